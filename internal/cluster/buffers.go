@@ -16,26 +16,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 )
 
-// Buffer is a CapacityBuffer with the shape of its pods.
+// Buffer is a CapacityBuffer with the template of its pods.
 type Buffer struct {
 	*bufferv1.CapacityBuffer
 	Shape
 }
 
-// Shape is what the pods of a buffer look like.
+// Shape is the resolved pod template of a buffer.
 type Shape struct {
 	Template *corev1.PodTemplateSpec
-	// Generation is that of the PodTemplate, Scalable the replicas of the workload: the shape is of one or the other.
+	// Generation is that of the PodTemplate, Scalable the replicas of the workload; one of them is nil.
 	Generation *int64
 	Scalable   *int32
 }
 
-// ShapeError says why a buffer has no shape. Reason is one of the condition ReadyForProvisioning.
+// ShapeError is why a buffer's pod template cannot be resolved. Reason is one of the condition ReadyForProvisioning.
 type ShapeError struct{ Reason, Message string }
 
 func (e *ShapeError) Error() string { return e.Message }
 
-// ShapeOf finds what the pods of a buffer look like. What the user has to mend is a *ShapeError.
+// ShapeOf resolves the pod template of a buffer. An error that the user must correct is a *ShapeError.
 func ShapeOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
 	switch {
 	case b.Spec.PodTemplateRef != nil:
@@ -46,23 +46,23 @@ func ShapeOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (
 		}
 		return Shape{Template: &t.Template, Generation: &t.Generation}, err
 	case b.Spec.ScalableRef != nil:
-		return scalable(ctx, r, b.Namespace, b.Spec.ScalableRef)
+		return templateOfScalable(ctx, r, b.Namespace, b.Spec.ScalableRef)
 	}
-	return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is given"}
+	return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is set"}
 }
 
-// Scalable is a kind of workload that buffers can take their shape from.
+// Scalable is a kind of workload that a buffer can refer to.
 type Scalable struct {
 	Name   string
 	Object client.Object
 }
 
-// Scalables are all such kinds.
+// Scalables lists the kinds of workload that a buffer can refer to.
 func Scalables() []Scalable {
 	return []Scalable{{"Deployment", &appsv1.Deployment{}}, {"StatefulSet", &appsv1.StatefulSet{}}, {"ReplicaSet", &appsv1.ReplicaSet{}}}
 }
 
-func scalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
+func templateOfScalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
 	if ref.APIGroup != "" && ref.APIGroup != appsv1.GroupName {
 		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}
 	}
@@ -95,13 +95,14 @@ func scalable(ctx context.Context, r client.Reader, namespace string, ref *buffe
 	return out, err
 }
 
-// readBuffers reads the buffers that are to have room. One whose shape is gone since it was resolved has none.
+// readBuffers reads the buffers to provide capacity for. It skips a buffer with a template that has been deleted since
+// it was resolved.
 func (s *State) readBuffers(ctx context.Context, o *Objects) error {
 	if !s.cfg.CapacityBuffers {
 		return nil
 	}
 	var list bufferv1.CapacityBufferList
-	if err := s.list(ctx, &list); err != nil {
+	if err := s.listCached(ctx, &list); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -111,7 +112,7 @@ func (s *State) readBuffers(ctx context.Context, o *Objects) error {
 			continue
 		}
 		shape, err := ShapeOf(ctx, s.cfg.Cache, b)
-		if _, mendable := err.(*ShapeError); mendable {
+		if _, userError := err.(*ShapeError); userError {
 			continue
 		}
 		if err != nil {
@@ -122,25 +123,25 @@ func (s *State) readBuffers(ctx context.Context, o *Objects) error {
 	return nil
 }
 
-// cutBuffers makes the virtual pods, and says on which nodes the last plan has put them. As long as there was no plan
-// every node of ours may hold one.
-func (w *world) cutBuffers() {
+// addBuffers creates the virtual pods, and sets how many of them the last plan put on each node. Before the first plan,
+// every managed node may hold one.
+func (w *snapshotBuilder) addBuffers() {
 	for _, b := range w.Buffers {
 		w.snap.Virtual = append(w.snap.Virtual, buffer.Pods(b.CapacityBuffer, b.Template, *b.Status.Replicas)...)
 	}
 	slices.SortFunc(w.snap.Virtual, byNamespacedName)
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		n.Virtual = max(n.Virtual, w.facts.Room[n.Name], w.facts.Room[n.Claim])
-		if w.facts.Room == nil && len(w.snap.Virtual) > 0 {
+		n.Virtual = max(n.Virtual, w.facts.BufferPods[n.Name], w.facts.BufferPods[n.Claim])
+		if w.facts.BufferPods == nil && len(w.snap.Virtual) > 0 {
 			n.Virtual = max(n.Virtual, 1)
 		}
 	}
 }
 
-// KeepRoom says how many virtual pods each node (by the snapshot's name) holds, in place of what was said before.
-func (s *State) KeepRoom(nodes map[string]int) {
+// SetBufferPods replaces the numbers of virtual pods on each node, by the snapshot's name of the node.
+func (s *State) SetBufferPods(nodes map[string]int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.room = maps.Clone(nodes)
+	s.bufferPods = maps.Clone(nodes)
 }

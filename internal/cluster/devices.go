@@ -14,25 +14,25 @@ type Devices struct {
 	Claims  []*resourcev1.ResourceClaim
 	Slices  []*resourcev1.ResourceSlice
 	Classes []*resourcev1.DeviceClass
-	// Expressions is where compiled ones are kept.
+	// Expressions caches compiled CEL expressions.
 	Expressions *cel.Cache
 }
 
-// readDevices reads what there is of devices, unless they are ignored.
+// readDevices reads the objects of dynamic resource allocation, unless they are ignored.
 func (s *State) readDevices(ctx context.Context, o *Objects) error {
 	if s.cfg.Devices == nil {
 		return nil
 	}
 	var claims resourcev1.ResourceClaimList
-	if err := s.list(ctx, &claims); err != nil {
+	if err := s.listCached(ctx, &claims); err != nil {
 		return err
 	}
 	var published resourcev1.ResourceSliceList
-	if err := s.list(ctx, &published); err != nil {
+	if err := s.listCached(ctx, &published); err != nil {
 		return err
 	}
 	var classes resourcev1.DeviceClassList
-	if err := s.list(ctx, &classes); err != nil {
+	if err := s.listCached(ctx, &classes); err != nil {
 		return err
 	}
 	o.Devices = &Devices{
@@ -41,8 +41,8 @@ func (s *State) readDevices(ctx context.Context, o *Objects) error {
 	return nil
 }
 
-// cutDevices lets devices answer for the nodes that are up and stay.
-func (w *world) cutDevices() {
+// addDevices adds the devices of initialized nodes that are not deleting.
+func (w *snapshotBuilder) addDevices() {
 	if w.Devices == nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestDevices(t *testing.T) {
 		_, err = s.Devices.Open(map[types.UID]bool{}).Find(claims, snapshot.DeviceSite{Node: node})
 		return err
 	}
-	w := newWorld(t, nodeOf("theirs", "i-9"), claim, published, class)
+	w := newTestCluster(t, nodeOf("theirs", "i-9"), claim, published, class)
 	if s := w.snapshot(t); s.Devices != nil {
 		t.Error("devices are read though they are ignored")
 	}

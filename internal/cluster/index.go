@@ -23,12 +23,12 @@ const (
 	claimCommand    = "dovetail.command"
 )
 
-// AddIndexes makes the look-ups of this package possible.
+// AddIndexes adds the cache indexes that this package's queries need.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	indexes := []struct {
-		kind  client.Object
-		field string
-		value func(client.Object) string
+		object client.Object
+		field  string
+		value  func(client.Object) string
 	}{
 		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
@@ -37,14 +37,14 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		{&karpv1.NodeClaim{}, claimCommand, func(o client.Object) string { return CommandOf(o.(*karpv1.NodeClaim)) }},
 	}
 	for _, i := range indexes {
-		err := indexer.IndexField(ctx, i.kind, i.field, func(o client.Object) []string {
+		err := indexer.IndexField(ctx, i.object, i.field, func(o client.Object) []string {
 			if v := i.value(o); v != "" {
 				return []string{v}
 			}
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("index %T by %s: %w", i.kind, i.field, err)
+			return fmt.Errorf("index %T by %s: %w", i.object, i.field, err)
 		}
 	}
 	return nil
@@ -62,7 +62,7 @@ func OwnClaim(ctx context.Context, r client.Reader, key client.ObjectKey) (*karp
 	return claim, nil
 }
 
-// NodesOf returns the Nodes that bear the provider ID; none for an empty one.
+// NodesOf returns the Nodes that have the provider ID; none for an empty one.
 func NodesOf(ctx context.Context, r client.Reader, providerID string) ([]corev1.Node, error) {
 	if providerID == "" {
 		return nil, nil
@@ -72,7 +72,7 @@ func NodesOf(ctx context.Context, r client.Reader, providerID string) ([]corev1.
 	return list.Items, err
 }
 
-// ClaimsOf returns the NodeClaims that bear the provider ID; none for an empty one.
+// ClaimsOf returns the NodeClaims that have the provider ID; none for an empty one.
 func ClaimsOf(ctx context.Context, r client.Reader, providerID string) ([]karpv1.NodeClaim, error) {
 	if providerID == "" {
 		return nil, nil
@@ -82,12 +82,12 @@ func ClaimsOf(ctx context.Context, r client.Reader, providerID string) ([]karpv1
 	return list.Items, err
 }
 
-// instanceID is the last part of a provider ID, by which the cloud knows the instance.
+// instanceID is the last part of a provider ID: the instance ID of the cloud.
 func instanceID(providerID string) string {
 	return providerID[strings.LastIndexByte(providerID, '/')+1:]
 }
 
-// ClaimsOfInstance returns the NodeClaims of the instance that the cloud knows by this ID; none for an empty one.
+// ClaimsOfInstance returns the NodeClaims of the instance with this ID; none for an empty one.
 func ClaimsOfInstance(ctx context.Context, r client.Reader, id string) ([]karpv1.NodeClaim, error) {
 	if id == "" {
 		return nil, nil
@@ -110,7 +110,7 @@ func PodsOn(ctx context.Context, r client.Reader, node string) ([]*corev1.Pod, e
 	return out, nil
 }
 
-// Reschedulable is how many pods on the node will need another place when it goes; 0 if that cannot be read.
+// Reschedulable counts the pods on the node that will need another node when it terminates; 0 after a read error.
 func Reschedulable(ctx context.Context, r client.Reader, node string) int {
 	if node == "" {
 		return 0

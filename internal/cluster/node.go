@@ -15,16 +15,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// ReasonTaintStuck is the reason of Initialized=Unknown on a claim whose node waits for a taint beyond its time. It is
-// not capacity on its way any more.
+// ReasonTaintStuck is the reason of Initialized=Unknown on a claim with a node that has kept a startup taint for too
+// long. The node no longer counts as in-flight capacity.
 const ReasonTaintStuck = "TaintStuck"
 
-// ReasonNotReadyStuck is the reason of Initialized=Unknown on a claim with a node that has registered and does not become Ready
-// in time. Like one that waits for a taint, it is not in-flight capacity any more.
+// ReasonNotReadyStuck is the reason of Initialized=Unknown on a claim with a registered node that does not become Ready
+// in time. The node no longer counts as in-flight capacity.
 const ReasonNotReadyStuck = "NodeNeverReady"
 
-// claimedNode merges a NodeClaim with its Node; node is nil until one has joined.
-func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot.Node {
+// nodeFromClaim merges a NodeClaim with its Node; node is nil until one has joined.
+func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapshot.Node {
 	out := snapshot.Node{
 		Name:           claim.Name,
 		Claim:          claim.Name,
@@ -46,7 +46,7 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	if expire := claim.Spec.ExpireAfter.Duration; expire != nil {
 		out.ExpireAfter = *expire
 	}
-	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || f.Condemned[claim.UID]
+	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || f.MarkedForDeletion[claim.UID]
 	if node != nil {
 		mergeNode(&out, claim, node)
 	}
@@ -54,7 +54,7 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	switch {
 	case out.Initialized:
 	case stuck.Reason == ReasonTaintStuck && node != nil:
-		// Nobody knows when the taint goes. Its pods are planned anew, for where they can run.
+		// It is unknown when the taint goes, so the pods are planned again, for other nodes.
 		out.Taints, out.Nominated = node.Spec.Taints, nil
 	case stuck.Reason == ReasonNotReadyStuck && node != nil:
 		out.Taints, out.Nominated = notReadyTaints(node), nil
@@ -72,10 +72,10 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 		}
 	}
 	if node == nil && condition.IsTrue(claim, karpv1.ConditionRegistered) {
-		// Its Node has joined and was removed since. What the claim promises will not come any more.
+		// Its Node had registered and was deleted since: the claim's capacity will not come.
 		out.Allocatable, out.Nominated = nil, nil
 	}
-	// A promise made while the entry bore the claim's name still holds under the node's.
+	// A nomination under the claim's name still holds under the node's.
 	for _, name := range []string{claim.Name, out.Name} {
 		if until := f.Nominated[name]; until.After(out.NominatedUntil) {
 			out.NominatedUntil = until
@@ -84,8 +84,8 @@ func (f *Facts) claimedNode(claim *karpv1.NodeClaim, node *corev1.Node) snapshot
 	return out
 }
 
-// notReadyTaints are those of a node that is not Ready. The node lifecycle controller adds its taint a moment after kubelet's
-// report; a plan made in between must not take the node for a free one.
+// notReadyTaints are the taints of a node that is not Ready, including the one that the node lifecycle controller adds
+// a moment later: a plan made in between must not use the node.
 func notReadyTaints(node *corev1.Node) []corev1.Taint {
 	added := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&added) }) {
@@ -94,8 +94,8 @@ func notReadyTaints(node *corev1.Node) []corev1.Taint {
 	return append(slices.Clone(node.Spec.Taints), added)
 }
 
-// mergeNode lays what the Node says over what the claim promised. Until the node is initialized the
-// promise fills the gaps: a device plugin that has not reported yet must not cause a second node.
+// mergeNode overrides the claim's expectations by the Node's values. Until the node is initialized, the expectations
+// fill the gaps: a device plugin that has not reported yet must not cause a second node.
 func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 	out.Registered = node.Labels[karpv1.LabelRegistered] == "true"
 	out.Initialized = node.Labels[karpv1.LabelInitialized] == "true"
@@ -109,12 +109,12 @@ func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 		out.Capacity, out.Allocatable = node.Status.Capacity, node.Status.Allocatable
 		return
 	}
-	out.Capacity = promised(node.Status.Capacity, claim.Status.Capacity)
-	out.Allocatable = promised(node.Status.Allocatable, claim.Status.Allocatable)
+	out.Capacity = withExpected(node.Status.Capacity, claim.Status.Capacity)
+	out.Allocatable = withExpected(node.Status.Allocatable, claim.Status.Allocatable)
 }
 
-// foreignNode is a node that nobody of ours launched. It takes pods like any other and is never ended.
-func foreignNode(node *corev1.Node) snapshot.Node {
+// unmanagedNode returns the entry of a node without a NodeClaim. Pods can schedule on it, and it is never disrupted.
+func unmanagedNode(node *corev1.Node) snapshot.Node {
 	return snapshot.Node{
 		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
 		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
@@ -123,8 +123,8 @@ func foreignNode(node *corev1.Node) snapshot.Node {
 	}
 }
 
-// promised fills what seen lacks, or has at zero, from what the claim expects.
-func promised(seen, expected corev1.ResourceList) corev1.ResourceList {
+// withExpected returns seen with the resources that it lacks, or has at zero, from expected.
+func withExpected(seen, expected corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(seen)
 	if out == nil {
 		out = corev1.ResourceList{}
@@ -137,9 +137,9 @@ func promised(seen, expected corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// nominatedPods reads from an annotation which pods a claim was bought for. The promise ends a while after the node was
-// initialized: a pod that still waits then was kept off for a reason that the plan did not see, and
-// must be planned afresh.
+// nominatedPods returns the pods that a claim was launched for, from an annotation. The nomination expires a while
+// after the node was initialized: a pod that is still pending then could not schedule for a reason that the plan did
+// not see, and is planned again.
 func nominatedPods(claim *karpv1.NodeClaim, annotation string, window time.Duration, now time.Time) []types.UID {
 	if claim.DeletionTimestamp != nil {
 		return nil

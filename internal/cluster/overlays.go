@@ -11,25 +11,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/overlay"
 )
 
-// Overlays are the NodeOverlays that hold at the moment, and the pools that they were judged for. It is safe for
-// concurrent use. Readers see one whole judgement or the next, never a mixture.
+// Overlays are the valid NodeOverlays, and the pools that they were evaluated for. It is safe for concurrent use.
+// Readers see one complete evaluation or the next, never a mixture.
 type Overlays struct {
 	mu     sync.Mutex
 	book   overlay.Book
 	prices map[string]float64
-	// version counts the judgements that differ in prices.
-	version int
-	judged  map[types.UID]bool
-	laid    map[types.UID]laid
+	// version counts the evaluations that changed prices.
+	version   int
+	evaluated map[types.UID]bool
+	applied   map[types.UID]appliedOverlays
 }
 
-// laid is what Lay has returned for a pool: the next pass asks for the same, most of the time.
-type laid struct {
+// appliedOverlays caches a result for a pool: most passes have the same input.
+type appliedOverlays struct {
 	pool     *karpv1.NodePool
 	from, to []*catalog.InstanceType
 }
 
-// Set replaces the overlays by those of book, which were judged over the types of the pools.
+// Set replaces the overlays by those of book, which were evaluated for the instance types of the pools.
 func (o *Overlays) Set(book overlay.Book, pools []types.UID) {
 	prices := book.Prices()
 	o.mu.Lock()
@@ -38,33 +38,34 @@ func (o *Overlays) Set(book overlay.Book, pools []types.UID) {
 		o.prices = prices
 		o.version++
 	}
-	o.book, o.laid, o.judged = book, map[types.UID]laid{}, map[types.UID]bool{}
+	o.book, o.applied, o.evaluated = book, map[types.UID]appliedOverlays{}, map[types.UID]bool{}
 	for _, uid := range pools {
-		o.judged[uid] = true
+		o.evaluated[uid] = true
 	}
 }
 
-// Lay returns what a pool's types become. It is false for a pool that was not judged yet: what it costs is not known.
+// Lay returns a pool's instance types with the overlays applied. It returns false for a pool that was not evaluated
+// yet: its prices are unknown.
 func (o *Overlays) Lay(pool *karpv1.NodePool, from []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.judged[pool.UID] {
+	if !o.evaluated[pool.UID] {
 		return nil, false
 	}
-	if known := o.laid[pool.UID]; known.pool != nil && known.pool.Generation == pool.Generation && same(known.from, from) {
+	if known := o.applied[pool.UID]; known.pool != nil && known.pool.Generation == pool.Generation && sameList(known.from, from) {
 		return known.to, true
 	}
 	to := o.book.Lay(pool, from)
-	o.laid[pool.UID] = laid{pool, from, to}
+	o.applied[pool.UID] = appliedOverlays{pool, from, to}
 	return to, true
 }
 
-// same tells whether two lists are one. A cloud hands out the same list until something about it changes.
-func same(a, b []*catalog.InstanceType) bool {
+// sameList reports whether two slices are the same slice. A cloud returns the same slice until its content changes.
+func sameList(a, b []*catalog.InstanceType) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Prices are those that overlays give to types by their names, in $/h, for types that the cloud has no price of. The
+// Prices are the prices that overlays set, in $/h by instance type, for types without a price from the cloud. The
 // version changes with them.
 func (o *Overlays) Prices() (prices map[string]float64, version int) {
 	o.mu.Lock()

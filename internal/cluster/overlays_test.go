@@ -24,7 +24,7 @@ func overlaid(name, price string, requirements ...v1alpha1.Requirement) *v1alpha
 
 // A snapshot shows a pool's types as the overlays make them, and no pool that they were not judged for.
 func TestOverlaidSnapshot(t *testing.T) {
-	w := newWorld(t, classOf(), poolOf("general"))
+	w := newTestCluster(t, classOf(), poolOf("general"))
 	w.types = []*catalog.InstanceType{engine.Type("m.large", 10, "cpu", "4")}
 	overlays := &cluster.Overlays{}
 	w.State = cluster.NewState(cluster.Config{
@@ -32,7 +32,7 @@ func TestOverlaidSnapshot(t *testing.T) {
 		PoolLeftOut: func(*karpv1.NodePool, error) { t.Error("left out") },
 	})
 	if s := w.snapshot(t); len(s.Pools) != 0 || len(s.Closed) != 1 {
-		t.Errorf("before any judgement: pools %v, closed %v", s.Pools, s.Closed)
+		t.Errorf("before any judgement: pools %v, tainted %v", s.Pools, s.Closed)
 	}
 	pool := w.snapshot(t).Closed[0]
 	judge := func(price string) {
@@ -53,7 +53,7 @@ func TestOverlaidSnapshot(t *testing.T) {
 	}
 	w.types = []*catalog.InstanceType{engine.Type("m.xlarge", 20, "cpu", "8")}
 	if got := w.snapshot(t).Pools[0].InstanceTypes[0]; got.Name != "m.xlarge" || got.Offerings[0].Price != 2 {
-		t.Errorf("when the cloud sells something else: %s at %g", got.Name, got.Offerings[0].Price)
+		t.Errorf("when the cloud offers something else: %s at %g", got.Name, got.Offerings[0].Price)
 	}
 	if w.types[0].Offerings[0].Price != 20 {
 		t.Error("the cloud's own list has changed")

@@ -17,13 +17,13 @@ import (
 // ResourceNodes is the key under which a pool's limits count nodes.
 const ResourceNodes corev1.ResourceName = "nodes"
 
-// Open tells whether a pool launches nodes as pods need them: it is neither deleting nor of a fixed size.
+// Open reports whether a pool launches nodes for pods: it is neither deleting nor static.
 func Open(pool *karpv1.NodePool) bool {
 	return pool.DeletionTimestamp == nil && pool.Spec.Replicas == nil
 }
 
-func (w *world) cutPools() {
-	used := w.used()
+func (w *snapshotBuilder) addPools() {
+	used := w.usageByPool()
 	for _, pool := range w.Pools {
 		if pool.InstanceTypes == nil {
 			w.snap.Closed = append(w.snap.Closed, pool.NodePool)
@@ -33,16 +33,16 @@ func (w *world) cutPools() {
 			NodePool:       pool.NodePool,
 			NodeClassLabel: pool.NodeClassLabel,
 			InstanceTypes:  pool.InstanceTypes,
-			Used:           w.withUnlaunched(used[pool.Name], pool.Name, pool.InstanceTypes),
+			Used:           w.addUnlaunched(used[pool.Name], pool.Name, pool.InstanceTypes),
 		})
 	}
 	slices.SortFunc(w.snap.Closed, func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(w.snap.Pools, func(a, b snapshot.Pool) int { return cmp.Compare(a.NodePool.Name, b.NodePool.Name) })
 }
 
-// withUnlaunched adds to used the claims of pool that have no instance yet. Each counts as the largest,
-// per resource, of the types that it may become, so that a limit holds whatever is launched.
-func (w *world) withUnlaunched(used corev1.ResourceList, pool string, instanceTypes []*catalog.InstanceType) corev1.ResourceList {
+// addUnlaunched adds the claims of pool without an instance to used. Each counts as the maximum, per resource, of the
+// types that it may become, so that a limit holds whatever is launched.
+func (w *snapshotBuilder) addUnlaunched(used corev1.ResourceList, pool string, instanceTypes []*catalog.InstanceType) corev1.ResourceList {
 	out := maps.Clone(used)
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
@@ -78,10 +78,10 @@ func candidateTypes(claim *karpv1.NodeClaim) []string {
 	return nil
 }
 
-// used sums, per pool, what counts against its limits: every node until its end is decided. Were those that
-// leave counted, a pool at its limit could not replace a node whose pods cannot be evicted before they have
-// another place.
-func (w *world) used() map[string]corev1.ResourceList {
+// usageByPool sums, per pool, what counts against its limits: every node that is not deleting. If deleting nodes
+// counted, a pool at its limit could not replace a node with pods that can be evicted only after another node is ready
+// for them.
+func (w *snapshotBuilder) usageByPool() map[string]corev1.ResourceList {
 	out := map[string]corev1.ResourceList{}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
@@ -109,30 +109,30 @@ func add(to corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) 
 
 // Usage sums, per pool, what counts against its limits now.
 func (s *State) Usage(ctx context.Context) (map[string]corev1.ResourceList, error) {
-	w, err := s.nodes(ctx)
+	w, err := s.nodesOnly(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return w.used(), nil
+	return w.usageByPool(), nil
 }
 
-// NodeCount is how many nodes there are or are on their way, ours and those of others.
+// NodeCount counts the nodes that exist or are in flight, managed and unmanaged.
 func (s *State) NodeCount(ctx context.Context) (int, error) {
-	w, err := s.nodes(ctx)
+	w, err := s.nodesOnly(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return len(w.snap.Nodes), nil
 }
 
-// nodes is a world of nothing but nodes.
-func (s *State) nodes(ctx context.Context) (*world, error) {
+// nodesOnly returns a builder with nothing but the nodes.
+func (s *State) nodesOnly(ctx context.Context) (*snapshotBuilder, error) {
 	objects, facts := &Objects{}, s.facts()
 	if err := s.readNodes(ctx, objects); err != nil {
 		return nil, err
 	}
-	s.mark(&facts)
-	w := &world{Objects: *objects, facts: facts, snap: &snapshot.Snapshot{Now: facts.Now}}
-	w.cutNodes()
+	s.addMarks(&facts)
+	w := &snapshotBuilder{Objects: *objects, facts: facts, snap: &snapshot.Snapshot{Now: facts.Now}}
+	w.addNodes()
 	return w, nil
 }

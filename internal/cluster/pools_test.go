@@ -64,7 +64,7 @@ func smallAndLarge() []*catalog.InstanceType {
 	}
 }
 
-func TestWhichPoolsMayLaunch(t *testing.T) {
+func TestPoolsThatMayLaunch(t *testing.T) {
 	replicas := int64(3)
 	tests := []struct {
 		name    string
@@ -75,28 +75,28 @@ func TestWhichPoolsMayLaunch(t *testing.T) {
 		closed  bool
 	}{
 		{"ready", poolOf("p"), []client.Object{classOf()}, nil, true, false},
-		{"row 5: deleting", poolOf("p", func(p *karpv1.NodePool) {
+		{"deleting", poolOf("p", func(p *karpv1.NodePool) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/keep"}
 		}), []client.Object{classOf()}, nil, false, true},
-		{"row 6: not ready", poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }), []client.Object{classOf()}, nil, false, true},
-		{"aws row 78: one whose class selects nothing does not keep another from launching", poolOf("p", func(p *karpv1.NodePool) {
+		{"not ready", poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }), []client.Object{classOf()}, nil, false, true},
+		{"one whose class selects nothing does not keep another from launching", poolOf("p", func(p *karpv1.NodePool) {
 			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "UnhealthyDependents", "", start)
 		}), []client.Object{classOf(), poolOf("q")}, nil, true, true},
-		{"row 8: of a fixed size", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), []client.Object{classOf()}, nil, false, true},
+		{"of a fixed size", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), []client.Object{classOf()}, nil, false, true},
 		{"its class is not there", poolOf("p"), nil, nil, false, true},
 		{"another provider's", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" }), []client.Object{classOf()}, nil, false, false},
 		{"its types cannot be listed", poolOf("p"), []client.Object{classOf()}, errors.New("throttled"), false, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, append(tt.objects, tt.pool)...)
+			w := newTestCluster(t, append(tt.objects, tt.pool)...)
 			w.types, w.typesErr = smallAndLarge(), tt.err
 			if tt.err != nil {
 				w.types = nil
 			}
 			s := w.snapshot(t)
 			if open, closed := len(s.Pools) == 1, len(s.Closed) == 1; open != tt.open || closed != tt.closed {
-				t.Errorf("open %v, closed %v; want %v, %v", open, closed, tt.open, tt.closed)
+				t.Errorf("open %v, tainted %v; want %v, %v", open, closed, tt.open, tt.closed)
 			}
 			if told := len(w.leftOut) == 1; told != (tt.err != nil) {
 				t.Errorf("told of %v", w.leftOut)
@@ -135,7 +135,7 @@ func TestWhatCountsAgainstLimits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t, append(tt.objects, poolOf("general"), classOf())...)
+			w := newTestCluster(t, append(tt.objects, poolOf("general"), classOf())...)
 			w.types = smallAndLarge()
 			s := w.snapshot(t)
 			got := map[string]string{}
@@ -150,7 +150,7 @@ func TestWhatCountsAgainstLimits(t *testing.T) {
 }
 
 func TestUsageOfALaunchedClaim(t *testing.T) {
-	w := newWorld(t, claimOf("a", launched("i-1")), claimOf("b"))
+	w := newTestCluster(t, claimOf("a", launched("i-1")), claimOf("b"))
 	used, err := w.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,9 @@ type schedulerConfig struct {
 	} `json:"podTopologySpread,omitempty"`
 }
 
-// DefaultSpread reads the setting scheduler-config, YAML or JSON: the spread constraints of pods that have none of their
-// own. They are given here because the scheduler does not tell its configuration. The error names all that is wrong.
+// DefaultSpread parses the setting scheduler-config, YAML or JSON: the spread constraints of pods that have none of
+// their own. It is a setting because the scheduler does not expose its configuration. The error lists all invalid
+// fields.
 func DefaultSpread(config string) ([]corev1.TopologySpreadConstraint, error) {
 	if strings.TrimSpace(config) == "" {
 		return nil, nil
@@ -31,15 +32,16 @@ func DefaultSpread(config string) ([]corev1.TopologySpreadConstraint, error) {
 	constraints := parsed.PodTopologySpread.DefaultConstraints
 	var errs []error
 	for i := range constraints {
-		for _, wrong := range wrongDefaults(constraints, i) {
+		for _, wrong := range validateDefaultConstraint(constraints, i) {
 			errs = append(errs, fmt.Errorf("--scheduler-config: podTopologySpread.defaultConstraints[%d].%s", i, wrong))
 		}
 	}
 	return constraints, errors.Join(errs...)
 }
 
-// wrongDefaults says what the scheduler would not take of a default constraint, each a field and what is wrong with it.
-func wrongDefaults(all []corev1.TopologySpreadConstraint, i int) []string {
+// validateDefaultConstraint lists what the scheduler would reject in a default constraint, each a field and its
+// problem.
+func validateDefaultConstraint(all []corev1.TopologySpreadConstraint, i int) []string {
 	c := &all[i]
 	var out []string
 	refuse := func(bad bool, format string, args ...any) {
@@ -49,22 +51,22 @@ func wrongDefaults(all []corev1.TopologySpreadConstraint, i int) []string {
 	}
 	refuse(c.MaxSkew <= 0, "maxSkew: %d is not positive", c.MaxSkew)
 	if problems := validation.IsQualifiedName(c.TopologyKey); len(problems) > 0 {
-		refuse(true, "topologyKey: %q is no label: %s", c.TopologyKey, problems[0])
+		refuse(true, "topologyKey: %q is not a label key: %s", c.TopologyKey, problems[0])
 	}
 	hard := c.WhenUnsatisfiable == corev1.DoNotSchedule
 	refuse(!hard && c.WhenUnsatisfiable != corev1.ScheduleAnyway, "whenUnsatisfiable: %q is neither DoNotSchedule nor ScheduleAnyway", c.WhenUnsatisfiable)
-	refuse(c.LabelSelector != nil, "labelSelector: it is that of the Services and the controller of each pod")
-	refuse(len(c.MatchLabelKeys) > 0, "matchLabelKeys: there is no selector of its own that they could be added to")
-	refuse(c.MinDomains != nil && (*c.MinDomains <= 0 || !hard), "minDomains: it is a positive number, and for DoNotSchedule only")
+	refuse(c.LabelSelector != nil, "labelSelector: must be empty, since each pod has the selector of its Services and controller")
+	refuse(len(c.MatchLabelKeys) > 0, "matchLabelKeys: must be empty, since the constraint has no selector of its own to add them to")
+	refuse(c.MinDomains != nil && (*c.MinDomains <= 0 || !hard), "minDomains: must be positive, and is allowed only with DoNotSchedule")
 	for _, policy := range []struct {
 		field string
 		value *corev1.NodeInclusionPolicy
 	}{{"nodeAffinityPolicy", c.NodeAffinityPolicy}, {"nodeTaintsPolicy", c.NodeTaintsPolicy}} {
 		refuse(policy.value != nil && *policy.value != corev1.NodeInclusionPolicyHonor && *policy.value != corev1.NodeInclusionPolicyIgnore,
-			"%s: it is neither Honor nor Ignore", policy.field)
+			"%s: must be Honor or Ignore", policy.field)
 	}
 	refuse(slices.ContainsFunc(all[:i], func(o corev1.TopologySpreadConstraint) bool {
 		return o.TopologyKey == c.TopologyKey && o.WhenUnsatisfiable == c.WhenUnsatisfiable
-	}), "topologyKey: %s, %s is there twice", c.TopologyKey, c.WhenUnsatisfiable)
+	}), "topologyKey: %s, %s is set twice", c.TopologyKey, c.WhenUnsatisfiable)
 	return out
 }

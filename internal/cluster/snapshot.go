@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Snapshot cuts the world as it is now. Nodes are read before pods: a pod that is bound meanwhile is then
-// planned for once too often on capacity that is there, never once too seldom.
+// Snapshot takes a snapshot of the cluster as it is now. It reads nodes before pods: a pod that is bound in between may
+// then be planned once too often on existing capacity, but is never missed.
 func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	if !s.Primed() {
 		if err := s.Refresh(ctx); err != nil {
@@ -30,28 +30,29 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	objects := &Objects{}
 	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readBuffers, s.readOwners, s.readDevices} {
 		if err := step(ctx, objects); err != nil {
-			return nil, fmt.Errorf("cut a snapshot: %w", err)
+			return nil, fmt.Errorf("take a snapshot: %w", err)
 		}
 	}
-	s.mark(&facts)
+	s.addMarks(&facts)
 	return Cut(*objects, facts), nil
 }
 
-// facts are those of this instant, but for the marks.
+// facts are the current facts without the marks of this process.
 func (s *State) facts() Facts {
 	return Facts{Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow}
 }
 
-// mark adds what this process has decided. It comes after the objects were read: what was decided meanwhile counts.
-func (s *State) mark(f *Facts) {
+// addMarks adds the decisions of this process. Callers add them after reading the objects, so that decisions made in
+// between count.
+func (s *State) addMarks(f *Facts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.Condemned, f.Nominated, f.Disrupting = maps.Clone(s.condemned), maps.Clone(s.nominated), maps.Clone(s.disrupting)
-	f.Room = maps.Clone(s.room)
+	f.MarkedForDeletion, f.Nominated, f.Disrupting = maps.Clone(s.markedForDeletion), maps.Clone(s.nominated), maps.Clone(s.disrupting)
+	f.BufferPods = maps.Clone(s.bufferPods)
 }
 
-// list reads all objects of a kind from the cache. The objects are shared with it and only read.
-func (s *State) list(ctx context.Context, into client.ObjectList) error {
+// listCached lists all objects of a kind from the cache. The objects are shared with the cache and must not be changed.
+func (s *State) listCached(ctx context.Context, into client.ObjectList) error {
 	return s.cfg.Cache.List(ctx, into, client.UnsafeDisableDeepCopy)
 }
 
@@ -69,11 +70,11 @@ func (s *State) readNodes(ctx context.Context, o *Objects) error {
 		return err
 	}
 	var nodes corev1.NodeList
-	if err := s.list(ctx, &nodes); err != nil {
+	if err := s.listCached(ctx, &nodes); err != nil {
 		return err
 	}
 	var csiNodes storagev1.CSINodeList
-	if err := s.list(ctx, &csiNodes); err != nil {
+	if err := s.listCached(ctx, &csiNodes); err != nil {
 		return err
 	}
 	o.Nodes, o.CSINodes = pointers(nodes.Items), pointers(csiNodes.Items)
@@ -82,22 +83,22 @@ func (s *State) readNodes(ctx context.Context, o *Objects) error {
 
 func (s *State) readPods(ctx context.Context, o *Objects) error {
 	var pods corev1.PodList
-	if err := s.list(ctx, &pods); err != nil {
+	if err := s.listCached(ctx, &pods); err != nil {
 		return err
 	}
 	var sets appsv1.DaemonSetList
-	if err := s.list(ctx, &sets); err != nil {
+	if err := s.listCached(ctx, &sets); err != nil {
 		return err
 	}
 	o.Pods, o.DaemonSets = pointers(pods.Items), pointers(sets.Items)
 	return nil
 }
 
-// readPools reads our pools. One that is ready, not deleting and not of a fixed size may launch; what, its
-// node class says. A class that cannot say so closes its pool, and no other.
+// readPools reads the pools of this controller. A pool that is ready, not deleting and not static may launch the
+// instance types of its node class. An error with a class affects only its pools.
 func (s *State) readPools(ctx context.Context, o *Objects) error {
 	var pools karpv1.NodePoolList
-	if err := s.list(ctx, &pools); err != nil {
+	if err := s.listCached(ctx, &pools); err != nil {
 		return err
 	}
 	for i := range pools.Items {
@@ -106,7 +107,7 @@ func (s *State) readPools(ctx context.Context, o *Objects) error {
 		if !awsv1.IsEC2NodeClass(ref) {
 			continue
 		}
-		instanceTypes, err := s.launchable(ctx, pool)
+		instanceTypes, err := s.instanceTypesFor(ctx, pool)
 		if err != nil {
 			return err
 		}
@@ -115,8 +116,8 @@ func (s *State) readPools(ctx context.Context, o *Objects) error {
 	return nil
 }
 
-// launchable returns what the pool may launch, nil if nothing.
-func (s *State) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
+// instanceTypesFor returns the instance types that the pool may launch; nil if none.
+func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
 	if !Open(pool) || !condition.IsTrue(pool, condition.Ready) {
 		return nil, nil
 	}
@@ -130,7 +131,7 @@ func (s *State) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catal
 		return nil, nil
 	}
 	if s.cfg.Overlays != nil {
-		// A pool that the overlays were not judged for yet launches nothing: that is a matter of a moment.
+		// A pool for which the overlays have not been evaluated yet launches nothing. That takes a moment only.
 		instanceTypes, _ = s.cfg.Overlays.Lay(pool, instanceTypes)
 	}
 	return instanceTypes, nil
@@ -138,15 +139,15 @@ func (s *State) launchable(ctx context.Context, pool *karpv1.NodePool) ([]*catal
 
 func (s *State) readVolumes(ctx context.Context, o *Objects) error {
 	var claims corev1.PersistentVolumeClaimList
-	if err := s.list(ctx, &claims); err != nil {
+	if err := s.listCached(ctx, &claims); err != nil {
 		return err
 	}
 	var volumes corev1.PersistentVolumeList
-	if err := s.list(ctx, &volumes); err != nil {
+	if err := s.listCached(ctx, &volumes); err != nil {
 		return err
 	}
 	var classes storagev1.StorageClassList
-	if err := s.list(ctx, &classes); err != nil {
+	if err := s.listCached(ctx, &classes); err != nil {
 		return err
 	}
 	o.PersistentVolumeClaims, o.PersistentVolumes, o.StorageClasses = pointers(claims.Items), pointers(volumes.Items), pointers(classes.Items)
@@ -155,11 +156,11 @@ func (s *State) readVolumes(ctx context.Context, o *Objects) error {
 
 func (s *State) readPolicies(ctx context.Context, o *Objects) error {
 	var pdbs policyv1.PodDisruptionBudgetList
-	if err := s.list(ctx, &pdbs); err != nil {
+	if err := s.listCached(ctx, &pdbs); err != nil {
 		return err
 	}
 	var namespaces corev1.NamespaceList
-	if err := s.list(ctx, &namespaces); err != nil {
+	if err := s.listCached(ctx, &namespaces); err != nil {
 		return err
 	}
 	o.PDBs, o.Namespaces = pointers(pdbs.Items), pointers(namespaces.Items)

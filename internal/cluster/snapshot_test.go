@@ -93,7 +93,7 @@ func TestMergedNode(t *testing.T) {
 			view{Name: "claim-a", Claim: "claim-a", CPU: "2", GPU: "1", Taints: []string{"dedicated"}, Launched: true},
 		},
 		{
-			"row 132: registered: the Node's name and taints, without those that will go, and what is missing or zero from the claim",
+			"registered: the Node's name and taints, without those that will go, and what is missing or zero from the claim",
 			claimOf("claim-a", startup, launched("i-1"), registered("node-a"), promise),
 			nodeOf("node-a", "i-1", joinedNode, tainted(taint("starting", "NoSchedule"), taint(uninitialized, "NoSchedule"), taint("node.kubernetes.io/not-ready", "NoExecute"), taint("readiness.k8s.io/x", "NoExecute"), taint("dedicated", "NoSchedule")),
 				func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }),
@@ -145,7 +145,7 @@ func TestMergedNode(t *testing.T) {
 			if tt.node != nil {
 				objects = append(objects, tt.node)
 			}
-			s := newWorld(t, objects...).snapshot(t)
+			s := newTestCluster(t, objects...).snapshot(t)
 			if len(s.Nodes) != 1 {
 				t.Fatalf("nodes %v, want one", nodeNames(s))
 			}
@@ -160,7 +160,7 @@ func TestForeignNodeTakesPodsAsItIs(t *testing.T) {
 	n := nodeOf("theirs", "i-9", func(n *corev1.Node) {
 		n.Spec.Taints = []corev1.Taint{taint("node.kubernetes.io/not-ready", "NoSchedule")}
 	})
-	s := newWorld(t, n).snapshot(t)
+	s := newTestCluster(t, n).snapshot(t)
 	want := view{Name: "theirs", CPU: "2", GPU: "0", Taints: []string{"node.kubernetes.io/not-ready"}, Launched: true, Registered: true, Initialized: true}
 	if diff := cmp.Diff(want, viewOf(s.Nodes[0])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -169,7 +169,7 @@ func TestForeignNodeTakesPodsAsItIs(t *testing.T) {
 
 // A claim and a node of others may bear one name.
 func TestClaimAndNodeOfOneName(t *testing.T) {
-	s := newWorld(t, claimOf("a", launched("i-1")), nodeOf("a", "i-9"), boundPod("p", "a")).snapshot(t)
+	s := newTestCluster(t, claimOf("a", launched("i-1")), nodeOf("a", "i-9"), boundPod("p", "a")).snapshot(t)
 	wantNodes(t, s, "a", "a")
 	for _, n := range s.Nodes {
 		if holds := len(n.Pods) == 1; holds != (n.Claim == "") {
@@ -180,7 +180,7 @@ func TestClaimAndNodeOfOneName(t *testing.T) {
 
 // Two Nodes of one instance are one machine.
 func TestTwoNodesOfOneInstance(t *testing.T) {
-	s := newWorld(t, claimOf("claim-a", launched("i-1"), registered("node-b")), nodeOf("node-a", "i-1"), nodeOf("node-b", "i-1", joinedNode), nodeOf("node-c", "i-1")).snapshot(t)
+	s := newTestCluster(t, claimOf("claim-a", launched("i-1"), registered("node-b")), nodeOf("node-a", "i-1"), nodeOf("node-b", "i-1", joinedNode), nodeOf("node-c", "i-1")).snapshot(t)
 	wantNodes(t, s, "node-b")
 }
 
@@ -201,7 +201,7 @@ func TestNominatedPods(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := newWorld(t, tt.claim).snapshot(t).Nodes[0].Nominated; !slices.Equal(got, tt.want) {
+			if got := newTestCluster(t, tt.claim).snapshot(t).Nodes[0].Nominated; !slices.Equal(got, tt.want) {
 				t.Errorf("nominated %v, want %v", got, tt.want)
 			}
 		})
@@ -249,17 +249,17 @@ func TestPodsToPlace(t *testing.T) {
 		{"pending, no node fits", podOf("p", unschedulable), true},
 		{"pending, the scheduler has not looked yet", podOf("p"), false},
 		{"running on a node that stays", boundPod("p", "staying"), false},
-		{"row 19: running on a node that leaves", boundPod("p", "leaving"), true},
-		{"row 20: terminating there, nobody re-creates it by name", boundPod("p", "leaving", terminating, ownedBy("ReplicaSet", "rs")), false},
-		{"row 21: terminating there, its StatefulSet will re-create it", boundPod("p", "leaving", terminating, ownedBy("StatefulSet", "ss")), true},
-		{"row 22: a daemon there", boundPod("p", "leaving", ownedBy("DaemonSet", "ds")), false},
+		{"running on a node that leaves", boundPod("p", "leaving"), true},
+		{"terminating there, nobody re-creates it by name", boundPod("p", "leaving", terminating, ownedBy("ReplicaSet", "rs")), false},
+		{"terminating there, its StatefulSet will re-create it", boundPod("p", "leaving", terminating, ownedBy("StatefulSet", "ss")), true},
+		{"a daemon there", boundPod("p", "leaving", ownedBy("DaemonSet", "ds")), false},
 		{"do-not-disrupt there", boundPod("p", "leaving", func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }), false},
 		{"ended there", boundPod("p", "leaving", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false},
 		{"on a node that nobody knows", boundPod("p", "gone"), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newWorld(t, append(copies(nodes), tt.pod)...).snapshot(t)
+			s := newTestCluster(t, append(copies(nodes), tt.pod)...).snapshot(t)
 			if got := len(s.Pods) == 1; got != tt.want {
 				t.Errorf("to be placed: %v, want %v", got, tt.want)
 			}
@@ -275,7 +275,7 @@ func TestPodBehindABudgetThatNeverAllows(t *testing.T) {
 	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	pdb.Spec.MaxUnavailable = &zero
 	db := func(p *corev1.Pod) { p.Labels["app"] = "db" }
-	w := newWorld(t, claimOf("a", launched("i-1"), registered("a")), nodeOf("a", "i-1", joinedNode), boundPod("p", "a", db), boundPod("q", "a"), pdb)
+	w := newTestCluster(t, claimOf("a", launched("i-1"), registered("a")), nodeOf("a", "i-1", joinedNode), boundPod("p", "a", db), boundPod("q", "a"), pdb)
 	w.Condemn("uid-a")
 	s := w.snapshot(t)
 	if len(s.Pods) != 1 || s.Pods[0].Name != "q" {
@@ -314,14 +314,14 @@ func TestDaemonSetPods(t *testing.T) {
 		affine  *corev1.Affinity
 	}{
 		{"no pod yet: the template, limits standing in for requests", []client.Object{set()}, "500m", nil},
-		{"row 114: the newest pod, not the larger template", []client.Object{set(larger), live("old", "3", time.Hour), live("new", "2", time.Minute)}, "2", &corev1.Affinity{}},
-		{"row 118: the pin to its node gives way to the template's affinity", []client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)}, "2", affinity("any")},
-		{"row 118: or to none", []client.Object{set(), live("new", "2", 0)}, "2", &corev1.Affinity{}},
+		{"the newest pod, not the larger template", []client.Object{set(larger), live("old", "3", time.Hour), live("new", "2", time.Minute)}, "2", &corev1.Affinity{}},
+		{"the pin to its node gives way to the template's affinity", []client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)}, "2", affinity("any")},
+		{"or to none", []client.Object{set(), live("new", "2", 0)}, "2", &corev1.Affinity{}},
 		{"another set's pod", []client.Object{set(func(d *appsv1.DaemonSet) { d.UID = "other" }), live("new", "2", 0)}, "500m", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newWorld(t, append(tt.objects, nodeOf("node-a", "i-9"))...).snapshot(t)
+			s := newTestCluster(t, append(tt.objects, nodeOf("node-a", "i-9"))...).snapshot(t)
 			if len(s.DaemonSets) != 1 {
 				t.Fatalf("%d daemon sets", len(s.DaemonSets))
 			}
@@ -342,7 +342,7 @@ func TestDaemonSetPods(t *testing.T) {
 		gone := set(func(d *appsv1.DaemonSet) {
 			d.DeletionTimestamp, d.Finalizers = &metav1.Time{Time: start}, []string{"test/keep"}
 		})
-		if s := newWorld(t, gone).snapshot(t); len(s.DaemonSets) != 0 {
+		if s := newTestCluster(t, gone).snapshot(t); len(s.DaemonSets) != 0 {
 			t.Errorf("daemon sets %v", s.DaemonSets)
 		}
 	})
@@ -359,7 +359,7 @@ func TestVolumesAndLimits(t *testing.T) {
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol-1"}}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}}
 	// Not registered yet, the entry bears the claim's name; its CSINode the Node's.
-	s := newWorld(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class).snapshot(t)
+	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class).snapshot(t)
 	if diff := cmp.Diff(map[string]int32{"ebs.csi.aws.com": 25}, s.Nodes[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -368,7 +368,7 @@ func TestVolumesAndLimits(t *testing.T) {
 	}
 }
 
-// copies makes objects that a second world may own.
+// copies returns deep copies for a second cluster.
 func copies(objects []client.Object) []client.Object {
 	out := make([]client.Object, len(objects))
 	for i, o := range objects {
@@ -389,7 +389,7 @@ func TestOrderOfTheCacheDoesNotMatter(t *testing.T) {
 			poolOf(name))
 	}
 	objects = append(objects, classOf(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "agent", UID: "ds"}})
-	w := newWorld(t, copies(objects)...)
+	w := newTestCluster(t, copies(objects)...)
 	w.types = smallAndLarge()
 	want := w.snapshot(t)
 	if len(want.Nodes) != 36 || len(want.Pools) != 12 || len(want.Pods) != 12 {

@@ -27,8 +27,8 @@ var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 const window = 20 * time.Second
 
-// world is a cache and the API server behind it. They differ as far as the cache lags.
-type world struct {
+// testCluster is an API server and a cache that lags behind it.
+type testCluster struct {
 	now         time.Time
 	cache, live client.WithWatch
 	types       []*catalog.InstanceType
@@ -38,14 +38,14 @@ type world struct {
 	*cluster.State
 }
 
-func (w *world) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+func (w *testCluster) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	return w.types, w.typesErr
 }
 
-// newWorld returns a world whose cache has seen all of objects.
-func newWorld(t *testing.T, objects ...client.Object) *world {
+// newTestCluster returns a test cluster with a cache that has all objects.
+func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 	t.Helper()
-	w := &world{now: start}
+	w := &testCluster{now: start}
 	now := func() time.Time { return w.now }
 	w.live = apitest.New(t, now, objects...)
 	// The cache's objects are those of the API server, UIDs and all.
@@ -54,16 +54,16 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	return w
 }
 
-func (w *world) state(cache, live client.Reader) *cluster.State {
+func (w *testCluster) state(cache, live client.Reader) *cluster.State {
 	return cluster.NewState(cluster.Config{
 		Cache: cache, Live: live, Types: w, Settings: w.settings, NominationWindow: window, Now: func() time.Time { return w.now },
 		PoolLeftOut: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
 	})
 }
 
-func (w *world) clock() time.Time { return w.now }
+func (w *testCluster) clock() time.Time { return w.now }
 
-func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
+func (w *testCluster) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	s, err := w.Snapshot(t.Context())
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *world) snapshot(t *testing.T) *snapshot.Snapshot {
 }
 
 // create makes an object that the cache does not see yet.
-func (w *world) create(t *testing.T, o client.Object) {
+func (w *testCluster) create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := w.live.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func (w *world) create(t *testing.T, o client.Object) {
 }
 
 // catchUp shows an object to the cache.
-func (w *world) catchUp(t *testing.T, o client.Object) {
+func (w *testCluster) catchUp(t *testing.T, o client.Object) {
 	t.Helper()
 	shown := o.DeepCopyObject().(client.Object)
 	shown.SetResourceVersion("")
@@ -120,7 +120,7 @@ func claimOf(name string, change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 }
 
 func TestCreatedClaimsAreSeenBeforeTheCacheShowsThem(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	wantNodes(t, w.snapshot(t))
 	c := claimOf("a", nominates("pod-1"))
 	w.create(t, c)
@@ -128,15 +128,15 @@ func TestCreatedClaimsAreSeenBeforeTheCacheShowsThem(t *testing.T) {
 	s := w.snapshot(t)
 	wantNodes(t, s, "a")
 	if got := s.Nodes[0].Nominated; !slices.Equal(got, []types.UID{"pod-1"}) {
-		t.Errorf("nominated %v: the pod would be bought for twice", got)
+		t.Errorf("nominated %v: the pod would be created for twice", got)
 	}
 	w.catchUp(t, c)
 	wantNodes(t, w.snapshot(t), "a")
 }
 
 func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
-	t.Run("lifecycle row 56: one that the API server does not have any more", func(t *testing.T) {
-		w := newWorld(t)
+	t.Run("one that the API server does not have any more", func(t *testing.T) {
+		w := newTestCluster(t)
 		c := claimOf("a")
 		w.create(t, c)
 		w.Created(c)
@@ -149,8 +149,8 @@ func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
 		w.create(t, claimOf("a", func(c *karpv1.NodeClaim) { c.UID = "another" }))
 		wantNodes(t, w.snapshot(t))
 	})
-	t.Run("lifecycle row 57: one that it still has, however late the cache", func(t *testing.T) {
-		w := newWorld(t)
+	t.Run("one that it still has, however late the cache", func(t *testing.T) {
+		w := newTestCluster(t)
 		c := claimOf("a")
 		w.create(t, c)
 		w.Created(c)
@@ -159,9 +159,9 @@ func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
 	})
 }
 
-// A claim that is created, deleted and not cached yet is on its way out already.
+// A claim that is created, deleted and not cached yet is deleting already.
 func TestCreatedClaimIsReadAsItIsNow(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	c := claimOf("a", func(c *karpv1.NodeClaim) { c.Finalizers = []string{karpv1.FinalizerTermination} })
 	w.create(t, c)
 	w.Created(c)
@@ -175,7 +175,7 @@ func TestCreatedClaimIsReadAsItIsNow(t *testing.T) {
 
 // Two passes at once: while one has read the old cache, another sees that the cache has caught up.
 func TestCreatedClaimIsNeverLostBetweenTwoPasses(t *testing.T) {
-	w := newWorld(t)
+	w := newTestCluster(t)
 	c := claimOf("a")
 	var s *cluster.State
 	raced := false
@@ -203,14 +203,14 @@ func TestCreatedClaimIsNeverLostBetweenTwoPasses(t *testing.T) {
 	wantNodes(t, snap, "a")
 }
 
-func TestFirstSnapshotReadsWhatTheProcessBeforeHasBought(t *testing.T) {
-	w := newWorld(t)
-	w.create(t, claimOf("bought-before", nominates("pod-1")))
-	wantNodes(t, w.snapshot(t), "bought-before")
+func TestFirstSnapshotReadsClaimsOfThePreviousProcess(t *testing.T) {
+	w := newTestCluster(t)
+	w.create(t, claimOf("created-before", nominates("pod-1")))
+	wantNodes(t, w.snapshot(t), "created-before")
 }
 
-func TestLostCreateAnswer(t *testing.T) {
-	w := newWorld(t)
+func TestLostCreateResponse(t *testing.T) {
+	w := newTestCluster(t)
 	w.snapshot(t)
 	// The create took effect, but the answer was lost: the state is told to look, not what was made.
 	w.create(t, claimOf("a"))
@@ -222,8 +222,8 @@ func TestLostCreateAnswer(t *testing.T) {
 	}
 }
 
-func TestForgetDuringRefreshIsNotLost(t *testing.T) {
-	w := newWorld(t)
+func TestInvalidationDuringRefreshIsNotLost(t *testing.T) {
+	w := newTestCluster(t)
 	var s *cluster.State
 	live := interceptor.NewClient(w.live, interceptor.Funcs{
 		List: func(ctx context.Context, live client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -245,7 +245,7 @@ func TestNoSnapshotWithoutTheAPIServer(t *testing.T) {
 	down := errors.New("connection refused")
 	for _, verb := range []string{"list", "get"} {
 		t.Run(verb, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestCluster(t)
 			c := claimOf("a")
 			fail := false
 			live := interceptor.NewClient(w.live, interceptor.Funcs{
@@ -272,9 +272,9 @@ func TestNoSnapshotWithoutTheAPIServer(t *testing.T) {
 	}
 }
 
-func TestCondemned(t *testing.T) {
+func TestMarkedForDeletion(t *testing.T) {
 	c := claimOf("a", launched("i-1"))
-	w := newWorld(t, c)
+	w := newTestCluster(t, c)
 	deleting := func() bool { return w.snapshot(t).Nodes[0].Deleting }
 	w.Condemn(c.UID)
 	if !deleting() {
@@ -298,10 +298,10 @@ func TestCondemned(t *testing.T) {
 	}
 }
 
-// row 235: for the window, and no longer.
+// A nomination protects a node for the window, and no longer.
 func TestNominate(t *testing.T) {
 	c := claimOf("claim-a", launched("i-1"), registered("node-a"))
-	w := newWorld(t, c, nodeOf("node-a", "i-1", joinedNode))
+	w := newTestCluster(t, c, nodeOf("node-a", "i-1", joinedNode))
 	until := func() time.Time { return w.snapshot(t).Nodes[0].NominatedUntil }
 	if !until().IsZero() {
 		t.Error("nominated without a nomination")
@@ -323,7 +323,7 @@ func TestNominate(t *testing.T) {
 }
 
 func TestManyStatesAtOnce(t *testing.T) {
-	w := newWorld(t, claimOf("a", launched("i-1")))
+	w := newTestCluster(t, claimOf("a", launched("i-1")))
 	done := make(chan error)
 	for i := range 8 {
 		go func() {

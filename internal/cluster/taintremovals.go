@@ -16,33 +16,35 @@ import (
 )
 
 const (
-	// RemoverAtWork is for how long the removal of a startup taint from any node shows that its owner works. An owner that is
-	// throttled may well need a minute for one node; one that has done nothing for two has most likely stopped.
+	// RemoverAtWork is how long the removal of a startup taint from any node proves that the taint's owner works. A
+	// throttled owner may need a minute for one node; one that has removed none for two minutes has most likely
+	// stopped.
 	RemoverAtWork = 2 * time.Minute
-	// overtakenBy is by how much a node may be older than others that the owner has finished since. Owners take nodes more or less
-	// in the order in which they come; one that is left behind by this much is left out, however busy the owner is.
-	overtakenBy = 5 * time.Minute
+	// maxLag is how much older a node may be than others that the owner has untainted since. Owners process nodes
+	// roughly in the order of creation; a node that lags by more has been skipped, however busy the owner is.
+	maxLag = 5 * time.Minute
 )
 
-// TaintRemovals remembers when each startup taint was last removed from a node, whatever node that was. Its owner is at work then:
-// nodes that still have the taint are late, not lost. It is safe for concurrent use. A nil *TaintRemovals knows of none.
+// TaintRemovals tracks when each startup taint was last removed from any node. A recent removal proves that the taint's
+// owner works: nodes that still have the taint are late, not stuck. It is safe for concurrent use. A nil *TaintRemovals
+// has no removals.
 type TaintRemovals struct {
 	mu     sync.Mutex
 	last   map[string]removal // by the taint's key
 	primed bool
 }
 
-// removal is what is known of the removals of a taint.
+// removal is the last removal of a taint.
 type removal struct {
 	at time.Time
-	// joined is when the youngest node was created that the taint was removed from.
+	// joined is the creation time of the youngest node that the taint was removed from.
 	joined time.Time
 }
 
-// NewTaintRemovals returns TaintRemovals of which none is known yet.
+// NewTaintRemovals returns empty TaintRemovals.
 func NewTaintRemovals() *TaintRemovals { return &TaintRemovals{last: map[string]removal{}} }
 
-// Observe notes the taints that a node had before, and has not after.
+// Observe records the taints that a node had before and no longer has.
 func (t *TaintRemovals) Observe(before, after *corev1.Node, now time.Time) {
 	if t == nil {
 		return
@@ -50,13 +52,13 @@ func (t *TaintRemovals) Observe(before, after *corev1.Node, now time.Time) {
 	for i := range before.Spec.Taints {
 		gone := &before.Spec.Taints[i]
 		if !slices.ContainsFunc(after.Spec.Taints, func(have corev1.Taint) bool { return have.MatchTaint(gone) }) {
-			t.note(gone.Key, removal{at: now, joined: after.CreationTimestamp.Time})
+			t.record(gone.Key, removal{at: now, joined: after.CreationTimestamp.Time})
 		}
 	}
 }
 
-// Prime learns, once, from the claims that were initialized before this process began: their nodes are free of the taint of the cloud
-// controller manager and of their startup taints.
+// Prime records, once, the removals from nodes that were initialized before this process started: they have neither the
+// taint of the cloud controller manager nor their startup taints.
 func (t *TaintRemovals) Prime(ctx context.Context, r client.Reader) error {
 	if t == nil {
 		return nil
@@ -79,9 +81,9 @@ func (t *TaintRemovals) Prime(ctx context.Context, r client.Reader) error {
 		}
 		registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
 		seen := removal{at: initialized.LastTransitionTime.Time, joined: registered.LastTransitionTime.Time}
-		t.note(snapshot.TaintUninitialized, seen)
+		t.record(snapshot.TaintUninitialized, seen)
 		for _, taint := range claim.Spec.StartupTaints {
-			t.note(taint.Key, seen)
+			t.record(taint.Key, seen)
 		}
 	}
 	t.mu.Lock()
@@ -90,7 +92,7 @@ func (t *TaintRemovals) Prime(ctx context.Context, r client.Reader) error {
 	return nil
 }
 
-func (t *TaintRemovals) note(key string, seen removal) {
+func (t *TaintRemovals) record(key string, seen removal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.last[key]
@@ -103,8 +105,8 @@ func (t *TaintRemovals) note(key string, seen removal) {
 	t.last[key] = known
 }
 
-// LateUntil is until when a node that still has the taint counts as late: the owner of the taint has removed it from another node
-// in the last minutes, and has not left this one behind. It is zero where that is not so.
+// LateUntil is until when a node that still has the taint counts as late, because the taint's owner has recently
+// removed it from another node and has not skipped this one. It is zero otherwise.
 func (t *TaintRemovals) LateUntil(node *corev1.Node, taint *corev1.Taint) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -112,14 +114,14 @@ func (t *TaintRemovals) LateUntil(node *corev1.Node, taint *corev1.Taint) time.T
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	known := t.last[taint.Key]
-	if known.at.IsZero() || known.joined.Sub(node.CreationTimestamp.Time) > overtakenBy {
+	if known.at.IsZero() || known.joined.Sub(node.CreationTimestamp.Time) > maxLag {
 		return time.Time{}
 	}
 	return known.at.Add(RemoverAtWork)
 }
 
-// AtWork reports whether the owner of any taint of the node that is one of its startup taints has removed it from a node in the
-// last minutes.
+// AtWork reports whether the owner of the node's startup taint has removed that taint from any node within
+// RemoverAtWork.
 func (t *TaintRemovals) AtWork(claim *karpv1.NodeClaim, node *corev1.Node, now time.Time) bool {
 	if t == nil {
 		return false
@@ -134,8 +136,8 @@ func (t *TaintRemovals) AtWork(claim *karpv1.NodeClaim, node *corev1.Node, now t
 	return !at.IsZero() && now.Before(at.Add(RemoverAtWork))
 }
 
-// StartupTaint returns the first taint of a node that is to go before it can be used, one of its NodePool's startup taints or of
-// those that are known to go; nil if it has none.
+// StartupTaint returns the first taint of a node that must be removed before the node can be used: one of its
+// NodePool's startup taints, or a well-known ephemeral taint; nil if it has none.
 func StartupTaint(claim *karpv1.NodeClaim, node *corev1.Node) *corev1.Taint {
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]

@@ -1,5 +1,5 @@
-// Package controllertest is what a reconciler under test is built from: an API server with a few objects, a clock that
-// stands still, and ears for the events.
+// Package controllertest is the fixture of reconciler tests: an API server with a few objects, a manual clock, and a
+// recorder of events.
 package controllertest
 
 import (
@@ -28,23 +28,23 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
-// Start is the clock's first reading, and when objects were made and conditions set.
+// Start is the initial time of the clock, and the time at which objects were created and conditions set.
 var Start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-// Fixture is a small world.
+// Fixture is a test cluster.
 type Fixture struct {
 	API     client.WithWatch
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
-	// Clock is what Now says.
+	// Clock is the time that Now returns.
 	Clock time.Time
 
 	t    *testing.T
 	said *record.FakeRecorder
 }
 
-// New returns a world that holds objects.
+// New returns a cluster with objects.
 func New(t *testing.T, objects ...client.Object) *Fixture {
 	t.Helper()
 	f := &Fixture{t: t, Clock: Start, Log: slog.New(slog.DiscardHandler), said: record.NewFakeRecorder(100)}
@@ -98,7 +98,7 @@ func (f *Fixture) Get(o client.Object) bool {
 	return err == nil
 }
 
-// Claim returns a claim as it is now; nil if it is gone.
+// Claim returns the current claim; nil if it is gone.
 func (f *Fixture) Claim(name string) *karpv1.NodeClaim {
 	f.t.Helper()
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -108,7 +108,7 @@ func (f *Fixture) Claim(name string) *karpv1.NodeClaim {
 	return c
 }
 
-// Node returns a Node as it is now; nil if it is gone.
+// Node returns the current Node; nil if it is gone.
 func (f *Fixture) Node(name string) *corev1.Node {
 	f.t.Helper()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -118,7 +118,7 @@ func (f *Fixture) Node(name string) *corev1.Node {
 	return n
 }
 
-// Do writes to the API server, past the reconciler under test.
+// Do fails the test if a write to the API server has failed.
 func (f *Fixture) Do(err error) {
 	f.t.Helper()
 	if err != nil {
@@ -129,7 +129,7 @@ func (f *Fixture) Do(err error) {
 // Context is the test's.
 func (f *Fixture) Context() context.Context { return f.t.Context() }
 
-// Counted is how many claims of pool "general" were counted as disrupted for a reason.
+// Counted is how many claims of pool "general" the metrics count as disrupted for a reason.
 func (f *Fixture) Counted(reason string) int {
 	return int(testutil.ToFloat64(f.Metrics.ClaimsDisrupted.WithLabelValues(reason, "general", "", "", "graceful")))
 }
@@ -198,7 +198,7 @@ func Initialized(c *karpv1.NodeClaim) {
 // Deleting marks a claim as being deleted.
 func Deleting(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: Start} }
 
-// Joined returns the Node of a claim as its kubelet makes it.
+// Joined returns the Node of a claim as its kubelet creates it.
 func Joined(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + claim, Labels: map[string]string{}}}
 	n.Spec.ProviderID = "aws:///us-east-1a/i-" + claim
@@ -220,7 +220,7 @@ func Up(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	}}, change...)...)
 }
 
-// NotReady silences a Node's kubelet.
+// NotReady makes a Node's Ready condition unknown, as when its kubelet stops reporting.
 func NotReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 
 // DeletingNode marks a Node as being deleted.
@@ -234,7 +234,7 @@ func Pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// Daemon makes a pod a DaemonSet's.
+// Daemon makes a DaemonSet own a pod.
 func Daemon(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent"}}
 }

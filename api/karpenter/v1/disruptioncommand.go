@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// AnnotationDisruptionCommand is, on a claim whose node is about to be ended, the Ending that it is part of. It is written
-	// before anything else is done and goes when the claim does, or after everything has been taken back.
-	AnnotationDisruptionCommand = "dovetail.sh/ending"
-	// AnnotationReplacementOf is, on a claim that was bought to replace nodes, the ID of their Ending.
+	// AnnotationDisruptionCommand holds the DisruptionCommand that a claim is a candidate of. It is written before the
+	// command acts, and goes with the claim or after the command has been rolled back.
+	AnnotationDisruptionCommand = "dovetail.sh/disruption-command"
+	// AnnotationReplacementOf is, on a claim launched to replace nodes, the ID of their DisruptionCommand.
 	AnnotationReplacementOf = "dovetail.sh/replacement-of"
 )
 
-// Ending is what a claim remembers of the command that ends it, so that whoever reads it, this process or the
-// next, can carry the command through or take it back.
+// DisruptionCommand is the record of a disruption command on its candidates, from which this process or the next can
+// complete the command or roll it back.
 //
 // +kubebuilder:object:generate=false
 type DisruptionCommand struct {
@@ -27,14 +27,15 @@ type DisruptionCommand struct {
 	// Kind is the consolidation_type of metrics, empty for drift.
 	Kind    string    `json:"kind,omitempty"`
 	Started time.Time `json:"started"`
-	// Candidates are the names of all claims that the command ends.
+	// Candidates are the names of all claims that the command deletes.
 	Candidates []string `json:"candidates"`
-	// Replacements are the names of the claims that must be initialized before; none are created before all candidates
-	// remember them.
+	// Replacements are the names of the claims that must be initialized first. They are created only after all
+	// candidates have the annotation.
 	Replacements []string `json:"replacements,omitempty"`
 }
 
-// Ending returns what the claim remembers; false if it is not part of a disruption. What cannot be read is an error.
+// DisruptionCommand returns the command that the claim is a candidate of; false if there is none. An annotation that
+// cannot be parsed is an error.
 func (c *NodeClaim) DisruptionCommand() (DisruptionCommand, bool, error) {
 	text, ok := c.Annotations[AnnotationDisruptionCommand]
 	if !ok {
@@ -42,12 +43,12 @@ func (c *NodeClaim) DisruptionCommand() (DisruptionCommand, bool, error) {
 	}
 	var d DisruptionCommand
 	if err := json.Unmarshal([]byte(text), &d); err != nil || d.ID == "" {
-		return DisruptionCommand{}, true, fmt.Errorf("annotation %s of node claim %q cannot be read: %q", AnnotationDisruptionCommand, c.Name, text)
+		return DisruptionCommand{}, true, fmt.Errorf("annotation %s of node claim %q is not a disruption command: %q", AnnotationDisruptionCommand, c.Name, text)
 	}
 	return d, true, nil
 }
 
-// SetDisruptionCommand makes the claim remember d; nil makes it forget.
+// SetDisruptionCommand records d on the claim; nil removes the record.
 func (c *NodeClaim) SetDisruptionCommand(d *DisruptionCommand) error {
 	if d == nil {
 		delete(c.Annotations, AnnotationDisruptionCommand)
@@ -55,7 +56,7 @@ func (c *NodeClaim) SetDisruptionCommand(d *DisruptionCommand) error {
 	}
 	text, err := json.Marshal(d)
 	if err != nil {
-		return fmt.Errorf("write the disruption of node claim %q: %w", c.Name, err)
+		return fmt.Errorf("encode the disruption command of node claim %q: %w", c.Name, err)
 	}
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -64,22 +65,7 @@ func (c *NodeClaim) SetDisruptionCommand(d *DisruptionCommand) error {
 	return nil
 }
 
-// Replaces are the names of the claims that the claim was bought to replace; nil if it was bought otherwise.
+// Replaces returns the names of the claims that the claim was launched to replace; nil if it replaces none.
 func (c *NodeClaim) Replaces() []string {
 	return slices.DeleteFunc(strings.Split(c.Annotations[AnnotationReplaces], ","), func(name string) bool { return name == "" })
-}
-
-// TerminationDeadline is the time by which the claim's node must be gone; nil if there is none. A deadline that cannot be read
-// is none, and an error that says so.
-func (c *NodeClaim) TerminationDeadline() (*time.Time, error) {
-	text := c.Annotations[AnnotationTerminationTimestamp]
-	if text == "" {
-		return nil, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return nil, fmt.Errorf("annotation %s is ignored: %q is not a time such as 2026-01-31T12:00:00Z; correct or remove it",
-			AnnotationTerminationTimestamp, text)
-	}
-	return &at, nil
 }

@@ -1,6 +1,6 @@
-// Package apitest is an API server for the tests of controllers: controller-runtime's fake client, made to do
-// what controllers rely on and the fake leaves out. Objects get a UID, a creation time and predictable names, and
-// a deletion whose precondition names another UID is refused. Deletion times are those of the machine's clock.
+// Package apitest is an API server for tests of controllers: controller-runtime's fake client with what controllers
+// rely on and the fake lacks. Objects get a UID, a creation time and predictable names, and a deletion with a
+// precondition on another UID is rejected. Deletion times are those of the system clock.
 package apitest
 
 import (
@@ -33,7 +33,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// New returns an API server that holds objects. What an object lacks of UID and creation time it is given.
+// New returns an API server with objects. It sets missing UIDs and creation times.
 func New(t testing.TB, now func() time.Time, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	s := &server{now: now}
@@ -42,7 +42,7 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	}
 	scheme := scheme(t)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
-		// Nobody applies on the server's side, and the tracker that could do it takes long over each write.
+		// Controllers do not use server-side apply, and the tracker that supports it is slow.
 		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
 		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.NodeOverlay{}, &bufferv1.CapacityBuffer{})
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
@@ -62,7 +62,7 @@ func scheme(t testing.TB) *runtime.Scheme {
 	return out
 }
 
-// indexes lets AddIndexes write to the builder of a fake client.
+// indexes adapts the builder of a fake client to AddIndexes.
 type indexes struct{ builder *fake.ClientBuilder }
 
 func (i indexes) IndexField(_ context.Context, o client.Object, field string, value client.IndexerFunc) error {
@@ -77,7 +77,7 @@ type server struct {
 	count int
 }
 
-// name gives an object what an API server would.
+// name sets the fields that an API server would.
 func (s *server) name(o client.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

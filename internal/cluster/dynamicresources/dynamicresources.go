@@ -1,8 +1,8 @@
-// Package dynamicresources answers the engine's questions about dynamic resource allocation by asking the scheduler's own allocator:
-// what it would find is what the scheduler will find.
+// Package dynamicresources simulates dynamic resource allocation for the engine with the scheduler's own allocator, so
+// that both find the same devices.
 //
-// The allocator wants a context and may search for long. It gets one that ends after so many steps, never by the clock, so
-// that equal worlds still make equal plans.
+// The allocator may search for long. Its context ends after a number of steps, not by the clock, so that equal
+// snapshots give equal plans.
 package dynamicresources
 
 import (
@@ -19,23 +19,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Objects are what is known of devices. They are only read.
+// Objects are the API objects of dynamic resource allocation. They are not changed.
 type Objects struct {
 	Claims  []*resourcev1.ResourceClaim
 	Slices  []*resourcev1.ResourceSlice
 	Classes []*resourcev1.DeviceClass
-	// Up tells of nodes whether they are initialized and stay. The slices of others do not count: their drivers may not
-	// have published all, and will not take part when they go.
+	// Up reports whether a node is initialized and not deleting. The slices of other nodes do not count: their drivers
+	// may not have published all devices, or the node is about to go.
 	Up func(node string) bool
 }
 
-// Devices are all devices and claims at an instant. They implement snapshot.Devices.
+// Devices are the devices and claims of a snapshot. They implement snapshot.Devices.
 type Devices struct {
 	claims  map[types.NamespacedName]*resourcev1.ResourceClaim
 	byUID   map[types.UID]*resourcev1.ResourceClaim
 	classes classes
-	// shared are the slices of pools of which something can be used from several nodes, onNode those with what is on
-	// one node besides.
+	// shared are the slices of device pools that are usable from several nodes; onNode adds the slices of one node.
 	shared []*resourcev1.ResourceSlice
 	onNode map[string][]*resourcev1.ResourceSlice
 	labels []string
@@ -44,20 +43,21 @@ type Devices struct {
 
 var _ snapshot.Devices = (*Devices)(nil)
 
-// compiled bounds how many CEL expressions are kept compiled; there are a few per device class and claim template.
-const compiled = 1000
+// maxCompiledExpressions limits the cache of compiled CEL expressions; there are a few per device class and claim
+// template.
+const maxCompiledExpressions = 1000
 
-// features are those of the API that are taken into account. Where an API server has one switched off, no object uses it.
+// features are the supported features of the API. If a feature is off in an API server, no object uses it.
 var features = structured.Features{
 	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true, PrioritizedList: true,
 }
 
-// NewExpressions is where compiled CEL expressions are kept. It may serve many Devices.
+// NewExpressions returns a cache of compiled CEL expressions, which several Devices can share.
 func NewExpressions() *cel.Cache {
-	return cel.NewCache(compiled, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
+	return cel.NewCache(maxCompiledExpressions, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity})
 }
 
-// New brings the objects into the form in which questions are answered.
+// New indexes the objects for allocation.
 func New(o Objects, expressions *cel.Cache) *Devices {
 	d := &Devices{
 		claims: make(map[types.NamespacedName]*resourcev1.ResourceClaim, len(o.Claims)), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
@@ -81,7 +81,8 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 
 type poolID struct{ driver, pool string }
 
-// addSlices sorts the slices by where they can be used. Pools stay whole: whether one is complete shows only there.
+// addSlices groups the slices by the nodes that can use them. It keeps device pools whole, since the allocator checks
+// that a pool is complete.
 func (d *Devices) addSlices(o Objects) {
 	all := slices.SortedFunc(slices.Values(o.Slices), func(a, b *resourcev1.ResourceSlice) int { return cmp.Compare(a.Name, b.Name) })
 	all = slices.DeleteFunc(all, func(s *resourcev1.ResourceSlice) bool {
@@ -122,7 +123,7 @@ func (d *Devices) addSlices(o Objects) {
 	}
 }
 
-// NodeOf is the node that a slice belongs to, by its devices or by its owner; empty if it belongs to none.
+// NodeOf is the node that a slice belongs to, by its devices or by its owner; empty if there is none.
 func NodeOf(s *resourcev1.ResourceSlice) string {
 	if s.Spec.NodeName != nil && *s.Spec.NodeName != "" {
 		return *s.Spec.NodeName

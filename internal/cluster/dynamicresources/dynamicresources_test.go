@@ -221,22 +221,22 @@ func TestPlans(t *testing.T) {
 		want  []string
 	}{
 		{
-			"row 245: devices of the type",
+			"devices of the type",
 			devices(World(pool(gpu1), Pod("a", uses("c"))), list(claim("c", 1))),
 			[]string{"gpu1 with gpu.example.com: a"},
 		},
 		{
-			"row 245: a claim made of a template",
+			"a claim made of a template",
 			devices(World(pool(gpu1), Pod("a", ofTemplate("c"))), list(claim("c", 1, madeFor("a")))),
 			[]string{"gpu1 with gpu.example.com: a"},
 		},
 		{
-			"row 245: no claim is needed after all",
+			"no claim is needed after all",
 			devices(World(pool(gpu1), Pod("a", ofTemplate(""))), nil),
 			[]string{"plain: a"},
 		},
 		{
-			"row 245: the daemon counts",
+			"the daemon counts",
 			daemon(devices(World(pool(Type("big", 0.3, "cpu", "16")), Pod("a", Asks("cpu", "8"))), nil), Pod("d", Asks("cpu", "1"), uses("c"))),
 			[]string{"big: a"},
 		},
@@ -347,14 +347,14 @@ func TestPlans(t *testing.T) {
 			[]string{"no place (Devices): a"},
 		},
 		{
-			"a node on its way will have the devices of its type",
+			"a node in flight will have the devices of its type",
 			devices(nodes(World(pool(gpu1), Pod("a", uses("c"))), Node("n1", "general", func(n *snapshot.Node) {
 				n.Initialized, n.Labels[corev1.LabelInstanceTypeStable] = false, "gpu1"
 			})), list(claim("c", 1))),
 			[]string{"n1: a"},
 		},
 		{
-			"what a node publishes while it is on its way does not count",
+			"what a node publishes while it is in flight does not count",
 			devices(nodes(World(pool(), Pod("a", uses("c"))), Node("n1", "general", func(n *snapshot.Node) { n.Initialized = false })),
 				list(claim("c", 1)), slice(spec("n1", 1), on("n1")), slice(spec("net", 1), ownedBy("n1"))),
 			[]string{"no place (Devices): a"},
@@ -365,7 +365,7 @@ func TestPlans(t *testing.T) {
 			[]string{"plain: a"},
 		},
 		{
-			"a claim that was bought for the pod keeps its devices in the network from others",
+			"a claim that was created for the pod keeps its devices in the network from others",
 			devices(nodes(World(pool(), two...), Node("n1", "general", func(n *snapshot.Node) {
 				n.Launched, n.Registered, n.Initialized, n.Nominated = false, false, false, []types.UID{"uid-p1"}
 			})), twoClaims, slice(spec("net", 1), everywhere)),

@@ -1,9 +1,10 @@
-// Package ownwrites lets a process see what it has written before its cache does.
+// Package ownwrites provides read-your-writes consistency for NodeClaims on top of a cache.
 //
-// A NodeClaim is written by a dozen controllers of one process, many of them woken by the same change. Each write bears the version
-// that was read, so while the cache lags, all but the first of them are refused, and so are their repetitions: most of all when
-// hundreds of nodes join at once and the API server, which reads and patches the object before it refuses, is slow already. Others
-// than this process hardly write NodeClaims, so what it has written last is nearly always the newest there is.
+// A dozen controllers of one process write NodeClaims, many of them after the same change. Each write is locked to the
+// version that was read, so while the cache lags, the API server rejects all but the first of them, and their retries.
+// That matters most when hundreds of nodes join at once and the API server, which reads and patches the object before
+// it rejects, is slow already. Other processes rarely write NodeClaims, so the last write of this process is nearly
+// always the newest version.
 package ownwrites
 
 import (
@@ -17,17 +18,19 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// kept is for how long a write is remembered that the cache does not show. The watch behind a cache is not given up for that long.
-const kept = time.Minute
+// retention is how long a write is kept that the cache does not show: a watch recovers from an interruption within that
+// time.
+const retention = time.Minute
 
-// Client is a client that reads from a cache. Of a NodeClaim that the cache has, it returns what was last written through it if
-// that is newer. What a cache does not have, be it that it does not show it yet or that it is gone, is not found here either.
+// Client is a client that reads from a cache. For a NodeClaim in the cache, it returns the result of the last write
+// through this client if that is newer. A claim that is not in the cache, because it is too new or deleted, is not
+// found here either.
 type Client struct {
 	client.Client
 	now func() time.Time
 
 	mu sync.Mutex
-	// written are the claims as they were after the last write, by name. They must not be changed.
+	// written are the claims after their last write, by name. They must not be changed.
 	written map[string]entry
 	swept   time.Time
 }
@@ -55,7 +58,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 	return nil
 }
 
-// List reads objects. Which ones is up to the cache.
+// List reads objects. The cache selects them.
 func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if err := c.Client.List(ctx, list, opts...); err != nil {
 		return err
@@ -96,8 +99,8 @@ func (s status) Patch(ctx context.Context, o client.Object, patch client.Patch, 
 	return s.c.write(claim, patch, func(o client.Object, p client.Patch) error { return s.SubResourceWriter.Patch(ctx, o, p) })
 }
 
-// write sends a patch and remembers the claim as it is then. The answer is read into an empty claim: read into the caller's, it
-// would leave what is in that and not in the answer.
+// write sends a patch and keeps the resulting claim. It decodes the response into an empty claim: decoding into the
+// caller's claim would keep fields that the response does not have.
 func (c *Client) write(claim *karpv1.NodeClaim, patch client.Patch, send func(client.Object, client.Patch) error) error {
 	data, err := patch.Data(claim)
 	if err != nil {
@@ -113,21 +116,21 @@ func (c *Client) write(claim *karpv1.NodeClaim, patch client.Patch, send func(cl
 	return nil
 }
 
-// remember keeps what a claim is after a write, which must not be changed any more.
+// remember keeps a claim after a write. The claim must not be changed afterwards.
 func (c *Client) remember(claim *karpv1.NodeClaim) {
 	claim.ManagedFields = nil // as in the cache
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	if now.Sub(c.swept) > kept {
+	if now.Sub(c.swept) > retention {
 		for name, e := range c.written {
-			if now.Sub(e.at) > kept {
+			if now.Sub(e.at) > retention {
 				delete(c.written, name)
 			}
 		}
 		c.swept = now
 	}
-	// Of two writes that are answered at the same time, the later one may be remembered already.
+	// Responses of two concurrent writes may arrive in either order: keep the newer one.
 	if last, ok := c.written[claim.Name]; ok {
 		if order, err := resourceversion.CompareResourceVersion(last.claim.ResourceVersion, claim.ResourceVersion); err == nil && order > 0 {
 			return
@@ -136,7 +139,8 @@ func (c *Client) remember(claim *karpv1.NodeClaim) {
 	c.written[claim.Name] = entry{claim: claim, at: now}
 }
 
-// newer returns what was written of a claim since the cache has heard of it, nil if nothing was. It must not be changed.
+// newer returns the last written version of a claim if it is newer than the cached one, else nil. It must not be
+// changed.
 func (c *Client) newer(cached *karpv1.NodeClaim) *karpv1.NodeClaim {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +149,7 @@ func (c *Client) newer(cached *karpv1.NodeClaim) *karpv1.NodeClaim {
 		return nil
 	}
 	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, last.claim.ResourceVersion)
-	if err != nil || order >= 0 || last.claim.UID != cached.UID || c.now().Sub(last.at) > kept {
+	if err != nil || order >= 0 || last.claim.UID != cached.UID || c.now().Sub(last.at) > retention {
 		delete(c.written, cached.Name)
 		return nil
 	}

@@ -135,7 +135,7 @@ func TestCacheWins(t *testing.T) {
 			c.UID, c.Labels = types.UID("another"), map[string]string{"new": "another"}
 			w.api.cache["a"] = c
 		}, "another"},
-		{"the write is long ago", func(_ *testing.T, w *world) { w.now = w.now.Add(2 * kept) }, ""},
+		{"the write is long ago", func(_ *testing.T, w *world) { w.now = w.now.Add(2 * retention) }, ""},
 		{"its versions cannot be compared", func(_ *testing.T, w *world) {
 			c := w.api.cache["a"]
 			c.ResourceVersion = "x"
@@ -186,7 +186,7 @@ func TestWritesAreNotKeptForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.fresh.written["gone"] = w.fresh.written["a"]
-	w.now = w.now.Add(2 * kept)
+	w.now = w.now.Add(2 * retention)
 	w.api.catchUp(t)
 	if err := w.label(t, w.fresh, "2"); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
-// Package adoption looks at whose the instances under this cluster's name are: it takes over those that an
-// autoscaler before this one has launched, and names the clash when another cluster bears the same name.
+// Package adoption checks the owners of instances that are tagged with this cluster's name. It adopts instances that an
+// earlier autoscaler of this cluster has launched, and reports another cluster with the same name.
 //
-// A clash stops nothing: work on our own nodes goes on, and those of others are left alone by everybody,
-// since whatever ends or tags an instance asks for its owner first.
+// A shared name stops nothing: this cluster's nodes are managed as before, and foreign instances are left alone, since
+// every change of an instance checks its owner first.
 package adoption
 
 import (
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -24,32 +23,33 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
 const (
-	// lookEvery is the pause between two looks at up to pageSize instances; more take as many times longer, so
-	// that the calls to EC2 do not grow with the fleet.
-	lookEvery = 3 * time.Second
-	pageSize  = 1000
-	// remindEvery is how often an event says again what has not changed.
-	remindEvery = 5 * time.Minute
-	// joinsWithin spares instances whose node may still be on its way: nothing is odd about them yet.
-	joinsWithin = 5 * time.Minute
+	// passInterval is the pause between passes for up to pageSize instances, the most that one call of EC2 returns. It
+	// grows with the number of pages, so that the rate of calls does not grow with the fleet.
+	passInterval = 3 * time.Second
+	pageSize     = 1000
+	// eventInterval is how often an event about an unchanged state is repeated.
+	eventInterval = 5 * time.Minute
+	// joinGracePeriod is the age up to which an instance without a Node is not reported: its node may still register.
+	joinGracePeriod = 5 * time.Minute
 )
 
 // ReasonClusterNameShared is the reason of the condition and event of that name.
 const ReasonClusterNameShared = karpv1.ConditionClusterNameShared
 
-// fleet lists the instances under this cluster's name, each with its owner, and adopts those that are adoptable.
-type fleet interface {
+// instances lists the instances that are tagged with this cluster's name, each with its owner, and adopts one.
+type instances interface {
 	List(ctx context.Context) ([]cloudprovider.Instance, error)
 	Adopt(ctx context.Context, i cloudprovider.Instance) error
 }
 
-// Loop adopts and reports.
+// Loop adopts instances and reports foreign and unknown ones.
 type Loop struct {
 	Client  client.Client
-	Cloud   fleet
+	Cloud   instances
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
@@ -59,43 +59,43 @@ type Loop struct {
 // NeedLeaderElection makes sure that only one process adopts.
 func (l *Loop) NeedLeaderElection() bool { return true }
 
-// Start looks until ctx ends.
+// Start runs passes until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for {
 		seen, err := l.pass(ctx)
 		if err != nil && ctx.Err() == nil {
-			l.Log.Error("looking at whose instances are", "error", err)
+			l.Log.Error("checking the owners of instances", "error", err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(lookEvery * time.Duration(1+seen/pageSize)):
+		case <-time.After(passInterval * time.Duration(1+seen/pageSize)):
 		}
 	}
 }
 
-// pass looks once, and returns how many instances there are.
+// pass checks all instances once, and returns their number.
 func (l *Loop) pass(ctx context.Context) (seen int, err error) {
 	instances, err := l.Cloud.List(ctx)
 	if err != nil {
 		return 0, err
 	}
-	c := take(instances, l.Now())
+	c := countOwners(instances, l.Now())
 	l.Metrics.CountForeign(c.foreign)
 	l.Metrics.UnknownInstances.Set(float64(len(c.unknown)))
 	return len(instances), errors.Join(l.adopt(ctx, c.adoptable), l.report(ctx, c))
 }
 
-// census is whose instances there are.
+// census groups instances by their owner.
 type census struct {
 	adoptable []cloudprovider.Instance
 	// foreign counts instances by the UID of their cluster.
 	foreign map[string]int
-	// unknown are the IDs of instances that nobody knows and that are past the time in which they could join.
+	// unknown are the IDs of instances without a known owner that are older than joinGracePeriod.
 	unknown []string
 }
 
-func take(instances []cloudprovider.Instance, now time.Time) census {
+func countOwners(instances []cloudprovider.Instance, now time.Time) census {
 	c := census{foreign: map[string]int{}}
 	for _, i := range instances {
 		switch i.Owner {
@@ -104,7 +104,7 @@ func take(instances []cloudprovider.Instance, now time.Time) census {
 		case cloudprovider.Foreign:
 			c.foreign[i.Tags[awsv1.TagClusterUID]]++
 		case cloudprovider.Unknown:
-			if now.Sub(i.LaunchedAt) > joinsWithin && i.State != cloudprovider.ShuttingDown {
+			if now.Sub(i.LaunchedAt) > joinGracePeriod && i.State != cloudprovider.ShuttingDown {
 				c.unknown = append(c.unknown, i.ID)
 			}
 		}
@@ -126,7 +126,7 @@ func (l *Loop) adopt(ctx context.Context, instances []cloudprovider.Instance) er
 	return errors.Join(errs...)
 }
 
-// report says on every NodePool what people should know.
+// report publishes events and maintains the condition on every NodePool.
 func (l *Loop) report(ctx context.Context, c census) error {
 	var pools karpv1.NodePoolList
 	if err := l.Client.List(ctx, &pools); err != nil {
@@ -139,45 +139,42 @@ func (l *Loop) report(ctx context.Context, c census) error {
 			continue
 		}
 		if len(c.foreign) > 0 {
-			l.Events.WarnEvery(remindEvery, pool, ReasonClusterNameShared, "%s", c.clash())
+			l.Events.WarnEvery(eventInterval, pool, ReasonClusterNameShared, "%s", c.sharedNameMessage())
 		}
 		if len(c.unknown) > 0 {
-			l.Events.WarnEvery(remindEvery, pool, "UnknownInstances", "%s", c.strangers())
+			l.Events.WarnEvery(eventInterval, pool, "UnknownInstances", "%s", c.unknownMessage())
 		}
-		errs = append(errs, l.mark(ctx, pool, c))
+		errs = append(errs, l.updateCondition(ctx, pool, c))
 	}
 	return errors.Join(errs...)
 }
 
-// mark keeps the condition of a pool.
-func (l *Loop) mark(ctx context.Context, pool *karpv1.NodePool, c census) error {
-	before := pool.DeepCopy()
-	if len(c.foreign) > 0 {
-		condition.SetTrueWithReason(pool, karpv1.ConditionClusterNameShared, ReasonClusterNameShared, c.clash(), l.Now())
-	} else {
-		condition.Clear(pool, karpv1.ConditionClusterNameShared, l.Now())
-	}
-	if equality.Semantic.DeepEqual(before.Status, pool.Status) {
-		return nil
-	}
-	err := l.Client.Status().Patch(ctx, pool, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+// updateCondition maintains the condition of a pool.
+func (l *Loop) updateCondition(ctx context.Context, pool *karpv1.NodePool, c census) error {
+	_, err := patch.Status(ctx, l.Client, pool, func() {
+		if len(c.foreign) > 0 {
+			condition.SetTrueWithReason(pool, karpv1.ConditionClusterNameShared, ReasonClusterNameShared, c.sharedNameMessage(), l.Now())
+		} else {
+			condition.Clear(pool, karpv1.ConditionClusterNameShared, l.Now())
+		}
+	})
 	return client.IgnoreNotFound(err)
 }
 
-// clash names the other clusters. How many instances they have is in the metric: it changes all the time.
-func (c census) clash() string {
-	return fmt.Sprintf("settings.clusterName is also that of the cluster with UID %s: its instances bear this cluster's name and are left alone. "+
-		"Give each cluster its own name: policies, security groups and other tools go by it", strings.Join(slices.Sorted(maps.Keys(c.foreign)), ", "))
+// sharedNameMessage names the other clusters. The metric has the numbers of their instances, which change all the time.
+func (c census) sharedNameMessage() string {
+	return fmt.Sprintf("the cluster with UID %s has the same settings.clusterName: its instances have this cluster's name in their tags and are left alone. "+
+		"Give each cluster its own name: IAM policies, security groups and other tools rely on it", strings.Join(slices.Sorted(maps.Keys(c.foreign)), ", "))
 }
 
-// strangers names a few of the instances that nobody knows.
-func (c census) strangers() string {
+// unknownMessage names a few of the unknown instances.
+func (c census) unknownMessage() string {
 	const shown = 5
 	some := c.unknown[:min(shown, len(c.unknown))]
 	more := ""
 	if rest := len(c.unknown) - len(some); rest > 0 {
 		more = fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Sprintf("instances %s%s bear this cluster's name, but not its identity, and no Node and NodeClaim here have them: they are left alone. "+
-		"If they are this cluster's leftovers, release them by `dovetail adopt %s`", strings.Join(some, ", "), more, strings.Join(some, " "))
+	return fmt.Sprintf("instances %s%s have this cluster's name in their tags, but not its UID, and no Node and NodeClaim of this cluster: they are left alone. "+
+		"If they are left over from this cluster, adopt them with `dovetail adopt %s`", strings.Join(some, ", "), more, strings.Join(some, " "))
 }

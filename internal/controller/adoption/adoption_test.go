@@ -52,7 +52,7 @@ func loop(t *testing.T, fleet *ec2, objects ...client.Object) (*Loop, *controlle
 	return &Loop{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, f
 }
 
-func look(t *testing.T, l *Loop) {
+func runPass(t *testing.T, l *Loop) {
 	t.Helper()
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
@@ -69,11 +69,11 @@ func shared(f *controllertest.Fixture, name string) string {
 	return string(c.Status) + " " + c.Message
 }
 
-func TestClashIsNamed(t *testing.T) {
+func TestSharedClusterNameIsReported(t *testing.T) {
 	fleet := &ec2{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Ours, "uid-blue"), instance("i-2", cloudprovider.Foreign, "uid-green"), instance("i-3", cloudprovider.Foreign, "uid-green")}}
 	elses := controllertest.Pool("elses", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
 	l, f := loop(t, fleet, controllertest.Pool("general"), controllertest.Pool("spot"), elses)
-	look(t, l)
+	runPass(t, l)
 	said := f.Said()
 	if len(said) != 2 {
 		t.Errorf("said %q, want an event on each of our two pools", said)
@@ -100,7 +100,7 @@ func TestClashIsNamed(t *testing.T) {
 		said  int
 	}{{4 * time.Minute, 0}, {time.Minute, 2}, {time.Minute, 0}} {
 		f.Clock = f.Clock.Add(step.after)
-		look(t, l)
+		runPass(t, l)
 		if said := f.Said(); len(said) != step.said {
 			t.Errorf("at %s: said %q, want %d events", f.Clock.Sub(controllertest.Start), said, step.said)
 		}
@@ -108,7 +108,7 @@ func TestClashIsNamed(t *testing.T) {
 
 	// The other cluster is renamed or gone.
 	fleet.instances = fleet.instances[:1]
-	look(t, l)
+	runPass(t, l)
 	if got := shared(f, "general"); got != "" {
 		t.Errorf("when the clash is over, ClusterNameShared is %q", got)
 	}
@@ -122,8 +122,8 @@ func TestAdoption(t *testing.T) {
 		instance("i-1", cloudprovider.Ours, "uid-blue"), instance("i-2", cloudprovider.Foreign, "uid-green"), instance("i-3", cloudprovider.Unknown, ""), instance("i-4", cloudprovider.Adoptable, ""), instance("i-5", cloudprovider.Adoptable, ""),
 	}}
 	l, _ := loop(t, fleet)
-	look(t, l)
-	look(t, l)
+	runPass(t, l)
+	runPass(t, l)
 	if diff := cmp.Diff([]string{"i-4", "i-5"}, fleet.adopted); diff != "" {
 		t.Errorf("adopted (-want +got):\n%s", diff)
 	}
@@ -144,7 +144,7 @@ func TestFailedAdoptionHidesNothing(t *testing.T) {
 	}
 }
 
-func TestStrangersAreReported(t *testing.T) {
+func TestUnknownInstancesAreReported(t *testing.T) {
 	joining := instance("i-9", cloudprovider.Unknown, "")
 	joining.LaunchedAt = controllertest.Start.Add(-time.Minute)
 	ending := instance("i-8", cloudprovider.Unknown, "")
@@ -154,7 +154,7 @@ func TestStrangersAreReported(t *testing.T) {
 		fleet.instances = append(fleet.instances, instance(fmt.Sprintf("i-%d", n), cloudprovider.Unknown, ""))
 	}
 	l, f := loop(t, fleet, controllertest.Pool("general"))
-	look(t, l)
+	runPass(t, l)
 	said := f.Said()
 	if len(said) != 1 || !strings.HasPrefix(said[0], "Warning UnknownInstances") ||
 		!strings.Contains(said[0], "i-0, i-1, i-2, i-3, i-4 and 2 more") || !strings.Contains(said[0], "dovetail adopt i-0 i-1") {

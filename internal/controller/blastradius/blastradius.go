@@ -1,5 +1,5 @@
-// Package blastradius limits how many nodes controllers terminate because of one fault: where many nodes look broken at once, the
-// fault is rarely theirs, and their replacements would suffer from it, too.
+// Package blastradius limits how many nodes controllers terminate because of one fault: if many nodes look broken at
+// once, the cause is rarely the nodes, and would affect their replacements, too.
 package blastradius
 
 import (
@@ -11,17 +11,18 @@ import (
 )
 
 const (
-	// UnhealthyPercent is the share of nodes, rounded up, that may be unhealthy for any of them to be replaced. It is Karpenter's.
+	// UnhealthyPercent is the share of nodes, rounded up, that may be unhealthy for any of them to be replaced. It is
+	// Karpenter's.
 	UnhealthyPercent = 20
-	// collectMin and collectPercent limit garbage collection: so many in one pass are an accident, more are a mistake in the
-	// records. The percentage lets large clusters lose more at once; it is rounded down.
-	collectMin, collectPercent = 3, 5
+	// minDeletable and deletablePercent limit garbage collection: up to three orphans in one pass are plausible, more
+	// are most likely a mistake in the records. The percentage, rounded down, allows more in large clusters.
+	minDeletable, deletablePercent = 3, 5
 )
 
-// EventBlocked is the reason of the event that says that unhealthy nodes are not replaced; it is Karpenter's.
+// EventBlocked is the reason of the event on unhealthy nodes that are not replaced. It is Karpenter's.
 const EventBlocked = "NodeRepairBlocked"
 
-// Scope is a set of nodes with something in common that can fail; without a NodePool and a zone it is the cluster.
+// Scope is a set of nodes with a common cause of failure; without a NodePool and a zone it is the cluster.
 type Scope struct{ NodePool, Zone string }
 
 // PoolOf is the scope of a claim's NodePool: the cluster for a claim without one.
@@ -54,5 +55,5 @@ func (c Count) Blocked() bool { return c.Unhealthy > (c.Total*UnhealthyPercent+9
 
 func (c Count) String() string { return fmt.Sprintf("%d of %d", c.Unhealthy, c.Total) }
 
-// Collectable is how many of a number of objects garbage collection may delete in one pass.
-func Collectable(total int) int { return max(collectMin, total*collectPercent/100) }
+// Collectable is how many of total objects garbage collection may delete in one pass.
+func Collectable(total int) int { return max(minDeletable, total*deletablePercent/100) }

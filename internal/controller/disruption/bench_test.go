@@ -19,19 +19,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// still is a world that does not change.
-type still struct{ snap *snapshot.Snapshot }
+// fixedState is a cluster state that does not change.
+type fixedState struct{ snap *snapshot.Snapshot }
 
-func (s still) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
-func (still) Buying() func()                                         { return func() {} }
-func (still) Condemn(types.UID)                                      {}
-func (still) Spare(types.UID)                                        {}
-func (still) Disrupt(types.UID, []string)                            {}
-func (still) Created(*karpv1.NodeClaim)                              {}
-func (still) Nominate(string)                                        {}
-func (still) Forget()                                                {}
-func (still) Release(string)                                         {}
-func (still) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
+func (s fixedState) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
+func (fixedState) LockProvisioning() func()                               { return func() {} }
+func (fixedState) Condemn(types.UID)                                      {}
+func (fixedState) Spare(types.UID)                                        {}
+func (fixedState) MarkDisrupting(types.UID, []string)                     {}
+func (fixedState) Created(*karpv1.NodeClaim)                              {}
+func (fixedState) Nominate(string)                                        {}
+func (fixedState) Forget()                                                {}
+func (fixedState) Release(string)                                         {}
+func (fixedState) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
 	return 0, nil
 }
 
@@ -59,10 +59,10 @@ func BenchmarkIdlePass(b *testing.B) {
 			}
 			now := func() time.Time { return s.Now }
 			l := &Loop{
-				State: still{s}, Queue: &Queue{Now: now}, Metrics: metrics, Log: slog.New(slog.DiscardHandler), Now: now,
+				State: fixedState{s}, Queue: &Queue{Now: now}, Metrics: metrics, Log: slog.New(slog.DiscardHandler), Now: now,
 				Events: event.NewRecorder(&record.FakeRecorder{}, now),
 			}
-			if acted, err := l.pass(b.Context()); acted || err != nil || len(l.proposals) > 0 || l.calm.at.IsZero() {
+			if acted, err := l.pass(b.Context()); acted || err != nil || len(l.proposals) > 0 || l.lastSearch.at.IsZero() {
 				b.Fatalf("acted %v, error %v, %d proposals", acted, err, len(l.proposals))
 			}
 			b.ReportAllocs()

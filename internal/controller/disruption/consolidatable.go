@@ -19,8 +19,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// Consolidatable keeps the condition of that name: the node has been left alone by pods for as long as its
-// pool wants.
+// Consolidatable maintains the condition of that name: no pod has come to the node or left it for the pool's
+// consolidateAfter.
 type Consolidatable struct {
 	Client client.Client
 	Log    *slog.Logger
@@ -49,7 +49,7 @@ func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []rec
 	return out
 }
 
-// Reconcile sets or clears the condition, and comes back when it would change by itself.
+// Reconcile sets or clears the condition, and requeues for the time at which it would change by itself.
 func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
@@ -64,24 +64,20 @@ func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	now := r.Now()
-	quiet, wait := leftAlone(claim, pool, now)
-	before := claim.DeepCopy()
-	changed := false
-	if quiet {
-		changed = condition.SetTrue(claim, karpv1.ConditionConsolidatable, now)
-	} else {
-		changed = condition.Clear(claim, karpv1.ConditionConsolidatable, now)
-	}
-	if !changed {
-		return reconcile.Result{RequeueAfter: wait}, nil
-	}
-	err = r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	elapsed, wait := consolidatable(claim, pool, now)
+	_, err = patch.Status(ctx, r.Client, claim, func() {
+		if elapsed {
+			condition.SetTrue(claim, karpv1.ConditionConsolidatable, now)
+		} else {
+			condition.Clear(claim, karpv1.ConditionConsolidatable, now)
+		}
+	})
 	return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
 }
 
-// leftAlone reports whether the claim has been quiet for its pool's consolidateAfter, and if not, after how
-// long it may be; zero when time alone does not change it.
-func leftAlone(claim *karpv1.NodeClaim, pool *karpv1.NodePool, now time.Time) (quiet bool, wait time.Duration) {
+// consolidatable reports whether consolidateAfter has elapsed for the claim, and if not, how long that takes; zero if
+// time alone does not change it.
+func consolidatable(claim *karpv1.NodeClaim, pool *karpv1.NodePool, now time.Time) (elapsed bool, wait time.Duration) {
 	after := pool.Spec.Disruption.ConsolidateAfter
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	if pool.Spec.Replicas != nil || after.IsNever() || initialized.Status != metav1.ConditionTrue {

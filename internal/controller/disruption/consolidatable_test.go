@@ -13,7 +13,7 @@ import (
 
 var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
-func TestLeftAlone(t *testing.T) {
+func TestConsolidateAfter(t *testing.T) {
 	tests := []struct {
 		name        string
 		after       karpv1.NillableDuration
@@ -23,9 +23,9 @@ func TestLeftAlone(t *testing.T) {
 		quiet       bool
 		wait        time.Duration
 	}{
-		{"lifecycle row 80: last event now, one minute to go", karpv1.After(time.Minute), true, 5 * time.Minute, 5 * time.Minute, false, time.Minute},
-		{"lifecycle row 80: a minute later", karpv1.After(time.Minute), true, 5 * time.Minute, 6 * time.Minute, true, 0},
-		{"lifecycle row 81: no pod ever: from initialization", karpv1.After(time.Minute), true, 0, 30 * time.Second, false, 30 * time.Second},
+		{"last event now, one minute to go", karpv1.After(time.Minute), true, 5 * time.Minute, 5 * time.Minute, false, time.Minute},
+		{"a minute later", karpv1.After(time.Minute), true, 5 * time.Minute, 6 * time.Minute, true, 0},
+		{"no pod ever: from initialization", karpv1.After(time.Minute), true, 0, 30 * time.Second, false, 30 * time.Second},
 		{"not initialized", karpv1.After(0), false, 0, time.Hour, false, 0},
 		{"0s: as soon as initialized", karpv1.After(0), true, time.Second, time.Second, true, 0},
 		{"Never", karpv1.Never(), true, 0, time.Hour, false, 0},
@@ -41,7 +41,7 @@ func TestLeftAlone(t *testing.T) {
 			if tt.lastEvent > 0 {
 				claim.Status.LastPodEventTime = metav1.Time{Time: start.Add(tt.lastEvent)}
 			}
-			quiet, wait := leftAlone(claim, pool, start.Add(tt.now))
+			quiet, wait := consolidatable(claim, pool, start.Add(tt.now))
 			if quiet != tt.quiet || wait != tt.wait {
 				t.Errorf("quiet %v, wait %v; want %v, %v", quiet, wait, tt.quiet, tt.wait)
 			}
@@ -50,12 +50,12 @@ func TestLeftAlone(t *testing.T) {
 }
 
 // Row 85: a claim of a pool of fixed size is never consolidatable, however long its node was left alone.
-func TestFixedPoolIsNeverLeftAlone(t *testing.T) {
+func TestStaticPoolIsNeverConsolidatable(t *testing.T) {
 	replicas := int64(1)
 	claim, pool := &karpv1.NodeClaim{}, &karpv1.NodePool{}
 	pool.Spec.Replicas = &replicas
 	condition.SetTrue(claim, karpv1.ConditionInitialized, start)
-	if quiet, wait := leftAlone(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
+	if quiet, wait := consolidatable(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
 		t.Errorf("quiet %v, wait %v", quiet, wait)
 	}
 }

@@ -15,91 +15,93 @@ import (
 )
 
 const (
-	// again is after how long a search is repeated though nothing seems to have changed.
-	again = 5 * time.Minute
-	// unconsolidatableQuiet is for how long a node is not told the same reason again.
-	unconsolidatableQuiet = 15 * time.Minute
+	// repeatSearchAfter is after how long a search is repeated although the fingerprint of the view is the same. It is
+	// the time after which Karpenter considers its cluster state changed.
+	repeatSearchAfter = 5 * time.Minute
+	// unconsolidatableDedupe is the window in which the same reason is not published again on a node.
+	unconsolidatableDedupe = 15 * time.Minute
+	// searchTimeout bounds one search, as Karpenter bounds multi-node consolidation. The commands found by then are
+	// used; pools that were not searched go first next time.
+	searchTimeout = time.Minute
+	// searchRestFactor is how many times the duration of a search that found nothing the loop rests before the next:
+	// with 10, searching takes at most about a tenth of one core.
+	searchRestFactor = 10
 )
 
-// searching is for how long one search may go on. What it has found by then is acted upon; pools that it did not come to go
-// first in the next.
-const searching = time.Minute
-
-// rest is how many times as long as a search has taken the next one waits, where nothing is found.
-const rest = 10
-
-// calm is a view on which everything was looked at and nothing found.
-type calm struct {
+// fruitlessSearch is a view in which a complete search found nothing.
+type fruitlessSearch struct {
 	fingerprint uint64
 	at          time.Time
-	// until is when the next search may begin, whatever changes: searching is not all that this process has to do.
+	// until is the earliest start of the next search, whatever changes: other work of the process needs CPU time, too.
 	until time.Time
 }
 
-// proposeMoves looks for nodes that are not worth their price. All commands of a search can be started beside one another; those of
-// the next would count on the same room, so it waits until the last ones have been started or dropped.
-func (l *Loop) proposeMoves(_ context.Context, r *round) error {
+// proposeConsolidations searches for nodes that cost more than they are worth. The commands of one search do not
+// conflict. Those of the next search could use the same free capacity, so it waits until the last ones have started or
+// been dropped.
+func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	if r.moved || slices.ContainsFunc(l.proposals, func(p proposal) bool { return p.cmd.Reason == karpv1.DisruptionUnderutilized }) {
 		return nil
 	}
-	l.hasTurn(consolidation)
+	l.noteMethodRun(methodConsolidation)
 	totals, unknown := l.ledger.Update(r.View)
 	for pool, n := range unknown {
 		l.Metrics.CostErrors.WithLabelValues(pool).Add(float64(n))
 	}
-	room := r.rooms[karpv1.DisruptionUnderutilized]
+	room := r.budgets[karpv1.DisruptionUnderutilized]
 	fingerprint := r.Fingerprint(room)
-	if fingerprint == l.calm.fingerprint && r.Snapshot.Now.Sub(l.calm.at) < again || r.Snapshot.Now.Before(l.calm.until) {
+	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter || r.Snapshot.Now.Before(l.lastSearch.until) {
 		return nil
 	}
-	candidates := l.accepted(l.unspoilt(r.free(r.Candidates)))
+	candidates := l.withoutBackedOff(l.withoutExcluded(r.free(r.Candidates)))
 	began := l.Now()
 	settings := l.Consolidation
-	settings.Over = func() bool { return l.Now().Sub(began) > searching }
+	settings.Over = func() bool { return l.Now().Sub(began) > searchTimeout }
 	found := consolidate.Find(r.compiled(), r.Snapshot, candidates, room.Allowances(), consolidate.PoolTotals(r.Snapshot, r.Candidates, totals), settings)
 	took := l.Now().Sub(began)
-	l.measureMoves(&found, len(candidates), took)
+	l.recordSearchMetrics(&found, len(candidates), took)
 	l.Consolidation.First = found.Unseen
-	l.calm = calm{}
+	l.lastSearch = fruitlessSearch{}
 	if len(found.Commands) == 0 {
-		l.calm.until = r.Snapshot.Now.Add(rest * took)
+		l.lastSearch.until = r.Snapshot.Now.Add(searchRestFactor * took)
 		if !found.OverBudget && !found.TimedOut {
-			l.calm.fingerprint, l.calm.at = fingerprint, r.Snapshot.Now
+			l.lastSearch.fingerprint, l.lastSearch.at = fingerprint, r.Snapshot.Now
 		}
 	}
 	for i := range found.Commands {
 		if cmd := &found.Commands[i]; room.Holds(cmd.Candidates) {
-			l.tellMove(cmd)
+			l.recordConsolidationFound(cmd)
 			l.propose(r, cmd)
 		}
 	}
 	for i := range found.Rejected {
-		l.tellWeighed(&found.Rejected[i], "rejected")
+		l.recordScores(&found.Rejected[i], "rejected")
 	}
 	for _, k := range found.Left {
 		if k.Quiet {
 			continue
 		}
-		l.onBoth(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableQuiet, o, "Unconsolidatable", "%s", k.Why) })
+		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableDedupe, o, "Unconsolidatable", "%s", k.Why) })
 	}
 	return nil
 }
 
-// spoil keeps a node that could not be closed out of searches for a while, so that commands can be started that it would be part of.
-func (l *Loop) spoil(uid types.UID) {
-	if l.spoilt == nil {
-		l.spoilt = map[types.UID]time.Time{}
+// exclude removes a node that could not be tainted from searches for a while: it would block each command that includes
+// it.
+func (l *Loop) exclude(uid types.UID) {
+	if l.excluded == nil {
+		l.excluded = map[types.UID]time.Time{}
 	}
-	l.spoilt[uid] = l.Now().Add(again)
+	l.excluded[uid] = l.Now().Add(repeatSearchAfter)
 }
 
-func (l *Loop) unspoilt(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+func (l *Loop) withoutExcluded(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 	now := l.Now()
-	maps.DeleteFunc(l.spoilt, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
-	return slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool { return !l.spoilt[c.Node.ClaimUID].IsZero() })
+	maps.DeleteFunc(l.excluded, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	return slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool { return !l.excluded[c.Node.ClaimUID].IsZero() })
 }
 
-func (l *Loop) measureMoves(found *consolidate.Result, candidates int, took time.Duration) {
+func (l *Loop) recordSearchMetrics(found *consolidate.Result, candidates int, took time.Duration) {
 	l.Metrics.Evaluation.WithLabelValues("underutilized", consolidate.Multi).Observe(took.Seconds())
 	ineligible := 0
 	for _, k := range found.Left {
@@ -113,26 +115,26 @@ func (l *Loop) measureMoves(found *consolidate.Result, candidates int, took time
 	}
 }
 
-// tellMove records a command that was found, and what the pools say that weigh it.
-func (l *Loop) tellMove(cmd *disrupt.Command) {
+// recordConsolidationFound records a command that was found, and how the pools with policy Balanced score it.
+func (l *Loop) recordConsolidationFound(cmd *disrupt.Command) {
 	for _, line := range consolidate.Explain(cmd) {
 		l.Log.Debug("found consolidation", "what", line)
 	}
 	for _, c := range cmd.Candidates {
-		l.onBoth(c.Node, func(o event.Object) {
-			l.Events.Normal(o, "ConsolidationCandidate", "Consolidation candidate: %s (savings: $%.2f)", part(cmd, c), cmd.Savings)
+		l.onNodeAndClaim(c.Node, func(o event.Object) {
+			l.Events.Normal(o, "ConsolidationCandidate", "Consolidation candidate: %s (savings: $%.2f)", describePart(cmd, c), cmd.Savings)
 		})
 	}
-	l.tellWeighed(cmd, "approved")
+	l.recordScores(cmd, "approved")
 	for _, v := range cmd.Verdicts {
-		l.tellApproved(cmd, v)
+		l.recordApproval(cmd, v)
 	}
 }
 
-// tellWeighed counts a move for each pool that would lose nodes by it, and records how those of policy Balanced have weighed it.
-// It is made only if all approve.
-func (l *Loop) tellWeighed(cmd *disrupt.Command, outcome string) {
-	for _, name := range pools(cmd) {
+// recordScores counts a command for each pool that would lose nodes, and records the scores of pools with policy
+// Balanced. The command starts only if all of them approve.
+func (l *Loop) recordScores(cmd *disrupt.Command, outcome string) {
+	for _, name := range affectedPools(cmd) {
 		at := slices.IndexFunc(cmd.Candidates, func(c *disrupt.Candidate) bool { return c.Node.Pool == name })
 		l.Metrics.Moves.WithLabelValues(outcome, name, string(cmd.Candidates[at].Pool.Spec.Disruption.ConsolidationPolicy)).Inc()
 	}
@@ -144,14 +146,14 @@ func (l *Loop) tellWeighed(cmd *disrupt.Command, outcome string) {
 	}
 }
 
-func (l *Loop) tellApproved(cmd *disrupt.Command, v disrupt.Verdict) {
+func (l *Loop) recordApproval(cmd *disrupt.Command, v disrupt.Verdict) {
 	const message = "score %.2f >= threshold %.2f (k: %d, savings %.1f%%, disruption %.1f%%)"
-	tell := func(o event.Object) {
+	publish := func(o event.Object) {
 		l.Events.Normal(o, "ConsolidationApproved", message, v.Score, consolidate.Threshold, int(consolidate.Weight), 100*v.Savings, 100*v.Disruption)
 	}
 	if len(cmd.Candidates) == 1 {
-		l.onBoth(cmd.Candidates[0].Node, tell)
+		l.onNodeAndClaim(cmd.Candidates[0].Node, publish)
 		return
 	}
-	tell(v.Pool)
+	publish(v.Pool)
 }

@@ -31,7 +31,7 @@ func consolidates(p *karpv1.NodePool) {
 
 // old nodes have been there for long enough.
 func old(c *karpv1.NodeClaim) {
-	quiet(c)
+	consolidatableClaim(c)
 	c.CreationTimestamp = metav1.NewTime(controllertest.Start.Add(-24 * time.Hour))
 }
 
@@ -39,14 +39,14 @@ func old(c *karpv1.NodeClaim) {
 func oversized(pool ...func(*karpv1.NodePool)) []client.Object {
 	return []client.Object{
 		controllertest.Class(), controllertest.Pool("general", append([]func(*karpv1.NodePool){consolidates}, pool...)...),
-		controllertest.Claim("a", old), controllertest.Up("a", machine("m.large")), controllertest.Pod("web", "node-a", asks("1500m"), labelled),
+		controllertest.Claim("a", old), controllertest.Up("a", asInstance("m.large")), controllertest.Pod("web", "node-a", requestsCPU("1500m"), labelled),
 	}
 }
 
 func labelled(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 
-// settle makes one pass, lets what it proposed come of age, and makes another.
-func settle(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhile func()) {
+// waitForValidation makes one pass, lets what it proposed come of age, and makes another.
+func waitForValidation(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhile func()) {
 	t.Helper()
 	l.Settle = SettleTime
 	if _, err := l.pass(t.Context()); err != nil {
@@ -63,15 +63,15 @@ func settle(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhile func()) 
 
 func TestConsolidation(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	l.Settle = SettleTime
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(replacements(f)) > 0 || closed(f, "node-a") {
+	if len(replacements(f)) > 0 || isTainted(f, "node-a") {
 		t.Fatal("acts on a decision that has not settled")
 	}
-	if got := l.pause(false, nil); got != idle {
+	if got := l.pause(false, nil); got != passInterval {
 		t.Errorf("pause %v", got)
 	}
 	f.Clock = f.Clock.Add(SettleTime - time.Second)
@@ -82,17 +82,17 @@ func TestConsolidation(t *testing.T) {
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bought := replacements(f)
-	if len(bought) != 1 || bought[0].Annotations[karpv1.AnnotationLaunchReason] != "Underutilized" || !closed(f, "node-a") {
-		t.Fatalf("bought %v, closed %v", bought, closed(f, "node-a"))
+	created := replacements(f)
+	if len(created) != 1 || created[0].Annotations[karpv1.AnnotationLaunchReason] != "Underutilized" || !isTainted(f, "node-a") {
+		t.Fatalf("created %v, tainted %v", created, isTainted(f, "node-a"))
 	}
 	said := strings.Join(f.Said(), "\n")
 	if want := "ConsolidationCandidate Consolidation candidate: replace: [node-a] -> [1 replacement] (savings: $0.37)"; !strings.Contains(said, want) {
 		t.Errorf("events\n%s\nwant %q", said, want)
 	}
-	f.Do(comeUp(t.Context(), f.API, &bought[0], f.Now()))
-	look(t, l)
-	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" {
+	f.Do(initialize(t.Context(), f.API, &created[0], f.Now()))
+	runDue(t, l)
+	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
 	if n := testutil.ToFloat64(l.Metrics.ClaimsDisrupted.WithLabelValues("underutilized", "general", "", "when_empty_or_underutilized", "graceful")); n != 1 {
@@ -103,8 +103,8 @@ func TestConsolidation(t *testing.T) {
 // wantRejected checks that the replacement of node-a was dropped, for a reason that begins so.
 func wantRejected(t *testing.T, f *controllertest.Fixture, l *Loop, reason string) {
 	t.Helper()
-	if len(replacements(f)) > 0 || closed(f, "node-a") {
-		t.Errorf("bought %d, closed %v", len(replacements(f)), closed(f, "node-a"))
+	if len(replacements(f)) > 0 || isTainted(f, "node-a") {
+		t.Errorf("created %d, tainted %v", len(replacements(f)), isTainted(f, "node-a"))
 	}
 	if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
 		t.Errorf("%v failed validations", n)
@@ -114,25 +114,25 @@ func wantRejected(t *testing.T, f *controllertest.Fixture, l *Loop, reason strin
 	}
 }
 
-func TestConsolidationDoesNotHold(t *testing.T) {
+func TestConsolidationBecomesInvalid(t *testing.T) {
 	tests := []struct {
 		name      string
 		meanwhile func(f *controllertest.Fixture)
 		says      string
 	}{
-		{"lifecycle row 124: a pod comes", func(f *controllertest.Fixture) {
+		{"a pod comes", func(f *controllertest.Fixture) {
 			c := f.Claim("a")
 			condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
 			f.Do(f.API.Status().Update(f.Context(), c))
-			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("5"))))
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", requestsCPU("5"))))
 		}, ""},
-		{"lifecycle row 125: a pod becomes protected", func(f *controllertest.Fixture) {
+		{"a pod becomes protected", func(f *controllertest.Fixture) {
 			p := &corev1.Pod{}
 			f.Do(f.API.Get(f.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, p))
 			p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 			f.Do(f.API.Update(f.Context(), p))
 		}, "churn"},
-		{"lifecycle row 125: a budget for its pods appears", func(f *controllertest.Fixture) {
+		{"a budget for its pods appears", func(f *controllertest.Fixture) {
 			zero := intstr.FromInt32(0)
 			f.Do(f.API.Create(f.Context(), &policyv1.PodDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
@@ -149,52 +149,52 @@ func TestConsolidationDoesNotHold(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, oversized()...)
-			l := shopLoop(f)
-			settle(t, f, l, func() { tt.meanwhile(f) })
+			l := newLoopWithTypes(f)
+			waitForValidation(t, f, l, func() { tt.meanwhile(f) })
 			wantRejected(t, f, l, tt.says)
 		})
 	}
 }
 
 // While nothing changes nothing is searched for again, until a while has passed.
-func TestCalm(t *testing.T) {
+func TestFruitlessSearchIsNotRepeated(t *testing.T) {
 	f := controllertest.New(t, oversized(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })...)
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	for range 3 {
 		if _, err := l.pass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if l.calm.at != controllertest.Start {
-		t.Fatalf("calm since %v", l.calm.at)
+	if l.lastSearch.at != controllertest.Start {
+		t.Fatalf("calm since %v", l.lastSearch.at)
 	}
 	f.Clock = f.Clock.Add(time.Minute)
-	if _, err := l.pass(t.Context()); err != nil || l.calm.at != controllertest.Start {
-		t.Errorf("searched again at %v, error %v", l.calm.at, err)
+	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != controllertest.Start {
+		t.Errorf("searched again at %v, error %v", l.lastSearch.at, err)
 	}
-	f.Do(f.API.Create(t.Context(), controllertest.Pod("more", "node-a", asks("1"))))
-	if _, err := l.pass(t.Context()); err != nil || l.calm.at != f.Clock {
-		t.Errorf("a pod has come: searched at %v, error %v", l.calm.at, err)
+	f.Do(f.API.Create(t.Context(), controllertest.Pod("more", "node-a", requestsCPU("1"))))
+	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != f.Clock {
+		t.Errorf("a pod has come: searched at %v, error %v", l.lastSearch.at, err)
 	}
-	f.Clock = f.Clock.Add(again)
-	if _, err := l.pass(t.Context()); err != nil || l.calm.at != f.Clock {
-		t.Errorf("after a while: searched at %v, error %v", l.calm.at, err)
+	f.Clock = f.Clock.Add(repeatSearchAfter)
+	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != f.Clock {
+		t.Errorf("after a while: searched at %v, error %v", l.lastSearch.at, err)
 	}
 }
 
 // A search that takes too long ends with what it has, and says so.
 func TestSearchOutOfTime(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	at := f.Now()
-	l.Now = func() time.Time { at = at.Add(searching + 1); return at }
+	l.Now = func() time.Time { at = at.Add(searchTimeout + 1); return at }
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := testutil.ToFloat64(l.Metrics.Timeouts.WithLabelValues("multi")); n != 1 {
 		t.Errorf("%v searches are counted as cut short, want 1", n)
 	}
-	if l.calm.at != (time.Time{}) {
+	if l.lastSearch.at != (time.Time{}) {
 		t.Error("rests though not everything was looked at")
 	}
 }
@@ -204,31 +204,32 @@ func TestConsolidationKilled(t *testing.T) {
 	kill.Run(t, kill.Story{
 		Objects: func() []client.Object { return oversized() },
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
-			return actors(newLoop(controllertest.New(t), c, shopState(c, w.Now), w.Now))
+			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
 		},
 		Others: bootReplacements("a"),
-		Check:  oneStays,
+		Check:  wantOneNode,
 	})
 }
 
-// Nodes whose pods have room elsewhere are ended without replacement; a process that dies over it leaves them as they were, or ended.
+// Nodes whose pods have room elsewhere are deleted without replacement; a process that dies over it leaves them as they
+// were, or ended.
 func TestDeletionKilled(t *testing.T) {
 	kill.Run(t, kill.Story{
 		Objects: func() []client.Object {
 			objects := oversized(func(p *karpv1.NodePool) {
 				p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("1")}
 			})
-			return append(objects, controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("5")))
+			return append(objects, controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("5")))
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
-			return actors(newLoop(controllertest.New(t), c, shopState(c, w.Now), w.Now))
+			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
 		},
-		Check: oneStays,
+		Check: wantOneNode,
 	})
 }
 
 // A move that a pool of policy Balanced finds to disturb too much is counted and logged, and no event.
-func TestWhatBalancedWeighs(t *testing.T) {
+func TestScoresOfPolicyBalanced(t *testing.T) {
 	for _, tt := range []struct {
 		name, outcome string
 		pods          int
@@ -237,14 +238,14 @@ func TestWhatBalancedWeighs(t *testing.T) {
 			stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
 			objects := []client.Object{
 				controllertest.Class(), controllertest.Pool("general", consolidates, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
-				controllertest.Claim("a", old), controllertest.Up("a", machine("m.large")),
-				controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("db", "node-b", asks("8"), stays),
+				controllertest.Claim("a", old), controllertest.Up("a", asInstance("m.large")),
+				controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("db", "node-b", requestsCPU("8"), stays),
 			}
 			for i := range tt.pods {
-				objects = append(objects, controllertest.Pod(fmt.Sprint("web-", i), "node-a", asks("40m")))
+				objects = append(objects, controllertest.Pod(fmt.Sprint("web-", i), "node-a", requestsCPU("40m")))
 			}
 			f := controllertest.New(t, objects...)
-			l := shopLoop(f)
+			l := newLoopWithTypes(f)
 			var log strings.Builder
 			l.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			if _, err := l.pass(t.Context()); err != nil {

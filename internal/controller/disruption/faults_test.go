@@ -24,18 +24,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// blind is a world that nothing can be read of.
-type blind struct {
+// failingState is a cluster state that cannot be read.
+type failingState struct {
 	*cluster.State
 	asked func()
 }
 
-func (b blind) Snapshot(context.Context) (*snapshot.Snapshot, error) {
+func (b failingState) Snapshot(context.Context) (*snapshot.Snapshot, error) {
 	b.asked()
 	return nil, errors.New("the API server does not answer")
 }
 
-// What is due stays due while the API server does not answer. It is not asked without a pause.
+// What is due stays due while the API server does not answer. requests are not repeated without a pause.
 func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 	f := controllertest.New(t)
 	state := stateOf(f.API, f.API, f.Now)
@@ -45,7 +45,7 @@ func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 		defer cancel()
 		passes := 0
 		l := newLoop(f, f.API, state, time.Now)
-		l.State = blind{state, func() {
+		l.State = failingState{state, func() {
 			if passes++; passes > most {
 				cancel()
 			}
@@ -61,7 +61,7 @@ func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 }
 
 // A node that cannot be opened keeps no other closed.
-func TestReopenPastANodeThatCannotBe(t *testing.T) {
+func TestUntaintOrphansPastAnError(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.Up("b", tainted))
 	l, state := loop(f)
 	refused := errors.New("webhook says no")
@@ -77,10 +77,10 @@ func TestReopenPastANodeThatCannotBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.cleanUp(t.Context(), s); !errors.Is(err, refused) {
+	if err := l.untaintOrphans(t.Context(), s); !errors.Is(err, refused) {
 		t.Errorf("error %v", err)
 	}
-	if closed(f, "node-b") {
+	if isTainted(f, "node-b") {
 		t.Error("node-b is still closed")
 	}
 }
@@ -91,28 +91,28 @@ func free() []client.Object {
 		p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Second)
 		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 	})}
-	return append(objects, controllertest.Claim("a", drifted), controllertest.Up("a", machine("m.small")), controllertest.Pod("web", "node-a", asks("1500m")),
-		controllertest.Claim("free", quiet), controllertest.Up("free", machine("m.small")))
+	return append(objects, controllertest.Claim("a", drifted), controllertest.Up("a", asInstance("m.small")), controllertest.Pod("web", "node-a", requestsCPU("1500m")),
+		controllertest.Claim("free", consolidatableClaim), controllertest.Up("free", asInstance("m.small")))
 }
 
-// A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before they
-// have come.
-func TestRoomThatIsCountedOnStays(t *testing.T) {
+// A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before
+// they have come.
+func TestCapacityThatACommandUsesStays(t *testing.T) {
 	f := controllertest.New(t, free()...)
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	pass(t, l)
-	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" || len(replacements(f)) > 0 {
+	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" || len(replacements(f)) > 0 {
 		t.Errorf("%d replacements, ending (-want +got):\n%s", len(replacements(f)), diff)
 	}
 }
 
 // Nodes that have nothing to do are no room for others' pods in the pass that ends them.
-func TestRoomThatHasJustBeenEnded(t *testing.T) {
+func TestCapacityThatWasJustDeleted(t *testing.T) {
 	f := controllertest.New(t, free()...)
 	a := f.Claim("a")
 	condition.Clear(a, karpv1.ConditionDrifted, controllertest.Start)
 	f.Do(f.API.Status().Update(t.Context(), a))
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -122,24 +122,24 @@ func TestRoomThatHasJustBeenEnded(t *testing.T) {
 	if acted, err := l.pass(t.Context()); err != nil || !acted {
 		t.Fatalf("acted %v, error %v", acted, err)
 	}
-	if diff := cmp.Diff([]string{"free"}, ending(f)); diff != "" {
+	if diff := cmp.Diff([]string{"free"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
 	pass(t, l)
-	if len(replacements(f)) != 1 || !closed(f, "node-a") {
-		t.Errorf("later: %d replacements, closed %v", len(replacements(f)), closed(f, "node-a"))
+	if len(replacements(f)) != 1 || !isTainted(f, "node-a") {
+		t.Errorf("later: %d replacements, tainted %v", len(replacements(f)), isTainted(f, "node-a"))
 	}
 }
 
-// fixed makes a pool one of a fixed size.
-func fixed(p *karpv1.NodePool) {
+// static makes a pool one of a fixed size.
+func static(p *karpv1.NodePool) {
 	replicas := int64(1)
 	p.Spec.Replicas = &replicas
 	p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 }
 
 // Nothing can be launched in the pool: no node of it is closed for a replacement that would not come.
-func TestFixedPoolThatLaunchesNothing(t *testing.T) {
+func TestStaticPoolThatLaunchesNothing(t *testing.T) {
 	tests := map[string]func(*karpv1.NodePool){
 		"it is not ready": func(p *karpv1.NodePool) {
 			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotReady", "", controllertest.Start)
@@ -151,11 +151,11 @@ func TestFixedPoolThatLaunchesNothing(t *testing.T) {
 	}
 	for name, pool := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := controllertest.New(t, drifting(1, 1, fixed, pool)...)
-			l := shopLoop(f)
+			f := controllertest.New(t, driftingPool(1, 1, static, pool)...)
+			l := newLoopWithTypes(f)
 			pass(t, l)
-			if n := len(replacements(f)); n != 0 || closed(f, "node-n0") {
-				t.Errorf("%d replacements, closed %v", n, closed(f, "node-n0"))
+			if n := len(replacements(f)); n != 0 || isTainted(f, "node-n0") {
+				t.Errorf("%d replacements, tainted %v", n, isTainted(f, "node-n0"))
 			}
 		})
 	}
@@ -169,22 +169,22 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 		pool  func(*karpv1.NodePool)
 		nodes []string // m fails, and goes first
 	}{
-		{"the only node of a fixed pool", fixed, []string{"m"}},
+		{"the only node of a fixed pool", static, []string{"m"}},
 		{"one of two nodes of a pool", budget("100%"), []string{"m", "o"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			objects := append(outOfDate("n"), controllertest.Pool("bad", tt.pool))
+			objects := append(driftedNodes("n"), controllertest.Pool("bad", tt.pool))
 			for i, name := range tt.nodes {
 				objects = append(objects, controllertest.Claim(name, drifted, func(c *karpv1.NodeClaim) {
 					c.Labels[karpv1.LabelNodePool] = "bad"
 					condition.Clear(c, karpv1.ConditionDrifted, controllertest.Start)
 					condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start.Add(time.Duration(i-2)*time.Hour))
-				}), controllertest.Up(name, machine("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),
-					controllertest.Pod("pod-"+name, "node-"+name, asks("1500m")))
+				}), controllertest.Up(name, asInstance("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),
+					controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
 			}
 			f := controllertest.New(t, objects...)
-			l := shopLoop(f)
+			l := newLoopWithTypes(f)
 			tries := 0
 			l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 				Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -199,10 +199,10 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 				if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
 					t.Fatal(err)
 				}
-				f.Clock = f.Clock.Add(idle)
+				f.Clock = f.Clock.Add(passInterval)
 			}
 			for _, name := range append(tt.nodes[1:], "n") {
-				if !closed(f, "node-"+name) {
+				if !isTainted(f, "node-"+name) {
 					t.Errorf("node %s waits", name)
 				}
 			}
@@ -215,19 +215,19 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 
 // A replacement that pods have come to before its command is taken back is a node like any other from then on.
 func TestReplacementThatIsKept(t *testing.T) {
-	f := controllertest.New(t, two()...)
-	l := shopLoop(f)
+	f := controllertest.New(t, twoDriftedNodes()...)
+	l := newLoopWithTypes(f)
 	pass(t, l)
-	bought := replacements(f)
-	f.Do(comeUp(t.Context(), f.API, &bought[0], f.Now()))
-	kept := bought[0].Name
-	guest := controllertest.Pod("new", "node-"+kept, asks("1"))
+	created := replacements(f)
+	f.Do(initialize(t.Context(), f.API, &created[0], f.Now()))
+	kept := created[0].Name
+	guest := controllertest.Pod("new", "node-"+kept, requestsCPU("1"))
 	f.Do(f.API.Create(t.Context(), guest))
-	f.Do(f.API.Delete(t.Context(), &bought[1]))
-	look(t, l)
-	reopened(t, f, "a")
+	f.Do(f.API.Delete(t.Context(), &created[1]))
+	runDue(t, l)
+	wantRestored(t, f, "a")
 	f.Do(f.API.Delete(t.Context(), guest))
-	if _, err := l.Queue.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: bought[0].Annotations[karpv1.AnnotationReplacementOf]}}); err != nil {
+	if _, err := l.Queue.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: created[0].Annotations[karpv1.AnnotationReplacementOf]}}); err != nil {
 		t.Fatal(err)
 	}
 	if f.Claim(kept).DeletionTimestamp != nil {
@@ -235,25 +235,26 @@ func TestReplacementThatIsKept(t *testing.T) {
 	}
 }
 
-// What protects a pod protects it from the taking back of its node, too, and from the ending of one that counts as empty.
+// What protects a pod protects it from the taking back of its node, too, and from the ending of one that counts as
+// empty.
 func TestProtectedPodThatCostsNothing(t *testing.T) {
 	protected := func(p *corev1.Pod) {
 		p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true", corev1.PodDeletionCost: "-2147483647"}
 	}
 	t.Run("on a replacement", func(t *testing.T) {
-		f := controllertest.New(t, outOfDate("a")...)
-		l := shopLoop(f)
+		f := controllertest.New(t, driftedNodes("a")...)
+		l := newLoopWithTypes(f)
 		pass(t, l)
-		bought := replacements(f)[0]
-		condition.SetTrue(&bought, karpv1.ConditionRegistered, f.Now())
-		bought.Status.NodeName = "node-" + bought.Name
-		f.Do(f.API.Status().Update(t.Context(), &bought))
-		f.Do(f.API.Create(t.Context(), controllertest.Pod("new", "node-"+bought.Name, asks("1"), protected)))
+		created := replacements(f)[0]
+		condition.SetTrue(&created, karpv1.ConditionRegistered, f.Now())
+		created.Status.NodeName = "node-" + created.Name
+		f.Do(f.API.Status().Update(t.Context(), &created))
+		f.Do(f.API.Create(t.Context(), controllertest.Pod("new", "node-"+created.Name, requestsCPU("1"), protected)))
 		f.Clock = f.Clock.Add(time.Hour)
-		look(t, l)
-		reopened(t, f, "a")
-		if len(ending(f)) > 0 || f.Claim(bought.Name) == nil {
-			t.Error("its node is given back")
+		runDue(t, l)
+		wantRestored(t, f, "a")
+		if len(deletingClaims(f)) > 0 || f.Claim(created.Name) == nil {
+			t.Error("its node is deleted")
 		}
 	})
 	t.Run("bound to an empty node at the last moment", func(t *testing.T) {
@@ -266,14 +267,14 @@ func TestProtectedPodThatCostsNothing(t *testing.T) {
 			},
 		})
 		pass(t, l)
-		if got := ending(f); len(got) > 0 || closed(f, "node-a") {
-			t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
+		if got := deletingClaims(f); len(got) > 0 || isTainted(f, "node-a") {
+			t.Errorf("ending %v, tainted %v", got, isTainted(f, "node-a"))
 		}
 	})
 }
 
 // What pools say while a command settles counts, and so does that pods have come to its nodes or gone from them.
-func TestWhatChangesWhileACommandSettles(t *testing.T) {
+func TestChangesBeforeACommandIsDue(t *testing.T) {
 	pool := func(change func(*karpv1.NodePool)) func(f *controllertest.Fixture) {
 		return func(f *controllertest.Fixture) {
 			p := controllertest.Pool("general")
@@ -288,31 +289,31 @@ func TestWhatChangesWhileACommandSettles(t *testing.T) {
 	}{
 		{"the pool ends only what is empty", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })},
 		{"the pool ends nothing", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.Never() })},
-		{"lifecycle row 124: a pod comes for which there would be room", func(f *controllertest.Fixture) {
-			disturb(f, "a")
-			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("100m"))))
+		{"a pod comes for which there would be room", func(f *controllertest.Fixture) {
+			addPodEvent(f, "a")
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", requestsCPU("100m"))))
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, oversized()...)
-			l := shopLoop(f)
-			settle(t, f, l, func() { tt.meanwhile(f) })
+			l := newLoopWithTypes(f)
+			waitForValidation(t, f, l, func() { tt.meanwhile(f) })
 			wantRejected(t, f, l, "churn")
 		})
 	}
 	t.Run("a pod comes to one of two nodes: the other goes", func(t *testing.T) {
 		stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
-		objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("1500m")),
-			controllertest.Claim("room", old), controllertest.Up("room", machine("m.large")), controllertest.Pod("db", "node-room", asks("1"), stays))
+		objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")),
+			controllertest.Claim("room", old), controllertest.Up("room", asInstance("m.large")), controllertest.Pod("db", "node-room", requestsCPU("1"), stays))
 		f := controllertest.New(t, objects...)
-		l := shopLoop(f)
-		settle(t, f, l, func() {
-			disturb(f, "a")
-			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", asks("100m"))))
+		l := newLoopWithTypes(f)
+		waitForValidation(t, f, l, func() {
+			addPodEvent(f, "a")
+			f.Do(f.API.Create(f.Context(), controllertest.Pod("more", "node-a", requestsCPU("100m"))))
 		})
-		if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
-			t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+		if diff := cmp.Diff([]string{"b"}, deletingClaims(f)); diff != "" || isTainted(f, "node-a") {
+			t.Errorf("a tainted %v, ending (-want +got):\n%s", isTainted(f, "node-a"), diff)
 		}
 		if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("multi")); n != 1 {
 			t.Errorf("%v failed validations", n)
@@ -320,14 +321,14 @@ func TestWhatChangesWhileACommandSettles(t *testing.T) {
 	})
 }
 
-// disturb has a claim's node not be left alone for long enough.
-func disturb(f *controllertest.Fixture, name string) {
+// addPodEvent has a claim's node not be left alone for long enough.
+func addPodEvent(f *controllertest.Fixture, name string) {
 	c := f.Claim(name)
 	condition.Clear(c, karpv1.ConditionConsolidatable, f.Now())
 	f.Do(f.API.Status().Update(f.Context(), c))
 }
 
-// What the budgets of a pool allow is not told any more once the pool is gone.
+// The gauges of a pool are deleted with the pool.
 func TestGaugesOfAPoolThatIsGone(t *testing.T) {
 	f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pool("other"))...)
 	l, _ := loop(f)
@@ -345,9 +346,9 @@ func TestGaugesOfAPoolThatIsGone(t *testing.T) {
 }
 
 // The API server stops answering before a command has left any trace but in our own memory, and comes back.
-func TestCommandThatCouldNotBeTakenBack(t *testing.T) {
-	f := controllertest.New(t, outOfDate("a")...)
-	l := shopLoop(f)
+func TestFailedRollbackIsRetried(t *testing.T) {
+	f := controllertest.New(t, driftedNodes("a")...)
+	l := newLoopWithTypes(f)
 	down := true
 	away := func() error {
 		if down {
@@ -381,14 +382,15 @@ func TestCommandThatCouldNotBeTakenBack(t *testing.T) {
 	}
 }
 
-// Another process has closed the node, which the cache does not show. Its command goes on, and nothing is bought twice.
+// Another process has closed the node, which the cache does not show. Its command goes on, and nothing is created
+// twice.
 func TestNodeOfAnothersCommand(t *testing.T) {
-	f := controllertest.New(t, outOfDate("a")...)
-	theirs := shopLoop(f)
+	f := controllertest.New(t, driftedNodes("a")...)
+	theirs := newLoopWithTypes(f)
 	stale := f.Claim("a")
 	pass(t, theirs)
 	if len(replacements(f)) != 1 {
-		t.Fatal("the other has bought nothing")
+		t.Fatal("the other has created nothing")
 	}
 	cache := interceptor.NewClient(f.API, interceptor.Funcs{
 		Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -406,29 +408,29 @@ func TestNodeOfAnothersCommand(t *testing.T) {
 			return api.List(ctx, list, opts...)
 		},
 	})
-	l := newLoop(f, cache, shopState(cache, f.Now), f.Now)
+	l := newLoop(f, cache, newStateWithTypes(cache, f.Now), f.Now)
 	l.Live, l.Queue.Live = f.API, f.API
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(replacements(f)); n != 1 || !closed(f, "node-a") {
-		t.Errorf("%d replacements, closed %v", n, closed(f, "node-a"))
+	if n := len(replacements(f)); n != 1 || !isTainted(f, "node-a") {
+		t.Errorf("%d replacements, tainted %v", n, isTainted(f, "node-a"))
 	}
-	bought := replacements(f)[0]
-	f.Do(comeUp(t.Context(), f.API, &bought, f.Now()))
-	look(t, theirs)
-	if diff := cmp.Diff([]string{"a"}, ending(f)); diff != "" {
+	created := replacements(f)[0]
+	f.Do(initialize(t.Context(), f.API, &created, f.Now()))
+	runDue(t, theirs)
+	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" {
 		t.Errorf("the other's command, ending (-want +got):\n%s", diff)
 	}
 }
 
 // A node that cannot be closed keeps the others of its command from being ended once, not for ever.
-func TestNodeThatSpoilsCommands(t *testing.T) {
+func TestNodeThatCannotBeTaintedIsExcluded(t *testing.T) {
 	stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
-	objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", machine("m.large")), controllertest.Pod("api", "node-b", asks("1500m")),
-		controllertest.Claim("room", old), controllertest.Up("room", machine("m.large")), controllertest.Pod("db", "node-room", asks("1"), stays))
+	objects := append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")),
+		controllertest.Claim("room", old), controllertest.Up("room", asInstance("m.large")), controllertest.Pod("db", "node-room", requestsCPU("1"), stays))
 	f := controllertest.New(t, objects...)
-	l := shopLoop(f)
+	l := newLoopWithTypes(f)
 	refused := errors.New("webhook says no")
 	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
@@ -442,9 +444,9 @@ func TestNodeThatSpoilsCommands(t *testing.T) {
 		if _, err := l.pass(t.Context()); err != nil && !errors.Is(err, refused) {
 			t.Fatal(err)
 		}
-		f.Clock = f.Clock.Add(idle)
+		f.Clock = f.Clock.Add(passInterval)
 	}
-	if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
-		t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+	if diff := cmp.Diff([]string{"b"}, deletingClaims(f)); diff != "" || isTainted(f, "node-a") {
+		t.Errorf("a tainted %v, ending (-want +got):\n%s", isTainted(f, "node-a"), diff)
 	}
 }

@@ -1,9 +1,9 @@
-// Package disruption gives back nodes that are no longer worth their price or out of date, as far as the budgets of their pools
-// allow. What to end is the engine's decision; this package makes sure that it still holds, and acts.
+// Package disruption consolidates nodes that cost more than they are worth and replaces drifted ones, within the
+// budgets of their pools. The engine decides what to disrupt; this package validates the decision and executes it.
 //
-// A Loop looks for commands. Those that save money must hold for a while before they are started, during which it goes on
-// looking. A command that is started is written on the claims that it ends, and the Queue carries it through, in this process
-// or in the next.
+// A Loop finds commands. A command that saves money must stay valid for SettleTime before it starts, while the loop
+// goes on searching. A command that starts is written to the claims that it deletes, and the Queue completes it, in
+// this process or in the next.
 package disruption
 
 import (
@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -33,22 +34,23 @@ import (
 )
 
 const (
-	// idle is the pause after a pass that found nothing, unless a claim changes before it is over.
-	idle = 10 * time.Second
-	// retry is the least pause after a pass that failed.
-	retry = time.Second
-	// SettleTime is how long a decision must hold before it is acted upon.
+	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
+	passInterval = 10 * time.Second
+	// failureBackoff is the shortest pause after a pass that failed.
+	failureBackoff = time.Second
+	// SettleTime is how long a command must stay valid before it is executed. It is Karpenter's.
 	SettleTime = 15 * time.Second
-	// drifts is how many nodes that are out of date are tried in one pass.
-	drifts = 50
+	// maxDriftSimulations is how many drifted nodes one pass tries: each takes a scheduling simulation, and the nodes
+	// that failed come last in the next pass.
+	maxDriftSimulations = 50
 )
 
-// world cuts snapshots, and is told at once what the loop has decided.
-type world interface {
-	marks
+// clusterState takes snapshots. The loop reports its decisions to it, since the cache shows them late.
+type clusterState interface {
+	deletionMarks
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	Buying() (done func())
-	Disrupt(uid types.UID, replacements []string)
+	LockProvisioning() (done func())
+	MarkDisrupting(uid types.UID, replacements []string)
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
 	Forget()
@@ -56,128 +58,129 @@ type world interface {
 	Release(pool string)
 }
 
-// breaker tells whether nodes of a pool may be replaced for a reason.
+// breaker pauses replacements in a pool, by reason, after replacements that failed.
 type breaker interface {
 	Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool)
 	Started(pool string, reason karpv1.DisruptionReason)
-	halter
+	haltChecker
 }
 
-// Loop finds nodes to end, one pass at a time.
+// Loop finds nodes to disrupt, one pass at a time.
 type Loop struct {
 	Client client.Client
-	// Live reads the API server itself: the last look before a node is ended must not be an old one.
+	// Live reads from the API server: the last check before a node is deleted must not be of a stale cache.
 	Live   client.Reader
-	State  world
+	State  clusterState
 	Queue  *Queue
 	Labels requirement.Labels
-	// Consolidation are the settings of the search for what is not worth its price.
+	// Consolidation are the settings of the search for nodes to consolidate.
 	Consolidation consolidate.Settings
-	// FixedPools is the feature gate StaticCapacity: nodes of pools with replicas are replaced, too.
+	// FixedPools is the feature gate StaticCapacity: drifted nodes of static pools are replaced, too.
 	FixedPools bool
-	// Breaker may be nil: nothing pauses then.
+	// Breaker may be nil: then nothing pauses.
 	Breaker breaker
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
-	// ID makes the names of commands, each once.
+	// ID returns a unique ID for a command.
 	ID func() string
 	// Settle is SettleTime in production.
 	Settle time.Duration
-	// Compile makes the form of a snapshot in which what-ifs are asked; nil stands for consolidate.Compile.
+	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
 	Compile func(*snapshot.Snapshot) *schedule.Problem
-	// Quarantine remembers the pods that are left out, by this and by provisioning; nil stands for an empty one of this Loop.
+	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
 	Quarantine *quarantine.Book
 	// Panics records passes that panicked; nil records nothing.
 	Panics *panics.Reporter
 
-	// bell rings when a pass is worth its while before the pause is over; nil is silent.
-	bell chan struct{}
+	// wake ends the pause before the next pass; nil never does.
+	wake chan struct{}
 
 	proposals []proposal
-	// gauged are the pools of which gauges tell.
-	gauged map[string]bool
-	// turns is when the methods were last at it.
-	turns map[string]turn
-	// tried is when a node was last found to be one whose pods have nowhere to go.
-	tried map[types.UID]time.Time
-	// spoilt are nodes that could not be closed, and until when they are kept out of commands for several nodes.
-	spoilt map[types.UID]time.Time
-	// refused are nodes for which a replacement was refused as invalid.
-	refused map[types.UID]pausing
-	// panicked counts in a row the passes that panicked without a pod that would be the cause.
-	panicked int
-	// ledger keeps what pools cost; calm is the last view on which nothing more was found to save.
+	// gaugedPools are the pools that gauges exist for.
+	gaugedPools map[string]bool
+	// methodRuns is when each method last ran.
+	methodRuns map[string]methodRun
+	// driftFailedAt is when a drifted node was last found to be irreplaceable, since its pods fit nowhere.
+	driftFailedAt map[types.UID]time.Time
+	// excluded are nodes that could not be tainted, and until when they are excluded from consolidation.
+	excluded map[types.UID]time.Time
+	// refusedReplacements are nodes with a replacement that the API server rejected as invalid.
+	refusedReplacements map[types.UID]refusalBackoff
+	// panicsInARow counts consecutive passes that panicked although no pod was the cause.
+	panicsInARow int
+	// ledger tracks the cost of pools.
 	ledger disrupt.Ledger
-	calm   calm
-	// planning is the snapshot of the pass under way.
-	planning *snapshot.Snapshot
+	// lastSearch is the last search that found nothing to consolidate.
+	lastSearch fruitlessSearch
+	// passSnapshot is the snapshot of the current pass.
+	passSnapshot *snapshot.Snapshot
 }
 
 // NeedLeaderElection makes sure that only one process disrupts.
 func (l *Loop) NeedLeaderElection() bool { return true }
 
-// Start runs passes until ctx ends.
+// Start runs passes until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for goOn := true; goOn; {
 		began := l.Now()
-		acted, err := l.protected(ctx)
+		acted, err := l.runPass(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
-		goOn = l.await(ctx, l.pause(acted, err), l.Now().Sub(began))
+		goOn = l.waitForNextPass(ctx, l.pause(acted, err), l.Now().Sub(began))
 	}
 	return nil
 }
 
-// pause is how long to wait for the next pass: not at all after one that has acted, since there may be more to do. After one that
-// failed what is due is still due.
+// pause is how long to wait before the next pass: not at all after a pass that started a command, since there may be
+// more to do. After a pass that failed, due proposals are still due.
 func (l *Loop) pause(acted bool, err error) time.Duration {
 	switch {
 	case acted && err == nil:
 		return 0
 	case acted:
-		return retry
-	case l.panicked > 0:
-		return panics.Backoff(idle, mostPanicPause, l.panicked-1)
+		return failureBackoff
+	case l.panicsInARow > 0:
+		return panics.Backoff(passInterval, maxPanicBackoff, l.panicsInARow-1)
 	}
-	wait, now := idle, l.Now()
+	wait, now := passInterval, l.Now()
 	for i := range l.proposals {
 		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
 	}
 	if err != nil {
-		return max(wait, retry)
+		return max(wait, failureBackoff)
 	}
 	return wait
 }
 
-// round is what one pass works on.
-type round struct {
+// passState is the working state of one pass.
+type passState struct {
 	*disrupt.View
-	// rooms are what the budgets have left, by reason.
-	rooms map[karpv1.DisruptionReason]*disrupt.Room
-	// taken are claims that a method of this pass, or a proposal, already has its eye on.
+	// budgets are the disruptions that the budgets still allow, by reason.
+	budgets map[karpv1.DisruptionReason]*disrupt.Room
+	// taken are claims that a command of this pass, or a proposal, includes.
 	taken map[types.UID]bool
-	// started counts commands; moved is true after one whose pods need room elsewhere, or which has ended such room: the snapshot
-	// does not show it.
+	// started counts the commands of this pass.
 	started int
+	// moved is true after a command that uses or removes capacity which the snapshot still shows as free.
 	moved   bool
 	compile func(*snapshot.Snapshot) *schedule.Problem
 	problem *schedule.Problem
 }
 
-// compiled is the snapshot in the form in which what-ifs are asked; made when first needed.
-func (r *round) compiled() *schedule.Problem {
+// compiled is the snapshot prepared for scheduling simulations, at first use.
+func (r *passState) compiled() *schedule.Problem {
 	if r.problem == nil {
 		r.problem = r.compile(r.Snapshot)
 	}
 	return r.problem
 }
 
-// take notes that nodes are being disrupted, whatever for.
-func (r *round) take(candidates []*disrupt.Candidate) {
-	for _, room := range r.rooms {
+// take counts candidates against the budgets of all reasons, and excludes them from other commands of this pass.
+func (r *passState) take(candidates []*disrupt.Candidate) {
+	for _, room := range r.budgets {
 		room.Take(candidates)
 	}
 	for _, c := range candidates {
@@ -185,83 +188,84 @@ func (r *round) take(candidates []*disrupt.Candidate) {
 	}
 }
 
-// free are those of the candidates that nobody has taken.
-func (r *round) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+// free returns the candidates that no command has taken.
+func (r *passState) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return r.taken[c.Node.ClaimUID] })
 }
 
-// pass looks at the world once: what was proposed before is started if it still holds, then each method looks for more.
+// pass takes a snapshot, executes earlier proposals that are due and still valid, and runs each method to find more.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
-	l.tellTurns()
-	errs := []error{l.Queue.settle(ctx)}
+	l.logOverdueMethods()
+	errs := []error{l.Queue.retryRollbacks(ctx)}
 	all, err := l.State.Snapshot(ctx)
 	if err != nil {
 		return false, err
 	}
-	snap := l.without(all)
-	l.planning = snap
-	errs = append(errs, l.cleanUp(ctx, snap))
-	r := l.round(snap)
+	snap := l.withoutQuarantined(all)
+	l.passSnapshot = snap
+	errs = append(errs, l.untaintOrphans(ctx, snap))
+	r := l.newPassState(snap)
 	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
 		allowances := disrupt.Allowances(snap, reason)
-		l.tellBudgets(reason, allowances)
-		r.rooms[reason] = r.Room(allowances)
-		l.forgetPools(allowances)
+		l.recordBudgets(reason, allowances)
+		r.budgets[reason] = r.Room(allowances)
+		l.deletePoolGauges(allowances)
 	}
-	l.tellBlocked(r.View)
-	l.tellPods(r.View)
-	l.Queue.remember(func(a *disrupt.Attempts) { a.Forget(r.View) })
-	for _, step := range []func(context.Context, *round) error{l.carryOut, l.proposeEmpty, l.replaceFixed, l.replaceDrifted, l.proposeMoves} {
+	l.recordBlockedNodes(r.View)
+	l.recordPodEvents(r.View)
+	l.Queue.withAttempts(func(a *disrupt.Attempts) { a.Forget(r.View) })
+	for _, step := range []func(context.Context, *passState) error{l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted, l.proposeConsolidations} {
 		errs = append(errs, step(ctx, r))
 	}
 	return r.started > 0, errors.Join(errs...)
 }
 
-// round looks at a snapshot, and at nothing else.
-func (l *Loop) round(snap *snapshot.Snapshot) *round {
+// newPassState derives the state of a pass from its snapshot alone.
+func (l *Loop) newPassState(snap *snapshot.Snapshot) *passState {
 	compile := l.Compile
 	if compile == nil {
 		compile = consolidate.Compile
 	}
-	return &round{View: disrupt.Look(snap), rooms: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}, compile: compile}
+	return &passState{View: disrupt.Look(snap), budgets: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}, compile: compile}
 }
 
-// run starts a command that holds now. One that does not hold any more when looked at from near is dropped.
-func (l *Loop) run(ctx context.Context, r *round, cmd *disrupt.Command) error {
-	if why, open := l.paused(ctx, cmd); open {
+// execute starts a command that is valid in the snapshot. It drops a command that the API server's state no longer
+// allows.
+func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) error {
+	if why, open := l.pausedByBreaker(ctx, cmd); open {
 		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
 		return nil
 	}
 	id := l.ID()
-	l.announce(cmd, id)
+	l.logCommand(cmd, id)
 	err := l.start(ctx, cmd, id)
-	if errors.Is(err, errSlipped) || errors.Is(err, errSpent) { // before anything was ended or bought
+	if errors.Is(err, errPodsChanged) || errors.Is(err, errLimitReached) { // nothing was deleted or launched
 		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
 		return nil
 	}
 	r.moved = true
 	if apierrors.IsInvalid(err) {
-		l.refuse(cmd, err)
+		l.backOffRefused(cmd, err)
 	}
 	if err != nil {
-		if at := (*unclosed)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
-			l.spoil(at.node.ClaimUID)
+		if at := (*taintError)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
+			l.exclude(at.node.ClaimUID)
 		}
 		if cmd.Reason == karpv1.DisruptionDrifted {
-			l.Queue.remember(func(a *disrupt.Attempts) {
-				a.Refused(cmd.Candidates[0].Node.Pool, uids(cmd), l.Now(), l.Queue.Jitter())
+			l.Queue.withAttempts(func(a *disrupt.Attempts) {
+				a.Refused(cmd.Candidates[0].Node.Pool, candidateUIDs(cmd), l.Now(), l.Queue.Jitter())
 			})
 		}
 		return fmt.Errorf("disrupt nodes: %w", err)
 	}
-	l.count(cmd)
+	l.countDecision(cmd)
 	r.started++
 	return nil
 }
 
-// paused asks the breaker about each pool of a node that would go and of one that would come.
-func (l *Loop) paused(ctx context.Context, cmd *disrupt.Command) (string, bool) {
-	if l.Breaker == nil || bought(cmd) == 0 {
+// pausedByBreaker checks the breaker for each pool that would lose or gain a node.
+func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (string, bool) {
+	if l.Breaker == nil || replacementCount(cmd) == 0 {
 		return "", false
 	}
 	pools := map[string]bool{}
@@ -282,20 +286,20 @@ func (l *Loop) paused(ctx context.Context, cmd *disrupt.Command) (string, bool) 
 	return "", false
 }
 
-// replaceFixed replaces nodes of pools of a fixed size that are out of date, one for one.
-func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
+// replaceStatic replaces drifted nodes of static pools, one for one.
+func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
 	if !l.FixedPools {
 		return nil
 	}
-	l.hasTurn(staticDrift)
+	l.noteMethodRun(methodStaticDrift)
 	var errs []error
 	var turns []disrupt.Turn
-	l.Queue.remember(func(a *disrupt.Attempts) { turns = a.StaticDrift(r.View, r.rooms[karpv1.DisruptionDrifted]) })
+	l.Queue.withAttempts(func(a *disrupt.Attempts) { turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted]) })
 	for _, turn := range turns {
 		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
-			continue // what would be bought would not be launched
+			continue // replacements would not launch
 		}
-		if turn.Candidates = l.accepted(turn.Candidates); len(turn.Candidates) == 0 {
+		if turn.Candidates = l.withoutBackedOff(turn.Candidates); len(turn.Candidates) == 0 {
 			continue
 		}
 		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))
@@ -305,52 +309,54 @@ func (l *Loop) replaceFixed(ctx context.Context, r *round) error {
 		}
 		for _, c := range turn.Candidates[:granted] {
 			r.take([]*disrupt.Candidate{c})
-			errs = append(errs, l.run(ctx, r, &disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}}))
+			errs = append(errs, l.execute(ctx, r, &disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}}))
 			l.State.Release(turn.Pool.Name)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// replaceDrifted replaces one node that is out of date. The next pass, which follows at once, sees what that one has
-// taken of the room on others.
-func (l *Loop) replaceDrifted(ctx context.Context, r *round) error {
-	candidates := l.accepted(r.free(r.Drifted(false)))
+// replaceDrifted replaces one drifted node. The next pass, which follows at once, has a snapshot of the capacity that
+// is left.
+func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
+	candidates := l.withoutBackedOff(r.free(r.Drifted(false)))
 	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
 	if r.moved {
 		return nil
 	}
-	l.hasTurn(drift)
+	l.noteMethodRun(methodDrift)
 	if len(candidates) == 0 {
 		return nil
 	}
 	began := l.Now()
-	l.Queue.remember(func(a *disrupt.Attempts) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
-	held := map[string]bool{}
+	l.Queue.withAttempts(func(a *disrupt.Attempts) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
+	blocked := map[string]bool{}
 	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
 		pool := c.Node.Pool
-		if _, asked := held[pool]; !asked {
-			held[pool] = r.rooms[karpv1.DisruptionDrifted].Left(pool) == 0 || l.pausedPool(ctx, pool)
+		if _, known := blocked[pool]; !known {
+			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Left(pool) == 0 || l.poolPaused(ctx, pool)
 		}
-		return held[pool]
+		return blocked[pool]
 	})
 	if len(candidates) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int { return l.tried[a.Node.ClaimUID].Compare(l.tried[b.Node.ClaimUID]) })
-	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.rooms[karpv1.DisruptionDrifted], drifts, schedule.Bounded())
+	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int {
+		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
+	})
+	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.budgets[karpv1.DisruptionDrifted], maxDriftSimulations, schedule.Bounded())
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
-	l.tellLeft(r, left)
+	l.recordFailedDrift(r, left)
 	if cmd == nil {
 		return nil
 	}
-	l.Queue.remember(func(a *disrupt.Attempts) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
+	l.Queue.withAttempts(func(a *disrupt.Attempts) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
 	r.take(cmd.Candidates)
-	return l.run(ctx, r, cmd)
+	return l.execute(ctx, r, cmd)
 }
 
-// pausedPool tells whether the breaker keeps nodes of the pool from being replaced because they are out of date.
-func (l *Loop) pausedPool(ctx context.Context, pool string) bool {
+// poolPaused reports whether the breaker pauses the replacement of drifted nodes in the pool.
+func (l *Loop) poolPaused(ctx context.Context, pool string) bool {
 	if l.Breaker == nil {
 		return false
 	}
@@ -358,23 +364,23 @@ func (l *Loop) pausedPool(ctx context.Context, pool string) bool {
 	return open
 }
 
-// cleanUp opens nodes that nobody is ending: whoever has closed them has not said why, or not so that we can read it. One that
-// cannot be opened keeps no other closed.
-func (l *Loop) cleanUp(ctx context.Context, snap *snapshot.Snapshot) error {
+// untaintOrphans removes the disruption taint from nodes that no command disrupts: the claim has no command, or one
+// that cannot be parsed. An error with one node does not affect the others.
+func (l *Loop) untaintOrphans(ctx context.Context, snap *snapshot.Snapshot) error {
 	var errs []error
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
-		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, disrupted) {
+		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, isDisruptionTaint) {
 			continue
 		}
-		if err := l.cleanUpOne(ctx, n); client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("open node %q, which nobody ends: %w", n.Name, err))
+		if err := l.untaintOrphan(ctx, n); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("remove the disruption taint of node %q, which no command disrupts: %w", n.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (l *Loop) cleanUpOne(ctx context.Context, n *snapshot.Node) error {
+func (l *Loop) untaintOrphan(ctx context.Context, n *snapshot.Node) error {
 	node := &corev1.Node{}
 	if err := l.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err != nil || node.DeletionTimestamp != nil {
 		return err
@@ -383,22 +389,16 @@ func (l *Loop) cleanUpOne(ctx context.Context, n *snapshot.Node) error {
 	if err := l.Live.Get(ctx, client.ObjectKey{Name: n.Claim}, claim); err != nil {
 		return err
 	}
-	if _, ending, err := claim.DisruptionCommand(); ending && err == nil || claim.DeletionTimestamp != nil {
-		return nil // somebody does after all
+	if _, disrupted, err := claim.DisruptionCommand(); disrupted && err == nil || claim.DeletionTimestamp != nil {
+		return nil // the snapshot was stale
 	}
-	// The taint goes last: as long as it is there, the next pass comes here again.
-	before := claim.DeepCopy()
-	if _, ok := claim.Annotations[karpv1.AnnotationDisruptionCommand]; ok {
-		delete(claim.Annotations, karpv1.AnnotationDisruptionCommand)
-		if err := l.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
+	// The taint goes last: as long as it exists, the next pass tries again.
+	if _, err := patch.Object(ctx, l.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationDisruptionCommand) }); err != nil {
+		return err
 	}
-	before = claim.DeepCopy()
-	if condition.Clear(claim, karpv1.ConditionDisruptionReason, l.Now()) {
-		if err := l.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
+	_, err := patch.Status(ctx, l.Client, claim, func() { condition.Clear(claim, karpv1.ConditionDisruptionReason, l.Now()) })
+	if err != nil {
+		return err
 	}
 	return setTaint(ctx, l.Client, l.Live, n.Name, false /* present */)
 }

@@ -28,14 +28,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// noTypes is a cloud that sells nothing; what exists exists.
+// noTypes is a cloud that offers nothing; what exists exists.
 type noTypes struct{}
 
 func (noTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	return []*catalog.InstanceType{}, nil
 }
 
-func quiet(c *karpv1.NodeClaim) {
+func consolidatableClaim(c *karpv1.NodeClaim) {
 	controllertest.Initialized(c)
 	condition.SetTrue(c, karpv1.ConditionConsolidatable, controllertest.Start)
 }
@@ -49,7 +49,7 @@ func emptyNodes(names ...string) []client.Object {
 		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 	})}
 	for _, name := range names {
-		objects = append(objects, controllertest.Claim(name, quiet), controllertest.Up(name))
+		objects = append(objects, controllertest.Claim(name, consolidatableClaim), controllertest.Up(name))
 	}
 	return objects
 }
@@ -75,8 +75,8 @@ func newLoop(f *controllertest.Fixture, c client.Client, state *cluster.State, n
 	}
 }
 
-// ending lists the claims that are being deleted.
-func ending(f *controllertest.Fixture) []string {
+// deletingClaims lists the claims that are being deleted.
+func deletingClaims(f *controllertest.Fixture) []string {
 	var list karpv1.NodeClaimList
 	f.Do(f.API.List(f.Context(), &list))
 	var out []string
@@ -88,8 +88,8 @@ func ending(f *controllertest.Fixture) []string {
 	return out
 }
 
-func closed(f *controllertest.Fixture, node string) bool {
-	return slices.ContainsFunc(f.Node(node).Spec.Taints, disrupted)
+func isTainted(f *controllertest.Fixture, node string) bool {
+	return slices.ContainsFunc(f.Node(node).Spec.Taints, isDisruptionTaint)
 }
 
 // pass proposes, and acts on what was proposed.
@@ -102,7 +102,7 @@ func pass(t *testing.T, l *Loop) {
 	}
 }
 
-func TestWhichNodesEnd(t *testing.T) {
+func TestWhichNodesAreDisrupted(t *testing.T) {
 	f := controllertest.New(t, append(emptyNodes("busy", "daemons", "empty", "kept", "young"),
 		controllertest.Pod("web", "node-busy"), controllertest.Pod("agent", "node-daemons", controllertest.Daemon))...)
 	kept := f.Node("node-kept")
@@ -113,12 +113,12 @@ func TestWhichNodesEnd(t *testing.T) {
 	f.Do(f.API.Status().Update(f.Context(), young))
 	l, _ := loop(f)
 	pass(t, l)
-	if diff := cmp.Diff([]string{"daemons", "empty"}, ending(f)); diff != "" {
+	if diff := cmp.Diff([]string{"daemons", "empty"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
 	c := f.Claim("empty")
-	if reason, _ := condition.Get(c, karpv1.ConditionDisruptionReason); reason.Reason != "Empty" || !closed(f, "node-empty") || closed(f, "node-busy") {
-		t.Errorf("reason %+v, closed %v, busy closed %v", reason, closed(f, "node-empty"), closed(f, "node-busy"))
+	if reason, _ := condition.Get(c, karpv1.ConditionDisruptionReason); reason.Reason != "Empty" || !isTainted(f, "node-empty") || isTainted(f, "node-busy") {
+		t.Errorf("reason %+v, tainted %v, busy tainted %v", reason, isTainted(f, "node-empty"), isTainted(f, "node-busy"))
 	}
 	if f.Counted("empty") != 2 {
 		t.Errorf("counted %d", f.Counted("empty"))
@@ -130,8 +130,8 @@ func TestWhichNodesEnd(t *testing.T) {
 		}
 	}
 	pass(t, l)
-	if diff := cmp.Diff([]string{"daemons", "empty"}, ending(f)); diff != "" || !closed(f, "node-empty") {
-		t.Errorf("the next pass: closed %v, ending (-want +got):\n%s", closed(f, "node-empty"), diff)
+	if diff := cmp.Diff([]string{"daemons", "empty"}, deletingClaims(f)); diff != "" || !isTainted(f, "node-empty") {
+		t.Errorf("the next pass: tainted %v, ending (-want +got):\n%s", isTainted(f, "node-empty"), diff)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestPodBoundAtTheLastMoment(t *testing.T) {
 	l, _ := loop(f)
 	l.Live = interceptor.NewClient(f.API, interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
-			if !closed(f, "node-a") {
+			if !isTainted(f, "node-a") {
 				t.Error("looked before the node was closed")
 			}
 			list.(*corev1.PodList).Items = []corev1.Pod{*controllertest.Pod("web", "node-a")}
@@ -149,33 +149,33 @@ func TestPodBoundAtTheLastMoment(t *testing.T) {
 		},
 	})
 	pass(t, l)
-	if got := ending(f); len(got) > 0 || closed(f, "node-a") {
-		t.Errorf("ending %v, closed %v", got, closed(f, "node-a"))
+	if got := deletingClaims(f); len(got) > 0 || isTainted(f, "node-a") {
+		t.Errorf("ending %v, tainted %v", got, isTainted(f, "node-a"))
 	}
 }
 
 // Between the two looks a pod comes; the others still go.
-func TestDecisionMustHold(t *testing.T) {
+func TestDecisionMustStayValid(t *testing.T) {
 	f := controllertest.New(t, emptyNodes("a", "b")...)
 	l, state := loop(f)
 	looks := 0
-	l.State = twice{state, func() {
+	l.State = slowCacheState{state, func() {
 		if looks++; looks == 2 {
 			f.Do(f.API.Create(f.Context(), controllertest.Pod("web", "node-a")))
 		}
 	}}
 	pass(t, l)
-	if diff := cmp.Diff([]string{"b"}, ending(f)); diff != "" || closed(f, "node-a") {
-		t.Errorf("a closed %v, ending (-want +got):\n%s", closed(f, "node-a"), diff)
+	if diff := cmp.Diff([]string{"b"}, deletingClaims(f)); diff != "" || isTainted(f, "node-a") {
+		t.Errorf("a tainted %v, ending (-want +got):\n%s", isTainted(f, "node-a"), diff)
 	}
 }
 
-type twice struct {
+type slowCacheState struct {
 	*cluster.State
 	before func()
 }
 
-func (s twice) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+func (s slowCacheState) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	s.before()
 	return s.State.Snapshot(ctx)
 }
@@ -198,8 +198,8 @@ func TestRefusedDeletion(t *testing.T) {
 	if err != nil || s.Nodes[0].Deleting {
 		t.Errorf("error %v; the node counts as leaving, and takes no pods for ever", err)
 	}
-	if _, has := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); has || closed(f, "node-a") {
-		t.Errorf("closed %v, reason kept %v", closed(f, "node-a"), has)
+	if _, has := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); has || isTainted(f, "node-a") {
+		t.Errorf("tainted %v, reason kept %v", isTainted(f, "node-a"), has)
 	}
 }
 
@@ -210,7 +210,7 @@ func reason(c *karpv1.NodeClaim) {
 }
 
 // What this process is ending is not opened again before the cache shows that it ends.
-func TestLagDoesNotReopen(t *testing.T) {
+func TestCacheLagDoesNotUntaint(t *testing.T) {
 	f := controllertest.New(t, emptyNodes("a")...)
 	l, _ := loop(f)
 	before := f.Claim("a")
@@ -225,7 +225,7 @@ func TestLagDoesNotReopen(t *testing.T) {
 	}), f.API, f.Now)
 	for range 3 {
 		pass(t, l)
-		if !closed(f, "node-a") || f.Claim("a").DeletionTimestamp == nil {
+		if !isTainted(f, "node-a") || f.Claim("a").DeletionTimestamp == nil {
 			t.Fatal("the node takes pods while its claim is being deleted")
 		}
 	}
@@ -234,19 +234,19 @@ func TestLagDoesNotReopen(t *testing.T) {
 	}
 }
 
-func TestReopen(t *testing.T) {
+func TestUntaintOrphans(t *testing.T) {
 	tests := []struct {
 		name     string
 		claim    *karpv1.NodeClaim
 		node     *corev1.Node
-		condemn  bool
+		marked   bool
 		reopened bool
 	}{
-		{"lifecycle row 173: nobody ends it", controllertest.Claim("a", reason), controllertest.Up("a", tainted), false, true},
+		{"no command disrupts it", controllertest.Claim("a", reason), controllertest.Up("a", tainted), false, true},
 		{"this process is ending it", controllertest.Claim("a", reason), controllertest.Up("a", tainted), true, false},
 		{"its claim is being deleted", controllertest.Claim("a", reason, controllertest.Deleting), controllertest.Up("a", tainted), false, false},
 		{"its Node is being deleted", controllertest.Claim("a", reason), controllertest.Up("a", tainted, controllertest.DeletingNode), false, false},
-		{"nobody's node: whose taint it is, is not known", nil, controllertest.Up("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
+		{"nobody's node: the owner of the taint is unknown", nil, controllertest.Up("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -256,11 +256,11 @@ func TestReopen(t *testing.T) {
 			}
 			f := controllertest.New(t, objects...)
 			l, state := loop(f)
-			if tt.condemn {
+			if tt.marked {
 				state.Condemn(tt.claim.UID)
 			}
 			pass(t, l)
-			if got := !closed(f, "node-a"); got != tt.reopened {
+			if got := !isTainted(f, "node-a"); got != tt.reopened {
 				t.Errorf("reopened %v, want %v", got, tt.reopened)
 			}
 			if tt.claim == nil {
@@ -274,7 +274,7 @@ func TestReopen(t *testing.T) {
 }
 
 // A node that has gone since the snapshot keeps no other closed.
-func TestReopenPastANodeThatIsGone(t *testing.T) {
+func TestUntaintOrphansPastADeletedNode(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.Up("b", tainted))
 	l, state := loop(f)
 	s, err := state.Snapshot(t.Context())
@@ -285,10 +285,10 @@ func TestReopenPastANodeThatIsGone(t *testing.T) {
 	a.Finalizers = nil
 	f.Do(f.API.Update(f.Context(), a))
 	f.Do(f.API.Delete(f.Context(), a))
-	if err := l.cleanUp(t.Context(), s); err != nil {
+	if err := l.untaintOrphans(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
-	if closed(f, "node-b") {
+	if isTainted(f, "node-b") {
 		t.Error("node-b is still closed")
 	}
 }
@@ -334,8 +334,8 @@ func TestLoopKilled(t *testing.T) {
 	})
 }
 
-// lifecycle row 173, killed on the way back.
-func TestReopenKilled(t *testing.T) {
+// The process is killed while it untaints an orphan.
+func TestUntaintOrphansKilled(t *testing.T) {
 	kill.Run(t, kill.Story{
 		Objects: func() []client.Object {
 			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", reason), controllertest.Up("a", tainted), controllertest.Claim("b", reason), controllertest.Up("b", tainted)}
@@ -355,13 +355,13 @@ func TestPodEvents(t *testing.T) {
 		want  int
 	}{
 		{"first pod", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 7},
-		{"lifecycle row 83: 5 s later", controllertest.Pod("web", "node-a"), 0, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 0},
-		{"lifecycle row 83: 10 s later", controllertest.Pod("web", "node-a"), 0, 10, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 10},
+		{"5 s later", controllertest.Pod("web", "node-a"), 0, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 0},
+		{"10 s later", controllertest.Pod("web", "node-a"), 0, 10, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 10},
 		{"an event of long ago, seen late", controllertest.Pod("web", "node-a"), 60, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 60},
 		{"a daemon", controllertest.Pod("web", "node-a", controllertest.Daemon), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
 		{"not bound", controllertest.Pod("web", ""), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
-		{"lifecycle row 84: no Node", controllertest.Pod("web", "node-x"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
-		{"lifecycle row 84: no claim", controllertest.Pod("web", "node-b"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("b"), -1},
+		{"no Node", controllertest.Pod("web", "node-x"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
+		{"no claim", controllertest.Pod("web", "node-b"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("b"), -1},
 		{"another provider's claim", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), controllertest.Up("a"), -1},
 	}
 	for _, tt := range tests {
@@ -383,24 +383,24 @@ func TestPodEvents(t *testing.T) {
 	}
 }
 
-// lifecycle rows 80 and 82
+// The condition follows consolidateAfter, and a pool that is gone changes nothing.
 func TestConsolidatable(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", quiet, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
+	f := controllertest.New(t, controllertest.Claim("a", consolidatableClaim, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
 		controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }))
 	r := &Consolidatable{Client: f.API, Log: f.Log, Now: f.Now}
 	has := func() bool { _, ok := condition.Get(f.Claim("a"), karpv1.ConditionConsolidatable); return ok }
 	if result := f.Reconcile(r, "a"); has() || result.RequeueAfter != time.Minute {
-		t.Errorf("lifecycle row 82: condition kept %v, comes back after %v", has(), result.RequeueAfter)
+		t.Errorf("condition kept %v, comes back after %v", has(), result.RequeueAfter)
 	}
 	f.Clock = after(60).Time
 	f.Reconcile(r, "a")
 	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionConsolidatable) {
-		t.Error("lifecycle row 80: not consolidatable after a minute")
+		t.Error("not consolidatable after a minute")
 	}
 	f.Do(f.API.Delete(t.Context(), controllertest.Pool("general")))
 	f.Reconcile(r, "a")
 	if !has() {
-		t.Error("lifecycle row 65: pool gone, condition changed")
+		t.Error("pool gone, condition changed")
 	}
 }
 

@@ -18,12 +18,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// podEventEvery is how close together two pod events on a node are told apart. It is shorter than the wait
-// before a disruption is validated, so that an event during it is seen.
-const podEventEvery = 10 * time.Second
+// podEventDedupe is the window in which a second pod event on a node is not written. It is shorter than SettleTime, so
+// that an event while a command waits for its validation is always noticed.
+const podEventDedupe = 10 * time.Second
 
-// PodEvents notes on a NodeClaim when a pod last came to its node or left it. The time is read off the pod,
-// not off the clock: a restart of the controller, which sees every pod anew, moves nothing.
+// PodEvents records on a NodeClaim when a pod last came to its node or left it. The time is the pod's own, not the
+// clock's: a restart of the controller, which sees every pod again, changes nothing.
 type PodEvents struct {
 	Client client.Client
 }
@@ -33,7 +33,7 @@ func (r *PodEvents) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(patch.Retry(r))
 }
 
-// Reconcile moves lastPodEventTime forward if the pod has done something since.
+// Reconcile advances lastPodEventTime if the pod has a later event.
 func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pod); err != nil {
@@ -50,16 +50,15 @@ func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.note(ctx, &claims[0], lastEvent(pod)))
+	return reconcile.Result{}, client.IgnoreNotFound(r.updateLastPodEvent(ctx, &claims[0], lastEvent(pod)))
 }
 
-func (r *PodEvents) note(ctx context.Context, claim *karpv1.NodeClaim, at time.Time) error {
-	if last := claim.Status.LastPodEventTime; !last.IsZero() && at.Sub(last.Time) < podEventEvery {
+func (r *PodEvents) updateLastPodEvent(ctx context.Context, claim *karpv1.NodeClaim, at time.Time) error {
+	if last := claim.Status.LastPodEventTime; !last.IsZero() && at.Sub(last.Time) < podEventDedupe {
 		return nil
 	}
-	before := claim.DeepCopy()
-	claim.Status.LastPodEventTime = metav1.Time{Time: at}
-	return r.Client.Status().Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	_, err := patch.Status(ctx, r.Client, claim, func() { claim.Status.LastPodEventTime = metav1.Time{Time: at} })
+	return err
 }
 
 // lastEvent is when the pod was last bound, began to terminate, or ended.

@@ -30,35 +30,37 @@ import (
 )
 
 const (
-	// poll is how often a command that waits is looked at when nothing is heard of its claims.
-	poll = 10 * time.Second
-	// soon is when a command is looked at again that this process is still starting.
-	soon = time.Second
-	// shown is after how long the cache certainly shows what was written.
-	shown = 5 * time.Minute
+	// pollInterval is how often a command in progress is checked without a change of its claims.
+	pollInterval = 10 * time.Second
+	// startingPollInterval is when a command that this process is still starting is checked again.
+	startingPollInterval = time.Second
+	// maxCacheLag is an upper bound for the time until the cache shows a write. It only limits memory.
+	maxCacheLag = 5 * time.Minute
 )
 
-// marks is told at once what was decided about claims, before it shows in the cache.
-type marks interface {
+// deletionMarks holds the deletions that were decided but may not show in the cache yet.
+type deletionMarks interface {
 	Condemn(uid types.UID)
 	Spare(uid types.UID)
 }
 
-// halter tells whether a command that was started at a time is not to be carried on with, since its reason has paused in the pool.
-type halter interface {
+// haltChecker reports whether a command must stop because disruption for its reason has paused in the pool since its
+// start.
+type haltChecker interface {
 	Halted(ctx context.Context, pool string, reason karpv1.DisruptionReason, started time.Time) (why string, halted bool)
 }
 
-// Queue carries commands through that wait for replacements. What it knows of them is written on the claims, so that it does
-// not matter which process has started one: all replacements ready, the nodes are ended; one lost or late, everything is
-// taken back, replacements that nobody uses included. Commands that were being started by a process that has died are taken back.
+// Queue completes commands that wait for replacements. Their state is on the claims, so any process can continue one.
+// When all replacements are ready, the queue deletes the candidates. When a replacement is lost or late, it rolls the
+// command back: it deletes unused replacements and untaints the candidates. It also rolls back commands that a process
+// which exited had only begun to start.
 type Queue struct {
 	Client client.Client
-	// Live reads the API server itself.
+	// Live reads from the API server, not from the cache.
 	Live  client.Reader
-	State marks
-	// Breaker may be nil: commands that have been started are carried through then, whatever becomes of others.
-	Breaker halter
+	State deletionMarks
+	// Breaker may be nil: then commands in progress continue, even if others fail.
+	Breaker haltChecker
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
@@ -67,15 +69,15 @@ type Queue struct {
 	Jitter func() float64
 
 	mu sync.Mutex
-	// starting are the commands that this process is in the middle of starting.
+	// starting are the commands that this process is starting now.
 	starting map[string]bool
-	// whole are commands of which all replacements have been seen.
-	whole map[string]bool
-	// ended are claims that were deleted, and when: the cache may not show it for a moment.
-	ended    map[types.UID]time.Time
+	// replacementsCreated are the commands with replacements that have all existed at some time.
+	replacementsCreated map[string]bool
+	// deleted are the claims that this process has deleted, and when: the cache may not show it yet.
+	deleted  map[types.UID]time.Time
 	attempts disrupt.Attempts
-	// owed are commands of this process that could not be taken back. It may be that only its memory has them.
-	owed []debt
+	// pendingRollbacks are commands of this process with a failed rollback. Some may have no record on any claim.
+	pendingRollbacks []deferredRollback
 }
 
 // Register adds the queue to mgr.
@@ -93,8 +95,8 @@ func (q *Queue) Register(mgr manager.Manager) error {
 		Complete(q)
 }
 
-// hold keeps the queue's hands off a command that is being started, until the returned function is called.
-func (q *Queue) hold(id string) func() {
+// markStarting keeps the queue from acting on a command until the returned function is called.
+func (q *Queue) markStarting(id string) func() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.starting == nil {
@@ -108,61 +110,61 @@ func (q *Queue) hold(id string) func() {
 	}
 }
 
-func (q *Queue) held(id string) bool {
+func (q *Queue) isStarting(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.starting[id]
 }
 
-// noteWhole notes that all replacements of a command have been bought: what is missing later has been lost.
-func (q *Queue) noteWhole(id string) {
+// noteReplacementsCreated records that all replacements of a command exist: one that is missing later was lost.
+func (q *Queue) noteReplacementsCreated(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.whole == nil {
-		q.whole = map[string]bool{}
+	if q.replacementsCreated == nil {
+		q.replacementsCreated = map[string]bool{}
 	}
-	q.whole[id] = true
+	q.replacementsCreated[id] = true
 }
 
-func (q *Queue) isWhole(id string) bool {
+func (q *Queue) allReplacementsCreated(id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.whole[id]
+	return q.replacementsCreated[id]
 }
 
-func (q *Queue) isEnded(uid types.UID) bool {
+func (q *Queue) isDeleted(uid types.UID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, ok := q.ended[uid]
+	_, ok := q.deleted[uid]
 	return ok
 }
 
-func (q *Queue) noteEnded(uid types.UID) {
+func (q *Queue) noteDeleted(uid types.UID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.Now()
-	maps.DeleteFunc(q.ended, func(_ types.UID, at time.Time) bool { return now.Sub(at) > shown })
-	if q.ended == nil {
-		q.ended = map[types.UID]time.Time{}
+	maps.DeleteFunc(q.deleted, func(_ types.UID, at time.Time) bool { return now.Sub(at) > maxCacheLag })
+	if q.deleted == nil {
+		q.deleted = map[types.UID]time.Time{}
 	}
-	q.ended[uid] = now
+	q.deleted[uid] = now
 }
 
-// remember gives f the attempts, alone.
-func (q *Queue) remember(f func(a *disrupt.Attempts)) {
+// withAttempts calls f with the attempts, under the lock.
+func (q *Queue) withAttempts(f func(a *disrupt.Attempts)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f(&q.attempts)
 }
 
-// command is a disruption as its claims tell it.
+// command is a disruption command as recorded on its claims.
 type command struct {
 	karpv1.DisruptionCommand
-	// candidates are those of its claims that are not on their way out.
+	// candidates are its claims that are not deleting.
 	candidates []*karpv1.NodeClaim
 }
 
-// read gathers a command from the claims that remember it.
+// read returns the command that the claims have a record of.
 func (q *Queue) read(ctx context.Context, id string) (command, error) {
 	claims, err := cluster.ClaimsOfCommand(ctx, q.Client, id)
 	if err != nil {
@@ -180,17 +182,17 @@ func (q *Queue) read(ctx context.Context, id string) (command, error) {
 	return c, nil
 }
 
-// Reconcile looks at one command, which req names by its ID.
+// Reconcile advances one command; the name in req is its ID.
 func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	if q.held(req.Name) {
-		return reconcile.Result{RequeueAfter: soon}, nil
+	if q.isStarting(req.Name) {
+		return reconcile.Result{RequeueAfter: startingPollInterval}, nil
 	}
 	c, err := q.read(ctx, req.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	if len(c.candidates) == 0 {
-		return reconcile.Result{}, q.over(ctx, req.Name)
+		return reconcile.Result{}, q.cleanUpReplacements(ctx, req.Name)
 	}
 	progress, err := q.progress(ctx, c)
 	if err != nil {
@@ -198,16 +200,17 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	}
 	switch {
 	case len(c.Replacements) == 0:
-		// Nodes without replacement are ended by whoever has decided it, at once. That process is gone, and its reasons with it.
-		return reconcile.Result{}, q.takeBack(ctx, c.DisruptionCommand, "it was not carried out by the process that has started it")
-	case progress.lost != "" && !q.isWhole(c.ID):
-		return reconcile.Result{}, q.takeBack(ctx, c.DisruptionCommand, fmt.Sprintf("replacement %q was not bought by the process that has started it", progress.lost))
+		// The process that decides to delete nodes without replacements does so at once. It has exited, so the decision
+		// is stale.
+		return reconcile.Result{}, q.rollBack(ctx, c.DisruptionCommand, "the process that started it did not complete it")
+	case progress.lost != "" && !q.allReplacementsCreated(c.ID):
+		return reconcile.Result{}, q.rollBack(ctx, c.DisruptionCommand, fmt.Sprintf("the process that started it did not create replacement %q", progress.lost))
 	case progress.lost != "":
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("replacement %q was deleted", progress.lost))
 	case progress.ready == len(c.Replacements):
-		return reconcile.Result{}, q.finish(ctx, c)
+		return reconcile.Result{}, q.deleteCandidates(ctx, c)
 	}
-	q.noteWhole(c.ID)
+	q.noteReplacementsCreated(c.ID)
 	if why, halted := q.halted(ctx, c, progress); halted {
 		return reconcile.Result{}, q.fail(ctx, c, progress, why)
 	}
@@ -215,17 +218,17 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if late <= 0 {
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)))
 	}
-	return reconcile.Result{RequeueAfter: min(late, poll)}, nil
+	return reconcile.Result{RequeueAfter: min(late, pollInterval)}, nil
 }
 
-// halted tells whether the breaker has come to hold back such commands since this one was started: its replacements would likely
-// fail like those before, and keep its nodes closed until they are late. Replacements that are all ready, or whose nodes
-// have joined, are waited for.
+// halted reports whether the breaker has paused such commands since this one started: its replacements would likely
+// fail like those before, and keep its nodes tainted until the timeout. A command with replacements that have all
+// registered continues.
 func (q *Queue) halted(ctx context.Context, c command, p progress) (why string, halted bool) {
-	if q.Breaker == nil || len(p.absent) == 0 {
+	if q.Breaker == nil || len(p.unregisteredPools) == 0 {
 		return "", false
 	}
-	pools := slices.Clone(p.absent)
+	pools := slices.Clone(p.unregisteredPools)
 	for _, claim := range c.candidates {
 		pools = append(pools, claim.Labels[karpv1.LabelNodePool])
 	}
@@ -238,11 +241,11 @@ func (q *Queue) halted(ctx context.Context, c command, p progress) (why string, 
 	return "", false
 }
 
-// over forgets a command that no claim is to be ended by any more, and gives back what was bought for it in vain: a process that
-// has lost its lease may have created a replacement after the next one has taken the command back.
-func (q *Queue) over(ctx context.Context, id string) error {
+// cleanUpReplacements deletes the unneeded replacements of a command that no longer has candidates: a process that has
+// lost its lease may have created one after the next process rolled the command back.
+func (q *Queue) cleanUpReplacements(ctx context.Context, id string) error {
 	q.mu.Lock()
-	delete(q.whole, id)
+	delete(q.replacementsCreated, id)
 	q.mu.Unlock()
 	claims, err := cluster.ClaimsOfCommand(ctx, q.Client, id)
 	if err != nil {
@@ -253,20 +256,20 @@ func (q *Queue) over(ctx context.Context, id string) error {
 		if r.DeletionTimestamp != nil || r.Annotations[karpv1.AnnotationReplacementOf] != id {
 			continue
 		}
-		if wanted, err := q.wanted(ctx, r, id); wanted || err != nil {
+		if wanted, err := q.stillNeeded(ctx, r, id); wanted || err != nil {
 			return err
 		}
-		if err := q.giveBack(ctx, r.Name, id); err != nil {
+		if err := q.deleteReplacement(ctx, r.Name, id); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wanted tells whether a claim that a replacement was bought for has been ended, or is to be.
-func (q *Queue) wanted(ctx context.Context, replacement *karpv1.NodeClaim, id string) (bool, error) {
+// stillNeeded reports whether a claim that the replacement is for has been deleted, or will be.
+func (q *Queue) stillNeeded(ctx context.Context, replacement *karpv1.NodeClaim, id string) (bool, error) {
 	for _, name := range replacement.Replaces() {
-		for _, from := range []client.Reader{q.Client, q.Live} { // that it is gone shows in the cache, too; that it stays does not
+		for _, from := range []client.Reader{q.Client, q.Live} { // a cache may show the claim although it is gone, so check both
 			claim := &karpv1.NodeClaim{}
 			err := from.Get(ctx, client.ObjectKey{Name: name}, claim)
 			if client.IgnoreNotFound(err) != nil {
@@ -283,20 +286,20 @@ func (q *Queue) wanted(ctx context.Context, replacement *karpv1.NodeClaim, id st
 	return len(replacement.Replaces()) == 0, nil
 }
 
-// progress is how far the replacements of a command are.
+// progress counts the replacements of a command by their state.
 type progress struct {
 	ready int
-	// lost is one that is gone, or was never made.
+	// lost is a replacement that is gone, or was never created.
 	lost string
-	// absent are the pools of those whose node has not joined, one for each.
-	absent []string
+	// unregisteredPools are the pools of replacements without a registered node, one entry for each.
+	unregisteredPools []string
 }
 
 func (q *Queue) progress(ctx context.Context, c command) (p progress, err error) {
 	for _, name := range c.Replacements {
 		claim := &karpv1.NodeClaim{}
 		err := q.Client.Get(ctx, client.ObjectKey{Name: name}, claim)
-		if apierrors.IsNotFound(err) { // not there, or not shown yet
+		if apierrors.IsNotFound(err) { // it does not exist, or the cache does not show it yet
 			err = q.Live.Get(ctx, client.ObjectKey{Name: name}, claim)
 		}
 		switch {
@@ -310,7 +313,7 @@ func (q *Queue) progress(ctx context.Context, c command) (p progress, err error)
 			p.ready++
 		default:
 			if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
-				p.absent = append(p.absent, claim.Labels[karpv1.LabelNodePool])
+				p.unregisteredPools = append(p.unregisteredPools, claim.Labels[karpv1.LabelNodePool])
 			}
 			q.Events.Normal(claim, "DisruptionLaunching", "Launching NodeClaim: %s", c.Reason)
 			if condition.IsTrue(claim, karpv1.ConditionLaunched) {
@@ -321,7 +324,8 @@ func (q *Queue) progress(ctx context.Context, c command) (p progress, err error)
 	return p, nil
 }
 
-// Timeout is how long replacements may take when so many nodes wait for theirs.
+// Timeout is how long replacements may take while so many nodes wait for theirs: 80 ms for each, since launches are
+// rate limited, between ten minutes for ordinary boot times and one hour. The values are Karpenter's.
 func Timeout(candidates int) time.Duration {
 	return min(max(time.Duration(candidates)*80*time.Millisecond, 10*time.Minute), time.Hour)
 }
@@ -340,18 +344,18 @@ func (q *Queue) timeout(ctx context.Context) time.Duration {
 	return Timeout(n)
 }
 
-// finish ends the nodes of a command whose replacements are ready.
-func (q *Queue) finish(ctx context.Context, c command) error {
+// deleteCandidates deletes the candidates of a command with replacements that are all ready.
+func (q *Queue) deleteCandidates(ctx context.Context, c command) error {
 	var errs []error
 	for _, claim := range c.candidates {
-		if err := q.end(ctx, claim, c.DisruptionCommand); err != nil {
+		if err := q.deleteClaim(ctx, claim, c.DisruptionCommand); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	q.remember(func(a *disrupt.Attempts) {
+	q.withAttempts(func(a *disrupt.Attempts) {
 		for _, claim := range c.candidates {
 			a.Succeeded(claim.Labels[karpv1.LabelNodePool])
 		}
@@ -360,32 +364,32 @@ func (q *Queue) finish(ctx context.Context, c command) error {
 	return nil
 }
 
-// end deletes the claim of a node.
-func (q *Queue) end(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) error {
-	if q.isEnded(claim.UID) { // the cache does not show it yet
+// deleteClaim deletes a candidate's claim.
+func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) error {
+	if q.isDeleted(claim.UID) { // the cache does not show it yet
 		return nil
 	}
 	pods := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName)
 	q.State.Condemn(claim.UID)
 	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or gone and another has its name
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone; a conflict means that another claim has its name
 		return nil
 	}
 	if err != nil {
 		q.State.Spare(claim.UID)
-		return fmt.Errorf("end node claim %q: %w", claim.Name, err)
+		return fmt.Errorf("delete node claim %q: %w", claim.Name, err)
 	}
-	q.noteEnded(claim.UID)
+	q.noteDeleted(claim.UID)
 	if name := claim.Status.NodeName; name != "" {
 		q.Events.Normal(nodeRef(name), "DisruptionTerminating", "Disrupting Node: %s", e.Reason)
 	}
 	q.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s", e.Reason)
-	q.Metrics.Ended(claim, e.Reason, q.policy(ctx, claim, e), pods)
+	q.Metrics.ClaimDisruptedByCommand(claim, e.Reason, q.consolidationPolicy(ctx, claim, e), pods)
 	return nil
 }
 
-// policy is by what a claim is given back to save money; empty if it is for another reason.
-func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) karpv1.ConsolidationPolicy {
+// consolidationPolicy is the policy of the claim's pool if the command is a consolidation, else empty.
+func (q *Queue) consolidationPolicy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) karpv1.ConsolidationPolicy {
 	pool := &karpv1.NodePool{}
 	if e.Kind == "" || q.Client.Get(ctx, client.ObjectKey{Name: claim.Labels[karpv1.LabelNodePool]}, pool) != nil {
 		return ""
@@ -393,7 +397,7 @@ func (q *Queue) policy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.Di
 	return pool.Spec.Disruption.ConsolidationPolicy
 }
 
-// nodeRef is a Node as events refer to it.
+// nodeRef returns a Node with the fields that an event's reference needs.
 func nodeRef(name string) *corev1.Node {
 	ref := &corev1.Node{}
 	ref.Name, ref.UID = name, types.UID(name)

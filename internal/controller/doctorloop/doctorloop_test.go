@@ -16,7 +16,7 @@ import (
 )
 
 // The gauge shows what is found now; the log says each thing once an hour.
-func TestCheckup(t *testing.T) {
+func TestFindingsAreCountedAndLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics, err := metrics.New(prometheus.NewRegistry())
 		if err != nil {
@@ -33,21 +33,21 @@ func TestCheckup(t *testing.T) {
 			synctest.Wait()
 			return testutil.ToFloat64(metrics.DoctorFindings.WithLabelValues("storage-immediate", "warning"))
 		}
-		time.Sleep(first)
+		time.Sleep(initialDelay)
 		if gauge() != 2 || strings.Count(log.String(), "gp2") != 1 {
 			t.Errorf("at first: gauge %v, log %s", gauge(), log.String())
 		}
 		found = found[:1]
-		time.Sleep(every)
+		time.Sleep(interval)
 		if gauge() != 1 || strings.Count(log.String(), "gp2") != 1 {
 			t.Errorf("ten minutes later: gauge %v, log %s", gauge(), log.String())
 		}
-		time.Sleep(quiet)
+		time.Sleep(logDedupeWindow)
 		if gauge() != 1 || strings.Count(log.String(), "gp2") != 2 {
 			t.Errorf("an hour later: gauge %v, log %s", gauge(), log.String())
 		}
 		found = nil
-		time.Sleep(every)
+		time.Sleep(interval)
 		if gauge() != 0 {
 			t.Errorf("mended: gauge %v", gauge())
 		}

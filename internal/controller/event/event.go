@@ -1,4 +1,4 @@
-// Package event records Kubernetes events without repeating itself.
+// Package event publishes Kubernetes events and deduplicates them.
 package event
 
 import (
@@ -14,28 +14,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Quiet is for how long an event that says the same of the same object stays unsaid.
-const Quiet = 2 * time.Minute
+// DefaultDedupeWindow is how long an equal event on the same object is not published again. It is Karpenter's.
+const DefaultDedupeWindow = 2 * time.Minute
 
-// enough is a number of remembered events that is not worth sweeping.
-const enough = 10_000
+// minSweepSize is the number of entries from which expired ones are removed; fewer take a few megabytes at most.
+const minSweepSize = 10_000
 
-// Object is what an event is about.
+// Object is the object of an event.
 type Object interface {
 	client.Object
 	runtime.Object
 }
 
-// Recorder records events. The same reason and message on the same object is recorded once per window;
-// a new message is a new fact and is always recorded.
+// Recorder publishes events. It publishes the same reason and message on the same object once per dedupe window; a new
+// message is always published.
 type Recorder struct {
 	sink record.EventRecorder
 	now  func() time.Time
 
-	mu   sync.Mutex
-	said map[key]time.Time
-	// sweep is how many entries said may hold before those that have run out are looked for.
-	sweep int
+	mu       sync.Mutex
+	recorded map[key]time.Time
+	// sweepAt is the number of entries at which expired ones are removed next.
+	sweepAt int
 }
 
 type key struct {
@@ -45,25 +45,25 @@ type key struct {
 
 // NewRecorder returns a Recorder that writes to sink.
 func NewRecorder(sink record.EventRecorder, now func() time.Time) *Recorder {
-	return &Recorder{sink: sink, now: now, said: map[key]time.Time{}, sweep: enough}
+	return &Recorder{sink: sink, now: now, recorded: map[key]time.Time{}, sweepAt: minSweepSize}
 }
 
-// Normal records that something happened as it should.
+// Normal publishes an event of type Normal.
 func (r *Recorder) Normal(o Object, reason, format string, args ...any) {
-	r.record(o, Quiet, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+	r.record(o, DefaultDedupeWindow, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
 }
 
-// NormalEvery is Normal with a window of its own.
+// NormalEvery is Normal with its own dedupe window.
 func (r *Recorder) NormalEvery(window time.Duration, o Object, reason, format string, args ...any) {
 	r.record(o, window, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
 }
 
-// Warn records that something needs attention.
+// Warn publishes an event of type Warning.
 func (r *Recorder) Warn(o Object, reason, format string, args ...any) {
-	r.record(o, Quiet, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
+	r.record(o, DefaultDedupeWindow, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
 }
 
-// WarnEvery is Warn with a window of its own.
+// WarnEvery is Warn with its own dedupe window.
 func (r *Recorder) WarnEvery(window time.Duration, o Object, reason, format string, args ...any) {
 	r.record(o, window, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
 }
@@ -79,15 +79,15 @@ func (r *Recorder) repeated(k key, window time.Duration) bool {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if until, ok := r.said[k]; ok && now.Before(until) {
+	if until, ok := r.recorded[k]; ok && now.Before(until) {
 		return true
 	}
-	// Entries are small and their number is bounded by what happens in a window. Sweeping whenever it has
-	// doubled costs little for each event, however many there are.
-	if len(r.said) >= r.sweep {
-		maps.DeleteFunc(r.said, func(_ key, until time.Time) bool { return !now.Before(until) })
-		r.sweep = max(enough, 2*len(r.said))
+	// Entries are small, and the events of a window bound their number. Sweeping whenever that has doubled has an
+	// amortized cost of O(1) per event.
+	if len(r.recorded) >= r.sweepAt {
+		maps.DeleteFunc(r.recorded, func(_ key, until time.Time) bool { return !now.Before(until) })
+		r.sweepAt = max(minSweepSize, 2*len(r.recorded))
 	}
-	r.said[k] = now.Add(window)
+	r.recorded[k] = now.Add(window)
 	return false
 }

@@ -15,7 +15,7 @@ func pod(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: types.UID(uid)}}
 }
 
-func TestTheSameIsNotSaidTwice(t *testing.T) {
+func TestEventsAreDeduplicated(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	sink := record.NewFakeRecorder(10)
 	r := NewRecorder(sink, func() time.Time { return now })
@@ -29,7 +29,7 @@ func TestTheSameIsNotSaidTwice(t *testing.T) {
 		{"a new fact", func() { r.Warn(pod("a"), "Why", "%d left", 1) }, true},
 		{"for another reason", func() { r.Normal(pod("a"), "Other", "%d left", 2) }, true},
 		{"of another object of its name", func() { r.Warn(pod("b"), "Why", "%d left", 2) }, true},
-		{"just before the time is up", func() { now = now.Add(Quiet - time.Second); r.Warn(pod("a"), "Why", "%d left", 2) }, false},
+		{"just before the time is up", func() { now = now.Add(DefaultDedupeWindow - time.Second); r.Warn(pod("a"), "Why", "%d left", 2) }, false},
 		{"after it", func() { now = now.Add(time.Second); r.Warn(pod("a"), "Why", "%d left", 2) }, true},
 		{"with a time of its own", func() { r.WarnEvery(time.Hour, pod("c"), "Why", "x") }, true},
 		{"within it", func() { now = now.Add(30 * time.Minute); r.WarnEvery(time.Hour, pod("c"), "Why", "x") }, false},
@@ -52,18 +52,18 @@ func TestTheSameIsNotSaidTwice(t *testing.T) {
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	r := NewRecorder(&record.FakeRecorder{}, func() time.Time { return now })
-	const many = 3 * enough
+	const many = 3 * minSweepSize
 	for range 4 {
 		for i := range many {
 			r.Warn(pod(fmt.Sprint(i)), "Why", "at %v", now)
 		}
-		now = now.Add(Quiet)
+		now = now.Add(DefaultDedupeWindow)
 	}
-	if len(r.said) > 2*many {
-		t.Errorf("%d events are remembered, of which %d can matter", len(r.said), many)
+	if len(r.recorded) > 2*many {
+		t.Errorf("%d events are remembered, of which %d can matter", len(r.recorded), many)
 	}
 	for i := range many {
-		if uid := types.UID(fmt.Sprint(i)); r.said[key{uid, "Why", fmt.Sprintf("at %v", now.Add(-Quiet))}].IsZero() {
+		if uid := types.UID(fmt.Sprint(i)); r.recorded[key{uid, "Why", fmt.Sprintf("at %v", now.Add(-DefaultDedupeWindow))}].IsZero() {
 			t.Fatalf("event %d of the last round is forgotten", i)
 		}
 	}

@@ -8,10 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Options are those of a controller that works on so many objects at once, and that looks at one which it has failed with again
-// after first, and after twice as long each time, but never later than longest. Without that, a failure is repeated ten times
-// within the first five seconds, and an object that has failed through an outage of an hour waits for up to another quarter of one
-// when all is well again.
+// Options are those of a controller that reconciles atOnce objects in parallel, and retries a failed one with
+// exponential backoff from first to longest. The default backoff retries ten times within the first five seconds, and
+// after a long outage waits for up to a quarter of an hour more.
 func Options(atOnce int, first, longest time.Duration) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: atOnce,

@@ -1,7 +1,7 @@
-// Package eventfilter says which changes of an object are worth another look.
+// Package eventfilter has the predicates and options that controllers share.
 //
-// A reconciler that writes a status wakes itself by doing so. One whose status tells of a failure, in words that
-// differ each time, would thereby try again at once and for ever, past any back-off.
+// A reconciler that writes a status triggers itself. If the status has an error message that differs each time, the
+// reconciler would retry at once and forever, past any backoff.
 package eventfilter
 
 import (
@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// IgnoreStatusUpdates lets everything pass but updates in which nothing has changed beyond the status.
+// IgnoreStatusUpdates drops updates that change nothing but the status.
 func IgnoreStatusUpdates() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return Changed(e.ObjectOld, e.ObjectNew) }}
 }
 
-// OnlyDeletions lets nothing pass but that an object is gone for good.
+// OnlyDeletions drops everything but the final deletion of an object.
 func OnlyDeletions() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

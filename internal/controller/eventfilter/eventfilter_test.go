@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 )
 
-func TestWhenGone(t *testing.T) {
+func TestOnlyDeletions(t *testing.T) {
 	o, p := &awsv1.EC2NodeClass{}, OnlyDeletions()
 	if p.Create(event.CreateEvent{Object: o}) || p.Update(event.UpdateEvent{ObjectOld: o, ObjectNew: o}) || p.Generic(event.GenericEvent{Object: o}) {
 		t.Error("wakes for an object that is there")

@@ -83,7 +83,7 @@ func (q *queue) take() []cloudprovider.Message {
 		q.next++
 	}
 	var out []cloudprovider.Message
-	for i := q.next; i < len(q.messages) && len(out) < full; i++ {
+	for i := q.next; i < len(q.messages) && len(out) < maxBatch; i++ {
 		if m := &q.messages[i]; !m.gone && !m.visible.After(now) {
 			m.visible = now.Add(cmp.Or(q.hidden, 20*time.Second))
 			out = append(out, m.Message)
@@ -114,36 +114,36 @@ func (q *queue) waiting() int {
 	return q.left
 }
 
-func about1(kind cloudprovider.InterruptionKind, ids ...string) cloudprovider.Message {
+func message(kind cloudprovider.InterruptionKind, ids ...string) cloudprovider.Message {
 	return cloudprovider.Message{Kind: kind, InstanceIDs: ids, At: controllertest.Start, Sent: controllertest.Start}
 }
 
-// market remembers what it is told.
-type market struct {
+// fakeOfferings remembers what it is told.
+type fakeOfferings struct {
 	mu   sync.Mutex
 	told []string
 }
 
-func (m *market) SpotInterrupted(typ, zone string) {
+func (m *fakeOfferings) SpotInterrupted(typ, zone string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = append(m.told, typ+" in "+zone)
 }
 
-func (m *market) ReservationInterrupted(id string) {
+func (m *fakeOfferings) ReservationInterrupted(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.told = append(m.told, id)
 }
 
-// parts are a controller's, made anew.
-type parts struct {
+// controllers are a controller's, made anew.
+type controllers struct {
 	queue   *Queue
 	metrics *metrics.Metrics
-	market  *market
+	market  *fakeOfferings
 }
 
-func controller(t testing.TB, c client.Client, source source, now func() time.Time) parts {
+func controller(t testing.TB, c client.Client, source source, now func() time.Time) controllers {
 	t.Helper()
 	metrics, err := metrics.New(prometheus.NewRegistry())
 	if err != nil {
@@ -154,8 +154,8 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 		t.Fatal(err)
 	}
 	log, events := slog.New(slog.DiscardHandler), event.NewRecorder(&record.FakeRecorder{}, now)
-	m := &market{}
-	return parts{
+	m := &fakeOfferings{}
+	return controllers{
 		queue: &Queue{
 			Source:   source,
 			Actor:    &Actor{Client: c, Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
@@ -165,20 +165,20 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 	}
 }
 
-// mortal is a queue as a process reaches it, which ends with the process.
-type mortal struct {
+// killableQueue is a queue as a process reaches it, which ends with the process.
+type killableQueue struct {
 	*queue
 	alive func(ctx context.Context) error
 }
 
-func (m mortal) Receive(ctx context.Context, _ time.Duration) ([]cloudprovider.Message, error) {
+func (m killableQueue) Receive(ctx context.Context, _ time.Duration) ([]cloudprovider.Message, error) {
 	if err := m.alive(ctx); err != nil {
 		return nil, err
 	}
 	return m.take(), nil
 }
 
-func (m mortal) Delete(ctx context.Context, messages []cloudprovider.Message) (int, error) {
+func (m killableQueue) Delete(ctx context.Context, messages []cloudprovider.Message) (int, error) {
 	if err := m.alive(ctx); err != nil {
 		return 0, err
 	}
@@ -203,8 +203,8 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			if q == nil {
 				q = &queue{now: w.Now, hidden: 10 * time.Second} // a story ends when nothing is written for 15 s
-				q.send(about1(cloudprovider.SpotInterrupted, "i-a"), about1(cloudprovider.InstanceStopped, "i-a"), about1(cloudprovider.ScheduledChange, "i-b", "i-c"),
-					about1(cloudprovider.RebalanceRecommended, "i-d"), about1(cloudprovider.SpotInterrupted, "i-nobodys"), about1(cloudprovider.NoInterruption),
+				q.send(message(cloudprovider.SpotInterrupted, "i-a"), message(cloudprovider.InstanceStopped, "i-a"), message(cloudprovider.ScheduledChange, "i-b", "i-c"),
+					message(cloudprovider.RebalanceRecommended, "i-d"), message(cloudprovider.SpotInterrupted, "i-nobodys"), message(cloudprovider.NoInterruption),
 					cloudprovider.Message{Kind: cloudprovider.NoInterruption, Unreadable: errors.New("no JSON")})
 			}
 			counting := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
@@ -218,7 +218,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 					return err
 				},
 			})
-			source := mortal{q, func(ctx context.Context) error { return c.List(ctx, &karpv1.NodePoolList{}) }}
+			source := killableQueue{q, func(ctx context.Context) error { return c.List(ctx, &karpv1.NodePoolList{}) }}
 			p := controller(t, counting, source, w.Now)
 			round := func(ctx context.Context) error {
 				_, err := p.queue.Round(ctx, 0)
@@ -249,7 +249,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	})
 }
 
-func TestWhatCapacityIsLearnt(t *testing.T) {
+func TestOfferingsAreMarkedUnavailable(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) {
 		c.Labels["node.kubernetes.io/instance-type"], c.Labels["topology.kubernetes.io/zone"] = "m5.large", "us-east-1a"
 		c.Labels[awsv1.LabelReservationID] = "cr-1"
@@ -261,7 +261,7 @@ func TestWhatCapacityIsLearnt(t *testing.T) {
 		want string
 	}{{cloudprovider.RebalanceRecommended, "[]"}, {cloudprovider.InstanceTerminated, "[]"}, {cloudprovider.SpotInterrupted, "[m5.large in us-east-1a]"}, {cloudprovider.ReservationInterrupted, "[cr-1]"}} {
 		p.market.told = nil
-		q.send(about1(tt.kind, "i-a", "i-b"))
+		q.send(message(tt.kind, "i-a", "i-b"))
 		if _, err := p.queue.Round(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +277,7 @@ func TestContention(t *testing.T) {
 	others := 0
 	c := interceptor.NewClient(f.API, interceptor.Funcs{
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-			if others++; others < attempts {
+			if others++; others < maxAttempts {
 				claim := f.Claim("a")
 				metav1.SetMetaDataAnnotation(&claim.ObjectMeta, "note", fmt.Sprint(others))
 				f.Do(f.API.Update(ctx, claim))
@@ -286,7 +286,7 @@ func TestContention(t *testing.T) {
 		},
 	})
 	q := &queue{now: f.Now}
-	q.send(about1(cloudprovider.SpotInterrupted, "i-a"))
+	q.send(message(cloudprovider.SpotInterrupted, "i-a"))
 	p := controller(t, c, q, f.Now)
 	if _, err := p.queue.Round(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -299,15 +299,15 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// broken is a queue that fails for some time.
-type broken struct {
+// brokenQueue is a queue that fails for some time.
+type brokenQueue struct {
 	*queue
 	err   error
 	until time.Time
 	calls atomic.Int32
 }
 
-func (b *broken) Receive(ctx context.Context, wait time.Duration) ([]cloudprovider.Message, error) {
+func (b *brokenQueue) Receive(ctx context.Context, wait time.Duration) ([]cloudprovider.Message, error) {
 	if time.Now().Before(b.until) {
 		b.calls.Add(1)
 		return nil, b.err
@@ -315,7 +315,8 @@ func (b *broken) Receive(ctx context.Context, wait time.Duration) ([]cloudprovid
 	return b.queue.Receive(ctx, wait)
 }
 
-// A queue that cannot be read is tried again ever more seldom, people are told, and what was sent meanwhile is acted upon.
+// A queue that cannot be read is tried again ever more seldom, people are told, and what was sent meanwhile is acted
+// upon.
 func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	for _, tt := range []struct {
 		err    error
@@ -326,9 +327,9 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized))
-			b := &broken{queue: &queue{now: time.Now}, err: tt.err, until: time.Now().Add(time.Hour)}
+			b := &brokenQueue{queue: &queue{now: time.Now}, err: tt.err, until: time.Now().Add(time.Hour)}
 			p := controller(t, f.API, b, time.Now)
-			b.send(about1(cloudprovider.InstanceStopped, "i-a"))
+			b.send(message(cloudprovider.InstanceStopped, "i-a"))
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error)
 			go func() { ended <- p.queue.Start(ctx) }()
@@ -359,10 +360,10 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 	}
 }
 
-// blind is an EC2 that lets nobody ask for some time.
-type blind struct{ until time.Time }
+// deniedStatus is an EC2 that lets nobody ask for some time.
+type deniedStatus struct{ until time.Time }
 
-func (b blind) Ailments(context.Context) ([]cloudprovider.Ailment, error) {
+func (b deniedStatus) Ailments(context.Context) ([]cloudprovider.Ailment, error) {
 	if time.Now().Before(b.until) {
 		return nil, &cloudprovider.UnavailableError{Reason: "AccessDenied", Message: "the role needs ec2:DescribeInstanceStatus"}
 	}
@@ -375,7 +376,7 @@ func TestStatusThatMayNotBeRead(t *testing.T) {
 		f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized))
 		p := controller(t, f.API, nil, time.Now)
 		standing := &Standing{Client: f.API, Events: f.Events, Log: f.Log, Now: time.Now}
-		s := &Status{Clinic: blind{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Standing: standing, Metrics: p.queue.Metrics, Log: f.Log}
+		s := &Status{Clinic: deniedStatus{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Standing: standing, Metrics: p.queue.Metrics, Log: f.Log}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Start(ctx) }()
@@ -413,12 +414,12 @@ func TestNoQueue(t *testing.T) {
 	}
 }
 
-// crowd are claims with their instances, and a message about each.
-func crowd(n int) ([]*karpv1.NodeClaim, []cloudprovider.Message) {
+// manyClaims are claims with their instances, and a message about each.
+func manyClaims(n int) ([]*karpv1.NodeClaim, []cloudprovider.Message) {
 	claims, messages := make([]*karpv1.NodeClaim, n), make([]cloudprovider.Message, n)
 	for i := range n {
 		claims[i] = controllertest.Claim(fmt.Sprint("general-", i), controllertest.Initialized)
-		messages[i] = about1(cloudprovider.SpotInterrupted, "i-"+claims[i].Name)
+		messages[i] = message(cloudprovider.SpotInterrupted, "i-"+claims[i].Name)
 	}
 	return claims, messages
 }
@@ -428,7 +429,7 @@ func BenchmarkInterruptionMessages(b *testing.B) {
 	const n = 20_000
 	for b.Loop() {
 		b.StopTimer()
-		claims, messages := crowd(n)
+		claims, messages := manyClaims(n)
 		api, q := controllertest.NewCrowd(claims), &queue{now: time.Now}
 		q.send(messages...)
 		p := controller(b, api, q, time.Now)

@@ -6,14 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics tell of messages and of instances that are not well.
+// Metrics count messages and unhealthy instances.
 type Metrics struct {
 	// Received by message_type, the kind of interruption; Deleted messages.
 	Received *prometheus.CounterVec
 	Deleted  prometheus.Counter
-	// Latency is how long a message took from the event to its end, in seconds.
+	// Latency is the time from an event until its message has been handled, in seconds.
 	Latency prometheus.Histogram
-	// Unhealthy by category: instances of ours that have fallen ill.
+	// Unhealthy by category: instances of this cluster that became unhealthy.
 	Unhealthy *prometheus.CounterVec
 	// Available is 1 while the queue can be read, 0 while it cannot. Without a queue there is no value.
 	Available *prometheus.GaugeVec
@@ -30,14 +30,14 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "deleted_messages_total", Help: "Messages deleted from the interruption queue.",
 		}),
 		Latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "message_queue_duration_seconds", Help: "From an event until what follows from it is done.",
+			Namespace: namespace, Subsystem: subsystem, Name: "message_queue_duration_seconds", Help: "Time from an event until its message has been handled.",
 			Buckets: []float64{
 				.005, .01, .025, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5,
 				6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
 			},
 		}),
 		Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "instance_status_unhealthy_total", Help: "Instances found unhealthy by their status, once until they recover.",
+			Namespace: namespace, Subsystem: subsystem, Name: "instance_status_unhealthy_total", Help: "Instances found unhealthy by their status checks, counted once until they recover.",
 		}, []string{"category"}),
 		Available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dovetail_interruption_queue_available", Help: "1 while the interruption queue can be read, 0 while it cannot.",

@@ -17,30 +17,32 @@ import (
 )
 
 const (
-	// pollWait is how long a call waits for a message, burstWait where more are known to be there.
+	// pollWait is how long a call waits for messages (the maximum of SQS), burstWait how long if more are likely in the
+	// queue.
 	pollWait, burstWait = 20 * time.Second, time.Second
-	// full is the number of messages of a call that may have left more behind.
-	full = 10
-	// readers is how many calls are made side by side while there is more.
-	readers = 8
-	// handleWithin bounds the work on a message, so that it ends before the queue hands the message out again.
-	handleWithin = 15 * time.Second
-	// firstRetry and lastRetry are the pauses after a queue could not be read.
+	// maxBatch is how many messages a call returns at most, a limit of SQS. After so many there may be more.
+	maxBatch = 10
+	// burstReaders is how many calls run in parallel while there are more messages.
+	burstReaders = 8
+	// handleTimeout bounds the work on a message, so that it ends before the message becomes visible again.
+	handleTimeout = 15 * time.Second
+	// firstRetry and lastRetry bound the backoff after the queue could not be read.
 	firstRetry, lastRetry = time.Second, time.Minute
-	// worthTelling is how many failures in a row people are told of; others pass by themselves.
-	worthTelling = 3
-	// launchShows is how long after a warning the claim of its instance may still be without its name.
-	launchShows = 2 * time.Minute
+	// reportAfterFailures is after how many consecutive failures pools get the condition; fewer are usually transient.
+	reportAfterFailures = 3
+	// launchGracePeriod is how long after a warning its instance may belong to a claim without a provider ID: a launch
+	// takes a few seconds, and the rest allows for retries.
+	launchGracePeriod = 2 * time.Minute
 )
 
-// source is a queue. What it has handed out it hands out again, after a time, until it is deleted.
+// source is a queue. A received message becomes visible again after a time, until it is deleted.
 type source interface {
 	Name() string
 	Receive(ctx context.Context, wait time.Duration) ([]cloudprovider.Message, error)
 	Delete(ctx context.Context, messages []cloudprovider.Message) (int, error)
 }
 
-// Queue follows what the cloud says in a queue.
+// Queue handles the messages of the interruption queue.
 type Queue struct {
 	// Source is nil if none is configured.
 	Source   source
@@ -54,10 +56,10 @@ type Queue struct {
 // NeedLeaderElection makes sure that only one process acts.
 func (q *Queue) NeedLeaderElection() bool { return true }
 
-// Start reads until ctx ends. A queue that cannot be read is tried again, ever more seldom, and never ends the process.
+// Start reads messages until ctx is done. It retries with backoff if the queue cannot be read.
 func (q *Queue) Start(ctx context.Context) error {
 	if q.Source == nil {
-		q.Standing.Fine(ctx)
+		q.Standing.SetAvailable(ctx)
 		return nil
 	}
 	retry, failures := firstRetry, 0
@@ -69,7 +71,7 @@ func (q *Queue) Start(ctx context.Context) error {
 		if err == nil {
 			retry, failures = firstRetry, 0
 			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(1)
-			q.Standing.Fine(ctx)
+			q.Standing.SetAvailable(ctx)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -77,9 +79,9 @@ func (q *Queue) Start(ctx context.Context) error {
 		}
 		q.Log.Error("reading the interruption queue", "queue", q.Source.Name(), "error", err, "again-in", retry.String())
 		var unavailable *cloudprovider.UnavailableError
-		if failures++; failures >= worthTelling || errors.As(err, &unavailable) {
+		if failures++; failures >= reportAfterFailures || errors.As(err, &unavailable) {
 			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(0)
-			q.Standing.Broken(ctx, err)
+			q.Standing.SetUnavailable(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -90,10 +92,10 @@ func (q *Queue) Start(ctx context.Context) error {
 	return nil
 }
 
-// burst reads side by side until everybody has found less than there could be.
+// burst reads in parallel until each reader has received fewer messages than a call can return.
 func (q *Queue) burst(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for range readers {
+	for range burstReaders {
 		group.Go(func() error {
 			return panics.Logged(q.Log, "interruption queue", func() error {
 				for more := true; more && ctx.Err() == nil; {
@@ -109,47 +111,46 @@ func (q *Queue) burst(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Round receives messages once, does what they call for, and deletes those for which that is done. It reports whether there
-// may be more.
+// Round receives messages once, handles them, and deletes those that are handled. It reports whether there may be more.
 func (q *Queue) Round(ctx context.Context, wait time.Duration) (more bool, err error) {
 	messages, err := q.Source.Receive(ctx, wait)
 	if err != nil {
 		return false, err
 	}
-	settled := make([]bool, len(messages))
+	handled := make([]bool, len(messages))
 	var group errgroup.Group
 	for i := range messages {
 		group.Go(func() error {
-			return panics.Logged(q.Log, "interruption message", func() error { // the message stays, and comes again
-				settled[i] = q.settle(ctx, &messages[i])
+			return panics.Logged(q.Log, "interruption message", func() error { // after a panic the message stays and becomes visible again
+				handled[i] = q.process(ctx, &messages[i])
 				return nil
 			})
 		})
 	}
-	_ = group.Wait() // settle logs its errors: the message stays, and nobody waits for it
+	_ = group.Wait() // process logs its errors
 	var done []cloudprovider.Message
 	for i := range messages {
-		if settled[i] {
+		if handled[i] {
 			done = append(done, messages[i])
 		}
 	}
 	deleted, err := q.Source.Delete(ctx, done)
 	q.Metrics.Deleted.Add(float64(deleted))
-	return len(messages) >= full, err
+	return len(messages) >= maxBatch, err
 }
 
-// settle does what a message calls for, and reports whether the message is done with.
-func (q *Queue) settle(ctx context.Context, m *cloudprovider.Message) bool {
+// process handles a message, and reports whether it can be deleted.
+func (q *Queue) process(ctx context.Context, m *cloudprovider.Message) bool {
 	if m.Unreadable != nil {
 		q.Log.Error("a message of the interruption queue cannot be read and is deleted", "queue", q.Source.Name(), "message", m.ID, "error", m.Unreadable)
 		return true
 	}
 	q.Metrics.Received.WithLabelValues(string(m.Kind)).Inc()
-	ctx, cancel := context.WithTimeout(ctx, handleWithin)
+	ctx, cancel := context.WithTimeout(ctx, handleTimeout)
 	defer cancel()
 	if err := q.handle(ctx, m); err != nil {
 		if !errors.Is(err, errLaunching) && ctx.Err() == nil {
-			q.Log.Error("acting on an interruption; its message comes again", "queue", q.Source.Name(), "message", m.ID, "kind", string(m.Kind), "error", err)
+			q.Log.Error("handling an interruption; its message will be received again", "queue", q.Source.Name(), "message", m.ID, "kind", string(m.Kind), "error", err)
 		}
 		return false
 	}
@@ -159,7 +160,7 @@ func (q *Queue) settle(ctx context.Context, m *cloudprovider.Message) bool {
 	return true
 }
 
-// errLaunching means that an instance may be one that is just being launched, whose claim does not name it yet.
+// errLaunching means that an instance may belong to a claim that is launching and has no provider ID yet.
 var errLaunching = errors.New("the instance may belong to a claim that is being launched")
 
 func (q *Queue) handle(ctx context.Context, m *cloudprovider.Message) error {
@@ -170,12 +171,12 @@ func (q *Queue) handle(ctx context.Context, m *cloudprovider.Message) error {
 	var errs []error
 	for _, id := range m.InstanceIDs {
 		claims, err := q.Actor.claimsOf(ctx, id)
-		if err == nil && len(claims) == 0 && r.ends {
-			err = q.nobodys(ctx, m)
+		if err == nil && len(claims) == 0 && r.deletes {
+			err = q.unclaimed(ctx, m)
 		}
 		for i := range claims {
 			if err := q.Actor.act(ctx, &claims[i], interruption{kinds: []cloudprovider.InterruptionKind{m.Kind}}); err != nil {
-				errs = append(errs, fmt.Errorf("end node claim %q: %w", claims[i].Name, err))
+				errs = append(errs, fmt.Errorf("delete node claim %q: %w", claims[i].Name, err))
 			}
 		}
 		errs = append(errs, err)
@@ -183,16 +184,17 @@ func (q *Queue) handle(ctx context.Context, m *cloudprovider.Message) error {
 	return errors.Join(errs...)
 }
 
-// nobodys decides what becomes of a warning about an instance that no claim names: it is another's, as a rule, for a queue is
-// told of all instances of the account. While a claim is being launched it may be that one's, and the message stays until
-// the claim says which instance it has. What tells of an end that others see as well is not kept.
-func (q *Queue) nobodys(ctx context.Context, m *cloudprovider.Message) error {
+// unclaimed handles a warning about an instance without a claim. Usually the instance is not ours, since a queue gets
+// messages about all instances of the account. But while a claim is launching, the instance may be its, and
+// errLaunching keeps the message until the claim has its provider ID. Messages about instances that have stopped are
+// not kept: other controllers notice that.
+func (q *Queue) unclaimed(ctx context.Context, m *cloudprovider.Message) error {
 	switch m.Kind {
 	case cloudprovider.SpotInterrupted, cloudprovider.ReservationInterrupted, cloudprovider.ScheduledChange:
 	default:
 		return nil
 	}
-	if q.Now().Sub(m.Sent) > launchShows {
+	if q.Now().Sub(m.Sent) > launchGracePeriod {
 		return nil
 	}
 	var claims karpv1.NodeClaimList

@@ -15,26 +15,28 @@ import (
 )
 
 const (
-	// lookEvery is how often instances are asked after; lookAgain how long nobody asks where that is not allowed.
-	lookEvery, lookAgain = time.Minute, 10 * time.Minute
-	// abreast is how many claims are ended side by side.
-	abreast = 10
+	// statusInterval is how often the status of instances is read: EC2 runs its checks every minute. deniedInterval is
+	// the pause after AWS denied the call, which only a person can change.
+	statusInterval, deniedInterval = time.Minute, 10 * time.Minute
+	// maxParallelDeletions is how many claims are handled in parallel: each takes a few sequential calls of the API
+	// server.
+	maxParallelDeletions = 10
 )
 
-// clinic knows which instances are not well.
-type clinic interface {
+// statusReader reads which instances are unhealthy.
+type statusReader interface {
 	Ailments(ctx context.Context) ([]cloudprovider.Ailment, error)
 }
 
-// Status ends NodeClaims whose instances have fallen ill, or will be stopped by EC2.
+// Status deletes NodeClaims with instances that fail their status checks, or that EC2 has scheduled for a stop.
 type Status struct {
-	Clinic   clinic
+	Clinic   statusReader
 	Actor    *Actor
 	Standing *Standing
 	Metrics  *Metrics
 	Log      *slog.Logger
 
-	// counted are the ailments that were counted, until they are over.
+	// counted are the ailments that the metric has counted, until they are over.
 	counted map[ailment]bool
 }
 
@@ -46,16 +48,16 @@ type ailment struct {
 // NeedLeaderElection makes sure that only one process acts.
 func (s *Status) NeedLeaderElection() bool { return true }
 
-// Start looks every minute until ctx ends.
+// Start reads the status every minute until ctx is done.
 func (s *Status) Start(ctx context.Context) error {
 	for {
-		wait := lookEvery
+		wait := statusInterval
 		if err := s.Pass(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Error("asking after the status of instances", "error", err)
+			s.Log.Error("reading the status of instances", "error", err)
 			var unavailable *cloudprovider.UnavailableError
 			if errors.As(err, &unavailable) {
-				wait = lookAgain
-				s.Standing.Blind(ctx, unavailable)
+				wait = deniedInterval
+				s.Standing.WarnStatusUnreadable(ctx, unavailable)
 			}
 		}
 		select {
@@ -66,8 +68,8 @@ func (s *Status) Start(ctx context.Context) error {
 	}
 }
 
-// patient is a claim with an instance that is not well.
-type patient struct {
+// affectedClaim is a claim with an unhealthy instance.
+type affectedClaim struct {
 	claim   *karpv1.NodeClaim
 	ailment cloudprovider.Ailment
 }
@@ -78,36 +80,36 @@ func (s *Status) Pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var patients []patient
+	var affected []affectedClaim
 	for _, a := range ailments {
 		claims, err := s.Actor.claimsOf(ctx, a.InstanceID)
 		if err != nil {
 			return err
 		}
 		for i := range claims {
-			patients = append(patients, patient{&claims[i], a})
+			affected = append(affected, affectedClaim{&claims[i], a})
 		}
 	}
 	lasting := map[ailment]bool{}
-	for _, p := range patients {
+	for _, p := range affected {
 		s.count(p.ailment, lasting)
 	}
 	s.counted = lasting
-	patients, err = s.limit(ctx, patients)
+	affected, err = s.limit(ctx, affected)
 	if err != nil {
 		return err
 	}
 	var group errgroup.Group
-	group.SetLimit(abreast)
-	for _, p := range patients {
+	group.SetLimit(maxParallelDeletions)
+	for _, p := range affected {
 		group.Go(func() error {
-			return panics.Logged(s.Log, "status check", func() error { return s.treat(ctx, p.claim, p.ailment) })
+			return panics.Logged(s.Log, "status check", func() error { return s.handle(ctx, p.claim, p.ailment) })
 		})
 	}
 	return group.Wait()
 }
 
-// count counts what is new.
+// count counts new ailments.
 func (s *Status) count(a cloudprovider.Ailment, lasting map[ailment]bool) {
 	for _, kind := range a.Kinds {
 		key := ailment{a.InstanceID, kind}
@@ -118,9 +120,9 @@ func (s *Status) count(a cloudprovider.Ailment, lasting map[ailment]bool) {
 	}
 }
 
-func (s *Status) treat(ctx context.Context, claim *karpv1.NodeClaim, a cloudprovider.Ailment) error {
+func (s *Status) handle(ctx context.Context, claim *karpv1.NodeClaim, a cloudprovider.Ailment) error {
 	if err := s.Actor.act(ctx, claim, interruption{kinds: a.Kinds, detail: a.Seen}); err != nil {
-		return fmt.Errorf("end node claim %q of instance %s: %w", claim.Name, a.InstanceID, err)
+		return fmt.Errorf("delete node claim %q of instance %s: %w", claim.Name, a.InstanceID, err)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Cloud counts what the cloud's adapter tells of itself.
+// Cloud are the metrics of the cloud provider.
 type Cloud struct {
 	launchFailures, terminationFailures *prometheus.CounterVec
 	batchTime, batchSize                *prometheus.HistogramVec
@@ -17,18 +17,18 @@ type Cloud struct {
 
 var _ cloudprovider.Meter = (*Cloud)(nil)
 
-// sizes are the buckets of the number of requests that one call serves.
-var sizes = []float64{1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
+// batchSizeBuckets are the buckets of the number of requests in one call.
+var batchSizeBuckets = []float64{1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 600, 700, 800, 900, 1000}
 
 // NewCloud declares the metrics in reg.
 func NewCloud(reg prometheus.Registerer) (*Cloud, error) {
-	d := declarer{reg: reg}
+	d := registrar{reg: reg}
 	c := &Cloud{
-		launchFailures:      d.counter("cloudprovider", "instance_launch_failures_total", "Offerings that were asked for in vain.", "zone", "zone_id", "capacity_type", "reason"),
-		terminationFailures: d.counter("cloudprovider", "instance_termination_failures_total", "Calls that were to end an instance and did not.", "zone", "zone_id"),
-		batchTime:           d.histogram("cloudprovider", "batcher_batch_time_seconds", "How long requests were gathered for one call.", durations, "batcher"),
-		batchSize:           d.histogram("cloudprovider", "batcher_batch_size", "Requests that one call has served.", sizes, "batcher"),
-		userData:            d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the user data that instances are started with; EC2 takes 16384.", "nodeclass"),
+		launchFailures:      d.counter("cloudprovider", "instance_launch_failures_total", "Offerings that could not be launched.", "zone", "zone_id", "capacity_type", "reason"),
+		terminationFailures: d.counter("cloudprovider", "instance_termination_failures_total", "Calls to terminate an instance that failed.", "zone", "zone_id"),
+		batchTime:           d.histogram("cloudprovider", "batcher_batch_time_seconds", "How long requests were collected for one call.", durationBuckets, "batcher"),
+		batchSize:           d.histogram("cloudprovider", "batcher_batch_size", "Requests in one call.", batchSizeBuckets, "batcher"),
+		userData:            d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the instances' user data; EC2 accepts 16384.", "nodeclass"),
 	}
 	return c, d.err
 }

@@ -22,13 +22,13 @@ func TestCloud(t *testing.T) {
 	c.UserData("gone", -1)
 	c.UserData("default", 1234)
 	want := `
-# HELP karpenter_cloudprovider_instance_launch_failures_total Offerings that were asked for in vain.
+# HELP karpenter_cloudprovider_instance_launch_failures_total Offerings that could not be launched.
 # TYPE karpenter_cloudprovider_instance_launch_failures_total counter
 karpenter_cloudprovider_instance_launch_failures_total{capacity_type="spot",reason="SpotQuotaExceeded",zone="us-east-1a",zone_id="use1-az1"} 1
-# HELP karpenter_cloudprovider_instance_termination_failures_total Calls that were to end an instance and did not.
+# HELP karpenter_cloudprovider_instance_termination_failures_total Calls to terminate an instance that failed.
 # TYPE karpenter_cloudprovider_instance_termination_failures_total counter
 karpenter_cloudprovider_instance_termination_failures_total{zone="us-east-1a",zone_id="use1-az1"} 1
-# HELP karpenter_ec2nodeclasses_userdata_bytes Size of the user data that instances are started with; EC2 takes 16384.
+# HELP karpenter_ec2nodeclasses_userdata_bytes Size of the instances' user data; EC2 accepts 16384.
 # TYPE karpenter_ec2nodeclasses_userdata_bytes gauge
 karpenter_ec2nodeclasses_userdata_bytes{nodeclass="default"} 1234
 `

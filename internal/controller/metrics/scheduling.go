@@ -7,39 +7,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Scheduling are the metrics of plans, and of the pods that they are made for.
+// Scheduling are the metrics of plans and of pending pods.
 type Scheduling struct {
-	// Ignored is how many pods the last plan did not consider, for what they say or for their volumes.
+	// Ignored is how many pods the last plan ignored, because of their spec or their volumes.
 	Ignored prometheus.Gauge
 	// PendingByZone is how many pods are bound to a zone, by controller, zone.
 	PendingByZone *prometheus.GaugeVec
-	// PodDecision, in seconds: from a pod's being seen to the first plan for it.
+	// PodDecision, in seconds: from the time a pod was first seen to the first plan for it.
 	PodDecision prometheus.Histogram
 	// PodBound and PodStartup, in seconds since the pod's creation.
 	PodBound   prometheus.Histogram
 	PodStartup prometheus.Summary
-	// ProvisioningBound and ProvisioningStartup, in seconds since the pod had a place in a healthy pool.
+	// ProvisioningBound and ProvisioningStartup, in seconds since a plan assigned the pod to a healthy pool.
 	ProvisioningBound, ProvisioningStartup prometheus.Histogram
-	// StateNodes is how many nodes the cluster state knows, StateSynced 1 if it knows all, StateUnsynced for how
-	// many seconds it has not.
+	// StateNodes is how many nodes the cluster state has, StateSynced 1 while it is synced, StateUnsynced for how many
+	// seconds it has not been.
 	StateNodes, StateSynced, StateUnsynced prometheus.Gauge
-	// Plans shows the plan that is being made.
+	// Plans shows plans in progress.
 	Plans *Plans
 }
 
-func newScheduling(d *declarer) Scheduling {
+func newScheduling(d *registrar) Scheduling {
 	s := Scheduling{
-		PendingByZone: d.gauge("scheduler", "pending_pods_by_effective_zone_count", `Pending pods by the only zone that suits them; "flexible" for several, "none" for none.`, "controller", "zone"),
+		PendingByZone: d.gauge("scheduler", "pending_pods_by_effective_zone_count", `Pending pods by the only zone that they fit in; "flexible" for several, "none" for none.`, "controller", "zone"),
 		Plans:         newPlans(),
 	}
 	for _, g := range []struct {
 		into                  *prometheus.Gauge
 		subsystem, name, help string
 	}{
-		{&s.Ignored, "scheduler", "ignored_pods_count", "Pods that the last plan did not consider, for what they ask or for their volumes."},
-		{&s.StateNodes, "cluster_state", "node_count", "Nodes that the cluster state knows."},
-		{&s.StateSynced, "cluster_state", "synced", "Whether the cluster state knows all that there is."},
-		{&s.StateUnsynced, "cluster_state", "unsynced_time_seconds", "For how long the cluster state has not known all that there is."},
+		{&s.Ignored, "scheduler", "ignored_pods_count", "Pods that the last plan ignored, because of their spec or their volumes."},
+		{&s.StateNodes, "cluster_state", "node_count", "Nodes in the cluster state."},
+		{&s.StateSynced, "cluster_state", "synced", "1 while the cluster state is synced with the API server, else 0."},
+		{&s.StateUnsynced, "cluster_state", "unsynced_time_seconds", "For how long the cluster state has not been synced."},
 	} {
 		*g.into = prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Subsystem: g.subsystem, Name: g.name, Help: g.help})
 		d.register(*g.into)
@@ -48,16 +48,16 @@ func newScheduling(d *declarer) Scheduling {
 		into       *prometheus.Histogram
 		name, help string
 	}{
-		{&s.PodDecision, "scheduling_decision_duration_seconds", "From a pod's being seen to the first plan for it."},
-		{&s.PodBound, "bound_duration_seconds", "From a pod's creation until it was bound."},
-		{&s.ProvisioningBound, "provisioning_bound_duration_seconds", "From a plan with a place for the pod until it was bound."},
-		{&s.ProvisioningStartup, "provisioning_startup_duration_seconds", "From a plan with a place for the pod until it was ready."},
+		{&s.PodDecision, "scheduling_decision_duration_seconds", "Time from when a pod was first seen to the first plan for it."},
+		{&s.PodBound, "bound_duration_seconds", "Time from a pod's creation until it was bound."},
+		{&s.ProvisioningBound, "provisioning_bound_duration_seconds", "Time from a plan that schedules the pod until it was bound."},
+		{&s.ProvisioningStartup, "provisioning_startup_duration_seconds", "Time from a plan that schedules the pod until it was ready."},
 	} {
-		*h.into = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: "pods", Name: h.name, Help: h.help, Buckets: durations})
+		*h.into = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: "pods", Name: h.name, Help: h.help, Buckets: durationBuckets})
 		d.register(*h.into)
 	}
 	s.PodStartup = prometheus.NewSummary(prometheus.SummaryOpts{
-		Namespace: namespace, Subsystem: "pods", Name: "startup_duration_seconds", Help: "From a pod's creation until it was ready.",
+		Namespace: namespace, Subsystem: "pods", Name: "startup_duration_seconds", Help: "Time from a pod's creation until it was ready.",
 		Objectives: map[float64]float64{0: .01, .5: .01, .9: .01, .99: .01, 1: .01},
 	})
 	d.register(s.PodStartup)
@@ -65,8 +65,8 @@ func newScheduling(d *declarer) Scheduling {
 	return s
 }
 
-// Plans shows how many pods a plan in the making is for, and how long it has been made. They come and go with plans, so
-// they are worked out when somebody asks.
+// Plans shows the number of pods and the duration of plans in progress. The values exist only while a plan runs, so
+// they are computed at each scrape.
 type Plans struct {
 	queue, unfinished *prometheus.Desc
 
@@ -84,13 +84,13 @@ type running struct {
 func newPlans() *Plans {
 	labels := []string{"controller", "scheduling_id"}
 	return &Plans{
-		queue:      prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "queue_depth"), "Pods of the plan that is being made.", labels, nil),
-		unfinished: prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "unfinished_work_seconds"), "For how long the plan has been made.", labels, nil),
+		queue:      prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "queue_depth"), "Pods of the plan in progress.", labels, nil),
+		unfinished: prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "unfinished_work_seconds"), "For how long the plan has been in progress.", labels, nil),
 		running:    map[planKey]running{},
 	}
 }
 
-// Begin shows a plan until done is called. took tells for how long it has been made.
+// Begin shows a plan until done is called. took returns its duration so far.
 func (p *Plans) Begin(controller, id string, pods int, took func() time.Duration) (done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,18 +109,18 @@ func (p *Plans) Describe(to chan<- *prometheus.Desc) {
 	to <- p.unfinished
 }
 
-// Collect tells of the plans that are being made now.
+// Collect sends the metrics of plans in progress.
 func (p *Plans) Collect(to chan<- prometheus.Metric) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, r := range p.running {
-		to <- Reading(p.queue, float64(r.pods), key.controller, key.id)
-		to <- Reading(p.unfinished, r.took().Seconds(), key.controller, key.id)
+		to <- Gauge(p.queue, float64(r.pods), key.controller, key.id)
+		to <- Gauge(p.unfinished, r.took().Seconds(), key.controller, key.id)
 	}
 }
 
-// Reading is a gauge's value at the moment, for collectors that work theirs out when asked.
-func Reading(of *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+// Gauge is a gauge with its current value, for collectors that compute values at each scrape.
+func Gauge(of *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	m, err := prometheus.NewConstMetric(of, prometheus.GaugeValue, value, labels...)
 	if err != nil {
 		return prometheus.NewInvalidMetric(of, err)

@@ -1,5 +1,5 @@
-// Package panics keeps a panic from ending the process: it recovers one, counts it, logs its stack, and keeps what the plan was
-// made from, so that the defect can be reproduced.
+// Package panics recovers from panics: it counts them, logs their stacks, and keeps a snapshot of the plan's input, so
+// that the defect can be reproduced.
 package panics
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Panic is what was recovered.
+// Panic is a recovered panic.
 type Panic struct {
 	Value any
 	Stack []byte
-	// Reported is set by Report: a panic that travels on as an error is recorded once.
+	// Reported is set by Report, so that a panic that is returned as an error is recorded once.
 	Reported bool
 }
 
 // Error is the value that the code panicked with. The stack is for the log.
 func (p *Panic) Error() string { return fmt.Sprintf("panic: %v", p.Value) }
 
-// Catch runs f and returns the panic that ended it, nil if none did. A panic in another goroutine is not caught: such
+// Catch runs f and returns its panic; nil if there was none. It does not catch a panic in another goroutine: such
 // goroutines run their work in Error.
 func Catch(f func()) (caught *Panic) {
 	defer func() {
@@ -36,7 +36,7 @@ func Catch(f func()) (caught *Panic) {
 	return nil
 }
 
-// Error runs f and returns its error, or the panic that ended it.
+// Error runs f and returns its error, or its panic as an error.
 func Error(f func() error) (err error) {
 	if caught := Catch(func() { err = f() }); caught != nil {
 		return caught
@@ -44,7 +44,7 @@ func Error(f func() error) (err error) {
 	return err
 }
 
-// Logged is Error for work that nobody else logs the stack of: it does so itself.
+// Logged is Error for work without a Reporter: it logs the stack of a panic itself.
 func Logged(log *slog.Logger, what string, f func() error) error {
 	err := Error(f)
 	if caught, ok := err.(*Panic); ok {
@@ -54,24 +54,23 @@ func Logged(log *slog.Logger, what string, f func() error) error {
 	return err
 }
 
-// Reporter counts and logs the panics of planning, and keeps the cluster that they happened on. The zero value does
-// nothing but return the panic to its caller.
+// Reporter counts and logs the panics of planning, and keeps a snapshot of the cluster. The zero value does nothing.
 type Reporter struct {
 	// Count is by pass; nil counts nothing.
 	Count *prometheus.CounterVec
-	// Snapshots may be nil: none are kept then.
+	// Snapshots may be nil: then no snapshots are kept.
 	Snapshots *Snapshots
 	Log       *slog.Logger
 }
 
-// ReportError records the panic that an error is made of, if there is one that was not recorded before.
+// ReportError records the panic that err wraps, if there is one and it was not recorded before.
 func (r *Reporter) ReportError(ctx context.Context, pass string, err error) {
 	if caught := (*Panic)(nil); errors.As(err, &caught) {
 		r.Report(ctx, pass, caught)
 	}
 }
 
-// Report records a panic of a pass. It returns where the snapshot is that reproduces it; empty if there is none.
+// Report records a panic of a pass. It returns the path of the snapshot that reproduces it; empty if there is none.
 func (r *Reporter) Report(ctx context.Context, pass string, caught *Panic) (snapshot string) {
 	if r == nil || caught.Reported {
 		return ""
@@ -95,14 +94,14 @@ func (r *Reporter) Report(ctx context.Context, pass string, caught *Panic) (snap
 	return snapshot
 }
 
-// Backoff is the pause before the nth try in a row, counted from 0: it doubles from least to most.
-func Backoff(least, most time.Duration, n int) time.Duration {
-	pause := least
+// Backoff is the backoff after the nth failure in a row, counted from 0: it doubles from first to limit.
+func Backoff(first, limit time.Duration, n int) time.Duration {
+	backoff := first
 	for range n {
-		if pause >= most/2 {
-			return most
+		if backoff >= limit/2 {
+			return limit
 		}
-		pause *= 2
+		backoff *= 2
 	}
-	return min(pause, most)
+	return min(backoff, limit)
 }

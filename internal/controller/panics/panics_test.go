@@ -18,13 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// shaky is a loop that panics a few times, and then runs until it is stopped.
-type shaky struct {
+// panickingLoop is a loop that panics a few times, and then runs until it is stopped.
+type panickingLoop struct {
 	panics  int
 	started []time.Time
 }
 
-func (s *shaky) Start(ctx context.Context) error {
+func (s *panickingLoop) Start(ctx context.Context) error {
 	s.started = append(s.started, time.Now())
 	if len(s.started) <= s.panics {
 		panic("broken")
@@ -33,13 +33,13 @@ func (s *shaky) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *shaky) NeedLeaderElection() bool { return false }
+func (s *panickingLoop) NeedLeaderElection() bool { return false }
 
-func TestLoopThatPanicsIsStartedAgainLaterEachTime(t *testing.T) {
+func TestLoopThatPanicsIsRestartedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "panics"}, []string{"loop"})
 		var log bytes.Buffer
-		loop := &shaky{panics: 4}
+		loop := &panickingLoop{panics: 4}
 		guarded := (&Restarts{Count: count, Log: slog.New(slog.NewTextHandler(&log, nil))}).Guard(loop)
 		if g, ok := guarded.(interface{ NeedLeaderElection() bool }); !ok || g.NeedLeaderElection() {
 			t.Error("the guarded loop runs on the leader only")
@@ -59,7 +59,7 @@ func TestLoopThatPanicsIsStartedAgainLaterEachTime(t *testing.T) {
 		if diff := cmp.Diff([]time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}, pauses); diff != "" {
 			t.Errorf("pauses (-want +got):\n%s", diff)
 		}
-		if n := testutil.ToFloat64(count.WithLabelValues("*panics.shaky")); n != 4 {
+		if n := testutil.ToFloat64(count.WithLabelValues("*panics.panickingLoop")); n != 4 {
 			t.Errorf("counted %v", n)
 		}
 		if !strings.Contains(log.String(), "panics_test.go") {
@@ -68,23 +68,23 @@ func TestLoopThatPanicsIsStartedAgainLaterEachTime(t *testing.T) {
 	})
 }
 
-func TestLoopThatEndsIsNotStartedAgain(t *testing.T) {
+func TestLoopThatReturnsIsNotRestarted(t *testing.T) {
 	broken := errors.New("no lease")
-	loop := (&Restarts{}).Guard(ending{broken})
+	loop := (&Restarts{}).Guard(returningLoop{broken})
 	if err := loop.Start(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}
 }
 
-type ending struct{ err error }
+type returningLoop struct{ err error }
 
-func (e ending) Start(context.Context) error { return e.err }
+func (e returningLoop) Start(context.Context) error { return e.err }
 
 // A few snapshots are kept, no more, none too large, and one of a kind for a while.
 func TestSnapshotsOfPanicsDoNotFillTheDisk(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	dir, size := filepath.Join(t.TempDir(), "panics"), 100
-	s := &Snapshots{Dir: dir, Largest: 1000, Now: func() time.Time { return now }, Write: func(_ context.Context, w io.Writer) error {
+	s := &Snapshots{Dir: dir, MaxBytes: 1000, Now: func() time.Time { return now }, Write: func(_ context.Context, w io.Writer) error {
 		for range size {
 			if _, err := w.Write([]byte("x")); err != nil {
 				return err
@@ -111,7 +111,7 @@ func TestSnapshotsOfPanicsDoNotFillTheDisk(t *testing.T) {
 		t.Errorf("%s, %v, want that it is too large", path, err)
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) > kept || len(files) == 0 {
+	if err != nil || len(files) > maxSnapshots || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {

@@ -11,23 +11,24 @@ import (
 )
 
 const (
-	// leastPause and mostPause bound the pause before a loop that panicked is started again.
-	leastPause, mostPause = time.Second, 5 * time.Minute
-	// steady is how long a loop has to run until a panic counts as its first again.
-	steady = 10 * time.Minute
+	// minRestartBackoff and maxRestartBackoff bound the backoff before a loop that panicked is restarted. They are
+	// those of the kubelet for containers, but for a shorter start: the process' state is intact.
+	minRestartBackoff, maxRestartBackoff = time.Second, 5 * time.Minute
+	// stableRunTime is how long a loop must run for the backoff to start over, as for the kubelet.
+	stableRunTime = 10 * time.Minute
 )
 
-// Restarts starts loops again that panic.
+// Restarts restarts loops that panic.
 type Restarts struct {
 	// Count is by the name of the loop.
 	Count *prometheus.CounterVec
 	Log   *slog.Logger
-	// Least is the first pause; 0 stands for the default.
+	// Least is the first backoff; 0 means the default.
 	Least time.Duration
 }
 
-// Guard returns a loop that recovers from its panics: each is logged with its stack and counted, and the loop is started again
-// after a pause that grows. A loop that returns is not started again.
+// Guard returns a loop that recovers from its panics: it logs each with its stack, counts it, and restarts the loop
+// with exponential backoff. A loop that returns is not restarted.
 func (r *Restarts) Guard(loop manager.Runnable) manager.Runnable {
 	name := fmt.Sprintf("%T", loop)
 	if r.Count != nil {
@@ -42,7 +43,7 @@ type guarded struct {
 	name     string
 }
 
-// NeedLeaderElection is what the loop says; one that says nothing runs on the leader only, as the manager has it.
+// NeedLeaderElection is that of the loop. A loop without the method runs on the leader only, the manager's default.
 func (g *guarded) NeedLeaderElection() bool {
 	if l, ok := g.Runnable.(manager.LeaderElectionRunnable); ok {
 		return l.NeedLeaderElection()
@@ -50,11 +51,11 @@ func (g *guarded) NeedLeaderElection() bool {
 	return true
 }
 
-// Start runs the loop until it returns or ctx ends.
+// Start runs the loop until it returns or ctx is done.
 func (g *guarded) Start(ctx context.Context) error {
 	least := g.restarts.Least
 	if least == 0 {
-		least = leastPause
+		least = minRestartBackoff
 	}
 	for failures := 0; ; failures++ {
 		var err error
@@ -63,12 +64,12 @@ func (g *guarded) Start(ctx context.Context) error {
 		if caught == nil {
 			return err
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > stableRunTime {
 			failures = 0
 		}
-		pause := Backoff(least, mostPause, failures)
+		pause := Backoff(least, maxRestartBackoff, failures)
 		g.restarts.Count.WithLabelValues(g.name).Inc()
-		g.restarts.Log.Error("a loop panicked and is started again; this is a defect of Dovetail, report it with the stack",
+		g.restarts.Log.Error("a loop panicked and is restarted; this is a defect of Dovetail, report it with the stack",
 			"loop", g.name, "panic", fmt.Sprint(caught.Value), "pause", pause, "stack", string(caught.Stack))
 		select {
 		case <-ctx.Done():

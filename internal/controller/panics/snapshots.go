@@ -14,48 +14,50 @@ import (
 )
 
 const (
-	// kept is how many snapshots stay: the first of a kind tells most, and a few kinds are all that anybody reads.
-	kept = 3
-	// largest is the size of one at most. 60,000 pods are about 100 MB; the volume of the chart holds three such.
-	largest = 128 << 20
-	// often is the least time between two snapshots of the same pass: a defect that recurs adds nothing but load.
-	often = 10 * time.Minute
-	// writeTimeout is how long the writing of one may take: pods wait for the plan that comes after it.
+	// maxSnapshots is how many snapshots are kept: the chart's volume holds three of the maximum size, and a few
+	// suffice to reproduce a defect.
+	maxSnapshots = 3
+	// maxSnapshotBytes is the maximum size of a snapshot. 60,000 pods are about 100 MB.
+	maxSnapshotBytes = 128 << 20
+	// minSnapshotInterval is the minimum time between snapshots of the same pass: a recurring defect needs no second
+	// one.
+	minSnapshotInterval = 10 * time.Minute
+	// writeTimeout bounds the write of a snapshot, since pods wait for the plan after it.
 	writeTimeout = 30 * time.Second
 )
 
-// prefix and suffix make the name of a snapshot; between them are the time and the pass.
+// prefix and suffix of a snapshot's file name; between them are the time and the pass.
 const prefix, suffix = "dovetail-panic-", ".yaml"
 
 var errTooLarge = errors.New("the snapshot is too large to keep")
 
-// Snapshots keeps the last few clusters on which planning panicked, as files that `dovetail plan -f` reads.
+// Snapshots keeps snapshots of the cluster at the last panics of planning, as files that `dovetail plan -f` reads.
 type Snapshots struct {
-	// Dir is where they are.
+	// Dir is the directory of the files.
 	Dir string
-	// Write writes the cluster without what is secret.
+	// Write writes the cluster's objects without secrets.
 	Write func(ctx context.Context, w io.Writer) error
 	Now   func() time.Time
-	// Largest is the number of bytes of one at most; 0 stands for the default.
-	Largest int64
+	// MaxBytes is the maximum size of a snapshot; 0 means the default.
+	MaxBytes int64
 
 	mu   sync.Mutex
 	last map[string]string
 	at   map[string]time.Time
 }
 
-// Keep writes a snapshot and returns its path, or that of the last one of the same pass if that is young.
+// Keep writes a snapshot and returns its path, or the path of the last one of the same pass if that is recent.
 func (s *Snapshots) Keep(ctx context.Context, pass string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.Now()
-	if last := s.last[pass]; last != "" && now.Sub(s.at[pass]) < often {
+	if last := s.last[pass]; last != "" && now.Sub(s.at[pass]) < minSnapshotInterval {
 		return last, nil
 	}
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
 		return "", fmt.Errorf("keep the snapshot of a panic: %w", err)
 	}
-	if err := s.prune(kept - 1); err != nil {
+	if err := s.prune(maxSnapshots - 1); err != nil {
 		return "", fmt.Errorf("keep the snapshot of a panic: %w", err)
 	}
 	path := filepath.Join(s.Dir, prefix+now.UTC().Format("20060102T150405.000")+"-"+pass+suffix)
@@ -69,29 +71,29 @@ func (s *Snapshots) Keep(ctx context.Context, pass string) (string, error) {
 	return path, nil
 }
 
-// write makes a file that only its owner can read. One that cannot be written to its end is removed.
+// write creates a file that only its owner can read. It removes a file that it could not write completely.
 func (s *Snapshots) write(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	room := s.Largest
-	if room == 0 {
-		room = largest
+	limit := s.MaxBytes
+	if limit == 0 {
+		limit = maxSnapshotBytes
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	err = Error(func() error { return s.Write(ctx, &bounded{w: f, room: room}) })
+	err = Error(func() error { return s.Write(ctx, &limitedWriter{w: f, remaining: limit}) })
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		_ = os.Remove(path) // the first error tells more
+		_ = os.Remove(path) // the first error is the cause
 	}
 	return err
 }
 
-// prune removes the oldest snapshots but for n. Their names begin with the time.
+// prune removes all but the n newest snapshots. File names sort by time.
 func (s *Snapshots) prune(n int) error {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
@@ -112,17 +114,17 @@ func (s *Snapshots) prune(n int) error {
 	return nil
 }
 
-// bounded refuses to write more than there is room for.
-type bounded struct {
-	w    io.Writer
-	room int64
+// limitedWriter fails writes beyond its limit.
+type limitedWriter struct {
+	w         io.Writer
+	remaining int64
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
-	if int64(len(p)) > b.room {
+func (b *limitedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > b.remaining {
 		return 0, errTooLarge
 	}
 	n, err := b.w.Write(p)
-	b.room -= int64(n)
+	b.remaining -= int64(n)
 	return n, err
 }

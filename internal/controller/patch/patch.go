@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Object applies mutate to o and writes what it changed outside o's status. It reports whether it wrote anything. After a
-// write o holds the server's answer.
+// Object applies mutate to o and writes what it changed outside o's status. It reports whether it wrote anything. After
+// a write o holds the server's answer.
 func Object(ctx context.Context, c client.Client, o client.Object, mutate func()) (written bool, err error) {
 	before := copyOf(o)
 	mutate()
 	return ObjectFrom(ctx, c, before, o)
 }
 
-// Status applies mutate to o and writes what it changed in o's status. It reports whether it wrote anything. After a write
-// o holds the server's answer.
+// Status applies mutate to o and writes what it changed in o's status. It reports whether it wrote anything. After a
+// write o holds the server's answer.
 func Status(ctx context.Context, c client.Client, o client.Object, mutate func()) (written bool, err error) {
 	before := copyOf(o)
 	mutate()
@@ -53,7 +53,8 @@ func StatusFrom(ctx context.Context, c client.Client, before, o client.Object) (
 }
 
 // diff returns the merge patch from before to after, locked to before's resource version; nil if the part of the object
-// that changed selects is the same. Most reconciles change nothing: the comparison in memory spares them two JSON encodings.
+// that changed selects is the same. Most reconciles change nothing: the comparison in memory spares them two JSON
+// encodings.
 func diff(before, after client.Object, changed func(fields map[string]json.RawMessage) bool) (client.Patch, error) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil, nil

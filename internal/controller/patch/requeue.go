@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// The delays after a conflict. The cache usually shows the other writer's change within the first; the last one is for a
-// cache that lags. An attempt before the cache shows the change is wasted, and the API server reads and patches the object
-// before it refuses: a cluster that is slow already must not get more such writes than a fast one.
+// The delays after a conflict. The cache usually shows the other writer's change within the first; the last one is for
+// a cache that lags. An attempt before the cache shows the change is wasted, and the API server reads and patches the
+// object before it refuses: a cluster that is slow already must not get more such writes than a fast one.
 const (
 	firstDelay = 100 * time.Millisecond
 	maxDelay   = 5 * time.Second

@@ -11,7 +11,7 @@ import (
 // Batch groups pods that arrive close together, so that they are planned together. It is a timing device
 // only: a pass plans every pending pod, not the ones that triggered it.
 type Batch struct {
-	// Idle is the quiet time that closes a window, Max the longest that a window stays open.
+	// Idle closes the window when no new pod arrives for that long; Max closes it in any case.
 	Idle, Max time.Duration
 
 	signal chan struct{}
@@ -39,7 +39,7 @@ func (b *Batch) Trigger(uid types.UID) {
 	}
 }
 
-// Wait blocks until a window has opened and closed. It returns false when ctx ended first.
+// Wait blocks until a window has opened and closed. It returns false if ctx is done first.
 func (b *Batch) Wait(ctx context.Context) bool {
 	select {
 	case <-b.signal:

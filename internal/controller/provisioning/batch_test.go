@@ -20,11 +20,11 @@ func TestBatchWindow(t *testing.T) {
 		triggers []trigger
 		closes   time.Duration
 	}{
-		{"row 1: one trigger, then silence: closes after the idle time", []trigger{{0, "a"}}, 5 * time.Second},
-		{"row 2: the same pod again: the window is not kept open", []trigger{{0, "a"}, {3 * time.Second, "a"}}, 5 * time.Second},
-		{"row 3: another pod: the idle time starts anew", []trigger{{0, "a"}, {3 * time.Second, "b"}}, 8 * time.Second},
+		{"one trigger, then silence: closes after the idle time", []trigger{{0, "a"}}, 5 * time.Second},
+		{"the same pod again: the window is not kept open", []trigger{{0, "a"}, {3 * time.Second, "a"}}, 5 * time.Second},
+		{"another pod: the idle time starts anew", []trigger{{0, "a"}, {3 * time.Second, "b"}}, 8 * time.Second},
 		{
-			"row 4: pods without end: closes at the longest time",
+			"pods without end: closes at the longest time",
 			[]trigger{{0, "a"}, {3 * time.Second, "b"}, {6 * time.Second, "c"}, {9 * time.Second, "d"}, {12 * time.Second, "e"}},
 			10 * time.Second,
 		},

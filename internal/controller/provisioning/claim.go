@@ -15,10 +15,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// Claim makes the NodeClaim that a Launch stands for. It remembers the pods that it is bought for, so that
-// whoever reads it, this process or the next, does not buy for them again.
+// Claim returns the NodeClaim of a Launch. An annotation lists the pods that it is for, so that neither this process
+// nor the next launches a second node for them.
 func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, error) {
-	claim, err := blank(l.Pool)
+	claim, err := newClaim(l.Pool)
 	if err != nil {
 		return nil, err
 	}
@@ -50,25 +50,25 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	return claim, nil
 }
 
-// FixedClaim makes a NodeClaim of a pool of fixed size: whatever its template admits, for nobody in particular.
+// FixedClaim returns a NodeClaim of a static pool: any instance type that the template allows, for no particular pods.
 // nodeClass is the label (key, value) that marks nodes of the pool's class.
 func FixedClaim(pool *karpv1.NodePool, nodeClass [2]string, labels requirement.Labels) (*karpv1.NodeClaim, error) {
-	claim, err := blank(pool)
+	claim, err := newClaim(pool)
 	if err != nil {
 		return nil, err
 	}
 	requirements, err := labels.FromPool(pool, nodeClass)
 	if err != nil {
-		return nil, fmt.Errorf("read the requirements of node pool %q: %w", pool.Name, err)
+		return nil, fmt.Errorf("parse the requirements of node pool %q: %w", pool.Name, err)
 	}
 	claim.Labels = (&schedule.Launch{Pool: pool, Requirements: requirements}).ClaimLabels(labels)
 	claim.Spec.Requirements = requirements.API()
 	return claim, nil
 }
 
-// blank is a NodeClaim with what all claims of the pool have. It bears the hash of the template that it is made
-// from, which the pool's own annotation may not have caught up with.
-func blank(pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
+// newClaim returns a NodeClaim with the fields that all claims of the pool share. Its hash annotation is computed from
+// the template used, since the pool's own annotation may still be of an older one.
+func newClaim(pool *karpv1.NodePool) (*karpv1.NodeClaim, error) {
 	hash, err := pool.Hash()
 	if err != nil {
 		return nil, fmt.Errorf("hash the template of node pool %q: %w", pool.Name, err)

@@ -18,25 +18,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-func TestClaimSaysWhatItsPoolSaid(t *testing.T) {
+func TestClaimHasThePoolsSettings(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		pool  func(*karpv1.NodePool)
 		check func(t *testing.T, claim *karpv1.NodeClaim)
 	}{
-		{"row 17: the pool's grace period", func(p *karpv1.NodePool) {
+		{"the pool's grace period", func(p *karpv1.NodePool) {
 			p.Spec.Template.Spec.TerminationGracePeriod = &metav1.Duration{Duration: 223 * time.Hour}
 		}, func(t *testing.T, claim *karpv1.NodeClaim) {
 			if got := claim.Spec.TerminationGracePeriod; got == nil || got.Duration != 223*time.Hour {
 				t.Errorf("grace period %v", got)
 			}
 		}},
-		{"row 17: none", func(*karpv1.NodePool) {}, func(t *testing.T, claim *karpv1.NodeClaim) {
+		{"none", func(*karpv1.NodePool) {}, func(t *testing.T, claim *karpv1.NodeClaim) {
 			if got := claim.Spec.TerminationGracePeriod; got != nil {
 				t.Errorf("grace period %v", got)
 			}
 		}},
-		{"row 65: the template's annotations", func(p *karpv1.NodePool) {
+		{"the template's annotations", func(p *karpv1.NodePool) {
 			p.Spec.Template.Annotations = map[string]string{"example.com/note": "1"}
 		}, func(t *testing.T, claim *karpv1.NodeClaim) {
 			if got := claim.Annotations["example.com/note"]; got != "1" {
@@ -56,9 +56,9 @@ func TestClaimSaysWhatItsPoolSaid(t *testing.T) {
 	}
 }
 
-// row 16: what a claim is made of is what was planned with, hash included. Were it stamped with the hash of a pool
+// A claim has the pool that was planned with, hash included. Were it stamped with the hash of a pool
 // that has changed since, nobody would see that the node has drifted.
-func TestPoolChangesBeforeTheClaimComes(t *testing.T) {
+func TestPoolChangedBeforeTheClaimIsCreated(t *testing.T) {
 	pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Template.Labels = map[string]string{"version": "1"} })
 	planned, err := pool.Hash()
 	if err != nil {
@@ -86,7 +86,7 @@ func TestPoolChangesBeforeTheClaimComes(t *testing.T) {
 	}
 }
 
-// row 145: that is the scheduler's work.
+// Binding is the work of the scheduler.
 func TestPodsAreNeverBound(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.Claim("c", controllertest.Initialized),
 		controllertest.Up("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") }), pending("fits"), pending("needs-a-node"))

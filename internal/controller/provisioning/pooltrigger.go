@@ -14,7 +14,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// PoolTrigger opens a batch when a pool becomes ready: pods may have waited for it.
+// PoolTrigger opens a batch window when a pool becomes ready: pods may be waiting for it.
 type PoolTrigger struct {
 	Client client.Client
 	Batch  *Batch
@@ -28,17 +28,17 @@ func (t *PoolTrigger) Register(mgr manager.Manager) error {
 		Complete(t)
 }
 
-// becomesReady lets pass that a pool is ready which was not.
+// becomesReady selects updates in which a pool becomes ready.
 func becomesReady() predicate.Predicate {
 	ready := func(o client.Object) bool { return condition.IsTrue(o.(*karpv1.NodePool), condition.Ready) }
 	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // pods ask for themselves when they are first seen
+		CreateFunc: func(event.CreateEvent) bool { return false }, // pods trigger by themselves when they are first seen
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool { return !ready(e.ObjectOld) && ready(e.ObjectNew) },
 	}
 }
 
-// Reconcile triggers for a pool that is there.
+// Reconcile triggers for a pool that exists.
 func (t *PoolTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := t.Client.Get(ctx, req.NamespacedName, pool); err != nil {

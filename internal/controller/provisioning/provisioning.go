@@ -1,5 +1,5 @@
-// Package provisioning buys nodes for pods that do not fit: it watches for pending pods, cuts a Snapshot, asks
-// the engine for a Plan, and makes NodeClaims of its launches.
+// Package provisioning launches nodes for pods that do not fit on existing ones: it watches pending pods, takes a
+// Snapshot, computes a Plan with the engine, and creates a NodeClaim for each launch of the plan.
 package provisioning
 
 import (
@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -31,119 +32,121 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// createAtOnce bounds how many NodeClaims are created in parallel: the API server has other guests.
-const createAtOnce = 20
+// maxParallelCreates is how many NodeClaims are created in parallel. The calls share the client's rate limit with all
+// other controllers, so many more would only wait in the client.
+const maxParallelCreates = 20
 
-// patience is how long a pass waits for a launch in progress, and settlePoll how often it looks.
-const patience, settlePoll = 20 * time.Second, 500 * time.Millisecond
+const (
+	// launchWaitTimeout is how long a pass waits for a launch in progress: a launch takes a second or two, so one that
+	// takes ten times as long has most likely failed. launchPollInterval is how often the pass checks.
+	launchWaitTimeout  = 20 * time.Second
+	launchPollInterval = 500 * time.Millisecond
+	// noInstanceTypesDedupe and failedSchedulingDedupe are the windows in which the same event is not repeated on a
+	// pool without matching instance types and on a pod that fails to schedule.
+	noInstanceTypesDedupe  = time.Minute
+	failedSchedulingDedupe = 5 * time.Minute
+)
 
-// barrenQuiet is for how long a pool is not told again that it can launch nothing.
-const barrenQuiet = time.Minute
-
-// failedSchedulingQuiet is for how long the same reason is not repeated to the same pod.
-const failedSchedulingQuiet = 5 * time.Minute
-
-// world cuts snapshots and is told what the provisioner has done before the cache can show it.
-type world interface {
+// clusterState takes snapshots. The provisioner reports its own writes to it, since the cache shows them late.
+type clusterState interface {
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
-	// Buying keeps others from creating claims until done is called.
-	Buying() (done func())
+	// LockProvisioning excludes other creators of claims until done is called.
+	LockProvisioning() (done func())
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
-	// KeepRoom says how many virtual pods each node holds.
-	KeepRoom(nodes map[string]int)
-	// Forget makes the next snapshot read the API server itself.
+	// SetBufferPods sets how many virtual pods each node holds.
+	SetBufferPods(nodes map[string]int)
+	// Forget makes the next snapshot read the API server, not the cache.
 	Forget()
 }
 
 // Provisioner turns pending pods into NodeClaims, one pass at a time.
 type Provisioner struct {
 	Client client.Client
-	// Live reads from the API server itself.
+	// Live reads from the API server, not from the cache.
 	Live    client.Reader
-	State   world
+	State   clusterState
 	Batch   *Batch
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
-	// Decisions is told what becomes of pods.
+	// Decisions records the outcome for each pod.
 	Decisions *podlatency.Decisions
 	Log       *slog.Logger
 	Now       func() time.Time
-	// ValidatePlans has each plan checked before it is carried out; launches that break a rule are not made.
+	// ValidatePlans turns on the check of each plan before it is executed; launches that violate a rule are withheld.
 	ValidatePlans bool
-	// Solve makes plans; nil stands for schedule.Solve.
+	// Solve computes plans; nil means schedule.Solve.
 	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
-	// FindRoom finds room for capacity buffers; nil stands for buffer.Plan.
-	FindRoom func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Room
-	// Quarantine remembers the pods that are left out; nil stands for an empty one of this Provisioner.
+	// PlanBuffers computes the capacity for capacity buffers; nil means buffer.Plan.
+	PlanBuffers func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Room
+	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Provisioner.
 	Quarantine *quarantine.Book
 	// Panics records plans that panicked; nil records nothing.
 	Panics *panics.Reporter
 
-	plans int // made so far
-	// fruitless counts in a row the searches for the cause of a panic that found none; the next is not made before nextSearch.
-	fruitless  int
-	nextSearch time.Time
+	plans int // computed so far
+	// failedSearches counts consecutive searches that did not find the cause of a panic. The next one starts at
+	// nextSearch at the earliest.
+	failedSearches int
+	nextSearch     time.Time
 }
 
-// NeedLeaderElection makes sure that only one process buys.
+// NeedLeaderElection makes sure that only one process provisions.
 func (p *Provisioner) NeedLeaderElection() bool { return true }
 
 // Start runs a pass for each batch of pods until ctx ends.
 func (p *Provisioner) Start(ctx context.Context) error {
 	for p.Batch.Wait(ctx) {
-		// What panics beside the planning is a defect, too, and no reason to stop for it: the next pass may go through.
-		if err := p.protected(ctx); err != nil && ctx.Err() == nil {
+		// A panic outside of planning is a defect as well, but no reason to stop: the next pass may succeed.
+		if err := p.runPass(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("provisioning", "error", err)
 		}
 	}
 	return nil
 }
 
-// settled waits until no claim is in the middle of changing hands: bought for pods that were driven off another
-// node and are being replaced by pods of other names, while what it can hold is not known before it has
-// launched. Planning then would buy for the replacements a second time. A launch takes a second or two; one
-// that takes longer than patience is not waited for. Nobody else creates claims from the snapshot on until done is called.
-func (p *Provisioner) settled(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
-	for {
-		done := p.State.Buying()
-		err := panics.Error(func() (err error) { // or nobody would ever create claims again
+// lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
+// of claims whose pods have been evicted and re-created under other names: until such a claim has launched, its
+// capacity is unknown, and a plan would launch a second node for the new pods. It does not wait longer than
+// launchWaitTimeout for a claim.
+func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
+	err = wait.PollUntilContextCancel(ctx, launchPollInterval, true /* immediate */, func(ctx context.Context) (bool, error) {
+		unlock := p.State.LockProvisioning()
+		err := panics.Error(func() (err error) { // a panic must not leave the lock held
 			snap, err = p.State.Snapshot(ctx)
 			return err
 		})
-		if err == nil && !changingHands(snap) {
-			return snap, done, nil
+		if err != nil || waitsForLaunch(snap) {
+			unlock()
+			return false, err
 		}
-		done()
-		if err != nil {
-			return nil, nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil, ctx.Err()
-		case <-time.After(settlePoll):
-		}
+		done = unlock
+		return true, nil
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	return snap, done, nil
 }
 
-// changingHands reports whether a young claim without an instance was bought for pods that are not there any more.
-func changingHands(snap *snapshot.Snapshot) bool {
-	there := map[types.UID]bool{}
+// waitsForLaunch reports whether a young claim without an instance was created for pods that no longer exist.
+func waitsForLaunch(snap *snapshot.Snapshot) bool {
+	existing := map[types.UID]bool{}
 	for _, pod := range snap.Pods {
-		there[pod.UID] = true
+		existing[pod.UID] = true
 	}
 	for i := range snap.Nodes {
 		for _, pod := range snap.Nodes[i].Pods {
-			there[pod.UID] = true
+			existing[pod.UID] = true
 		}
 	}
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
-		if n.Launched || n.Deleting || snap.Now.Sub(n.CreatedAt) > patience {
+		if n.Launched || n.Deleting || snap.Now.Sub(n.CreatedAt) > launchWaitTimeout {
 			continue
 		}
 		for _, uid := range n.Nominated {
-			if !there[uid] {
+			if !existing[uid] {
 				return true
 			}
 		}
@@ -151,9 +154,10 @@ func changingHands(snap *snapshot.Snapshot) bool {
 	return false
 }
 
-// pass gathers, decides, and acts.
+// pass takes a snapshot, computes a plan, and executes it. It plans again, without the pods concerned, while the API
+// server rejects claims as invalid.
 func (p *Provisioner) pass(ctx context.Context) error {
-	snap, done, err := p.settled(ctx)
+	snap, done, err := p.lockAndSnapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,53 +166,53 @@ func (p *Provisioner) pass(ctx context.Context) error {
 		p.Quarantine = quarantine.NewBook(p.Now)
 	}
 	var errs []error
-	for i := range replans {
-		d := p.place(ctx, snap)
-		if d.snap == nil { // room for buffers is what pods leave
+	for i := range maxPlansPerPass {
+		d := p.planAndLaunch(ctx, snap)
+		if d.snap == nil { // buffers get what pods leave, which is unknown now
 			return errors.Join(append(errs, d.err)...)
 		}
 		if len(d.refused) == 0 {
-			return errors.Join(append(errs, d.err, p.keepRoom(ctx, d.snap, d.plan))...)
+			return errors.Join(append(errs, d.err, p.planBuffers(ctx, d.snap, d.plan))...)
 		}
-		// What was created meanwhile is in the next snapshot.
+		// The next snapshot has the claims that were created.
 		if snap, err = p.State.Snapshot(ctx); err != nil {
 			return errors.Join(append(errs, d.err, err)...)
 		}
-		p.blame(ctx, snap, d.refused, i == replans-1)
+		p.quarantineRefused(ctx, snap, d.refused, i == maxPlansPerPass-1)
 		errs = append(errs, d.err)
 	}
 	return errors.Join(errs...)
 }
 
-// decision is what was planned, and what became of it.
-type decision struct {
-	// snap is what was planned: the snapshot without the pods that are left out. Nil if nothing was.
+// outcome is a plan and the result of its execution.
+type outcome struct {
+	// snap is the snapshot that was planned, without quarantined pods; nil if there was no plan.
 	snap *snapshot.Snapshot
 	plan schedule.Plan
-	// refused are the launches that the API server finds invalid.
-	refused []refusal
+	// refused are the launches that the API server rejected as invalid.
+	refused []invalidClaim
 	err     error
 }
 
-// place plans the pods and creates the claims that they need.
-func (p *Provisioner) place(ctx context.Context, all *snapshot.Snapshot) decision {
+// planAndLaunch plans the pods and creates the claims for them.
+func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot) outcome {
 	if len(all.Pods) == 0 {
-		p.measure(all, schedule.Plan{})
-		return decision{snap: all}
+		p.recordMetrics(all, schedule.Plan{})
+		return outcome{snap: all}
 	}
-	snap, plan, took, err := p.planned(ctx, all)
+	snap, plan, took, err := p.planWithoutQuarantined(ctx, all)
 	if err != nil {
-		return decision{err: err}
+		return outcome{err: err}
 	}
-	p.measure(snap, plan)
+	p.recordMetrics(snap, plan)
 	if len(plan.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
 	}
-	p.tellPods(plan, snap.Closed)
-	p.tellPools(plan, snap)
-	free, err := p.revoke(ctx, plan.Launches)
+	p.recordPodEvents(plan, snap.Closed)
+	p.recordPoolEvents(plan, snap)
+	free, err := p.releasePods(ctx, plan.Launches)
 	refused, failed := p.launch(ctx, free, snap.Labels)
-	return decision{snap: snap, plan: plan, refused: refused, err: errors.Join(err, failed)}
+	return outcome{snap: snap, plan: plan, refused: refused, err: errors.Join(err, failed)}
 }
 
 func launchedPods(plan schedule.Plan) int {
@@ -219,8 +223,9 @@ func launchedPods(plan schedule.Plan) int {
 	return n
 }
 
-// tellPods records on each pod where it goes, or why it goes nowhere, and protects the nodes it goes to.
-func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
+// recordPodEvents publishes an event on each pod: the node that it should schedule on, or why it fails to schedule. It
+// also nominates those nodes, which protects them from disruption.
+func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodePool) {
 	for _, placement := range plan.Placements {
 		p.State.Nominate(placement.Node)
 		target := "node/" + placement.Node
@@ -237,44 +242,45 @@ func (p *Provisioner) tellPods(plan schedule.Plan, closed []*karpv1.NodePool) {
 		}
 	}
 	for _, t := range plan.Ignored {
-		p.Events.WarnEvery(failedSchedulingQuiet, t.Pod, "InvalidNodeAffinity", "%s", ignored(t))
+		p.Events.WarnEvery(failedSchedulingDedupe, t.Pod, "InvalidNodeAffinity", "%s", ignoredTermsMessage(t))
 	}
 	for i := range plan.Rejected {
 		r := &plan.Rejected[i]
 		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
 			continue
 		}
-		if leftOut(r) {
-			continue // it has an event of its own
+		if isQuarantined(r) {
+			continue // recordQuarantined publishes its event
 		}
 		if r.Reasons[0].Code == schedule.DeviceClaims {
-			p.Log.Info("pod with resource claims is not planned for", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
+			p.Log.Info("pod with resource claims is ignored", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
 		}
-		p.Events.WarnEvery(failedSchedulingQuiet, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", sentence(foremost(r.Reasons, closed)))
+		p.Events.WarnEvery(failedSchedulingDedupe, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", joinReasons(mostRelevantFirst(r.Reasons, closed)))
 	}
 }
 
-// ignored says which terms of a pod are left out, and what to do.
-func ignored(t schedule.IgnoredTerms) string {
+// ignoredTermsMessage names the affinity terms of a pod that are ignored, and the remedy.
+func ignoredTermsMessage(t schedule.IgnoredTerms) string {
 	reasons := make([]schedule.Reason, len(t.Why))
 	for i, why := range t.Why {
 		reasons[i].Message = why
 	}
-	return "Terms of the pod's node affinity are ignored; correct or remove them: " + sentence(reasons)
+	return "Terms of the pod's node affinity are ignored; correct or remove them: " + joinReasons(reasons)
 }
 
-// tellPools records on pools that their own requirements leave nothing to launch.
-func (p *Provisioner) tellPools(plan schedule.Plan, snap *snapshot.Snapshot) {
+// recordPoolEvents publishes an event on each pool with requirements that no instance type meets.
+func (p *Provisioner) recordPoolEvents(plan schedule.Plan, snap *snapshot.Snapshot) {
 	for _, why := range plan.Barren {
-		if pool := poolOf(snap, why.NodePool); pool != nil {
-			p.Events.WarnEvery(barrenQuiet, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
+		if pool := poolByName(snap, why.NodePool); pool != nil {
+			p.Events.WarnEvery(noInstanceTypesDedupe, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
 		}
 	}
 }
 
-// foremost puts in front what is worth reading: of many pools, most are just not those that the pod asks for.
-// Pools that are not Ready come between; the engine knows nothing of them, but one may be what the pod waits for.
-func foremost(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
+// mostRelevantFirst orders reasons for a reader. Reasons of pools that simply do not match the pod's requirements come
+// last, since most pools do not. Pools that are not Ready come before those: the engine does not see them, but the pod
+// may be waiting for one.
+func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
 	other := map[string]bool{}
 	for _, r := range reasons {
 		other[r.NodePool] = other[r.NodePool] || r.Code == schedule.Requirement
@@ -289,14 +295,14 @@ func foremost(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.R
 	}
 	for _, pool := range closed {
 		if ready, found := condition.Get(pool, condition.Ready); cluster.Open(pool) && found && ready.Status != metav1.ConditionTrue {
-			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + whyNotReady(pool, ready.Message)})
+			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + notReadyMessage(pool, ready.Message)})
 		}
 	}
 	return append(out, mismatched...)
 }
 
-// whyNotReady is what the conditions of a pool say that keep it from being ready, else message.
-func whyNotReady(pool *karpv1.NodePool, message string) string {
+// notReadyMessage joins the conditions that keep a pool from being ready; message if there are none.
+func notReadyMessage(pool *karpv1.NodePool, message string) string {
 	var why []string
 	for _, typ := range pool.ConditionTypes().Dependents {
 		if c, found := condition.Get(pool, typ); found && c.Status == metav1.ConditionFalse {
@@ -306,9 +312,9 @@ func whyNotReady(pool *karpv1.NodePool, message string) string {
 	return cmp.Or(strings.Join(why, "; "), message)
 }
 
-// sentence joins reasons for a person; an event holds about a thousand characters.
-func sentence(reasons []schedule.Reason) string {
-	const limit = 900
+// joinReasons joins reasons to one text for an event.
+func joinReasons(reasons []schedule.Reason) string {
+	const limit = 900 // the API server accepts messages of 1024 bytes; the rest is for the text around
 	var b strings.Builder
 	for i, r := range reasons {
 		part := r.Message
@@ -327,11 +333,11 @@ func sentence(reasons []schedule.Reason) string {
 	return b.String()
 }
 
-// launch creates the NodeClaims of a plan. They are independent: one that is refused does not hold up the rest.
-func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) ([]refusal, error) {
+// launch creates the NodeClaims of a plan in parallel. A rejected claim does not affect the others.
+func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) ([]invalidClaim, error) {
 	errs := make([]error, len(launches))
 	var group errgroup.Group
-	group.SetLimit(createAtOnce)
+	group.SetLimit(maxParallelCreates)
 	for i := range launches {
 		group.Go(func() error {
 			errs[i] = panics.Error(func() error { return p.create(ctx, &launches[i], labels) })
@@ -339,16 +345,16 @@ func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, la
 		})
 	}
 	_ = group.Wait() // the errors are in errs
-	var refused []refusal
+	var refused []invalidClaim
 	for i, err := range errs {
 		if apierrors.IsInvalid(err) {
-			refused = append(refused, refusal{&launches[i], err})
+			refused = append(refused, invalidClaim{&launches[i], err})
 		}
 	}
 	return refused, errors.Join(errs...)
 }
 
-// create makes one NodeClaim, unless its pool has changed since the plan was made.
+// create creates the NodeClaim of a launch, unless its pool was deleted or replaced since the plan.
 func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels requirement.Labels) error {
 	pool := &karpv1.NodePool{}
 	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(l.Pool), pool); err != nil {
@@ -362,7 +368,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 		return err
 	}
 	if err := p.Client.Create(ctx, claim); err != nil {
-		// Whether it was created after all, only the API server knows: the next pass asks it.
+		// The claim may have been created nevertheless: the next pass reads the API server to find out.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 			p.State.Forget()
 		}
@@ -380,7 +386,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	return nil
 }
 
-// TypeNames lists the first few candidates of a launch, cheapest first.
+// TypeNames lists the first few instance types of a launch, cheapest first.
 func TypeNames(l *schedule.Launch) string {
 	const shown = 5
 	names := make([]string, 0, shown)

@@ -33,16 +33,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// sizes is a cloud that sells the same four sizes for each class.
-type sizes struct{}
+// fakeInstanceTypes is a cloud that offers the same four sizes for each class.
+type fakeInstanceTypes struct{}
 
-func (sizes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+func (fakeInstanceTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	return engine.Types(), nil
 }
 
 func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 	return cluster.NewState(cluster.Config{
-		Cache: cache, Live: live, Types: sizes{}, PoolLeftOut: func(*karpv1.NodePool, error) {},
+		Cache: cache, Live: live, Types: fakeInstanceTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {},
 		Labels: engine.World(nil).Labels, NominationWindow: 20 * time.Second, Now: now,
 	})
 }
@@ -151,7 +151,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// A pod is bought for once, however often it is looked at before its node is there.
+// A pod is created for once, however often it is looked at before its node is there.
 func TestOnePodOneClaim(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 	p := provisioner(f)
@@ -168,8 +168,8 @@ func TestOnePodOneClaim(t *testing.T) {
 	}
 }
 
-// lagging is a cache that has not seen a claim yet.
-func lagging(f *controllertest.Fixture) client.Reader {
+// laggingCache is a cache that has not seen a claim yet.
+func laggingCache(f *controllertest.Fixture) client.Reader {
 	return interceptor.NewClient(f.API, interceptor.Funcs{
 		List: func(ctx context.Context, api client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := list.(*karpv1.NodeClaimList); ok {
@@ -184,7 +184,7 @@ func lagging(f *controllertest.Fixture) client.Reader {
 func TestOnePodOneClaimBeforeACacheThatLags(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 	p := provisioner(f)
-	p.State = stateOf(lagging(f), f.API, f.Now)
+	p.State = stateOf(laggingCache(f), f.API, f.Now)
 	for range 3 {
 		run(t, p)
 	}
@@ -193,7 +193,7 @@ func TestOnePodOneClaimBeforeACacheThatLags(t *testing.T) {
 	}
 }
 
-func TestLostAnswers(t *testing.T) {
+func TestLostCreateResponses(t *testing.T) {
 	tests := []struct {
 		name   string
 		effect bool
@@ -207,7 +207,7 @@ func TestLostAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 			p := provisioner(f)
-			p.State = stateOf(lagging(f), f.API, f.Now)
+			p.State = stateOf(laggingCache(f), f.API, f.Now)
 			fail := true
 			p.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 				Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -256,7 +256,7 @@ func TestClaimOfOverlaidTypes(t *testing.T) {
 }
 
 // A pool that has gone, or come again, since the plan was made gets no claim.
-func TestPoolGoesBeforeTheClaimComes(t *testing.T) {
+func TestPoolDeletedBeforeTheClaimIsCreated(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("comes again %v", again), func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
@@ -281,7 +281,7 @@ func TestPoolGoesBeforeTheClaimComes(t *testing.T) {
 	}
 }
 
-func TestPlacedAndRejectedPodsAreTold(t *testing.T) {
+func TestEventsOnScheduledAndRejectedPods(t *testing.T) {
 	claim := controllertest.Claim("c", controllertest.Initialized)
 	node := controllertest.Up("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("10") })
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), claim, node, pending("fits"), pending("huge", func(p *corev1.Pod) {
@@ -307,14 +307,14 @@ func TestPlacedAndRejectedPodsAreTold(t *testing.T) {
 	}
 }
 
-// A pod that waits for nodes on their way to show what they leave of a reservation is not complained about, nor counted.
-func TestDeferredPodIsNotTold(t *testing.T) {
+// A pod that waits for nodes in flight to show what they leave of a reservation is not complained about, nor counted.
+func TestNoEventOnDeferredPod(t *testing.T) {
 	f := controllertest.New(t)
 	plan := schedule.Plan{Rejected: []schedule.Rejection{
 		{Pod: pending("waits"), Reasons: []schedule.Reason{{Code: schedule.Requirement, NodePool: "other", Message: "no"}, {Code: schedule.Reserved, NodePool: "general", Message: "taken"}}},
 		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Message: "too large"}}},
 	}}
-	provisioner(f).tellPods(plan, nil)
+	provisioner(f).recordPodEvents(plan, nil)
 	if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "too large") {
 		t.Errorf("events %q", said)
 	}
@@ -324,7 +324,7 @@ func TestDeferredPodIsNotTold(t *testing.T) {
 }
 
 // Among many pools, the one that matters to the pod is not the one that is cut off.
-func TestForemost(t *testing.T) {
+func TestMostRelevantReasonsFirst(t *testing.T) {
 	reasons := []schedule.Reason{
 		{NodePool: "other", Code: schedule.Taint, Message: "is tainted"},
 		{NodePool: "other", Code: schedule.Requirement, Message: "is another"},
@@ -334,12 +334,12 @@ func TestForemost(t *testing.T) {
 		p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "NodeClassReady=False"}}
 	}), controllertest.Pool("fixed", func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64) })}
 	want := `nodepool "full": is full; nodepool "waiting": not ready: NodeClassReady=False; nodepool "other": is tainted; is another`
-	if got := sentence(foremost(reasons, closed)); got != want {
+	if got := joinReasons(mostRelevantFirst(reasons, closed)); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
-func TestSentence(t *testing.T) {
+func TestJoinReasons(t *testing.T) {
 	long := schedule.Reason{Message: strings.Repeat("x", 500)}
 	tests := []struct {
 		name    string
@@ -352,14 +352,14 @@ func TestSentence(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := sentence(tt.reasons); got != tt.want {
+			if got := joinReasons(tt.reasons); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-func TestChangingHands(t *testing.T) {
+func TestWaitsForLaunch(t *testing.T) {
 	young := snapshot.Node{Claim: "c", CreatedAt: controllertest.Start, Nominated: []types.UID{"uid-a"}}
 	change := func(f func(*snapshot.Node)) snapshot.Node {
 		n := young
@@ -376,14 +376,14 @@ func TestChangingHands(t *testing.T) {
 		{"its pod has gone, another waits", young, []*corev1.Pod{pending("b")}, true},
 		{"its pod runs elsewhere", change(func(n *snapshot.Node) { n.Pods = []*corev1.Pod{controllertest.Pod("a", "x")} }), nil, false},
 		{"launched: what it holds is known", change(func(n *snapshot.Node) { n.Launched = true }), nil, false},
-		{"on its way out", change(func(n *snapshot.Node) { n.Deleting = true }), nil, false},
-		{"not launched for longer than patience lasts", change(func(n *snapshot.Node) { n.CreatedAt = controllertest.Start.Add(-patience - time.Second) }), nil, false},
-		{"bought for nobody in particular", change(func(n *snapshot.Node) { n.Nominated = nil }), nil, false},
+		{"deleting", change(func(n *snapshot.Node) { n.Deleting = true }), nil, false},
+		{"not launched for longer than the timeout", change(func(n *snapshot.Node) { n.CreatedAt = controllertest.Start.Add(-launchWaitTimeout - time.Second) }), nil, false},
+		{"created for nobody in particular", change(func(n *snapshot.Node) { n.Nominated = nil }), nil, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &snapshot.Snapshot{Now: controllertest.Start, Nodes: []snapshot.Node{tt.node}, Pods: tt.pods}
-			if got := changingHands(s); got != tt.want {
+			if got := waitsForLaunch(s); got != tt.want {
 				t.Errorf("changing hands %v, want %v", got, tt.want)
 			}
 		})
@@ -408,7 +408,7 @@ func TestReplacementPodWaitsForTheLaunch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(claims(t, f.API)); got != 1 {
-			t.Errorf("%d claims: bought again for the replacement", got)
+			t.Errorf("%d claims: created again for the replacement", got)
 		}
 	})
 }
@@ -434,7 +434,7 @@ func TestTriggers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := NewBatch(0, 0)
 			wait := tt.triggers(b)
-			if opened := len(b.seen) == 1; opened != tt.want || (wait == again) != tt.want {
+			if opened := len(b.seen) == 1; opened != tt.want || (wait == retriggerInterval) != tt.want {
 				t.Errorf("opened %v, comes back after %v; want %v", opened, wait, tt.want)
 			}
 		})
@@ -461,7 +461,7 @@ func TestProvisionerKilled(t *testing.T) {
 			}
 			slices.Sort(nominated)
 			if diff := cmp.Diff([]string{"uid-a", "uid-b", "uid-c"}, nominated); diff != "" {
-				t.Errorf("pods that claims were bought for (-want +got):\n%s", diff)
+				t.Errorf("pods that claims were created for (-want +got):\n%s", diff)
 			}
 		},
 	})
@@ -471,7 +471,7 @@ func selects(zone string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: zone} }
 }
 
-// Without a pool that may launch, nothing is bought and every pod is told.
+// Without a pool that may launch, nothing is created and every pod gets an event.
 func TestNoPools(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) {
 		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", controllertest.Start)
@@ -495,7 +495,7 @@ func tryPod(t *testing.T, f *controllertest.Fixture, b *Batch, name string) time
 	return result.RequeueAfter
 }
 
-// A node that came up was filled with other pods than it was bought for: those get another, once the first has let go.
+// A node that came up was filled with other pods than it was created for: those get another, once the first has let go.
 func TestOnePodOneClaimAtATime(t *testing.T) {
 	full := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
@@ -506,7 +506,7 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-late,uid-other"
 			}), controllertest.Up("a"))
 	}
-	bought := func(f *controllertest.Fixture) map[string]string {
+	created := func(f *controllertest.Fixture) map[string]string {
 		out := map[string]string{}
 		for _, c := range claims(t, f.API) {
 			name := "new"
@@ -522,11 +522,11 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 		f := world(t)
 		f.Clock = f.Clock.Add(later)
 		run(t, provisioner(f))
-		if diff := cmp.Diff(map[string]string{"a": "uid-other", "new": "uid-late"}, bought(f)); diff != "" {
-			t.Errorf("%v after the node is up, bought for (-want +got):\n%s", later, diff)
+		if diff := cmp.Diff(map[string]string{"a": "uid-other", "new": "uid-late"}, created(f)); diff != "" {
+			t.Errorf("%v after the node is up, created for (-want +got):\n%s", later, diff)
 		}
 	}
-	// A claim that cannot be told to let go keeps the pod.
+	// A claim that cannot be patched keeps the pod.
 	f := world(t)
 	p := provisioner(f)
 	p.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -537,7 +537,7 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 	if err := p.pass(t.Context()); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want the conflict", err)
 	}
-	if diff := cmp.Diff(map[string]string{"a": "uid-late,uid-other"}, bought(f)); diff != "" {
-		t.Errorf("bought for (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]string{"a": "uid-late,uid-other"}, created(f)); diff != "" {
+		t.Errorf("created for (-want +got):\n%s", diff)
 	}
 }

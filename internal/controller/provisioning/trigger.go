@@ -16,10 +16,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// again is how soon a pod, or a leaving node, that still wants capacity asks for another pass.
-const again = 10 * time.Second
+// retriggerInterval is how often a pod that still needs capacity, or a node that is terminating, triggers another pass.
+const retriggerInterval = 10 * time.Second
 
-// PodTrigger opens a batch when a pod needs a place, and again while it does.
+// PodTrigger opens a batch window for a pod that needs a node, and again while it does.
 type PodTrigger struct {
 	Client    client.Client
 	Batch     *Batch
@@ -46,10 +46,10 @@ func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	t.Decisions.See(pod)
 	t.Batch.Trigger(pod.UID)
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: retriggerInterval}, nil
 }
 
-// ClaimTrigger opens a batch when a node begins to leave, since its pods will want another.
+// ClaimTrigger opens a batch window when a node begins to terminate, since its pods will need other nodes.
 type ClaimTrigger struct {
 	Client client.Client
 	Batch  *Batch
@@ -70,5 +70,5 @@ func (t *ClaimTrigger) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	t.Batch.Trigger(claim.UID)
-	return reconcile.Result{RequeueAfter: again}, nil
+	return reconcile.Result{RequeueAfter: retriggerInterval}, nil
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Tests is how many plans a search makes at most. One culprit among n units takes about twice the binary logarithm of n; a
-// plan of a large cluster takes about a second.
-const Tests = 120
+// MaxPlans is how many plans a search computes at most. One culprit among n units takes about 2·log2(n) plans, so this
+// suffices for several culprits; a plan of a large cluster takes about a second.
+const MaxPlans = 120
 
-// Suspects are the units that a search has left out.
+// Suspects is the result of a search: the units to leave out.
 type Suspects struct {
-	// Proven fail a plan that goes through without them, Unproven were not tried any more.
+	// Proven units fail a plan that passes without them. Unproven units were not tried before the search ended.
 	Proven, Unproven Set
-	// Found is false if plans fail whoever is left out: the cause is not a pod.
+	// Found is false if plans fail whatever is left out: then the cause is not a pod.
 	Found bool
 }
 
-// All are both.
+// All returns the proven and the unproven units.
 func (s *Suspects) All() Set {
 	out := Set{}
 	for _, set := range []Set{s.Proven, s.Unproven} {
@@ -29,18 +29,22 @@ func (s *Suspects) All() Set {
 	return out
 }
 
-// Search finds units without which a plan goes through, as few as it can: it adds them by halves to those that go through
-// together. passes tries a plan without a set; that one without any fails is known. Blocks are added one after the other: of
-// units that only fail together, that of the later block is left out. The search always ends, after so many tests at most.
+// Search finds a small set of units without which a plan passes. It is a bisection in the manner of delta debugging
+// (Zeller and Hildebrandt, 2002): it adds blocks of units to the set that passes, and splits a block that fails in
+// halves. The invariant is that the plan with all added units passes. k culprits among n units cost O(k log n) plans,
+// limited to tests.
+//
+// passes computes a plan without the units of out; the plan with all units is known to fail. Blocks are added in order:
+// of units that fail only together, the one in the later block is left out.
 func Search(blocks [][]Unit, tests int, passes func(out Set) bool) Suspects {
 	s := search{in: Set{}, tests: tests, passes: passes, found: Suspects{Proven: Set{}, Unproven: Set{}}}
 	for _, block := range blocks {
 		s.all = append(s.all, block...)
 	}
 	for i, block := range blocks {
-		s.admit(block, i == 0 && len(block) == len(s.all))
+		s.addPassing(block, i == 0 && len(block) == len(s.all))
 	}
-	s.found.Found = s.passed || s.try(nil)
+	s.found.Found = s.passed || s.plan(nil)
 	return s.found
 }
 
@@ -49,13 +53,13 @@ type search struct {
 	in     Set
 	tests  int
 	passes func(out Set) bool
-	// passed is true once a plan has gone through.
+	// passed is true once a plan has passed.
 	passed bool
 	found  Suspects
 }
 
-// try plans with what is admitted and more.
-func (s *search) try(more []Unit) bool {
+// plan reports whether the plan with the added units and more passes.
+func (s *search) plan(more []Unit) bool {
 	if s.tests <= 0 {
 		return false
 	}
@@ -72,8 +76,8 @@ func (s *search) try(more []Unit) bool {
 	return s.passes(out)
 }
 
-// admit lets in as many of the list as go through. failing is true if the whole list is known not to.
-func (s *search) admit(list []Unit, failing bool) {
+// addPassing adds as many units of the list as pass. failing is true if the whole list is known to fail.
+func (s *search) addPassing(list []Unit, failing bool) {
 	switch {
 	case len(list) == 0:
 		return
@@ -82,7 +86,7 @@ func (s *search) admit(list []Unit, failing bool) {
 			s.found.Unproven[u] = true
 		}
 		return
-	case !failing && s.try(list):
+	case !failing && s.plan(list):
 		s.passed = true
 		for _, u := range list {
 			s.in[u] = true
@@ -93,33 +97,33 @@ func (s *search) admit(list []Unit, failing bool) {
 		return
 	}
 	half, before := len(list)/2, len(s.found.Proven)+len(s.found.Unproven)
-	s.admit(list[:half], false)
-	// Where the first half went in whole, it is the second that fails.
-	s.admit(list[half:], len(s.found.Proven)+len(s.found.Unproven) == before)
+	s.addPassing(list[:half], false)
+	// If the first half passed as a whole, the second is known to fail.
+	s.addPassing(list[half:], len(s.found.Proven)+len(s.found.Unproven) == before)
 }
 
-// Cause finds the units of a snapshot on account of which planning fails. Pods that wait are suspected first: all others have
-// been planned before. Where most of them would have to be left out, something that weighs on all of them is looked for.
-// Units of before, which were left out once, come last.
-func Cause(s *snapshot.Snapshot, before Set, census *Census, passes func(out Set) bool) Suspects {
-	waiting, others := unitsOf(s, census)
-	trusted, suspected := apart(waiting, before)
-	first := Search(append([][]Unit{trusted}, suspected...), Tests, passes)
+// FindCause finds the units of a snapshot that make planning fail. It suspects pending pods first, since all others
+// have been planned before. If most of them would have to be left out, it searches among DaemonSets and running pods
+// for a cause that affects all of them. Units of before, which have been quarantined before, come last.
+func FindCause(s *snapshot.Snapshot, before Set, unitIndex *Units, passes func(out Set) bool) Suspects {
+	waiting, others := unitsOfSnapshot(s, unitIndex)
+	trusted, suspected := splitSuspected(waiting, before)
+	first := Search(append([][]Unit{trusted}, suspected...), MaxPlans, passes)
 	if first.Found && 2*(len(first.Proven)+len(first.Unproven)) <= len(waiting) || len(others) == 0 {
 		return first
 	}
-	trustedOthers, suspectedOthers := apart(others, before)
+	trustedOthers, suspectedOthers := splitSuspected(others, before)
 	blocks := append([][]Unit{trusted}, suspected...)
 	blocks = append(append(blocks, trustedOthers), suspectedOthers...)
-	second := Search(blocks, Tests, passes)
+	second := Search(blocks, MaxPlans, passes)
 	if !first.Found || second.Found && len(second.Proven)+len(second.Unproven) < len(first.Proven)+len(first.Unproven) {
 		return second
 	}
 	return first
 }
 
-// apart splits a list into those that were never left out and the others, each of which is tried alone.
-func apart(list []Unit, before Set) (trusted []Unit, suspected [][]Unit) {
+// splitSuspected splits a list into units that were never quarantined and the others, each a block of its own.
+func splitSuspected(list []Unit, before Set) (trusted []Unit, suspected [][]Unit) {
 	for _, u := range list {
 		if before[u] {
 			suspected = append(suspected, []Unit{u})
@@ -130,8 +134,9 @@ func apart(list []Unit, before Set) (trusted []Unit, suspected [][]Unit) {
 	return trusted, suspected
 }
 
-// unitsOf lists the units of a snapshot in its order: those of pods that wait, and those of DaemonSets and of pods on nodes.
-func unitsOf(s *snapshot.Snapshot, census *Census) (waiting, others []Unit) {
+// unitsOfSnapshot lists the units of a snapshot in its order: those of pending pods, and those of DaemonSets and
+// running pods.
+func unitsOfSnapshot(s *snapshot.Snapshot, unitIndex *Units) (waiting, others []Unit) {
 	seen := Set{}
 	add := func(to *[]Unit, u Unit) {
 		if !seen[u] {
@@ -141,17 +146,17 @@ func unitsOf(s *snapshot.Snapshot, census *Census) (waiting, others []Unit) {
 	}
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Arriving, s.Virtual} {
 		for _, pod := range list {
-			add(&waiting, census.Unit(pod))
+			add(&waiting, unitIndex.Unit(pod))
 		}
 	}
 	for i := range s.DaemonSets {
 		if d := &s.DaemonSets[i]; d.Pod != nil {
-			add(&others, census.Daemons(d))
+			add(&others, unitIndex.DaemonSetUnit(d))
 		}
 	}
 	for i := range s.Nodes {
 		for _, pod := range s.Nodes[i].Pods {
-			add(&others, census.Unit(pod))
+			add(&others, unitIndex.Unit(pod))
 		}
 	}
 	return waiting, others

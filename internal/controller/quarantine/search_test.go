@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// owned returns a pod of an owner that requests so much.
-func owned(name, owner, cpu string) *corev1.Pod {
+// podOf returns a pod of an owner that requests so much.
+func podOf(name, owner, cpu string) *corev1.Pod {
 	controls := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}}
 	if owner != "" {
@@ -28,11 +28,11 @@ func owned(name, owner, cpu string) *corev1.Pod {
 	return pod
 }
 
-// crowd are n pods that wait, each of an owner of its own.
-func crowd(n int) *snapshot.Snapshot {
+// manyPods are n pods that wait, each of an owner of its own.
+func manyPods(n int) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{}
 	for i := range n {
-		s.Pods = append(s.Pods, owned(fmt.Sprintf("pod-%d", i), fmt.Sprintf("owner-%d", i), "1"))
+		s.Pods = append(s.Pods, podOf(fmt.Sprintf("pod-%d", i), fmt.Sprintf("owner-%d", i), "1"))
 	}
 	return s
 }
@@ -46,12 +46,13 @@ func owners(set Set) []string {
 	return out
 }
 
-// Whoever is poisonous alone is left out, nobody else; of those that are only together, one of each pair. It takes few plans.
-func TestAllButThePoisonousPodsArePlanned(t *testing.T) {
+// Whoever is poisonous alone is left out, nobody else; of those that are only together, one of each pair. It takes few
+// plans.
+func TestSearchFindsTheCulprits(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 1))
 	for round := range 300 {
 		n := 1 + random.IntN(400)
-		s := crowd(n)
+		s := manyPods(n)
 		alone, pairs := map[types.UID]bool{}, [][2]types.UID{}
 		pick := func() types.UID { return types.UID(fmt.Sprintf("owner-%d", random.IntN(n))) }
 		for range random.IntN(4) {
@@ -73,12 +74,12 @@ func TestAllButThePoisonousPodsArePlanned(t *testing.T) {
 		if !poisonous(s) {
 			continue
 		}
-		census, tests := NewCensus(), 0
-		got := Cause(s, nil, census, func(out Set) bool {
+		unitIndex, tests := NewUnits(), 0
+		got := FindCause(s, nil, unitIndex, func(out Set) bool {
 			tests++
-			return !poisonous(Without(s, out, census))
+			return !poisonous(Without(s, out, unitIndex))
 		})
-		if !got.Found || len(got.Unproven) > 0 || poisonous(Without(s, got.All(), census)) {
+		if !got.Found || len(got.Unproven) > 0 || poisonous(Without(s, got.All(), unitIndex)) {
 			t.Fatalf("round %d: found %v, %d unproven; the plan without %v fails", round, got.Found, len(got.Unproven), owners(got.All()))
 		}
 		if len(got.Proven) > len(alone)+len(pairs) {
@@ -90,34 +91,34 @@ func TestAllButThePoisonousPodsArePlanned(t *testing.T) {
 				t.Errorf("round %d: left out %s, which does no harm", round, u.Owner)
 			}
 		}
-		if tests > 2*Tests+2 {
+		if tests > 2*MaxPlans+2 {
 			t.Errorf("round %d: %d plans", round, tests)
 		}
 	}
 }
 
 // However many are poisonous, the search ends; whom it did not get to is left out for this pass only.
-func TestSearchEndsWhenNearlyAllArePoisonous(t *testing.T) {
-	s, census, tests := crowd(5000), NewCensus(), 0
-	got := Cause(s, nil, census, func(out Set) bool {
+func TestSearchEndsWithManyCulprits(t *testing.T) {
+	s, unitIndex, tests := manyPods(5000), NewUnits(), 0
+	got := FindCause(s, nil, unitIndex, func(out Set) bool {
 		tests++
-		left := Without(s, out, census).Pods
+		left := Without(s, out, unitIndex).Pods
 		return len(left) == 0 || len(left) == 1 && left[0].Name == "pod-0"
 	})
-	if !got.Found || len(got.Unproven) == 0 || tests > 2*Tests+2 {
+	if !got.Found || len(got.Unproven) == 0 || tests > 2*MaxPlans+2 {
 		t.Errorf("found %v after %d plans, %d proven, %d unproven", got.Found, tests, len(got.Proven), len(got.Unproven))
 	}
-	if all := got.All(); all[census.Unit(s.Pods[0])] || len(all) != 4999 {
+	if all := got.All(); all[unitIndex.Unit(s.Pods[0])] || len(all) != 4999 {
 		t.Errorf("%d units left out, want all but that of pod-0", len(all))
 	}
 }
 
 // One among thousands is found with about twice the logarithm of plans.
-func TestOnePoisonousOwnerAmongThousands(t *testing.T) {
-	s, census, tests := crowd(4096), NewCensus(), 0
-	got := Cause(s, nil, census, func(out Set) bool {
+func TestOneCulpritAmongThousands(t *testing.T) {
+	s, unitIndex, tests := manyPods(4096), NewUnits(), 0
+	got := FindCause(s, nil, unitIndex, func(out Set) bool {
 		tests++
-		return !slices.ContainsFunc(Without(s, out, census).Pods, func(p *corev1.Pod) bool { return p.Name == "pod-1234" })
+		return !slices.ContainsFunc(Without(s, out, unitIndex).Pods, func(p *corev1.Pod) bool { return p.Name == "pod-1234" })
 	})
 	if diff := cmp.Diff([]string{"owner-1234"}, owners(got.Proven)); diff != "" || tests > 26 {
 		t.Errorf("%d plans, left out (-want +got):\n%s", tests, diff)
@@ -125,12 +126,12 @@ func TestOnePoisonousOwnerAmongThousands(t *testing.T) {
 }
 
 // A DaemonSet weighs on all plans: it is left out, not every pod that waits.
-func TestPoisonousDaemonSetIsLeftOutNotAllPods(t *testing.T) {
-	s := crowd(50)
-	s.DaemonSets = []snapshot.DaemonSet{{Namespace: "kube-system", Name: "agent", Pod: owned("agent", "", "1")}, {Namespace: "kube-system", Name: "huge", Pod: owned("huge", "", "9E")}}
-	census := NewCensus()
-	got := Cause(s, nil, census, func(out Set) bool {
-		w := Without(s, out, census)
+func TestDaemonSetIsTheCulprit(t *testing.T) {
+	s := manyPods(50)
+	s.DaemonSets = []snapshot.DaemonSet{{Namespace: "kube-system", Name: "agent", Pod: podOf("agent", "", "1")}, {Namespace: "kube-system", Name: "huge", Pod: podOf("huge", "", "9E")}}
+	unitIndex := NewUnits()
+	got := FindCause(s, nil, unitIndex, func(out Set) bool {
+		w := Without(s, out, unitIndex)
 		return len(w.Pods) == 0 || !slices.ContainsFunc(w.DaemonSets, func(d snapshot.DaemonSet) bool { return d.Name == "huge" })
 	})
 	if diff := cmp.Diff([]string{"daemonset/kube-system/huge"}, owners(got.All())); diff != "" {
@@ -139,21 +140,21 @@ func TestPoisonousDaemonSetIsLeftOutNotAllPods(t *testing.T) {
 }
 
 // Where planning fails without any pod, nobody is blamed.
-func TestNobodyIsBlamedForAFailureOfTheClusterItself(t *testing.T) {
-	s, tests := crowd(100), 0
-	got := Cause(s, nil, NewCensus(), func(Set) bool { tests++; return false })
-	if got.Found || tests > 2*Tests {
+func TestNoCulpritForAFailureOfTheCluster(t *testing.T) {
+	s, tests := manyPods(100), 0
+	got := FindCause(s, nil, NewUnits(), func(Set) bool { tests++; return false })
+	if got.Found || tests > 2*MaxPlans {
 		t.Errorf("found %v after %d plans", got.Found, tests)
 	}
 }
 
 // A node that holds a pod which is left out takes no others, and nobody disrupts it.
-func TestNodeWithALeftOutPodStaysAsItIs(t *testing.T) {
-	bad, good := owned("bad", "bad", "1"), owned("good", "good", "1")
+func TestNodeWithAQuarantinedPodIsUnplannable(t *testing.T) {
+	bad, good := podOf("bad", "bad", "1"), podOf("good", "good", "1")
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
 	s := &snapshot.Snapshot{Nodes: []snapshot.Node{{Name: "a", Pods: []*corev1.Pod{bad, good}, Allocatable: room}, {Name: "b", Pods: []*corev1.Pod{good}, Allocatable: room}}}
-	census := NewCensus()
-	got := Without(s, Set{census.Unit(bad): true}, census)
+	unitIndex := NewUnits()
+	got := Without(s, Set{unitIndex.Unit(bad): true}, unitIndex)
 	if n := got.Nodes[0]; n.Unplannable == "" || len(n.Pods) != 1 || !n.Allocatable.Cpu().IsZero() {
 		t.Errorf("node a %+v", n)
 	}
@@ -166,23 +167,23 @@ func TestNodeWithALeftOutPodStaysAsItIs(t *testing.T) {
 }
 
 // A pod is left out for a minute, then for longer each time; one that was edited is tried at once.
-func TestLeftOutPodIsTriedAgainLaterAndAnEditedOneAtOnce(t *testing.T) {
+func TestQuarantineExpiresAndEditedPodsArePlannedAtOnce(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	b := NewBook(func() time.Time { return now })
-	bad := owned("bad", "set", "1")
-	s := &snapshot.Snapshot{Pods: []*corev1.Pod{bad, owned("good", "other", "1")}}
+	bad := podOf("bad", "set", "1")
+	s := &snapshot.Snapshot{Pods: []*corev1.Pod{bad, podOf("good", "other", "1")}}
 	out := func(s *snapshot.Snapshot) []string {
-		set, _ := b.Out(s, NewCensus(), Provisioning)
+		set, _ := b.Excluded(s, NewUnits(), Provisioning)
 		return owners(set)
 	}
-	unit := Set{NewCensus().Unit(bad): true}
+	unit := Set{NewUnits().Unit(bad): true}
 	for _, pause := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
-		b.Hold(Provisioning, unit, "it panics")
+		b.Add(Provisioning, unit, "it panics")
 		now = now.Add(pause - time.Second)
 		if diff := cmp.Diff([]string{"set"}, out(s)); diff != "" {
 			t.Fatalf("just before %v have passed (-want +got):\n%s", pause, diff)
 		}
-		if got := out(&snapshot.Snapshot{Pods: []*corev1.Pod{owned("bad", "set", "2")}}); got != nil {
+		if got := out(&snapshot.Snapshot{Pods: []*corev1.Pod{podOf("bad", "set", "2")}}); got != nil {
 			t.Fatalf("the edited pod is left out: %v", got)
 		}
 		now = now.Add(2 * time.Second)
@@ -190,17 +191,17 @@ func TestLeftOutPodIsTriedAgainLaterAndAnEditedOneAtOnce(t *testing.T) {
 			t.Fatalf("after %v: %v", pause, got)
 		}
 	}
-	if set, _ := b.Out(s, NewCensus(), Disruption); len(set) > 0 {
+	if set, _ := b.Excluded(s, NewUnits(), Disruption); len(set) > 0 {
 		t.Errorf("left out of another pass: %v", set)
 	}
 }
 
 // Those that were left out before are suspected first: the search is over at once.
 func TestKnownCulpritIsFoundAtOnce(t *testing.T) {
-	s, census, tests := crowd(4096), NewCensus(), 0
-	got := Cause(s, Set{census.Unit(s.Pods[77]): true}, census, func(out Set) bool {
+	s, unitIndex, tests := manyPods(4096), NewUnits(), 0
+	got := FindCause(s, Set{unitIndex.Unit(s.Pods[77]): true}, unitIndex, func(out Set) bool {
 		tests++
-		return !slices.ContainsFunc(Without(s, out, census).Pods, func(p *corev1.Pod) bool { return p.Name == "pod-77" })
+		return !slices.ContainsFunc(Without(s, out, unitIndex).Pods, func(p *corev1.Pod) bool { return p.Name == "pod-77" })
 	})
 	if diff := cmp.Diff([]string{"owner-77"}, owners(got.Proven)); diff != "" || tests > 2 {
 		t.Errorf("%d plans, left out (-want +got):\n%s", tests, diff)

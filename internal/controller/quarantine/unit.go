@@ -1,5 +1,5 @@
-// Package quarantine keeps a few pods from holding up all others. Where planning fails on account of some pods, it finds their
-// owners, leaves them out, and remembers them for a while, so that the rest is planned.
+// Package quarantine keeps a few pods from blocking all others. If some pods make planning fail, it finds their owners
+// and leaves them out for a while, so that the other pods are planned.
 package quarantine
 
 import (
@@ -16,43 +16,43 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Unit is what is left out together: pods of one owner that request the same. An edited pod is another unit, and so is
-// tried at once.
+// Unit is the unit of quarantine: pods of one owner with the same requests. An edited pod is another unit, so it is
+// planned at once.
 type Unit struct {
 	// Owner is the UID of the controller of the pods, or of the pod itself if it has none.
 	Owner types.UID
-	// Digest is of what the pods request.
+	// Digest identifies what the pods request.
 	Digest string
 }
 
 // Set is a set of units.
 type Set map[Unit]bool
 
-// Census knows the unit of each pod. It remembers them, since digests cost more than plans of ordinary pods: one is
-// computed only for pods of owners that somebody suspects.
-type Census struct{ known map[*corev1.Pod]Unit }
+// Units computes the unit of each pod. It caches them, since a digest costs more than planning an ordinary pod, and
+// computes one only for pods of suspected owners.
+type Units struct{ cache map[*corev1.Pod]Unit }
 
-// NewCensus returns an empty Census.
-func NewCensus() *Census { return &Census{known: map[*corev1.Pod]Unit{}} }
+// NewUnits returns an empty Census.
+func NewUnits() *Units { return &Units{cache: map[*corev1.Pod]Unit{}} }
 
-// Unit is what the pod is left out with.
-func (c *Census) Unit(pod *corev1.Pod) Unit {
-	u, ok := c.known[pod]
+// Unit returns the pod's unit.
+func (c *Units) Unit(pod *corev1.Pod) Unit {
+	u, ok := c.cache[pod]
 	if !ok {
 		u = Unit{Owner: ownerOf(pod), Digest: digest(&pod.ObjectMeta, &pod.Spec)}
-		c.known[pod] = u
+		c.cache[pod] = u
 	}
 	return u
 }
 
-// Daemons is what a DaemonSet is left out as: its weight on nodes to come, not its pods on those that exist.
-func (c *Census) Daemons(d *snapshot.DaemonSet) Unit {
+// DaemonSetUnit returns the unit of a DaemonSet: its requests on new nodes, not its pods on existing ones.
+func (c *Units) DaemonSetUnit(d *snapshot.DaemonSet) Unit {
 	u := c.Unit(d.Pod)
-	u.Owner = daemonsOwner(d)
+	u.Owner = daemonSetOwner(d)
 	return u
 }
 
-func daemonsOwner(d *snapshot.DaemonSet) types.UID {
+func daemonSetOwner(d *snapshot.DaemonSet) types.UID {
 	return types.UID(fmt.Sprintf("daemonset/%s/%s", d.Namespace, d.Name))
 }
 
@@ -66,12 +66,12 @@ func ownerOf(pod *corev1.Pod) types.UID {
 	return pod.UID
 }
 
-// revisions are the labels by which controllers tell the versions of their pods apart. The other labels may differ among pods
-// of one version.
-var revisions = []string{"pod-template-hash", "controller-revision-hash"}
+// revisionLabels are the labels in which controllers put the revision of a pod. Other labels may differ among pods of
+// one revision.
+var revisionLabels = []string{"pod-template-hash", "controller-revision-hash"}
 
-// digest is of what may change in the pods of an owner: what their containers request, and where they may run. What differs
-// from pod to pod, or changes when one is bound, is left out.
+// digest hashes what an owner may change in its pods: the containers' requests and the scheduling constraints. It omits
+// what differs from pod to pod, or changes when a pod is bound.
 func digest(o *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 	type container struct {
 		Resources corev1.ResourceRequirements
@@ -84,7 +84,7 @@ func digest(o *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 		return out
 	}
 	var labels []string
-	for _, key := range revisions {
+	for _, key := range revisionLabels {
 		labels = append(labels, o.Labels[key])
 	}
 	data, err := json.Marshal([]any{
@@ -92,7 +92,7 @@ func digest(o *metav1.ObjectMeta, spec *corev1.PodSpec) string {
 		spec.TopologySpreadConstraints, spec.RuntimeClassName,
 	})
 	if err != nil {
-		return "" // the owner alone tells its pods apart then
+		return "" // then the owner alone identifies the unit
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])

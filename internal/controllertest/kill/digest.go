@@ -18,8 +18,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// digest tells the end of a story, without what may differ from telling to telling: times, versions, and the
-// UIDs and names that the API server makes up.
+// digest describes the final state of a scenario, without what may differ between runs: times, versions, and the UIDs
+// and names that the API server generates.
 func digest(t *testing.T, w *World) []string {
 	t.Helper()
 	var out []string
@@ -28,7 +28,7 @@ func digest(t *testing.T, w *World) []string {
 			t.Fatal(err)
 		}
 		err := meta.EachListItem(list, func(o runtime.Object) error {
-			text, err := yaml.Marshal(timeless(o.(client.Object)))
+			text, err := yaml.Marshal(withoutTimes(o.(client.Object)))
 			out = append(out, fmt.Sprintf("%T\n%s", o, text))
 			return err
 		})
@@ -43,7 +43,7 @@ func digest(t *testing.T, w *World) []string {
 	return out
 }
 
-func timeless(o client.Object) client.Object {
+func withoutTimes(o client.Object) client.Object {
 	o.SetResourceVersion("")
 	o.SetCreationTimestamp(metav1.Time{})
 	if o.GetDeletionTimestamp() != nil {
@@ -54,7 +54,7 @@ func timeless(o client.Object) client.Object {
 		o.SetUID("")
 	}
 	if c, ok := o.(*karpv1.NodeClaim); ok {
-		anonymous(c)
+		withoutCommandID(c)
 	}
 	if c, ok := o.(condition.Object); ok {
 		conditions := c.GetConditions()
@@ -66,8 +66,8 @@ func timeless(o client.Object) client.Object {
 	return o
 }
 
-// anonymous takes the name of its command, and of what that has bought, off a claim.
-func anonymous(c *karpv1.NodeClaim) {
+// withoutCommandID removes the ID of the disruption command, and the generated names of its replacements, from a claim.
+func withoutCommandID(c *karpv1.NodeClaim) {
 	if _, ok := c.Annotations[karpv1.AnnotationReplacementOf]; ok {
 		c.Annotations[karpv1.AnnotationReplacementOf] = ""
 	}

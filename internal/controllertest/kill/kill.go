@@ -1,8 +1,8 @@
-// Package kill proves that controllers survive being killed, and failing, at each of their writes.
+// Package kill tests that controllers survive a kill, or a failure, at each of their writes.
 //
-// A Story is told once undisturbed, to learn its writes and its end. Then it is told again for each write and each
-// way in which that write can go wrong: refused or done without an answer, and the process dead or alive
-// afterwards. However it goes, the story must end the same.
+// A scenario runs once without faults, which gives the number of its writes and its final state. Then it runs again for
+// each write and each way in which that write can fail: rejected, or applied without a response, and the process killed
+// or not. Every run must reach the same final state.
 package kill
 
 import (
@@ -23,25 +23,26 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
 )
 
-// Start is when each story begins, tick how far the clock moves with each round.
+// Start is the time at which each scenario begins.
 var Start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 const (
+	// tick is how far the clock advances in each round.
 	tick = 5 * time.Second
-	// quiet is how many rounds without a write end a story; some waits are longer than one.
-	quiet = 3
-	most  = 100
+	// quietRounds is how many consecutive rounds without a write end a scenario; some waits take more than one round.
+	quietRounds = 3
+	maxRounds   = 100
 )
 
-// Story is what happens in a small world.
+// Story is a scenario.
 type Story struct {
-	// Objects are there at the beginning. They are made anew for each telling.
+	// Objects returns the objects at the start, new ones for each run.
 	Objects func() []client.Object
-	// Process starts the controllers: their memory is empty.
+	// Process starts the controllers, with empty memory.
 	Process func(w *World, c client.Client, cloud *Cloud) []Actor
-	// Others is what everybody else does between rounds: kubelets, schedulers, people. May be nil.
+	// Others simulates everything else between rounds: kubelets, the scheduler, users. May be nil.
 	Others func(t *testing.T, w *World)
-	// Check looks at the end, with what must hold whatever happened. May be nil.
+	// Check checks invariants of the final state. May be nil.
 	Check func(t *testing.T, w *World)
 }
 
@@ -51,7 +52,7 @@ type Actor struct {
 	Kind       client.ObjectList
 }
 
-// Pass makes an actor's reconciler of a loop that looks at everything at once.
+// Pass returns a reconciler for a loop that processes all objects in one pass.
 func Pass(pass func(context.Context) error) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{}, pass(ctx)
@@ -68,20 +69,20 @@ type World struct {
 	Round int
 }
 
-// Now is the story's clock.
+// Now is the scenario's clock.
 func (w *World) Now() time.Time { return w.now }
 
-// fault is one way of going wrong.
+// fault is one way in which a write fails.
 type fault struct {
-	// at is the write that goes wrong, from 1; 0 for none.
+	// at is the number of the write that fails, from 1; 0 for none.
 	at int
-	// done is true when the write takes effect, though nobody learns so; kills when the process ends with it.
-	done, kills bool
+	// applied is true if the write takes effect but its response is lost; kills if the process is killed with it.
+	applied, kills bool
 }
 
 func (f fault) String() string {
 	effect, fate := "refused", "lives"
-	if f.done {
+	if f.applied {
 		effect = "answer lost"
 	}
 	if f.kills {
@@ -90,18 +91,18 @@ func (f fault) String() string {
 	return fmt.Sprintf("write %d: %s, process %s", f.at, effect, fate)
 }
 
-// Run tells the story in every way.
+// Run runs the scenario without faults, and with each fault at each write.
 func Run(t *testing.T, s Story) {
 	t.Helper()
-	calm := tell(t, s, fault{})
-	if calm.writes == 0 {
-		t.Fatal("the story writes nothing")
+	undisturbed := runScenario(t, s, fault{})
+	if undisturbed.writes == 0 {
+		t.Fatal("the scenario writes nothing")
 	}
-	for at := 1; at <= calm.writes; at++ {
+	for at := 1; at <= undisturbed.writes; at++ {
 		for _, f := range []fault{{at, false, false}, {at, false, true}, {at, true, false}, {at, true, true}} {
 			t.Run(f.String(), func(t *testing.T) {
-				got := tell(t, s, f)
-				if diff := cmp.Diff(calm.end, got.end); diff != "" {
+				got := runScenario(t, s, f)
+				if diff := cmp.Diff(undisturbed.end, got.end); diff != "" {
 					t.Errorf("ends differently (-undisturbed +disturbed):\n%s", diff)
 				}
 			})
@@ -109,21 +110,21 @@ func Run(t *testing.T, s Story) {
 	}
 }
 
-type ending struct {
+type result struct {
 	writes int
 	end    []string
 }
 
-func tell(t *testing.T, s Story, f fault) ending {
+func runScenario(t *testing.T, s Story, f fault) result {
 	t.Helper()
 	w := &World{now: Start}
 	w.API = apitest.New(t, w.Now, s.Objects()...)
 	w.Cloud = &Machines{t: t}
-	g := &gate{fault: f}
+	g := &faultInjector{fault: f}
 	var actors []Actor
-	for still := 0; still < quiet; w.Round++ {
-		if w.Round == most {
-			t.Fatalf("no rest after %d rounds", most)
+	for still := 0; still < quietRounds; w.Round++ {
+		if w.Round == maxRounds {
+			t.Fatalf("still writing after %d rounds", maxRounds)
 		}
 		if actors == nil || g.dead {
 			g.dead = false
@@ -145,10 +146,10 @@ func tell(t *testing.T, s Story, f fault) ending {
 	if s.Check != nil {
 		s.Check(t, w)
 	}
-	return ending{g.writes, digest(t, w)}
+	return result{g.writes, digest(t, w)}
 }
 
-// round reconciles every object once. A reconciler that fails is asked again in the next round.
+// round reconciles every object once. A reconciler that fails is called again in the next round.
 func round(t *testing.T, w *World, a Actor) {
 	t.Helper()
 	list := a.Kind.DeepCopyObject().(client.ObjectList)
@@ -170,8 +171,8 @@ func round(t *testing.T, w *World, a Actor) {
 
 var errFault = errors.New("connection reset by peer")
 
-// gate lets writes through one at a time, but for the one that goes wrong.
-type gate struct {
+// faultInjector passes writes on one at a time, except the one that fails.
+type faultInjector struct {
 	fault fault
 
 	mu     sync.Mutex
@@ -179,7 +180,7 @@ type gate struct {
 	dead   bool
 }
 
-func (g *gate) write(act func() error) error {
+func (g *faultInjector) write(act func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.dead {
@@ -189,14 +190,14 @@ func (g *gate) write(act func() error) error {
 	if g.writes != g.fault.at {
 		return act()
 	}
-	if g.fault.done {
-		_ = act() // whether it worked, nobody learns
+	if g.fault.applied {
+		_ = act() // the response is lost
 	}
 	g.dead = g.fault.kills
 	return errFault
 }
 
-func (g *gate) read(act func() error) error {
+func (g *faultInjector) read(act func() error) error {
 	g.mu.Lock()
 	dead := g.dead
 	g.mu.Unlock()
@@ -206,8 +207,8 @@ func (g *gate) read(act func() error) error {
 	return act()
 }
 
-// client passes through the gate. An object handed to a write that went wrong is not changed by it.
-func (g *gate) client(c client.WithWatch) client.Client {
+// client returns a client that calls c through the fault injector. A failed write does not change its object.
+func (g *faultInjector) client(c client.WithWatch) client.Client {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			return g.read(func() error { return c.Get(ctx, key, o, opts...) })

@@ -35,8 +35,8 @@ const (
 	agentNotReady = "agent.example.com/not-ready"
 )
 
-// theClaim is a claim as the provisioner leaves it.
-func theClaim() *karpv1.NodeClaim {
+// newClaim is a claim as the provisioner leaves it.
+func newClaim() *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
 		Name: "general-a", UID: "claim", Labels: map[string]string{karpv1.LabelNodePool: "general", awsv1.LabelNodeClass: "default"},
 		Annotations: map[string]string{karpv1.AnnotationNominatedPods: "pod", "note": "kept"},
@@ -49,7 +49,7 @@ func theClaim() *karpv1.NodeClaim {
 	return c
 }
 
-func theClass() *awsv1.EC2NodeClass {
+func newClass() *awsv1.EC2NodeClass {
 	c := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class"}}
 	for _, typ := range c.ConditionTypes().Dependents {
 		condition.SetTrue(c, typ, kill.Start)
@@ -125,7 +125,7 @@ func launches(t *testing.T, w *kill.World, want int) {
 
 func TestFromClaimToNode(t *testing.T) {
 	kill.Run(t, kill.Story{
-		Objects: func() []client.Object { return []client.Object{theClaim(), theClass()} },
+		Objects: func() []client.Object { return []client.Object{newClaim(), newClass()} },
 		Process: process(t),
 		Others:  boot,
 		Check: func(t *testing.T, w *kill.World) {
@@ -145,7 +145,7 @@ func TestFromClaimToNode(t *testing.T) {
 
 // up is a claim whose node is ready for use.
 func up() []client.Object {
-	claim := theClaim()
+	claim := newClaim()
 	node := joining(0, &kill.Machine{ProviderID: "aws:///us-east-1a/i-1"})
 	node.Labels = map[string]string{
 		karpv1.LabelNodePool: "general", awsv1.LabelNodeClass: "default", karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true",
@@ -158,20 +158,20 @@ func up() []client.Object {
 	for _, typ := range []string{karpv1.ConditionLaunched, karpv1.ConditionRegistered, karpv1.ConditionInitialized} {
 		condition.SetTrue(claim, typ, kill.Start)
 	}
-	return []client.Object{claim, node, theClass()}
+	return []client.Object{claim, node, newClass()}
 }
 
-// leaver lets a pod run on a node that is ready, wants the node gone once it does, and lets the pod leave
+// terminationScenario lets a pod run on a node that is ready, wants the node gone once it does, and lets the pod leave
 // when it is asked to.
-type leaver struct {
+type terminationScenario struct {
 	// gone deletes what sets the end in motion.
 	gone func(t *testing.T, w *kill.World)
 }
 
-func (l leaver) others(t *testing.T, w *kill.World) {
+func (l terminationScenario) others(t *testing.T, w *kill.World) {
 	t.Helper()
 	if w.Round == 0 {
-		w.Cloud.Add(theClaim())
+		w.Cloud.Add(newClaim())
 	}
 	boot(t, w)
 	claim, node, pod := &karpv1.NodeClaim{}, &corev1.Node{}, &corev1.Pod{}
@@ -201,7 +201,7 @@ func (l leaver) others(t *testing.T, w *kill.World) {
 	}
 }
 
-func nothingLeft(t *testing.T, w *kill.World) {
+func wantNothingLeft(t *testing.T, w *kill.World) {
 	t.Helper()
 	if len(w.Cloud.All) > 1 {
 		t.Errorf("%d instances were launched for one claim", len(w.Cloud.All))
@@ -247,8 +247,8 @@ func TestFromNodeToNothing(t *testing.T) {
 			kill.Run(t, kill.Story{
 				Objects: up,
 				Process: process(t),
-				Others:  leaver{tt.gone}.others,
-				Check:   nothingLeft,
+				Others:  terminationScenario{tt.gone}.others,
+				Check:   wantNothingLeft,
 			})
 		})
 	}
@@ -259,7 +259,7 @@ func TestDeletedWhileStarting(t *testing.T) {
 	for round := range 4 {
 		t.Run(fmt.Sprintf("in round %d", round), func(t *testing.T) {
 			kill.Run(t, kill.Story{
-				Objects: func() []client.Object { return []client.Object{theClaim(), theClass()} },
+				Objects: func() []client.Object { return []client.Object{newClaim(), newClass()} },
 				Process: process(t),
 				Others: func(t *testing.T, w *kill.World) {
 					boot(t, w)
@@ -274,7 +274,7 @@ func TestDeletedWhileStarting(t *testing.T) {
 					}
 				},
 				Check: func(t *testing.T, w *kill.World) {
-					nothingLeft(t, w)
+					wantNothingLeft(t, w)
 					w.Cloud.All = nil // whether there was one depends on when the claim went
 				},
 			})

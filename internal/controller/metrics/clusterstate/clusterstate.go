@@ -1,4 +1,5 @@
-// Package clusterstate tells whether what is known of the cluster is all there is. While it is not, nothing is planned.
+// Package clusterstate measures whether the cluster state is synced with the API server. While it is not, nothing is
+// planned.
 package clusterstate
 
 import (
@@ -6,21 +7,23 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
 const (
-	// every is how often is looked.
-	every = 5 * time.Second
-	// quiet is for how long nobody is told, and again how often it is said then.
-	quiet, again = 30 * time.Second, 10 * time.Second
+	// checkInterval is how often the state is checked.
+	checkInterval = 5 * time.Second
+	// logAfter is after how long an unsynced state is logged, logInterval how often then.
+	logAfter, logInterval = 30 * time.Second, 10 * time.Second
 )
 
-// state is what is watched.
+// state is the cluster state.
 type state interface {
-	// Primed tells whether the state knows all that there is.
+	// Primed reports whether the state is synced.
 	Primed() bool
-	// NodeCount is how many nodes the state knows.
+	// NodeCount is how many nodes the state has.
 	NodeCount(ctx context.Context) (int, error)
 }
 
@@ -31,44 +34,38 @@ type Watch struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// since is when the state was first found to lack something, said when that was last logged.
-	since, said time.Time
+	// unsyncedSince is when the state was first found unsynced, lastLogged when that was last logged.
+	unsyncedSince, lastLogged time.Time
 }
 
-// NeedLeaderElection makes sure that only the process that plans is watched.
+// NeedLeaderElection makes sure that only the process that plans is measured.
 func (w *Watch) NeedLeaderElection() bool { return true }
 
-// Start watches until ctx ends.
+// Start checks the state periodically until ctx is done.
 func (w *Watch) Start(ctx context.Context) error {
-	for {
-		w.look(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(every):
-		}
-	}
+	wait.UntilWithContext(ctx, w.check, checkInterval)
+	return nil
 }
 
-func (w *Watch) look(ctx context.Context) {
+func (w *Watch) check(ctx context.Context) {
 	if n, err := w.State.NodeCount(ctx); err == nil {
 		w.Metrics.StateNodes.Set(float64(n))
 	}
 	if w.State.Primed() {
-		w.since, w.said = time.Time{}, time.Time{}
+		w.unsyncedSince, w.lastLogged = time.Time{}, time.Time{}
 		w.Metrics.StateSynced.Set(1)
 		w.Metrics.StateUnsynced.Set(0)
 		return
 	}
 	now := w.Now()
-	if w.since.IsZero() {
-		w.since = now
+	if w.unsyncedSince.IsZero() {
+		w.unsyncedSince = now
 	}
-	unsynced := now.Sub(w.since)
+	unsynced := now.Sub(w.unsyncedSince)
 	w.Metrics.StateSynced.Set(0)
 	w.Metrics.StateUnsynced.Set(unsynced.Seconds())
-	if unsynced > quiet && now.Sub(w.said) >= again {
-		w.said = now
+	if unsynced > logAfter && now.Sub(w.lastLogged) >= logInterval {
+		w.lastLogged = now
 		w.Log.Error("cluster state is not synced: nothing is planned until the API server can be read", "duration", unsynced)
 	}
 }

@@ -21,7 +21,7 @@ type known bool
 func (k *known) Primed() bool                           { return bool(*k) }
 func (k *known) NodeCount(context.Context) (int, error) { return 7, nil }
 
-// row 260: after half a minute an error every ten seconds, and a time that grows until all is known.
+// After half a minute there is an error every ten seconds, and the time grows until the state is synced.
 func TestUnsynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		metrics, err := metrics.New(prometheus.NewRegistry())

@@ -9,35 +9,35 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
-// Collector shows what was last seen, as a whole: a type that is not sold any more is gone, and no scrape sees half of a view.
+// Collector serves the last measurements as a whole: removed types disappear, and no scrape sees a mixture.
 type Collector struct {
 	cpus, memory, available, price *prometheus.Desc
 	builtIn, read                  *prometheus.Desc
 
-	mu    sync.Mutex
-	view  *view
-	state []cloudprovider.PriceState
+	mu     sync.Mutex
+	latest *measurements
+	state  []cloudprovider.PriceState
 }
 
-// NewCollector returns a Collector that has seen nothing.
+// NewCollector returns a Collector without measurements.
 func NewCollector() *Collector {
 	named := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("karpenter_cloudprovider_instance_type_"+name, help, labels, nil)
 	}
 	return &Collector{
 		cpus:      named("cpu_cores", "vCPUs of an instance type.", "instance_type"),
-		memory:    named("memory_bytes", "Memory of an instance type, as a node of it has it.", "instance_type"),
-		available: named("offering_available", "Whether any node pool can buy the instance type so at the moment.", "instance_type", "capacity_type", "zone"),
-		price:     named("offering_price_estimate", "Price per hour as plans are made with; 0 if none is known.", "instance_type", "capacity_type", "zone"),
-		builtIn:   prometheus.NewDesc("dovetail_prices_built_in", "Whether the prices that ship with the program are used, because the cloud's cannot be read.", []string{"capacity_type"}, nil),
-		read:      prometheus.NewDesc("dovetail_prices_read_timestamp_seconds", "When the cloud's prices were last read.", []string{"capacity_type"}, nil),
+		memory:    named("memory_bytes", "Memory capacity of a node of the instance type.", "instance_type"),
+		available: named("offering_available", "1 if a NodePool can launch the offering now, else 0.", "instance_type", "capacity_type", "zone"),
+		price:     named("offering_price_estimate", "Price per hour that plans use; 0 if it is unknown.", "instance_type", "capacity_type", "zone"),
+		builtIn:   prometheus.NewDesc("dovetail_prices_built_in", "1 while the built-in prices are used because those of AWS cannot be read, else 0.", []string{"capacity_type"}, nil),
+		read:      prometheus.NewDesc("dovetail_prices_read_timestamp_seconds", "When the prices were last read from AWS.", []string{"capacity_type"}, nil),
 	}
 }
 
-func (c *Collector) show(v *view, state []cloudprovider.PriceState) {
+func (c *Collector) set(v *measurements, state []cloudprovider.PriceState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.view, c.state = v, state
+	c.latest, c.state = v, state
 }
 
 // Describe names the metrics.
@@ -47,26 +47,26 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells what was last seen.
+// Collect sends the last measurements.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
-	view, state := c.view, c.state
+	view, state := c.latest, c.state
 	c.mu.Unlock()
 	if view == nil {
 		return
 	}
 	for name, n := range view.cpus {
-		to <- metrics.Reading(c.cpus, n, name)
-		to <- metrics.Reading(c.memory, view.bytes[name], name)
+		to <- metrics.Gauge(c.cpus, n, name)
+		to <- metrics.Gauge(c.memory, view.bytes[name], name)
 	}
-	for at, m := range view.places {
-		to <- metrics.Reading(c.available, flag(m.available), at.instanceType, at.capacityType, at.zone)
-		to <- metrics.Reading(c.price, m.price, at.instanceType, at.capacityType, at.zone)
+	for at, m := range view.offerings {
+		to <- metrics.Gauge(c.available, flag(m.available), at.instanceType, at.capacityType, at.zone)
+		to <- metrics.Gauge(c.price, m.price, at.instanceType, at.capacityType, at.zone)
 	}
 	for _, s := range state {
-		to <- metrics.Reading(c.builtIn, flag(s.BuiltIn()), s.CapacityType)
+		to <- metrics.Gauge(c.builtIn, flag(s.BuiltIn()), s.CapacityType)
 		if !s.Read.IsZero() {
-			to <- metrics.Reading(c.read, float64(s.Read.Unix()), s.CapacityType)
+			to <- metrics.Gauge(c.read, float64(s.Read.Unix()), s.CapacityType)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package offering measures what node pools can buy: instance types, whether they can be had, and their prices. It says so, too,
-// when the prices are not those of the cloud.
+// Package offering measures the offerings of node pools: instance types, availability and prices. It also publishes an
+// event when prices are not the current ones of the cloud.
 package offering
 
 import (
@@ -19,25 +19,27 @@ import (
 )
 
 const (
-	// every is how often is looked, soon how soon again when a pool could not be: its node class is new, as a rule.
-	every, soon = time.Minute, 10 * time.Second
-	// remindFailed and remindUnasked are how often it is said again where prices come from.
-	remindFailed, remindUnasked = time.Hour, 24 * time.Hour
+	// interval is how often offerings are measured, retryInterval how soon after a pool failed: usually its node class
+	// is new.
+	interval, retryInterval = time.Minute, 10 * time.Second
+	// failedEventInterval and disabledEventInterval are how often events about outdated or built-in prices are
+	// repeated.
+	failedEventInterval, disabledEventInterval = time.Hour, 24 * time.Hour
 )
 
-// source tells what a node class can launch, and where prices come from.
+// source lists what a node class can launch, and where prices come from.
 type source interface {
 	InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error)
 	PriceState() []cloudprovider.PriceState
 }
 
-// Loop looks at all node pools, on the leader.
+// Loop measures the offerings of all node pools, on the leader.
 type Loop struct {
 	Client client.Client
 	Cloud  source
-	// Lay returns what types become by the NodeOverlays of a pool, false while that is not known. Nil leaves them.
+	// Lay applies the NodeOverlays to a pool's types; false while they are not evaluated. Nil applies none.
 	Lay func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool)
-	// Reserved shows offerings in capacity reservations, of every type in every zone.
+	// Reserved adds offerings in capacity reservations, of every type in every zone.
 	Reserved  bool
 	Collector *Collector
 	Events    *event.Recorder
@@ -47,16 +49,16 @@ type Loop struct {
 // NeedLeaderElection makes sure that only one process measures.
 func (l *Loop) NeedLeaderElection() bool { return true }
 
-// Start looks until ctx ends.
+// Start measures until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for {
-		all, err := l.look(ctx)
+		all, err := l.measure(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("measuring instance types", "error", err)
 		}
-		wait := every
+		wait := interval
 		if !all {
-			wait = soon
+			wait = retryInterval
 		}
 		select {
 		case <-ctx.Done():
@@ -66,8 +68,8 @@ func (l *Loop) Start(ctx context.Context) error {
 	}
 }
 
-// look measures, and reports whether it could for all pools.
-func (l *Loop) look(ctx context.Context) (all bool, err error) {
+// measure measures once, and reports whether all pools could be measured.
+func (l *Loop) measure(ctx context.Context) (all bool, err error) {
 	var pools karpv1.NodePoolList
 	if err := l.Client.List(ctx, &pools); err != nil {
 		return false, err
@@ -75,15 +77,15 @@ func (l *Loop) look(ctx context.Context) (all bool, err error) {
 	all = true
 	slices.SortFunc(pools.Items, func(a, b karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	state := l.Cloud.PriceState()
-	view, seen := newView(l.Reserved), map[**catalog.InstanceType]bool{}
+	view, seen := newMeasurements(l.Reserved), map[**catalog.InstanceType]bool{}
 	for i := range pools.Items {
 		pool := &pools.Items[i]
 		if !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
 			continue
 		}
-		l.remark(pool, state)
+		l.recordPriceEvents(pool, state)
 		types, err := l.types(ctx, pool)
-		if err != nil { // the others are shown nevertheless; the condition of the pool or its class says why
+		if err != nil { // the condition of the pool or its class has the reason; other pools are measured nevertheless
 			l.Log.Debug("instance types of a node pool are not measured", "NodePool", pool.Name, "error", err)
 			all = false
 			continue
@@ -93,7 +95,7 @@ func (l *Loop) look(ctx context.Context) (all bool, err error) {
 			view.add(types)
 		}
 	}
-	l.Collector.show(view, state)
+	l.Collector.set(view, state)
 	return all, nil
 }
 
@@ -112,24 +114,24 @@ func (l *Loop) types(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.Ins
 	return types, nil
 }
 
-// builtIn is what the event PricesBuiltIn says.
-const builtIn = "%s prices are those that ship with the program%s: %v"
+// builtInMessage is the message of the event PricesBuiltIn.
+const builtInMessage = "%s prices are built in%s: %v"
 
-// remark says on the pool where its prices come from, if not from the cloud.
-func (l *Loop) remark(pool *karpv1.NodePool, state []cloudprovider.PriceState) {
+// recordPriceEvents publishes on the pool where its prices come from, if not currently from the cloud.
+func (l *Loop) recordPriceEvents(pool *karpv1.NodePool, state []cloudprovider.PriceState) {
 	for _, s := range state {
 		switch {
 		case s.Unasked != "":
-			l.Events.WarnEvery(remindUnasked, pool, "PricesBuiltIn", builtIn, s.CapacityType, basis(s), s.Unasked)
+			l.Events.WarnEvery(disabledEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.Unasked)
 		case s.BuiltIn():
-			l.Events.WarnEvery(remindFailed, pool, "PricesBuiltIn", builtIn, s.CapacityType, basis(s), s.Err)
+			l.Events.WarnEvery(failedEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.Err)
 		case s.Err != nil:
-			l.Events.WarnEvery(remindFailed, pool, "PricesOutdated", "%s prices are those of %s: %v", s.CapacityType, s.Read.UTC().Format(time.RFC3339), s.Err)
+			l.Events.WarnEvery(failedEventInterval, pool, "PricesOutdated", "%s prices are those of %s: %v", s.CapacityType, s.Read.UTC().Format(time.RFC3339), s.Err)
 		}
 	}
 }
 
-// basis says in parentheses which prices ship with the program.
+// basis is the origin of built-in prices, in parentheses.
 func basis(s cloudprovider.PriceState) string {
 	if s.Basis == "" {
 		return ""
@@ -137,52 +139,52 @@ func basis(s cloudprovider.PriceState) string {
 	return " (" + s.Basis + ")"
 }
 
-// place is where a type is bought.
-type place struct{ instanceType, capacityType, zone string }
+// offeringID identifies an offering.
+type offeringID struct{ instanceType, capacityType, zone string }
 
-// market is what is known of a place.
-type market struct {
+// offeringState is the state of an offering over all pools.
+type offeringState struct {
 	available bool
-	price     float64 // the lowest of those that can be had, else of all; 0 if none is known
+	price     float64 // the lowest of those available, else of all; 0 if unknown
 }
 
-// view is what all pools see together.
-type view struct {
+// measurements are the measurements over all pools.
+type measurements struct {
 	reserved bool
 	// cpus and bytes are the capacity of a type.
 	cpus, bytes map[string]float64
-	places      map[place]market
+	offerings   map[offeringID]offeringState
 }
 
-func newView(reserved bool) *view {
-	return &view{reserved: reserved, cpus: map[string]float64{}, bytes: map[string]float64{}, places: map[place]market{}}
+func newMeasurements(reserved bool) *measurements {
+	return &measurements{reserved: reserved, cpus: map[string]float64{}, bytes: map[string]float64{}, offerings: map[offeringID]offeringState{}}
 }
 
-// add shows what one more pool sees. What any pool can have counts as available.
-func (v *view) add(types []*catalog.InstanceType) {
+// add adds the types of one more pool. An offering that any pool can launch counts as available.
+func (v *measurements) add(types []*catalog.InstanceType) {
 	for _, t := range types {
 		v.cpus[t.Name] = t.Capacity.Cpu().AsApproximateFloat64()
 		v.bytes[t.Name] = t.Capacity.Memory().AsApproximateFloat64()
 		for i := range t.Offerings {
 			o := &t.Offerings[i]
-			at := place{t.Name, o.CapacityType, o.Zone}
-			v.places[at] = v.places[at].with(o)
+			at := offeringID{t.Name, o.CapacityType, o.Zone}
+			v.offerings[at] = v.offerings[at].with(o)
 			if v.reserved {
 				at.capacityType = karpv1.CapacityTypeReserved
-				if _, there := v.places[at]; !there {
-					v.places[at] = market{}
+				if _, there := v.offerings[at]; !there {
+					v.offerings[at] = offeringState{}
 				}
 			}
 		}
 	}
 }
 
-func (m market) with(o *catalog.Offering) market {
+func (m offeringState) with(o *catalog.Offering) offeringState {
 	switch {
 	case o.Price <= 0 && !o.Available:
 		return m
 	case o.Available && !m.available:
-		return market{available: true, price: o.Price}
+		return offeringState{available: true, price: o.Price}
 	case o.Available == m.available && (m.price == 0 || o.Price < m.price):
 		m.price = o.Price
 	}

@@ -20,13 +20,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// shop sells by node class.
-type shop struct {
+// fakeCloud offers by node class.
+type fakeCloud struct {
 	types map[string][]*catalog.InstanceType
 	state []cloudprovider.PriceState
 }
 
-func (s *shop) InstanceTypes(_ context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
+func (s *fakeCloud) InstanceTypes(_ context.Context, class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) {
 	types, ok := s.types[class.Name]
 	if !ok {
 		return nil, errors.New("no subnets found")
@@ -34,7 +34,7 @@ func (s *shop) InstanceTypes(_ context.Context, class *awsv1.EC2NodeClass) ([]*c
 	return types, nil
 }
 
-func (s *shop) PriceState() []cloudprovider.PriceState { return s.state }
+func (s *fakeCloud) PriceState() []cloudprovider.PriceState { return s.state }
 
 func m5(offerings ...catalog.Offering) []*catalog.InstanceType {
 	return []*catalog.InstanceType{{Name: "m5.large", Offerings: offerings, Capacity: corev1.ResourceList{
@@ -42,7 +42,7 @@ func m5(offerings ...catalog.Offering) []*catalog.InstanceType {
 	}}}
 }
 
-func sold(capacityType, zone string, price float64, available bool) catalog.Offering {
+func newOffering(capacityType, zone string, price float64, available bool) catalog.Offering {
 	return catalog.Offering{CapacityType: capacityType, Zone: zone, Price: price, Available: available}
 }
 
@@ -78,18 +78,18 @@ func named(name string) func(*awsv1.EC2NodeClass) {
 	return func(c *awsv1.EC2NodeClass) { c.Name, c.UID = name, "" }
 }
 
-func TestWhatPoolsSee(t *testing.T) {
+func TestOfferingsOfPools(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Class(named("other")), controllertest.Class(named("broken")),
 		controllertest.Pool("a", of("broken")), controllertest.Pool("b", of("default")), controllertest.Pool("c", of("other")), controllertest.Pool("d", of("none")))
-	s := &shop{types: map[string][]*catalog.InstanceType{
-		"default": m5(sold("on-demand", "z1", 0.1, true), sold("spot", "z1", 0.03, false), sold("spot", "z2", 0, false)),
-		"other":   m5(sold("on-demand", "z1", 0.08, false), sold("spot", "z1", 0.04, true), sold("reserved", "z2", 1e-8, true), sold("reserved", "z2", 2e-8, true)),
+	s := &fakeCloud{types: map[string][]*catalog.InstanceType{
+		"default": m5(newOffering("on-demand", "z1", 0.1, true), newOffering("spot", "z1", 0.03, false), newOffering("spot", "z2", 0, false)),
+		"other":   m5(newOffering("on-demand", "z1", 0.08, false), newOffering("spot", "z1", 0.04, true), newOffering("reserved", "z2", 1e-8, true), newOffering("reserved", "z2", 2e-8, true)),
 	}}
 	l := &Loop{Client: f.API, Cloud: s, Reserved: true, Collector: NewCollector(), Events: f.Events, Log: f.Log}
 	if got := scraped(t, l.Collector); len(got) != 0 {
 		t.Errorf("before the first look: %q", got)
 	}
-	if all, err := l.look(t.Context()); all || err != nil {
+	if all, err := l.measure(t.Context()); all || err != nil {
 		t.Errorf("all pools are measured: %v, %v", all, err)
 	}
 	want := []string{
@@ -111,13 +111,13 @@ func TestWhatPoolsSee(t *testing.T) {
 	}
 
 	l.Reserved = false
-	s.types = map[string][]*catalog.InstanceType{"default": m5(sold("on-demand", "z1", 0.1, true))}
+	s.types = map[string][]*catalog.InstanceType{"default": m5(newOffering("on-demand", "z1", 0.1, true))}
 	l.Lay = func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
-		return m5(sold("on-demand", "z1", 0.07, true)), pool.Name == "b"
+		return m5(newOffering("on-demand", "z1", 0.07, true)), pool.Name == "b"
 	}
 	s.types["other"], s.types["broken"] = nil, nil
 	f.Do(f.API.Delete(t.Context(), controllertest.Pool("d")))
-	if all, err := l.look(t.Context()); !all || err != nil {
+	if all, err := l.measure(t.Context()); !all || err != nil {
 		t.Errorf("all pools are measured: %v, %v", all, err)
 	}
 	want = []string{
@@ -129,7 +129,7 @@ func TestWhatPoolsSee(t *testing.T) {
 	}
 }
 
-func TestWherePricesComeFrom(t *testing.T) {
+func TestEventsAboutPrices(t *testing.T) {
 	read := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	denied := errors.New("AccessDeniedException: not authorized to perform pricing:GetProducts")
 	for _, tt := range []struct {
@@ -139,18 +139,18 @@ func TestWherePricesComeFrom(t *testing.T) {
 		metrics []string
 	}{
 		{"from the cloud", cloudprovider.PriceState{Read: read}, "", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
-		{"denied", cloudprovider.PriceState{Err: denied}, "PricesBuiltIn on-demand prices are those that ship with the program: AccessDenied", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"denied", cloudprovider.PriceState{Err: denied}, "PricesBuiltIn on-demand prices are built in: AccessDenied", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"denied since", cloudprovider.PriceState{Read: read, Err: denied}, "PricesOutdated on-demand prices are those of 2026-01-01T00:00:00Z: AccessDenied", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
-		{"nobody asks", cloudprovider.PriceState{Unasked: "an isolated VPC"}, "PricesBuiltIn on-demand prices are those that ship with the program: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
-		{"GovCloud", cloudprovider.PriceState{Unasked: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are those that ship with the program (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"nobody asks", cloudprovider.PriceState{Unasked: "an isolated VPC"}, "PricesBuiltIn on-demand prices are built in: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"GovCloud", cloudprovider.PriceState{Unasked: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are built in (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"not read yet", cloudprovider.PriceState{}, "", []string{"dovetail_prices_built_in on-demand 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Pool("a"))
 			tt.state.CapacityType = "on-demand"
-			l := &Loop{Client: f.API, Cloud: &shop{state: []cloudprovider.PriceState{tt.state}}, Collector: NewCollector(), Events: f.Events, Log: f.Log}
+			l := &Loop{Client: f.API, Cloud: &fakeCloud{state: []cloudprovider.PriceState{tt.state}}, Collector: NewCollector(), Events: f.Events, Log: f.Log}
 			for range 2 { // says it once
-				_, err := l.look(t.Context())
+				_, err := l.measure(t.Context())
 				f.Do(err)
 			}
 			said := f.Said()

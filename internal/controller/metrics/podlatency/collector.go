@@ -18,11 +18,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// patience bounds how long a scrape waits for the cache.
-const patience = 10 * time.Second
+// scrapeTimeout bounds how long a scrape waits for the cache; it is Prometheus' default timeout.
+const scrapeTimeout = 10 * time.Second
 
-// Collector tells of every pod where it is, and of those that wait for how long. It works that out when asked, so that
-// nothing is left behind by pods that are gone. Only the leader tells, lest each pod is there once for every replica.
+// Collector reports the state of every pod, and how long pending pods have waited. It computes the values at each
+// scrape, so that deleted pods leave nothing behind. Only the leader reports, so that each pod has one series.
 type Collector struct {
 	cache     client.Reader
 	decisions *Decisions
@@ -43,20 +43,20 @@ func NewCollector(cache client.Reader, decisions *Decisions, now func() time.Tim
 	of := []string{"name", "namespace"}
 	return &Collector{
 		cache: cache, decisions: decisions, now: now, log: log,
-		state: desc("state", "Where each pod is and how it is.", "name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch",
+		state: desc("state", "State of each pod: its node, phase and owner.", "name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch",
 			"capacity_type", "instance_type", "phase", "ready", "managed"),
-		unbound:       desc("unbound_time_seconds", "Since the pod's creation, until it is bound.", of...),
-		unstarted:     desc("unstarted_time_seconds", "Since the pod's creation, until it runs.", of...),
-		undecided:     desc("provisioning_scheduling_undecided_time_seconds", "Since the pod was seen to need a node, until a plan says where it goes.", of...),
-		placedUnbound: desc("provisioning_unbound_time_seconds", "Since a plan has a place for the pod, until it is bound.", of...),
-		placedWaiting: desc("provisioning_unstarted_time_seconds", "Since a plan has a place for the pod, until it runs.", of...),
+		unbound:       desc("unbound_time_seconds", "Time since the pod's creation, until it is bound.", of...),
+		unstarted:     desc("unstarted_time_seconds", "Time since the pod's creation, until it runs.", of...),
+		undecided:     desc("provisioning_scheduling_undecided_time_seconds", "Time since the pod was first seen to need a node, until the first plan for it.", of...),
+		placedUnbound: desc("provisioning_unbound_time_seconds", "Time since a plan schedules the pod, until it is bound.", of...),
+		placedWaiting: desc("provisioning_unstarted_time_seconds", "Time since a plan schedules the pod, until it runs.", of...),
 	}
 }
 
-// NeedLeaderElection makes sure that only one process tells.
+// NeedLeaderElection makes sure that only one process reports.
 func (c *Collector) NeedLeaderElection() bool { return true }
 
-// Start lets the Collector tell until ctx ends.
+// Start makes the Collector report until ctx is done.
 func (c *Collector) Start(ctx context.Context) error {
 	c.leading.Store(true)
 	<-ctx.Done()
@@ -71,18 +71,18 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells of the pods that there are now.
+// Collect sends the metrics of the current pods.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	if !c.leading.Load() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var pods corev1.PodList
 	var nodes corev1.NodeList
 	for _, list := range []client.ObjectList{&pods, &nodes} {
 		if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			c.log.Error("metrics of pods", "error", err)
+			c.log.Error("collecting the metrics of pods", "error", err)
 			return
 		}
 	}
@@ -93,8 +93,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	now := c.now()
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		to <- metrics.Reading(c.state, 1, state(pod, labels[pod.Spec.NodeName])...)
-		c.waits(pod, now, to)
+		to <- metrics.Gauge(c.state, 1, state(pod, labels[pod.Spec.NodeName])...)
+		c.collectWaits(pod, now, to)
 	}
 }
 
@@ -117,21 +117,21 @@ func owner(pod *corev1.Pod) string {
 	return fmt.Sprintf("/apis/%s/namespaces/%s/%ss/%s", o.APIVersion, pod.Namespace, strings.ToLower(o.Kind), o.Name)
 }
 
-// waits tells for how long the pod has waited for what it still waits for.
-func (c *Collector) waits(pod *corev1.Pod, now time.Time, to chan<- prometheus.Metric) {
+// collectWaits sends how long a pending pod has waited.
+func (c *Collector) collectWaits(pod *corev1.Pod, now time.Time, to chan<- prometheus.Metric) {
 	if !snapshot.Active(pod) || pod.Status.Phase != corev1.PodPending {
 		return
 	}
 	known := c.decisions.Of(pod.UID)
-	tell := func(desc *prometheus.Desc, since time.Time, waiting bool) {
+	send := func(desc *prometheus.Desc, since time.Time, waiting bool) {
 		if waiting && !since.IsZero() {
-			to <- metrics.Reading(desc, now.Sub(since).Seconds(), pod.Name, pod.Namespace)
+			to <- metrics.Gauge(desc, now.Sub(since).Seconds(), pod.Name, pod.Namespace)
 		}
 	}
 	unbound := pod.Spec.NodeName == ""
-	tell(c.unstarted, pod.CreationTimestamp.Time, true)
-	tell(c.unbound, pod.CreationTimestamp.Time, unbound)
-	tell(c.undecided, known.Seen, unbound && known.Decided.IsZero())
-	tell(c.placedUnbound, known.Schedulable, unbound)
-	tell(c.placedWaiting, known.Schedulable, true)
+	send(c.unstarted, pod.CreationTimestamp.Time, true)
+	send(c.unbound, pod.CreationTimestamp.Time, unbound)
+	send(c.undecided, known.Seen, unbound && known.Decided.IsZero())
+	send(c.placedUnbound, known.Schedulable, unbound)
+	send(c.placedWaiting, known.Schedulable, true)
 }

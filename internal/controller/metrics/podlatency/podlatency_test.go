@@ -49,16 +49,16 @@ func TestDecisions(t *testing.T) {
 	}{
 		{"nothing", nil, podlatency.Decision{}, "0 in 0s"},
 		{"seen twice: the first time counts", []func(*podlatency.Decisions){see(pod), see(pod)}, podlatency.Decision{Seen: at(0)}, "0 in 0s"},
-		{"row 7: refused", []func(*podlatency.Decisions){see(pod), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
-		{"row 24: placed in a healthy pool", []func(*podlatency.Decisions){see(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
-		{"row 24: in one that is not", []func(*podlatency.Decisions){see(pod), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1)}, "1 in 1s"},
-		{"row 24: first in a healthy one, then in another", []func(*podlatency.Decisions){place(pod, true), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0)}, "1 in 0s"},
-		{"row 24: then in a healthy one", []func(*podlatency.Decisions){place(pod, false), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0), Healthy: at(1)}, "1 in 0s"},
-		{"row 25: placed again: the first time is kept", []func(*podlatency.Decisions){see(pod), place(pod, true), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
-		{"row 26: placed, then refused", []func(*podlatency.Decisions){see(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
-		{"row 26: and placed anew", []func(*podlatency.Decisions){place(pod, true), refuse(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(2), Healthy: at(2)}, "1 in 0s"},
-		{"row 27: it is bound already", []func(*podlatency.Decisions){see(bound), place(bound, true), refuse(bound)}, podlatency.Decision{}, "0 in 0s"},
-		{"row 259: decided on twice, measured once", []func(*podlatency.Decisions){see(pod), refuse(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
+		{"refused", []func(*podlatency.Decisions){see(pod), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
+		{"placed in a healthy pool", []func(*podlatency.Decisions){see(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
+		{"in one that is not", []func(*podlatency.Decisions){see(pod), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1)}, "1 in 1s"},
+		{"first in a healthy one, then in another", []func(*podlatency.Decisions){place(pod, true), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0)}, "1 in 0s"},
+		{"then in a healthy one", []func(*podlatency.Decisions){place(pod, false), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0), Healthy: at(1)}, "1 in 0s"},
+		{"placed again: the first time is kept", []func(*podlatency.Decisions){see(pod), place(pod, true), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
+		{"placed, then refused", []func(*podlatency.Decisions){see(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
+		{"and placed anew", []func(*podlatency.Decisions){place(pod, true), refuse(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(2), Healthy: at(2)}, "1 in 0s"},
+		{"it is bound already", []func(*podlatency.Decisions){see(bound), place(bound, true), refuse(bound)}, podlatency.Decision{}, "0 in 0s"},
+		{"decided on twice, measured once", []func(*podlatency.Decisions){see(pod), refuse(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
 		{"forgotten", []func(*podlatency.Decisions){see(pod), place(pod, true), func(d *podlatency.Decisions) { d.Forget(pod.UID) }}, podlatency.Decision{}, "1 in 1s"},
 	}
 	for _, tt := range tests {
@@ -215,26 +215,26 @@ func TestCollector(t *testing.T) {
 		t.Errorf("a process that does not lead tells of %d", got)
 	}
 	const want = `
-# HELP karpenter_pods_provisioning_scheduling_undecided_time_seconds Since the pod was seen to need a node, until a plan says where it goes.
+# HELP karpenter_pods_provisioning_scheduling_undecided_time_seconds Time since the pod was first seen to need a node, until the first plan for it.
 # TYPE karpenter_pods_provisioning_scheduling_undecided_time_seconds gauge
 karpenter_pods_provisioning_scheduling_undecided_time_seconds{name="seen",namespace="shop"} 20
-# HELP karpenter_pods_provisioning_unbound_time_seconds Since a plan has a place for the pod, until it is bound.
+# HELP karpenter_pods_provisioning_unbound_time_seconds Time since a plan schedules the pod, until it is bound.
 # TYPE karpenter_pods_provisioning_unbound_time_seconds gauge
 karpenter_pods_provisioning_unbound_time_seconds{name="waits",namespace="shop"} 30
-# HELP karpenter_pods_provisioning_unstarted_time_seconds Since a plan has a place for the pod, until it runs.
+# HELP karpenter_pods_provisioning_unstarted_time_seconds Time since a plan schedules the pod, until it runs.
 # TYPE karpenter_pods_provisioning_unstarted_time_seconds gauge
 karpenter_pods_provisioning_unstarted_time_seconds{name="waits",namespace="shop"} 30
-# HELP karpenter_pods_state Where each pod is and how it is.
+# HELP karpenter_pods_state State of each pod: its node, phase and owner.
 # TYPE karpenter_pods_state gauge
 karpenter_pods_state{arch="",capacity_type="",instance_type="",managed="false",name="seen",namespace="shop",node="",nodepool="",owner="",phase="Pending",ready="false",scheduled="false",zone=""} 1
 karpenter_pods_state{arch="",capacity_type="",instance_type="",managed="false",name="waits",namespace="shop",node="",nodepool="",owner="/apis/apps/v1/namespaces/shop/replicasets/web",phase="Pending",ready="false",scheduled="false",zone=""} 1
 karpenter_pods_state{arch="",capacity_type="",instance_type="m.large",managed="true",name="runs",namespace="shop",node="node-c",nodepool="general",owner="",phase="Running",ready="true",scheduled="true",zone="z1"} 1
 karpenter_pods_state{arch="",capacity_type="",instance_type="m.large",managed="true",name="starts",namespace="shop",node="node-c",nodepool="general",owner="",phase="Pending",ready="false",scheduled="true",zone="z1"} 1
-# HELP karpenter_pods_unbound_time_seconds Since the pod's creation, until it is bound.
+# HELP karpenter_pods_unbound_time_seconds Time since the pod's creation, until it is bound.
 # TYPE karpenter_pods_unbound_time_seconds gauge
 karpenter_pods_unbound_time_seconds{name="seen",namespace="shop"} 30
 karpenter_pods_unbound_time_seconds{name="waits",namespace="shop"} 30
-# HELP karpenter_pods_unstarted_time_seconds Since the pod's creation, until it runs.
+# HELP karpenter_pods_unstarted_time_seconds Time since the pod's creation, until it runs.
 # TYPE karpenter_pods_unstarted_time_seconds gauge
 karpenter_pods_unstarted_time_seconds{name="seen",namespace="shop"} 30
 karpenter_pods_unstarted_time_seconds{name="starts",namespace="shop"} 30

@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Pods measures how long pods take until they are bound and ready, each once. Those that had got there before this
-// process saw them are not measured.
+// Pods measures how long pods take until they are bound and ready, each once. It skips pods that were running before
+// this process started.
 type Pods struct {
 	Client    client.Client
 	Decisions *Decisions
@@ -30,7 +30,7 @@ type Pods struct {
 	waiting map[types.NamespacedName]wait
 }
 
-// wait is what of a pod's start is still to be measured.
+// wait is which steps of a pod's start are still to be measured.
 type wait struct {
 	uid             types.UID
 	toBind, toStart bool
@@ -45,7 +45,7 @@ func (p *Pods) Register(mgr manager.Manager) error {
 		Complete(p)
 }
 
-// Reconcile measures what has happened to a pod.
+// Reconcile measures the steps that a pod has completed.
 func (p *Pods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
 	err := p.Client.Get(ctx, req.NamespacedName, pod)
@@ -104,7 +104,7 @@ func (p *Pods) measure(pod *corev1.Pod, w *wait) {
 	}
 }
 
-// since is when a condition of the pod became true; now, if it does not say.
+// since is when a condition of the pod became true; now if that is unknown.
 func (p *Pods) since(pod *corev1.Pod, condition corev1.PodConditionType) time.Time {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == condition && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {

@@ -1,4 +1,4 @@
-// Package transition tells, in events and metrics, when conditions of NodeClaims and NodePools change their status.
+// Package transition publishes events and metrics when conditions of NodeClaims and NodePools change their status.
 package transition
 
 import (
@@ -29,8 +29,8 @@ type Object interface {
 type Metrics struct {
 	// count is 1 for each condition of each object, by name, type, status, reason.
 	count *prometheus.GaugeVec
-	// transitions by type, status, reason that the condition has come to; seconds, by type and status that it has
-	// left, for which it had it.
+	// transitions by type and the new status and reason; seconds, by type and the old status, is how long the old
+	// status lasted.
 	transitions *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
 }
@@ -40,10 +40,10 @@ func NewMetrics(reg prometheus.Registerer, kind string) (*Metrics, error) {
 	prefix := "operator_" + strings.ToLower(kind) + "_status_condition_"
 	m := &Metrics{
 		count: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "count", Help: "Conditions of a " + kind + ", by their status: 1 for that which they have.",
+			Name: prefix + "count", Help: "Conditions of a " + kind + ": 1 for their current status.",
 		}, []string{"name", "type", "status", "reason"}),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "transitions_total", Help: "Changes of the status of conditions of a " + kind + ", by what it has become.",
+			Name: prefix + "transitions_total", Help: "Status changes of conditions of a " + kind + ", by the new status.",
 		}, []string{"type", "status", "reason"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "transition_seconds", Help: "How long conditions of a " + kind + " had a status before it changed.",
@@ -69,11 +69,11 @@ type Reconciler struct {
 	Metrics *Metrics
 
 	mu sync.Mutex
-	// seen are the conditions of each object as they were last looked at.
-	seen map[types.NamespacedName]sight
+	// seen are the last observed conditions of each object.
+	seen map[types.NamespacedName]observation
 }
 
-type sight struct {
+type observation struct {
 	uid        types.UID
 	conditions []metav1.Condition
 }
@@ -83,8 +83,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).Named(strings.ToLower(r.Kind) + ".status").For(r.New()).Complete(r)
 }
 
-// Reconcile compares an object's conditions with what they were at the last look. What changed and changed back in
-// between is not told; what changed while no controller ran is neither.
+// Reconcile compares an object's conditions with those at the last reconcile. It misses a change that was reverted in
+// between, and changes while no controller ran.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	o := r.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, o); err != nil {
@@ -97,19 +97,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	now := condition.All(o)
-	before, known := r.swap(req.NamespacedName, sight{uid: o.GetUID(), conditions: now})
+	before, known := r.exchange(req.NamespacedName, observation{uid: o.GetUID(), conditions: now})
 	r.Metrics.count.DeletePartialMatch(prometheus.Labels{"name": o.GetName()})
 	for _, c := range now {
 		r.Metrics.count.WithLabelValues(o.GetName(), c.Type, string(c.Status), c.Reason).Set(1)
 		if was, had := find(before, c.Type); known && (!had || was.Status != c.Status) {
-			r.tell(o, was, c)
+			r.record(o, was, c)
 		}
 	}
 	return reconcile.Result{}, nil
 }
 
-// tell says that a condition has changed. One that was not there counts as Unknown.
-func (r *Reconciler) tell(o Object, was, is metav1.Condition) {
+// record publishes the event and the metrics of a change. A missing condition counts as Unknown.
+func (r *Reconciler) record(o Object, was, is metav1.Condition) {
 	r.Metrics.transitions.WithLabelValues(is.Type, string(is.Status), is.Reason).Inc()
 	from := metav1.ConditionUnknown
 	if was.Type != "" {
@@ -135,12 +135,12 @@ func find(conditions []metav1.Condition, typ string) (metav1.Condition, bool) {
 	return metav1.Condition{}, false
 }
 
-// swap remembers what is seen now and returns what was before; false for an object that is seen first.
-func (r *Reconciler) swap(name types.NamespacedName, now sight) ([]metav1.Condition, bool) {
+// exchange stores the current observation and returns the previous one; false for a new object.
+func (r *Reconciler) exchange(name types.NamespacedName, now observation) ([]metav1.Condition, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {
-		r.seen = map[types.NamespacedName]sight{}
+		r.seen = map[types.NamespacedName]observation{}
 	}
 	before, known := r.seen[name]
 	r.seen[name] = now

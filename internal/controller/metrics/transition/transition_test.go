@@ -81,13 +81,13 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-func TestOthersAreNotTold(t *testing.T) {
+func TestForeignObjectsAreIgnored(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }))
 	r := claims(t, f)
 	f.Reconcile(r, "a")
 	update(f, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, controllertest.Start) })
 	f.Reconcile(r, "a")
 	if said := f.Said(); len(said) > 0 || testutil.CollectAndCount(r.Metrics.count) > 0 {
-		t.Errorf("lifecycle row 1: said %q", said)
+		t.Errorf("said %q", said)
 	}
 }

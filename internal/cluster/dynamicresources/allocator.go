@@ -1,0 +1,258 @@
+package dynamicresources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/dynamic-resource-allocation/structured"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// maxSteps is how many choices of a device one search may try. A search usually takes a few per requested device, but
+// some claims make the allocator try all combinations.
+const maxSteps = 10_000
+
+// allocations is a snapshot.DeviceBook: the devices that are allocated in a snapshot or a simulation on it.
+type allocations struct {
+	devices   *Devices
+	allocated structured.AllocatedState
+	// held are the claims with devices, with the nodes where these can be used.
+	held map[types.UID]*corev1.NodeSelector
+	// failedSearches caches searches without a result on nodes without devices of their own; nil means too few devices.
+	// The entries stay valid for books derived from this one, which have fewer free devices.
+	failedSearches map[string]error
+}
+
+var _ snapshot.DeviceBook = (*allocations)(nil)
+
+// Open implements snapshot.Devices.
+func (d *Devices) Open(leaving map[types.UID]bool) snapshot.DeviceBook {
+	b := &allocations{devices: d, held: map[types.UID]*corev1.NodeSelector{}, failedSearches: map[string]error{}, allocated: structured.AllocatedState{
+		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+	}}
+	for uid, c := range d.byUID {
+		if c.Status.Allocation == nil || !inUse(c, leaving) {
+			continue
+		}
+		b.held[uid] = c.Status.Allocation.NodeSelector
+		for i := range c.Status.Allocation.Devices.Results {
+			b.markAllocated(&c.Status.Allocation.Devices.Results[i])
+		}
+	}
+	return b
+}
+
+// inUse reports whether pods other than the leaving ones use the claim.
+func inUse(c *resourcev1.ResourceClaim, leaving map[types.UID]bool) bool {
+	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return !leaving[r.UID] })
+}
+
+// markAllocated marks the device of a result as allocated. Admin access allocates nothing.
+func (b *allocations) markAllocated(r *resourcev1.DeviceRequestAllocationResult) {
+	if r.AdminAccess != nil && *r.AdminAccess {
+		return
+	}
+	id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	if r.ShareID == nil {
+		b.allocated.AllocatedDevices.Insert(id)
+		return
+	}
+	b.allocated.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+	b.allocated.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity))
+}
+
+// With implements snapshot.DeviceBook.
+func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceGrant) snapshot.DeviceBook {
+	out := &allocations{devices: b.devices, held: maps.Clone(b.held), failedSearches: b.failedSearches, allocated: structured.AllocatedState{
+		AllocatedDevices: maps.Clone(b.allocated.AllocatedDevices), AllocatedSharedDeviceIDs: maps.Clone(b.allocated.AllocatedSharedDeviceIDs),
+		AggregatedCapacity: b.allocated.AggregatedCapacity.Clone(),
+	}}
+	for i, claim := range claims {
+		for k, g := range grants {
+			r := g.Results[i]
+			if r == nil {
+				continue
+			}
+			out.held[claim.UID] = r.NodeSelector // the same in all: see describe
+			for j := range r.Devices.Results {
+				if device := &r.Devices.Results[j]; k == 0 || strings.HasPrefix(device.Pool, snapshot.ExpectedPool) {
+					out.markAllocated(device)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Find implements snapshot.DeviceBook.
+func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceSite) (snapshot.DeviceGrant, error) {
+	g := snapshot.DeviceGrant{Results: make([]*resourcev1.AllocationResult, len(claims))}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
+	var open []*resourcev1.ResourceClaim
+	var names []string
+	for _, c := range claims {
+		selector, held := b.held[c.UID]
+		if !held {
+			open = append(open, b.devices.byUID[c.UID])
+			names = append(names, fmt.Sprintf("%q", c.Name))
+			continue
+		}
+		reach, ok := matchingTerm(selector, node)
+		if !ok {
+			return g, fmt.Errorf("resource claim %q has devices that cannot be used there", c.Name)
+		}
+		g.Reach = append(g.Reach, reach...)
+	}
+	results, err := b.allocate(open, node, at)
+	if err != nil {
+		return g, fmt.Errorf("look for devices for resource claim %s: %w", strings.Join(names, ", "), err)
+	}
+	if len(results) < len(open) {
+		return g, fmt.Errorf("there are no free devices for resource claim %s", strings.Join(names, ", "))
+	}
+	for i, c := range claims {
+		if _, held := b.held[c.UID]; held {
+			continue
+		}
+		g.Results[i], results = &results[0], results[1:]
+		reach, _ := matchingTerm(g.Results[i].NodeSelector, node)
+		g.Reach = append(g.Reach, reach...)
+	}
+	return g, fillGrant(&g)
+}
+
+// matchingTerm returns the label requirements of the selector's first term that the node matches. A nil selector
+// matches all nodes.
+func matchingTerm(s *corev1.NodeSelector, node *corev1.Node) ([]corev1.NodeSelectorRequirement, bool) {
+	if s == nil {
+		return nil, true
+	}
+	for _, term := range s.NodeSelectorTerms {
+		one, err := nodeaffinity.NewNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}})
+		if err == nil && one.Match(node) {
+			return term.MatchExpressions, true
+		}
+	}
+	return nil, false
+}
+
+// allocate runs the scheduler's allocator, or uses a cached failure. It returns fewer results than claims if there are
+// not enough devices.
+func (b *allocations) allocate(claims []*resourcev1.ResourceClaim, node *corev1.Node, at snapshot.DeviceSite) ([]resourcev1.AllocationResult, error) {
+	if len(claims) == 0 {
+		return nil, nil
+	}
+	published, own := b.devices.onNode[at.Node]
+	if at.Type != nil {
+		published, own = slices.Concat(b.devices.shared, expectedSlices(at)), len(at.Type.DeviceSlices) > 0
+	}
+	if !own {
+		published = b.devices.shared
+	}
+	if own {
+		return b.runAllocator(claims, node, published)
+	}
+	key := b.searchKey(claims, at)
+	if err, known := b.failedSearches[key]; known {
+		return nil, err
+	}
+	results, err := b.runAllocator(claims, node, published)
+	if len(results) == 0 {
+		b.failedSearches[key] = err
+	}
+	return results, err
+}
+
+// searchKey identifies a search by the claims and by the node's labels that devices outside of nodes select on.
+func (b *allocations) searchKey(claims []*resourcev1.ResourceClaim, at snapshot.DeviceSite) string {
+	var text strings.Builder
+	for _, c := range claims {
+		fmt.Fprintf(&text, "%s ", c.UID)
+	}
+	for _, key := range b.devices.labels {
+		value, ok := at.Labels[key]
+		fmt.Fprintf(&text, "%q %t ", value, ok)
+	}
+	return text.String()
+}
+
+func (b *allocations) runAllocator(claims []*resourcev1.ResourceClaim, node *corev1.Node, published []*resourcev1.ResourceSlice) ([]resourcev1.AllocationResult, error) {
+	ctx := &stepLimit{Context: klog.NewContext(context.Background(), logr.Discard()), remaining: maxSteps}
+	allocator, err := structured.NewAllocator(ctx, features, b.allocated, b.devices.classes, published, b.devices.cel)
+	if err != nil {
+		return nil, err
+	}
+	results, err := allocator.Allocate(ctx, node, claims)
+	if errors.Is(err, structured.ErrFailedAllocationOnNode) {
+		return nil, nil // the caller's message is clearer
+	}
+	return results, err
+}
+
+// expectedSlices are the slices that the drivers of a new node will publish.
+func expectedSlices(at snapshot.DeviceSite) []*resourcev1.ResourceSlice {
+	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
+	for i, spec := range at.Type.DeviceSlices {
+		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
+		spec.Pool.Name = strings.Join([]string{snapshot.ExpectedPool, at.Node, at.Type.Name, spec.Pool.Name}, "/")
+		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", snapshot.ExpectedPool, i)}, Spec: spec}
+	}
+	return out
+}
+
+// fillGrant sets the fields of a grant that the engine compares. Grants with the same devices outside of nodes agree,
+// claim by claim, on whether there are also devices that come with the node, since each request has at least one
+// device.
+func fillGrant(g *snapshot.DeviceGrant) error {
+	outside := make([][]resourcev1.DeviceRequestAllocationResult, len(g.Results))
+	for i, r := range g.Results {
+		if r == nil {
+			continue
+		}
+		for _, device := range r.Devices.Results {
+			if strings.HasPrefix(device.Pool, snapshot.ExpectedPool) {
+				g.Drivers = append(g.Drivers, device.Driver)
+				continue
+			}
+			device.ShareID = nil // random
+			outside[i] = append(outside[i], device)
+		}
+	}
+	slices.Sort(g.Drivers)
+	g.Drivers = slices.Compact(g.Drivers)
+	text, err := json.Marshal([]any{outside, g.Reach})
+	g.Outside = string(text)
+	return err
+}
+
+// stepLimit is a context that is done after a number of calls of Err, which the allocator makes at each step. Unlike a
+// timeout, it is deterministic.
+type stepLimit struct {
+	context.Context
+	remaining int
+}
+
+var errStepLimit = errors.New("there are too many ways to combine devices to try them all")
+
+// Err implements context.Context.
+func (s *stepLimit) Err() error {
+	if s.remaining--; s.remaining < 0 {
+		return errStepLimit
+	}
+	return nil
+}

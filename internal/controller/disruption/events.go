@@ -1,0 +1,249 @@
+package disruption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// claimRef returns a NodeClaim with the fields that an event's reference needs.
+func claimRef(n *snapshot.Node) *karpv1.NodeClaim {
+	ref := &karpv1.NodeClaim{}
+	ref.Name, ref.UID = n.Claim, n.ClaimUID
+	return ref
+}
+
+// recordBudgets sets the metrics of disruption budgets for a reason, and publishes an event where they allow nothing.
+func (l *Loop) recordBudgets(reason karpv1.DisruptionReason, allowances []disrupt.Allowance) {
+	for _, a := range allowances {
+		l.Metrics.AllowedDisruptions.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Allowed))
+		l.Metrics.ConsumingBudgets.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Disrupting))
+		if a.Err != nil && reason == karpv1.DisruptionEmpty { // log once: the error blocks all reasons
+			l.Log.Error("detected disruption budget errors", "NodePool", a.Pool.Name, "error", a.Err)
+		}
+		if a.Nodes > 0 && a.Allowed == 0 {
+			l.Events.Normal(a.Pool, "DisruptionBlocked", "No allowed disruptions for disruption reason %s due to blocking budget", reason)
+		}
+	}
+}
+
+// recordBlockedNodes publishes on nodes why they must not be disrupted.
+func (l *Loop) recordBlockedNodes(v *disrupt.View) {
+	for _, k := range v.Blocked() {
+		if k.Reason == disrupt.Deleting {
+			continue // its deletion timestamp shows it
+		}
+		l.recordBlocked(k.Node, k.Message)
+	}
+}
+
+// recordPodEvents publishes on pods until when they are protected from disruption, and which of their annotations are
+// invalid and therefore ignored.
+func (l *Loop) recordPodEvents(v *disrupt.View) {
+	for i := range v.Snapshot.Nodes {
+		n := &v.Snapshot.Nodes[i]
+		if n.Claim == "" {
+			continue
+		}
+		for _, p := range n.Pods {
+			if _, annotated := p.Annotations[karpv1.AnnotationDoNotDisrupt]; !annotated || !snapshot.Active(p) {
+				continue
+			}
+			switch state, until := snapshot.DoNotDisrupt(p, v.Snapshot.Now); {
+			case state == snapshot.ProtectionInvalid && p.Annotations[karpv1.AnnotationDoNotDisrupt] != "false":
+				l.Events.Warn(p, "InvalidDoNotDisruptAnnotation", "Annotation %s is ignored: %q is neither \"true\" nor a positive duration such as 30m", karpv1.AnnotationDoNotDisrupt, p.Annotations[karpv1.AnnotationDoNotDisrupt])
+			case state == snapshot.ProtectedUntil && !until.IsZero():
+				l.Events.Normal(p, "DoNotDisruptUntil", "Pod is protected from disruption until %s", until.UTC().Format(time.RFC3339))
+			case state == snapshot.ProtectionElapsed:
+				l.Events.Normal(p, "DoNotDisruptGracePeriodElapsed", "The time for which the pod was protected from disruption has passed")
+			}
+		}
+	}
+}
+
+// deletePoolGauges deletes the gauges of pools that no longer exist.
+func (l *Loop) deletePoolGauges(allowances []disrupt.Allowance) {
+	existing := make(map[string]bool, len(allowances))
+	for _, a := range allowances {
+		existing[a.Pool.Name] = true
+	}
+	for name := range l.gaugedPools {
+		if !existing[name] {
+			of := prometheus.Labels{"nodepool": name}
+			l.Metrics.AllowedDisruptions.DeletePartialMatch(of)
+			l.Metrics.ConsumingBudgets.DeletePartialMatch(of)
+		}
+	}
+	l.gaugedPools = existing
+}
+
+func (l *Loop) recordBlocked(n *snapshot.Node, message string) {
+	l.onNodeAndClaim(n, func(o event.Object) { l.Events.Normal(o, "DisruptionBlocked", "%s", upperFirst(message)) })
+}
+
+// onNodeAndClaim publishes an event on the Node, if there is one, and on its claim.
+func (l *Loop) onNodeAndClaim(n *snapshot.Node, publish func(o event.Object)) {
+	if n.Registered {
+		publish(nodeRef(n.Name))
+	}
+	publish(claimRef(n))
+}
+
+// describePart describes a command in an event on one of its nodes.
+func describePart(cmd *disrupt.Command, c *disrupt.Candidate) string {
+	if n := len(cmd.Candidates); n > 1 {
+		return fmt.Sprintf("%s: [%s] (part of %d-node consolidation)", decision(cmd), c.Node.Name, n)
+	}
+	return decision(cmd) + ": " + describeNodes(cmd)
+}
+
+// recordFailedDrift publishes on drifted nodes why they are not replaced, and moves them to the end of the order.
+func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Left) {
+	existing := make(map[types.UID]bool, len(left))
+	for i := range r.Snapshot.Nodes {
+		existing[r.Snapshot.Nodes[i].ClaimUID] = true
+	}
+	for uid := range l.driftFailedAt {
+		if !existing[uid] {
+			delete(l.driftFailedAt, uid)
+		}
+	}
+	for _, k := range left {
+		l.recordBlocked(k.Candidate.Node, k.Why)
+		if l.driftFailedAt == nil {
+			l.driftFailedAt = map[types.UID]time.Time{}
+		}
+		l.driftFailedAt[k.Candidate.Node.ClaimUID] = r.Snapshot.Now
+	}
+}
+
+// countDecision counts a command that was started.
+func (l *Loop) countDecision(cmd *disrupt.Command) {
+	decision, reason := decision(cmd), strings.ToLower(string(cmd.Reason))
+	l.Metrics.Decisions.WithLabelValues(decision, reason, cmd.Kind).Inc()
+	for _, pool := range affectedPools(cmd) {
+		l.Metrics.DecisionsByPool.WithLabelValues(pool, decision, reason, cmd.Kind).Inc()
+	}
+}
+
+func decision(cmd *disrupt.Command) string {
+	if replacementCount(cmd) > 0 {
+		return "replace"
+	}
+	return "delete"
+}
+
+// replacementCount is how many replacements a command launches.
+func replacementCount(cmd *disrupt.Command) int {
+	if isStatic(cmd) {
+		return 1
+	}
+	return len(cmd.Plan.Launches)
+}
+
+// affectedPools are the pools that lose nodes, sorted.
+func affectedPools(cmd *disrupt.Command) []string {
+	var out []string
+	for _, c := range cmd.Candidates {
+		out = append(out, c.Node.Pool)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// candidateUIDs are the UIDs of the claims that a command deletes.
+func candidateUIDs(cmd *disrupt.Command) (out []types.UID) {
+	for _, c := range cmd.Candidates {
+		out = append(out, c.Node.ClaimUID)
+	}
+	return out
+}
+
+// disruptedNode and replacementNode are nodes in log lines.
+type disruptedNode struct {
+	Node         string `json:"Node"`
+	NodeClaim    string `json:"NodeClaim"`
+	InstanceType string `json:"instance-type"`
+	CapacityType string `json:"capacity-type"`
+}
+
+type replacementNode struct {
+	CapacityType  string `json:"capacity-type"`
+	InstanceTypes string `json:"instance-types,omitempty"`
+}
+
+// logCommand logs a command before it is executed.
+func (l *Loop) logCommand(cmd *disrupt.Command, id string) {
+	var nodes []disruptedNode
+	pods := 0
+	for _, c := range cmd.Candidates {
+		nodes = append(nodes, disruptedNode{c.Node.Name, c.Node.Claim, c.Node.Labels[corev1.LabelInstanceTypeStable], c.CapacityType})
+		pods += len(c.Pods)
+	}
+	replacements := []replacementNode{}
+	for i := range cmd.Plan.Launches {
+		launch := &cmd.Plan.Launches[i]
+		n := replacementNode{CapacityType: preferredCapacityType(launch.CapacityTypes())}
+		if len(cmd.Plan.Launches) == 1 {
+			n.InstanceTypes = provisioning.TypeNames(launch)
+		}
+		replacements = append(replacements, n)
+	}
+	l.Log.Info("disrupting node(s)", "command", fmt.Sprintf("%s/%s: %s: nodepools=[%s]: %s (savings: $%.2f)", cmd.Reason, id, decision(cmd), strings.Join(affectedPools(cmd), ", "), describeNodes(cmd), cmd.Savings),
+		"decision", decision(cmd), "reason", strings.ToLower(string(cmd.Reason)), "disrupted-node-count", len(nodes), "replacement-node-count", replacementCount(cmd),
+		"pod-count", pods, "disrupted-nodes", nodes, "replacement-nodes", replacements)
+}
+
+// preferredCapacityType is the capacity type that a launch tries first.
+func preferredCapacityType(capacityTypes []string) string {
+	for _, capacityType := range []string{karpv1.CapacityTypeReserved, karpv1.CapacityTypeSpot, karpv1.CapacityTypeOnDemand} {
+		if slices.Contains(capacityTypes, capacityType) {
+			return capacityType
+		}
+	}
+	return ""
+}
+
+// describeNodes lists the nodes of a command, and the number of replacements.
+func describeNodes(cmd *disrupt.Command) string {
+	var names []string
+	for _, c := range cmd.Candidates {
+		names = append(names, c.Node.Name)
+	}
+	out := "[" + strings.Join(names, ", ") + "]"
+	n := replacementCount(cmd)
+	switch n {
+	case 0:
+		return out
+	case 1:
+		return out + " -> [1 replacement]"
+	}
+	return fmt.Sprintf("%s -> [%d replacements]", out, n)
+}
+
+// describe formats a command for logs.
+func describe(e karpv1.DisruptionCommand) string {
+	claims := "[" + strings.Join(e.Candidates, ", ") + "]"
+	if len(e.Replacements) == 0 {
+		return fmt.Sprintf("%s/%s: delete: %s", e.Reason, e.ID, claims)
+	}
+	return fmt.Sprintf("%s/%s: replace: %s -> [%s]", e.Reason, e.ID, claims, strings.Join(e.Replacements, ", "))
+}
+
+func upperFirst(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -1,0 +1,161 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// fail rolls back a command with replacements that did not become ready.
+func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
+	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)), "error", why)
+	if err := q.rollBack(ctx, c.DisruptionCommand, why); err != nil {
+		return err
+	}
+	q.Metrics.QueueFailures.WithLabelValues("replace", strings.ToLower(string(c.Reason)), c.Kind).Add(float64(len(c.Replacements) - p.ready))
+	byPool := map[string][]types.UID{}
+	for _, claim := range c.candidates {
+		pool := claim.Labels[karpv1.LabelNodePool]
+		byPool[pool] = append(byPool[pool], claim.UID)
+	}
+	q.withAttempts(func(a *disrupt.Attempts) {
+		for pool, uids := range byPool {
+			a.Failed(pool, uids, q.Now(), q.Jitter())
+		}
+	})
+	return nil
+}
+
+// rollBack undoes a command: it deletes the replacements, then untaints the candidates. The record on a candidate goes
+// last, so that an interrupted rollback starts again. If a candidate has been deleted already, its pods need the
+// replacements: they stay.
+func (q *Queue) rollBack(ctx context.Context, e karpv1.DisruptionCommand, why string) error {
+	var claims []*karpv1.NodeClaim
+	candidateDeleted := false
+	for _, name := range e.Candidates {
+		claim := &karpv1.NodeClaim{}
+		err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil || claim.DeletionTimestamp != nil {
+			candidateDeleted = true
+			continue
+		}
+		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
+			q.State.Spare(claim.UID) // the other command decides about it
+			continue
+		}
+		claims = append(claims, claim)
+	}
+	if !candidateDeleted {
+		for _, name := range e.Replacements {
+			if err := q.deleteReplacement(ctx, name, e.ID); err != nil {
+				return err
+			}
+		}
+	}
+	var errs []error
+	for _, claim := range claims {
+		if err := q.restoreCandidate(ctx, claim); err != nil {
+			errs = append(errs, fmt.Errorf("restore node %q: %w", claim.Status.NodeName, err))
+		}
+	}
+	q.Log.Info("rolled back a disruption command", "command", describe(e), "reason", strings.ToLower(string(e.Reason)), "why", why)
+	return errors.Join(errs...)
+}
+
+// deferredRollback is a command with a failed rollback, and the reason for the rollback.
+type deferredRollback struct {
+	karpv1.DisruptionCommand
+	why string
+}
+
+// rollBackOrDefer rolls a command back, or keeps it for the next attempt. If this process exits before, the next one
+// rolls back what is recorded on claims.
+func (q *Queue) rollBackOrDefer(ctx context.Context, e karpv1.DisruptionCommand, why string) error {
+	err := q.rollBack(ctx, e, why)
+	if err != nil {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.pendingRollbacks = append(q.pendingRollbacks, deferredRollback{e, why})
+	}
+	return err
+}
+
+// retryRollbacks retries the rollbacks that failed.
+func (q *Queue) retryRollbacks(ctx context.Context) error {
+	q.mu.Lock()
+	pending := q.pendingRollbacks
+	q.pendingRollbacks = nil
+	q.mu.Unlock()
+	var errs []error
+	for _, d := range pending {
+		errs = append(errs, q.rollBackOrDefer(ctx, d.DisruptionCommand, d.why))
+	}
+	return errors.Join(errs...)
+}
+
+// deleteReplacement deletes a replacement. If its node runs pods that would have to move, or that are protected, it
+// stays as an ordinary node of its pool instead.
+func (q *Queue) deleteReplacement(ctx context.Context, name, id string) error {
+	claim := &karpv1.NodeClaim{}
+	if err := q.Live.Get(ctx, client.ObjectKey{Name: name}, claim); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if claim.DeletionTimestamp != nil || claim.Annotations[karpv1.AnnotationReplacementOf] != id {
+		return nil
+	}
+	if node := claim.Status.NodeName; node != "" {
+		pods, err := cluster.PodsOn(ctx, q.Client, node)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, q.Now()) }) {
+			_, err := patch.Object(ctx, q.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationReplacementOf) })
+			return client.IgnoreNotFound(err)
+		}
+	}
+	q.State.Condemn(claim.UID)
+	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		q.State.Spare(claim.UID)
+		return fmt.Errorf("delete replacement %q: %w", name, err)
+	}
+	return nil
+}
+
+// restoreCandidate untaints the node of a candidate and removes the command from its claim.
+func (q *Queue) restoreCandidate(ctx context.Context, claim *karpv1.NodeClaim) error {
+	if name := claim.Status.NodeName; name != "" {
+		if err := client.IgnoreNotFound(setTaint(ctx, q.Client, q.Live, name, false /* present */)); err != nil {
+			return err
+		}
+	}
+	_, err := patch.Status(ctx, q.Client, claim, func() { condition.Clear(claim, karpv1.ConditionDisruptionReason, q.Now()) })
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if _, err := patch.Object(ctx, q.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationDisruptionCommand) }); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	q.State.Spare(claim.UID)
+	return nil
+}

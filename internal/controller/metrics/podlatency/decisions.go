@@ -1,0 +1,116 @@
+// Package podlatency measures how long pods wait: for a decision, for a node, and until they are ready. Decisions are
+// kept in memory only, since nothing but metrics depends on them.
+package podlatency
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+)
+
+// Decision is the progress of one pod. Times are zero for steps that have not happened.
+type Decision struct {
+	// Seen is when the pod was first seen to need a node.
+	Seen time.Time
+	// Decided is when the first plan scheduled or rejected the pod.
+	Decided time.Time
+	// Schedulable is since when every plan has scheduled the pod.
+	Schedulable time.Time
+	// Healthy is since when that has been on a pool with nodes that are known to register.
+	Healthy time.Time
+}
+
+// Decisions holds the decisions of plans about pods. A nil Decisions holds nothing. It is safe for concurrent use.
+type Decisions struct {
+	metrics *metrics.Metrics
+	now     func() time.Time
+
+	mu   sync.Mutex
+	pods map[types.UID]Decision
+}
+
+// NewDecisions returns an empty Decisions.
+func NewDecisions(metrics *metrics.Metrics, now func() time.Time) *Decisions {
+	return &Decisions{metrics: metrics, now: now, pods: map[types.UID]Decision{}}
+}
+
+// Of returns the decision about a pod.
+func (d *Decisions) Of(uid types.UID) Decision {
+	if d == nil {
+		return Decision{}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pods[uid]
+}
+
+// See records that a pod needs a node; only the first time counts.
+func (d *Decisions) See(pod *corev1.Pod) {
+	d.change(pod, func(now time.Time, e *Decision) {
+		if e.Seen.IsZero() {
+			e.Seen = now
+		}
+	})
+}
+
+// Place records that a plan scheduled a pod, on a pool that is known to register nodes (healthy) or not.
+func (d *Decisions) Place(pod *corev1.Pod, healthy bool) {
+	d.change(pod, func(now time.Time, e *Decision) {
+		d.decide(now, e)
+		if e.Schedulable.IsZero() {
+			e.Schedulable = now
+		}
+		switch {
+		case !healthy:
+			e.Healthy = time.Time{}
+		case e.Healthy.IsZero():
+			e.Healthy = now
+		}
+	})
+}
+
+// Refuse records that a plan rejected a pod.
+func (d *Decisions) Refuse(pod *corev1.Pod) {
+	d.change(pod, func(now time.Time, e *Decision) {
+		d.decide(now, e)
+		e.Schedulable, e.Healthy = time.Time{}, time.Time{}
+	})
+}
+
+// Forget drops a pod.
+func (d *Decisions) Forget(uid types.UID) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.pods, uid)
+}
+
+// change edits the decision about a pod. It skips bound pods: they are planned because they must move, and do not wait.
+func (d *Decisions) change(pod *corev1.Pod, edit func(now time.Time, e *Decision)) {
+	if d == nil || pod.Spec.NodeName != "" {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.pods[pod.UID]
+	edit(d.now(), &e)
+	d.pods[pod.UID] = e
+}
+
+// decide measures the first decision only. For a pod that was not seen before its first plan the latency is zero.
+func (d *Decisions) decide(now time.Time, e *Decision) {
+	if !e.Decided.IsZero() {
+		return
+	}
+	if e.Seen.IsZero() {
+		e.Seen = now
+	}
+	e.Decided = now
+	d.metrics.PodDecision.Observe(now.Sub(e.Seen).Seconds())
+}

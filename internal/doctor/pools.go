@@ -266,7 +266,7 @@ func noGrace(f *Facts) (out []Finding) {
 
 // didYouMean suggests the nearest known word, if one is near.
 func didYouMean(word string, known []string) string {
-	// Two edits correct a swapped pair of letters; three would turn some instance sizes into others.
+	// A swap of two letters, the most common mistake, is two edits.
 	const maxEdits = 2
 	best := spelling.Nearest(word, known, maxEdits)
 	if best == "" {

@@ -144,8 +144,8 @@ func orphaned(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now
 			// UIDs are unique, names are reused. An instance without a UID is matched by name.
 			launchingUID[string(claim.UID)], launchingName[claim.Name] = true, true
 			// One instance of a batch launch may be this claim's.
-			if ticket, ok := cloudprovider.ParseTicket(claim.Annotations[karpv1.AnnotationLaunch]); ok {
-				launches[ticket.Launch] = true
+			if slot, ok := cloudprovider.ParseTicket(claim.Annotations[karpv1.AnnotationLaunch]); ok {
+				launches[slot.Launch] = true
 			}
 		}
 	}

@@ -41,9 +41,9 @@ func TestOrphanedInstances(t *testing.T) {
 	}
 	launching := claim("launching", "")
 	launching.UID = "uid-launching"
-	enrolled := func(ticket string) karpv1.NodeClaim {
-		c := claim("enrolled", "")
-		c.Annotations = map[string]string{karpv1.AnnotationLaunch: ticket}
+	inBatch := func(slot string) karpv1.NodeClaim {
+		c := claim("inBatch", "")
+		c.Annotations = map[string]string{karpv1.AnnotationLaunch: slot}
 		return c
 	}
 	together := func(launch string) cloudprovider.Instance {
@@ -73,8 +73,8 @@ func TestOrphanedInstances(t *testing.T) {
 		{"it has only the name of a claim that is not recorded yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
 		{"the claim it was launched for has another", launchedFor("launched", "uid-launched"), []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
 		{"already being deleted", ending, nil, false},
-		{"one of several, for claims of which one has not recorded its own yet", together("x"), []karpv1.NodeClaim{enrolled("x/0/2")}, false},
-		{"one of several, for claims that have theirs", together("x"), []karpv1.NodeClaim{enrolled("y/0/2")}, true},
+		{"one of several, for claims of which one has not recorded its own yet", together("x"), []karpv1.NodeClaim{inBatch("x/0/2")}, false},
+		{"one of several, for claims that have theirs", together("x"), []karpv1.NodeClaim{inBatch("y/0/2")}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,8 +26,8 @@ func class() *awsv1.EC2NodeClass {
 	return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class", Generation: 1}}
 }
 
-// oracle is a cloud that knows why.
-type oracle struct {
+// fakeCloud is a cloud with given findings.
+type fakeCloud struct {
 	found     []cloudprovider.Finding
 	calls     int
 	rechecked int
@@ -35,28 +35,28 @@ type oracle struct {
 	err       error // of launches
 }
 
-func (o *oracle) ExplainJoin(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error) {
+func (o *fakeCloud) ExplainJoin(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error) {
 	o.calls++
 	return o.found, nil
 }
-func (o *oracle) JoinScopes(*awsv1.EC2NodeClass) []string { return scopes }
-func (o *oracle) RecheckJoins()                           { o.rechecked++ }
+func (o *fakeCloud) JoinScopes(*awsv1.EC2NodeClass) []string { return scopes }
+func (o *fakeCloud) RecheckJoins()                           { o.rechecked++ }
 
-func (o *oracle) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloudprovider.Resolution {
+func (o *fakeCloud) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloudprovider.Resolution {
 	return cloudprovider.Resolution{Next: time.Hour, Conditions: []cloudprovider.Condition{
 		{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue}, {Type: awsv1.ConditionNodesCanJoin, Status: metav1.ConditionTrue},
 	}}
 }
-func (o *oracle) NodeClassHash(*awsv1.EC2NodeClass) (string, string, error) { return "", "", nil }
-func (o *oracle) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) error {
+func (o *fakeCloud) NodeClassHash(*awsv1.EC2NodeClass) (string, string, error) { return "", "", nil }
+func (o *fakeCloud) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) error {
 	return nil
 }
 
-func (o *oracle) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (o *fakeCloud) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloudprovider.Launched, error) {
 	o.launched++
 	return cloudprovider.Launched{}, o.err
 }
-func (o *oracle) Terminate(context.Context, string) error { return nil }
+func (o *fakeCloud) Terminate(context.Context, string) error { return nil }
 
 // launched is a claim with an instance that runs since the fixture's start.
 func launched(name string, pods ...string) *karpv1.NodeClaim {
@@ -72,7 +72,7 @@ func launched(name string, pods ...string) *karpv1.NodeClaim {
 	return c
 }
 
-func reconciler(f *controllertest.Fixture, o *oracle) *Reconciler {
+func reconciler(f *controllertest.Fixture, o *fakeCloud) *Reconciler {
 	return &Reconciler{
 		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {}, Timeout: 15 * time.Minute,
 		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
@@ -82,7 +82,7 @@ func reconciler(f *controllertest.Fixture, o *oracle) *Reconciler {
 func TestLateClaim(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "pod-1"}}
 	f := controllertest.New(t, class(), launched("a", "pod-1"), pod)
-	o := &oracle{found: []cloudprovider.Finding{{
+	o := &fakeCloud{found: []cloudprovider.Finding{{
 		Cause: "NodeRoleNotMapped", Certainty: cloudprovider.Certain, Standing: true, Scope: "role/node", Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
 	}}}
 	r := reconciler(f, o)
@@ -118,7 +118,7 @@ func TestLateClaim(t *testing.T) {
 
 func TestClaimThatNothingExplains(t *testing.T) {
 	f := controllertest.New(t, class(), launched("a"))
-	r := reconciler(f, &oracle{found: []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: "the console could not be read: denied"}}})
+	r := reconciler(f, &fakeCloud{found: []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: "the console could not be read: denied"}}})
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	f.Reconcile(r, "a")
 	registered, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered)
@@ -131,7 +131,7 @@ func TestClaimThatNothingExplains(t *testing.T) {
 // answers in other words each time.
 func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	f := controllertest.New(t, class(), launched("a"))
-	o := &oracle{}
+	o := &fakeCloud{}
 	r := reconciler(f, o)
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	for n := range 10 {
@@ -154,7 +154,7 @@ func TestJoined(t *testing.T) {
 	joined := launched("a")
 	condition.SetTrue(joined, karpv1.ConditionRegistered, controllertest.Start.Add(25*time.Second))
 	f := controllertest.New(t, class(), joined)
-	r := reconciler(f, &oracle{})
+	r := reconciler(f, &fakeCloud{})
 	r.Breakers.Report(untrust)
 	f.Reconcile(r, "a")
 	if got := r.Times.GracePeriod("default"); got != 50*time.Second {
@@ -168,7 +168,7 @@ func TestJoined(t *testing.T) {
 // What an instance cost that never became a node is counted once, under its cause.
 func TestWaste(t *testing.T) {
 	f := controllertest.New(t, class(), launched("a"))
-	r := reconciler(f, &oracle{found: []cloudprovider.Finding{untrust}})
+	r := reconciler(f, &fakeCloud{found: []cloudprovider.Finding{untrust}})
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	f.Reconcile(r, "a")
 	if len(r.Breakers.Open()) != 1 {
@@ -195,7 +195,7 @@ func TestEndedBeforeLate(t *testing.T) {
 		"somebody deleted it":    {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Certain, Message: "m"}, 0},
 	} {
 		f := controllertest.New(t, class(), launched("a"))
-		r := reconciler(f, &oracle{found: []cloudprovider.Finding{tt.found}})
+		r := reconciler(f, &fakeCloud{found: []cloudprovider.Finding{tt.found}})
 		f.Clock = controllertest.Start.Add(10 * time.Second)
 		if err := f.API.Delete(t.Context(), f.Claim("a")); err != nil {
 			t.Fatal(err)
@@ -213,7 +213,7 @@ func TestEndingClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	ending := launched("a")
 	ending.DeletionTimestamp = &metav1.Time{Time: controllertest.Start}
 	f := controllertest.New(t, class(), ending)
-	o := &oracle{}
+	o := &fakeCloud{}
 	r := reconciler(f, o)
 	for range 10 {
 		f.Reconcile(r, "a")
@@ -236,7 +236,7 @@ func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 		"it has got its instance": {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, o := newWatched(), &oracle{err: tt.err}
+			w, o := newWatched(), &fakeCloud{err: tt.err}
 			guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
 			w.Report(untrust)
 			w.clock = w.clock.Add(firstProbe)
@@ -252,7 +252,7 @@ func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 }
 
 func TestGuard(t *testing.T) {
-	w, o := newWatched(), &oracle{}
+	w, o := newWatched(), &fakeCloud{}
 	guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
 	if _, err := guard.LaunchTogether(t.Context(), launched("a"), class(), nil); err != nil || o.launched != 1 {
 		t.Fatalf("nothing is wrong, and launching fails: %v", err)

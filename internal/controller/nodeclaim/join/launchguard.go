@@ -18,7 +18,7 @@ type provider interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
-	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 	// JoinScopes returns what the instances of a class share with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
@@ -70,11 +70,11 @@ func (g *Guard) PoolHeld(pool, class string) (f cloudprovider.Finding, until tim
 }
 
 // LaunchTogether is the provider's, unless a breaker holds back the claim.
-func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
+func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
 	if f, admitted := g.breakers.Admit(launchScopes(g, claim, class), claim.UID); !admitted {
 		return cloudprovider.Launched{}, &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
-	out, err := g.provider.LaunchTogether(ctx, claim, class, enroll)
+	out, err := g.provider.LaunchTogether(ctx, claim, class, annotate)
 	var scarce *cloudprovider.InsufficientCapacityError
 	var notReady *cloudprovider.NodeClassNotReadyError
 	if errors.As(err, &scarce) || errors.As(err, &notReady) {

@@ -48,7 +48,7 @@ func launches(t *testing.T, guard *Guard, pool string, names ...string) (admitte
 // pool, ever more seldom, until one is initialized; other pools go on.
 func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T) {
 	f := controllertest.New(t, class(), neverReady("a", "general"), neverReady("b", "general"), neverReady("z", "other"))
-	o := &oracle{}
+	o := &fakeCloud{}
 	r := reconciler(f, o)
 	guard := NewGuard(o, r.Breakers, f.Now)
 	f.Clock = controllertest.Start.Add(time.Minute)
@@ -133,7 +133,7 @@ func timeOut(f *controllertest.Fixture, r *Reconciler, name string) {
 // A wave of claims that do not join for an unknown cause is relaunched one by one, with pauses that grow.
 func TestClaimsThatTimeOutForAnUnknownCauseAreRelaunchedOneAtATime(t *testing.T) {
 	f := controllertest.New(t, class(), ofPool("general", launched("a")), ofPool("general", launched("b")))
-	o := &oracle{}
+	o := &fakeCloud{}
 	r := reconciler(f, o)
 	guard := NewGuard(o, r.Breakers, f.Now)
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
@@ -197,7 +197,7 @@ func TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack(t *testing.T) {
 			}
 			claim.DeletionTimestamp = &metav1.Time{Time: tt.deleted}
 			f := controllertest.New(t, class(), other)
-			r := reconciler(f, &oracle{found: tt.found})
+			r := reconciler(f, &fakeCloud{found: tt.found})
 			f.Clock = controllertest.Start.Add(12 * time.Minute)
 			f.Reconcile(r, "b")
 			alive := claim.DeepCopy()
@@ -208,7 +208,7 @@ func TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack(t *testing.T) {
 			terminated := controllertest.New(t, class(), other.DeepCopy(), claim)
 			r.Client = terminated.API
 			terminated.Reconcile(r, "a")
-			if _, _, held := NewGuard(&oracle{}, r.Breakers, f.Now).PoolHeld("general", "default"); held != tt.held {
+			if _, _, held := NewGuard(&fakeCloud{}, r.Breakers, f.Now).PoolHeld("general", "default"); held != tt.held {
 				t.Errorf("held %v, want %v", held, tt.held)
 			}
 		})

@@ -53,7 +53,7 @@ func newJoiners(t *testing.T, n int) *joiners {
 	j.initialize = &initialization.Reconciler{
 		Client: j.api, Events: j.fixture.Events, Log: j.fixture.Log, Now: j.fixture.Now, MendLostTaints: true, Removals: j.removals,
 	}
-	j.join = reconciler(j.fixture, &oracle{})
+	j.join = reconciler(j.fixture, &fakeCloud{})
 	j.join.Client, j.join.Removals = j.api, j.removals
 	return j
 }

@@ -21,7 +21,7 @@ func waiting(name string) *karpv1.NodeClaim {
 // initialized.
 func TestTaintsThatStay(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
-	r := reconciler(f, &oracle{})
+	r := reconciler(f, &fakeCloud{})
 	f.Clock = controllertest.Start.Add(time.Minute)
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
@@ -29,7 +29,7 @@ func TestTaintsThatStay(t *testing.T) {
 		t.Fatal("one node that waits keeps others from being launched")
 	}
 	f.Reconcile(r, "b")
-	held, _, is := r.Breakers.Held(launchScopes(&oracle{}, launched("x"), class()))
+	held, _, is := r.Breakers.Held(launchScopes(&fakeCloud{}, launched("x"), class()))
 	if !is || held.Cause != "TaintStuck" {
 		t.Fatalf("two nodes wait, and held is %v %+v", is, held)
 	}
@@ -53,7 +53,7 @@ func TestTaintsThatStay(t *testing.T) {
 // launches were held back, ends that.
 func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"))
-	r := reconciler(f, &oracle{})
+	r := reconciler(f, &fakeCloud{})
 	f.Clock = controllertest.Start.Add(time.Minute + 300*time.Millisecond)
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "b")
@@ -73,7 +73,7 @@ func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
 // Where other nodes are initialized all the time, those that wait are late, and nothing is gained by buying no more.
 func TestTaintsThatGoLate(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"), waiting("c"), launched("up"))
-	r := reconciler(f, &oracle{})
+	r := reconciler(f, &fakeCloud{})
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	up := f.Claim("up")
 	condition.SetTrue(up, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))

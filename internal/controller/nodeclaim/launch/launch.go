@@ -37,10 +37,10 @@ import (
 const concurrency = 100
 
 // launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether
-// calls enroll before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
+// calls annotate before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
 // returns cloudprovider.ErrNotFound when it is already gone.
 type launcher interface {
-	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, enroll func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 

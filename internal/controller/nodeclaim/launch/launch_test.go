@@ -33,9 +33,9 @@ type fakeCloud struct {
 	terminated []string
 }
 
-func (s *fakeCloud) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (s *fakeCloud) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, annotate func(context.Context, string) error) (cloudprovider.Launched, error) {
 	if s.mark != "" {
-		if err := enroll(ctx, strings.Trim(s.mark, "-")); err != nil {
+		if err := annotate(ctx, strings.Trim(s.mark, "-")); err != nil {
 			return cloudprovider.Launched{}, err
 		}
 	}

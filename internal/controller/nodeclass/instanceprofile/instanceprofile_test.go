@@ -13,13 +13,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// account records the use that it gets.
-type account struct {
+// fakeCloud records the use that it gets.
+type fakeCloud struct {
 	use cloudprovider.ProfileUse
 	err error
 }
 
-func (a *account) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
+func (a *fakeCloud) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
 	a.use, a.err = use(ctx)
 	return nil, a.err
 }
@@ -57,7 +57,7 @@ func TestUse(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tc.objects, class.DeepCopy())...)
-			a := &account{}
+			a := &fakeCloud{}
 			(&Loop{Live: f.API, Cloud: a, Log: f.Log}).pass(t.Context())
 			if (a.err != nil) != tc.fails {
 				t.Fatal(a.err)

@@ -21,27 +21,27 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 )
 
-// account returns a given resolution of a class.
-type account struct {
+// fakeCloud returns a given resolution of a class.
+type fakeCloud struct {
 	resolution cloudprovider.Resolution
 	deleted    []string
 	err        error
 }
 
-func (a *account) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloudprovider.Resolution {
+func (a *fakeCloud) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloudprovider.Resolution {
 	return a.resolution
 }
 
-func (a *account) NodeClassHash(*awsv1.EC2NodeClass) (hash, version string, err error) {
+func (a *fakeCloud) NodeClassHash(*awsv1.EC2NodeClass) (hash, version string, err error) {
 	return "new", "v4", nil
 }
 
-func (a *account) DeleteNodeClassResources(_ context.Context, class *awsv1.EC2NodeClass) error {
+func (a *fakeCloud) DeleteNodeClassResources(_ context.Context, class *awsv1.EC2NodeClass) error {
 	a.deleted = append(a.deleted, class.Name)
 	return a.err
 }
 
-func reconciler(f *controllertest.Fixture, a *account) *Reconciler {
+func reconciler(f *controllertest.Fixture, a *fakeCloud) *Reconciler {
 	return &Reconciler{Client: f.API, Cloud: a, Events: f.Events, Log: f.Log, Now: f.Now}
 }
 
@@ -66,7 +66,7 @@ func class(f *controllertest.Fixture) *awsv1.EC2NodeClass {
 func TestResolutionIsWritten(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(stamped))
 	lost := errors.New("images: throttled")
-	a := &account{resolution: cloudprovider.Resolution{
+	a := &fakeCloud{resolution: cloudprovider.Resolution{
 		Status: awsv1.EC2NodeClassStatus{Subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a"}}},
 		Conditions: []cloudprovider.Condition{
 			{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue},
@@ -101,7 +101,7 @@ func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
 		c.Spec.AMIFamily = awsv1.AMIFamilyBottlerocket
 		c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": 2}`)}
 	}))
-	f.Reconcile(reconciler(f, &account{resolution: cloudprovider.Resolution{Next: time.Minute}}), "default")
+	f.Reconcile(reconciler(f, &fakeCloud{resolution: cloudprovider.Resolution{Next: time.Minute}}), "default")
 	want := []string{"Warning FieldWithoutEffect spec.kubelet.podsPerCore: the image family has no setting for it, so it is ignored"}
 	if diff := cmp.Diff(want, f.Said()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -123,7 +123,7 @@ func TestStamp(t *testing.T) {
 		claim("stamped", "other", "v4"),
 		claim("another-class", "old", "v3", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" }),
 	)
-	f.Reconcile(reconciler(f, &account{}), "default")
+	f.Reconcile(reconciler(f, &fakeCloud{}), "default")
 	if c := class(f); !slices.Contains(c.Finalizers, awsv1.FinalizerTermination) || c.Annotations[awsv1.AnnotationNodeClassHash] != "new" {
 		t.Errorf("class %+v", c.ObjectMeta)
 	}
@@ -158,7 +158,7 @@ func TestFinalize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, tt.objects...)
-			a := &account{err: tt.err}
+			a := &fakeCloud{err: tt.err}
 			_, err := f.Try(reconciler(f, a), "default")
 			if (err != nil) != (tt.err != nil) {
 				t.Errorf("error %v", err)
@@ -200,7 +200,7 @@ func TestKilled(t *testing.T) {
 			for _, typ := range (&awsv1.EC2NodeClass{}).ConditionTypes().Dependents {
 				ready.Conditions = append(ready.Conditions, cloudprovider.Condition{Type: typ, Status: metav1.ConditionTrue})
 			}
-			return []kill.Actor{{Kind: &awsv1.EC2NodeClassList{}, Reconciler: &Reconciler{Client: c, Cloud: &account{resolution: ready}, Events: f.Events, Log: f.Log, Now: w.Now}}}
+			return []kill.Actor{{Kind: &awsv1.EC2NodeClassList{}, Reconciler: &Reconciler{Client: c, Cloud: &fakeCloud{resolution: ready}, Events: f.Events, Log: f.Log, Now: w.Now}}}
 		},
 		Check: func(t *testing.T, w *kill.World) {
 			c := &awsv1.EC2NodeClass{}

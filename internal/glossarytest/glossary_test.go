@@ -15,6 +15,37 @@ import (
 
 const root = "../.."
 
+func TestDocumentsUseTheVocabulary(t *testing.T) {
+	g, err := glossarytest.Load(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(pages) < 10 {
+		t.Fatalf("found %d pages in docs only: is the root of the repository still %s?", len(pages), root)
+	}
+	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
+	for _, page := range pages {
+		name, err := filepath.Rel(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.ToSlash(name) == glossarytest.Path {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range g.CheckMarkdown(string(text)) {
+			t.Errorf("%s: %s", name, f)
+		}
+	}
+}
+
 // The comments of the chart's values and the descriptions of the schema are documentation, too.
 func TestReferencesUseTheVocabulary(t *testing.T) {
 	g, err := glossarytest.Load(root)

@@ -198,8 +198,8 @@ type packer struct {
 	quotas  *hostQuotas
 }
 
-// take packs up to most pods of a demand, as many as fit. It is a method and not a closure, which would be allocated for each
-// call of pack.
+// take packs up to most pods of a demand, as many as fit. It is a method and not a closure, which would be allocated
+// for each call of pack.
 func (p *packer) take(d *demand, most int) {
 	n := int64(min(d.n-d.taken, most))
 	if d.quota >= 0 {

@@ -27,7 +27,7 @@ type demand struct {
 	class *class // the first class of it
 	n     int
 	cands *candidates // the candidates where its pods fit together with the first pod
-	// value of one pod.
+	// value of one pod
 	value float64
 	// memoryPerCPU is bytes per millicore.
 	memoryPerCPU float64

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	cpu = corev1.ResourceCPU
+	cpu    = corev1.ResourceCPU
 	widget = corev1.ResourceName("example.com/widget")
 )
 

@@ -22,9 +22,9 @@ import (
 
 // Requirement constrains the value of one label.
 //
-// Invariants: values is sorted and without duplicates; a concrete requirement (complement false) has
-// no bounds, all its values having been checked against them; with both bounds present, min <= max. Bounds are not negative,
-// since no label value begins with a minus, and leave at least one integer that is not excluded.
+// Invariants: values is sorted and without duplicates. A concrete requirement (complement false) has no bounds; all its
+// values satisfy them. With both bounds, min <= max. Bounds are not negative, since no label value begins with a minus,
+// and leave at least one integer that is not excluded.
 type Requirement struct {
 	key string
 	// complement is true if values are the excluded ones, false if they are the only allowed ones.

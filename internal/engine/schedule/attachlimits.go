@@ -10,8 +10,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Volumes that a node can attach are an axis per CSI driver with limits that are known for some instance type. A pod has of it as many
-// as it has volumes of its own. Volumes that several pods share are counted where the pods are: see bin.shared.
+// Attachable volumes are an axis per CSI driver that has a known limit on some instance type. A pod requests one unit per
+// volume of its own. Volumes that several pods share are counted where the pods are: see bin.sharedVolumes.
 
 // axisPrefix is the prefix of Kubernetes' resource names for attachable volumes.
 const axisPrefix = corev1.ResourceAttachableVolumesPrefix + "csi-"

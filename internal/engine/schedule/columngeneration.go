@@ -15,7 +15,7 @@ type numberedOffering struct {
 // addOfferings collects the offerings that some demand class can use, without dominated ones: those for which a cheaper
 // or equal offering has at least the same room and the same demand classes.
 //
-// Cost: offerings times the offerings kept. Only a small part is kept, since sizes of a family are nearly proportional.
+// Cost: offerings times the offerings kept.
 func (m *lpRelaxation) addOfferings(sv *solver) {
 	var all []*numberedOffering
 	for _, t := range sv.templates {
@@ -102,8 +102,7 @@ const (
 	// maxBuckets bounds the rows of the master LP: proportions are told apart as finely as it allows. The basis inverse
 	// has rows squared entries, and a pivot touches all of them.
 	maxBuckets = 24
-	// bucketsPerOctave is the resolution of proportions to start with: steps of 12 %, less than what integer packing
-	// wastes.
+	// bucketsPerOctave is the resolution of proportions to start with: steps of about 12 %.
 	bucketsPerOctave = 6.0
 )
 

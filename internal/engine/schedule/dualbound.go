@@ -186,7 +186,7 @@ func (sv *solver) resolveForStrategy() {
 }
 
 // maxPoolPremium is how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is
-// deferred. Below 10 % the difference is within what a packed node wastes, and waiting would gain nothing.
+// deferred. Small differences are not worth waiting for, since a node elsewhere may not have room after all.
 const maxPoolPremium = 1.1
 
 // pricierInHeaviestPool reports whether a pod of the class costs a good deal more in its heaviest pool than elsewhere.

@@ -27,7 +27,7 @@ type demand struct {
 	class *class // the first class of it
 	n     int
 	cands *candidates // the candidates where its pods fit together with the first pod
-	// value of one pod.
+	// value of one pod
 	value float64
 	// memoryPerCPU is bytes per millicore.
 	memoryPerCPU float64
@@ -191,8 +191,36 @@ type packer struct {
 	// ratio is the room's bytes per thousandth of a core.
 	ratio float64
 	free  vec
-	// take packs up to n pods of a demand.
-	take func(d *demand, n int)
+	// value is that of the pods packed so far.
+	value float64
+	// content gets the packed pods; nil if only the value matters.
+	content *[]plannedPods
+	quotas  *hostQuotas
+}
+
+// take packs up to most pods of a demand, as many as fit. It is a method and not a closure, which would be allocated
+// for each call of pack.
+func (p *packer) take(d *demand, most int) {
+	n := int64(min(d.n-d.taken, most))
+	if d.quota >= 0 {
+		n = min(n, int64(p.quotas.left[d.quota]))
+		p.quotas.left[d.quota] -= int(n)
+	}
+	if n > 1 {
+		for i, r := range d.requests {
+			if r > 0 {
+				n = min(n, p.free[i]/r)
+			}
+		}
+	}
+	for i, r := range d.requests {
+		p.free[i] -= n * r
+	}
+	d.taken += int(n)
+	p.value += float64(n) * d.value
+	if p.content != nil && n > 0 {
+		*p.content = append(*p.content, plannedPods{class: d.class.packingClass, n: int(n)})
+	}
 }
 
 // pack fills a room greedily with the first pod and then with whatever fits, and returns the value of it. Pods that
@@ -208,49 +236,26 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	for i, r := range room {
 		free[i] = r - first.requests[i]
 	}
-	worth := 0.0
-	take := func(d *demand, most int) {
-		n := int64(min(d.n-d.taken, most))
-		if d.quota >= 0 {
-			n = min(n, int64(sv.quotas.left[d.quota]))
-			sv.quotas.left[d.quota] -= int(n)
-		}
-		if n > 1 {
-			for i, r := range d.requests {
-				if r > 0 {
-					n = min(n, free[i]/r)
-				}
-			}
-		}
-		for i, r := range d.requests {
-			free[i] -= n * r
-		}
-		d.taken += int(n)
-		worth += float64(n) * d.value
-		if content != nil && n > 0 {
-			*content = append(*content, plannedPods{class: d.class.packingClass, n: int(n)})
-		}
-	}
 	ratio := math.Inf(1) // all pods count as CPU-heavy
 	if sv.strategy == balanced {
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
+	p := packer{queue: queue, ratio: ratio, free: free, content: content, quotas: &sv.quotas}
 	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
 			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) && d.cands.priceOf(cand) <= cand.price {
-				take(d, d.n)
+				p.take(d, d.n)
 			}
 		}
 	}
-	p := packer{queue: queue, ratio: ratio, free: free, take: take}
 	if target.basisRow >= 0 {
-		sv.packPattern(p, first, target.basisRow)
+		sv.packPattern(&p, first, target.basisRow)
 	}
 	for tier := range fitTiers {
-		sv.packTier(p, tier)
+		sv.packTier(&p, tier)
 	}
-	return worth
+	return p.value
 }
 
 // rankDemands finds the tier of each demand on the type, -1 if the demand cannot use it at the type's price. It sorts
@@ -276,7 +281,7 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand c
 }
 
 // packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
-func (sv *solver) packPattern(p packer, first *class, basisRow int) {
+func (sv *solver) packPattern(p *packer, first *class, basisRow int) {
 	m := sv.lp
 	pattern := &m.master.patterns[m.master.basis[basisRow]]
 	m.patternLeft = append(m.patternLeft[:0], pattern.amounts...)
@@ -300,7 +305,7 @@ func (sv *solver) packPattern(p packer, first *class, basisRow int) {
 }
 
 // packTier takes from the queue all pods of the tier that fit, in balance of CPU and memory.
-func (sv *solver) packTier(p packer, tier int) {
+func (sv *solver) packTier(p *packer, tier int) {
 	left := sv.ranking[tier] // the CPU-heavy and the memory-heavy demands not considered yet
 	for {
 		side := 0

@@ -6,8 +6,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// manyGroups is the number of groups from which running pods are found by their labels instead of one by one: building
-// the index costs as much as a few groups.
+// manyGroups is the number of groups from which running pods are found by their labels instead of one by one. For fewer
+// groups, building the index costs more than it saves.
 const manyGroups = 16
 
 // runningPods are the pods on nodes that count for topology, indexed by their labels.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// derivedMark stands behind a number that no source has as it is.
+// derivedMark follows a number that no source has.
 const derivedMark = "~"
 
 // column is one field of a line: its name in the header, its text for a type ("" = zero value).
@@ -126,7 +126,7 @@ func cards(t instanceType) string {
 func accelerator(d device) string {
 	manufacturer := d.Manufacturer
 	if manufacturer == "" {
-		manufacturer = "AWS" // who makes Neuron devices goes without saying in EC2
+		manufacturer = "AWS" // EC2 leaves out the manufacturer of Neuron devices
 	}
 	return fmt.Sprintf("%s/%s/%d/%d/%d", d.Name, manufacturer, d.Count, d.CoreInfo.Count, d.MemoryInfo.SizeInMiB)
 }

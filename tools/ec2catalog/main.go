@@ -27,7 +27,7 @@ var committed = filepath.Join("..", "..", "internal", "engine", "catalog", "offl
 
 func main() {
 	out := flag.String("o", committed, "directory to write to")
-	check := flag.Bool("check", false, "write nothing, fail if the files differ from what would be written")
+	check := flag.Bool("check", false, "write nothing; fail if the files differ from the generated ones")
 	flag.Parse()
 	if err := run(*out, *check); err != nil {
 		fmt.Fprintln(os.Stderr, "ec2catalog:", err)
@@ -93,7 +93,7 @@ func compare(dir string, want map[string][]byte) error {
 	}
 	for _, e := range entries {
 		if want[e.Name()] == nil {
-			return fmt.Errorf("%s: the sources give no such file: delete it", filepath.Join(dir, e.Name()))
+			return fmt.Errorf("%s: the sources no longer produce this file: delete it", filepath.Join(dir, e.Name()))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -102,7 +102,7 @@ func compare(dir string, want map[string][]byte) error {
 			return err
 		}
 		if !bytes.Equal(have, want[name]) {
-			return fmt.Errorf("%s is not what its sources give: run ec2catalog and commit the result", filepath.Join(dir, name))
+			return fmt.Errorf("%s is out of date: run ec2catalog and commit the result", filepath.Join(dir, name))
 		}
 	}
 	return nil

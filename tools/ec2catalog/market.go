@@ -9,12 +9,12 @@ import (
 // base is the region that has a price of nearly every type, and that prices of other regions are derived from.
 const base = "us-east-1"
 
-// Months that prices are of.
+// Months of the prices.
 const (
 	listMonth, recentMonth, chinaMonth = "May 2025", "July 2026", "November 2024"
 )
 
-// unlisted are the regions of which no listing of offerings is known. A type with a price there counts as offered in every zone.
+// unlisted are the regions without a listing of offerings. A type with a price there counts as offered in every zone.
 var unlisted = map[string][]string{
 	"us-gov-east-1":  {"usge1-az1", "usge1-az2", "usge1-az3"},
 	"us-gov-west-1":  {"usgw1-az1", "usgw1-az2", "usgw1-az3"},
@@ -22,19 +22,19 @@ var unlisted = map[string][]string{
 	"cn-northwest-1": {"cnnw1-az1", "cnnw1-az2", "cnnw1-az3"},
 }
 
-// twins have no prices of their own in any source, and take those of another region.
-var twins = map[string]string{"cn-northwest-1": "cn-north-1"}
+// samePrices are regions without prices in any source, with the region that they copy.
+var samePrices = map[string]string{"cn-northwest-1": "cn-north-1"}
 
-// yuan is what a dollar is taken for where only a price in dollars is known. Prices of China differ by more than that.
+// yuan converts a price that is only known in dollars. Prices in China differ by more than its error.
 const yuan = 7
 
 // market is what the file of a region holds.
 type market struct {
 	name, currency string
-	// month that on-demand prices are of, and a sentence on where they come from if not from a list of the region's own.
+	// month of the on-demand prices, and a note on their source if the region has no list of its own.
 	month, note string
 	zones       []string
-	// dollar is what Windows' fee is multiplied with.
+	// dollar is the factor of Windows' fee.
 	dollar float64
 	// onDemand and spot are ratios to us-east-1, medians over the types that both have. 0 if no type is in both.
 	onDemandRatio, spotRatio float64
@@ -88,8 +88,8 @@ func markets(known facts, p prices) []market {
 	return all
 }
 
-// listedMarket is a region with a listing of its offerings. Its prices are the list's. Where us-east-1's has changed since, the
-// region's is taken to have changed as much.
+// listedMarket is a region with a listing of its offerings. Its prices are those of the list. If us-east-1's has changed since, the
+// region's is assumed to have changed by the same factor.
 func listedMarket(region string, known facts, p prices) market {
 	m := market{
 		name: region, currency: "USD", month: listMonth, zones: known.zones[region], dollar: 1, offered: known.offered[region],
@@ -105,7 +105,7 @@ func listedMarket(region string, known facts, p prices) market {
 			now := since(p.list[base][name], p.recent[base][name])
 			m.onDemand[name] = quote{round(price * now), now != 1}
 		}
-		// A spot price above the list's is one of the days when a type was short, and says nothing of its usual price.
+		// A spot price above the list's is from a shortage, not the usual price.
 		if price := p.spot[region][name]; price > 0 && price <= m.onDemand[name].price {
 			m.spot[name] = quote{price: price}
 		}
@@ -113,7 +113,7 @@ func listedMarket(region string, known facts, p prices) market {
 	return m
 }
 
-// since is by what a price has changed; 1 for less than the rounding of its sources.
+// since is the factor by which a price has changed; 1 for less than the rounding of its sources.
 func since(before, now float64) float64 {
 	const rounding = 0.002
 	if before == 0 || now == 0 || math.Abs(now/before-1) < rounding {
@@ -125,8 +125,8 @@ func since(before, now float64) float64 {
 // unlistedMarket is a region of another partition.
 func unlistedMarket(region string, described map[string]bool, p prices) market {
 	source := region
-	if twins[region] != "" {
-		source = twins[region]
+	if samePrices[region] != "" {
+		source = samePrices[region]
 	}
 	m := market{
 		name: region, currency: "USD", month: recentMonth, zones: unlisted[region], dollar: 1,
@@ -148,7 +148,7 @@ func unlistedMarket(region string, described map[string]bool, p prices) market {
 	return m
 }
 
-// complete adds to the base what only other regions sell, at the median of what these would make of a price there.
+// complete adds to the base the types that only other regions offer, at the median of the prices derived from these.
 func complete(east map[string]quote, all []market) {
 	elsewhere := map[string][]float64{}
 	for _, m := range all {

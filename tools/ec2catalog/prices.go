@@ -78,7 +78,7 @@ func (p prices) readList(text []byte) error {
 	return nil
 }
 
-// dollars is a price as the list writes it, a decimal string; 0 when there is none.
+// dollars parses a price of the list, a decimal string; 0 if there is none.
 type dollars float64
 
 func (d *dollars) UnmarshalJSON(text []byte) error {
@@ -156,7 +156,7 @@ func word(e ast.Expr) string {
 	return ""
 }
 
-// fee is what Windows costs beside the price of Linux, in $/h.
+// fee is what Windows costs in addition to Linux, in $/h.
 type fee struct {
 	amount float64
 	// derived from the number of vCPUs.
@@ -170,7 +170,7 @@ const (
 )
 
 // windowsFees returns the fee of each type that runs Windows. It is the same in all regions, and the same for spot. For some types
-// of previous generations regions disagree: us-east-1's fee then counts as derived. Types that are younger than the price list pay
+// of previous generations regions disagree: us-east-1's fee then counts as derived. Types that are newer than the price list pay
 // by vCPU.
 // https://aws.amazon.com/ec2/pricing/on-demand/
 func (p prices) windowsFees(known facts) map[string]fee {
@@ -213,7 +213,7 @@ func (p prices) windowsFee(name string) (found fee, ok bool) {
 	return found, ok
 }
 
-// runsWindows tells whether EC2 can be expected to sell the type with Windows: x86, and not for accelerators that have no drivers there.
+// runsWindows reports whether EC2 probably offers the type with Windows: x86, and not for accelerators that have no drivers there.
 func (t instanceType) runsWindows() bool {
 	return slices.Contains(t.ProcessorInfo.SupportedArchitectures, "x86_64") && !strings.HasPrefix(t.Name, "hpc") &&
 		len(t.NeuronInfo.NeuronDevices) == 0 && len(t.FpgaInfo.Fpgas) == 0 && !strings.HasPrefix(t.Name, "dl")

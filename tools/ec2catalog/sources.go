@@ -20,7 +20,7 @@ var (
 		"github.com/cristim/ec2-instances-info", "v0.0.0-20250528091325-32acf84f42eb",
 		"h1:exJ9FsMTbotSG5xgDHmFJE84gV3MZ4JRpR8nhbgJz/k=",
 	}
-	// priceTables has younger prices of us-east-1 and GovCloud, and prices of China. Its tables are read as data; its code is not.
+	// priceTables has newer prices of us-east-1 and GovCloud, and prices of China. Its tables are read as data; its code is not.
 	priceTables = module{
 		"github.com/aws/karpenter-provider-aws", "v1.15.1",
 		"h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY=",
@@ -45,7 +45,7 @@ func (m module) read(name string) ([]byte, error) {
 	if got.Sum != m.sum {
 		return nil, fmt.Errorf("download %s@%s: checksum %q, want %s: %s", m.path, m.version, got.Sum, m.sum, got.Error)
 	}
-	// The go command does not unpack a module that is for a younger Go. As it is only read, its archive is enough.
+	// The go command does not unpack a module that requires a newer Go. As it is only read, its archive is enough.
 	archive, err := zip.OpenReader(got.Zip)
 	if err != nil {
 		return nil, fmt.Errorf("%s@%s: %w", m.path, m.version, err)

@@ -1,7 +1,6 @@
-// Package propertytest tests the engine on random worlds: small clusters with everything in them that the scheduler minds.
+// Package propertytest tests the engine on random worlds: small clusters with everything that scheduling depends on.
 //
-// Each world is solved, the plan is checked by package validate, and every pod without a home is taken to the slow oracle
-// there. A world is drawn from a stream of bytes, so that the same code serves seeded runs, where the bytes come from a
-// generator, and Go's fuzzing, where they come from what was found to reach new code. A world that fails is shrunk
-// piece by piece before it is printed.
+// Each world is solved, package validate checks the plan, and its slow oracle checks every rejected pod. A world is
+// generated from a stream of bytes, so that the same code serves seeded runs, with bytes from a generator, and Go's
+// fuzzing, with bytes that reach new code. A failing world is shrunk step by step before it is printed.
 package propertytest

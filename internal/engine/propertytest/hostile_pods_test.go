@@ -17,14 +17,14 @@ import (
 
 // Whatever is drawn here, the API server admits: on creation, or as part of an object that it knew before it became stricter.
 
-// oddQuantity is an amount as nobody means it.
-func (d dice) oddQuantity() resource.Quantity {
+// oddQuantity is a valid amount that makes no sense.
+func (d random) oddQuantity() resource.Quantity {
 	return resource.MustParse(pick(d, "0", "1", "100m", "1m", "1n", "0.5", "1.5Gi", "2000", "64Gi", "9223372036854775807", "9223372036854775807m",
 		"9223372036854775808", "9223372036854775", "18446744073709552", "10P", "100P", "1Ei", "7Ei", "8Ei", "1e18", "1e30", "1e400", "1e2147483647", "0e2147483647",
 		strings.Repeat("9", 300), strings.Repeat("9", 40)+".000000001"))
 }
 
-func (d dice) oddAmounts() corev1.ResourceList {
+func (d random) oddAmounts() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for range d.from(1, 3) {
 		name := pick(d, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceName(gpus), "example.com/widget", "hugepages-2Mi",
@@ -36,7 +36,7 @@ func (d dice) oddAmounts() corev1.ResourceList {
 	return out
 }
 
-func (d dice) oddResources() corev1.ResourceRequirements {
+func (d random) oddResources() corev1.ResourceRequirements {
 	r := corev1.ResourceRequirements{Requests: d.oddAmounts()}
 	if d.maybe(40) {
 		r.Limits = d.oddAmounts()
@@ -44,7 +44,7 @@ func (d dice) oddResources() corev1.ResourceRequirements {
 	return r
 }
 
-func (d dice) oddRequests(p *corev1.Pod) {
+func (d random) oddRequests(p *corev1.Pod) {
 	always := corev1.ContainerRestartPolicyAlways
 	p.Spec.Containers[0].Resources = d.oddResources()
 	for i := range d.n(3) {
@@ -70,7 +70,7 @@ func (d dice) oddRequests(p *corev1.Pod) {
 	}
 }
 
-func (d dice) oddKey() string {
+func (d random) oddKey() string {
 	return pick(d, "team", "size", "rack", Zone, Host, Arch, Capacity, cores, gpu, zoneID, corev1.LabelInstanceTypeStable, karpv1.LabelNodePool, karpv1.LabelRegistered,
 		karpv1.LabelInitialized, corev1.LabelWindowsBuild, corev1.LabelTopologyRegion, "beta.kubernetes.io/arch", "failure-domain.beta.kubernetes.io/zone", "karpenter.sh/x",
 		"sub.karpenter.sh/x", "kubernetes.io/x", "example.com/nodeclass", strings.Repeat(strings.Repeat("x", 62)+".", 4)+"y/"+strings.Repeat("z", 63), "UPPER", "a.b/C_d")
@@ -78,7 +78,7 @@ func (d dice) oddKey() string {
 
 // oddTopology is a key to spread over. What nodes have only once they are up is taken to be there from the start by the planner, and not by the
 // oracle: neither minds pods of which somebody counts on it.
-func (d dice) oddTopology() string {
+func (d random) oddTopology() string {
 	if key := d.oddKey(); key != karpv1.LabelRegistered && key != karpv1.LabelInitialized {
 		return key
 	}
@@ -86,16 +86,16 @@ func (d dice) oddTopology() string {
 }
 
 // labelValue is a value that a label may have.
-func (d dice) labelValue() string {
+func (d random) labelValue() string {
 	return pick(d, "x", "", "z1", "amd64", "spot", "p0", "t0", "true", "0", "1", "4", "007", "9223372036854775807", "9223372036854775808", "1e3", "0x10", "A_b.c-9", strings.Repeat("v", 63))
 }
 
 // oddValue is one that only preferred terms and old objects have.
-func (d dice) oddValue() string {
+func (d random) oddValue() string {
 	return pick(d, d.labelValue(), "team a", "-5", "+5", "-9223372036854775808", "a/b", "ä", "x\n", "\x00", "$(reboot)", " ", "*", strings.Repeat("v", 64), strings.Repeat("long ", 30))
 }
 
-func (d dice) oddExpression(value func() string) corev1.NodeSelectorRequirement {
+func (d random) oddExpression(value func() string) corev1.NodeSelectorRequirement {
 	e := corev1.NodeSelectorRequirement{Key: d.oddKey(), Operator: pick(d, in, notIn, exists, absent, gt, lt)}
 	switch e.Operator {
 	case gt, lt:
@@ -113,7 +113,7 @@ func (d dice) oddExpression(value func() string) corev1.NodeSelectorRequirement 
 	return e
 }
 
-func (d dice) oddTerm(value func() string) corev1.NodeSelectorTerm {
+func (d random) oddTerm(value func() string) corev1.NodeSelectorTerm {
 	var t corev1.NodeSelectorTerm
 	for range d.n(4) {
 		t.MatchExpressions = append(t.MatchExpressions, d.oddExpression(value))
@@ -124,7 +124,7 @@ func (d dice) oddTerm(value func() string) corev1.NodeSelectorTerm {
 	return t
 }
 
-func (d dice) oddNodeAffinity(p *corev1.Pod) {
+func (d random) oddNodeAffinity(p *corev1.Pod) {
 	a := &corev1.NodeAffinity{}
 	if d.maybe(50) {
 		value := d.labelValue
@@ -154,13 +154,13 @@ func oddAffinity(p *corev1.Pod) *corev1.Affinity {
 	return p.Spec.Affinity
 }
 
-func (d dice) oddSelector() *metav1.LabelSelector {
+func (d random) oddSelector() *metav1.LabelSelector {
 	return pick(d, nil, &metav1.LabelSelector{}, App(pick(d, "a", "b", "hostile")), d.labelSelector(), &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"team a", "a"}},
 	}}, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}})
 }
 
-func (d dice) oddPodTerm() corev1.PodAffinityTerm {
+func (d random) oddPodTerm() corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{TopologyKey: d.oddTopology(), LabelSelector: d.oddSelector()}
 	if d.maybe(30) {
 		t.Namespaces = []string{pick(d, "default", "other", "gone")}
@@ -176,7 +176,7 @@ func (d dice) oddPodTerm() corev1.PodAffinityTerm {
 	return t
 }
 
-func (d dice) oddPodAffinity(p *corev1.Pod) {
+func (d random) oddPodAffinity(p *corev1.Pod) {
 	preferred := func() (out []corev1.WeightedPodAffinityTerm) {
 		for range d.n(4) {
 			out = append(out, corev1.WeightedPodAffinityTerm{Weight: int32(pick(d, 1, 50, 100)), PodAffinityTerm: d.oddPodTerm()})
@@ -196,7 +196,7 @@ func (d dice) oddPodAffinity(p *corev1.Pod) {
 	}
 }
 
-func (d dice) oddSpread(p *corev1.Pod) {
+func (d random) oddSpread(p *corev1.Pod) {
 	seen := map[string]bool{}
 	for range d.from(1, 4) {
 		policy := func() *corev1.NodeInclusionPolicy {
@@ -219,7 +219,7 @@ func (d dice) oddSpread(p *corev1.Pod) {
 	}
 }
 
-func (d dice) oddRest(p *corev1.Pod) {
+func (d random) oddRest(p *corev1.Pod) {
 	for range d.n(3) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
 			Key: pick(d, "", "hard", "soft"), Operator: pick(d, corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpGt, corev1.TolerationOpLt),
@@ -247,14 +247,14 @@ func (d dice) oddRest(p *corev1.Pod) {
 		corev1.PodDeletionCost:        pick(d, "", "-2147483648", "1e308", "NaN", "Inf", "x"),
 	}
 	if d.maybe(10) {
-		p.Annotations[karpv1.AnnotationCapacityBufferFakePod] = "true" // anybody may write this
+		p.Annotations[karpv1.AnnotationCapacityBufferFakePod] = "true" // any user may set this
 	}
 	p.CreationTimestamp = pick(d, metav1.Time{}, metav1.Time{Time: time.Unix(math.MaxInt32, 0)})
 }
 
-// hostile is pods of one owner, as somebody makes them who means harm or has made a mistake. What the names of the others are built of does
+// hostile is pods of one owner with bad intentions or mistakes. What the names of the others are built of does
 // not occur in theirs.
-func (d dice) hostile() []*corev1.Pod {
+func (d random) hostile() []*corev1.Pod {
 	one := Pod("hostile", Labelled("app", pick(d, "a", "hostile")), d.requests())
 	for _, edit := range []edit{d.oddRequests, d.oddNodeAffinity, d.oddPodAffinity, d.oddSpread, d.oddRest} {
 		if d.maybe(45) {

@@ -26,14 +26,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// hostileWorlds is how many a test run looks at.
+// hostileWorlds is how many a test run generates.
 const hostileWorlds = 500
 
-// stepsAtMost is many times what a world of this size takes.
+// stepsAtMost is many times the steps that a world of this size needs.
 const stepsAtMost = 200_000
 
 // besides is the world with more pods pending.
-func besides(s *snapshot.Snapshot, pods []*corev1.Pod) *snapshot.Snapshot {
+func withPods(s *snapshot.Snapshot, pods []*corev1.Pod) *snapshot.Snapshot {
 	out := *s
 	out.Pods = slices.Concat(s.Pods, pods)
 	return &out
@@ -42,15 +42,15 @@ func besides(s *snapshot.Snapshot, pods []*corev1.Pod) *snapshot.Snapshot {
 func isHostile(p *corev1.Pod) bool { return strings.HasPrefix(p.Name, "hostile") }
 
 // withstands solves a world with and without hostile pods and returns what these have done to the others.
-func withstands(s *snapshot.Snapshot, hostile []*corev1.Pod) (err error) {
+func affectsOthers(s *snapshot.Snapshot, hostile []*corev1.Pod) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	with := besides(s, hostile)
+	with := withPods(s, hostile)
 	alone, p := schedule.Solve(s, schedule.Budget{}), schedule.Solve(with, schedule.Budget{})
-	errs := []error{validate.Plan(with, p), spellable(with, p)}
+	errs := []error{validate.Plan(with, p), invalidClaims(with, p)}
 	if again := schedule.Solve(with, schedule.Budget{}); describe(again) != describe(p) {
 		errs = append(errs, fmt.Errorf("another plan for the same world:\n%s\n%s", describe(p), describe(again)))
 	}
@@ -65,20 +65,20 @@ func withstands(s *snapshot.Snapshot, hostile []*corev1.Pod) (err error) {
 		}
 	}
 	if rejected < len(hostile) {
-		return errors.Join(errs...) // they compete for places as others do
+		return errors.Join(errs...) // they compete for nodes as others do
 	}
 	// A pod that some node could hold is looked ahead to, so that others may share nodes otherwise, and limits then end elsewhere.
 	limited := slices.ContainsFunc(s.Pools, func(p snapshot.Pool) bool { return len(p.NodePool.Spec.Limits) > 0 })
-	if a, b := placed(alone), placed(p); a != b && (plain || !limited) {
-		errs = append(errs, fmt.Errorf("beside hostile pods that have no place, others are placed otherwise:\n%s\nwithout them:\n%s", b, a))
+	if a, b := scheduledNames(alone), scheduledNames(p); a != b && (plain || !limited) {
+		errs = append(errs, fmt.Errorf("rejected hostile pods change the plan for other pods:\n%s\nwithout them:\n%s", b, a))
 	}
-	if a, b := bought(alone), bought(p); plain && a != b {
+	if a, b := podsScheduled(alone), podsScheduled(p); plain && a != b {
 		errs = append(errs, fmt.Errorf("beside hostile pods that no node could hold, the plan is\n%s\nwithout them\n%s", b, a))
 	}
 	return errors.Join(errs...)
 }
 
-// oversized tells whether a pod is larger than all that is there or could be launched.
+// oversized reports whether a pod is larger than any node that exists or could be launched.
 func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 	for i := range s.Nodes {
 		larger := false
@@ -95,7 +95,7 @@ func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 }
 
 // placed names the pods that have a place.
-func placed(p schedule.Plan) string {
+func scheduledNames(p schedule.Plan) string {
 	var names []string
 	add := func(pods []*corev1.Pod) {
 		for _, pod := range pods {
@@ -112,14 +112,14 @@ func placed(p schedule.Plan) string {
 	return strings.Join(names, " ")
 }
 
-// bought is the plan but for who is left over.
-func bought(p schedule.Plan) string {
+// podsScheduled is the plan without rejected pods.
+func podsScheduled(p schedule.Plan) string {
 	p.Rejected = nil
 	return describe(p)
 }
 
-// spellable finds in the claims that the launches become what the API server would refuse.
-func spellable(s *snapshot.Snapshot, p schedule.Plan) error {
+// spellable finds in the claims that the launches become what the API server would reject.
+func invalidClaims(s *snapshot.Snapshot, p schedule.Plan) error {
 	var errs []error
 	for i := range p.Launches {
 		l := &p.Launches[i]
@@ -155,13 +155,13 @@ func spellable(s *snapshot.Snapshot, p schedule.Plan) error {
 }
 
 // survives looks for what could be disrupted where hostile pods run and others wait, and for what buffers of such pods need.
-func survives(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) {
+func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	with := besides(s, hostile)
+	with := withPods(s, hostile)
 	with.Nodes = slices.Clone(s.Nodes)
 	for i := range with.Nodes {
 		n := &with.Nodes[i]
@@ -174,7 +174,7 @@ func survives(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) 
 		n.Pods = append(slices.Clone(n.Pods), Bound(pod, n.Name))
 	}
 	var errs []error
-	errs = append(errs, spellable(with, schedule.Solve(with, schedule.Budget{})))
+	errs = append(errs, invalidClaims(with, schedule.Solve(with, schedule.Budget{})))
 	v := disrupt.Look(with)
 	v.Empty()
 	problem := consolidate.Compile(with)
@@ -185,7 +185,7 @@ func survives(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) 
 	}
 	for i := range r.Commands {
 		c := &r.Commands[i]
-		errs = append(errs, spellable(with, c.Plan))
+		errs = append(errs, invalidClaims(with, c.Plan))
 		if err := consolidate.Recheck(consolidate.Compile(with), with, c, consolidate.Settings{}); err != nil {
 			errs = append(errs, fmt.Errorf("a command that was just found does not hold: %w", err))
 		}
@@ -204,22 +204,22 @@ func survives(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) 
 }
 
 // attacked draws a world and hostile pods, and reports what these do to it.
-func attacked(d dice) error {
+func checkHostile(d random) error {
 	s := d.world()
 	hostile, running := d.hostile(), d.hostile()
-	err := errors.Join(withstands(s, hostile), survives(s, hostile, running))
+	err := errors.Join(affectsOthers(s, hostile), disruptionAndBuffers(s, hostile, running))
 	if err == nil {
 		return nil
 	}
 	fails := func(t *snapshot.Snapshot) bool {
-		return errors.Join(withstands(t, hostile), survives(t, hostile, running)) != nil
+		return errors.Join(affectsOthers(t, hostile), disruptionAndBuffers(t, hostile, running)) != nil
 	}
 	small := shrink(s, fails)
-	return fmt.Errorf("%w\n\nshrunk: %w\n%s", err, errors.Join(withstands(small, hostile), survives(small, hostile, running)), show(besides(small, append(hostile, running...))))
+	return fmt.Errorf("%w\n\nshrunk: %w\n%s", err, errors.Join(affectsOthers(small, hostile), disruptionAndBuffers(small, hostile, running)), show(withPods(small, append(hostile, running...))))
 }
 
 // Whatever pods a tenant makes, the planner does not panic, and those of others are planned as if these were not there. DOVETAIL_WORLDS=first,count
-// looks at others.
+// generates others.
 func TestHostilePodsHoldUpNobody(t *testing.T) {
 	failed := 0
 	first, count := uint64(0), uint64(hostileWorlds)
@@ -228,13 +228,13 @@ func TestHostilePodsHoldUpNobody(t *testing.T) {
 			t.Fatalf("DOVETAIL_WORLDS=%s: %v", v, err)
 		}
 	}
-	for _, seed := range []uint64{33248, 57151, 57846, 61213} { // found once
-		if err := attacked(seeded(1_000_000 + seed)); err != nil {
+	for _, seed := range []uint64{33248, 57151, 57846, 61213} { // failed once
+		if err := checkHostile(seeded(1_000_000 + seed)); err != nil {
 			t.Errorf("world %d: %v", seed, err)
 		}
 	}
 	for seed := first; seed < first+count && failed < 3; seed++ {
-		if err := attacked(seeded(1_000_000 + seed)); err != nil {
+		if err := checkHostile(seeded(1_000_000 + seed)); err != nil {
 			failed++
 			t.Errorf("world %d: %v", seed, err)
 		}
@@ -253,7 +253,7 @@ func FuzzHostilePods(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if err := attacked(written(data)); err != nil {
+		if err := checkHostile(written(data)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 
 type edit = func(*corev1.Pod)
 
-// family is pods as a workload's controller would make them, of two revisions at times.
-func (d dice) family(name string, most int) []*corev1.Pod {
+// family is pods as a controller would create them, sometimes of two revisions.
+func (d random) family(name string, most int) []*corev1.Pod {
 	edits := d.edits(name)
 	namespace := ""
 	if d.maybe(15) {
@@ -35,7 +35,7 @@ func (d dice) family(name string, most int) []*corev1.Pod {
 	return pods
 }
 
-func (d dice) edits(name string) []edit {
+func (d random) edits(name string) []edit {
 	out := []edit{d.requests()}
 	add := func(percent int, e func() edit) {
 		if d.maybe(percent) {
@@ -71,11 +71,11 @@ func (d dice) edits(name string) []edit {
 	return out
 }
 
-func (d dice) amount() corev1.ResourceList {
+func (d random) amount() corev1.ResourceList {
 	return Resources("cpu", fmt.Sprintf("%dm", 50*d.from(1, 60)), "memory", fmt.Sprintf("%dMi", 64*d.from(1, 90)))
 }
 
-func (d dice) requests() edit {
+func (d random) requests() edit {
 	main := d.amount()
 	if d.maybe(8) {
 		main[gpus] = Resources(gpus, "1")[gpus]
@@ -111,7 +111,7 @@ func (d dice) requests() edit {
 	}
 }
 
-func (d dice) selector() edit {
+func (d random) selector() edit {
 	switch d.n(8) {
 	case 0:
 		return Selects(Zone, pick(d, Zones()...))
@@ -132,7 +132,7 @@ func (d dice) selector() edit {
 	}
 }
 
-func (d dice) expression() corev1.NodeSelectorRequirement {
+func (d random) expression() corev1.NodeSelectorRequirement {
 	switch d.n(12) {
 	case 0, 1:
 		return Expr(Zone, in, some(d, 3, "z1", "z2", "z3")...)
@@ -159,7 +159,7 @@ func (d dice) expression() corev1.NodeSelectorRequirement {
 	}
 }
 
-func (d dice) expressions() []corev1.NodeSelectorRequirement {
+func (d random) expressions() []corev1.NodeSelectorRequirement {
 	out := []corev1.NodeSelectorRequirement{d.expression()}
 	if d.maybe(30) {
 		out = append(out, d.expression())
@@ -167,7 +167,7 @@ func (d dice) expressions() []corev1.NodeSelectorRequirement {
 	return out
 }
 
-func (d dice) nodeAffinity() edit {
+func (d random) nodeAffinity() edit {
 	var terms []edit
 	for range d.from(1, 3) {
 		terms = append(terms, Needs(d.expressions()...))
@@ -183,9 +183,9 @@ func all(edits ...edit) edit {
 	}
 }
 
-func (d dice) preference() edit { return Prefers(int32(d.from(1, 9)), d.expressions()...) }
+func (d random) preference() edit { return Prefers(int32(d.from(1, 9)), d.expressions()...) }
 
-func (d dice) toleration() edit {
+func (d random) toleration() edit {
 	switch d.n(4) {
 	case 0:
 		return func(p *corev1.Pod) {
@@ -198,7 +198,7 @@ func (d dice) toleration() edit {
 	}
 }
 
-func (d dice) spread(key, app string) edit {
+func (d random) spread(key, app string) edit {
 	var edits []func(*corev1.TopologySpreadConstraint)
 	policy := func() *corev1.NodeInclusionPolicy {
 		return pick(d, nil, ptr(corev1.NodeInclusionPolicyHonor), ptr(corev1.NodeInclusionPolicyIgnore))
@@ -226,7 +226,7 @@ func (d dice) spread(key, app string) edit {
 func ptr[T any](v T) *T { return &v }
 
 // labelSelector is one that is not just an app's.
-func (d dice) labelSelector() *metav1.LabelSelector {
+func (d random) labelSelector() *metav1.LabelSelector {
 	return pick(d, nil, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}},
 	}}, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -242,8 +242,8 @@ func apartTerms(p *corev1.Pod) []corev1.PodAffinityTerm {
 	return p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
-// affinityTerm adds a term and then, at times, widens whom it is about.
-func (d dice) affinityTerm(add edit, terms func(*corev1.Pod) []corev1.PodAffinityTerm) edit {
+// affinityTerm adds a term and then sometimes widens what it selects.
+func (d random) affinityTerm(add edit, terms func(*corev1.Pod) []corev1.PodAffinityTerm) edit {
 	namespaces := pick(d, nil, nil, nil, []string{"other"}, []string{"default", "other"})
 	selector := pick(d, nil, nil, nil, &metav1.LabelSelector{}, &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "back"}})
 	var match, mismatch []string
@@ -268,7 +268,7 @@ func (d dice) affinityTerm(add edit, terms func(*corev1.Pod) []corev1.PodAffinit
 	}
 }
 
-func (d dice) volume() edit {
+func (d random) volume() edit {
 	if d.maybe(15) {
 		return func(p *corev1.Pod) {
 			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})

@@ -39,7 +39,7 @@ func vocabulary() requirement.Labels {
 	return labels
 }
 
-func (d dice) instanceTypes() []*catalog.InstanceType {
+func (d random) instanceTypes() []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	for i := range d.from(1, 7) {
 		n := pick(d, 2, 1, 4, 8, 16)
@@ -69,7 +69,7 @@ func (d dice) instanceTypes() []*catalog.InstanceType {
 }
 
 // offerings are some of all: a zone may lack the type, or spot, or have none to give at the moment.
-func (d dice) offerings(it *catalog.InstanceType, price float64) *catalog.InstanceType {
+func (d random) offerings(it *catalog.InstanceType, price float64) *catalog.InstanceType {
 	var offered []catalog.Offering
 	var ids []string
 	for _, zone := range some(d, 3, "z1", "z1", "z2", "z3")[:] {
@@ -87,7 +87,7 @@ func (d dice) offerings(it *catalog.InstanceType, price float64) *catalog.Instan
 }
 
 // requirement is one of a pool's, on a label of types, offerings, or its own.
-func (d dice) requirement() func(*karpv1.NodePool) {
+func (d random) requirement() func(*karpv1.NodePool) {
 	switch d.n(12) {
 	case 0:
 		return Require(Zone, in, some(d, 3, "z1", "z2", "z3")...)
@@ -116,7 +116,7 @@ func (d dice) requirement() func(*karpv1.NodePool) {
 	}
 }
 
-func (d dice) pool(name string, types []*catalog.InstanceType) snapshot.Pool {
+func (d random) pool(name string, types []*catalog.InstanceType) snapshot.Pool {
 	var edit []func(*karpv1.NodePool)
 	add := func(percent int, e func() func(*karpv1.NodePool)) {
 		if d.maybe(percent) {

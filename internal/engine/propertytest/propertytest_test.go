@@ -15,30 +15,30 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
-// worlds is how many a test run looks at.
+// worlds is how many a test run generates.
 const worlds = 20_000
 
 // wrong solves the world and returns what is wrong with the plan.
-func wrong(s *snapshot.Snapshot, budget schedule.Budget) (schedule.Plan, error) {
+func violations(s *snapshot.Snapshot, budget schedule.Budget) (schedule.Plan, error) {
 	p := schedule.Solve(s, budget)
 	return p, errors.Join(validate.Plan(s, p), validate.Choices(s, p))
 }
 
-// budget is none for most worlds; a spent one makes plans dearer, never wrong.
-func (d dice) budget() schedule.Budget { return schedule.Budget{Steps: pick(d, 0, 0, 0, 1, 200)} }
+// budget is none for most worlds; an exhausted one makes plans more expensive, never invalid.
+func (d random) budget() schedule.Budget { return schedule.Budget{Steps: pick(d, 0, 0, 0, 1, 200)} }
 
-// examine reports what is wrong with the world's plan, after taking from the world whatever has no part in it.
-func examine(d dice) (*snapshot.Snapshot, schedule.Plan, error) {
+// examine reports what is wrong with the world's plan, after shrinking the world.
+func examine(d random) (*snapshot.Snapshot, schedule.Plan, error) {
 	s, budget := d.world(), d.budget()
-	p, err := wrong(s, budget)
+	p, err := violations(s, budget)
 	if err == nil {
 		return s, p, nil
 	}
 	small := shrink(s, func(t *snapshot.Snapshot) bool {
-		_, err := wrong(t, budget)
+		_, err := violations(t, budget)
 		return err != nil
 	})
-	p, smallErr := wrong(small, budget)
+	p, smallErr := violations(small, budget)
 	return small, p, fmt.Errorf("%w\n\nshrunk: %w\n%s%s", err, smallErr, show(small), describe(p))
 }
 
@@ -69,7 +69,7 @@ func describe(p schedule.Plan) string {
 	return out
 }
 
-// tally is what happened in the worlds, since worlds in which nothing happens prove nothing.
+// tally counts what happened in the worlds: worlds in which nothing happens prove nothing.
 type tally struct {
 	mu                                sync.Mutex
 	pods, onNodes, launched, launches int
@@ -94,7 +94,7 @@ func (t *tally) add(s *snapshot.Snapshot, p schedule.Plan) {
 	}
 }
 
-// TestWorlds finds nothing wrong in any of them. DOVETAIL_WORLDS=first,count looks at others.
+// TestWorlds finds no violation in any of them. DOVETAIL_WORLDS=first,count generates others.
 func TestWorlds(t *testing.T) {
 	first, count := uint64(0), worlds
 	if v := os.Getenv("DOVETAIL_WORLDS"); v != "" {
@@ -130,7 +130,7 @@ func TestWorlds(t *testing.T) {
 	t.Logf("%d pods: %d on nodes, %d in %d launches; reasons of the others: %v", seen.pods, seen.onNodes, seen.launched, seen.launches, seen.reasons)
 }
 
-// FuzzWorlds looks for worlds in which something is wrong.
+// FuzzWorlds searches for worlds with a violation.
 func FuzzWorlds(f *testing.F) {
 	for seed := range uint64(24) {
 		d := seeded(seed)

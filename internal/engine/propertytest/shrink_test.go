@@ -12,11 +12,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// shrink takes from a world whatever can go while it still fails.
+// shrink removes from a world whatever it can while the world still fails.
 func shrink(s *snapshot.Snapshot, fails func(*snapshot.Snapshot) bool) *snapshot.Snapshot {
 	for again := true; again; {
 		again = false
-		for _, smaller := range smallers(s) {
+		for _, smaller := range reductions(s) {
 			if t := smaller(); t != nil && fails(t) {
 				s, again = t, true
 				break
@@ -27,7 +27,7 @@ func shrink(s *snapshot.Snapshot, fails func(*snapshot.Snapshot) bool) *snapshot
 }
 
 // smallers are the ways to take one thing from a world, large things first; nil where there is nothing to take.
-func smallers(s *snapshot.Snapshot) []func() *snapshot.Snapshot {
+func reductions(s *snapshot.Snapshot) []func() *snapshot.Snapshot {
 	var out []func() *snapshot.Snapshot
 	try := func(edit func(*snapshot.Snapshot)) {
 		out = append(out, func() *snapshot.Snapshot {
@@ -81,13 +81,13 @@ func smallers(s *snapshot.Snapshot) []func() *snapshot.Snapshot {
 		}
 	}
 	for i := range s.Pods {
-		for _, e := range simpler(s.Pods[i]) {
+		for _, e := range podReductions(s.Pods[i]) {
 			try(func(t *snapshot.Snapshot) { e(t.Pods[i]) })
 		}
 	}
 	for i := range s.Nodes {
 		for k := range s.Nodes[i].Pods {
-			for _, e := range simpler(s.Nodes[i].Pods[k]) {
+			for _, e := range podReductions(s.Nodes[i].Pods[k]) {
 				try(func(t *snapshot.Snapshot) { e(t.Nodes[i].Pods[k]) })
 			}
 		}
@@ -96,7 +96,7 @@ func smallers(s *snapshot.Snapshot) []func() *snapshot.Snapshot {
 }
 
 // simpler are the ways to take one thing from a pod.
-func simpler(p *corev1.Pod) []edit {
+func podReductions(p *corev1.Pod) []edit {
 	var out []edit
 	add := func(has bool, e edit) {
 		if has {
@@ -168,7 +168,7 @@ func copyOf(s *snapshot.Snapshot) *snapshot.Snapshot {
 	return &t
 }
 
-// show prints a world for a person.
+// show prints a world for people.
 func show(s *snapshot.Snapshot) string {
 	var b strings.Builder
 	write := func(what string, v any) {

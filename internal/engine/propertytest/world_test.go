@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-func (d dice) world() *snapshot.Snapshot {
+func (d random) world() *snapshot.Snapshot {
 	s := World(nil)
 	s.Labels = vocabulary()
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
@@ -44,7 +44,7 @@ func (d dice) world() *snapshot.Snapshot {
 	return s
 }
 
-func (d dice) daemon(name string) snapshot.DaemonSet {
+func (d random) daemon(name string) snapshot.DaemonSet {
 	var edits []edit
 	add := func(percent int, e edit) {
 		if d.maybe(percent) {
@@ -56,7 +56,7 @@ func (d dice) daemon(name string) snapshot.DaemonSet {
 	add(25, d.selector())
 	add(20, d.nodeAffinity())
 	add(15, HostPort("", 80, corev1.ProtocolTCP))
-	add(10, func(p *corev1.Pod) { // limits that no API server has made requests of
+	add(10, func(p *corev1.Pod) { // limits without defaulted requests
 		r := &p.Spec.Containers[0].Resources
 		r.Limits, r.Requests = r.Requests, nil
 	})
@@ -64,8 +64,8 @@ func (d dice) daemon(name string) snapshot.DaemonSet {
 	return snapshot.DaemonSet{Namespace: "default", Name: name, Pod: Pod(name, edits...)}
 }
 
-// node is one of ours, up or on its way, or somebody else's.
-func (d dice) node(s *snapshot.Snapshot, name string) snapshot.Node {
+// node is a managed one, initialized or in flight, or an unmanaged one.
+func (d random) node(s *snapshot.Snapshot, name string) snapshot.Node {
 	cpu := pick(d, 4, 2, 8, 16)
 	n := Node(name, pick(d, "p0", "p1"), func(n *snapshot.Node) {
 		zone := pick(d, Zones()...)
@@ -105,17 +105,17 @@ func (d dice) node(s *snapshot.Snapshot, name string) snapshot.Node {
 	return n
 }
 
-// stage says how far the node has come.
-func (d dice) stage(s *snapshot.Snapshot, n *snapshot.Node) {
+// stage sets the lifecycle stage of the node.
+func (d random) stage(s *snapshot.Snapshot, n *snapshot.Node) {
 	nominate := func() {
 		for _, pod := range s.Pods[:d.n(min(3, len(s.Pods))+1)] {
 			n.Nominated = append(n.Nominated, pod.UID)
 		}
 	}
 	switch d.n(10) {
-	case 0: // on its way out
+	case 0: // deleting
 		n.Deleting = true
-	case 1: // nobody's
+	case 1: // unmanaged
 		n.Claim, n.ClaimUID, n.Pool = "", "", ""
 		delete(n.Labels, karpv1.LabelNodePool)
 	case 2: // registered
@@ -124,19 +124,19 @@ func (d dice) stage(s *snapshot.Snapshot, n *snapshot.Node) {
 	case 3: // launched
 		n.Registered, n.Initialized = false, false
 		nominate()
-	case 4: // not launched: all that is known is what was asked for
+	case 4: // not launched: only its requirements are known
 		n.Launched, n.Registered, n.Initialized = false, false, false
 		n.Name = n.Claim
 		n.Labels = map[string]string{karpv1.LabelNodePool: n.Pool}
 		n.Requirements = []karpv1.Requirement{{Key: Zone, Operator: in, Values: some(d, 2, "z1", "z2", "z3")}}
 		nominate()
-	case 5: // up, and still waited for
+	case 5: // initialized, and still nominated
 		nominate()
 	}
 }
 
-// bind puts a pod on the node; those of nodes that go need another place at times.
-func (d dice) bind(s *snapshot.Snapshot, n *snapshot.Node, pod *corev1.Pod) {
+// bind binds a pod to the node; pods of deleting nodes sometimes need another.
+func (d random) bind(s *snapshot.Snapshot, n *snapshot.Node, pod *corev1.Pod) {
 	if !n.Launched {
 		return
 	}
@@ -154,7 +154,7 @@ func (d dice) bind(s *snapshot.Snapshot, n *snapshot.Node, pod *corev1.Pod) {
 }
 
 // storage has a claim of each kind, in both namespaces, and those of ephemeral volumes.
-func (d dice) storage(s *snapshot.Snapshot) {
+func (d random) storage(s *snapshot.Snapshot) {
 	s.Volumes = snapshot.Volumes{
 		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},

@@ -5,117 +5,118 @@ import (
 	"strings"
 )
 
-// relation is one term of pod (anti-)affinity, whoever states it.
-type relation struct {
+// affinityTerm is one term of pod (anti-)affinity, with its owners.
+type affinityTerm struct {
 	*selection
-	who []*member // that state it
+	owners []*scheduledPod // the pods that have it
 }
 
-// relations joins equal terms.
-func (c *check) relations(terms func(*member) []*selection) []*relation {
-	index := map[string]*relation{}
-	var out []*relation
-	for _, m := range c.crowd.all {
+// distinctTerms merges equal terms.
+func (c *check) distinctTerms(terms func(*scheduledPod) []*selection) []*affinityTerm {
+	index := map[string]*affinityTerm{}
+	var out []*affinityTerm
+	for _, m := range c.pods.all {
 		for _, s := range terms(m) {
 			id := s.id()
 			r := index[id]
 			if r == nil {
-				r = &relation{selection: s}
+				r = &affinityTerm{selection: s}
 				index[id] = r
 				out = append(out, r)
 			}
-			r.who = append(r.who, m)
+			r.owners = append(r.owners, m)
 		}
 	}
 	return out
 }
 
-// apart: no two pods that must be kept apart may come into the same domain.
-func (c *check) apart() {
-	for _, r := range c.relations(func(m *member) []*selection {
+// antiAffinity: no two pods with anti-affinity may come into the same domain.
+func (c *check) antiAffinity() {
+	for _, r := range c.distinctTerms(func(m *scheduledPod) []*selection {
 		var out []*selection
 		for _, t := range requiredAntiAffinity(m.pod) {
-			out = append(out, c.related(m.pod, &t))
+			out = append(out, c.affinitySelection(m.pod, &t))
 		}
 		return out
 	}) {
-		in := map[string][]*member{}
-		for _, m := range c.crowd.among(r.selection) {
+		in := map[string][]*scheduledPod{}
+		for _, m := range c.pods.selected(r.selection) {
 			for _, d := range m.at.label(r.key).values {
 				if m.active {
 					in[d] = append(in[d], m)
 				}
 			}
 		}
-		for _, m := range r.who {
-			c.alone(m, r, in)
+		for _, m := range r.owners {
+			c.antiAffinityOf(m, r, in)
 		}
 	}
 }
 
-func (c *check) alone(m *member, r *relation, in map[string][]*member) {
+func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][]*scheduledPod) {
 	for _, d := range m.at.label(r.key).values {
 		for _, o := range in[d] {
-			if o.pod != m.pod && (m.fresh || o.fresh) {
-				c.failAt([]*place{m.at, o.at}, "pods %s and %s may share %s %s, which anti-affinity forbids", name(m.pod), name(o.pod), r.key, d)
+			if o.pod != m.pod && (m.placedByPlan || o.placedByPlan) {
+				c.failAt([]*host{m.at, o.at}, "pods %s and %s may share %s %s, which anti-affinity forbids", name(m.pod), name(o.pod), r.key, d)
 				return
 			}
 		}
 	}
 }
 
-// together: there is an order in which every pod, when its turn comes, finds those that it must be near to, or is the
-// first of a family that it belongs to itself.
-func (c *check) together() {
-	relations := c.relations(func(m *member) []*selection {
-		if !m.fresh {
+// affinity: there is an order in which every pod, when it is placed, finds the pods of its affinity, or is the first
+// of a group that it belongs to itself. It builds such an order greedily: a pod that can be placed never prevents
+// another, except by being first in its group.
+func (c *check) affinity() {
+	relations := c.distinctTerms(func(m *scheduledPod) []*selection {
+		if !m.placedByPlan {
 			return nil
 		}
 		var out []*selection
 		for _, t := range requiredAffinity(m.pod) {
-			out = append(out, c.related(m.pod, &t))
+			out = append(out, c.affinitySelection(m.pod, &t))
 		}
 		return out
 	})
 	if len(relations) == 0 {
 		return
 	}
-	a := &arrival{c: c, founders: map[*relation][]*member{}, in: map[*relation]map[string]bool{}, on: map[*relation]map[*place]bool{}, of: map[*member][]*relation{}, counted: map[*member][]*relation{}}
+	a := &schedulingOrder{c: c, firstPods: map[*affinityTerm][]*scheduledPod{}, in: map[*affinityTerm]map[string]bool{}, on: map[*affinityTerm]map[*host]bool{}, of: map[*scheduledPod][]*affinityTerm{}, counted: map[*scheduledPod][]*affinityTerm{}}
 	for _, r := range relations {
-		a.in[r], a.on[r] = map[string]bool{}, map[*place]bool{}
-		for _, m := range r.who {
+		a.in[r], a.on[r] = map[string]bool{}, map[*host]bool{}
+		for _, m := range r.owners {
 			a.of[m] = append(a.of[m], r)
 		}
-		for _, m := range c.crowd.among(r.selection) {
+		for _, m := range c.pods.selected(r.selection) {
 			a.counted[m] = append(a.counted[m], r)
 		}
 	}
-	var waiting []*member
-	for _, m := range c.crowd.all {
+	var waiting []*scheduledPod
+	for _, m := range c.pods.all {
 		if len(a.of[m]) > 0 {
 			waiting = append(waiting, m)
 		} else if m.active {
-			a.arrive(m)
+			a.place(m)
 		}
 	}
-	for _, m := range a.seat(waiting) {
-		c.failAt([]*place{m.at}, "pod %s is in %s, away from all pods that affinity demands over %s", name(m.pod), m.at.name, a.missed(m))
+	for _, m := range a.placeAll(waiting) {
+		c.failAt([]*host{m.at}, "pod %s is in %s, away from all pods that affinity demands over %s", name(m.pod), m.at.name, a.unsatisfiedKeys(m))
 	}
 }
 
-// arrival is who is there so far.
-type arrival struct {
+// schedulingOrder is the state of placing pods in some order.
+type schedulingOrder struct {
 	c *check
-	// in and on are the domains and places where somebody of a relation is.
-	in map[*relation]map[string]bool
-	on map[*relation]map[*place]bool
-	// of are the relations that a pod states, counted those that are about it.
-	of, counted map[*member][]*relation
-	// founders came to nobody.
-	founders map[*relation][]*member
+	// in and on are the domains and hosts with pods of a term.
+	in map[*affinityTerm]map[string]bool
+	on map[*affinityTerm]map[*host]bool
+	// of are the terms that a pod owns, counted those that select it.
+	of, counted map[*scheduledPod][]*affinityTerm
+	// firstPods are those that were placed as the first of their group.
+	firstPods map[*affinityTerm][]*scheduledPod
 }
 
-func (a *arrival) arrive(m *member) {
+func (a *schedulingOrder) place(m *scheduledPod) {
 	for _, r := range a.counted[m] {
 		a.on[r][m.at] = true
 		if d, ok := m.at.label(r.key).single(); ok {
@@ -124,8 +125,8 @@ func (a *arrival) arrive(m *member) {
 	}
 }
 
-// near tells whether the pod is with others of the relation, wherever its node comes up.
-func (a *arrival) near(m *member, r *relation) bool {
+// satisfied reports whether the pod is with others of the term, wherever its node comes up.
+func (a *schedulingOrder) satisfied(m *scheduledPod, r *affinityTerm) bool {
 	mine := m.at.label(r.key)
 	if mine.absent || len(mine.values) == 0 {
 		return false
@@ -133,15 +134,15 @@ func (a *arrival) near(m *member, r *relation) bool {
 	return a.on[r][m.at] || !slices.ContainsFunc(mine.values, func(d string) bool { return !a.in[r][d] })
 }
 
-// seat lets pods arrive for as long as one can, and returns those who cannot.
-func (a *arrival) seat(waiting []*member) []*member {
+// placeAll places pods as long as one can be placed, and returns the others.
+func (a *schedulingOrder) placeAll(waiting []*scheduledPod) []*scheduledPod {
 	for {
 		before := len(waiting)
-		waiting = slices.DeleteFunc(waiting, func(m *member) bool {
-			if slices.ContainsFunc(a.of[m], func(r *relation) bool { return !a.near(m, r) }) {
+		waiting = slices.DeleteFunc(waiting, func(m *scheduledPod) bool {
+			if slices.ContainsFunc(a.of[m], func(r *affinityTerm) bool { return !a.satisfied(m, r) }) {
 				return false
 			}
-			a.arrive(m)
+			a.place(m)
 			return true
 		})
 		if len(waiting) == 0 {
@@ -150,29 +151,30 @@ func (a *arrival) seat(waiting []*member) []*member {
 		if len(waiting) < before {
 			continue
 		}
-		k := a.first(waiting)
+		k := a.nextFirst(waiting)
 		if k < 0 {
 			return waiting
 		}
 		for _, r := range a.of[waiting[k]] {
-			if !a.near(waiting[k], r) {
-				a.founders[r] = append(a.founders[r], waiting[k])
+			if !a.satisfied(waiting[k], r) {
+				a.firstPods[r] = append(a.firstPods[r], waiting[k])
 			}
 		}
-		a.arrive(waiting[k])
+		a.place(waiting[k])
 		waiting = slices.Delete(waiting, k, k+1)
 	}
 }
 
-// first is one who may found a family, rather one who might have gone anywhere; -1 if there is none.
-func (a *arrival) first(waiting []*member) int {
+// nextFirst is a pod that may be the first of a group, preferably one with the fewest bound keys; -1 if there is
+// none.
+func (a *schedulingOrder) nextFirst(waiting []*scheduledPod) int {
 	best, fewest := -1, 0
 	for k, m := range waiting {
-		w := a.c.wantsOf(m.pod)
+		w := a.c.labelDemandsOf(m.pod)
 		founds := true
 		bound := 0
 		for _, r := range a.of[m] {
-			founds = founds && (a.near(m, r) || a.founds(m, r, w))
+			founds = founds && (a.satisfied(m, r) || a.mayBeFirst(m, r, w))
 			if only := w.only(r.key); len(only.selector) > 0 || slices.ContainsFunc(only.terms, func(t []expr) bool { return len(t) > 0 }) {
 				bound++
 			}
@@ -184,17 +186,17 @@ func (a *arrival) first(waiting []*member) int {
 	return best
 }
 
-// founds tells whether the pod is of the family itself, and nobody of it was anywhere that the pod could have followed to.
-// Of this plan, that is only who founded it elsewhere: all others may have come later.
-func (a *arrival) founds(m *member, r *relation, w *wants) bool {
+// mayBeFirst reports whether the pod is of the group itself, and none of the group ran anywhere that the pod could
+// have used. Of this plan, only first pods elsewhere count: all others may have been placed later.
+func (a *schedulingOrder) mayBeFirst(m *scheduledPod, r *affinityTerm, w *labelDemands) bool {
 	if !r.has(m.pod) {
 		return false
 	}
 	if l := m.at.label(r.key); l.absent || len(l.values) == 0 {
 		return false
 	}
-	for _, o := range a.c.crowd.among(r.selection) {
-		if o == m || !o.active || o.fresh && !slices.Contains(a.founders[r], o) {
+	for _, o := range a.c.pods.selected(r.selection) {
+		if o == m || !o.active || o.placedByPlan && !slices.Contains(a.firstPods[r], o) {
 			continue
 		}
 		if d, ok := o.at.label(r.key).single(); ok && w.reaches(r.key, d) {
@@ -204,10 +206,10 @@ func (a *arrival) founds(m *member, r *relation, w *wants) bool {
 	return true
 }
 
-func (a *arrival) missed(m *member) string {
+func (a *schedulingOrder) unsatisfiedKeys(m *scheduledPod) string {
 	var keys []string
 	for _, r := range a.of[m] {
-		if !a.near(m, r) {
+		if !a.satisfied(m, r) {
 			keys = append(keys, r.key)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// asksDevices tells whether a pod has claims of dynamic resource allocation, anywhere in its spec.
-func asksDevices(pod *corev1.Pod) bool {
+// usesResourceClaims reports whether a pod has claims of dynamic resource allocation, anywhere in its spec.
+func usesResourceClaims(pod *corev1.Pod) bool {
 	n := len(pod.Spec.ResourceClaims)
 	for i := range pod.Spec.Containers {
 		n += len(pod.Spec.Containers[i].Resources.Claims)
@@ -24,34 +24,34 @@ func asksDevices(pod *corev1.Pod) bool {
 	return n > 0
 }
 
-// device is one that a plan gives out.
+// device is one that a plan allocates.
 type device struct{ driver, pool, name string }
 
-// devices: a pod that has such claims has devices for all of them, which can be used where it is; none is given to two claims.
-// While the snapshot does not know of devices, no such pod is placed.
+// devices: a pod with resource claims has devices for all of them, which can be used on its node; none is allocated to
+// two claims. If the snapshot has no Devices, no such pod is placed.
 func (c *check) devices() {
 	owner := map[device]types.UID{}
-	home := map[types.UID]*place{} // of claims whose devices come with a node
-	for _, pl := range c.places {
-		for _, u := range c.uses(pl) {
-			c.given(pl, u, owner, home)
+	comesWith := map[types.UID]*host{} // by claim, if its devices come with a node
+	for _, pl := range c.hosts {
+		for _, u := range c.devicesAt(pl) {
+			c.allocation(pl, u, owner, comesWith)
 		}
 	}
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		for _, pod := range pl.pods {
 			switch {
-			case !asksDevices(pod):
+			case !usesResourceClaims(pod):
 			case c.s.Devices == nil:
-				c.failAt([]*place{pl}, "pod %s has resource claims, and is placed on %s", name(pod), pl.name)
+				c.failAt([]*host{pl}, "pod %s has resource claims, and is placed on %s", name(pod), pl.name)
 			default:
-				c.equipped(pl, pod, home)
+				c.hasDevices(pl, pod, comesWith)
 			}
 		}
 	}
 }
 
-// uses are the devices that the plan gives to pods of a place.
-func (c *check) uses(pl *place) []schedule.DeviceUse {
+// devicesAt are the devices that the plan allocates to pods on a host.
+func (c *check) devicesAt(pl *host) []schedule.DeviceUse {
 	if pl.launch != nil {
 		return pl.launch.Devices
 	}
@@ -64,12 +64,12 @@ func (c *check) uses(pl *place) []schedule.DeviceUse {
 	return out
 }
 
-// given notes whose the devices of a use are, and where they can be used.
-func (c *check) given(pl *place, u schedule.DeviceUse, owner map[device]types.UID, home map[types.UID]*place) {
+// allocation records the owners of devices, and where they can be used.
+func (c *check) allocation(pl *host, u schedule.DeviceUse, owner map[device]types.UID, comesWith map[types.UID]*host) {
 	for _, g := range u.Grants {
 		reach, err := c.exprs(g.Reach)
-		if err != nil || !pl.satisfies(&wants{selector: reach}) {
-			c.failAt([]*place{pl}, "pod %s: its devices cannot be used on %s", name(u.Pod), pl.name)
+		if err != nil || !pl.satisfies(&labelDemands{selector: reach}) {
+			c.failAt([]*host{pl}, "pod %s: its devices cannot be used on %s", name(u.Pod), pl.name)
 		}
 		for i, r := range g.Results {
 			if r == nil {
@@ -78,11 +78,11 @@ func (c *check) given(pl *place, u schedule.DeviceUse, owner map[device]types.UI
 			claim := u.Claims[i]
 			for _, d := range r.Devices.Results {
 				if strings.HasPrefix(d.Pool, snapshot.ExpectedPool) {
-					home[claim.UID] = pl
+					comesWith[claim.UID] = pl
 				}
 				key := device{d.Driver, d.Pool, d.Device}
 				if other, taken := owner[key]; taken && other != claim.UID && exclusive(&d) {
-					c.failAt([]*place{pl}, "pod %s: device %s of pool %s is given to resource claim %s and to another", name(u.Pod), d.Device, d.Pool, claim.Name)
+					c.failAt([]*host{pl}, "pod %s: device %s of pool %s is allocated to resource claim %s and to another", name(u.Pod), d.Device, d.Pool, claim.Name)
 				}
 				if exclusive(&d) {
 					owner[key] = claim.UID
@@ -92,14 +92,14 @@ func (c *check) given(pl *place, u schedule.DeviceUse, owner map[device]types.UI
 	}
 }
 
-// exclusive devices are nobody else's.
+// exclusive devices have one owner.
 func exclusive(d *resourcev1.DeviceRequestAllocationResult) bool {
 	return d.ShareID == nil && (d.AdminAccess == nil || !*d.AdminAccess)
 }
 
-// equipped: the pod has devices for its claims. One that keeps the place that was bought for it may have lost them.
-func (c *check) equipped(pl *place, pod *corev1.Pod, home map[types.UID]*place) {
-	at := []*place{pl}
+// hasDevices: the pod has devices for its claims. A pod that stays nominated may have lost them.
+func (c *check) hasDevices(pl *host, pod *corev1.Pod, comesWith map[types.UID]*host) {
+	at := []*host{pl}
 	kept := pl.node != nil && slices.Contains(pl.node.Nominated, pod.UID)
 	claims, err := c.s.Devices.Claims(pod)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *check) equipped(pl *place, pod *corev1.Pod, home map[types.UID]*place) 
 		return
 	}
 	var has []snapshot.DeviceClaim
-	for _, u := range c.uses(pl) {
+	for _, u := range c.devicesAt(pl) {
 		if u.Pod.UID == pod.UID {
 			has = append(has, u.Claims...)
 		}
@@ -116,7 +116,7 @@ func (c *check) equipped(pl *place, pod *corev1.Pod, home map[types.UID]*place) 
 		if !kept && !slices.ContainsFunc(has, func(h snapshot.DeviceClaim) bool { return h.UID == claim.UID }) {
 			c.failAt(at, "pod %s: there are no devices for resource claim %s on %s", name(pod), claim.Name, pl.name)
 		}
-		if h := home[claim.UID]; h != nil && h != pl && !kept {
+		if h := comesWith[claim.UID]; h != nil && h != pl && !kept {
 			c.failAt(at, "pod %s: the devices of resource claim %s come with %s, and it is placed on %s", name(pod), claim.Name, h.name, pl.name)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// label is what may become of one label of a node: any of values, or none at all.
+// label is what one label of a node may become: any of values, or none at all.
 type label struct {
 	values []string
 	absent bool
@@ -35,7 +35,7 @@ func (l *label) add(o label) {
 	l.absent = l.absent || o.absent
 }
 
-// expr is one match expression, its key in canonical spelling.
+// expr is one match expression, with its canonical key.
 type expr struct {
 	key    string
 	op     corev1.NodeSelectorOperator
@@ -83,7 +83,7 @@ func (e *expr) lists(v string) bool {
 	return slices.Contains(e.values, v)
 }
 
-// has tells whether the label may have this value.
+// has reports whether the label may have this value.
 func (e *expr) has(v string) bool {
 	switch e.op {
 	case corev1.NodeSelectorOpIn:
@@ -111,12 +111,12 @@ func (e *expr) has(v string) bool {
 	}
 }
 
-// lacks tells whether the label may be missing.
+// lacks reports whether the label may be missing.
 func (e *expr) lacks() bool {
 	return e.op == corev1.NodeSelectorOpNotIn || e.op == corev1.NodeSelectorOpDoesNotExist
 }
 
-// holds tells whether the expression is true whatever becomes of the label, may whether it can be.
+// holds reports whether the expression is true whatever the label becomes, may whether it can be.
 func (e *expr) holds(l label) bool {
 	return !slices.ContainsFunc(l.values, func(v string) bool { return !e.has(v) }) && (!l.absent || e.lacks())
 }
@@ -125,8 +125,8 @@ func (e *expr) may(l label) bool {
 	return slices.ContainsFunc(l.values, e.has) || l.absent && e.lacks()
 }
 
-// wants is what a pod demands of a node's labels.
-type wants struct {
+// labelDemands is what a pod requires of a node's labels.
+type labelDemands struct {
 	selector []expr
 	// terms are alternatives, if there is any required affinity: an empty list is satisfied nowhere.
 	affinity bool
@@ -134,15 +134,15 @@ type wants struct {
 	err      error
 }
 
-// wantsOf reads nodeSelector and required node affinity.
-func (c *check) wantsOf(pod *corev1.Pod) *wants {
-	if w := c.wants[pod]; w != nil {
+// labelDemandsOf reads nodeSelector and required node affinity.
+func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
+	if w := c.labelDemands[pod]; w != nil {
 		return w
 	}
-	w := &wants{}
+	w := &labelDemands{}
 	var unreadable error
 	for _, k := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
-		if !labelled(k, pod.Spec.NodeSelector[k]) {
+		if !validLabel(k, pod.Spec.NodeSelector[k]) {
 			w.err = fmt.Errorf("no node can have label %q with value %q", k, pod.Spec.NodeSelector[k])
 		}
 		w.selector = append(w.selector, expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}})
@@ -167,14 +167,14 @@ func (c *check) wantsOf(pod *corev1.Pod) *wants {
 	if unreadable != nil && len(w.terms) == 0 && w.err == nil {
 		w.err = unreadable // else the others are what the pod demands
 	}
-	c.wants[pod] = w
+	c.labelDemands[pod] = w
 	return w
 }
 
 func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 	var out []expr
 	for _, r := range list {
-		if !labelled(r.Key, r.Values...) {
+		if !validLabel(r.Key, r.Values...) {
 			return nil, fmt.Errorf("no node can have label %q with one of the values %q", r.Key, r.Values)
 		}
 		e, err := newExpr(c.s.Labels.Normalize(r.Key), r.Operator, r.Values)
@@ -186,26 +186,26 @@ func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {
 	return out, nil
 }
 
-// labelled tells whether a node can have a label of this key with each of the values.
-func labelled(key string, values ...string) bool {
+// validLabel reports whether a node can have a label of this key with each of the values.
+func validLabel(key string, values ...string) bool {
 	return len(key) <= 316 && len(validation.IsQualifiedName(key)) == 0 &&
 		!slices.ContainsFunc(values, func(v string) bool { return len(validation.IsValidLabelValue(v)) > 0 })
 }
 
-// only keeps what is demanded of one key.
-func (w *wants) only(key string) *wants {
+// only keeps what is required of one key.
+func (w *labelDemands) only(key string) *labelDemands {
 	of := func(list []expr) []expr {
 		return slices.DeleteFunc(slices.Clone(list), func(e expr) bool { return e.key != key })
 	}
-	out := &wants{selector: of(w.selector), affinity: w.affinity}
+	out := &labelDemands{selector: of(w.selector), affinity: w.affinity}
 	for _, t := range w.terms {
 		out.terms = append(out.terms, of(t))
 	}
 	return out
 }
 
-// admits tells whether a node whose labels are fixed, or may become what holds, satisfies the demands.
-func (w *wants) admits(holds func(*expr) bool) bool {
+// admits reports whether a node with fixed labels, or labels of which holds decides, satisfies the demands.
+func (w *labelDemands) admits(holds func(*expr) bool) bool {
 	all := func(list []expr) bool {
 		for i := range list {
 			if !holds(&list[i]) {
@@ -217,12 +217,12 @@ func (w *wants) admits(holds func(*expr) bool) bool {
 	return all(w.selector) && (!w.affinity || slices.ContainsFunc(w.terms, all))
 }
 
-// reaches tells whether a pod may run where key has this value, as far as that label goes.
-func (w *wants) reaches(key, value string) bool {
+// reaches reports whether a pod may run where key has this value, as far as that label is concerned.
+func (w *labelDemands) reaches(key, value string) bool {
 	return w.only(key).admits(func(e *expr) bool { return e.has(value) })
 }
 
-// selects tells whether a label selector matches these labels; nil matches nothing, a broken one neither.
+// selects reports whether a label selector matches these labels; nil and invalid selectors match nothing.
 func selects(s *metav1.LabelSelector, labels map[string]string) bool {
 	if s == nil {
 		return false

@@ -13,25 +13,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// mostTypes is how many types one claim may name.
-const mostTypes = 600
+// maxTypes is how many types one claim may name.
+const maxTypes = 600
 
-// launches: whatever of a claim is bought, its pods may run there.
+// launches: whatever a claim becomes, its pods may run there.
 func (c *check) launches() {
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if l := pl.launch; l == nil {
 			continue
 		} else if l.Pool == nil || len(l.InstanceTypes) == 0 || len(l.Pods) == 0 {
-			c.failAt([]*place{pl}, "%s has %d instance types and %d pods", pl.name, len(l.InstanceTypes), len(l.Pods))
+			c.failAt([]*host{pl}, "%s has %d instance types and %d pods", pl.name, len(l.InstanceTypes), len(l.Pods))
 			continue
 		}
-		c.ofPool(pl)
-		c.offers(pl)
-		c.minima(pl)
+		c.allowedByPool(pl)
+		c.offerings(pl)
+		c.minValuesSatisfied(pl)
 		for _, pod := range pl.pods {
-			c.mayRun(pl, pod)
+			c.schedulable(pl, pod)
 		}
-		c.room(pl)
+		c.resources(pl)
 	}
 }
 
@@ -44,12 +44,12 @@ func (c *check) pool(name string) *snapshot.Pool {
 	return nil
 }
 
-// ofPool: the claim is one that its pool may make.
-func (c *check) ofPool(pl *place) {
-	at, l := []*place{pl}, pl.launch
+// allowedByPool: the claim is one that its pool may create.
+func (c *check) allowedByPool(pl *host) {
+	at, l := []*host{pl}, pl.launch
 	pool := c.pool(l.Pool.Name)
 	if pool == nil || pool.NodePool.Spec.Replicas != nil {
-		c.failAt(at, "%s is of a pool that launches nothing", pl.name)
+		c.failAt(at, "%s is of a pool that cannot launch", pl.name)
 		return
 	}
 	offered := map[string]bool{}
@@ -62,7 +62,7 @@ func (c *check) ofPool(pl *place) {
 		}
 		offered[it.Name] = false
 	}
-	if len(l.InstanceTypes) > mostTypes {
+	if len(l.InstanceTypes) > maxTypes {
 		c.failAt(at, "%s names %d types", pl.name, len(l.InstanceTypes))
 	}
 	for key, list := range c.poolDemands(pool) {
@@ -87,9 +87,9 @@ func (c *check) poolDemands(pool *snapshot.Pool) map[string][]expr {
 	return out
 }
 
-// offers: each type can be had, the cheapest come first, and the offering is the cheapest of all.
-func (c *check) offers(pl *place) {
-	at, l := []*place{pl}, pl.launch
+// offerings: each type is available, the cheapest come first, and the offering is the cheapest of all.
+func (c *check) offerings(pl *host) {
+	at, l := []*host{pl}, pl.launch
 	price := map[string]float64{}
 	for _, out := range pl.outcomes {
 		if p, known := price[out.it.Name]; out.o.Available && (!known || out.o.Price < p) {
@@ -100,7 +100,7 @@ func (c *check) offers(pl *place) {
 	for _, it := range l.InstanceTypes {
 		p, ok := price[it.Name]
 		if !ok {
-			c.failAt(at, "%s: %s cannot be had", pl.name, it.Name)
+			c.failAt(at, "%s: %s is not available", pl.name, it.Name)
 			continue
 		}
 		if p < before {
@@ -130,14 +130,15 @@ func (c *check) minValues(reqs []karpv1.Requirement) map[string]int {
 	return out
 }
 
-// minima: the types have as many values as minValues demands; what is less than the pool demands is marked.
-func (c *check) minima(pl *place) {
-	at, l := []*place{pl}, pl.launch
-	wanted, pooled := pl.minima, c.minValues(l.Pool.Spec.Template.Spec.Requirements)
+// minValuesSatisfied: the types have as many values as minValues requires; a claim with less than the pool requires
+// is marked.
+func (c *check) minValuesSatisfied(pl *host) {
+	at, l := []*host{pl}, pl.launch
+	wanted, pooled := pl.minValues, c.minValues(l.Pool.Spec.Template.Spec.Requirements)
 	lowered := false
 	for _, key := range slices.Sorted(maps.Keys(pooled)) {
 		values := map[string]bool{}
-		for _, it := range c.offered(l) {
+		for _, it := range c.typesOf(l) {
 			for _, v := range pl.demanded(key, typeValues(it.Requirements, key)) {
 				values[v] = true
 			}
@@ -151,33 +152,33 @@ func (c *check) minima(pl *place) {
 		c.failAt(at, "%s has lower minValues than its pool", pl.name)
 	}
 	if lowered != l.MinValuesRelaxed {
-		c.failAt(at, "%s: minValues lowered is %v, the launch says %v", pl.name, lowered, l.MinValuesRelaxed)
+		c.failAt(at, "%s: minValues relaxed is %v, the launch has %v", pl.name, lowered, l.MinValuesRelaxed)
 	}
 }
 
-// room: each type holds all pods besides the daemons that come with it, and none of them want the same host port.
-func (c *check) room(pl *place) {
-	at := []*place{pl}
+// resources: each type holds all pods in addition to its daemons, and none of them use the same host port.
+func (c *check) resources(pl *host) {
+	at := []*host{pl}
 	total := amounts{}
 	var taken []port
 	for _, pod := range pl.pods {
 		total.add(requests(pod, false))
-		if p, found := clash(ports(pod), taken); found {
-			c.failAt(at, "%s: pods %s and %s both want host port %d", pl.name, name(pod), name(p.pod), p.number)
+		if p, found := portConflict(ports(pod), taken); found {
+			c.failAt(at, "%s: pods %s and %s both use host port %d", pl.name, name(pod), name(p.pod), p.number)
 		}
 		taken = append(taken, ports(pod)...)
 	}
 	asked := pl.launch.Requests
 	for r, q := range total {
 		if have := asked[r]; q.Cmp(have) > 0 {
-			c.failAt(at, "%s asks for %s %s, its pods for %s", pl.name, have.String(), r, q.String())
+			c.failAt(at, "%s requests %s %s, its pods %s", pl.name, have.String(), r, q.String())
 		}
 	}
 	always, mixed := c.daemons(pl)
 	for _, d := range always {
 		total.add(requests(d, true))
-		if p, found := clash(ports(d), taken); found {
-			c.failAt(at, "%s: pod %s wants host port %d of daemon %s", pl.name, name(p.pod), p.number, d.Name)
+		if p, found := portConflict(ports(d), taken); found {
+			c.failAt(at, "%s: pod %s uses host port %d of daemon %s", pl.name, name(p.pod), p.number, d.Name)
 		}
 	}
 	checked := map[*catalog.InstanceType]bool{}
@@ -187,47 +188,47 @@ func (c *check) room(pl *place) {
 			continue
 		}
 		checked[out.it] = plain
-		c.holds(pl, out, total, taken, mixed)
+		c.outcomeFits(pl, out, total, taken, mixed)
 		for r, q := range asked {
 			if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
-				c.failAt(at, "%s asks for %s %s, more than the %s of %s", pl.name, q.String(), r, have.String(), out.it.Name)
+				c.failAt(at, "%s requests %s %s, more than the %s of %s", pl.name, q.String(), r, have.String(), out.it.Name)
 			}
 		}
 	}
 }
 
-// holds: the outcome has room for the pods and those daemons that run on some outcomes only.
-func (c *check) holds(pl *place, out outcome, total amounts, taken []port, mixed []*corev1.Pod) {
-	at := []*place{pl}
+// outcomeFits: the outcome holds the pods and those daemons that run on some outcomes only.
+func (c *check) outcomeFits(pl *host, out outcome, total amounts, taken []port, mixed []*corev1.Pod) {
+	at := []*host{pl}
 	if len(mixed) > 0 {
 		all := amounts{}
 		all.add(total.list())
 		for _, d := range mixed {
-			if !pl.satisfiesOn(out, c.wantsOf(d)) {
+			if !pl.satisfiesOn(out, c.labelDemandsOf(d)) {
 				continue
 			}
 			all.add(requests(d, true))
-			if p, found := clash(ports(d), taken); found {
-				c.failAt(at, "%s as %s: pod %s wants host port %d of daemon %s", pl.name, out.it.Name, name(p.pod), p.number, d.Name)
+			if p, found := portConflict(ports(d), taken); found {
+				c.failAt(at, "%s as %s: pod %s uses host port %d of daemon %s", pl.name, out.it.Name, name(p.pod), p.number, d.Name)
 			}
 		}
 		total = all
 	}
 	for r, q := range total {
 		if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
-			c.failAt(at, "%s as %s in %s: %s %s requested, %s there", pl.name, out.it.Name, out.o.Zone, q.String(), r, have.String())
+			c.failAt(at, "%s as %s in %s: %s %s requested, %s allocatable", pl.name, out.it.Name, out.o.Zone, q.String(), r, have.String())
 		}
 	}
 }
 
-// daemons are those that run on a launch whatever is bought, and those that run on some of what may be.
-func (c *check) daemons(pl *place) (always, mixed []*corev1.Pod) {
+// daemons are those that run on a launch whatever it becomes, and those that run on some outcomes.
+func (c *check) daemons(pl *host) (always, mixed []*corev1.Pod) {
 	for i := range c.s.DaemonSets {
 		pod := c.s.DaemonSets[i].Pod
 		if !c.daemon(pod) || !tolerated(pod, pl.taints) {
 			continue
 		}
-		switch w := c.wantsOf(pod); {
+		switch w := c.labelDemandsOf(pod); {
 		case w.admits(func(e *expr) bool { return e.holds(pl.label(e.key)) }):
 			always = append(always, pod)
 		case pl.mightSatisfy(w):
@@ -241,11 +242,11 @@ func (c *check) daemons(pl *place) (always, mixed []*corev1.Pod) {
 func (c *check) limits() {
 	for i := range c.s.Pools {
 		pool := &c.s.Pools[i]
-		left := c.left(pool)
+		left := c.remainingLimits(pool)
 		for _, r := range slices.Sorted(maps.Keys(left)) {
-			var at []*place
-			for _, pl := range c.places {
-				if q := most(pl, pool, r); q.Sign() > 0 {
+			var at []*host
+			for _, pl := range c.hosts {
+				if q := largestCapacity(pl, pool, r); q.Sign() > 0 {
 					at = append(at, pl)
 				}
 			}
@@ -262,28 +263,29 @@ func negative(q resource.Quantity) string {
 	return q.String()
 }
 
-// left is what remains of the pool's limits after the plan, at worst.
-func (c *check) left(pool *snapshot.Pool) amounts {
+// remainingLimits is what remains of the pool's limits after the plan, in the worst case.
+func (c *check) remainingLimits(pool *snapshot.Pool) amounts {
 	out := amounts{}
 	for r, limit := range pool.NodePool.Spec.Limits {
 		q := quantity.Bounded(limit).DeepCopy()
 		q.Sub(pool.Used[r])
-		for _, pl := range c.places {
-			q.Sub(most(pl, pool, r))
+		for _, pl := range c.hosts {
+			q.Sub(largestCapacity(pl, pool, r))
 		}
 		out[r] = q
 	}
 	return out
 }
 
-// most is the largest amount that a launch of the pool may count against its limits; zero for all other places.
-func most(pl *place, pool *snapshot.Pool, r corev1.ResourceName) resource.Quantity {
+// largestCapacity is the largest amount that a launch of the pool may count against its limits; zero for all other
+// hosts.
+func largestCapacity(pl *host, pool *snapshot.Pool, r corev1.ResourceName) resource.Quantity {
 	var out resource.Quantity
 	if pl.launch == nil || pl.launch.Pool == nil || pl.launch.Pool.Name != pool.NodePool.Name {
 		return out
 	}
 	for _, o := range pl.outcomes {
-		if q := o.weighs(r); q.Cmp(out) > 0 {
+		if q := o.countsAgainstLimit(r); q.Cmp(out) > 0 {
 			out = q
 		}
 	}

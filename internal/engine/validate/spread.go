@@ -13,14 +13,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// spread is one hard topology spread constraint, with which nodes count for it; equal ones of many pods are one.
+// spread is one hard topology spread constraint, with the nodes that count for it; equal ones of many pods are one.
 type spread struct {
 	*selection
 	skew, minDomains int
-	honourAffinity   bool
-	honourTaints     bool
+	honorAffinity    bool
+	honorTaints      bool
 	pod              *corev1.Pod // one that states it
-	who              []*member
+	owners           []*scheduledPod
 }
 
 func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spread {
@@ -31,8 +31,8 @@ func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spr
 		return *p == corev1.NodeInclusionPolicyHonor
 	}
 	sp := &spread{
-		selection: c.spreadOver(pod, t), skew: int(t.MaxSkew), minDomains: 1, pod: pod,
-		honourAffinity: honours(t.NodeAffinityPolicy, true), honourTaints: honours(t.NodeTaintsPolicy, false),
+		selection: c.spreadSelection(pod, t), skew: int(t.MaxSkew), minDomains: 1, pod: pod,
+		honorAffinity: honours(t.NodeAffinityPolicy, true), honorTaints: honours(t.NodeTaintsPolicy, false),
 	}
 	if t.MinDomains != nil {
 		sp.minDomains = int(*t.MinDomains)
@@ -40,35 +40,35 @@ func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spr
 	return sp
 }
 
-// id tells constraints apart that measure differently.
+// id identifies the constraint by what it counts.
 func (sp *spread) id() string {
-	out := fmt.Sprint(sp.selection.id(), sp.skew, sp.minDomains, sp.honourAffinity, sp.honourTaints)
+	out := fmt.Sprint(sp.selection.id(), sp.skew, sp.minDomains, sp.honorAffinity, sp.honorTaints)
 	note := func(v any) {
 		if b, err := json.Marshal(v); err == nil {
 			out += string(b)
 		}
 	}
-	if sp.honourAffinity {
+	if sp.honorAffinity {
 		note(sp.pod.Spec.NodeSelector)
 		if a := sp.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 			note(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
-	if sp.honourTaints {
+	if sp.honorTaints {
 		note(sp.pod.Spec.Tolerations)
 	}
 	return out
 }
 
-// spreads: the domain that a pod was put in has no more than maxSkew pods above the emptiest that it could use.
+// topologySpread: the domain of a pod has at most maxSkew pods more than the emptiest domain that the pod could use.
 //
-// Counted in it are pods that were there before and those that state the same constraint: the last of these to come
-// found all the others there. Pods that are counted but do not mind may have come after it.
-func (c *check) spreads() {
+// It counts pods that were there before and those with the same constraint: the last of these to be placed found all
+// the others there. Other pods that are counted may have been placed after it.
+func (c *check) topologySpread() {
 	index := map[string]*spread{}
 	var all []*spread
-	for _, m := range c.crowd.all {
-		if !m.fresh {
+	for _, m := range c.pods.all {
+		if !m.placedByPlan {
 			continue
 		}
 		for _, t := range m.pod.Spec.TopologySpreadConstraints {
@@ -82,48 +82,48 @@ func (c *check) spreads() {
 				index[sp.id()] = sp
 				all = append(all, sp)
 			}
-			sp.who = append(sp.who, m)
+			sp.owners = append(sp.owners, m)
 		}
 	}
 	for _, sp := range all {
-		c.even(sp)
+		c.skewWithinLimit(sp)
 	}
 }
 
-func (c *check) even(sp *spread) {
-	stated := map[*member]bool{}
-	for _, m := range sp.who {
+func (c *check) skewWithinLimit(sp *spread) {
+	stated := map[*scheduledPod]bool{}
+	for _, m := range sp.owners {
 		stated[m] = true
 	}
 	counts, surely := map[string]int{}, map[string]int{}
-	for _, m := range c.crowd.among(sp.selection) {
+	for _, m := range c.pods.selected(sp.selection) {
 		d, ok := m.at.label(sp.key).single()
 		if !ok || !m.active || !c.counts(sp, m.at) {
 			continue
 		}
 		counts[d]++
-		if !m.fresh || stated[m] {
+		if !m.placedByPlan || stated[m] {
 			surely[d]++
 		}
 	}
 	floor := c.floor(sp, counts)
-	told := map[string]bool{}
-	for _, m := range sp.who {
+	reported := map[string]bool{}
+	for _, m := range sp.owners {
 		d, ok := m.at.label(sp.key).single()
 		switch {
 		case !ok:
-			c.failAt([]*place{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.label(sp.key).values)
-		case surely[d]-floor > sp.skew && !told[d]:
-			told[d] = true
+			c.failAt([]*host{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.label(sp.key).values)
+		case surely[d]-floor > sp.skew && !reported[d]:
+			reported[d] = true
 			c.failAt(atDomain(sp, d), "pod %s: %s %s has %d pods, another only %d, maxSkew is %d", name(m.pod), sp.key, d, surely[d], floor, sp.skew)
 		}
 	}
 }
 
-// atDomain are the places of those in the domain who state the constraint.
-func atDomain(sp *spread, d string) []*place {
-	var out []*place
-	for _, m := range sp.who {
+// atDomain are the hosts of the constraint's owners in the domain.
+func atDomain(sp *spread, d string) []*host {
+	var out []*host
+	for _, m := range sp.owners {
 		if v, ok := m.at.label(sp.key).single(); ok && v == d {
 			out = append(out, m.at)
 		}
@@ -131,23 +131,23 @@ func atDomain(sp *spread, d string) []*place {
 	return out
 }
 
-// counts tells whether pods in the place count for the constraint.
-func (c *check) counts(sp *spread, at *place) bool {
-	if sp.honourTaints && !toleratesAll(sp.pod, at.taints) {
+// counts reports whether pods on the host count for the constraint.
+func (c *check) counts(sp *spread, at *host) bool {
+	if sp.honorTaints && !toleratesAll(sp.pod, at.taints) {
 		return false
 	}
-	return !sp.honourAffinity || at.mightSatisfy(c.wantsOf(sp.pod))
+	return !sp.honorAffinity || at.mightSatisfy(c.labelDemandsOf(sp.pod))
 }
 
-// toleratesAll is tolerated with soft taints counted, too: that is how nodes are told apart for spreading.
+// toleratesAll is tolerated, with soft taints counted too, as nodeTaintsPolicy does.
 func toleratesAll(pod *corev1.Pod, taints []corev1.Taint) bool {
 	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
 		return !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return covers(&o, &t) })
 	})
 }
 
-// floor is the least number of pods in any domain that exists or could be bought and that the pod can use; on hosts it is
-// zero, since another can always be had.
+// floor is the lowest number of pods in any domain that exists or could be launched and that the pod can use; on
+// hosts it is zero, since another can always be launched.
 func (c *check) floor(sp *spread, counts map[string]int) int {
 	if sp.key == corev1.LabelHostname {
 		return 0
@@ -165,9 +165,9 @@ func (c *check) floor(sp *spread, counts map[string]int) int {
 
 // domains are the values of the key that count for the constraint, sorted.
 func (c *check) domains(sp *spread) []string {
-	w := c.wantsOf(sp.pod)
+	w := c.labelDemandsOf(sp.pod)
 	var out []string
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.node == nil || pl.node.Deleting || !c.counts(sp, pl) {
 			continue
 		}
@@ -177,17 +177,17 @@ func (c *check) domains(sp *spread) []string {
 	}
 	for i := range c.s.Pools {
 		pool := &c.s.Pools[i]
-		if sp.honourTaints && !toleratesAll(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil || c.exhausted(pool) {
+		if sp.honorTaints && !toleratesAll(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil || c.exhausted(pool) {
 			continue
 		}
 		out = append(out, c.poolDomains(pool, sp.key)...)
 	}
-	out = slices.DeleteFunc(out, func(d string) bool { return sp.honourAffinity && !w.reaches(sp.key, d) })
+	out = slices.DeleteFunc(out, func(d string) bool { return sp.honorAffinity && !w.reaches(sp.key, d) })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// exhausted tells whether the pool's limits had no room for any of its types even before the plan: the scheduler counts
+// exhausted reports whether the pool's limits allowed none of its types even before the plan: kube-scheduler counts
 // nodes, and the pool will have no more of them.
 func (c *check) exhausted(pool *snapshot.Pool) bool {
 	demands := c.poolDemands(pool)
@@ -196,7 +196,7 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 			out := outcome{it, &it.Offerings[k]}
 			fits := offeredBy(it.Requirements, demands)
 			for r, limit := range pool.NodePool.Spec.Limits {
-				q := out.weighs(r).DeepCopy()
+				q := out.countsAgainstLimit(r).DeepCopy()
 				q.Add(pool.Used[r])
 				fits = fits && q.Cmp(quantity.Bounded(limit)) <= 0
 			}
@@ -208,7 +208,8 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 	return true
 }
 
-// poolDomains are the values of key that nodes of the pool may have: those that it lists itself, or those of its types.
+// poolDomains are the values of key that nodes of the pool may have: those that it lists itself, or those of its
+// types.
 func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 	demands := c.poolDemands(pool)
 	demands[pool.NodeClassLabel[0]] = append(demands[pool.NodeClassLabel[0]], expr{op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}})
@@ -232,7 +233,7 @@ func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 	})
 }
 
-// offeredBy tells whether a type's labels are among those that a pool allows; a type may be silent about any.
+// offeredBy reports whether a pool allows a type's labels; a type may have no value of any.
 func offeredBy(labels requirement.Set, demands map[string][]expr) bool {
 	for key, list := range demands {
 		if !labels.Defines(key) || key == karpv1.LabelNodePool {

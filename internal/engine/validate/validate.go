@@ -1,11 +1,11 @@
-// Package validate checks a Plan against its Snapshot, rule by rule, in the plainest way there is.
+// Package validate checks a Plan against its Snapshot, rule by rule, in the simplest way.
 //
-// It shares no code with the search, so that a mistake there does not excuse itself here: what a plan would send to the
-// API server is read as the API server and the scheduler read it, label by label and value by value. It knows the
-// finished plan only, not the order in which pods were placed, and checks what must hold in the end, whichever of a claim's
-// types and offerings is launched.
+// It is an oracle for the scheduler: it shares no code with the search, so that a mistake there does not hide itself
+// here. It reads what a plan would send to the API server as the API server and kube-scheduler read it, label by
+// label and value by value. It sees the finished plan only, not the order in which pods were placed, and checks what
+// must hold in the end, whichever of a claim's types and offerings is launched.
 //
-// Plan and Check tell what is wrong with what a plan does. Choices tells what is wrong with what it leaves undone.
+// Plan and Check find what is wrong with what a plan does. Choices finds what is wrong with what it does not do.
 package validate
 
 import (
@@ -21,17 +21,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Violation is one broken rule.
+// Violation is one violated rule.
 type Violation struct {
 	Message string
-	// Launches are those of the plan (indices) that break the rule, sorted; none if it is about something else.
+	// Launches are those of the plan (indices) that violate the rule, sorted; empty if it is about something else.
 	Launches []int
 }
 
 // Error is the message.
 func (v Violation) Error() string { return v.Message }
 
-// Plan returns every rule that the plan breaks, joined; nil if none.
+// Plan returns every violation of the plan, joined; nil if there is none.
 func Plan(s *snapshot.Snapshot, p schedule.Plan) error { return join(Check(s, p)) }
 
 func join(violations []Violation) error {
@@ -42,19 +42,19 @@ func join(violations []Violation) error {
 	return errors.Join(errs...)
 }
 
-// Check returns every rule that the plan breaks.
+// Check returns every violation of the plan.
 func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c := newCheck(s, p)
-	c.once()
-	c.nodes()
+	c.podsOnce()
+	c.placements()
 	c.launches()
 	c.volumes()
 	c.limits()
 	c.reservations()
 	c.devices()
-	c.apart()
-	c.spreads()
-	c.together()
+	c.antiAffinity()
+	c.topologySpread()
+	c.affinity()
 	c.stats()
 	return c.found
 }
@@ -64,34 +64,34 @@ type check struct {
 	p     schedule.Plan
 	found []Violation
 
-	// planned are the pods of the snapshot that wait for a place.
+	// planned are the pods of the snapshot that are to be scheduled.
 	planned map[types.UID]bool
-	// places are the snapshot's nodes, in its order, and after them the plan's launches.
-	places []*place
-	wants  map[*corev1.Pod]*wants
-	crowd  *crowd
+	// hosts are the snapshot's nodes, in its order, and after them the plan's launches.
+	hosts        []*host
+	labelDemands map[*corev1.Pod]*labelDemands
+	pods         *podIndex
 }
 
 func newCheck(s *snapshot.Snapshot, p schedule.Plan) *check {
-	c := &check{s: s, p: p, planned: make(map[types.UID]bool, len(s.Pods)), wants: map[*corev1.Pod]*wants{}}
+	c := &check{s: s, p: p, planned: make(map[types.UID]bool, len(s.Pods)), labelDemands: map[*corev1.Pod]*labelDemands{}}
 	for _, pod := range s.Pods {
 		c.planned[pod.UID] = true
 	}
 	for i := range s.Nodes {
-		c.places = append(c.places, c.existing(&s.Nodes[i]))
+		c.hosts = append(c.hosts, c.existing(&s.Nodes[i]))
 	}
 	for i := range p.Launches {
-		c.places = append(c.places, c.bought(i, &p.Launches[i]))
+		c.hosts = append(c.hosts, c.launched(i, &p.Launches[i]))
 	}
-	c.crowd = c.gather()
+	c.pods = c.scheduledPods()
 	return c
 }
 
-// fail records a broken rule that is nobody's in particular.
+// fail records a violation that is not about launches.
 func (c *check) fail(format string, args ...any) { c.failAt(nil, format, args...) }
 
-// failAt records a rule broken in some places.
-func (c *check) failAt(at []*place, format string, args ...any) {
+// failAt records a violation on some hosts.
+func (c *check) failAt(at []*host, format string, args ...any) {
 	v := Violation{Message: fmt.Sprintf(format, args...)}
 	for _, pl := range at {
 		if pl.launch != nil {
@@ -105,16 +105,16 @@ func (c *check) failAt(at []*place, format string, args ...any) {
 
 func name(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
 
-// once: every pod of the snapshot is in the plan exactly once, and no other is.
-func (c *check) once() {
+// podsOnce: every pod of the snapshot is in the plan exactly once, and no other pod is.
+func (c *check) podsOnce() {
 	seen := map[types.UID]int{}
-	at := map[types.UID][]*place{}
-	for _, pl := range c.places {
+	at := map[types.UID][]*host{}
+	for _, pl := range c.hosts {
 		for _, pod := range pl.pods {
 			seen[pod.UID]++
 			at[pod.UID] = append(at[pod.UID], pl)
 			if !c.planned[pod.UID] {
-				c.failAt([]*place{pl}, "pod %s is in the plan but not in the snapshot", name(pod))
+				c.failAt([]*host{pl}, "pod %s is in the plan but not in the snapshot", name(pod))
 			}
 		}
 	}
@@ -139,25 +139,25 @@ func (c *check) once() {
 	}
 }
 
-// cents is the rounding, in $/h, that sums of prices are allowed.
-const cents = 1e-6
+// priceTolerance, in $/h, is for the rounding of sums of prices.
+const priceTolerance = 1e-6
 
-// stats: the sums are right, and the bound is one.
+// stats: the sums are right, and the lower bound is one.
 func (c *check) stats() {
 	total := 0.0
 	for i := range c.p.Launches {
 		total += c.p.Launches[i].Offering.Price
 	}
 	stats := c.p.Stats
-	if math.Abs(total-stats.HourlyCost) > cents {
-		c.fail("the launches cost %v $/h together, the plan says %v", total, stats.HourlyCost)
+	if math.Abs(total-stats.HourlyCost) > priceTolerance {
+		c.fail("the launches cost %v $/h together, the plan has %v", total, stats.HourlyCost)
 	}
-	besides := c.s.Settings.NodeCost * float64(len(c.p.Launches))
-	if math.Abs(besides-stats.NodeCost) > cents {
-		c.fail("the launches cost %v $/h beside their price, the plan says %v", besides, stats.NodeCost)
+	overhead := c.s.Settings.NodeCost * float64(len(c.p.Launches))
+	if math.Abs(overhead-stats.NodeCost) > priceTolerance {
+		c.fail("the overhead of the launches is %v $/h, the plan has %v", overhead, stats.NodeCost)
 	}
-	if stats.LowerBound > total+besides+cents {
-		c.fail("the plan costs %v $/h, its lower bound is %v", total+besides, stats.LowerBound)
+	if stats.LowerBound > total+overhead+priceTolerance {
+		c.fail("the plan costs %v $/h, its lower bound is %v", total+overhead, stats.LowerBound)
 	}
 	if stats.LowerBound < 0 || math.IsNaN(stats.LowerBound) {
 		c.fail("the lower bound is %v", stats.LowerBound)

@@ -67,7 +67,7 @@ func move(s *snapshot.Snapshot, p *schedule.Plan, name, to string) {
 	l.Pods = append(l.Pods, target)
 }
 
-func TestPlanFindsWhatIsBroken(t *testing.T) {
+func TestPlanFindsViolations(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		edit func(*snapshot.Snapshot, *schedule.Plan)
@@ -84,7 +84,7 @@ func TestPlanFindsWhatIsBroken(t *testing.T) {
 		{"a node overloaded", func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].Allocatable = Resources("cpu", "3200m", "memory", "16Gi", "pods", "10")
 		}, "requested"},
-		{"a node that goes", func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Nodes[0].Deleting = true }, "takes none"},
+		{"a deleting node", func(s *snapshot.Snapshot, _ *schedule.Plan) { s.Nodes[0].Deleting = true }, "which is deleting"},
 		{"a selector not satisfied", func(s *snapshot.Snapshot, p *schedule.Plan) { move(s, p, "hard-000", "web") }, "nodeSelector"},
 		{"a type too small", func(_ *snapshot.Snapshot, p *schedule.Plan) {
 			l := find(p, "web")

@@ -7,9 +7,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// volumes: whatever type of a claim is launched, it can attach the pods' volumes; and a claim of access mode ReadWriteOncePod has one pod.
+// volumes: whatever type of a claim is launched, it can attach the pods' volumes; and a claim of access mode
+// ReadWriteOncePod has one pod.
 func (c *check) volumes() {
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.launch == nil {
 			continue
 		}
@@ -25,7 +26,7 @@ func (c *check) volumes() {
 		for _, it := range pl.launch.InstanceTypes {
 			for driver, limit := range it.VolumeLimits {
 				if n := len(claims[driver]); n > limit {
-					c.failAt([]*place{pl}, "%s: %d volumes of %s, and a node of type %s can attach %d", pl.name, n, driver, it.Name, limit)
+					c.failAt([]*host{pl}, "%s: %d volumes of %s, and a node of type %s can attach %d", pl.name, n, driver, it.Name, limit)
 				}
 			}
 		}
@@ -51,7 +52,7 @@ func (c *check) oncePerPod() {
 			}
 		}
 	}
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.node != nil {
 			for _, pod := range pl.node.Pods {
 				if !snapshot.Terminal(pod) && !c.planned[pod.UID] {
@@ -70,10 +71,10 @@ func (c *check) oncePerPod() {
 	}
 }
 
-// shares tells whether the pod and another that has a place use one claim.
-func (c *check) shares(pod *corev1.Pod) bool {
+// sharesVolume reports whether the pod shares a claim with another pod that has a node.
+func (c *check) sharesVolume(pod *corev1.Pod) bool {
 	for _, m := range c.mounts(pod) {
-		for _, other := range c.crowd.all {
+		for _, other := range c.pods.all {
 			if other.pod.UID == pod.UID {
 				continue
 			}

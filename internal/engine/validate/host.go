@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// place is a node that exists or one that the plan buys.
-type place struct {
+// host is an existing node or a launch of the plan.
+type host struct {
 	name   string
 	index  int // of the launch
 	node   *snapshot.Node
@@ -24,38 +24,38 @@ type place struct {
 	taints []corev1.Taint
 
 	// given are the labels that are known; the rest follows, for launches, from demands and outcomes.
-	given    map[string]string
-	demands  map[string][]expr
-	outcomes []outcome
-	minima   map[string]int // minValues by key
-	known    map[string]label
-	promise  func(key string) bool // whoever launches it may give the node this label
-	// everything is all values of a key that there are, for a node of which nothing else is known.
-	everything func(key string) []string
+	given     map[string]string
+	demands   map[string][]expr
+	outcomes  []outcome
+	minValues map[string]int // minValues by key
+	known     map[string]label
+	mayDefine func(key string) bool // whoever launches it may give the node this label
+	// allValues are all values of a key in the snapshot, for a node of which nothing else is known.
+	allValues func(key string) []string
 }
 
-// outcome is one of the machines that a claim may become.
+// outcome is one of the instances that a claim may become.
 type outcome struct {
 	it *catalog.InstanceType
 	o  *catalog.Offering
 }
 
-func (c *check) existing(n *snapshot.Node) *place {
-	pl := &place{name: "node " + n.Name, node: n, taints: n.Taints, given: c.nodeLabels(n), known: map[string]label{}}
+func (c *check) existing(n *snapshot.Node) *host {
+	pl := &host{name: "node " + n.Name, node: n, taints: n.Taints, given: c.nodeLabels(n), known: map[string]label{}}
 	for _, p := range c.p.Placements {
 		if p.Node == n.Name && p.Claim == n.Claim {
 			pl.pods = append(pl.pods, p.Pods...)
 		}
 	}
-	pl.promise = func(string) bool { return false }
+	pl.mayDefine = func(string) bool { return false }
 	if !n.Launched && n.Claim != "" {
-		pl.demands, pl.everything = c.entries(n.Requirements), c.values
-		pl.promise = func(key string) bool { return len(pl.demands[key]) > 0 || c.s.Labels.IsWellKnown(key) }
+		pl.demands, pl.allValues = c.entries(n.Requirements), c.values
+		pl.mayDefine = func(key string) bool { return len(pl.demands[key]) > 0 || c.s.Labels.IsWellKnown(key) }
 	}
 	return pl
 }
 
-// values are all values of a key on nodes and in what can be bought.
+// values are all values of a key on nodes and in what can be launched.
 func (c *check) values(key string) []string {
 	var out []string
 	for i := range c.s.Nodes {
@@ -70,7 +70,7 @@ func (c *check) values(key string) []string {
 	return slices.Compact(out)
 }
 
-// nodeLabels are the node's labels by canonical key; where a key and its alias differ, the canonical one holds.
+// nodeLabels are the node's labels by canonical key; if a key and its alias differ, the canonical one wins.
 func (c *check) nodeLabels(n *snapshot.Node) map[string]string {
 	out := map[string]string{corev1.LabelHostname: n.Name}
 	for k, v := range n.Labels {
@@ -95,25 +95,25 @@ func (c *check) entries(reqs []karpv1.Requirement) map[string][]expr {
 	return out
 }
 
-// bought reads a launch as the NodeClaim that would be created of it.
-func (c *check) bought(i int, l *schedule.Launch) *place {
-	pl := &place{
+// launched reads a launch as the NodeClaim that would be created for it.
+func (c *check) launched(i int, l *schedule.Launch) *host {
+	pl := &host{
 		name: fmt.Sprintf("launch %d", i), index: i, launch: l, pods: l.Pods, known: map[string]label{}, given: map[string]string{},
-		promise: c.s.Labels.IsWellKnown, everything: c.values,
+		mayDefine: c.s.Labels.IsWellKnown, allValues: c.values,
 	}
 	if l.Pool == nil || len(l.InstanceTypes) == 0 {
-		return pl // launches says so
+		return pl // launches reports it
 	}
 	pl.name = fmt.Sprintf("launch %d (pool %s)", i, l.Pool.Name)
 	pl.taints = l.Pool.Spec.Template.Spec.Taints
 	reqs := l.ClaimRequirements()
-	pl.demands, pl.minima = c.entries(reqs), c.minValues(reqs)
+	pl.demands, pl.minValues = c.entries(reqs), c.minValues(reqs)
 	for k, v := range l.ClaimLabels(c.s.Labels) {
 		pl.given[c.s.Labels.Normalize(k)] = v
 	}
 	pl.given[corev1.LabelHostname] = fmt.Sprintf("new-node-%d.invalid", i)
 	pl.given[karpv1.LabelRegistered], pl.given[karpv1.LabelInitialized] = "true", "true"
-	for _, it := range c.offered(l) {
+	for _, it := range c.typesOf(l) {
 		mismatched := pl.mismatched(it)
 		for k := range it.Offerings {
 			if out := (outcome{it, &it.Offerings[k]}); pl.admits(out, mismatched) {
@@ -124,8 +124,8 @@ func (c *check) bought(i int, l *schedule.Launch) *place {
 	return pl
 }
 
-// mismatched are the keys by which the claim's requirements exclude the type, unless its offerings say otherwise.
-func (pl *place) mismatched(it *catalog.InstanceType) map[string]bool {
+// mismatched are the keys by which the claim's requirements exclude the type, unless an offering has its own value.
+func (pl *host) mismatched(it *catalog.InstanceType) map[string]bool {
 	var out map[string]bool
 	for key, list := range pl.demands {
 		l, ok := labelIn(it.Requirements, key)
@@ -139,7 +139,7 @@ func (pl *place) mismatched(it *catalog.InstanceType) map[string]bool {
 	return out
 }
 
-// labelIn reads what a type or an offering says about a key; false if it is silent.
+// labelIn reads the values of a key on a type or an offering; false if it has none.
 func labelIn(set requirement.Set, key string) (label, bool) {
 	if !set.Defines(key) {
 		return label{}, false
@@ -153,8 +153,8 @@ func labelIn(set requirement.Set, key string) (label, bool) {
 	return label{}, false
 }
 
-// offered are the pool's types that the launch names.
-func (c *check) offered(l *schedule.Launch) []*catalog.InstanceType {
+// typesOf are the pool's types that the launch names.
+func (c *check) typesOf(l *schedule.Launch) []*catalog.InstanceType {
 	pool := c.pool(l.Pool.Name)
 	if pool == nil {
 		return nil
@@ -172,7 +172,7 @@ func (c *check) offered(l *schedule.Launch) []*catalog.InstanceType {
 	return out
 }
 
-// capacity and allocatable are the type's, but for what the offering has otherwise.
+// capacity and allocatable are the type's, unless the offering overrides them.
 func (out outcome) capacity(r corev1.ResourceName) resource.Quantity {
 	if q, ok := out.o.Capacity[r]; ok {
 		return q
@@ -187,16 +187,16 @@ func (out outcome) allocatable(r corev1.ResourceName) resource.Quantity {
 	return out.it.Allocatable[r]
 }
 
-// weighs is what the outcome counts against a limit.
-func (out outcome) weighs(r corev1.ResourceName) resource.Quantity {
+// countsAgainstLimit is what the outcome counts against a limit.
+func (out outcome) countsAgainstLimit(r corev1.ResourceName) resource.Quantity {
 	if r == karpv1.ResourceNodes {
 		return one()
 	}
 	return out.capacity(r)
 }
 
-// admits tells whether the claim's requirements allow the outcome, of whose type mismatched is known.
-func (pl *place) admits(out outcome, mismatched map[string]bool) bool {
+// admits reports whether the claim's requirements allow the outcome; mismatched is that of its type.
+func (pl *host) admits(out outcome, mismatched map[string]bool) bool {
 	for key, list := range pl.demands {
 		l, ok := out.ofOffering(key)
 		switch {
@@ -214,7 +214,7 @@ func (pl *place) admits(out outcome, mismatched map[string]bool) bool {
 	return true
 }
 
-// ofOffering reads what the offering says about a key; false if it is silent.
+// ofOffering reads the values of a key on the offering; false if it has none.
 func (out outcome) ofOffering(key string) (label, bool) {
 	switch key {
 	case corev1.LabelTopologyZone:
@@ -225,7 +225,7 @@ func (out outcome) ofOffering(key string) (label, bool) {
 	return labelIn(out.o.Requirements, key)
 }
 
-// label reads what the type and the offering say about a key; false if they are silent.
+// label reads the values of a key on the type and the offering; false if they have none.
 func (out outcome) label(key string) (label, bool) {
 	if l, ok := out.ofOffering(key); ok {
 		return l, true
@@ -233,8 +233,8 @@ func (out outcome) label(key string) (label, bool) {
 	return labelIn(out.it.Requirements, key)
 }
 
-// label is what may become of a label of the place.
-func (pl *place) label(key string) label {
+// label is what a label of the host may become.
+func (pl *host) label(key string) label {
 	if l, ok := pl.known[key]; ok {
 		return l
 	}
@@ -243,18 +243,19 @@ func (pl *place) label(key string) label {
 		l.add(pl.labelOn(out, key))
 	}
 	if len(pl.outcomes) == 0 {
-		l = pl.labelBeside(key)
+		l = pl.ownLabel(key)
 	}
-	if len(l.values) < pl.minima[key] { // the claim says that it is still a choice
-		l.add(label{values: pl.demanded(key, pl.everything(key))})
+	if len(l.values) < pl.minValues[key] { // the claim says that it is still a choice
+		l.add(label{values: pl.demanded(key, pl.allValues(key))})
 	}
 	slices.Sort(l.values)
 	pl.known[key] = l
 	return l
 }
 
-// claimed is label, but for what only the choice of types says: which are left depends on what limits leave to others.
-func (pl *place) claimed(key string) label {
+// labelBeforeLimits is label without what only the choice of types excludes: which are left depends on what limits
+// leave to other launches.
+func (pl *host) labelBeforeLimits(key string) label {
 	l := label{values: slices.Clone(pl.label(key).values), absent: pl.label(key).absent}
 	if pl.launch == nil || len(pl.launch.Pool.Spec.Limits) == 0 {
 		return l
@@ -267,11 +268,11 @@ func (pl *place) claimed(key string) label {
 	return l
 }
 
-// labelOn is label, given the outcome.
-func (pl *place) labelOn(out outcome, key string) label {
+// labelOn is label for one outcome.
+func (pl *host) labelOn(out outcome, key string) label {
 	l, ok := out.label(key)
 	if !ok {
-		return pl.labelBeside(key)
+		return pl.ownLabel(key)
 	}
 	if len(l.values) > 1 {
 		l.values = pl.demanded(key, l.values)
@@ -279,12 +280,12 @@ func (pl *place) labelOn(out outcome, key string) label {
 	return l
 }
 
-// labelBeside is what a label becomes when type and offering are silent about it.
-func (pl *place) labelBeside(key string) label {
+// ownLabel is what a label becomes if type and offering have none.
+func (pl *host) ownLabel(key string) label {
 	if v, ok := pl.given[key]; ok {
 		return label{values: []string{v}}
 	}
-	if len(pl.demands[key]) == 0 && pl.node == nil || !pl.promise(key) {
+	if len(pl.demands[key]) == 0 && pl.node == nil || !pl.mayDefine(key) {
 		return label{absent: true}
 	}
 	for _, e := range pl.demands[key] {
@@ -295,11 +296,11 @@ func (pl *place) labelBeside(key string) label {
 	if pl.node == nil {
 		return label{absent: true}
 	}
-	return label{values: pl.demanded(key, pl.everything(key)), absent: true}
+	return label{values: pl.demanded(key, pl.allValues(key)), absent: true}
 }
 
-// demanded are those of values that the claim's requirements allow.
-func (pl *place) demanded(key string, values []string) []string {
+// demanded are the values that the claim's requirements allow.
+func (pl *host) demanded(key string, values []string) []string {
 	var out []string
 	for _, v := range values {
 		if !slices.ContainsFunc(pl.demands[key], func(e expr) bool { return !e.has(v) }) {
@@ -309,8 +310,8 @@ func (pl *place) demanded(key string, values []string) []string {
 	return out
 }
 
-// satisfies tells whether the demands are met whatever the place becomes.
-func (pl *place) satisfies(w *wants) bool {
+// satisfies reports whether the demands are satisfied whatever the host becomes.
+func (pl *host) satisfies(w *labelDemands) bool {
 	if w.admits(func(e *expr) bool { return e.holds(pl.label(e.key)) }) {
 		return true
 	}
@@ -321,16 +322,16 @@ func (pl *place) satisfies(w *wants) bool {
 	return !slices.ContainsFunc(pl.outcomes, func(out outcome) bool { return !pl.satisfiesOn(out, w) })
 }
 
-func (pl *place) satisfiesOn(out outcome, w *wants) bool {
+func (pl *host) satisfiesOn(out outcome, w *labelDemands) bool {
 	return w.admits(func(e *expr) bool { return e.holds(pl.labelOn(out, e.key)) })
 }
 
-// mightSatisfy tells whether the demands are met by something that the place may become, as far as each label goes.
-func (pl *place) mightSatisfy(w *wants) bool {
+// mightSatisfy reports whether something that the host may become satisfies the demands, label by label.
+func (pl *host) mightSatisfy(w *labelDemands) bool {
 	return w.admits(func(e *expr) bool { return e.may(pl.label(e.key)) })
 }
 
-// promised tells whether the pod was given the place by an earlier plan, in a world that has changed since.
-func (pl *place) promised(pod *corev1.Pod) bool {
+// nominated reports whether an earlier plan nominated the pod to the host, in a snapshot that has changed since.
+func (pl *host) nominated(pod *corev1.Pod) bool {
 	return pl.node != nil && !pl.node.Initialized && slices.Contains(pl.node.Nominated, pod.UID)
 }

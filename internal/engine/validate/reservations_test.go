@@ -31,7 +31,7 @@ func TestReservationsHold(t *testing.T) {
 				n.Requirements = []karpv1.Requirement{{Key: ReservationID, Operator: corev1.NodeSelectorOpIn, Values: []string{"cr-1"}}}
 			})}
 		}, "reservation cr-1 has 0 instances left, 1 launches may take one"},
-		{"what is to be bought may take it, too", func(_ *snapshot.Snapshot, p *schedule.Plan) {
+		{"a launch may use it, too", func(_ *snapshot.Snapshot, p *schedule.Plan) {
 			for i := range p.Launches {
 				p.Launches[i].Requirements = p.Launches[i].Requirements.Without(Capacity, ReservationID)
 			}

@@ -46,8 +46,8 @@ func in(namespace string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Namespace = namespace }
 }
 
-// TestPlanFindsEachMistake carries out what an engine with some rule missing would: of a world in which the rule does not
-// apply yet, or of which the plan is then changed.
+// TestPlanFindsEachMistake carries out what an engine with some rule missing would: of a world in which the rule does
+// not apply yet, or of which the plan is then changed.
 func TestPlanFindsEachMistake(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
 	honour := corev1.NodeInclusionPolicyHonor
@@ -119,7 +119,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 					it.Offerings[i].Available = it.Offerings[i].Available && (it.Offerings[i].Zone != "z1" || it.Offerings[i].CapacityType != "spot")
 				}
 			}
-		}, "cannot be had"},
+		}, "is not available"},
 		{"minDomains forgotten", World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labelled("app", "a"), Spread(Zone, 1, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			three := int32(3)
 			for _, p := range s.Pods {
@@ -162,7 +162,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}, "away from all pods"},
 		{"a claim that is not launched gets more", onNode(Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].Launched, s.Nodes[0].Initialized = false, false
-		}, "beyond those promised"},
+		}, "other pods than those nominated"},
 		{"a volume that is about to be bound", func() *snapshot.Snapshot {
 			s := World(general(), Pod("a", Claims("x")))
 			class, mode := "wait", storagev1.VolumeBindingWaitForFirstConsumer
@@ -172,7 +172,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			*s.Volumes.StorageClasses["wait"].VolumeBindingMode = storagev1.VolumeBindingImmediate
 		}, "is about to be bound"},
-		{"sums that are wrong", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.HourlyCost *= 2 }, "the plan says"},
+		{"sums that are wrong", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.HourlyCost *= 2 }, "the plan has"},
 		{"a bound above the cost", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.LowerBound = 9 }, "its lower bound is 9"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestPlanFindsEachMistake(t *testing.T) {
 	}
 }
 
-func TestChoicesFindWhatWasLeftUndone(t *testing.T) {
-	t.Run("a pod left without a home", func(t *testing.T) {
+func TestChoicesFindMissedPlacements(t *testing.T) {
+	t.Run("a rejected pod that fits on a fresh node", func(t *testing.T) {
 		s := World(general(Limit("cpu", "2")), Pods(2, "a", Asks("cpu", "900m"), Labelled("app", "a"), Apart(Host, "a"))...)
 		p := schedule.Solve(s, schedule.Budget{})
 		if err := validate.Choices(s, p); err != nil {
@@ -198,7 +198,7 @@ func TestChoicesFindWhatWasLeftUndone(t *testing.T) {
 		left := p.Launches[0].Pods[0]
 		p.Launches = p.Launches[1:]
 		p.Rejected = []schedule.Rejection{{Pod: left, Reasons: []schedule.Reason{{Code: schedule.Limits, Message: "forgotten"}}}}
-		if err := validate.Choices(s, p); err == nil || !strings.Contains(err.Error(), "could be alone on m.small") {
+		if err := validate.Choices(s, p); err == nil || !strings.Contains(err.Error(), "fits alone on m.small") {
 			t.Errorf("got %v", err)
 		}
 		s.Pools[0].Used = Resources("cpu", "1")
@@ -206,11 +206,11 @@ func TestChoicesFindWhatWasLeftUndone(t *testing.T) {
 			t.Errorf("the limit leaves no room, but %v", err)
 		}
 	})
-	t.Run("the lighter pool", func(t *testing.T) {
+	t.Run("the pool of lower weight", func(t *testing.T) {
 		s := World([]snapshot.Pool{Pool("light", Types()), Pool("heavy", Types(), Weight(9))}, Pod("a"))
 		p := schedule.Solve(s, schedule.Budget{})
 		s.Pools[0].NodePool.Spec.Weight, s.Pools[1].NodePool.Spec.Weight = s.Pools[1].NodePool.Spec.Weight, nil
-		if err := validate.Choices(s, p); err == nil || !strings.Contains(err.Error(), "heavier pool light") {
+		if err := validate.Choices(s, p); err == nil || !strings.Contains(err.Error(), "pool light of higher weight") {
 			t.Errorf("got %v", err)
 		}
 	})

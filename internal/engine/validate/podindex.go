@@ -13,33 +13,35 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// member is a pod in a place.
-type member struct {
+// scheduledPod is a pod on a host.
+type scheduledPod struct {
 	pod *corev1.Pod
-	at  *place
-	// fresh tells that this plan chose the place; old pods and those promised to a node on its way were there before.
-	fresh bool
-	// active pods are counted by others; one that is being ended is not, but what it declared holds while it is there.
+	at  *host
+	// placedByPlan is true if this plan placed the pod; running pods and those nominated to a node in flight were
+	// there before.
+	placedByPlan bool
+	// active pods are counted by constraints of others; a terminating one is not, but its own anti-affinity holds
+	// while it exists.
 	active bool
 }
 
-// crowd is everybody who is in a place once the plan is carried out, by what selectors can see of them.
-type crowd struct {
-	all    []*member
-	alikes []*alike
+// podIndex is all pods on hosts after the plan, grouped by what selectors can see of them.
+type podIndex struct {
+	all    []*scheduledPod
+	groups []*labelGroup
 }
 
-// alike are members of one namespace with the same labels.
-type alike struct {
+// labelGroup are the pods of one namespace with the same labels.
+type labelGroup struct {
 	namespace string
 	labels    map[string]string
-	members   []*member
+	members   []*scheduledPod
 }
 
-func (c *check) gather() *crowd {
-	out := &crowd{}
-	index := map[string]*alike{}
-	add := func(m *member) {
+func (c *check) scheduledPods() *podIndex {
+	out := &podIndex{}
+	index := map[string]*labelGroup{}
+	add := func(m *scheduledPod) {
 		out.all = append(out.all, m)
 		var b strings.Builder
 		b.WriteString(m.pod.Namespace)
@@ -48,28 +50,28 @@ func (c *check) gather() *crowd {
 		}
 		a := index[b.String()]
 		if a == nil {
-			a = &alike{namespace: m.pod.Namespace, labels: m.pod.Labels}
+			a = &labelGroup{namespace: m.pod.Namespace, labels: m.pod.Labels}
 			index[b.String()] = a
-			out.alikes = append(out.alikes, a)
+			out.groups = append(out.groups, a)
 		}
 		a.members = append(a.members, m)
 	}
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.node != nil {
 			for _, pod := range pl.node.Pods {
 				if !snapshot.Terminal(pod) && !c.planned[pod.UID] {
-					add(&member{pod: pod, at: pl, active: snapshot.Active(pod)})
+					add(&scheduledPod{pod: pod, at: pl, active: snapshot.Active(pod)})
 				}
 			}
 		}
 		for _, pod := range pl.pods {
-			add(&member{pod: pod, at: pl, fresh: !pl.promised(pod), active: true})
+			add(&scheduledPod{pod: pod, at: pl, placedByPlan: !pl.nominated(pod), active: true})
 		}
 	}
 	return out
 }
 
-// selection is whom a topology constraint of a pod is about.
+// selection is the pods that a topology constraint selects.
 type selection struct {
 	everywhere bool
 	namespaces map[string]bool
@@ -83,7 +85,7 @@ func (s *selection) selects(namespace string, labels map[string]string) bool {
 
 func (s *selection) has(pod *corev1.Pod) bool { return s.selects(pod.Namespace, pod.Labels) }
 
-// id tells selections apart.
+// id identifies the selection.
 func (s *selection) id() string {
 	b, err := json.Marshal(s.selector)
 	if err != nil {
@@ -92,10 +94,10 @@ func (s *selection) id() string {
 	return fmt.Sprint(s.key, s.everywhere, slices.Sorted(maps.Keys(s.namespaces)), string(b))
 }
 
-// among are the members that the selection is about.
-func (c *crowd) among(s *selection) []*member {
-	var out []*member
-	for _, a := range c.alikes {
+// selected are the pods of the selection.
+func (c *podIndex) selected(s *selection) []*scheduledPod {
+	var out []*scheduledPod
+	for _, a := range c.groups {
 		if s.selects(a.namespace, a.labels) {
 			out = append(out, a.members...)
 		}
@@ -103,8 +105,8 @@ func (c *crowd) among(s *selection) []*member {
 	return out
 }
 
-// keyed adds to a selector what matchLabelKeys and mismatchLabelKeys say; keys that the pod lacks say nothing.
-func keyed(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) *metav1.LabelSelector {
+// withLabelKeys adds matchLabelKeys and mismatchLabelKeys to a selector; keys that the pod lacks are ignored.
+func withLabelKeys(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) *metav1.LabelSelector {
 	if s == nil {
 		return nil
 	}
@@ -121,18 +123,18 @@ func keyed(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch []string) *
 	return out
 }
 
-func (c *check) spreadOver(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *selection {
+func (c *check) spreadSelection(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *selection {
 	return &selection{
 		namespaces: map[string]bool{pod.Namespace: true}, key: c.s.Labels.Normalize(t.TopologyKey),
-		selector: keyed(t.LabelSelector, pod, t.MatchLabelKeys, nil),
+		selector: withLabelKeys(t.LabelSelector, pod, t.MatchLabelKeys, nil),
 	}
 }
 
-// related reads a term of pod affinity or anti-affinity.
-func (c *check) related(pod *corev1.Pod, t *corev1.PodAffinityTerm) *selection {
+// affinitySelection reads a term of pod affinity or anti-affinity.
+func (c *check) affinitySelection(pod *corev1.Pod, t *corev1.PodAffinityTerm) *selection {
 	out := &selection{
 		namespaces: map[string]bool{}, key: c.s.Labels.Normalize(t.TopologyKey),
-		selector: keyed(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
+		selector: withLabelKeys(t.LabelSelector, pod, t.MatchLabelKeys, t.MismatchLabelKeys),
 	}
 	for _, ns := range t.Namespaces {
 		out.namespaces[ns] = true

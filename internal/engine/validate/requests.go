@@ -19,7 +19,7 @@ func (a amounts) add(list corev1.ResourceList) {
 	quantity.AddTo(a.list(), list)
 }
 
-// raise makes each amount at least the list's.
+// raise raises each amount to at least the list's.
 func (a amounts) raise(list amounts) {
 	for n, q := range list {
 		if have, ok := a[n]; !ok || q.Cmp(have) > 0 {
@@ -32,8 +32,9 @@ func (a amounts) list() corev1.ResourceList { return corev1.ResourceList(a) }
 
 func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalSI) }
 
-// requests is what a pod takes of its node: the containers that run together, or the most that starting them takes,
-// unless the pod says it as a whole; and what running it costs besides. Limits count where asked for and no request is given.
+// requests is what a pod takes of its node: the containers that run together, or the most that its init containers
+// take, unless the pod has pod-level resources; plus its overhead. With limits, a limit without a request counts as
+// one.
 func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
 	pod = quantity.BoundedPod(pod)
 	if len(pod.Status.ContainerStatuses) > 0 || len(pod.Status.InitContainerStatuses) > 0 {
@@ -83,7 +84,7 @@ func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
 	return running.list()
 }
 
-// port is a port of the node that a pod wants for itself.
+// port is a host port of a pod.
 type port struct {
 	pod      *corev1.Pod
 	ip       string
@@ -91,7 +92,7 @@ type port struct {
 	protocol corev1.Protocol
 }
 
-// ports are those of the containers that run for as long as the pod does.
+// ports are those of the containers that run as long as the pod does.
 func ports(pod *corev1.Pod) []port {
 	var out []port
 	containers := slices.Clone(pod.Spec.Containers)
@@ -115,16 +116,16 @@ func ports(pod *corev1.Pod) []port {
 	return out
 }
 
-func (p port) clashes(o port) bool {
+func (p port) conflicts(o port) bool {
 	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
 	return p.number == o.number && p.protocol == o.protocol && (p.ip == o.ip || all(p.ip) || all(o.ip))
 }
 
-// clash finds two pods that want the same port.
-func clash(mine, taken []port) (port, bool) {
+// portConflict finds two pods with the same host port.
+func portConflict(mine, taken []port) (port, bool) {
 	for _, a := range mine {
 		for _, b := range taken {
-			if a.pod != b.pod && a.clashes(b) {
+			if a.pod != b.pod && a.conflicts(b) {
 				return b, true
 			}
 		}
@@ -132,7 +133,7 @@ func clash(mine, taken []port) (port, bool) {
 	return port{}, false
 }
 
-// mount is one volume of a pod that is claimed.
+// mount is one volume claim of a pod.
 type mount struct {
 	claim types.NamespacedName
 	// missing says why the volume cannot be had at all; empty if it can.
@@ -175,7 +176,7 @@ func (c *check) mount(key types.NamespacedName) mount {
 	}
 	if claim.Spec.VolumeName == "" {
 		c.toBind(&m, claim)
-		c.foreign(&m)
+		c.unsupportedDriver(&m)
 		return m
 	}
 	pv := c.s.Volumes.Volumes[claim.Spec.VolumeName]
@@ -192,7 +193,7 @@ func (c *check) mount(key types.NamespacedName) mount {
 	case pv.Spec.AWSElasticBlockStore != nil:
 		m.driver = ebs
 	}
-	c.foreign(&m)
+	c.unsupportedDriver(&m)
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return m
 	}
@@ -213,7 +214,7 @@ func (c *check) mount(key types.NamespacedName) mount {
 	return m
 }
 
-// toBind reads a claim that waits for its first consumer.
+// toBind reads a claim with WaitForFirstConsumer.
 func (c *check) toBind(m *mount, claim *corev1.PersistentVolumeClaim) {
 	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
 		m.missing = "is not bound and has no storage class"
@@ -245,17 +246,19 @@ func (c *check) toBind(m *mount, claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// foreign: a driver may be one that nodes of this cloud do not have.
-func (c *check) foreign(m *mount) {
+// unsupportedDriver: nodes of this cloud do not have every driver.
+func (c *check) unsupportedDriver(m *mount) {
 	if slices.Contains(c.s.Volumes.Unsupported.Provisioners, m.driver) {
 		m.missing = "has a driver of another cloud"
 	}
 }
 
-// wants spells where the volume can be as demands on labels.
-func (m *mount) wants() *wants { return &wants{affinity: len(m.terms) > 0, terms: m.terms} }
+// labelDemands are the places of the volume as demands on labels.
+func (m *mount) labelDemands() *labelDemands {
+	return &labelDemands{affinity: len(m.terms) > 0, terms: m.terms}
+}
 
-// tolerates tells whether the taint keeps a pod with these tolerations off; a soft one never does.
+// tolerates reports whether the tolerations cover the taint; a soft taint never excludes a pod.
 func tolerates(list []corev1.Toleration, taint *corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(list, func(t corev1.Toleration) bool { return covers(&t, taint) })
 }

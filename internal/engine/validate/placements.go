@@ -10,37 +10,37 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// nodes: what is placed on an existing node may run there.
-func (c *check) nodes() {
+// placements: pods that are placed on an existing node may run there.
+func (c *check) placements() {
 	for _, p := range c.p.Placements {
 		if !slices.ContainsFunc(c.s.Nodes, func(n snapshot.Node) bool { return n.Name == p.Node && n.Claim == p.Claim }) {
 			c.fail("pods are placed on node %s, which does not exist", p.Node)
 		}
 	}
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.node == nil || len(pl.pods) == 0 {
 			continue
 		}
 		n := pl.node
 		var joining []*corev1.Pod
 		for _, pod := range pl.pods {
-			if !pl.promised(pod) {
+			if !pl.nominated(pod) {
 				joining = append(joining, pod)
 			}
 		}
 		switch {
 		case n.Deleting:
-			c.fail("pods are placed on %s, which takes none", pl.name)
-		case len(joining) == 0: // an earlier plan bought it for these pods
+			c.fail("pods are placed on %s, which is deleting", pl.name)
+		case len(joining) == 0: // an earlier plan launched it for these pods
 		case !n.Launched && n.Claim != "":
-			c.fail("claim %s is not launched, but gets pods beyond those promised to it", n.Claim)
+			c.fail("claim %s is not launched, but gets other pods than those nominated to it", n.Claim)
 		default:
-			c.joining(pl, joining)
+			c.placedPods(pl, joining)
 		}
 	}
 }
 
-func (c *check) joining(pl *place, joining []*corev1.Pod) {
+func (c *check) placedPods(pl *host, joining []*corev1.Pod) {
 	n := pl.node
 	total, needed, running := amounts{}, amounts{}, amounts{}
 	var taken []port
@@ -59,31 +59,31 @@ func (c *check) joining(pl *place, joining []*corev1.Pod) {
 		taken = append(taken, ports(pod)...)
 	}
 	for _, pod := range joining {
-		c.mayRun(pl, pod)
+		c.schedulable(pl, pod)
 		needed.add(requests(pod, false))
-		if p, found := clash(ports(pod), taken); found {
-			c.fail("%s: pods %s and %s both want host port %d", pl.name, name(pod), name(p.pod), p.number)
+		if p, found := portConflict(ports(pod), taken); found {
+			c.fail("%s: pods %s and %s both use host port %d", pl.name, name(pod), name(p.pod), p.number)
 		}
 	}
 	total.add(c.expected(pl, running).list())
 	for r, q := range needed {
 		have, want := n.Allocatable[r], total[r]
 		if q.Sign() > 0 && want.Cmp(have) > 0 {
-			c.fail("%s: %s %s requested, %s there", pl.name, want.String(), r, have.String())
+			c.fail("%s: %s %s requested, %s allocatable", pl.name, want.String(), r, have.String())
 		}
 	}
-	c.attach(pl, joining)
+	c.attachLimits(pl, joining)
 }
 
 func isDaemonSet(o metav1.OwnerReference) bool {
 	return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1"
 }
 
-// expected is what DaemonSets will still take of the node, beyond what those of their pods take that are there.
-func (c *check) expected(pl *place, running amounts) amounts {
+// expected is what DaemonSets will still take of the node, beyond what their running pods take.
+func (c *check) expected(pl *host, running amounts) amounts {
 	out := amounts{}
 	for i := range c.s.DaemonSets {
-		if pod := c.s.DaemonSets[i].Pod; c.daemon(pod) && tolerated(pod, pl.taints) && pl.satisfies(c.wantsOf(pod)) {
+		if pod := c.s.DaemonSets[i].Pod; c.daemon(pod) && tolerated(pod, pl.taints) && pl.satisfies(c.labelDemandsOf(pod)) {
 			out.add(requests(pod, true))
 		}
 	}
@@ -97,28 +97,29 @@ func (c *check) expected(pl *place, running amounts) amounts {
 	return out
 }
 
-// daemon tells whether a DaemonSet's pod is one that new nodes make room for.
+// daemon reports whether new nodes reserve room for a DaemonSet's pod.
 func (c *check) daemon(pod *corev1.Pod) bool {
-	return pod != nil && (c.s.Devices != nil || !asksDevices(pod)) && c.wantsOf(pod).err == nil
+	return pod != nil && (c.s.Devices != nil || !usesResourceClaims(pod)) && c.labelDemandsOf(pod).err == nil
 }
 
 func tolerated(pod *corev1.Pod, taints []corev1.Taint) bool {
 	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool { return !tolerates(pod.Spec.Tolerations, &t) })
 }
 
-// mayRun: taints are tolerated, and node selector, required affinity and volumes are satisfied, whatever the place becomes.
-func (c *check) mayRun(pl *place, pod *corev1.Pod) {
-	at := []*place{pl}
+// schedulable: taints are tolerated, and node selector, required affinity and volumes are satisfied, whatever the
+// host becomes.
+func (c *check) schedulable(pl *host, pod *corev1.Pod) {
+	at := []*host{pl}
 	for i := range pl.taints {
 		if !tolerates(pod.Spec.Tolerations, &pl.taints[i]) {
 			c.failAt(at, "pod %s does not tolerate taint %s of %s", name(pod), pl.taints[i].Key, pl.name)
 		}
 	}
-	w := c.wantsOf(pod)
+	w := c.labelDemandsOf(pod)
 	switch {
 	case w.err != nil:
 		c.failAt(at, "pod %s is placed though it cannot be read: %v", name(pod), w.err)
-	case !pl.satisfies(&wants{selector: w.selector}):
+	case !pl.satisfies(&labelDemands{selector: w.selector}):
 		c.failAt(at, "pod %s: nodeSelector is not satisfied on %s", name(pod), pl.name)
 	case !pl.satisfies(w):
 		c.failAt(at, "pod %s: required node affinity is not satisfied on %s", name(pod), pl.name)
@@ -126,14 +127,14 @@ func (c *check) mayRun(pl *place, pod *corev1.Pod) {
 	for _, m := range c.mounts(pod) {
 		if m.missing != "" {
 			c.failAt(at, "pod %s is placed though its volume claim %s %s", name(pod), m.claim.Name, m.missing)
-		} else if !pl.satisfies(m.wants()) {
+		} else if !pl.satisfies(m.labelDemands()) {
 			c.failAt(at, "pod %s: volume claim %s cannot be attached on %s", name(pod), m.claim.Name, pl.name)
 		}
 	}
 }
 
-// attach: no driver has more volumes on the node than it can attach; a volume that pods share is one.
-func (c *check) attach(pl *place, joining []*corev1.Pod) {
+// attachLimits: no driver has more volumes on the node than it can attach; a volume that pods share counts once.
+func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
 	if len(pl.node.VolumeLimits) == 0 {
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reservations: whichever offering each launch is bought from, and each claim of earlier plans, no capacity reservation is
-// asked for more instances than any pool says it has.
+// reservations: whichever offerings the launches and the claims of earlier plans use, no capacity reservation needs
+// more instances than it has left.
 func (c *check) reservations() {
 	left := map[string]int{}
 	for _, pool := range c.s.Pools {
@@ -32,17 +32,17 @@ func (c *check) reservations() {
 			}
 		}
 	}
-	askers := map[string][]*place{}
-	for _, pl := range c.places {
+	users := map[string][]*host{}
+	for _, pl := range c.hosts {
 		for _, out := range pl.outcomes {
-			if id := out.o.ReservationID; id != "" && out.o.Available && !slices.Contains(askers[id], pl) {
-				askers[id] = append(askers[id], pl)
+			if id := out.o.ReservationID; id != "" && out.o.Available && !slices.Contains(users[id], pl) {
+				users[id] = append(users[id], pl)
 			}
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(askers)) {
-		if n := len(askers[id]); n > left[id] {
-			c.failAt(askers[id], "reservation %s has %d instances left, %d launches may take one", id, left[id], n)
+	for _, id := range slices.Sorted(maps.Keys(users)) {
+		if n := len(users[id]); n > left[id] {
+			c.failAt(users[id], "reservation %s has %d instances left, %d launches may take one", id, left[id], n)
 		}
 	}
 }

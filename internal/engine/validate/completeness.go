@@ -13,23 +13,24 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Choices returns, joined, what the plan could plainly have done and did not: leave no pod without a home that could have a
-// fresh node for itself after all else has its place, and buy nothing from a pool when a heavier one takes all of a node's
-// pods alone. It tries every pool, type, offering and alternative, so it is for small worlds.
+// Choices returns, joined, what the plan obviously could have done and did not: it must schedule every pod that could
+// have a fresh node for itself after the plan, and launch nothing from a pool if one of higher weight takes all pods
+// of the node alone. It tries every pool, type, offering and alternative, which is exponential in the number of
+// topology keys: it is for small worlds.
 func Choices(s *snapshot.Snapshot, p schedule.Plan) error {
 	c := newCheck(s, p)
 	for _, r := range p.Rejected {
-		if c.shares(r.Pod) {
-			continue // where the other's volume is decides
+		if c.sharesVolume(r.Pod) {
+			continue // the other pod's volume decides
 		}
 		for i := range s.Pools {
-			if on, ok := c.home(r.Pod, &s.Pools[i], anyTaint); ok {
-				c.fail("pod %s has no place (%s), though it could be alone on %s", name(r.Pod), r.Reasons[0].Message, on)
+			if on, ok := c.freshNode(r.Pod, &s.Pools[i], ignoreSoftTaints); ok {
+				c.fail("pod %s is rejected (%s), though it fits alone on %s", name(r.Pod), r.Reasons[0].Message, on)
 				break
 			}
 		}
 	}
-	for _, pl := range c.places {
+	for _, pl := range c.hosts {
 		if pl.launch != nil {
 			c.weights(pl)
 		}
@@ -37,27 +38,27 @@ func Choices(s *snapshot.Snapshot, p schedule.Plan) error {
 	return join(c.found)
 }
 
-// weights: a pool is bought from only where all heavier ones refuse one of the pods. Pods whose place depends on others or on
-// preferences are left out of account, since what they found when their turn came is not known.
-func (c *check) weights(pl *place) {
-	if slices.ContainsFunc(pl.pods, func(pod *corev1.Pod) bool { return !c.plain(pod) }) {
+// weights: a launch uses a pool only if every pool of higher weight rejects one of the pods. Pods that depend on
+// other pods or on preferences are skipped, since what they found when they were scheduled is unknown.
+func (c *check) weights(pl *host) {
+	if slices.ContainsFunc(pl.pods, func(pod *corev1.Pod) bool { return !c.independent(pod) }) {
 		return
 	}
 	for i := range c.s.Pools {
 		pool := &c.s.Pools[i]
-		if weightOf(pool.NodePool) <= weightOf(pl.launch.Pool) || len(pool.NodePool.Spec.Limits) > 0 && c.buysFrom(pool) {
-			continue // what limits had left when the pods' turn came is not known
+		if weightOf(pool.NodePool) <= weightOf(pl.launch.Pool) || len(pool.NodePool.Spec.Limits) > 0 && c.launchesFrom(pool) {
+			continue // what limits had left when the pods were scheduled is unknown
 		}
 		if !slices.ContainsFunc(pl.pods, func(pod *corev1.Pod) bool {
-			_, ok := c.home(pod, pool, noTaint)
+			_, ok := c.freshNode(pod, pool, respectSoftTaints)
 			return !ok
 		}) {
-			c.failAt([]*place{pl}, "%s, though the heavier pool %s takes each of its pods", pl.name, pool.NodePool.Name)
+			c.failAt([]*host{pl}, "%s, though pool %s of higher weight takes each of its pods", pl.name, pool.NodePool.Name)
 		}
 	}
 }
 
-func (c *check) buysFrom(pool *snapshot.Pool) bool {
+func (c *check) launchesFrom(pool *snapshot.Pool) bool {
 	return slices.ContainsFunc(c.p.Launches, func(l schedule.Launch) bool { return l.Pool.Name == pool.NodePool.Name })
 }
 
@@ -68,35 +69,36 @@ func weightOf(pool *karpv1.NodePool) int32 {
 	return *pool.Spec.Weight
 }
 
-// plain tells whether the pod minds neither other pods nor preferences, and no other pod minds it.
-func (c *check) plain(pod *corev1.Pod) bool {
-	w := c.wantsOf(pod)
-	if len(pod.Spec.TopologySpreadConstraints) > 0 || len(w.terms) > 1 || c.shares(pod) {
+// independent reports whether the pod has no rules about other pods and no preferences, and no other pod has rules
+// about it.
+func (c *check) independent(pod *corev1.Pod) bool {
+	w := c.labelDemandsOf(pod)
+	if len(pod.Spec.TopologySpreadConstraints) > 0 || len(w.terms) > 1 || c.sharesVolume(pod) {
 		return false
 	}
 	if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil ||
 		a.NodeAffinity != nil && len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0) {
 		return false
 	}
-	return !slices.ContainsFunc(c.crowd.all, func(m *member) bool { return c.keepsOut(m, pod) })
+	return !slices.ContainsFunc(c.pods.all, func(m *scheduledPod) bool { return c.repels(m, pod) })
 }
 
-func (c *check) keepsOut(m *member, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(requiredAntiAffinity(m.pod), func(t corev1.PodAffinityTerm) bool { return c.related(m.pod, &t).has(pod) })
+func (c *check) repels(m *scheduledPod, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(requiredAntiAffinity(m.pod), func(t corev1.PodAffinityTerm) bool { return c.affinitySelection(m.pod, &t).has(pod) })
 }
 
-// softness says whether taints of effect PreferNoSchedule keep pods off.
-type softness int
+// softTaints is whether taints of effect PreferNoSchedule exclude pods.
+type softTaints int
 
 const (
-	anyTaint softness = iota // only hard ones do
-	noTaint                  // all do
+	ignoreSoftTaints  softTaints = iota // only hard taints do
+	respectSoftTaints                   // all taints do
 )
 
-// home finds a node of the pool that the pod could have for itself after the plan.
-func (c *check) home(pod *corev1.Pod, pool *snapshot.Pool, soft softness) (string, bool) {
+// freshNode finds a node of the pool that the pod could have for itself after the plan.
+func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints) (string, bool) {
 	taints := pool.NodePool.Spec.Template.Spec.Taints
-	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, taints) || soft == noTaint && !toleratesAll(pod, taints) {
+	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, taints) || soft == respectSoftTaints && !toleratesAll(pod, taints) {
 		return "", false
 	}
 	if _, err := c.s.Labels.FromAPI(pool.NodePool.Spec.Template.Spec.Requirements); err != nil {
@@ -107,7 +109,7 @@ func (c *check) home(pod *corev1.Pod, pool *snapshot.Pool, soft softness) (strin
 		own[key] = append(own[key], expr{key: key, op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}})
 	}
 	for _, alternative := range c.alternatives(pod) {
-		f := &fresh{c: c, pod: pod, pool: pool, own: own, asked: alternative, left: c.left(pool)}
+		f := &freshNodeSearch{c: c, pod: pod, pool: pool, poolDemands: own, demands: alternative, limitsLeft: c.remainingLimits(pool)}
 		if on, ok := f.find(); ok {
 			return on, true
 		}
@@ -115,10 +117,10 @@ func (c *check) home(pod *corev1.Pod, pool *snapshot.Pool, soft softness) (strin
 	return "", false
 }
 
-// eligible tells whether the pod is one that is considered at all.
+// eligible reports whether the pod is one that provisioning considers at all.
 func (c *check) eligible(pod *corev1.Pod) bool {
-	w := c.wantsOf(pod)
-	if asksDevices(pod) || w.err != nil || w.affinity && len(w.terms) == 0 {
+	w := c.labelDemandsOf(pod)
+	if usesResourceClaims(pod) || w.err != nil || w.affinity && len(w.terms) == 0 {
 		return false
 	}
 	for _, list := range append([][]expr{w.selector}, w.terms...) {
@@ -145,9 +147,9 @@ func (c *check) eligible(pod *corev1.Pod) bool {
 	return true
 }
 
-// alternatives are the ways to satisfy what the pod and its volumes demand of labels: one term of each.
+// alternatives are the ways to satisfy the label demands of the pod and its volumes: one term of each.
 func (c *check) alternatives(pod *corev1.Pod) [][]expr {
-	w := c.wantsOf(pod)
+	w := c.labelDemandsOf(pod)
 	out := [][]expr{w.selector}
 	choose := func(terms [][]expr) {
 		var next [][]expr
@@ -172,31 +174,31 @@ func (c *check) alternatives(pod *corev1.Pod) [][]expr {
 	return out
 }
 
-// fresh is the search for a node of one pool for one pod.
-type fresh struct {
+// freshNodeSearch is the search for a node of one pool for one pod.
+type freshNodeSearch struct {
 	c    *check
 	pod  *corev1.Pod
 	pool *snapshot.Pool
 	// own are the pool's demands on labels, asked the pod's.
-	own   map[string][]expr
-	asked []expr
-	left  amounts
+	poolDemands map[string][]expr
+	demands     []expr
+	limitsLeft  amounts
 }
 
-// options are the values that a label of the outcome may take under all demands.
-func (f *fresh) options(out outcome, key string) label {
+// options are the values that a label of the outcome may have under all demands.
+func (f *freshNodeSearch) options(out outcome, key string) label {
 	var asked []expr
-	for _, e := range f.asked {
+	for _, e := range f.demands {
 		if e.key == key {
 			asked = append(asked, e)
 		}
 	}
-	all := slices.Concat(f.own[key], asked)
+	all := slices.Concat(f.poolDemands[key], asked)
 	ok := func(v string) bool { return !slices.ContainsFunc(all, func(e expr) bool { return !e.has(v) }) }
 	l, said := out.label(key)
 	switch {
 	case said:
-	case len(f.own[key]) > 0 || f.c.s.Labels.IsWellKnown(key):
+	case len(f.poolDemands[key]) > 0 || f.c.s.Labels.IsWellKnown(key):
 		l = label{values: examples(all), absent: true}
 	default:
 		l = label{absent: true}
@@ -206,7 +208,7 @@ func (f *fresh) options(out outcome, key string) label {
 	return l
 }
 
-// examples are values that may satisfy the demands, if any does.
+// examples are values that may satisfy the demands, if any value does.
 func examples(all []expr) []string {
 	out := []string{"any"}
 	for _, e := range all {
@@ -224,13 +226,13 @@ func examples(all []expr) []string {
 	return out
 }
 
-// takes tells whether the outcome is one that the pool may buy for the pod, other pods set aside.
-func (f *fresh) takes(out outcome) bool {
+// compatible reports whether the pool may launch the outcome for the pod, apart from other pods.
+func (f *freshNodeSearch) compatible(out outcome) bool {
 	keys := map[string]bool{}
-	for key := range f.own {
+	for key := range f.poolDemands {
 		keys[key] = true
 	}
-	for _, e := range f.asked {
+	for _, e := range f.demands {
 		keys[e.key] = true
 	}
 	delete(keys, corev1.LabelHostname)
@@ -239,17 +241,18 @@ func (f *fresh) takes(out outcome) bool {
 			return false
 		}
 	}
-	// A new node has a name that nobody can have asked for.
-	return out.o.ReservationID == "" && !slices.ContainsFunc(f.asked, func(e expr) bool {
+	// No pod can require the name of a new node.
+	return out.o.ReservationID == "" && !slices.ContainsFunc(f.demands, func(e expr) bool {
 		return e.key == corev1.LabelHostname && (e.op == corev1.NodeSelectorOpIn || e.op == corev1.NodeSelectorOpDoesNotExist)
 	})
 }
 
-// fits tells whether limits allow the outcome, and it holds the pod besides all daemons that might run on its type.
-func (f *fresh) fits(out outcome) bool {
+// fits reports whether limits allow the outcome, and it holds the pod in addition to all daemons that might run on
+// its type.
+func (f *freshNodeSearch) fits(out outcome) bool {
 	it := out.it
-	for r, left := range f.left {
-		if q := out.weighs(r); q.Sign() > 0 && q.Cmp(left) > 0 {
+	for r, left := range f.limitsLeft {
+		if q := out.countsAgainstLimit(r); q.Sign() > 0 && q.Cmp(left) > 0 {
 			return false
 		}
 	}
@@ -261,7 +264,7 @@ func (f *fresh) fits(out outcome) bool {
 			continue
 		}
 		total.add(requests(d, true))
-		if _, found := clash(ports(f.pod), ports(d)); found {
+		if _, found := portConflict(ports(f.pod), ports(d)); found {
 			return false
 		}
 	}
@@ -273,13 +276,13 @@ func (f *fresh) fits(out outcome) bool {
 	return true
 }
 
-// mightRun tells whether a daemon's pod may run on some node of the pool, and on some of the type.
-func (f *fresh) mightRun(d *corev1.Pod, it *catalog.InstanceType) bool {
-	return f.c.wantsOf(d).admits(func(e *expr) bool {
+// mightRun reports whether a daemon's pod may run on some node of the pool, and on some of the type.
+func (f *freshNodeSearch) mightRun(d *corev1.Pod, it *catalog.InstanceType) bool {
+	return f.c.labelDemandsOf(d).admits(func(e *expr) bool {
 		if e.key == karpv1.LabelRegistered || e.key == karpv1.LabelInitialized {
 			return e.has("true")
 		}
-		own := f.own[e.key]
+		own := f.poolDemands[e.key]
 		byPool := label{absent: len(own) == 0}
 		if len(own) > 0 || f.c.s.Labels.IsWellKnown(e.key) {
 			byPool = label{values: examples(append(slices.Clone(own), *e)), absent: true}
@@ -300,12 +303,12 @@ func (f *fresh) mightRun(d *corev1.Pod, it *catalog.InstanceType) bool {
 	})
 }
 
-// find looks for the pool's types that take the pod, for each choice of domains that other pods leave.
-func (f *fresh) find() (string, bool) {
+// find searches for types of the pool that take the pod, for each choice of domains that other pods allow.
+func (f *freshNodeSearch) find() (string, bool) {
 	var outcomes []outcome
 	for _, it := range f.pool.InstanceTypes {
 		for k := range it.Offerings {
-			if out := (outcome{it, &it.Offerings[k]}); out.o.Available && f.takes(out) && f.fits(out) {
+			if out := (outcome{it, &it.Offerings[k]}); out.o.Available && f.compatible(out) && f.fits(out) {
 				outcomes = append(outcomes, out)
 			}
 		}
@@ -313,26 +316,26 @@ func (f *fresh) find() (string, bool) {
 	if len(outcomes) == 0 {
 		return "", false
 	}
-	rules := f.c.rules(f.pod)
-	if !slices.ContainsFunc(rules, func(r rule) bool { return r.key == corev1.LabelHostname && !r.allows("") }) {
+	rules := f.c.topologyRules(f.pod)
+	if !slices.ContainsFunc(rules, func(r topologyRule) bool { return r.key == corev1.LabelHostname && !r.allows("") }) {
 		return f.choose(outcomes, rules, nil)
 	}
 	return "", false
 }
 
-// choice is the domains that a node may come up in, for one key.
-type choice struct {
+// domainChoice is the domains that a node may be in, for one key.
+type domainChoice struct {
 	key     string
 	domains []string
 }
 
-// choose settles the domains of one key after the other.
-func (f *fresh) choose(outcomes []outcome, rules []rule, chosen []choice) (string, bool) {
-	k := slices.IndexFunc(rules, func(r rule) bool {
-		return r.key != corev1.LabelHostname && !slices.ContainsFunc(chosen, func(c choice) bool { return c.key == r.key })
+// choose fixes the domains of one key after the other, by backtracking.
+func (f *freshNodeSearch) choose(outcomes []outcome, rules []topologyRule, chosen []domainChoice) (string, bool) {
+	k := slices.IndexFunc(rules, func(r topologyRule) bool {
+		return r.key != corev1.LabelHostname && !slices.ContainsFunc(chosen, func(c domainChoice) bool { return c.key == r.key })
 	})
 	if k < 0 {
-		if f.enough(outcomes, chosen) {
+		if f.minValuesSatisfied(outcomes, chosen) {
 			out := outcomes[0]
 			return fmt.Sprintf("%s in %s as %s of pool %s", out.it.Name, out.o.Zone, out.o.CapacityType, f.pool.NodePool.Name), true
 		}
@@ -358,16 +361,16 @@ func (f *fresh) choose(outcomes []outcome, rules []rule, chosen []choice) (strin
 		if len(kept) == 0 {
 			continue
 		}
-		if on, ok := f.choose(kept, rules, append(slices.Clone(chosen), choice{key, domains})); ok {
+		if on, ok := f.choose(kept, rules, append(slices.Clone(chosen), domainChoice{key, domains})); ok {
 			return on, true
 		}
 	}
 	return "", false
 }
 
-// allowed are the domains of the key that all rules leave; settle tells that the node must be known to be in one of
-// them, absent that it may also be outside of all.
-func (f *fresh) allowed(outcomes []outcome, rules []rule, key string) (domains []string, settle, absent bool) {
+// allowed are the domains of the key that all rules allow; needsDomain means that the node must be in a known one of
+// them, absent that it may also be in none.
+func (f *freshNodeSearch) allowed(outcomes []outcome, rules []topologyRule, key string) (domains []string, settle, absent bool) {
 	var l label
 	for _, out := range outcomes {
 		l.add(f.options(out, key))
@@ -384,15 +387,15 @@ func (f *fresh) allowed(outcomes []outcome, rules []rule, key string) (domains [
 	}
 	for _, r := range rules {
 		if r.key == key {
-			settle = settle || r.settle
-			absent = absent && r.outside
+			settle = settle || r.needsDomain
+			absent = absent && r.mayLackDomain
 		}
 	}
 	return domains, settle, absent
 }
 
-// enough tells whether the types left have the values that the pool's minValues demand.
-func (f *fresh) enough(outcomes []outcome, chosen []choice) bool {
+// minValuesSatisfied reports whether the remaining types have the values that the pool's minValues require.
+func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domainChoice) bool {
 	if f.c.s.Settings.MinValuesPolicy == snapshot.MinValuesBestEffort {
 		return true
 	}
@@ -404,9 +407,9 @@ func (f *fresh) enough(outcomes []outcome, chosen []choice) bool {
 		values := map[string]bool{}
 		for _, out := range outcomes {
 			for _, v := range typeValues(out.it.Requirements, key) {
-				all := slices.Concat(f.own[key], f.asked)
+				all := slices.Concat(f.poolDemands[key], f.demands)
 				if slices.ContainsFunc(all, func(e expr) bool { return e.key == key && !e.has(v) }) ||
-					slices.ContainsFunc(chosen, func(c choice) bool { return c.key == key && !slices.Contains(c.domains, v) }) {
+					slices.ContainsFunc(chosen, func(c domainChoice) bool { return c.key == key && !slices.Contains(c.domains, v) }) {
 					continue
 				}
 				values[v] = true

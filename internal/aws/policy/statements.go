@@ -98,7 +98,7 @@ func profileStatements(p Params) []Statement {
 		}
 		roles = append(roles, role)
 	}
-	// As in Karpenter's policy, the cluster's name is asked of requests only: profiles of old have no such tag.
+	// As in Karpenter's policy, the cluster's name is only required of requests: old profiles have no such tag.
 	requested, of := p.profileTags(requestTag), p.profileTags(resourceTag)
 	delete(of["StringEquals"], resourceTag+awsv1.TagClusterName)
 	anonymous := p
@@ -282,7 +282,7 @@ func (p Params) profileTags(kind string) Conditions {
 		equals(kind+awsv1.TagRegion, p.Region), equals(kind+awsv1.TagNodeClass, "*"), p.identity(kind))
 }
 
-// identity is true of what bears the cluster's identity; where that is not known, of all.
+// identity is true for resources with the cluster's identity; if that is not known, for all.
 func (p Params) identity(kind string) Conditions {
 	if p.Identity == "" {
 		return nil
@@ -290,7 +290,7 @@ func (p Params) identity(kind string) Conditions {
 	return equals(kind+awsv1.TagClusterUID, p.Identity)
 }
 
-// identified is true of requests that give the cluster's identity; where that is not known, any.
+// identified is true for requests that set the cluster's identity; if that is not known, for all.
 func (p Params) identified() Conditions {
 	if p.Identity == "" {
 		return equals(requestTag+awsv1.TagClusterUID, "*")

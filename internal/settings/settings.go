@@ -64,7 +64,7 @@ type Settings struct {
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
 	AWSFeatureGates                     string
-	// ValidatePlans checks each plan by independent code before it is carried out.
+	// ValidatePlans checks each plan by independent code before it is executed.
 	ValidatePlans bool
 	// PanicSnapshotDir is the directory for snapshots of clusters on which planning panicked; empty writes none.
 	PanicSnapshotDir string
@@ -98,7 +98,7 @@ const (
 	MinValuesBestEffort = "BestEffort"
 )
 
-// Planning settings are those that a plan depends on, whether it is carried out or only printed.
+// Planning settings are those that a plan depends on, whether it is executed or only printed.
 type Planning struct {
 	// VMMemoryOverheadPercent is the fraction (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
 	VMMemoryOverheadPercent           float64
@@ -177,7 +177,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "time without new pods after which planning begins")
-	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is carried out, and skip launches that break a rule")
+	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is executed, and skip launches that break a rule")
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
 		"directory for snapshots, without secrets, of the last clusters on which planning panicked; if empty, none is written")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored, with a warning")

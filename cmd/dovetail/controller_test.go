@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// The controller ends when it is told to, whether or not the API server lets its caches fill.
+// The controller stops when its context is canceled, whether or not its caches have synced.
 func TestRunStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})

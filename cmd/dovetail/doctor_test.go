@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 )
 
-// The exit code tells whether anything is wrong; what is only worth knowing is shown on request.
+// The exit code reports whether anything is wrong; findings of severity info are only printed with --all.
 func TestDoctorPrints(t *testing.T) {
 	finding := func(severity doctor.Severity) doctor.Finding {
 		return doctor.Finding{Check: "c", Severity: severity, Object: "X y", Seen: "seen " + string(severity), Manifest: "kind: " + string(severity) + "\n"}
@@ -30,9 +30,9 @@ func TestDoctorPrints(t *testing.T) {
 	}{
 		{"clean", doctorFlags{}, nil, nil, "0 findings", "seen"},
 		{"worth knowing", doctorFlags{}, []doctor.Finding{finding(doctor.Info)}, nil, "0 findings", "seen info"},
-		{"worth knowing, asked for", doctorFlags{all: true}, []doctor.Finding{finding(doctor.Info)}, nil, "seen info", "ERROR"},
+		{"info, with --all", doctorFlags{all: true}, []doctor.Finding{finding(doctor.Info)}, nil, "seen info", "ERROR"},
 		{"wrong", doctorFlags{}, []doctor.Finding{finding(doctor.Error), finding(doctor.Info)}, exitError, "seen error", "seen info"},
-		{"for machines", doctorFlags{output: choice{value: "json"}}, []doctor.Finding{finding(doctor.Warning)}, exitError, `"severity": "warning"`, "1 findings"},
+		{"as JSON", doctorFlags{output: choice{value: "json"}}, []doctor.Finding{finding(doctor.Warning)}, exitError, `"severity": "warning"`, "1 findings"},
 		{"manifests", doctorFlags{manifests: true}, []doctor.Finding{finding(doctor.Warning)}, exitError, "kind: warning", "why:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestDoctorPrints(t *testing.T) {
 	}
 }
 
-// A cluster that cannot be looked at is not a clean one.
+// A cluster that cannot be read is not a healthy one.
 func TestDoctorThatCannotReadTheClusterExitsWith3(t *testing.T) {
 	down := httptest.NewServer(http.NotFoundHandler())
 	down.Close()

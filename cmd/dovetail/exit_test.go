@@ -82,7 +82,7 @@ func TestPlanThatIsInterruptedWhileItReadsExitsWith130(t *testing.T) {
 	}
 }
 
-// Solving cannot be canceled: the program ends all the same.
+// Solving cannot be canceled: the program exits nevertheless.
 func TestWorkThatCannotBeCanceledIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	never := make(chan struct{})

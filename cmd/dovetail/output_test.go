@@ -81,7 +81,7 @@ func TestOutputFileHasTheWholeResultOrIsLeftAsItWas(t *testing.T) {
 	}
 }
 
-// A pipe that nobody reads any more, or a full disk, is an error and no success.
+// A closed pipe, or a full disk, is an error.
 func TestOutputThatCannotBeWrittenIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"plan", "-f", examplePool, "-f", exampleShop}, {"instance-types", "m5.large"}, {"version"}, {"iam-policy", "--cluster-name", "shop"}} {
 		root := rootCommand()

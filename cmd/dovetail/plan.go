@@ -217,7 +217,7 @@ func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
 	return r, nil
 }
 
-// solved makes a plan. A panic is a bug: it becomes an error that says how to report it.
+// solved makes a plan. A panic is a bug: it becomes an error with instructions to report it.
 func solved(solve func()) error {
 	err := panics.Error(func() error {
 		solve()

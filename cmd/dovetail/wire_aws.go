@@ -94,7 +94,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		ReservedENIs:       a.settings.ReservedENIs,
 		AMIRefresh:         a.settings.AMIRefreshInterval,
 		SubnetRefresh:      a.settings.SubnetRefreshInterval,
-		StrictMinValues:    a.settings.MinValuesPolicy == "Strict",
+		StrictMinValues:    a.settings.MinValuesPolicy == settings.MinValuesStrict,
 		ReservedCapacity:   a.settings.Gate(settings.GateReservedCapacity),
 		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
 		Fallback:           prices,

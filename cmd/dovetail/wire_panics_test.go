@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// A loop that panics once neither ends the manager nor stays away.
+// A loop that panics once does not stop the manager, and is restarted.
 func TestLoopThatPanicsDoesNotStopTheController(t *testing.T) {
 	mgr, err := ctrl.NewManager(&rest.Config{Host: "http://127.0.0.1:1"}, ctrl.Options{Metrics: metricsserver.Options{BindAddress: "0"}})
 	if err != nil {

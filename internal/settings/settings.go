@@ -64,7 +64,7 @@ type Settings struct {
 	BatchMaxDuration, BatchIdleDuration time.Duration
 	FeatureGates                        string
 	AWSFeatureGates                     string
-	// ValidatePlans checks each plan by independent code before it is carried out.
+	// ValidatePlans checks each plan by independent code before it is executed.
 	ValidatePlans bool
 	// PanicSnapshotDir is the directory for snapshots of clusters on which planning panicked; empty writes none.
 	PanicSnapshotDir string
@@ -90,7 +90,15 @@ type Settings struct {
 	CPURequests      int64
 }
 
-// Planning settings are those that a plan depends on, whether it is carried out or only printed.
+// Values of --preference-policy and --min-values-policy.
+const (
+	PreferencesRespect  = "Respect"
+	PreferencesIgnore   = "Ignore"
+	MinValuesStrict     = "Strict"
+	MinValuesBestEffort = "BestEffort"
+)
+
+// Planning settings are those that a plan depends on, whether it is executed or only printed.
 type Planning struct {
 	// VMMemoryOverheadPercent is the fraction (0.075 is 7.5 %) of an instance's memory that the hypervisor keeps.
 	VMMemoryOverheadPercent           float64
@@ -110,8 +118,8 @@ func (p *Planning) Bind(fs *pflag.FlagSet) {
 func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
 	fs.Float64Var(&p.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "fraction of an instance's memory that the hypervisor uses")
 	fs.IntVar(&p.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
-	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", "Respect"), "Respect or Ignore the preferences of pods")
-	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", "Strict"), "Strict or BestEffort enforcement of minValues")
+	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", PreferencesRespect), "Respect or Ignore the preferences of pods")
+	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", MinValuesStrict), "Strict or BestEffort enforcement of minValues")
 	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
 	fs.Float64Var(&p.NodeOverheadCost, "node-overhead-cost", e.float("NODE_OVERHEAD_COST", 0), "cost of each node per hour in addition to its price, in dollars, such as licenses and agents: plans minimize the sum")
 }
@@ -126,8 +134,8 @@ func (p Planning) Validate() error {
 		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a fraction from 0 to less than 1", p.VMMemoryOverheadPercent)},
 		{p.NodeOverheadCost < 0 || math.IsInf(p.NodeOverheadCost, 0) || math.IsNaN(p.NodeOverheadCost), fmt.Sprintf("--node-overhead-cost %v is not an amount of dollars per hour", p.NodeOverheadCost)},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
-		{!slices.Contains([]string{"Respect", "Ignore"}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
-		{!slices.Contains([]string{"Strict", "BestEffort"}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
+		{!slices.Contains([]string{PreferencesRespect, PreferencesIgnore}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
+		{!slices.Contains([]string{MinValuesStrict, MinValuesBestEffort}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
 	} {
 		if rule.broken {
 			errs = append(errs, errors.New(rule.message))
@@ -169,7 +177,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
 	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "time without new pods after which planning begins")
-	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is carried out, and skip launches that break a rule")
+	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is executed, and skip launches that break a rule")
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
 		"directory for snapshots, without secrets, of the last clusters on which planning panicked; if empty, none is written")
 	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored, with a warning")

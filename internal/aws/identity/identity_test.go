@@ -42,7 +42,7 @@ func TestOwner(t *testing.T) {
 		{"no identity, tagged for a claim of another name", with(byName, "karpenter.sh/nodeclaim", "general-xyz"), here, cloudprovider.Unknown},
 		{"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here, cloudprovider.Unknown},
 		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), here, cloudprovider.Adoptable},
-		{"no identity, nobody here knows it", byName, none, cloudprovider.Unknown},
+		{"no identity, unknown to this API server", byName, none, cloudprovider.Unknown},
 		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), here, cloudprovider.Unknown},
 		{"no identity, two names", with(byClusterTag, "eks:eks-cluster-name", "other"), here, cloudprovider.Unknown},
 		{"no identity, made by no autoscaler", map[string]string{"eks:eks-cluster-name": "prod"}, here, cloudprovider.Unknown},
@@ -110,14 +110,14 @@ func TestAdoption(t *testing.T) {
 		{"node and claim here", byMatch(here), named, map[string]string{
 			"dovetail.sh/cluster-uid": "uid-blue", "dovetail.sh/nodeclaim-uid": "uid-of-claim", "karpenter.sh/nodeclaim": "general-abc",
 		}},
-		{"nobody here knows it", byMatch(Match{}), named, nil},
+		{"unknown to this API server", byMatch(Match{}), named, nil},
 		{"another cluster's", byMatch(here), foreign, nil},
 		{"ours", byMatch(here), ours, nil},
-		{"a person says so", blue.Release, named, map[string]string{"dovetail.sh/cluster-uid": "uid-blue"}},
-		{"a person says so of another cluster's", blue.Release, foreign, nil},
-		{"a person says so of ours", blue.Release, ours, nil},
-		{"a person says so of an instance of another name", blue.Release, map[string]string{"eks:eks-cluster-name": "other", "karpenter.sh/nodepool": ""}, nil},
-		{"a person says so of any instance", blue.Release, map[string]string{"Name": "bastion"}, nil},
+		{"released by a person", blue.Release, named, map[string]string{"dovetail.sh/cluster-uid": "uid-blue"}},
+		{"another cluster's, released by a person", blue.Release, foreign, nil},
+		{"ours, released by a person", blue.Release, ours, nil},
+		{"of another cluster name, released by a person", blue.Release, map[string]string{"eks:eks-cluster-name": "other", "karpenter.sh/nodepool": ""}, nil},
+		{"without a cluster name, released by a person", blue.Release, map[string]string{"Name": "bastion"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			may, err := tc.adopt(cloudprovider.Instance{ID: "i-1", Tags: tc.tags})

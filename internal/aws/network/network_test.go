@@ -110,14 +110,14 @@ func TestLaunchesInFlightCount(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	need := map[string]int{"a": 20}
-	t.Run("a failed launch gives back", func(t *testing.T) {
+	t.Run("a failed launch returns its addresses", func(t *testing.T) {
 		w := newWorld(inOrder...)
 		w.choose(need).Settle("")
 		if got := w.choose(need).Subnets["a"]; got != "subnet-a1" {
 			t.Errorf("chose %s", got)
 		}
 	})
-	t.Run("twice gives back once", func(t *testing.T) {
+	t.Run("settling twice returns them once", func(t *testing.T) {
 		w := newWorld(inOrder...)
 		w.choose(need) // leaves 80
 		c := w.Choose([]Subnet{a1}, need)
@@ -127,7 +127,7 @@ func TestSettle(t *testing.T) {
 			t.Errorf("chose %s", got)
 		}
 	})
-	t.Run("a launch elsewhere gives back", func(t *testing.T) {
+	t.Run("a launch in another zone returns them", func(t *testing.T) {
 		w := newWorld(inOrder...)
 		w.choose(map[string]int{"a": 20, "b": 1}).Settle("subnet-b1")
 		if got := w.choose(need).Subnets["a"]; got != "subnet-a1" {

@@ -15,7 +15,7 @@ var shop = Params{
 }
 
 // The files are the policy as a security review would read it: a change of them is a change of what operators grant.
-// UPDATE=1 writes them anew.
+// UPDATE=1 rewrites them.
 func TestPolicyAsWritten(t *testing.T) {
 	byName := shop
 	byName.Identity = ""

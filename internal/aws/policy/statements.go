@@ -98,7 +98,7 @@ func profileStatements(p Params) []Statement {
 		}
 		roles = append(roles, role)
 	}
-	// As in Karpenter's policy, the cluster's name is asked of requests only: profiles of old have no such tag.
+	// As in Karpenter's policy, the cluster's name is only required of requests: old profiles have no such tag.
 	requested, of := p.profileTags(requestTag), p.profileTags(resourceTag)
 	delete(of["StringEquals"], resourceTag+awsv1.TagClusterName)
 	anonymous := p
@@ -139,15 +139,15 @@ func profileStatements(p Params) []Statement {
 			Sid: "AllowScopedInstanceProfileActions",
 			Grants: []Grant{
 				{"iam:AddRoleToInstanceProfile", "a node class with spec.role"},
-				{"iam:RemoveRoleFromInstanceProfile", "the end of a node class, or another role in it"},
-				{"iam:DeleteInstanceProfile", "the end of a node class, and profiles that nothing uses"},
+				{"iam:RemoveRoleFromInstanceProfile", "deletion of a node class, or a change of its role"},
+				{"iam:DeleteInstanceProfile", "deletion of a node class, and unused profiles"},
 			},
 			Resources:  profiles,
 			Conditions: of,
 		},
 		{
 			Sid:       "AllowInstanceProfileReadActions",
-			Grants:    []Grant{{"iam:GetInstanceProfile", "whether a profile is there, and which role is in it"}},
+			Grants:    []Grant{{"iam:GetInstanceProfile", "whether a profile exists, and its role"}},
 			Resources: profiles,
 		},
 		{
@@ -157,7 +157,7 @@ func profileStatements(p Params) []Statement {
 		},
 		{
 			Sid:       "AllowNodeRoleRead",
-			Grants:    []Grant{{"iam:GetRole", "the ARN of spec.role, which has to be mapped in the cluster for nodes to join"}},
+			Grants:    []Grant{{"iam:GetRole", "the ARN of spec.role, which must be mapped in the cluster for nodes to join"}},
 			Resources: roles,
 		},
 	}
@@ -201,7 +201,7 @@ func readStatements(p Params) []Statement {
 			Grants: []Grant{
 				{"sqs:GetQueueUrl", "the interruption queue, by its name"},
 				{"sqs:ReceiveMessage", "warnings of interruptions, health events, changes of state"},
-				{"sqs:DeleteMessage", "messages that were dealt with"},
+				{"sqs:DeleteMessage", "messages that are handled"},
 			},
 			Resources: queues,
 		})
@@ -218,11 +218,11 @@ func readStatements(p Params) []Statement {
 			Grants: []Grant{
 				{"ec2:DescribeCapacityReservations", "capacityReservationSelectorTerms"},
 				{"ec2:DescribeImages", "amiSelectorTerms"},
-				{"ec2:DescribeInstances", "instances and whose they are"},
+				{"ec2:DescribeInstances", "instances, and which cluster they belong to"},
 				{"ec2:DescribeInstanceStatus", "impaired instances and scheduled events"},
-				{"ec2:DescribeInstanceTypeOfferings", "which zone has which types"},
-				{"ec2:DescribeInstanceTypes", "what types there are; at start, whether EC2 can be called"},
-				{"ec2:DescribeLaunchTemplates", "launch templates that are there"},
+				{"ec2:DescribeInstanceTypeOfferings", "which zones offer which types"},
+				{"ec2:DescribeInstanceTypes", "instance types; at start, whether EC2 can be called"},
+				{"ec2:DescribeLaunchTemplates", "existing launch templates"},
 				{"ec2:DescribePlacementGroups", "placementGroupSelector"},
 				{"ec2:DescribeRouteTables", "whether nodes can reach the API server"},
 				{"ec2:DescribeSecurityGroups", "securityGroupSelectorTerms; whether nodes can reach the API server"},
@@ -282,7 +282,7 @@ func (p Params) profileTags(kind string) Conditions {
 		equals(kind+awsv1.TagRegion, p.Region), equals(kind+awsv1.TagNodeClass, "*"), p.identity(kind))
 }
 
-// identity is true of what bears the cluster's identity; where that is not known, of all.
+// identity is true for resources with the cluster's identity; if that is not known, for all.
 func (p Params) identity(kind string) Conditions {
 	if p.Identity == "" {
 		return nil
@@ -290,7 +290,7 @@ func (p Params) identity(kind string) Conditions {
 	return equals(kind+awsv1.TagClusterUID, p.Identity)
 }
 
-// identified is true of requests that give the cluster's identity; where that is not known, any.
+// identified is true for requests that set the cluster's identity; if that is not known, for all.
 func (p Params) identified() Conditions {
 	if p.Identity == "" {
 		return equals(requestTag+awsv1.TagClusterUID, "*")

@@ -21,7 +21,7 @@ type Seen struct {
 	Retries int
 }
 
-// Observer is told of calls. It is called concurrently.
+// Observer records calls. It is called concurrently.
 type Observer interface {
 	Call(Seen)
 	Attempt(Seen)

@@ -63,7 +63,7 @@ func Load(ctx context.Context, o Options) (aws.Config, error) {
 	return cfg, nil
 }
 
-// Authenticate makes sure that there are credentials. Its error says where they were looked for, and what to do.
+// Authenticate checks that there are credentials. Its error names the source that was tried, and what to do.
 func Authenticate(ctx context.Context, cfg aws.Config, getenv func(string) string) error {
 	if cfg.Credentials == nil {
 		return errors.New("there are no AWS credentials")

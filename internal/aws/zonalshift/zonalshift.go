@@ -19,7 +19,7 @@ import (
 )
 
 // autoshiftTTL is how long an autoshift holds after it was last seen. Autoshifts have no expiry time. An hour outlasts an outage of
-// the API in the region, which is likely just then, and does not avoid a zone for ever if the API stays out of reach.
+// the API in the region, which is likely just then, and does not avoid a zone forever if the API stays out of reach.
 const autoshiftTTL = time.Hour
 
 // API is what Watcher calls of the Application Recovery Controller.

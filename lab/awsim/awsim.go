@@ -123,7 +123,7 @@ func New(o Options) (*Sim, error) {
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
-// Replay makes a call of old again; see wire.Server.Redo.
+// Replay repeats a recorded call; see protocol.Server.Replay.
 func (s *Sim) Replay(r *http.Request) error { return s.server.Replay(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
@@ -157,7 +157,7 @@ func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 // SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
 func (s *Sim) SetFaultSource(w FaultSource) { s.server.SetFaultSource(w) }
 
-// ClearFaults disarms what Inject armed, and ends the weather.
+// ClearFaults disarms what Inject armed, and removes the fault source.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }
 
 // SetTiming changes how long things take from now on.

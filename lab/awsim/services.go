@@ -43,7 +43,7 @@ func newServices(o Options, keys *credential.Ring) services {
 	}
 }
 
-// wired are the services at the wire.
+// wired returns the API handlers of the services.
 func (s services) wired() []protocol.Service {
 	return []protocol.Service{
 		s.iam.Service(), s.sts.Service(), s.ssm.Service(), s.eks.Service(), s.sqs.Service(), s.pricing.Service(),

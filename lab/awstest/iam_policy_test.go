@@ -115,8 +115,8 @@ func (w *world) controller(uid string, document policy.Document) aws.Config {
 	return cfg
 }
 
-// refused are the actions that were called by roles without the right to them, by name.
-func (w *world) refused() []string {
+// rejected are the actions that were called by roles without the right to them, by name.
+func (w *world) deniedCalls() []string {
 	found := map[string]bool{}
 	for _, c := range w.Sim.Calls() {
 		if slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, c.ErrorCode) && strings.Contains(c.Principal, ":assumed-role/") {
@@ -126,15 +126,15 @@ func (w *world) refused() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// firstRefused does the exercises up to the first that fails or in which a call is refused, and returns its name, and why.
+// firstRefused does the exercises up to the first that fails or in which a call is rejected, and returns its name, and why.
 func firstRefused(t *testing.T, document policy.Document) (name string, why error) {
 	t.Helper()
 	w := enforcing(t)
 	x := &permissionFixture{world: w, cfg: w.controller(blueUID, document)}
 	for _, e := range permissionCases() {
 		err := e.do(t.Context(), x)
-		if refused := w.refused(); err != nil || len(refused) > 0 {
-			return e.name, fmt.Errorf("%w (refused: %s)", errors.Join(err), strings.Join(refused, ", "))
+		if denied := w.deniedCalls(); err != nil || len(denied) > 0 {
+			return e.name, fmt.Errorf("%w (denied: %s)", errors.Join(err), strings.Join(denied, ", "))
 		}
 	}
 	return "", nil
@@ -235,12 +235,12 @@ func TestWithKarpentersPolicy(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"ec2:CreateTags", "ec2:DescribeRouteTables", "ec2:GetConsoleOutput", "eks:ListAccessEntries", "iam:GetRole", "iam:TagInstanceProfile",
-	}, w.refused()); diff != "" {
-		t.Errorf("calls that are refused (-want +got):\n%s", diff)
+	}, w.deniedCalls()); diff != "" {
+		t.Errorf("denied calls (-want +got):\n%s", diff)
 	}
 }
 
-// unauthorized reports whether an error is a refusal for lack of rights.
+// unauthorized reports whether an error is a rejection for lack of rights.
 func unauthorized(err error) bool {
 	return slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, awsimtest.Code(err))
 }
@@ -324,7 +324,7 @@ func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	}
 }
 
-// What the policy does not speak of is refused, in each service's words.
+// What the policy does not speak of is rejected, in each service's words.
 func TestCallsOutsideThePolicy(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()

@@ -135,7 +135,7 @@ func killedMidway(t testing.TB, n int) time.Duration {
 // No message about a claim that lives is lost when the controller is killed half-way, and each claim is ended once.
 func TestKilledWhileReadingTheQueue(t *testing.T) { killedMidway(t, 1000) }
 
-// BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from SQS at the wire to the deletion of as many claims, with the
+// BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from the simulated SQS to the deletion of as many claims, with the
 // controller killed half-way.
 func BenchmarkInterruptionQueue(b *testing.B) {
 	const n = 20_000

@@ -352,7 +352,7 @@ func newSimulationFixture(t *testing.T) *simulationFixture {
 	return s
 }
 
-// TestLostResponsesLaunchNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
+// TestLostResponsesLaunchNothingTwice is the promise of a launch against the AWS API simulator, with a thousand seeds: messages lost before and
 // after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
 // controllers that die at any call or lose their state, claims that are deleted, status writes that are lost.
 func TestLostResponsesLaunchNothingTwice(t *testing.T) {

@@ -13,7 +13,7 @@ type ruleExample struct {
 	rule string
 	// field is where the rule stands, for example spec.limits.cpu or spec.taints[0].key.
 	field string
-	// accept and refuse are values for the field, as YAML. Objects are merged into what is there (null
+	// accept and reject are values for the field, as YAML. Objects are merged into what is there (null
 	// removes), anything else replaces it. Without accept the field stays as it is.
 	accept, reject string
 	// given is merged into the object before.

@@ -6,8 +6,8 @@
 // someone looks, and by a timer for those who watch.
 //
 // An action is a method that takes its parameters as a struct with the names of the API in its tags, and returns its
-// answer likewise (see wire.Query), and a line in EC2.Service. Parameters that the API knows and the method does not
-// honour stand in the struct as unsupported, so that using them is an error and not a surprise.
+// answer likewise (see protocol.Query), and a line in EC2.Service. Parameters that the API knows and the method does not
+// honor stand in the struct as unsupported, so that using them is an error and not a surprise.
 package ec2
 
 import (
@@ -116,7 +116,7 @@ func (e *EC2) SetTiming(t Timing) {
 	e.cfg.Timing = t
 }
 
-// Service is the wire side.
+// Service returns the API handlers of EC2.
 func (e *EC2) Service() protocol.Service {
 	return protocol.Service{
 		Name: "ec2", Protocol: protocol.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",

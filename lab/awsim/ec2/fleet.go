@@ -342,7 +342,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 	return c, nil
 }
 
-// fleetLaunch is an instant fleet on its way.
+// fleetLaunch is a CreateFleet call in progress.
 type fleetLaunch struct {
 	e        *EC2
 	r        *protocol.Request
@@ -412,7 +412,7 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, erro
 	return f.e.launch(c.order, f.batch)
 }
 
-// matchesMarket refuses a template that is paid for in another way than the fleet.
+// matchesMarket rejects a template with another purchase option than the fleet.
 func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
 	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {

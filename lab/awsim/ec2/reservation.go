@@ -227,7 +227,7 @@ func notReserved() error {
 		"The requested reservation does not have sufficient compatible and available capacity for this request.")
 }
 
-// reserve finds the reservation that n instances of an order go into, nil if they go into none. The lock must be held.
+// reserve finds the reservation that n instances of a launch plan go into, nil if they go into none. The lock must be held.
 func (e *EC2) reserve(o *launchPlan, n int, now time.Time) (*reservation, error) {
 	preference, target := o.reservationPreference()
 	if o.lifecycle == spotLifecycle || preference == "none" {

@@ -27,7 +27,7 @@ type policyCache struct {
 	boundaries   map[string]*policy.Policy
 }
 
-// Decide implements wire.Authorizer: the account itself may do everything, a role session what its role's policies say, as far
+// Decide implements protocol.Authorizer: the account itself may do everything, a role session what its role's policies say, as far
 // as the organization and the role's boundary let it.
 func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decision {
 	if p.Role == "" {
@@ -48,7 +48,7 @@ func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decisi
 func (a *Account) review(role *Role) {
 	var all []*policy.Policy
 	for _, name := range slices.Sorted(maps.Keys(role.Inline)) {
-		if p, err := policy.Parse(role.Inline[name]); err == nil { // what cannot be read was refused when it came
+		if p, err := policy.Parse(role.Inline[name]); err == nil { // what cannot be read was rejected when it came
 			all = append(all, p)
 		}
 	}
@@ -80,7 +80,7 @@ func (a *Account) invalidatePolicies(role string) {
 	delete(a.policyCache.boundaries, role)
 }
 
-// checkIdentityPolicy refuses a policy that could not be evaluated.
+// checkIdentityPolicy rejects a policy that could not be evaluated.
 func checkIdentityPolicy(document string) error {
 	if err := checkPolicy("policyDocument", document); err != nil {
 		return err

@@ -59,7 +59,7 @@ type entry struct {
 // headers are those that a call is understood by.
 var headers = []string{"Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Date"}
 
-// Journal is the file of one account. It implements wire.Journal.
+// Journal is the file of one account. It implements protocol.Journal.
 type Journal struct {
 	// Settings of the account.
 	Settings Settings
@@ -168,7 +168,7 @@ func (e entry) request() (*http.Request, error) {
 	return r, nil
 }
 
-// Perform implements wire.Journal: calls that may change something are made one after the other, each at one moment, and
+// Perform implements protocol.Journal: calls that may change something are made one after the other, each at one moment, and
 // written down before they are answered.
 func (j *Journal) Perform(r *protocol.Request, do func() (any, error)) (any, error) {
 	if waits(r) {

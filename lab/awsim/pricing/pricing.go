@@ -99,7 +99,7 @@ func (l *list) of(region string) ([]product, error) {
 	return products, nil
 }
 
-// Service is the price list at the wire. Its endpoints stand in a few regions only and sell all the others.
+// Service returns the API handlers of the price list. Its endpoints stand in a few regions only and sell all the others.
 func (l *PriceList) Service() protocol.Service {
 	return protocol.Service{
 		Name: "pricing", Protocol: protocol.JSON11, Global: true,

@@ -59,11 +59,11 @@ type Route struct {
 	// segment, percent-decoded.
 	Path   string
 	Action string
-	// Query are the parameters that the action takes in the query string; others are refused.
+	// Query are the parameters that the action takes in the query string; others are rejected.
 	Query []string
 }
 
-// Request is one API call on its way to a handler.
+// Request is one API call before its handler runs.
 type Request struct {
 	HTTP    *http.Request
 	Service string
@@ -106,7 +106,7 @@ func (s *Service) route(r *http.Request) (Route, map[string]string, bool) {
 	return Route{}, nil, false
 }
 
-// check refuses parameters in the query string that the action does not take.
+// check rejects parameters in the query string that the action does not take.
 func (r Route) check(query url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(signedParams, name) && !slices.Contains(r.Query, name) {

@@ -110,7 +110,7 @@ func (s *Shifts) active(resource string, now time.Time) []shift {
 	return out
 }
 
-// Service is the API at the wire.
+// Service returns the API handlers of ARC zonal shift.
 func (s *Shifts) Service() protocol.Service {
 	return protocol.Service{
 		Name: "arc-zonal-shift", Protocol: protocol.RESTJSON,

@@ -42,7 +42,7 @@ type EC2 interface {
 
 // Config is what a manager needs; fields without a default are required.
 type Config struct {
-	// Client is the user that authn.CloudControllerManager names, or one with its rights.
+	// Client is the user that authn.CloudControllerManager names, or one with its permissions.
 	Client kubernetes.Interface
 	EC2    EC2
 	Region string

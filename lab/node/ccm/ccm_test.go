@@ -71,7 +71,7 @@ func initialized(n *corev1.Node) { n.Spec.Taints = nil }
 
 func notReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 
-// apiServer holds the node and refuses patches of another version of it than the present one.
+// apiServer holds the node and rejects patches of another version of it than the present one.
 // Before each patch it lets meanwhile change the node, if given.
 func apiServer(n *corev1.Node, meanwhile func(*corev1.Node) bool) *fake.Clientset {
 	client := fake.NewClientset(n)

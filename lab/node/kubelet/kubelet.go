@@ -100,7 +100,7 @@ func New(cfg Config) *Kubelet {
 	return &Kubelet{cfg: cfg, pods: newPods(cfg)}
 }
 
-// Run registers the node and works until ctx ends, as when the machine loses power: nothing is said
+// Run registers the node and works until ctx ends, as when the instance loses power: nothing is said
 // to the API server about it. It does not register again if the Node is deleted.
 func (k *Kubelet) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.Discard())

@@ -245,7 +245,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// A kubelet that is refused tries again ever more slowly, and works as soon as it is let in.
+// A kubelet that is rejected tries again ever more slowly, and works as soon as it is let in.
 func TestKubeletDoesNotGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, client, log := node(t)

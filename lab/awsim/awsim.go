@@ -1,9 +1,10 @@
 // Package awsim is an AWS API simulator: an in-memory AWS account for any AWS client.
 //
-// Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint (AWS_ENDPOINT_URL),
-// each in its own protocol (package protocol); one package per service holds its state and rules. It accepts what the real
-// APIs document and answers anything else with their errors, so that a client cannot work here and fail in AWS for that
-// reason. A Go API does what no AWS client can: watch instances, take a role's credentials, inject faults, set capacity.
+// Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint
+// (AWS_ENDPOINT_URL), each in its own protocol (package protocol); one package per service holds its state and rules.
+// It accepts what the real APIs document and answers anything else with their errors, so that a client cannot work here
+// and fail in AWS for that reason. A Go API does what no AWS client can: watch instances, take a role's credentials,
+// inject faults, set capacity.
 //
 // Everything is deterministic for a seed, a clock and an order of calls. Prices on demand are real, those of spot are
 // simulated: the regional average times a factor per type and zone.
@@ -48,7 +49,8 @@ type Options struct {
 	Seed   uint64
 	Clock  clock.Clock // default clock.System
 	Timing Timing      // default DefaultTiming()
-	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See protocol.Config.
+	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See
+	// protocol.Config.
 	Latency time.Duration
 	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
 	Throttle bool

@@ -45,8 +45,9 @@ func expectedPermissions(t testing.TB, uid string) policy.Document {
 	return d
 }
 
-// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As the tests
-// have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any of these.
+// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As
+// the tests have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any
+// of these.
 func (w *world) controllerKeys() awsim.Credentials {
 	w.t.Helper()
 	d, err := policy.New(policy.Params{
@@ -126,7 +127,8 @@ func (w *world) deniedCalls() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// firstRefused does the exercises up to the first that fails or in which a call is rejected, and returns its name, and why.
+// firstRefused does the exercises up to the first that fails or in which a call is rejected, and returns its name, and
+// why.
 func firstRefused(t *testing.T, document policy.Document) (name string, why error) {
 	t.Helper()
 	w := enforcing(t)
@@ -245,8 +247,8 @@ func unauthorized(err error) bool {
 	return slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, awsimtest.Code(err))
 }
 
-// Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever its
-// controller is told to do.
+// Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever
+// its controller is told to do.
 func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()

@@ -32,7 +32,8 @@ func imagesBy(t *testing.T, family string, terms ...awsv1.AMISelectorTerm) *imag
 	return &imageWorld{world: w, cloud: w.start(w.config("uid-1")), class: class}
 }
 
-// look resolves the class, later than what was found is believed. It returns what AMIsReady is, with its reason if it is not True.
+// look resolves the class, later than what was found is believed. It returns what AMIsReady is, with its reason if it
+// is not True.
 func (w *imageWorld) look() (condition string, err error) {
 	w.Clock.Advance(5 * time.Minute)
 	r := w.cloud.ResolveNodeClass(w.t.Context(), w.class)

@@ -184,7 +184,8 @@ func TestVersionIsFollowedWithoutEKS(t *testing.T) {
 	}
 }
 
-// An isolated VPC reaches neither Pricing nor IAM: all of a node's life goes without them, given a profile of the user's.
+// An isolated VPC reaches neither Pricing nor IAM: all of a node's life goes without them, given a profile of the
+// user's.
 func TestIsolatedVPC(t *testing.T) {
 	w := newWorld(t)
 	profile := nodeClass("profile")

@@ -100,7 +100,8 @@ func requirementList(field string) []ruleExample {
 	}
 }
 
-// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label of nodes.
+// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label
+// of nodes.
 func requirementValues(field string) []ruleExample {
 	value := field + "[0].values[0]"
 	return []ruleExample{

@@ -352,8 +352,8 @@ type fleetLaunch struct {
 	launched []string
 }
 
-// fill launches instances of a lifecycle until their weights reach the target or every candidate has failed. A candidate
-// that fails is reported once and not tried again.
+// fill launches instances of a lifecycle until their weights reach the target or every candidate has failed. A
+// candidate that fails is reported once and not tried again.
 func (f *fleetLaunch) fill(lifecycle string, target float64, candidates []*candidate) {
 	if target <= 0 {
 		return

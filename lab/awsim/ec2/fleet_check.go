@@ -10,8 +10,8 @@ func invalidFleet(format string, args ...any) error {
 	return protocol.Errorf("InvalidFleetConfig", format, args...)
 }
 
-// checkPools rejects the overrides of one launch template if two of them stand for the same instance pool: a type in a zone,
-// whatever the subnet. The lock must be held.
+// checkPools rejects the overrides of one launch template if two of them stand for the same instance pool: a type in a
+// zone, whatever the subnet. The lock must be held.
 func (e *EC2) checkPools(overrides []*candidate) error {
 	type pool struct{ typ, place string }
 	seen := map[pool]bool{}

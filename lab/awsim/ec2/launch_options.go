@@ -13,7 +13,8 @@ const nestedVirtualization = "nested-virtualization"
 // processorFeatures are those that a type has besides what all of its kind have.
 func processorFeatures(m *instanceType) []string { return m.Features }
 
-// resolveOptions rejects what the type of a launch plan cannot do, and what names things that the account does not have.
+// resolveOptions rejects what the type of a launch plan cannot do, and what names things that the account does not
+// have.
 func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
 	if q.data.KeyName != "" {
 		return protocol.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", q.data.KeyName)

@@ -28,7 +28,8 @@ type launchRequest struct {
 	systemTags map[string]string  // aws:...
 }
 
-// launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is immutable.
+// launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is
+// immutable.
 type launchPlan struct {
 	data         *templateData
 	userData     []byte

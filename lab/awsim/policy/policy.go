@@ -1,9 +1,9 @@
 // Package policy evaluates identity-based IAM policies.
 //
 // A Policy is a document in IAM's language; Decide says what policies together make of a request: denied if a Deny
-// statement matches, allowed if an Allow statement does, and otherwise not allowed. What the language has and this package
-// has not (policy variables, IP addresses, dates, binaries) is rejected when a document is parsed, so that no statement means
-// less than it says.
+// statement matches, allowed if an Allow statement does, and otherwise not allowed. What the language has and this
+// package has not (policy variables, IP addresses, dates, binaries) is rejected when a document is parsed, so that no
+// statement means less than it says.
 package policy
 
 import (

@@ -41,10 +41,11 @@ type Service struct {
 	Bucket func(action string) Bucket
 	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
 	Unsigned []string
-	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
-	// No needs = everybody may.
+	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the
+	// resource. No needs = everybody may.
 	Permissions func(r *Request) []RequiredPermission
-	// Authorizes lists the actions with handlers that call Request.Authorize themselves, since only they know the resources.
+	// Authorizes lists the actions with handlers that call Request.Authorize themselves, since only they know the
+	// resources.
 	Authorizes []string
 }
 

@@ -1,7 +1,7 @@
 // Package sqs simulates Amazon SQS: standard queues with visibility timeouts, delays, retention and long polls.
 //
-// FIFO queues, dead-letter queues and encryption with customer keys are rejected. Messages come in the order in which they
-// were sent, which the real service does not promise.
+// FIFO queues, dead-letter queues and encryption with customer keys are rejected. Messages come in the order in which
+// they were sent, which the real service does not promise.
 package sqs
 
 import (

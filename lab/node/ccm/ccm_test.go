@@ -234,8 +234,8 @@ func (c *slowCloud) DescribeInstances(ctx context.Context, in *ec2.DescribeInsta
 	return c.cloud.DescribeInstances(ctx, in, opts...)
 }
 
-// A thousand nodes join at once. Where each call to EC2 takes 50 milliseconds, all of them are initialized within five seconds; a manager
-// that is slowed to one node a second has done 20 after 20 seconds.
+// A thousand nodes join at once. Where each call to EC2 takes 50 milliseconds, all of them are initialized within five
+// seconds; a manager that is slowed to one node a second has done 20 after 20 seconds.
 func TestThousandNodesAtOnceAreInitializedByHundredsUnlessSlowed(t *testing.T) {
 	const nodes = 1000
 	for _, tt := range []struct {

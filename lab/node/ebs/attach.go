@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// attach attaches a volume to the instance of a node. The finalizer is written before, so that a volume that is attached
-// is always detached again.
+// attach attaches a volume to the instance of a node. The finalizer is written before, so that a volume that is
+// attached is always detached again.
 func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) error {
 	if a.Status.Attached {
 		return nil

@@ -76,8 +76,8 @@ type Config struct {
 	Info    corev1.NodeSystemInfo
 	Stages  *Stages
 	Timing  Timing
-	// Network is closed when the network plugin has come up; nil if it comes up in time. Until then the node reports that it is not
-	// Ready: cni plugin not initialized.
+	// Network is closed when the network plugin has come up; nil if it comes up in time. Until then the node reports that
+	// it is not Ready: cni plugin not initialized.
 	Network <-chan struct{}
 	// Log receives what a kubelet logs, a line at a time: a severity (I, W, E, F), and the text.
 	Log func(severity byte, text string)

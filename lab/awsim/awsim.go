@@ -1,9 +1,10 @@
 // Package awsim is an AWS API simulator: an in-memory AWS account for any AWS client.
 //
-// Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint (AWS_ENDPOINT_URL),
-// each in its own protocol (package protocol); one package per service holds its state and rules. It accepts what the real
-// APIs document and answers anything else with their errors, so that a client cannot work here and fail in AWS for that
-// reason. A Go API does what no AWS client can: watch instances, take a role's credentials, inject faults, set capacity.
+// Sim serves EC2, IAM, STS, SSM, EKS, SQS, Pricing and zonal shifts of one account and region on one endpoint
+// (AWS_ENDPOINT_URL), each in its own protocol (package protocol); one package per service holds its state and rules.
+// It accepts what the real APIs document and answers anything else with their errors, so that a client cannot work here
+// and fail in AWS for that reason. A Go API does what no AWS client can: watch instances, take a role's credentials,
+// inject faults, set capacity.
 //
 // Everything is deterministic for a seed, a clock and an order of calls. Prices on demand are real, those of spot are
 // simulated: the regional average times a factor per type and zone.
@@ -48,7 +49,8 @@ type Options struct {
 	Seed   uint64
 	Clock  clock.Clock // default clock.System
 	Timing Timing      // default DefaultTiming()
-	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See protocol.Config.
+	// Latency is how long an answer takes at least, on the wall clock; default 5 ms, negative for none. See
+	// protocol.Config.
 	Latency time.Duration
 	// Throttle answers RequestLimitExceeded to calls that exceed EC2's default rates.
 	Throttle bool
@@ -123,7 +125,7 @@ func New(o Options) (*Sim, error) {
 // ServeHTTP answers AWS API requests.
 func (s *Sim) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.server.ServeHTTP(w, r) }
 
-// Replay makes a call of old again; see wire.Server.Redo.
+// Replay repeats a recorded call; see protocol.Server.Replay.
 func (s *Sim) Replay(r *http.Request) error { return s.server.Replay(r) }
 
 // Close stops the account's timer, which otherwise keeps the account in memory until its last instance is forgotten.
@@ -157,7 +159,7 @@ func (s *Sim) Inject(f Fault) { s.server.Inject(f) }
 // SetFaultSource has faults from w meet the calls for which none is armed; nil ends that.
 func (s *Sim) SetFaultSource(w FaultSource) { s.server.SetFaultSource(w) }
 
-// ClearFaults disarms what Inject armed, and ends the weather.
+// ClearFaults disarms what Inject armed, and removes the fault source.
 func (s *Sim) ClearFaults() { s.server.ClearFaults() }
 
 // SetTiming changes how long things take from now on.

@@ -29,9 +29,9 @@ type eventTargets struct {
 	sent uint64
 }
 
-// SendEventsTo has EventBridge send what happens to instances to a queue, beside those that get it already: spot interruption
-// warnings, rebalance recommendations, changes of state, interruptions of capacity reservations, and AWS Health events. It
-// creates the queue if there is none; a queue that gets events already goes on to.
+// SendEventsTo has EventBridge send what happens to instances to a queue, beside those that get it already: spot
+// interruption warnings, rebalance recommendations, changes of state, interruptions of capacity reservations, and AWS
+// Health events. It creates the queue if there is none; a queue that gets events already goes on to.
 func (s *Sim) SendEventsTo(queue string) error {
 	if err := s.sqs.CreateQueue(queue, map[string]string{"MessageRetentionPeriod": "300"}); err != nil {
 		return err

@@ -48,7 +48,8 @@ func NodeRole(cluster string) string { return "KarpenterNodeRole-" + cluster }
 // ControllerRole is the role of the node autoscaler; see NodeRole.
 func ControllerRole(cluster string) string { return "KarpenterControllerRole-" + cluster }
 
-// FISRole is the role in which the Fault Injection Service interrupts Spot instances. An account has one, whatever its clusters.
+// FISRole is the role in which the Fault Injection Service interrupts Spot instances. An account has one, whatever its
+// clusters.
 const FISRole = "FISInterruptionRole"
 
 // fisPolicy is what that role may do.
@@ -63,8 +64,8 @@ type seeds struct {
 }
 
 // SeedCluster puts into the account what a real one holds for a cluster: subnets in three zones and security groups,
-// tagged for discovery (karpenter.sh/discovery), the roles of nodes, controller and control plane, an interruption queue of
-// the cluster's name, and the EKS cluster with its access entries. Several clusters share a VPC.
+// tagged for discovery (karpenter.sh/discovery), the roles of nodes, controller and control plane, an interruption
+// queue of the cluster's name, and the EKS cluster with its access entries. Several clusters share a VPC.
 //
 // In AWS a name exists once. Seeding it again changes nothing, or with TakeOver the endpoint.
 func (s *Sim) SeedCluster(spec ClusterSpec) error {

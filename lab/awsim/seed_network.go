@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 )
 
-// Addresses: VPC n is 10.n.0.0/16. Its first six /19 are the private subnets of two clusters in three zones (8187 addresses
-// each), the first six /24 of the seventh their public subnets.
+// Addresses: VPC n is 10.n.0.0/16. Its first six /19 are the private subnets of two clusters in three zones (8187
+// addresses each), the first six /24 of the seventh their public subnets.
 const (
 	seededZones    = 3
 	clustersPerVPC = 2
@@ -118,8 +118,8 @@ func (s *Sim) seedSubnets(vpc *seededVPC, cluster string, public bool) ([]string
 	return ids, err
 }
 
-// seedGroups creates the security group that EKS makes for a cluster, and the operator's for nodes. They admit one another
-// and let everything out. It returns the cluster's.
+// seedGroups creates the security group that EKS makes for a cluster, and the operator's for nodes. They admit one
+// another and let everything out. It returns the cluster's.
 func (s *Sim) seedGroups(vpc, cluster string) (string, error) {
 	everything := []ec2.Permission{{Protocol: "-1", FromPort: -1, ToPort: -1, CIDRs: []string{"0.0.0.0/0"}}}
 	control, err := s.ec2.AddSecurityGroup(ec2.SecurityGroup{

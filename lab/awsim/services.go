@@ -43,7 +43,7 @@ func newServices(o Options, keys *credential.Ring) services {
 	}
 }
 
-// wired are the services at the wire.
+// wired returns the API handlers of the services.
 func (s services) wired() []protocol.Service {
 	return []protocol.Service{
 		s.iam.Service(), s.sts.Service(), s.ssm.Service(), s.eks.Service(), s.sqs.Service(), s.pricing.Service(),
@@ -62,22 +62,24 @@ func (s *Sim) EKS() *eks.EKS { return s.eks }
 // SQS is the part of the account that holds queues.
 func (s *Sim) SQS() *sqs.SQS { return s.sqs }
 
-// lifeOfCredentials is far beyond what STS gives. A process in the real AWS renews its credentials from a source that the
-// simulator is not; what it is handed here must outlast it.
+// lifeOfCredentials is far beyond what STS gives. A process in the real AWS renews its credentials from a source that
+// the simulator is not; what it is handed here must outlast it.
 const lifeOfCredentials = 365 * 24 * time.Hour
 
-// RoleCredentials returns session credentials of a role, without asking its trust policy. The session is called dovetail-lab.
+// RoleCredentials returns session credentials of a role, without asking its trust policy. The session is called
+// dovetail-lab.
 func (s *Sim) RoleCredentials(role string) (Credentials, error) {
 	return s.SessionCredentials(role, "dovetail-lab")
 }
 
-// SessionCredentials is RoleCredentials for a session of another name, by which its calls are known from those of others.
+// SessionCredentials is RoleCredentials for a session of another name, by which its calls are known from those of
+// others.
 func (s *Sim) SessionCredentials(role, session string) (Credentials, error) {
 	return s.sessionCredentials(role, session)
 }
 
-// InstanceCredentials returns what the metadata service of an instance hands out: session credentials of the role in its
-// instance profile, the session named by the instance ID.
+// InstanceCredentials returns what the metadata service of an instance hands out: session credentials of the role in
+// its instance profile, the session named by the instance ID.
 func (s *Sim) InstanceCredentials(instanceID string) (Credentials, error) {
 	i, ok := s.ec2.Instance(instanceID)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/awsimtest"
 )
 
-// What no SDK would send is refused as the services refuse it.
+// What no SDK would send is rejected as the services reject it.
 func TestUnknown(t *testing.T) {
 	w := awsimtest.Start(t)
 	seed(t, w, awsim.ClusterSpec{Name: "c1"})

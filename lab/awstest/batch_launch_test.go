@@ -72,7 +72,8 @@ type launchResult struct {
 	err error
 }
 
-// launchBatch launches claims at the same time, each as the controller does, and returns what comes of it in their order.
+// launchBatch launches claims at the same time, each as the controller does, and returns what comes of it in their
+// order.
 func (s *launchFixture) launchBatch(claims ...*karpv1.NodeClaim) []launchResult {
 	out := make([]launchResult, len(claims))
 	var done sync.WaitGroup

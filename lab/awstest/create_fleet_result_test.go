@@ -36,8 +36,8 @@ func (s *launchFixture) offerings(class *awsv1.EC2NodeClass, instanceType, zone,
 	return false
 }
 
-// refuse makes a pool fail.
-func (s *launchFixture) refuse(p awsim.Pool, code, message string) {
+// deny makes a pool fail.
+func (s *launchFixture) fail(p awsim.Pool, code, message string) {
 	s.Sim.FailPool(p, protocol.Errorf(code, "%s", message))
 }
 
@@ -66,14 +66,14 @@ func TestResultsOfAFleet(t *testing.T) {
 	t.Run("no capacity here, not allowed there", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: a}, 0)
-		s.refuse(awsim.Pool{InstanceType: "m5.large", Zone: b}, "UnauthorizedOperation", "You are not authorized to perform this operation.")
+		s.fail(awsim.Pool{InstanceType: "m5.large", Zone: b}, "UnauthorizedOperation", "You are not authorized to perform this operation.")
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a, b)); reasonOf(got.err) != "Unauthorized" {
 			t.Error(got.err)
 		}
 	})
 	t.Run("the service-linked role of spot is missing", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
-		s.refuse(awsim.Pool{Lifecycle: "spot"}, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
+		s.fail(awsim.Pool{Lifecycle: "spot"}, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
 		got := s.launchOne("x", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large"))
 		if !withoutCapacity(got.err) || !strings.Contains(got.err.Error(), "the service-linked role of EC2 Spot is missing") || s.offerings(s.class, "c5.large", a, "spot") {
 			t.Errorf("%v; spot is offered: %v", got.err, s.offerings(s.class, "c5.large", a, "spot"))
@@ -84,7 +84,7 @@ func TestResultsOfAFleet(t *testing.T) {
 	})
 	t.Run("too many fleets, of a pool and of the whole call", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
-		s.refuse(awsim.Pool{InstanceType: "m5.large"}, "MaxFleetCountExceeded", "Fleet quota")
+		s.fail(awsim.Pool{InstanceType: "m5.large"}, "MaxFleetCountExceeded", "Fleet quota")
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
@@ -130,7 +130,7 @@ func TestResultsOfAFleet(t *testing.T) {
 		subnet := func(n int) string {
 			return s.sent("CreateFleet")[n].Get("LaunchTemplateConfigs.1.Overrides.1.SubnetId")
 		}
-		s.refuse(awsim.Pool{InstanceType: "m5.large"}, "InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet")
+		s.fail(awsim.Pool{InstanceType: "m5.large"}, "InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet")
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
@@ -150,7 +150,7 @@ func TestResultsOfAFleet(t *testing.T) {
 		s.group("apart", "spread", 0)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "apart"})
 		resolve(t, s.cloud, s.class)
-		s.refuse(awsim.Pool{InstanceType: "m5.large", Zone: a}, "InsufficientInstanceCapacity", "You have reached the limit of instances in this spread placement group")
+		s.fail(awsim.Pool{InstanceType: "m5.large", Zone: a}, "InsufficientInstanceCapacity", "You have reached the limit of instances in this spread placement group")
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil {
 			t.Fatal(got.err)
 		}

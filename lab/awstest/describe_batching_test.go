@@ -30,7 +30,8 @@ func each(t *testing.T, claims []*karpv1.NodeClaim, workers int, pause time.Dura
 	}
 }
 
-// launchTogether launches claims as the controller does, with the windows that are shipped, and writes on them what came of it.
+// launchTogether launches claims as the controller does, with the windows that are shipped, and writes on them what
+// came of it.
 func launchTogether(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) {
 	t.Helper()
 	each(t, claims, len(claims), 0, func(one *karpv1.NodeClaim) error {
@@ -44,8 +45,8 @@ func launchTogether(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, claims []
 	})
 }
 
-// Between the launch of fifty nodes and their being tagged the controllers look at each instance half a dozen times. EC2 is to be
-// called for all of them together, not for each.
+// Between the launch of fifty nodes and their being tagged the controllers look at each instance half a dozen times.
+// EC2 is to be called for all of them together, not for each.
 func TestFiftyNewNodesTakeFewCallsOfDescribeInstances(t *testing.T) {
 	const (
 		nodes    = 50

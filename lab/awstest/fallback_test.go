@@ -8,20 +8,20 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// A spot price that has risen above the limit is a lack of capacity: the claim is given up at once, and the next one takes what
-// there is. It makes no difference whether EC2 says so of one offering or of the whole call.
+// A spot price that has risen above the limit is a lack of capacity: the claim is given up at once, and the next one
+// takes what there is. It makes no difference whether EC2 says so of one offering or of the whole call.
 func TestSpotPriceAboveTheLimitFallsBackToOnDemandAtOnce(t *testing.T) {
 	const message = "Your Spot request price of 0.096 is lower than the minimum required Spot request fulfillment price of 0.101."
 	either := in(karpv1.LabelCapacityType, "spot", "on-demand")
-	for name, refuse := range map[string]func(*launchFixture){
-		"of an offering": func(s *launchFixture) { s.refuse(awsim.Pool{Lifecycle: "spot"}, "SpotMaxPriceTooLow", message) },
+	for name, fail := range map[string]func(*launchFixture){
+		"of an offering": func(s *launchFixture) { s.fail(awsim.Pool{Lifecycle: "spot"}, "SpotMaxPriceTooLow", message) },
 		"of the whole call": func(s *launchFixture) {
 			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("SpotMaxPriceTooLow", "%s", message)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newLaunchFixture(t, 1)
-			refuse(s)
+			fail(s)
 			if got := s.launchOne("x", either, instanceTypes("m5.large"), zones("us-east-1a")); !withoutCapacity(got.err) {
 				t.Fatalf("not taken for a lack of capacity: %v", got.err)
 			}

@@ -45,8 +45,9 @@ func expectedPermissions(t testing.TB, uid string) policy.Document {
 	return d
 }
 
-// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As the tests
-// have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any of these.
+// controllerKeys are the credentials of the cluster's controller, which may do what the product says that it needs. As
+// the tests have many a cluster, role, queue, parameter, and profiles that are not tagged in full, it may do it to any
+// of these.
 func (w *world) controllerKeys() awsim.Credentials {
 	w.t.Helper()
 	d, err := policy.New(policy.Params{
@@ -115,8 +116,8 @@ func (w *world) controller(uid string, document policy.Document) adapter.Config 
 	return cfg
 }
 
-// refused are the actions that were called by roles without the right to them, by name.
-func (w *world) refused() []string {
+// rejected are the actions that were called by roles without the right to them, by name.
+func (w *world) deniedCalls() []string {
 	found := map[string]bool{}
 	for _, c := range w.Sim.Calls() {
 		if slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, c.ErrorCode) && strings.Contains(c.Principal, ":assumed-role/") {
@@ -126,15 +127,16 @@ func (w *world) refused() []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// firstRefused does the exercises up to the first that fails or in which a call is refused, and returns its name, and why.
+// firstRefused does the exercises up to the first that fails or in which a call is rejected, and returns its name, and
+// why.
 func firstRefused(t *testing.T, document policy.Document) (name string, why error) {
 	t.Helper()
 	w := enforcing(t)
 	x := &permissionFixture{world: w, cfg: w.controller(blueUID, document)}
 	for _, e := range permissionCases() {
 		err := e.do(t.Context(), x)
-		if refused := w.refused(); err != nil || len(refused) > 0 {
-			return e.name, fmt.Errorf("%w (refused: %s)", errors.Join(err), strings.Join(refused, ", "))
+		if denied := w.deniedCalls(); err != nil || len(denied) > 0 {
+			return e.name, fmt.Errorf("%w (denied: %s)", errors.Join(err), strings.Join(denied, ", "))
 		}
 	}
 	return "", nil
@@ -235,18 +237,18 @@ func TestWithKarpentersPolicy(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"ec2:CreateTags", "ec2:DescribeRouteTables", "ec2:GetConsoleOutput", "eks:ListAccessEntries", "iam:GetRole", "iam:TagInstanceProfile",
-	}, w.refused()); diff != "" {
-		t.Errorf("calls that are refused (-want +got):\n%s", diff)
+	}, w.deniedCalls()); diff != "" {
+		t.Errorf("denied calls (-want +got):\n%s", diff)
 	}
 }
 
-// unauthorized reports whether an error is a refusal for lack of rights.
+// unauthorized reports whether an error is a rejection for lack of rights.
 func unauthorized(err error) bool {
 	return slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, awsimtest.Code(err))
 }
 
-// Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever its
-// controller is told to do.
+// Two clusters of one name in one account, each bound to its identity: neither can touch what is the other's, whatever
+// its controller is told to do.
 func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()
@@ -324,7 +326,7 @@ func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 	}
 }
 
-// What the policy does not speak of is refused, in each service's words.
+// What the policy does not speak of is rejected, in each service's words.
 func TestCallsOutsideThePolicy(t *testing.T) {
 	w := enforcing(t)
 	ctx := t.Context()

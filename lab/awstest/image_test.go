@@ -31,7 +31,8 @@ func imagesBy(t *testing.T, family string, terms ...awsv1.AMISelectorTerm) *imag
 	return &imageWorld{world: w, cloud: w.start(w.config("uid-1")), class: class}
 }
 
-// look resolves the class, later than what was found is believed. It returns what AMIsReady is, with its reason if it is not True.
+// look resolves the class, later than what was found is believed. It returns what AMIsReady is, with its reason if it
+// is not True.
 func (w *imageWorld) look() (condition string, err error) {
 	w.Clock.Advance(5 * time.Minute)
 	r := w.cloud.ResolveNodeClass(w.t.Context(), w.class)
@@ -256,7 +257,7 @@ func TestImages(t *testing.T) {
 	})
 }
 
-// what exists for no version of Kubernetes is refused for good, in words that tell what to do.
+// what exists for no version of Kubernetes is rejected for good, in words that tell what to do.
 func TestUnsupportedAliases(t *testing.T) {
 	for _, tc := range []struct{ alias, version, says string }{
 		{"al2@latest", "1.33", "use al2023 or bottlerocket"},

@@ -23,8 +23,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// countedQueue is a process that dies when the API server has made so many deletions for it, in the midst of whatever else it does:
-// nothing it sends arrives any more, neither at AWS nor at the API server.
+// countedQueue is a process that dies when the API server has made so many deletions for it, in the midst of whatever
+// else it does: nothing it sends arrives any more, neither at AWS nor at the API server.
 type countedQueue struct {
 	client.Client
 	http  awssdk.HTTPClient
@@ -58,7 +58,8 @@ func (p *countedQueue) Delete(ctx context.Context, o client.Object, opts ...clie
 	return err
 }
 
-// process runs a controller from its start until the queue is empty, or it is killed, and returns how many messages it deleted.
+// process runs a controller from its start until the queue is empty, or it is killed, and returns how many messages it
+// deleted.
 func process(t testing.TB, w *world, p *countedQueue) int {
 	t.Helper()
 	cfg := w.config("uid-1")
@@ -94,8 +95,8 @@ func process(t testing.TB, w *world, p *countedQueue) int {
 	return counted(t, heard.Deleted)
 }
 
-// killedMidway sends n messages, each about another claim that lives, kills the controller at half of them, starts another
-// and returns how long both have worked.
+// killedMidway sends n messages, each about another claim that lives, kills the controller at half of them, starts
+// another and returns how long both have worked.
 func killedMidway(t testing.TB, n int) time.Duration {
 	t.Helper()
 	w := newWorld(t)
@@ -135,8 +136,8 @@ func killedMidway(t testing.TB, n int) time.Duration {
 // No message about a claim that lives is lost when the controller is killed half-way, and each claim is ended once.
 func TestKilledWhileReadingTheQueue(t *testing.T) { killedMidway(t, 1000) }
 
-// BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from SQS at the wire to the deletion of as many claims, with the
-// controller killed half-way.
+// BenchmarkInterruptionQueue acts upon 20,000 spot warnings, from the simulated SQS to the deletion of as many claims,
+// with the controller killed half-way.
 func BenchmarkInterruptionQueue(b *testing.B) {
 	const n = 20_000
 	var took time.Duration

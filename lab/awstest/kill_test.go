@@ -180,7 +180,7 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 }
 
 // The successor of a killed controller asks with other parameters, since the class has lost a subnet
-// meanwhile. EC2 refuses the token; the instance shows after a while and is adopted.
+// meanwhile. EC2 rejects the token; the instance shows after a while and is adopted.
 func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))
@@ -202,7 +202,7 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// A claim whose launch was refused outright is launched as soon as the refusal's cause is gone.
+// A claim whose launch was rejected outright is launched as soon as the rejection's cause is gone.
 func TestRefusedLaunch(t *testing.T) {
 	w := newWorld(t)
 	c := w.start(w.config("uid-1"))

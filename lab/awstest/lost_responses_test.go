@@ -37,7 +37,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// faultyTransport is one process's connection to AWS. It loses messages either way, and is cut for good when the process dies.
+// faultyTransport is one process's connection to AWS. It loses messages either way, and is cut for good when the
+// process dies.
 type faultyTransport struct {
 	server http.Handler
 
@@ -46,8 +47,8 @@ type faultyTransport struct {
 	// reliable lines lose nothing.
 	reliable bool
 	dead     bool
-	// callsUntilDeath is how many more calls of CreateFleet the process lives through; after the last it dies before, or after, the
-	// call takes effect.
+	// callsUntilDeath is how many more calls of CreateFleet the process lives through; after the last it dies before, or
+	// after, the call takes effect.
 	callsUntilDeath int
 	afterEffect     bool
 }
@@ -166,8 +167,8 @@ func (s *simulation) startGathering(window batch.Window) {
 	})
 }
 
-// annotate writes on a claim as an API server does: not over what another has written since it was read. Now and then it says
-// that it has not, whether it has or not.
+// annotate writes on a claim as an API server does: not over what another has written since it was read. Now and then
+// it says that it has not, whether it has or not.
 func (s *simulation) annotate(e *storedClaim, read int) launch.Enroll {
 	return func(_ context.Context, mark string) error {
 		s.mu.Lock()
@@ -352,9 +353,10 @@ func newSimulationFixture(t *testing.T) *simulationFixture {
 	return s
 }
 
-// TestLostResponsesLaunchNothingTwice is the promise of a launch, at the wire and in a thousand ways: messages lost before and
-// after their effect, throttled and broken calls, the SDK's own repetitions, instances that show late and one by one,
-// controllers that die at any call or lose their state, claims that are deleted, status writes that are lost.
+// TestLostResponsesLaunchNothingTwice is the promise of a launch against the AWS API simulator, with a thousand seeds:
+// messages lost before and after their effect, throttled and broken calls, the SDK's own repetitions, instances that
+// show late and one by one, controllers that die at any call or lose their state, claims that are deleted, status
+// writes that are lost.
 func TestLostResponsesLaunchNothingTwice(t *testing.T) {
 	s := newSimulationFixture(t)
 	for seed := range uint64(1000) {

@@ -75,7 +75,8 @@ func TestNodesCanJoin(t *testing.T) {
 	}
 }
 
-// Windows nodes join with the role of Linux nodes. The class is ready, and its condition names what does not work on them.
+// Windows nodes join with the role of Linux nodes. The class is ready, and its condition names what does not work on
+// them.
 func TestWindowsClassWithTheRoleOfLinuxNodesIsReady(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")

@@ -43,7 +43,7 @@ func TestNodeClassUnderThePolicy(t *testing.T) {
 	if err := c.DeleteNodeClassResources(t.Context(), class); err != nil {
 		t.Error(err)
 	}
-	if refused := w.refused(); len(refused) > 0 {
-		t.Errorf("refused: %v", refused)
+	if denied := w.deniedCalls(); len(denied) > 0 {
+		t.Errorf("denied calls: %v", denied)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// refuse has every call of an action refused.
-func (w *world) refuse(service, action string) {
+// deny has every call of an action rejected.
+func (w *world) deny(service, action string) {
 	w.Sim.Inject(awsim.Fault{
 		Service: service, Action: action, Times: 99,
 		Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
@@ -36,18 +36,18 @@ func TestPreflightErrors(t *testing.T) {
 	}{
 		{"all is well", func(*world, *adapter.Config) {}, nil},
 		{
-			"EC2 may not be called", func(w *world, _ *adapter.Config) { w.refuse("ec2", "DescribeInstanceTypes") },
+			"EC2 may not be called", func(w *world, _ *adapter.Config) { w.deny("ec2", "DescribeInstanceTypes") },
 			[]string{"call ec2:DescribeInstanceTypes", "allow ec2:DescribeInstanceTypes", "dovetail iam-policy"},
 		},
 		{
-			"EC2 may not be called, though the cluster is known", func(w *world, c *adapter.Config) { known(c, w.ca); w.refuse("ec2", "DescribeInstanceTypes") },
+			"EC2 may not be called, though the cluster is known", func(w *world, c *adapter.Config) { known(c, w.ca); w.deny("ec2", "DescribeInstanceTypes") },
 			[]string{"allow ec2:DescribeInstanceTypes"},
 		},
 		{
-			"no cluster settings, and eks:DescribeCluster is denied", func(w *world, _ *adapter.Config) { w.refuse("eks", "DescribeCluster") },
+			"no cluster settings, and eks:DescribeCluster is denied", func(w *world, _ *adapter.Config) { w.deny("eks", "DescribeCluster") },
 			[]string{"find the cluster", "describe EKS cluster blue", "allow eks:DescribeCluster", "set --cluster-endpoint"},
 		},
-		{"cluster settings, and eks:DescribeCluster is denied", func(w *world, c *adapter.Config) { known(c, w.ca); w.refuse("eks", "DescribeCluster") }, nil},
+		{"cluster settings, and eks:DescribeCluster is denied", func(w *world, c *adapter.Config) { known(c, w.ca); w.deny("eks", "DescribeCluster") }, nil},
 		{
 			"there is no such cluster", func(_ *world, c *adapter.Config) { c.Cluster.Name, c.Identity.ClusterName = "green", "green" },
 			[]string{"describe EKS cluster green", "No cluster found"},
@@ -86,7 +86,7 @@ func TestMissingPermissionsAreNamedAtTheStart(t *testing.T) {
 		t.Errorf("missing %v, though everything is allowed", got)
 	}
 	for _, action := range []string{"DescribePlacementGroups", "DescribeInstanceStatus"} {
-		w.refuse("ec2", action)
+		w.deny("ec2", action)
 	}
 	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("RequestLimitExceeded", "slow down").WithStatus(503)})
 	if got, want := c.MissingPermissions(t.Context()), []string{"ec2:DescribeInstanceStatus", "ec2:DescribePlacementGroups"}; !slices.Equal(got, want) {
@@ -165,7 +165,7 @@ func TestVersionIsFollowed(t *testing.T) {
 // Without eks:DescribeCluster, the version follows the API server's, and the denial is logged once.
 func TestVersionIsFollowedWithoutEKS(t *testing.T) {
 	w := newWorld(t)
-	w.refuse("eks", "DescribeCluster")
+	w.deny("eks", "DescribeCluster")
 	version := "1.32"
 	cfg := w.config("uid-1")
 	cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), version
@@ -179,13 +179,14 @@ func TestVersionIsFollowedWithoutEKS(t *testing.T) {
 	if err := c.RefreshVersion(t.Context()); err != nil || c.Cluster().ServiceCIDR != "10.100.0.0/16" {
 		t.Errorf("the service CIDR is not learnt once EKS may be asked: %+v, %v", c.Cluster(), err)
 	}
-	w.refuse("eks", "DescribeCluster")
+	w.deny("eks", "DescribeCluster")
 	if err := c.RefreshVersion(t.Context()); err == nil {
 		t.Error("the denied call is not reported")
 	}
 }
 
-// An isolated VPC reaches neither Pricing nor IAM: all of a node's life goes without them, given a profile of the user's.
+// An isolated VPC reaches neither Pricing nor IAM: all of a node's life goes without them, given a profile of the
+// user's.
 func TestIsolatedVPC(t *testing.T) {
 	w := newWorld(t)
 	profile := nodeClass("profile")

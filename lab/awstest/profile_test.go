@@ -20,7 +20,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// profiles are the names of all instance profiles that clusters of this name have made, or the user under a path like theirs.
+// profiles are the names of all instance profiles that clusters of this name have made, or the user under a path like
+// theirs.
 func (w *world) profiles() []string {
 	out := awsimtest.OK(iam.NewFromConfig(w.Config).ListInstanceProfiles(context.Background(), &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/")}))(w.t)
 	var names []string

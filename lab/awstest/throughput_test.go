@@ -16,9 +16,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// BenchmarkLaunch launches a thousand claims, a hundred at a time as the controller does, and prints how many come to be a
-// second and how many calls that takes. EC2 lets an account make 5 calls of CreateFleet a second, and 50 at once: what needs
-// more than 50 is held up by EC2.
+// BenchmarkLaunch launches a thousand claims, a hundred at a time as the controller does, and prints how many come to
+// be a second and how many calls that takes. EC2 lets an account make 5 calls of CreateFleet a second, and 50 at once:
+// what needs more than 50 is held up by EC2.
 func BenchmarkLaunch(b *testing.B) {
 	const claims, workers = 1000, 100
 	for _, together := range []bool{false, true} {

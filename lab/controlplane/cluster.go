@@ -229,8 +229,8 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	return nil
 }
 
-// environment is the components' environment. GOGC defaults to 200, since garbage collection takes a fifth of the API server's
-// CPU while nodes join.
+// environment is the components' environment. GOGC defaults to 200, since garbage collection takes a fifth of the API
+// server's CPU while nodes join.
 func environment() []string {
 	env := os.Environ()
 	if _, set := os.LookupEnv("GOGC"); !set {
@@ -259,8 +259,8 @@ func (c *Cluster) watchProcess(component string, p *process.Process) {
 	}
 }
 
-// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit, as kubelet restarts static pods.
-// Both sometimes exit when the API server restarts with a state older than their caches.
+// RestartClientsOnExit restarts the scheduler and the controller manager whenever they exit, as kubelet restarts static
+// pods. Both sometimes exit when the API server restarts with a state older than their caches.
 func (c *Cluster) RestartClientsOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -110,16 +110,16 @@ func TestNodesAreRestricted(t *testing.T) {
 	}
 	t.Cleanup(func() { deleteNodes(t, admin, own, other) })
 
-	refused := func(what string, err error) {
+	wantForbidden := func(what string, err error) {
 		t.Helper()
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s: got %v, want forbidden", what, err)
 		}
 	}
 	_, err := mine.Create(t.Context(), node("ip-10-0-1-3.ec2.internal", nil), metav1.CreateOptions{})
-	refused("registers under another name", err)
+	wantForbidden("registers under another name", err)
 	_, err = mine.Create(t.Context(), node(own, map[string]string{"node-restriction.kubernetes.io/team": "payments"}), metav1.CreateOptions{})
-	refused("registers with a label that is not for nodes to set", err)
+	wantForbidden("registers with a label that is not for nodes to set", err)
 
 	if _, err := mine.Create(t.Context(), node(own, map[string]string{"nodegroup": "general"}), metav1.CreateOptions{}); err != nil {
 		t.Fatalf("registers as itself: %v", err)
@@ -128,14 +128,14 @@ func TestNodesAreRestricted(t *testing.T) {
 		_, err := mine.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	refused("labels another node", patch(other, `{"metadata":{"labels":{"nodegroup":"mine"}}}`))
-	refused("forges a label of its own", patch(own, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`))
-	refused("removes its taints", patch(own, `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`))
+	wantForbidden("labels another node", patch(other, `{"metadata":{"labels":{"nodegroup":"mine"}}}`))
+	wantForbidden("forges a label of its own", patch(own, `{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`))
+	wantForbidden("removes its taints", patch(own, `{"spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}}`))
 	if err := patch(own, `{"metadata":{"labels":{"nodegroup":"gpu"}}}`); err != nil {
 		t.Errorf("changes a label of its own: %v", err)
 	}
 	_, err = as(t, c, "system:node:"+own, "system:nodes").CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{})
-	refused("lists secrets", err)
+	wantForbidden("lists secrets", err)
 }
 
 func TestServiceAccountToken(t *testing.T) {

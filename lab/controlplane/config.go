@@ -40,7 +40,7 @@ type Config struct {
 	Progress func(component, state string)
 }
 
-// withDefaults fills what is absent and refuses what cannot be used.
+// withDefaults fills what is absent and rejects what cannot be used.
 func (c Config) withDefaults() (Config, error) {
 	if c.Name == "" {
 		return c, errors.New("control plane: Name is required")

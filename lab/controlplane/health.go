@@ -59,7 +59,7 @@ func respondsOK(client *http.Client, url string) probe {
 	}
 }
 
-// podsAccepted is a probe for the controllers being at work: admission refuses a pod until the
+// podsAccepted is a probe for the controllers being at work: admission rejects a pod until the
 // controller manager has made its namespace's service account.
 func (c *Cluster) podsAccepted(ctx context.Context) error {
 	for _, ns := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/labtest"
 )
 
-// within is how long a test waits for what takes moments on an idle machine.
+// within is how long a test waits for what takes moments on an idle host.
 const within = time.Minute
 
 func TestMain(m *testing.M) {

@@ -10,7 +10,7 @@ import (
 // A reservation keeps a free TCP port of the loopback interface from everyone else: a socket that
 // is bound to it and never listens. With SO_REUSEPORT on both sides, a child of the same user can
 // listen on the port, any number of times, and there is no moment at which a stranger could take
-// it. Until the child listens, connections are refused.
+// it. Until the child listens, connections are rejected.
 type portReservation struct {
 	Port int
 	fd   int

@@ -23,7 +23,7 @@ func (s state) log(component string) string   { return filepath.Join(s.dir, "log
 func (s state) flexVolumes() string           { return filepath.Join(s.dir, "flexvolume") }
 func (s state) file(name string) string       { return filepath.Join(s.dir, name) }
 
-// create makes the directories, and refuses one that holds a cluster.
+// create makes the directories, and rejects one that holds a cluster.
 func (s state) create() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)

@@ -13,7 +13,7 @@ type ruleExample struct {
 	rule string
 	// field is where the rule stands, for example spec.limits.cpu or spec.taints[0].key.
 	field string
-	// accept and refuse are values for the field, as YAML. Objects are merged into what is there (null
+	// accept and reject are values for the field, as YAML. Objects are merged into what is there (null
 	// removes), anything else replaces it. Without accept the field stays as it is.
 	accept, reject string
 	// given is merged into the object before.
@@ -100,7 +100,8 @@ func requirementList(field string) []ruleExample {
 	}
 }
 
-// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label of nodes.
+// requirementValues are the rules of each value of a requirement of NodePools and NodeClaims, which ends up as a label
+// of nodes.
 func requirementValues(field string) []ruleExample {
 	value := field + "[0].values[0]"
 	return []ruleExample{

@@ -238,8 +238,8 @@ type processInfo struct {
 	command    string
 }
 
-// processes returns all processes of this host, without zombies. Zombies are processes that exited and that nobody waited
-// for.
+// processes returns all processes of this host, without zombies. Zombies are processes that exited and that nobody
+// waited for.
 func processes(t testing.TB) []processInfo {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-axo", "pid=,ppid=,stat=,comm=").Output()

@@ -158,7 +158,7 @@ func (m host) client(cluster userdata.Config) (kubernetes.Interface, error) {
 }
 
 // tokenTransport signs the requests of a kubelet with a token of its instance's role, as kubelet's credential
-// plugin does: a token is used for most of its life, and dropped when the API server refuses it.
+// plugin does: a token is used for most of its life, and dropped when the API server rejects it.
 type tokenTransport struct {
 	host   host
 	signer authn.Signer

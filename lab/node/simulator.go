@@ -1,12 +1,12 @@
 // Package node simulates what runs on EC2 instances: boot, kubelet and pods, without containers.
 //
-// A [Simulator] watches EC2. A running instance boots: its image reads the user data (package userdata), it signs a token with
-// the credentials of its instance profile's role, and a kubelet (package kubelet) connects to the API server in the user
-// data, with the CA in the user data. It has no other information: wrong user data, a role that the cluster does not map,
-// or a CA of another cluster keep it from joining, as in AWS, and its console output has the reason.
+// A [Simulator] watches EC2. A running instance boots: its image reads the user data (package userdata), it signs a
+// token with the credentials of its instance profile's role, and a kubelet (package kubelet) connects to the API server
+// in the user data, with the CA in the user data. It has no other information: wrong user data, a role that the cluster
+// does not map, or a CA of another cluster keep it from joining, as in AWS, and its console output has the reason.
 //
-// An instance that is no longer running stops to respond at once. The cluster handles its Node and pods (see package ccm).
-// The simulator does not touch Nodes without an instance.
+// An instance that is no longer running stops to respond at once. The cluster handles its Node and pods (see package
+// ccm). The simulator does not touch Nodes without an instance.
 package node
 
 import (
@@ -107,7 +107,8 @@ func (f *Simulator) isBroken(image string) bool {
 	return f.broken[image]
 }
 
-// BlockNetworkPlugin keeps the network plugin of instances that boot from now on from starting: they register, but are not Ready.
+// BlockNetworkPlugin keeps the network plugin of instances that boot from now on from starting: they register, but are
+// not Ready.
 func (f *Simulator) BlockNetworkPlugin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -37,7 +37,7 @@ import (
 const (
 	region      = "us-east-1"
 	clusterName = "dev"
-	// within is how long a test waits for what takes moments on an idle machine.
+	// within is how long a test waits for what takes moments on an idle host.
 	within = 2 * time.Minute
 )
 

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a program may take to exit after SIGTERM before it is killed. etcd and the API server need 1 to 3 s.
+// stopTimeout is how long a program may take to exit after SIGTERM before it is killed. etcd and the API server need 1
+// to 3 s.
 const stopTimeout = 10 * time.Second
 
 // Command says what to run.
@@ -81,8 +82,8 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Stop sends SIGTERM, and SIGKILL after stopTimeout or when ctx ends. When it returns nil, the program has exited. It may be
-// called again.
+// Stop sends SIGTERM, and SIGKILL after stopTimeout or when ctx ends. When it returns nil, the program has exited. It
+// may be called again.
 func (p *Process) Stop(ctx context.Context) error {
 	if p.exited() {
 		return nil

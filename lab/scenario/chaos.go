@@ -52,7 +52,8 @@ func Chaos(seeds Seeds, worlds int) []Scenario {
 // DefaultSeeds are few, so that chaos takes no longer than the other long scenarios when all of them run.
 var DefaultSeeds = Seeds{First: 1, Count: 3}
 
-// chaosTimeout bounds one seed. The slow part is after the faults: a launch with an unknown outcome blocks for two minutes.
+// chaosTimeout bounds one seed. The slow part is after the faults: a launch with an unknown outcome blocks for two
+// minutes.
 const chaosTimeout = 5 * time.Minute
 
 // chaosBudget is the disruption budget of the NodePool in manifests.Chaos, in nodes.
@@ -159,8 +160,8 @@ func (s *faultSchedule) inject(ctx context.Context) error {
 		return err
 	}
 	if s.apiServerCrashed {
-		// If a crash loses the response of a pod's creation, the ReplicaSet controller waits for that pod for five minutes, and
-		// then for the next change of the workload. Restart it, since this is not what chaos tests.
+		// If a crash loses the response of a pod's creation, the ReplicaSet controller waits for that pod for five minutes,
+		// and then for the next change of the workload. Restart it, since this is not what chaos tests.
 		if err := s.w.RestartControllerManager(ctx); err != nil {
 			return err
 		}

@@ -9,14 +9,17 @@ import (
 )
 
 const (
-	// DefaultNodes is how many nodes the scenario consolidate starts with. MinNodes is the fewest with which its checks hold.
+	// DefaultNodes is how many nodes the scenario consolidate starts with. MinNodes is the fewest with which its checks
+	// hold.
 	DefaultNodes = 200
 	MinNodes     = 20
-	// settleWindow is how long a cluster must not change to count as settled. A consolidation pass with a result takes less.
+	// settleWindow is how long a cluster must not change to count as settled. A consolidation pass with a result takes
+	// less.
 	settleWindow = 45 * time.Second
-	// maxCostOverBound is the largest allowed ratio of a settled cluster's cost to the lower bound. The nodes here are minutes
-	// old: the replacement of a new node must pay off within a time as long as its age, so small savings wait. Toward the end
-	// the budget, a tenth of the nodes, is one or two, and savings that need more simultaneous replacements remain.
+	// maxCostOverBound is the largest allowed ratio of a settled cluster's cost to the lower bound. The nodes here are
+	// minutes old: the replacement of a new node must pay off within a time as long as its age, so small savings wait.
+	// Toward the end the budget, a tenth of the nodes, is one or two, and savings that need more simultaneous replacements
+	// remain.
 	maxCostOverBound = 1.5
 )
 

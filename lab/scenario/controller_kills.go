@@ -13,12 +13,12 @@ const (
 	meanExtraLife     = 25 * time.Second
 )
 
-// extraTimeAfterKills is added to the timeout of a step without kills: a launch that a kill interrupted has an unknown outcome
-// for two minutes.
+// extraTimeAfterKills is added to the timeout of a step without kills: a launch that a kill interrupted has an unknown
+// outcome for two minutes.
 const extraTimeAfterKills = 3 * time.Minute
 
-// WithKills returns the scenario with its controllers killed (SIGKILL) and restarted at random moments, except in steps with
-// PauseKills. Equal seeds give equal lifetimes; what the controller does at those moments varies from run to run.
+// WithKills returns the scenario with its controllers killed (SIGKILL) and restarted at random moments, except in steps
+// with PauseKills. Equal seeds give equal lifetimes; what the controller does at those moments varies from run to run.
 func WithKills(s Scenario, seed uint64) Scenario {
 	var paused atomic.Bool
 	s.Steps = slices.Clone(s.Steps)

@@ -25,7 +25,8 @@ import (
 // serviceAccount is what the controller runs as.
 const serviceAccount = "dovetail"
 
-// tokenFile writes a token that the cluster has issued for the controller's service account, as a projected volume does.
+// tokenFile writes a token that the cluster has issued for the controller's service account, as a projected volume
+// does.
 func tokenFile(ctx context.Context, t *testing.T, w *World, audience string) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: serviceAccount}}
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
@@ -43,7 +44,8 @@ func setEnv(w *World, pairs ...string) {
 	}
 }
 
-// chartEnvironment is what the Helm chart gives the controller beside what differs between clusters, in pairs of name and value.
+// chartEnvironment is what the Helm chart gives the controller beside what differs between clusters, in pairs of name
+// and value.
 func chartEnvironment(t *testing.T) (pairs []string) {
 	text, err := os.ReadFile(filepath.Join(labtest.Root, "tools", "chart", "testdata", "default.yaml"))
 	if err != nil {
@@ -66,7 +68,8 @@ func chartEnvironment(t *testing.T) (pairs []string) {
 	return pairs
 }
 
-// launchesAs waits until count pods of the sample run, and one of their instances was launched in the session that is named.
+// launchesAs waits until count pods of the sample run, and one of their instances was launched in the session that is
+// named.
 func launchesAs(ctx context.Context, w *World, count int, session string) error {
 	if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": fmt.Sprint(count)}); err != nil {
 		return err
@@ -86,8 +89,8 @@ func launchesAs(ctx context.Context, w *World, count int, session string) error 
 	return nil
 }
 
-// The controller gets its role by each of EKS's mechanisms, and its error names the remedy if it gets none. Its settings are
-// the Helm chart's.
+// The controller gets its role by each of EKS's mechanisms, and its error names the remedy if it gets none. Its
+// settings are the Helm chart's.
 func TestControllerGetsItsRole(t *testing.T) {
 	t.Parallel()
 	binary, settings := labtest.Binary(t), chartEnvironment(t)

@@ -28,8 +28,8 @@ const (
 	newImage = "al2023@v20260715"
 )
 
-// disruptionFixture is what the disruption scenarios share: a NodePool of manifests.DisruptionPool, and on it the workloads
-// of manifests.DisruptionWorkload.
+// disruptionFixture is what the disruption scenarios share: a NodePool of manifests.DisruptionPool, and on it the
+// workloads of manifests.DisruptionWorkload.
 type disruptionFixture struct {
 	pool         map[string]string // variables of manifests.DisruptionPool
 	front, store int               // replicas
@@ -74,8 +74,8 @@ func (s *disruptionFixture) replicas() map[string]string {
 	return map[string]string{"FRONT": strconv.Itoa(s.front), "STORE": strconv.Itoa(s.store)}
 }
 
-// scale scales the workloads and waits until their pods run. The invariants ignore the PodDisruptionBudgets meanwhile, and
-// demand them from then on.
+// scale scales the workloads and waits until their pods run. The invariants ignore the PodDisruptionBudgets meanwhile,
+// and demand them from then on.
 func (s *disruptionFixture) scale(ctx context.Context, w *World, front, store int) error {
 	s.invariants.requireReady(frontApp, 0)
 	s.invariants.requireReady(storeApp, 0)
@@ -172,7 +172,8 @@ func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bo
 	return out, nil
 }
 
-// awaitEventMessage waits for an event on an object of a kind and returns its message. An empty name matches any object.
+// awaitEventMessage waits for an event on an object of a kind and returns its message. An empty name matches any
+// object.
 func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string) (string, error) {
 	message := ""
 	err := world.Until(ctx, func() error {

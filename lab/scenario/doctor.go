@@ -21,7 +21,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// taintGracePeriod is how long a taint may stay before the controller reports it; the default would make the scenario long.
+// taintGracePeriod is how long a taint may stay before the controller reports it; the default would make the scenario
+// long.
 const taintGracePeriod = 10 * time.Second
 
 // doctor runs `dovetail doctor` in a healthy cluster, and after each of several faults is injected. It applies the
@@ -142,8 +143,8 @@ func storageFaults() []Step {
 	}
 }
 
-// launchUnknownInstance launches an instance that has the cluster's name but no cluster UID, as another autoscaler may leave
-// behind. It returns the object name that doctor reports.
+// launchUnknownInstance launches an instance that has the cluster's name but no cluster UID, as another autoscaler may
+// leave behind. It returns the object name that doctor reports.
 func launchUnknownInstance(ctx context.Context, w *World) (string, error) {
 	image, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-")
 	if err != nil {
@@ -207,8 +208,8 @@ func onlyStorageFindings(ctx context.Context, w *World) error {
 	return nil
 }
 
-// removeStuckTaints applies doctor's remedies for stuck taints until the pod of app runs and doctor finds nothing. While the
-// first node waits, the autoscaler may launch one other.
+// removeStuckTaints applies doctor's remedies for stuck taints until the pod of app runs and doctor finds nothing.
+// While the first node waits, the autoscaler may launch one other.
 func removeStuckTaints(ctx context.Context, w *World, app string) error {
 	remedied := map[string]bool{}
 	return world.Until(ctx, func() error {
@@ -247,8 +248,8 @@ func phases(all []corev1.Pod) (out []corev1.PodPhase) {
 	return out
 }
 
-// awaitRemedy waits until doctor reports this check for this object, with these words in the observation or the remedy. It
-// waits, since EC2 shows changes with a delay. It returns the remedy.
+// awaitRemedy waits until doctor reports this check for this object, with these words in the observation or the remedy.
+// It waits, since EC2 shows changes with a delay. It returns the remedy.
 func awaitRemedy(ctx context.Context, w *World, check, object, words string) (remedy string, err error) {
 	f, err := awaitFinding(ctx, w, check, object, words)
 	return f.Remedy, err

@@ -23,7 +23,8 @@ type Evidence struct {
 }
 
 const (
-	// gatherTimeout bounds how long a failed scenario collects evidence. Reads are local: longer waits mean a dead API server.
+	// gatherTimeout bounds how long a failed scenario collects evidence. Reads are local: longer waits mean a dead API
+	// server.
 	gatherTimeout = 10 * time.Second
 	// logLines is how many lines of the controller's log the report has.
 	logLines = 20

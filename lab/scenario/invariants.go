@@ -18,10 +18,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// invariants watches, during a whole scenario, for what must never happen: the autoscaler terminates an instance under a
-// pod with karpenter.sh/do-not-disrupt, disrupts more nodes at a time than the NodePool's budget allows, or takes an app
-// below the ready pods that its PodDisruptionBudget demands. world.History checks that no two live NodeClaims nominate
-// the same pod.
+// invariants watches, during a whole scenario, for what must never happen: the autoscaler terminates an instance under
+// a pod with karpenter.sh/do-not-disrupt, disrupts more nodes at a time than the NodePool's budget allows, or takes an
+// app below the ready pods that its PodDisruptionBudget demands. world.History checks that no two live NodeClaims
+// nominate the same pod.
 type invariants struct {
 	// budget returns how many of a number of nodes may be disrupted at a time.
 	budget func(nodes int) int
@@ -156,8 +156,8 @@ func (v *invariants) observePod(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// awaitSettled waits until, for a whole window from now on, the controller did not restart and no NodeClaim was created,
-// deleted or disrupted.
+// awaitSettled waits until, for a whole window from now on, the controller did not restart and no NodeClaim was
+// created, deleted or disrupted.
 func (v *invariants) awaitSettled(ctx context.Context, w *World, window time.Duration) error {
 	starts := 0
 	return world.Until(ctx, func() error {
@@ -173,8 +173,8 @@ func (v *invariants) awaitSettled(ctx context.Context, w *World, window time.Dur
 	})
 }
 
-// observeTermination checks the pods of a node when TerminateInstances takes effect on its instance. It reads from the API
-// server, since the watch cache may still have a pod that is deleted.
+// observeTermination checks the pods of a node when TerminateInstances takes effect on its instance. It reads from the
+// API server, since the watch cache may still have a pod that is deleted.
 func (v *invariants) observeTermination(w *World, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

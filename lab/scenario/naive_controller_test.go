@@ -11,7 +11,8 @@ import (
 // theScenarioFails is the step that a naive controller has to fail.
 const theScenarioFails = "the scenario's check fails"
 
-// runNaive runs a scenario with a naive controller. It expects every step but theScenarioFails to pass, and returns its error.
+// runNaive runs a scenario with a naive controller. It expects every step but theScenarioFails to pass, and returns its
+// error.
 func runNaive(t *testing.T, s Scenario) (message string) {
 	t.Helper()
 	binary := labtest.Binary(t)

@@ -50,7 +50,8 @@ func naiveDrain(ctx context.Context, w *World, name string) error {
 	return nil
 }
 
-// The scenario volume-detach-on-disruption fails for a drain that does not wait for volumes: it leaves volumes attached.
+// The scenario volume-detach-on-disruption fails for a drain that does not wait for volumes: it leaves volumes
+// attached.
 func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 	t.Parallel()
 	const replicas = 2

@@ -23,8 +23,8 @@ import (
 // errReplaced is the naive launcher's error for an instance that did not join.
 var errReplaced = errors.New("the instance did not join and was terminated")
 
-// naiveLaunch launches an instance like the cluster's first one, and terminates it if it does not join within the timeout. It
-// does not check why.
+// naiveLaunch launches an instance like the cluster's first one, and terminates it if it does not join within the
+// timeout. It does not check why.
 func naiveLaunch(ctx context.Context, w *World, timeout time.Duration) error {
 	first := w.Instances()[0]
 	templates, err := w.EC2().DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{})

@@ -16,16 +16,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveTaintWrite removes the unregistered taint from a stale copy of a node. A merge patch sends the whole list of taints,
-// and without a resource version the API server accepts it.
+// naiveTaintWrite removes the unregistered taint from a stale copy of a node. A merge patch sends the whole list of
+// taints, and without a resource version the API server accepts it.
 func naiveTaintWrite(ctx context.Context, w *World, read *corev1.Node) error {
 	node := read.DeepCopy()
 	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyUnregistered })
 	return w.Client.Patch(ctx, node, client.MergeFrom(read))
 }
 
-// The scenario uninitialized-taint fails for a writer that sends a stale list of taints: it adds the taint again that the cloud
-// controller manager removed.
+// The scenario uninitialized-taint fails for a writer that sends a stale list of taints: it adds the taint again that
+// the cloud controller manager removed.
 func TestNaiveWriterAddsTheTaintAgain(t *testing.T) {
 	t.Parallel()
 	returned := &returnedTaints{}

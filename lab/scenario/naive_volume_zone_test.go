@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naivePlanner launches a node for a pod in the first of its preferred zones, and in the next one if the pod is not bound
-// shortly after the node is initialized. It ignores volumes.
+// naivePlanner launches a node for a pod in the first of its preferred zones, and in the next one if the pod is not
+// bound shortly after the node is initialized. It ignores volumes.
 func naivePlanner(ctx context.Context, w *World, app string, zones ...string) error {
 	for _, zone := range zones {
 		claim := zoneClaim(zone)
@@ -77,7 +77,8 @@ func awaitBound(ctx context.Context, w *World, app string) error {
 	})
 }
 
-// The scenario immediate-volume fails for a planner that ignores volumes: it launches a node in a zone without the volume.
+// The scenario immediate-volume fails for a planner that ignores volumes: it launches a node in a zone without the
+// volume.
 func TestNaivePlannerLaunchesInAnotherZoneThanTheVolume(t *testing.T) {
 	t.Parallel()
 	s := immediateVolume()

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// repairToleration is how long Dovetail tolerates StorageReady=False. The scenario backdates the failures of all nodes, so that
-// all are due for repair at the same time, repairDelay from now.
+// repairToleration is how long Dovetail tolerates StorageReady=False. The scenario backdates the failures of all nodes,
+// so that all are due for repair at the same time, repairDelay from now.
 const (
 	repairToleration = 30 * time.Minute
 	repairDelay      = 5 * time.Second

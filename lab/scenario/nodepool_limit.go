@@ -206,8 +206,8 @@ func limitEvent(events []corev1.Event, p corev1.Pod) string {
 	return ""
 }
 
-// peakCPUs returns the largest number of CPUs that the instances had at the same time. Each counts from its launch until
-// its last state change while terminating. The cost is O(n log n): a sweep over sorted starts and ends.
+// peakCPUs returns the largest number of CPUs that the instances had at the same time. Each counts from its launch
+// until its last state change while terminating. The cost is O(n log n): a sweep over sorted starts and ends.
 func peakCPUs(instances []awsim.Instance) int {
 	type change struct {
 		at   time.Time

@@ -78,7 +78,8 @@ func reservedCapacity() Scenario {
 	}
 }
 
-// checkReservation checks how many nodes are in the reservation and how many are not, by EC2, NodeClaims and Nodes alike.
+// checkReservation checks how many nodes are in the reservation and how many are not, by EC2, NodeClaims and Nodes
+// alike.
 func checkReservation(ctx context.Context, w *World, id string, inside, outside int) error {
 	var claims karpv1.NodeClaimList
 	var nodes corev1.NodeList

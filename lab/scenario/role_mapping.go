@@ -44,7 +44,8 @@ func remedyAndRun(app string, pods int, remedy *string) Step {
 	}
 }
 
-// roleNotMapped removes the mapping of the node role: before the first launch, and again after nodes of the class joined.
+// roleNotMapped removes the mapping of the node role: before the first launch, and again after nodes of the class
+// joined.
 func roleNotMapped() Scenario {
 	const app = "sample"
 	const cause = "NodeRoleNotMapped"
@@ -200,7 +201,8 @@ func launchedAtMost(w *World, most int) error {
 	return nil
 }
 
-// awaitClassReason waits until every EC2NodeClass has Ready=False with this reason, and returns the message of the last.
+// awaitClassReason waits until every EC2NodeClass has Ready=False with this reason, and returns the message of the
+// last.
 func awaitClassReason(ctx context.Context, w *World, cause string) (message string, err error) {
 	err = world.Until(ctx, func() error {
 		var classes awsv1.EC2NodeClassList
@@ -222,8 +224,8 @@ func awaitClassReason(ctx context.Context, w *World, cause string) (message stri
 	return message, err
 }
 
-// awaitClaimReason waits until a NodeClaim has Registered=Unknown with this reason, and notes how long after its launch that
-// was.
+// awaitClaimReason waits until a NodeClaim has Registered=Unknown with this reason, and notes how long after its launch
+// that was.
 func awaitClaimReason(ctx context.Context, w *World, cause string) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList

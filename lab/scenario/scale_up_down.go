@@ -131,8 +131,9 @@ func noIdleNodes(ctx context.Context, w *World, app string) error {
 	return nil
 }
 
-// oneNominationPerPod checks that no pod was ever nominated to two NodeClaims. A pod that was nominated to none must have
-// run: under load, kube-scheduler may bind it to capacity launched for other pods before a provisioning pass plans it.
+// oneNominationPerPod checks that no pod was ever nominated to two NodeClaims. A pod that was nominated to none must
+// have run: under load, kube-scheduler may bind it to capacity launched for other pods before a provisioning pass plans
+// it.
 func oneNominationPerPod(w *World) error {
 	nominations := map[types.UID]int{}
 	for _, c := range w.History.Claims() {
@@ -164,8 +165,8 @@ func oneInstancePerClaim(w *World) error {
 	return err
 }
 
-// noDoubleLaunch checks that no pod was ever nominated to two live NodeClaims, and that no NodeClaim got two instances. The
-// instances of a batch launch that terminated before they got their NodeClaim's tag are only counted.
+// noDoubleLaunch checks that no pod was ever nominated to two live NodeClaims, and that no NodeClaim got two instances.
+// The instances of a batch launch that terminated before they got their NodeClaim's tag are only counted.
 func noDoubleLaunch(w *World) error {
 	var errs []error
 	for _, v := range w.History.Violations() {

@@ -198,8 +198,8 @@ func removePool(manifest string, variables map[string]string) Step {
 	}
 }
 
-// deleteAll is the last step of scenarios that are not about emptiness. It deletes the pods and the NodePool at once, and
-// so does not wait for consolidateAfter.
+// deleteAll is the last step of scenarios that are not about emptiness. It deletes the pods and the NodePool at once,
+// and so does not wait for consolidateAfter.
 func deleteAll(app, manifest string) Step {
 	pool := removePool(manifest, nil)
 	return Step{

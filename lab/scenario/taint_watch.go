@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// returnedTaints records, during a whole scenario, every Node that gets the uninitialized taint again after its removal.
+// returnedTaints records, during a whole scenario, every Node that gets the uninitialized taint again after its
+// removal.
 type returnedTaints struct {
 	mu       sync.Mutex
 	had      map[types.UID]bool // nodes by UID: whether they have the taint; absent = never had it

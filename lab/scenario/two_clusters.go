@@ -24,8 +24,8 @@ const (
 	steadyApp, briefApp = "steady", "brief"
 	// nodesPerCluster and expiringNodes are how many nodes each of the clusters has, and how many of them expire soon.
 	nodesPerCluster, expiringNodes = 100, 5
-	// clockSpeed is how fast the account's clock runs, clockLag how far it is behind that of the controllers at first: whatever
-	// that is launched is older for the controllers than any grace period.
+	// clockSpeed is how fast the account's clock runs, clockLag how far it is behind that of the controllers at first:
+	// whatever that is launched is older for the controllers than any grace period.
 	clockSpeed, clockLag = 10, time.Hour
 	// sharedDuration is how long, on the account's clock, the clusters run side by side.
 	sharedDuration = 10 * time.Minute
@@ -238,8 +238,8 @@ func conflictVisible(ctx context.Context, w *World, other string) error {
 	return nil
 }
 
-// conflictDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch time is on
-// the account's clock and is converted to the controllers'.
+// conflictDelay is how long after the other cluster's first launch the condition of cluster n was set. The launch time
+// is on the account's clock and is converted to the controllers'.
 func conflictDelay(ctx context.Context, w *World, n int) (time.Duration, error) {
 	var pools karpv1.NodePoolList
 	if err := list(ctx, w.at(n), &pools); err != nil {
@@ -367,7 +367,8 @@ func callsOf(calls []awsim.Call, c *world.Cluster) map[string]int {
 	return out
 }
 
-// foreignChanges returns an error for each call by which one cluster's autoscaler changed a resource that another's created.
+// foreignChanges returns an error for each call by which one cluster's autoscaler changed a resource that another's
+// created.
 func foreignChanges(calls []awsim.Call, clusters []*world.Cluster) error {
 	madeBy := map[string]string{}
 	var errs []error

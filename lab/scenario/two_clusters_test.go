@@ -18,8 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// naiveGarbageCollection identifies instances by the cluster's name only: it terminates those with the name, older than 30 s, and with
-// no NodeClaim in its API server.
+// naiveGarbageCollection identifies instances by the cluster's name only: it terminates those with the name, older than
+// 30 s, and with no NodeClaim in its API server.
 func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) error {
 	keys, err := c.Credentials()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// uninitializedTaint stops the cloud controller manager, restarts it, and slows it down. No stale write may add its taint
-// again after the removal.
+// uninitializedTaint stops the cloud controller manager, restarts it, and slows it down. No stale write may add its
+// taint again after the removal.
 func uninitializedTaint() Scenario {
 	const app = "sample"
 	returned := &returnedTaints{}
@@ -126,7 +126,8 @@ func awaitEvent(ctx context.Context, w *World, object, reason string) error {
 	})
 }
 
-// awaitStuckTaint waits until a NodeClaim's condition names the taint that its node waits for, and the owner of the taint.
+// awaitStuckTaint waits until a NodeClaim's condition names the taint that its node waits for, and the owner of the
+// taint.
 func awaitStuckTaint(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList

@@ -284,7 +284,8 @@ func sdk(t *testing.T, exports map[string]string) aws.Config {
 	return config
 }
 
-// Nodes cannot reach the API server: the evidence has the pending pod, its NodeClaim and instance, and the console output.
+// Nodes cannot reach the API server: the evidence has the pending pod, its NodeClaim and instance, and the console
+// output.
 func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	product := os.Getenv("DOVETAIL")

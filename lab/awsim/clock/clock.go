@@ -32,8 +32,8 @@ type Fast struct {
 	speed         float64
 }
 
-// NewFast returns a clock that shows start now, and goes speed times as fast as the wall clock from then on. A speed that is
-// not positive counts as 1.
+// NewFast returns a clock that shows start now, and goes speed times as fast as the wall clock from then on. A speed
+// that is not positive counts as 1.
 func NewFast(start time.Time, speed float64) *Fast {
 	if speed <= 0 {
 		speed = 1
@@ -108,7 +108,8 @@ func (c *Fake) Set(t time.Time) {
 	}
 }
 
-// next takes the earliest call not later than limit off the list and moves the clock to it, or to limit when there is none.
+// next takes the earliest call not later than limit off the list and moves the clock to it, or to limit when there is
+// none.
 func (c *Fake) next(limit time.Time) *call {
 	c.mu.Lock()
 	defer c.mu.Unlock()

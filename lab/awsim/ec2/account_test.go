@@ -18,7 +18,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
 )
 
-// account is a region with a VPC, a /24 subnet per zone, a security group and an instance profile, seen through the SDK.
+// account is a region with a VPC, a /24 subnet per zone, a security group and an instance profile, seen through the
+// SDK.
 type account struct {
 	*awsimtest.World
 	*awsec2.Client

@@ -93,8 +93,8 @@ func (e *EC2) onVolume(v *volume) protocol.RequiredPermission {
 	return e.on("volume", v.id, v.tags, "ec2:VolumeID", v.id, "ec2:AvailabilityZone", v.zone, "ec2:VolumeType", v.kind, "ec2:VolumeSize", strconv.Itoa(v.sizeGiB))
 }
 
-// launching are the needs of a launch by RunInstances, or by a fleet that calls it in its caller's name. The lock must be
-// held.
+// launching are the needs of a launch by RunInstances, or by a fleet that calls it in its caller's name. The lock must
+// be held.
 func (e *EC2) launching(o *launchPlan, q launchRequest) []protocol.RequiredPermission {
 	const action = "RunInstances"
 	var needs []protocol.RequiredPermission
@@ -170,8 +170,8 @@ func (e *EC2) templateOf(q launchRequest) *template {
 	return e.templates.byID[q.systemTags["aws:ec2launchtemplate:id"]]
 }
 
-// fleetNeeds are those of the call CreateFleet itself: the right to make the fleet, and to use and make in its name whatever
-// its candidates come to. Those of the launches are asked for one by one. The lock must be held.
+// fleetNeeds are those of the call CreateFleet itself: the right to make the fleet, and to use and make in its name
+// whatever its candidates come to. Those of the launches are asked for one by one. The lock must be held.
 func (e *EC2) fleetNeeds(in *createFleetInput, candidates []*candidate) []protocol.RequiredPermission {
 	const action = "CreateFleet"
 	needs := e.making(action, "fleet", tagsFor("fleet", in.Tags))
@@ -223,7 +223,8 @@ func (d *templateData) groupIDs() []string {
 	return out
 }
 
-// retagging is the need of a call that changes the tags of a resource: those that it has, and those that are given or taken.
+// retagging is the need of a call that changes the tags of a resource: those that it has, and those that are given or
+// taken.
 func (e *EC2) retagging(t tagged, given []changeTag) protocol.RequiredPermission {
 	tags, names := map[string]string{}, []string{}
 	for _, g := range given {

@@ -28,7 +28,8 @@ type pools struct {
 func newPools() pools { return pools{limits: map[Pool]int{}, errors: map[Pool]*protocol.Error{}} }
 
 // SetCapacity limits how many more instances the pools that p covers yield together, before EC2 answers
-// InsufficientInstanceCapacity. What instances give back when they end is not counted. A negative count lifts the limit.
+// InsufficientInstanceCapacity. What instances give back when they end is not counted. A negative count lifts the
+// limit.
 func (e *EC2) SetCapacity(p Pool, count int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -19,7 +19,7 @@ type remembered struct {
 }
 
 // once performs do unless the client token was used for the same action before: then it gives the same answer again, or
-// refuses when the parameters differ. Failures are not remembered. The lock must be held.
+// rejects when the parameters differ. Failures are not remembered. The lock must be held.
 func once[Out any](e *EC2, r *protocol.Request, token string, do func() (*Out, error)) (*Out, error) {
 	if token == "" {
 		return do()

@@ -31,11 +31,11 @@ type resourceKind[T any] struct {
 	ids  idRules
 	// Limits of MaxResults.
 	minResults, maxResults int
-	// idsExcludePages refuses MaxResults together with IDs.
+	// idsExcludePages rejects MaxResults together with IDs.
 	idsExcludePages bool
 }
 
-// idRules are how one kind of ID looks and how EC2 refuses one.
+// idRules are how one kind of ID looks and how EC2 rejects one.
 type idRules struct {
 	prefix    string // "subnet"
 	malformed string // error codes
@@ -46,7 +46,7 @@ type idRules struct {
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-f]{8}([0-9a-f]{9})?$`)
 
-// check refuses an ID that cannot be one.
+// check rejects an ID that cannot be one.
 func (r idRules) check(id string) error {
 	rest, ok := strings.CutPrefix(id, r.prefix+"-")
 	if !ok || !hexadecimal.MatchString(rest) {

@@ -6,8 +6,8 @@
 // someone looks, and by a timer for those who watch.
 //
 // An action is a method that takes its parameters as a struct with the names of the API in its tags, and returns its
-// answer likewise (see wire.Query), and a line in EC2.Service. Parameters that the API knows and the method does not
-// honour stand in the struct as unsupported, so that using them is an error and not a surprise.
+// answer likewise (see protocol.Query), and a line in EC2.Service. Parameters that the API knows and the method does
+// not honor stand in the struct as unsupported, so that using them is an error and not a surprise.
 package ec2
 
 import (
@@ -28,8 +28,8 @@ type Timing struct {
 	Visible        time.Duration // from the launch until calls that describe or change it know the instance
 	VisibleSpread  time.Duration // up to this much later, each instance by itself
 	TerminatedKept time.Duration // terminated -> forgotten
-	// TemplateVisible is how long after its creation a launch template is known, ProfileVisible how long EC2 does not hear of
-	// a new instance profile, or of a change of its role.
+	// TemplateVisible is how long after its creation a launch template is known, ProfileVisible how long EC2 does not hear
+	// of a new instance profile, or of a change of its role.
 	TemplateVisible, ProfileVisible time.Duration
 }
 
@@ -116,7 +116,7 @@ func (e *EC2) SetTiming(t Timing) {
 	e.cfg.Timing = t
 }
 
-// Service is the wire side.
+// Service returns the API handlers of EC2.
 func (e *EC2) Service() protocol.Service {
 	return protocol.Service{
 		Name: "ec2", Protocol: protocol.EC2Query, Version: "2016-11-15", Namespace: "http://ec2.amazonaws.com/doc/2016-11-15/",

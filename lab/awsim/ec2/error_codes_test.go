@@ -36,7 +36,7 @@ func (a *account) post(t *testing.T, parameters string, key string) answer {
 	return got
 }
 
-// TestRefusals sends what EC2 refuses. IDs that exist are written as $subnet, $group, $image, $arm, $template.
+// TestRefusals sends what EC2 rejects. IDs that exist are written as $subnet, $group, $image, $arm, $template.
 func TestRefusals(t *testing.T) {
 	const unknown = "0123456789abcdef0"
 	long := url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 16385))))
@@ -51,7 +51,7 @@ func TestRefusals(t *testing.T) {
 	for n := range 51 {
 		many += fmt.Sprintf("&Tag.%d.Key=k%d", n+1, n)
 	}
-	a := open(t) // which no refused call changes
+	a := open(t) // which no rejected call changes
 	template := a.template(t, "general", nil)
 	names := strings.NewReplacer("$subnet", a.subnets[0], "$group", a.group, "$image", a.x86, "$arm", a.arm, "$template", *template.LaunchTemplateId)
 	for _, c := range []struct{ name, parameters, code, text string }{

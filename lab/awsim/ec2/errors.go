@@ -24,7 +24,7 @@ func combination(format string, args ...any) error {
 	return protocol.Errorf("InvalidParameterCombination", format, args...)
 }
 
-// oneOf refuses a value that is set and not among those allowed.
+// oneOf rejects a value that is set and not among those allowed.
 func oneOf(parameter, value string, allowed ...string) error {
 	if value == "" {
 		return nil
@@ -37,7 +37,7 @@ func oneOf(parameter, value string, allowed ...string) error {
 	return invalidValue("Value (%s) for parameter %s is invalid. Valid values are %s.", value, parameter, strings.Join(allowed, ", "))
 }
 
-// between refuses a number that is set and outside its range.
+// between rejects a number that is set and outside its range.
 func between(parameter string, value *int, low, high int) error {
 	if value == nil || *value >= low && *value <= high {
 		return nil

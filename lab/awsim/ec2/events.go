@@ -64,8 +64,8 @@ func (e *EC2) RecommendRebalance(id string) error {
 	})
 }
 
-// ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance after
-// the time SpotNotice.
+// ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance
+// after the time SpotNotice.
 func (e *EC2) ReclaimReservation(id string) error {
 	return e.warn(id, func(r *instanceRecord, now time.Time) (Event, error) {
 		if r.CapacityReservationID == "" || r.State != Running {
@@ -82,8 +82,8 @@ func (e *EC2) ReclaimReservation(id string) error {
 	})
 }
 
-// PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health tell of it once for
-// all of them.
+// PlanEvent has EC2 list an event of a code, instance-retirement for example, for instances, and AWS Health tell of it
+// once for all of them.
 func (e *EC2) PlanEvent(code string, at time.Time, ids ...string) error {
 	const description = "The instance is running on degraded hardware"
 	now := e.cfg.Clock.Now()

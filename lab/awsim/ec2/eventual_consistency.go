@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// visibleAfter is how long after its launch the next instance becomes known to calls that describe or change it. The lock must be held.
+// visibleAfter is how long after its launch the next instance becomes known to calls that describe or change it. The
+// lock must be held.
 func (e *EC2) visibleAfter() time.Duration {
 	spread := e.cfg.Timing.VisibleSpread
 	if spread <= 0 {

@@ -99,7 +99,8 @@ func matcher(patterns []string) func(string) bool {
 	}
 }
 
-// glob matches text against a pattern with *, ? and backslash; a backslash at the end stands for itself. It takes time in the product of their lengths at worst.
+// glob matches text against a pattern with *, ? and backslash; a backslash at the end stands for itself. It takes time
+// in the product of their lengths at worst.
 func glob(pattern, text string) bool {
 	star, resume := -1, 0 // where the last * stands, and how much of text it has to swallow
 	p, t := 0, 0

@@ -342,7 +342,7 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 	return c, nil
 }
 
-// fleetLaunch is an instant fleet on its way.
+// fleetLaunch is a CreateFleet call in progress.
 type fleetLaunch struct {
 	e        *EC2
 	r        *protocol.Request
@@ -352,8 +352,8 @@ type fleetLaunch struct {
 	launched []string
 }
 
-// fill launches instances of a lifecycle until their weights reach the target or every candidate has failed. A candidate
-// that fails is reported once and not tried again.
+// fill launches instances of a lifecycle until their weights reach the target or every candidate has failed. A
+// candidate that fails is reported once and not tried again.
 func (f *fleetLaunch) fill(lifecycle string, target float64, candidates []*candidate) {
 	if target <= 0 {
 		return
@@ -412,7 +412,7 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, erro
 	return f.e.launch(c.order, f.batch)
 }
 
-// matchesMarket refuses a template that is paid for in another way than the fleet.
+// matchesMarket rejects a template with another purchase option than the fleet.
 func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
 	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {

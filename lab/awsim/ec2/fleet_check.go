@@ -10,8 +10,8 @@ func invalidFleet(format string, args ...any) error {
 	return protocol.Errorf("InvalidFleetConfig", format, args...)
 }
 
-// checkPools refuses the overrides of one launch template if two of them stand for the same instance pool: a type in a zone,
-// whatever the subnet. The lock must be held.
+// checkPools rejects the overrides of one launch template if two of them stand for the same instance pool: a type in a
+// zone, whatever the subnet. The lock must be held.
 func (e *EC2) checkPools(overrides []*candidate) error {
 	type pool struct{ typ, place string }
 	seen := map[pool]bool{}
@@ -28,7 +28,7 @@ func (e *EC2) checkPools(overrides []*candidate) error {
 	return nil
 }
 
-// checkInstant refuses what an instant fleet, which is gone once it has launched, has no use for.
+// checkInstant rejects what an instant fleet, which is gone once it has launched, has no use for.
 func (in *createFleetInput) checkInstant() error {
 	switch {
 	case in.Replace != nil && *in.Replace:

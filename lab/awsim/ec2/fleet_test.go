@@ -57,7 +57,8 @@ func TestFleetOfSpot(t *testing.T) {
 	}
 }
 
-// TestEqualPricesShareTheZones: on demand costs the same in all zones, and a fleet of one does not always go to the first.
+// TestEqualPricesShareTheZones: on demand costs the same in all zones, and a fleet of one does not always go to the
+// first.
 func TestEqualPricesShareTheZones(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
@@ -248,7 +249,8 @@ func TestClientToken(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: the fleet was launched, the client hears of a failure of the server, and an SDK that retries finds its fleet.
+// TestLostAnswer: the fleet was launched, the client hears of a failure of the server, and an SDK that retries finds
+// its fleet.
 func TestLostAnswer(t *testing.T) {
 	lost := awsim.Fault{
 		Service: "ec2", Action: "CreateFleet", AfterEffect: true,

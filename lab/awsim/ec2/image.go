@@ -162,7 +162,8 @@ func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*des
 			return nil, err
 		}
 	}
-	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show on request, to their owner, and by ID.
+	// Images that exist and are not for the account are left out, also when they are named. Deprecated images show on
+	// request, to their owner, and by ID.
 	hidden := func(a *ami) bool {
 		deprecated := !a.Deprecated.IsZero() && !a.Deprecated.After(now)
 		return deprecated && !in.IncludeDeprecated && a.OwnerID != own && !slices.Contains(in.IDs, a.ID)

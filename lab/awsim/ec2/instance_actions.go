@@ -157,8 +157,8 @@ func (e *EC2) change(r *protocol.Request, in stateChanges, apply func(*instanceR
 	return out, nil
 }
 
-// changeable checks the permission to change each of the instances, and then whether each can change. Those that do not exist, or
-// are too new to be visible, are errors before that.
+// changeable checks the permission to change each of the instances, and then whether each can change. Those that do not
+// exist, or are too new to be visible, are errors before that.
 func (e *EC2) changeable(r *protocol.Request, ids []string, now time.Time, check func(*instanceRecord) error) error {
 	var absent []string
 	for _, id := range ids {

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// addresses6 hands out what a subnet's IPv6 block has: its first /80 address by address, the others whole. There are so many
-// that none is used twice.
+// addresses6 hands out what a subnet's IPv6 block has: its first /80 address by address, the others whole. There are so
+// many that none is used twice.
 type addresses6 struct {
 	block    netip.Prefix // /64
 	singles  uint64       // handed out so far

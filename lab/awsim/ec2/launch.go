@@ -59,7 +59,8 @@ func (e *EC2) launch(o *launchPlan, b *batch) (*instanceRecord, error) {
 	return e.enterState(r, Pending, b.now), nil
 }
 
-// capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the order.
+// capacity finds room for n instances: in a reservation, which it returns, or, if that is nil, in the pool of the
+// order.
 func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error) {
 	if err := e.spreadFull(o, n); err != nil {
 		return nil, err

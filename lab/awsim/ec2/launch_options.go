@@ -13,7 +13,8 @@ const nestedVirtualization = "nested-virtualization"
 // processorFeatures are those that a type has besides what all of its kind have.
 func processorFeatures(m *instanceType) []string { return m.Features }
 
-// resolveOptions refuses what the type of an order cannot do, and what names things that the account does not have.
+// resolveOptions rejects what the type of a launch plan cannot do, and what names things that the account does not
+// have.
 func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
 	if q.data.KeyName != "" {
 		return protocol.Errorf("InvalidKeyPair.NotFound", "The key pair '%s' does not exist", q.data.KeyName)
@@ -31,7 +32,7 @@ func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
 	return firstError(between("coreCount", c.Cores, 1, max(1, o.instanceType.Cores)), between("threadsPerCore", c.Threads, 1, threadsPerCore(o.instanceType.Type)))
 }
 
-// vcpus is how many the instances of an order have.
+// vcpus is how many the instances of a launch plan have.
 func (o *launchPlan) vcpus() int {
 	if c := o.data.CPU; c == nil || c.Cores == nil && c.Threads == nil {
 		return o.instanceType.VCPUs
@@ -40,7 +41,7 @@ func (o *launchPlan) vcpus() int {
 	return c.Cores * c.Threads
 }
 
-// check refuses spot requests that outlive their instance. Only one-time requests are simulated; these are terminated.
+// check rejects spot requests that outlive their instance. Only one-time requests are simulated; these are terminated.
 func (s *spotMarketSpec) check() error {
 	if s == nil {
 		return nil
@@ -60,7 +61,7 @@ func (s *spotMarketSpec) check() error {
 	return nil
 }
 
-// affordable refuses a spot request that offers less than the price.
+// affordable rejects a spot request that offers less than the price.
 func (e *EC2) affordable(o *launchPlan) error {
 	m := o.data.Market
 	if o.lifecycle != spotLifecycle || m == nil || m.Spot == nil || m.Spot.MaxPrice == "" {
@@ -73,7 +74,7 @@ func (e *EC2) affordable(o *launchPlan) error {
 	return e.withinPrice(o, limit)
 }
 
-// withinPrice refuses a limit below the spot price of an order.
+// withinPrice rejects a limit below the spot price of a launch plan.
 func (e *EC2) withinPrice(o *launchPlan, limit float64) error {
 	if price := e.market.price(o.pool()); price > limit {
 		return protocol.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.", limit, price)

@@ -28,7 +28,8 @@ type launchRequest struct {
 	systemTags map[string]string  // aws:...
 }
 
-// launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is immutable.
+// launchPlan is a request with everything looked up and found sound: what remains to be seen is capacity. It is
+// immutable.
 type launchPlan struct {
 	data         *templateData
 	userData     []byte
@@ -180,7 +181,7 @@ func (e *EC2) defaultSubnet(zone string) *Subnet {
 	return find(e.network.subnets, func(s *Subnet) bool { return s.Default && (zone == "" || zone == s.Zone) })
 }
 
-// resolveMarket refuses what is never sold so.
+// resolveMarket rejects purchase options that are never available.
 func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
 	if !e.market.sold(o.instanceType, o.subnet.Zone) {
 		var elsewhere []string

@@ -213,7 +213,7 @@ func showVersion(t *template, v *templateVersion) versionInfo {
 	}
 }
 
-// noAliases refuses to look up images that are named by their SSM parameter.
+// noAliases rejects ResolveAlias, which resolves images by their SSM parameter.
 func noAliases(resolve bool) error {
 	if resolve {
 		return protocol.Errorf("UnsupportedOperation", "The simulator does not resolve aliases of images")

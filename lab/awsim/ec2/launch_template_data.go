@@ -9,7 +9,7 @@ import (
 // maxUserData is how much user data an instance may have, in bytes after decoding.
 const maxUserData = 16384
 
-// unsupported is a parameter that EC2 knows and the simulator refuses, see wire.Query.
+// unsupported is a parameter that EC2 knows and the simulator rejects, see protocol.Query.
 type unsupported = struct{}
 
 // templateData is the data of a launch template, in requests and in responses. RunInstances takes
@@ -108,7 +108,7 @@ type trackingSpec struct {
 	UDP         *int `query:"UdpTimeout" xml:"udpTimeout"`
 }
 
-// check refuses timeouts, in seconds, that EC2 does not track connections for.
+// check rejects timeouts, in seconds, that EC2 does not track connections for.
 func (t *trackingSpec) check() error {
 	if t == nil {
 		return nil
@@ -211,7 +211,7 @@ func launchedKinds() []string {
 	return []string{"instance", "volume", "network-interface", "spot-instances-request"}
 }
 
-// check refuses what no launch could use, whatever else comes to it. References to things are judged at the launch.
+// check rejects what no launch could use, whatever else comes to it. References to things are judged at the launch.
 func (d *templateData) check() error {
 	if _, err := decodeUserData(d.UserData); err != nil {
 		return err

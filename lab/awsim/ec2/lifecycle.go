@@ -258,8 +258,8 @@ func (e *EC2) applyTransition(t transition) {
 	e.enterState(r, t.to, t.at)
 }
 
-// enterState puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must be
-// held; the caller arms the timer.
+// enterState puts an instance into a state at a time, plans what follows from it and tells the watchers. The lock must
+// be held; the caller arms the timer.
 func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanceRecord {
 	r = e.fleet.put(r, func(r *instanceRecord) { r.State, r.StateChangedAt = state, at })
 	switch state {

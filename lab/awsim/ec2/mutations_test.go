@@ -17,8 +17,8 @@ func tagged(kind types.ResourceType, key, value string) []types.TagSpecification
 	return []types.TagSpecification{{ResourceType: kind, Tags: []types.Tag{{Key: aws.String(key), Value: aws.String(value)}}}}
 }
 
-// refused fails the test unless a call was refused with a code, in a message that holds a text.
-func refused(t *testing.T, err error, code, text string) {
+// wantError fails the test unless a call was rejected with a code, in a message that holds a text.
+func wantError(t *testing.T, err error, code, text string) {
 	t.Helper()
 	if awsimtest.Code(err) != code || !strings.Contains(err.Error(), text) {
 		t.Errorf("the call ended with %v, want %s with %q", err, code, text)
@@ -35,7 +35,7 @@ func TestASecurityGroupOfATest(t *testing.T) {
 	}
 	made := must(a.CreateSecurityGroup(ctx, in))(t)
 	_, err := a.CreateSecurityGroup(ctx, in)
-	refused(t, err, "InvalidGroup.Duplicate", "extra")
+	wantError(t, err, "InvalidGroup.Duplicate", "extra")
 	found := must(a.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("tag:karpenter.sh/discovery", "shop")}}))(t)
 	if len(found.SecurityGroups) != 1 || *found.SecurityGroups[0].GroupId != *made.GroupId || len(found.SecurityGroups[0].IpPermissionsEgress) != 1 {
 		t.Fatalf("found by its tag: %+v", found.SecurityGroups)
@@ -45,12 +45,12 @@ func TestASecurityGroupOfATest(t *testing.T) {
 	}))(t)
 	a.Clock.Advance(time.Minute)
 	_, err = a.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: made.GroupId})
-	refused(t, err, "DependencyViolation", *made.GroupId)
+	wantError(t, err, "DependencyViolation", *made.GroupId)
 	must(a.TerminateInstances(ctx, &awsec2.TerminateInstancesInput{InstanceIds: []string{*launched.Instances[0].InstanceId}}))(t)
 	a.Clock.Advance(time.Minute)
 	must(a.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: made.GroupId}))(t)
 	_, err = a.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: made.GroupId})
-	refused(t, err, "InvalidGroup.NotFound", *made.GroupId)
+	wantError(t, err, "InvalidGroup.NotFound", *made.GroupId)
 }
 
 // What a subnet gives its instances changes for those launched afterwards.
@@ -70,9 +70,9 @@ func TestModifySubnetAttribute(t *testing.T) {
 		t.Error("the subnet is not public")
 	}
 	_, err := a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &a.subnets[0], AssignIpv6AddressOnCreation: on})
-	refused(t, err, "InvalidParameterValue", "IPv6")
+	wantError(t, err, "InvalidParameterValue", "IPv6")
 	_, err = a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: aws.String("subnet-0123456789abcdef0"), MapPublicIpOnLaunch: on})
-	refused(t, err, "InvalidSubnetID.NotFound", "subnet-0123456789abcdef0")
+	wantError(t, err, "InvalidSubnetID.NotFound", "subnet-0123456789abcdef0")
 }
 
 // An image is copied into the account, deprecated, and still seen by its owner.
@@ -102,9 +102,9 @@ func TestCopiedImageIsDeprecated(t *testing.T) {
 		t.Errorf("the copy is deprecated at %s", *i.DeprecationTime)
 	}
 	_, err := a.EnableImageDeprecation(ctx, &awsec2.EnableImageDeprecationInput{ImageId: &a.x86, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))})
-	refused(t, err, "AuthFailure", a.x86)
+	wantError(t, err, "AuthFailure", a.x86)
 	_, err = a.CopyImage(ctx, &awsec2.CopyImageInput{SourceImageId: &a.x86, SourceRegion: aws.String("eu-west-1"), Name: aws.String("mine")})
-	refused(t, err, "UnsupportedOperation", "us-east-1")
+	wantError(t, err, "UnsupportedOperation", "us-east-1")
 }
 
 // Tags are copied with the image, also where it has none, and those of the call win.
@@ -157,10 +157,10 @@ func TestCapacityReservationOfATest(t *testing.T) {
 		t.Errorf("the reservation is %s", r.State)
 	}
 	_, err := a.CancelCapacityReservation(ctx, &awsec2.CancelCapacityReservationInput{CapacityReservationId: made.CapacityReservationId})
-	refused(t, err, "InvalidCapacityReservationState", "cancelled")
+	wantError(t, err, "InvalidCapacityReservationState", "cancelled")
 	in.ClientToken, in.InstanceType = nil, aws.String("m5.tiny")
 	_, err = a.CreateCapacityReservation(ctx, in)
-	refused(t, err, "InvalidParameterValue", "m5.tiny")
+	wantError(t, err, "InvalidParameterValue", "m5.tiny")
 }
 
 // The request of each Spot instance is listed, with what has become of it.

@@ -45,7 +45,7 @@ func (e *EC2) noAddresses(o *launchPlan) error {
 		"There are not enough free addresses in subnet '%s' to satisfy the requested number of instances.", o.subnet.ID)
 }
 
-// attach makes the network interfaces of an order, or takes nothing at all.
+// attach makes the network interfaces of a launch plan, or takes nothing at all.
 func (e *EC2) attach(o *launchPlan) ([]nic, error) {
 	addrs := e.network.addrs[o.subnet.ID]
 	if addrs.available() < o.addressesNeeded() {

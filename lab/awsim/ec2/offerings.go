@@ -85,7 +85,8 @@ type spotQuote struct {
 	ZoneID       string `xml:"availabilityZoneId"`
 }
 
-// spotProducts are the product descriptions, and what they cost beside Linux. The types that run Windows pay its license as spot, too.
+// spotProducts are the product descriptions, and what they cost beside Linux. The types that run Windows pay its
+// license as spot, too.
 func spotProducts(t *instanceType) map[string]float64 {
 	products := map[string]float64{"Linux/UNIX": 0, "Linux/UNIX (Amazon VPC)": 0}
 	if t.license > 0 {

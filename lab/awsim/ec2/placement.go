@@ -68,7 +68,8 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 	return g.ID, nil
 }
 
-// DeletePlacementGroup begins the deletion of a placement group; for as long as an instance takes to shut down it is there, and of no use.
+// DeletePlacementGroup begins the deletion of a placement group; for as long as an instance takes to shut down it is
+// there, and of no use.
 func (e *EC2) DeletePlacementGroup(name string) error {
 	now := e.applyDueTransitions()
 	e.mu.Lock()
@@ -158,7 +159,8 @@ func checkGroupID(id string) error {
 	return nil
 }
 
-// spreadFull returns an error if a spread group has no room for n more instances in the zone of a launch plan. The lock must be held.
+// spreadFull returns an error if a spread group has no room for n more instances in the zone of a launch plan. The lock
+// must be held.
 func (e *EC2) spreadFull(o *launchPlan, n int) error {
 	if o.placed == nil || o.placed.Strategy != groupSpread {
 		return nil
@@ -176,7 +178,8 @@ func (e *EC2) spreadFull(o *launchPlan, n int) error {
 		"You have reached the limit of instances in this spread placement group for the Availability Zone %s.", o.subnet.Zone).WithStatus(500)
 }
 
-// partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock must be held.
+// partition is that of a new instance: the one that was asked for, else the emptiest. 0 without partitions. The lock
+// must be held.
 func (e *EC2) partition(o *launchPlan) int {
 	if o.placed == nil || o.placed.Strategy != groupPartition {
 		return 0

@@ -31,8 +31,8 @@ func quotaClass(instanceType string) string {
 	return standardClass
 }
 
-// SetQuota limits how many vCPUs of a class run at a time, in instances of a lifecycle: "on-demand" or "spot". A negative
-// number lifts the limit.
+// SetQuota limits how many vCPUs of a class run at a time, in instances of a lifecycle: "on-demand" or "spot". A
+// negative number lifts the limit.
 func (e *EC2) SetQuota(lifecycle, class string, vcpus int) error {
 	switch {
 	case lifecycle != onDemandLifecycle && lifecycle != spotLifecycle:

@@ -35,7 +35,8 @@ type CapacityReservation struct {
 	Available int
 	// Targeted reservations take only instances that name them, others (open) all that match.
 	Targeted bool
-	// Block makes it a capacity block for ML, Interruptible one with instances that its owner may reclaim. Both are targeted.
+	// Block makes it a capacity block for ML, Interruptible one with instances that its owner may reclaim. Both are
+	// targeted.
 	Block, Interruptible bool
 	// Start and End bound when it can be used; zero = since ever, without end.
 	Start, End time.Time
@@ -68,7 +69,7 @@ func (e *EC2) AddCapacityReservation(r CapacityReservation) (string, error) {
 	case r.Total < 1:
 		return "", fmt.Errorf("capacity reservation for %d instances", r.Total)
 	case r.Block && (r.Interruptible || r.End.IsZero()):
-		return "", fmt.Errorf("capacity block %+v: it has an end, and nobody takes it back", r)
+		return "", fmt.Errorf("capacity block %+v: a capacity block must have an end, and cannot be interruptible", r)
 	}
 	r.Targeted = r.Targeted || r.Block || r.Interruptible
 	r.Tags = maps.Clone(r.Tags)
@@ -155,8 +156,8 @@ func (e *EC2) dueReservations(now time.Time) []*reservation {
 	return due
 }
 
-// endReservation lets the instances of a reservation go: those of a capacity block are terminated, others stay. The lock must
-// be held.
+// endReservation lets the instances of a reservation go: those of a capacity block are terminated, others stay. The
+// lock must be held.
 func (e *EC2) endReservation(r *reservation, now time.Time) {
 	r.ended = true
 	for _, i := range e.fleet.list() {
@@ -227,7 +228,8 @@ func notReserved() error {
 		"The requested reservation does not have sufficient compatible and available capacity for this request.")
 }
 
-// reserve finds the reservation that n instances of an order go into, nil if they go into none. The lock must be held.
+// reserve finds the reservation that n instances of a launch plan go into, nil if they go into none. The lock must be
+// held.
 func (e *EC2) reserve(o *launchPlan, n int, now time.Time) (*reservation, error) {
 	preference, target := o.reservationPreference()
 	if o.lifecycle == spotLifecycle || preference == "none" {

@@ -40,7 +40,7 @@ const (
 	endLimited   = "limited"
 )
 
-// checkEnd refuses an end without its kind, and the reverse, and one that has passed.
+// checkEnd rejects an end without its kind, and the reverse, and one that has passed.
 func checkEnd(kind string, end *time.Time, now time.Time) error {
 	if err := oneOf("EndDateType", kind, endUnlimited, endLimited); err != nil {
 		return err

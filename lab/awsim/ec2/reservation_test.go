@@ -189,7 +189,8 @@ func TestMarketsOfReservations(t *testing.T) {
 			if i := a.describe(t)[0]; string(i.InstanceLifecycle) != name || *i.CapacityReservationId != id {
 				t.Errorf("lifecycle %s, reservation %v", i.InstanceLifecycle, i.CapacityReservationId)
 			}
-			// Half an hour before its end EC2 takes the instances of a block. Others stay, and leave the reservation when it ends.
+			// Half an hour before its end EC2 takes the instances of a block. Others stay, and leave the reservation when it
+			// ends.
 			a.Clock.Advance(end.Sub(a.Clock.Now()) - 29*time.Minute)
 			if i := a.Sim.Instances()[0]; (i.State == "terminated") != (name == "capacity-block") || (i.CapacityReservationID == id) != (i.State == "running") {
 				t.Errorf("before the end: %s in reservation %q", i.State, i.CapacityReservationID)

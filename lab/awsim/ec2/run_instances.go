@@ -124,7 +124,8 @@ func templateTags(t *template, v *templateVersion) map[string]string {
 // instanceCount is MinCount and MaxCount of RunInstances.
 type instanceCount struct{ least, most int }
 
-// run launches between least and most instances of a launch plan, as many as capacity allows, or none. The lock must be held.
+// run launches between least and most instances of a launch plan, as many as capacity allows, or none. The lock must be
+// held.
 func (e *EC2) run(r *protocol.Request, o *launchPlan, b *batch, n instanceCount) (*reservationInfo, error) {
 	if err := e.canLaunch(o, n.least, b.now); err != nil {
 		return nil, err

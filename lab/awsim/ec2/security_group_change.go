@@ -149,8 +149,8 @@ func (e *EC2) groupFor(in *deleteGroupInput) (*SecurityGroup, error) {
 	return nil, groupIDs().absent(in.ID)
 }
 
-// groupInUse reports whether a network interface of an instance, or a rule of another group, refers to a group. The lock must
-// be held.
+// groupInUse reports whether a network interface of an instance, or a rule of another group, refers to a group. The
+// lock must be held.
 func (e *EC2) groupInUse(id string) bool {
 	for _, r := range e.fleet.list() {
 		if r.State != Terminated && slices.ContainsFunc(r.nics, func(n nic) bool {

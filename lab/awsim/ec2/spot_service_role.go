@@ -13,7 +13,8 @@ func (e *EC2) ForgetSpotRole() {
 	e.noSpotRole = true
 }
 
-// spotRole sees to it that the service-linked role of EC2 Spot is there; a dry run makes nothing. The lock must be held.
+// spotRole sees to it that the service-linked role of EC2 Spot is there; a dry run makes nothing. The lock must be
+// held.
 func (e *EC2) spotRole(r *protocol.Request, o *launchPlan, dry bool) error {
 	if o.lifecycle != spotLifecycle || !e.noSpotRole {
 		return nil

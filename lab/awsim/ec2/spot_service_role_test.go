@@ -11,7 +11,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 )
 
-// TestFirstSpotInstance: who launches the first spot instance of an account must be allowed to make the role that spot needs.
+// TestFirstSpotInstance: who launches the first spot instance of an account must be allowed to make the role that spot
+// needs.
 func TestFirstSpotInstance(t *testing.T) {
 	const (
 		allow  = `{"Effect":"Allow","Action":"*","Resource":"*"}`

@@ -27,7 +27,7 @@ const (
 	maxTagValue = 256
 )
 
-// checkTags refuses tags that no resource can have.
+// checkTags rejects tags that no resource can have.
 func checkTags(tags []tag) error {
 	seen := map[string]bool{}
 	for _, t := range tags {
@@ -55,7 +55,7 @@ func tooManyTags() error {
 	return protocol.Errorf("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
 }
 
-// checkSpecifications refuses tags for kinds of resources that the request does not create.
+// checkSpecifications rejects tags for kinds of resources that the request does not create.
 func checkSpecifications(specs []tagSpecification, kinds ...string) error {
 	seen := map[string]bool{}
 	for _, s := range specs {

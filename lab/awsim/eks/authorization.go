@@ -8,7 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// requiredPermissions are what a caller must be allowed to do for a call of EKS: on the cluster, or on the access entry that it names.
+// requiredPermissions are what a caller must be allowed to do for a call of EKS: on the cluster, or on the access entry
+// that it names.
 func (e *EKS) requiredPermissions(r *protocol.Request) []protocol.RequiredPermission {
 	name, principal := r.Path["name"], r.Path["principalArn"]
 	switch {

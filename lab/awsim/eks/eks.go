@@ -1,5 +1,5 @@
-// Package eks simulates the control plane of Amazon EKS as far as a cluster's own tenants see it: describing clusters, and
-// the access entries that map IAM principals to Kubernetes users and groups.
+// Package eks simulates the control plane of Amazon EKS as far as a cluster's own tenants see it: describing clusters,
+// and the access entries that map IAM principals to Kubernetes users and groups.
 //
 // The Kubernetes API servers behind the clusters are real and somewhere else; who runs one tells this package with
 // CreateCluster.

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// Service is EKS at the wire.
+// Service returns the API handlers of EKS.
 func (e *EKS) Service() protocol.Service {
 	const (
 		clusters = "/clusters"

@@ -17,8 +17,8 @@ const (
 	maxInlinePolicies = 10240 // of all inline policies of a role together
 )
 
-// policyCache are the policies of all roles as they are evaluated. They have a lock of their own: other services ask for a
-// decision in the middle of their work, and IAM itself does.
+// policyCache are the policies of all roles as they are evaluated. They have a lock of their own: other services ask
+// for a decision in the middle of their work, and IAM itself does.
 type policyCache struct {
 	mu     sync.RWMutex
 	byRole map[string][]*policy.Policy
@@ -27,8 +27,8 @@ type policyCache struct {
 	boundaries   map[string]*policy.Policy
 }
 
-// Decide implements wire.Authorizer: the account itself may do everything, a role session what its role's policies say, as far
-// as the organization and the role's boundary let it.
+// Decide implements protocol.Authorizer: the account itself may do everything, a role session what its role's policies
+// say, as far as the organization and the role's boundary let it.
 func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decision {
 	if p.Role == "" {
 		return policy.Allowed
@@ -48,7 +48,7 @@ func (a *Account) Decide(p credential.Principal, r policy.Request) policy.Decisi
 func (a *Account) review(role *Role) {
 	var all []*policy.Policy
 	for _, name := range slices.Sorted(maps.Keys(role.Inline)) {
-		if p, err := policy.Parse(role.Inline[name]); err == nil { // what cannot be read was refused when it came
+		if p, err := policy.Parse(role.Inline[name]); err == nil { // what cannot be read was rejected when it came
 			all = append(all, p)
 		}
 	}
@@ -80,7 +80,7 @@ func (a *Account) invalidatePolicies(role string) {
 	delete(a.policyCache.boundaries, role)
 }
 
-// checkIdentityPolicy refuses a policy that could not be evaluated.
+// checkIdentityPolicy rejects a policy that could not be evaluated.
 func checkIdentityPolicy(document string) error {
 	if err := checkPolicy("policyDocument", document); err != nil {
 		return err
@@ -135,8 +135,8 @@ type profileCall struct {
 	keys          policy.Keys
 }
 
-// profilePermissions are the permissions for a call about an instance profile. A missing profile has an ARN without a path
-// and no tags: a caller with a policy that requires tags gets AccessDenied, not NoSuchEntity.
+// profilePermissions are the permissions for a call about an instance profile. A missing profile has an ARN without a
+// path and no tags: a caller with a policy that requires tags gets AccessDenied, not NoSuchEntity.
 func (a *Account) profilePermissions(r *protocol.Request, c profileCall) []protocol.RequiredPermission {
 	path := "/"
 	if given := r.Form.Get("Path"); given != "" {

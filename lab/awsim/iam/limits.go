@@ -6,8 +6,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/policy"
 )
 
-// SetServiceControlPolicy sets what the account's organization lets its roles do at most; an empty document lifts that. It
-// counts if IAM is enforced.
+// SetServiceControlPolicy sets what the account's organization lets its roles do at most; an empty document lifts that.
+// It counts if IAM is enforced.
 func (a *Account) SetServiceControlPolicy(document string) error {
 	limit, err := parseLimit(document)
 	if err != nil {

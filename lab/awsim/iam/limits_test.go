@@ -11,7 +11,7 @@ import (
 	sim "github.com/dovetail-k8s/dovetail/lab/awsim/iam"
 )
 
-// TestWhoRefuses: an error of rights names the kind of policy that refuses.
+// TestWhoRefuses: an error of rights names the kind of policy that rejects.
 func TestWhoRefuses(t *testing.T) {
 	const (
 		all    = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`

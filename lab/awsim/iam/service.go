@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// Service is IAM at the wire.
+// Service returns the API handlers of IAM.
 func (a *Account) Service() protocol.Service {
 	return protocol.Service{
 		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Permissions: a.requiredPermissions,

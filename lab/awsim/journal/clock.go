@@ -6,8 +6,8 @@ import (
 )
 
 // Clock is the host's clock, except that it shows recorded times during a replay, and stops during a call: time
-// stands still while one that may change something is made, so that it can be made again at the same time. It never goes
-// back.
+// stands still while one that may change something is made, so that it can be made again at the same time. It never
+// goes back.
 type Clock struct {
 	mu      sync.Mutex
 	held    bool
@@ -39,8 +39,8 @@ func (c *Clock) now() time.Time {
 	return c.shown
 }
 
-// AfterFunc implements clock.Clock. While calls of old are made again, nobody is called: who is due then is called when the
-// clock is let go.
+// AfterFunc implements clock.Clock. While calls of old are made again, nobody is called: who is due then is called when
+// the clock is let go.
 func (c *Clock) AfterFunc(d time.Duration, f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

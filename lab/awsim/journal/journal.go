@@ -1,9 +1,9 @@
 // Package journal keeps an account in a file, so that it can be taken up again.
 //
-// The account is a function of its settings and of the calls that may have changed it, in their order and at their times: the
-// file holds these, one JSON object a line, and whoever opens it makes the calls again, on a clock that shows the times of
-// old. So nothing of the account has to know how it is stored. A line that was cut off by a crash at the end of the file is
-// dropped: its call was never answered.
+// The account is a function of its settings and of the calls that may have changed it, in their order and at their
+// times: the file holds these, one JSON object a line, and whoever opens it makes the calls again, on a clock that
+// shows the times of old. So nothing of the account has to know how it is stored. A line that was cut off by a crash at
+// the end of the file is dropped: its call was never answered.
 package journal
 
 import (
@@ -59,7 +59,7 @@ type entry struct {
 // headers are those that a call is understood by.
 var headers = []string{"Authorization", "Content-Type", "X-Amz-Target", "X-Amz-Security-Token", "X-Amz-Date"}
 
-// Journal is the file of one account. It implements wire.Journal.
+// Journal is the file of one account. It implements protocol.Journal.
 type Journal struct {
 	// Settings of the account.
 	Settings Settings
@@ -71,8 +71,8 @@ type Journal struct {
 	entries []entry // that were read and have to be made again
 }
 
-// Open reads the file of an account, or begins one with these settings. Until Replay, the account's clock shows when it was
-// opened first.
+// Open reads the file of an account, or begins one with these settings. Until Replay, the account's clock shows when it
+// was opened first.
 func Open(path string, s Settings) (*Journal, error) {
 	s.Format = format
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -139,7 +139,8 @@ func (j *Journal) write(v any) error {
 	return err
 }
 
-// Replay makes the calls of old again with do, each at its time, and then lets the clock go. It returns how many there were.
+// Replay makes the calls of old again with do, each at its time, and then lets the clock go. It returns how many there
+// were.
 func (j *Journal) Replay(do func(*http.Request) error) (int, error) {
 	for n, e := range j.entries {
 		r, err := e.request()
@@ -148,7 +149,7 @@ func (j *Journal) Replay(do func(*http.Request) error) (int, error) {
 		}
 		j.Clock.show(e.At)
 		if err := do(r); err != nil {
-			return n, fmt.Errorf("make call %d of %s again: %w", n+1, e.At.Format(time.RFC3339), err)
+			return n, fmt.Errorf("replay call %d of %s: %w", n+1, e.At.Format(time.RFC3339), err)
 		}
 	}
 	n := len(j.entries)
@@ -168,8 +169,8 @@ func (e entry) request() (*http.Request, error) {
 	return r, nil
 }
 
-// Perform implements wire.Journal: calls that may change something are made one after the other, each at one moment, and
-// written down before they are answered.
+// Perform implements protocol.Journal: calls that may change something are made one after the other, each at one
+// moment, and written down before they are answered.
 func (j *Journal) Perform(r *protocol.Request, do func() (any, error)) (any, error) {
 	if waits(r) {
 		out, err := do()

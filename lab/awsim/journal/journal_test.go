@@ -29,8 +29,8 @@ func settings() journal.Settings {
 	return journal.Settings{Opened: time.Now().UTC(), Region: "us-east-1", AccountID: "111122223333", Seed: 7, Cluster: "shop"}
 }
 
-// open takes up the account in a file, and serves it until the test ends or end is called. It returns how many calls were made
-// again.
+// open takes up the account in a file, and serves it until the test ends or end is called. It returns how many calls
+// were made again.
 func open(t *testing.T, path string) (sim *awsim.Sim, cfg aws.Config, replayed int, end func()) {
 	t.Helper()
 	kept, err := journal.Open(path, settings())

@@ -27,7 +27,8 @@ type Instance struct {
 	Now         func() time.Time
 }
 
-// Service answers on 169.254.169.254, or wherever AWS_EC2_METADATA_SERVICE_ENDPOINT points. It is safe for concurrent use.
+// Service answers on 169.254.169.254, or wherever AWS_EC2_METADATA_SERVICE_ENDPOINT points. It is safe for concurrent
+// use.
 type Service struct {
 	instance Instance
 

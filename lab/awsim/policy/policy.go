@@ -1,9 +1,9 @@
 // Package policy evaluates identity-based IAM policies.
 //
 // A Policy is a document in IAM's language; Decide says what policies together make of a request: denied if a Deny
-// statement matches, allowed if an Allow statement does, and otherwise not allowed. What the language has and this package
-// has not (policy variables, IP addresses, dates, binaries) is refused when a document is parsed, so that no statement means
-// less than it says.
+// statement matches, allowed if an Allow statement does, and otherwise not allowed. What the language has and this
+// package has not (policy variables, IP addresses, dates, binaries) is rejected when a document is parsed, so that no
+// statement means less than it says.
 package policy
 
 import (
@@ -37,7 +37,7 @@ type Request struct {
 // Decision is what policies make of a request.
 type Decision int
 
-// The decisions. A request that no statement speaks of is Unspoken, which refuses it.
+// The decisions. A request that no statement speaks of is Unspoken, which rejects it.
 const (
 	Unspoken Decision = iota
 	Allowed
@@ -49,7 +49,7 @@ const (
 	UnspokenByBoundary
 )
 
-// Because words why a decision that is not Allowed refuses an action.
+// Because words why a decision that is not Allowed rejects an action.
 func (d Decision) Because(action string) string {
 	switch d {
 	case Denied:

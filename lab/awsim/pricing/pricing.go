@@ -99,7 +99,8 @@ func (l *list) of(region string) ([]product, error) {
 	return products, nil
 }
 
-// Service is the price list at the wire. Its endpoints stand in a few regions only and sell all the others.
+// Service returns the API handlers of the price list. Its endpoints stand in a few regions only and sell all the
+// others.
 func (l *PriceList) Service() protocol.Service {
 	return protocol.Service{
 		Name: "pricing", Protocol: protocol.JSON11, Global: true,
@@ -156,7 +157,8 @@ const (
 	hourlyRate    = "6YS6EN2CT7"
 )
 
-// locations are the names of regions in the price list, as far as they are known here, usagePrefixes what their usage types begin with.
+// locations are the names of regions in the price list, as far as they are known here, usagePrefixes what their usage
+// types begin with.
 var (
 	locations = map[string]string{
 		"us-east-1": "US East (N. Virginia)", "us-east-2": "US East (Ohio)", "us-west-1": "US West (N. California)",

@@ -20,7 +20,7 @@ import (
 //	InstanceIDs []string  `query:"InstanceId"`          InstanceId.1, InstanceId.2, ...
 //	Name        string    `query:"Name,required"`       its absence is an error
 //	Filters     []Filter  `query:"Filter"`              Filter.1.Name, Filter.1.Value.1, ...
-//	Hibernation *struct{} `query:"Hibernation,unsupported"` known to the API, refused by the simulator
+//	Hibernation *struct{} `query:"Hibernation,unsupported"` known to the API, rejected by the simulator
 //
 // Fields are strings, integers, floats, bools, time.Time, []byte (base64), structs, pointers and slices of these; the
 // fields of an embedded struct count as its own. A pointer tells absent from zero. A parameter that no field names is

@@ -13,8 +13,8 @@ type FaultSource interface {
 	Next(r *Request) (Fault, bool)
 }
 
-// FaultSchedule is a FaultSource that fails calls at random, as during an incident of a region. The shares are of all calls and
-// add up to one at most. Equal seeds give the nth call of an action the same fate.
+// FaultSchedule is a FaultSource that fails calls at random, as during an incident of a region. The shares are of all
+// calls and add up to one at most. Equal seeds give the nth call of an action the same fate.
 type FaultSchedule struct {
 	Seed uint64
 	// Principal is a part of the ARNs of the callers that get faults; empty = all callers.

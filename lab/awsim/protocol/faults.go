@@ -15,7 +15,8 @@ type Fault struct {
 	Error *Error
 	// Times is how many calls fail; 0 = one.
 	Times int
-	// Share is the random share of the calls that get it: from 0 to 1; 0 = all. Equal seeds give the nth call the same result.
+	// Share is the random share of the calls that get it: from 0 to 1; 0 = all. Equal seeds give the nth call the same
+	// result.
 	Share float64
 	// AfterEffect performs the action first and then answers with Error: the lost answer. A call that fails by itself
 	// answers with its own error.

@@ -162,8 +162,8 @@ func (s *Server) run(handler Handler, r *Request) (any, error) {
 	return s.cfg.Journal.Perform(r, func() (any, error) { return handler(r) })
 }
 
-// Replay makes a call of old again: no fault meets it, no limit holds it, nobody writes it down. An error is one of the call's
-// form; what came of it is as it was.
+// Replay makes a call of old again: no fault meets it, no limit holds it, nobody writes it down. An error is one of the
+// call's form; what came of it is as it was.
 func (s *Server) Replay(hr *http.Request) error {
 	r := &Request{HTTP: hr, ID: s.requestID(), server: s}
 	svc, err := s.receive(r)

@@ -41,10 +41,11 @@ type Service struct {
 	Bucket func(action string) Bucket
 	// Unsigned are the actions that need no signature (sts:AssumeRoleWithWebIdentity).
 	Unsigned []string
-	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the resource.
-	// No needs = everybody may.
+	// Permissions returns what a caller must be allowed to do for a request; nil = the action itself, whatever the
+	// resource. No needs = everybody may.
 	Permissions func(r *Request) []RequiredPermission
-	// Authorizes lists the actions with handlers that call Request.Authorize themselves, since only they know the resources.
+	// Authorizes lists the actions with handlers that call Request.Authorize themselves, since only they know the
+	// resources.
 	Authorizes []string
 }
 
@@ -59,11 +60,11 @@ type Route struct {
 	// segment, percent-decoded.
 	Path   string
 	Action string
-	// Query are the parameters that the action takes in the query string; others are refused.
+	// Query are the parameters that the action takes in the query string; others are rejected.
 	Query []string
 }
 
-// Request is one API call on its way to a handler.
+// Request is one API call before its handler runs.
 type Request struct {
 	HTTP    *http.Request
 	Service string
@@ -106,7 +107,7 @@ func (s *Service) route(r *http.Request) (Route, map[string]string, bool) {
 	return Route{}, nil, false
 }
 
-// check refuses parameters in the query string that the action does not take.
+// check rejects parameters in the query string that the action does not take.
 func (r Route) check(query url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if !slices.Contains(signedParams, name) && !slices.Contains(r.Query, name) {

@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// requiredPermissions are what a caller must be allowed to do for a call of SQS: on the queue that it names. What is done to a batch of
-// messages needs the right to do it to one.
+// requiredPermissions are what a caller must be allowed to do for a call of SQS: on the queue that it names. What is
+// done to a batch of messages needs the right to do it to one.
 func (s *SQS) requiredPermissions(r *protocol.Request) []protocol.RequiredPermission {
 	var body struct {
 		QueueName string

@@ -97,8 +97,8 @@ func digest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// attributesDigest is the MD5 of the attributes in the encoding that clients check: each part with its length, sorted by
-// name. Empty without attributes.
+// attributesDigest is the MD5 of the attributes in the encoding that clients check: each part with its length, sorted
+// by name. Empty without attributes.
 func attributesDigest(attributes map[string]attribute) string {
 	if len(attributes) == 0 {
 		return ""

@@ -1,7 +1,7 @@
 // Package sqs simulates Amazon SQS: standard queues with visibility timeouts, delays, retention and long polls.
 //
-// FIFO queues, dead-letter queues and encryption with customer keys are refused. Messages come in the order in which they
-// were sent, which the real service does not promise.
+// FIFO queues, dead-letter queues and encryption with customer keys are rejected. Messages come in the order in which
+// they were sent, which the real service does not promise.
 package sqs
 
 import (
@@ -39,7 +39,7 @@ type SQS struct {
 // New returns a region without queues.
 func New(cfg Config) *SQS { return &SQS{cfg: cfg, queues: map[string]*queue{}} }
 
-// Service is SQS at the wire.
+// Service returns the API handlers of SQS.
 func (s *SQS) Service() protocol.Service {
 	return protocol.Service{
 		Name: "sqs", Protocol: protocol.JSON10, Permissions: s.requiredPermissions,

@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim/protocol"
 )
 
-// requiredPermissions are what a caller must be allowed to do for a call of the parameter store: on each parameter that it names. Those
-// that AWS publishes are of no account.
+// requiredPermissions are what a caller must be allowed to do for a call of the parameter store: on each parameter that
+// it names. Those that AWS publishes are of no account.
 func (s *Store) requiredPermissions(r *protocol.Request) []protocol.RequiredPermission {
 	var body struct {
 		Name, Path string

@@ -1,4 +1,4 @@
-// Package ssm simulates the parameter store of AWS Systems Manager: the public parameters that name machine images, and
+// Package ssm simulates the parameter store of AWS Systems Manager: the public parameters that name AMIs, and
 // parameters of the account's own.
 package ssm
 
@@ -54,7 +54,7 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// Service is SSM at the wire.
+// Service returns the API handlers of SSM.
 func (s *Store) Service() protocol.Service {
 	return protocol.Service{
 		Name: "ssm", Protocol: protocol.JSON11, Permissions: s.requiredPermissions,

@@ -31,7 +31,7 @@ func value(t *testing.T, c *ssm.Client, name string) (*types.Parameter, error) {
 	return out.Parameter, nil
 }
 
-// The parameters by which EKS names its machine images, for each version of Kubernetes.
+// The parameters by which EKS names its AMIs, for each version of Kubernetes.
 func TestImageParameters(t *testing.T) {
 	_, c := start(t)
 	id := regexp.MustCompile(`^ami-[0-9a-f]{17}$`)

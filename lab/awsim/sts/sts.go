@@ -35,7 +35,7 @@ type STS struct{ cfg Config }
 // New returns the STS of an account.
 func New(cfg Config) *STS { return &STS{cfg: cfg} }
 
-// Service is STS at the wire.
+// Service returns the API handlers of STS.
 func (s *STS) Service() protocol.Service {
 	return protocol.Service{
 		Name: "sts", Protocol: protocol.AWSQuery, Version: "2011-06-15", Namespace: "https://sts.amazonaws.com/doc/2011-06-15/", Global: true,
@@ -118,8 +118,8 @@ type common struct {
 	PolicyARNs      *struct{} `query:"PolicyArns,unsupported"`
 }
 
-// role returns the role that is asked for, and how long the session shall last. A role that does not exist is denied, not
-// missing: STS does not tell.
+// role returns the role that is asked for, and how long the session shall last. A role that does not exist is denied,
+// not missing: STS does not tell.
 func (s *STS) role(in *common, action, caller string) (iam.Role, time.Duration, error) {
 	none := iam.Role{}
 	arn := rolePattern.FindStringSubmatch(in.RoleARN)

@@ -1,5 +1,6 @@
-// Package zonalshift simulates the zonal shifts of the Application Recovery Controller, as far as a cluster's own tenants see
-// them: which zones its traffic is shifted away from. Shifts are begun and ended by whoever runs the account.
+// Package zonalshift simulates the zonal shifts of the Application Recovery Controller, as far as a cluster's own
+// tenants see them: which zones its traffic is shifted away from. Shifts are begun and ended by whoever runs the
+// account.
 package zonalshift
 
 import (
@@ -51,8 +52,8 @@ const (
 // New returns an account in which no traffic is shifted.
 func New(cfg Config) *Shifts { return &Shifts{cfg: cfg} }
 
-// Start shifts the traffic of a resource away from a zone, named by its ID, for a while. One shift at a time is allowed, besides
-// those that AWS begins.
+// Start shifts the traffic of a resource away from a zone, named by its ID, for a while. One shift at a time is
+// allowed, besides those that AWS begins.
 func (s *Shifts) Start(resource, zone string, life time.Duration) error {
 	return s.begin(shift{kind: byCustomer, resource: resource, zone: zone}, life)
 }
@@ -110,7 +111,7 @@ func (s *Shifts) active(resource string, now time.Time) []shift {
 	return out
 }
 
-// Service is the API at the wire.
+// Service returns the API handlers of ARC zonal shift.
 func (s *Shifts) Service() protocol.Service {
 	return protocol.Service{
 		Name: "arc-zonal-shift", Protocol: protocol.RESTJSON,

@@ -25,8 +25,8 @@ func newComponent() *cobra.Command {
 	}
 }
 
-// exitWith exits when lifeline closes: a pipe from the parent, which the kernel closes however the parent exits. Nothing
-// needs an orderly shutdown then.
+// exitWith exits when lifeline closes: a pipe from the parent, which the kernel closes however the parent exits.
+// Nothing needs an orderly shutdown then.
 func exitWith(lifeline io.Reader) {
 	_, err := io.Copy(io.Discard, lifeline)
 	fmt.Fprintln(os.Stderr, "dovetail-lab: the parent process has exited:", err)

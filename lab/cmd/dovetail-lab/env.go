@@ -91,8 +91,8 @@ func publishEnvironment(w *world.World) (withdraw func() error, err error) {
 // errNoLab means that no lab runs.
 var errNoLab = errors.New("no lab is running: start one with `dovetail-lab up`; if you started it with --state-dir, pass the same --state-dir here")
 
-// findEnvironment reads the environment of a cluster, the first if none is named, of the lab in a directory, the only one that
-// runs if none is named.
+// findEnvironment reads the environment of a cluster, the first if none is named, of the lab in a directory, the only
+// one that runs if none is named.
 func findEnvironment(directory, cluster string) (clusterEnvironment, error) {
 	directories := []string{directory}
 	if directory == "" {
@@ -152,8 +152,8 @@ func readEnvironment(dir string) ([]clusterEnvironment, error) {
 	return all, nil
 }
 
-// ownedByUser reports whether the current user owns a file. A shell evaluates the output of the command env, and any user
-// can create files in the directory for temporary files.
+// ownedByUser reports whether the current user owns a file. A shell evaluates the output of the command env, and any
+// user can create files in the directory for temporary files.
 func ownedByUser(file os.FileInfo) bool {
 	stat, ok := file.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid()

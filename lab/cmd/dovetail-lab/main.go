@@ -70,8 +70,8 @@ account, and the lab leaves nothing behind.`,
 	return root
 }
 
-// untilInterruptedAgain returns the context of an orderly shutdown. The next interrupt cancels it: the user does not want to
-// wait.
+// untilInterruptedAgain returns the context of an orderly shutdown. The next interrupt cancels it: the user does not
+// want to wait.
 func untilInterruptedAgain(ctx context.Context) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.WithoutCancel(ctx), exitSignals()...)
 }

@@ -185,8 +185,8 @@ func namesOf(all []scenario.Scenario) []string {
 	return names
 }
 
-// runScenarios runs all scenarios, also after a failure, and several at a time with --parallel: each has a world of its own
-// and mostly waits.
+// runScenarios runs all scenarios, also after a failure, and several at a time with --parallel: each has a world of its
+// own and mostly waits.
 func runScenarios(ctx context.Context, o runOptions, all []scenario.Scenario, out io.Writer) error {
 	silenceLibraries()
 	dovetail, err := dovetailBinary(o.dovetail)
@@ -240,7 +240,8 @@ func runScenarios(ctx context.Context, o runOptions, all []scenario.Scenario, ou
 	return nil
 }
 
-// startOrder returns the indices of scenarios in the order in which they start: as given, or long ones first if several run at a time.
+// startOrder returns the indices of scenarios in the order in which they start: as given, or long ones first if several
+// run at a time.
 func startOrder(all []scenario.Scenario, parallel int) []int {
 	var first, then []int
 	for i, s := range all {

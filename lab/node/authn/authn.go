@@ -44,7 +44,7 @@ type ConfigMaps interface {
 type Config struct {
 	// Cluster is the EKS name of the cluster.
 	Cluster string
-	// STSEndpoint is the URL of STS. Tokens that were signed for another host are refused.
+	// STSEndpoint is the URL of STS. Tokens that were signed for another host are rejected.
 	STSEndpoint string
 	EKS         EKS
 	EC2         EC2
@@ -162,7 +162,7 @@ func (a *Authenticator) identify(ctx context.Context, token string) (Identity, e
 	a.cached.Lock()
 	defer a.cached.Unlock()
 	maps.DeleteFunc(a.identities, func(_ [sha256.Size]byte, k cachedIdentity) bool { return now.After(k.until) })
-	a.identities[hash] = cachedIdentity{identity: id, until: now.Add(TokenLife)} // parseToken refuses it earlier
+	a.identities[hash] = cachedIdentity{identity: id, until: now.Add(TokenLife)} // parseToken rejects it earlier
 	return id, nil
 }
 

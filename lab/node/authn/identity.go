@@ -36,7 +36,7 @@ type callerIdentity struct {
 	Account string `xml:"GetCallerIdentityResult>Account"`
 }
 
-// callSTS calls the URL of a token. A refusal wraps errDenied; any other error may go away.
+// callSTS calls the URL of a token. A rejection wraps errDenied; any other error may go away.
 func (a *Authenticator) callSTS(ctx context.Context, u *url.URL) (Identity, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {

@@ -42,21 +42,22 @@ type EC2 interface {
 
 // Config is what a manager needs; fields without a default are required.
 type Config struct {
-	// Client is the user that authn.CloudControllerManager names, or one with its rights.
+	// Client is the user that authn.CloudControllerManager names, or one with its permissions.
 	Client kubernetes.Interface
 	EC2    EC2
 	Region string
 	// Delay is the time from a node's registration until it is looked at; default 500 ms.
 	Delay time.Duration
-	// Rate is how many nodes are initialized in a second at most, one after another, as where EC2 throttles the manager. Zero sets no
-	// limit: the manager works on many nodes at a time, and does some hundreds a second.
+	// Rate is how many nodes are initialized in a second at most, one after another, as where EC2 throttles the manager.
+	// Zero sets no limit: the manager works on many nodes at a time, and does some hundreds a second.
 	Rate float64
 	// Monitor is the interval at which nodes that stopped reporting are looked at; default 5 s.
 	Monitor time.Duration
 	Log     *slog.Logger // default discards
 }
 
-// workers is how many nodes are worked on at a time. A node takes three calls to the API server and one to EC2, all of which wait.
+// workers is how many nodes are worked on at a time. A node takes three calls to the API server and one to EC2, all of
+// which wait.
 const workers = 50
 
 // Manager is the cloud controller manager of one cluster.

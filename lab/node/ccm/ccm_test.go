@@ -71,7 +71,7 @@ func initialized(n *corev1.Node) { n.Spec.Taints = nil }
 
 func notReady(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }
 
-// apiServer holds the node and refuses patches of another version of it than the present one.
+// apiServer holds the node and rejects patches of another version of it than the present one.
 // Before each patch it lets meanwhile change the node, if given.
 func apiServer(n *corev1.Node, meanwhile func(*corev1.Node) bool) *fake.Clientset {
 	client := fake.NewClientset(n)
@@ -234,8 +234,8 @@ func (c *slowCloud) DescribeInstances(ctx context.Context, in *ec2.DescribeInsta
 	return c.cloud.DescribeInstances(ctx, in, opts...)
 }
 
-// A thousand nodes join at once. Where each call to EC2 takes 50 milliseconds, all of them are initialized within five seconds; a manager
-// that is slowed to one node a second has done 20 after 20 seconds.
+// A thousand nodes join at once. Where each call to EC2 takes 50 milliseconds, all of them are initialized within five
+// seconds; a manager that is slowed to one node a second has done 20 after 20 seconds.
 func TestThousandNodesAtOnceAreInitializedByHundredsUnlessSlowed(t *testing.T) {
 	const nodes = 1000
 	for _, tt := range []struct {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// attach attaches a volume to the instance of a node. The finalizer is written before, so that a volume that is attached
-// is always detached again.
+// attach attaches a volume to the instance of a node. The finalizer is written before, so that a volume that is
+// attached is always detached again.
 func (c *Controller) attach(ctx context.Context, a *storagev1.VolumeAttachment) error {
 	if a.Status.Attached {
 		return nil
@@ -69,7 +69,7 @@ func (c *Controller) updateStatus(ctx context.Context, a *storagev1.VolumeAttach
 }
 
 // attached is the device of a volume that is attached to an instance already, by a call with a lost response; otherwise
-// the error is refused.
+// the error is rejected.
 func (c *Controller) attached(ctx context.Context, id, instance string, refused error) (string, error) {
 	out, err := c.cfg.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
 	if err != nil {

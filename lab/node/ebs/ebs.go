@@ -1,5 +1,5 @@
-// Package ebs is the controller of a cluster's EBS CSI driver, with the sidecars that come with it: it creates the volumes
-// that claims request, deletes those that are released, and attaches and detaches them for VolumeAttachments.
+// Package ebs is the controller of a cluster's EBS CSI driver, with the sidecars that come with it: it creates the
+// volumes that claims request, deletes those that are released, and attaches and detaches them for VolumeAttachments.
 //
 // What the driver does on a node, the package kubelet does while the driver's daemon runs there.
 package ebs

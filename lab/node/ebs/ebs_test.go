@@ -36,7 +36,7 @@ func (c *cloud) call(format string, args ...any) func() {
 	return c.mu.Unlock
 }
 
-func refused(code string) error { return &smithy.GenericAPIError{Code: code, Message: code} }
+func apiError(code string) error { return &smithy.GenericAPIError{Code: code, Message: code} }
 
 func (c *cloud) CreateVolume(_ context.Context, in *ec2.CreateVolumeInput, _ ...func(*ec2.Options)) (*ec2.CreateVolumeOutput, error) {
 	defer c.call("create %d GiB in %s", *in.Size, *in.AvailabilityZone)()
@@ -48,7 +48,7 @@ func (c *cloud) CreateVolume(_ context.Context, in *ec2.CreateVolumeInput, _ ...
 func (c *cloud) DeleteVolume(_ context.Context, in *ec2.DeleteVolumeInput, _ ...func(*ec2.Options)) (*ec2.DeleteVolumeOutput, error) {
 	defer c.call("delete %s", *in.VolumeId)()
 	if c.zones[*in.VolumeId] == "" {
-		return nil, refused("InvalidVolume.NotFound")
+		return nil, apiError("InvalidVolume.NotFound")
 	}
 	delete(c.zones, *in.VolumeId)
 	return &ec2.DeleteVolumeOutput{}, nil
@@ -57,12 +57,12 @@ func (c *cloud) DeleteVolume(_ context.Context, in *ec2.DeleteVolumeInput, _ ...
 func (c *cloud) AttachVolume(_ context.Context, in *ec2.AttachVolumeInput, _ ...func(*ec2.Options)) (*ec2.AttachVolumeOutput, error) {
 	defer c.call("attach %s to %s", *in.VolumeId, *in.InstanceId)()
 	if c.attached[*in.VolumeId] != "" {
-		return nil, refused("VolumeInUse")
+		return nil, apiError("VolumeInUse")
 	}
 	c.attached[*in.VolumeId] = *in.InstanceId
 	if c.lose > 0 {
 		c.lose--
-		return nil, refused("InternalError")
+		return nil, apiError("InternalError")
 	}
 	return &ec2.AttachVolumeOutput{}, nil
 }
@@ -77,7 +77,7 @@ func (c *cloud) DescribeVolumes(_ context.Context, in *ec2.DescribeVolumesInput,
 func (c *cloud) DetachVolume(_ context.Context, in *ec2.DetachVolumeInput, _ ...func(*ec2.Options)) (*ec2.DetachVolumeOutput, error) {
 	defer c.call("detach %s", *in.VolumeId)()
 	if c.attached[*in.VolumeId] == "" {
-		return nil, refused("IncorrectState")
+		return nil, apiError("IncorrectState")
 	}
 	delete(c.attached, *in.VolumeId)
 	return &ec2.DetachVolumeOutput{}, nil

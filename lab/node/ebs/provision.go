@@ -65,8 +65,8 @@ func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolume
 	return err
 }
 
-// zone is where the volume of a claim has to be: where the scheduler wants its pod, or, if the class does not wait for that,
-// anywhere that the class allows.
+// zone is where the volume of a claim has to be: where the scheduler wants its pod, or, if the class does not wait for
+// that, anywhere that the class allows.
 func (c *Controller) zone(pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (string, error) {
 	if selected := pvc.Annotations[annotationSelectedNode]; selected != "" {
 		node, err := c.nodes.Get(selected)

@@ -76,8 +76,8 @@ type Config struct {
 	Info    corev1.NodeSystemInfo
 	Stages  *Stages
 	Timing  Timing
-	// Network is closed when the network plugin has come up; nil if it comes up in time. Until then the node reports that it is not
-	// Ready: cni plugin not initialized.
+	// Network is closed when the network plugin has come up; nil if it comes up in time. Until then the node reports that
+	// it is not Ready: cni plugin not initialized.
 	Network <-chan struct{}
 	// Log receives what a kubelet logs, a line at a time: a severity (I, W, E, F), and the text.
 	Log func(severity byte, text string)
@@ -100,7 +100,7 @@ func New(cfg Config) *Kubelet {
 	return &Kubelet{cfg: cfg, pods: newPods(cfg)}
 }
 
-// Run registers the node and works until ctx ends, as when the machine loses power: nothing is said
+// Run registers the node and works until ctx ends, as when the instance loses power: nothing is said
 // to the API server about it. It does not register again if the Node is deleted.
 func (k *Kubelet) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.Discard())

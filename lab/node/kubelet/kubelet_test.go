@@ -194,7 +194,8 @@ func needing(cpu string) edit {
 	}
 }
 
-// A pod of a StatefulSet that is deleted and made anew on the same node while the API server is away leaves nothing behind.
+// A pod of a StatefulSet that is deleted and made anew on the same node while the API server is away leaves nothing
+// behind.
 func TestPodThatTookAnothersName(t *testing.T) {
 	one := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db-0", UID: "1"}}
 	two := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "db-0", UID: "2"}}
@@ -245,7 +246,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// A kubelet that is refused tries again ever more slowly, and works as soon as it is let in.
+// A kubelet that is rejected tries again ever more slowly, and works as soon as it is let in.
 func TestKubeletDoesNotGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg, client, log := node(t)

@@ -108,8 +108,8 @@ func (p *pods) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// handler sends what becomes of each pod. One that takes the name of another while the API server cannot be watched comes as a change
-// of that, which is gone then.
+// handler sends what becomes of each pod. One that takes the name of another while the API server cannot be watched
+// comes as a change of that, which is gone then.
 func handler(send func(pod *corev1.Pod, gone bool)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { send(o.(*corev1.Pod), false) },

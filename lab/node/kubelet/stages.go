@@ -51,7 +51,7 @@ type Stages struct {
 	pods lifecycle.Lifecycle
 }
 
-// NewStages compiles stages. Those that are not about pods are refused: nodes here are run by machines.
+// NewStages compiles stages. Those that are not about pods are rejected: the simulator controls nodes.
 func NewStages(stages []*v1alpha1.Stage) (*Stages, error) {
 	internal := make([]*internalversion.Stage, 0, len(stages))
 	for _, s := range stages {

@@ -22,13 +22,14 @@ const (
 	volumePeriod = 200 * time.Millisecond
 	// pluginDirectory is where the daemon of a CSI driver has its socket.
 	pluginDirectory = "/var/lib/kubelet/plugins/"
-	// attachLimit is how many volumes a driver attaches to a node: those of a Nitro instance, minus its network interfaces.
+	// attachLimit is how many volumes a driver attaches to a node: those of a Nitro instance, minus its network
+	// interfaces.
 	attachLimit = 25
 )
 
 // volumes mounts what pods claim, and unmounts what none claims any more. Either needs the daemon of the volume's CSI
-// driver on this node, and a volume must be attached before it is mounted. Until it is unmounted, the node's status says
-// that it is in use, and the attach-detach controller leaves it attached.
+// driver on this node, and a volume must be attached before it is mounted. Until it is unmounted, the node's status
+// says that it is in use, and the attach-detach controller leaves it attached.
 type volumes struct {
 	cfg Config
 
@@ -332,7 +333,8 @@ func (v *volumes) unmount() bool {
 	return settled
 }
 
-// mount mounts the volumes that are attached. It returns the pods whose volumes now all are, and whether none is waiting.
+// mount mounts the volumes that are attached. It returns the pods whose volumes now all are, and whether none is
+// waiting.
 func (v *volumes) mount(ctx context.Context) (ready []types.UID, settled bool, err error) {
 	v.mu.Lock()
 	missing := false

@@ -128,7 +128,7 @@ func isKubernetesLabel(key string) bool {
 	return false
 }
 
-// validateKubelet checks the values that a kubelet refuses to start with.
+// validateKubelet checks the values that a kubelet rejects to start with.
 func validateKubelet(k kubelet.KubeletConfiguration) error {
 	if k.MaxPods < 0 {
 		return fmt.Errorf("kubelet: invalid configuration: maxPods (--max-pods) %d must not be a negative number", k.MaxPods)

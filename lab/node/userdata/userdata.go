@@ -1,11 +1,10 @@
-// Package userdata parses an instance's user data as its image does at first boot. It returns the cluster to join and the
-// kubelet configuration.
+// Package userdata parses an instance's user data as its image does at first boot. It returns the cluster to join and
+// the kubelet configuration.
 //
 // Four formats are in use on EKS: nodeadm's NodeConfig documents (Amazon Linux 2023), a shell
-// script that calls /etc/eks/bootstrap.sh (Amazon Linux 2), settings in TOML (Bottlerocket), and a PowerShell script that calls
-// Start-EKSBootstrap.ps1 (Windows).
-// Which of them applies is a property of the image, never of the text: an Amazon Linux 2 image that
-// is handed a NodeConfig does not join, and neither does one here.
+// script that calls /etc/eks/bootstrap.sh (Amazon Linux 2), settings in TOML (Bottlerocket), and a PowerShell script
+// that calls Start-EKSBootstrap.ps1 (Windows). Which of them applies is a property of the image, never of the text: an
+// Amazon Linux 2 image that is handed a NodeConfig does not join, and neither does one here.
 //
 // Nothing is filled in from elsewhere. What the user data leaves open stays zero in [Config]; the
 // values an image then falls back to are its defaults, see [Config.WithDefaults].

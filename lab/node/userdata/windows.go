@@ -10,8 +10,8 @@ import (
 // windowsBootstrap is what EKS optimized images of Windows bring along.
 const windowsBootstrap = `Start-EKSBootstrap.ps1`
 
-// windowsParameters are the script's parameters, each of which takes a value. Those that readWindowsCall does not use have no
-// effect on what the API server or a scheduler can see.
+// windowsParameters are the script's parameters, each of which takes a value. Those that readWindowsCall does not use
+// have no effect on what the API server or a scheduler can see.
 var windowsParameters = []string{
 	"-EKSClusterName", "-APIServerEndpoint", "-Base64ClusterCA", "-KubeletExtraArgs", "-DNSClusterIP", "-ContainerRuntime", "-ServiceCIDR",
 	"-ExcludedSnatCIDRs", "-KubeProxyExtraArgs",
@@ -20,8 +20,8 @@ var windowsParameters = []string{
 // powerShellPart finds the scripts that EC2Launch runs: all that stands between these tags.
 var powerShellPart = regexp.MustCompile(`(?s)<powershell>(.*?)</powershell>`)
 
-// decodeWindows runs the PowerShell parts of the user data as EC2Launch does, which is to say that it looks for calls of the
-// bootstrap script. The last call wins.
+// decodeWindows runs the PowerShell parts of the user data as EC2Launch does, which is to say that it looks for calls
+// of the bootstrap script. The last call wins.
 func decodeWindows(raw []byte) (Config, error) {
 	var call []string
 	for _, part := range powerShellPart.FindAllStringSubmatch(string(raw), -1) {
@@ -72,8 +72,8 @@ func readWindowsCall(args []string) (Config, error) {
 	return cfg, applyFlags(&cfg, flags)
 }
 
-// The part of PowerShell that bootstrap scripts use: words, both kinds of quotes, backticks, comments, assignments of variables
-// and their expansion. All else is stepped over.
+// The part of PowerShell that bootstrap scripts use: words, both kinds of quotes, backticks, comments, assignments of
+// variables and their expansion. All else is stepped over.
 
 // quotes are the characters that PowerShell takes for a quotation mark: besides the two of ASCII the typographic ones.
 const singleQuotes, doubleQuotes = "'\u2018\u2019\u201a\u201b", "\"\u201c\u201d\u201e"

@@ -1,5 +1,5 @@
-// Package manifests holds the Kubernetes objects of the lab's clusters: NodePools, EC2NodeClasses and workloads, as for a
-// real cluster. ${NAMES} are variables that differ between clusters.
+// Package manifests holds the Kubernetes objects of the lab's clusters: NodePools, EC2NodeClasses and workloads, as for
+// a real cluster. ${NAMES} are variables that differ between clusters.
 package manifests
 
 import (
@@ -24,31 +24,32 @@ const (
 	// MediumInstances limits the default NodePool to instance types of 8 and 16 CPUs, so that a workload needs many nodes.
 	// Variable: CLUSTER_NAME.
 	MediumInstances = "medium-instances.yaml"
-	// Chaos is a NodePool of instance types of 4 and 8 CPUs with a disruption budget of three nodes. Variable: CLUSTER_NAME.
+	// Chaos is a NodePool of instance types of 4 and 8 CPUs with a disruption budget of three nodes. Variable:
+	// CLUSTER_NAME.
 	Chaos = "chaos.yaml"
-	// ChaosWorkload are workloads with no replicas: web is spread over zones, batch has large requests, the pods of keep have
-	// do-not-disrupt, and those of ledger have a volume each.
+	// ChaosWorkload are workloads with no replicas: web is spread over zones, batch has large requests, the pods of keep
+	// have do-not-disrupt, and those of ledger have a volume each.
 	ChaosWorkload = "chaos-workload.yaml"
-	// TwoClustersPools are two NodePools of instance types of 2 CPUs, one with a short expireAfter, and their EC2NodeClass.
-	// Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes), DRIFT_BUDGET (how many of them may be
-	// replaced at a time for another).
+	// TwoClustersPools are two NodePools of instance types of 2 CPUs, one with a short expireAfter, and their
+	// EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, GENERATION (a label of the steady nodes), DRIFT_BUDGET (how many
+	// of them may be replaced at a time for another).
 	TwoClustersPools = "two-clusters-pools.yaml"
 	// TwoClustersWorkload are Deployments with no replicas and pods that each take a node of TwoClustersPools: steady, and
 	// brief on the NodePool with a short expireAfter.
 	TwoClustersWorkload = "two-clusters-workload.yaml"
-	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and gp3-immediate.
-	// Variable: TOLERATIONS of the daemon, in JSON.
+	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and
+	// gp3-immediate. Variable: TOLERATIONS of the daemon, in JSON.
 	Storage = "storage.yaml"
 	// Database is a StatefulSet of pods with a volume each. Variables: REPLICAS, STORAGE_CLASS.
 	Database = "database.yaml"
-	// Static is a NodePool of two nodes, at most three, with its EC2NodeClass, a NodeOverlay that adds an extended resource,
-	// and a CapacityBuffer that fits on them. Variable: CLUSTER_NAME.
+	// Static is a NodePool of two nodes, at most three, with its EC2NodeClass, a NodeOverlay that adds an extended
+	// resource, and a CapacityBuffer that fits on them. Variable: CLUSTER_NAME.
 	Static = "static.yaml"
-	// DisruptionPool is a NodePool with variable disruption settings, and its EC2NodeClass. Variables: CLUSTER_NAME, AMI_ALIAS, CPUS (a JSON
-	// list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
+	// DisruptionPool is a NodePool with variable disruption settings, and its EC2NodeClass. Variables: CLUSTER_NAME,
+	// AMI_ALIAS, CPUS (a JSON list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
 	DisruptionPool = "disruption-pool.yaml"
-	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; an instance of 2 CPUs fits
-	// one pod of front. Variables: FRONT, STORE (replicas).
+	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; an instance of
+	// 2 CPUs fits one pod of front. Variables: FRONT, STORE (replicas).
 	DisruptionWorkload = "disruption-workload.yaml"
 	// LimitedPool is a NodePool of small burstable instance types with a CPU limit, and its EC2NodeClass with a
 	// custom AMI. Variables: CLUSTER_NAME, AMI_ID.
@@ -60,8 +61,9 @@ const (
 	Reserved = "reserved.yaml"
 	// ReservedWorkload is a Deployment with no replicas; each pod takes an instance of 2 CPUs.
 	ReservedWorkload = "reserved-workload.yaml"
-	// ImageFamily is a NodePool of one instance type, its EC2NodeClass with every setting that all families support, and a Deployment
-	// of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string in JSON).
+	// ImageFamily is a NodePool of one instance type, its EC2NodeClass with every setting that all families support, and a
+	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
+	// in JSON).
 	ImageFamily = "image-family.yaml"
 )
 

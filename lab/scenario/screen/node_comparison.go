@@ -17,8 +17,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
-// Comparison explains why a cluster has several nodes: it compares them with the cheapest single node that fits all their
-// pods. It compares only settled nodes, and each set of them once. It is for one cluster and one goroutine.
+// Comparison explains why a cluster has several nodes: it compares them with the cheapest single node that fits all
+// their pods. It compares only settled nodes, and each set of them once. It is for one cluster and one goroutine.
 type Comparison struct {
 	key, why string
 }
@@ -40,7 +40,8 @@ func (c *Comparison) Explain(ctx context.Context, cl *world.Cluster, s *Status) 
 	s.Why = c.why
 }
 
-// settledKey identifies the nodes and pods of a status with several nodes, all ready, and no pending pods; else it is empty.
+// settledKey identifies the nodes and pods of a status with several nodes, all ready, and no pending pods; else it is
+// empty.
 func settledKey(s *Status) string {
 	if s.Pending > 0 || s.Running == 0 || len(s.Nodes) < 2 {
 		return ""

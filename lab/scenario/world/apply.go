@@ -51,8 +51,8 @@ func (c *Cluster) install(ctx context.Context) error {
 	return nil
 }
 
-// discovered waits until the API server serves a kind, and says so to those who ask what it serves: discovery follows the
-// condition Established a moment later, and a watch begun in between would find no such kind.
+// discovered waits until the API server serves a kind, and says so to those who ask what it serves: discovery follows
+// the condition Established a moment later, and a watch begun in between would find no such kind.
 func (c *Cluster) discovered(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
 	return Until(ctx, func() error {

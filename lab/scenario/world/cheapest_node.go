@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 )
 
-// comparedTypes is how many of the cheapest instance types by list price are compared by the account's own prices, which differ
-// from them by less than a third.
+// comparedTypes is how many of the cheapest instance types by list price are compared by the account's own prices,
+// which differ from them by less than a third.
 const comparedTypes = 20
 
 // SingleNode is a node that would fit all pods.

@@ -51,8 +51,8 @@ func (c *Cluster) StopCloudController() {
 	}
 }
 
-// SlowCloudController limits how many nodes per second the cloud controller manager initializes from now on; zero removes the
-// limit. Without a limit it initializes some hundreds per second.
+// SlowCloudController limits how many nodes per second the cloud controller manager initializes from now on; zero
+// removes the limit. Without a limit it initializes some hundreds per second.
 func (c *Cluster) SlowCloudController(rate float64) {
 	c.StopCloudController()
 	c.cloudController.mu.Lock()

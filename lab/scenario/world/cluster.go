@@ -133,8 +133,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, errors.Join(errs...)
 }
 
-// startEKS runs what EKS runs beside a control plane: the authenticator, the cloud controller manager, and the controller of
-// the EBS CSI driver, whose daemons are a workload of the cluster.
+// startEKS runs what EKS runs beside a control plane: the authenticator, the cloud controller manager, and the
+// controller of the EBS CSI driver, whose daemons are a workload of the cluster.
 func (c *Cluster) startEKS(ctx, working context.Context) error {
 	c.progress("EKS", false)
 	if err := authn.InstallRBAC(ctx, c.clientset); err != nil {

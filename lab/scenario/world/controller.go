@@ -53,8 +53,8 @@ func AWSEnvironment(url, region string, c awsim.Credentials) []Variable {
 	return out
 }
 
-// Environment returns the environment of a node autoscaler, without KUBECONFIG: the cluster's settings, and the AWS endpoint
-// with the credentials of the autoscaler's role.
+// Environment returns the environment of a node autoscaler, without KUBECONFIG: the cluster's settings, and the AWS
+// endpoint with the credentials of the autoscaler's role.
 func (c *Cluster) Environment() ([]Variable, error) {
 	credentials, err := c.Credentials()
 	if err != nil {
@@ -74,16 +74,16 @@ func (c *Cluster) clusterVariables() []Variable {
 	return out
 }
 
-// AdministratorEnvironment is KUBECONFIG and the AWS environment of the account's administrator, with the names by which the
-// cluster is known: what a person needs who works with both.
+// AdministratorEnvironment is KUBECONFIG and the AWS environment of the account's administrator, with the names by
+// which the cluster is known: what a person needs who works with both.
 func (c *Cluster) AdministratorEnvironment() []Variable {
 	administrator := awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}
 	out := append([]Variable{{"KUBECONFIG", c.Kubeconfig()}}, AWSEnvironment(c.world.AWSURL, c.world.cfg.Region, administrator)...)
 	return append(out, c.clusterVariables()...)
 }
 
-// EnableInterruptionQueue has EventBridge send what happens to the account's instances to the cluster's interruption queue, and the
-// controller read it from its next start on.
+// EnableInterruptionQueue has EventBridge send what happens to the account's instances to the cluster's interruption
+// queue, and the controller read it from its next start on.
 func (c *Cluster) EnableInterruptionQueue() error {
 	if err := c.world.AWS.SendEventsTo(c.Name); err != nil {
 		return fmt.Errorf("interruption queue of cluster %s: %w", c.Name, err)
@@ -115,23 +115,24 @@ func (c *Cluster) DenyDescribeCluster() {
 	c.describeDenied = true
 }
 
-// SetFeatureGates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next start on.
+// SetFeatureGates sets the feature gates of the cluster's autoscaler, such as "StaticCapacity=true", from its next
+// start on.
 func (c *Cluster) SetFeatureGates(gates string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gates = gates
 }
 
-// SetEnv sets a setting of the cluster's autoscaler by the name of its environment variable, such as STARTUP_TAINT_GRACE_PERIOD, from
-// its next start on.
+// SetEnv sets a setting of the cluster's autoscaler by the name of its environment variable, such as STARTUP_TAINT_GRACE_PERIOD,
+// from its next start on.
 func (c *Cluster) SetEnv(name, value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.environment = append(c.environment, Variable{name, value})
 }
 
-// RunController runs the product's controller until it exits, and returns the last lines of its log. It does not count as
-// the cluster's controller.
+// RunController runs the product's controller until it exits, and returns the last lines of its log. It does not count
+// as the cluster's controller.
 func (c *Cluster) RunController(ctx context.Context) (string, error) {
 	if c.world.cfg.Dovetail == "" {
 		return "", errNoBinary
@@ -175,8 +176,8 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 // ControllerLog is the path of the controller's log, over all restarts.
 func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "controller.log") }
 
-// StartController starts the product's controller and returns when it is ready. It runs as its ServiceAccount, with the RBAC
-// of the deployment manifests and nothing more.
+// StartController starts the product's controller and returns when it is ready. It runs as its ServiceAccount, with the
+// RBAC of the deployment manifests and nothing more.
 func (c *Cluster) StartController(ctx context.Context) error {
 	c.progress("controller", false)
 	p, health, err := c.launchController(ctx)
@@ -221,7 +222,8 @@ func (c *Cluster) launchController(ctx context.Context) (*process.Process, strin
 	return p, health, nil
 }
 
-// RestartControllerOnExit restarts a controller that exits, as kubelet does. Otherwise its exit is a failure of the world.
+// RestartControllerOnExit restarts a controller that exits, as kubelet does. Otherwise its exit is a failure of the
+// world.
 func (c *Cluster) RestartControllerOnExit() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// minFreeBytes is below how many free bytes a disk counts as full: etcd allocates its log in files of 64 MB, and exits if it cannot.
+// minFreeBytes is below how many free bytes a disk counts as full: etcd allocates its log in files of 64 MB, and exits
+// if it cannot.
 const minFreeBytes = 64 << 20
 
 // FullDiskError means that the disk of the state directory is full, so that a world cannot run.
@@ -21,8 +22,8 @@ func (e *FullDiskError) Error() string {
 		e.Dir, e.Free>>20)
 }
 
-// Explain is a failure of a world, in one line if a full disk is its cause: what the components then say of it is long, and
-// different each time.
+// Explain is a failure of a world, in one line if a full disk is its cause: what the components then say of it is long,
+// and different each time.
 func (w *World) Explain(err error) error {
 	if err == nil {
 		return nil
@@ -30,7 +31,8 @@ func (w *World) Explain(err error) error {
 	return explainDisk(err, w.cfg.Dir, freeBytes)
 }
 
-// CheckDisk is a FullDiskError if the disk of the state directory is full. Components that run may go on for a while then.
+// CheckDisk is a FullDiskError if the disk of the state directory is full. Components that run may go on for a while
+// then.
 func (w *World) CheckDisk() error {
 	if left, err := freeBytes(w.cfg.Dir); err == nil && left < minFreeBytes {
 		return &FullDiskError{Dir: w.cfg.Dir, Free: left}

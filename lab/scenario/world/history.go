@@ -30,8 +30,9 @@ type History struct {
 	next       int
 }
 
-// suspectedViolation is a pod that seems to be nominated to two NodeClaims at a resource version. It is only suspected: after a
-// crash of the API server, the watch may deliver the second NodeClaim before the update that takes the pod off the first.
+// suspectedViolation is a pod that seems to be nominated to two NodeClaims at a resource version. It is only suspected:
+// after a crash of the API server, the watch may deliver the second NodeClaim before the update that takes the pod off
+// the first.
 type suspectedViolation struct {
 	pod           types.UID
 	first, second string
@@ -111,8 +112,8 @@ func nominates(claims []karpv1.NodeClaim, name string, pod types.UID) bool {
 	})
 }
 
-// Watch calls seen with every object that is created, changed or deleted (gone) from now on, one at a time, until the returned
-// function is called.
+// Watch calls seen with every object that is created, changed or deleted (gone) from now on, one at a time, until the
+// returned function is called.
 func (h *History) Watch(seen func(o client.Object, gone bool)) (stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

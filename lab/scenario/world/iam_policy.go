@@ -20,8 +20,8 @@ import (
 // allowAll is an IAM policy that allows every action.
 const allowAll = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 
-// Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own, named
-// by its ID.
+// Role is the IAM role of the cluster's autoscaler. Where clusters share a name, each but the first has one of its own,
+// named by its ID.
 func (c *Cluster) Role() string {
 	if c.world.cfg.OneName && c.ID != clusterName(0, c.world.cfg.Clusters) {
 		return awsim.ControllerRole(c.ID)
@@ -72,8 +72,9 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 	return out.String(), nil
 }
 
-// absentProfile matches a denied call for a deleted instance profile: its ARN lacks the path that all profiles have. Such a
-// call repeats a deletion with a lost response. IAM answers AccessDenied, not NoSuchEntity, if a policy requires tags.
+// absentProfile matches a denied call for a deleted instance profile: its ARN lacks the path that all profiles have.
+// Such a call repeats a deletion with a lost response. IAM answers AccessDenied, not NoSuchEntity, if a policy requires
+// tags.
 var absentProfile = regexp.MustCompile(`iam:(Delete|RemoveRoleFrom)InstanceProfile on resource: \S+:instance-profile/[^/ ]+ because`)
 
 // DeniedCalls names the autoscalers' calls that the policies of their roles denied.

@@ -11,8 +11,8 @@ import (
 // superviseInterval is how often the supervisor checks for a new controller process.
 const superviseInterval = time.Second
 
-// A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff, and after twice
-// as long each time, up to maxBackoff, as a kubelet does with a container in CrashLoopBackOff.
+// A controller that ends by itself is started again: at once if it lived for backoffResetAfter, else after minBackoff,
+// and after twice as long each time, up to maxBackoff, as a kubelet does with a container in CrashLoopBackOff.
 const (
 	backoffResetAfter = 10 * time.Second
 	minBackoff        = time.Second
@@ -35,8 +35,8 @@ func (c *Cluster) UnexpectedExits() ControllerExits {
 	return c.exits
 }
 
-// awaitFailure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller that is kept
-// (see RestartControllerOnExit) again.
+// awaitFailure waits for the end of a process of the cluster that nobody has stopped, or of ctx. It starts a controller
+// that is kept (see RestartControllerOnExit) again.
 func (c *Cluster) awaitFailure(ctx context.Context) error {
 	var pause time.Duration
 	for {

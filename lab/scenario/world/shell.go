@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// operatorEnvironment is the environment of who looks after the cluster: its administrator, with the AWS role of its autoscaler.
+// operatorEnvironment is the environment of who looks after the cluster: its administrator, with the AWS role of its
+// autoscaler.
 func (c *Cluster) operatorEnvironment() ([]string, error) {
 	own, err := c.Environment()
 	if err != nil {
@@ -20,8 +21,8 @@ func (c *Cluster) operatorEnvironment() ([]string, error) {
 		Variable{"KUBECONFIG", c.Kubeconfig()}, Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull})), nil
 }
 
-// Shell runs a line as the shell of the cluster's operator does, with the lab's kubectl and the product's dovetail in its
-// path, and returns what it printed. A line of which any part fails has failed.
+// Shell runs a line as the shell of the cluster's operator does, with the lab's kubectl and the product's dovetail in
+// its path, and returns what it printed. A line of which any part fails has failed.
 func (c *Cluster) Shell(ctx context.Context, line string) (string, error) {
 	if c.world.cfg.Dovetail == "" {
 		return "", errors.New("run a command: no dovetail binary is configured")

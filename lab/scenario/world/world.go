@@ -1,5 +1,5 @@
-// Package world boots the environment of a node autoscaler: a simulated AWS account with EKS clusters and instances, all on
-// the loopback interface of this host.
+// Package world boots the environment of a node autoscaler: a simulated AWS account with EKS clusters and instances,
+// all on the loopback interface of this host.
 //
 // A World holds one account and any number of clusters. Each cluster has a real control plane, the
 // authenticator and the cloud controller manager of EKS, and the CustomResourceDefinitions of
@@ -198,8 +198,8 @@ func (w *World) Dir() string { return w.cfg.Dir }
 // BreakImage lets instances with this image panic when they boot from now on.
 func (w *World) BreakImage(id string) { w.simulator.BreakImage(id) }
 
-// BlockNetworkPlugin has nodes that boot from now on register and not become Ready, since their network plugin does not come up, and
-// UnblockNetworkPlugin ends that for all.
+// BlockNetworkPlugin keeps the network plugin of nodes that boot from now on from starting: they register, but do not
+// become Ready until UnblockNetworkPlugin.
 func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 
 // UnblockNetworkPlugin lets the network plugins of all nodes start.
@@ -208,8 +208,8 @@ func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 // LogPath is the log file of the account, the instances and the authenticators.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }
 
-// AwaitFailure waits until a component of the world exits unexpectedly, and returns it as an error; at the end of ctx it
-// returns nil then.
+// AwaitFailure waits until a component of the world exits unexpectedly, and returns it as an error; at the end of ctx
+// it returns nil then.
 func (w *World) AwaitFailure(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -59,7 +59,8 @@ func TestAFileThatNothingGivesIsNoticed(t *testing.T) {
 	}
 }
 
-// The VPC resource controller's limits, which another module repeats, say the same of network cards as DescribeInstanceTypes.
+// The VPC resource controller's limits, which another module repeats, say the same of network cards as
+// DescribeInstanceTypes.
 func TestNetworkCardsAgreeWithTheResourceController(t *testing.T) {
 	known, _ := read(t)
 	text, err := priceTables.read(tableOfLimits)

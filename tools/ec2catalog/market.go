@@ -88,8 +88,8 @@ func markets(known facts, p prices) []market {
 	return all
 }
 
-// listedMarket is a region with a listing of its offerings. Its prices are those of the list. If us-east-1's has changed since, the
-// region's is assumed to have changed by the same factor.
+// listedMarket is a region with a listing of its offerings. Its prices are those of the list. If us-east-1's has
+// changed since, the region's is assumed to have changed by the same factor.
 func listedMarket(region string, known facts, p prices) market {
 	m := market{
 		name: region, currency: "USD", month: listMonth, zones: known.zones[region], dollar: 1, offered: known.offered[region],

@@ -110,8 +110,8 @@ func (p prices) readTable(text []byte) error {
 	return nil
 }
 
-// literal returns the elements of the first map literal of a Go file. It reads the source, as importing the package would bring
-// its dependencies along.
+// literal returns the elements of the first map literal of a Go file. It reads the source, as importing the package
+// would bring its dependencies along.
 func literal(text []byte) map[string]ast.Expr {
 	file, err := parser.ParseFile(token.NewFileSet(), "", text, parser.SkipObjectResolution)
 	if err != nil {
@@ -169,10 +169,9 @@ const (
 	windowsPerFlexVCPU = 0.0437
 )
 
-// windowsFees returns the fee of each type that runs Windows. It is the same in all regions, and the same for spot. For some types
-// of previous generations regions disagree: us-east-1's fee then counts as derived. Types that are newer than the price list pay
-// by vCPU.
-// https://aws.amazon.com/ec2/pricing/on-demand/
+// windowsFees returns the fee of each type that runs Windows. It is the same in all regions, and the same for spot.
+// For some types of previous generations regions disagree: us-east-1's fee then counts as derived. Types that are
+// newer than the price list pay by vCPU. https://aws.amazon.com/ec2/pricing/on-demand/
 func (p prices) windowsFees(known facts) map[string]fee {
 	listed := map[string]bool{} // with any price
 	for _, of := range p.list {
@@ -213,7 +212,8 @@ func (p prices) windowsFee(name string) (found fee, ok bool) {
 	return found, ok
 }
 
-// runsWindows reports whether EC2 probably offers the type with Windows: x86, and not for accelerators that have no drivers there.
+// runsWindows reports whether EC2 probably offers the type with Windows: x86, and not for accelerators that have no
+// drivers there.
 func (t instanceType) runsWindows() bool {
 	return slices.Contains(t.ProcessorInfo.SupportedArchitectures, "x86_64") && !strings.HasPrefix(t.Name, "hpc") &&
 		len(t.NeuronInfo.NeuronDevices) == 0 && len(t.FpgaInfo.Fpgas) == 0 && !strings.HasPrefix(t.Name, "dl")

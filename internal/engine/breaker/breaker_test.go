@@ -118,7 +118,7 @@ func TestOutcomes(t *testing.T) {
 
 // told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
 // ten later.
-func told(outcomes string, threshold int) (*Book, int) {
+func bookOf(outcomes string, threshold int) (*Book, int) {
 	b := &Book{}
 	b.Renew(Cause{Pool: 1, Class: 1}, []string{"ami-bad"}, start)
 	for n, c := range outcomes {
@@ -150,7 +150,7 @@ func TestWhenAReasonPauses(t *testing.T) {
 		{"a high threshold, reached", strings.Repeat("x", 12), 12, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b, now := told(tt.outcomes, tt.threshold)
+			b, now := bookOf(tt.outcomes, tt.threshold)
 			if got := b.Standing(drifted, nil, at(now)); (got == Open) != tt.paused {
 				t.Errorf("standing %d, want paused: %v", got, tt.paused)
 			}
@@ -190,7 +190,7 @@ func TestTheSameOutcomeCountsOnce(t *testing.T) {
 }
 
 func TestProbes(t *testing.T) {
-	b, _ := told("xxx", 3) // the third has failed in minute 12
+	b, _ := bookOf("xxx", 3) // the third has failed in minute 12
 	first := 12 + 15
 	if got := b.Standing(drifted, nil, at(first-1)); got != Open {
 		t.Errorf("before its time: %d", got)
@@ -245,7 +245,7 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 		{"another image", same, []string{"ami-good"}, Closed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b, now := told("xxx", 3)
+			b, now := bookOf("xxx", 3)
 			b.Renew(tt.cause, tt.images, at(now))
 			if got := b.Standing(drifted, nil, at(now)); got != tt.want {
 				t.Fatalf("standing %d, want %d", got, tt.want)
@@ -289,7 +289,7 @@ func TestWhatIsSaid(t *testing.T) {
 
 func TestBooksSurvive(t *testing.T) {
 	pool := &karpv1.NodePool{}
-	b, now := told("oxxx", 3)
+	b, now := bookOf("oxxx", 3)
 	if changed, err := b.Write(pool, false); !changed || err != nil {
 		t.Fatal(changed, err)
 	}

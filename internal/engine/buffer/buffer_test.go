@@ -148,13 +148,13 @@ func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Room) {
 }
 
 // told is a room in words: nodes, launches, and how each buffer fares.
-func told(r buffer.Room) string {
+func describe(r buffer.Room) string {
 	var out []string
 	for name, n := range r.Nodes {
 		out = append(out, fmt.Sprintf("%s: %d", name, n))
 	}
 	for i := range r.Launches {
-		out = append(out, fmt.Sprintf("buy %s: %d", r.Launches[i].Offering.Zone+" "+r.Launches[i].InstanceTypes[0].Name, len(r.Launches[i].Pods)))
+		out = append(out, fmt.Sprintf("launch %s: %d", r.Launches[i].Offering.Zone+" "+r.Launches[i].InstanceTypes[0].Name, len(r.Launches[i].Pods)))
 	}
 	for key, o := range r.Buffers {
 		out = append(out, fmt.Sprintf("%s here %d coming %d nowhere %d", key.Name, o.Here, o.Coming, o.Nowhere))
@@ -192,19 +192,19 @@ func TestRoom(t *testing.T) {
 			want: "b here 3 coming 0 nowhere 0; n: 3",
 		},
 		{
-			name: "it needs a claim", virtual: virtual("b", 4, "cpu", "1"), want: "b here 0 coming 4 nowhere 0; buy z1 m.large: 4",
+			name: "it needs a claim", virtual: virtual("b", 4, "cpu", "1"), want: "b here 0 coming 4 nowhere 0; launch z1 m.large: 4",
 		},
 		{
 			name: "partly here", nodes: []snapshot.Node{Node("n", "general")}, virtual: virtual("b", 5, "cpu", "1"),
-			want: "b here 4 coming 1 nowhere 0; buy z1 m.small: 1; n: 4",
+			want: "b here 4 coming 1 nowhere 0; launch z1 m.small: 1; n: 4",
 		},
 		{
 			name: "real pods first: the room is what they leave", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(3, "a", Asks("cpu", "1")),
-			virtual: virtual("b", 1, "cpu", "2"), want: "b here 0 coming 1 nowhere 0; buy z1 m.medium: 1",
+			virtual: virtual("b", 1, "cpu", "2"), want: "b here 0 coming 1 nowhere 0; launch z1 m.medium: 1",
 		},
 		{
 			name: "however large the virtual pods and small the real ones", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(1, "a", Asks("cpu", "100m")),
-			virtual: virtual("b", 1, "cpu", "4"), want: "b here 0 coming 1 nowhere 0; buy z1 m.large: 1",
+			virtual: virtual("b", 1, "cpu", "4"), want: "b here 0 coming 1 nowhere 0; launch z1 m.large: 1",
 		},
 		{
 			name: "what a new claim of real pods leaves is room, too", pods: Pods(1, "a", Asks("cpu", "2500m")),
@@ -215,8 +215,8 @@ func TestRoom(t *testing.T) {
 			virtual: virtual("b", 1, "cpu", "1"), want: "b here 0 coming 0 nowhere 1",
 		},
 		{
-			name: "what the limit leaves may be bought", pools: pool(Limit("cpu", "5")), pods: Pods(1, "a", Asks("cpu", "4")),
-			virtual: virtual("b", 2, "cpu", "1"), want: "b here 0 coming 1 nowhere 1; buy z1 m.small: 1",
+			name: "what the limit allows is launched", pools: pool(Limit("cpu", "5")), pods: Pods(1, "a", Asks("cpu", "4")),
+			virtual: virtual("b", 2, "cpu", "1"), want: "b here 0 coming 1 nowhere 1; launch z1 m.small: 1",
 		},
 		{
 			name: "a number of nodes is a limit, too", pools: pool(Limit("nodes", "1")), pods: Pods(1, "a", Asks("cpu", "1")),
@@ -230,9 +230,9 @@ func TestRoom(t *testing.T) {
 			want: "b here 2 coming 0 nowhere 0; c here 2 coming 0 nowhere 0; n: 4",
 		},
 		{
-			name:    "a node on its way that has launched is room; one that has not is, for those that it was bought for",
+			name:    "a launched node in flight has room; an unlaunched claim only for its nominated pods",
 			nodes:   []snapshot.Node{Node("n", "general", unlaunched, func(n *snapshot.Node) { n.NominatedVirtual = []types.UID{"uid-b-1"} })},
-			virtual: virtual("b", 2, "cpu", "1"), want: "b here 0 coming 2 nowhere 0; buy z1 m.small: 1; n-claim: 1",
+			virtual: virtual("b", 2, "cpu", "1"), want: "b here 0 coming 2 nowhere 0; launch z1 m.small: 1; n-claim: 1",
 		},
 		{
 			name: "a node that goes is none, and its pods go before virtual ones",
@@ -241,7 +241,7 @@ func TestRoom(t *testing.T) {
 				n.Pods = []*corev1.Pod{Bound(Pod("a", Asks("cpu", "3")), "gone")}
 			}), Node("n", "general")},
 			pods:    []*corev1.Pod{Bound(Pod("a", Asks("cpu", "3")), "gone")},
-			virtual: virtual("b", 2, "cpu", "1"), want: "b here 1 coming 1 nowhere 0; buy z1 m.small: 1; n: 1",
+			virtual: virtual("b", 2, "cpu", "1"), want: "b here 1 coming 1 nowhere 0; launch z1 m.small: 1; n: 1",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestRoom(t *testing.T) {
 			s := World(pools, c.pods...)
 			s.Nodes, s.Virtual = c.nodes, c.virtual
 			_, room := plan(t, s)
-			if got := told(room); got != c.want {
+			if got := describe(room); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -272,7 +272,7 @@ func TestRoomRespectsConstraints(t *testing.T) {
 	}
 	slices.Sort(zones)
 	if !slices.Equal(zones, []string{"z2", "z3"}) {
-		t.Errorf("bought in %v, want in the zones that have no pod", zones)
+		t.Errorf("launched in %v, want in the zones without a pod", zones)
 	}
 }
 

@@ -258,8 +258,8 @@ func (d *day) consolidate() {
 	d.schedule()
 }
 
-// plainly is the baseline: it removes the first node, by price per pod, with pods that fit elsewhere by first fit, or on
-// one new node that is cheaper.
+// plainly is the baseline: it removes the first node, by price per pod, with pods that fit elsewhere by first fit, or
+// on one new node that is cheaper.
 func firstFit(s *snapshot.Snapshot) []disrupt.Command {
 	list := candidates(s)
 	slices.SortStableFunc(list, func(a, b *disrupt.Candidate) int { return cmp.Compare(b.Price*a.Cost, a.Price*b.Cost) })

@@ -1,5 +1,5 @@
-// Package enginetest builds small worlds for tests of the engine and of what stands on it: three zones, two
-// capacity types, a handful of instance types, and pods that say in one line what they want.
+// Package enginetest builds small snapshots for tests of the engine and of its users: three zones, two capacity
+// types, a handful of instance types, and pods that declare in one line what they need.
 package enginetest
 
 import (
@@ -71,7 +71,7 @@ func WithOfferings(it *catalog.InstanceType, offerings ...catalog.Offering) *cat
 	return it
 }
 
-// WithLabel replaces what the type says about one label.
+// WithLabel replaces the values of one label of the type.
 func WithLabel(it *catalog.InstanceType, key string, values ...string) *catalog.InstanceType {
 	it.Requirements = it.Requirements.Replace(requirement.In(key, values...))
 	return it
@@ -85,10 +85,10 @@ func Offering(zone, capacityType string, price float64) catalog.Offering {
 	}
 }
 
-// ReservationID is the label that names a node's capacity reservation here.
+// ReservationID is the label of a node's capacity reservation here.
 const ReservationID = "example.com/reservation"
 
-// WithReservation adds to the type an offering in zone z1 that takes one of n instances of a capacity reservation.
+// WithReservation adds to the type an offering in zone z1 that uses one of n instances of a capacity reservation.
 func WithReservation(it *catalog.InstanceType, id string, n int) *catalog.InstanceType {
 	const discount = 10_000_000
 	price := 0.0
@@ -182,7 +182,7 @@ func labels() requirement.Labels {
 	return l
 }
 
-// Pod returns an unschedulable pod of namespace default that asks for what edit says.
+// Pod returns an unschedulable pod of namespace default; edit changes it.
 func Pod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), CreationTimestamp: metav1.Time{Time: Now().Add(-time.Minute)}},
@@ -206,7 +206,7 @@ func Pods(n int, prefix string, edit ...func(*corev1.Pod)) []*corev1.Pod {
 	return out
 }
 
-// Bound makes a pod one that runs on a node.
+// Bound binds a pod to a node.
 func Bound(p *corev1.Pod, node string) *corev1.Pod {
 	p.Spec.NodeName = node
 	p.Status.Phase = corev1.PodRunning
@@ -295,12 +295,12 @@ func HostPort(ip string, port int32, protocol corev1.Protocol) func(*corev1.Pod)
 	}
 }
 
-// App selects pods labelled app=name.
+// App selects pods labeled app=name.
 func App(name string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
 }
 
-// Spread adds a hard spread constraint over pods labelled app=name; edit changes it.
+// Spread adds a hard spread constraint over pods labeled app=name; edit changes it.
 func Spread(key string, maxSkew int32, app string, edit ...func(*corev1.TopologySpreadConstraint)) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		c := corev1.TopologySpreadConstraint{
@@ -313,7 +313,7 @@ func Spread(key string, maxSkew int32, app string, edit ...func(*corev1.Topology
 	}
 }
 
-// Near adds required affinity to pods labelled app=name.
+// Near adds required affinity to pods labeled app=name.
 func Near(key, app string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		a := affinityOf(p)
@@ -325,7 +325,7 @@ func Near(key, app string) func(*corev1.Pod) {
 	}
 }
 
-// Apart adds required anti-affinity to pods labelled app=name.
+// Apart adds required anti-affinity to pods labeled app=name.
 func Apart(key, app string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		a := affinityOf(p)
@@ -377,7 +377,7 @@ func Claims(name string) func(*corev1.Pod) {
 	}
 }
 
-// Node returns a node of ours that is up, in z1, with an m.large's resources.
+// Node returns an initialized, managed node in z1, with an m.large's resources.
 func Node(name, pool string, edit ...func(*snapshot.Node)) snapshot.Node {
 	n := snapshot.Node{
 		Name: name, Claim: name + "-claim", ClaimUID: types.UID("uid-" + name), Pool: pool,

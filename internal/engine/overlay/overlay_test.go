@@ -191,7 +191,7 @@ func TestEvaluate(t *testing.T) {
 			want: "z1/on-demand=10 z1/spot=2* z2/on-demand=10", broken: []string{"a Conflict"},
 		},
 		{
-			name:     "even if it says the same",
+			name:     "even if it sets the same value",
 			overlays: []string{"a: {requirements: [], price: '2'}", "b: {requirements: [], price: '2'}"},
 			want:     "z1/on-demand=2* z1/spot=2* z2/on-demand=2*", broken: []string{"a Conflict"},
 		},
@@ -244,7 +244,7 @@ func TestEvaluate(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			overlays, world := all(t, c.overlays...), pools(ten("m.large"))
-			// Neither the order in which overlays are told nor that of pools means anything.
+			// The order of overlays and pools has no meaning.
 			rng := rand.New(rand.NewPCG(1, 2))
 			for range 5 {
 				rng.Shuffle(len(overlays), func(i, j int) { overlays[i], overlays[j] = overlays[j], overlays[i] })
@@ -339,7 +339,7 @@ func fill(t *testing.T, v reflect.Value) {
 	}
 }
 
-// Types that no overlay speaks about are not copied: pools of hundreds of types are laid often.
+// Types that no overlay selects are not copied: overlays are applied often to pools of hundreds of types.
 func TestOthersAreShared(t *testing.T) {
 	types := []*catalog.InstanceType{ten("m.large"), ten("m.xlarge")}
 	world := pools(types...)

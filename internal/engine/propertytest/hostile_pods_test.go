@@ -15,7 +15,8 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
-// Whatever is drawn here, the API server admits: on creation, or as part of an object that it knew before it became stricter.
+// Whatever is drawn here, the API server admits: on creation, or as part of an object that it knew before it became
+// stricter.
 
 // oddQuantity is a valid amount that makes no sense.
 func (d random) oddQuantity() resource.Quantity {
@@ -76,8 +77,8 @@ func (d random) oddKey() string {
 		"sub.karpenter.sh/x", "kubernetes.io/x", "example.com/nodeclass", strings.Repeat(strings.Repeat("x", 62)+".", 4)+"y/"+strings.Repeat("z", 63), "UPPER", "a.b/C_d")
 }
 
-// oddTopology is a key to spread over. What nodes have only once they are up is taken to be there from the start by the planner, and not by the
-// oracle: neither minds pods of which somebody counts on it.
+// oddTopology is a key to spread over. What nodes have only once they are up is taken to be there from the start by
+// the planner, and not by the oracle: neither minds pods of which somebody counts on it.
 func (d random) oddTopology() string {
 	if key := d.oddKey(); key != karpv1.LabelRegistered && key != karpv1.LabelInitialized {
 		return key

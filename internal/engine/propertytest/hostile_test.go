@@ -67,7 +67,8 @@ func affectsOthers(s *snapshot.Snapshot, hostile []*corev1.Pod) (err error) {
 	if rejected < len(hostile) {
 		return errors.Join(errs...) // they compete for nodes as others do
 	}
-	// A pod that some node could hold is looked ahead to, so that others may share nodes otherwise, and limits then end elsewhere.
+	// A pod that some node could hold is looked ahead to, so that others may share nodes otherwise, and limits then
+	// end elsewhere.
 	limited := slices.ContainsFunc(s.Pools, func(p snapshot.Pool) bool { return len(p.NodePool.Spec.Limits) > 0 })
 	if a, b := scheduledNames(alone), scheduledNames(p); a != b && (plain || !limited) {
 		errs = append(errs, fmt.Errorf("rejected hostile pods change the plan for other pods:\n%s\nwithout them:\n%s", b, a))
@@ -154,7 +155,8 @@ func invalidClaims(s *snapshot.Snapshot, p schedule.Plan) error {
 	return errors.Join(errs...)
 }
 
-// survives looks for what could be disrupted where hostile pods run and others wait, and for what buffers of such pods need.
+// survives looks for what could be disrupted where hostile pods run and others wait, and for what buffers of such
+// pods need.
 func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -218,8 +220,8 @@ func checkHostile(d random) error {
 	return fmt.Errorf("%w\n\nshrunk: %w\n%s", err, errors.Join(affectsOthers(small, hostile), disruptionAndBuffers(small, hostile, running)), show(withPods(small, append(hostile, running...))))
 }
 
-// Whatever pods a tenant makes, the planner does not panic, and those of others are planned as if these were not there. DOVETAIL_WORLDS=first,count
-// generates others.
+// Whatever pods a tenant makes, the planner does not panic, and those of others are planned as if these were not
+// there. DOVETAIL_WORLDS=first,count generates others.
 func TestHostilePodsHoldUpNobody(t *testing.T) {
 	failed := 0
 	first, count := uint64(0), uint64(hostileWorlds)
@@ -241,8 +243,8 @@ func TestHostilePodsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// FuzzHostilePods looks for pods that hold up others. Run it with -fuzzminimizetime 1x: a world takes some milliseconds, and what is new in it is
-// else minimized for a minute, in which no execution is counted.
+// FuzzHostilePods looks for pods that hold up others. Run it with -fuzzminimizetime 1x: a world takes some
+// milliseconds, and what is new in it is else minimized for a minute, in which no execution is counted.
 func FuzzHostilePods(f *testing.F) {
 	for seed := range uint64(24) {
 		d := seeded(1_000_000 + seed)

@@ -18,7 +18,7 @@ func Terminal(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
 }
 
-// Terminating tells whether the pod is being deleted.
+// Terminating reports whether the pod is being deleted.
 func Terminating(p *corev1.Pod) bool { return p.DeletionTimestamp != nil }
 
 // Active reports whether the pod runs, or will, and is not being deleted.

@@ -62,7 +62,7 @@ func TestCounts(t *testing.T) {
 		{name: "nothing yet", replicas: 3, create: 3},
 		{name: "as many as wanted", nodes: several(3, "a"), replicas: 3},
 		{name: "five wanted, three there, four allowed", nodes: several(3, "a"), replicas: 5, limit: "4", create: 1},
-		{name: "one that waits for its replacement stands for itself", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 3},
+		{name: "a node that waits for its replacement counts once", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 3},
 		{name: "scaled up while one waits for its replacement", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 5, create: 2},
 		{name: "one that goes is replaced", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, create: 1},
 		{name: "one that goes counts against the limit until it has gone", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, limit: "3"},
@@ -71,7 +71,7 @@ func TestCounts(t *testing.T) {
 		{name: "claims without an instance are nodes", nodes: several(3, "a", notLaunched), replicas: 3},
 		{name: "too many", nodes: several(5, "a"), replicas: 2, end: 3},
 		{name: "to nothing", nodes: several(2, "a"), replicas: 0, end: 2},
-		{name: "three of four are going already", nodes: slices.Concat(several(1, "a"), several(3, "d", deleting)), replicas: 1},
+		{name: "three of four are deleting already", nodes: slices.Concat(several(1, "a"), several(3, "d", deleting)), replicas: 1},
 		{name: "ten wanted, three there, ten allowed", nodes: several(3, "a"), replicas: 13, limit: "10", create: 7},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestSurplus(t *testing.T) {
 			[]string{"b", "c"},
 		},
 		{
-			"those that go, or wait for their replacement, are not chosen again",
+			"nodes that are deleting, or wait for their replacement, are not selected again",
 			[]snapshot.Node{Node("a", "fixed", deleting), Node("b", "fixed", disrupting), Node("c", "fixed", runs(Pod("a")))},
 			2,
 			[]string{"c"},

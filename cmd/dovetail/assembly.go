@@ -50,7 +50,7 @@ type assembly struct {
 	aws   *adapter.Adapter
 	state *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
-	leftOut *quarantine.Book
+	leftOut *quarantine.Registry
 	panics  *panics.Reporter
 	// decisions is nil if per-pod metrics are switched off.
 	decisions *podlatency.Decisions
@@ -71,7 +71,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewBook(time.Now)
+	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}
@@ -109,7 +109,7 @@ func (a *assembly) newState() *cluster.State {
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,
-		PoolLeftOut: func(pool *karpv1.NodePool, err error) {
+		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
 	})

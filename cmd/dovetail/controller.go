@@ -131,7 +131,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	}
 	a := &assembly{
 		settings: s, planning: planning, log: log, clientset: clientset,
-		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarts{Count: metrics.RunnablePanics, Log: log}},
+		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarter{Count: metrics.RunnablePanics, Log: log}},
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, awsCalls: calls,
 		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}

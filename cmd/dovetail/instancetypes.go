@@ -225,18 +225,18 @@ func onlyOfTypes(pool requirement.Set) requirement.Set {
 }
 
 // world is the objects of the inputs.
-func (f *typesFlags) world(ctx context.Context, stdin io.Reader) (*manifest.World, error) {
+func (f *typesFlags) world(ctx context.Context, stdin io.Reader) (*manifest.ClusterState, error) {
 	switch {
 	case f.live:
 		return f.cluster(ctx)
 	case len(f.files) > 0:
 		return manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes()}.Read()
 	}
-	return &manifest.World{}, nil
+	return &manifest.ClusterState{}, nil
 }
 
 // cluster reads NodePools and EC2NodeClasses of the cluster of KUBECONFIG.
-func (f *typesFlags) cluster(ctx context.Context) (*manifest.World, error) {
+func (f *typesFlags) cluster(ctx context.Context) (*manifest.ClusterState, error) {
 	cluster, _, err := f.kube.client()
 	if err != nil {
 		return nil, err
@@ -248,7 +248,7 @@ func (f *typesFlags) cluster(ctx context.Context) (*manifest.World, error) {
 			return nil, fmt.Errorf("read the cluster: %w", err)
 		}
 	}
-	w := &manifest.World{NodeClasses: map[string]*awsv1.EC2NodeClass{}}
+	w := &manifest.ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}}
 	for i := range pools.Items {
 		w.NodePools = append(w.NodePools, &pools.Items[i])
 	}
@@ -259,7 +259,7 @@ func (f *typesFlags) cluster(ctx context.Context) (*manifest.World, error) {
 }
 
 // choose returns the pool and the class to list for; either may be nil.
-func (f *typesFlags) choose(w *manifest.World) (*karpv1.NodePool, *awsv1.EC2NodeClass, error) {
+func (f *typesFlags) choose(w *manifest.ClusterState) (*karpv1.NodePool, *awsv1.EC2NodeClass, error) {
 	if f.class != "" {
 		class := w.NodeClasses[f.class]
 		if class == nil {

@@ -130,7 +130,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
-	snap, notes, err := planner.Cut(world, planner.Config{
+	snap, notes, err := planner.BuildSnapshot(world, planner.Config{
 		Catalog:          catalog,
 		Settings:         planning,
 		NominationWindow: nominationWindow,
@@ -142,7 +142,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		fmt.Fprintln(stderr, "note:", note)
 	}
 	ready := time.Now()
-	budget := schedule.Bounded() // as the controller plans
+	budget := schedule.DefaultBudget() // as the controller plans
 	var report planner.Report
 	err = solved(func() {
 		report.Plan = schedule.Solve(snap, budget)
@@ -178,7 +178,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 }
 
 // openCatalog reads the catalog file, or the catalog that ships with the program.
-func (f *planFlags) openCatalog(w *manifest.World) (planner.Catalog, error) {
+func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)
 		if err != nil {

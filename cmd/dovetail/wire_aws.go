@@ -153,7 +153,7 @@ func retryAWS(ctx context.Context, log *slog.Logger, what string, do func(contex
 	deadline := time.Now().Add(startTimeout)
 	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
 		err := do(ctx)
-		if err == nil || !awserrors.Passing(err) || time.Now().Add(wait).After(deadline) {
+		if err == nil || !awserrors.IsRetryable(err) || time.Now().Add(wait).After(deadline) {
 			return err
 		}
 		log.Warn("AWS call failed; trying again", "what", what, "wait", wait.String(), "error", err)
@@ -175,7 +175,7 @@ func readFirstShifts(ctx context.Context, log *slog.Logger, refresh func(context
 	limited, cancel := context.WithTimeout(ctx, firstShiftsTimeout)
 	defer cancel()
 	err := refresh(limited)
-	if err == nil || !awserrors.Passing(err) || ctx.Err() != nil {
+	if err == nil || !awserrors.IsRetryable(err) || ctx.Err() != nil {
 		return err
 	}
 	log.Error("zonal shifts cannot be read; starting without them, and retrying", "error", err)
@@ -192,7 +192,7 @@ func (a *assembly) overlay(ctx context.Context, claim *karpv1.NodeClaim, types [
 	if err := a.mgr.GetClient().Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
 		return nil, fmt.Errorf("read the node overlays of pool %q: %w", name, err)
 	}
-	laid, judged := a.overlays.Lay(pool, types)
+	laid, judged := a.overlays.Apply(pool, types)
 	if !judged {
 		return nil, fmt.Errorf("the node overlays of pool %q are not known yet", name)
 	}

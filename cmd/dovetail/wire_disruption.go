@@ -42,10 +42,10 @@ func (a *assembly) wireDisruption() error {
 		&drift.Reconciler{Client: c, Cloud: driftSource{a.aws.Drift, a.aws.Offerings}, Labels: labels(), Log: log, Now: now},
 		&disruption.Loop{
 			Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
-			FixedPools:    a.settings.Gate(settings.GateStaticCapacity),
+			StaticCapacity:    a.settings.Gate(settings.GateStaticCapacity),
 			Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
 			Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
-			Settle: disruption.SettleTime, Quarantine: a.leftOut, Panics: a.panics,
+			ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
 		},
 	)
 }

@@ -38,5 +38,5 @@ func (a *assembly) wireDoctor() error {
 		}
 		return out
 	}
-	return a.addLoops(&doctorloop.Loop{Look: look, Metrics: a.metrics, Log: a.log, Now: time.Now})
+	return a.addLoops(&doctorloop.Loop{Check: look, Metrics: a.metrics, Log: a.log, Now: time.Now})
 }

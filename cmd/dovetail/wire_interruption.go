@@ -20,12 +20,12 @@ func (a *assembly) wireInterruption() error {
 	actor := &interruption.Actor{
 		Client: c, Live: a.mgr.GetAPIReader(), Cloud: a.aws.Offerings, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 	}
-	standing := &interruption.Standing{Client: c, Events: a.events, Log: log, Now: now}
-	queue := &interruption.Queue{Actor: actor, Standing: standing, Metrics: received, Log: log, Now: now}
+	standing := &interruption.QueueCondition{Client: c, Events: a.events, Log: log, Now: now}
+	queue := &interruption.Queue{Actor: actor, Condition: standing, Metrics: received, Log: log, Now: now}
 	if name := a.settings.InterruptionQueue; name != "" {
 		queue.Source = awsinterruption.NewQueue(sqs.NewFromConfig(a.sdk), name)
 	}
 	return a.addLoops(queue, &interruption.Status{
-		Clinic: a.aws.InstanceStatus, Actor: actor, Standing: standing, Metrics: received, Log: log,
+		Instances: a.aws.InstanceStatus, Actor: actor, Condition: standing, Metrics: received, Log: log,
 	})
 }

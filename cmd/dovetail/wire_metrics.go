@@ -41,7 +41,7 @@ func (a *assembly) wireMetrics() error {
 		Events: a.events, Log: a.log,
 	}
 	if a.overlays != nil {
-		loop.Lay = a.overlays.Lay
+		loop.ApplyOverlays = a.overlays.Apply
 	}
 	return errors.Join(
 		a.addLoops(&clusterstate.Watch{State: a.state, Metrics: a.metrics, Log: a.log, Now: time.Now}, loop),

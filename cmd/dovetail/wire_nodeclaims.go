@@ -47,8 +47,8 @@ func (a *assembly) wireNodeClaims() error {
 			Hooks: []registration.Hook{&placementgroup.Hook{Cloud: a.aws.Instances}},
 		},
 		&initialization.Reconciler{
-			Client: c, Events: a.events, Log: log, Now: now, Patience: a.settings.StartupTaintGracePeriod,
-			MendLostTaints: a.settings.RepairStaleTaints, Removals: a.joining.removals, Devices: !a.settings.IgnoreDRARequests,
+			Client: c, Events: a.events, Log: log, Now: now, GracePeriod: a.settings.StartupTaintGracePeriod,
+			RepairStaleTaints: a.settings.RepairStaleTaints, Removals: a.joining.removals, Devices: !a.settings.IgnoreDRARequests,
 		},
 		&liveness.Reconciler{
 			Client: c, Health: a.registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
@@ -71,7 +71,7 @@ func (a *assembly) wireNodeClaims() error {
 type joining struct {
 	*join.Reconciler
 
-	guard *join.Guard
+	guard *join.LaunchGuard
 	// removals are recorded by the initialization of nodes.
 	removals *cluster.TaintRemovals
 	// classes has an item when node classes must be reconciled again, pools when NodePools must.
@@ -104,7 +104,7 @@ func (a *assembly) newJoining() joining {
 			Removals: removals, Timeout: liveness.RegistrationTimeout,
 			Events: a.events, Metrics: a.metrics, Log: a.log, Now: time.Now,
 		},
-		guard: join.NewGuard(guarded{a.aws.NodeClasses, a.aws.Resources, a.aws.Joins, a.aws.Launcher, a.aws.Instances}, breakers, time.Now),
+		guard: join.NewLaunchGuard(guarded{a.aws.NodeClasses, a.aws.Resources, a.aws.Joins, a.aws.Launcher, a.aws.Instances}, breakers, time.Now),
 
 		removals: removals,
 		classes:  classes,

@@ -25,7 +25,7 @@ func (a *assembly) wireNodeClasses() error {
 	log, now := a.log, time.Now
 	return errors.Join(
 		a.register(&nodeclassstatus.Reconciler{
-			Client: a.mgr.GetClient(), Cloud: a.joining.guard, Events: a.events, Log: log, Now: now, Wake: a.joining.classes,
+			Client: a.mgr.GetClient(), Cloud: a.joining.guard, Events: a.events, Log: log, Now: now, Triggers: a.joining.classes,
 		}),
 		a.addLoops(
 			&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: log},
@@ -41,10 +41,10 @@ func (a *assembly) wireZonalShift() error {
 	if !a.settings.EnableZonalShift {
 		return nil
 	}
-	readable, err := zonalshift.NewReadable(ctrlmetrics.Registry)
+	readable, err := zonalshift.NewReadableGauge(ctrlmetrics.Registry)
 	return errors.Join(err, a.addLoops(
 		&zonalshift.Refresher{Cloud: a.aws.ZonalShift, Readable: readable, Log: a.log},
-		&zonalshift.Teller{
+		&zonalshift.EventRecorder{
 			Client: a.mgr.GetClient(), Cloud: a.aws.ZonalShift, Labels: labels(), Events: a.events, Log: a.log, Now: time.Now,
 		},
 	))

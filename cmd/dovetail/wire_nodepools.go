@@ -21,7 +21,7 @@ func (a *assembly) wireNodePools() error {
 		&health.Reconciler{Client: c, Tracker: a.registrations, Log: log},
 		&nodepoolstatus.Reconciler{
 			Client: c, Events: a.events, Log: log, Now: now, StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
-			Held: a.joining.guard.PoolHeld, Wake: a.joining.pools,
+			Held: a.joining.guard.PoolHeld, Triggers: a.joining.pools,
 		},
 	}
 	if a.settings.Gate(settings.GateStaticCapacity) {
@@ -41,7 +41,7 @@ func (a *assembly) wireNodePools() error {
 	return errors.Join(
 		a.register(reconcilers...),
 		a.addLoops(&nodepoolstatus.Counter{
-			Client: c, State: a.state, Metrics: a.metrics, Unmeasured: a.settings.DisableClusterStateObservability, Log: log,
+			Client: c, State: a.state, Metrics: a.metrics, OmitMetrics: a.settings.DisableClusterStateObservability, Log: log,
 		}),
 	)
 }

@@ -34,6 +34,6 @@ func (a *assembly) wireNodes() error {
 	}
 	return a.register(&repair.Reconciler{
 		Client: c, Policies: noderepair.Policies(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: log, Now: now,
-		Settle: repair.SettleTime,
+		StabilizationWindow: repair.StabilizationWindow,
 	})
 }

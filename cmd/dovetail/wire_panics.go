@@ -17,7 +17,7 @@ import (
 // guardedManager recovers panics of every loop that is added to it. Controllers do so by themselves: see RecoverPanic.
 type guardedManager struct {
 	manager.Manager
-	restarts *panics.Restarts
+	restarts *panics.Restarter
 }
 
 // Add adds a loop or a controller.

@@ -26,9 +26,9 @@ func TestLoopThatPanicsDoesNotStopTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guarded := &guardedManager{Manager: mgr, restarts: &panics.Restarts{
+	guarded := &guardedManager{Manager: mgr, restarts: &panics.Restarter{
 		Count: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "panics"}, []string{"loop"}),
-		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), Least: time.Millisecond,
+		Log:   slog.New(slog.NewTextHandler(io.Discard, nil)), FirstBackoff: time.Millisecond,
 	}}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()

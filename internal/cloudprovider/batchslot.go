@@ -12,26 +12,26 @@ const Unlaunched = "unlaunched"
 
 // Ticket is the slot of a claim in a batch launch. It is written on the claim before the call is made, so that a later process can
 // find out which instance is the claim's: see internal/aws/launch.
-type Ticket struct {
+type BatchSlot struct {
 	// Launch is the ID of the launch, which its instances have as a tag.
 	Launch string
 	// Place is the claim's slot, from 0 to Of-1.
-	Place, Of int
+	Index, Of int
 }
 
 // String is the form of a Ticket in an annotation.
-func (t Ticket) String() string { return fmt.Sprintf("%s/%d/%d", t.Launch, t.Place, t.Of) }
+func (t BatchSlot) String() string { return fmt.Sprintf("%s/%d/%d", t.Launch, t.Index, t.Of) }
 
-// ParseTicket parses the result of String; false if s is something else.
-func ParseTicket(s string) (Ticket, bool) {
+// ParseBatchSlot parses the result of String; false if s is something else.
+func ParseBatchSlot(s string) (BatchSlot, bool) {
 	parts := strings.Split(s, "/")
 	if len(parts) != 3 || parts[0] == "" {
-		return Ticket{}, false
+		return BatchSlot{}, false
 	}
 	place, err := strconv.Atoi(parts[1])
 	of, err2 := strconv.Atoi(parts[2])
 	if err != nil || err2 != nil || place < 0 || place >= of {
-		return Ticket{}, false
+		return BatchSlot{}, false
 	}
-	return Ticket{Launch: parts[0], Place: place, Of: of}, true
+	return BatchSlot{Launch: parts[0], Index: place, Of: of}, true
 }

@@ -39,8 +39,8 @@ type Instance struct {
 	NodeClaimUID string
 	// Launch is the ID of the batch launch that it comes from, see Ticket; empty if it was launched alone.
 	Launch string
-	// LeftOut are the slots of that launch with claims that were not part of it in the end, ascending.
-	LeftOut []int
+	// UnusedSlots are the slots of that launch with claims that were not part of it in the end, ascending.
+	UnusedSlots []int
 	Owner   Ownership
 }
 

@@ -26,11 +26,11 @@ type Finding struct {
 	Scope string
 	// Standing is true for a fault that a check of the configuration finds, and no longer finds once it is fixed. A fault that only
 	// an instance can show is gone when another instance has joined.
-	Standing bool
+	FromConfiguration bool
 	// Joins is true if nodes join in spite of the fault, but do not work correctly. It does not explain a missing node.
-	Joins bool
+	NodeJoins bool
 	// Ended is true if the instance is gone although nobody has terminated it on purpose.
-	Ended bool
+	InstanceGone bool
 	// Message is one sentence on what is wrong, with the names of the objects.
 	Message string
 	// Remedy is what to do about it: commands, or lines to add, each ready to be used.
@@ -54,7 +54,7 @@ func (f Finding) Text() string {
 func First(findings []Finding) (Finding, bool) {
 	for _, certainty := range []Certainty{Certain, Likely} {
 		for _, f := range findings {
-			if f.Certainty == certainty && !f.Joins {
+			if f.Certainty == certainty && !f.NodeJoins {
 				return f, true
 			}
 		}

@@ -42,7 +42,7 @@ type Message struct {
 }
 
 // Ailment is an impairment of an instance, as EC2 reports it.
-type Ailment struct {
+type Impairment struct {
 	InstanceID string
 	// Kinds are the distinct kinds of impairment: InstanceStatusFailed, SystemStatusFailed, EventScheduled, in that order.
 	Kinds []InterruptionKind

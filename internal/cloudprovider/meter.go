@@ -15,16 +15,16 @@ type Meter interface {
 }
 
 // Unmeasured is a Meter that records nothing.
-type Unmeasured struct{}
+type NoMeter struct{}
 
 // LaunchFailed does nothing.
-func (Unmeasured) LaunchFailed(string, string, string, string) {}
+func (NoMeter) LaunchFailed(string, string, string, string) {}
 
 // TerminationFailed does nothing.
-func (Unmeasured) TerminationFailed(string, string) {}
+func (NoMeter) TerminationFailed(string, string) {}
 
 // Batched does nothing.
-func (Unmeasured) Batched(string, int, time.Duration) {}
+func (NoMeter) Batched(string, int, time.Duration) {}
 
 // UserData does nothing.
-func (Unmeasured) UserData(string, int) {}
+func (NoMeter) UserData(string, int) {}

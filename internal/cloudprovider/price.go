@@ -10,12 +10,12 @@ type PriceState struct {
 	// Err is why the last attempt to read them failed, nil if it did not.
 	Err error
 	// Unasked is why they are not read from the cloud; empty if they are.
-	Unasked string
+	NotReadReason string
 	// Basis describes the prices that ship with the program: their region and month, and how missing ones are derived.
 	Basis string
 	// Due is true when prices of a platform are needed that were not read with the others.
-	Due bool
+	RefreshDue bool
 }
 
 // BuiltIn reports whether the prices that ship with the program are used because there are no others.
-func (s PriceState) BuiltIn() bool { return s.Read.IsZero() && (s.Err != nil || s.Unasked != "") }
+func (s PriceState) BuiltIn() bool { return s.Read.IsZero() && (s.Err != nil || s.NotReadReason != "") }

@@ -30,25 +30,25 @@ type Shape struct {
 	Scalable   *int32
 }
 
-// ShapeError is why a buffer's pod template cannot be resolved. Reason is one of the condition ReadyForProvisioning.
-type ShapeError struct{ Reason, Message string }
+// PodTemplateError is why a buffer's pod template cannot be resolved. Reason is one of the condition ReadyForProvisioning.
+type PodTemplateError struct{ Reason, Message string }
 
-func (e *ShapeError) Error() string { return e.Message }
+func (e *PodTemplateError) Error() string { return e.Message }
 
-// ShapeOf resolves the pod template of a buffer. An error that the user must correct is a *ShapeError.
-func ShapeOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
+// ResolvePodTemplate resolves the pod template of a buffer. An error that the user must correct is a *PodTemplateError.
+func ResolvePodTemplate(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
 	switch {
 	case b.Spec.PodTemplateRef != nil:
 		t := &corev1.PodTemplate{}
 		err := r.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.PodTemplateRef.Name}, t)
 		if apierrors.IsNotFound(err) {
-			return Shape{}, &ShapeError{bufferv1.ReasonPodTemplateNotFound, fmt.Sprintf("PodTemplate %q does not exist in namespace %q", b.Spec.PodTemplateRef.Name, b.Namespace)}
+			return Shape{}, &PodTemplateError{bufferv1.ReasonPodTemplateNotFound, fmt.Sprintf("PodTemplate %q does not exist in namespace %q", b.Spec.PodTemplateRef.Name, b.Namespace)}
 		}
 		return Shape{Template: &t.Template, Generation: &t.Generation}, err
 	case b.Spec.ScalableRef != nil:
 		return templateOfScalable(ctx, r, b.Namespace, b.Spec.ScalableRef)
 	}
-	return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is set"}
+	return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is set"}
 }
 
 // Scalable is a kind of workload that a buffer can refer to.
@@ -64,7 +64,7 @@ func Scalables() []Scalable {
 
 func templateOfScalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
 	if ref.APIGroup != "" && ref.APIGroup != appsv1.GroupName {
-		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}
+		return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}
 	}
 	var out Shape
 	var err error
@@ -83,10 +83,10 @@ func templateOfScalable(ctx context.Context, r client.Reader, namespace string, 
 		err = r.Get(ctx, key, o)
 		out.Template, out.Scalable = &o.Spec.Template, o.Spec.Replicas
 	default:
-		return Shape{}, &ShapeError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: kind %q is none of Deployment, StatefulSet, ReplicaSet", ref.Kind)}
+		return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: kind %q is none of Deployment, StatefulSet, ReplicaSet", ref.Kind)}
 	}
 	if apierrors.IsNotFound(err) {
-		return Shape{}, &ShapeError{bufferv1.ReasonScalableRefNotFound, fmt.Sprintf("%s %q does not exist in namespace %q", ref.Kind, ref.Name, namespace)}
+		return Shape{}, &PodTemplateError{bufferv1.ReasonScalableRefNotFound, fmt.Sprintf("%s %q does not exist in namespace %q", ref.Kind, ref.Name, namespace)}
 	}
 	if out.Scalable == nil {
 		one := int32(1)
@@ -111,8 +111,8 @@ func (s *State) readBuffers(ctx context.Context, o *Objects) error {
 			!meta.IsStatusConditionTrue(b.Status.Conditions, bufferv1.ConditionReadyForProvisioning) {
 			continue
 		}
-		shape, err := ShapeOf(ctx, s.cfg.Cache, b)
-		if _, userError := err.(*ShapeError); userError {
+		shape, err := ResolvePodTemplate(ctx, s.cfg.Cache, b)
+		if _, userError := err.(*PodTemplateError); userError {
 			continue
 		}
 		if err != nil {

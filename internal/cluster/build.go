@@ -69,7 +69,7 @@ type Facts struct {
 }
 
 // Cut builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.
-func Cut(o Objects, f Facts) *snapshot.Snapshot {
+func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 	w := &snapshotBuilder{
 		Objects: o, facts: f,
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},

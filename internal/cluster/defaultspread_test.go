@@ -39,7 +39,7 @@ func spreadOf(t *testing.T, config string, o cluster.Objects) string {
 		p := engine.Pool("general", engine.Types())
 		o.Pools = []cluster.Pool{{NodePool: p.NodePool, InstanceTypes: p.InstanceTypes}}
 	}
-	s := cluster.Cut(o, cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: constraints}})
+	s := cluster.BuildSnapshot(o, cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: constraints}})
 	p := schedule.Solve(s, schedule.Budget{})
 	if err := validate.Plan(s, p); err != nil {
 		t.Error(err)
@@ -162,7 +162,7 @@ func TestDefaultSpreadOfPodsThatMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := claimOf("a", launched("i-1"), registered("leaving"), func(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: start} })
-	s := cluster.Cut(cluster.Objects{
+	s := cluster.BuildSnapshot(cluster.Objects{
 		NodeClaims: []*karpv1.NodeClaim{claim}, Nodes: []*corev1.Node{node}, Pods: pods, Owners: cluster.Owners{ReplicaSets: []*appsv1.ReplicaSet{rs}},
 	}, cluster.Facts{Now: start, Settings: snapshot.Settings{DefaultSpread: constraints}})
 	if len(s.Pods) != 1 || len(s.Pods[0].Spec.TopologySpreadConstraints) != 1 || s.Nodes[0].Pods[0] != s.Pods[0] {

@@ -31,7 +31,7 @@ func TestDevices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = s.Devices.Open(map[types.UID]bool{}).Find(claims, snapshot.DeviceSite{Node: node})
+		_, err = s.Devices.Free(map[types.UID]bool{}).Find(claims, snapshot.DeviceNode{Node: node})
 		return err
 	}
 	w := newTestCluster(t, nodeOf("theirs", "i-9"), claim, published, class)

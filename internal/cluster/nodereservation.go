@@ -11,7 +11,7 @@ import (
 )
 
 // Fleet returns the nodes of a pool with their pods, including claims that have no instance yet.
-func (s *State) Fleet(ctx context.Context, pool string) ([]snapshot.Node, error) {
+func (s *State) PoolNodes(ctx context.Context, pool string) ([]snapshot.Node, error) {
 	if !s.Primed() {
 		if err := s.Refresh(ctx); err != nil {
 			return nil, err
@@ -39,11 +39,11 @@ func (s *State) Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) 
 	s.reservationMu.Lock()
 	defer s.reservationMu.Unlock()
 	held := s.addReserved(pool.Name, 0)
-	nodes, err := s.Fleet(ctx, pool.Name)
+	nodes, err := s.PoolNodes(ctx, pool.Name)
 	if err != nil {
 		return 0, err
 	}
-	granted := static.Grant(static.Limit(pool), static.Count(nodes).All(), held, want)
+	granted := static.WithinLimit(static.Limit(pool), static.Count(nodes).All(), held, want)
 	s.addReserved(pool.Name, granted)
 	return granted, nil
 }

@@ -15,7 +15,7 @@ import (
 // Readers see one complete evaluation or the next, never a mixture.
 type Overlays struct {
 	mu     sync.Mutex
-	book   overlay.Book
+	book   overlay.Overlays
 	prices map[string]float64
 	// version counts the evaluations that changed prices.
 	version   int
@@ -30,7 +30,7 @@ type appliedOverlays struct {
 }
 
 // Set replaces the overlays by those of book, which were evaluated for the instance types of the pools.
-func (o *Overlays) Set(book overlay.Book, pools []types.UID) {
+func (o *Overlays) Set(book overlay.Overlays, pools []types.UID) {
 	prices := book.Prices()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,7 +46,7 @@ func (o *Overlays) Set(book overlay.Book, pools []types.UID) {
 
 // Lay returns a pool's instance types with the overlays applied. It returns false for a pool that was not evaluated
 // yet: its prices are unknown.
-func (o *Overlays) Lay(pool *karpv1.NodePool, from []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
+func (o *Overlays) Apply(pool *karpv1.NodePool, from []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.evaluated[pool.UID] {
@@ -55,7 +55,7 @@ func (o *Overlays) Lay(pool *karpv1.NodePool, from []*catalog.InstanceType) ([]*
 	if known := o.applied[pool.UID]; known.pool != nil && known.pool.Generation == pool.Generation && sameList(known.from, from) {
 		return known.to, true
 	}
-	to := o.book.Lay(pool, from)
+	to := o.book.Apply(pool, from)
 	o.applied[pool.UID] = appliedOverlays{pool, from, to}
 	return to, true
 }

@@ -29,7 +29,7 @@ func TestOverlaidSnapshot(t *testing.T) {
 	overlays := &cluster.Overlays{}
 	w.State = cluster.NewState(cluster.Config{
 		Cache: w.cache, Live: w.live, Types: w, Overlays: overlays, NominationWindow: window, Now: w.clock,
-		PoolLeftOut: func(*karpv1.NodePool, error) { t.Error("left out") },
+		OnPoolSkipped: func(*karpv1.NodePool, error) { t.Error("left out") },
 	})
 	if s := w.snapshot(t); len(s.Pools) != 0 || len(s.Closed) != 1 {
 		t.Errorf("before any judgement: pools %v, tainted %v", s.Pools, s.Closed)
@@ -58,7 +58,7 @@ func TestOverlaidSnapshot(t *testing.T) {
 	if w.types[0].Offerings[0].Price != 20 {
 		t.Error("the cloud's own list has changed")
 	}
-	overlays.Set(overlay.Book{}, nil)
+	overlays.Set(overlay.Overlays{}, nil)
 	if s := w.snapshot(t); len(s.Pools) != 0 {
 		t.Error("a pool that is not judged any more is planned")
 	}

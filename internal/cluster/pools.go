@@ -18,7 +18,7 @@ import (
 const ResourceNodes corev1.ResourceName = "nodes"
 
 // Open reports whether a pool launches nodes for pods: it is neither deleting nor static.
-func Open(pool *karpv1.NodePool) bool {
+func LaunchesForPods(pool *karpv1.NodePool) bool {
 	return pool.DeletionTimestamp == nil && pool.Spec.Replicas == nil
 }
 

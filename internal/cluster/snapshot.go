@@ -34,7 +34,7 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		}
 	}
 	s.addMarks(&facts)
-	return Cut(*objects, facts), nil
+	return BuildSnapshot(*objects, facts), nil
 }
 
 // facts are the current facts without the marks of this process.
@@ -118,7 +118,7 @@ func (s *State) readPools(ctx context.Context, o *Objects) error {
 
 // instanceTypesFor returns the instance types that the pool may launch; nil if none.
 func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
-	if !Open(pool) || !condition.IsTrue(pool, condition.Ready) {
+	if !LaunchesForPods(pool) || !condition.IsTrue(pool, condition.Ready) {
 		return nil, nil
 	}
 	class := &awsv1.EC2NodeClass{}
@@ -127,12 +127,12 @@ func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]
 	}
 	instanceTypes, err := s.cfg.Types.InstanceTypes(ctx, class)
 	if err != nil {
-		s.cfg.PoolLeftOut(pool, err)
+		s.cfg.OnPoolSkipped(pool, err)
 		return nil, nil
 	}
 	if s.cfg.Overlays != nil {
 		// A pool for which the overlays have not been evaluated yet launches nothing. That takes a moment only.
-		instanceTypes, _ = s.cfg.Overlays.Lay(pool, instanceTypes)
+		instanceTypes, _ = s.cfg.Overlays.Apply(pool, instanceTypes)
 	}
 	return instanceTypes, nil
 }

@@ -276,7 +276,7 @@ func TestPodBehindABudgetThatNeverAllows(t *testing.T) {
 	pdb.Spec.MaxUnavailable = &zero
 	db := func(p *corev1.Pod) { p.Labels["app"] = "db" }
 	w := newTestCluster(t, claimOf("a", launched("i-1"), registered("a")), nodeOf("a", "i-1", joinedNode), boundPod("p", "a", db), boundPod("q", "a"), pdb)
-	w.Condemn("uid-a")
+	w.MarkForDeletion("uid-a")
 	s := w.snapshot(t)
 	if len(s.Pods) != 1 || s.Pods[0].Name != "q" {
 		t.Errorf("%d pods to place, want q alone: nothing can move p now", len(s.Pods))

@@ -42,8 +42,8 @@ type Config struct {
 	// Devices caches compiled CEL expressions over devices. If it is nil, devices are not read, and pods with resource
 	// claims are not planned.
 	Devices *cel.Cache
-	// PoolLeftOut is called for a pool when its instance types cannot be listed.
-	PoolLeftOut func(pool *karpv1.NodePool, err error)
+	// OnPoolSkipped is called for a pool when its instance types cannot be listed.
+	OnPoolSkipped func(pool *karpv1.NodePool, err error)
 	Settings    snapshot.Settings
 	// Labels is what label keys mean on this cloud.
 	Labels requirement.Labels
@@ -109,7 +109,7 @@ func (s *State) Created(claim *karpv1.NodeClaim) {
 }
 
 // Condemn marks a claim's node as deleting, from the decision on.
-func (s *State) Condemn(uid types.UID) {
+func (s *State) MarkForDeletion(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.markedForDeletion[uid] = true
@@ -123,7 +123,7 @@ func (s *State) MarkDisrupting(uid types.UID, replacements []string) {
 }
 
 // Spare removes the marks of a claim after its deletion was rejected, or its command rolled back.
-func (s *State) Spare(uid types.UID) {
+func (s *State) Unmark(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.markedForDeletion, uid)
@@ -157,7 +157,7 @@ func (s *State) Refresh(ctx context.Context) error {
 }
 
 // Forget makes the next pass read the API server.
-func (s *State) Forget() {
+func (s *State) Invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.primed = false

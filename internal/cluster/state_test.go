@@ -57,7 +57,7 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 func (w *testCluster) state(cache, live client.Reader) *cluster.State {
 	return cluster.NewState(cluster.Config{
 		Cache: cache, Live: live, Types: w, Settings: w.settings, NominationWindow: window, Now: func() time.Time { return w.now },
-		PoolLeftOut: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
+		OnPoolSkipped: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
 	})
 }
 
@@ -215,7 +215,7 @@ func TestLostCreateResponse(t *testing.T) {
 	// The create took effect, but the answer was lost: the state is told to look, not what was made.
 	w.create(t, claimOf("a"))
 	wantNodes(t, w.snapshot(t))
-	w.Forget()
+	w.Invalidate()
 	wantNodes(t, w.snapshot(t), "a")
 	if !w.Primed() {
 		t.Error("the API server is read for every snapshot")
@@ -228,7 +228,7 @@ func TestInvalidationDuringRefreshIsNotLost(t *testing.T) {
 	live := interceptor.NewClient(w.live, interceptor.Funcs{
 		List: func(ctx context.Context, live client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := live.List(ctx, list, opts...)
-			s.Forget()
+			s.Invalidate()
 			return err
 		},
 	})
@@ -276,16 +276,16 @@ func TestMarkedForDeletion(t *testing.T) {
 	c := claimOf("a", launched("i-1"))
 	w := newTestCluster(t, c)
 	deleting := func() bool { return w.snapshot(t).Nodes[0].Deleting }
-	w.Condemn(c.UID)
+	w.MarkForDeletion(c.UID)
 	if !deleting() {
 		t.Error("a condemned node takes pods until the cache shows its deletion")
 	}
-	w.Spare(c.UID)
+	w.Unmark(c.UID)
 	if deleting() {
 		t.Error("a spared node stays closed")
 	}
 	// The mark ends with the claim: its name and its node may come again.
-	w.Condemn(c.UID)
+	w.MarkForDeletion(c.UID)
 	for _, api := range []client.Client{w.cache, w.live} {
 		if err := api.Delete(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -329,13 +329,13 @@ func TestManyStatesAtOnce(t *testing.T) {
 		go func() {
 			for range 20 {
 				w.Nominate(fmt.Sprint(i))
-				w.Condemn("uid-a")
-				w.Forget()
+				w.MarkForDeletion("uid-a")
+				w.Invalidate()
 				if _, err := w.Snapshot(context.Background()); err != nil {
 					done <- err
 					return
 				}
-				w.Spare("uid-a")
+				w.Unmark("uid-a")
 			}
 			done <- nil
 		}()

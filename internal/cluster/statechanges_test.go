@@ -139,11 +139,11 @@ func subtractedOnce(t *testing.T) {
 		}
 	}
 	cpu("before", "8")
-	w.Condemn(leaving.UID)
+	w.MarkForDeletion(leaving.UID)
 	cpu("marked", "4")
-	w.Spare(leaving.UID)
+	w.Unmark(leaving.UID)
 	cpu("unmarked", "8")
-	w.Condemn(leaving.UID)
+	w.MarkForDeletion(leaving.UID)
 	w.remove(t, leaving)
 	cpu("marked, then deleted", "4")
 	w.change(t, leaving, func() { leaving.Finalizers = nil })

@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// RemoverAtWork is how long the removal of a startup taint from any node proves that the taint's owner works. A
+	// TaintOwnerWindow is how long the removal of a startup taint from any node proves that the taint's owner works. A
 	// throttled owner may need a minute for one node; one that has removed none for two minutes has most likely
 	// stopped.
-	RemoverAtWork = 2 * time.Minute
+	TaintOwnerWindow = 2 * time.Minute
 	// maxLag is how much older a node may be than others that the owner has untainted since. Owners process nodes
 	// roughly in the order of creation; a node that lags by more has been skipped, however busy the owner is.
 	maxLag = 5 * time.Minute
@@ -117,12 +117,12 @@ func (t *TaintRemovals) LateUntil(node *corev1.Node, taint *corev1.Taint) time.T
 	if known.at.IsZero() || known.joined.Sub(node.CreationTimestamp.Time) > maxLag {
 		return time.Time{}
 	}
-	return known.at.Add(RemoverAtWork)
+	return known.at.Add(TaintOwnerWindow)
 }
 
-// AtWork reports whether the owner of the node's startup taint has removed that taint from any node within
-// RemoverAtWork.
-func (t *TaintRemovals) AtWork(claim *karpv1.NodeClaim, node *corev1.Node, now time.Time) bool {
+// OwnerActive reports whether the owner of the node's startup taint has removed that taint from any node within
+// TaintOwnerWindow.
+func (t *TaintRemovals) OwnerActive(claim *karpv1.NodeClaim, node *corev1.Node, now time.Time) bool {
 	if t == nil {
 		return false
 	}
@@ -133,7 +133,7 @@ func (t *TaintRemovals) AtWork(claim *karpv1.NodeClaim, node *corev1.Node, now t
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	at := t.last[taint.Key].at
-	return !at.IsZero() && now.Before(at.Add(RemoverAtWork))
+	return !at.IsZero() && now.Before(at.Add(TaintOwnerWindow))
 }
 
 // StartupTaint returns the first taint of a node that must be removed before the node can be used: one of its

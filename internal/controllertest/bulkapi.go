@@ -19,7 +19,7 @@ import (
 
 // Crowd is an API server for tests with thousands of NodeClaims. It finds claims by their instance as fast as a cache.
 // It implements only the calls that deleting claims takes; any other call panics. Writes use optimistic locking.
-type Crowd struct {
+type BulkAPI struct {
 	client.Client
 
 	mu     sync.Mutex
@@ -32,14 +32,14 @@ type Crowd struct {
 }
 
 // Has sets the node class of the claims.
-func (c *Crowd) Has(class *awsv1.EC2NodeClass) {
+func (c *BulkAPI) SetNodeClass(class *awsv1.EC2NodeClass) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.class = class
 }
 
 // SetNode adds or replaces a Node.
-func (c *Crowd) SetNode(node *corev1.Node) {
+func (c *BulkAPI) SetNode(node *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.nodes == nil {
@@ -48,9 +48,9 @@ func (c *Crowd) SetNode(node *corev1.Node) {
 	c.nodes[node.Spec.ProviderID] = node
 }
 
-// NewCrowd returns a server with claims, which must have instances.
-func NewCrowd(claims []*karpv1.NodeClaim) *Crowd {
-	c := &Crowd{claims: map[string]*karpv1.NodeClaim{}, byID: map[string]string{}, ended: map[string]int{}}
+// NewBulkAPI returns a server with claims, which must have instances.
+func NewBulkAPI(claims []*karpv1.NodeClaim) *BulkAPI {
+	c := &BulkAPI{claims: map[string]*karpv1.NodeClaim{}, byID: map[string]string{}, ended: map[string]int{}}
 	for _, claim := range claims {
 		claim.ResourceVersion = "1"
 		c.claims[claim.Name] = claim
@@ -61,7 +61,7 @@ func NewCrowd(claims []*karpv1.NodeClaim) *Crowd {
 }
 
 // Ended is how often each claim was deleted, by name; without those that were not.
-func (c *Crowd) Ended() map[string]int {
+func (c *BulkAPI) Deleted() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := make(map[string]int, len(c.ended))
@@ -72,7 +72,7 @@ func (c *Crowd) Ended() map[string]int {
 }
 
 // Get implements client.Reader.
-func (c *Crowd) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (c *BulkAPI) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if class, is := o.(*awsv1.EC2NodeClass); is && c.class != nil {
@@ -88,7 +88,7 @@ func (c *Crowd) Get(_ context.Context, key client.ObjectKey, o client.Object, _ 
 }
 
 // List implements client.Reader.
-func (c *Crowd) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (c *BulkAPI) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	var options client.ListOptions
 	options.ApplyOptions(opts)
 	if nodes, is := list.(*corev1.NodeList); is && options.FieldSelector != nil {
@@ -119,7 +119,7 @@ func (c *Crowd) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return nil
 }
 
-func (c *Crowd) listNodes(list *corev1.NodeList, providerID string) {
+func (c *BulkAPI) listNodes(list *corev1.NodeList, providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if node := c.nodes[providerID]; node != nil {
@@ -128,7 +128,7 @@ func (c *Crowd) listNodes(list *corev1.NodeList, providerID string) {
 }
 
 // Patch implements client.Writer.
-func (c *Crowd) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (c *BulkAPI) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
 	if node, is := o.(*corev1.Node); is {
 		c.SetNode(node.DeepCopy())
 		return nil
@@ -139,7 +139,7 @@ func (c *Crowd) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...c
 }
 
 // Delete implements client.Writer.
-func (c *Crowd) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
+func (c *BulkAPI) Delete(_ context.Context, o client.Object, _ ...client.DeleteOption) error {
 	return c.write(o, func(stored *karpv1.NodeClaim) {
 		now := metav1.NewTime(Start)
 		stored.DeletionTimestamp = &now
@@ -148,7 +148,7 @@ func (c *Crowd) Delete(_ context.Context, o client.Object, _ ...client.DeleteOpt
 }
 
 // write changes a claim if it has the version that the caller read.
-func (c *Crowd) write(o client.Object, change func(stored *karpv1.NodeClaim)) error {
+func (c *BulkAPI) write(o client.Object, change func(stored *karpv1.NodeClaim)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stored := c.claims[o.GetName()]
@@ -166,11 +166,11 @@ func (c *Crowd) write(o client.Object, change func(stored *karpv1.NodeClaim)) er
 }
 
 // Status implements client.StatusClient.
-func (c *Crowd) Status() client.SubResourceWriter { return crowdStatus{crowd: c} }
+func (c *BulkAPI) Status() client.SubResourceWriter { return crowdStatus{crowd: c} }
 
 type crowdStatus struct {
 	client.SubResourceWriter
-	crowd *Crowd
+	crowd *BulkAPI
 }
 
 // Patch implements client.SubResourceWriter.

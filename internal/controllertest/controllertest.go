@@ -61,7 +61,7 @@ func New(t *testing.T, objects ...client.Object) *Fixture {
 func (f *Fixture) Now() time.Time { return f.Clock }
 
 // Said returns the events since it was last called, as "Warning Reason message".
-func (f *Fixture) Said() []string {
+func (f *Fixture) RecordedEvents() []string {
 	var out []string
 	for {
 		select {
@@ -199,7 +199,7 @@ func Initialized(c *karpv1.NodeClaim) {
 func Deleting(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: Start} }
 
 // Joined returns the Node of a claim as its kubelet creates it.
-func Joined(claim string, change ...func(*corev1.Node)) *corev1.Node {
+func JoinedNode(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + claim, Labels: map[string]string{}}}
 	n.Spec.ProviderID = "aws:///us-east-1a/i-" + claim
 	n.Spec.Taints = []corev1.Taint{karpv1.TaintUnregistered()}
@@ -210,8 +210,8 @@ func Joined(claim string, change ...func(*corev1.Node)) *corev1.Node {
 }
 
 // Up returns the Node of a claim, ready for use.
-func Up(claim string, change ...func(*corev1.Node)) *corev1.Node {
-	return Joined(claim, append([]func(*corev1.Node){func(n *corev1.Node) {
+func ReadyNode(claim string, change ...func(*corev1.Node)) *corev1.Node {
+	return JoinedNode(claim, append([]func(*corev1.Node){func(n *corev1.Node) {
 		n.Finalizers = []string{karpv1.FinalizerTermination}
 		n.Labels = map[string]string{
 			karpv1.LabelNodePool: "general", awsv1.LabelNodeClass: classRef.Name, karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true",
@@ -235,7 +235,7 @@ func Pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // Daemon makes a DaemonSet own a pod.
-func Daemon(p *corev1.Pod) {
+func OwnedByDaemonSet(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent"}}
 }
 

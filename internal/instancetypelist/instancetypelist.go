@@ -98,7 +98,7 @@ func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
 			continue
 		}
 		if why != "" {
-			o.Available, o.Why = false, why
+			o.Available, o.UnavailableMessage = false, why
 		}
 		e.Offerings = append(e.Offerings, o)
 	}
@@ -136,7 +136,7 @@ func whyNone(offerings []catalog.Offering) string {
 		if o.Available {
 			return ""
 		}
-		why := cmp.Or(o.Why, "not available")
+		why := cmp.Or(o.UnavailableMessage, "not available")
 		if count[why] == 0 {
 			order = append(order, why)
 		}

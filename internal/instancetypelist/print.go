@@ -220,7 +220,7 @@ func (r *Report) JSON(w io.Writer) error {
 		for j := range e.Offerings {
 			o := &e.Offerings[j]
 			partition, _ := o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Single()
-			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.Why, o.Price, o.PriceDerived, o.ReservationID, partition}
+			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.UnavailableMessage, o.Price, o.PriceDerived, o.ReservationID, partition}
 		}
 		out.InstanceTypes[i] = t
 	}

@@ -145,7 +145,7 @@ func (r *reader) poolEdit(pool *karpv1.NodePool) (poolEdit, error) {
 // drift compares a claim with the pool. The hash on the claim is Dovetail's or Karpenter's; Karpenter's cannot be
 // compared, so the old and new pools are compared instead.
 func (p poolEdit) drift(claim *karpv1.NodeClaim, labels requirement.Labels) (Drift, error) {
-	reason, err := disrupt.OutOfDate(claim, p.NodePool, labels)
+	reason, err := disrupt.DriftReason(claim, p.NodePool, labels)
 	if err != nil {
 		return Drift{}, err
 	}

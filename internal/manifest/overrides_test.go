@@ -104,7 +104,7 @@ func TestWorkloadsOfOneNameHaveAllTheirPodsPlanned(t *testing.T) {
 }
 
 // waiting are the pods that the scheduler has found no node for, by name.
-func waiting(w *manifest.World) []string {
+func waiting(w *manifest.ClusterState) []string {
 	var out []string
 	for _, pod := range w.Pods {
 		unschedulable := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {

@@ -30,7 +30,7 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func stdin(t *testing.T, text string) *manifest.World {
+func stdin(t *testing.T, text string) *manifest.ClusterState {
 	t.Helper()
 	w, err := manifest.Read([]string{"-"}, strings.NewReader(text))
 	if err != nil {
@@ -39,7 +39,7 @@ func stdin(t *testing.T, text string) *manifest.World {
 	return w
 }
 
-func podNames(w *manifest.World) (out []string) {
+func podNames(w *manifest.ClusterState) (out []string) {
 	for _, p := range w.Pods {
 		out = append(out, p.Namespace+"/"+p.Name)
 	}

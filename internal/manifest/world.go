@@ -25,7 +25,7 @@ import (
 )
 
 // World is the state of a cluster as the files describe it.
-type World struct {
+type ClusterState struct {
 	// Objects are all objects but the Pools: what a pool may launch is in no file.
 	cluster.Objects
 	NodePools   []*karpv1.NodePool
@@ -59,7 +59,7 @@ type identity struct {
 
 // reader collects the objects of all files.
 type reader struct {
-	world       *World
+	world       *ClusterState
 	prototypes  map[kind]client.Object
 	definitions map[kind]*definition
 	objects     map[identity]*object
@@ -95,14 +95,14 @@ type Input struct {
 const DefaultMaxBytes = 1 << 30
 
 // Read reads files, directories, and for "-" stdin, up to the default size.
-func Read(paths []string, stdin io.Reader) (*World, error) {
+func Read(paths []string, stdin io.Reader) (*ClusterState, error) {
 	return Input{Paths: paths, Stdin: stdin}.Read()
 }
 
 // Read reads the input. The error has all errors of all files.
-func (in Input) Read() (*World, error) {
+func (in Input) Read() (*ClusterState, error) {
 	r := &reader{
-		world:      &World{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
+		world:      &ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
 		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*skippedKind{},
 		overridden: map[identity]*object{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),

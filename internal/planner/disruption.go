@@ -45,10 +45,10 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 		return nil
 	}
 	problem := schedule.Compile(s)
-	defer problem.Release()
-	pending := schedule.Question{}
-	plan := problem.Ask(pending)
-	problem.Hold(pending, &plan) // pending pods keep the capacity that they take
+	defer problem.Revert()
+	pending := schedule.Simulation{}
+	plan := problem.Simulate(pending)
+	problem.Apply(pending, &plan) // pending pods keep the capacity that they take
 	q := simulation{problem, s, map[string][]*corev1.Pod{}}
 	for _, pl := range plan.Placements {
 		q.guests[pl.Node] = append(q.guests[pl.Node], pl.Pods...)
@@ -66,20 +66,20 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	for _, c := range alone {
 		outcome := out.simulate(q, []*disrupt.Candidate{c})
 		at := slices.IndexFunc(out.Nodes, func(d Drifted) bool { return d.Node == c.Node })
-		out.Nodes[at].Stays = outcome.Refuses()
+		out.Nodes[at].Stays = outcome.Message()
 	}
 	return out
 }
 
 // list records the nodes that drift, in the order of the snapshot, and returns the candidates for replacement.
 func (d *Drift) list(s *snapshot.Snapshot, drifted map[string]manifest.Drift) (going []*disrupt.Candidate) {
-	view := disrupt.Look(s)
+	view := disrupt.NewView(s)
 	candidates := map[string]*disrupt.Candidate{}
-	for _, c := range slices.Concat(view.Candidates, view.Bounded) {
+	for _, c := range slices.Concat(view.Candidates, view.BoundedDrain) {
 		candidates[c.Node.Claim] = c
 	}
 	kept := map[string]string{}
-	for _, k := range view.Kept {
+	for _, k := range view.BlockedNodes {
 		kept[k.Node.Claim] = k.Message
 	}
 	for i := range s.Nodes {
@@ -114,12 +114,12 @@ type simulation struct {
 // replace replaces candidates together, unless some of them have pods that fit nowhere: it returns these.
 func (d *Drift) replace(p simulation, candidates []*disrupt.Candidate) (stuck []*disrupt.Candidate) {
 	outcome := d.simulate(p, candidates)
-	if outcome.Refuses() == "" {
+	if outcome.Message() == "" {
 		return nil
 	}
 	unschedulable := map[types.UID]bool{}
-	for i := range outcome.Homeless {
-		unschedulable[outcome.Homeless[i].Pod.UID] = true
+	for i := range outcome.Unschedulable {
+		unschedulable[outcome.Unschedulable[i].Pod.UID] = true
 	}
 	for _, c := range candidates {
 		if slices.ContainsFunc(slices.Concat(c.Pods, p.guests[c.Node.Name]), func(pod *corev1.Pod) bool { return unschedulable[pod.UID] }) {
@@ -133,19 +133,19 @@ func (d *Drift) replace(p simulation, candidates []*disrupt.Candidate) (stuck []
 }
 
 // simulate schedules the pods of candidates without these nodes. If all pods fit, it applies the result.
-func (d *Drift) simulate(p simulation, candidates []*disrupt.Candidate) disrupt.Outcome {
-	var q schedule.Question
+func (d *Drift) simulate(p simulation, candidates []*disrupt.Candidate) disrupt.RemovalOutcome {
+	var q schedule.Simulation
 	var judged []*disrupt.Candidate
 	for _, c := range candidates {
 		with := *c
 		with.Pods = slices.Concat(c.Pods, p.guests[c.Node.Name])
 		judged = append(judged, &with)
-		q.Gone, q.Pods = append(q.Gone, c.Index), append(q.Pods, c.Pods...)
+		q.Removed, q.Pods = append(q.Removed, c.Index), append(q.Pods, c.Pods...)
 	}
-	answer := p.Ask(q)
-	outcome := disrupt.Judge(p.snapshot, judged, answer)
-	if outcome.Refuses() == "" {
-		p.Hold(q, &answer)
+	answer := p.Simulate(q)
+	outcome := disrupt.EvaluateRemoval(p.snapshot, judged, answer)
+	if outcome.Message() == "" {
+		p.Apply(q, &answer)
 		d.Plan.Launches = append(d.Plan.Launches, outcome.Plan.Launches...)
 		d.Plan.Placements = append(d.Plan.Placements, outcome.Plan.Placements...)
 	}
@@ -159,7 +159,7 @@ func (d *Drift) Costs() (before, after float64) {
 			before += d.Nodes[i].Price
 		}
 	}
-	return before, disrupt.Cost(d.Plan)
+	return before, disrupt.LaunchCost(d.Plan)
 }
 
 // Consolidation is what consolidation would do to the nodes, and why the others remain.
@@ -176,31 +176,31 @@ type Kept struct{ Node, NodePool, Why string }
 // plan remain, as they would after it.
 func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	s = nominated(s, plan)
-	view := disrupt.Look(s)
+	view := disrupt.NewView(s)
 	out := &Consolidation{}
 	keep := func(n *snapshot.Node, why string) { out.Kept = append(out.Kept, Kept{n.Name, n.Pool, why}) }
-	for _, k := range view.Kept {
+	for _, k := range view.BlockedNodes {
 		keep(k.Node, k.Message)
 	}
-	room := view.Room(disrupt.Allowances(s, karpv1.DisruptionEmpty))
+	room := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionEmpty))
 	empty, _ := view.Empty()
 	for _, c := range empty {
 		one := []*disrupt.Candidate{c}
-		if !room.Holds(one) {
+		if !room.Allow(one) {
 			keep(c.Node, "the node is empty, and a budget of its NodePool holds it back for now")
 			continue
 		}
-		room.Take(one)
-		out.Commands = append(out.Commands, disrupt.Command{Reason: karpv1.DisruptionEmpty, Kind: "empty", Candidates: one, Savings: c.Price})
+		room.Use(one)
+		out.Commands = append(out.Commands, disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
 	}
 	others := slices.DeleteFunc(slices.Clone(view.Candidates), func(c *disrupt.Candidate) bool { return slices.Contains(empty, c) })
-	totals, _ := new(disrupt.Ledger).Update(view)
+	totals, _ := new(disrupt.PoolCosts).Update(view)
 	problem := consolidate.Compile(s)
-	allowances := view.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
+	allowances := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
 	found := consolidate.Find(problem, s, others, allowances, consolidate.PoolTotals(s, view.Candidates, totals), settings)
 	out.Commands = append(out.Commands, found.Commands...)
-	for _, left := range found.Left {
-		keep(left.Candidate.Node, left.Why)
+	for _, left := range found.Unconsolidatable {
+		keep(left.Candidate.Node, left.Message)
 	}
 	return out
 }

@@ -37,15 +37,15 @@ type Config struct {
 // Labels returns the meaning of label keys to the planner.
 func Labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.Vocabulary()} }
 
-// Cut makes a Snapshot of a cluster state as the controller would. A NodePool with a class that is not part of it may
+// BuildSnapshot makes a Snapshot of a cluster state as the controller would. A NodePool with a class that is not part of it may
 // launch the whole catalog. Notes report which pools launch nothing.
-func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ error) {
+func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, notes []string, _ error) {
 	objects := w.Objects
 	known := map[string][]*catalog.InstanceType{}
 	for _, pool := range w.NodePools {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		entry := cluster.Pool{NodePool: pool, NodeClassLabel: [2]string{ref.Group + "/" + strings.ToLower(ref.Kind), ref.Name}}
-		if !cluster.Open(pool) {
+		if !cluster.LaunchesForPods(pool) {
 			notes = append(notes, fmt.Sprintf("NodePool %s launches nothing: %s", pool.Name, closed(pool)))
 			objects.Pools = append(objects.Pools, entry)
 			continue
@@ -70,7 +70,7 @@ func Cut(w *manifest.World, c Config) (_ *snapshot.Snapshot, notes []string, _ e
 		entry.InstanceTypes = known[key]
 		objects.Pools = append(objects.Pools, entry)
 	}
-	snap := cluster.Cut(objects, cluster.Facts{
+	snap := cluster.BuildSnapshot(objects, cluster.Facts{
 		Now: w.Now, Settings: c.Settings, Labels: Labels(), NominationWindow: c.NominationWindow,
 	})
 	switch {
@@ -96,7 +96,7 @@ func anyAvailable(types []*catalog.InstanceType) bool {
 }
 
 // RegionOf returns the region of the nodes and node classes; empty if they have none, or different ones.
-func RegionOf(w *manifest.World) string {
+func RegionOf(w *manifest.ClusterState) string {
 	regions := map[string]bool{}
 	for _, class := range w.NodeClasses {
 		for _, subnet := range class.Status.Subnets {
@@ -138,7 +138,7 @@ func (f file) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) 
 		for j := range within.Offerings {
 			o := &within.Offerings[j]
 			if !slices.ContainsFunc(class.Status.Subnets, func(s awsv1.Subnet) bool { return s.Zone == o.Zone }) {
-				o.Available, o.Why = false, "no subnet in the zone"
+				o.Available, o.UnavailableMessage = false, "no subnet in the zone"
 			}
 		}
 		out[i] = &within

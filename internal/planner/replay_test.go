@@ -127,7 +127,7 @@ func TestSnapshotReplaysThePlanOfTheCluster(t *testing.T) {
 	if !w.Now.Equal(enginetest.Now()) {
 		t.Errorf("the snapshot is of %v, want %v", w.Now, enginetest.Now())
 	}
-	s, _, err := planner.Cut(w, planner.Config{Catalog: stall{}})
+	s, _, err := planner.BuildSnapshot(w, planner.Config{Catalog: stall{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := planner.Cut(w, planner.Config{Catalog: stall{}})
+	s, _, err := planner.BuildSnapshot(w, planner.Config{Catalog: stall{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 			}
 		}
 	}
-	snap, notes, err := planner.Cut(world, planner.Config{Catalog: catalog, Settings: settings})
+	snap, notes, err := planner.BuildSnapshot(world, planner.Config{Catalog: catalog, Settings: settings})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ import (
 
 // launchMetrics notes what is counted.
 type launchMetrics struct {
-	cloudprovider.Unmeasured
+	cloudprovider.NoMeter
 	mu      sync.Mutex
 	failed  []string // zone/zoneID/capacityType/reason
 	batched []string // batcher:size
@@ -83,7 +83,7 @@ func (s *launchFixture) launchBatch(claims ...*karpv1.NodeClaim) []launchResult 
 		}
 		enrolled := c.DeepCopy()
 		done.Go(func() {
-			out[n].Launched, out[n].err = s.LaunchTogether(s.t.Context(), c, s.class, func(_ context.Context, mark string) error {
+			out[n].Launched, out[n].err = s.LaunchInBatch(s.t.Context(), c, s.class, func(_ context.Context, mark string) error {
 				metav1.SetMetaDataAnnotation(&enrolled.ObjectMeta, karpv1.AnnotationLaunch, mark)
 				return nil
 			})
@@ -132,7 +132,7 @@ func TestBatchLaunch(t *testing.T) {
 		ids := map[string]bool{}
 		for n, b := range s.launchBatch(claims...) {
 			ids[b.ProviderID] = true
-			if ticket, ok := cloudprovider.ParseTicket(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
+			if ticket, ok := cloudprovider.ParseBatchSlot(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
 				t.Errorf("%s: %v, annotation %v", claims[n].Name, b.err, claims[n].Annotations)
 			}
 		}

@@ -36,7 +36,7 @@ func launchTogether(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, claims []
 	t.Helper()
 	each(t, claims, len(claims), 0, func(one *karpv1.NodeClaim) error {
 		one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
-		got, err := c.LaunchTogether(context.Background(), one, class, func(context.Context, string) error { return nil })
+		got, err := c.LaunchInBatch(context.Background(), one, class, func(context.Context, string) error { return nil })
 		one.Status.ProviderID, one.Status.ImageID = got.ProviderID, got.ImageID
 		for key, value := range got.Labels {
 			one.Labels[key] = value

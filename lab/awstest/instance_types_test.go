@@ -115,7 +115,7 @@ func TestNoCapacity(t *testing.T) {
 	if _, err := c.Launch(t.Context(), claim("general-2", general.Spec.Requirements...), class); !errors.As(err, &scarce) || w.called("CreateFleet") != calls {
 		t.Errorf("the launch repeated a call for unavailable capacity: %v", err)
 	}
-	w.Clock.Advance(unavailableofferings.For)
+	w.Clock.Advance(unavailableofferings.TTL)
 	if !available("us-east-1a") {
 		t.Error("three minutes later the offering is not tried again")
 	}

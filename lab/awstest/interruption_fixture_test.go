@@ -90,9 +90,9 @@ func (w *interruptionFixture) restart() {
 	}
 	w.queue = &interruption.Queue{
 		Source: w.cloud.InterruptionQueue(queueName), Actor: actor, Metrics: w.metrics, Log: log, Now: w.world.Clock.Now,
-		Standing: &interruption.Standing{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
+		Condition: &interruption.QueueCondition{Client: w.API, Events: w.Events, Log: log, Now: w.world.Clock.Now},
 	}
-	w.status = &interruption.Status{Clinic: w.cloud, Actor: actor, Standing: w.queue.Standing, Metrics: w.metrics, Log: log}
+	w.status = &interruption.Status{Instances: w.cloud, Actor: actor, Condition: w.queue.Condition, Metrics: w.metrics, Log: log}
 }
 
 // instance is the ID of a claim's instance.

@@ -77,7 +77,7 @@ func process(t testing.TB, w *world, p *countedQueue) int {
 	queue := &interruption.Queue{
 		Source: c.InterruptionQueue(queueName), Metrics: heard, Log: log, Now: w.Clock.Now,
 		Actor:    &interruption.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
-		Standing: &interruption.Standing{Client: p, Events: events, Log: log, Now: w.Clock.Now},
+		Condition: &interruption.QueueCondition{Client: p, Events: events, Log: log, Now: w.Clock.Now},
 	}
 	var readers sync.WaitGroup
 	for range 8 { // as many as the controller has while messages pile up
@@ -110,7 +110,7 @@ func killedMidway(t testing.TB, n int) time.Duration {
 			t.Fatal(err)
 		}
 	}
-	api := controllertest.NewCrowd(claims)
+	api := controllertest.NewBulkAPI(claims)
 	began := time.Now()
 	first := &countedQueue{Client: api, http: w.Config.HTTPClient}
 	first.left.Store(int64(n / 2))
@@ -124,7 +124,7 @@ func killedMidway(t testing.TB, n int) time.Duration {
 	if before+after != n {
 		t.Errorf("%d and %d messages were deleted, of %d", before, after, n)
 	}
-	ended := api.Ended()
+	ended := api.Deleted()
 	for _, c := range claims {
 		if ended[c.Name] != 1 {
 			t.Errorf("claim %s was ended %d times", c.Name, ended[c.Name])

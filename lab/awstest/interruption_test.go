@@ -42,7 +42,7 @@ func TestInterruptionMessages(t *testing.T) {
 			w.send(strings.ReplaceAll(tt.body, "INSTANCE", w.instance("a")))
 			w.readQueue()
 			w.expect()
-			if said := w.Said(); len(said) > 0 {
+			if said := w.RecordedEvents(); len(said) > 0 {
 				t.Errorf("events %q", said)
 			}
 			if tt.kind != "" && w.received(tt.kind) != 1 {
@@ -100,7 +100,7 @@ func TestActionsOnInterruptions(t *testing.T) {
 			} else {
 				w.expect()
 			}
-			if got := reasons(w.Said()); fmt.Sprint(got) != fmt.Sprint(want) {
+			if got := reasons(w.RecordedEvents()); fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("events %v, want %v", got, want)
 			}
 			a := w.Claim("a")
@@ -291,7 +291,7 @@ func TestQueueThatCannotBeRead(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Errorf("the controller has ended: %v", err)
 			}
-			if got := reasons(w.Said())["Warning InterruptionQueueUnavailable"]; got != 1 {
+			if got := reasons(w.RecordedEvents())["Warning InterruptionQueueUnavailable"]; got != 1 {
 				t.Errorf("the NodePool got %d events", got)
 			}
 		})
@@ -333,7 +333,7 @@ func TestStatusOfInstances(t *testing.T) {
 			if counted(t, w.metrics.Unhealthy.WithLabelValues(tt.kind)) != 1 {
 				t.Errorf("not counted as %s", tt.kind)
 			}
-			if got := reasons(w.Said()); got["Warning InstanceUnhealthy"] != 2 || got["Warning TerminatingOnInterruption"] != 2 {
+			if got := reasons(w.RecordedEvents()); got["Warning InstanceUnhealthy"] != 2 || got["Warning TerminatingOnInterruption"] != 2 {
 				t.Errorf("events %v", got)
 			}
 		})

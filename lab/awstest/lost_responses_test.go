@@ -160,7 +160,7 @@ func (s *simulation) startGathering(window batch.Window) {
 	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
 	s.launcher = launch.New(launch.Config{
 		EC2: api, Identity: s.identity, Templates: launch.NewTemplates(api, s.identity, s.Clock.Now), Instances: s.instances, Addresses: addresses,
-		Scarcity: unavailableofferings.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		UnavailableOfferings: unavailableofferings.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -169,7 +169,7 @@ func (s *simulation) startGathering(window batch.Window) {
 
 // annotate writes on a claim as an API server does: not over what another has written since it was read. Now and then
 // it says that it has not, whether it has or not.
-func (s *simulation) annotate(e *storedClaim, read int) launch.Enroll {
+func (s *simulation) annotate(e *storedClaim, read int) launch.Annotate {
 	return func(_ context.Context, mark string) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -203,11 +203,11 @@ func (s *simulation) reconcile(e *storedClaim, forgetful bool) {
 	case provider == "":
 		i, found, err := l.Adopt(ctx, claim)
 		if err == nil && !found {
-			order := launch.Order{Claim: claim, Class: s.class, Types: s.types}
+			order := launch.Request{Claim: claim, Class: s.class, Types: s.types}
 			if claim.Annotations[karpv1.AnnotationLaunch] == "" {
 				i, err = l.Launch(ctx, order)
 			} else {
-				i, err = l.LaunchTogether(ctx, order, s.annotate(e, version))
+				i, err = l.LaunchInBatch(ctx, order, s.annotate(e, version))
 			}
 		}
 		s.mu.Lock()
@@ -386,8 +386,8 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 			*c = claim(fmt.Sprintf("claim-%d", n), onDemand)
 			metav1.SetMetaDataAnnotation(&(*c).ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 			launches.Go(func() {
-				order := launch.Order{Claim: (*c).DeepCopy(), Class: s.class, Types: s.types}
-				_, err := s.launcher.LaunchTogether(t.Context(), order, func(_ context.Context, mark string) error {
+				order := launch.Request{Claim: (*c).DeepCopy(), Class: s.class, Types: s.types}
+				_, err := s.launcher.LaunchInBatch(t.Context(), order, func(_ context.Context, mark string) error {
 					(*c).Annotations[karpv1.AnnotationLaunch] = mark
 					return nil
 				})
@@ -432,7 +432,7 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 		if found, err := s.launcher.Find(t.Context(), s.deleted); err != nil || len(found) > 0 {
 			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
 		}
-		if s.launcher.Busy(string(s.deleted.UID)) {
+		if s.launcher.InProgress(string(s.deleted.UID)) {
 			t.Error("its launch is believed to be in progress")
 		}
 		for range 2 {

@@ -165,7 +165,7 @@ func TestExplainJoin(t *testing.T) {
 	}
 	unmapNodes(t, w)
 	w.Clock.Advance(10 * time.Second)
-	if f := first(); f.Cause != join.NodeRoleNotMapped || !f.Standing {
+	if f := first(); f.Cause != join.NodeRoleNotMapped || !f.FromConfiguration {
 		t.Errorf("the mapping says more than the console: %+v", f)
 	}
 }

@@ -24,7 +24,7 @@ type hiddenType struct {
 	instanceType string
 }
 
-func (h hiddenType) Price(s offline.Sale) (offline.Price, bool) {
+func (h hiddenType) Price(s offline.PriceQuery) (offline.Price, bool) {
 	if s.Type == h.instanceType {
 		return offline.Price{}, false
 	}
@@ -90,7 +90,7 @@ func TestLaunchOverlaid(t *testing.T) {
 		pool := &karpv1.NodePool{}
 		pool.Name = claim.Labels[karpv1.LabelNodePool]
 		book, _ := overlay.Evaluate([]*v1alpha1.NodeOverlay{o}, nil, overlay.Terms{})
-		return book.Lay(pool, types), nil
+		return book.Apply(pool, types), nil
 	}
 	asking := func(name string) *karpv1.NodeClaim {
 		c := claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"))

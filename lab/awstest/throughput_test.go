@@ -45,7 +45,7 @@ func BenchmarkLaunch(b *testing.B) {
 							return err
 						}
 						one.Annotations = map[string]string{karpv1.AnnotationLaunch: cloudprovider.Unlaunched}
-						_, err := c.LaunchTogether(context.Background(), one, class, func(context.Context, string) error { return nil })
+						_, err := c.LaunchInBatch(context.Background(), one, class, func(context.Context, string) error { return nil })
 						return err
 					})
 				}

@@ -141,8 +141,8 @@ func (c *NodeClaim) Nominated(annotation string) []types.UID {
 	return out
 }
 
-// LetGo removes pods from those that the claim was launched for.
-func (c *NodeClaim) LetGo(pods map[types.UID]bool) {
+// RemoveNominated removes pods from those that the claim was launched for.
+func (c *NodeClaim) RemoveNominated(pods map[types.UID]bool) {
 	var kept []string
 	for _, uid := range c.Nominated(AnnotationNominatedPods) {
 		if !pods[uid] {

@@ -179,7 +179,7 @@ func (cfg *Config) complete() error {
 		return errors.New("an adapter needs a clock and a log")
 	}
 	if cfg.Meter == nil {
-		cfg.Meter = cloudprovider.Unmeasured{}
+		cfg.Meter = cloudprovider.NoMeter{}
 	}
 	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
 	return nil
@@ -197,13 +197,13 @@ type leaves struct {
 	reservations *reservation.Finder
 	profiles     *instanceprofile.Profiles
 	prices       *pricing.Prices
-	unavailable  *unavailableofferings.Memory
+	unavailable  *unavailableofferings.Cache
 	discovered   *discoveredmemory.Memory
 	// shifts is nil where zonal shifts are not followed.
 	shifts    *zonalshift.Watcher
 	inventory *inventory.Source
 	joins     *joincheck.Checker
-	dryRuns   *dryrun.Memory
+	dryRuns   *dryrun.Cache
 	instances *instance.Instances
 	templates *launch.Templates
 	launcher  *launch.Launcher
@@ -232,7 +232,7 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 	}
 	l.unavailable = unavailableofferings.New(cfg.Now)
 	l.discovered = discoveredmemory.New(cfg.Now)
-	l.dryRuns = dryrun.NewMemory(cfg.Now)
+	l.dryRuns = dryrun.NewCache(cfg.Now)
 	l.inventory = l.newInventory(cfg, resolver)
 	l.instances = instance.New(instance.Config{
 		EC2: l.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Leading: cfg.Leading, Now: cfg.Now,
@@ -248,8 +248,8 @@ func newPrices(cfg Config, api *ec2.Client) *pricing.Prices {
 		Region: cfg.Identity.Region, EC2: api, Pricing: pricingClient(cfg), Fallback: cfg.Fallback, Now: cfg.Now,
 	})
 	for _, s := range prices.State() {
-		if s.Unasked != "" {
-			cfg.Log.Info("prices are those that ship with the program", "capacityType", s.CapacityType, "prices", s.Basis, "reason", s.Unasked)
+		if s.NotReadReason != "" {
+			cfg.Log.Info("prices are those that ship with the program", "capacityType", s.CapacityType, "prices", s.Basis, "reason", s.NotReadReason)
 		}
 	}
 	return prices
@@ -270,15 +270,15 @@ func (l *leaves) newInventory(cfg Config, resolver *instancetype.Resolver) *inve
 		shifted = l.shifts.Away
 	}
 	return inventory.New(inventory.Config{
-		Shifted: shifted,
-		EC2:     l.ec2, Resolver: resolver, Prices: l.prices, Scarcity: l.unavailable, Observed: l.discovered, Groups: l.groups,
+		ZoneShifted: shifted,
+		EC2:     l.ec2, Resolver: resolver, Prices: l.prices, UnavailableOfferings: l.unavailable, DiscoveredMemory: l.discovered, Groups: l.groups,
 		Reservations: l.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 }
 
 func (l *leaves) newLauncher(cfg Config) *launch.Launcher {
 	launching := launch.Config{
-		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses, Scarcity: l.unavailable,
+		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses, UnavailableOfferings: l.unavailable,
 		Cluster: l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
 	}
 	if l.reservations != nil { // a nil pointer would make an interface that is not nil

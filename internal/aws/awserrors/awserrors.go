@@ -110,7 +110,7 @@ func IsRejected(err error) bool {
 
 // IsRetryable reports whether the same call may succeed later without any change: it was throttled, AWS failed, or the
 // network did.
-func Passing(err error) bool {
+func IsRetryable(err error) bool {
 	var network net.Error
 	return Is(err, RateLimited) || Is(err, ServerFault) || (errors.As(err, &network) && !errors.Is(err, context.Canceled))
 }

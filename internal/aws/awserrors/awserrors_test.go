@@ -79,7 +79,7 @@ func TestIsRetryable(t *testing.T) {
 		{"not there", apiError("ResourceNotFoundException", ""), false},
 		{"no answer of AWS at all", errors.New("no credentials"), false},
 	} {
-		if got := Passing(tc.err); got != tc.want {
+		if got := IsRetryable(tc.err); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}

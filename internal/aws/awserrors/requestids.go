@@ -9,7 +9,7 @@ var requestIDs = regexp.MustCompile(`(, )?(RequestID|HostID): [^,]*| ?Encoded au
 // WithoutRequestIDs returns err without request IDs and encoded authorization messages in its text. The same failure
 // then has the same text each time: conditions are not rewritten, and events are deduplicated. errors.Is and errors.As
 // see the original error.
-func Plain(err error) error {
+func WithoutRequestIDs(err error) error {
 	if err == nil {
 		return nil
 	}

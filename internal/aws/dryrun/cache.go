@@ -18,7 +18,7 @@ const (
 )
 
 // Cache holds verdicts. It is safe for concurrent use.
-type Memory struct {
+type Cache struct {
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -33,11 +33,11 @@ type entry struct {
 }
 
 // NewCache returns an empty Cache.
-func NewMemory(now func() time.Time) *Memory { return &Memory{now: now, entries: map[string]entry{}} }
+func NewCache(now func() time.Time) *Cache { return &Cache{now: now, entries: map[string]entry{}} }
 
 // Get returns the verdict for a node class and its remaining TTL. about identifies everything that the verdict depends
 // on: a verdict for other inputs does not count.
-func (m *Memory) Verdict(class, about string) (v Verdict, left time.Duration, known bool) {
+func (m *Cache) Get(class, about string) (v Verdict, left time.Duration, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.entries[class]
@@ -49,7 +49,7 @@ func (m *Memory) Verdict(class, about string) (v Verdict, left time.Duration, kn
 }
 
 // Put stores a verdict, and returns its TTL.
-func (m *Memory) Put(class, about string, v Verdict) time.Duration {
+func (m *Cache) Put(class, about string, v Verdict) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := entry{inputHash: about, verdict: v}
@@ -71,7 +71,7 @@ func (m *Memory) Put(class, about string, v Verdict) time.Duration {
 }
 
 // Invalidate removes the verdict for a class.
-func (m *Memory) Forget(class string) {
+func (m *Cache) Invalidate(class string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, class)

@@ -37,18 +37,18 @@ type API interface {
 }
 
 // Requests are the calls of a launch.
-type Rehearsal struct {
+type Requests struct {
 	Fleet *ec2.CreateFleetInput
 	// RunInstances requests the same instance in one subnet each.
 	RunInstances []*ec2.RunInstancesInput
 }
 
 // Validation is the dry-run validation of one node class.
-type Question struct {
+type Validation struct {
 	// Prepare ensures the launch template and returns the calls.
-	Prepare func(ctx context.Context) (Rehearsal, error)
+	Prepare func(ctx context.Context) (Requests, error)
 	// UserManagedProfile is true if the instance profile was not created by this program.
-	UsersProfile bool
+	UserManagedProfile bool
 }
 
 // Verdict is the result of a validation. Without a Reason the launch is allowed.
@@ -59,13 +59,13 @@ type Verdict struct {
 
 // Validate makes the calls. An error is no verdict; it is ErrProfileNotSeen while a new instance profile is not
 // visible.
-func Check(ctx context.Context, api API, q Question) (Verdict, error) {
+func Validate(ctx context.Context, api API, q Validation) (Verdict, error) {
 	r, err := q.Prepare(ctx)
 	switch {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return rejected(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
 	case awserrors.Is(err, awserrors.UserDataTooLarge):
-		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.Plain(err).Error()}, nil
+		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.WithoutRequestIDs(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
@@ -89,12 +89,12 @@ func orNotDryRun(err error) error {
 
 func rejected(reason, action string, err error) Verdict {
 	hint := awserrors.ReasonOf(err.Error()).Hint
-	return Verdict{reason, fmt.Sprintf("the controller is not allowed to call %s: %s: %s", action, hint, awserrors.Plain(err))}
+	return Verdict{reason, fmt.Sprintf("the controller is not allowed to call %s: %s: %s", action, hint, awserrors.WithoutRequestIDs(err))}
 }
 
 // runInstances requests an instance in one subnet after another, until one is allowed. It is rejected only if all
 // subnets have answered: a subnet without an answer may be the one that works.
-func (q Question) runInstances(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
+func (q Validation) runInstances(ctx context.Context, api API, runs []*ec2.RunInstancesInput) (Verdict, error) {
 	var errs []error
 	for _, in := range runs {
 		in.DryRun = aws.Bool(true)
@@ -113,7 +113,7 @@ func (q Question) runInstances(ctx context.Context, api API, runs []*ec2.RunInst
 		}
 		return nil
 	}
-	if err := find(awserrors.Passing); err != nil {
+	if err := find(awserrors.IsRetryable); err != nil {
 		return Verdict{}, fmt.Errorf("dry run of RunInstances: %w", err)
 	}
 	if err := find(func(err error) bool { return awserrors.Is(err, awserrors.Unauthorized) }); err != nil {
@@ -121,8 +121,8 @@ func (q Question) runInstances(ctx context.Context, api API, runs []*ec2.RunInst
 	}
 	err := find(func(err error) bool { return awserrors.Is(err, awserrors.InstanceProfileNotFound) })
 	switch {
-	case err != nil && q.UsersProfile:
-		return Verdict{InstanceProfileNotFound, "spec.instanceProfile does not exist, or EC2 does not know it yet: " + awserrors.Plain(err).Error()}, nil
+	case err != nil && q.UserManagedProfile:
+		return Verdict{InstanceProfileNotFound, "spec.instanceProfile does not exist, or EC2 does not know it yet: " + awserrors.WithoutRequestIDs(err).Error()}, nil
 	case err != nil:
 		return Verdict{}, fmt.Errorf("%w: %w", ErrProfileNotSeen, err)
 	case len(errs) == 0:

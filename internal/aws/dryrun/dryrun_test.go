@@ -14,15 +14,15 @@ import (
 
 func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := NewMemory(func() time.Time { return now })
+	m := NewCache(func() time.Time { return now })
 	// wait lets a verdict expire and reports how long that took.
 	wait := func(about string, v Verdict) time.Duration {
 		left := m.Put("class", about, v)
-		if got, still, known := m.Verdict("class", about); !known || got != v || still != left {
+		if got, still, known := m.Get("class", about); !known || got != v || still != left {
 			t.Fatalf("%+v, %v, %v", got, still, known)
 		}
 		now = now.Add(left)
-		if _, _, known := m.Verdict("class", about); known {
+		if _, _, known := m.Get("class", about); known {
 			t.Fatal("it is believed for longer than was said")
 		}
 		return left
@@ -49,11 +49,11 @@ func TestCache(t *testing.T) {
 		t.Errorf("a missing profile is believed for %v", d)
 	}
 	m.Put("class", "a", no)
-	if _, _, known := m.Verdict("class", "b"); known {
+	if _, _, known := m.Get("class", "b"); known {
 		t.Error("a verdict about something else")
 	}
-	m.Forget("class")
-	if _, _, known := m.Verdict("class", "a"); known {
+	m.Invalidate("class")
+	if _, _, known := m.Get("class", "a"); known {
 		t.Error("forgotten and known")
 	}
 }
@@ -89,7 +89,7 @@ func TestChooseInstanceType(t *testing.T) {
 		{"nothing can be had", all[3:4], nil, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, ok := Choose(tc.types, tc.pools, standard)
+			got, ok := ChooseInstanceType(tc.types, tc.pools, standard)
 			if ok != (tc.want != "") || ok && got.Name != tc.want {
 				t.Errorf("%+v", got)
 			}

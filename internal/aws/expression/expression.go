@@ -121,7 +121,7 @@ type Settings struct {
 // does not compile.
 func (c *Compiler) Compile(kubelet awsv1.KubeletConfiguration) (*Settings, error) {
 	s := &Settings{kubelet: kubelet, programs: map[string]program{}}
-	texts := Texts(kubelet)
+	texts := Find(kubelet)
 	for _, field := range slices.Sorted(maps.Keys(texts)) {
 		p, err := c.compile(texts[field])
 		if err != nil {
@@ -146,7 +146,7 @@ func (c *Compiler) compile(text string) (cel.Program, error) {
 const maxPods = "maxPods"
 
 // Find returns the expressions in the settings, by field.
-func Texts(k awsv1.KubeletConfiguration) map[string]string {
+func Find(k awsv1.KubeletConfiguration) map[string]string {
 	out := map[string]string{}
 	if k.MaxPods != nil && k.MaxPods.Type == intstr.String {
 		out[maxPods] = k.MaxPods.StrVal

@@ -168,7 +168,7 @@ func TestNoExpressions(t *testing.T) {
 	n := intstr.FromInt32(20)
 	k := awsv1.KubeletConfiguration{MaxPods: &n, KubeReserved: map[string]string{"cpu": "100m"}}
 	settings, err := compiler(t).Compile(k)
-	if err != nil || settings.HasExpressions() || len(expression.Texts(k)) != 0 {
-		t.Errorf("expressions %v, %v", expression.Texts(k), err)
+	if err != nil || settings.HasExpressions() || len(expression.Find(k)) != 0 {
+		t.Errorf("expressions %v, %v", expression.Find(k), err)
 	}
 }

@@ -25,9 +25,9 @@ const TagNodeClaimUID = "dovetail.sh/nodeclaim-uid"
 const (
 	// TagLaunch is the ID of the launch.
 	TagLaunch = "dovetail.sh/launch"
-	// TagLeftOut are the slots of the launch without an instance, ascending, separated by spaces. The tag is missing if there are
+	// TagUnusedSlots are the slots of the launch without an instance, ascending, separated by spaces. The tag is missing if there are
 	// none.
-	TagLeftOut = "dovetail.sh/launch-left-out"
+	TagUnusedSlots = "dovetail.sh/launch-left-out"
 )
 
 // Identity is one incarnation of a cluster in one account and region. All fields are needed.

@@ -16,8 +16,8 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 )
 
 // Image is an AMI with the requirements of instance types that can boot it.
@@ -50,8 +50,8 @@ type Finder struct {
 	ssm    Parameters
 	now    func() time.Time
 
-	found  *memo.Memo[string, []Image]
-	values *memo.Memo[string, string]
+	found  *ttlcache.Cache[string, []Image]
+	values *ttlcache.Cache[string, string]
 }
 
 // NewFinder returns a Finder that caches images for the interval.
@@ -60,8 +60,8 @@ func NewFinder(images ec2.DescribeImagesAPIClient, parameters Parameters, interv
 		images: images,
 		ssm:    parameters,
 		now:    now,
-		found:  memo.New[string, []Image](interval, now),
-		values: memo.New[string, string](aliasTTL, now),
+		found:  ttlcache.New[string, []Image](interval, now),
+		values: ttlcache.New[string, string](aliasTTL, now),
 	}
 }
 
@@ -95,7 +95,7 @@ func (f *Finder) Images(ctx context.Context, key string, terms []awsv1.AMISelect
 		all = append(all, images...)
 	}
 	best := Best(all)
-	f.found.Put(key, best)
+	f.found.Set(key, best)
 	return best, nil
 }
 
@@ -105,7 +105,7 @@ func (f *Finder) forgetDeprecated(q query, images []Image) {
 	for _, i := range images {
 		if i.Deprecated {
 			for _, name := range q.parameters[i.ID] {
-				f.values.Drop(name)
+				f.values.Delete(name)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (r *fakeEC2) CreateTags(context.Context, *ec2.CreateTagsInput, ...func(*ec2
 }
 
 type failures struct {
-	cloudprovider.Unmeasured
+	cloudprovider.NoMeter
 	mu sync.Mutex
 	n  int
 }

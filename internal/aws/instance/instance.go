@@ -23,9 +23,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
@@ -77,8 +77,8 @@ type Instances struct {
 	describes, slowDescribes describeBatcher
 	terminations             *batch.Batcher[struct{}, identity.Owned, struct{}]
 	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
-	launched *memo.Memo[string, cloudprovider.Instance]
-	visible  *memo.Memo[string, struct{}]
+	launched *ttlcache.Cache[string, cloudprovider.Instance]
+	visible  *ttlcache.Cache[string, struct{}]
 }
 
 // New returns the Instances of a cluster.
@@ -87,7 +87,7 @@ func New(cfg Config) *Instances {
 		cfg.Match = func(string) identity.Match { return identity.Match{} }
 	}
 	if cfg.Meter == nil {
-		cfg.Meter = cloudprovider.Unmeasured{}
+		cfg.Meter = cloudprovider.NoMeter{}
 	}
 	late := cfg.Window
 	if cfg.Window == (batch.Window{}) {
@@ -101,8 +101,8 @@ func New(cfg Config) *Instances {
 		meter:    cfg.Meter,
 		now:      cfg.Now,
 		leading:  cfg.Leading,
-		launched: memo.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
-		visible:  memo.New[string, struct{}](VisibleWithin, cfg.Now),
+		launched: ttlcache.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
+		visible:  ttlcache.New[string, struct{}](VisibleWithin, cfg.Now),
 	}
 	if s.leading == nil {
 		s.leadingSince = s.now()
@@ -134,7 +134,7 @@ func ParseProviderID(s string) (string, error) {
 }
 
 // RecordLaunch records an instance that has just been launched.
-func (s *Instances) RecordLaunch(i cloudprovider.Instance) { s.launched.Put(i.ID, i) }
+func (s *Instances) RecordLaunch(i cloudprovider.Instance) { s.launched.Set(i.ID, i) }
 
 // JustLaunched returns an instance as this process has launched it, if EC2 may not show it yet. It makes no call, and
 // returns nothing for an instance that EC2 has reported as terminated.
@@ -169,9 +169,9 @@ func (s *Instances) get(ctx context.Context, providerID string, by describeBatch
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
 	found := s.convert(described)
-	s.visible.Put(id, struct{}{})
+	s.visible.Set(id, struct{}{})
 	if found.State == cloudprovider.Terminated {
-		s.launched.Drop(id)
+		s.launched.Delete(id)
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
@@ -265,7 +265,7 @@ func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudp
 // and no longer lists is terminated or terminating.
 func (s *Instances) withNewlyLaunched(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
 	for _, i := range found {
-		s.visible.Put(i.ID, struct{}{})
+		s.visible.Set(i.ID, struct{}{})
 	}
 	for _, i := range s.launched.Values() {
 		if _, shown := s.visible.Get(i.ID); !shown && wanted(i) {
@@ -346,7 +346,7 @@ func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]
 	out.NodeClaimUID = out.Tags[identity.TagNodeClaimUID]
 	out.Launch = out.Tags[identity.TagLaunch]
-	out.LeftOut = parseSlots(out.Tags[identity.TagLeftOut])
+	out.UnusedSlots = parseSlots(out.Tags[identity.TagUnusedSlots])
 	out.Owner = s.identity.Owner(out.Tags, identity.Match{})
 	if out.Owner == cloudprovider.Unknown {
 		out.Owner = s.identity.Owner(out.Tags, s.match(out.ProviderID))

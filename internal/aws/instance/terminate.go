@@ -58,7 +58,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		s.meter.TerminationFailed(i.Zone, i.ZoneID)
 		return fmt.Errorf("terminate instance %s: %w", i.ID, err)
 	}
-	s.launched.Drop(i.ID)
+	s.launched.Delete(i.ID)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func (s *Instances) adopt(ctx context.Context, may identity.Adoption) error {
 // AddNameTags tags one of our instances with the names of its node and NodeClaim, once the node has joined. Existing
 // tags stay: they may be the user's. Its reads are batched slowly, so that one call reads many instances. The error is
 // cloudprovider.ErrNotFound when the instance is terminated, and identity.ErrNotOurs when it has another owner.
-func (s *Instances) Name(ctx context.Context, providerID, node, claim string) error {
+func (s *Instances) AddNameTags(ctx context.Context, providerID, node, claim string) error {
 	i, err := s.get(ctx, providerID, s.slowDescribes)
 	if err != nil {
 		return err

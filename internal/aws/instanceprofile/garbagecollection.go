@@ -27,7 +27,7 @@ func (p *Profiles) prefix() string {
 // CollectGarbage deletes the profiles of this cluster that nothing has used for MinAge. It reads the usage after it has
 // listed the profiles, so that a profile that is created and used meanwhile is not deleted. A failure does not stop the
 // deletion of other profiles. It returns the names of the deleted profiles.
-func (p *Profiles) Collect(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
+func (p *Profiles) CollectGarbage(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
 	all, err := p.list(ctx, p.prefix())
 	if err != nil {
 		return nil, err

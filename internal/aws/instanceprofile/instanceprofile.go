@@ -24,7 +24,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
@@ -66,8 +66,8 @@ func (e *RoleNotFoundError) Error() string { return fmt.Sprintf("role %q does no
 type Profiles struct {
 	api          API
 	identity     identity.Identity
-	ensured      *memo.Memo[string, string] // profile -> role
-	missingRoles *memo.Memo[string, struct{}]
+	ensured      *ttlcache.Cache[string, string] // profile -> role
+	missingRoles *ttlcache.Cache[string, struct{}]
 	now          func() time.Time
 
 	mu sync.Mutex
@@ -80,8 +80,8 @@ func New(api API, id identity.Identity, now func() time.Time) *Profiles {
 	return &Profiles{
 		api:          api,
 		identity:     id,
-		ensured:      memo.New[string, string](ensuredTTL, now),
-		missingRoles: memo.New[string, struct{}](missingRoleTTL, now),
+		ensured:      ttlcache.New[string, string](ensuredTTL, now),
+		missingRoles: ttlcache.New[string, struct{}](missingRoleTTL, now),
 		now:          now,
 	}
 }
@@ -123,7 +123,7 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 		if found, err := p.get(ctx, class.Current); err != nil {
 			return "", err
 		} else if found != nil && !p.isForeign(found) && hasOnlyRole(found, role) {
-			p.ensured.Put(class.Current, role)
+			p.ensured.Set(class.Current, role)
 			return class.Current, nil
 		}
 	}
@@ -131,7 +131,7 @@ func (p *Profiles) Ensure(ctx context.Context, class NodeClass) (string, error) 
 	if err := p.create(ctx, name, role, class); err != nil {
 		return "", fmt.Errorf("instance profile %s for node class %s: %w", name, class.Name, err)
 	}
-	p.ensured.Put(name, role)
+	p.ensured.Set(name, role)
 	return name, nil
 }
 
@@ -166,7 +166,7 @@ func (p *Profiles) create(ctx context.Context, name, role string, class NodeClas
 	}
 	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
 	if awserrors.Is(err, awserrors.RoleNotFound) {
-		p.missingRoles.Put(role, struct{}{})
+		p.missingRoles.Set(role, struct{}{})
 		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
 	}
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *Profiles) delete(ctx context.Context, owned identity.Owned) error {
 	if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 		return fmt.Errorf("delete instance profile %s: %w", name, err)
 	}
-	p.ensured.Drop(name)
+	p.ensured.Delete(name)
 	return nil
 }
 

@@ -91,8 +91,8 @@ func TestExpressionsThatFail(t *testing.T) {
 		}
 		for _, it := range types {
 			cpus, _ := it.Requirements.Get(awsv1.LabelInstanceCPU).Single()
-			if cpus == "4" && (len(offered(it)) > 0 || !strings.Contains(it.Offerings[0].Why, "division by zero")) {
-				t.Errorf("%s: %q, %s", it.Name, offered(it), it.Offerings[0].Why)
+			if cpus == "4" && (len(offered(it)) > 0 || !strings.Contains(it.Offerings[0].UnavailableMessage, "division by zero")) {
+				t.Errorf("%s: %q, %s", it.Name, offered(it), it.Offerings[0].UnavailableMessage)
 			}
 			if it.Name == "m5.2xlarge" && (len(offered(it)) != 4 || pods(it) != 25) {
 				t.Errorf("%s: %q, %d pods", it.Name, offered(it), pods(it))
@@ -154,8 +154,8 @@ func TestPlacementGroups(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			it := resolve(t, tt.instanceType, class(awsv1.AMIFamilyAL2023, inGroup(tt.strategy, tt.partitions)))
-			if len(it.Offerings) != tt.offerings || it.Offerings[0].Why != tt.why || it.Offerings[0].Available != (tt.why == "") {
-				t.Errorf("%d offerings, the first %v (%q)", len(it.Offerings), it.Offerings[0].Available, it.Offerings[0].Why)
+			if len(it.Offerings) != tt.offerings || it.Offerings[0].UnavailableMessage != tt.why || it.Offerings[0].Available != (tt.why == "") {
+				t.Errorf("%d offerings, the first %v (%q)", len(it.Offerings), it.Offerings[0].Available, it.Offerings[0].UnavailableMessage)
 			}
 			got := labels(it.Requirements)
 			wanted := absent
@@ -179,7 +179,7 @@ func TestPlacementGroups(t *testing.T) {
 			partition, ok := o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Single()
 			reachable := o.Zone != "us-east-1c"
 			if !ok || o.Available != (reachable && partition != "2") {
-				t.Errorf("%s in %s, partition %q: available %v (%s)", o.CapacityType, o.Zone, partition, o.Available, o.Why)
+				t.Errorf("%s in %s, partition %q: available %v (%s)", o.CapacityType, o.Zone, partition, o.Available, o.UnavailableMessage)
 			}
 		}
 	})
@@ -210,10 +210,10 @@ func TestUnavailableReasons(t *testing.T) {
 	why := map[string]string{}
 	for _, it := range types {
 		for _, o := range it.Offerings {
-			if o.Available != (o.Why == "") {
-				t.Errorf("%s %s in %s: available %v, why %q", it.Name, o.CapacityType, o.Zone, o.Available, o.Why)
+			if o.Available != (o.UnavailableMessage == "") {
+				t.Errorf("%s %s in %s: available %v, why %q", it.Name, o.CapacityType, o.Zone, o.Available, o.UnavailableMessage)
 			}
-			why[it.Name+" "+o.CapacityType+" "+o.Zone] = o.Why
+			why[it.Name+" "+o.CapacityType+" "+o.Zone] = o.UnavailableMessage
 		}
 	}
 	for place, want := range map[string]string{

@@ -23,7 +23,7 @@ const (
 )
 
 // lackOfReason has the reasons that the engine distinguishes.
-var lackOfReason = map[string]catalog.Lack{NotSold: catalog.LacksPlace, NoSubnet: catalog.LacksPlace, NoPrice: catalog.LacksPrice}
+var lackOfReason = map[string]catalog.UnavailableReason{NotSold: catalog.ReasonNotOffered, NoSubnet: catalog.ReasonNotOffered, NoPrice: catalog.ReasonNoPrice}
 
 // offerings returns one offering per zone of the market, capacity type and partition of the placement group, in this
 // order, then those in reservations. Offerings that the class cannot launch are listed as unavailable.
@@ -47,9 +47,9 @@ func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.
 					why = NoCapacity
 				}
 				offerings = append(offerings, catalog.Offering{
-					Lacks: lackOfReason[why],
+					UnavailableReason: lackOfReason[why],
 					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, key), Price: price,
-					PriceDerived: derived, Available: why == "", Why: why,
+					PriceDerived: derived, Available: why == "", UnavailableMessage: why,
 				})
 			}
 		}

@@ -62,7 +62,7 @@ func (m typeForClass) reservedOfferings(refused string, market Market) []catalog
 			}
 			out = append(out, catalog.Offering{
 				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, key), Price: price / ReservedDiscount,
-				ReservationID: r.ID, Remaining: remaining, Available: why == "", Why: why,
+				ReservationID: r.ID, Remaining: remaining, Available: why == "", UnavailableMessage: why,
 			})
 		}
 	}

@@ -142,8 +142,8 @@ func (q *Queue) explain(what string, err error) error {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s", q.name, awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s", q.name, awserrors.WithoutRequestIDs(err)),
 		}
 	}
-	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.Plain(err))
+	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.WithoutRequestIDs(err))
 }

@@ -30,9 +30,9 @@ var impairedFilters = []ec2types.Filter{
 // ImpairedInstances returns the running instances of the account and region with a problem that will not pass, by ID,
 // and those with a status check that has begun to fail. The error is a cloudprovider.UnavailableError if access is
 // denied.
-func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Ailment, error) {
+func ImpairedInstances(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Impairment, error) {
 	seen := map[string]bool{}
-	var out []cloudprovider.Ailment
+	var out []cloudprovider.Impairment
 	for _, filter := range impairedFilters {
 		pages := ec2.NewDescribeInstanceStatusPaginator(api, &ec2.DescribeInstanceStatusInput{Filters: []ec2types.Filter{filter}})
 		for pages.HasMorePages() {
@@ -52,7 +52,7 @@ func Ailments(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now 
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b cloudprovider.Ailment) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	slices.SortFunc(out, func(a, b cloudprovider.Impairment) int { return strings.Compare(a.InstanceID, b.InstanceID) })
 	return out, nil
 }
 
@@ -60,15 +60,15 @@ func statusFailed(err error) error {
 	if awserrors.Is(err, awserrors.Unauthorized) {
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s", awserrors.Plain(err)),
+			Message: fmt.Sprintf("the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s", awserrors.WithoutRequestIDs(err)),
 		}
 	}
-	return fmt.Errorf("describe the status of instances: %w", awserrors.Plain(err))
+	return fmt.Errorf("describe the status of instances: %w", awserrors.WithoutRequestIDs(err))
 }
 
 // diagnose returns the problems of an instance.
-func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Ailment {
-	out := cloudprovider.Ailment{InstanceID: aws.ToString(s.InstanceId)}
+func diagnose(s ec2types.InstanceStatus, now time.Time) cloudprovider.Impairment {
+	out := cloudprovider.Impairment{InstanceID: aws.ToString(s.InstanceId)}
 	var seen []string
 	for _, check := range []struct {
 		kind cloudprovider.InterruptionKind

@@ -16,6 +16,6 @@ type StatusReader struct {
 }
 
 // Ailments returns the instances that are impaired, whether they are this cluster's or not: see Ailments.
-func (r *StatusReader) Ailments(ctx context.Context) ([]cloudprovider.Ailment, error) {
-	return Ailments(ctx, r.EC2, r.Now())
+func (r *StatusReader) Ailments(ctx context.Context) ([]cloudprovider.Impairment, error) {
+	return ImpairedInstances(ctx, r.EC2, r.Now())
 }

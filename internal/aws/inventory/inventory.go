@@ -20,11 +20,11 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/discoveredmemory"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
 	"github.com/dovetail-k8s/dovetail/internal/aws/pricing"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
@@ -39,11 +39,11 @@ const composedTTL = 5 * time.Minute
 
 // Config configures a Source.
 type Config struct {
-	EC2      API
-	Resolver *instancetype.Resolver
-	Prices   *pricing.Prices
-	Scarcity *unavailableofferings.Memory
-	Observed *discoveredmemory.Memory
+	EC2                  API
+	Resolver             *instancetype.Resolver
+	Prices               *pricing.Prices
+	UnavailableOfferings *unavailableofferings.Cache
+	DiscoveredMemory     *discoveredmemory.Memory
 	// Groups finds the placement groups of node classes.
 	Groups *placement.Finder
 	// Reservations counts capacity reservations; nil while the feature is off: then there are none, whatever the status
@@ -53,15 +53,15 @@ type Config struct {
 	// changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
 	// ZoneShifted reports whether a zonal shift moves the cluster away from the zone with the ID; nil means never.
-	Shifted func(zoneID string) bool
-	Now     func() time.Time
+	ZoneShifted func(zoneID string) bool
+	Now         func() time.Time
 }
 
 // Source knows the instance types of a region. It is safe for concurrent use.
 type Source struct {
 	cfg        Config
 	refreshing singleflight.Group
-	resolved   *memo.Memo[resolvedKey, resolved]
+	resolved   *ttlcache.Cache[resolvedKey, resolved]
 
 	mu      sync.RWMutex
 	listing listing
@@ -79,7 +79,7 @@ type typeInZone struct{ instanceType, zone string }
 
 // New returns a Source without a listing.
 func New(cfg Config) *Source {
-	return &Source{cfg: cfg, resolved: memo.New[resolvedKey, resolved](composedTTL, cfg.Now)}
+	return &Source{cfg: cfg, resolved: ttlcache.New[resolvedKey, resolved](composedTTL, cfg.Now)}
 }
 
 // Refresh lists types and offerings again. After an error the last listing stays.

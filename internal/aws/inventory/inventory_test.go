@@ -46,7 +46,7 @@ func (s *fakeEC2) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeIn
 type testSource struct {
 	*inventory.Source
 	ec2         *fakeEC2
-	unavailable *unavailableofferings.Memory
+	unavailable *unavailableofferings.Cache
 	observed    *discoveredmemory.Memory
 	shifted     string
 	now         time.Time
@@ -76,9 +76,9 @@ func newTestSource(t testing.TB, sold ...string) *testSource {
 		t.Fatal(err)
 	}
 	w.Source = inventory.New(inventory.Config{
-		EC2: w.ec2, Resolver: resolver, Scarcity: w.unavailable, Observed: w.observed, Now: clock,
+		EC2: w.ec2, Resolver: resolver, UnavailableOfferings: w.unavailable, DiscoveredMemory: w.observed, Now: clock,
 		Prices:  pricing.New(pricing.Config{Region: "us-east-1", Fallback: data, Now: clock}),
-		Shifted: func(id string) bool { return id == w.shifted },
+		ZoneShifted: func(id string) bool { return id == w.shifted },
 	})
 	return w
 }
@@ -172,7 +172,7 @@ func TestFailedListingsAreNotCached(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			}
-			if failing, of, err := w.Expressions(t.Context(), broken); len(failing) != 2 || of != 2 || err == nil {
+			if failing, of, err := w.FailingExpressions(t.Context(), broken); len(failing) != 2 || of != 2 || err == nil {
 				t.Errorf("%q of %d fail: %v", failing, of, err)
 			}
 			broken.Spec.Kubelet.Raw = []byte(`{"maxPods": "vcpus * 7"}`)
@@ -204,7 +204,7 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 		if got := available(before); len(got) != 12 {
 			t.Errorf("the list that was handed out before has changed: %q", got)
 		}
-		w.now = w.now.Add(unavailableofferings.For)
+		w.now = w.now.Add(unavailableofferings.TTL)
 		if got := available(w.list(t, c)); len(got) != 12 {
 			t.Errorf("three minutes later: %q", got)
 		}

@@ -18,7 +18,7 @@ type Kubelet func(instanceType string) ([]byte, error)
 // Kubelets returns the kubelet settings of the class by type. It is nil if they are the same for all types.
 func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubelet, error) {
 	kubelet, err := class.KubeletConfiguration()
-	if err != nil || len(expression.Texts(kubelet)) == 0 {
+	if err != nil || len(expression.Find(kubelet)) == 0 {
 		return nil, err
 	}
 	of, err := s.classInputs(ctx, class)
@@ -51,9 +51,9 @@ func (s *Source) Kubelets(ctx context.Context, class *awsv1.EC2NodeClass) (Kubel
 // FailingExpressions returns the types for which an expression in the class's kubelet settings fails, and the number of
 // all types. err is an *expression.InvalidError if an expression does not compile, else the *expression.FailedError of
 // the first of those types.
-func (s *Source) Expressions(ctx context.Context, class *awsv1.EC2NodeClass) (failing []string, of int, err error) {
+func (s *Source) FailingExpressions(ctx context.Context, class *awsv1.EC2NodeClass) (failing []string, of int, err error) {
 	kubelet, err := class.KubeletConfiguration()
-	if err != nil || len(expression.Texts(kubelet)) == 0 {
+	if err != nil || len(expression.Find(kubelet)) == 0 {
 		return nil, 0, err
 	}
 	inputs, err := s.classInputs(ctx, class)

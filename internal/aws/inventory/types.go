@@ -87,12 +87,12 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	}
 	fresh := resolved{sequences: make([]uint64, len(current.types))}
 	for i := range current.types { // before resolving: a mark that is made meanwhile shows the next time
-		fresh.sequences[i] = s.cfg.Scarcity.Sequence(string(current.types[i].InstanceType))
+		fresh.sequences[i] = s.cfg.UnavailableOfferings.Sequence(string(current.types[i].InstanceType))
 	}
 	if fresh.types, err = s.cfg.Resolver.ResolveAll(current.types, of.Class, s.market(in)); err != nil {
 		return nil, err
 	}
-	s.resolved.Put(key, fresh)
+	s.resolved.Set(key, fresh)
 	return fresh.types, nil
 }
 
@@ -103,7 +103,7 @@ func (s *Source) refreshed(key resolvedKey, known resolved, in resolveInputs) ([
 	var session *instancetype.ClassResolver
 	fresh := known
 	for i := range in.listing.types {
-		number := s.cfg.Scarcity.Sequence(string(in.listing.types[i].InstanceType))
+		number := s.cfg.UnavailableOfferings.Sequence(string(in.listing.types[i].InstanceType))
 		if number == known.sequences[i] {
 			continue
 		}
@@ -118,7 +118,7 @@ func (s *Source) refreshed(key resolvedKey, known resolved, in resolveInputs) ([
 		fresh.sequences[i] = number
 	}
 	if session != nil {
-		s.resolved.Put(key, fresh)
+		s.resolved.Set(key, fresh)
 	}
 	return fresh.types, nil
 }
@@ -136,7 +136,7 @@ func (s *Source) classInputs(ctx context.Context, class *awsv1.EC2NodeClass) (cl
 	if s.cfg.Groups != nil {
 		group, err := s.cfg.Groups.Of(ctx, class)
 		if err != nil && group.ID == "" {
-			traits.LaunchBlocked = "its placement group is not known: " + awserrors.Plain(err).Error()
+			traits.LaunchBlocked = "its placement group is not known: " + awserrors.WithoutRequestIDs(err).Error()
 		}
 		traits.Group = group
 	}
@@ -156,8 +156,8 @@ func (s *Source) key(of classInputs, current listing, userPrices int) (resolvedK
 	if s.cfg.Reservations != nil {
 		key.reservationCounts = s.cfg.Reservations.Version()
 	}
-	if s.cfg.Observed != nil {
-		key.memory = s.cfg.Observed.Version()
+	if s.cfg.DiscoveredMemory != nil {
+		key.memory = s.cfg.DiscoveredMemory.Version()
 	}
 	var shifted []string
 	for _, subnet := range of.Class.Subnets {
@@ -171,7 +171,7 @@ func (s *Source) key(of classInputs, current listing, userPrices int) (resolvedK
 }
 
 func (s *Source) shifted(zoneID string) bool {
-	return s.cfg.Shifted != nil && zoneID != "" && s.cfg.Shifted(zoneID)
+	return s.cfg.ZoneShifted != nil && zoneID != "" && s.cfg.ZoneShifted(zoneID)
 }
 
 func (s *Source) userPrices() (prices map[string]float64, version int) {
@@ -209,7 +209,7 @@ func (s *Source) market(in resolveInputs) instancetype.Market {
 			return price, known
 		},
 		Unavailable: func(p instancetype.PartitionedOffering) bool {
-			return s.cfg.Scarcity.IsUnavailable(unavailableofferings.Scope{
+			return s.cfg.UnavailableOfferings.IsUnavailable(unavailableofferings.Scope{
 				OfferingKey: p.OfferingKey, PlacementGroup: in.class.Class.Group.ID, Partition: p.Partition,
 			}, subnets[p.Zone])
 		},
@@ -218,9 +218,9 @@ func (s *Source) market(in resolveInputs) instancetype.Market {
 	if s.cfg.Reservations != nil {
 		market.Remaining = s.cfg.Reservations.Remaining
 	}
-	if s.cfg.Observed != nil {
+	if s.cfg.DiscoveredMemory != nil {
 		market.DiscoveredMemory = func(instanceType string) (resource.Quantity, bool) {
-			return s.cfg.Observed.Of(instanceType, in.class.Images)
+			return s.cfg.DiscoveredMemory.Of(instanceType, in.class.Images)
 		}
 	}
 	return market

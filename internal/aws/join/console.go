@@ -58,7 +58,7 @@ func CheckState(i Instance) []cloudprovider.Finding {
 			continue
 		}
 		f := cloudprovider.Finding{
-			Cause: e.cause, Certainty: e.certainty, Ended: e.cause != InstanceTerminatedByOthers, Message: fmt.Sprintf("instance %s: %s", i.ID, e.message),
+			Cause: e.cause, Certainty: e.certainty, InstanceGone: e.cause != InstanceTerminatedByOthers, Message: fmt.Sprintf("instance %s: %s", i.ID, e.message),
 			Remedy: strings.ReplaceAll(e.remedy, "INSTANCE", i.ID),
 		}
 		if e.shared {

@@ -72,7 +72,7 @@ func unchecked(cause, what, why string) cloudprovider.Finding {
 
 // misconfiguration is a certain finding about the configuration.
 func misconfiguration(cause, scope, message, remedy string) cloudprovider.Finding {
-	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, Standing: true, Message: message, Remedy: remedy}
+	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, FromConfiguration: true, Message: message, Remedy: remedy}
 }
 
 // RoleScope returns the scope of findings about a role.

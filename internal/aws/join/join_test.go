@@ -162,7 +162,7 @@ func TestCheckState(t *testing.T) {
 			}
 			continue
 		}
-		if len(found) != 1 || found[0].Cause != tt.cause || found[0].Certainty != tt.certainty || found[0].Ended != tt.ended || (found[0].Scope != "") != tt.shared {
+		if len(found) != 1 || found[0].Cause != tt.cause || found[0].Certainty != tt.certainty || found[0].InstanceGone != tt.ended || (found[0].Scope != "") != tt.shared {
 			t.Errorf("%s: found %+v, want %+v", tt.reason, found, tt)
 		}
 	}

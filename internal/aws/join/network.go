@@ -224,7 +224,7 @@ func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 			"set spec.associatePublicIPAddress: true in the EC2NodeClass, or use subnets behind a NAT gateway"), true
 	case len(n.PublicCIDRs) > 0 && !slices.Contains(n.PublicCIDRs, "0.0.0.0/0"):
 		return cloudprovider.Finding{
-			Cause: PublicAccessRestricted, Certainty: cloudprovider.Likely, Scope: scope, Standing: true,
+			Cause: PublicAccessRestricted, Certainty: cloudprovider.Likely, Scope: scope, FromConfiguration: true,
 			Message: fmt.Sprintf("the public endpoint of cluster %s can be reached from %s only; the address of %s must be among them", n.Cluster.Name, strings.Join(n.PublicCIDRs, ", "), way.Target),
 			Remedy:  n.routeRemedy(s),
 		}, true

@@ -251,7 +251,7 @@ func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 		joined = fmt.Sprintf("Windows nodes join (%d run)", a.Running.Windows)
 	}
 	return cloudprovider.Finding{
-		Cause: WindowsKubeProxyDenied, Certainty: cloudprovider.Likely, Scope: RoleScope(a.nodeRole()), Standing: true, Joins: true,
+		Cause: WindowsKubeProxyDenied, Certainty: cloudprovider.Likely, Scope: RoleScope(a.nodeRole()), FromConfiguration: true, NodeJoins: true,
 		Message: joined + ", but their kube-proxy is not allowed to read Services, so pods on them reach neither Services nor DNS:  " + why,
 		Remedy:  remedy,
 	}

@@ -203,7 +203,7 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	a.Profile.Roles[0] = pathRole
 	a.Windows, a.Entries, a.Running = true, entries(pathRole, "EC2_LINUX"), Running{Linux: 7, Windows: 2}
 	found := CheckRole(a)
-	if len(found) != 1 || found[0].Cause != WindowsKubeProxyDenied || !found[0].Joins {
+	if len(found) != 1 || found[0].Cause != WindowsKubeProxyDenied || !found[0].NodeJoins {
 		t.Fatalf("found %+v", found)
 	}
 	if f, ok := cloudprovider.First(found); ok {

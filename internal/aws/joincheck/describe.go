@@ -42,7 +42,7 @@ func (c *Checker) callerIdentity(ctx context.Context) (caller, error) {
 			who.role = role.String()
 		}
 	}
-	c.callers.Put("", who)
+	c.callers.Set("", who)
 	return who, nil
 }
 
@@ -64,7 +64,7 @@ func (c *Checker) describeCluster(ctx context.Context) (*ekstypes.Cluster, error
 	if out.Cluster == nil {
 		return nil, errors.New("EKS returned an empty response")
 	}
-	c.clusters.Put("", out.Cluster)
+	c.clusters.Set("", out.Cluster)
 	return out.Cluster, nil
 }
 
@@ -115,7 +115,7 @@ func (c *Checker) readProfile(ctx context.Context, a *join.Access) {
 			a.Profile.Found = true
 			for _, r := range out.InstanceProfile.Roles {
 				a.Profile.Roles = append(a.Profile.Roles, deref(r.Arn))
-				c.roles.Put(a.Profile.Name, deref(r.RoleName))
+				c.roles.Set(a.Profile.Name, deref(r.RoleName))
 			}
 			if len(a.Profile.Roles) == 0 && a.Role != "" {
 				a.ProfileErr = "IAM does not show the role in it yet"

@@ -19,7 +19,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/join"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
@@ -94,21 +94,21 @@ type Config struct {
 // Checker finds what keeps nodes from joining. It is safe for concurrent use.
 type Checker struct {
 	cfg      Config
-	findings *memo.Memo[string, []cloudprovider.Finding]
-	clusters *memo.Memo[string, *ekstypes.Cluster]
-	callers  *memo.Memo[string, caller]
+	findings *ttlcache.Cache[string, []cloudprovider.Finding]
+	clusters *ttlcache.Cache[string, *ekstypes.Cluster]
+	callers  *ttlcache.Cache[string, caller]
 	// roles are the names of the roles of instance profiles, by profile.
-	roles *memo.Memo[string, string]
+	roles *ttlcache.Cache[string, string]
 }
 
 // New returns a Checker. It makes no call.
 func New(cfg Config) *Checker {
 	return &Checker{
 		cfg:      cfg,
-		findings: memo.New[string, []cloudprovider.Finding](healthyTTL, cfg.Now),
-		clusters: memo.New[string, *ekstypes.Cluster](clusterTTL, cfg.Now),
-		callers:  memo.New[string, caller](identityTTL, cfg.Now),
-		roles:    memo.New[string, string](identityTTL, cfg.Now),
+		findings: ttlcache.New[string, []cloudprovider.Finding](healthyTTL, cfg.Now),
+		clusters: ttlcache.New[string, *ekstypes.Cluster](clusterTTL, cfg.Now),
+		callers:  ttlcache.New[string, caller](identityTTL, cfg.Now),
+		roles:    ttlcache.New[string, string](identityTTL, cfg.Now),
 	}
 }
 
@@ -123,11 +123,11 @@ type Class struct {
 
 // CheckNodeClass returns what keeps the instances of a class from joining, as far as that shows before a launch. key
 // identifies the class and its generation. The result is cached, a finding only for a short time.
-func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []cloudprovider.Finding {
+func (c *Checker) CheckNodeClass(ctx context.Context, key string, class Class) []cloudprovider.Finding {
 	if known, ok := c.findings.Get(key); ok {
 		return known
 	}
-	found := c.Look(ctx, class)
+	found := c.CheckNow(ctx, class)
 	ttl := healthyTTL
 	if f, ok := cloudprovider.First(found); ok && f.Certainty == cloudprovider.Certain {
 		ttl = faultyTTL
@@ -137,10 +137,10 @@ func (c *Checker) NodeClass(ctx context.Context, key string, class Class) []clou
 }
 
 // InvalidateAll makes the next CheckNodeClass check again, for every class.
-func (c *Checker) ForgetAll() { c.findings.Clear() }
+func (c *Checker) InvalidateAll() { c.findings.Clear() }
 
 // CheckNow returns what keeps the instances of a class from joining, without the cache.
-func (c *Checker) Look(ctx context.Context, class Class) []cloudprovider.Finding {
+func (c *Checker) CheckNow(ctx context.Context, class Class) []cloudprovider.Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var out []cloudprovider.Finding
@@ -152,12 +152,12 @@ func (c *Checker) Look(ctx context.Context, class Class) []cloudprovider.Finding
 
 // CheckInstance returns why an instance of a class has not become a node: by its state, its console, and all checks of
 // a node class, without the cache.
-func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudprovider.Finding {
+func (c *Checker) CheckInstance(ctx context.Context, id string, class Class) []cloudprovider.Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.Look(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + errorText(err)})
+		return append(c.CheckNow(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + errorText(err)})
 	}
 	if ended := join.CheckState(instance); len(ended) > 0 {
 		return ended
@@ -169,7 +169,7 @@ func (c *Checker) Instance(ctx context.Context, id string, class Class) []cloudp
 		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + errorText(err)})
 	}
 	for _, f := range join.CheckConsole(instance, text) {
-		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.Joins }) && f.Cause == join.NodeUnauthorized {
+		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.NodeJoins }) && f.Cause == join.NodeUnauthorized {
 			// The role is mapped correctly now: the rejection may be over, or the API server's own problem.
 			f.Certainty = cloudprovider.Likely
 		}
@@ -211,7 +211,7 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return awserrors.Plain(err).Error()
+	return awserrors.WithoutRequestIDs(err).Error()
 }
 
 func deref(s *string) string { return aws.ToString(s) }

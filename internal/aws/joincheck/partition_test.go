@@ -51,7 +51,7 @@ func TestNodeRoleIsMappedInIsolatedVPCsOfEveryPartition(t *testing.T) {
 		})
 		class := Class{EC2NodeClass: &awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{Role: "node"}}, Family: awsv1.AMIFamilyAL2023}
 		class.Status.InstanceProfile = "p"
-		if f, found := cloudprovider.First(checker.Look(t.Context(), class)); found {
+		if f, found := cloudprovider.First(checker.CheckNow(t.Context(), class)); found {
 			t.Errorf("%s: the class is blamed for %s: %s", region, f.Cause, f.Text())
 		}
 	}

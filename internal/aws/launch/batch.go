@@ -21,16 +21,16 @@ import (
 
 // Annotate sets the annotation karpv1.AnnotationLaunch of a NodeClaim; empty removes it. It fails unless the NodeClaim
 // is unchanged since the launch began.
-type Enroll func(ctx context.Context, mark string) error
+type Annotate func(ctx context.Context, mark string) error
 
 // batchMember is a NodeClaim that waits for a batch launch.
 type batchMember struct {
 	// ctx is the caller's. A member with a canceled context is not launched.
 	ctx      context.Context
-	request  Order
+	request  Request
 	fleet    fleet
 	plan     plan
-	annotate Enroll
+	annotate Annotate
 }
 
 func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
@@ -39,7 +39,7 @@ func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
 // the same time. It must follow an Adopt that found none. The NodeClaim must have the annotation Unlaunched or a batch
 // slot: only then it is certain that no call was made before. Errors are those of package cloudprovider, or of
 // annotate.
-func (l *Launcher) LaunchTogether(ctx context.Context, o Order, annotate Enroll) (cloudprovider.Instance, error) {
+func (l *Launcher) LaunchInBatch(ctx context.Context, o Request, annotate Annotate) (cloudprovider.Instance, error) {
 	p, err := l.plan(o)
 	if err != nil {
 		return cloudprovider.Instance{}, err
@@ -108,7 +108,7 @@ func (l *Launcher) launchSingle(ctx context.Context, m *batchMember) (cloudprovi
 	if err := m.annotate(ctx, ""); err != nil {
 		return cloudprovider.Instance{}, err
 	}
-	l.single.Put(m.uid(), struct{}{})
+	l.single.Set(m.uid(), struct{}{})
 	l.ledger.begin(m.uid())
 	return l.Launch(ctx, m.request)
 }
@@ -144,7 +144,7 @@ func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slot
 	for n, m := range sorted {
 		writing.Go(func() error {
 			if errs[n] = m.ctx.Err(); errs[n] == nil {
-				errs[n] = m.annotate(ctx, cloudprovider.Ticket{Launch: e.launch, Place: n, Of: len(sorted)}.String())
+				errs[n] = m.annotate(ctx, cloudprovider.BatchSlot{Launch: e.launch, Index: n, Of: len(sorted)}.String())
 			}
 			return nil
 		})
@@ -191,17 +191,17 @@ func (l *Launcher) newBatchLaunch(e slotAssignment) *batchLaunch {
 	f.instances = len(e.members)
 	f.tags[identity.TagLaunch] = e.launch
 	if len(e.emptySlots) > 0 {
-		f.tags[identity.TagLeftOut] = strings.Trim(fmt.Sprint(e.emptySlots), "[]")
+		f.tags[identity.TagUnusedSlots] = strings.Trim(fmt.Sprint(e.emptySlots), "[]")
 	}
 	f.token = token(l.cfg.Identity.ClusterUID, e.launch, 0)
 	j := &batchLaunch{id: e.launch, call: f.call()}
-	if len(f.tags[identity.TagLeftOut]) > maxTag {
+	if len(f.tags[identity.TagUnusedSlots]) > maxTag {
 		j = emptyBatchLaunch(e.launch, errors.New("too many NodeClaims changed during the batch launch"))
 	}
 	for _, m := range e.members {
 		j.requests = append(j.requests, m.request)
 		l.recordBatch(m.uid(), j)
-		l.firstLookups.Drop(m.uid())
+		l.firstLookups.Delete(m.uid())
 	}
 	return j
 }

@@ -19,7 +19,7 @@ import (
 // batchOfTwo is two NodeClaims of one batch launch, and the result of each.
 type batchOfTwo struct {
 	*process
-	orders [2]Order
+	orders [2]Request
 	errs   [2]error
 }
 
@@ -35,7 +35,7 @@ func launchPair(ctx context.Context, w *fakeEC2, written func(n int)) *batchOfTw
 		asRead := p.orders[n]
 		asRead.Claim = claim.DeepCopy()
 		launches.Go(func() {
-			_, p.errs[n] = p.LaunchTogether(ctx, asRead, func(_ context.Context, mark string) error {
+			_, p.errs[n] = p.LaunchInBatch(ctx, asRead, func(_ context.Context, mark string) error {
 				claim.Annotations[karpv1.AnnotationLaunch] = mark
 				written(n)
 				return nil
@@ -62,7 +62,7 @@ func TestRejectionAfterALostResponseLaunchesNothingTwice(t *testing.T) {
 		t.Errorf("after the refusal it is believed to be known that nothing was launched: found %v, %v", found, err)
 	}
 	for n, o := range p.orders {
-		if !p.Busy(string(o.Claim.UID)) {
+		if !p.InProgress(string(o.Claim.UID)) {
 			t.Errorf("claim %d: its instance, once EC2 shows it, would be collected", n)
 		}
 		if found, err := p.Find(t.Context(), o.Claim); err == nil {

@@ -20,7 +20,7 @@ type batchLaunch struct {
 	id   string
 	call *fleetCall
 	// requests are those of the members, by slot: requests[n] gets instances[n].
-	requests []Order
+	requests []Request
 
 	mu sync.Mutex // held during calls
 	// calls counts the calls, so that NodeClaims that waited for a call do not repeat it.
@@ -163,12 +163,12 @@ func (l *Launcher) recreateTemplates(ctx context.Context, j *batchLaunch) error 
 
 // lookUpSlot finds the instance in the slot of a NodeClaim, launched by this process or an earlier one. The error means
 // that the outcome is not known yet.
-func (l *Launcher) lookUpSlot(ctx context.Context, claim *karpv1.NodeClaim, t cloudprovider.Ticket) (i cloudprovider.Instance, found bool, err error) {
+func (l *Launcher) lookUpSlot(ctx context.Context, claim *karpv1.NodeClaim, t cloudprovider.BatchSlot) (i cloudprovider.Instance, found bool, err error) {
 	claimUID := string(claim.UID)
 	since, looked := l.firstLookups.Get(claimUID)
 	if !looked {
 		since = l.cfg.Now()
-		l.firstLookups.Put(claimUID, since)
+		l.firstLookups.Set(claimUID, since)
 	}
 	// NodeClaims of one batch look up their slots at the same time.
 	shown, err, _ := l.lookups.Do(t.Launch, func() (any, error) {

@@ -66,7 +66,7 @@ func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests co
 			if !o.Available || !reqs.Overlaps(o.Requirements) {
 				continue
 			}
-			if plain && len(o.Allocatable) == 0 || fits(requests, catalog.Overridden(t.Allocatable, o.Allocatable)) {
+			if plain && len(o.Allocatable) == 0 || fits(requests, catalog.Override(t.Allocatable, o.Allocatable)) {
 				c.offerings = append(c.offerings, o)
 			}
 		}

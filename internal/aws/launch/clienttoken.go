@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 )
 
 // tokenLedger keeps, per NodeClaim, the next client token and what is known of the calls with it.
@@ -24,7 +24,7 @@ import (
 // Invariant: a call with token n+1 is made only when EC2 knows token n and no instance came of it.
 type tokenLedger struct {
 	now     func() time.Time
-	entries *memo.Memo[string, tokenState]
+	entries *ttlcache.Cache[string, tokenState]
 }
 
 // tokenState is the state of a NodeClaim's current token.
@@ -44,7 +44,7 @@ type tokenState struct {
 const launchTTL = time.Hour
 
 func newTokenLedger(now func() time.Time) *tokenLedger {
-	return &tokenLedger{now: now, entries: memo.New[string, tokenState](launchTTL, now)}
+	return &tokenLedger{now: now, entries: ttlcache.New[string, tokenState](launchTTL, now)}
 }
 
 // next moves on from an unknown outcome that has lasted long enough. Call it only right after a read of EC2 that showed
@@ -58,35 +58,35 @@ func (l *tokenLedger) next(claim string) tokenState {
 	if e.replay == nil {
 		settled.number++
 	}
-	l.entries.Put(claim, settled)
+	l.entries.Set(claim, settled)
 	return settled
 }
 
 // begin records that no call was made for the NodeClaim before.
 func (l *tokenLedger) begin(claim string) {
 	if _, known := l.entries.Get(claim); !known {
-		l.entries.Put(claim, tokenState{allOutcomesKnown: true})
+		l.entries.Set(claim, tokenState{allOutcomesKnown: true})
 	}
 }
 
 // noInstance records a response without an instance.
 func (l *tokenLedger) noInstance(claim string) {
 	e, _ := l.entries.Get(claim)
-	l.entries.Put(claim, tokenState{number: e.number + 1, allOutcomesKnown: e.allOutcomesKnown})
+	l.entries.Set(claim, tokenState{number: e.number + 1, allOutcomesKnown: e.allOutcomesKnown})
 }
 
 // rejected records that EC2 has rejected a call.
 func (l *tokenLedger) rejected(claim string) {
 	if e, known := l.entries.Get(claim); known && e.allOutcomesKnown {
 		e.rejected = true
-		l.entries.Put(claim, e)
+		l.entries.Set(claim, e)
 	}
 }
 
 // lost records a call with an unknown outcome.
 func (l *tokenLedger) lost(claim string, call *fleetCall) {
 	e, _ := l.entries.Get(claim)
-	l.entries.Put(claim, tokenState{number: e.number, unknownSince: l.now(), replay: call})
+	l.entries.Set(claim, tokenState{number: e.number, unknownSince: l.now(), replay: call})
 }
 
 // mismatched records that EC2 knows the token with other parameters: those of a call that an earlier process made, or
@@ -103,7 +103,7 @@ func (l *tokenLedger) mismatched(claim string) (spent bool) {
 		e.unknownSince = l.now()
 	}
 	e.replay = nil
-	l.entries.Put(claim, e)
+	l.entries.Set(claim, e)
 	return false
 }
 
@@ -114,7 +114,7 @@ func (l *tokenLedger) outcomeUnknown(claim string) bool {
 }
 
 // done forgets a NodeClaim that has its instance.
-func (l *tokenLedger) done(claim string) { l.entries.Drop(claim) }
+func (l *tokenLedger) done(claim string) { l.entries.Delete(claim) }
 
 // token returns the client token of a NodeClaim's n-th call, the same in every process. EC2 accepts up to 64
 // characters.

@@ -52,7 +52,7 @@ func (l *Launcher) createFleet(ctx context.Context, in *fleetCall) fleetResult {
 
 // recordFailures marks unavailable offerings and counts the failures, once per call.
 func (l *Launcher) recordFailures(failed []Failure) {
-	markUnavailable(failed, l.cfg.Scarcity, l.recordReservationFailure, l.cfg.Addresses.Exhausted)
+	markUnavailable(failed, l.cfg.UnavailableOfferings, l.recordReservationFailure, l.cfg.Addresses.Exhausted)
 	for _, f := range failed {
 		if !f.implied {
 			l.cfg.Meter.LaunchFailed(f.Zone, f.ZoneID, f.CapacityType, awserrors.ReasonOf(f.Code+": "+f.Message).Code)
@@ -64,7 +64,7 @@ func (l *Launcher) recordFailures(failed []Failure) {
 // them are unavailable. The rejection itself comes first, without an offering.
 func rejectionFailures(in *fleetCall, err error) []Failure {
 	code := awserrors.Code(err)
-	all := []Failure{{Code: code, Message: awserrors.Plain(err).Error(), CapacityType: in.capacityType}}
+	all := []Failure{{Code: code, Message: awserrors.WithoutRequestIDs(err).Error(), CapacityType: in.capacityType}}
 	if !awserrors.Unfulfillable(code) && code != awserrors.SpotRoleDenied {
 		return all
 	}

@@ -17,26 +17,26 @@ import (
 
 // DryRunRequests ensures the launch template of on-demand instances of a type, and returns the requests of a launch:
 // the fleet, and the same instance in each subnet of the class. It ignores the types of the request.
-func (l *Launcher) Rehearse(ctx context.Context, o Order, t *catalog.InstanceType, tenancy string) (dryrun.Rehearsal, error) {
+func (l *Launcher) DryRunRequests(ctx context.Context, o Request, t *catalog.InstanceType, tenancy string) (dryrun.Requests, error) {
 	imageID, err := ImageFor(o.Class, t)
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	kubelet, err := o.kubelet(t.Name)
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	p := plan{requirements: requirement.NewSet(), capacityType: karpv1.CapacityTypeOnDemand, tenancy: tenancy}
 	name, err := l.template(ctx, o, p, templateGroup{image: imageID, maxPods: t.Capacity.Pods().Value(), kubelet: kubelet})
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	tags := l.sharedTags(o)
 	config := ec2types.FleetLaunchTemplateConfigRequest{
 		LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: aws.String(name), Version: aws.String("$Latest")},
 	}
 	single := singleInstance{class: o.Class, instanceType: t.Name, template: name, tags: tags}
-	var out dryrun.Rehearsal
+	var out dryrun.Requests
 	for _, s := range o.Class.Status.Subnets {
 		config.Overrides = append(config.Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
 			InstanceType: ec2types.InstanceType(t.Name), SubnetId: aws.String(s.ID), ImageId: aws.String(imageID), AvailabilityZone: aws.String(s.Zone),

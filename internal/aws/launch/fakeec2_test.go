@@ -186,18 +186,18 @@ var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", Accoun
 // process is one run of the controller: its memory is lost with it.
 type process struct {
 	*Launcher
-	order Order
+	order Request
 }
 
-func (w *fakeEC2) start(o Order) *process { return w.startGathering(o, batch.Window{}) }
+func (w *fakeEC2) start(o Request) *process { return w.startGathering(o, batch.Window{}) }
 
 // startGathering is start with a window for batch launches; zero is the default.
-func (w *fakeEC2) startGathering(o Order, window batch.Window) *process {
+func (w *fakeEC2) startGathering(o Request, window batch.Window) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
 		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{EC2: w, Identity: blue, Now: w.now}),
-		Addresses: addresses, Scarcity: unavailableofferings.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: reservationLog{}, Window: window,
+		Addresses: addresses, UnavailableOfferings: unavailableofferings.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: reservationLog{}, Window: window,
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -235,8 +235,8 @@ func instanceType(name string, more corev1.ResourceList, offerings ...catalog.Of
 	}
 }
 
-func newOrder(types ...*catalog.InstanceType) Order {
-	return Order{
+func newOrder(types ...*catalog.InstanceType) Request {
+	return Request{
 		Types: types,
 		Claim: &karpv1.NodeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: "general-x7k2p", UID: "claim-uid", Labels: map[string]string{karpv1.LabelNodePool: "general", "team": "a"}},

@@ -226,7 +226,7 @@ func (f Failure) scope() unavailableofferings.Scope {
 
 // markUnavailable records what the failures show about capacity. It calls refused for each reservation that EC2
 // launched nothing into, with the error code, and exhausted for each subnet without addresses.
-func markUnavailable(all []Failure, memory *unavailableofferings.Memory, refused func(reservation, code string), exhausted func(subnet string)) {
+func markUnavailable(all []Failure, memory *unavailableofferings.Cache, refused func(reservation, code string), exhausted func(subnet string)) {
 	for _, f := range all {
 		switch {
 		case f.Code == awserrors.SpotRoleDenied:
@@ -268,7 +268,7 @@ func failureError(all []Failure) error {
 // rejectionError is the error for a call that EC2 rejected as a whole.
 func rejectionError(a fleetResult) error {
 	if code := awserrors.Code(a.err); awserrors.Unfulfillable(code) || code == awserrors.SpotRoleDenied {
-		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.Plain(a.err))}
+		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("create fleet: %w", awserrors.WithoutRequestIDs(a.err))}
 	}
 	return createError(fmt.Errorf("create fleet: %w", a.err))
 }
@@ -276,7 +276,7 @@ func rejectionError(a fleetResult) error {
 // createError derives reason and message from the text of an error.
 func createError(err error) *cloudprovider.CreateError {
 	reason := awserrors.ReasonOf(err.Error())
-	message := awserrors.Plain(err).Error()
+	message := awserrors.WithoutRequestIDs(err).Error()
 	if reason.Hint != "" {
 		message = reason.Hint + ": " + message
 	}

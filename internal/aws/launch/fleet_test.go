@@ -83,7 +83,7 @@ func TestFailuresMarkOfferingsUnavailable(t *testing.T) {
 
 // failureMeter records the failures that a Meter gets.
 type failureMeter struct {
-	cloudprovider.Unmeasured
+	cloudprovider.NoMeter
 	said []string
 }
 

@@ -22,9 +22,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
@@ -37,12 +37,12 @@ type FleetAPI interface {
 
 // Config configures a Launcher.
 type Config struct {
-	EC2       FleetAPI
-	Identity  identity.Identity
-	Templates *Templates
-	Instances *instance.Instances
-	Addresses *network.Addresses
-	Scarcity  *unavailableofferings.Memory
+	EC2                  FleetAPI
+	Identity             identity.Identity
+	Templates            *Templates
+	Instances            *instance.Instances
+	Addresses            *network.Addresses
+	UnavailableOfferings *unavailableofferings.Cache
 	// Cluster returns what nodes need to join the cluster.
 	Cluster func() bootstrap.Cluster
 	// StrictMinValues rejects a launch with fewer types than minValues requires.
@@ -76,15 +76,15 @@ type Launcher struct {
 	batcher *batch.Batcher[string, *batchMember, cloudprovider.Instance]
 	// batches are the batch launches of this process, by the UID of each NodeClaim, the latest last. A NodeClaim may
 	// still have the annotation of an earlier batch, because a later attempt may have failed to write its own.
-	batches *memo.Memo[string, []*batchLaunch]
+	batches *ttlcache.Cache[string, []*batchLaunch]
 	// single are the NodeClaims that this process has launched alone or is about to, by UID. They have no slot anymore,
 	// even if a cache still shows one.
-	single *memo.Memo[string, struct{}]
+	single *ttlcache.Cache[string, struct{}]
 	// firstLookups has the time at which this process first looked up the slot of a NodeClaim, by UID.
-	firstLookups *memo.Memo[string, time.Time]
+	firstLookups *ttlcache.Cache[string, time.Time]
 	lookups      singleflight.Group
 	// largeUserData are the node classes with a recent warning about the size of their user data.
-	largeUserData *memo.Memo[string, struct{}]
+	largeUserData *ttlcache.Cache[string, struct{}]
 	// batchCount counts the batch launches.
 	batchCount atomic.Uint64
 
@@ -96,16 +96,16 @@ type Launcher struct {
 // New returns a Launcher.
 func New(cfg Config) *Launcher {
 	if cfg.Meter == nil {
-		cfg.Meter = cloudprovider.Unmeasured{}
+		cfg.Meter = cloudprovider.NoMeter{}
 	}
 	if cfg.Window == (batch.Window{}) {
 		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
 	}
 	l := &Launcher{
 		cfg: cfg, ledger: newTokenLedger(cfg.Now), inProgress: map[string]int{},
-		batches: memo.New[string, []*batchLaunch](launchTTL, cfg.Now), single: memo.New[string, struct{}](launchTTL, cfg.Now),
-		firstLookups:  memo.New[string, time.Time](launchTTL, cfg.Now),
-		largeUserData: memo.New[string, struct{}](launchTTL, cfg.Now),
+		batches: ttlcache.New[string, []*batchLaunch](launchTTL, cfg.Now), single: ttlcache.New[string, struct{}](launchTTL, cfg.Now),
+		firstLookups:  ttlcache.New[string, time.Time](launchTTL, cfg.Now),
+		largeUserData: ttlcache.New[string, struct{}](launchTTL, cfg.Now),
 	}
 	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
@@ -132,7 +132,7 @@ func (l *Launcher) count(claimUID string, by int) {
 }
 
 // InProgress reports whether a launch for a NodeClaim is in progress, or the outcome of one is unknown.
-func (l *Launcher) Busy(claimUID string) bool {
+func (l *Launcher) InProgress(claimUID string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if made, _ := l.batches.Get(claimUID); slices.ContainsFunc(made, (*batchLaunch).unsettled) {
@@ -142,7 +142,7 @@ func (l *Launcher) Busy(claimUID string) bool {
 }
 
 // Request is what to launch.
-type Order struct {
+type Request struct {
 	Claim *karpv1.NodeClaim
 	Class *awsv1.EC2NodeClass
 	// Types as the class would launch them.
@@ -155,7 +155,7 @@ type Order struct {
 }
 
 // kubelet returns spec.kubelet for instances of the type; empty if it is that of the class.
-func (o Order) kubelet(instanceType string) (string, error) {
+func (o Request) kubelet(instanceType string) (string, error) {
 	if o.Kubelet == nil {
 		return "", nil
 	}
@@ -191,7 +191,7 @@ func (l *Launcher) Adopt(ctx context.Context, claim *karpv1.NodeClaim) (cloudpro
 	if mark == cloudprovider.Unlaunched {
 		return cloudprovider.Instance{}, false, nil
 	}
-	if slot, ok := cloudprovider.ParseTicket(mark); ok {
+	if slot, ok := cloudprovider.ParseBatchSlot(mark); ok {
 		return l.lookUpSlot(ctx, claim, slot)
 	}
 	found, err := l.cfg.Instances.ForClaim(ctx, uid)
@@ -220,7 +220,7 @@ func (l *Launcher) launchAnnotation(claim *karpv1.NodeClaim) string {
 // another process, and nil is returned.
 func (l *Launcher) batchOf(claim *karpv1.NodeClaim) *batchLaunch {
 	mark := l.launchAnnotation(claim)
-	slot, annotated := cloudprovider.ParseTicket(mark)
+	slot, annotated := cloudprovider.ParseBatchSlot(mark)
 	if !annotated && mark != cloudprovider.Unlaunched {
 		return nil
 	}
@@ -241,7 +241,7 @@ func (l *Launcher) recordBatch(claimUID string, j *batchLaunch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	earlier, _ := l.batches.Get(claimUID)
-	l.batches.Put(claimUID, append(slices.Clone(earlier), j))
+	l.batches.Set(claimUID, append(slices.Clone(earlier), j))
 }
 
 // Find returns the living instances that were launched for a NodeClaim, whatever its status contains. It makes no call
@@ -265,7 +265,7 @@ func (l *Launcher) Find(ctx context.Context, claim *karpv1.NodeClaim) ([]cloudpr
 	if mark == cloudprovider.Unlaunched {
 		return nil, nil
 	}
-	slot, ok := cloudprovider.ParseTicket(mark)
+	slot, ok := cloudprovider.ParseBatchSlot(mark)
 	if !ok {
 		return l.findSingle(ctx, uid)
 	}
@@ -287,7 +287,7 @@ func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprov
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 && (l.Busy(claimUID) || l.cfg.Instances.JustBecameLeader()) {
+	if len(found) == 0 && (l.InProgress(claimUID) || l.cfg.Instances.JustBecameLeader()) {
 		return nil, outcomeUnknown(nil)
 	}
 	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) }), nil
@@ -295,7 +295,7 @@ func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprov
 
 // Launch launches an instance for the NodeClaim alone. It must follow an Adopt that found none. Errors are those of
 // package cloudprovider.
-func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance, error) {
+func (l *Launcher) Launch(ctx context.Context, o Request) (cloudprovider.Instance, error) {
 	launched, err := l.try(ctx, o)
 	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenUsed) {
 		launched, err = l.try(ctx, o)
@@ -308,7 +308,7 @@ func (l *Launcher) Launch(ctx context.Context, o Order) (cloudprovider.Instance,
 	return launched, nil
 }
 
-func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, error) {
+func (l *Launcher) try(ctx context.Context, o Request) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
 	state := l.ledger.next(claim)
 	switch {
@@ -332,7 +332,7 @@ func (l *Launcher) try(ctx context.Context, o Order) (cloudprovider.Instance, er
 }
 
 // launchWithToken calls EC2 and records the outcome in the ledger.
-func (l *Launcher) launchWithToken(ctx context.Context, o Order, in *fleetCall, choice *network.Choice) (cloudprovider.Instance, error) {
+func (l *Launcher) launchWithToken(ctx context.Context, o Request, in *fleetCall, choice *network.Choice) (cloudprovider.Instance, error) {
 	claim := string(o.Claim.UID)
 	a := l.createFleet(ctx, in)
 	switch {
@@ -367,7 +367,7 @@ func (l *Launcher) launchWithToken(ctx context.Context, o Order, in *fleetCall, 
 }
 
 // logFailures logs the failures of a response.
-func (l *Launcher) logFailures(o Order, a fleetResult, launched string) {
+func (l *Launcher) logFailures(o Request, a fleetResult, launched string) {
 	if len(a.failures) > 0 {
 		l.cfg.Log.Info("fleet errors", "claim", o.Claim.Name, "launched", launched, "errors", describe(a.failures))
 	}
@@ -385,7 +385,7 @@ func (l *Launcher) recordReservationFailure(id, code string) {
 }
 
 // complete adds the facts about an instance that the response leaves out.
-func (l *Launcher) complete(i *cloudprovider.Instance, o Order, in *fleetCall) {
+func (l *Launcher) complete(i *cloudprovider.Instance, o Request, in *fleetCall) {
 	i.ProviderID = instance.ProviderID(i.Zone, i.ID)
 	i.LaunchedAt = l.cfg.Now()
 	i.NodeClaim, i.NodeClaimUID = o.Claim.Name, string(o.Claim.UID)
@@ -426,7 +426,7 @@ func outcomeUnknown(err error) error {
 }
 
 // sharedTags are the tags that NodeClaims of one class and pool have in common.
-func (l *Launcher) sharedTags(o Order) map[string]string {
+func (l *Launcher) sharedTags(o Request) map[string]string {
 	return l.cfg.Identity.LaunchTags(o.Class.Name, o.Claim.Labels[karpv1.LabelNodePool], o.Class.Spec.Tags)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-func pricedOrder(price float64) Order {
+func pricedOrder(price float64) Request {
 	return newOrder(instanceType("m5.xlarge", nil, offering("spot", price, "us-east-1a")))
 }
 
@@ -148,7 +148,7 @@ func TestInsufficientCapacityMarksTheOffering(t *testing.T) {
 	if !errors.As(err, &scarce) {
 		t.Fatalf("want insufficient capacity, got %v", err)
 	}
-	if p.cfg.Scarcity.Marks() != 1 {
+	if p.cfg.UnavailableOfferings.Marks() != 1 {
 		t.Error("the offering was not marked")
 	}
 }

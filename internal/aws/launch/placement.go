@@ -16,7 +16,7 @@ import (
 
 // placement returns where in the placement group the instance goes: the lowest partition that the NodeClaim allows and
 // that has an available offering, if the NodeClaim names partitions; else the partition that EC2 chooses.
-func (o Order) placement(reqs requirement.Set, all []candidate) cloudprovider.Placement {
+func (o Request) placement(reqs requirement.Set, all []candidate) cloudprovider.Placement {
 	out := cloudprovider.Placement{GroupID: o.Group.ID}
 	if o.Group.Strategy != placement.Partition || !reqs.Defines(awsv1.LabelPlacementGroupPartition) {
 		return out

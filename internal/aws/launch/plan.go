@@ -34,7 +34,7 @@ type plan struct {
 	choice *network.Choice
 }
 
-func (l *Launcher) plan(o Order) (plan, error) {
+func (l *Launcher) plan(o Request) (plan, error) {
 	reqs, err := Requirements(o.Claim)
 	if err != nil {
 		return plan{}, createError(err)
@@ -88,7 +88,7 @@ type templateGroup struct {
 const maxConcurrentTemplates = 4
 
 // fleet ensures the launch templates and builds the request.
-func (l *Launcher) fleet(ctx context.Context, o Order, p plan) (fleet, error) {
+func (l *Launcher) fleet(ctx context.Context, o Request, p plan) (fleet, error) {
 	f := fleet{
 		capacityType: p.capacityType,
 		tags:         l.sharedTags(o),
@@ -161,7 +161,7 @@ type overrideKey struct {
 
 // overrides returns the overrides by template group; groups in the order of their cheapest type. Beyond EC2's limit,
 // the offerings of the most expensive types are left out.
-func (p plan) overrides(o Order) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
+func (p plan) overrides(o Request) ([]templateGroup, map[templateGroup][]ec2types.FleetLaunchTemplateOverridesRequest, error) {
 	images, err := imagesOf(o.Class)
 	if err != nil {
 		return nil, nil, createError(err)
@@ -244,7 +244,7 @@ func (s classImages) firstFor(t *catalog.InstanceType) (string, bool) {
 }
 
 // template ensures the launch template of a group and returns its name.
-func (l *Launcher) template(ctx context.Context, o Order, p plan, g templateGroup) (string, error) {
+func (l *Launcher) template(ctx context.Context, o Request, p plan, g templateGroup) (string, error) {
 	cluster := l.cfg.Cluster()
 	userData, err := l.userData(o, p, g, cluster)
 	if err != nil {
@@ -288,12 +288,12 @@ const (
 func (l *Launcher) recordUserDataSize(nodeClass string, bytes int) {
 	l.cfg.Meter.UserData(nodeClass, bytes)
 	if _, warned := l.largeUserData.Get(nodeClass); bytes >= largeUserData && !warned {
-		l.largeUserData.Put(nodeClass, struct{}{})
+		l.largeUserData.Set(nodeClass, struct{}{})
 		l.cfg.Log.Warn("user data is close to the limit of EC2, or exceeds it", "nodeClass", nodeClass, "bytes", bytes, "limit", maxUserData)
 	}
 }
 
-func (l *Launcher) userData(o Order, p plan, g templateGroup, cluster bootstrap.Cluster) (string, error) {
+func (l *Launcher) userData(o Request, p plan, g templateGroup, cluster bootstrap.Cluster) (string, error) {
 	class := o.Class
 	if g.kubelet != "" {
 		class = class.DeepCopy()

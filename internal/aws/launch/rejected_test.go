@@ -24,7 +24,7 @@ type claims struct {
 }
 
 // order is the launch request for a NodeClaim as it is now.
-func (c *claims) order(uid types.UID, price float64) Order {
+func (c *claims) order(uid types.UID, price float64) Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := pricedOrder(price)
@@ -50,7 +50,7 @@ func (c *claims) attempt(ctx context.Context, l *Launcher, price float64, uids .
 	return out
 }
 
-func (c *claims) launch(ctx context.Context, l *Launcher, o Order) error {
+func (c *claims) launch(ctx context.Context, l *Launcher, o Request) error {
 	mark := o.Claim.Annotations[karpv1.AnnotationLaunch]
 	if _, adopted, err := l.Adopt(ctx, o.Claim); err != nil || adopted {
 		return err
@@ -59,7 +59,7 @@ func (c *claims) launch(ctx context.Context, l *Launcher, o Order) error {
 		_, err := l.Launch(ctx, o)
 		return err
 	}
-	_, err := l.LaunchTogether(ctx, o, func(_ context.Context, next string) error {
+	_, err := l.LaunchInBatch(ctx, o, func(_ context.Context, next string) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.conflict[o.Claim.UID] || c.annotations[o.Claim.UID] != mark {
@@ -121,7 +121,7 @@ func TestRejectedClaimCanLaunchWithOtherPrices(t *testing.T) {
 	l := w.gathering(1, time.Minute)
 	c := &claims{annotations: map[types.UID]string{"a": cloudprovider.Unlaunched}, conflict: map[types.UID]bool{}}
 	stale := c.order("a", 0.06)
-	stale.Claim.Annotations[karpv1.AnnotationLaunch] = cloudprovider.Ticket{Launch: "earlier", Place: 0, Of: 2}.String()
+	stale.Claim.Annotations[karpv1.AnnotationLaunch] = cloudprovider.BatchSlot{Launch: "earlier", Index: 0, Of: 2}.String()
 	w.callOutcomes = []callOutcome{rejectedWithToken}
 	if err := c.attempt(t.Context(), l, 0.05, "a")["a"]; err == nil || isOutcomeUnknown(err) {
 		t.Fatalf("first attempt: %v", err)

@@ -155,8 +155,8 @@ func TestReservationIsFull(t *testing.T) {
 		l, said := newFakeEC2().start(newOrder()).Launcher, reservationLog{}
 		l.cfg.Reservations = said
 		l.recordFailures(failures(in, out))
-		if said["cr-1"] != want || l.cfg.Scarcity.Marks() != 0 {
-			t.Errorf("%s: the reservation is %q, %d offerings unavailable", code, said["cr-1"], l.cfg.Scarcity.Marks())
+		if said["cr-1"] != want || l.cfg.UnavailableOfferings.Marks() != 0 {
+			t.Errorf("%s: the reservation is %q, %d offerings unavailable", code, said["cr-1"], l.cfg.UnavailableOfferings.Marks())
 		}
 	}
 }

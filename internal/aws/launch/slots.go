@@ -15,11 +15,11 @@ import (
 // process that sees all instances of a launch assigns them alike, in whatever order EC2 lists them; terminated
 // instances count. The result is final once all instances are visible: either their number is complete, or the launch
 // is older than VisibleWithin. since is when this process first looked.
-func assign(t cloudprovider.Ticket, found []cloudprovider.Instance, since, now time.Time) (i cloudprovider.Instance, assigned, final bool) {
+func assign(t cloudprovider.BatchSlot, found []cloudprovider.Instance, since, now time.Time) (i cloudprovider.Instance, assigned, final bool) {
 	var leftOut []int
 	last := since
 	if len(found) > 0 {
-		leftOut, last = found[0].LeftOut, found[0].LaunchedAt
+		leftOut, last = found[0].UnusedSlots, found[0].LaunchedAt
 	}
 	for _, i := range found {
 		if i.LaunchedAt.After(last) {
@@ -30,10 +30,10 @@ func assign(t cloudprovider.Ticket, found []cloudprovider.Instance, since, now t
 	if !complete && now.Sub(last) < instance.VisibleWithin {
 		return cloudprovider.Instance{}, false, false
 	}
-	if slices.Contains(leftOut, t.Place) {
+	if slices.Contains(leftOut, t.Index) {
 		return cloudprovider.Instance{}, false, true
 	}
-	at := position(t.Place, leftOut)
+	at := position(t.Index, leftOut)
 	if at >= len(found) || !alive(found[at]) {
 		return cloudprovider.Instance{}, false, true
 	}

@@ -19,7 +19,7 @@ func TestAssign(t *testing.T) {
 	}
 	leaving := func(all []cloudprovider.Instance, places ...int) []cloudprovider.Instance {
 		for n := range all {
-			all[n].LeftOut = places
+			all[n].UnusedSlots = places
 		}
 		return all
 	}
@@ -48,7 +48,7 @@ func TestAssign(t *testing.T) {
 		{"it has terminated since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i, assigned, final := assign(cloudprovider.Ticket{Launch: "x", Place: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
+			i, assigned, final := assign(cloudprovider.BatchSlot{Launch: "x", Index: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
 			got := i.ID
 			if !final {
 				got = "?"
@@ -73,11 +73,11 @@ func TestAssignedInstancesAreDisjoint(t *testing.T) {
 			}
 			var all []cloudprovider.Instance
 			for n := range of - len(leftOut) {
-				all = append(all, cloudprovider.Instance{ID: fmt.Sprintf("i-%d", n), State: cloudprovider.Running, LaunchedAt: at, LeftOut: leftOut})
+				all = append(all, cloudprovider.Instance{ID: fmt.Sprintf("i-%d", n), State: cloudprovider.Running, LaunchedAt: at, UnusedSlots: leftOut})
 			}
 			seen := map[string]bool{}
 			for place := range of {
-				if i, assigned, _ := assign(cloudprovider.Ticket{Launch: "x", Place: place, Of: of}, all, at, at.Add(time.Hour)); assigned {
+				if i, assigned, _ := assign(cloudprovider.BatchSlot{Launch: "x", Index: place, Of: of}, all, at, at.Add(time.Hour)); assigned {
 					if seen[i.ID] {
 						t.Fatalf("of %d, left out %v: %s is assigned twice", of, leftOut, i.ID)
 					}

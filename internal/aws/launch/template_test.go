@@ -142,7 +142,7 @@ func TestTemplateContent(t *testing.T) {
 }
 
 // fleetFor is the request of a new process.
-func fleetFor(t *testing.T, o Order) fleet {
+func fleetFor(t *testing.T, o Request) fleet {
 	t.Helper()
 	l := newFakeEC2().start(o).Launcher
 	p, err := l.plan(o)
@@ -158,7 +158,7 @@ func fleetFor(t *testing.T, o Order) fleet {
 
 func TestFleetRequest(t *testing.T) {
 	order := newOrder(instanceType("m5.xlarge", nil, offering("spot", 0.05, "us-east-1a"), offering("on-demand", 0.2, "us-east-1a"), offering("spot", 0.04, "us-east-1z")))
-	request := func(change func(*Order)) *ec2.CreateFleetInput {
+	request := func(change func(*Request)) *ec2.CreateFleetInput {
 		o := order
 		o.Claim, o.Class = order.Claim.DeepCopy(), order.Class.DeepCopy()
 		o.Class.Spec.Context = "ctx"
@@ -175,7 +175,7 @@ func TestFleetRequest(t *testing.T) {
 	if spot.Type != "instant" || *spot.TargetCapacitySpecification.TotalTargetCapacity != 1 || spot.SpotOptions.AllocationStrategy != "price-capacity-optimized" || spot.OnDemandOptions != nil || *spot.Context != "ctx" {
 		t.Errorf("%+v", spot)
 	}
-	od := request(func(o *Order) {
+	od := request(func(o *Request) {
 		o.Claim.Spec.Requirements[0].Operator, o.Claim.Spec.Requirements[0].Values = "In", []string{"on-demand"}
 		o.Claim.Annotations = map[string]string{"karpenter.sh/nodeclaim-min-values-relaxed": "true"}
 	})
@@ -185,14 +185,14 @@ func TestFleetRequest(t *testing.T) {
 	if od.Context != nil {
 		t.Error("the context is sent although minValues were relaxed")
 	}
-	overlaid := request(func(o *Order) {
+	overlaid := request(func(o *Request) {
 		o.Claim.Annotations = map[string]string{"karpenter.sh/price-overlay-applied": "true"}
 	})
 	if overlaid.SpotOptions.AllocationStrategy != "capacity-optimized-prioritized" {
 		t.Errorf("with a price overlay: %s", overlaid.SpotOptions.AllocationStrategy)
 	}
 	// A NodeClaim of a static pool names no types, and so has no annotation about prices.
-	overlaid = request(func(o *Order) {
+	overlaid = request(func(o *Request) {
 		for _, t := range o.Types {
 			for i := range t.Offerings {
 				t.Offerings[i].PriceOverlaid = true

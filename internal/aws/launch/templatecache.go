@@ -14,8 +14,8 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 )
 
 // TemplateAPI is the calls of EC2 that Templates makes.
@@ -33,13 +33,13 @@ const templateTTL = 5 * time.Minute
 type Templates struct {
 	api      TemplateAPI
 	identity identity.Identity
-	known    *memo.Memo[string, struct{}]
+	known    *ttlcache.Cache[string, struct{}]
 	creating singleflight.Group
 }
 
 // NewTemplates returns Templates with an empty cache.
 func NewTemplates(api TemplateAPI, id identity.Identity, now func() time.Time) *Templates {
-	return &Templates{api: api, identity: id, known: memo.New[string, struct{}](templateTTL, now)}
+	return &Templates{api: api, identity: id, known: ttlcache.New[string, struct{}](templateTTL, now)}
 }
 
 // Ensure creates the template unless it exists. Concurrent launches share the calls, and two processes that create the
@@ -51,7 +51,7 @@ func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 			return "", fmt.Errorf("ensure launch template %s: %w", name, err)
 		}
 	}
-	t.known.Put(name, struct{}{})
+	t.known.Set(name, struct{}{})
 	return name, nil
 }
 
@@ -68,7 +68,7 @@ func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 }
 
 // Forget removes a template from the cache, so that the next Ensure reads it again.
-func (t *Templates) Forget(name string) { t.known.Drop(name) }
+func (t *Templates) Forget(name string) { t.known.Delete(name) }
 
 // DeleteAll deletes our templates of a node class. A template that no longer exists is no error.
 func (t *Templates) DeleteAll(ctx context.Context, nodeClass string) error {
@@ -84,7 +84,7 @@ func (t *Templates) DeleteAll(ctx context.Context, nodeClass string) error {
 }
 
 // CollectGarbage deletes our unused templates: those created before cutoff that this process has not used lately.
-func (t *Templates) Collect(ctx context.Context, cutoff time.Time) error {
+func (t *Templates) CollectGarbage(ctx context.Context, cutoff time.Time) error {
 	templates, err := t.list(ctx)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (t *Templates) remove(ctx context.Context, template ec2types.LaunchTemplate
 	if err != nil {
 		return fmt.Errorf("delete launch template %s: %w", aws.ToString(template.LaunchTemplateName), err)
 	}
-	t.known.Drop(aws.ToString(template.LaunchTemplateName))
+	t.known.Delete(aws.ToString(template.LaunchTemplateName))
 	return t.delete(ctx, owned)
 }
 

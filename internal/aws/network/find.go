@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 )
 
 // Subnet is a subnet as EC2 describes it.
@@ -46,8 +46,8 @@ const (
 // the node class and its generation, so that an edited class misses the cache.
 type Finder struct {
 	api       API
-	subnets   *memo.Memo[string, []Subnet]
-	groups    *memo.Memo[string, []SecurityGroup]
+	subnets   *ttlcache.Cache[string, []Subnet]
+	groups    *ttlcache.Cache[string, []SecurityGroup]
 	addresses *Addresses
 	zones     zones
 }
@@ -56,8 +56,8 @@ type Finder struct {
 func NewFinder(api API, interval time.Duration, addresses *Addresses, now func() time.Time) *Finder {
 	return &Finder{
 		api:       api,
-		subnets:   memo.New[string, []Subnet](interval, now),
-		groups:    memo.New[string, []SecurityGroup](groupsTTL, now),
+		subnets:   ttlcache.New[string, []Subnet](interval, now),
+		groups:    ttlcache.New[string, []SecurityGroup](groupsTTL, now),
 		addresses: addresses,
 	}
 }
@@ -94,7 +94,7 @@ func (f *Finder) Subnets(ctx context.Context, key string, terms []awsv1.SubnetSe
 	})
 	f.addresses.Observe(subnets)
 	f.zones.note(subnets)
-	f.subnets.Put(key, subnets)
+	f.subnets.Set(key, subnets)
 	return subnets, nil
 }
 
@@ -121,6 +121,6 @@ func (f *Finder) SecurityGroups(ctx context.Context, key string, terms []awsv1.S
 		groups = append(groups, g)
 	}
 	slices.SortFunc(groups, func(a, b SecurityGroup) int { return cmp.Compare(a.ID, b.ID) })
-	f.groups.Put(key, groups)
+	f.groups.Set(key, groups)
 	return groups, nil
 }

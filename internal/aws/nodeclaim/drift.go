@@ -11,9 +11,9 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/drift"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
@@ -36,7 +36,7 @@ type DriftDetector struct {
 	reservations bool
 	cache        *instanceCache
 	// missingSince is when a reservation with an instance in it was first missing, by its ID.
-	missingSince *memo.Memo[string, time.Time]
+	missingSince *ttlcache.Cache[string, time.Time]
 	now          func() time.Time
 }
 
@@ -55,7 +55,7 @@ func NewDriftDetector(cfg DriftConfig) *DriftDetector {
 	return &DriftDetector{
 		offerings: cfg.Offerings, groups: cfg.Groups, instances: cfg.Instances, reservations: cfg.ReservedCapacity, now: cfg.Now,
 		cache:        &instanceCache{list: cfg.Instances.List, get: cfg.Instances.LaunchedOrRead, now: cfg.Now},
-		missingSince: memo.New[string, time.Time](missingReservationTTL, cfg.Now),
+		missingSince: ttlcache.New[string, time.Time](missingReservationTTL, cfg.Now),
 	}
 }
 
@@ -70,7 +70,7 @@ func (d *DriftDetector) Drift(ctx context.Context, class *awsv1.EC2NodeClass, cl
 		return drift.NodeClass, nil
 	}
 	if reason, err = d.compare(ctx, class, claim); err != nil {
-		return "", fmt.Errorf("compare claim %s with node class %s: %w", claim.Name, class.Name, awserrors.Plain(err))
+		return "", fmt.Errorf("compare claim %s with node class %s: %w", claim.Name, class.Name, awserrors.WithoutRequestIDs(err))
 	}
 	return reason, nil
 }
@@ -118,7 +118,7 @@ func (d *DriftDetector) justEnded(i cloudprovider.Instance) bool {
 	if !known {
 		first = now
 	}
-	d.missingSince.Put(i.Reservation.ID, first) // renew it as long as the reservation is missing
+	d.missingSince.Set(i.Reservation.ID, first) // renew it as long as the reservation is missing
 	return now.Sub(first) < endedReservationGrace
 }
 

@@ -17,7 +17,7 @@ import (
 
 // launched is what is merged into a claim that has its instance: labels, annotations and resources. hash is that of the node
 // class.
-func launched(i cloudprovider.Instance, o launch.Order, hash string) cloudprovider.Launched {
+func launched(i cloudprovider.Instance, o launch.Request, hash string) cloudprovider.Launched {
 	out := cloudprovider.Launched{
 		ProviderID: i.ProviderID,
 		ImageID:    i.ImageID,

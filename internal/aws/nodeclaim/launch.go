@@ -45,7 +45,7 @@ func (l *Launcher) FindByClaim(ctx context.Context, claim *karpv1.NodeClaim) ([]
 }
 
 // Launching reports whether a launch for the claim with this UID is in progress, or its outcome not known yet.
-func (l *Launcher) Launching(claimUID string) bool { return l.cfg.Launch.Busy(claimUID) }
+func (l *Launcher) Launching(claimUID string) bool { return l.cfg.Launch.InProgress(claimUID) }
 
 // Launch launches the claim's instance, or finds the one that was launched for it before. Called again for the same claim, it
 // returns the same instance. Errors are those of package cloudprovider.
@@ -53,10 +53,10 @@ func (l *Launcher) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *a
 	return l.launch(ctx, claim, class, nil)
 }
 
-// LaunchTogether is Launch with one call for all claims with the same requirements that arrive at about the same time. Before
+// LaunchInBatch is Launch with one call for all claims with the same requirements that arrive at about the same time. Before
 // that call, annotate gets the new value of the claim's annotation karpv1.AnnotationLaunch; it must write it, and fail if the
 // claim has changed since it was read. A claim without the annotation is launched alone.
-func (l *Launcher) LaunchTogether(
+func (l *Launcher) LaunchInBatch(
 	ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error,
 ) (cloudprovider.Launched, error) {
 	if claim.Annotations[karpv1.AnnotationLaunch] == "" {
@@ -66,7 +66,7 @@ func (l *Launcher) LaunchTogether(
 }
 
 func (l *Launcher) launch(
-	ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate launch.Enroll,
+	ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate launch.Annotate,
 ) (cloudprovider.Launched, error) {
 	defer l.cfg.Launch.Begin(string(claim.UID))()
 	i, adopted, err := l.cfg.Launch.Adopt(ctx, claim)
@@ -83,7 +83,7 @@ func (l *Launcher) launch(
 		return cloudprovider.Launched{}, err
 	}
 	group, err := l.cfg.Groups.ForLaunch(ctx, class)
-	order := launch.Order{Claim: claim, Class: class, Types: types, Group: group, Kubelet: kubelets}
+	order := launch.Request{Claim: claim, Class: class, Types: types, Group: group, Kubelet: kubelets}
 	switch {
 	case adopted:
 		err = nil
@@ -91,7 +91,7 @@ func (l *Launcher) launch(
 	case annotate == nil:
 		i, err = l.cfg.Launch.Launch(ctx, order)
 	default:
-		i, err = l.cfg.Launch.LaunchTogether(ctx, order, annotate)
+		i, err = l.cfg.Launch.LaunchInBatch(ctx, order, annotate)
 	}
 	if err != nil {
 		return cloudprovider.Launched{}, err
@@ -117,7 +117,7 @@ func (l *Launcher) types(
 	}
 	if err != nil {
 		return nil, kubelets, &cloudprovider.CreateError{
-			Reason: "InstanceTypeResolutionFailed", Message: awserrors.Plain(err).Error(), Err: err,
+			Reason: "InstanceTypeResolutionFailed", Message: awserrors.WithoutRequestIDs(err).Error(), Err: err,
 		}
 	}
 	if l.cfg.Overlay != nil {

@@ -41,11 +41,11 @@ func (r *resolution) dryRun(ctx context.Context, note string) {
 		return
 	}
 	uid, input := string(r.class.UID), r.dryRunInput(pools)
-	verdict, left, known := r.DryRuns.Verdict(uid, input)
+	verdict, left, known := r.DryRuns.Get(uid, input)
 	if !known {
-		verdict, err = dryrun.Check(ctx, r.EC2, dryrun.Question{
-			Prepare:      func(ctx context.Context) (dryrun.Rehearsal, error) { return r.prepare(ctx, pools) },
-			UsersProfile: r.class.Spec.InstanceProfile != "",
+		verdict, err = dryrun.Validate(ctx, r.EC2, dryrun.Validation{
+			Prepare:      func(ctx context.Context) (dryrun.Requests, error) { return r.prepare(ctx, pools) },
+			UserManagedProfile: r.class.Spec.InstanceProfile != "",
 		})
 		if err != nil {
 			r.noVerdict(err)
@@ -73,14 +73,14 @@ func (r *resolution) undecided(condition string) bool {
 // noVerdict leaves the condition as it is. If it is unknown so far, its message is the error.
 func (r *resolution) noVerdict(err error) {
 	const condition = awsv1.ConditionValidationSucceeded
-	message := awserrors.Plain(err).Error()
+	message := awserrors.WithoutRequestIDs(err).Error()
 	switch unknown := r.undecided(condition); {
 	case errors.Is(err, dryrun.ErrProfileNotSeen):
 		r.out.Next = min(r.out.Next, profileAfter)
 		if unknown {
 			r.set(condition, metav1.ConditionUnknown, "InstanceProfileNotVisible", message, profileAfter)
 		}
-	case unknown && !awserrors.Passing(err):
+	case unknown && !awserrors.IsRetryable(err):
 		r.set(condition, metav1.ConditionUnknown, "DryRunFailed", message, retryAfter)
 		r.failed(err)
 	default:
@@ -127,34 +127,34 @@ func requirementsOf(pools []pool) []requirement.Set {
 }
 
 // prepare chooses an instance type to launch, and composes the calls.
-func (r *resolution) prepare(ctx context.Context, pools []pool) (dryrun.Rehearsal, error) {
+func (r *resolution) prepare(ctx context.Context, pools []pool) (dryrun.Requests, error) {
 	class := r.class.DeepCopy()
 	class.Status = r.out.Status
 	types, err := r.Offerings.InstanceTypes(ctx, class)
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	wanted := requirementsOf(pools)
 	if strings.HasPrefix(image.Family(class), "Windows") {
 		wanted = nil // many types that a pool allows do not run Windows, and EC2 does not report which
 	}
-	chosen, ok := dryrun.Choose(types, wanted, func(t *catalog.InstanceType) bool { return bootsStandardImage(class, t) })
+	chosen, ok := dryrun.ChooseInstanceType(types, wanted, func(t *catalog.InstanceType) bool { return bootsStandardImage(class, t) })
 	if !ok {
-		return dryrun.Rehearsal{}, errors.New("no instance type is available for a dry run")
+		return dryrun.Requests{}, errors.New("no instance type is available for a dry run")
 	}
 	kubelets, err := r.Inventory.Kubelets(ctx, class)
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	group, err := r.Groups.ForLaunch(ctx, class)
 	if err != nil {
-		return dryrun.Rehearsal{}, err
+		return dryrun.Requests{}, err
 	}
 	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{karpv1.LabelNodePool: ""}}}
 	if len(pools) > 0 {
 		claim.Labels[karpv1.LabelNodePool] = pools[0].name
 	}
-	return r.Launcher.Rehearse(ctx, launch.Order{Claim: claim, Class: class, Group: group, Kubelet: kubelets}, chosen, dryrun.Tenancy(requirementsOf(pools)))
+	return r.Launcher.DryRunRequests(ctx, launch.Request{Claim: claim, Class: class, Group: group, Kubelet: kubelets}, chosen, dryrun.Tenancy(requirementsOf(pools)))
 }
 
 // bootsStandardImage reports whether the image of a type is one for instances without accelerators.

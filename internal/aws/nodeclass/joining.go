@@ -30,7 +30,7 @@ func (r *resolution) joining(ctx context.Context) {
 		return // there is nothing to check yet
 	}
 	const condition = awsv1.ConditionNodesCanJoin
-	found := r.Joins.NodeClass(ctx, r.joinKey(), joinClass(r.class, r.out.Status))
+	found := r.Joins.CheckNodeClass(ctx, r.joinKey(), joinClass(r.class, r.out.Status))
 	first, faulty := cloudprovider.First(found)
 	switch {
 	case faulty && first.Certainty == cloudprovider.Certain:
@@ -86,12 +86,12 @@ func (j *JoinChecks) ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, c
 	if err != nil {
 		return nil, err
 	}
-	return j.checker.Instance(ctx, id, joinClass(class, class.Status)), nil
+	return j.checker.CheckInstance(ctx, id, joinClass(class, class.Status)), nil
 }
 
 // CheckNodeClass finds, without a cache, what keeps the instances of a class from joining.
 func (j *JoinChecks) CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) []cloudprovider.Finding {
-	return j.checker.Look(ctx, joinClass(class, class.Status))
+	return j.checker.CheckNow(ctx, joinClass(class, class.Status))
 }
 
 // JoinScopes are what the instances of a class have in common with those of other classes, such as their role: a fault in one of
@@ -99,4 +99,4 @@ func (j *JoinChecks) CheckNodeClass(ctx context.Context, class *awsv1.EC2NodeCla
 func (j *JoinChecks) JoinScopes(class *awsv1.EC2NodeClass) []string { return j.checker.Scopes(class) }
 
 // RecheckJoins makes the next resolution of every class check joining again.
-func (j *JoinChecks) RecheckJoins() { j.checker.ForgetAll() }
+func (j *JoinChecks) RecheckJoins() { j.checker.InvalidateAll() }

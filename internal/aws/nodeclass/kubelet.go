@@ -45,7 +45,7 @@ func CheckKubelet(class *awsv1.EC2NodeClass, expressions bool) Problem {
 	if message := invalidKubelet(kubelet, fields); message != "" {
 		return Problem{"InvalidKubeletConfiguration", "spec.kubelet: " + message}
 	}
-	if fields := slices.Sorted(maps.Keys(expression.Texts(kubelet))); len(fields) > 0 && !expressions {
+	if fields := slices.Sorted(maps.Keys(expression.Find(kubelet))); len(fields) > 0 && !expressions {
 		return Problem{"KubeletExpressionsDisabled", fmt.Sprintf(
 			"spec.kubelet.%s is an expression; expressions need --aws-feature-gates NodeClassCEL=true", fields[0])}
 	}
@@ -166,7 +166,7 @@ const shownTypes = 5
 // checkExpressions validates the expressions of spec.kubelet. note names the instance types that are left out because an
 // expression fails for them: a type that EC2 has just introduced must not make the class invalid for all others.
 func (r *resolution) checkExpressions(ctx context.Context, class *awsv1.EC2NodeClass) (problem Problem, note string, err error) {
-	failing, of, err := r.Inventory.Expressions(ctx, class)
+	failing, of, err := r.Inventory.FailingExpressions(ctx, class)
 	var invalid *expression.InvalidError
 	var failed *expression.FailedError
 	switch {

@@ -20,8 +20,8 @@ func (r *resolution) placementGroup(ctx context.Context) {
 	switch {
 	case errors.As(err, &none):
 		r.set(condition, metav1.ConditionFalse, "PlacementGroupNotFound", err.Error(), retryAfter)
-	case err != nil && !awserrors.Passing(err):
-		r.set(condition, metav1.ConditionFalse, "PlacementGroupResolutionFailed", awserrors.Plain(err).Error(), retryAfter)
+	case err != nil && !awserrors.IsRetryable(err):
+		r.set(condition, metav1.ConditionFalse, "PlacementGroupResolutionFailed", awserrors.WithoutRequestIDs(err).Error(), retryAfter)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)

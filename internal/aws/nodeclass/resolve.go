@@ -59,7 +59,7 @@ type Config struct {
 	Inventory    *inventory.Source
 	Joins        *joincheck.Checker
 	Launcher     *launch.Launcher
-	DryRuns      *dryrun.Memory
+	DryRuns      *dryrun.Cache
 	// NodePools are all of the cluster: they decide what is launched from a class. Nil has none.
 	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// DisableDryRun skips the dry run of a launch.
@@ -224,7 +224,7 @@ func (r *resolution) instanceProfile(ctx context.Context) {
 		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionFalse, "RoleNotFound",
 			fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role), retryAfter)
 	case awserrors.Is(err, awserrors.Unauthorized):
-		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", awserrors.Plain(err).Error(), retryAfter)
+		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", awserrors.WithoutRequestIDs(err).Error(), retryAfter)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)

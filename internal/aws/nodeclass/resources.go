@@ -19,7 +19,7 @@ type Resources struct{ cfg ResourcesConfig }
 type ResourcesConfig struct {
 	Profiles  *instanceprofile.Profiles
 	Templates *launch.Templates
-	DryRuns   *dryrun.Memory
+	DryRuns   *dryrun.Cache
 	Meter     cloudprovider.Meter
 	// IsolatedVPC has no route to IAM, other than to create profiles: none is deleted there.
 	IsolatedVPC bool
@@ -34,7 +34,7 @@ func (r *Resources) DeleteNodeClassResources(ctx context.Context, class *awsv1.E
 	if !r.cfg.IsolatedVPC {
 		profiles = r.cfg.Profiles.DeleteAll(ctx, string(class.UID))
 	}
-	r.cfg.DryRuns.Forget(string(class.UID))
+	r.cfg.DryRuns.Invalidate(string(class.UID))
 	templates := r.cfg.Templates.DeleteAll(ctx, class.Name)
 	if templates == nil {
 		r.cfg.Meter.UserData(class.Name, -1)
@@ -44,7 +44,7 @@ func (r *Resources) DeleteNodeClassResources(ctx context.Context, class *awsv1.E
 
 // CollectLaunchTemplates deletes launch templates of this cluster that were created before cutoff and are not in use.
 func (r *Resources) CollectLaunchTemplates(ctx context.Context, cutoff time.Time) error {
-	return r.cfg.Templates.Collect(ctx, cutoff)
+	return r.cfg.Templates.CollectGarbage(ctx, cutoff)
 }
 
 // CollectInstanceProfiles deletes instance profiles of this cluster that have not been used for an hour, and returns their names.
@@ -55,5 +55,5 @@ func (r *Resources) CollectInstanceProfiles(
 	if r.cfg.IsolatedVPC {
 		return nil, nil
 	}
-	return r.cfg.Profiles.Collect(ctx, use)
+	return r.cfg.Profiles.CollectGarbage(ctx, use)
 }

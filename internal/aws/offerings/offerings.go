@@ -31,7 +31,7 @@ type Config struct {
 	Prices    *pricing.Prices
 	// Reservations is nil while the feature gate ReservedCapacity is off.
 	Reservations *reservation.Finder
-	Unavailable  *unavailableofferings.Memory
+	Unavailable  *unavailableofferings.Cache
 	Discovered   *discoveredmemory.Memory
 	Log          *slog.Logger
 }
@@ -62,11 +62,11 @@ func (s *Source) InstanceTypes(ctx context.Context, class *awsv1.EC2NodeClass) (
 // countReservations reads the reservations of a class if their instances are not counted yet, so that a process that has just
 // started uses them before the class is next resolved.
 func (s *Source) countReservations(ctx context.Context, class *awsv1.EC2NodeClass) {
-	if s.cfg.Reservations == nil || s.cfg.Reservations.Counts(class.Status.CapacityReservations) {
+	if s.cfg.Reservations == nil || s.cfg.Reservations.AllCounted(class.Status.CapacityReservations) {
 		return
 	}
 	if _, err := s.cfg.Reservations.Reservations(ctx, ClassKey(class), class.Spec.CapacityReservationSelectorTerms); err != nil {
-		s.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", awserrors.Plain(err))
+		s.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", awserrors.WithoutRequestIDs(err))
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *Source) NodeSeen(ctx context.Context, class *awsv1.EC2NodeClass, instan
 
 // SpotInterrupted marks the offering of an interrupted spot instance as unavailable: another one would not live long.
 func (s *Source) SpotInterrupted(instanceType, zone string) {
-	s.cfg.Unavailable.MarkOffering(unavailableofferings.Offering{CapacityType: karpv1.CapacityTypeSpot, InstanceType: instanceType, Zone: zone})
+	s.cfg.Unavailable.MarkOffering(catalog.OfferingKey{CapacityType: karpv1.CapacityTypeSpot, InstanceType: instanceType, Zone: zone})
 }
 
 // ReservationInterrupted marks a capacity reservation as unavailable, after its owner has reclaimed it.

@@ -109,7 +109,7 @@ func (r *Region) Types(class *awsv1.EC2NodeClass) ([]*catalog.InstanceType, erro
 // market returns prices and availability for a platform. Subnets map zones to IDs in their account.
 func (r *Region) market(subnets []awsv1.Subnet, platform offline.Platform) instancetype.Market {
 	price := func(instanceType, capacityType string) (offline.Price, bool) {
-		return r.data.Price(offline.Sale{
+		return r.data.Price(offline.PriceQuery{
 			Region: r.name, Type: instanceType, Spot: capacityType == karpv1.CapacityTypeSpot, Platform: platform,
 		})
 	}

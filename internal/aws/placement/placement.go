@@ -17,8 +17,8 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
@@ -65,16 +65,16 @@ func (e *NotFoundError) Error() string {
 // Finder looks up groups. It is safe for concurrent use.
 type Finder struct {
 	api    API
-	groups *memo.Memo[awsv1.PlacementGroupSelector, Group]
-	last   *memo.Memo[awsv1.PlacementGroupSelector, Group]
+	groups *ttlcache.Cache[awsv1.PlacementGroupSelector, Group]
+	last   *ttlcache.Cache[awsv1.PlacementGroupSelector, Group]
 }
 
 // NewFinder returns a Finder that knows of no group.
 func NewFinder(api API, now func() time.Time) *Finder {
 	return &Finder{
 		api:    api,
-		groups: memo.New[awsv1.PlacementGroupSelector, Group](cacheTTL, now),
-		last:   memo.New[awsv1.PlacementGroupSelector, Group](staleTTL, now),
+		groups: ttlcache.New[awsv1.PlacementGroupSelector, Group](cacheTTL, now),
+		last:   ttlcache.New[awsv1.PlacementGroupSelector, Group](staleTTL, now),
 	}
 }
 
@@ -90,7 +90,7 @@ func (f *Finder) Of(ctx context.Context, class *awsv1.EC2NodeClass) (Group, erro
 	}
 	out, err := f.api.DescribePlacementGroups(ctx, query(selector))
 	if unknown(err) || err == nil && len(out.PlacementGroups) == 0 {
-		f.last.Drop(selector)
+		f.last.Delete(selector)
 		return Group{}, &NotFoundError{Selector: selector}
 	}
 	if err != nil {
@@ -101,8 +101,8 @@ func (f *Finder) Of(ctx context.Context, class *awsv1.EC2NodeClass) (Group, erro
 	found := Group{
 		ID: aws.ToString(g.GroupId), Name: aws.ToString(g.GroupName), Strategy: string(g.Strategy), Partitions: int(aws.ToInt32(g.PartitionCount)),
 	}
-	f.groups.Put(selector, found)
-	f.last.Put(selector, found)
+	f.groups.Set(selector, found)
+	f.last.Set(selector, found)
 	return found, nil
 }
 
@@ -115,7 +115,7 @@ func (f *Finder) ForLaunch(ctx context.Context, class *awsv1.EC2NodeClass) (Grou
 	case errors.As(err, &none):
 		return group, &cloudprovider.NodeClassNotReadyError{Err: err}
 	case err != nil && group == Group{}:
-		return group, &cloudprovider.CreateError{Reason: "PlacementGroupResolutionFailed", Message: awserrors.Plain(err).Error(), Err: err}
+		return group, &cloudprovider.CreateError{Reason: "PlacementGroupResolutionFailed", Message: awserrors.WithoutRequestIDs(err).Error(), Err: err}
 	}
 	return group, nil
 }

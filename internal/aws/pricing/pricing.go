@@ -34,7 +34,7 @@ import (
 
 // Fallback is the catalog of prices that ships with the program, per hour in the currency of the region.
 type Fallback interface {
-	Price(offline.Sale) (offline.Price, bool)
+	Price(offline.PriceQuery) (offline.Price, bool)
 	// Basis describes the source of a region's prices; empty if the catalog does not contain the region.
 	Basis(region string) string
 }
@@ -133,24 +133,24 @@ func (q Quotes) OnDemand(instanceType string) (float64, bool) {
 	case ok:
 		return price, true
 	case q.platform == offline.Linux:
-		return p.fallback(offline.Sale{Type: instanceType})
+		return p.fallback(offline.PriceQuery{Type: instanceType})
 	case known:
 		return 0, false // AWS does not offer the type with the platform
 	case ofLinux:
 		return q.licensed(instanceType, linux)
 	}
-	return p.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
+	return p.fallback(offline.PriceQuery{Type: instanceType, Platform: q.platform})
 }
 
 // licensed adds the platform's license in the catalog to a Linux price.
 func (q Quotes) licensed(instanceType string, linux float64) (float64, bool) {
-	with, ok := q.prices.fallback(offline.Sale{Type: instanceType, Platform: q.platform})
-	without, both := q.prices.fallback(offline.Sale{Type: instanceType})
+	with, ok := q.prices.fallback(offline.PriceQuery{Type: instanceType, Platform: q.platform})
+	without, both := q.prices.fallback(offline.PriceQuery{Type: instanceType})
 	return linux + with - without, ok && both
 }
 
 // fallback returns the catalog's price in the region; for an unknown region, that of the base region.
-func (p *Prices) fallback(sale offline.Sale) (float64, bool) {
+func (p *Prices) fallback(sale offline.PriceQuery) (float64, bool) {
 	if p.cfg.Fallback == nil {
 		return 0, false
 	}
@@ -218,11 +218,11 @@ func (p *Prices) State() []cloudprovider.PriceState {
 	var out []cloudprovider.PriceState
 	for _, capacityType := range []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot} {
 		r := p.read[capacityType]
-		state := cloudprovider.PriceState{CapacityType: capacityType, Read: r.at, Err: awserrors.Plain(r.err)}
+		state := cloudprovider.PriceState{CapacityType: capacityType, Read: r.at, Err: awserrors.WithoutRequestIDs(r.err)}
 		if capacityType == karpv1.CapacityTypeOnDemand {
-			state.Unasked, state.Basis = p.PricingAPIUnused(), p.basis()
+			state.NotReadReason, state.Basis = p.PricingAPIUnused(), p.basis()
 		}
-		state.Due = p.due(capacityType) && state.Unasked == ""
+		state.RefreshDue = p.due(capacityType) && state.NotReadReason == ""
 		out = append(out, state)
 	}
 	return out

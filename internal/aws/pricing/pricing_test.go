@@ -58,7 +58,7 @@ func TestNewestSpotPriceCounts(t *testing.T) {
 // builtIn are prices that ship with the program, by region and type; " windows" behind the type is of Windows.
 type builtIn map[string]float64
 
-func (b builtIn) Price(s offline.Sale) (offline.Price, bool) {
+func (b builtIn) Price(s offline.PriceQuery) (offline.Price, bool) {
 	key := s.Region + "/" + s.Type
 	if s.Platform == offline.Windows {
 		key += " windows"
@@ -121,7 +121,7 @@ func TestGovCloudAndChinaUseTheirOwnFallbackPrices(t *testing.T) {
 		if price, ok := p.OnDemand(tc.instanceType); !ok || price != tc.price {
 			t.Errorf("%s in %s costs %v, %v; want %v", tc.instanceType, tc.region, price, ok, tc.price)
 		}
-		if state := p.State()[0]; state.Unasked == "" || !strings.Contains(state.Basis, tc.said) {
+		if state := p.State()[0]; state.NotReadReason == "" || !strings.Contains(state.Basis, tc.said) {
 			t.Errorf("%s: %+v, want %q", tc.region, state, tc.said)
 		}
 	}

@@ -193,7 +193,7 @@ func TestRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.expect(t, "m5.large", price)
-			if s := m.State()[0]; !s.BuiltIn() || s.Unasked == "" {
+			if s := m.State()[0]; !s.BuiltIn() || s.NotReadReason == "" {
 				t.Errorf("%+v", s)
 			}
 		}

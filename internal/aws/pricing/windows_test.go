@@ -34,7 +34,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 		t.Errorf("the Pricing API was called %d times, want 3: a page for each product of Linux", m.list.calls)
 	}
 	for _, s := range m.State() {
-		if s.Due {
+		if s.RefreshDue {
 			t.Errorf("nobody needs more, and yet %+v", s)
 		}
 	}
@@ -42,7 +42,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 	// The first Windows node class uses the current Linux price plus the license, until Windows prices are read.
 	m.expectWindows(t, "m5.large", 0.1+0.092, 0.03+0.092)
 	for _, s := range m.State() {
-		if !s.Due {
+		if !s.RefreshDue {
 			t.Errorf("prices of Windows are due: %+v", s)
 		}
 	}
@@ -57,7 +57,7 @@ func TestWindowsNodesCostWhatWindowsCosts(t *testing.T) {
 	m.expect(t, "m5.large", 0.1)
 	m.expect(t, "c5.large", 0.09)
 	for _, s := range m.State() {
-		if s.Due {
+		if s.RefreshDue {
 			t.Errorf("everything was read, and yet %+v", s)
 		}
 	}
@@ -71,7 +71,7 @@ func TestWindowsWithoutSpotPricesAddsTheLicense(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.expectWindows(t, "m5.large", 0.2, 0.03+0.092)
-	if m.State()[1].Due {
+	if m.State()[1].RefreshDue {
 		t.Error("spot prices of Windows are due again and again")
 	}
 }

@@ -21,8 +21,8 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
-	"github.com/dovetail-k8s/dovetail/internal/aws/memo"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
+	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
 	"github.com/dovetail-k8s/dovetail/internal/aws/unavailableofferings"
 )
 
@@ -51,7 +51,7 @@ type Finder struct {
 	api   ec2.DescribeCapacityReservationsAPIClient
 	now   func() time.Time
 	log   *slog.Logger
-	found *memo.Memo[string, []ec2types.CapacityReservation]
+	found *ttlcache.Cache[string, []ec2types.CapacityReservation]
 
 	mu      sync.Mutex
 	counts  map[string]*freeCount
@@ -72,7 +72,7 @@ type freeCount struct {
 
 // NewFinder returns a Finder with an empty cache.
 func NewFinder(api ec2.DescribeCapacityReservationsAPIClient, now func() time.Time, log *slog.Logger) *Finder {
-	return &Finder{api: api, now: now, log: log, found: memo.New[string, []ec2types.CapacityReservation](answerTTL, now), counts: map[string]*freeCount{}}
+	return &Finder{api: api, now: now, log: log, found: ttlcache.New[string, []ec2types.CapacityReservation](answerTTL, now), counts: map[string]*freeCount{}}
 }
 
 // Reservations returns the active reservations that any of the terms selects, by ID. The caller makes the cache key
@@ -94,7 +94,7 @@ func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.Cap
 			return cmp.Compare(aws.ToString(a.CapacityReservationId), aws.ToString(b.CapacityReservationId))
 		})
 		f.recordCounts(found, asked)
-		f.found.Put(key, found)
+		f.found.Set(key, found)
 	}
 	var out []awsv1.CapacityReservation
 	for i := range found {
@@ -211,7 +211,7 @@ func (f *Finder) Remaining(id string) int {
 }
 
 // AllCounted reports whether all of these were counted once.
-func (f *Finder) Counts(all []awsv1.CapacityReservation) bool {
+func (f *Finder) AllCounted(all []awsv1.CapacityReservation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil })
@@ -229,7 +229,7 @@ func (f *Finder) Full(id string) { f.update(id, func(c *freeCount) { c.full = tr
 // an owner who takes it back. Launches into it are blocked as long as those of other unavailable offerings, and until
 // EC2 is queried again.
 func (f *Finder) Unavailable(id string) {
-	f.update(id, func(c *freeCount) { c.blockedUntil = f.now().Add(unavailableofferings.For) })
+	f.update(id, func(c *freeCount) { c.blockedUntil = f.now().Add(unavailableofferings.TTL) })
 }
 
 func (f *Finder) update(id string, change func(*freeCount)) {

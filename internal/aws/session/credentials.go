@@ -21,7 +21,7 @@ type advised struct {
 }
 
 func (e *advised) Error() string {
-	text := fmt.Sprintf("%s: %v", e.what, awserrors.Plain(e.err))
+	text := fmt.Sprintf("%s: %v", e.what, awserrors.WithoutRequestIDs(e.err))
 	if e.advice != "" {
 		text += ": " + e.advice
 	}

@@ -14,10 +14,7 @@ import (
 )
 
 // TTL is how long a mark lasts, the same as in Karpenter.
-const For = 3 * time.Minute
-
-// Offering identifies an offering.
-type Offering = catalog.OfferingKey
+const TTL = 3 * time.Minute
 
 // Scope is the offerings that a mark covers, or the offering that a caller checks. In a mark an empty field matches
 // everything: a mark without an InstanceType covers a whole zone or capacity type.
@@ -31,7 +28,7 @@ type Scope struct {
 }
 
 // Cache holds the marks. It is safe for concurrent use; nothing runs in the background.
-type Memory struct {
+type Cache struct {
 	now func() time.Time
 
 	mu        sync.Mutex
@@ -46,19 +43,19 @@ type Memory struct {
 }
 
 // New returns a Cache without marks.
-func New(now func() time.Time) *Memory {
-	return &Memory{now: now, offerings: map[Scope]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
+func New(now func() time.Time) *Cache {
+	return &Cache{now: now, offerings: map[Scope]time.Time{}, subnets: map[string]time.Time{}, typeChanges: map[string]uint64{}}
 }
 
 // Marks counts the marks made so far.
-func (m *Memory) Marks() uint64 {
+func (m *Cache) Marks() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.marks
 }
 
 // Sequence returns a number that changes whenever IsUnavailable may return another result for offerings of the type.
-func (m *Memory) Sequence(instanceType string) uint64 {
+func (m *Cache) Sequence(instanceType string) uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -66,10 +63,10 @@ func (m *Memory) Sequence(instanceType string) uint64 {
 }
 
 // MarkOffering marks an offering as unavailable, in every placement group.
-func (m *Memory) MarkOffering(o catalog.OfferingKey) { m.Mark(Scope{OfferingKey: o}) }
+func (m *Cache) MarkOffering(o catalog.OfferingKey) { m.Mark(Scope{OfferingKey: o}) }
 
 // Mark marks the offerings of a scope as unavailable. Marking again extends the mark.
-func (m *Memory) Mark(o Scope) {
+func (m *Cache) Mark(o Scope) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -78,15 +75,15 @@ func (m *Memory) Mark(o Scope) {
 }
 
 // MarkCapacityType marks a whole capacity type as unavailable.
-func (m *Memory) MarkCapacityType(capacityType string) {
+func (m *Cache) MarkCapacityType(capacityType string) {
 	m.MarkOffering(catalog.OfferingKey{CapacityType: capacityType})
 }
 
 // MarkZone marks a whole zone as unavailable.
-func (m *Memory) MarkZone(zone string) { m.MarkOffering(catalog.OfferingKey{Zone: zone}) }
+func (m *Cache) MarkZone(zone string) { m.MarkOffering(catalog.OfferingKey{Zone: zone}) }
 
 // MarkSubnet marks a subnet that has no free address.
-func (m *Memory) MarkSubnet(id string) {
+func (m *Cache) MarkSubnet(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -95,16 +92,16 @@ func (m *Memory) MarkSubnet(id string) {
 }
 
 // expiry returns when a new mark expires.
-func (m *Memory) expiry() time.Time {
+func (m *Cache) expiry() time.Time {
 	m.marks++
-	until := m.now().Add(For)
+	until := m.now().Add(TTL)
 	if m.nextExpiry.IsZero() || until.Before(m.nextExpiry) {
 		m.nextExpiry = until
 	}
 	return until
 }
 
-func (m *Memory) changed(o Scope) {
+func (m *Cache) changed(o Scope) {
 	if o.InstanceType == "" {
 		m.globalChanges++
 		return
@@ -113,7 +110,7 @@ func (m *Memory) changed(o Scope) {
 }
 
 // expire removes expired marks, which is a change as well.
-func (m *Memory) expire() {
+func (m *Cache) expire() {
 	now := m.now()
 	if m.nextExpiry.IsZero() || now.Before(m.nextExpiry) {
 		return
@@ -146,7 +143,7 @@ func (m *Memory) expire() {
 // subnet that the node class has in its zone. Without subnets the last rule does not apply.
 //
 // Cost: at most 24 map lookups.
-func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
+func (m *Cache) IsUnavailable(o Scope, subnets []string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.expire()
@@ -154,7 +151,7 @@ func (m *Memory) IsUnavailable(o Scope, subnets []string) bool {
 }
 
 // marked looks up every scope that covers the offering.
-func (m *Memory) marked(o Scope) bool {
+func (m *Cache) marked(o Scope) bool {
 	if len(m.offerings) == 0 {
 		return false
 	}
@@ -188,7 +185,7 @@ func (o Scope) groups() []Scope {
 	return groups
 }
 
-func (m *Memory) allSubnetsFull(subnets []string) bool {
+func (m *Cache) allSubnetsFull(subnets []string) bool {
 	for _, id := range subnets {
 		if _, marked := m.subnets[id]; !marked {
 			return false

@@ -28,24 +28,24 @@ var (
 
 func TestIsUnavailable(t *testing.T) {
 	two := []string{"subnet-1", "subnet-2"}
-	offering := func(o Scope) func(*Memory) { return func(m *Memory) { m.Mark(o) } }
+	offering := func(o Scope) func(*Cache) { return func(m *Cache) { m.Mark(o) } }
 	for _, tc := range []struct {
 		name    string
-		mark    func(*Memory)
+		mark    func(*Cache)
 		asked   Scope
 		subnets []string
 		want    bool
 	}{
-		{"nothing is marked", func(*Memory) {}, spotA, two, false},
+		{"nothing is marked", func(*Cache) {}, spotA, two, false},
 		{"the offering", offering(spotA), spotA, two, true},
 		{"another zone", offering(spotA), spotB, two, false},
 		{"on-demand", offering(spotA), onDemandA, two, false},
 		{"another type", offering(spotA), largerA, two, false},
-		{"a whole capacity type", func(m *Memory) { m.MarkCapacityType("spot") }, spotB, two, true},
-		{"on-demand while spot is marked", func(m *Memory) { m.MarkCapacityType("spot") }, onDemandA, two, false},
-		{"one subnet of two", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, two, false},
-		{"all subnets of a zone", func(m *Memory) { m.MarkSubnet("subnet-1"); m.MarkSubnet("subnet-2") }, onDemandA, two, true},
-		{"a class without a subnet there", func(m *Memory) { m.MarkSubnet("subnet-1") }, spotA, nil, false},
+		{"a whole capacity type", func(m *Cache) { m.MarkCapacityType("spot") }, spotB, two, true},
+		{"on-demand while spot is marked", func(m *Cache) { m.MarkCapacityType("spot") }, onDemandA, two, false},
+		{"one subnet of two", func(m *Cache) { m.MarkSubnet("subnet-1") }, spotA, two, false},
+		{"all subnets of a zone", func(m *Cache) { m.MarkSubnet("subnet-1"); m.MarkSubnet("subnet-2") }, onDemandA, two, true},
+		{"a class without a subnet there", func(m *Cache) { m.MarkSubnet("subnet-1") }, spotA, nil, false},
 		{"in a group, launches into it", offering(inGroup), inGroup, two, true},
 		{"in a group, launches into none", offering(inGroup), spotA, two, false},
 		{"in a group, launches into another", offering(inGroup), inOther, two, false},
@@ -57,8 +57,8 @@ func TestIsUnavailable(t *testing.T) {
 		{"in a partition, launches into the group wherever", offering(part1), inGroup, two, false},
 		{"every type of a zone in a group", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), part2, two, true},
 		{"every type of a zone in a group, outside of it", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), spotA, two, false},
-		{"a whole zone", func(m *Memory) { m.MarkZone("a") }, onDemandA, two, true},
-		{"another zone than the whole one", func(m *Memory) { m.MarkZone("a") }, spotB, two, false},
+		{"a whole zone", func(m *Cache) { m.MarkZone("a") }, onDemandA, two, true},
+		{"another zone than the whole one", func(m *Cache) { m.MarkZone("a") }, spotB, two, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := New(func() time.Time { return time.Time{}.Add(time.Hour) })
@@ -74,13 +74,13 @@ func TestIsUnavailable(t *testing.T) {
 func TestSequence(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		mark   func(*Memory)
+		mark   func(*Cache)
 		m5, c5 bool // the sequence numbers of which types change
 	}{
-		{"an offering concerns its type", func(m *Memory) { m.Mark(spotA) }, true, false},
-		{"a capacity type concerns every type", func(m *Memory) { m.MarkCapacityType("spot") }, true, true},
-		{"a subnet concerns every type", func(m *Memory) { m.MarkSubnet("subnet-1") }, true, true},
-		{"a zone concerns every type", func(m *Memory) { m.MarkZone("a") }, true, true},
+		{"an offering concerns its type", func(m *Cache) { m.Mark(spotA) }, true, false},
+		{"a capacity type concerns every type", func(m *Cache) { m.MarkCapacityType("spot") }, true, true},
+		{"a subnet concerns every type", func(m *Cache) { m.MarkSubnet("subnet-1") }, true, true},
+		{"a zone concerns every type", func(m *Cache) { m.MarkZone("a") }, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -96,7 +96,7 @@ func TestSequence(t *testing.T) {
 			tc.mark(m)
 			marked := numbers()
 			expect("the mark", before, marked)
-			now = now.Add(For - time.Second)
+			now = now.Add(TTL - time.Second)
 			if numbers() != marked {
 				t.Errorf("%v has changed to %v for nothing", marked, numbers())
 			}

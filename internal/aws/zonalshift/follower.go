@@ -52,7 +52,7 @@ func (f *Follower) read(ctx context.Context) error {
 	if awserrors.Code(err) == ekscluster.ErrCodeNotFound {
 		return fmt.Errorf("%w: zonal shift is not enabled for the cluster; enable it "+
 			"(aws eks update-cluster-config --name %s --zonal-shift-config enabled=true), or turn off --enable-zonal-shift",
-			awserrors.Plain(err), f.cluster.Name())
+			awserrors.WithoutRequestIDs(err), f.cluster.Name())
 	}
 	return session.Explain(session.Call{
 		Service: "arc-zonal-shift", Action: "GetManagedResource", Otherwise: "turn off --enable-zonal-shift",

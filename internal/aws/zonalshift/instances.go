@@ -36,7 +36,7 @@ func NewInstances(instances *instance.Instances, zones *network.Finder, watcher 
 // Get returns an instance. The error is cloudprovider.ErrNotFound when it is gone for good.
 func (s *Instances) Get(ctx context.Context, providerID string) (cloudprovider.Instance, error) {
 	i, err := s.instances.Get(ctx, providerID)
-	return i, awserrors.Plain(s.distrust(providerID, err))
+	return i, awserrors.WithoutRequestIDs(s.distrust(providerID, err))
 }
 
 // LaunchedOrRead returns an instance as this process has just launched it, else as Get does. The parameters of the launch and
@@ -60,22 +60,22 @@ func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) 
 // Terminate terminates an instance of this cluster. It returns nil while the instance shuts down, cloudprovider.ErrNotFound once
 // it is gone, and identity.ErrNotOurs for an instance of somebody else.
 func (s *Instances) Terminate(ctx context.Context, providerID string) error {
-	return awserrors.Plain(s.distrust(providerID, s.instances.Terminate(ctx, providerID)))
+	return awserrors.WithoutRequestIDs(s.distrust(providerID, s.instances.Terminate(ctx, providerID)))
 }
 
 // Adopt tags an adoptable instance with this cluster's identity.
 func (s *Instances) Adopt(ctx context.Context, i cloudprovider.Instance) error {
-	return awserrors.Plain(s.instances.Adopt(ctx, i))
+	return awserrors.WithoutRequestIDs(s.instances.Adopt(ctx, i))
 }
 
 // Release tags an instance with this cluster's identity because a person has decided that it is this cluster's.
 func (s *Instances) Release(ctx context.Context, i cloudprovider.Instance) error {
-	return awserrors.Plain(s.instances.Release(ctx, i))
+	return awserrors.WithoutRequestIDs(s.instances.Release(ctx, i))
 }
 
 // Name tags an instance of this cluster with the names by which people find it, once its node has joined.
 func (s *Instances) Name(ctx context.Context, providerID, node, claim string) error {
-	return awserrors.Plain(s.distrust(providerID, s.instances.Name(ctx, providerID, node, claim)))
+	return awserrors.WithoutRequestIDs(s.distrust(providerID, s.instances.AddNameTags(ctx, providerID, node, claim)))
 }
 
 // Partition is the partition of its placement group that an instance is in, as the label has it; empty while EC2 does not
@@ -83,7 +83,7 @@ func (s *Instances) Name(ctx context.Context, providerID, node, claim string) er
 func (s *Instances) Partition(ctx context.Context, providerID string) (string, error) {
 	i, err := s.instances.Get(ctx, providerID)
 	if err != nil || i.Placement.Partition == 0 {
-		return "", awserrors.Plain(err)
+		return "", awserrors.WithoutRequestIDs(err)
 	}
 	return strconv.Itoa(i.Placement.Partition), nil
 }

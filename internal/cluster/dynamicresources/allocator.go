@@ -37,10 +37,10 @@ type allocations struct {
 	failedSearches map[string]error
 }
 
-var _ snapshot.DeviceBook = (*allocations)(nil)
+var _ snapshot.DeviceState = (*allocations)(nil)
 
 // Open implements snapshot.Devices.
-func (d *Devices) Open(leaving map[types.UID]bool) snapshot.DeviceBook {
+func (d *Devices) Free(leaving map[types.UID]bool) snapshot.DeviceState {
 	b := &allocations{devices: d, held: map[types.UID]*corev1.NodeSelector{}, failedSearches: map[string]error{}, allocated: structured.AllocatedState{
 		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -77,7 +77,7 @@ func (b *allocations) markAllocated(r *resourcev1.DeviceRequestAllocationResult)
 }
 
 // With implements snapshot.DeviceBook.
-func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceGrant) snapshot.DeviceBook {
+func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceAllocation) snapshot.DeviceState {
 	out := &allocations{devices: b.devices, held: maps.Clone(b.held), failedSearches: b.failedSearches, allocated: structured.AllocatedState{
 		AllocatedDevices: maps.Clone(b.allocated.AllocatedDevices), AllocatedSharedDeviceIDs: maps.Clone(b.allocated.AllocatedSharedDeviceIDs),
 		AggregatedCapacity: b.allocated.AggregatedCapacity.Clone(),
@@ -100,8 +100,8 @@ func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.Dev
 }
 
 // Find implements snapshot.DeviceBook.
-func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceSite) (snapshot.DeviceGrant, error) {
-	g := snapshot.DeviceGrant{Results: make([]*resourcev1.AllocationResult, len(claims))}
+func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode) (snapshot.DeviceAllocation, error) {
+	g := snapshot.DeviceAllocation{Results: make([]*resourcev1.AllocationResult, len(claims))}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
 	var open []*resourcev1.ResourceClaim
 	var names []string
@@ -153,7 +153,7 @@ func matchingTerm(s *corev1.NodeSelector, node *corev1.Node) ([]corev1.NodeSelec
 
 // allocate runs the scheduler's allocator, or uses a cached failure. It returns fewer results than claims if there are
 // not enough devices.
-func (b *allocations) allocate(claims []*resourcev1.ResourceClaim, node *corev1.Node, at snapshot.DeviceSite) ([]resourcev1.AllocationResult, error) {
+func (b *allocations) allocate(claims []*resourcev1.ResourceClaim, node *corev1.Node, at snapshot.DeviceNode) ([]resourcev1.AllocationResult, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
@@ -179,7 +179,7 @@ func (b *allocations) allocate(claims []*resourcev1.ResourceClaim, node *corev1.
 }
 
 // searchKey identifies a search by the claims and by the node's labels that devices outside of nodes select on.
-func (b *allocations) searchKey(claims []*resourcev1.ResourceClaim, at snapshot.DeviceSite) string {
+func (b *allocations) searchKey(claims []*resourcev1.ResourceClaim, at snapshot.DeviceNode) string {
 	var text strings.Builder
 	for _, c := range claims {
 		fmt.Fprintf(&text, "%s ", c.UID)
@@ -205,7 +205,7 @@ func (b *allocations) runAllocator(claims []*resourcev1.ResourceClaim, node *cor
 }
 
 // expectedSlices are the slices that the drivers of a new node will publish.
-func expectedSlices(at snapshot.DeviceSite) []*resourcev1.ResourceSlice {
+func expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
 	for i, spec := range at.Type.DeviceSlices {
 		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
@@ -218,7 +218,7 @@ func expectedSlices(at snapshot.DeviceSite) []*resourcev1.ResourceSlice {
 // fillGrant sets the fields of a grant that the engine compares. Grants with the same devices outside of nodes agree,
 // claim by claim, on whether there are also devices that come with the node, since each request has at least one
 // device.
-func fillGrant(g *snapshot.DeviceGrant) error {
+func fillGrant(g *snapshot.DeviceAllocation) error {
 	outside := make([][]resourcev1.DeviceRequestAllocationResult, len(g.Results))
 	for i, r := range g.Results {
 		if r == nil {

@@ -100,7 +100,7 @@ func TestSearchEnds(t *testing.T) {
 // TestEqualSnapshotsGiveEqualPlans shuffles a snapshot with more pods than devices.
 func TestEqualSnapshotsGiveEqualPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	pods, claims := batch(12, Asks("cpu", "1"))
+	pods, claims := batch(12, Requests("cpu", "1"))
 	published := list(
 		slice(spec("n1", 2), on("n1")), slice(spec("n2", 1), on("n2")), slice(spec("net-2", 2), where(Expr(Zone, in, "z2"))), slice(spec("net", 1), everywhere),
 	)

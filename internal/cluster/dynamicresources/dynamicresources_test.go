@@ -213,8 +213,8 @@ func TestPlans(t *testing.T) {
 	gpu1, gpu2, gpu4 := with(Type("gpu1", 1, "cpu", "8"), 1), with(Type("gpu2", 1.5, "cpu", "8"), 2), with(Type("gpu4", 4, "cpu", "8"), 4)
 	four, fourClaims := batch(4)
 	two, twoClaims := batch(2)
-	busy, busyClaims := batch(2, Asks("cpu", "1"))
-	crowd, crowdClaims := batch(4, Asks("cpu", "1"))
+	busy, busyClaims := batch(2, Requests("cpu", "1"))
+	crowd, crowdClaims := batch(4, Requests("cpu", "1"))
 	tests := []struct {
 		name  string
 		world *snapshot.Snapshot
@@ -237,7 +237,7 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"the daemon counts",
-			daemon(devices(World(pool(Type("big", 0.3, "cpu", "16")), Pod("a", Asks("cpu", "8"))), nil), Pod("d", Asks("cpu", "1"), uses("c"))),
+			daemon(devices(World(pool(Type("big", 0.3, "cpu", "16")), Pod("a", Requests("cpu", "8"))), nil), Pod("d", Requests("cpu", "1"), uses("c"))),
 			[]string{"big: a"},
 		},
 		{"a claim that does not exist", devices(World(pool(gpu1), Pod("a", uses("c"))), nil), []string{"no place (ResourceClaims): a"}},
@@ -276,7 +276,7 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"users of one claim keep together",
-			devices(World(pool(gpu1), Pod("a", uses("c"), Asks("cpu", "1")), Pod("b", uses("c"), Asks("cpu", "1"))), list(claim("c", 1))),
+			devices(World(pool(gpu1), Pod("a", uses("c"), Requests("cpu", "1")), Pod("b", uses("c"), Requests("cpu", "1"))), list(claim("c", 1))),
 			[]string{"gpu1 with gpu.example.com: a b"},
 		},
 		{
@@ -361,7 +361,7 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"what a node gives to all does, once it is up",
-			devices(nodes(World(pool(), Pod("a", uses("c"), Asks("cpu", "6"))), Node("n1", "general")), list(claim("c", 1)), slice(spec("net", 1), ownedBy("n1"))),
+			devices(nodes(World(pool(), Pod("a", uses("c"), Requests("cpu", "6"))), Node("n1", "general")), list(claim("c", 1)), slice(spec("net", 1), ownedBy("n1"))),
 			[]string{"plain: a"},
 		},
 		{

@@ -14,7 +14,7 @@ import (
 
 // TestMistakes breaks plans that are right.
 func TestMistakes(t *testing.T) {
-	two, twoClaims := batch(2, Asks("cpu", "1"))
+	two, twoClaims := batch(2, Requests("cpu", "1"))
 	gpu := func(pods ...*corev1.Pod) *snapshot.Snapshot {
 		return devices(World(pool(with(Type("gpu2", 1, "cpu", "8"), 2)), pods...), twoClaims)
 	}

@@ -74,7 +74,7 @@ func TestSharedClusterNameIsReported(t *testing.T) {
 	elses := controllertest.Pool("elses", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
 	l, f := loop(t, fleet, controllertest.Pool("general"), controllertest.Pool("spot"), elses)
 	runPass(t, l)
-	said := f.Said()
+	said := f.RecordedEvents()
 	if len(said) != 2 {
 		t.Errorf("said %q, want an event on each of our two pools", said)
 	}
@@ -101,7 +101,7 @@ func TestSharedClusterNameIsReported(t *testing.T) {
 	}{{4 * time.Minute, 0}, {time.Minute, 2}, {time.Minute, 0}} {
 		f.Clock = f.Clock.Add(step.after)
 		runPass(t, l)
-		if said := f.Said(); len(said) != step.said {
+		if said := f.RecordedEvents(); len(said) != step.said {
 			t.Errorf("at %s: said %q, want %d events", f.Clock.Sub(controllertest.Start), said, step.said)
 		}
 	}
@@ -155,7 +155,7 @@ func TestUnknownInstancesAreReported(t *testing.T) {
 	}
 	l, f := loop(t, fleet, controllertest.Pool("general"))
 	runPass(t, l)
-	said := f.Said()
+	said := f.RecordedEvents()
 	if len(said) != 1 || !strings.HasPrefix(said[0], "Warning UnknownInstances") ||
 		!strings.Contains(said[0], "i-0, i-1, i-2, i-3, i-4 and 2 more") || !strings.Contains(said[0], "dovetail adopt i-0 i-1") {
 		t.Errorf("said %q", said)

@@ -31,7 +31,7 @@ func TestNodesAreReplacedWhileAtMostAFifthIsUnhealthy(t *testing.T) {
 
 func TestCollectableIsThreeOrATwentieth(t *testing.T) {
 	for total, want := range map[int]int{0: 3, 1: 3, 79: 3, 80: 4, 100: 5, 4000: 200} {
-		if got := Collectable(total); got != want {
+		if got := DeletableLimit(total); got != want {
 			t.Errorf("of %d: %d, want %d", total, got, want)
 		}
 	}

@@ -24,12 +24,12 @@ type fixedState struct{ snap *snapshot.Snapshot }
 
 func (s fixedState) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
 func (fixedState) LockProvisioning() func()                               { return func() {} }
-func (fixedState) Condemn(types.UID)                                      {}
-func (fixedState) Spare(types.UID)                                        {}
+func (fixedState) MarkForDeletion(types.UID)                                      {}
+func (fixedState) Unmark(types.UID)                                        {}
 func (fixedState) MarkDisrupting(types.UID, []string)                     {}
 func (fixedState) Created(*karpv1.NodeClaim)                              {}
 func (fixedState) Nominate(string)                                        {}
-func (fixedState) Forget()                                                {}
+func (fixedState) Invalidate()                                                {}
 func (fixedState) Release(string)                                         {}
 func (fixedState) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
 	return 0, nil
@@ -39,11 +39,11 @@ func (fixedState) Reserve(context.Context, *karpv1.NodePool, int64) (int64, erro
 func BenchmarkIdlePass(b *testing.B) {
 	for _, nodes := range []int{100, 2_000, 10_000} {
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
-			list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+			list, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand)
 			if err != nil {
 				b.Fatal(err)
 			}
-			s, err := workload.Fleet(nodes, 0.35, 1, list)
+			s, err := workload.RunningCluster(nodes, 0.35, 1, list)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -33,7 +33,7 @@ func (r *Consolidatable) Register(mgr manager.Manager) error {
 		Named("nodeclaim.disruption").
 		For(&karpv1.NodeClaim{}).
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.claimsOf)).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []reconcile.Request {

@@ -56,11 +56,11 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	candidates := l.withoutBackedOff(l.withoutExcluded(r.free(r.Candidates)))
 	began := l.Now()
 	settings := l.Consolidation
-	settings.Over = func() bool { return l.Now().Sub(began) > searchTimeout }
+	settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
 	found := consolidate.Find(r.compiled(), r.Snapshot, candidates, room.Allowances(), consolidate.PoolTotals(r.Snapshot, r.Candidates, totals), settings)
 	took := l.Now().Sub(began)
 	l.recordSearchMetrics(&found, len(candidates), took)
-	l.Consolidation.First = found.Unseen
+	l.Consolidation.PoolsFirst = found.Unexamined
 	l.lastSearch = fruitlessSearch{}
 	if len(found.Commands) == 0 {
 		l.lastSearch.until = r.Snapshot.Now.Add(searchRestFactor * took)
@@ -69,7 +69,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		}
 	}
 	for i := range found.Commands {
-		if cmd := &found.Commands[i]; room.Holds(cmd.Candidates) {
+		if cmd := &found.Commands[i]; room.Allow(cmd.Candidates) {
 			l.recordConsolidationFound(cmd)
 			l.propose(r, cmd)
 		}
@@ -77,11 +77,11 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	for i := range found.Rejected {
 		l.recordScores(&found.Rejected[i], "rejected")
 	}
-	for _, k := range found.Left {
-		if k.Quiet {
+	for _, k := range found.Unconsolidatable {
+		if k.NoEvent {
 			continue
 		}
-		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableDedupe, o, "Unconsolidatable", "%s", k.Why) })
+		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableDedupe, o, "Unconsolidatable", "%s", k.Message) })
 	}
 	return nil
 }
@@ -104,8 +104,8 @@ func (l *Loop) withoutExcluded(candidates []*disrupt.Candidate) []*disrupt.Candi
 func (l *Loop) recordSearchMetrics(found *consolidate.Result, candidates int, took time.Duration) {
 	l.Metrics.Evaluation.WithLabelValues("underutilized", consolidate.Multi).Observe(took.Seconds())
 	ineligible := 0
-	for _, k := range found.Left {
-		if k.Candidate.Type == nil || k.Quiet {
+	for _, k := range found.Unconsolidatable {
+		if k.Candidate.Type == nil || k.NoEvent {
 			ineligible++
 		}
 	}

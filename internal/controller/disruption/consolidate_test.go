@@ -39,7 +39,7 @@ func old(c *karpv1.NodeClaim) {
 func oversized(pool ...func(*karpv1.NodePool)) []client.Object {
 	return []client.Object{
 		controllertest.Class(), controllertest.Pool("general", append([]func(*karpv1.NodePool){consolidates}, pool...)...),
-		controllertest.Claim("a", old), controllertest.Up("a", asInstance("m.large")), controllertest.Pod("web", "node-a", requestsCPU("1500m"), labelled),
+		controllertest.Claim("a", old), controllertest.ReadyNode("a", asInstance("m.large")), controllertest.Pod("web", "node-a", requestsCPU("1500m"), labelled),
 	}
 }
 
@@ -48,11 +48,11 @@ func labelled(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} }
 // waitForValidation makes one pass, lets what it proposed come of age, and makes another.
 func waitForValidation(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhile func()) {
 	t.Helper()
-	l.Settle = SettleTime
+	l.ValidationDelay = ValidationDelay
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.Clock = f.Clock.Add(SettleTime)
+	f.Clock = f.Clock.Add(ValidationDelay)
 	if meanwhile != nil {
 		meanwhile()
 	}
@@ -64,7 +64,7 @@ func waitForValidation(t *testing.T, f *controllertest.Fixture, l *Loop, meanwhi
 func TestConsolidation(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
 	l := newLoopWithTypes(f)
-	l.Settle = SettleTime
+	l.ValidationDelay = ValidationDelay
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestConsolidation(t *testing.T) {
 	if got := l.pause(false, nil); got != passInterval {
 		t.Errorf("pause %v", got)
 	}
-	f.Clock = f.Clock.Add(SettleTime - time.Second)
+	f.Clock = f.Clock.Add(ValidationDelay - time.Second)
 	if got := l.pause(false, nil); got != time.Second {
 		t.Errorf("pause %v when a proposal is due in a second", got)
 	}
@@ -86,7 +86,7 @@ func TestConsolidation(t *testing.T) {
 	if len(created) != 1 || created[0].Annotations[karpv1.AnnotationLaunchReason] != "Underutilized" || !isTainted(f, "node-a") {
 		t.Fatalf("created %v, tainted %v", created, isTainted(f, "node-a"))
 	}
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	if want := "ConsolidationCandidate Consolidation candidate: replace: [node-a] -> [1 replacement] (savings: $0.37)"; !strings.Contains(said, want) {
 		t.Errorf("events\n%s\nwant %q", said, want)
 	}
@@ -109,7 +109,7 @@ func wantRejected(t *testing.T, f *controllertest.Fixture, l *Loop, reason strin
 	if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
 		t.Errorf("%v failed validations", n)
 	}
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason) {
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason) {
 		t.Errorf("events\n%s", said)
 	}
 }
@@ -201,7 +201,7 @@ func TestSearchOutOfTime(t *testing.T) {
 
 // Killed at any write, a node that is too large is replaced by one, or stays.
 func TestConsolidationKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object { return oversized() },
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
@@ -214,12 +214,12 @@ func TestConsolidationKilled(t *testing.T) {
 // Nodes whose pods have room elsewhere are deleted without replacement; a process that dies over it leaves them as they
 // were, or ended.
 func TestDeletionKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			objects := oversized(func(p *karpv1.NodePool) {
 				p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("1")}
 			})
-			return append(objects, controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("5")))
+			return append(objects, controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("5")))
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
@@ -238,8 +238,8 @@ func TestScoresOfPolicyBalanced(t *testing.T) {
 			stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
 			objects := []client.Object{
 				controllertest.Class(), controllertest.Pool("general", consolidates, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
-				controllertest.Claim("a", old), controllertest.Up("a", asInstance("m.large")),
-				controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("db", "node-b", requestsCPU("8"), stays),
+				controllertest.Claim("a", old), controllertest.ReadyNode("a", asInstance("m.large")),
+				controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("db", "node-b", requestsCPU("8"), stays),
 			}
 			for i := range tt.pods {
 				objects = append(objects, controllertest.Pod(fmt.Sprint("web-", i), "node-a", requestsCPU("40m")))
@@ -258,7 +258,7 @@ func TestScoresOfPolicyBalanced(t *testing.T) {
 			if n := testutil.CollectAndCount(l.Metrics.Score.MustCurryWith(prometheus.Labels{"decision": tt.outcome})); n != 1 {
 				t.Errorf("%d series of scores", n)
 			}
-			if said := strings.Contains(strings.Join(f.Said(), "\n"), "ConsolidationApproved"); said != approved {
+			if said := strings.Contains(strings.Join(f.RecordedEvents(), "\n"), "ConsolidationApproved"); said != approved {
 				t.Errorf("an event tells of approval: %v", said)
 			}
 			for _, want := range []string{`msg="consolidation score" nodepool=general`, "nodepool_total_cost=0.8", "disruption_cost=" + fmt.Sprint(tt.pods+1), fmt.Sprint("approved=", approved), "decision=replace"} {

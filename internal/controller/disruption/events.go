@@ -40,7 +40,7 @@ func (l *Loop) recordBudgets(reason karpv1.DisruptionReason, allowances []disrup
 
 // recordBlockedNodes publishes on nodes why they must not be disrupted.
 func (l *Loop) recordBlockedNodes(v *disrupt.View) {
-	for _, k := range v.Blocked() {
+	for _, k := range v.DisruptionBlocked() {
 		if k.Reason == disrupt.Deleting {
 			continue // its deletion timestamp shows it
 		}
@@ -109,7 +109,7 @@ func describePart(cmd *disrupt.Command, c *disrupt.Candidate) string {
 }
 
 // recordFailedDrift publishes on drifted nodes why they are not replaced, and moves them to the end of the order.
-func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Left) {
+func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Unconsolidatable) {
 	existing := make(map[types.UID]bool, len(left))
 	for i := range r.Snapshot.Nodes {
 		existing[r.Snapshot.Nodes[i].ClaimUID] = true
@@ -120,7 +120,7 @@ func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Left) {
 		}
 	}
 	for _, k := range left {
-		l.recordBlocked(k.Candidate.Node, k.Why)
+		l.recordBlocked(k.Candidate.Node, k.Message)
 		if l.driftFailedAt == nil {
 			l.driftFailedAt = map[types.UID]time.Time{}
 		}
@@ -131,9 +131,9 @@ func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Left) {
 // countDecision counts a command that was started.
 func (l *Loop) countDecision(cmd *disrupt.Command) {
 	decision, reason := decision(cmd), strings.ToLower(string(cmd.Reason))
-	l.Metrics.Decisions.WithLabelValues(decision, reason, cmd.Kind).Inc()
+	l.Metrics.Decisions.WithLabelValues(decision, reason, cmd.ConsolidationType).Inc()
 	for _, pool := range affectedPools(cmd) {
-		l.Metrics.DecisionsByPool.WithLabelValues(pool, decision, reason, cmd.Kind).Inc()
+		l.Metrics.DecisionsByPool.WithLabelValues(pool, decision, reason, cmd.ConsolidationType).Inc()
 	}
 }
 

@@ -63,7 +63,7 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error
 
 // newCommand returns the record of a command for its claims.
 func (l *Loop) newCommand(cmd *disrupt.Command, id string) karpv1.DisruptionCommand {
-	e := karpv1.DisruptionCommand{ID: id, Reason: cmd.Reason, Kind: cmd.Kind, Started: l.Now().UTC()}
+	e := karpv1.DisruptionCommand{ID: id, Reason: cmd.Reason, Kind: cmd.ConsolidationType, Started: l.Now().UTC()}
 	for _, c := range cmd.Candidates {
 		e.Candidates = append(e.Candidates, c.Node.Claim)
 	}
@@ -142,7 +142,7 @@ func (l *Loop) markCandidate(ctx context.Context, c *disrupt.Candidate, e karpv1
 		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
 			return fmt.Errorf("node claim %q is part of command %s: %w", claim.Name, other.ID, errPodsChanged)
 		}
-		claim.LetGo(moved)
+		claim.RemoveNominated(moved)
 		return claim.SetDisruptionCommand(&e)
 	})
 	if err != nil {
@@ -194,7 +194,7 @@ func (l *Loop) validatePods(ctx context.Context, cmd *disrupt.Command, c *disrup
 		var changed bool
 		switch {
 		case cmd.Reason == karpv1.DisruptionEmpty:
-			changed = disrupt.Load(p) || !snapshot.Disruptable(p, l.Now())
+			changed = disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, l.Now())
 		case c.Node.Bounded && cmd.Reason == karpv1.DisruptionDrifted:
 			changed = snapshot.Reschedulable(p) && !known[p.UID]
 		default:
@@ -225,7 +225,7 @@ func (l *Loop) deleteCandidates(ctx context.Context, e karpv1.DisruptionCommand)
 func (l *Loop) createReplacements(ctx context.Context, cmd *disrupt.Command, e karpv1.DisruptionCommand) error {
 	if isStatic(cmd) {
 		pool := cmd.Candidates[0].Pool
-		claim, err := provisioning.FixedClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, l.Labels)
+		claim, err := provisioning.StaticClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, l.Labels)
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (l *Loop) checkLimits(ctx context.Context, cmd *disrupt.Command) error {
 	if err != nil {
 		return err
 	}
-	if why := disrupt.OverLimits(snap, cmd.Plan.Launches); why != "" {
+	if why := disrupt.ExceededLimit(snap, cmd.Plan.Launches); why != "" {
 		return fmt.Errorf("%w: %s", errLimitReached, why)
 	}
 	return nil
@@ -273,7 +273,7 @@ func (l *Loop) createReplacement(ctx context.Context, claim *karpv1.NodeClaim, e
 	claim.Annotations[karpv1.AnnotationReplacementOf] = e.ID
 	err := l.Client.Create(ctx, claim)
 	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-		l.State.Forget()
+		l.State.Invalidate()
 		live := &karpv1.NodeClaim{}
 		if l.Live.Get(ctx, client.ObjectKeyFromObject(claim), live) == nil && live.Annotations[karpv1.AnnotationReplacementOf] == e.ID {
 			claim, err = live, nil

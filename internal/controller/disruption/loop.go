@@ -1,7 +1,7 @@
 // Package disruption consolidates nodes that cost more than they are worth and replaces drifted ones, within the
 // budgets of their pools. The engine decides what to disrupt; this package validates the decision and executes it.
 //
-// A Loop finds commands. A command that saves money must stay valid for SettleTime before it starts, while the loop
+// A Loop finds commands. A command that saves money must stay valid for ValidationDelay before it starts, while the loop
 // goes on searching. A command that starts is written to the claims that it deletes, and the Queue completes it, in
 // this process or in the next.
 package disruption
@@ -38,8 +38,8 @@ const (
 	passInterval = 10 * time.Second
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
-	// SettleTime is how long a command must stay valid before it is executed. It is Karpenter's.
-	SettleTime = 15 * time.Second
+	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
+	ValidationDelay = 15 * time.Second
 	// maxDriftSimulations is how many drifted nodes one pass tries: each takes a scheduling simulation, and the nodes
 	// that failed come last in the next pass.
 	maxDriftSimulations = 50
@@ -53,7 +53,7 @@ type clusterState interface {
 	MarkDisrupting(uid types.UID, replacements []string)
 	Created(claim *karpv1.NodeClaim)
 	Nominate(node string)
-	Forget()
+	Invalidate()
 	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
 	Release(pool string)
 }
@@ -75,8 +75,8 @@ type Loop struct {
 	Labels requirement.Labels
 	// Consolidation are the settings of the search for nodes to consolidate.
 	Consolidation consolidate.Settings
-	// FixedPools is the feature gate StaticCapacity: drifted nodes of static pools are replaced, too.
-	FixedPools bool
+	// StaticCapacity is the feature gate StaticCapacity: drifted nodes of static pools are replaced, too.
+	StaticCapacity bool
 	// Breaker may be nil: then nothing pauses.
 	Breaker breaker
 	Events  *event.Recorder
@@ -85,12 +85,12 @@ type Loop struct {
 	Now     func() time.Time
 	// ID returns a unique ID for a command.
 	ID func() string
-	// Settle is SettleTime in production.
-	Settle time.Duration
+	// Settle is ValidationDelay in production.
+	ValidationDelay time.Duration
 	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
-	Quarantine *quarantine.Book
+	Quarantine *quarantine.Registry
 	// Panics records passes that panicked; nil records nothing.
 	Panics *panics.Reporter
 
@@ -111,7 +111,7 @@ type Loop struct {
 	// panicsInARow counts consecutive passes that panicked although no pod was the cause.
 	panicsInARow int
 	// ledger tracks the cost of pools.
-	ledger disrupt.Ledger
+	ledger disrupt.PoolCosts
 	// lastSearch is the last search that found nothing to consolidate.
 	lastSearch fruitlessSearch
 	// passSnapshot is the snapshot of the current pass.
@@ -159,7 +159,7 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 type passState struct {
 	*disrupt.View
 	// budgets are the disruptions that the budgets still allow, by reason.
-	budgets map[karpv1.DisruptionReason]*disrupt.Room
+	budgets map[karpv1.DisruptionReason]*disrupt.RemainingBudgets
 	// taken are claims that a command of this pass, or a proposal, includes.
 	taken map[types.UID]bool
 	// started counts the commands of this pass.
@@ -181,7 +181,7 @@ func (r *passState) compiled() *schedule.Problem {
 // take counts candidates against the budgets of all reasons, and excludes them from other commands of this pass.
 func (r *passState) take(candidates []*disrupt.Candidate) {
 	for _, room := range r.budgets {
-		room.Take(candidates)
+		room.Use(candidates)
 	}
 	for _, c := range candidates {
 		r.taken[c.Node.ClaimUID] = true
@@ -208,12 +208,12 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
 		allowances := disrupt.Allowances(snap, reason)
 		l.recordBudgets(reason, allowances)
-		r.budgets[reason] = r.Room(allowances)
+		r.budgets[reason] = r.RemainingBudgets(allowances)
 		l.deletePoolGauges(allowances)
 	}
 	l.recordBlockedNodes(r.View)
 	l.recordPodEvents(r.View)
-	l.Queue.withAttempts(func(a *disrupt.Attempts) { a.Forget(r.View) })
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Prune(r.View) })
 	for _, step := range []func(context.Context, *passState) error{l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted, l.proposeConsolidations} {
 		errs = append(errs, step(ctx, r))
 	}
@@ -226,7 +226,7 @@ func (l *Loop) newPassState(snap *snapshot.Snapshot) *passState {
 	if compile == nil {
 		compile = consolidate.Compile
 	}
-	return &passState{View: disrupt.Look(snap), budgets: map[karpv1.DisruptionReason]*disrupt.Room{}, taken: map[types.UID]bool{}, compile: compile}
+	return &passState{View: disrupt.NewView(snap), budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{}, taken: map[types.UID]bool{}, compile: compile}
 }
 
 // execute starts a command that is valid in the snapshot. It drops a command that the API server's state no longer
@@ -240,7 +240,7 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 	l.logCommand(cmd, id)
 	err := l.start(ctx, cmd, id)
 	if errors.Is(err, errPodsChanged) || errors.Is(err, errLimitReached) { // nothing was deleted or launched
-		l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
+		l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates)))
 		return nil
 	}
 	r.moved = true
@@ -252,7 +252,7 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 			l.exclude(at.node.ClaimUID)
 		}
 		if cmd.Reason == karpv1.DisruptionDrifted {
-			l.Queue.withAttempts(func(a *disrupt.Attempts) {
+			l.Queue.withAttempts(func(a *disrupt.DriftBackoff) {
 				a.Refused(cmd.Candidates[0].Node.Pool, candidateUIDs(cmd), l.Now(), l.Queue.Jitter())
 			})
 		}
@@ -288,13 +288,13 @@ func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (strin
 
 // replaceStatic replaces drifted nodes of static pools, one for one.
 func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
-	if !l.FixedPools {
+	if !l.StaticCapacity {
 		return nil
 	}
 	l.noteMethodRun(methodStaticDrift)
 	var errs []error
-	var turns []disrupt.Turn
-	l.Queue.withAttempts(func(a *disrupt.Attempts) { turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted]) })
+	var turns []disrupt.StaticBatch
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted]) })
 	for _, turn := range turns {
 		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
 			continue // replacements would not launch
@@ -329,12 +329,12 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 		return nil
 	}
 	began := l.Now()
-	l.Queue.withAttempts(func(a *disrupt.Attempts) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
 	blocked := map[string]bool{}
 	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
 		pool := c.Node.Pool
 		if _, known := blocked[pool]; !known {
-			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Left(pool) == 0 || l.poolPaused(ctx, pool)
+			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, pool)
 		}
 		return blocked[pool]
 	})
@@ -344,13 +344,13 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int {
 		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
 	})
-	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.budgets[karpv1.DisruptionDrifted], maxDriftSimulations, schedule.Bounded())
+	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.budgets[karpv1.DisruptionDrifted], maxDriftSimulations, schedule.DefaultBudget())
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.recordFailedDrift(r, left)
 	if cmd == nil {
 		return nil
 	}
-	l.Queue.withAttempts(func(a *disrupt.Attempts) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
 	r.take(cmd.Candidates)
 	return l.execute(ctx, r, cmd)
 }

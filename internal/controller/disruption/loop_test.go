@@ -49,14 +49,14 @@ func emptyNodes(names ...string) []client.Object {
 		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 	})}
 	for _, name := range names {
-		objects = append(objects, controllertest.Claim(name, consolidatableClaim), controllertest.Up(name))
+		objects = append(objects, controllertest.Claim(name, consolidatableClaim), controllertest.ReadyNode(name))
 	}
 	return objects
 }
 
 func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 	return cluster.NewState(cluster.Config{
-		Cache: cache, Live: live, Types: noTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: now,
+		Cache: cache, Live: live, Types: noTypes{}, OnPoolSkipped: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: now,
 	})
 }
 
@@ -70,7 +70,7 @@ func loop(f *controllertest.Fixture) (*Loop, *cluster.State) {
 func newLoop(f *controllertest.Fixture, c client.Client, state *cluster.State, now func() time.Time) *Loop {
 	q := &Queue{Client: c, Live: c, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, Jitter: func() float64 { return 0 }}
 	return &Loop{
-		Client: c, Live: c, State: state, Queue: q, FixedPools: true, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Client: c, Live: c, State: state, Queue: q, StaticCapacity: true, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 	}
 }
@@ -104,7 +104,7 @@ func pass(t *testing.T, l *Loop) {
 
 func TestWhichNodesAreDisrupted(t *testing.T) {
 	f := controllertest.New(t, append(emptyNodes("busy", "daemons", "empty", "kept", "young"),
-		controllertest.Pod("web", "node-busy"), controllertest.Pod("agent", "node-daemons", controllertest.Daemon))...)
+		controllertest.Pod("web", "node-busy"), controllertest.Pod("agent", "node-daemons", controllertest.OwnedByDaemonSet))...)
 	kept := f.Node("node-kept")
 	kept.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 	f.Do(f.API.Update(f.Context(), kept))
@@ -123,7 +123,7 @@ func TestWhichNodesAreDisrupted(t *testing.T) {
 	if f.Counted("empty") != 2 {
 		t.Errorf("counted %d", f.Counted("empty"))
 	}
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	for _, want := range []string{"DisruptionTerminating Disrupting Node: Empty", "DisruptionTerminating Disrupting NodeClaim: Empty", "DisruptionBlocked Disruption is blocked through"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("events\n%s\nwant %q", said, want)
@@ -242,11 +242,11 @@ func TestUntaintOrphans(t *testing.T) {
 		marked   bool
 		reopened bool
 	}{
-		{"no command disrupts it", controllertest.Claim("a", reason), controllertest.Up("a", tainted), false, true},
-		{"this process is ending it", controllertest.Claim("a", reason), controllertest.Up("a", tainted), true, false},
-		{"its claim is being deleted", controllertest.Claim("a", reason, controllertest.Deleting), controllertest.Up("a", tainted), false, false},
-		{"its Node is being deleted", controllertest.Claim("a", reason), controllertest.Up("a", tainted, controllertest.DeletingNode), false, false},
-		{"nobody's node: the owner of the taint is unknown", nil, controllertest.Up("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
+		{"no command disrupts it", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), false, true},
+		{"this process is ending it", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), true, false},
+		{"its claim is being deleted", controllertest.Claim("a", reason, controllertest.Deleting), controllertest.ReadyNode("a", tainted), false, false},
+		{"its Node is being deleted", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted, controllertest.DeletingNode), false, false},
+		{"nobody's node: the owner of the taint is unknown", nil, controllertest.ReadyNode("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestUntaintOrphans(t *testing.T) {
 			f := controllertest.New(t, objects...)
 			l, state := loop(f)
 			if tt.marked {
-				state.Condemn(tt.claim.UID)
+				state.MarkForDeletion(tt.claim.UID)
 			}
 			pass(t, l)
 			if got := !isTainted(f, "node-a"); got != tt.reopened {
@@ -275,7 +275,7 @@ func TestUntaintOrphans(t *testing.T) {
 
 // A node that has gone since the snapshot keeps no other closed.
 func TestUntaintOrphansPastADeletedNode(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.Up("b", tainted))
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.ReadyNode("b", tainted))
 	l, state := loop(f)
 	s, err := state.Snapshot(t.Context())
 	if err != nil {
@@ -320,7 +320,7 @@ func actors(l *Loop) []kill.Actor {
 
 // Killed anywhere, the loop ends what it has begun, or begins anew.
 func TestLoopKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object { return emptyNodes("a", "b") },
 		Process: process(t),
 		Check: func(t *testing.T, w *kill.World) {
@@ -336,9 +336,9 @@ func TestLoopKilled(t *testing.T) {
 
 // The process is killed while it untaints an orphan.
 func TestUntaintOrphansKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", reason), controllertest.Up("a", tainted), controllertest.Claim("b", reason), controllertest.Up("b", tainted)}
+			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), controllertest.Claim("b", reason), controllertest.ReadyNode("b", tainted)}
 		},
 		Process: process(t),
 	})
@@ -354,15 +354,15 @@ func TestPodEvents(t *testing.T) {
 		node  *corev1.Node
 		want  int
 	}{
-		{"first pod", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 7},
-		{"5 s later", controllertest.Pod("web", "node-a"), 0, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 0},
-		{"10 s later", controllertest.Pod("web", "node-a"), 0, 10, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 10},
-		{"an event of long ago, seen late", controllertest.Pod("web", "node-a"), 60, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), 60},
-		{"a daemon", controllertest.Pod("web", "node-a", controllertest.Daemon), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
-		{"not bound", controllertest.Pod("web", ""), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
-		{"no Node", controllertest.Pod("web", "node-x"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), -1},
-		{"no claim", controllertest.Pod("web", "node-b"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("b"), -1},
-		{"another provider's claim", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), controllertest.Up("a"), -1},
+		{"first pod", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 7},
+		{"5 s later", controllertest.Pod("web", "node-a"), 0, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 0},
+		{"10 s later", controllertest.Pod("web", "node-a"), 0, 10, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 10},
+		{"an event of long ago, seen late", controllertest.Pod("web", "node-a"), 60, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 60},
+		{"a daemon", controllertest.Pod("web", "node-a", controllertest.OwnedByDaemonSet), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
+		{"not bound", controllertest.Pod("web", ""), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
+		{"no Node", controllertest.Pod("web", "node-x"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
+		{"no claim", controllertest.Pod("web", "node-b"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("b"), -1},
+		{"another provider's claim", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), controllertest.ReadyNode("a"), -1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ func (l *Loop) logOverdueMethods() {
 	for _, name := range []string{methodEmptiness, methodStaticDrift, methodDrift, methodConsolidation} {
 		t, known := l.methodRuns[name]
 		switch {
-		case name == methodStaticDrift && !l.FixedPools:
+		case name == methodStaticDrift && !l.StaticCapacity:
 			continue
 		case !known:
 			t.last = now

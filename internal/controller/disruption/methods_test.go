@@ -29,7 +29,7 @@ func driftingPool(n, stale int, pool ...func(*karpv1.NodePool)) []client.Object 
 		if i >= stale {
 			state = controllertest.Initialized
 		}
-		objects = append(objects, controllertest.Claim(name, state), controllertest.Up(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
+		objects = append(objects, controllertest.Claim(name, state), controllertest.ReadyNode(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
 	}
 	return objects
 }
@@ -60,7 +60,7 @@ func TestBudgetBoundsDrift(t *testing.T) {
 
 func TestEmptyAndDrifted(t *testing.T) {
 	world := func(change func(*karpv1.NodeClaim), pool func(*karpv1.NodePool)) (*controllertest.Fixture, *Loop) {
-		f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", budget("100%"), pool), controllertest.Claim("a", drifted, change), controllertest.Up("a", asInstance("m.small")))
+		f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", budget("100%"), pool), controllertest.Claim("a", drifted, change), controllertest.ReadyNode("a", asInstance("m.small")))
 		return f, newLoopWithTypes(f)
 	}
 	consolidatable := func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionConsolidatable, controllertest.Start) }
@@ -125,7 +125,7 @@ func TestInstanceTypesChangeBeforeACommandIsDue(t *testing.T) {
 // A command that does not hold any more keeps no other from being found.
 func TestAnotherCommandIsFound(t *testing.T) {
 	objects := oversized()
-	objects = append(objects, controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")))
+	objects = append(objects, controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")))
 	f := controllertest.New(t, objects...)
 	l := newLoopWithTypes(f)
 	waitForValidation(t, f, l, func() {
@@ -218,7 +218,7 @@ func TestStaticPoolsAreIgnoredWithoutTheGate(t *testing.T) {
 	replicas := int64(1)
 	f := controllertest.New(t, driftingPool(1, 1, budget("100%"), func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas })...)
 	l := newLoopWithTypes(f)
-	l.FixedPools = false
+	l.StaticCapacity = false
 	if pass(t, l); len(replacements(f)) > 0 {
 		t.Error("replaced")
 	}
@@ -247,7 +247,7 @@ func TestEventsOnProtectedPods(t *testing.T) {
 			f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pod("web", "node-a", tt.pod))...)
 			l, _ := loop(f)
 			pass(t, l)
-			said := slices.DeleteFunc(f.Said(), func(s string) bool { return !strings.Contains(s, "DoNotDisrupt") })
+			said := slices.DeleteFunc(f.RecordedEvents(), func(s string) bool { return !strings.Contains(s, "DoNotDisrupt") })
 			if tt.want == "" && len(said) == 0 || len(said) == 1 && strings.HasPrefix(said[0], tt.want) && tt.want != "" {
 				return
 			}
@@ -316,7 +316,7 @@ func TestPodBoundBeforeReplacement(t *testing.T) {
 // counts on it.
 func TestCapacityForArrivingPods(t *testing.T) {
 	for arriving, want := range map[bool]int{false: 0, true: 1} {
-		objects := append(driftedNodes("a"), controllertest.Claim("free", controllertest.Initialized), controllertest.Up("free", asInstance("m.small")))
+		objects := append(driftedNodes("a"), controllertest.Claim("free", controllertest.Initialized), controllertest.ReadyNode("free", asInstance("m.small")))
 		if arriving {
 			objects = append(objects, controllertest.Pod("moved", "", requestsCPU("1500m"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// podEventDedupe is the window in which a second pod event on a node is not written. It is shorter than SettleTime, so
+// podEventDedupe is the window in which a second pod event on a node is not written. It is shorter than ValidationDelay, so
 // that an event while a command waits for its validation is always noticed.
 const podEventDedupe = 10 * time.Second
 
@@ -30,7 +30,7 @@ type PodEvents struct {
 
 // Register adds the reconciler to mgr.
 func (r *PodEvents) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(patch.Retry(r))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile advances lastPodEventTime if the pod has a later event.

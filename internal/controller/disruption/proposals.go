@@ -26,7 +26,7 @@ type proposal struct {
 
 // propose keeps a command until it is due. Until then no other command includes its nodes.
 func (l *Loop) propose(r *passState, cmd *disrupt.Command) {
-	l.proposals = append(l.proposals, proposal{cmd, l.Now().Add(l.Settle)})
+	l.proposals = append(l.proposals, proposal{cmd, l.Now().Add(l.ValidationDelay)})
 	r.take(cmd.Candidates)
 }
 
@@ -36,7 +36,7 @@ func (l *Loop) executeDue(ctx context.Context, r *passState) error {
 	now := l.Now()
 	proposals := l.proposals
 	l.proposals = nil
-	empty := &disrupt.Command{Reason: karpv1.DisruptionEmpty, Kind: "empty"}
+	empty := &disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty"}
 	nowEmpty, _ := r.Empty()
 	var errs []error
 	var moves []*disrupt.Command
@@ -83,8 +83,8 @@ func (l *Loop) refresh(r *passState, cmd *disrupt.Command, now []*disrupt.Candid
 	for _, c := range cmd.Candidates {
 		at := slices.IndexFunc(now, func(n *disrupt.Candidate) bool { return n.Node.ClaimUID == c.Node.ClaimUID })
 		if at < 0 {
-			why := &consolidate.Invalid{Kind: consolidate.Churn, Why: fmt.Sprintf("node %s is no longer a candidate", c.Node.Name)}
-			if slices.ContainsFunc(r.Kept, func(k disrupt.Kept) bool { return k.Node.ClaimUID == c.Node.ClaimUID && k.Reason == disrupt.Nominated }) {
+			why := &consolidate.Invalid{Kind: consolidate.Churn, Message: fmt.Sprintf("node %s is no longer a candidate", c.Node.Name)}
+			if slices.ContainsFunc(r.BlockedNodes, func(k disrupt.Blocked) bool { return k.Node.ClaimUID == c.Node.ClaimUID && k.Reason == disrupt.Nominated }) {
 				why.Kind = overBudget
 			}
 			return nil, why
@@ -93,11 +93,11 @@ func (l *Loop) refresh(r *passState, cmd *disrupt.Command, now []*disrupt.Candid
 	}
 	for i := range cmd.Plan.Launches {
 		if l := &cmd.Plan.Launches[i]; !r.stillLaunches(l.Pool) {
-			return nil, &consolidate.Invalid{Kind: consolidate.Scheduling, Why: fmt.Sprintf("NodePool %q launches other nodes now", l.Pool.Name)}
+			return nil, &consolidate.Invalid{Kind: consolidate.Scheduling, Message: fmt.Sprintf("NodePool %q launches other nodes now", l.Pool.Name)}
 		}
 	}
-	if due && !r.budgets[cmd.Reason].Holds(fresh.Candidates) {
-		return nil, &consolidate.Invalid{Kind: overBudget, Why: "the budgets no longer allow it"}
+	if due && !r.budgets[cmd.Reason].Allow(fresh.Candidates) {
+		return nil, &consolidate.Invalid{Kind: overBudget, Message: "the budgets no longer allow it"}
 	}
 	return &fresh, nil
 }
@@ -110,13 +110,13 @@ func (l *Loop) dropChangedCandidates(cmd *disrupt.Command) (*disrupt.Command, *c
 	var out disrupt.Command
 	var failed *consolidate.Invalid
 	for _, c := range cmd.Candidates {
-		why, lately := consolidate.Wanted(c)
+		why, lately := consolidate.StillEligible(c)
 		if why == "" {
 			out.Candidates = append(out.Candidates, c)
 			out.Savings += c.Price
 			continue
 		}
-		failed = &consolidate.Invalid{Kind: consolidate.Churn, Why: fmt.Sprintf("node %s: %s", c.Node.Name, why)}
+		failed = &consolidate.Invalid{Kind: consolidate.Churn, Message: fmt.Sprintf("node %s: %s", c.Node.Name, why)}
 		if !lately || !independent {
 			return nil, failed
 		}
@@ -127,8 +127,8 @@ func (l *Loop) dropChangedCandidates(cmd *disrupt.Command) (*disrupt.Command, *c
 	if len(out.Candidates) == 0 {
 		return nil, failed
 	}
-	l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates) - len(out.Candidates)))
-	out.Reason, out.Kind, out.Plan = cmd.Reason, cmd.Kind, cmd.Plan
+	l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates) - len(out.Candidates)))
+	out.Reason, out.ConsolidationType, out.Plan = cmd.Reason, cmd.ConsolidationType, cmd.Plan
 	return &out, nil
 }
 
@@ -141,11 +141,11 @@ func (r *passState) stillLaunches(pool *karpv1.NodePool) bool {
 
 // reject drops a command that became invalid before it was due.
 func (l *Loop) reject(cmd *disrupt.Command, why *consolidate.Invalid) {
-	l.Metrics.FailedValidations.WithLabelValues(cmd.Kind).Add(float64(len(cmd.Candidates)))
+	l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates)))
 	if cmd.Reason == karpv1.DisruptionEmpty {
 		return
 	}
-	l.Log.Debug("consolidation rejected", "command", describeNodes(cmd), "kind", why.Kind, "why", why.Why)
+	l.Log.Debug("consolidation rejected", "command", describeNodes(cmd), "kind", why.Kind, "why", why.Message)
 	for _, c := range cmd.Candidates {
 		l.onNodeAndClaim(c.Node, func(o event.Object) {
 			l.Events.Normal(o, "ConsolidationRejected", "Consolidation rejected: %s, reason: %s (savings: $%.2f)", describePart(cmd, c), why.Kind, cmd.Savings)
@@ -159,7 +159,7 @@ func (l *Loop) executeConsolidations(ctx context.Context, r *passState, commands
 		return nil
 	}
 	problem := r.compiled()
-	defer problem.Release()
+	defer problem.Revert()
 	var errs []error
 	for _, cmd := range commands {
 		err := consolidate.Recheck(problem, r.Snapshot, cmd, l.Consolidation)
@@ -203,7 +203,7 @@ func (l *Loop) deleteEmpty(ctx context.Context, r *passState, all *disrupt.Comma
 		err := outcomes[i]
 		switch {
 		case errors.Is(err, errPodsChanged):
-			l.Metrics.FailedValidations.WithLabelValues(all.Kind).Inc()
+			l.Metrics.FailedValidations.WithLabelValues(all.ConsolidationType).Inc()
 		case err != nil:
 			errs = append(errs, err)
 		default:
@@ -225,8 +225,8 @@ func (l *Loop) proposeEmpty(_ context.Context, r *passState) error {
 	empty, _ := r.Empty()
 	l.Metrics.EligibleNodes.WithLabelValues("empty").Set(float64(len(empty)))
 	for _, c := range r.free(empty) {
-		if one := []*disrupt.Candidate{c}; r.budgets[karpv1.DisruptionEmpty].Holds(one) {
-			l.propose(r, &disrupt.Command{Reason: karpv1.DisruptionEmpty, Kind: "empty", Candidates: one, Savings: c.Price})
+		if one := []*disrupt.Candidate{c}; r.budgets[karpv1.DisruptionEmpty].Allow(one) {
+			l.propose(r, &disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
 		}
 	}
 	l.Metrics.Evaluation.WithLabelValues("empty", "empty").Observe(l.Now().Sub(began).Seconds())

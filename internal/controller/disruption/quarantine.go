@@ -85,7 +85,7 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 	return panics.Catch(func() {
 		r := l.newPassState(snap)
 		for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
-			r.budgets[reason] = r.Room(disrupt.Allowances(snap, reason))
+			r.budgets[reason] = r.RemainingBudgets(disrupt.Allowances(snap, reason))
 		}
 		r.Empty()
 		if drifted := r.Drifted(false); len(drifted) > 0 {
@@ -93,9 +93,9 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 		}
 		room := r.budgets[karpv1.DisruptionUnderutilized]
 		r.Fingerprint(room)
-		totals, _ := (&disrupt.Ledger{}).Update(r.View)
+		totals, _ := (&disrupt.PoolCosts{}).Update(r.View)
 		settings, began := l.Consolidation, l.Now()
-		settings.Over = func() bool { return l.Now().Sub(began) > searchTimeout }
+		settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
 		consolidate.Find(r.compiled(), snap, r.Candidates, room.Allowances(), consolidate.PoolTotals(snap, r.Candidates, totals), settings)
 	})
 }
@@ -104,7 +104,7 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 // disrupted.
 func (l *Loop) withoutQuarantined(all *snapshot.Snapshot) *snapshot.Snapshot {
 	if l.Quarantine == nil {
-		l.Quarantine = quarantine.NewBook(l.Now)
+		l.Quarantine = quarantine.NewRegistry(l.Now)
 	}
 	unitIndex := quarantine.NewUnits()
 	out, why := l.Quarantine.Excluded(all, unitIndex, quarantine.Disruption, quarantine.Provisioning)
@@ -145,7 +145,7 @@ func (l *Loop) backOffRefused(cmd *disrupt.Command, err error) {
 		p.times++
 		l.refusedReplacements[c.Node.ClaimUID] = p
 		l.recordBlocked(c.Node, fmt.Sprintf("the API server rejects the replacement of the node as invalid: %s. "+
-			"Correct the template of NodePool %q, or what the pods of the node request; the next attempt is after %s", provisioning.Invalidity(err), c.Pool.Name, p.until.UTC().Format(time.RFC3339)))
+			"Correct the template of NodePool %q, or what the pods of the node request; the next attempt is after %s", provisioning.InvalidCauses(err), c.Pool.Name, p.until.UTC().Format(time.RFC3339)))
 	}
 }
 

@@ -44,18 +44,18 @@ func hasName(name string) func(*corev1.Pod) bool {
 
 // twoOversized are two large nodes, each with a small pod.
 func twoOversized() []client.Object {
-	return append(oversized(), controllertest.Claim("b", old), controllertest.Up("b", asInstance("m.large")), controllertest.Pod("bad", "node-b", requestsCPU("1500m"), labelled))
+	return append(oversized(), controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("bad", "node-b", requestsCPU("1500m"), labelled))
 }
 
 // try makes passes as Start does, with time for what they propose to settle.
 func try(t *testing.T, f *controllertest.Fixture, l *Loop) {
 	t.Helper()
-	l.Settle = SettleTime
+	l.ValidationDelay = ValidationDelay
 	for range 2 {
 		if _, err := l.runPass(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		f.Clock = f.Clock.Add(SettleTime)
+		f.Clock = f.Clock.Add(ValidationDelay)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestPodThatMakesConsolidationPanicBlocksOnlyItsNode(t *testing.T) {
 	if got := replacements(f); len(got) != 1 || !isTainted(f, "node-a") || isTainted(f, "node-b") {
 		t.Errorf("%d replacements, node-a tainted %v, node-b tainted %v, want node-a replaced only", len(got), isTainted(f, "node-a"), isTainted(f, "node-b"))
 	}
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	for _, want := range []string{
 		"Warning PlanningFailed Planning with the pod fails (panic: broken)",
 		"neither consolidated nor replaced until 2026-03-14T12:01:00Z",
@@ -148,7 +148,7 @@ func TestRejectedReplacementBacksOff(t *testing.T) {
 		{"drift", driftingPool(1, 1, budget("100%"))},
 		{"drift of a pool of fixed size", []client.Object{
 			controllertest.Class(), controllertest.Pool("general", budget("100%"), func(p *karpv1.NodePool) { p.Spec.Replicas = new(int64(1)) }),
-			controllertest.Claim("a", drifted), controllertest.Up("a", asInstance("m.small")),
+			controllertest.Claim("a", drifted), controllertest.ReadyNode("a", asInstance("m.small")),
 		}},
 	}
 	for _, tt := range tests {
@@ -156,12 +156,12 @@ func TestRejectedReplacementBacksOff(t *testing.T) {
 			f := controllertest.New(t, tt.objects...)
 			refused := 0
 			l := newLoop(f, rejectingClient(f, &refused), newStateWithTypes(f.API, f.Now), f.Now)
-			l.Settle = SettleTime
+			l.ValidationDelay = ValidationDelay
 			pass := func() {
 				if _, err := l.runPass(t.Context()); err != nil && !apierrors.IsInvalid(err) {
 					t.Fatal(err)
 				}
-				f.Clock = f.Clock.Add(SettleTime)
+				f.Clock = f.Clock.Add(ValidationDelay)
 			}
 			for range 2 {
 				pass()
@@ -169,7 +169,7 @@ func TestRejectedReplacementBacksOff(t *testing.T) {
 			if refused != 1 {
 				t.Fatalf("%d replacements refused, want 1", refused)
 			}
-			if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "rejects the replacement of the node as invalid: spec.requirements[2]") {
+			if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "rejects the replacement of the node as invalid: spec.requirements[2]") {
 				t.Errorf("events\n%s", said)
 			}
 			for range 2 {

@@ -40,8 +40,8 @@ const (
 
 // deletionMarks holds the deletions that were decided but may not show in the cache yet.
 type deletionMarks interface {
-	Condemn(uid types.UID)
-	Spare(uid types.UID)
+	MarkForDeletion(uid types.UID)
+	Unmark(uid types.UID)
 }
 
 // haltChecker reports whether a command must stop because disruption for its reason has paused in the pool since its
@@ -75,7 +75,7 @@ type Queue struct {
 	replacementsCreated map[string]bool
 	// deleted are the claims that this process has deleted, and when: the cache may not show it yet.
 	deleted  map[types.UID]time.Time
-	attempts disrupt.Attempts
+	attempts disrupt.DriftBackoff
 	// pendingRollbacks are commands of this process with a failed rollback. Some may have no record on any claim.
 	pendingRollbacks []deferredRollback
 }
@@ -151,7 +151,7 @@ func (q *Queue) noteDeleted(uid types.UID) {
 }
 
 // withAttempts calls f with the attempts, under the lock.
-func (q *Queue) withAttempts(f func(a *disrupt.Attempts)) {
+func (q *Queue) withAttempts(f func(a *disrupt.DriftBackoff)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f(&q.attempts)
@@ -355,7 +355,7 @@ func (q *Queue) deleteCandidates(ctx context.Context, c command) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	q.withAttempts(func(a *disrupt.Attempts) {
+	q.withAttempts(func(a *disrupt.DriftBackoff) {
 		for _, claim := range c.candidates {
 			a.Succeeded(claim.Labels[karpv1.LabelNodePool])
 		}
@@ -370,13 +370,13 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 		return nil
 	}
 	pods := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName)
-	q.State.Condemn(claim.UID)
+	q.State.MarkForDeletion(claim.UID)
 	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone; a conflict means that another claim has its name
 		return nil
 	}
 	if err != nil {
-		q.State.Spare(claim.UID)
+		q.State.Unmark(claim.UID)
 		return fmt.Errorf("delete node claim %q: %w", claim.Name, err)
 	}
 	q.noteDeleted(claim.UID)

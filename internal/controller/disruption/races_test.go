@@ -111,11 +111,11 @@ func TestLimitReachedSinceTheDecision(t *testing.T) {
 // The cache shows a node as it was before its taint changed.
 func TestTaintThatTheCacheDoesNotShow(t *testing.T) {
 	for _, present := range []bool{true, false} {
-		stale := controllertest.Up("a")
+		stale := controllertest.ReadyNode("a")
 		if present {
 			tainted(stale)
 		}
-		f := controllertest.New(t, controllertest.Class(), controllertest.Up("a", func(n *corev1.Node) {
+		f := controllertest.New(t, controllertest.Class(), controllertest.ReadyNode("a", func(n *corev1.Node) {
 			if !present {
 				tainted(n)
 			}

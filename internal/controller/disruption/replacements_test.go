@@ -41,7 +41,7 @@ func (fakeInstanceTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]
 
 func newStateWithTypes(c client.Client, now func() time.Time) *cluster.State {
 	return cluster.NewState(cluster.Config{
-		Cache: c, Live: c, Types: fakeInstanceTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: now,
+		Cache: c, Live: c, Types: fakeInstanceTypes{}, OnPoolSkipped: func(*karpv1.NodePool, error) {}, NominationWindow: time.Minute, Now: now,
 		Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 	})
 }
@@ -85,7 +85,7 @@ func budget(nodes string) func(*karpv1.NodePool) {
 func driftedNodes(names ...string) []client.Object {
 	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", budget("100%"))}
 	for _, name := range names {
-		objects = append(objects, controllertest.Claim(name, drifted), controllertest.Up(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
+		objects = append(objects, controllertest.Claim(name, drifted), controllertest.ReadyNode(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
 	}
 	return objects
 }
@@ -126,7 +126,7 @@ func initializeAs(ctx context.Context, api client.Client, claim *karpv1.NodeClai
 	if err := api.Status().Update(ctx, claim); err != nil {
 		return err
 	}
-	return api.Create(ctx, controllertest.Up(name, asInstance("m.small"), func(n *corev1.Node) { n.UID = types.UID(n.Name) }))
+	return api.Create(ctx, controllertest.ReadyNode(name, asInstance("m.small"), func(n *corev1.Node) { n.UID = types.UID(n.Name) }))
 }
 
 // runDue lets the queue look at every command once.
@@ -210,7 +210,7 @@ func TestReplacement(t *testing.T) {
 		if again := runDue(t, l); again != pollInterval || len(deletingClaims(f)) > 0 || !isTainted(f, "node-a") {
 			t.Errorf("again %v, ending %v, tainted %v", again, deletingClaims(f), isTainted(f, "node-a"))
 		}
-		if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "DisruptionLaunching Launching NodeClaim: Drifted") {
+		if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "DisruptionLaunching Launching NodeClaim: Drifted") {
 			t.Errorf("events\n%s", said)
 		}
 	})
@@ -223,7 +223,7 @@ func TestReplacement(t *testing.T) {
 	if got := f.Counted("drifted"); got != 1 {
 		t.Errorf("counted %d times", got)
 	}
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	for _, want := range []string{"DisruptionTerminating Disrupting Node: Drifted", "DisruptionTerminating Disrupting NodeClaim: Drifted"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("events\n%s\nwant %q", said, want)
@@ -257,7 +257,7 @@ func wantRestored(t *testing.T, f *controllertest.Fixture, name string) {
 
 // A pod has one claim at a time, however it came to where it is.
 func TestPodHasOneClaim(t *testing.T) {
-	objects := append(driftedNodes("a"), controllertest.Claim("other", controllertest.Initialized), controllertest.Up("other", asInstance("m.small")), controllertest.Pod("full", "node-other", requestsCPU("1500m")))
+	objects := append(driftedNodes("a"), controllertest.Claim("other", controllertest.Initialized), controllertest.ReadyNode("other", asInstance("m.small")), controllertest.Pod("full", "node-other", requestsCPU("1500m")))
 	f := controllertest.New(t, objects...)
 	for _, name := range []string{"a", "other"} {
 		c := f.Claim(name)
@@ -409,7 +409,7 @@ func twoDriftedNodes() []client.Object {
 	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", budget("100%"), func(p *karpv1.NodePool) {
 		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m.small"}}}
 	})}
-	return append(objects, controllertest.Claim("a", drifted), controllertest.Up("a", asInstance("m.large")),
+	return append(objects, controllertest.Claim("a", drifted), controllertest.ReadyNode("a", asInstance("m.large")),
 		controllertest.Pod("one", "node-a", requestsCPU("1500m")), controllertest.Pod("two", "node-a", requestsCPU("1500m")))
 }
 
@@ -428,7 +428,7 @@ func TestTimeout(t *testing.T) {
 // Killed at any write, a command is carried through or taken back: the node is not ended before its replacement is up,
 // and in the end there is one node for the pod.
 func TestReplacementKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object { return driftedNodes("a") },
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
@@ -507,7 +507,7 @@ func TestTwoReplacementsKilled(t *testing.T) {
 		})
 		return out, ended
 	}
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: twoDriftedNodes,
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))

@@ -32,7 +32,7 @@ func (q *Queue) fail(ctx context.Context, c command, p progress, why string) err
 		pool := claim.Labels[karpv1.LabelNodePool]
 		byPool[pool] = append(byPool[pool], claim.UID)
 	}
-	q.withAttempts(func(a *disrupt.Attempts) {
+	q.withAttempts(func(a *disrupt.DriftBackoff) {
 		for pool, uids := range byPool {
 			a.Failed(pool, uids, q.Now(), q.Jitter())
 		}
@@ -57,7 +57,7 @@ func (q *Queue) rollBack(ctx context.Context, e karpv1.DisruptionCommand, why st
 			continue
 		}
 		if other, ok, err := claim.DisruptionCommand(); ok && err == nil && other.ID != e.ID {
-			q.State.Spare(claim.UID) // the other command decides about it
+			q.State.Unmark(claim.UID) // the other command decides about it
 			continue
 		}
 		claims = append(claims, claim)
@@ -125,18 +125,18 @@ func (q *Queue) deleteReplacement(ctx context.Context, name, id string) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, q.Now()) }) {
+		if slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, q.Now()) }) {
 			_, err := patch.Object(ctx, q.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationReplacementOf) })
 			return client.IgnoreNotFound(err)
 		}
 	}
-	q.State.Condemn(claim.UID)
+	q.State.MarkForDeletion(claim.UID)
 	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	if err != nil {
-		q.State.Spare(claim.UID)
+		q.State.Unmark(claim.UID)
 		return fmt.Errorf("delete replacement %q: %w", name, err)
 	}
 	return nil
@@ -156,6 +156,6 @@ func (q *Queue) restoreCandidate(ctx context.Context, claim *karpv1.NodeClaim) e
 	if _, err := patch.Object(ctx, q.Client, claim, func() { delete(claim.Annotations, karpv1.AnnotationDisruptionCommand) }); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	q.State.Spare(claim.UID)
+	q.State.Unmark(claim.UID)
 	return nil
 }

@@ -26,7 +26,7 @@ type Finding struct{ Check, Severity, Object, Seen, Remedy string }
 // Loop runs the checks, on the leader.
 type Loop struct {
 	// Look runs all checks.
-	Look    func(ctx context.Context) []Finding
+	Check    func(ctx context.Context) []Finding
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -49,7 +49,7 @@ func (l *Loop) Start(ctx context.Context) error {
 
 // pass runs the checks once. The gauge has the number of findings, the log their details.
 func (l *Loop) pass(ctx context.Context) {
-	found := l.Look(ctx)
+	found := l.Check(ctx)
 	if ctx.Err() != nil {
 		return
 	}

@@ -26,7 +26,7 @@ func TestFindingsAreCountedAndLogged(t *testing.T) {
 		found := []Finding{finding, finding}
 		found[1].Object = "StorageClass io2"
 		var log bytes.Buffer
-		l := &Loop{Look: func(context.Context) []Finding { return found }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}
+		l := &Loop{Check: func(context.Context) []Finding { return found }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = l.Start(ctx) }()
 		gauge := func() float64 {

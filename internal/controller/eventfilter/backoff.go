@@ -11,7 +11,7 @@ import (
 // Options are those of a controller that reconciles atOnce objects in parallel, and retries a failed one with
 // exponential backoff from first to longest. The default backoff retries ten times within the first five seconds, and
 // after a long outage waits for up to a quarter of an hour more.
-func Options(atOnce int, first, longest time.Duration) controller.Options {
+func BackoffOptions(atOnce int, first, longest time.Duration) controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: atOnce,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, longest),

@@ -16,9 +16,9 @@ import (
 )
 
 // fakeStatus is a clinic that reports what it holds.
-type fakeStatus []cloudprovider.Ailment
+type fakeStatus []cloudprovider.Impairment
 
-func (a fakeStatus) Ailments(context.Context) ([]cloudprovider.Ailment, error) { return a, nil }
+func (a fakeStatus) Ailments(context.Context) ([]cloudprovider.Impairment, error) { return a, nil }
 
 // zones are claims a-0, a-1 … b-0 … of zones us-east-1a, us-east-1b …, in the NodePool that pool returns, with their
 // Nodes.
@@ -27,7 +27,7 @@ func zones(zones string, each int, pool func(i int) string) []client.Object {
 	for _, zone := range zones {
 		for i := range each {
 			name := fmt.Sprintf("%c-%d", zone, i)
-			objects = append(objects, controllertest.Up(name), controllertest.Claim(name, controllertest.Initialized, func(c *karpv1.NodeClaim) {
+			objects = append(objects, controllertest.ReadyNode(name), controllertest.Claim(name, controllertest.Initialized, func(c *karpv1.NodeClaim) {
 				c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelTopologyZone] = pool(i), fmt.Sprintf("us-east-1%c", zone)
 			}))
 		}
@@ -41,7 +41,7 @@ func general(int) string { return "general" }
 func fail(n int, failing bool, kinds ...cloudprovider.InterruptionKind) fakeStatus {
 	var out fakeStatus
 	for i := range n {
-		out = append(out, cloudprovider.Ailment{InstanceID: fmt.Sprintf("i-a-%d", i), Kinds: kinds, Failing: failing})
+		out = append(out, cloudprovider.Impairment{InstanceID: fmt.Sprintf("i-a-%d", i), Kinds: kinds, Failing: failing})
 	}
 	return out
 }
@@ -79,7 +79,7 @@ func TestManyFailedStatusChecksInAZoneTerminateNothing(t *testing.T) {
 			f := controllertest.New(t, tt.objects...)
 			p := controller(t, f.API, nil, f.Now)
 			p.queue.Actor.Events = f.Events
-			s := &Status{Clinic: tt.ill, Actor: p.queue.Actor, Standing: p.queue.Standing, Metrics: p.queue.Metrics, Log: f.Log}
+			s := &Status{Instances: tt.ill, Actor: p.queue.Actor, Condition: p.queue.Condition, Metrics: p.queue.Metrics, Log: f.Log}
 			if err := s.Pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestManyFailedStatusChecksInAZoneTerminateNothing(t *testing.T) {
 			if gone != tt.gone || forced != map[bool]int{true: tt.gone}[tt.forced] {
 				t.Errorf("%d claims are deleted, %d of them without waiting for pods; want %d, forced %v", gone, forced, tt.gone, tt.forced)
 			}
-			said := f.Said()
+			said := f.RecordedEvents()
 			blocked := slices.ContainsFunc(said, func(e string) bool {
 				return strings.HasPrefix(e, "Warning NodeRepairBlocked") && strings.Contains(e, tt.said)
 			})

@@ -159,7 +159,7 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 		queue: &Queue{
 			Source:   source,
 			Actor:    &Actor{Client: c, Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
-			Standing: &Standing{Client: c, Events: events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
+			Condition: &QueueCondition{Client: c, Events: events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
 		},
 		metrics: metrics, market: m,
 	}
@@ -191,12 +191,12 @@ func TestKilledAtEveryWrite(t *testing.T) {
 	var q *queue
 	var mu sync.Mutex
 	var deletions map[string]int
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			q, deletions = nil, map[string]int{}
 			objects := []client.Object{controllertest.Pool("general")}
 			for _, name := range []string{"a", "b", "c", "d"} {
-				objects = append(objects, controllertest.Claim(name, controllertest.Initialized), controllertest.Up(name))
+				objects = append(objects, controllertest.Claim(name, controllertest.Initialized), controllertest.ReadyNode(name))
 			}
 			return objects
 		},
@@ -363,11 +363,11 @@ func TestQueueThatIsBrokenForAnHour(t *testing.T) {
 // deniedStatus is an EC2 that lets nobody ask for some time.
 type deniedStatus struct{ until time.Time }
 
-func (b deniedStatus) Ailments(context.Context) ([]cloudprovider.Ailment, error) {
+func (b deniedStatus) Ailments(context.Context) ([]cloudprovider.Impairment, error) {
 	if time.Now().Before(b.until) {
 		return nil, &cloudprovider.UnavailableError{Reason: "AccessDenied", Message: "the role needs ec2:DescribeInstanceStatus"}
 	}
-	return []cloudprovider.Ailment{{InstanceID: "i-a", Kinds: []cloudprovider.InterruptionKind{cloudprovider.SystemStatusFailed}}}, nil
+	return []cloudprovider.Impairment{{InstanceID: "i-a", Kinds: []cloudprovider.InterruptionKind{cloudprovider.SystemStatusFailed}}}, nil
 }
 
 // A permission that is missing is named, and found again within ten minutes of being granted.
@@ -375,14 +375,14 @@ func TestStatusThatMayNotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized))
 		p := controller(t, f.API, nil, time.Now)
-		standing := &Standing{Client: f.API, Events: f.Events, Log: f.Log, Now: time.Now}
-		s := &Status{Clinic: deniedStatus{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Standing: standing, Metrics: p.queue.Metrics, Log: f.Log}
+		standing := &QueueCondition{Client: f.API, Events: f.Events, Log: f.Log, Now: time.Now}
+		s := &Status{Instances: deniedStatus{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Condition: standing, Metrics: p.queue.Metrics, Log: f.Log}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Start(ctx) }()
 		time.Sleep(59 * time.Minute)
 		synctest.Wait()
-		if said := f.Said(); len(said) == 0 || said[0] != "Warning InstanceStatusUnreadable the role needs ec2:DescribeInstanceStatus" {
+		if said := f.RecordedEvents(); len(said) == 0 || said[0] != "Warning InstanceStatusUnreadable the role needs ec2:DescribeInstanceStatus" {
 			t.Errorf("events %q", said)
 		}
 		time.Sleep(12 * time.Minute)
@@ -430,7 +430,7 @@ func BenchmarkInterruptionMessages(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		claims, messages := manyClaims(n)
-		api, q := controllertest.NewCrowd(claims), &queue{now: time.Now}
+		api, q := controllertest.NewBulkAPI(claims), &queue{now: time.Now}
 		q.send(messages...)
 		p := controller(b, api, q, time.Now)
 		b.StartTimer()
@@ -446,7 +446,7 @@ func BenchmarkInterruptionMessages(b *testing.B) {
 				break
 			}
 		}
-		if ended := api.Ended(); len(ended) != n {
+		if ended := api.Deleted(); len(ended) != n {
 			b.Fatalf("%d of %d claims were ended", len(ended), n)
 		}
 	}

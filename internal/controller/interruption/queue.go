@@ -47,7 +47,7 @@ type Queue struct {
 	// Source is nil if none is configured.
 	Source   source
 	Actor    *Actor
-	Standing *Standing
+	Condition *QueueCondition
 	Metrics  *Metrics
 	Log      *slog.Logger
 	Now      func() time.Time
@@ -59,7 +59,7 @@ func (q *Queue) NeedLeaderElection() bool { return true }
 // Start reads messages until ctx is done. It retries with backoff if the queue cannot be read.
 func (q *Queue) Start(ctx context.Context) error {
 	if q.Source == nil {
-		q.Standing.SetAvailable(ctx)
+		q.Condition.SetAvailable(ctx)
 		return nil
 	}
 	retry, failures := firstRetry, 0
@@ -71,7 +71,7 @@ func (q *Queue) Start(ctx context.Context) error {
 		if err == nil {
 			retry, failures = firstRetry, 0
 			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(1)
-			q.Standing.SetAvailable(ctx)
+			q.Condition.SetAvailable(ctx)
 			continue
 		}
 		if ctx.Err() != nil {
@@ -81,7 +81,7 @@ func (q *Queue) Start(ctx context.Context) error {
 		var unavailable *cloudprovider.UnavailableError
 		if failures++; failures >= reportAfterFailures || errors.As(err, &unavailable) {
 			q.Metrics.Available.WithLabelValues(q.Source.Name()).Set(0)
-			q.Standing.SetUnavailable(ctx, err)
+			q.Condition.SetUnavailable(ctx, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -97,7 +97,7 @@ func (q *Queue) burst(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range burstReaders {
 		group.Go(func() error {
-			return panics.Logged(q.Log, "interruption queue", func() error {
+			return panics.ErrorLogged(q.Log, "interruption queue", func() error {
 				for more := true; more && ctx.Err() == nil; {
 					var err error
 					if more, err = q.Round(ctx, burstWait); err != nil {
@@ -121,7 +121,7 @@ func (q *Queue) Round(ctx context.Context, wait time.Duration) (more bool, err e
 	var group errgroup.Group
 	for i := range messages {
 		group.Go(func() error {
-			return panics.Logged(q.Log, "interruption message", func() error { // after a panic the message stays and becomes visible again
+			return panics.ErrorLogged(q.Log, "interruption message", func() error { // after a panic the message stays and becomes visible again
 				handled[i] = q.process(ctx, &messages[i])
 				return nil
 			})

@@ -17,7 +17,7 @@ import (
 )
 
 // Standing reports on every NodePool whether the interruption queue can be read.
-type Standing struct {
+type QueueCondition struct {
 	Client client.Client
 	Events *event.Recorder
 	Log    *slog.Logger
@@ -28,7 +28,7 @@ type Standing struct {
 }
 
 // SetUnavailable sets the condition on every pool, with the reason why the queue cannot be read.
-func (s *Standing) SetUnavailable(ctx context.Context, err error) {
+func (s *QueueCondition) SetUnavailable(ctx context.Context, err error) {
 	s.clear = false
 	reason, message := "QueueUnreadable", err.Error()
 	var unavailable *cloudprovider.UnavailableError
@@ -43,7 +43,7 @@ func (s *Standing) SetUnavailable(ctx context.Context, err error) {
 }
 
 // SetAvailable clears the condition on every pool, also if an earlier process has set it.
-func (s *Standing) SetAvailable(ctx context.Context) {
+func (s *QueueCondition) SetAvailable(ctx context.Context) {
 	if s.clear {
 		return
 	}
@@ -54,14 +54,14 @@ func (s *Standing) SetAvailable(ctx context.Context) {
 
 // WarnStatusUnreadable publishes an event on every pool that the status of instances cannot be read. It sets no
 // condition: other signs show an unhealthy instance as well, only later.
-func (s *Standing) WarnStatusUnreadable(ctx context.Context, unavailable *cloudprovider.UnavailableError) {
+func (s *QueueCondition) WarnStatusUnreadable(ctx context.Context, unavailable *cloudprovider.UnavailableError) {
 	s.updatePools(ctx, func(pool *karpv1.NodePool) {
 		s.Events.WarnEvery(eventInterval, pool, "InstanceStatusUnreadable", "%s", unavailable.Message)
 	})
 }
 
 // updatePools changes the conditions of every pool, and reports whether all writes succeeded.
-func (s *Standing) updatePools(ctx context.Context, change func(*karpv1.NodePool)) bool {
+func (s *QueueCondition) updatePools(ctx context.Context, change func(*karpv1.NodePool)) bool {
 	var pools karpv1.NodePoolList
 	if err := s.Client.List(ctx, &pools); err != nil {
 		s.Log.Error("updating the condition InterruptionQueueUnavailable", "error", err)

@@ -25,14 +25,14 @@ const (
 
 // statusReader reads which instances are unhealthy.
 type statusReader interface {
-	Ailments(ctx context.Context) ([]cloudprovider.Ailment, error)
+	Ailments(ctx context.Context) ([]cloudprovider.Impairment, error)
 }
 
 // Status deletes NodeClaims with instances that fail their status checks, or that EC2 has scheduled for a stop.
 type Status struct {
-	Clinic   statusReader
+	Instances   statusReader
 	Actor    *Actor
-	Standing *Standing
+	Condition *QueueCondition
 	Metrics  *Metrics
 	Log      *slog.Logger
 
@@ -57,7 +57,7 @@ func (s *Status) Start(ctx context.Context) error {
 			var unavailable *cloudprovider.UnavailableError
 			if errors.As(err, &unavailable) {
 				wait = deniedInterval
-				s.Standing.WarnStatusUnreadable(ctx, unavailable)
+				s.Condition.WarnStatusUnreadable(ctx, unavailable)
 			}
 		}
 		select {
@@ -71,12 +71,12 @@ func (s *Status) Start(ctx context.Context) error {
 // affectedClaim is a claim with an unhealthy instance.
 type affectedClaim struct {
 	claim   *karpv1.NodeClaim
-	ailment cloudprovider.Ailment
+	ailment cloudprovider.Impairment
 }
 
 // Pass reads the status of instances once.
 func (s *Status) Pass(ctx context.Context) error {
-	ailments, err := s.Clinic.Ailments(ctx)
+	ailments, err := s.Instances.Ailments(ctx)
 	if err != nil {
 		return err
 	}
@@ -103,14 +103,14 @@ func (s *Status) Pass(ctx context.Context) error {
 	group.SetLimit(maxParallelDeletions)
 	for _, p := range affected {
 		group.Go(func() error {
-			return panics.Logged(s.Log, "status check", func() error { return s.handle(ctx, p.claim, p.ailment) })
+			return panics.ErrorLogged(s.Log, "status check", func() error { return s.handle(ctx, p.claim, p.ailment) })
 		})
 	}
 	return group.Wait()
 }
 
 // count counts new ailments.
-func (s *Status) count(a cloudprovider.Ailment, lasting map[ailment]bool) {
+func (s *Status) count(a cloudprovider.Impairment, lasting map[ailment]bool) {
 	for _, kind := range a.Kinds {
 		key := ailment{a.InstanceID, kind}
 		if !s.counted[key] && !lasting[key] {
@@ -120,7 +120,7 @@ func (s *Status) count(a cloudprovider.Ailment, lasting map[ailment]bool) {
 	}
 }
 
-func (s *Status) handle(ctx context.Context, claim *karpv1.NodeClaim, a cloudprovider.Ailment) error {
+func (s *Status) handle(ctx context.Context, claim *karpv1.NodeClaim, a cloudprovider.Impairment) error {
 	if err := s.Actor.act(ctx, claim, interruption{kinds: a.Kinds, detail: a.Seen}); err != nil {
 		return fmt.Errorf("delete node claim %q of instance %s: %w", claim.Name, a.InstanceID, err)
 	}

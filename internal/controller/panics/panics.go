@@ -45,7 +45,7 @@ func Error(f func() error) (err error) {
 }
 
 // Logged is Error for work without a Reporter: it logs the stack of a panic itself.
-func Logged(log *slog.Logger, what string, f func() error) error {
+func ErrorLogged(log *slog.Logger, what string, f func() error) error {
 	err := Error(f)
 	if caught, ok := err.(*Panic); ok {
 		log.Error("recovered from a panic; this is a defect of Dovetail, report it with the stack",

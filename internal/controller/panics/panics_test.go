@@ -40,7 +40,7 @@ func TestLoopThatPanicsIsRestartedWithBackoff(t *testing.T) {
 		count := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "panics"}, []string{"loop"})
 		var log bytes.Buffer
 		loop := &panickingLoop{panics: 4}
-		guarded := (&Restarts{Count: count, Log: slog.New(slog.NewTextHandler(&log, nil))}).Guard(loop)
+		guarded := (&Restarter{Count: count, Log: slog.New(slog.NewTextHandler(&log, nil))}).Guard(loop)
 		if g, ok := guarded.(interface{ NeedLeaderElection() bool }); !ok || g.NeedLeaderElection() {
 			t.Error("the guarded loop runs on the leader only")
 		}
@@ -70,7 +70,7 @@ func TestLoopThatPanicsIsRestartedWithBackoff(t *testing.T) {
 
 func TestLoopThatReturnsIsNotRestarted(t *testing.T) {
 	broken := errors.New("no lease")
-	loop := (&Restarts{}).Guard(returningLoop{broken})
+	loop := (&Restarter{}).Guard(returningLoop{broken})
 	if err := loop.Start(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("error %v", err)
 	}

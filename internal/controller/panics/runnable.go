@@ -19,17 +19,17 @@ const (
 )
 
 // Restarts restarts loops that panic.
-type Restarts struct {
+type Restarter struct {
 	// Count is by the name of the loop.
 	Count *prometheus.CounterVec
 	Log   *slog.Logger
 	// Least is the first backoff; 0 means the default.
-	Least time.Duration
+	FirstBackoff time.Duration
 }
 
 // Guard returns a loop that recovers from its panics: it logs each with its stack, counts it, and restarts the loop
 // with exponential backoff. A loop that returns is not restarted.
-func (r *Restarts) Guard(loop manager.Runnable) manager.Runnable {
+func (r *Restarter) Guard(loop manager.Runnable) manager.Runnable {
 	name := fmt.Sprintf("%T", loop)
 	if r.Count != nil {
 		r.Count.WithLabelValues(name) // an alert on the increase misses a counter that begins with 1
@@ -39,7 +39,7 @@ func (r *Restarts) Guard(loop manager.Runnable) manager.Runnable {
 
 type guarded struct {
 	manager.Runnable
-	restarts *Restarts
+	restarts *Restarter
 	name     string
 }
 
@@ -53,7 +53,7 @@ func (g *guarded) NeedLeaderElection() bool {
 
 // Start runs the loop until it returns or ctx is done.
 func (g *guarded) Start(ctx context.Context) error {
-	least := g.restarts.Least
+	least := g.restarts.FirstBackoff
 	if least == 0 {
 		least = minRestartBackoff
 	}

@@ -19,7 +19,7 @@ const (
 
 // Retry makes a reconciler that requeues a request when r reports a conflict, without an error. The delay doubles with
 // each further conflict over the same object.
-func Retry(r reconcile.Reconciler) reconcile.Reconciler {
+func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	delays := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay)
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)

@@ -28,7 +28,7 @@ func TestRetry(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Retry(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			r := RequeueOnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 				return reconcile.Result{}, tt.err
 			}))
 			result, err := r.Reconcile(t.Context(), reconcile.Request{})
@@ -41,7 +41,7 @@ func TestRetry(t *testing.T) {
 
 func TestRetryGetsSlower(t *testing.T) {
 	err := error(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
-	r := Retry(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
+	r := RequeueOnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
 	wait := func(name string) time.Duration {
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		if err != nil {

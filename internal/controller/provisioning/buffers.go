@@ -49,38 +49,38 @@ func (p *Provisioner) planBuffers(ctx context.Context, snap *snapshot.Snapshot, 
 
 // findBufferCapacity plans the capacity of all buffers except quarantined ones: those that make the engine panic, or
 // with claims that the API server rejects.
-func (p *Provisioner) findBufferCapacity(ctx context.Context, all *snapshot.Snapshot, plan schedule.Plan) (buffer.Room, error) {
+func (p *Provisioner) findBufferCapacity(ctx context.Context, all *snapshot.Snapshot, plan schedule.Plan) (buffer.Placement, error) {
 	if len(all.Virtual) == 0 {
 		return buffer.Plan(all, plan, budget(ctx)), nil
 	}
 	unitIndex := quarantine.NewUnits()
 	out, _ := p.Quarantine.Excluded(all, unitIndex, quarantine.Buffers)
-	var room buffer.Room
+	var room buffer.Placement
 	find := func(snap *snapshot.Snapshot) *panics.Panic {
 		return panics.Catch(func() { room = p.runBufferPlan(ctx, snap, plan) })
 	}
 	if caught := find(quarantine.Without(all, out, unitIndex)); caught != nil {
 		if err := p.quarantineBuffer(ctx, quarantine.Without(all, out, unitIndex), caught, find); err != nil {
-			return buffer.Room{}, err
+			return buffer.Placement{}, err
 		}
 		out, _ = p.Quarantine.Excluded(all, unitIndex, quarantine.Buffers)
 		if caught := find(quarantine.Without(all, out, unitIndex)); caught != nil {
-			return buffer.Room{}, fmt.Errorf("plan the capacity of capacity buffers: %w", caught)
+			return buffer.Placement{}, fmt.Errorf("plan the capacity of capacity buffers: %w", caught)
 		}
 	}
 	_, why := p.Quarantine.Excluded(all, unitIndex, quarantine.Buffers)
 	for _, pod := range all.Virtual {
 		if e, left := why[unitIndex.Unit(pod)]; left {
-			o := room.Buffers[buffer.Of(pod)]
-			o.Nowhere, o.Why = o.Nowhere+1, e.Why
-			room.Buffers[buffer.Of(pod)] = o
+			o := room.Buffers[buffer.BufferOf(pod)]
+			o.Unschedulable, o.Why = o.Unschedulable+1, e.Why
+			room.Buffers[buffer.BufferOf(pod)] = o
 		}
 	}
 	return room, nil
 }
 
 // runBufferPlan calls buffer.Plan, or the replacement that a test has set.
-func (p *Provisioner) runBufferPlan(ctx context.Context, snap *snapshot.Snapshot, plan schedule.Plan) buffer.Room {
+func (p *Provisioner) runBufferPlan(ctx context.Context, snap *snapshot.Snapshot, plan schedule.Plan) buffer.Placement {
 	if p.PlanBuffers != nil {
 		return p.PlanBuffers(snap, plan, budget(ctx))
 	}
@@ -119,7 +119,7 @@ func (p *Provisioner) updateBufferStatus(ctx context.Context, key types.Namespac
 		Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity,
 		Message: o.Message(), ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(p.Now()),
 	}
-	if o.Coming+o.Nowhere > 0 {
+	if o.NeedNew+o.Unschedulable > 0 {
 		c.Status, c.Reason = metav1.ConditionFalse, bufferv1.ReasonRequiresNewCapacity
 	}
 	_, err := patch.Status(ctx, p.Client, b, func() { meta.SetStatusCondition(&b.Status.Conditions, c) })

@@ -20,7 +20,7 @@ import (
 // bufferProvisioner is a provisioner with the gate CapacityBuffer on.
 func bufferProvisioner(f *controllertest.Fixture) (*Provisioner, *cluster.State) {
 	state := cluster.NewState(cluster.Config{
-		Cache: f.API, Live: f.API, Types: fakeInstanceTypes{}, CapacityBuffers: true, PoolLeftOut: func(*karpv1.NodePool, error) {},
+		Cache: f.API, Live: f.API, Types: fakeInstanceTypes{}, CapacityBuffers: true, OnPoolSkipped: func(*karpv1.NodePool, error) {},
 		Labels: engine.World(nil).Labels, NominationWindow: 20 * time.Second, Now: f.Now,
 	})
 	p := provisioner(f)
@@ -76,7 +76,7 @@ func TestBufferCapacity(t *testing.T) {
 	c.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourcePods: resource.MustParse("10")}
 	c.Status.Allocatable = c.Status.Capacity
 	f.Do(f.API.Status().Update(t.Context(), c))
-	f.Do(f.API.Create(t.Context(), controllertest.Up(c.Name, func(n *corev1.Node) {
+	f.Do(f.API.Create(t.Context(), controllertest.ReadyNode(c.Name, func(n *corev1.Node) {
 		n.Status.Capacity, n.Status.Allocatable = c.Status.Capacity, c.Status.Allocatable
 	})))
 	f.Clock = f.Clock.Add(time.Hour)
@@ -96,7 +96,7 @@ func TestBufferCapacity(t *testing.T) {
 	if s, err = state.Snapshot(t.Context()); err != nil || s.Nodes[0].Virtual != 0 || len(s.Virtual) != 0 {
 		t.Errorf("the buffer is gone: node holds %d virtual pods, error %v", s.Nodes[0].Virtual, err)
 	}
-	if said := f.Said(); len(said) != 0 {
+	if said := f.RecordedEvents(); len(said) != 0 {
 		t.Errorf("events %v, want none: virtual pods do not exist", said)
 	}
 }
@@ -116,7 +116,7 @@ func TestPodsBeforeBuffers(t *testing.T) {
 	if got := bufferCondition(f); got != "False RequiresNewCapacity" {
 		t.Errorf("Provisioning %s", got)
 	}
-	for _, e := range f.Said() {
+	for _, e := range f.RecordedEvents() {
 		if !strings.Contains(e, "Nominated") {
 			t.Errorf("event %s", e)
 		}
@@ -145,7 +145,7 @@ func TestBufferWithoutCapacity(t *testing.T) {
 // A controller that has just begun does not know yet which nodes hold room: it gives none of them up.
 func TestBufferCapacityAfterRestart(t *testing.T) {
 	b, template := newBuffer(1)
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), b, template, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"))
+	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), b, template, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"))
 	_, state := bufferProvisioner(f)
 	s, err := state.Snapshot(t.Context())
 	if err != nil {

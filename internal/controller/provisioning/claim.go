@@ -50,9 +50,9 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	return claim, nil
 }
 
-// FixedClaim returns a NodeClaim of a static pool: any instance type that the template allows, for no particular pods.
+// StaticClaim returns a NodeClaim of a static pool: any instance type that the template allows, for no particular pods.
 // nodeClass is the label (key, value) that marks nodes of the pool's class.
-func FixedClaim(pool *karpv1.NodePool, nodeClass [2]string, labels requirement.Labels) (*karpv1.NodeClaim, error) {
+func StaticClaim(pool *karpv1.NodePool, nodeClass [2]string, labels requirement.Labels) (*karpv1.NodeClaim, error) {
 	claim, err := newClaim(pool)
 	if err != nil {
 		return nil, err

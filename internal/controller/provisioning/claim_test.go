@@ -89,7 +89,7 @@ func TestPoolChangedBeforeTheClaimIsCreated(t *testing.T) {
 // Binding is the work of the scheduler.
 func TestPodsAreNeverBound(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.Claim("c", controllertest.Initialized),
-		controllertest.Up("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") }), pending("fits"), pending("needs-a-node"))
+		controllertest.ReadyNode("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") }), pending("fits"), pending("needs-a-node"))
 	before := &corev1.PodList{}
 	f.Do(f.API.List(t.Context(), before))
 	p := provisioner(f)

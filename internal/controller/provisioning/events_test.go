@@ -57,7 +57,7 @@ func TestEvents(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", c.pool), pending("a", c.pod))
 			p := provisioner(f)
 			run(t, p)
-			said := f.Said()
+			said := f.RecordedEvents()
 			slices.Sort(said)
 			if len(said) != len(c.want) {
 				t.Fatalf("said %q, want %q", said, c.want)

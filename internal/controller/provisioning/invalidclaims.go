@@ -36,11 +36,11 @@ type invalidClaim struct {
 // message explains the rejection to the owners of the pods.
 func (r invalidClaim) message(what string) string {
 	return fmt.Sprintf("The API server rejects the NodeClaim for the %s as invalid: %s. Correct the node selector, affinity or request "+
-		"that the value comes from, or the template of NodePool %q", what, Invalidity(r.err), r.launch.Pool.Name)
+		"that the value comes from, or the template of NodePool %q", what, InvalidCauses(r.err), r.launch.Pool.Name)
 }
 
 // Invalidity lists what the API server rejects in an object: the fields, each with the problem.
-func Invalidity(err error) string {
+func InvalidCauses(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
 		return err.Error()

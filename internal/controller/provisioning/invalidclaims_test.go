@@ -75,7 +75,7 @@ func TestPodWithARejectedNodeClaimDoesNotBlockOthers(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c"}, nominated(t, f)); diff != "" {
 		t.Errorf("claims after one pass are for (-want +got):\n%s", diff)
 	}
-	said := f.Said()
+	said := f.RecordedEvents()
 	failed := slices.DeleteFunc(slices.Clone(said), func(e string) bool { return !strings.Contains(e, "PlanningFailed") })
 	if len(failed) != 1 {
 		t.Fatalf("events\n%s\nwant one PlanningFailed", strings.Join(said, "\n"))
@@ -110,7 +110,7 @@ func TestEveryClaimOfAPoolIsRejected(t *testing.T) {
 	if err := p.pass(t.Context()); !apierrors.IsInvalid(err) {
 		t.Errorf("error %v", err)
 	}
-	if said := strings.Join(f.Said(), "\n"); strings.Count(said, "PlanningFailed") != 2 {
+	if said := strings.Join(f.RecordedEvents(), "\n"); strings.Count(said, "PlanningFailed") != 2 {
 		t.Errorf("events\n%s\nwant one for each pod", said)
 	}
 	p.Client = f.API

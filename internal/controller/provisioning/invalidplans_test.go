@@ -16,8 +16,8 @@ import (
 // two pods that need a node each, of different zones.
 func twoLaunches() (*snapshot.Snapshot, schedule.Plan) {
 	s := engine.World([]snapshot.Pool{engine.Pool("general", engine.Types())},
-		engine.Pod("a", engine.Asks("cpu", "1"), engine.Selects(engine.Zone, "z1")),
-		engine.Pod("b", engine.Asks("cpu", "1"), engine.Selects(engine.Zone, "z2")))
+		engine.Pod("a", engine.Requests("cpu", "1"), engine.Selects(engine.Zone, "z1")),
+		engine.Pod("b", engine.Requests("cpu", "1"), engine.Selects(engine.Zone, "z2")))
 	return s, schedule.Solve(s, schedule.Budget{})
 }
 

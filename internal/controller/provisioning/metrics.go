@@ -16,7 +16,7 @@ const controllerLabel = "provisioner"
 
 // budget bounds the work of a plan, and abandons it when ctx is done.
 func budget(ctx context.Context) schedule.Budget {
-	b := schedule.Bounded()
+	b := schedule.DefaultBudget()
 	b.Stop = func() bool { return ctx.Err() != nil }
 	return b
 }

@@ -57,7 +57,7 @@ type clusterState interface {
 	// SetBufferPods sets how many virtual pods each node holds.
 	SetBufferPods(nodes map[string]int)
 	// Forget makes the next snapshot read the API server, not the cache.
-	Forget()
+	Invalidate()
 }
 
 // Provisioner turns pending pods into NodeClaims, one pass at a time.
@@ -78,9 +78,9 @@ type Provisioner struct {
 	// Solve computes plans; nil means schedule.Solve.
 	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
 	// PlanBuffers computes the capacity for capacity buffers; nil means buffer.Plan.
-	PlanBuffers func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Room
+	PlanBuffers func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Placement
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Provisioner.
-	Quarantine *quarantine.Book
+	Quarantine *quarantine.Registry
 	// Panics records plans that panicked; nil records nothing.
 	Panics *panics.Reporter
 
@@ -163,7 +163,7 @@ func (p *Provisioner) pass(ctx context.Context) error {
 	}
 	defer done()
 	if p.Quarantine == nil {
-		p.Quarantine = quarantine.NewBook(p.Now)
+		p.Quarantine = quarantine.NewRegistry(p.Now)
 	}
 	var errs []error
 	for i := range maxPlansPerPass {
@@ -270,7 +270,7 @@ func ignoredTermsMessage(t schedule.IgnoredTerms) string {
 
 // recordPoolEvents publishes an event on each pool with requirements that no instance type meets.
 func (p *Provisioner) recordPoolEvents(plan schedule.Plan, snap *snapshot.Snapshot) {
-	for _, why := range plan.Barren {
+	for _, why := range plan.UnusablePools {
 		if pool := poolByName(snap, why.NodePool); pool != nil {
 			p.Events.WarnEvery(noInstanceTypesDedupe, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
 		}
@@ -294,7 +294,7 @@ func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []s
 		}
 	}
 	for _, pool := range closed {
-		if ready, found := condition.Get(pool, condition.Ready); cluster.Open(pool) && found && ready.Status != metav1.ConditionTrue {
+		if ready, found := condition.Get(pool, condition.Ready); cluster.LaunchesForPods(pool) && found && ready.Status != metav1.ConditionTrue {
 			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + notReadyMessage(pool, ready.Message)})
 		}
 	}
@@ -370,7 +370,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	if err := p.Client.Create(ctx, claim); err != nil {
 		// The claim may have been created nevertheless: the next pass reads the API server to find out.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			p.State.Forget()
+			p.State.Invalidate()
 		}
 		return fmt.Errorf("create a node claim for pool %q: %w", l.Pool.Name, err)
 	}

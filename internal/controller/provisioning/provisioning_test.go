@@ -42,7 +42,7 @@ func (fakeInstanceTypes) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]
 
 func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 	return cluster.NewState(cluster.Config{
-		Cache: cache, Live: live, Types: fakeInstanceTypes{}, PoolLeftOut: func(*karpv1.NodePool, error) {},
+		Cache: cache, Live: live, Types: fakeInstanceTypes{}, OnPoolSkipped: func(*karpv1.NodePool, error) {},
 		Labels: engine.World(nil).Labels, NominationWindow: 20 * time.Second, Now: now,
 	})
 }
@@ -163,7 +163,7 @@ func TestOnePodOneClaim(t *testing.T) {
 		// The process after this one knows no more than the API server.
 		p = provisioner(f)
 	}
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "Nominated Pod should schedule on: nodeclaim/general-") {
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "Nominated Pod should schedule on: nodeclaim/general-") {
 		t.Errorf("events %q", said)
 	}
 }
@@ -283,13 +283,13 @@ func TestPoolDeletedBeforeTheClaimIsCreated(t *testing.T) {
 
 func TestEventsOnScheduledAndRejectedPods(t *testing.T) {
 	claim := controllertest.Claim("c", controllertest.Initialized)
-	node := controllertest.Up("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("10") })
+	node := controllertest.ReadyNode("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("10") })
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), claim, node, pending("fits"), pending("huge", func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("999")
 	}))
 	p := provisioner(f)
 	run(t, p)
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	if !strings.Contains(said, "Normal Nominated Pod should schedule on: nodeclaim/c, node/node-c") || !strings.Contains(said, `Warning FailedScheduling Failed to schedule pod, nodepool "general":`) {
 		t.Errorf("events\n%s", said)
 	}
@@ -302,7 +302,7 @@ func TestEventsOnScheduledAndRejectedPods(t *testing.T) {
 	}
 	f.Clock = f.Clock.Add(4 * time.Minute)
 	run(t, p)
-	if said := strings.Join(f.Said(), "\n"); strings.Contains(said, "FailedScheduling") {
+	if said := strings.Join(f.RecordedEvents(), "\n"); strings.Contains(said, "FailedScheduling") {
 		t.Errorf("said again: %s", said)
 	}
 }
@@ -315,7 +315,7 @@ func TestNoEventOnDeferredPod(t *testing.T) {
 		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Message: "too large"}}},
 	}}
 	provisioner(f).recordPodEvents(plan, nil)
-	if said := f.Said(); len(said) != 1 || !strings.Contains(said[0], "too large") {
+	if said := f.RecordedEvents(); len(said) != 1 || !strings.Contains(said[0], "too large") {
 		t.Errorf("events %q", said)
 	}
 	if n := unschedulable(plan); n != 1 {
@@ -442,7 +442,7 @@ func TestTriggers(t *testing.T) {
 }
 
 func TestProvisionerKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			return []client.Object{
 				controllertest.Class(), controllertest.Pool("general"),
@@ -480,7 +480,7 @@ func TestNoPools(t *testing.T) {
 	if got := len(claims(t, f.API)); got != 0 {
 		t.Errorf("%d claims", got)
 	}
-	if said := strings.Join(f.Said(), "\n"); !strings.Contains(said, "FailedScheduling") {
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "FailedScheduling") {
 		t.Errorf("events %q", said)
 	}
 }
@@ -504,7 +504,7 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 		return controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("late"), pending("intruder", full, func(p *corev1.Pod) { p.Spec.NodeName = "node-a" }),
 			controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) {
 				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-late,uid-other"
-			}), controllertest.Up("a"))
+			}), controllertest.ReadyNode("a"))
 	}
 	created := func(f *controllertest.Fixture) map[string]string {
 		out := map[string]string{}

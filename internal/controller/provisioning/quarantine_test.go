@@ -82,7 +82,7 @@ func TestPodThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, nominated(t, f)); diff != "" {
 		t.Errorf("claims are for (-want +got):\n%s", diff)
 	}
-	said := f.Said()
+	said := f.RecordedEvents()
 	failed := slices.DeleteFunc(slices.Clone(said), func(e string) bool { return !strings.HasPrefix(e, "Warning PlanningFailed") })
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 {
@@ -150,7 +150,7 @@ func TestHostilePodsBesideOrdinaryOnes(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "b"}, nominated(t, f)); diff != "" {
 		t.Errorf("claims are for (-want +got):\n%s", diff)
 	}
-	said := strings.Join(f.Said(), "\n")
+	said := strings.Join(f.RecordedEvents(), "\n")
 	if n := strings.Count(said, "PlanningFailed") + strings.Count(said, "FailedScheduling"); n != 5 {
 		t.Errorf("%d events, want one for each hostile pod:\n%s", n, said)
 	}
@@ -224,8 +224,8 @@ func TestBufferThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), good, bad, template)
 	p, _ := bufferProvisioner(f)
 	p.Panics = reporter(f, t.TempDir(), io.Discard)
-	p.PlanBuffers = func(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) buffer.Room {
-		if slices.ContainsFunc(s.Virtual, func(pod *corev1.Pod) bool { return buffer.Of(pod).Name == "bad" }) {
+	p.PlanBuffers = func(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) buffer.Placement {
+		if slices.ContainsFunc(s.Virtual, func(pod *corev1.Pod) bool { return buffer.BufferOf(pod).Name == "bad" }) {
 			panic("broken")
 		}
 		return buffer.Plan(s, plan, budget)

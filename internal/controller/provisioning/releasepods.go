@@ -71,7 +71,7 @@ func ReleasePods(ctx context.Context, clients patch.Clients, claim string, pods 
 	o := &karpv1.NodeClaim{}
 	o.Name = claim
 	err := patch.ObjectWithRetry(ctx, clients, o, func(o *karpv1.NodeClaim) error {
-		o.LetGo(pods)
+		o.RemoveNominated(pods)
 		return nil
 	})
 	if client.IgnoreNotFound(err) != nil {

@@ -38,7 +38,7 @@ const (
 )
 
 // Book holds the quarantined units, and until when. It is safe for concurrent use.
-type Book struct {
+type Registry struct {
 	now func() time.Time
 
 	mu      sync.Mutex
@@ -59,11 +59,11 @@ type Entry struct {
 	times int
 }
 
-// NewBook returns an empty Book.
-func NewBook(now func() time.Time) *Book { return &Book{now: now, entries: map[entryKey]*Entry{}} }
+// NewRegistry returns an empty Book.
+func NewRegistry(now func() time.Time) *Registry { return &Registry{now: now, entries: map[entryKey]*Entry{}} }
 
 // Add quarantines units for a pass: for a minute, and twice as long each further time.
-func (b *Book) Add(pass Pass, units Set, why string) {
+func (b *Registry) Add(pass Pass, units Set, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, limit := b.now(), maxBackoff
@@ -78,7 +78,7 @@ func (b *Book) Add(pass Pass, units Set, why string) {
 }
 
 // AddBriefly quarantines units until the next pass.
-func (b *Book) AddBriefly(pass Pass, units Set, why string) {
+func (b *Registry) AddBriefly(pass Pass, units Set, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	until := b.now().Add(unprovenBackoff)
@@ -88,7 +88,7 @@ func (b *Book) AddBriefly(pass Pass, units Set, why string) {
 	}
 }
 
-func (b *Book) entry(key entryKey) *Entry {
+func (b *Registry) entry(key entryKey) *Entry {
 	e := b.entries[key]
 	if e == nil {
 		e = &Entry{}
@@ -98,7 +98,7 @@ func (b *Book) entry(key entryKey) *Entry {
 }
 
 // Excluded returns the units of a snapshot that are quarantined for any of the passes, each with its entry.
-func (b *Book) Excluded(s *snapshot.Snapshot, unitIndex *Units, passes ...Pass) (Set, map[Unit]Entry) {
+func (b *Registry) Excluded(s *snapshot.Snapshot, unitIndex *Units, passes ...Pass) (Set, map[Unit]Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -144,7 +144,7 @@ func (b *Book) Excluded(s *snapshot.Snapshot, unitIndex *Units, passes ...Pass) 
 }
 
 // Suspected returns the units that have been quarantined for a pass, within the retention.
-func (b *Book) Suspected(pass Pass) Set {
+func (b *Registry) Suspected(pass Pass) Set {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := Set{}

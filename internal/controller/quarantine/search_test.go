@@ -169,7 +169,7 @@ func TestNodeWithAQuarantinedPodIsUnplannable(t *testing.T) {
 // A pod is left out for a minute, then for longer each time; one that was edited is tried at once.
 func TestQuarantineExpiresAndEditedPodsArePlannedAtOnce(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
-	b := NewBook(func() time.Time { return now })
+	b := NewRegistry(func() time.Time { return now })
 	bad := podOf("bad", "set", "1")
 	s := &snapshot.Snapshot{Pods: []*corev1.Pod{bad, podOf("good", "other", "1")}}
 	out := func(s *snapshot.Snapshot) []string {

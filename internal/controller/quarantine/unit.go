@@ -58,7 +58,7 @@ func daemonSetOwner(d *snapshot.DaemonSet) types.UID {
 
 func ownerOf(pod *corev1.Pod) types.UID {
 	if buffer.IsVirtual(pod) {
-		return types.UID("capacity-buffer/" + buffer.Of(pod).String())
+		return types.UID("capacity-buffer/" + buffer.BufferOf(pod).String())
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return owner.UID

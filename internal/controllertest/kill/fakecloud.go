@@ -14,30 +14,30 @@ import (
 )
 
 // Machines are the instances of a scenario. They outlive processes.
-type Machines struct {
+type Instances struct {
 	t *testing.T
 	// All in the order of their launch.
-	All []*Machine
-	// MayEnd returns why an instance must not be terminated now, or nil. The func may be nil.
-	MayEnd func(m *Machine) error
+	All []*Instance
+	// MayTerminate returns why an instance must not be terminated now, or nil. The func may be nil.
+	MayTerminate func(m *Instance) error
 }
 
 // Machine is an instance.
-type Machine struct {
+type Instance struct {
 	ProviderID string
 	Claim      *karpv1.NodeClaim
 	State      cloudprovider.State
 }
 
 // Add adds a running instance of the claim.
-func (m *Machines) Add(claim *karpv1.NodeClaim) *Machine {
-	out := &Machine{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%d", len(m.All)+1), Claim: claim.DeepCopy(), State: cloudprovider.Running}
+func (m *Instances) Add(claim *karpv1.NodeClaim) *Instance {
+	out := &Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%d", len(m.All)+1), Claim: claim.DeepCopy(), State: cloudprovider.Running}
 	m.All = append(m.All, out)
 	return out
 }
 
 // settle completes the state transitions of instances.
-func (m *Machines) settle() {
+func (m *Instances) settle() {
 	for _, i := range m.All {
 		if i.State == cloudprovider.ShuttingDown {
 			i.State = cloudprovider.Terminated
@@ -45,7 +45,7 @@ func (m *Machines) settle() {
 	}
 }
 
-func (m *Machines) find(providerID string) *Machine {
+func (m *Instances) find(providerID string) *Instance {
 	for _, i := range m.All {
 		if i.ProviderID == providerID {
 			return i
@@ -57,11 +57,11 @@ func (m *Machines) find(providerID string) *Machine {
 // Cloud is the cloud of one process.
 type Cloud struct {
 	gate     *faultInjector
-	machines *Machines
+	machines *Instances
 }
 
-// LaunchTogether launches an instance for the claim, or returns the one launched before.
-func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
+// LaunchInBatch launches an instance for the claim, or returns the one launched before.
+func (c *Cloud) LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
 	for _, i := range c.machines.All {
 		if i.Claim.UID == claim.UID && i.State == cloudprovider.Running {
 			return launched(i), nil
@@ -80,7 +80,7 @@ func (c *Cloud) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, _ *
 	return out, err
 }
 
-func launched(i *Machine) cloudprovider.Launched {
+func launched(i *Instance) cloudprovider.Launched {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("29"),
 	}
@@ -149,7 +149,7 @@ func (c *Cloud) Terminate(_ context.Context, providerID string) error {
 		return nil
 	}
 	return c.gate.write(func() error {
-		if may := c.machines.MayEnd; may != nil {
+		if may := c.machines.MayTerminate; may != nil {
 			if err := may(i); err != nil {
 				c.machines.t.Errorf("instance %s is terminated too soon: %v", i.ProviderID, err)
 			}
@@ -159,6 +159,6 @@ func (c *Cloud) Terminate(_ context.Context, providerID string) error {
 	})
 }
 
-func instance(i *Machine) cloudprovider.Instance {
+func instance(i *Instance) cloudprovider.Instance {
 	return cloudprovider.Instance{ProviderID: i.ProviderID, State: i.State, Owner: cloudprovider.Ours, NodeClaim: i.Claim.Name, LaunchedAt: Start}
 }

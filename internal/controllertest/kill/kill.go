@@ -35,7 +35,7 @@ const (
 )
 
 // Story is a scenario.
-type Story struct {
+type Scenario struct {
 	// Objects returns the objects at the start, new ones for each run.
 	Objects func() []client.Object
 	// Process starts the controllers, with empty memory.
@@ -63,7 +63,7 @@ func Pass(pass func(context.Context) error) reconcile.Reconciler {
 type World struct {
 	// API is the API server as it is, without faults.
 	API   client.WithWatch
-	Cloud *Machines
+	Cloud *Instances
 	now   time.Time
 	// Round counts from zero.
 	Round int
@@ -92,7 +92,7 @@ func (f fault) String() string {
 }
 
 // Run runs the scenario without faults, and with each fault at each write.
-func Run(t *testing.T, s Story) {
+func Run(t *testing.T, s Scenario) {
 	t.Helper()
 	undisturbed := runScenario(t, s, fault{})
 	if undisturbed.writes == 0 {
@@ -115,11 +115,11 @@ type result struct {
 	end    []string
 }
 
-func runScenario(t *testing.T, s Story, f fault) result {
+func runScenario(t *testing.T, s Scenario, f fault) result {
 	t.Helper()
 	w := &World{now: Start}
 	w.API = apitest.New(t, w.Now, s.Objects()...)
-	w.Cloud = &Machines{t: t}
+	w.Cloud = &Instances{t: t}
 	g := &faultInjector{fault: f}
 	var actors []Actor
 	for still := 0; still < quietRounds; w.Round++ {

@@ -100,7 +100,7 @@ func boot(t *testing.T, w *kill.World) {
 
 func nodeName(i int) string { return fmt.Sprintf("node-%d", i) }
 
-func joining(i int, m *kill.Machine) *corev1.Node {
+func joining(i int, m *kill.Instance) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), UID: types.UID(nodeName(i))}}
 	n.Spec.ProviderID = m.ProviderID
 	n.Spec.Taints = []corev1.Taint{karpv1.TaintUnregistered(), {Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
@@ -124,7 +124,7 @@ func launches(t *testing.T, w *kill.World, want int) {
 }
 
 func TestFromClaimToNode(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object { return []client.Object{newClaim(), newClass()} },
 		Process: process(t),
 		Others:  boot,
@@ -146,7 +146,7 @@ func TestFromClaimToNode(t *testing.T) {
 // up is a claim whose node is ready for use.
 func up() []client.Object {
 	claim := newClaim()
-	node := joining(0, &kill.Machine{ProviderID: "aws:///us-east-1a/i-1"})
+	node := joining(0, &kill.Instance{ProviderID: "aws:///us-east-1a/i-1"})
 	node.Labels = map[string]string{
 		karpv1.LabelNodePool: "general", awsv1.LabelNodeClass: "default", karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true",
 	}
@@ -193,7 +193,7 @@ func (l terminationScenario) others(t *testing.T, w *kill.World) {
 		pod.Spec.NodeName = node.Name
 		must(t, w.API.Create(t.Context(), pod))
 	}
-	w.Cloud.MayEnd = func(*kill.Machine) error {
+	w.Cloud.MayTerminate = func(*kill.Instance) error {
 		if err := w.API.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, &corev1.Pod{}); err == nil {
 			return fmt.Errorf("pod web still runs on it")
 		}
@@ -244,7 +244,7 @@ func TestFromNodeToNothing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			kill.Run(t, kill.Story{
+			kill.Run(t, kill.Scenario{
 				Objects: up,
 				Process: process(t),
 				Others:  terminationScenario{tt.gone}.others,
@@ -258,7 +258,7 @@ func TestFromNodeToNothing(t *testing.T) {
 func TestDeletedWhileStarting(t *testing.T) {
 	for round := range 4 {
 		t.Run(fmt.Sprintf("in round %d", round), func(t *testing.T) {
-			kill.Run(t, kill.Story{
+			kill.Run(t, kill.Scenario{
 				Objects: func() []client.Object { return []client.Object{newClaim(), newClass()} },
 				Process: process(t),
 				Others: func(t *testing.T, w *kill.World) {

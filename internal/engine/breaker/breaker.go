@@ -40,7 +40,7 @@ type Cause struct {
 }
 
 // Book is the history of a pool.
-type Book struct {
+type History struct {
 	Cause   Cause                               `json:"cause"`
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
 	// Since is when the cause was first seen: older claims say nothing about it.
@@ -80,7 +80,7 @@ func (o Outcome) Failed() bool { return o.Why != "" }
 
 // Renew resets the history if the cause of the failures is gone, and reports whether it has changed. images are those
 // that the node class launches now.
-func (b *Book) Renew(cause Cause, images []string, now time.Time) bool {
+func (b *History) ResetIfChanged(cause Cause, images []string, now time.Time) bool {
 	if b.Cause == (Cause{}) {
 		b.Cause = cause // the first one
 		return true
@@ -88,12 +88,12 @@ func (b *Book) Renew(cause Cause, images []string, now time.Time) bool {
 	if b.Cause == cause && !b.imagesReplaced(images) {
 		return false
 	}
-	*b = Book{Cause: cause, Since: truncated(now)}
+	*b = History{Cause: cause, Since: truncated(now)}
 	return true
 }
 
 // imagesReplaced reports whether claims have failed, all of them with images that are no longer used.
-func (b *Book) imagesReplaced(images []string) bool {
+func (b *History) imagesReplaced(images []string) bool {
 	failed := false
 	for _, r := range b.Reasons {
 		for _, o := range r.Outcomes {
@@ -111,7 +111,7 @@ func (b *Book) imagesReplaced(images []string) bool {
 
 // Note adds an outcome, which may be known already; threshold is the number of failures that pauses a reason. It
 // reports whether the history has changed. A claim that counted as failed and came up after all counts as a success.
-func (b *Book) Note(reason karpv1.DisruptionReason, o Outcome, threshold int) bool {
+func (b *History) AddOutcome(reason karpv1.DisruptionReason, o Outcome, threshold int) bool {
 	if o.Created.Before(&b.Since) {
 		return false
 	}
@@ -169,23 +169,23 @@ func (r *Record) failed() int {
 }
 
 // Standing is the state of the breaker for a reason.
-type Standing int
+type State int
 
 // The states of a breaker.
 const (
 	// Closed: nodes may be replaced.
-	Closed Standing = iota
+	Closed State = iota
 	// Probing: no node may be replaced, since a probe is in flight.
 	Probing
 	// Open: no node may be replaced.
 	Open
 	// Due: one node may be replaced, as a probe.
-	Due
+	HalfOpen
 )
 
 // Standing returns the state for a reason. underWay are the creation times of the claims for it that have no outcome
 // yet.
-func (b *Book) Standing(reason karpv1.DisruptionReason, underWay []time.Time, now time.Time) Standing {
+func (b *History) State(reason karpv1.DisruptionReason, underWay []time.Time, now time.Time) State {
 	r := b.Reasons[reason]
 	switch {
 	case r == nil || r.Paused.IsZero():
@@ -195,18 +195,18 @@ func (b *Book) Standing(reason karpv1.DisruptionReason, underWay []time.Time, no
 	case slices.ContainsFunc(underWay, func(created time.Time) bool { return !created.Before(r.Next.Time) }):
 		return Probing
 	}
-	return Due
+	return HalfOpen
 }
 
 // Halts reports whether a command for a reason, started at a time, is not worth waiting for: the reason is paused,
 // and the command is not the probe.
-func (b *Book) Halts(reason karpv1.DisruptionReason, started time.Time) bool {
+func (b *History) Blocks(reason karpv1.DisruptionReason, started time.Time) bool {
 	r := b.Reasons[reason]
 	return r != nil && !r.Paused.IsZero() && started.Before(r.Next.Time)
 }
 
 // Paused are the paused reasons, sorted.
-func (b *Book) Paused() []karpv1.DisruptionReason {
+func (b *History) Paused() []karpv1.DisruptionReason {
 	var out []karpv1.DisruptionReason
 	for reason, r := range b.Reasons {
 		if !r.Paused.IsZero() {

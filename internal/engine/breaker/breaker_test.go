@@ -118,16 +118,16 @@ func TestOutcomes(t *testing.T) {
 
 // told notes what becomes of claims c0, c1, ...: x failed, o came up. The n-th is launched in minute n and decided
 // ten later.
-func bookOf(outcomes string, threshold int) (*Book, int) {
-	b := &Book{}
-	b.Renew(Cause{Pool: 1, Class: 1}, []string{"ami-bad"}, start)
+func bookOf(outcomes string, threshold int) (*History, int) {
+	b := &History{}
+	b.ResetIfChanged(Cause{Pool: 1, Class: 1}, []string{"ami-bad"}, start)
 	for n, c := range outcomes {
 		claim := replacement(fmt.Sprint("c", n), n)
 		if c == 'o' {
 			up(n + 10)(claim)
 		}
 		o, _, _ := OutcomeOf(claim, at(n+10))
-		b.Note(drifted, o, threshold)
+		b.AddOutcome(drifted, o, threshold)
 	}
 	return b, len(outcomes) + 10
 }
@@ -151,10 +151,10 @@ func TestWhenAReasonPauses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b, now := bookOf(tt.outcomes, tt.threshold)
-			if got := b.Standing(drifted, nil, at(now)); (got == Open) != tt.paused {
+			if got := b.State(drifted, nil, at(now)); (got == Open) != tt.paused {
 				t.Errorf("standing %d, want paused: %v", got, tt.paused)
 			}
-			if got := b.Standing(underutilized, nil, at(now)); got != Closed {
+			if got := b.State(underutilized, nil, at(now)); got != Closed {
 				t.Errorf("another reason: standing %d", got)
 			}
 		})
@@ -162,29 +162,29 @@ func TestWhenAReasonPauses(t *testing.T) {
 }
 
 func TestTheSameOutcomeCountsOnce(t *testing.T) {
-	b := &Book{}
-	b.Renew(Cause{Pool: 1}, nil, start)
+	b := &History{}
+	b.ResetIfChanged(Cause{Pool: 1}, nil, start)
 	late := replacement("a", 0)
 	for _, minute := range []int{10, 11, 30} {
 		o, _, _ := OutcomeOf(late, at(minute))
-		b.Note(drifted, o, 3)
+		b.AddOutcome(drifted, o, 3)
 	}
 	deleted(15)(late)
 	o, _, _ := OutcomeOf(late, at(16))
-	if b.Note(drifted, o, 3) || b.Reasons[drifted].failed() != 1 {
+	if b.AddOutcome(drifted, o, 3) || b.Reasons[drifted].failed() != 1 {
 		t.Error("one claim has failed twice")
 	}
 	up(20)(late)
-	if o, _, _ = OutcomeOf(late, at(20)); !b.Note(drifted, o, 3) || b.Reasons[drifted].failed() != 0 {
+	if o, _, _ = OutcomeOf(late, at(20)); !b.AddOutcome(drifted, o, 3) || b.Reasons[drifted].failed() != 0 {
 		t.Error("a claim that came up late still counts as failed")
 	}
 	// Nodes that came up stay for months; what is not remembered of them any more is not news either.
 	old := replacement("old", 1, up(2))
 	for n := range 3 * minOutcomes {
 		o, _, _ := OutcomeOf(replacement(fmt.Sprint("n", n), 30+n, up(31+n)), at(31+n))
-		b.Note(drifted, o, 3)
+		b.AddOutcome(drifted, o, 3)
 	}
-	if o, _, _ := OutcomeOf(old, at(200)); b.Note(drifted, o, 3) {
+	if o, _, _ := OutcomeOf(old, at(200)); b.AddOutcome(drifted, o, 3) {
 		t.Error("an outcome of long ago is news")
 	}
 }
@@ -192,39 +192,39 @@ func TestTheSameOutcomeCountsOnce(t *testing.T) {
 func TestProbes(t *testing.T) {
 	b, _ := bookOf("xxx", 3) // the third has failed in minute 12
 	first := 12 + 15
-	if got := b.Standing(drifted, nil, at(first-1)); got != Open {
+	if got := b.State(drifted, nil, at(first-1)); got != Open {
 		t.Errorf("before its time: %d", got)
 	}
-	if got := b.Standing(drifted, []time.Time{at(5)}, at(first)); got != Due {
-		t.Errorf("one of the first is still under way: %d, want %d", got, Due)
+	if got := b.State(drifted, []time.Time{at(5)}, at(first)); got != HalfOpen {
+		t.Errorf("one of the first is still under way: %d, want %d", got, HalfOpen)
 	}
-	if got := b.Standing(drifted, []time.Time{at(first)}, at(first+1)); got != Probing {
+	if got := b.State(drifted, []time.Time{at(first)}, at(first+1)); got != Probing {
 		t.Errorf("while one is tried: %d", got)
 	}
 	failed, _, _ := OutcomeOf(replacement("probe", first), at(first+10))
-	b.Note(drifted, failed, 3)
+	b.AddOutcome(drifted, failed, 3)
 	second := first + 10 + 30
-	if b.Standing(drifted, nil, at(second-1)) != Open || b.Standing(drifted, nil, at(second)) != Due {
+	if b.State(drifted, nil, at(second-1)) != Open || b.State(drifted, nil, at(second)) != HalfOpen {
 		t.Errorf("after a probe that failed the next is due at %v", b.Reasons[drifted].Next)
 	}
 	for range 10 { // ever more seldom, but for ever
 		r := b.Reasons[drifted]
 		minute := int(r.Next.Sub(start) / time.Minute)
 		o, _, _ := OutcomeOf(replacement(fmt.Sprint("p", minute), minute), at(minute+10))
-		b.Note(drifted, o, 3)
+		b.AddOutcome(drifted, o, 3)
 		if wait := b.Reasons[drifted].Next.Sub(o.At.Time); wait > maxProbe {
 			t.Fatalf("the next is tried after %v", wait)
 		}
 	}
 	minute := int(b.Reasons[drifted].Next.Sub(start) / time.Minute)
 	good, _, _ := OutcomeOf(replacement("good", minute, up(minute+2)), at(minute+3))
-	b.Note(drifted, good, 3)
-	if got := b.Standing(drifted, nil, at(minute+3)); got != Closed {
+	b.AddOutcome(drifted, good, 3)
+	if got := b.State(drifted, nil, at(minute+3)); got != Closed {
 		t.Errorf("after a probe that came up: %d", got)
 	}
 	for n := range 3 { // those of before do not come back
 		o, _, _ := OutcomeOf(replacement(fmt.Sprint("c", n), n), at(minute+4))
-		if b.Note(drifted, o, 3) {
+		if b.AddOutcome(drifted, o, 3) {
 			t.Errorf("claim c%d counts again", n)
 		}
 	}
@@ -236,7 +236,7 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 		name   string
 		cause  Cause
 		images []string
-		want   Standing
+		want   State
 	}{
 		{"nothing has changed", same, []string{"ami-bad", "ami-other"}, Open},
 		{"pool edited", Cause{Pool: 2, Class: 1}, []string{"ami-bad"}, Closed},
@@ -246,8 +246,8 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b, now := bookOf("xxx", 3)
-			b.Renew(tt.cause, tt.images, at(now))
-			if got := b.Standing(drifted, nil, at(now)); got != tt.want {
+			b.ResetIfChanged(tt.cause, tt.images, at(now))
+			if got := b.State(drifted, nil, at(now)); got != tt.want {
 				t.Fatalf("standing %d, want %d", got, tt.want)
 			}
 			if tt.want == Open {
@@ -255,9 +255,9 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 			}
 			for n := range 3 { // what was launched for the cause before says nothing of this one
 				o, _, _ := OutcomeOf(replacement(fmt.Sprint("late", n), now-1), at(now+30))
-				b.Note(drifted, o, 3)
+				b.AddOutcome(drifted, o, 3)
 			}
-			if got := b.Standing(drifted, nil, at(now+30)); got != Closed {
+			if got := b.State(drifted, nil, at(now+30)); got != Closed {
 				t.Errorf("claims of the former cause have paused it again")
 			}
 		})
@@ -265,8 +265,8 @@ func TestWhenTheCauseIsGone(t *testing.T) {
 }
 
 func TestWhatIsSaid(t *testing.T) {
-	b := &Book{}
-	b.Renew(Cause{Pool: 1}, []string{"ami-bad"}, start)
+	b := &History{}
+	b.ResetIfChanged(Cause{Pool: 1}, []string{"ami-bad"}, start)
 	for n, claim := range []*karpv1.NodeClaim{
 		replacement("a", 0, image("ami-good"), up(2)),
 		replacement("b", 1, func(c *karpv1.NodeClaim) { c.Labels[corev1.LabelTopologyZone] = "us-east-1b" }),
@@ -274,15 +274,15 @@ func TestWhatIsSaid(t *testing.T) {
 		replacement("d", 3, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionRegistered, at(4)) }),
 	} {
 		o, _, _ := OutcomeOf(claim, at(20+n))
-		b.Note(drifted, o, 3)
+		b.AddOutcome(drifted, o, 3)
 	}
 	const want = "3 of the last 4 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: " +
 		"1 not initialized, 2 not registered. Replacement resumes when you edit the NodePool or its EC2NodeClass, when another image is used, " +
 		"or when a single node launched after 2026-03-14T12:28:00Z comes up"
-	if got := b.Why(drifted); got != want {
+	if got := b.PauseMessage(drifted); got != want {
 		t.Errorf("says\n%s\nwant\n%s", got, want)
 	}
-	if got := b.Why(underutilized); got != "" {
+	if got := b.PauseMessage(underutilized); got != "" {
 		t.Errorf("of a reason that does not pause: %q", got)
 	}
 }
@@ -294,7 +294,7 @@ func TestBooksSurvive(t *testing.T) {
 		t.Fatal(changed, err)
 	}
 	next := Read(pool)
-	if next.Why(drifted) != b.Why(drifted) || next.Standing(drifted, nil, at(now)) != Open || next.Since != b.Since {
+	if next.PauseMessage(drifted) != b.PauseMessage(drifted) || next.State(drifted, nil, at(now)) != Open || next.Since != b.Since {
 		t.Errorf("read back: %+v", next)
 	}
 	if changed, _ := next.Write(pool, false); changed {
@@ -306,7 +306,7 @@ func TestBooksSurvive(t *testing.T) {
 	for _, text := range []string{"", "nonsense", "null", `{"reasons":{"Drifted":null}}`, `{"reasons":[]}`} {
 		pool.Annotations[karpv1.AnnotationReplacementOutcomes] = text
 		b := Read(pool)
-		if b.Standing(drifted, nil, start) != Closed {
+		if b.State(drifted, nil, start) != Closed {
 			t.Errorf("%q holds something back", text)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Why describes why a reason is paused: how many of how many failed, what they have in common, and what resumes it.
-func (b *Book) Why(reason karpv1.DisruptionReason) string {
+func (b *History) PauseMessage(reason karpv1.DisruptionReason) string {
 	r := b.Reasons[reason]
 	if r == nil || r.Paused.IsZero() {
 		return ""

@@ -110,11 +110,11 @@ func firstMissingStep(claim *karpv1.NodeClaim) string {
 }
 
 // Read returns the history of a pool; an empty one if it has none that can be read.
-func Read(pool *karpv1.NodePool) Book {
-	var b Book
+func Read(pool *karpv1.NodePool) History {
+	var b History
 	text := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
 	if text == "" || json.Unmarshal([]byte(text), &b) != nil {
-		return Book{}
+		return History{}
 	}
 	for reason, r := range b.Reasons {
 		if r == nil {
@@ -126,7 +126,7 @@ func Read(pool *karpv1.NodePool) Book {
 
 // Write stores the history in the pool's annotation, or removes that if there is nothing to remember: no outcome, no
 // earlier cause, and no claim in flight. It reports whether that changes the pool.
-func (b *Book) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
+func (b *History) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
 	if len(b.Reasons) == 0 && b.Since.IsZero() && !underWay {
 		delete(pool.Annotations, karpv1.AnnotationReplacementOutcomes)

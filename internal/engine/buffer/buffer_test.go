@@ -121,7 +121,7 @@ func TestPods(t *testing.T) {
 	if len(p.Spec.Volumes) != 1 || !slices.Equal(p.Spec.Containers[0].VolumeMounts, left) || !slices.Equal(p.Spec.InitContainers[0].VolumeMounts, left) || len(p.Spec.Containers[0].VolumeDevices) != 0 {
 		t.Errorf("volumes %v, mounts %v and %v", p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts, p.Spec.InitContainers[0].VolumeMounts)
 	}
-	if !buffer.IsVirtual(p) || buffer.Of(p).String() != "default/b" || buffer.IsVirtual(Pod("a")) {
+	if !buffer.IsVirtual(p) || buffer.BufferOf(p).String() != "default/b" || buffer.IsVirtual(Pod("a")) {
 		t.Error("a virtual pod does not say what it is")
 	}
 	if got := len(buffer.Pods(named("b"), template, math.MaxInt32)); got != buffer.MaxChunks {
@@ -135,7 +135,7 @@ func virtual(name string, n int32, pairs ...string) []*corev1.Pod {
 }
 
 // plan is what Solve and Plan make of a snapshot; the real plan must be the one without buffers.
-func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Room) {
+func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Placement) {
 	t.Helper()
 	real := schedule.Solve(s, schedule.Budget{})
 	without := *s
@@ -148,7 +148,7 @@ func plan(t *testing.T, s *snapshot.Snapshot) (schedule.Plan, buffer.Room) {
 }
 
 // told is a room in words: nodes, launches, and how each buffer fares.
-func describe(r buffer.Room) string {
+func describe(r buffer.Placement) string {
 	var out []string
 	for name, n := range r.Nodes {
 		out = append(out, fmt.Sprintf("%s: %d", name, n))
@@ -157,7 +157,7 @@ func describe(r buffer.Room) string {
 		out = append(out, fmt.Sprintf("launch %s: %d", r.Launches[i].Offering.Zone+" "+r.Launches[i].InstanceTypes[0].Name, len(r.Launches[i].Pods)))
 	}
 	for key, o := range r.Buffers {
-		out = append(out, fmt.Sprintf("%s here %d coming %d nowhere %d", key.Name, o.Here, o.Coming, o.Nowhere))
+		out = append(out, fmt.Sprintf("%s here %d coming %d nowhere %d", key.Name, o.OnExisting, o.NeedNew, o.Unschedulable))
 	}
 	slices.Sort(out)
 	return strings.Join(out, "; ")
@@ -186,7 +186,7 @@ func TestRoom(t *testing.T) {
 		virtual []*corev1.Pod
 		want    string
 	}{
-		{name: "no buffers", pods: Pods(3, "a", Asks("cpu", "1")), want: ""},
+		{name: "no buffers", pods: Pods(3, "a", Requests("cpu", "1")), want: ""},
 		{
 			name: "it fits nodes that exist", nodes: []snapshot.Node{Node("n", "general")}, virtual: virtual("b", 3, "cpu", "1"),
 			want: "b here 3 coming 0 nowhere 0; n: 3",
@@ -199,27 +199,27 @@ func TestRoom(t *testing.T) {
 			want: "b here 4 coming 1 nowhere 0; launch z1 m.small: 1; n: 4",
 		},
 		{
-			name: "real pods first: the room is what they leave", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(3, "a", Asks("cpu", "1")),
+			name: "real pods first: the room is what they leave", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(3, "a", Requests("cpu", "1")),
 			virtual: virtual("b", 1, "cpu", "2"), want: "b here 0 coming 1 nowhere 0; launch z1 m.medium: 1",
 		},
 		{
-			name: "however large the virtual pods and small the real ones", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(1, "a", Asks("cpu", "100m")),
+			name: "however large the virtual pods and small the real ones", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(1, "a", Requests("cpu", "100m")),
 			virtual: virtual("b", 1, "cpu", "4"), want: "b here 0 coming 1 nowhere 0; launch z1 m.large: 1",
 		},
 		{
-			name: "what a new claim of real pods leaves is room, too", pods: Pods(1, "a", Asks("cpu", "2500m")),
+			name: "what a new claim of real pods leaves is room, too", pods: Pods(1, "a", Requests("cpu", "2500m")),
 			virtual: virtual("b", 1, "cpu", "1"), want: "b here 0 coming 1 nowhere 0",
 		},
 		{
-			name: "a limit is for real pods first", pools: pool(Limit("cpu", "4")), pods: Pods(1, "a", Asks("cpu", "4")),
+			name: "a limit is for real pods first", pools: pool(Limit("cpu", "4")), pods: Pods(1, "a", Requests("cpu", "4")),
 			virtual: virtual("b", 1, "cpu", "1"), want: "b here 0 coming 0 nowhere 1",
 		},
 		{
-			name: "what the limit allows is launched", pools: pool(Limit("cpu", "5")), pods: Pods(1, "a", Asks("cpu", "4")),
+			name: "what the limit allows is launched", pools: pool(Limit("cpu", "5")), pods: Pods(1, "a", Requests("cpu", "4")),
 			virtual: virtual("b", 2, "cpu", "1"), want: "b here 0 coming 1 nowhere 1; launch z1 m.small: 1",
 		},
 		{
-			name: "a number of nodes is a limit, too", pools: pool(Limit("nodes", "1")), pods: Pods(1, "a", Asks("cpu", "1")),
+			name: "a number of nodes is a limit, too", pools: pool(Limit("nodes", "1")), pods: Pods(1, "a", Requests("cpu", "1")),
 			virtual: virtual("b", 1, "cpu", "1"), want: "b here 0 coming 0 nowhere 1",
 		},
 		{
@@ -238,9 +238,9 @@ func TestRoom(t *testing.T) {
 			name: "a node that goes is none, and its pods go before virtual ones",
 			nodes: []snapshot.Node{Node("gone", "general", func(n *snapshot.Node) {
 				n.Deleting = true
-				n.Pods = []*corev1.Pod{Bound(Pod("a", Asks("cpu", "3")), "gone")}
+				n.Pods = []*corev1.Pod{Bound(Pod("a", Requests("cpu", "3")), "gone")}
 			}), Node("n", "general")},
-			pods:    []*corev1.Pod{Bound(Pod("a", Asks("cpu", "3")), "gone")},
+			pods:    []*corev1.Pod{Bound(Pod("a", Requests("cpu", "3")), "gone")},
 			virtual: virtual("b", 2, "cpu", "1"), want: "b here 1 coming 1 nowhere 0; launch z1 m.small: 1; n: 1",
 		},
 	} {
@@ -263,7 +263,7 @@ func TestRoom(t *testing.T) {
 func TestRoomRespectsConstraints(t *testing.T) {
 	template := shape("cpu", "1")
 	template.Spec.TopologySpreadConstraints = Pod("x", Spread(Zone, 1, "web")).Spec.TopologySpreadConstraints
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("real", Asks("cpu", "1"), Labelled("app", "web"), Selects(Zone, "z1")))
+	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("real", Requests("cpu", "1"), Labeled("app", "web"), Selects(Zone, "z1")))
 	s.Virtual = buffer.Pods(named("b"), template, 2)
 	_, room := plan(t, s)
 	var zones []string
@@ -281,9 +281,9 @@ func TestMessage(t *testing.T) {
 		o    buffer.Outcome
 		want string
 	}{
-		{buffer.Outcome{Here: 3}, "fit on existing nodes: 3 of 3 pods"},
-		{buffer.Outcome{Here: 1, Coming: 2}, "fit on existing nodes: 1 of 3 pods; need new nodes: 2"},
-		{buffer.Outcome{Coming: 1, Nowhere: 2, Why: "limits"}, "fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)"},
+		{buffer.Outcome{OnExisting: 3}, "fit on existing nodes: 3 of 3 pods"},
+		{buffer.Outcome{OnExisting: 1, NeedNew: 2}, "fit on existing nodes: 1 of 3 pods; need new nodes: 2"},
+		{buffer.Outcome{NeedNew: 1, Unschedulable: 2, Why: "limits"}, "fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)"},
 	} {
 		if got := c.o.Message(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

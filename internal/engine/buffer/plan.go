@@ -15,7 +15,7 @@ import (
 )
 
 // Room is where the virtual pods of a snapshot are scheduled.
-type Room struct {
+type Placement struct {
 	// Nodes is how many of them each node of the snapshot has, by its Name.
 	Nodes map[string]int
 	// Launches are claims to create for those that fit on no node. Their Pods are all virtual.
@@ -30,27 +30,27 @@ type Room struct {
 type Outcome struct {
 	// Here fit on nodes that are up or launched, Coming need claims that are not launched yet. Nowhere cannot be
 	// scheduled.
-	Here, Coming, Nowhere int
+	OnExisting, NeedNew, Unschedulable int
 	// Why is the reason of one that cannot be scheduled.
 	Why string
 }
 
 // Message is the text of a condition.
 func (o Outcome) Message() string {
-	text := fmt.Sprintf("fit on existing nodes: %d of %d pods", o.Here, o.Here+o.Coming+o.Nowhere)
-	if o.Coming > 0 {
-		text += fmt.Sprintf("; need new nodes: %d", o.Coming)
+	text := fmt.Sprintf("fit on existing nodes: %d of %d pods", o.OnExisting, o.OnExisting+o.NeedNew+o.Unschedulable)
+	if o.NeedNew > 0 {
+		text += fmt.Sprintf("; need new nodes: %d", o.NeedNew)
 	}
-	if o.Nowhere > 0 {
-		text += fmt.Sprintf("; cannot be scheduled: %d (%s)", o.Nowhere, o.Why)
+	if o.Unschedulable > 0 {
+		text += fmt.Sprintf("; cannot be scheduled: %d (%s)", o.Unschedulable, o.Why)
 	}
 	return text
 }
 
 // Plan schedules the virtual pods of s on the room that plan, the plan for its other pods, leaves free. A new claim
 // of plan counts as its cheapest type; if it becomes another, the next plan corrects that.
-func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room {
-	room := Room{Nodes: map[string]int{}, Buffers: map[types.NamespacedName]Outcome{}}
+func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Placement {
+	room := Placement{Nodes: map[string]int{}, Buffers: map[types.NamespacedName]Outcome{}}
 	if len(s.Virtual) == 0 {
 		return room
 	}
@@ -65,12 +65,12 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room
 	}
 	count := func(pods []*corev1.Pod, add func(*Outcome)) {
 		for _, p := range pods {
-			o := room.Buffers[Of(p)]
+			o := room.Buffers[BufferOf(p)]
 			add(&o)
-			room.Buffers[Of(p)] = o
+			room.Buffers[BufferOf(p)] = o
 		}
 	}
-	coming := func(o *Outcome) { o.Coming++ }
+	coming := func(o *Outcome) { o.NeedNew++ }
 	for _, placement := range virtual.Placements {
 		node := byName[placement.Node]
 		if node == nil { // a claim of plan
@@ -82,17 +82,17 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Room
 			count(placement.Pods, coming)
 			continue
 		}
-		count(placement.Pods, func(o *Outcome) { o.Here++ })
+		count(placement.Pods, func(o *Outcome) { o.OnExisting++ })
 	}
 	for i := range virtual.Launches {
 		count(virtual.Launches[i].Pods, coming)
 	}
 	for _, r := range virtual.Rejected {
 		count([]*corev1.Pod{r.Pod}, func(o *Outcome) {
-			if o.Nowhere == 0 {
+			if o.Unschedulable == 0 {
 				o.Why = r.Reasons[0].Message
 			}
-			o.Nowhere++
+			o.Unschedulable++
 		})
 	}
 	room.Launches = virtual.Launches

@@ -113,7 +113,7 @@ func IsVirtual(p *corev1.Pod) bool {
 }
 
 // Of is the buffer of a virtual pod.
-func Of(p *corev1.Pod) types.NamespacedName {
+func BufferOf(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: p.Annotations[karpv1.AnnotationCapacityBufferNamespace], Name: p.Annotations[karpv1.AnnotationCapacityBufferName],
 	}

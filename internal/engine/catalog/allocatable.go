@@ -38,7 +38,7 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 }
 
 // Overridden is list with the values of override, resource by resource.
-func Overridden(list, override corev1.ResourceList) corev1.ResourceList {
+func Override(list, override corev1.ResourceList) corev1.ResourceList {
 	if len(override) == 0 {
 		return list
 	}

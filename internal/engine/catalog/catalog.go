@@ -50,9 +50,9 @@ type Offering struct {
 	// Available is false if there is no price, no subnet, or no capacity at the moment.
 	Available bool
 	// Why it is not Available, as a short message; empty if it is, or if the reason is unknown.
-	Why string
+	UnavailableMessage string
 	// Lacks is the reason why it is not Available, if decisions depend on it.
-	Lacks Lack
+	UnavailableReason UnavailableReason
 	// ReservationID is the capacity reservation that the offering uses; empty if it uses none.
 	ReservationID string
 	// Remaining is how many more instances fit in the reservation; meaningless without one.
@@ -78,12 +78,12 @@ func (k OfferingKey) String() string {
 }
 
 // Lack is what keeps an offering from being Available.
-type Lack string
+type UnavailableReason string
 
 // What an offering can lack. Any other reason passes, or is for the author of the pool or of its class to change.
 const (
-	LacksPlace Lack = "place" // the zone does not offer the type, or the class has no subnet there
-	LacksPrice Lack = "price" // nothing is launched at an unknown price
+	ReasonNotOffered UnavailableReason = "place" // the zone does not offer the type, or the class has no subnet there
+	ReasonNoPrice UnavailableReason = "price" // nothing is launched at an unknown price
 )
 
 // PriceOverlaid reports whether a NodeOverlay sets the price of any offering.

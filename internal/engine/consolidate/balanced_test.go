@@ -85,7 +85,7 @@ func TestBalancedRules(t *testing.T) {
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		r := find(s, defaults())
 		wantNothing(t, r, "node", "It would disturb more than it saves")
-		if len(r.Rejected) != 1 || r.Rejected[0].Kind != consolidate.Single || len(r.Rejected[0].Plan.Launches) != 1 {
+		if len(r.Rejected) != 1 || r.Rejected[0].ConsolidationType != consolidate.Single || len(r.Rejected[0].Plan.Launches) != 1 {
 			t.Fatalf("rejected are %+v, want the replacement of one node", r.Rejected)
 		}
 		v := r.Rejected[0].Verdicts[0]

@@ -33,9 +33,9 @@ func (x *search) commands() []disrupt.Command {
 }
 
 func (m *move) command() disrupt.Command {
-	c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, Kind: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
+	c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, ConsolidationType: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
 	if len(m.removed) == 1 {
-		c.Kind = Single
+		c.ConsolidationType = Single
 	}
 	for _, n := range m.removed {
 		c.Candidates = append(c.Candidates, n.Candidate)
@@ -71,7 +71,7 @@ func (x *search) movesByLaunch(withLaunches bool) []*move {
 
 // validInOrder reports whether each move is valid after those before it. It costs a few simulations per move.
 func (x *search) validInOrder(moves []*move) bool {
-	x.problem.ReleaseTo(x.pendingApplied)
+	x.problem.RevertTo(x.pendingApplied)
 	return !slices.ContainsFunc(moves, func(m *move) bool {
 		onLaunch := launchPods(m.plan.Launches)
 		pods := podsWithoutLaunch(m.removed, onLaunch)

@@ -79,7 +79,7 @@ func (i ineligibility) noEvent() bool {
 
 // Wanted reports whether a candidate of a command that was found earlier may still be removed. If not, message says
 // why, and lately is true if the only reason is that pods have come or gone since.
-func Wanted(c *disrupt.Candidate) (message string, lately bool) {
+func StillEligible(c *disrupt.Candidate) (message string, lately bool) {
 	switch reason := ineligible(c); reason {
 	case emptyNode: // there is less to move than there was
 		return "", false

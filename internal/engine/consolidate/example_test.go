@@ -22,10 +22,10 @@ func ExampleFind() {
 	s := World([]snapshot.Pool{Pool("general", types, Require(Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand))})
 	s.Nodes = []snapshot.Node{Node("node-1", "general", func(n *snapshot.Node) {
 		n.Labels[corev1.LabelInstanceTypeStable] = "m.xlarge"
-		n.Pods = []*corev1.Pod{Bound(Pod("web", Asks("cpu", "1")), n.Name)}
+		n.Pods = []*corev1.Pod{Bound(Pod("web", Requests("cpu", "1")), n.Name)}
 	})}
 
-	view := disrupt.Look(s)
+	view := disrupt.NewView(s)
 	budgets := disrupt.Allowances(s, karpv1.DisruptionUnderutilized)
 	totals := consolidate.PoolTotals(s, view.Candidates, nil)
 	found := consolidate.Find(consolidate.Compile(s), s, view.Candidates, budgets, totals, consolidate.Settings{})

@@ -35,7 +35,7 @@ func tiny(seed uint64) *snapshot.Snapshot {
 			if free[1] -= memory; free[1] < 0 {
 				break
 			}
-			p := Pod(fmt.Sprintf("pod-%d-%d", k, i), Asks("cpu", fmt.Sprintf("%dm", cpu), "memory", fmt.Sprintf("%dMi", memory)), OwnedBy("apps/v1", "ReplicaSet"))
+			p := Pod(fmt.Sprintf("pod-%d-%d", k, i), Requests("cpu", fmt.Sprintf("%dm", cpu), "memory", fmt.Sprintf("%dMi", memory)), OwnedBy("apps/v1", "ReplicaSet"))
 			n.Pods = append(n.Pods, Bound(p, n.Name))
 		}
 	}
@@ -50,16 +50,16 @@ func bestSubset(s *snapshot.Snapshot) float64 {
 	p := schedule.Compile(s)
 	best := 0.0
 	for set := 1; set < 1<<len(list); set++ {
-		var q schedule.Question
+		var q schedule.Simulation
 		price, n := 0.0, 0
 		for k, c := range list {
 			if set&(1<<k) != 0 {
-				q.Gone, q.Pods = append(q.Gone, c.Index), append(q.Pods, c.Pods...)
+				q.Removed, q.Pods = append(q.Removed, c.Index), append(q.Pods, c.Pods...)
 				price += c.Price
 				n++
 			}
 		}
-		plan := p.Ask(q)
+		plan := p.Simulate(q)
 		if len(plan.Rejected) == 0 && !(n == 1 && len(plan.Launches) > 1) {
 			best = max(best, price-plan.Stats.HourlyCost)
 		}

@@ -94,7 +94,7 @@ func carryOut(s *snapshot.Snapshot, commands []disrupt.Command, after time.Durat
 			l := &c.Plan.Launches[i]
 			it := l.InstanceTypes[0]
 			o, _ := it.Cheapest(l.Requirements)
-			n := workload.Machine(fmt.Sprintf("new-%d-%d-%d", s.Now.Unix(), k, i), l.Pool, it, o)
+			n := workload.Node(fmt.Sprintf("new-%d-%d-%d", s.Now.Unix(), k, i), l.Pool, it, o)
 			n.CreatedAt = s.Now
 			bind(&n, l.Pods)
 			fresh = append(fresh, n)
@@ -134,11 +134,11 @@ func fleet(tb testing.TB, nodes int, use float64, seed uint64, capacityTypes ...
 	if len(capacityTypes) == 0 {
 		capacityTypes = []string{karpv1.CapacityTypeOnDemand}
 	}
-	list, err := workload.EC2("us-east-1", capacityTypes...)
+	list, err := workload.EC2Types("us-east-1", capacityTypes...)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := workload.Fleet(nodes, use, seed, list)
+	s, err := workload.RunningCluster(nodes, use, seed, list)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -148,12 +148,12 @@ func fleet(tb testing.TB, nodes int, use float64, seed uint64, capacityTypes ...
 // tight is a fleet that was just launched for its pods.
 func justProvisioned(tb testing.TB, pods int) *snapshot.Snapshot {
 	tb.Helper()
-	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+	list, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	small := slices.DeleteFunc(list, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
-	s, err := workload.World("replicas", pods, 1, small, true)
+	s, err := workload.Named("replicas", pods, 1, small, true)
 	if err != nil {
 		tb.Fatal(err)
 	}

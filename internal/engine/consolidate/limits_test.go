@@ -88,28 +88,28 @@ func TestSearchLimits(t *testing.T) {
 		add(s, 1, fmt.Sprintf("b%d", k), "xl", onDemand, one(fmt.Sprintf("pod-b%d", k), "3"))
 	}
 	t.Run("no simulation is allowed", func(t *testing.T) {
-		r := find(s, consolidate.Settings{Questions: -1})
-		if len(r.Commands) > 0 || !r.TimedOut || r.Examined != 0 || !slices.Equal(r.Unseen, []string{"general", "other"}) {
+		r := find(s, consolidate.Settings{MaxSimulations: -1})
+		if len(r.Commands) > 0 || !r.TimedOut || r.Examined != 0 || !slices.Equal(r.Unexamined, []string{"general", "other"}) {
 			t.Errorf("result is %+v, want nothing but that it timed out", r)
 		}
 	})
 	t.Run("pools that were not examined go first", func(t *testing.T) {
 		// One simulation places pending pods; the next removes the first candidate.
-		r := find(s, consolidate.Settings{Questions: 2})
-		if !r.TimedOut || r.Examined != 1 || len(r.Unseen) != 1 {
-			t.Fatalf("%d are examined, not examined are %v; want one, and the other's pool", r.Examined, r.Unseen)
+		r := find(s, consolidate.Settings{MaxSimulations: 2})
+		if !r.TimedOut || r.Examined != 1 || len(r.Unexamined) != 1 {
+			t.Fatalf("%d are examined, not examined are %v; want one, and the other's pool", r.Examined, r.Unexamined)
 		}
-		again := find(s, consolidate.Settings{Questions: 2, First: r.Unseen})
-		if len(again.Unseen) != 1 || again.Unseen[0] == r.Unseen[0] {
-			t.Errorf("not examined are %v, want the other pool", again.Unseen)
+		again := find(s, consolidate.Settings{MaxSimulations: 2, PoolsFirst: r.Unexamined})
+		if len(again.Unexamined) != 1 || again.Unexamined[0] == r.Unexamined[0] {
+			t.Errorf("not examined are %v, want the other pool", again.Unexamined)
 		}
 		calls := 0
-		late := find(s, consolidate.Settings{Over: func() bool { calls++; return calls > 1 }})
-		if !late.TimedOut || late.Examined != 1 || !slices.Equal(late.Unseen, r.Unseen) {
-			t.Errorf("when time is up after one candidate, %d are examined, not examined are %v", late.Examined, late.Unseen)
+		late := find(s, consolidate.Settings{Stop: func() bool { calls++; return calls > 1 }})
+		if !late.TimedOut || late.Examined != 1 || !slices.Equal(late.Unexamined, r.Unexamined) {
+			t.Errorf("when time is up after one candidate, %d are examined, not examined are %v", late.Examined, late.Unexamined)
 		}
-		if all := find(s, defaults()); all.TimedOut || len(all.Unseen) > 0 || all.Examined != 6 {
-			t.Errorf("without a limit, %d are examined and %v are not", all.Examined, all.Unseen)
+		if all := find(s, defaults()); all.TimedOut || len(all.Unexamined) > 0 || all.Examined != 6 {
+			t.Errorf("without a limit, %d are examined and %v are not", all.Examined, all.Unexamined)
 		}
 	})
 	t.Run("the highest price per pod goes first", func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestSearchLimits(t *testing.T) {
 				n.Pods = append(n.Pods, Bound(one(fmt.Sprintf("%s-%d", name, k), "10m"), name))
 			}
 		}
-		add(s, 0, "zz-room", "xl", onDemand, Pods(60, "own", Asks("cpu", "10m"))...)
+		add(s, 0, "zz-room", "xl", onDemand, Pods(60, "own", Requests("cpu", "10m"))...)
 		var order []string
 		for range 3 {
 			r := find(budget(s, "1"), defaults())
@@ -162,8 +162,8 @@ func TestIneligibleNodes(t *testing.T) {
 			tt.edit(s)
 			r := find(s, defaults())
 			wantNothing(t, r, "node", tt.why)
-			if len(r.Left) != 1 || r.Left[0].Quiet != tt.noEvent {
-				t.Errorf("left are %+v, want one, without event %v", r.Left, tt.noEvent)
+			if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].NoEvent != tt.noEvent {
+				t.Errorf("left are %+v, want one, without event %v", r.Unconsolidatable, tt.noEvent)
 			}
 		})
 	}

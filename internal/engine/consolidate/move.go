@@ -47,12 +47,12 @@ type rejection struct {
 }
 
 // removalQuestion is the simulation of removing the nodes. A plain one skips the search for cheaper launches.
-func (x *search) removalQuestion(removed []*node, into []int, plain bool) schedule.Question {
-	q := schedule.Question{Into: into, Budget: schedule.Bounded()}
-	q.Budget.Plain = plain
+func (x *search) removalQuestion(removed []*node, into []int, plain bool) schedule.Simulation {
+	q := schedule.Simulation{Targets: into, Budget: schedule.DefaultBudget()}
+	q.Budget.FirstFitOnly = plain
 	for _, n := range removed {
 		n.examined = true
-		q.Gone = append(q.Gone, n.Index)
+		q.Removed = append(q.Removed, n.Index)
 		q.Pods = append(q.Pods, n.Pods...)
 	}
 	return q
@@ -300,14 +300,14 @@ func (x *search) allocatesDevices(m *move) bool {
 
 // apply accepts the move: its plan stays applied to the problem.
 func (x *search) apply(m *move) {
-	q := schedule.Question{}
+	q := schedule.Simulation{}
 	for _, n := range m.removed {
 		n.removed = true
-		q.Gone = append(q.Gone, n.Index)
+		q.Removed = append(q.Removed, n.Index)
 		x.budget[n.Pool.Name]--
 	}
 	x.allocatedDevices = x.allocatedDevices || x.allocatesDevices(m)
-	x.problem.Hold(q, &m.plan)
+	x.problem.Apply(q, &m.plan)
 	for _, pl := range m.plan.Placements {
 		if i := x.nodeIndex(pl); i >= 0 && x.byIndex[i] != nil {
 			n := x.byIndex[i]

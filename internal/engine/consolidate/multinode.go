@@ -241,7 +241,7 @@ func (x *search) removeGroup(nodes []*node, closed map[int]bool) {
 // its pods to others.
 func (x *search) independent(moves []*move) bool {
 	return !slices.ContainsFunc(moves, func(m *move) bool {
-		return slices.ContainsFunc(m.removed, func(n *node) bool { return !x.problem.Indifferent(n.Pods) })
+		return slices.ContainsFunc(m.removed, func(n *node) bool { return !x.problem.TopologyNeutral(n.Pods) })
 	})
 }
 

@@ -26,12 +26,12 @@ func fragmented(tb testing.TB, seed uint64) *snapshot.Snapshot {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(seed, 5))
 	kinds := []string{"diverse", "prefs", "volumes", "multi-pool", "replicas", "batch"}
-	list := workload.Synthetic(60, onDemand, spot)
+	list := workload.SyntheticTypes(60, onDemand, spot)
 	if seed%2 == 0 {
-		list = workload.Synthetic(60, onDemand)
+		list = workload.SyntheticTypes(60, onDemand)
 	}
 	small := slices.DeleteFunc(slices.Clone(list), func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 8 })
-	s, err := workload.World(kinds[seed%uint64(len(kinds))], 60+r.IntN(200), seed, small, seed%3 == 0)
+	s, err := workload.Named(kinds[seed%uint64(len(kinds))], 60+r.IntN(200), seed, small, seed%3 == 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -147,11 +147,11 @@ func TestCommandsAreValid(t *testing.T) {
 				t.Errorf("seed %d: %d nodes of pool %s are removed, the budget allows %d", seed, ends[a.Pool.Name], a.Pool.Name, a.Available())
 			}
 		}
-		if got := len(seen) + len(r.Left); got != len(candidates(s)) {
+		if got := len(seen) + len(r.Unconsolidatable); got != len(candidates(s)) {
 			t.Errorf("seed %d: of %d candidates, %d are removed or left", seed, len(candidates(s)), got)
 		}
-		for _, l := range r.Left {
-			if l.Why == "" {
+		for _, l := range r.Unconsolidatable {
+			if l.Message == "" {
 				t.Errorf("seed %d: no message says why %s stays", seed, l.Candidate.Node.Name)
 			}
 		}
@@ -195,8 +195,8 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 			for i := range r.Commands {
 				out = append(out, consolidate.Explain(&r.Commands[i])...)
 			}
-			for _, l := range r.Left {
-				out = append(out, l.Candidate.Node.Name+" stays: "+l.Why)
+			for _, l := range r.Unconsolidatable {
+				out = append(out, l.Candidate.Node.Name+" stays: "+l.Message)
 			}
 			slices.Sort(out)
 			return out
@@ -217,13 +217,13 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 func TestFindRestoresProblem(t *testing.T) {
 	for seed := range uint64(20) {
 		s := fragmented(t, seed)
-		s.Pods = []*corev1.Pod{Pod("pending", Asks("cpu", "500m"))}
+		s.Pods = []*corev1.Pod{Pod("pending", Requests("cpu", "500m"))}
 		list := candidates(s)
 		p := consolidate.Compile(s)
 		simulate := func() []string {
 			var out []string
 			for _, c := range list {
-				plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{Plain: true})
+				plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{FirstFitOnly: true})
 				out = append(out, fmt.Sprint(c.Node.Name, len(plan.Launches), plan.Stats.HourlyCost, len(plan.Rejected)))
 				for _, pl := range plan.Placements {
 					out = append(out, fmt.Sprint(pl.Node, len(pl.Pods)))

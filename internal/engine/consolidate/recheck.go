@@ -18,14 +18,14 @@ import (
 type Invalid struct {
 	Kind InvalidKind
 	// Why is the message.
-	Why string
+	Message string
 }
 
 // InvalidKind is what has changed, as events name it.
 type InvalidKind string
 
 // Error is the message.
-func (i *Invalid) Error() string { return i.Why }
+func (i *Invalid) Error() string { return i.Message }
 
 const (
 	Churn      InvalidKind = "churn"      // a candidate is gone, or has changed
@@ -46,7 +46,7 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 	if err := x.stillCheaper(removed, c.Plan.Launches); err != nil {
 		return err
 	}
-	if p.Held() == 0 {
+	if p.AppliedPlans() == 0 {
 		x.placePending()
 	}
 	x.sortNodes()
@@ -56,14 +56,14 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 	// Pods move as planned, as far as they still fit there; or else to any node.
 	onLaunch := launchPods(c.Plan.Launches)
 	pods := podsWithoutLaunch(removed, onLaunch)
-	mark := p.Held()
+	mark := p.AppliedPlans()
 	if x.placeOnExisting(removed, &c.Plan, x.placeAsPlanned(removed, &c.Plan, pods), onLaunch) == nil {
 		return nil
 	}
-	p.ReleaseTo(mark)
+	p.RevertTo(mark)
 	x.applyLaunches(removed, &c.Plan)
 	if err := x.placeOnExisting(removed, &c.Plan, pods, onLaunch); err != nil {
-		p.ReleaseTo(mark)
+		p.RevertTo(mark)
 		return err
 	}
 	return nil
@@ -72,21 +72,21 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 // applyLaunches applies the plan's launches to the problem, and nothing else of it.
 func (x *search) applyLaunches(removed []*node, planned *schedule.Plan) {
 	q := x.removalQuestion(removed, nil, true)
-	x.problem.Hold(schedule.Question{Gone: q.Gone}, &schedule.Plan{Launches: planned.Launches})
+	x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &schedule.Plan{Launches: planned.Launches})
 }
 
 // placeOnExisting places the pods on existing nodes, and applies that to the problem. It returns an error if they do
 // not fit.
 func (x *search) placeOnExisting(removed []*node, planned *schedule.Plan, pods []*corev1.Pod, onLaunch map[types.UID]bool) error {
 	q := x.removalQuestion(removed, x.destinationsFor(removed, planned), true)
-	q.Pods, q.Here = pods, true
+	q.Pods, q.ExistingNodesOnly = pods, true
 	plan := x.simulate(q)
 	// A pending pod that was placed on a removed node may be planned for a launch as well.
 	plan.Rejected = filtered(plan.Rejected, func(r schedule.Rejection) bool { return !onLaunch[r.Pod.UID] })
 	if _, message := x.unschedulable(&plan, x.origins(removed)); message != "" {
 		return &Invalid{Scheduling, message}
 	}
-	x.problem.Hold(schedule.Question{Gone: q.Gone}, &plan)
+	x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &plan)
 	return nil
 }
 
@@ -118,10 +118,10 @@ func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []
 				continue
 			}
 			q := x.removalQuestion(removed, []int{i}, true)
-			q.Pods, q.Here = by[i], true
+			q.Pods, q.ExistingNodesOnly = by[i], true
 			plan := x.simulate(q)
 			plan.Rejected = nil
-			x.problem.Hold(schedule.Question{Gone: q.Gone}, &plan)
+			x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &plan)
 			there := map[types.UID]bool{}
 			for _, pl := range plan.Placements {
 				for _, pod := range pl.Pods {

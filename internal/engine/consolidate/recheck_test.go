@@ -72,7 +72,7 @@ func TestRecheck(t *testing.T) {
 		{"another pod has come, and fits elsewhere", move, bind(0, one("new", "1")), ""},
 		{"the room is taken", move, bind(1, one("new", "2")), consolidate.Scheduling},
 		{"a pending pod needs the room as well", move, func(s *snapshot.Snapshot) {
-			s.Pods = []*corev1.Pod{Pod("new", Asks("cpu", "2"))}
+			s.Pods = []*corev1.Pod{Pod("new", Requests("cpu", "2"))}
 		}, consolidate.Scheduling},
 		{"the pod has left", move, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }, ""},
 		{"the destination is not initialized any more", move, func(s *snapshot.Snapshot) { s.Nodes[1].Initialized = false }, consolidate.Scheduling},
@@ -132,7 +132,7 @@ func TestRecheckBesideOthers(t *testing.T) {
 	if err := consolidate.Recheck(p, &closed, second, defaults()); err == nil {
 		t.Error("the second is valid, though the first takes its room")
 	}
-	p.Release()
+	p.Revert()
 	if err := consolidate.Recheck(p, &closed, second, defaults()); err != nil {
 		t.Errorf("the second is not valid, though the first was released: %v", err)
 	}

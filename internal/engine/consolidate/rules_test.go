@@ -49,7 +49,7 @@ func add(s *snapshot.Snapshot, pool int, name, of, capacityType string, pods ...
 	p := &s.Pools[pool]
 	it := p.InstanceTypes[slices.IndexFunc(p.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })]
 	o := it.Offerings[slices.IndexFunc(it.Offerings, func(o catalog.Offering) bool { return o.CapacityType == capacityType })]
-	n := workload.Machine(name, p.NodePool, it, o)
+	n := workload.Node(name, p.NodePool, it, o)
 	n.CreatedAt = s.Now.Add(-24 * time.Hour)
 	for _, pod := range pods {
 		n.Pods = append(n.Pods, Bound(pod, name))
@@ -59,7 +59,7 @@ func add(s *snapshot.Snapshot, pool int, name, of, capacityType string, pods ...
 }
 
 func one(name, cpu string, edit ...func(*corev1.Pod)) *corev1.Pod {
-	return Pod(name, append([]func(*corev1.Pod){Asks("cpu", cpu), OwnedBy("apps/v1", "ReplicaSet")}, edit...)...)
+	return Pod(name, append([]func(*corev1.Pod){Requests("cpu", cpu), OwnedBy("apps/v1", "ReplicaSet")}, edit...)...)
 }
 
 // removedNames are the names of the nodes that commands remove, sorted.
@@ -88,8 +88,8 @@ func launchedTypes(r consolidate.Result) (out [][]string) {
 
 func reasons(r consolidate.Result) map[string]string {
 	out := map[string]string{}
-	for _, l := range r.Left {
-		out[l.Candidate.Node.Name] = l.Why
+	for _, l := range r.Unconsolidatable {
+		out[l.Candidate.Node.Name] = l.Message
 	}
 	return out
 }
@@ -278,7 +278,7 @@ func TestDestinationRules(t *testing.T) {
 	})
 	t.Run("a pod that never fits does not matter", func(t *testing.T) {
 		s := world(list)
-		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "100"))}
+		s.Pods = []*corev1.Pod{Pod("huge", Requests("cpu", "100"))}
 		add(s, 0, "a", "xl", onDemand, one("pod-a", "1"))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
 		wantRemoved(t, find(s, defaults()), "a")
@@ -286,7 +286,7 @@ func TestDestinationRules(t *testing.T) {
 	t.Run("a node that a pending pod needs is not replaced by a smaller one", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0), priced("4xl", 16, 0.8, 0)})
 		add(s, 0, "node", "4xl", onDemand, one("pod", "1"))
-		s.Pods = []*corev1.Pod{Pod("huge", Asks("cpu", "14"))}
+		s.Pods = []*corev1.Pod{Pod("huge", Requests("cpu", "14"))}
 		wantNothing(t, find(s, defaults()), "node", "Can't replace with a cheaper node")
 		s.Pods = nil
 		wantRemoved(t, find(s, defaults()), "node")
@@ -353,7 +353,7 @@ func TestDestinationRules(t *testing.T) {
 	})
 	t.Run("a pod without an owner moves like others", func(t *testing.T) {
 		s := world(list)
-		add(s, 0, "a", "xl", onDemand, Pod("bare", Asks("cpu", "1")))
+		add(s, 0, "a", "xl", onDemand, Pod("bare", Requests("cpu", "1")))
 		add(s, 0, "b", "xl", onDemand, one("pod-b", "2"))
 		wantRemoved(t, find(s, defaults()), "a")
 	})
@@ -368,10 +368,10 @@ func TestDestinationRules(t *testing.T) {
 	t.Run("no move violates a topology spread or an anti-affinity", func(t *testing.T) {
 		s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
 		for k, zone := range Zones() {
-			n := add(s, 0, "node-"+zone, "m", onDemand, one("pod-"+zone, "1", Labelled("app", "web"), Spread(Zone, 1, "web")))
+			n := add(s, 0, "node-"+zone, "m", onDemand, one("pod-"+zone, "1", Labeled("app", "web"), Spread(Zone, 1, "web")))
 			if k == 1 {
 				s.Nodes = s.Nodes[:k]
-				n = add(s, 0, "node-"+zone, "xl", onDemand, one("pod-"+zone, "1", Labelled("app", "web"), Spread(Zone, 1, "web")))
+				n = add(s, 0, "node-"+zone, "xl", onDemand, one("pod-"+zone, "1", Labeled("app", "web"), Spread(Zone, 1, "web")))
 			}
 			n.Labels[Zone] = zone
 		}
@@ -381,14 +381,14 @@ func TestDestinationRules(t *testing.T) {
 			t.Errorf("the replacement may be in %v, want z2", got)
 		}
 		s = world(list)
-		add(s, 0, "a", "xl", onDemand, one("pod-a", "1", Labelled("app", "web"), Apart(Host, "web")))
-		add(s, 0, "b", "xl", onDemand, one("pod-b", "1", Labelled("app", "web"), Apart(Host, "web")))
+		add(s, 0, "a", "xl", onDemand, one("pod-a", "1", Labeled("app", "web"), Apart(Host, "web")))
+		add(s, 0, "b", "xl", onDemand, one("pod-b", "1", Labeled("app", "web"), Apart(Host, "web")))
 		wantNothing(t, find(s, defaults()), "a", "Can't replace with a cheaper node")
 	})
 	t.Run("preferences that are ignored do not matter", func(t *testing.T) {
 		s := world(list)
 		for _, name := range []string{"a", "b"} {
-			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1", Labelled("app", "web"), PreferApart(10, Host, "web")))
+			add(s, 0, name, "xl", onDemand, one("pod-"+name, "1", Labeled("app", "web"), PreferApart(10, Host, "web")))
 		}
 		wantNothing(t, find(s, defaults()), "a", "Can't replace with a cheaper node")
 		s.Settings.PreferencePolicy = snapshot.PreferencesIgnore

@@ -79,7 +79,7 @@ func lowerBound(s *snapshot.Snapshot) float64 {
 	for _, c := range candidates(s) {
 		pods = append(pods, c.Pods...)
 	}
-	return schedule.Compile(s).Appraise(pods).Total
+	return schedule.Compile(s).DualValues(pods).Total
 }
 
 // TestConvergesNearLowerBound consolidates fleets of EC2 instances at 31 % use until no more commands are found.
@@ -114,7 +114,7 @@ func TestConvergesAfterScaleDown(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			list := ec2(t)
 			small := slices.DeleteFunc(slices.Clone(list), func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 8 })
-			s, err := workload.World(kind, 2200, 1, small, true)
+			s, err := workload.Named(kind, 2200, 1, small, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestLargestSavingFirst(t *testing.T) {
 // ec2 picks types of a region by name.
 func ec2(tb testing.TB, names ...string) []*catalog.InstanceType {
 	tb.Helper()
-	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+	list, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestMergesOthersMiss(t *testing.T) {
 	addNode := func(s *snapshot.Snapshot, name, of string, pods ...*corev1.Pod) {
 		pool := &s.Pools[0]
 		i := slices.IndexFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == of })
-		n := workload.Machine(name, pool.NodePool, pool.InstanceTypes[i], pool.InstanceTypes[i].Offerings[0])
+		n := workload.Node(name, pool.NodePool, pool.InstanceTypes[i], pool.InstanceTypes[i].Offerings[0])
 		n.CreatedAt = s.Now.Add(-24 * time.Hour)
 		for _, p := range pods {
 			n.Pods = append(n.Pods, Bound(p, name))
@@ -249,22 +249,22 @@ func TestMergesOthersMiss(t *testing.T) {
 		s.Nodes = append(s.Nodes, n)
 	}
 	world := func(tb testing.TB) *snapshot.Snapshot {
-		return unbounded(workload.Cluster([]snapshot.Pool{workload.General("general", ec2(tb))}, nil, false))
+		return unbounded(workload.Snapshot([]snapshot.Pool{workload.GeneralPool("general", ec2(tb))}, nil, false))
 	}
 	immovable := func(name string, requests ...string) *corev1.Pod {
-		return Pod(name, Asks(requests...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
+		return Pod(name, Requests(requests...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
 	}
 
 	t.Run("among 80 nodes two m7g.2xlarge are replaced by one r7g.2xlarge", func(t *testing.T) {
 		s := world(t)
 		for k := range 78 { // full, and of the cheapest type for their pods
 			name := fmt.Sprintf("full-%02d", k)
-			addNode(s, name, "c7g.2xlarge", Pod(name, Asks("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
+			addNode(s, name, "c7g.2xlarge", Pod(name, Requests("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
 		}
 		only7g := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "m7g", "r7g"))
 		for k := range 2 {
 			name := fmt.Sprintf("half-%d", k)
-			addNode(s, name, "m7g.2xlarge", Pod(name+"-a", Asks("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Asks("cpu", "1500m", "memory", "12Gi"), only7g))
+			addNode(s, name, "m7g.2xlarge", Pod(name+"-a", Requests("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Requests("cpu", "1500m", "memory", "12Gi"), only7g))
 		}
 		r := find(s, consolidate.Settings{})
 		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 2 || len(r.Commands[0].Plan.Launches) != 1 {
@@ -287,7 +287,7 @@ func TestMergesOthersMiss(t *testing.T) {
 		family := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "c6g", "r6g"))
 		for k := range 8 {
 			name := fmt.Sprintf("small-%d", k)
-			addNode(s, name, "c6g.large", Pod(name, Asks("cpu", "400m", "memory", "2800Mi"), family))
+			addNode(s, name, "c6g.large", Pod(name, Requests("cpu", "400m", "memory", "2800Mi"), family))
 		}
 		r := find(s, consolidate.Settings{})
 		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 8 || len(r.Commands[0].Plan.Launches) != 1 {
@@ -307,8 +307,8 @@ func describe(r consolidate.Result) string {
 			text += "\n  " + line
 		}
 	}
-	for _, l := range r.Left {
-		text += fmt.Sprintf("\n  %s stays: %s", l.Candidate.Node.Name, l.Why)
+	for _, l := range r.Unconsolidatable {
+		text += fmt.Sprintf("\n  %s stays: %s", l.Candidate.Node.Name, l.Message)
 	}
 	return text
 }

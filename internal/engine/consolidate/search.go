@@ -78,8 +78,8 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 		x.budget[budgets[i].Pool.Name] = budgets[i].Available()
 	}
 	unconsolidatable := x.filterEligible(candidates)
-	if len(x.nodes) > 0 && st.Questions >= 0 && x.canLaunch() {
-		defer p.Release()
+	if len(x.nodes) > 0 && st.MaxSimulations >= 0 && x.canLaunch() {
+		defer p.Revert()
 		x.placePending()
 		x.computeValues()
 		x.sortNodes()
@@ -87,8 +87,8 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 	}
 	x.result.Commands = x.commands()
 	x.result.Rejected = x.rejectedCommands()
-	x.result.Left = append(unconsolidatable, x.unconsolidatable()...)
-	slices.SortStableFunc(x.result.Left, func(a, b disrupt.Left) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) })
+	x.result.Unconsolidatable = append(unconsolidatable, x.unconsolidatable()...)
+	slices.SortStableFunc(x.result.Unconsolidatable, func(a, b disrupt.Unconsolidatable) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) })
 	x.recordTimeout()
 	return x.result
 }
@@ -103,11 +103,11 @@ func (x *search) canLaunch() bool {
 }
 
 // filterEligible keeps the candidates that consolidation may remove, and returns the others with the reason.
-func (x *search) filterEligible(candidates []*disrupt.Candidate) []disrupt.Left {
-	var out []disrupt.Left
+func (x *search) filterEligible(candidates []*disrupt.Candidate) []disrupt.Unconsolidatable {
+	var out []disrupt.Unconsolidatable
 	for _, c := range candidates {
 		if reason := ineligible(c); reason != eligible {
-			out = append(out, disrupt.Left{Candidate: c, Why: reason.message(c), Quiet: reason.noEvent()})
+			out = append(out, disrupt.Unconsolidatable{Candidate: c, Message: reason.message(c), NoEvent: reason.noEvent()})
 			continue
 		}
 		n := &node{Candidate: c}
@@ -139,16 +139,16 @@ func (x *search) aboutToBeRemoved(i int) bool {
 	n := &x.snap.Nodes[i]
 	return n.Claim != "" && n.Initialized && n.Consolidatable && n.Virtual == 0 && len(x.pendingOn[i]) == 0 &&
 		n.Annotations[karpv1.AnnotationDoNotDisrupt] != "true" &&
-		!slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.Load(p) || !snapshot.Disruptable(p, x.snap.Now) })
+		!slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, x.snap.Now) })
 }
 
 // placePending schedules the pending pods first: the room that they will take is not free.
 func (x *search) placePending() {
-	q := schedule.Question{Budget: schedule.Bounded()}
-	q.Budget.Plain = true
+	q := schedule.Simulation{Budget: schedule.DefaultBudget()}
+	q.Budget.FirstFitOnly = true
 	plan := x.simulate(q)
-	x.problem.Hold(q, &plan)
-	x.pendingApplied = x.problem.Held()
+	x.problem.Apply(q, &plan)
+	x.pendingApplied = x.problem.AppliedPlans()
 	x.allocatedDevices = len(plan.Launches) > 0 && slices.ContainsFunc(plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
 	for _, pl := range plan.Placements {
 		i := x.nodeIndex(pl)
@@ -158,14 +158,14 @@ func (x *search) placePending() {
 }
 
 // simulate runs one scheduling simulation, and counts it.
-func (x *search) simulate(q schedule.Question) schedule.Plan {
-	x.result.Questions++
-	return x.problem.Ask(q)
+func (x *search) simulate(q schedule.Simulation) schedule.Plan {
+	x.result.Simulations++
+	return x.problem.Simulate(q)
 }
 
 // limitReached reports whether the limit of work or of time is reached.
 func (x *search) limitReached() bool {
-	if x.settings.Questions > 0 && x.result.Questions >= x.settings.Questions || !x.stopped && x.settings.Over != nil && x.settings.Over() {
+	if x.settings.MaxSimulations > 0 && x.result.Simulations >= x.settings.MaxSimulations || !x.stopped && x.settings.Stop != nil && x.settings.Stop() {
 		x.stopped = true
 	}
 	return x.stopped
@@ -179,7 +179,7 @@ func (x *search) computeValues() {
 	for _, n := range x.nodes {
 		pods = append(pods, n.Pods...)
 	}
-	w := x.problem.Appraise(pods)
+	w := x.problem.DualValues(pods)
 	for _, n := range x.nodes {
 		for _, p := range n.Pods {
 			n.podValue += w.Pod(p)
@@ -241,13 +241,13 @@ func (x *search) openDestinations(closed map[int]bool) []int {
 }
 
 // unconsolidatable lists the candidates that no move removes.
-func (x *search) unconsolidatable() []disrupt.Left {
-	var out []disrupt.Left
+func (x *search) unconsolidatable() []disrupt.Unconsolidatable {
+	var out []disrupt.Unconsolidatable
 	for _, n := range x.nodes {
 		if n.removed {
 			continue
 		}
-		out = append(out, disrupt.Left{Candidate: n.Candidate, Why: n.message, Quiet: n.noEvent})
+		out = append(out, disrupt.Unconsolidatable{Candidate: n.Candidate, Message: n.message, NoEvent: n.noEvent})
 	}
 	return out
 }
@@ -262,13 +262,13 @@ func (x *search) recordTimeout() {
 			seen[n.Pool.Name] = true
 		}
 	}
-	if x.result.TimedOut = x.stopped || x.settings.Questions < 0 && len(x.nodes) > 0; !x.result.TimedOut {
+	if x.result.TimedOut = x.stopped || x.settings.MaxSimulations < 0 && len(x.nodes) > 0; !x.result.TimedOut {
 		return
 	}
 	for name := range all {
 		if !seen[name] {
-			x.result.Unseen = append(x.result.Unseen, name)
+			x.result.Unexamined = append(x.result.Unexamined, name)
 		}
 	}
-	slices.Sort(x.result.Unseen)
+	slices.Sort(x.result.Unexamined)
 }

@@ -14,12 +14,12 @@ type Settings struct {
 	SpotToSpot bool
 	// Questions limits the work, in simulations, so that the result does not depend on the speed of the computer.
 	// Zero means no limit, a negative number no simulation at all.
-	Questions int
+	MaxSimulations int
 	// Over is called between simulations; once it returns true, the search stops with what it has found. Nil means no
 	// limit.
-	Over func() bool
+	Stop func() bool
 	// First are the pools that are searched first: the Unseen of an earlier search.
-	First []string
+	PoolsFirst []string
 }
 
 // Result is what a search has found.
@@ -27,7 +27,7 @@ type Result struct {
 	// Commands, those first that save most per disruption. All of them can be started at once under the budgets.
 	Commands []disrupt.Command
 	// Left are the candidates that stay, in their order.
-	Left []disrupt.Left
+	Unconsolidatable []disrupt.Unconsolidatable
 	// Rejected are the moves of single nodes that a pool of policy Balanced rejected; and if no command removes
 	// several nodes, the last rejected move of several.
 	Rejected []disrupt.Command
@@ -36,9 +36,9 @@ type Result struct {
 	// TimedOut is true if Settings.Questions or Settings.Over stopped the search. Unseen are the pools of which no
 	// candidate was examined by then, sorted.
 	TimedOut bool
-	Unseen   []string
+	Unexamined   []string
 	// Examined is how many candidates were examined, Questions how many simulations that took.
-	Examined, Questions int
+	Examined, Simulations int
 }
 
 // Compile prepares a snapshot for a search. Unlike schedule.Compile, it treats arriving and virtual pods as pending,

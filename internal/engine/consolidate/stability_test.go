@@ -160,7 +160,7 @@ func (d *day) churn(hours float64) {
 		d.pods++
 		cpu := []string{"100m", "250m", "500m", "1", "2"}[d.r.IntN(5)]
 		memory := []string{"256Mi", "1Gi", "2Gi", "4Gi"}[d.r.IntN(4)]
-		p := Pod(fmt.Sprintf("pod-%06d", d.pods), Asks("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet"))
+		p := Pod(fmt.Sprintf("pod-%06d", d.pods), Requests("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet"))
 		d.leavesAt[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(lifetime)))
 		d.pending = append(d.pending, p)
 	}
@@ -222,7 +222,7 @@ func (d *day) launch(launches []schedule.Launch) {
 	for i := range launches {
 		l := &launches[i]
 		d.launched++
-		n := workload.Machine(fmt.Sprintf("node-%05d", d.launched), l.Pool, l.InstanceTypes[0], l.Offering)
+		n := workload.Node(fmt.Sprintf("node-%05d", d.launched), l.Pool, l.InstanceTypes[0], l.Offering)
 		n.CreatedAt = d.s.Now
 		d.s.Nodes = append(d.s.Nodes, n)
 		for _, p := range l.Pods {
@@ -268,7 +268,7 @@ func firstFit(s *snapshot.Snapshot) []disrupt.Command {
 		if len(c.Pods) == 0 {
 			continue
 		}
-		plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{Plain: true})
+		plan := p.WhatIf([]int{c.Index}, c.Pods, schedule.Budget{FirstFitOnly: true})
 		if len(plan.Rejected) == 0 && len(plan.Launches) <= 1 && plan.Stats.HourlyCost < c.Price {
 			return []disrupt.Command{{Candidates: []*disrupt.Candidate{c}, Plan: plan, Savings: c.Price - plan.Stats.HourlyCost}}
 		}
@@ -285,7 +285,7 @@ func TestDay(t *testing.T) {
 		find func(*snapshot.Snapshot) []disrupt.Command
 	}{{"search", ours}, {"first fit", firstFit}} {
 		list := ec2(t)
-		s := workload.Cluster([]snapshot.Pool{workload.General("general", list)}, nil, true)
+		s := workload.Snapshot([]snapshot.Pool{workload.GeneralPool("general", list)}, nil, true)
 		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, leavesAt: map[types.UID]time.Time{}}
 		d.run()
 		days[tt.name] = d

@@ -41,14 +41,14 @@ func (x *search) runTrials() {
 		if len(all) > 0 && x.limitReached() {
 			break
 		}
-		x.problem.ReleaseTo(x.pendingApplied)
+		x.problem.RevertTo(x.pendingApplied)
 		x.moves, x.allocatedDevices, x.budget = nil, devices, maps.Clone(budget)
 		x.rejected, x.rejectedMulti = map[*node]*move{}, nil
 		for _, n := range x.nodes {
 			*n = node{Candidate: n.Candidate, podValue: n.podValue, freeValue: n.freeValue, examined: n.examined}
 		}
 		x.result.OverBudget = start
-		x.singleNode(filtered(x.roundRobin(), func(n *node) bool { return slices.Contains(x.settings.First, n.Pool.Name) }))
+		x.singleNode(filtered(x.roundRobin(), func(n *node) bool { return slices.Contains(x.settings.PoolsFirst, n.Pool.Name) }))
 		x.multiNode(x.withinBudgets(removal))
 		x.singleNode(x.roundRobin())
 		all = append(all, x.trial())

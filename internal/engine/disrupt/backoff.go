@@ -9,7 +9,7 @@ import (
 
 // Attempts is the backoff of drift: it remembers the results of replacing nodes, so that a pool with replacements
 // that do not come up neither wastes launches nor delays others. It is plain data; the zero value remembers nothing.
-type Attempts struct {
+type DriftBackoff struct {
 	pools map[string]poolHistory
 	// failed counts, by claim, the replacements that did not come up.
 	failed map[types.UID]int
@@ -32,18 +32,18 @@ const (
 )
 
 // Started records that nodes of the pool are being replaced.
-func (a *Attempts) Started(pool string, now time.Time) {
+func (a *DriftBackoff) Started(pool string, now time.Time) {
 	a.update(pool, func(p *poolHistory) { p.lastStarted = now })
 }
 
 // Succeeded records that a replacement of the pool was initialized.
-func (a *Attempts) Succeeded(pool string) {
+func (a *DriftBackoff) Succeeded(pool string) {
 	a.update(pool, func(p *poolHistory) { p.failures, p.backoffUntil = 0, time.Time{} })
 }
 
 // Failed records that claims of the pool were not replaced. The pool backs off exponentially, from a minute to ten,
 // plus up to a quarter for jitter, which is in [0, 1).
-func (a *Attempts) Failed(pool string, claims []types.UID, now time.Time, jitter float64) {
+func (a *DriftBackoff) Failed(pool string, claims []types.UID, now time.Time, jitter float64) {
 	a.update(pool, func(p *poolHistory) {
 		pause := maxBackoff
 		if p.failures < 4 {
@@ -57,7 +57,7 @@ func (a *Attempts) Failed(pool string, claims []types.UID, now time.Time, jitter
 
 // Refused records that replacing claims of the pool could not be started. The first time may be by chance, and the
 // claims only go last; after that it counts as a failure.
-func (a *Attempts) Refused(pool string, claims []types.UID, now time.Time, jitter float64) {
+func (a *DriftBackoff) Refused(pool string, claims []types.UID, now time.Time, jitter float64) {
 	if slices.ContainsFunc(claims, func(uid types.UID) bool { return a.failed[uid] > 0 }) {
 		a.Failed(pool, claims, now, jitter)
 		return
@@ -66,7 +66,7 @@ func (a *Attempts) Refused(pool string, claims []types.UID, now time.Time, jitte
 }
 
 // countFailed counts a failed attempt for each claim.
-func (a *Attempts) countFailed(claims []types.UID) {
+func (a *DriftBackoff) countFailed(claims []types.UID) {
 	if a.failed == nil {
 		a.failed = map[types.UID]int{}
 	}
@@ -75,7 +75,7 @@ func (a *Attempts) countFailed(claims []types.UID) {
 	}
 }
 
-func (a *Attempts) update(pool string, f func(*poolHistory)) {
+func (a *DriftBackoff) update(pool string, f func(*poolHistory)) {
 	if a.pools == nil {
 		a.pools = map[string]poolHistory{}
 	}
@@ -85,12 +85,12 @@ func (a *Attempts) update(pool string, f func(*poolHistory)) {
 }
 
 // Pauses reports whether the pool backs off: its nodes must not be replaced yet.
-func (a *Attempts) Pauses(pool string, now time.Time) bool {
+func (a *DriftBackoff) BacksOff(pool string, now time.Time) bool {
 	return now.Before(a.pools[pool].backoffUntil)
 }
 
 // Forget drops claims that no longer exist.
-func (a *Attempts) Forget(v *View) {
+func (a *DriftBackoff) Prune(v *View) {
 	there := make(map[types.UID]bool, len(v.Snapshot.Nodes))
 	for i := range v.Snapshot.Nodes {
 		there[v.Snapshot.Nodes[i].ClaimUID] = true

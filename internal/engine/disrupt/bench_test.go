@@ -16,11 +16,11 @@ import (
 // aged is a fleet at 35 % use with a PDB for every tenth application.
 func fleetWithPDBs(tb testing.TB, nodes int) *snapshot.Snapshot {
 	tb.Helper()
-	list, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand)
+	list, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := workload.Fleet(nodes, 0.35, 1, list)
+	s, err := workload.RunningCluster(nodes, 0.35, 1, list)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func BenchmarkLook(b *testing.B) {
 			s := fleetWithPDBs(b, nodes)
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := disrupt.Look(s); len(v.Candidates) == 0 {
+				if v := disrupt.NewView(s); len(v.Candidates) == 0 {
 					b.Fatal("no candidates")
 				}
 			}
@@ -63,8 +63,8 @@ func BenchmarkFingerprint(b *testing.B) {
 	for _, nodes := range []int{2_000, 10_000} {
 		b.Run(fmt.Sprintf("%d-nodes", nodes), func(b *testing.B) {
 			s := fleetWithPDBs(b, nodes)
-			v := disrupt.Look(s)
-			room := v.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized))
+			v := disrupt.NewView(s)
+			room := v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized))
 			b.ReportAllocs()
 			for b.Loop() {
 				v.Fingerprint(room)

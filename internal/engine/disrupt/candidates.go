@@ -18,7 +18,7 @@ import (
 )
 
 // Kept is a node that is blocked from disruption.
-type Kept struct {
+type Blocked struct {
 	Node   *snapshot.Node
 	Reason Reason
 	// Message is the text of events; it begins in lower case.
@@ -45,7 +45,7 @@ const (
 
 	NotEmpty          Reason = "NotEmpty"
 	BufferPods        Reason = "BufferPods"
-	Disabled          Reason = "ConsolidationDisabled"
+	ConsolidationDisabled          Reason = "ConsolidationDisabled"
 	NotConsolidatable Reason = "NotConsolidatable"
 )
 
@@ -56,9 +56,9 @@ type View struct {
 	Candidates []*Candidate
 	// Bounded are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
 	// still replace them.
-	Bounded []*Candidate
+	BoundedDrain []*Candidate
 	// Kept are the other managed nodes, and those of Bounded.
-	Kept []Kept
+	BlockedNodes []Blocked
 
 	pools       map[string]*pool
 	pdbs        *pdbIndex
@@ -75,7 +75,7 @@ type pool struct {
 
 // Look classifies the nodes of a snapshot. It costs O(nodes + pods), and for each pod the PodDisruptionBudgets that
 // share a label with it.
-func Look(s *snapshot.Snapshot) *View {
+func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
 		Snapshot: s, pools: make(map[string]*pool, len(s.Pools)+len(s.Closed)), pdbs: newPDBIndex(s),
 		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
@@ -112,20 +112,20 @@ func (v *View) classify(i int) {
 		return
 	}
 	if reason, message := v.nodeBlocks(n); reason != "" {
-		v.Kept = append(v.Kept, Kept{n, reason, message})
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, reason, message})
 		return
 	}
 	reason, message := v.podsBlock(n.Pods)
 	if reason != "" {
-		v.Kept = append(v.Kept, Kept{n, reason, message})
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, reason, message})
 		if n.Bounded {
-			v.Bounded = append(v.Bounded, v.candidate(i))
+			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
 		}
 		return
 	}
 	c := v.candidate(i)
 	if b := v.pdbs.exhausted(c.podsPerPDB); b != nil {
-		v.Kept = append(v.Kept, Kept{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
 			b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])})
 		return
 	}
@@ -215,12 +215,12 @@ func offeringPrice(t *catalog.InstanceType, zone, capacityType string) float64 {
 
 // Blocked are the blocked nodes that the event DisruptionBlocked reports: all but those that are being disrupted
 // already.
-func (v *View) Blocked() []Kept {
-	return slices.DeleteFunc(slices.Clone(v.Kept), func(k Kept) bool { return k.Reason == AlreadyDisrupting })
+func (v *View) DisruptionBlocked() []Blocked {
+	return slices.DeleteFunc(slices.Clone(v.BlockedNodes), func(k Blocked) bool { return k.Reason == AlreadyDisrupting })
 }
 
 // Load reports whether a pod keeps its node from being empty: it would have to move, and its eviction has a cost.
-func Load(p *corev1.Pod) bool { return snapshot.Reschedulable(p) && EvictionCost(p) > 0 }
+func PreventsEmptiness(p *corev1.Pod) bool { return snapshot.Reschedulable(p) && EvictionCost(p) > 0 }
 
 // EvictionCost is the cost of evicting a pod, in plain pods: 1, plus controller.kubernetes.io/pod-deletion-cost (in
 // units of 2^27) and its priority (in units of 2^25), within ±10. A pod-deletion-cost that is not a number counts as

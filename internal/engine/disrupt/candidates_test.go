@@ -102,19 +102,19 @@ func TestPodsBlockDisruption(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Look(world(func(s *snapshot.Snapshot, n *snapshot.Node) {
+			v := NewView(world(func(s *snapshot.Snapshot, n *snapshot.Node) {
 				n.Pods, n.Bounded, n.DriftedAt = tt.pods, tt.bounded, sunday
 				s.PDBs = tt.pdbs
 			}))
 			drift := v.Drifted(false)
 			if (len(v.Candidates) == 1) != tt.graceful || (len(drift) == 1) != tt.drift {
-				t.Fatalf("graceful %v, drift %v, blocked %+v", len(v.Candidates) == 1, len(drift) == 1, v.Kept)
+				t.Fatalf("graceful %v, drift %v, blocked %+v", len(v.Candidates) == 1, len(drift) == 1, v.BlockedNodes)
 			}
 			if len(drift) == 1 && len(drift[0].Pods) != tt.moved {
 				t.Errorf("%d pods would move, want %d", len(drift[0].Pods), tt.moved)
 			}
-			if tt.message == "" != (len(v.Kept) == 0) || tt.message != "" && !strings.Contains(v.Kept[0].Message, tt.message) {
-				t.Errorf("blocked %+v, want message %q", v.Kept, tt.message)
+			if tt.message == "" != (len(v.BlockedNodes) == 0) || tt.message != "" && !strings.Contains(v.BlockedNodes[0].Message, tt.message) {
+				t.Errorf("blocked %+v, want message %q", v.BlockedNodes, tt.message)
 			}
 		})
 	}
@@ -140,26 +140,26 @@ func TestNodeBlocksDisruption(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v := Look(world(tt.change))
-			if len(v.Candidates) != 0 || v.Kept[0].Reason != tt.reason || v.Kept[0].Message != tt.message {
-				t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.Kept)
+			v := NewView(world(tt.change))
+			if len(v.Candidates) != 0 || v.BlockedNodes[0].Reason != tt.reason || v.BlockedNodes[0].Message != tt.message {
+				t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.BlockedNodes)
 			}
 		})
 	}
 	t.Run("no DisruptionBlocked event for a node that is being disrupted", func(t *testing.T) {
-		if blocked := Look(world(tests[0].change)).Blocked(); len(blocked) != 0 {
+		if blocked := NewView(world(tests[0].change)).DisruptionBlocked(); len(blocked) != 0 {
 			t.Errorf("%+v", blocked)
 		}
 	})
 	t.Run("without labels a node is a candidate of unknown price", func(t *testing.T) {
-		v := Look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.DriftedAt = sunday }))
+		v := NewView(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.DriftedAt = sunday }))
 		empty, _ := v.Empty()
 		if len(empty) != 1 || len(v.Drifted(false)) != 1 || empty[0].Price != 0 || empty[0].Type != nil || empty[0].Zone != "" {
 			t.Errorf("empty %+v, drifted %d", empty, len(v.Drifted(false)))
 		}
 	})
 	t.Run("a node with buffer pods and real pods is a candidate, and not empty", func(t *testing.T) {
-		v := Look(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual, n.Pods = 2, []*corev1.Pod{pod("x")} }))
+		v := NewView(world(func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual, n.Pods = 2, []*corev1.Pod{pod("x")} }))
 		if empty, _ := v.Empty(); len(empty) != 0 || len(v.Candidates) != 1 {
 			t.Errorf("empty %d, candidates %d", len(empty), len(v.Candidates))
 		}
@@ -186,26 +186,26 @@ func fleetOf(n int, allowed int32) *snapshot.Snapshot {
 // TestPDBSharedByNodes has nodes with pods of one PDB: as many as it allows to evict are blocked by those being
 // removed.
 func TestPDBSharedByNodes(t *testing.T) {
-	if v := Look(fleetOf(4, 1)); len(v.Candidates) != 0 || !strings.Contains(v.Kept[1].Message, "it lets 1 pods go, and nodes that are leaving hold 1") {
-		t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.Kept)
+	if v := NewView(fleetOf(4, 1)); len(v.Candidates) != 0 || !strings.Contains(v.BlockedNodes[1].Message, "it lets 1 pods go, and nodes that are leaving hold 1") {
+		t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.BlockedNodes)
 	}
-	v := Look(fleetOf(4, 2))
+	v := NewView(fleetOf(4, 2))
 	if len(v.Candidates) != 3 {
 		t.Fatalf("%d candidates, want 3", len(v.Candidates))
 	}
-	room := v.Room(Allowances(v.Snapshot, karpv1.DisruptionDrifted))
-	if !room.Holds(v.Candidates[:1]) {
+	room := v.RemainingBudgets(Allowances(v.Snapshot, karpv1.DisruptionDrifted))
+	if !room.Allow(v.Candidates[:1]) {
 		t.Error("the second pod may be evicted")
 	}
-	room.Take(v.Candidates[:1])
-	if room.Holds(v.Candidates[1:2]) {
+	room.Use(v.Candidates[:1])
+	if room.Allow(v.Candidates[1:2]) {
 		t.Error("a third pod must wait")
 	}
 	t.Run("a single node may hold more pods than the PDB allows to evict at once", func(t *testing.T) {
 		s := fleetOf(2, 1)
 		s.Nodes[0].Disrupting = false
 		s.Nodes[1].Pods = append(s.Nodes[1].Pods, pod("more"), pod("still-more"))
-		if v := Look(s); len(v.Candidates) != 2 || !v.Room(Allowances(s, karpv1.DisruptionDrifted)).Holds(v.Candidates[1:]) {
+		if v := NewView(s); len(v.Candidates) != 2 || !v.RemainingBudgets(Allowances(s, karpv1.DisruptionDrifted)).Allow(v.Candidates[1:]) {
 			t.Error("it is never drained")
 		}
 	})
@@ -214,7 +214,7 @@ func TestPDBSharedByNodes(t *testing.T) {
 		for i := range s.Nodes {
 			owned("apps/v1", "DaemonSet")(s.Nodes[i].Pods[0])
 		}
-		if v := Look(s); len(v.Candidates) != 2 {
+		if v := NewView(s); len(v.Candidates) != 2 {
 			t.Errorf("%d candidates, want 2", len(v.Candidates))
 		}
 	})
@@ -236,18 +236,18 @@ func TestRemainingBudgets(t *testing.T) {
 		}
 		s.Pools[0].NodePool.Spec.Disruption.Budgets = []karpv1.Budget{always("3")}
 	})
-	v := Look(s)
+	v := NewView(s)
 	empty, _ := v.Empty()
-	room := v.Room(Allowances(s, karpv1.DisruptionEmpty))
-	if !room.Holds(empty[:3]) || room.Holds(empty[:4]) {
+	room := v.RemainingBudgets(Allowances(s, karpv1.DisruptionEmpty))
+	if !room.Allow(empty[:3]) || room.Allow(empty[:4]) {
 		t.Error("budgets for more or less than three")
 	}
-	room.Take(empty[:2])
-	if a := room.Allowances()[0]; room.Left("p") != 1 || a.Available() != 1 {
-		t.Errorf("%d left, %d available, want 1", room.Left("p"), a.Available())
+	room.Use(empty[:2])
+	if a := room.Allowances()[0]; room.Remaining("p") != 1 || a.Available() != 1 {
+		t.Errorf("%d left, %d available, want 1", room.Remaining("p"), a.Available())
 	}
-	room.Take(empty[2:4])
-	if room.Left("p") != 0 || room.Allowances()[0].Available() != 0 {
+	room.Use(empty[2:4])
+	if room.Remaining("p") != 0 || room.Allowances()[0].Available() != 0 {
 		t.Error("negative budgets")
 	}
 }

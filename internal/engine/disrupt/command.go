@@ -35,7 +35,7 @@ type Candidate struct {
 type Command struct {
 	Reason karpv1.DisruptionReason
 	// Kind is the label consolidation_type of metrics: empty, multi, single; "" for drift.
-	Kind       string
+	ConsolidationType       string
 	Candidates []*Candidate
 	// Plan places the pods. Its launches are the replacements.
 	Plan schedule.Plan
@@ -57,10 +57,10 @@ type Verdict struct {
 }
 
 // Left is a candidate that no command removes.
-type Left struct {
+type Unconsolidatable struct {
 	Candidate *Candidate
 	// Why is the message of the event Unconsolidatable. If Quiet, no event is published: only explain commands show
 	// it.
-	Why   string
-	Quiet bool
+	Message   string
+	NoEvent bool
 }

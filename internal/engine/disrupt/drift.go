@@ -12,7 +12,7 @@ import (
 // Drifted returns the drifted candidates, of static pools if static is true, or else of the others.
 func (v *View) Drifted(static bool) []*Candidate {
 	var out []*Candidate
-	for _, list := range [][]*Candidate{v.Candidates, v.Bounded} {
+	for _, list := range [][]*Candidate{v.Candidates, v.BoundedDrain} {
 		for _, c := range list {
 			if !c.Node.DriftedAt.IsZero() && (c.Pool.Spec.Replicas != nil) == static {
 				out = append(out, c)
@@ -25,12 +25,12 @@ func (v *View) Drifted(static bool) []*Candidate {
 // DriftOrder sorts drifted candidates into the order in which they are tried. Pools take turns, the one first that
 // has waited longest. Within a pool nodes without pods come first, then those without failed attempts, then those
 // that have been drifted longest. Pools that back off are left out.
-func (a *Attempts) DriftOrder(candidates []*Candidate, now time.Time) []*Candidate {
+func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Candidate {
 	byPool := map[string][]*Candidate{}
 	var pools []string
 	for _, c := range candidates {
 		name := c.Node.Pool
-		if a.Pauses(name, now) {
+		if a.BacksOff(name, now) {
 			continue
 		}
 		if byPool[name] == nil {
@@ -72,27 +72,27 @@ func oneIfAny(n int) int { return min(n, 1) }
 // be scheduled elsewhere. Nil if there is none among the first most of them, not counting those that the budgets
 // block. Nodes with pods that cannot be scheduled are returned with the message. It costs one simulation per node
 // that is tried.
-func Drift(p *schedule.Problem, v *View, order []*Candidate, room *Room, most int, budget schedule.Budget) (*Command, []Left) {
-	var left []Left
+func Drift(p *schedule.Problem, v *View, order []*Candidate, room *RemainingBudgets, most int, budget schedule.Budget) (*Command, []Unconsolidatable) {
+	var left []Unconsolidatable
 	for _, c := range order {
-		if !room.Holds([]*Candidate{c}) {
+		if !room.Allow([]*Candidate{c}) {
 			continue
 		}
 		if len(left) == most {
 			break
 		}
-		o := Judge(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, budget))
-		if why := o.Refuses(); why != "" {
-			left = append(left, Left{Candidate: c, Why: why})
+		o := EvaluateRemoval(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, budget))
+		if why := o.Message(); why != "" {
+			left = append(left, Unconsolidatable{Candidate: c, Message: why})
 			continue
 		}
-		return &Command{Reason: karpv1.DisruptionDrifted, Candidates: []*Candidate{c}, Plan: o.Plan, Savings: c.Price - Cost(o.Plan)}, left
+		return &Command{Reason: karpv1.DisruptionDrifted, Candidates: []*Candidate{c}, Plan: o.Plan, Savings: c.Price - LaunchCost(o.Plan)}, left
 	}
 	return nil, left
 }
 
 // Cost is what the launches of a plan cost in $/h, each at its cheapest offering.
-func Cost(plan schedule.Plan) (sum float64) {
+func LaunchCost(plan schedule.Plan) (sum float64) {
 	for i := range plan.Launches {
 		sum += plan.Launches[i].Offering.Price
 	}
@@ -100,7 +100,7 @@ func Cost(plan schedule.Plan) (sum float64) {
 }
 
 // Turn is a set of nodes of a static pool to be replaced one for one.
-type Turn struct {
+type StaticBatch struct {
 	Pool       *karpv1.NodePool
 	Candidates []*Candidate
 }
@@ -108,23 +108,23 @@ type Turn struct {
 // StaticDrift returns, by static pool, the drifted nodes to replace, as many as the budgets allow: first those
 // without failed attempts, then those that have been drifted longest. A pool with more nodes than its replicas is
 // scaled down first. Pools that back off are left out.
-func (a *Attempts) StaticDrift(v *View, room *Room) []Turn {
-	candidates := slices.DeleteFunc(v.Drifted(true), func(c *Candidate) bool { return a.Pauses(c.Pool.Name, v.Snapshot.Now) })
+func (a *DriftBackoff) StaticDrift(v *View, room *RemainingBudgets) []StaticBatch {
+	candidates := slices.DeleteFunc(v.Drifted(true), func(c *Candidate) bool { return a.BacksOff(c.Pool.Name, v.Snapshot.Now) })
 	slices.SortFunc(candidates, func(x, y *Candidate) int {
 		return cmp.Or(cmp.Compare(x.Pool.Name, y.Pool.Name), cmp.Compare(a.failed[x.Node.ClaimUID], a.failed[y.Node.ClaimUID]),
 			x.Node.DriftedAt.Compare(y.Node.DriftedAt), cmp.Compare(x.Node.Name, y.Node.Name))
 	})
-	var out []Turn
+	var out []StaticBatch
 	for _, c := range candidates {
 		if len(out) == 0 || out[len(out)-1].Pool != c.Pool {
 			if active, pending := countNodes(v.Snapshot, c.Pool.Name); active+pending > *c.Pool.Spec.Replicas {
 				continue
 			}
-			out = append(out, Turn{Pool: c.Pool})
+			out = append(out, StaticBatch{Pool: c.Pool})
 		}
-		if turn := &out[len(out)-1]; len(turn.Candidates) < room.Left(c.Pool.Name) {
+		if turn := &out[len(out)-1]; len(turn.Candidates) < room.Remaining(c.Pool.Name) {
 			turn.Candidates = append(turn.Candidates, c)
 		}
 	}
-	return slices.DeleteFunc(out, func(t Turn) bool { return len(t.Candidates) == 0 })
+	return slices.DeleteFunc(out, func(t StaticBatch) bool { return len(t.Candidates) == 0 })
 }

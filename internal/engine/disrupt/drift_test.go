@@ -46,10 +46,10 @@ func worldOf(pools []snapshot.Pool, nodes ...snapshot.Node) *snapshot.Snapshot {
 const maxTried = 2
 
 // next is the command that drift finds, and the nodes that it cannot replace.
-func nextDrift(s *snapshot.Snapshot, a *disrupt.Attempts) (*disrupt.Command, []disrupt.Left) {
-	v := disrupt.Look(s)
+func nextDrift(s *snapshot.Snapshot, a *disrupt.DriftBackoff) (*disrupt.Command, []disrupt.Unconsolidatable) {
+	v := disrupt.NewView(s)
 	order := a.DriftOrder(v.Drifted(false), s.Now)
-	return disrupt.Drift(schedule.Compile(s), v, order, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted)), maxTried, schedule.Budget{})
+	return disrupt.Drift(schedule.Compile(s), v, order, v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)), maxTried, schedule.Budget{})
 }
 
 func nameOf(cmd *disrupt.Command) string {
@@ -61,27 +61,27 @@ func nameOf(cmd *disrupt.Command) string {
 
 func TestDrift(t *testing.T) {
 	one := func() []snapshot.Pool { return []snapshot.Pool{Pool("p", Types(), anyBudget)} }
-	none := &disrupt.Attempts{}
+	none := &disrupt.DriftBackoff{}
 	t.Run("the oldest goes first, with its replacement", func(t *testing.T) {
-		cmd, _ := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Asks("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
-		if nameOf(cmd) != "old" || len(cmd.Plan.Launches) != 1 || len(cmd.Plan.Launches[0].Pods) != 1 || cmd.Reason != karpv1.DisruptionDrifted || cmd.Kind != "" {
+		cmd, _ := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m")))), none)
+		if nameOf(cmd) != "old" || len(cmd.Plan.Launches) != 1 || len(cmd.Plan.Launches[0].Pods) != 1 || cmd.Reason != karpv1.DisruptionDrifted || cmd.ConsolidationType != "" {
 			t.Errorf("%+v", cmd)
 		}
 	})
 	t.Run("the oldest cannot be replaced, so the next is", func(t *testing.T) {
-		cmd, left := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Asks("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "150")))), none)
-		if nameOf(cmd) != "young" || len(left) != 1 || left[0].Candidate.Node.Name != "old" || !strings.HasPrefix(left[0].Why, "Not all pods would schedule, default/b => ") {
+		cmd, left := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "150")))), none)
+		if nameOf(cmd) != "young" || len(left) != 1 || left[0].Candidate.Node.Name != "old" || !strings.HasPrefix(left[0].Message, "Not all pods would schedule, default/b => ") {
 			t.Errorf("%s is replaced; left %+v", nameOf(cmd), left)
 		}
 	})
 	t.Run("an empty node goes before an older one", func(t *testing.T) {
-		cmd, _ := nextDrift(worldOf(one(), driftedNode("empty", "p", 1), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m")))), none)
+		cmd, _ := nextDrift(worldOf(one(), driftedNode("empty", "p", 1), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m")))), none)
 		if nameOf(cmd) != "empty" || len(cmd.Plan.Launches) != 0 {
 			t.Errorf("%+v", cmd)
 		}
 	})
 	t.Run("one node may need three replacements", func(t *testing.T) {
-		large := driftedNode("large", "p", 1, Pod("a", Asks("cpu", "700m")), Pod("b", Asks("cpu", "700m")), Pod("c", Asks("cpu", "700m")))
+		large := driftedNode("large", "p", 1, Pod("a", Requests("cpu", "700m")), Pod("b", Requests("cpu", "700m")), Pod("c", Requests("cpu", "700m")))
 		large.Allocatable = Resources("cpu", "4", "memory", "16Gi", "pods", "110")
 		cmd, _ := nextDrift(worldOf([]snapshot.Pool{Pool("p", Types()[:1], anyBudget)}, large), none)
 		if cmd == nil || len(cmd.Plan.Launches) != 3 {
@@ -89,11 +89,11 @@ func TestDrift(t *testing.T) {
 		}
 	})
 	t.Run("a replacement that a pending pod would share is provisioned for that pod first", func(t *testing.T) {
-		s := worldOf(one(), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m"))))
-		s.Pods = []*corev1.Pod{Pod("waits", Asks("cpu", "700m"), Near(Host, "b")), Pod("other", Asks("cpu", "100m"))}
-		Labelled("app", "b")(s.Nodes[0].Pods[0])
+		s := worldOf(one(), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m"))))
+		s.Pods = []*corev1.Pod{Pod("waits", Requests("cpu", "700m"), Near(Host, "b")), Pod("other", Requests("cpu", "100m"))}
+		Labeled("app", "b")(s.Nodes[0].Pods[0])
 		cmd, left := nextDrift(s, none)
-		if cmd != nil || len(left) != 1 || !strings.Contains(left[0].Why, "waits for a node that would be shared") {
+		if cmd != nil || len(left) != 1 || !strings.Contains(left[0].Message, "waits for a node that would be shared") {
 			t.Errorf("%+v, left %+v", cmd, left)
 		}
 	})
@@ -102,8 +102,8 @@ func TestDrift(t *testing.T) {
 			n.Claim, n.Launched, n.Initialized = "coming", true, false
 			n.Allocatable = Resources("cpu", "8", "memory", "16Gi", "pods", "110")
 		})
-		cmd, left := nextDrift(worldOf(one(), driftedNode("old", "p", 2, Pod("b", Asks("cpu", "700m"))), coming), none)
-		if cmd != nil || !strings.Contains(left[0].Why, "would schedule against uninitialized nodeclaim/coming, node/coming") {
+		cmd, left := nextDrift(worldOf(one(), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m"))), coming), none)
+		if cmd != nil || !strings.Contains(left[0].Message, "would schedule against uninitialized nodeclaim/coming, node/coming") {
 			t.Errorf("%+v, left %+v", cmd, left)
 		}
 	})
@@ -119,8 +119,8 @@ func TestDrift(t *testing.T) {
 		}
 	})
 	t.Run("after the most tries the others wait for the next pass", func(t *testing.T) {
-		nowhere := func(name string) *corev1.Pod { return Pod(name, Asks("cpu", "150")) }
-		nodes := []snapshot.Node{driftedNode("young", "p", 1, Pod("fits", Asks("cpu", "700m")))}
+		nowhere := func(name string) *corev1.Pod { return Pod(name, Requests("cpu", "150")) }
+		nodes := []snapshot.Node{driftedNode("young", "p", 1, Pod("fits", Requests("cpu", "700m")))}
 		for k := range maxTried {
 			nodes = append(nodes, driftedNode(fmt.Sprintf("old-%d", k), "p", 2+k, nowhere(fmt.Sprintf("pod-%d", k))))
 		}
@@ -146,23 +146,23 @@ func TestDrift(t *testing.T) {
 func TestDriftOrderAndBackoff(t *testing.T) {
 	pools := []snapshot.Pool{Pool("p", Types(), anyBudget), Pool("q", Types(), anyBudget)}
 	s := worldOf(pools,
-		driftedNode("p1", "p", 9, Pod("a", Asks("cpu", "700m"))), driftedNode("p2", "p", 8, Pod("b", Asks("cpu", "700m"))),
-		driftedNode("q1", "q", 2, Pod("c", Asks("cpu", "700m"))), driftedNode("q2", "q", 1, Pod("d", Asks("cpu", "700m"))))
-	order := func(a *disrupt.Attempts, now time.Time) []string {
+		driftedNode("p1", "p", 9, Pod("a", Requests("cpu", "700m"))), driftedNode("p2", "p", 8, Pod("b", Requests("cpu", "700m"))),
+		driftedNode("q1", "q", 2, Pod("c", Requests("cpu", "700m"))), driftedNode("q2", "q", 1, Pod("d", Requests("cpu", "700m"))))
+	order := func(a *disrupt.DriftBackoff, now time.Time) []string {
 		var out []string
-		for _, c := range a.DriftOrder(disrupt.Look(s).Drifted(false), now) {
+		for _, c := range a.DriftOrder(disrupt.NewView(s).Drifted(false), now) {
 			out = append(out, c.Node.Name)
 		}
 		return out
 	}
 	now := s.Now
-	check := func(name string, a *disrupt.Attempts, at time.Time, want ...string) {
+	check := func(name string, a *disrupt.DriftBackoff, at time.Time, want ...string) {
 		t.Helper()
 		if diff := cmp.Diff(want, order(a, at)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	a := &disrupt.Attempts{}
+	a := &disrupt.DriftBackoff{}
 	check("at first", a, now, "p1", "q1", "p2", "q2")
 	a.Started("p", now)
 	check("p had its turn", a, now, "q1", "p1", "q2", "p2")
@@ -172,19 +172,19 @@ func TestDriftOrderAndBackoff(t *testing.T) {
 	for i, pause := range []time.Duration{2, 4, 8, 10, 10} {
 		t.Run(fmt.Sprintf("failure %d", i+2), func(t *testing.T) {
 			a.Failed("p", nil, now, 0)
-			if !a.Pauses("p", now.Add(pause*time.Minute-time.Second)) || a.Pauses("p", now.Add(pause*time.Minute)) {
+			if !a.BacksOff("p", now.Add(pause*time.Minute-time.Second)) || a.BacksOff("p", now.Add(pause*time.Minute)) {
 				t.Errorf("does not back off for %d minutes", pause)
 			}
 		})
 	}
-	if a.Failed("p", nil, now, 0.999); !a.Pauses("p", now.Add(12*time.Minute)) || a.Pauses("p", now.Add(13*time.Minute)) {
+	if a.Failed("p", nil, now, 0.999); !a.BacksOff("p", now.Add(12*time.Minute)) || a.BacksOff("p", now.Add(13*time.Minute)) {
 		t.Error("jitter is not within a quarter")
 	}
 	a.Succeeded("p")
 	check("a success resets the backoff", a, now, "q1", "p2", "q2", "p1")
 	s.Nodes = s.Nodes[1:]
-	a.Forget(disrupt.Look(s))
-	s.Nodes = append(s.Nodes, driftedNode("p1", "p", 9, Pod("a", Asks("cpu", "700m"))))
+	a.Prune(disrupt.NewView(s))
+	s.Nodes = append(s.Nodes, driftedNode("p1", "p", 9, Pod("a", Requests("cpu", "700m"))))
 	check("a deleted claim is forgotten", a, now, "q1", "p1", "q2", "p2")
 }
 
@@ -205,16 +205,16 @@ func TestStaticDrift(t *testing.T) {
 		}
 		return out
 	}
-	failed := func(ago time.Duration) (a disrupt.Attempts) {
+	failed := func(ago time.Duration) (a disrupt.DriftBackoff) {
 		a.Failed("s", []types.UID{nodes(1, 1)[0].ClaimUID}, World(nil).Now.Add(-ago), 0)
 		return a
 	}
-	none := disrupt.Attempts{}
+	none := disrupt.DriftBackoff{}
 	tests := []struct {
 		name     string
 		pool     *karpv1.NodePool
 		nodes    []snapshot.Node
-		attempts disrupt.Attempts
+		attempts disrupt.DriftBackoff
 		want     []string
 	}{
 		{"a replacement has just failed", static(5, "2"), nodes(5, 4), failed(0), nil},
@@ -238,9 +238,9 @@ func TestStaticDrift(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := World(nil)
 			s.Closed, s.Nodes = []*karpv1.NodePool{tt.pool}, tt.nodes
-			v := disrupt.Look(s)
+			v := disrupt.NewView(s)
 			var got []string
-			for _, turn := range tt.attempts.StaticDrift(v, v.Room(disrupt.Allowances(s, karpv1.DisruptionDrifted))) {
+			for _, turn := range tt.attempts.StaticDrift(v, v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted))) {
 				for _, c := range turn.Candidates {
 					got = append(got, c.Node.Name)
 				}
@@ -309,7 +309,7 @@ func TestDriftReason(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pool := Pool("p", nil, tt.pool).NodePool
 			pool.Annotations = tt.stamped
-			got, err := disrupt.OutOfDate(tt.claim, pool, World(nil).Labels)
+			got, err := disrupt.DriftReason(tt.claim, pool, World(nil).Labels)
 			if err != nil || got != tt.want {
 				t.Errorf("%q, error %v, want %q", got, err, tt.want)
 			}
@@ -343,7 +343,7 @@ func TestStillOffered(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := disrupt.StillSold(claimWith(tt.labels, nil), tt.types, World(nil).Labels, ReservationID); got != tt.want {
+			if got := disrupt.StillOffered(claimWith(tt.labels, nil), tt.types, World(nil).Labels, ReservationID); got != tt.want {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
@@ -366,7 +366,7 @@ func TestPoolCosts(t *testing.T) {
 	raised.Price = 3
 	unlabeled := node("u", "z1")
 	delete(unlabeled.Labels, Capacity)
-	var l disrupt.Ledger
+	var l disrupt.PoolCosts
 	steps := []struct {
 		name    string
 		s       *snapshot.Snapshot
@@ -382,7 +382,7 @@ func TestPoolCosts(t *testing.T) {
 		{"an offering that was never seen", worldOf(offers(raised), node("a", "z1"), node("c", "z3")), 3, 1},
 	}
 	for _, step := range steps {
-		totals, unknown := l.Update(disrupt.Look(step.s))
+		totals, unknown := l.Update(disrupt.NewView(step.s))
 		if totals["p"] != step.want || unknown["p"] != step.unknown {
 			t.Errorf("%s: $%v/h, %d unknown, want $%v/h, %d", step.name, totals["p"], unknown["p"], step.want, step.unknown)
 		}
@@ -395,8 +395,8 @@ func TestFingerprint(t *testing.T) {
 		return s
 	}
 	sum := func(s *snapshot.Snapshot) uint64 {
-		v := disrupt.Look(s)
-		return v.Fingerprint(v.Room(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)))
+		v := disrupt.NewView(s)
+		return v.Fingerprint(v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)))
 	}
 	base := sum(baseWorld())
 	later := baseWorld()

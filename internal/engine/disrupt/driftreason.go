@@ -18,9 +18,9 @@ const (
 	InstanceTypeNotFound = "InstanceTypeNotFound"
 )
 
-// OutOfDate returns why a claim has drifted from its pool, by what both declare; empty if it has not. Missing hashes,
+// DriftReason returns why a claim has drifted from its pool, by what both declare; empty if it has not. Missing hashes,
 // and hashes of different versions, are not compared.
-func OutOfDate(claim *karpv1.NodeClaim, pool *karpv1.NodePool, labels requirement.Labels) (string, error) {
+func DriftReason(claim *karpv1.NodeClaim, pool *karpv1.NodePool, labels requirement.Labels) (string, error) {
 	const hash, version = karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion
 	has := func(annotations map[string]string) bool { return annotations[hash] != "" && annotations[version] != "" }
 	if has(claim.Annotations) && has(pool.Annotations) &&
@@ -37,10 +37,10 @@ func OutOfDate(claim *karpv1.NodeClaim, pool *karpv1.NodePool, labels requiremen
 	return "", nil
 }
 
-// StillSold reports whether the claim's type is among those that its pool could launch, with an offering, available
+// StillOffered reports whether the claim's type is among those that its pool could launch, with an offering, available
 // or not, that has the claim's labels. An instance of a capacity reservation may continue as on-demand, under any
 // reservation; reservation are the labels that name one.
-func StillSold(claim *karpv1.NodeClaim, types []*catalog.InstanceType, labels requirement.Labels, reservation ...string) bool {
+func StillOffered(claim *karpv1.NodeClaim, types []*catalog.InstanceType, labels requirement.Labels, reservation ...string) bool {
 	name := claim.Labels[corev1.LabelInstanceTypeStable]
 	i := slices.IndexFunc(types, func(t *catalog.InstanceType) bool { return t.Name == name })
 	if name == "" || i < 0 {

@@ -10,20 +10,20 @@ import (
 
 // Empty returns the candidates without pods that would have to move, consolidateAfter long, those first that save
 // most; and the reasons of the others.
-func (v *View) Empty() (empty []*Candidate, kept []Kept) {
+func (v *View) Empty() (empty []*Candidate, kept []Blocked) {
 	for _, c := range v.Candidates {
 		if reason, message := whyNotEmpty(c); reason != "" {
-			kept = append(kept, Kept{c.Node, reason, message})
+			kept = append(kept, Blocked{c.Node, reason, message})
 			continue
 		}
 		empty = append(empty, c)
 	}
-	BySavings(empty)
+	SortBySavings(empty)
 	return empty, kept
 }
 
-// BySavings sorts candidates by price per disruption cost, highest first.
-func BySavings(candidates []*Candidate) {
+// SortBySavings sorts candidates by price per disruption cost, highest first.
+func SortBySavings(candidates []*Candidate) {
 	slices.SortFunc(candidates, func(a, b *Candidate) int {
 		return cmp.Or(cmp.Compare(b.Price/b.Cost, a.Price/a.Cost), cmp.Compare(a.Node.Name, b.Node.Name))
 	})
@@ -31,16 +31,16 @@ func BySavings(candidates []*Candidate) {
 
 func whyNotEmpty(c *Candidate) (Reason, string) {
 	n := c.Node
-	if at := slices.IndexFunc(n.Pods, Load); at >= 0 {
+	if at := slices.IndexFunc(n.Pods, PreventsEmptiness); at >= 0 {
 		return NotEmpty, fmt.Sprintf("pod %s/%s would have to move", n.Pods[at].Namespace, n.Pods[at].Name)
 	}
 	switch {
 	case n.Virtual > 0:
 		return BufferPods, fmt.Sprintf("Node %q has buffer pods", n.Name)
 	case c.Pool.Spec.Replicas != nil:
-		return Disabled, fmt.Sprintf("NodePool %q keeps a fixed number of nodes", n.Pool)
+		return ConsolidationDisabled, fmt.Sprintf("NodePool %q keeps a fixed number of nodes", n.Pool)
 	case c.Pool.Spec.Disruption.ConsolidateAfter.IsNever():
-		return Disabled, fmt.Sprintf("NodePool %q has consolidation disabled", n.Pool)
+		return ConsolidationDisabled, fmt.Sprintf("NodePool %q has consolidation disabled", n.Pool)
 	case !n.Consolidatable:
 		return NotConsolidatable, fmt.Sprintf("consolidateAfter of NodePool %q has not passed since the last pod came or went", n.Pool)
 	}

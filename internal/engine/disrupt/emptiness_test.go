@@ -59,10 +59,10 @@ func blockingPDB(name string) *policyv1.PodDisruptionBudget {
 }
 
 // look returns the empty nodes, and why the others are kept.
-func look(s *snapshot.Snapshot) ([]*Candidate, []Kept) {
-	v := Look(s)
+func look(s *snapshot.Snapshot) ([]*Candidate, []Blocked) {
+	v := NewView(s)
 	empty, kept := v.Empty()
-	return empty, append(v.Blocked(), kept...)
+	return empty, append(v.DisruptionBlocked(), kept...)
 }
 
 func TestEmpty(t *testing.T) {
@@ -145,12 +145,12 @@ func TestEmpty(t *testing.T) {
 			func(s *snapshot.Snapshot, _ *snapshot.Node) {
 				s.Pools[0].NodePool.Spec.Disruption.ConsolidateAfter = karpv1.Never()
 			},
-			Disabled, "consolidation disabled",
+			ConsolidationDisabled, "consolidation disabled",
 		},
 		{"a static pool", func(s *snapshot.Snapshot, _ *snapshot.Node) {
 			replicas := int64(1)
 			s.Pools[0].NodePool.Spec.Replicas = &replicas
-		}, Disabled, "fixed number"},
+		}, ConsolidationDisabled, "fixed number"},
 		{"a pod has just left", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false }, NotConsolidatable, "consolidateAfter"},
 	}
 	for _, tt := range tests {

@@ -13,7 +13,7 @@ import (
 // Fingerprint hashes what a search for commands depends on: the candidates and the budgets, which pods run where, and
 // what can be launched at which price. It does not cover everything, so callers must still search from time to time
 // when it is unchanged.
-func (v *View) Fingerprint(room *Room) uint64 {
+func (v *View) Fingerprint(room *RemainingBudgets) uint64 {
 	h := fnv.New64a()
 	text := func(parts ...string) {
 		for _, p := range parts {
@@ -45,7 +45,7 @@ func (v *View) Fingerprint(room *Room) uint64 {
 	for i := range v.Snapshot.Pools {
 		p := &v.Snapshot.Pools[i]
 		text(string(p.NodePool.UID), strconv.FormatInt(p.NodePool.Generation, 36))
-		number(room.Left(p.NodePool.Name))
+		number(room.Remaining(p.NodePool.Name))
 		for _, t := range p.InstanceTypes {
 			if seen[t] {
 				continue

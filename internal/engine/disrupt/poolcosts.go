@@ -11,7 +11,7 @@ import (
 
 // Ledger keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
 // the nodes that were launched from it. The zero value is empty.
-type Ledger struct {
+type PoolCosts struct {
 	prices map[poolOffering]float64
 }
 
@@ -23,7 +23,7 @@ type poolOffering struct {
 
 // Update records the prices of a view and adds up the pools, in $/h. unknown counts the nodes without a price, by
 // pool. Nodes without one of the labels that identify their offering are left out.
-func (l *Ledger) Update(v *View) (totals map[string]float64, unknown map[string]int) {
+func (l *PoolCosts) Update(v *View) (totals map[string]float64, unknown map[string]int) {
 	prices := map[poolOffering]float64{}
 	totals, unknown = map[string]float64{}, map[string]int{}
 	for i := range v.Snapshot.Nodes {

@@ -14,10 +14,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// OverLimits returns which limit of a pool the launches would exceed in the snapshot, which may be newer than the one
+// ExceededLimit returns which limit of a pool the launches would exceed in the snapshot, which may be newer than the one
 // they were planned for; empty if none. Each launch counts as the largest of its instance types, resource by
 // resource. A pool that is not in the snapshot can launch nothing.
-func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
+func ExceededLimit(s *snapshot.Snapshot, launches []schedule.Launch) string {
 	byPool := map[string][]*schedule.Launch{}
 	for i := range launches {
 		name := launches[i].Pool.Name
@@ -30,7 +30,7 @@ func OverLimits(s *snapshot.Snapshot, launches []schedule.Launch) string {
 		}
 		pool := &s.Pools[at]
 		for _, r := range slices.Sorted(maps.Keys(pool.NodePool.Spec.Limits)) {
-			limit, sum := quantity.Bounded(pool.NodePool.Spec.Limits[r]), pool.Used[r].DeepCopy()
+			limit, sum := quantity.Clamp(pool.NodePool.Spec.Limits[r]), pool.Used[r].DeepCopy()
 			for _, l := range byPool[name] {
 				sum.Add(largestCapacity(l, r))
 			}

@@ -39,7 +39,7 @@ func TestExceededLimit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := OverLimits(s, tt.launches); got != tt.want {
+			if got := ExceededLimit(s, tt.launches); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

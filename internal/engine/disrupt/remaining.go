@@ -8,15 +8,15 @@ import (
 
 // Room is what the disruption budgets of pools and the PodDisruptionBudgets have left, while commands are started one
 // after another.
-type Room struct {
+type RemainingBudgets struct {
 	allowances []Allowance
 	left       map[string]int
 	pdbs       pdbIndex
 }
 
 // Room returns what the allowances and the PodDisruptionBudgets have left before any command is started.
-func (v *View) Room(allowances []Allowance) *Room {
-	r := &Room{allowances: allowances, left: make(map[string]int, len(allowances)), pdbs: pdbIndex{evicting: make(map[*policyv1.PodDisruptionBudget]int, len(v.pdbs.evicting))}}
+func (v *View) RemainingBudgets(allowances []Allowance) *RemainingBudgets {
+	r := &RemainingBudgets{allowances: allowances, left: make(map[string]int, len(allowances)), pdbs: pdbIndex{evicting: make(map[*policyv1.PodDisruptionBudget]int, len(v.pdbs.evicting))}}
 	for i := range allowances {
 		r.left[allowances[i].Pool.Name] = allowances[i].Available()
 	}
@@ -25,23 +25,23 @@ func (v *View) Room(allowances []Allowance) *Room {
 }
 
 // Left is how many more nodes of the pool may be disrupted.
-func (r *Room) Left(pool string) int { return max(r.left[pool], 0) }
+func (r *RemainingBudgets) Remaining(pool string) int { return max(r.left[pool], 0) }
 
 // Allowances are the original allowances less what has been taken.
-func (r *Room) Allowances() []Allowance {
+func (r *RemainingBudgets) Allowances() []Allowance {
 	out := slices.Clone(r.allowances)
 	for i := range out {
-		out[i].Allowed = out[i].Disrupting + r.Left(out[i].Pool.Name)
+		out[i].Allowed = out[i].Disrupting + r.Remaining(out[i].Pool.Name)
 	}
 	return out
 }
 
 // Holds reports whether all of the candidates may be disrupted at once. A single node may have more pods of a
 // PodDisruptionBudget than that allows to evict; a second one must wait then.
-func (r *Room) Holds(candidates []*Candidate) bool {
+func (r *RemainingBudgets) Allow(candidates []*Candidate) bool {
 	need := map[string]int{}
 	for _, c := range candidates {
-		if need[c.Node.Pool]++; need[c.Node.Pool] > r.Left(c.Node.Pool) || r.pdbs.exhausted(c.podsPerPDB) != nil {
+		if need[c.Node.Pool]++; need[c.Node.Pool] > r.Remaining(c.Node.Pool) || r.pdbs.exhausted(c.podsPerPDB) != nil {
 			return false
 		}
 	}
@@ -49,7 +49,7 @@ func (r *Room) Holds(candidates []*Candidate) bool {
 }
 
 // Take records that the candidates are being disrupted.
-func (r *Room) Take(candidates []*Candidate) {
+func (r *RemainingBudgets) Use(candidates []*Candidate) {
 	for _, c := range candidates {
 		r.left[c.Node.Pool]--
 		r.pdbs.add(c.podsPerPDB)

@@ -17,32 +17,32 @@ import (
 const maxNamedPods = 5
 
 // Outcome is what a plan without the candidates means for their pods.
-type Outcome struct {
+type RemovalOutcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
 	Plan schedule.Plan
 	// Homeless are the candidates' pods that cannot be scheduled.
-	Homeless []schedule.Rejection
+	Unschedulable []schedule.Rejection
 	// Shared are pending pods for which a node would be launched that the candidates' pods share. Provisioning
 	// launches it first: otherwise there would be two nodes for one pod.
-	Shared []*corev1.Pod
+	SharedPending []*corev1.Pod
 }
 
 // Refuses returns why the candidates cannot be removed, as events word it; empty if they can.
-func (o *Outcome) Refuses() string {
-	if len(o.Homeless) > 0 {
+func (o *RemovalOutcome) Message() string {
+	if len(o.Unschedulable) > 0 {
 		var parts []string
-		for i := range o.Homeless[:min(maxNamedPods, len(o.Homeless))] {
-			r := &o.Homeless[i]
+		for i := range o.Unschedulable[:min(maxNamedPods, len(o.Unschedulable))] {
+			r := &o.Unschedulable[i]
 			parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
 		}
 		more := ""
-		if n := len(o.Homeless) - maxNamedPods; n > 0 {
+		if n := len(o.Unschedulable) - maxNamedPods; n > 0 {
 			more = fmt.Sprintf(" and %d other(s)", n)
 		}
 		return "Not all pods would schedule, " + strings.Join(parts, ", ") + more
 	}
-	if len(o.Shared) > 0 {
-		return fmt.Sprintf("Pod %s/%s waits for a node that would be shared", o.Shared[0].Namespace, o.Shared[0].Name)
+	if len(o.SharedPending) > 0 {
+		return fmt.Sprintf("Pod %s/%s waits for a node that would be shared", o.SharedPending[0].Namespace, o.SharedPending[0].Name)
 	}
 	return ""
 }
@@ -50,7 +50,7 @@ func (o *Outcome) Refuses() string {
 // Judge extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no
 // destination: if it does not come up, the pods would have no node. Pods of nodes that are deleting anyway may wait
 // there.
-func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Outcome {
+func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) RemovalOutcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {
 		for _, p := range c.Pods {
@@ -64,7 +64,7 @@ func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Ou
 			unready[n.Name] = n
 		}
 	}
-	o := Outcome{Plan: schedule.Plan{Stats: plan.Stats}}
+	o := RemovalOutcome{Plan: schedule.Plan{Stats: plan.Stats}}
 	for _, pl := range plan.Placements {
 		pods := slices.DeleteFunc(slices.Clone(pl.Pods), func(p *corev1.Pod) bool { return !isOurs(p) })
 		if len(pods) == 0 {
@@ -72,7 +72,7 @@ func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Ou
 		}
 		if n := unready[pl.Node]; n != nil {
 			for _, p := range pods {
-				o.Homeless = append(o.Homeless, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
+				o.Unschedulable = append(o.Unschedulable, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
 					Code: schedule.Requirement, Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", n.Claim, n.Name),
 				}}})
 			}
@@ -89,13 +89,13 @@ func Judge(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) Ou
 		o.Plan.Launches = append(o.Plan.Launches, *l)
 		for _, p := range l.Pods {
 			if !isOurs(p) && !buffer.IsVirtual(p) {
-				o.Shared = append(o.Shared, p)
+				o.SharedPending = append(o.SharedPending, p)
 			}
 		}
 	}
 	for i := range plan.Rejected {
 		if isOurs(plan.Rejected[i].Pod) {
-			o.Homeless = append(o.Homeless, plan.Rejected[i])
+			o.Unschedulable = append(o.Unschedulable, plan.Rejected[i])
 		}
 	}
 	return o

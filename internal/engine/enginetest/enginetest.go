@@ -215,12 +215,12 @@ func Bound(p *corev1.Pod, node string) *corev1.Pod {
 }
 
 // Asks sets the requests of the pod's container, see Resources.
-func Asks(pairs ...string) func(*corev1.Pod) {
+func Requests(pairs ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = Resources(pairs...) }
 }
 
 // Labelled adds a label.
-func Labelled(key, value string) func(*corev1.Pod) {
+func Labeled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Labels == nil {
 			p.Labels = map[string]string{}

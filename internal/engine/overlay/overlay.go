@@ -33,14 +33,14 @@ type Pool struct {
 }
 
 // Verdict is the result of validating an overlay.
-type Verdict struct {
+type Validation struct {
 	Overlay *v1alpha1.NodeOverlay
 	// Reason is that of the condition ValidationSucceeded being False, empty if the overlay is valid.
 	Reason, Message string
 }
 
 // Book is a list of valid overlays. The zero Book changes nothing. A Book is immutable.
-type Book struct {
+type Overlays struct {
 	labels   requirement.Labels
 	overlays []parsedOverlay // in the order of precedence
 }
@@ -60,9 +60,9 @@ type parsedOverlay struct {
 // Overlays are processed by weight, highest first, and among equals in reverse order of their names. What an earlier
 // one sets, a later one of lower weight does not change. A later one of the same weight conflicts with it, even if it
 // sets the same value: it is invalid as a whole. The cost is O(overlays x offerings).
-func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book, []Verdict) {
-	book := Book{labels: terms.Labels}
-	verdicts := make([]Verdict, len(overlays))
+func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Overlays, []Validation) {
+	book := Overlays{labels: terms.Labels}
+	verdicts := make([]Validation, len(overlays))
 	overlays, pools = slices.Clone(overlays), slices.Clone(pools)
 	slices.SortFunc(overlays, func(a, b *v1alpha1.NodeOverlay) int {
 		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.Name, a.Name))
@@ -87,7 +87,7 @@ func Evaluate(overlays []*v1alpha1.NodeOverlay, pools []Pool, terms Terms) (Book
 		}
 		book.overlays = append(book.overlays, r)
 	}
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Compare(a.Overlay.Name, b.Overlay.Name) })
+	slices.SortFunc(verdicts, func(a, b Validation) int { return cmp.Compare(a.Overlay.Name, b.Overlay.Name) })
 	return book, verdicts
 }
 
@@ -163,7 +163,7 @@ func (s conflictKey) String() string {
 }
 
 // conflictKeys are what an overlay sets, in a fixed order.
-func (b Book) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
+func (b Overlays) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
 	for _, p := range pools {
 		labels := b.poolLabels(p.NodePool)
 		for _, it := range p.InstanceTypes {
@@ -187,7 +187,7 @@ func (b Book) conflictKeys(r parsedOverlay, pools []Pool) (out []conflictKey) {
 }
 
 // poolLabels are the labels that a pool adds to those of its instance types.
-func (b Book) poolLabels(pool *karpv1.NodePool) requirement.Set {
+func (b Overlays) poolLabels(pool *karpv1.NodePool) requirement.Set {
 	return b.labels.FromLabels(pool.Spec.Template.Labels).With(requirement.In(karpv1.LabelNodePool, pool.Name))
 }
 
@@ -206,11 +206,11 @@ func (r parsedOverlay) matchingOfferings(it *catalog.InstanceType, pool requirem
 }
 
 // Empty reports whether the Book changes nothing.
-func (b Book) Empty() bool { return len(b.overlays) == 0 }
+func (b Overlays) Empty() bool { return len(b.overlays) == 0 }
 
 // Lay applies the Book to a pool's types. Types that no overlay selects are returned as they are; the others are
 // copies, which differ in price and capacity only.
-func (b Book) Lay(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catalog.InstanceType {
+func (b Overlays) Apply(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catalog.InstanceType {
 	if b.Empty() {
 		return types
 	}
@@ -222,7 +222,7 @@ func (b Book) Lay(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catal
 	return out
 }
 
-func (b Book) applyTo(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
+func (b Overlays) applyTo(it *catalog.InstanceType, pool requirement.Set) *catalog.InstanceType {
 	changed := &copyOnWrite{InstanceType: it}
 	for _, r := range b.overlays {
 		offerings := r.matchingOfferings(it, pool)
@@ -289,7 +289,7 @@ func cloneOrEmpty(list corev1.ResourceList) corev1.ResourceList {
 
 // Prices are those of overlays that require only instance types by name and set their price, in $/h. They are the
 // only prices of types that the cloud has no price of.
-func (b Book) Prices() map[string]float64 {
+func (b Overlays) Prices() map[string]float64 {
 	out := map[string]float64{}
 	for _, r := range b.overlays {
 		if r.price.operation != replace || r.requirements.Len() != 1 {

@@ -249,7 +249,7 @@ func TestEvaluate(t *testing.T) {
 			for range 5 {
 				rng.Shuffle(len(overlays), func(i, j int) { overlays[i], overlays[j] = overlays[j], overlays[i] })
 				book, verdicts := overlay.Evaluate(overlays, world, terms())
-				if got := shown(book.Lay(world[0].NodePool, world[0].InstanceTypes)[0]); got != c.want {
+				if got := shown(book.Apply(world[0].NodePool, world[0].InstanceTypes)[0]); got != c.want {
 					t.Errorf("type %s, want %s", got, c.want)
 				}
 				var broken []string
@@ -282,7 +282,7 @@ func TestConflictInOnePool(t *testing.T) {
 	if want := `NodeOverlay "y" of the same weight already sets the price of spot m.large in z1 (NodePool b)`; verdicts[0].Message != want {
 		t.Errorf("message %q, want %q", verdicts[0].Message, want)
 	}
-	if got := shown(book.Lay(world[0].NodePool, world[0].InstanceTypes)[0]); got != unchanged {
+	if got := shown(book.Apply(world[0].NodePool, world[0].InstanceTypes)[0]); got != unchanged {
 		t.Errorf("pool a: %s", got)
 	}
 }
@@ -298,7 +298,7 @@ func TestNothingElseChanges(t *testing.T) {
 	it.CapacityOverlaid = false
 	world := pools(it)
 	book, _ := overlay.Evaluate(all(t, "a: {requirements: [], price: '7', capacity: {example.com/a: 1}}"), world, terms())
-	got := *book.Lay(world[0].NodePool, world[0].InstanceTypes)[0]
+	got := *book.Apply(world[0].NodePool, world[0].InstanceTypes)[0]
 	if shown(&got) != "z1/on-demand=7* z1/spot=7* z2/on-demand=7* example.com/a=1/1" || !got.CapacityOverlaid {
 		t.Fatalf("type %s", shown(&got))
 	}
@@ -344,7 +344,7 @@ func TestOthersAreShared(t *testing.T) {
 	types := []*catalog.InstanceType{ten("m.large"), ten("m.xlarge")}
 	world := pools(types...)
 	book, _ := overlay.Evaluate(all(t, "a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m.large]}], price: '1'}"), world, terms())
-	laid := book.Lay(world[0].NodePool, types)
+	laid := book.Apply(world[0].NodePool, types)
 	if laid[0] == types[0] || laid[1] != types[1] {
 		t.Error("want a copy of the first type and the second as it is")
 	}

@@ -256,7 +256,7 @@ func (d random) oddRest(p *corev1.Pod) {
 // hostile is pods of one owner with bad intentions or mistakes. What the names of the others are built of does
 // not occur in theirs.
 func (d random) hostile() []*corev1.Pod {
-	one := Pod("hostile", Labelled("app", pick(d, "a", "hostile")), d.requests())
+	one := Pod("hostile", Labeled("app", pick(d, "a", "hostile")), d.requests())
 	for _, edit := range []edit{d.oddRequests, d.oddNodeAffinity, d.oddPodAffinity, d.oddSpread, d.oddRest} {
 		if d.maybe(45) {
 			edit(one)

@@ -177,13 +177,13 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 	}
 	var errs []error
 	errs = append(errs, invalidClaims(with, schedule.Solve(with, schedule.Budget{})))
-	v := disrupt.Look(with)
+	v := disrupt.NewView(with)
 	v.Empty()
 	problem := consolidate.Compile(with)
 	allowances := disrupt.Allowances(with, karpv1.DisruptionUnderutilized)
-	r := consolidate.Find(problem, with, v.Candidates, allowances, consolidate.PoolTotals(with, v.Candidates, nil), consolidate.Settings{Questions: 300})
-	if r.Questions > 300 {
-		errs = append(errs, fmt.Errorf("%d questions", r.Questions))
+	r := consolidate.Find(problem, with, v.Candidates, allowances, consolidate.PoolTotals(with, v.Candidates, nil), consolidate.Settings{MaxSimulations: 300})
+	if r.Simulations > 300 {
+		errs = append(errs, fmt.Errorf("%d questions", r.Simulations))
 	}
 	for i := range r.Commands {
 		c := &r.Commands[i]
@@ -192,9 +192,9 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 			errs = append(errs, fmt.Errorf("a command that was just found does not hold: %w", err))
 		}
 		consolidate.Explain(c)
-		disrupt.OverLimits(with, c.Plan.Launches)
+		disrupt.ExceededLimit(with, c.Plan.Launches)
 	}
-	disrupt.Drift(problem, v, v.Candidates, v.Room(allowances), 5, schedule.Budget{})
+	disrupt.Drift(problem, v, v.Candidates, v.RemainingBudgets(allowances), 5, schedule.Budget{})
 	template := &corev1.PodTemplateSpec{ObjectMeta: hostile[0].ObjectMeta, Spec: hostile[0].Spec}
 	b := &bufferv1.CapacityBuffer{}
 	b.Name, b.Namespace, b.UID = "b", "default", "b"

@@ -21,9 +21,9 @@ func (d random) family(name string, most int) []*corev1.Pod {
 	}
 	second := edit(func(*corev1.Pod) {})
 	if d.maybe(25) {
-		second = Labelled("rev", "2")
+		second = Labeled("rev", "2")
 	}
-	pods := Pods(d.from(1, most), name, append([]edit{Labelled("app", name), Labelled("rev", "1")}, edits...)...)
+	pods := Pods(d.from(1, most), name, append([]edit{Labeled("app", name), Labeled("rev", "1")}, edits...)...)
 	for i, p := range pods {
 		if namespace != "" {
 			p.Namespace = namespace

@@ -25,7 +25,7 @@ func violations(s *snapshot.Snapshot, budget schedule.Budget) (schedule.Plan, er
 }
 
 // budget is none for most worlds; an exhausted one makes plans more expensive, never invalid.
-func (d random) budget() schedule.Budget { return schedule.Budget{Steps: pick(d, 0, 0, 0, 1, 200)} }
+func (d random) budget() schedule.Budget { return schedule.Budget{LookaheadSteps: pick(d, 0, 0, 0, 1, 200)} }
 
 // examine reports what is wrong with the world's plan, after shrinking the world.
 func examine(d random) (*snapshot.Snapshot, schedule.Plan, error) {

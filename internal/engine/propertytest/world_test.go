@@ -51,7 +51,7 @@ func (d random) daemon(name string) snapshot.DaemonSet {
 			edits = append(edits, e)
 		}
 	}
-	edits = append(edits, Asks("cpu", fmt.Sprintf("%dm", 50*d.from(1, 8)), "memory", "100Mi"))
+	edits = append(edits, Requests("cpu", fmt.Sprintf("%dm", 50*d.from(1, 8)), "memory", "100Mi"))
 	add(70, Tolerates("hard"))
 	add(25, d.selector())
 	add(20, d.nodeAffinity())

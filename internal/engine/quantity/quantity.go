@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Most and Least are the results for larger and smaller amounts.
+// Max and Min are the results for larger and smaller amounts.
 const (
-	Most  = math.MaxInt64
-	Least = -math.MaxInt64
+	Max  = math.MaxInt64
+	Min = -math.MaxInt64
 )
 
 // exact is the amount below which float64 arithmetic rules out an overflow, in thousandths too: 10^15 * 1,000 is below
@@ -51,9 +51,9 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 	}
 	d := q.AsDec() // of a copy
 	unscaled := new(big.Int).Set(d.UnscaledBig())
-	end := Most
+	end := Max
 	if unscaled.Sign() < 0 {
-		end = Least
+		end = Min
 	}
 	// The number is unscaled * 10^shift.
 	shift := -int64(d.Scale()) - int64(scale)
@@ -70,7 +70,7 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 		unscaled.QuoRem(unscaled, power(-shift), &rest)
 		unscaled.Add(unscaled, big.NewInt(int64(rest.Sign())))
 	}
-	if !unscaled.IsInt64() || unscaled.Int64() < Least {
+	if !unscaled.IsInt64() || unscaled.Int64() < Min {
 		return int64(end)
 	}
 	return unscaled.Int64()
@@ -78,15 +78,15 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// Bounded limits the amount to Least and Most, so that it can be added and compared at low cost.
-func Bounded(q resource.Quantity) resource.Quantity {
+// Clamp limits the amount to Min and Max, so that it can be added and compared at low cost.
+func Clamp(q resource.Quantity) resource.Quantity {
 	if within(q) {
 		return q
 	}
 	return *resource.NewQuantity(Value(q), resource.DecimalSI)
 }
 
-// within reports whether the amount is one that Bounded returns unchanged.
+// within reports whether the amount is one that Clamp returns unchanged.
 func within(q resource.Quantity) bool {
 	about := q.AsApproximateFloat64()
 	if q.IsZero() {
@@ -96,17 +96,17 @@ func within(q resource.Quantity) bool {
 		return true
 	}
 	n := Value(q)
-	return n != Most && n != Least
+	return n != Max && n != Min
 }
 
-// BoundedList applies Bounded to each amount. It returns the same list if nothing changes.
-func BoundedList(list corev1.ResourceList) corev1.ResourceList {
+// ClampList applies Clamp to each amount. It returns the same list if nothing changes.
+func ClampList(list corev1.ResourceList) corev1.ResourceList {
 	if boundedList(list) {
 		return list
 	}
 	out := make(corev1.ResourceList, len(list))
 	for name, q := range list {
-		out[name] = Bounded(q)
+		out[name] = Clamp(q)
 	}
 	return out
 }
@@ -115,50 +115,50 @@ func BoundedList(list corev1.ResourceList) corev1.ResourceList {
 func AddTo(total, list corev1.ResourceList) {
 	for name, q := range list {
 		sum := total[name].DeepCopy()
-		sum.Add(Bounded(q))
+		sum.Add(Clamp(q))
 		total[name] = sum
 	}
 }
 
-// Add is a + b, Most or Least where that is beyond them.
+// Add is a + b, Max or Min where that is beyond them.
 func Add(a, b int64) int64 {
 	sum := a + b
 	switch {
 	case a > 0 && b > 0 && sum < 0:
-		return Most
+		return Max
 	case a < 0 && b < 0 && sum >= 0:
-		return Least
+		return Min
 	}
-	return max(sum, Least)
+	return max(sum, Min)
 }
 
-// Sub is a - b, Most or Least where that is beyond them.
-func Sub(a, b int64) int64 { return Add(a, -max(b, Least)) }
+// Sub is a - b, Max or Min where that is beyond them.
+func Sub(a, b int64) int64 { return Add(a, -max(b, Min)) }
 
-// Mul is a * b, Most or Least where that is beyond them.
+// Mul is a * b, Max or Min where that is beyond them.
 func Mul(a, b int64) int64 {
-	a, b = max(a, Least), max(b, Least)
+	a, b = max(a, Min), max(b, Min)
 	if a == 0 || b == 0 {
 		return 0
 	}
-	if p := a * b; p/b == a && p >= Least {
+	if p := a * b; p/b == a && p >= Min {
 		return p
 	}
 	if (a < 0) != (b < 0) {
-		return Least
+		return Min
 	}
-	return Most
+	return Max
 }
 
-// BoundedPod applies Bounded to every amount that the pod's requests are computed from. It returns the same pod if
+// ClampPod applies Clamp to every amount that the pod's requests are computed from. It returns the same pod if
 // nothing changes.
-func BoundedPod(pod *corev1.Pod) *corev1.Pod {
+func ClampPod(pod *corev1.Pod) *corev1.Pod {
 	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !boundedList(*l) }) {
 		return pod
 	}
 	out := pod.DeepCopy()
 	for _, l := range lists(out) {
-		*l = BoundedList(*l)
+		*l = ClampList(*l)
 	}
 	return out
 }

@@ -39,33 +39,33 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 		{"999999999999999", widget, 999999999999999},
 		{"1000000000000001", widget, 1000000000000001},
 		{"9223372036854775", cpu, 9223372036854775000},
-		{"9223372036854775807m", cpu, quantity.Most},
-		{"9223372036854776", cpu, quantity.Most},
-		{"9223372036854775806", widget, quantity.Most - 1},
-		{"9223372036854775807", widget, quantity.Most},
-		{"9223372036854775807", cpu, quantity.Most},
-		{"9223372036854775808", widget, quantity.Most},
-		{"9223372036854775807.5", widget, quantity.Most},
-		{"10P", cpu, quantity.Most},
+		{"9223372036854775807m", cpu, quantity.Max},
+		{"9223372036854776", cpu, quantity.Max},
+		{"9223372036854775806", widget, quantity.Max - 1},
+		{"9223372036854775807", widget, quantity.Max},
+		{"9223372036854775807", cpu, quantity.Max},
+		{"9223372036854775808", widget, quantity.Max},
+		{"9223372036854775807.5", widget, quantity.Max},
+		{"10P", cpu, quantity.Max},
 		{"10P", widget, 1e16},
-		{"1Ei", cpu, quantity.Most},
+		{"1Ei", cpu, quantity.Max},
 		{"1Ei", widget, 1 << 60},
-		{"8Ei", widget, quantity.Most},
-		{"100Ei", widget, quantity.Most},
+		{"8Ei", widget, quantity.Max},
+		{"100Ei", widget, quantity.Max},
 		{"1e18", widget, 1e18},
-		{"1e30", cpu, quantity.Most},
-		{"1e30", widget, quantity.Most},
-		{"1e400", cpu, quantity.Most},
-		{"1e2147483647", cpu, quantity.Most},
-		{"12345678901234567890e1000", widget, quantity.Most},
+		{"1e30", cpu, quantity.Max},
+		{"1e30", widget, quantity.Max},
+		{"1e400", cpu, quantity.Max},
+		{"1e2147483647", cpu, quantity.Max},
+		{"12345678901234567890e1000", widget, quantity.Max},
 		{"12345678901234567890e-9", widget, 12345678902},
-		{strings.Repeat("9", 400) + ".5", widget, quantity.Most},
+		{strings.Repeat("9", 400) + ".5", widget, quantity.Max},
 		{"0." + strings.Repeat("0", 400) + "1", widget, 1},
 		{"-1", cpu, -1000},
 		{"-1500u", cpu, -2},
-		{"-10P", cpu, quantity.Least},
-		{"-9223372036854775808", widget, quantity.Least},
-		{"-1e2147483647", widget, quantity.Least},
+		{"-10P", cpu, quantity.Min},
+		{"-9223372036854775808", widget, quantity.Min},
+		{"-1e2147483647", widget, quantity.Min},
 	} {
 		q, err := resource.ParseQuantity(c.text)
 		if err != nil {
@@ -74,7 +74,7 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 		if got := quantity.Of(c.name, q); got != c.want {
 			t.Errorf("%.40s of %s counts as %d, want %d", c.text, c.name, got, c.want)
 		}
-		b := quantity.Bounded(q)
+		b := quantity.Clamp(q)
 		if got := quantity.Of(c.name, b); got != c.want {
 			t.Errorf("%.40s of %s, bounded, counts as %d, want %d", c.text, c.name, got, c.want)
 		}
@@ -84,11 +84,11 @@ func TestNoQuantityWrapsAround(t *testing.T) {
 
 func TestBoundedListReturnsUnchangedList(t *testing.T) {
 	list := corev1.ResourceList{cpu: resource.MustParse("250m"), widget: resource.MustParse("1.5Gi")}
-	if out := quantity.BoundedList(list); len(out) != 2 || testing.AllocsPerRun(10, func() { quantity.BoundedList(list) }) > 4 {
+	if out := quantity.ClampList(list); len(out) != 2 || testing.AllocsPerRun(10, func() { quantity.ClampList(list) }) > 4 {
 		t.Errorf("%v became %v", list, out)
 	}
 	list[widget] = resource.MustParse("1e999")
-	out := quantity.BoundedList(list)
+	out := quantity.ClampList(list)
 	if got, want := out[widget], resource.NewQuantity(math.MaxInt64, resource.DecimalSI); got.Cmp(*want) != 0 {
 		t.Errorf("1e999 became %v", got.String())
 	}
@@ -120,16 +120,16 @@ func TestArithmeticSaturates(t *testing.T) {
 	edges = append(edges, math.MinInt64)
 	bound := func(x *big.Int) int64 {
 		switch {
-		case x.Cmp(big.NewInt(quantity.Most)) > 0:
-			return quantity.Most
-		case x.Cmp(big.NewInt(quantity.Least)) < 0:
-			return quantity.Least
+		case x.Cmp(big.NewInt(quantity.Max)) > 0:
+			return quantity.Max
+		case x.Cmp(big.NewInt(quantity.Min)) < 0:
+			return quantity.Min
 		}
 		return x.Int64()
 	}
 	for _, a := range edges {
 		for _, b := range edges {
-			x, y := big.NewInt(max(a, quantity.Least)), big.NewInt(max(b, quantity.Least))
+			x, y := big.NewInt(max(a, quantity.Min)), big.NewInt(max(b, quantity.Min))
 			for _, c := range []struct {
 				sign string
 				got  int64
@@ -139,7 +139,7 @@ func TestArithmeticSaturates(t *testing.T) {
 				{"-", quantity.Sub(a, b), new(big.Int).Sub(x, y)},
 				{"*", quantity.Mul(a, b), new(big.Int).Mul(x, y)},
 			} {
-				if c.got != bound(c.want) && a != math.MinInt64 && b != math.MinInt64 || c.got < quantity.Least {
+				if c.got != bound(c.want) && a != math.MinInt64 && b != math.MinInt64 || c.got < quantity.Min {
 					t.Errorf("%d %s %d = %d, want %d", a, c.sign, b, c.got, bound(c.want))
 				}
 			}

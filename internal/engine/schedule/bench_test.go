@@ -31,18 +31,18 @@ func catalogNamed(tb testing.TB, name string) []*catalog.InstanceType {
 		if name == "ec2-spot" {
 			capacityTypes = append(capacityTypes, karpv1.CapacityTypeSpot)
 		}
-		list, err := workload.EC2("us-east-1", capacityTypes...)
+		list, err := workload.EC2Types("us-east-1", capacityTypes...)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return list
 	}
-	return workload.Synthetic(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
+	return workload.SyntheticTypes(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 }
 
 // workloadSnapshot is a workload of n pods over a catalog.
 func workloadSnapshot(kind string, n int, seed uint64, list []*catalog.InstanceType, daemons bool) *snapshot.Snapshot {
-	s, err := workload.World(kind, n, seed, list, daemons)
+	s, err := workload.Named(kind, n, seed, list, daemons)
 	if err != nil {
 		panic(err) // a test that names no workload
 	}

@@ -369,10 +369,10 @@ func describeUnpriced(types []*typeInfo, reqs requirement.Set) string {
 		lacking := 0
 		for i := range ti.Offerings {
 			o := &ti.Offerings[i]
-			if o.Lacks == catalog.LacksPlace || !reqs.Overlaps(o.Requirements) {
+			if o.UnavailableReason == catalog.ReasonNotOffered || !reqs.Overlaps(o.Requirements) {
 				continue
 			}
-			if o.Lacks != catalog.LacksPrice {
+			if o.UnavailableReason != catalog.ReasonNoPrice {
 				return ""
 			}
 			lacking++
@@ -426,7 +426,7 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 
 // amount prints n of what a pod of the class requests.
 func (c *class) amount(name corev1.ResourceName, n int64) string {
-	if q := c.resourceList[name]; n == quantity.Most {
+	if q := c.resourceList[name]; n == quantity.Max {
 		return q.String()
 	}
 	return amount(name, n)

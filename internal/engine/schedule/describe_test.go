@@ -32,9 +32,9 @@ func withoutPrices(types []catalogType) []catalogType {
 	for _, it := range types {
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
-			o.Available, o.Lacks = false, catalog.LacksPlace
+			o.Available, o.UnavailableReason = false, catalog.ReasonNotOffered
 			if o.Zone == "z1" {
-				o.Lacks = catalog.LacksPrice
+				o.UnavailableReason = catalog.ReasonNoPrice
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func mostlyUnpriced() []catalogType {
 
 type catalogType = *catalog.InstanceType
 
-func labelled(name string) func(*corev1.Pod) { return Labelled("app", name) }
+func labelled(name string) func(*corev1.Pod) { return Labeled("app", name) }
 
 // The exact messages that operators read. In each case, the last pod by name is unschedulable.
 func TestReasonMessages(t *testing.T) {
@@ -120,53 +120,53 @@ func TestReasonMessages(t *testing.T) {
 			"Taints: the pod does not tolerate taints hard:NoSchedule, harder:NoSchedule",
 			"Requirements: the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2; but for these 2 reasons it fits m.small in z2",
 		}},
-		{"too large", world(Pod("a", Asks("cpu", "9", "memory", "1Gi"))), []string{
+		{"too large", world(Pod("a", Requests("cpu", "9", "memory", "1Gi"))), []string{
 			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods",
 		}},
-		{"too large beside daemons", daemons(world(Pod("a", Asks("cpu", "8"))), Pod("agent", Asks("cpu", "300m"))), []string{
+		{"too large beside daemons", daemons(world(Pod("a", Requests("cpu", "8"))), Pod("agent", Requests("cpu", "300m"))), []string{
 			"Resources: the pod needs 8 cpu, and m.xlarge, the largest type that suits it, has 7700m for pods after 300m for daemons",
 		}},
-		{"too large in two ways", world(Pod("a", Asks("cpu", "9", "memory", "64Gi"))), []string{
+		{"too large in two ways", world(Pod("a", Requests("cpu", "9", "memory", "64Gi"))), []string{
 			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods; and 64Gi memory: no instance type is that large; m.xlarge, the largest type that suits it, has 32Gi for pods",
 		}},
-		{"too large for all together", World(singlePool(Type("c", 1, "cpu", "8", "memory", "2Gi"), Type("r", 1, "cpu", "2", "memory", "32Gi")), Pod("a", Asks("cpu", "4", "memory", "16Gi"))), []string{
+		{"too large for all together", World(singlePool(Type("c", 1, "cpu", "8", "memory", "2Gi"), Type("r", 1, "cpu", "2", "memory", "32Gi")), Pod("a", Requests("cpu", "4", "memory", "16Gi"))), []string{
 			"Resources: no single instance type has enough of everything that the pod needs: 4 cpu, 16Gi memory",
 		}},
-		{"larger types are kept away by the pool", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Asks("cpu", "3"))), []string{
+		{"larger types are kept away by the pool", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Requests("cpu", "3"))), []string{
 			"Resources: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small): the pod needs 3 cpu, and m.medium, the largest type that suits it, has 2 for pods",
 		}},
-		{"larger types are kept away by the pod", world(Pod("a", Asks("cpu", "3"), Selects(instanceType, "m.small"))), []string{
+		{"larger types are kept away by the pod", world(Pod("a", Requests("cpu", "3"), Selects(instanceType, "m.small"))), []string{
 			"Resources: fits m.large in z1, but the pod requires node.kubernetes.io/instance-type=m.small: the pod needs 3 cpu, and m.small, the largest type that suits it, has 1 for pods",
 		}},
-		{"a resource that is spelled wrong", World(singlePool(Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")), Pod("a", Asks("nvidia.com/gpus", "1"))), []string{
+		{"a resource that is spelled wrong", World(singlePool(Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")), Pod("a", Requests("nvidia.com/gpus", "1"))), []string{
 			`Resources: the pod needs 1 nvidia.com/gpus, which no instance type has (did you mean "nvidia.com/gpu"?)`,
 		}},
-		{"a resource that only others have", World([]snapshot.Pool{Pool("gpu", []catalogType{Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")}, PoolTaint("gpu", noPlace)), Pool("plain", Types())}, Pod("a", Asks("nvidia.com/gpu", "1"))), []string{
+		{"a resource that only others have", World([]snapshot.Pool{Pool("gpu", []catalogType{Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")}, PoolTaint("gpu", noPlace)), Pool("plain", Types())}, Pod("a", Requests("nvidia.com/gpu", "1"))), []string{
 			"plain: Resources: the pod needs 1 nvidia.com/gpu, which no instance type that suits it has",
 			"gpu: Taints: fits g in z1, but the pod does not tolerate taint gpu:NoSchedule",
 		}},
-		{"a limit", World(pool(Limit("cpu", "4")), Pod("a", Asks("cpu", "3")), Pod("b", Asks("cpu", "3"))), []string{
+		{"a limit", World(pool(Limit("cpu", "4")), Pod("a", Requests("cpu", "3")), Pod("b", Requests("cpu", "3"))), []string{
 			"Limits: fits m.large in z1, but the pool's limit of 4 cpu leaves 0 (0 in use, 4 planned), and the smallest suitable type, m.large, adds 4",
 		}},
-		{"a limit on nodes", World(pool(Limit("nodes", "1")), Pod("a", Asks("cpu", "5")), Pod("b", Asks("cpu", "5"))), []string{
+		{"a limit on nodes", World(pool(Limit("nodes", "1")), Pod("a", Requests("cpu", "5")), Pod("b", Requests("cpu", "5"))), []string{
 			"Limits: fits m.xlarge in z1, but the pool's limit of 1 nodes leaves 0 (0 in use, 1 planned), and the smallest suitable type, m.xlarge, adds 1",
 		}},
-		{"nothing to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"), Require(Zone, in, "z1"))}, Pod("a", Asks("cpu", "3"))), []string{
+		{"nothing to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"), Require(Zone, in, "z1"))}, Pod("a", Requests("cpu", "3"))), []string{
 			"NoOffering: fits m.large in z1, but none of the 2 instance types that suit can be had at the moment in z1",
 		}},
-		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"))}, Pod("a", Asks("cpu", "5"), Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
+		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"))}, Pod("a", Requests("cpu", "5"), Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
 			"NoOffering: fits m.xlarge in z1, but m.xlarge, the only instance type that suits, cannot be had at the moment as spot in z1",
 		}},
-		{"no price is known", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Asks("cpu", "3"))), []string{
+		{"no price is known", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "3"))), []string{
 			"NoOffering: fits m.large in z1, but no price is known of any of the 2 instance types that suit, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
 		}},
-		{"no price is known of the only type", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Asks("cpu", "5"))), []string{
+		{"no price is known of the only type", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "5"))), []string{
 			"NoOffering: fits m.xlarge in z1, but no price is known of m.xlarge, the only instance type that suits, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
 		}},
-		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", mostlyUnpriced())}, Pod("a", Asks("cpu", "1"))), []string{
+		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", mostlyUnpriced())}, Pod("a", Requests("cpu", "1"))), []string{
 			"NoOffering: fits m.small in z1, but none of the 4 instance types that suit can be had at the moment",
 		}},
-		{"too little to choose from", World(pool(Require(instanceType, exists), MinValues(3)), Pod("a", Asks("cpu", "3"))), []string{
+		{"too little to choose from", World(pool(Require(instanceType, exists), MinValues(3)), Pod("a", Requests("cpu", "3"))), []string{
 			"MinValues: fits m.large in z1, but too few instance types are left to choose from: 2 values of node.kubernetes.io/instance-type instead of at least 3",
 		}},
 		{"a daemon's host port", daemons(world(Pod("a", HostPort("", 80, "TCP"))), Pod("agent", HostPort("", 80, "TCP"))), []string{
@@ -184,7 +184,7 @@ func TestReasonMessages(t *testing.T) {
 		{"affinity to pods in a zone that the pool has not", withNodes(World(inZ1(), Pod("a", Near(Zone, "db"))), running("z2", "db")), []string{
 			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and pod affinity over topology.kubernetes.io/zone to pods with app=db, which are in z2 (1)",
 		}},
-		{"affinity to pods on a full node", withNodes(world(Pod("a", Asks("cpu", "1"), Near(Host, "db"))), running("z2", "db")), []string{
+		{"affinity to pods on a full node", withNodes(world(Pod("a", Requests("cpu", "1"), Near(Host, "db"))), running("z2", "db")), []string{
 			"Topology: fits m.small in z1, but pod affinity over kubernetes.io/hostname to pods with app=db: a new node has none, and the nodes that have some do not take the pod",
 		}},
 		{"anti-affinity, everywhere", withNodes(world(Pod("a", Apart(Zone, "db"))), running("z1", "db"), running("z2", "db"), running("z3", "db")), []string{

@@ -55,15 +55,15 @@ func (sv *solver) findFreeDevices(queue []*queuedPod) {
 			}
 		}
 	}
-	sv.devices = sv.s.Devices.Open(leaving)
+	sv.devices = sv.s.Devices.Free(leaving)
 }
 
 // site is the node from the perspective of devices.
-func (sv *solver) site(n *node) snapshot.DeviceSite {
+func (sv *solver) site(n *node) snapshot.DeviceNode {
 	if n.site.Node != "" {
 		return n.site
 	}
-	n.site = snapshot.DeviceSite{Node: n.src.Name, Labels: maps.Clone(n.src.Labels)}
+	n.site = snapshot.DeviceNode{Node: n.src.Name, Labels: maps.Clone(n.src.Labels)}
 	if n.site.Labels == nil {
 		n.site.Labels = map[string]string{}
 	}
@@ -111,7 +111,7 @@ func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 	}
 	if g, err := sv.devices.Find(c.devices, sv.site(n)); err == nil {
 		sv.devices = sv.devices.With(c.devices, g)
-		n.devices = append(n.devices, DeviceUse{pod, c.devices, []snapshot.DeviceGrant{g}})
+		n.devices = append(n.devices, DeviceUse{pod, c.devices, []snapshot.DeviceAllocation{g}})
 	}
 }
 
@@ -175,7 +175,7 @@ type deviceOption struct {
 	// reqs are the labels that the node must have.
 	reqs   requirement.Set
 	claims []snapshot.DeviceClaim
-	grants []snapshot.DeviceGrant
+	grants []snapshot.DeviceAllocation
 	// drivers are those of devices that come with the node, by type name.
 	drivers map[string][]string
 }
@@ -187,7 +187,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 	var types [][]string
 	var none, nearest error
 	for _, look := range sv.deviceViews(cands) {
-		site := snapshot.DeviceSite{Node: hostName(b.index), Labels: look.labels, Type: look.typ}
+		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.labels, Type: look.typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)

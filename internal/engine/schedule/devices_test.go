@@ -36,12 +36,12 @@ func TestResourceClaims(t *testing.T) {
 		{"pods without go on", world(Pod("a", claims(true, true, false)), Pod("b")), []string{"unschedulable (ResourceClaims): a", "general m.small: b"}},
 		{
 			"a daemon with claims takes no room",
-			daemons(world(Pod("a", Asks("cpu", "1"))), Pod("driver", Asks("cpu", "500m"), claims(false, true, false))),
+			daemons(world(Pod("a", Requests("cpu", "1"))), Pod("driver", Requests("cpu", "500m"), claims(false, true, false))),
 			[]string{"general m.small: a"},
 		},
 		{
 			"a daemon without does",
-			daemons(world(Pod("a", Asks("cpu", "1"))), Pod("agent", Asks("cpu", "500m"))),
+			daemons(world(Pod("a", Requests("cpu", "1"))), Pod("agent", Requests("cpu", "500m"))),
 			[]string{"general m.medium: a"},
 		},
 	})

@@ -84,7 +84,7 @@ func TestNoPlanCostsLessThanTheLowerBound(t *testing.T) {
 		}
 		var pods []*corev1.Pod
 		for i := range 1 + r.IntN(7) {
-			p := Pod(fmt.Sprintf("p%d", i), Asks("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(30)))))
+			p := Pod(fmt.Sprintf("p%d", i), Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(30)))))
 			if maybe(r, 30) {
 				Selects(Arch, pick(r, "amd64", "arm64"))(p)
 			}
@@ -124,7 +124,7 @@ func TestLowerBoundWithExistingRoom(t *testing.T) {
 		}
 		var pods []*corev1.Pod
 		for i := range 2 + r.IntN(4) {
-			pods = append(pods, Pod(fmt.Sprintf("p%d", i), Asks("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(20))))))
+			pods = append(pods, Pod(fmt.Sprintf("p%d", i), Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(20))))))
 		}
 		there := Node("there", "general", func(n *snapshot.Node) {
 			n.Allocatable = Resources("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dGi", 1+r.IntN(6)), "pods", "3")

@@ -11,8 +11,8 @@ import (
 // Solve plans all pods of a snapshot at once. Pods that no node can hold come with the reason for each pool.
 func ExampleSolve() {
 	pools := []snapshot.Pool{Pool("general", Types())}
-	pods := append(Pods(3, "web", Asks("cpu", "1", "memory", "1Gi")), Pod("big", Asks("cpu", "64")))
-	plan := schedule.Solve(World(pools, pods...), schedule.Bounded())
+	pods := append(Pods(3, "web", Requests("cpu", "1", "memory", "1Gi")), Pod("big", Requests("cpu", "64")))
+	plan := schedule.Solve(World(pools, pods...), schedule.DefaultBudget())
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
 		fmt.Printf("launch %s in pool %s, pods: %d\n", l.InstanceTypes[0].Name, l.Pool.Name, len(l.Pods))
@@ -32,10 +32,10 @@ func ExampleSolve() {
 func ExampleProblem_WhatIf() {
 	s := World([]snapshot.Pool{Pool("general", Types())})
 	s.Nodes = []snapshot.Node{Node("n1", "general"), Node("n2", "general")}
-	web := Bound(Pod("web", Asks("cpu", "1")), "n1")
+	web := Bound(Pod("web", Requests("cpu", "1")), "n1")
 	s.Nodes[0].Pods = append(s.Nodes[0].Pods, web)
 	problem := schedule.Compile(s)
-	plan := problem.WhatIf([]int{0}, s.Nodes[0].Pods, schedule.Bounded())
+	plan := problem.WhatIf([]int{0}, s.Nodes[0].Pods, schedule.DefaultBudget())
 	for _, p := range plan.Placements {
 		fmt.Printf("pods that move from n1 to %s: %d\n", p.Node, len(p.Pods))
 	}

@@ -22,10 +22,10 @@ func daemons(s *snapshot.Snapshot, pods ...*corev1.Pod) *snapshot.Snapshot {
 
 func TestDaemonSets(t *testing.T) {
 	limitsOnly := Pod("d", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = Resources("cpu", "2") })
-	app := Pod("a", Asks("cpu", "1", "memory", "1Gi"))
+	app := Pod("a", Requests("cpu", "1", "memory", "1Gi"))
 	largeOnly := Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.large", "m.xlarge"))
 	checkPlans(t, []planCase{
-		{"make room", daemons(world(app), Pod("d", Asks("cpu", "2", "memory", "2Gi"))), []string{"general m.large: a"}},
+		{"make room", daemons(world(app), Pod("d", Requests("cpu", "2", "memory", "2Gi"))), []string{"general m.large: a"}},
 		{"its host port", daemons(world(Pod("a", HostPort("", 8080, "TCP"))), Pod("d", HostPort("", 8080, "TCP"))), []string{"unschedulable (HostPort): a"}},
 		{
 			"but it does not run on small types",
@@ -34,59 +34,59 @@ func TestDaemonSets(t *testing.T) {
 		},
 		{
 			"startup taints do not keep it off",
-			daemons(World(pool(func(p *np) { p.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "boot", Effect: noPlace}} }), app), Pod("d", Asks("cpu", "2"))),
+			daemons(World(pool(func(p *np) { p.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "boot", Effect: noPlace}} }), app), Pod("d", Requests("cpu", "2"))),
 			[]string{"general m.large: a"},
 		},
 		{
 			"taints do",
-			daemons(World(pool(PoolTaint("hard", noPlace)), Pod("a", Asks("cpu", "1"), Tolerates("hard"))), Pod("d", Asks("cpu", "2"))),
+			daemons(World(pool(PoolTaint("hard", noPlace)), Pod("a", Requests("cpu", "1"), Tolerates("hard"))), Pod("d", Requests("cpu", "2"))),
 			[]string{"general m.small: a"},
 		},
-		{"soft taints do not", daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Asks("cpu", "2"))), []string{"general m.large: a"}},
-		{"nothing left", daemons(world(app), Pod("d", Asks("cpu", "10k"))), []string{"unschedulable (Resources): a"}},
+		{"soft taints do not", daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Requests("cpu", "2"))), []string{"general m.large: a"}},
+		{"nothing left", daemons(world(app), Pod("d", Requests("cpu", "10k"))), []string{"unschedulable (Resources): a"}},
 		{"limits act as requests", daemons(world(app), limitsOnly), []string{"general m.large: a"}},
-		{"its init container", daemons(world(app), Pod("d", Asks("cpu", "1"), initContainer(false, "cpu", "2"))), []string{"general m.large: a"}},
-		{"selects what no node has", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects("team", "x")), Pod("e", Asks("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none"))), []string{"general m.small: a"}},
-		{"selects the pool's label", daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Asks("cpu", "2"), Selects("team", "x"))), []string{"general m.large: a"}},
-		{"NotIn on an undefined key", daemons(world(app), Pod("d", Asks("cpu", "2"), Needs(Expr("team", notIn, "x")))), []string{"general m.large: a"}},
+		{"its init container", daemons(world(app), Pod("d", Requests("cpu", "1"), initContainer(false, "cpu", "2"))), []string{"general m.large: a"}},
+		{"selects what no node has", daemons(world(app), Pod("d", Requests("cpu", "2"), Selects("team", "x")), Pod("e", Requests("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none"))), []string{"general m.small: a"}},
+		{"selects the pool's label", daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Requests("cpu", "2"), Selects("team", "x"))), []string{"general m.large: a"}},
+		{"NotIn on an undefined key", daemons(world(app), Pod("d", Requests("cpu", "2"), Needs(Expr("team", notIn, "x")))), []string{"general m.large: a"}},
 		{
 			"the second required term matches",
-			daemons(world(app), Pod("d", Asks("cpu", "2"), Needs(Expr("team", in, "x")), Needs(Expr(Arch, in, "amd64")))),
+			daemons(world(app), Pod("d", Requests("cpu", "2"), Needs(Expr("team", in, "x")), Needs(Expr(Arch, in, "amd64")))),
 			[]string{"general m.large: a"},
 		},
-		{"an impossible preference", daemons(world(app), Pod("d", Asks("cpu", "2"), Prefers(1, Expr("team", in, "x")))), []string{"general m.large: a"}},
+		{"an impossible preference", daemons(world(app), Pod("d", Requests("cpu", "2"), Prefers(1, Expr("team", in, "x")))), []string{"general m.large: a"}},
 		{
 			"overhead per group of types",
-			daemons(world(app), Pod("d", Asks("cpu", "7"), largeOnly), Pod("e", Asks("cpu", "500m"), Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.medium")))),
+			daemons(world(app), Pod("d", Requests("cpu", "7"), largeOnly), Pod("e", Requests("cpu", "500m"), Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.medium")))),
 			[]string{"general m.medium: a"},
 		},
-		{"waits for initialization", daemons(world(app), Pod("d", Asks("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))), []string{"general m.large: a"}},
+		{"waits for initialization", daemons(world(app), Pod("d", Requests("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))), []string{"general m.large: a"}},
 		{
 			"runs on the node already",
-			daemons(withNodes(world(Pod("a", Asks("cpu", "2"))), Node("n", "general", func(n *snapshot.Node) {
-				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Asks("cpu", "2"), OwnedBy("apps/v1", "DaemonSet")), "n")}
-			})), Pod("d", Asks("cpu", "2"))),
+			daemons(withNodes(world(Pod("a", Requests("cpu", "2"))), Node("n", "general", func(n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Requests("cpu", "2"), OwnedBy("apps/v1", "DaemonSet")), "n")}
+			})), Pod("d", Requests("cpu", "2"))),
 			[]string{"on n: a"},
 		},
 		{
 			"not running yet, its room is kept",
-			daemons(withNodes(world(Pod("a", Asks("cpu", "3"))), Node("n", "general")), Pod("d", Asks("cpu", "2"))),
+			daemons(withNodes(world(Pod("a", Requests("cpu", "3"))), Node("n", "general")), Pod("d", Requests("cpu", "2"))),
 			[]string{"general m.xlarge: a"},
 		},
 		{
 			"an unexpected daemon pod does not make room",
-			daemons(withNodes(world(Pod("a", Asks("cpu", "3.5"))), Node("n", "general", func(n *snapshot.Node) {
-				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Asks("cpu", "1"), OwnedBy("apps/v1", "DaemonSet")), "n")}
-			})), Pod("d", Asks("cpu", "1"), Selects("late", "label"))),
+			daemons(withNodes(world(Pod("a", Requests("cpu", "3.5"))), Node("n", "general", func(n *snapshot.Node) {
+				n.Pods = []*corev1.Pod{Bound(Pod("d-1", Requests("cpu", "1"), OwnedBy("apps/v1", "DaemonSet")), "n")}
+			})), Pod("d", Requests("cpu", "1"), Selects("late", "label"))),
 			[]string{"general m.large: a"},
 		},
 		{
 			"needs a label that the node lacks",
-			daemons(withNodes(world(Pod("a", Asks("cpu", "3"))), Node("n", "general", func(n *snapshot.Node) { delete(n.Labels, Zone) })), Pod("d", Asks("cpu", "2"), Needs(Expr(Zone, exists)))),
+			daemons(withNodes(world(Pod("a", Requests("cpu", "3"))), Node("n", "general", func(n *snapshot.Node) { delete(n.Labels, Zone) })), Pod("d", Requests("cpu", "2"), Needs(Expr(Zone, exists)))),
 			[]string{"on n: a"},
 		},
 	})
-	p := schedule.Solve(daemons(world(Pods(2, "a", Asks("cpu", "1"))...), Pod("d", Asks("cpu", "1"))), schedule.Budget{})
+	p := schedule.Solve(daemons(world(Pods(2, "a", Requests("cpu", "1"))...), Pod("d", Requests("cpu", "1"))), schedule.Budget{})
 	if cpu := p.Launches[0].Requests[corev1.ResourceCPU]; len(p.Launches) != 1 || cpu.String() != "3" {
 		t.Errorf("the claim requests %s cpu, want 3:\n%s", cpu.String(), describe(p))
 	}
@@ -111,7 +111,7 @@ func TestExistingNodes(t *testing.T) {
 	}
 	checkPlans(t, []planCase{
 		{"a launched claim with room", oneNode(inFlight), []string{"on n-claim: a"}},
-		{"too big for it", withNodes(world(Pod("a", Asks("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
+		{"too big for it", withNodes(world(Pod("a", Requests("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
 		{"in another zone", withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)), []string{"general m.small z2: a"}},
 		{"a terminating node takes no pods", oneNode(func(n *snapshot.Node) { n.Deleting = true }), []string{"general m.small: a"}},
 		{"not ready yet", oneNode(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, false)), []string{"on n: a"}},
@@ -132,7 +132,7 @@ func TestExistingNodes(t *testing.T) {
 			withNodes(world(Pod("a", HostPort("127.0.0.1", 80, "TCP")), Pod("b", HostPort("", 80, "UDP"))), Node("n", "general", holds(Pod("c", HostPort("", 80, "TCP"))))),
 			[]string{"on n: b", "general m.small: a"},
 		},
-		{"a node without a NodeClaim has room", withNodes(world(Pods(100, "a", Asks("cpu", "10m"))...), Node("n", "general", unmanaged)), []string{"on n: a x100"}},
+		{"a node without a NodeClaim has room", withNodes(world(Pods(100, "a", Requests("cpu", "10m"))...), Node("n", "general", unmanaged)), []string{"on n: a x100"}},
 		{"it has no zone label", withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)), []string{"general m.small z1: a"}},
 		{
 			"pods of a node that goes, with those that wait",
@@ -141,13 +141,13 @@ func TestExistingNodes(t *testing.T) {
 		},
 		{
 			"overcommitted node takes nothing",
-			withNodes(world(Pod("a")), Node("n", "general", holds(Pod("c", Asks("cpu", "5"))))),
+			withNodes(world(Pod("a")), Node("n", "general", holds(Pod("c", Requests("cpu", "5"))))),
 			[]string{"general m.small: a"},
 		},
 		{
 			"finished pods use nothing",
-			withNodes(world(Pod("a", Asks("cpu", "4"))), Node("n", "general", func(n *snapshot.Node) {
-				done := Bound(Pod("c", Asks("cpu", "4")), "n")
+			withNodes(world(Pod("a", Requests("cpu", "4"))), Node("n", "general", func(n *snapshot.Node) {
+				done := Bound(Pod("c", Requests("cpu", "4")), "n")
 				done.Status.Phase = corev1.PodSucceeded
 				n.Pods = []*corev1.Pod{done}
 			})),
@@ -185,9 +185,9 @@ func TestNominations(t *testing.T) {
 		n.Launched, n.Registered, n.Initialized, n.Allocatable = true, true, true, Resources("cpu", "4", "memory", "16Gi", "pods", "110")
 	}
 	checkPlans(t, []planCase{
-		{"the pod waits for its claim", withNodes(world(Pod("a", Asks("cpu", "8"))), claim("n", nil, "a")), []string{"on n-claim: a"}},
+		{"the pod waits for its claim", withNodes(world(Pod("a", Requests("cpu", "8"))), claim("n", nil, "a")), []string{"on n-claim: a"}},
 		{"an unlaunched claim takes no others", withNodes(world(Pod("a"), Pod("b")), claim("n", nil, "a")), []string{"on n-claim: a", "general m.small: b"}},
-		{"a launched one does, beside its own", withNodes(world(Pod("a", Asks("cpu", "3")), Pod("b"), Pod("c", Asks("cpu", "2"))), claim("n", up, "a")), []string{"on n-claim: a, b", "general m.medium: c"}},
+		{"a launched one does, beside its own", withNodes(world(Pod("a", Requests("cpu", "3")), Pod("b"), Pod("c", Requests("cpu", "2"))), claim("n", up, "a")), []string{"on n-claim: a, b", "general m.medium: c"}},
 		{"a terminating claim keeps no pods", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) { n.Deleting = true }, "a")), []string{"general m.small: a"}},
 		{"promised twice, placed once", withNodes(world(Pod("a")), claim("n1", nil, "a"), claim("n2", nil, "a")), []string{"on n1-claim: a"}},
 		{"a node that is up, but refuses its pod", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) {

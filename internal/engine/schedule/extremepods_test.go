@@ -21,7 +21,7 @@ var hugeQuantities = []string{"9223372036854775807", "10P", "1Ei", "1e30", "1e40
 
 func shop(more ...*corev1.Pod) *snapshot.Snapshot {
 	s := World([]snapshot.Pool{Pool("general", Types())})
-	s.Pods = append(Pods(12, "web", Asks("cpu", "700m", "memory", "900Mi")), more...)
+	s.Pods = append(Pods(12, "web", Requests("cpu", "700m", "memory", "900Mi")), more...)
 	return s
 }
 
@@ -49,7 +49,7 @@ func coresAndMemory(l corev1.ResourceList) string {
 // The pod gets a reason, and the others get the nodes that they would get without it.
 func TestOversizedPodDoesNotDelayOthers(t *testing.T) {
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
-	sized := func(name corev1.ResourceName, quantity string) func(*corev1.Pod) { return Asks(string(name), quantity) }
+	sized := func(name corev1.ResourceName, quantity string) func(*corev1.Pod) { return Requests(string(name), quantity) }
 	for _, quantity := range hugeQuantities {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			if name != corev1.ResourceCPU && (quantity == "10P" || quantity == "18446744073709552") {
@@ -105,7 +105,7 @@ func TestSumsOfContainerRequestsDoNotWrapAround(t *testing.T) {
 func TestOversizedDaemonSetLeavesNoRoom(t *testing.T) {
 	s := shop()
 	for i := range 3 {
-		s.DaemonSets = append(s.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: fmt.Sprint(i), Pod: Pod(fmt.Sprint(i), Asks("cpu", "9223372036854775", "memory", "8Ei"))})
+		s.DaemonSets = append(s.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: fmt.Sprint(i), Pod: Pod(fmt.Sprint(i), Requests("cpu", "9223372036854775", "memory", "8Ei"))})
 	}
 	if p := schedule.Solve(s, schedule.Budget{}); len(p.Launches) != 0 || len(p.Rejected) != 12 {
 		t.Errorf("%d launches, %d rejected", len(p.Launches), len(p.Rejected))
@@ -118,7 +118,7 @@ func TestOversizedBoundPodLeavesNoRoom(t *testing.T) {
 		s := shop()
 		n := Node("n1", "general")
 		for i := range most + 1 {
-			n.Pods = append(n.Pods, Bound(Pod(fmt.Sprint("hostile-", i), Asks("cpu", "9223372036854775", "memory", "9223372036854775807")), "n1"))
+			n.Pods = append(n.Pods, Bound(Pod(fmt.Sprint("hostile-", i), Requests("cpu", "9223372036854775", "memory", "9223372036854775807")), "n1"))
 		}
 		s.Nodes = append(s.Nodes, n)
 		if p := schedule.Solve(s, schedule.Budget{}); len(p.Placements) != 0 || len(p.Rejected) != 0 {
@@ -141,7 +141,7 @@ func TestLimitBeyondInt64IsNoLimit(t *testing.T) {
 // 1.5Gi is stored in a form that Quantity.Mul writes to.
 func TestLaunchRequestsTheSumOfItsPods(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())})
-	s.Pods = Pods(30, "web", Asks("cpu", "0.7", "memory", "1.5Gi"))
+	s.Pods = Pods(30, "web", Requests("cpu", "0.7", "memory", "1.5Gi"))
 	p := schedule.Solve(s, schedule.Budget{})
 	for i := range p.Launches {
 		l := &p.Launches[i]
@@ -187,7 +187,7 @@ func TestInvalidPreferenceIsIgnoredAndReported(t *testing.T) {
 		"and of a type's":      Expr(corev1.LabelInstanceTypeStable, in, "m small"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := shop(Pod("hostile", Asks("cpu", "100m"), Prefers(1, expr)))
+			s := shop(Pod("hostile", Requests("cpu", "100m"), Prefers(1, expr)))
 			Require("example.com/team", corev1.NodeSelectorOpExists)(s.Pools[0].NodePool)
 			p := schedule.Solve(s, schedule.Budget{})
 			if len(p.Rejected) != 0 {
@@ -215,7 +215,7 @@ func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 		`nodeSelector: label "example.com/team": no node can have the value "team a"`:                  Selects("example.com/team", "team a"),
 	} {
 		t.Run(want, func(t *testing.T) {
-			s := shop(Pod("hostile", Asks("cpu", "100m"), edit))
+			s := shop(Pod("hostile", Requests("cpu", "100m"), edit))
 			team(s.Pools[0].NodePool)
 			p := schedule.Solve(s, schedule.Budget{})
 			if got := launched(p); got != alone {
@@ -231,7 +231,7 @@ func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 // Each node would come up without the label that the pod requires, and the next plan would launch another.
 func TestNoLaunchForBoundsThatExcludeEveryInteger(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types(), Require("example.com/size", corev1.NodeSelectorOpExists))},
-		Pod("hostile", Asks("cpu", "100m"), Needs(Expr("example.com/size", corev1.NodeSelectorOpGt, "5"),
+		Pod("hostile", Requests("cpu", "100m"), Needs(Expr("example.com/size", corev1.NodeSelectorOpGt, "5"),
 			Expr("example.com/size", corev1.NodeSelectorOpLt, "8"), Expr("example.com/size", corev1.NodeSelectorOpNotIn, "6", "7"))))
 	if p := schedule.Solve(s, schedule.Budget{}); len(p.Launches) != 0 || len(p.Rejected) != 1 {
 		t.Errorf("%d launches, rejected %v", len(p.Launches), p.Rejected)
@@ -249,7 +249,7 @@ func TestUnschedulablePodKeepsNoPodAway(t *testing.T) {
 	}
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
 	for _, key := range []string{corev1.LabelWindowsBuild, corev1.LabelTopologyRegion, Zone, Host, "example.com/none"} {
-		for name, edit := range map[string]func(*corev1.Pod){"too large": Asks("cpu", "10P"), "invalid": Selects("team", "team a"), "without its volume": Claims("gone")} {
+		for name, edit := range map[string]func(*corev1.Pod){"too large": Requests("cpu", "10P"), "invalid": Selects("team", "team a"), "without its volume": Claims("gone")} {
 			s := shop(Pod("hostile", everybody(key), edit))
 			p := schedule.Solve(s, schedule.Budget{})
 			if got := launched(p); got != alone || len(p.Rejected) != 1 {
@@ -261,21 +261,21 @@ func TestUnschedulablePodKeepsNoPodAway(t *testing.T) {
 
 func TestNewResourceNameDoesNotCloseNodes(t *testing.T) {
 	n := Node("n1", "general")
-	n.Pods = append(n.Pods, Bound(Pod("older", Asks("cpu", "1m", "example.com/widget", "3")), "n1")) // the node has none left
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Asks("cpu", "100m")))
+	n.Pods = append(n.Pods, Bound(Pod("older", Requests("cpu", "1m", "example.com/widget", "3")), "n1")) // the node has none left
+	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Requests("cpu", "100m")))
 	s.Nodes = append(s.Nodes, n)
 	for range 2 {
 		p := schedule.Solve(s, schedule.Budget{})
 		if len(p.Placements) != 1 || p.Placements[0].Pods[0].Name != "web" {
 			t.Errorf("with %d pods: placed %v, launched\n%s", len(s.Pods), p.Placements, launched(p))
 		}
-		s.Pods = append(s.Pods, Pod("hostile", Asks("example.com/widget", "1")))
+		s.Pods = append(s.Pods, Pod("hostile", Requests("example.com/widget", "1")))
 	}
 }
 
 // The selector of all pods and that of none are different, though both print as the empty string.
 func TestEmptyAndNilSelectorsDiffer(t *testing.T) {
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Asks("cpu", "100m"), Labelled("app", "a"), Near(Zone, "a"), PreferNear(1, Zone, "a")))
+	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Requests("cpu", "100m"), Labeled("app", "a"), Near(Zone, "a"), PreferNear(1, Zone, "a")))
 	a := s.Pods[0].Spec.Affinity.PodAffinity
 	a.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = nil
 	a.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector = &metav1.LabelSelector{}
@@ -289,7 +289,7 @@ func TestPodsWithThousandsOfResourcesDoNotDelayOthers(t *testing.T) {
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
 	var hostile []*corev1.Pod
 	for i := range 20 {
-		p := Pod(fmt.Sprint("hostile-", i), Asks("cpu", "100m"))
+		p := Pod(fmt.Sprint("hostile-", i), Requests("cpu", "100m"))
 		for j := range 1000 {
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprintf("example.com/r%d-%d", i, j))] = resource.MustParse("1")
 		}
@@ -311,7 +311,7 @@ func TestPodsWithThousandsOfResourcesDoNotDelayOthers(t *testing.T) {
 
 // A resource that is requested with zero does not constrain a pod, however many there are.
 func TestZeroRequestsOfThousandsOfResourcesAreIgnored(t *testing.T) {
-	p := Pod("plain", Asks("cpu", "100m"))
+	p := Pod("plain", Requests("cpu", "100m"))
 	for j := range 1000 {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprint("example.com/r", j))] = resource.MustParse("0")
 	}
@@ -323,7 +323,7 @@ func TestZeroRequestsOfThousandsOfResourcesAreIgnored(t *testing.T) {
 func TestSoftSpreadsBeyondTheBoundAreDropped(t *testing.T) {
 	var many []*corev1.Pod
 	for i := range 20 {
-		p := Pod(fmt.Sprint("soft-", i), Asks("cpu", "100m"), Labelled("app", fmt.Sprint(i)))
+		p := Pod(fmt.Sprint("soft-", i), Requests("cpu", "100m"), Labeled("app", fmt.Sprint(i)))
 		for j := range 100 {
 			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
 				MaxSkew: 1, TopologyKey: fmt.Sprint("k", j), WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: App(fmt.Sprint(i)),
@@ -338,7 +338,7 @@ func TestSoftSpreadsBeyondTheBoundAreDropped(t *testing.T) {
 
 // Each launch and its NodeClaim would have a copy of their names.
 func TestZeroDaemonRequestsAreNotInLaunches(t *testing.T) {
-	d := Pod("d", Asks("cpu", "100m"))
+	d := Pod("d", Requests("cpu", "100m"))
 	for j := range 1000 {
 		d.Spec.Containers[0].Resources.Requests[corev1.ResourceName(fmt.Sprint("example.com/r", j))] = resource.MustParse("0")
 	}

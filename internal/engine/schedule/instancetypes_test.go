@@ -31,7 +31,7 @@ func TestResources(t *testing.T) {
 	gpu, fpga := Type("gpu", 3, "cpu", "8", "nvidia.com/gpu", "1"), Type("fpga", 3, "cpu", "8", "example.com/fpga", "1")
 	onePod := Type("one", 1, "cpu", "16", "pods", "1")
 	checkPlans(t, []planCase{
-		{"larger than every type", world(Pod("a", Asks("cpu", "9"))), []string{"unschedulable (Resources): a"}},
+		{"larger than every type", world(Pod("a", Requests("cpu", "9"))), []string{"unschedulable (Resources): a"}},
 		{
 			"different zones, different nodes",
 			world(Pod("a", Selects(Zone, "z1")), Pod("b", Selects(Zone, "z2"))),
@@ -45,22 +45,22 @@ func TestResources(t *testing.T) {
 		},
 		{
 			"resources of different types",
-			World(singlePool(gpu, fpga), Pod("a", Asks("nvidia.com/gpu", "1")), Pod("b", Asks("example.com/fpga", "1")), Pod("c", Asks("nvidia.com/gpu", "1", "example.com/fpga", "1"))),
+			World(singlePool(gpu, fpga), Pod("a", Requests("nvidia.com/gpu", "1")), Pod("b", Requests("example.com/fpga", "1")), Pod("c", Requests("nvidia.com/gpu", "1", "example.com/fpga", "1"))),
 			[]string{"general gpu: a", "general fpga: b", "unschedulable (Resources): c"},
 		},
-		{"none of an unknown resource", world(Pod("a", Asks("example.com/what", "0"))), []string{"general m.small: a"}},
-		{"overhead counts", world(Pod("a", Asks("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })), []string{"general m.medium: a"}},
+		{"none of an unknown resource", world(Pod("a", Requests("example.com/what", "0"))), []string{"general m.small: a"}},
+		{"overhead counts", world(Pod("a", Requests("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })), []string{"general m.medium: a"}},
 		{"five pods a node", World(five, Pods(25, "a")...), []string{"general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5"}},
 		{"one pod a node", World(singlePool(onePod), Pods(3, "a")...), []string{"general one: a", "general one: a", "general one: a"}},
-		{"big init container first", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(false, "cpu", "10", "memory", "4Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"))), []string{"general snug: a"}},
-		{"sidecar, then init container", World(exact, Pod("a", Asks("cpu", "6", "memory", "2Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "5", "memory", "1Gi"))), []string{"general snug: a"}},
-		{"the init container's peak", World(exact, Pod("a", Asks("cpu", "5", "memory", "1Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "6", "memory", "2Gi"))), []string{"general snug: a"}},
-		{"pod-level resources decide", World(exact, Pod("a", Asks("cpu", "20"), func(p *corev1.Pod) {
+		{"big init container first", World(exact, Pod("a", Requests("cpu", "6", "memory", "2Gi"), initContainer(false, "cpu", "10", "memory", "4Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"))), []string{"general snug: a"}},
+		{"sidecar, then init container", World(exact, Pod("a", Requests("cpu", "6", "memory", "2Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "5", "memory", "1Gi"))), []string{"general snug: a"}},
+		{"the init container's peak", World(exact, Pod("a", Requests("cpu", "5", "memory", "1Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "6", "memory", "2Gi"))), []string{"general snug: a"}},
+		{"pod-level resources decide", World(exact, Pod("a", Requests("cpu", "20"), func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: Resources("cpu", "9.9", "memory", "3.9Gi")}
 		})), []string{"general tight: a"}},
 		{"init container larger than any type", World(exact, Pod("a", initContainer(false, "cpu", "100"))), []string{"unschedulable (Resources): a"}},
 	})
-	p := schedule.Solve(World(singlePool(Type("two", 1, "cpu", "2")), Pods(40, "a", Asks("cpu", "1"))...), schedule.Budget{})
+	p := schedule.Solve(World(singlePool(Type("two", 1, "cpu", "2")), Pods(40, "a", Requests("cpu", "1"))...), schedule.Budget{})
 	if len(p.Launches) != 20 {
 		t.Errorf("%d nodes for 40 pods, two to a node", len(p.Launches))
 	}
@@ -69,7 +69,7 @@ func TestResources(t *testing.T) {
 func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 	// One huge type holds everything at ten times the price per core.
 	huge := Type("huge", 40, "cpu", "80", "memory", "320Gi")
-	p := schedule.Solve(World([]snapshot.Pool{Pool("general", append(Types(), huge))}, Pods(32, "a", Asks("cpu", "1"))...), schedule.Budget{})
+	p := schedule.Solve(World([]snapshot.Pool{Pool("general", append(Types(), huge))}, Pods(32, "a", Requests("cpu", "1"))...), schedule.Budget{})
 	if cost := p.Stats.HourlyCost; cost > 32*0.05/3*1.001 {
 		t.Errorf("32 pods of one core cost $%.3f/h:\n%s", cost, describe(p))
 	}
@@ -77,8 +77,8 @@ func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 		t.Error(describe(p))
 	}
 	// Daemons make small nodes expensive: larger ones divide their cost among more pods.
-	s := World(pool(), Pods(7, "a", Asks("cpu", "1"))...)
-	s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Asks("cpu", "500m"))}}
+	s := World(pool(), Pods(7, "a", Requests("cpu", "1"))...)
+	s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "500m"))}}
 	p = schedule.Solve(s, schedule.Budget{})
 	if got := describe(p); got != "general m.xlarge: a x7" {
 		t.Errorf("with a daemon of half a core on each node:\n%s", got)
@@ -88,7 +88,7 @@ func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 func TestMinValues(t *testing.T) {
 	small := []*catalog.InstanceType{Type("a", 1, "cpu", "1"), Type("b", 2, "cpu", "2"), Type("c", 3, "cpu", "4")}
 	three := func(policy string, pools []snapshot.Pool, cpu string) *snapshot.Snapshot {
-		return with(World(pools, Pod("p", Asks("cpu", cpu))), func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(policy) })
+		return with(World(pools, Pod("p", Requests("cpu", cpu))), func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(policy) })
 	}
 	byType := func(n int, more ...func(*np)) []snapshot.Pool {
 		return []snapshot.Pool{Pool("general", small, append(more, Require(corev1.LabelInstanceTypeStable, exists), MinValues(n))...)}
@@ -144,11 +144,11 @@ func TestLimits(t *testing.T) {
 	}
 	checkPlans(t, []planCase{
 		{"far above the limit already", used(limited(Pods(1, "a"), "cpu", "20"), "cpu", "100"), []string{"unschedulable (Limits): a"}},
-		{"just fits", limited([]*corev1.Pod{Pod("a", Asks("cpu", "1.75"))}, "cpu", "2"), []string{"general m.medium: a"}},
-		{"does not", limited([]*corev1.Pod{Pod("a", Asks("cpu", "2.1"))}, "cpu", "2"), []string{"unschedulable (Limits): a"}},
+		{"just fits", limited([]*corev1.Pod{Pod("a", Requests("cpu", "1.75"))}, "cpu", "2"), []string{"general m.medium: a"}},
+		{"does not", limited([]*corev1.Pod{Pod("a", Requests("cpu", "2.1"))}, "cpu", "2"), []string{"unschedulable (Limits): a"}},
 		{
 			"two nodes would exceed it",
-			limited(Pods(2, "a", Asks("cpu", "1.5"), Labelled("app", "a"), Apart(Host, "a")), "cpu", "3"),
+			limited(Pods(2, "a", Requests("cpu", "1.5"), Labeled("app", "a"), Apart(Host, "a")), "cpu", "3"),
 			[]string{"general m.medium: a", "unschedulable (Limits): a"},
 		},
 		{"of another resource", limited(Pods(1, "a"), "pods", "1"), []string{"unschedulable (Limits): a"}},
@@ -156,7 +156,7 @@ func TestLimits(t *testing.T) {
 		{"number of nodes", used(limited(Pods(1, "a"), "nodes", "2"), "nodes", "2"), []string{"unschedulable (Limits): a"}},
 		{
 			"one batch does not overshoot it either",
-			limited(Pods(5, "a", Labelled("app", "a"), Apart(Host, "a")), "nodes", "2"),
+			limited(Pods(5, "a", Labeled("app", "a"), Apart(Host, "a")), "nodes", "2"),
 			[]string{"general m.small: a", "general m.small: a", "unschedulable (Limits): a x3"},
 		},
 		{"limits do not bind existing nodes", withNodes(used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), Node("n", "general")), []string{"on n: a"}},
@@ -169,7 +169,7 @@ func TestTypesOfALaunchUnderALimit(t *testing.T) {
 		"3":   "m.small m.medium",                  // whatever is launched, the limit holds
 		"1":   "m.small",
 	} {
-		p := schedule.Solve(World(pool(Limit("cpu", limit)), Pod("a", Asks("cpu", "1"))), schedule.Budget{})
+		p := schedule.Solve(World(pool(Limit("cpu", limit)), Pod("a", Requests("cpu", "1"))), schedule.Budget{})
 		var names []string
 		for _, it := range p.Launches[0].InstanceTypes {
 			names = append(names, it.Name)
@@ -190,7 +190,7 @@ func TestLimitIsUsedFully(t *testing.T) {
 	}
 	pools := []snapshot.Pool{Pool("default", types, Limit("cpu", "4"), TemplateLabel("nodegroup", "karpenter"))}
 	pools[0].Used = Resources("cpu", "1")
-	p := schedule.Solve(World(pools, Pods(6, "web", Asks("cpu", "900m"), Selects("nodegroup", "karpenter"))...), schedule.Budget{})
+	p := schedule.Solve(World(pools, Pods(6, "web", Requests("cpu", "900m"), Selects("nodegroup", "karpenter"))...), schedule.Budget{})
 	placed := 0
 	for _, l := range p.Launches {
 		placed += len(l.Pods)

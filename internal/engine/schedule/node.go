@@ -31,7 +31,7 @@ type node struct {
 	// before is the state at the start of a run, once the run has touched the node.
 	before              nodeState
 	touched, ownVolumes bool
-	site                snapshot.DeviceSite // made on first use
+	site                snapshot.DeviceNode // made on first use
 }
 
 // nodeOrder puts initialized nodes before in-flight ones, then goes by name.

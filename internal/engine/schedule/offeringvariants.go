@@ -55,8 +55,8 @@ func equal(a, b corev1.ResourceList) bool {
 func variant(it *catalog.InstanceType, offerings []catalog.Offering) *catalog.InstanceType {
 	v := *it
 	v.Offerings = offerings
-	v.Capacity = catalog.Overridden(it.Capacity, offerings[0].Capacity)
-	v.Allocatable = catalog.Overridden(it.Allocatable, offerings[0].Allocatable)
+	v.Capacity = catalog.Override(it.Capacity, offerings[0].Capacity)
+	v.Allocatable = catalog.Override(it.Allocatable, offerings[0].Allocatable)
 	v.Requirements = narrowed(it.Requirements, offerings)
 	return &v
 }

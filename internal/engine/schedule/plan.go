@@ -17,8 +17,8 @@ type Plan struct {
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
-	// Barren are pools that can launch nothing, whatever pods require, each with its Reason.
-	Barren []Reason
+	// UnusablePools are pools that can launch nothing, whatever pods require, each with its Reason.
+	UnusablePools []Reason
 	// Ignored are terms of node affinity that no node can match, ordered by the pods' namespaces and names.
 	Ignored []IgnoredTerms
 	// Abandoned is true when Budget.Stop ended planning. The plan is then empty and must not be carried out.
@@ -41,7 +41,7 @@ type DeviceUse struct {
 	Pod    *corev1.Pod
 	Claims []snapshot.DeviceClaim
 	// Grants has one entry on an existing node; on a new node it has one per instance type that the node may become.
-	Grants []snapshot.DeviceGrant
+	Grants []snapshot.DeviceAllocation
 }
 
 // Launch is a NodeClaim to create.

@@ -21,7 +21,7 @@ import (
 func hostile() map[string]func(n int) []*corev1.Pod {
 	eachTerm := func(edit func(i int) func(*corev1.Pod)) func(n int) []*corev1.Pod {
 		return func(n int) []*corev1.Pod {
-			p := Pod("hostile", Labelled("app", "hostile"))
+			p := Pod("hostile", Labeled("app", "hostile"))
 			for i := range n {
 				edit(i)(p)
 			}
@@ -61,14 +61,14 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 		"node selector terms that any node has": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				Needs(anyNode(i))(p)
-				Asks("cpu", "10000")(p)
+				Requests("cpu", "10000")(p)
 			}
 		}),
 		"one term of many labels": eachTerm(func(i int) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
 				if i == 0 {
 					Needs(anyNode(i))(p)
-					Asks("cpu", "10000")(p)
+					Requests("cpu", "10000")(p)
 				}
 				term := &p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
 				term.MatchExpressions = append(term.MatchExpressions, anyNode(i))
@@ -79,7 +79,7 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 		"many pods of some soft terms": func(n int) []*corev1.Pod {
 			var out []*corev1.Pod
 			for k := 0; n > 0; k++ {
-				p := Pod(fmt.Sprintf("hostile-%d", k), Labelled("app", "hostile"))
+				p := Pod(fmt.Sprintf("hostile-%d", k), Labeled("app", "hostile"))
 				for i := range min(n, 50+45*(k%11)) {
 					PreferApart(int32(1+i%100), [...]string{Zone, Host}[i%2], fmt.Sprintf("b-%d-%d", k, i))(p)
 					n--
@@ -93,11 +93,11 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 
 // besideHostile is a cluster in which ordinary pods and hostile ones are pending.
 func besideHostile(ordinary int, pods []*corev1.Pod) *snapshot.Snapshot {
-	list := workload.Synthetic(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
-	s := workload.Cluster([]snapshot.Pool{Pool("general", list)}, append(workload.Diverse(ordinary, 1), pods...), true)
+	list := workload.SyntheticTypes(400, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
+	s := workload.Snapshot([]snapshot.Pool{Pool("general", list)}, append(workload.Diverse(ordinary, 1), pods...), true)
 	for i := range 200 {
 		s.Nodes = append(s.Nodes, Node(fmt.Sprintf("n%03d", i), "general", inZone(workload.ZonesOf(list)[i%3]), func(n *snapshot.Node) {
-			for _, p := range Pods(20, "old-"+n.Name, app(fmt.Sprintf("app-%02d", i%20), Asks("cpu", "199m"))...) {
+			for _, p := range Pods(20, "old-"+n.Name, app(fmt.Sprintf("app-%02d", i%20), Requests("cpu", "199m"))...) {
 				n.Pods = append(n.Pods, Bound(p, n.Name))
 			}
 		}))
@@ -117,7 +117,7 @@ func BenchmarkManyTerms(b *testing.B) {
 			b.ReportAllocs()
 			steps := 0
 			for b.Loop() {
-				steps = schedule.Solve(s, schedule.Bounded()).Stats.Steps
+				steps = schedule.Solve(s, schedule.DefaultBudget()).Stats.Steps
 			}
 			b.ReportMetric(float64(steps), "steps")
 		})
@@ -127,7 +127,7 @@ func BenchmarkManyTerms(b *testing.B) {
 // A pod with thousands of terms costs in proportion to them, and keeps no other pod from its node.
 func TestPodWithThousandsOfTermsDoesNotDelayOthers(t *testing.T) {
 	const ordinary = 200
-	calm := schedule.Solve(besideHostile(ordinary, nil), schedule.Bounded())
+	calm := schedule.Solve(besideHostile(ordinary, nil), schedule.DefaultBudget())
 	for name, pods := range hostile() {
 		t.Run(name, func(t *testing.T) {
 			steps, mallocs, bytes := map[int]int{}, map[int]uint64{}, map[int]uint64{}
@@ -135,7 +135,7 @@ func TestPodWithThousandsOfTermsDoesNotDelayOthers(t *testing.T) {
 				s := besideHostile(ordinary, pods(n))
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				p := schedule.Solve(s, schedule.Bounded())
+				p := schedule.Solve(s, schedule.DefaultBudget())
 				runtime.ReadMemStats(&after)
 				steps[n], mallocs[n] = p.Stats.Steps-calm.Stats.Steps, after.Mallocs-before.Mallocs
 				bytes[n] = after.TotalAlloc - before.TotalAlloc
@@ -161,7 +161,7 @@ func TestPodWithThousandsOfTermsDoesNotDelayOthers(t *testing.T) {
 // Preferences beyond the bound are respected together if possible, and dropped before others.
 func TestPreferencesBeyondTheBoundAreDroppedTogether(t *testing.T) {
 	picky := func(p *corev1.Pod) {
-		Labelled("app", "picky")(p)
+		Labeled("app", "picky")(p)
 		for i := range schedule.MaxSoftTerms {
 			PreferApart(100, Zone, fmt.Sprintf("nobody-%d", i))(p)
 		}
@@ -175,13 +175,13 @@ func TestPreferencesBeyondTheBoundAreDroppedTogether(t *testing.T) {
 		for i, name := range apps {
 			zone := Zones()[i]
 			out = append(out, Node("n-"+zone, "general", inZone(zone), func(n *snapshot.Node) {
-				n.Pods = append(n.Pods, Bound(Pod("old-"+zone, Labelled("app", name), Asks("cpu", "4")), n.Name))
+				n.Pods = append(n.Pods, Bound(Pod("old-"+zone, Labeled("app", name), Requests("cpu", "4")), n.Name))
 			}))
 		}
 		return out
 	}
 	zone := func(nodes []snapshot.Node) string {
-		s := World([]snapshot.Pool{Pool("general", Types())}, Pod("picky", picky, Asks("cpu", "1")))
+		s := World([]snapshot.Pool{Pool("general", Types())}, Pod("picky", picky, Requests("cpu", "1")))
 		s.Nodes = nodes
 		p := schedule.Solve(s, schedule.Budget{})
 		if len(p.Launches) != 1 {
@@ -206,9 +206,9 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 		}
 	}
 	other := func(name string) *corev1.Pod {
-		return Pod(name, Labelled("app", name), Asks("cpu", "100m"), Selects(Zone, "z1"))
+		return Pod(name, Labeled("app", name), Requests("cpu", "100m"), Selects(Zone, "z1"))
 	}
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("lonely", apart, Asks("cpu", "1")), other("other-3"), other("other-299"), other("other-300"))
+	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("lonely", apart, Requests("cpu", "1")), other("other-3"), other("other-299"), other("other-300"))
 	p := schedule.Solve(s, schedule.Budget{})
 	if len(p.Rejected) > 0 {
 		t.Fatalf("%s is rejected: %v", p.Rejected[0].Pod.Name, p.Rejected[0].Reasons)
@@ -226,7 +226,7 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 		t.Error(err)
 	}
 	running := Bound(Pod("lonely", apart), "n1")
-	s = World([]snapshot.Pool{Pool("general", Types())}, Pod("other-299", Labelled("app", "other-299")))
+	s = World([]snapshot.Pool{Pool("general", Types())}, Pod("other-299", Labeled("app", "other-299")))
 	s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) { n.Pods = append(n.Pods, running) })}
 	if p := schedule.Solve(s, schedule.Budget{}); len(p.Placements) > 0 || len(p.Launches) != 1 || p.Launches[0].Requirements.Get(Zone).Has("z1") {
 		t.Errorf("a pod is put into the zone of one that keeps away from it: %d placements, %d launches", len(p.Placements), len(p.Launches))
@@ -241,7 +241,7 @@ func TestTooManyRequiredTermsAreReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := World([]snapshot.Pool{Pool("general", Types())}, hostile()[c.pod](100)...)
-			p := schedule.Solve(s, schedule.Bounded())
+			p := schedule.Solve(s, schedule.DefaultBudget())
 			if len(p.Rejected) != 1 {
 				t.Fatalf("%d are rejected", len(p.Rejected))
 			}
@@ -257,7 +257,7 @@ func TestTooManyRequiredTermsAreReported(t *testing.T) {
 func TestSpentStepsEndThePlan(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())}, workload.Diverse(2000, 1)...)
 	full := schedule.Solve(s, schedule.Budget{})
-	p := schedule.Solve(s, schedule.Budget{Steps: 1000, Most: 2000})
+	p := schedule.Solve(s, schedule.Budget{LookaheadSteps: 1000, MaxSteps: 2000})
 	if p.Stats.Steps > full.Stats.Steps/2 {
 		t.Errorf("%d steps were taken, without a budget %d", p.Stats.Steps, full.Stats.Steps)
 	}
@@ -303,8 +303,8 @@ func BenchmarkManyTermsWhatIf(b *testing.B) {
 					s.Nodes[i].Pods = append(s.Nodes[i].Pods, Bound(p, s.Nodes[i].Name))
 				}
 			}
-			budget := schedule.Bounded()
-			budget.Plain = true
+			budget := schedule.DefaultBudget()
+			budget.FirstFitOnly = true
 			for b.Loop() {
 				problem := schedule.Compile(s)
 				for i := range 3 {

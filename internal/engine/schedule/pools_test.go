@@ -218,7 +218,7 @@ func TestIntegerLabelsNarrowTypes(t *testing.T) {
 
 func TestClaimOfALaunch(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types(), TemplateLabel("team", "x"), Require("tier", in, "b", "a"), Require("gen", gt, "3"), Require("os2", absent),
-		Require("rack", notIn, "0"), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Asks("cpu", "2"), Selects(Zone, "z1")))
+		Require("rack", notIn, "0"), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Requests("cpu", "2"), Selects(Zone, "z1")))
 	p := schedule.Solve(s, schedule.Budget{})
 	if len(p.Launches) != 1 {
 		t.Fatal(describe(p))

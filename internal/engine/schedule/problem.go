@@ -82,7 +82,7 @@ func (p *Problem) countDomainNodes(g *group) {
 // WhatIf is the plan for the snapshot without the nodes, given as indices into its Nodes, and with the given pods of
 // theirs pending. Limits count the nodes as if they still existed, since they do until their replacements are ready.
 func (p *Problem) WhatIf(gone []int, pods []*corev1.Pod, budget Budget) Plan {
-	return p.Ask(Question{Gone: gone, Pods: pods, Budget: budget})
+	return p.Simulate(Simulation{Removed: gone, Pods: pods, Budget: budget})
 }
 
 // remove takes a node and its pods out of all counts.

@@ -95,7 +95,7 @@ func TestWhatIfEqualsPlanAfterRemoval(t *testing.T) {
 				}
 			}
 			edited, moves := withoutNodes(s, gone)
-			budget := schedule.Budget{Plain: maybe(r, 70)}
+			budget := schedule.Budget{FirstFitOnly: maybe(r, 70)}
 			want, got := schedule.Solve(edited, budget), problem.WhatIf(gone, moves, budget)
 			// What was counted to get there may differ.
 			want.Stats.Steps, got.Stats.Steps = 0, 0
@@ -114,7 +114,7 @@ func TestWhatIfEqualsPlanAfterRemoval(t *testing.T) {
 
 // cluster is a large cluster with nothing to plan, as consolidation sees it.
 func cluster(n int) *snapshot.Snapshot {
-	small := workload.Synthetic(100, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
+	small := workload.SyntheticTypes(100, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 	small = slices.DeleteFunc(small, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
 	return afterPlan(workloadSnapshot("diverse", n, 1, small, true))
 }
@@ -127,7 +127,7 @@ func BenchmarkWhatIf(b *testing.B) {
 	i, moves, launches := 0, 0, 0
 	for b.Loop() {
 		gone := i % len(s.Nodes)
-		p := problem.WhatIf([]int{gone}, s.Nodes[gone].Pods, schedule.Budget{Plain: true})
+		p := problem.WhatIf([]int{gone}, s.Nodes[gone].Pods, schedule.Budget{FirstFitOnly: true})
 		moves += len(s.Nodes[gone].Pods)
 		launches += len(p.Launches)
 		i++

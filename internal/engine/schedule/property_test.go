@@ -69,8 +69,8 @@ func randomPool(r *rand.Rand, name string, types []*catalog.InstanceType) snapsh
 func randomFamily(r *rand.Rand, name string) []*corev1.Pod {
 	other := pick(r, "a", "b", "c", "d")
 	edit := []func(*corev1.Pod){
-		Labelled("app", name),
-		Asks("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 128*(1+r.IntN(40)))),
+		Labeled("app", name),
+		Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 128*(1+r.IntN(40)))),
 	}
 	add := func(percent int, e func(*corev1.Pod)) {
 		if maybe(r, percent) {
@@ -156,7 +156,7 @@ func randomWorld(seed uint64) *snapshot.Snapshot {
 		s.Nodes[0].Launched, s.Nodes[0].Registered, s.Nodes[0].Initialized = false, false, false
 	}
 	if maybe(r, 40) {
-		daemons(s, Pod("agent", Asks("cpu", "200m"), Tolerates("hard")), Pod("arm-agent", Asks("cpu", "300m"), Selects(Arch, "arm64")))
+		daemons(s, Pod("agent", Requests("cpu", "200m"), Tolerates("hard")), Pod("arm-agent", Requests("cpu", "300m"), Selects(Arch, "arm64")))
 	}
 	s.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencePolicy(pick(r, "Respect", "Ignore")), MinValuesPolicy: snapshot.MinValuesPolicy(pick(r, "Strict", "BestEffort"))}
 	return s
@@ -251,7 +251,7 @@ func fingerprint(p schedule.Plan) []string {
 func TestSpentLookaheadBudgetStillSchedulesAllPods(t *testing.T) {
 	for seed := range uint64(worlds / 4) {
 		s := randomWorld(seed)
-		p := schedule.Solve(s, schedule.Budget{Steps: 1})
+		p := schedule.Solve(s, schedule.Budget{LookaheadSteps: 1})
 		if err := validate.Plan(s, p); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -293,7 +293,7 @@ func mixed(n int) []*corev1.Pod {
 	for i := range n {
 		name := fmt.Sprintf("app-%02d", i%20)
 		edit := app(name)
-		edit = append(edit, Asks("cpu", fmt.Sprintf("%dm", 100+50*(i%20)), "memory", fmt.Sprintf("%dMi", 256+128*(i%13))))
+		edit = append(edit, Requests("cpu", fmt.Sprintf("%dm", 100+50*(i%20)), "memory", fmt.Sprintf("%dMi", 256+128*(i%13))))
 		switch i % 20 {
 		case 0, 1, 2:
 			edit = append(edit, Spread(Zone, 1, name))
@@ -324,7 +324,7 @@ func BenchmarkBusyCluster(b *testing.B) {
 	var nodes []snapshot.Node
 	for i := range 1000 {
 		nodes = append(nodes, Node(fmt.Sprintf("n%04d", i), "general", inZone(Zones()[i%3]), func(n *snapshot.Node) {
-			for _, p := range Pods(20, "old-"+n.Name, app(fmt.Sprintf("app-%02d", i%20), Asks("cpu", "195m"))...) {
+			for _, p := range Pods(20, "old-"+n.Name, app(fmt.Sprintf("app-%02d", i%20), Requests("cpu", "195m"))...) {
 				n.Pods = append(n.Pods, Bound(p, n.Name))
 			}
 		}))

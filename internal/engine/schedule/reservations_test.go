@@ -42,12 +42,12 @@ func TestReservedCapacity(t *testing.T) {
 	checkPlans(t, []planCase{
 		{
 			"all reservations are used in one pass, and other capacity for the rest",
-			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(3, "a", Asks("cpu", "1"))...),
+			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(3, "a", Requests("cpu", "1"))...),
 			[]string{"general m.medium in cr-medium: a x2", "general m.small in cr-small: a"},
 		},
 		{
 			"and the fourth does not wait",
-			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(4, "a", Asks("cpu", "1"))...),
+			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pods(4, "a", Requests("cpu", "1"))...),
 			[]string{"general m.medium in cr-medium: a x2", "general m.small in cr-small: a", "general m.small: a"},
 		},
 		{
@@ -67,22 +67,22 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"two reservations of one type, one pod more than they hold",
-			World(singlePool(WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1), "cr-2", 2)), Pods(4, "a", Asks("cpu", "1"))...),
+			World(singlePool(WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1), "cr-2", 2)), Pods(4, "a", Requests("cpu", "1"))...),
 			[]string{"general m.small in cr-1: a", "general m.small in cr-2: a", "general m.small in cr-2: a", "general m.small: a"},
 		},
 		{
 			"the heavier pool keeps its pods when its reservation is used up",
-			World([]snapshot.Pool{heavy(oneReserved("cr-1", 1)), Pool("light", oneReserved("cr-2", 1))}, Pods(2, "a", Asks("cpu", "1"))...),
+			World([]snapshot.Pool{heavy(oneReserved("cr-1", 1)), Pool("light", oneReserved("cr-2", 1))}, Pods(2, "a", Requests("cpu", "1"))...),
 			[]string{"heavy m.small in cr-1: a", "heavy m.small: a"},
 		},
 		{
 			"a preferred pool is preferred without its reservation, too",
-			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pods(2, "a", Asks("cpu", "1"), Prefers(1, Expr(karpv1.LabelNodePool, in, "x")))...),
+			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pods(2, "a", Requests("cpu", "1"), Prefers(1, Expr(karpv1.LabelNodePool, in, "x")))...),
 			[]string{"x m.small in cr-1: a", "x m.small: a"},
 		},
 		{
 			"pods that keep together share a reservation of one",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Asks("cpu", "500m"), onlyReserved, Labelled("app", "a"), Near(Host, "a"))...),
+			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Requests("cpu", "500m"), onlyReserved, Labeled("app", "a"), Near(Host, "a"))...),
 			[]string{"general m.small in cr-1: a x2"},
 		},
 		{"less than nothing is nothing", World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", -3)), Pod("a", onlyReserved)), []string{"unschedulable (NoOffering): a"}},
@@ -93,24 +93,24 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"a pod that only a reservation fits waits for nodes in flight",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Asks("cpu", "1"), onlyReserved)...),
+			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Requests("cpu", "1"), onlyReserved)...),
 			[]string{"general m.small in cr-1: a", "unschedulable (ReservedCapacity): a"},
 		},
 		{
 			"what cannot be had but reserved comes before larger pods that can",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("large", Asks("cpu", "1")), Pod("small", Asks("cpu", "800m"), onlyReserved)),
+			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("large", Requests("cpu", "1")), Pod("small", Requests("cpu", "800m"), onlyReserved)),
 			[]string{"general m.small in cr-1: small", "general m.small: large"},
 		},
 		{
 			"and what can be in one reservation only before what can be in any",
-			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("any", Asks("cpu", "900m"), onlyReserved), Pod("one", Asks("cpu", "800m"), Selects(ReservationID, "cr-small"))),
+			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("any", Requests("cpu", "900m"), onlyReserved), Pod("one", Requests("cpu", "800m"), Selects(ReservationID, "cr-small"))),
 			[]string{"general m.small in cr-small: one", "general m.medium in cr-medium: any"},
 		},
 		{
 			"also when only the reserved type is large enough",
 			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{
 				Type("m.small", 0.05, "cpu", "1"), WithOfferings(huge, huge.Offerings[len(huge.Offerings)-1]),
-			})}, Pod("huge", Asks("cpu", "40")), Pod("web", Asks("cpu", "500m"))),
+			})}, Pod("huge", Requests("cpu", "40")), Pod("web", Requests("cpu", "500m"))),
 			[]string{"general x.huge in cr-1: huge, web"},
 		},
 		{
@@ -120,7 +120,7 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"a claim names all reservations that no other claim needs",
-			World([]snapshot.Pool{Pool("general", twoReserved(2, 1))}, Pod("a", Asks("cpu", "600m"))),
+			World([]snapshot.Pool{Pool("general", twoReserved(2, 1))}, Pod("a", Requests("cpu", "600m"))),
 			[]string{"general m.small in cr-medium+cr-small: a"},
 		},
 		{
@@ -140,12 +140,12 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"a reservation is left for a pod that has no other place",
-			World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Limit("nodes", "1"))}, Pods(2, "a", Asks("cpu", "800m"))...),
+			World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Limit("nodes", "1"))}, Pods(2, "a", Requests("cpu", "800m"))...),
 			[]string{"general m.medium: a x2"},
 		},
 		{
 			"minValues that reservations cannot satisfy use other capacity",
-			World([]snapshot.Pool{Pool("general", twoReserved(0, 1), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Asks("cpu", "500m"))),
+			World([]snapshot.Pool{Pool("general", twoReserved(0, 1), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Requests("cpu", "500m"))),
 			[]string{"general m.small: a"},
 		},
 	})
@@ -154,7 +154,7 @@ func TestReservedCapacity(t *testing.T) {
 // Deferred pods get no warning events, so the distinction is visible to operators.
 func TestDeferred(t *testing.T) {
 	s := World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
-		Pod("first", Asks("cpu", "1"), onlyReserved), Pod("second", Asks("cpu", "999m"), onlyReserved), Pod("large", Asks("cpu", "9"), onlyReserved))
+		Pod("first", Requests("cpu", "1"), onlyReserved), Pod("second", Requests("cpu", "999m"), onlyReserved), Pod("large", Requests("cpu", "9"), onlyReserved))
 	got := map[string]bool{}
 	for _, r := range schedule.Solve(s, schedule.Budget{}).Rejected {
 		got[r.Pod.Name] = r.Deferred()
@@ -166,7 +166,7 @@ func TestDeferred(t *testing.T) {
 
 // A claim names the reservations that it keeps and no others: the launch takes no slot that the plan gave to another.
 func TestClaimOfAReservation(t *testing.T) {
-	s := World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Require(Capacity, in, "reserved", "on-demand"))}, Pods(2, "a", Asks("cpu", "1"))...)
+	s := World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Require(Capacity, in, "reserved", "on-demand"))}, Pods(2, "a", Requests("cpu", "1"))...)
 	var got []string
 	for _, l := range schedule.Solve(s, schedule.Budget{}).Launches {
 		line := ""
@@ -189,7 +189,7 @@ func TestClaimOfAReservation(t *testing.T) {
 
 // The lower bound counts reservations as free, up to the room that they have.
 func TestLowerBoundWithReservations(t *testing.T) {
-	pods := Pods(40, "a", Asks("cpu", "500m"))
+	pods := Pods(40, "a", Requests("cpu", "500m"))
 	stats := schedule.Solve(World([]snapshot.Pool{Pool("general", twoReserved(10, 2), Require(Capacity, in, "reserved", "on-demand"))}, pods...), schedule.Budget{}).Stats
 	if stats.HourlyCost < 0.2999 || stats.HourlyCost > 0.3001 || stats.LowerBound > stats.HourlyCost || stats.LowerBound < 0.29 {
 		t.Errorf("14 of 20 cores are reserved, and the others cost $0.05 each: cost %v, bound %v", stats.HourlyCost, stats.LowerBound)

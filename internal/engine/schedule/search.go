@@ -90,7 +90,7 @@ type solver struct {
 	invalidPods []Rejection // pods that cannot be parsed
 
 	// devices are the free ones; nil if no pod requests any.
-	devices snapshot.DeviceBook
+	devices snapshot.DeviceState
 
 	run           int
 	start         baseline
@@ -124,7 +124,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	hopeless := len(sv.rejected) + len(aside)
 	sv.sumFreeRoom()
 	switch {
-	case budget.Plain:
+	case budget.FirstFitOnly:
 	case sv.lp == nil:
 		sv.solveRelaxation()
 	case how != firstFit: // which needs no dual prices
@@ -134,7 +134,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	if sv.cost > sv.costCeiling || sv.abandoned {
 		return nil
 	}
-	if !budget.Plain {
+	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
 	p := sv.plan(append(left, aside...), len(queue))

@@ -47,7 +47,7 @@ func TestPodWaitsForAReadWriteOncePodClaimInUse(t *testing.T) {
 	t.Run("by a pod that runs", func(t *testing.T) {
 		s := world(Pod("new", Claims("data")))
 		s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) {
-			n.Pods = []*corev1.Pod{Bound(Pod("old", Claims("data"), Asks("cpu", "3")), "n1")}
+			n.Pods = []*corev1.Pod{Bound(Pod("old", Claims("data"), Requests("cpu", "3")), "n1")}
 		})}
 		p := solveValid(t, s)
 		if len(p.Launches)+len(p.Placements) > 0 || len(p.Rejected) != 1 {
@@ -94,8 +94,8 @@ func TestPodWaitsForAReadWriteOncePodClaimInUse(t *testing.T) {
 
 // Pods that share a claim without a volume yet go to one zone: the volume comes up in the zone of the first.
 func TestPodsSharingAnUnboundClaimGoToOneZone(t *testing.T) {
-	pods := Pods(6, "web", Claims("shared"), Asks("cpu", "6"))
-	spread := Pods(6, "calm", app("calm", Spread(Zone, 1, "calm"), Asks("cpu", "6"))...)
+	pods := Pods(6, "web", Claims("shared"), Requests("cpu", "6"))
+	spread := Pods(6, "calm", app("calm", Spread(Zone, 1, "calm"), Requests("cpu", "6"))...)
 	s := storage(World([]snapshot.Pool{Pool("general", Types())}, append(pods, spread...)...), disk{name: "shared", class: "wait"})
 	p := solveValid(t, s)
 	if len(p.Rejected) > 0 {
@@ -124,7 +124,7 @@ func TestNewNodesAttachNoMoreVolumesThanTheirTypeCan(t *testing.T) {
 	var disks []disk
 	for i := range 50 {
 		name := fmt.Sprintf("data-%02d", i)
-		pods = append(pods, Pod("db-"+name, Claims(name), Asks("cpu", "10m")))
+		pods = append(pods, Pod("db-"+name, Claims(name), Requests("cpu", "10m")))
 		disks = append(disks, disk{name: name, class: "wait"})
 	}
 	world := func(list []*catalog.InstanceType) *snapshot.Snapshot {
@@ -137,7 +137,7 @@ func TestNewNodesAttachNoMoreVolumesThanTheirTypeCan(t *testing.T) {
 		t.Errorf("without a limit that is known: %d nodes", len(p.Launches))
 	}
 	t.Run("a shared volume is one", func(t *testing.T) {
-		s := storage(World([]snapshot.Pool{Pool("general", withAttachLimit(1))}, Pods(5, "web", Claims("shared"), Asks("cpu", "10m"))...), disk{name: "shared", class: "wait"})
+		s := storage(World([]snapshot.Pool{Pool("general", withAttachLimit(1))}, Pods(5, "web", Claims("shared"), Requests("cpu", "10m"))...), disk{name: "shared", class: "wait"})
 		if p := solveValid(t, s); len(p.Launches) != 1 || len(p.Rejected) > 0 {
 			t.Errorf("%d nodes, %d pods rejected", len(p.Launches), len(p.Rejected))
 		}

@@ -6,29 +6,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Question describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
-type Question struct {
-	// Gone are indices into the snapshot's Nodes.
-	Gone []int
+// Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
+type Simulation struct {
+	// Removed are indices into the snapshot's Nodes.
+	Removed []int
 	// Pods of those nodes that must be scheduled, besides those that are pending.
 	Pods []*corev1.Pod
-	// Into are indices of the nodes that may take pods, in the order in which they are filled; nil means all nodes.
-	Into []int
-	// Here allows existing nodes only, whatever preferences that drops.
-	Here   bool
+	// Targets are indices of the nodes that may take pods, in the order in which they are filled; nil means all nodes.
+	Targets []int
+	// ExistingNodesOnly allows existing nodes only, whatever preferences that drops.
+	ExistingNodesOnly   bool
 	Budget Budget
 }
 
-// Ask plans the what-if. Limits count the removed nodes, since they exist until their replacements are ready.
-func (p *Problem) Ask(q Question) Plan {
+// Simulate plans the what-if. Limits count the removed nodes, since they exist until their replacements are ready.
+func (p *Problem) Simulate(q Simulation) Plan {
 	defer p.restoreRemoved()
 	queue := p.queue(q)
-	if q.Into != nil {
+	if q.Targets != nil {
 		all := p.sv.nodes
 		defer func() { p.sv.nodes = all }()
-		p.sv.nodes = p.destinations(q.Into, queue)
+		p.sv.nodes = p.destinations(q.Targets, queue)
 	}
-	if q.Here {
+	if q.ExistingNodesOnly {
 		all := p.sv.templates
 		defer func() { p.sv.templates = all }()
 		p.sv.templates = nil
@@ -37,9 +37,9 @@ func (p *Problem) Ask(q Question) Plan {
 }
 
 // queue removes the nodes and lists the pods that must be scheduled.
-func (p *Problem) queue(q Question) []*queuedPod {
+func (p *Problem) queue(q Simulation) []*queuedPod {
 	queue := slices.Clone(p.pending)
-	for _, i := range q.Gone {
+	for _, i := range q.Removed {
 		n := p.nodes[i]
 		queue = append(queue, p.addedPods[n]...)
 		p.remove(n)
@@ -91,18 +91,18 @@ type appliedPlan struct {
 	changedDomains []groupDomains
 }
 
-// Hold applies a plan of Ask: later simulations see the cluster after it. Its nodes are removed, its pods are on their
+// Apply applies a plan of Simulate: later simulations see the cluster after it. Its nodes are removed, its pods are on their
 // new nodes, and its launches have taken their share of limits and reservations. Pods on launches count in domains that
 // are known; no other pod can join them.
 //
 // Pending pods that the plan mentions, even as rejected, are not planned again unless their new node is removed.
-func (p *Problem) Hold(q Question, plan *Plan) {
+func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
 		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
 		limitLeft: slices.Clone(sv.start.limitLeft), slots: slices.Clone(sv.start.slots),
 	}
-	for _, i := range q.Gone {
+	for _, i := range q.Removed {
 		p.remove(p.nodes[i])
 	}
 	h.removed, h.changedDomains = slices.Clone(p.removed), slices.Clone(p.changedDomains)
@@ -112,7 +112,7 @@ func (p *Problem) Hold(q Question, plan *Plan) {
 	}
 	planned := plan.pods()
 	p.pending = slices.DeleteFunc(slices.Clone(p.pending), func(queued *queuedPod) bool { return planned[queued.pod] })
-	for _, i := range q.Gone {
+	for _, i := range q.Removed {
 		n := p.nodes[i]
 		for _, queued := range p.addedPods[n] {
 			if !planned[queued.pod] {
@@ -231,14 +231,14 @@ func reservations(l *Launch, key string) []string {
 	return nil
 }
 
-// Release reverts all applied plans.
-func (p *Problem) Release() { p.ReleaseTo(0) }
+// Revert reverts all applied plans.
+func (p *Problem) Revert() { p.RevertTo(0) }
 
-// Held is the number of applied plans.
-func (p *Problem) Held() int { return len(p.applied) }
+// AppliedPlans is the number of applied plans.
+func (p *Problem) AppliedPlans() int { return len(p.applied) }
 
-// ReleaseTo reverts the applied plans after the first n.
-func (p *Problem) ReleaseTo(n int) {
+// RevertTo reverts the applied plans after the first n.
+func (p *Problem) RevertTo(n int) {
 	sv := p.sv
 	for _, h := range slices.Backward(p.applied[n:]) {
 		for g, counts := range h.groups {
@@ -266,9 +266,9 @@ func (p *Problem) ReleaseTo(n int) {
 	p.applied = p.applied[:n]
 }
 
-// Indifferent reports whether no topology constraint concerns any of the pods: then moving them does not change where
+// TopologyNeutral reports whether no topology constraint concerns any of the pods: then moving them does not change where
 // other pods can go.
-func (p *Problem) Indifferent(pods []*corev1.Pod) bool {
+func (p *Problem) TopologyNeutral(pods []*corev1.Pod) bool {
 	return !slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		queued := p.find(pod)
 		if queued == nil {
@@ -301,18 +301,18 @@ func (p *Problem) find(pod *corev1.Pod) *queuedPod {
 	return p.pendingPods[pod]
 }
 
-// Worth is the value of pods and free room at dual prices, in $/h: the least cost of new nodes for all movable pods,
+// PodValues is the value of pods and free room at dual prices, in $/h: the least cost of new nodes for all movable pods,
 // divided among them.
-type Worth struct {
+type PodValues struct {
 	p      *Problem
 	prices []float64 // of buckets
 	// Total is the value of all pods. No plan that launches nodes for all of them costs less, reservations aside.
 	Total float64
 }
 
-// Appraise computes the value of the pods, which are bound to nodes of the snapshot. It is valid until the next
+// DualValues computes the value of the pods, which are bound to nodes of the snapshot. It is valid until the next
 // simulation.
-func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
+func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
 	sv := p.sv
 	queue := make([]*queuedPod, 0, len(pods))
 	for _, pod := range pods {
@@ -325,14 +325,14 @@ func (p *Problem) Appraise(pods []*corev1.Pod) *Worth {
 	sv.startRun(queue)
 	sv.sumFreeRoom()
 	sv.solveRelaxation()
-	w := &Worth{p: p, Total: sv.lp.queueValue}
+	w := &PodValues{p: p, Total: sv.lp.queueValue}
 	w.prices = slices.Clone(sv.lp.stabilityCenter)
 	sv.undoRun()
 	return w
 }
 
 // Pod is the value of the pod.
-func (w *Worth) Pod(pod *corev1.Pod) float64 {
+func (w *PodValues) Pod(pod *corev1.Pod) float64 {
 	queued := w.p.find(pod)
 	if queued == nil || queued.class.run != w.p.sv.run {
 		return 0
@@ -341,7 +341,7 @@ func (w *Worth) Pod(pod *corev1.Pod) float64 {
 }
 
 // Room is the most value of pods that the free room of a node can hold besides what is there.
-func (w *Worth) Room(i int) float64 {
+func (w *PodValues) Room(i int) float64 {
 	n, m := w.p.nodes[i], w.p.sv.lp
 	if !n.open || len(m.buckets) == 0 {
 		return 0

@@ -52,15 +52,15 @@ func TestAppliedPlansEqualExecutedPlans(t *testing.T) {
 		problem := schedule.Compile(s)
 		first := r.IntN(len(s.Nodes))
 		_, pods := withoutNodes(s, []int{first})
-		q := schedule.Question{Gone: []int{first}, Pods: pods, Budget: schedule.Budget{Plain: true}}
-		plan := problem.Ask(q)
+		q := schedule.Simulation{Removed: []int{first}, Pods: pods, Budget: schedule.Budget{FirstFitOnly: true}}
+		plan := problem.Simulate(q)
 		if len(plan.Launches) > 0 || len(plan.Rejected) > 0 {
 			continue
 		}
 		held++
-		before := fingerprint(problem.Ask(q))
-		problem.Hold(q, &plan)
-		later := afterMoves(s, q.Gone, plan)
+		before := fingerprint(problem.Simulate(q))
+		problem.Apply(q, &plan)
+		later := afterMoves(s, q.Removed, plan)
 		want := schedule.Compile(later)
 		for k := range later.Nodes {
 			i := slices.IndexFunc(s.Nodes, func(n snapshot.Node) bool { return n.Name == later.Nodes[k].Name })
@@ -69,16 +69,16 @@ func TestAppliedPlansEqualExecutedPlans(t *testing.T) {
 			}
 			_, own := withoutNodes(later, []int{k})
 			_, same := withoutNodes(s, []int{i})
-			expected := want.Ask(schedule.Question{Gone: []int{k}, Pods: own, Budget: schedule.Budget{Plain: true}})
-			got := problem.Ask(schedule.Question{Gone: []int{i}, Pods: same, Budget: schedule.Budget{Plain: true}})
+			expected := want.Simulate(schedule.Simulation{Removed: []int{k}, Pods: own, Budget: schedule.Budget{FirstFitOnly: true}})
+			got := problem.Simulate(schedule.Simulation{Removed: []int{i}, Pods: same, Budget: schedule.Budget{FirstFitOnly: true}})
 			expected.Stats, got.Stats = schedule.Stats{}, schedule.Stats{}
 			if diff := cmp.Diff(fingerprint(expected), fingerprint(got)); diff != "" {
 				t.Fatalf("seed %d, without %s, then without %s: want -, got +\n%s", seed, s.Nodes[first].Name, s.Nodes[i].Name, diff)
 			}
 			answered++
 		}
-		problem.Release()
-		if diff := cmp.Diff(before, fingerprint(problem.Ask(q))); diff != "" {
+		problem.Revert()
+		if diff := cmp.Diff(before, fingerprint(problem.Simulate(q))); diff != "" {
 			t.Fatalf("seed %d: once released, want -, got +\n%s", seed, diff)
 		}
 	}
@@ -90,32 +90,32 @@ func TestAppliedPlansEqualExecutedPlans(t *testing.T) {
 // Pending pods are scheduled first: a node that they are to go to is not removed without them.
 func TestAppliedPlanSchedulesPendingPodsFirst(t *testing.T) {
 	node := func(name string, edit ...func(*snapshot.Node)) snapshot.Node { return Node(name, "general", edit...) }
-	big := Pod("big", Asks("cpu", "3"))
-	running := Bound(Pod("running", Asks("cpu", "1")), "a")
+	big := Pod("big", Requests("cpu", "3"))
+	running := Bound(Pod("running", Requests("cpu", "1")), "a")
 	s := World([]snapshot.Pool{Pool("general", Types(), Limit("cpu", "8"))}, big)
 	s.Pools[0].Used = Resources("cpu", "8")
 	s.Nodes = []snapshot.Node{
 		node("a", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{running} }),
-		node("b", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{Bound(Pod("other", Asks("cpu", "2")), "b")} }),
+		node("b", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{Bound(Pod("other", Requests("cpu", "2")), "b")} }),
 	}
 	problem := schedule.Compile(s)
-	pending := schedule.Question{}
-	plan := problem.Ask(pending)
+	pending := schedule.Simulation{}
+	plan := problem.Simulate(pending)
 	if len(plan.Placements) != 1 || plan.Placements[0].Node != "a" {
 		t.Fatalf("the pending pod goes to %v, want node a", plan.Placements)
 	}
-	problem.Hold(pending, &plan)
-	if problem.Held() != 1 {
+	problem.Apply(pending, &plan)
+	if problem.AppliedPlans() != 1 {
 		t.Error("the plan does not hold")
 	}
-	if p := problem.Ask(schedule.Question{Gone: []int{0}, Pods: []*corev1.Pod{running}}); len(p.Rejected) != 1 || p.Rejected[0].Pod != big {
+	if p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{running}}); len(p.Rejected) != 1 || p.Rejected[0].Pod != big {
 		t.Errorf("without node a, %d pods have no place, want the one that was to come to it", len(p.Rejected))
 	}
-	if p := problem.Ask(schedule.Question{Gone: []int{1}, Pods: s.Nodes[1].Pods}); len(p.Rejected) != 1 || p.Rejected[0].Pod == big {
+	if p := problem.Simulate(schedule.Simulation{Removed: []int{1}, Pods: s.Nodes[1].Pods}); len(p.Rejected) != 1 || p.Rejected[0].Pod == big {
 		t.Errorf("without node b, the plan is %+v, want its pod to have no place", p)
 	}
-	problem.Release()
-	if p := problem.Ask(schedule.Question{}); len(p.Placements) != 1 {
+	problem.Revert()
+	if p := problem.Simulate(schedule.Simulation{}); len(p.Placements) != 1 {
 		t.Errorf("once released, the pending pod has %d places, want 1", len(p.Placements))
 	}
 }
@@ -126,14 +126,14 @@ func TestTargetNodesInOrder(t *testing.T) {
 	for k := range 4 {
 		s.Nodes = append(s.Nodes, Node(fmt.Sprintf("n%d", k), "general"))
 	}
-	pod := Bound(Pod("pod", Asks("cpu", "1")), "n0")
+	pod := Bound(Pod("pod", Requests("cpu", "1")), "n0")
 	s.Nodes[0].Pods = []*corev1.Pod{pod}
 	problem := schedule.Compile(s)
 	for _, tt := range []struct {
 		into []int
 		want string
 	}{{nil, "n1"}, {[]int{3, 2}, "n3"}, {[]int{0, 2}, "n2"}, {[]int{}, ""}} {
-		p := problem.Ask(schedule.Question{Gone: []int{0}, Pods: []*corev1.Pod{pod}, Into: tt.into, Budget: schedule.Budget{Plain: true}})
+		p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{pod}, Targets: tt.into, Budget: schedule.Budget{FirstFitOnly: true}})
 		got := ""
 		if len(p.Placements) > 0 {
 			got = p.Placements[0].Node
@@ -147,16 +147,16 @@ func TestTargetNodesInOrder(t *testing.T) {
 // With existing nodes only, preferences are dropped instead of launching a node.
 func TestExistingNodesOnly(t *testing.T) {
 	s := World([]snapshot.Pool{Pool("general", Types())})
-	pod := Bound(Pod("pod", Asks("cpu", "1"), Labelled("app", "web"), PreferApart(1, Host, "web")), "a")
+	pod := Bound(Pod("pod", Requests("cpu", "1"), Labeled("app", "web"), PreferApart(1, Host, "web")), "a")
 	s.Nodes = []snapshot.Node{
 		Node("a", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{pod} }),
 		Node("b", "general", func(n *snapshot.Node) {
-			n.Pods = []*corev1.Pod{Bound(Pod("other", Asks("cpu", "1"), Labelled("app", "web")), "b")}
+			n.Pods = []*corev1.Pod{Bound(Pod("other", Requests("cpu", "1"), Labeled("app", "web")), "b")}
 		}),
 	}
 	problem := schedule.Compile(s)
 	for _, here := range []bool{false, true} {
-		p := problem.Ask(schedule.Question{Gone: []int{0}, Pods: []*corev1.Pod{pod}, Here: here, Budget: schedule.Budget{Plain: true}})
+		p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{pod}, ExistingNodesOnly: here, Budget: schedule.Budget{FirstFitOnly: true}})
 		if got := len(p.Launches); got != 1 && !here || got != 0 && here || here && len(p.Placements) != 1 {
 			t.Errorf("here %v: %d launches and %d placements", here, got, len(p.Placements))
 		}
@@ -175,7 +175,7 @@ func TestDualValuesAreALowerBound(t *testing.T) {
 			pods = append(pods, s.Nodes[i].Pods...)
 		}
 		problem := schedule.Compile(s)
-		w := problem.Appraise(pods)
+		w := problem.DualValues(pods)
 		total := 0.0
 		for _, p := range pods {
 			total += w.Pod(p)
@@ -188,7 +188,7 @@ func TestDualValuesAreALowerBound(t *testing.T) {
 		if diff := total - w.Total; diff > 1e-9 || diff < -1e-9 {
 			t.Errorf("seed %d: pods are worth %v together, the total is %v", seed, total, w.Total)
 		}
-		p := problem.Ask(schedule.Question{Gone: all, Pods: pods})
+		p := problem.Simulate(schedule.Simulation{Removed: all, Pods: pods})
 		reserved := slices.ContainsFunc(p.Launches, func(l schedule.Launch) bool { return l.Offering.ReservationID != "" })
 		if len(p.Rejected) == 0 && !reserved && w.Total > p.Stats.HourlyCost+1e-9 {
 			t.Errorf("seed %d: pods are worth %v, but can be had for %v", seed, w.Total, p.Stats.HourlyCost)

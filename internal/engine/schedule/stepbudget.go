@@ -17,8 +17,8 @@ const (
 	manyTermShares = 64
 )
 
-// Bounded is the budget of a plan in a cluster.
-func Bounded() Budget { return Budget{Steps: defaultSteps, Most: 2 * defaultSteps} }
+// DefaultBudget is the budget of a plan in a cluster.
+func DefaultBudget() Budget { return Budget{LookaheadSteps: defaultSteps, MaxSteps: 2 * defaultSteps} }
 
 // budgetSpentMessage is the reason for pods that the plan did not reach.
 const budgetSpentMessage = "planning stopped before the pod's turn, since this plan had taken all the steps that it may; " +
@@ -33,13 +33,13 @@ func (sv *solver) stopRequested() bool {
 }
 
 // outOfSteps reports whether the plan may place no more pods.
-func (sv *solver) outOfSteps() bool { return sv.budget.Most > 0 && sv.steps > sv.budget.Most }
+func (sv *solver) outOfSteps() bool { return sv.budget.MaxSteps > 0 && sv.steps > sv.budget.MaxSteps }
 
 // nextLevel is the relaxation level to try instead of level i, for pods with many terms. Once their constraintClass has
 // taken its share of the budget, it is the last level, which has no preferences. Once it has taken twice that, it is
 // -1: none. In this attempt the class has taken steps since began.
 func (sv *solver) nextLevel(c *class, i, began int) int {
-	most, used := sv.budget.Most/manyTermShares/2, sv.stepsOfClass[c.constraintClass]+sv.steps-began
+	most, used := sv.budget.MaxSteps/manyTermShares/2, sv.stepsOfClass[c.constraintClass]+sv.steps-began
 	switch {
 	case most == 0 || used <= most:
 		return i
@@ -59,7 +59,7 @@ func (sv *solver) chargeSteps(c *class, began int) {
 
 // rejectionReasons are the reasons why pods of the class cannot be scheduled.
 func (sv *solver) rejectionReasons(c *class) []Reason {
-	if sv.outOfSteps() || c.manyTerms && sv.budget.Most > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.Most/manyTermShares {
+	if sv.outOfSteps() || c.manyTerms && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.MaxSteps/manyTermShares {
 		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
 	}
 	out := sv.poolReasons(c)

@@ -9,19 +9,19 @@ import (
 )
 
 // Budget bounds the work of a Solve in steps, so that the result does not depend on the speed of the host. One step is
-// one check: of an instance type, of a node or bin for a pod, or of one topology rule there. When Steps are spent, the
+// one check: of an instance type, of a node or bin for a pod, or of one topology rule there. When LookaheadSteps are spent, the
 // plan is finished by first fit: it is as correct as ever, but may cost more.
 type Budget struct {
-	// Steps bounds planning with lookahead; zero means no bound.
-	Steps int
-	// Most ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
+	// LookaheadSteps bounds planning with lookahead; zero means no bound.
+	LookaheadSteps int
+	// MaxSteps ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
 	// terms come last, and each constraintClass of them has a share of it. Zero means no bound.
-	Most int
+	MaxSteps int
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
 	// does.
 	Stop func() bool
-	// Plain plans by first fit alone, without a lower bound: for many simulations of small changes.
-	Plain bool
+	// FirstFitOnly plans by first fit alone, without a lower bound: for many simulations of small changes.
+	FirstFitOnly bool
 }
 
 // similarCost is the ratio up to which two plans cost the same; the one with fewer nodes is better. Every node has
@@ -71,7 +71,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	if plan.Abandoned {
 		return plan
 	}
-	plan.Zones, plan.Barren, plan.Ignored = zones, sv.unusablePools(), ignoredTerms(queue)
+	plan.Zones, plan.UnusablePools, plan.Ignored = zones, sv.unusablePools(), ignoredTerms(queue)
 	plan.Stats.Steps += compiled
 	return plan
 }
@@ -98,14 +98,14 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.lp, sv.abandoned = nil, false
 	how := balanced
-	if budget.Plain {
+	if budget.FirstFitOnly {
 		how = firstFit
 	}
 	best := sv.runStrategy(queue, budget, how, math.Inf(1))
 	switch {
 	case sv.abandoned:
 		return Plan{Abandoned: true}
-	case budget.Plain:
+	case budget.FirstFitOnly:
 		return best.Plan
 	}
 	steps := best.Stats.Steps
@@ -115,7 +115,7 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
 	for _, how := range []strategy{bySize, firstFit} {
-		if how == bySize && pods > maxPodsForAllStrategies || budget.Steps > 0 && steps >= budget.Steps {
+		if how == bySize && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met

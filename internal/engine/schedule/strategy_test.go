@@ -27,7 +27,7 @@ func TestNodeCostFavorsLargerNodes(t *testing.T) {
 		{0, []string{"general small: web x2", "general small: web x2", "general small: web x2", "general small: web x2"}},
 		{0.05, []string{"general large: web x8"}},
 	} {
-		s := with(World(singlePool(list...), Pods(8, "web", Asks("cpu", "1", "memory", "1Gi"))...), func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost })
+		s := with(World(singlePool(list...), Pods(8, "web", Requests("cpu", "1", "memory", "1Gi"))...), func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost })
 		p := schedule.Solve(s, schedule.Budget{})
 		var got []string
 		for i := range p.Launches {
@@ -79,7 +79,7 @@ func TestEqualPodsAreCoveredOptimally(t *testing.T) {
 			list = append(list, Type(fmt.Sprintf("t%d", i), 3*price[i] /* spot is a third */, "cpu", fmt.Sprint(cores), "memory", "64Gi", "pods", "50"))
 		}
 		for _, spread := range []bool{false, true} {
-			edit := append(app("web"), Asks("cpu", "2", "memory", "1Gi"))
+			edit := append(app("web"), Requests("cpu", "2", "memory", "1Gi"))
 			zones := 1
 			if spread {
 				edit, zones = append(edit, Spread(Zone, 1, "web")), len(Zones())

@@ -109,7 +109,7 @@ func randomBatches(t *testing.T) {
 	random := rand.New(rand.NewPCG(139, 0))
 	b := &batches{t, World(singlePool(Type("four", 1, "cpu", "4")))}
 	for batch := range 20 {
-		b.plan(Pods(1+random.IntN(7), fmt.Sprintf("batch-%d", batch), Asks("cpu", "1"))...)
+		b.plan(Pods(1+random.IntN(7), fmt.Sprintf("batch-%d", batch), Requests("cpu", "1"))...)
 		open := 0
 		for i := range b.world.Nodes {
 			if len(b.world.Nodes[i].Pods) < 4 {
@@ -161,7 +161,7 @@ func overlappingZones(t *testing.T) {
 
 func keptApart(t *testing.T) {
 	b := &batches{t, world()}
-	p := b.plan(Pod("alone", Asks("cpu", "1"), Apart(Zone, "web")), Pod("web", app("web")...))
+	p := b.plan(Pod("alone", Requests("cpu", "1"), Apart(Zone, "web")), Pod("web", app("web")...))
 	if got, want := describe(p), "general m.small: alone\nunschedulable (Topology): web"; got != want {
 		t.Fatalf("first batch:\n%s\nwant\n%s", got, want)
 	}

@@ -24,13 +24,13 @@ func minDomains(n int32) func(*constraint) { return func(c *constraint) { c.MinD
 
 // app labels a pod app=name and makes it request half a CPU.
 func app(name string, edit ...func(*corev1.Pod)) []func(*corev1.Pod) {
-	return append([]func(*corev1.Pod){Labelled("app", name), Asks("cpu", "500m")}, edit...)
+	return append([]func(*corev1.Pod){Labeled("app", name), Requests("cpu", "500m")}, edit...)
 }
 
 // runningPods are running pods labeled app=name.
 func runningPods(n int, name string) func(*snapshot.Node) {
 	return func(node *snapshot.Node) {
-		for _, p := range Pods(n, "old-"+node.Name, Labelled("app", name)) {
+		for _, p := range Pods(n, "old-"+node.Name, Labeled("app", name)) {
 			node.Pods = append(node.Pods, Bound(p, node.Name))
 		}
 	}
@@ -88,9 +88,9 @@ func TestSpread(t *testing.T) {
 		{
 			"others do not count",
 			withNodes(world(web(3, zonal)...), Node("n", "general", full, func(n *snapshot.Node) {
-				done, elsewhere, going := Pod("done", Labelled("app", "web")), Pod("ns", Labelled("app", "web")), Pod("going", Labelled("app", "web"))
+				done, elsewhere, going := Pod("done", Labeled("app", "web")), Pod("ns", Labeled("app", "web")), Pod("going", Labeled("app", "web"))
 				done.Status.Phase, elsewhere.Namespace, going.DeletionTimestamp = corev1.PodSucceeded, "other", &metav1.Time{Time: Now()}
-				n.Pods = []*corev1.Pod{done, Bound(elsewhere, "n"), Bound(going, "n"), Bound(Pod("x", Labelled("app", "db")), "n")}
+				n.Pods = []*corev1.Pod{done, Bound(elsewhere, "n"), Bound(going, "n"), Bound(Pod("x", Labeled("app", "db")), "n")}
 			})),
 			[]string{"general m.small z1: web", "general m.small z2: web", "general m.small z3: web"},
 		},
@@ -124,8 +124,8 @@ func TestSpread(t *testing.T) {
 		{
 			"revisions spread apart",
 			world(join(
-				Pods(2, "old", app("web", Labelled("rev", "1"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
-				Pods(2, "new", app("web", Labelled("rev", "2"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...))...),
+				Pods(2, "old", app("web", Labeled("rev", "1"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+				Pods(2, "new", app("web", Labeled("rev", "2"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...))...),
 			[]string{"general m.small: new, old", "general m.small: new, old"},
 		},
 		{
@@ -181,7 +181,7 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"preferred pod affinity to a planned node, ignored",
-			with(world(Pod("db", Labelled("app", "db"), Asks("cpu", "1"), Selects(Zone, "z2")), Pod("big", Asks("cpu", "7500m"), Selects(Zone, "z1")), web(1, PreferNear(100, Zone, "db"))[0]), ignoringPreferences),
+			with(world(Pod("db", Labeled("app", "db"), Requests("cpu", "1"), Selects(Zone, "z2")), Pod("big", Requests("cpu", "7500m"), Selects(Zone, "z1")), web(1, PreferNear(100, Zone, "db"))[0]), ignoringPreferences),
 			[]string{"general m.small z2: db", "general m.xlarge z1: big, web"},
 		},
 		{
@@ -240,7 +240,7 @@ func TestAffinity(t *testing.T) {
 		{"empty affinity", world(Pod("a", func(p *corev1.Pod) {
 			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
 		})), []string{"general m.small: a"}},
-		{"to a pod of the batch", world(db(), Pod("web", Asks("cpu", "2"), Near(Host, "db"))), []string{"general m.large: db, web"}},
+		{"to a pod of the batch", world(db(), Pod("web", Requests("cpu", "2"), Near(Host, "db"))), []string{"general m.large: db, web"}},
 		{
 			"a family larger than its host",
 			withNodes(world(web(10, Near(Host, "web"))...), Node("n", "general", three, runningPods(1, "web"))),
@@ -266,10 +266,10 @@ func TestAffinity(t *testing.T) {
 			withNodes(world(Pod("a", Apart(Zone, "db"))), Node("n1", "general", runningPods(1, "db")), Node("n2", "general", inZone("z2"), runningPods(1, "db")), Node("n3", "general", inZone("z3"), runningPods(1, "db"))),
 			[]string{"unschedulable (Topology): a"},
 		},
-		{"the other's zone is not known yet", world(Pod("db", Labelled("app", "db"), Asks("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)), []string{"general m.small: db", "unschedulable (Topology): web"}},
+		{"the other's zone is not known yet", world(Pod("db", Labeled("app", "db"), Requests("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)), []string{"general m.small: db", "unschedulable (Topology): web"}},
 		{
 			"zones held by those who keep others out",
-			world(join([]*corev1.Pod{Pod("a", Asks("cpu", "2"), Selects(Zone, "z1"), Apart(Zone, "web")), Pod("b", Asks("cpu", "2"), Selects(Zone, "z2"), Apart(Zone, "web")), Pod("c", Asks("cpu", "2"), Selects(Zone, "z3"), Apart(Zone, "web"))}, web(1))...),
+			world(join([]*corev1.Pod{Pod("a", Requests("cpu", "2"), Selects(Zone, "z1"), Apart(Zone, "web")), Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), Apart(Zone, "web")), Pod("c", Requests("cpu", "2"), Selects(Zone, "z3"), Apart(Zone, "web"))}, web(1))...),
 			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "unschedulable (Topology): web"},
 		},
 		{
@@ -295,8 +295,8 @@ func TestAffinity(t *testing.T) {
 		{
 			"preferred by the others of the batch",
 			world(join([]*corev1.Pod{
-				Pod("a", Asks("cpu", "2"), Selects(Zone, "z1"), PreferApart(1, Zone, "web")), Pod("b", Asks("cpu", "2"), Selects(Zone, "z2"), PreferApart(1, Zone, "web")),
-				Pod("c", Asks("cpu", "2"), Selects(Zone, "z3"), PreferApart(1, Zone, "web")),
+				Pod("a", Requests("cpu", "2"), Selects(Zone, "z1"), PreferApart(1, Zone, "web")), Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), PreferApart(1, Zone, "web")),
+				Pod("c", Requests("cpu", "2"), Selects(Zone, "z3"), PreferApart(1, Zone, "web")),
 			}, web(1))...),
 			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "general m.small: web"},
 		},
@@ -315,8 +315,8 @@ func TestAffinity(t *testing.T) {
 		{"the target is pinned", world(join([]*corev1.Pod{db(Selects(Zone, "z2"))}, web(10, Near(Zone, "db")))...), []string{"general m.large z2: db, web x7", "general m.medium z2: web x3"}},
 		{
 			"a chain, in any order",
-			world(Pod("ui", Labelled("app", "ui"), Asks("cpu", "400m"), Near(Host, "cache")), Pod("cache", Labelled("app", "cache"), Asks("cpu", "300m"), Near(Host, "web")),
-				Pod("web", Labelled("app", "web"), Asks("cpu", "200m"), Near(Host, "db")), Pod("db", Labelled("app", "db"), Asks("cpu", "100m"))),
+			world(Pod("ui", Labeled("app", "ui"), Requests("cpu", "400m"), Near(Host, "cache")), Pod("cache", Labeled("app", "cache"), Requests("cpu", "300m"), Near(Host, "web")),
+				Pod("web", Labeled("app", "web"), Requests("cpu", "200m"), Near(Host, "db")), Pod("db", Labeled("app", "db"), Requests("cpu", "100m"))),
 			[]string{"general m.small: cache, db, ui, web"},
 		},
 		{"target in another namespace", world(db(elsewhere), web(1, Near(Host, "db"))[0]), []string{"general m.small: db", "unschedulable (Topology): web"}},

@@ -26,7 +26,7 @@ func TestUnusablePoolsAreReported(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := World(pool(c.pool), Pod("a"))
 			s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(c.policy)
-			got := schedule.Solve(s, schedule.Budget{}).Barren
+			got := schedule.Solve(s, schedule.Budget{}).UnusablePools
 			if (c.want == "") != (len(got) == 0) || c.want != "" && (got[0].Code != c.want || got[0].NodePool != "general") {
 				t.Errorf("%+v, want %q", got, c.want)
 			}

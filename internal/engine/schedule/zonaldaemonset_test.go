@@ -14,7 +14,7 @@ import (
 func TestDaemonSetOfOneZoneTakesRoomOnlyThere(t *testing.T) {
 	world := func(tied func(*corev1.Pod), pods ...*corev1.Pod) *snapshot.Snapshot {
 		s := World([]snapshot.Pool{Pool("general", Types())}, pods...)
-		s.DaemonSets = []snapshot.DaemonSet{{Namespace: "kube-system", Name: "agent", Pod: Pod("agent", tied, Asks("cpu", "900m"))}}
+		s.DaemonSets = []snapshot.DaemonSet{{Namespace: "kube-system", Name: "agent", Pod: Pod("agent", tied, Requests("cpu", "900m"))}}
 		return s
 	}
 	largest := func(s *snapshot.Snapshot) (cores int64, zones []string) {
@@ -36,10 +36,10 @@ func TestDaemonSetOfOneZoneTakesRoomOnlyThere(t *testing.T) {
 		"by affinity":     Needs(Expr(Zone, in, "z1")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			plain, _ := largest(World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Asks("cpu", "900m"))))
-			elsewhere, _ := largest(world(tied, Pod("a", Asks("cpu", "900m"), Selects(Zone, "z2"))))
-			there, _ := largest(world(tied, Pod("a", Asks("cpu", "900m"), Selects(Zone, "z1"))))
-			anywhere, zones := largest(world(tied, Pod("a", Asks("cpu", "900m"))))
+			plain, _ := largest(World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Requests("cpu", "900m"))))
+			elsewhere, _ := largest(world(tied, Pod("a", Requests("cpu", "900m"), Selects(Zone, "z2"))))
+			there, _ := largest(world(tied, Pod("a", Requests("cpu", "900m"), Selects(Zone, "z1"))))
+			anywhere, zones := largest(world(tied, Pod("a", Requests("cpu", "900m"))))
 			if elsewhere != plain || there <= plain {
 				t.Errorf("a pod's node has %d cores without the DaemonSet, %d in another zone, %d in its zone", plain, elsewhere, there)
 			}
@@ -48,7 +48,7 @@ func TestDaemonSetOfOneZoneTakesRoomOnlyThere(t *testing.T) {
 			}
 		})
 	}
-	many := Pods(200, "web", Asks("cpu", "300m"))
+	many := Pods(200, "web", Requests("cpu", "300m"))
 	withDaemons, none := schedule.Solve(world(Selects(Zone, "z1"), many...), schedule.Budget{}), schedule.Solve(world(Selects(Zone, "elsewhere"), many...), schedule.Budget{})
 	if withDaemons.Stats.HourlyCost > none.Stats.HourlyCost*1.01 {
 		t.Errorf("a DaemonSet of one zone makes nodes cost %.2f $/h instead of %.2f, though other zones are as cheap", withDaemons.Stats.HourlyCost, none.Stats.HourlyCost)

@@ -33,7 +33,7 @@ func (w *world) doPod(l line) error {
 			own += "-" + strconv.Itoa(w.pods)
 		}
 		w.pods++
-		p := enginetest.Pod(own, enginetest.Labelled("app", name))
+		p := enginetest.Pod(own, enginetest.Labeled("app", name))
 		p.CreationTimestamp = metav1.Time{Time: enginetest.Now().Add(time.Duration(w.pods-10000) * time.Second)}
 		rest := l // each pod gets its own
 		if err := w.podArguments(p, &rest, arguments{"on": func(_, v string) error { at = v; return nil }}); err != nil {
@@ -85,7 +85,7 @@ func (w *world) podArguments(p *corev1.Pod, l *line, more arguments) error {
 			enginetest.Prefers(weight, expression(key, v))(p)
 			return nil
 		},
-		"label:":    func(key, v string) error { enginetest.Labelled(key, v)(p); return nil },
+		"label:":    func(key, v string) error { enginetest.Labeled(key, v)(p); return nil },
 		"request:":  func(key, v string) error { return quantity(requests, key, v) },
 		"tolerates": func(_, v string) error { enginetest.Tolerates(v)(p); return nil },
 		"port": func(_, v string) error {

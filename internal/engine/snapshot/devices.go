@@ -15,7 +15,7 @@ type Devices interface {
 	Claims(pod *corev1.Pod) ([]DeviceClaim, error)
 	// Open is the state of devices after these pods have left their nodes. A claim that no other pod uses can be
 	// allocated anew.
-	Open(leaving map[types.UID]bool) DeviceBook
+	Free(leaving map[types.UID]bool) DeviceState
 	// Labels are the keys of node labels that decide which devices can be used from a node, sorted.
 	Labels() []string
 }
@@ -32,8 +32,8 @@ type DeviceClaim struct {
 	Own bool
 }
 
-// DeviceSite is a node, existing or planned.
-type DeviceSite struct {
+// DeviceNode is a node, existing or planned.
+type DeviceNode struct {
 	// Node is a unique name.
 	Node string
 	// Labels hold at least the known values of the keys that Devices.Labels lists.
@@ -42,17 +42,17 @@ type DeviceSite struct {
 	Type *catalog.InstanceType
 }
 
-// DeviceBook is which devices are allocated. It is immutable: With returns another.
-type DeviceBook interface {
+// DeviceState is which devices are allocated. It is immutable: With returns another.
+type DeviceState interface {
 	// Find finds devices for the claims on a node. The error is for users: why there are none.
-	Find(claims []DeviceClaim, at DeviceSite) (DeviceGrant, error)
+	Find(claims []DeviceClaim, at DeviceNode) (DeviceAllocation, error)
 	// With allocates the devices that were found for the claims. Grants are alternatives for one node with a type
 	// that is not known yet: of each the node's own devices are allocated, the others once.
-	With(claims []DeviceClaim, grants ...DeviceGrant) DeviceBook
+	With(claims []DeviceClaim, grants ...DeviceAllocation) DeviceState
 }
 
-// DeviceGrant is an allocation of devices for claims.
-type DeviceGrant struct {
+// DeviceAllocation is an allocation of devices for claims.
+type DeviceAllocation struct {
 	// Reach is what a node must match to use those of the devices that are outside of it. All of it must hold.
 	Reach []corev1.NodeSelectorRequirement
 	// Outside identifies these devices and their Reach: grants with the same Outside differ only in the devices that

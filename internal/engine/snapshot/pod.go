@@ -92,7 +92,7 @@ const (
 )
 
 // Holds reports whether the pod must not be disrupted.
-func (p Protection) Holds() bool { return p == ProtectedForever || p == ProtectedUntil }
+func (p Protection) Blocks() bool { return p == ProtectedForever || p == ProtectedUntil }
 
 // DoNotDisrupt reads the pod's annotation. The time is when a protection by duration elapses, zero if the pod has not
 // started or there is none.
@@ -120,7 +120,7 @@ func DoNotDisrupt(p *corev1.Pod, now time.Time) (Protection, time.Time) {
 // Disruptable reports whether nothing on the pod blocks its eviction.
 func Disruptable(p *corev1.Pod, now time.Time) bool {
 	protection, _ := DoNotDisrupt(p, now)
-	return !Active(p) || !protection.Holds()
+	return !Active(p) || !protection.Blocks()
 }
 
 // Evictable reports whether draining would evict the pod, so that PodDisruptionBudgets apply.
@@ -142,7 +142,7 @@ func Requests(p *corev1.Pod) corev1.ResourceList {
 	if len(p.Spec.Overhead) > 0 && p.Spec.Resources != nil {
 		p = p.DeepCopy()
 	}
-	out := resource.PodRequests(quantity.BoundedPod(p), resource.PodResourcesOptions{
+	out := resource.PodRequests(quantity.ClampPod(p), resource.PodResourcesOptions{
 		UseStatusResources: true,
 		InPlacePodLevelResourcesVerticalScalingEnabled: true,
 	})

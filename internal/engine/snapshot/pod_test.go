@@ -80,9 +80,9 @@ func TestFullyBlocked(t *testing.T) {
 	waived := budget(ptr(number(0)), nil)
 	always := policyv1.AlwaysAllow
 	waived.Spec.UnhealthyPodEvictionPolicy = &always
-	unready := Pod("a", Labelled("app", "web"))
+	unready := Pod("a", Labeled("app", "web"))
 	unready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	web := Pod("a", Labelled("app", "web"))
+	web := Pod("a", Labeled("app", "web"))
 	for _, c := range []struct {
 		name string
 		pod  *corev1.Pod
@@ -98,7 +98,7 @@ func TestFullyBlocked(t *testing.T) {
 		{"others' pods", Pod("a"), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
 		{"unhealthy pod, waived", unready, []*policyv1.PodDisruptionBudget{waived}, false},
 		{"healthy pod, not waived", web, []*policyv1.PodDisruptionBudget{waived}, true},
-		{"stays on disrupted nodes anyway", Pod("a", Labelled("app", "web"), Tolerates(karpv1.TaintKeyDisrupted)), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
+		{"stays on disrupted nodes anyway", Pod("a", Labeled("app", "web"), Tolerates(karpv1.TaintKeyDisrupted)), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
 	} {
 		if got := snapshot.FullyBlocked(c.pod, snapshot.Budgets(c.pdbs), Now()); got != c.want {
 			t.Errorf("%s: %v", c.name, got)

@@ -59,7 +59,7 @@ func Limit(pool *karpv1.NodePool) int64 {
 
 // Grant is how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
 // reserved a part; never negative.
-func Grant(limit, have, reserved, want int64) int64 {
+func WithinLimit(limit, have, reserved, want int64) int64 {
 	return max(0, min(want, limit-have-reserved))
 }
 
@@ -67,7 +67,7 @@ func Grant(limit, have, reserved, want int64) int64 {
 // those with the lowest eviction cost, and last those with a pod that must not be disrupted. Among equals a node in
 // the zone with most nodes is first, which keeps the pool spread over zones; then the youngest. It costs O(n x
 // nodes).
-func Surplus(nodes []snapshot.Node, n int64, now time.Time) []*snapshot.Node {
+func SelectForRemoval(nodes []snapshot.Node, n int64, now time.Time) []*snapshot.Node {
 	var left []candidate
 	inZone := map[string]int{}
 	for i := range nodes {

@@ -85,7 +85,7 @@ func TestCounts(t *testing.T) {
 			if counts.All() != int64(len(c.nodes)) {
 				t.Errorf("%+v counts %d of %d nodes", counts, counts.All(), len(c.nodes))
 			}
-			create := static.Grant(static.Limit(pool), counts.All(), c.reserved, static.Missing(c.replicas, counts))
+			create := static.WithinLimit(static.Limit(pool), counts.All(), c.reserved, static.Missing(c.replicas, counts))
 			if end := static.Excess(c.replicas, counts); create != c.create || end != c.end {
 				t.Errorf("create %d, end %d; want %d, %d", create, end, c.create, c.end)
 			}
@@ -192,7 +192,7 @@ func TestSurplus(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, n := range static.Surplus(c.nodes, c.n, Now()) {
+			for _, n := range static.SelectForRemoval(c.nodes, c.n, Now()) {
 				got = append(got, n.Name)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

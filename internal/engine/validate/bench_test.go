@@ -12,14 +12,14 @@ import (
 
 // BenchmarkCheck checks plans for 5,000 pods on EC2's types.
 func BenchmarkCheck(b *testing.B) {
-	types, err := workload.EC2("us-east-1", karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
+	types, err := workload.EC2Types("us-east-1", karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot)
 	if err != nil {
 		b.Fatal(err)
 	}
-	pools := []snapshot.Pool{workload.General("general", types)}
+	pools := []snapshot.Pool{workload.GeneralPool("general", types)}
 	for name, s := range map[string]*snapshot.Snapshot{
-		"diverse-5000":  workload.Cluster(pools, workload.Diverse(5000, 1), true),
-		"replicas-5000": workload.Cluster(pools, workload.Replicas(5000, 1), true),
+		"diverse-5000":  workload.Snapshot(pools, workload.Diverse(5000, 1), true),
+		"replicas-5000": workload.Snapshot(pools, workload.Replicas(5000, 1), true),
 	} {
 		b.Run(name, func(b *testing.B) {
 			p := schedule.Solve(s, schedule.Budget{})

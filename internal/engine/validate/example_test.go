@@ -11,7 +11,7 @@ import (
 
 // A plan of the scheduler is valid. The same plan with one of its pods removed is not.
 func ExamplePlan() {
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Asks("cpu", "900m")), Pod("db", Asks("cpu", "900m")))
+	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("web", Requests("cpu", "900m")), Pod("db", Requests("cpu", "900m")))
 	plan := schedule.Solve(s, schedule.Budget{})
 	fmt.Println(validate.Plan(s, plan))
 

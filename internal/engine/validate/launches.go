@@ -267,7 +267,7 @@ func negative(q resource.Quantity) string {
 func (c *check) remainingLimits(pool *snapshot.Pool) amounts {
 	out := amounts{}
 	for r, limit := range pool.NodePool.Spec.Limits {
-		q := quantity.Bounded(limit).DeepCopy()
+		q := quantity.Clamp(limit).DeepCopy()
 		q.Sub(pool.Used[r])
 		for _, pl := range c.hosts {
 			q.Sub(largestCapacity(pl, pool, r))

@@ -36,7 +36,7 @@ func one() resource.Quantity { return *resource.NewQuantity(1, resource.DecimalS
 // take, unless the pod has pod-level resources; plus its overhead. With limits, a limit without a request counts as
 // one.
 func requests(pod *corev1.Pod, limits bool) corev1.ResourceList {
-	pod = quantity.BoundedPod(pod)
+	pod = quantity.ClampPod(pod)
 	if len(pod.Status.ContainerStatuses) > 0 || len(pod.Status.InitContainerStatuses) > 0 {
 		// What a pod in the middle of a resize holds is a matter of its status; Kubernetes knows best.
 		out := componentresource.PodRequests(pod, componentresource.PodResourcesOptions{

@@ -38,7 +38,7 @@ func TestReservationsHold(t *testing.T) {
 		}, "reservation cr-1 has 1 instances left, 2 launches may take one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := World([]snapshot.Pool{Pool("general", Types())}, Pods(2, "a", Asks("cpu", "1"))...)
+			s := World([]snapshot.Pool{Pool("general", Types())}, Pods(2, "a", Requests("cpu", "1"))...)
 			s.Pools[0].InstanceTypes = s.Pools[0].InstanceTypes[:1]
 			s.Pools[0].InstanceTypes[0] = WithReservation(s.Pools[0].InstanceTypes[0], "cr-1", 1)
 			p := schedule.Solve(s, schedule.Budget{})

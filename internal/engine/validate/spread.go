@@ -198,7 +198,7 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 			for r, limit := range pool.NodePool.Spec.Limits {
 				q := out.countsAgainstLimit(r).DeepCopy()
 				q.Add(pool.Used[r])
-				fits = fits && q.Cmp(quantity.Bounded(limit)) <= 0
+				fits = fits && q.Cmp(quantity.Clamp(limit)) <= 0
 			}
 			if fits {
 				return false

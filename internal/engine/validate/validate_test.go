@@ -20,17 +20,17 @@ func world() *snapshot.Snapshot {
 	s := World(
 		[]snapshot.Pool{Pool("general", Types(), Limit("cpu", "20"))},
 		slices.Concat(
-			Pods(2, "web", Asks("cpu", "500m"), Labelled("app", "web"), Spread(Zone, 1, "web")),
-			Pods(1, "near", Asks("cpu", "100m"), Near(Zone, "web")),
-			Pods(2, "port", Asks("cpu", "500m"), HostPort("", 80, "TCP")),
-			Pods(1, "hard", Asks("cpu", "500m"), Tolerates("hard"), Selects("kind", "hard")),
-			Pods(1, "apart", Asks("cpu", "500m"), Labelled("app", "apart"), Apart(Host, "apart")),
+			Pods(2, "web", Requests("cpu", "500m"), Labeled("app", "web"), Spread(Zone, 1, "web")),
+			Pods(1, "near", Requests("cpu", "100m"), Near(Zone, "web")),
+			Pods(2, "port", Requests("cpu", "500m"), HostPort("", 80, "TCP")),
+			Pods(1, "hard", Requests("cpu", "500m"), Tolerates("hard"), Selects("kind", "hard")),
+			Pods(1, "apart", Requests("cpu", "500m"), Labeled("app", "apart"), Apart(Host, "apart")),
 		)...,
 	)
 	s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) {
 		n.Taints = []corev1.Taint{{Key: "hard", Effect: corev1.TaintEffectNoSchedule}}
 		n.Labels["kind"] = "hard"
-		n.Pods = []*corev1.Pod{Bound(Pod("old", Asks("cpu", "3"), Labelled("app", "apart")), "n1")}
+		n.Pods = []*corev1.Pod{Bound(Pod("old", Requests("cpu", "3"), Labeled("app", "apart")), "n1")}
 	})}
 	return s
 }

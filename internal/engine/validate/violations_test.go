@@ -57,26 +57,26 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		edit func(*snapshot.Snapshot, *schedule.Plan)
 		want string
 	}{
-		{"daemons forgotten on a new node", World(general(), Pod("a", Asks("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
-			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Asks("cpu", "200m"))}}
+		{"daemons forgotten on a new node", World(general(), Pod("a", Requests("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "1100m cpu requested"},
-		{"daemons forgotten on a node that exists", onNode(Pod("a", Asks("cpu", "3900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
-			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Asks("cpu", "200m"))}}
+		{"daemons forgotten on a node that exists", onNode(Pod("a", Requests("cpu", "3900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
-		{"daemons forgotten for a soft taint", onNode(Pod("a", Asks("cpu", "3900m"), Tolerates("soft"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"daemons forgotten for a soft taint", onNode(Pod("a", Requests("cpu", "3900m"), Tolerates("soft"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].Taints = []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
-			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Asks("cpu", "200m"))}}
+			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
-		{"init containers forgotten", World(general(), Pod("a", Asks("cpu", "500m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"init containers forgotten", World(general(), Pod("a", Requests("cpu", "500m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: Resources("cpu", "3")}}}
 		}, "3 cpu requested"},
-		{"sidecars forgotten", World(general(), Pod("a", Asks("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"sidecars forgotten", World(general(), Pod("a", Requests("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.InitContainers = []corev1.Container{{RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: Resources("cpu", "300m")}}}
 		}, "1200m cpu requested"},
-		{"overhead forgotten", World(general(), Pod("a", Asks("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"overhead forgotten", World(general(), Pod("a", Requests("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.Overhead = Resources("cpu", "200m")
 		}, "1100m cpu requested"},
-		{"resources of the pod as a whole forgotten", World(general(), Pod("a", Asks("cpu", "100m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"resources of the pod as a whole forgotten", World(general(), Pod("a", Requests("cpu", "100m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.Resources = &corev1.ResourceRequirements{Requests: Resources("cpu", "5")}
 		}, "5 cpu requested"},
 		{"a sidecar's host port forgotten", onNode(Pod("a", HostPort("", 80, corev1.ProtocolTCP))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
@@ -100,7 +100,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].VolumeLimits = map[string]int32{"ebs.csi.aws.com": 1}
 		}, "2 volumes of ebs.csi.aws.com"},
-		{"a limit on nodes, off by one", World(general(Limit("nodes", "2")), Pods(2, "a", Labelled("app", "a"), Apart(Host, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"a limit on nodes, off by one", World(general(Limit("nodes", "2")), Pods(2, "a", Labeled("app", "a"), Apart(Host, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pools[0].NodePool.Spec.Limits = Resources("nodes", "1")
 		}, "above the limit of 1 nodes"},
 		{"minValues lowered where they are strict", World(general(Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2)), Pod("a")), func(s *snapshot.Snapshot, p *schedule.Plan) {
@@ -120,14 +120,14 @@ func TestPlanFindsEachMistake(t *testing.T) {
 				}
 			}
 		}, "is not available"},
-		{"minDomains forgotten", World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labelled("app", "a"), Spread(Zone, 1, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"minDomains forgotten", World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"), Spread(Zone, 1, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			three := int32(3)
 			for _, p := range s.Pods {
 				p.Spec.TopologySpreadConstraints[0].MinDomains = &three
 			}
 		}, "another only 0, maxSkew is 1"},
 		{"a policy on taints ignored", func() *snapshot.Snapshot {
-			s := World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labelled("app", "a"), Spread(Zone, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honour }))...)
+			s := World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"), Spread(Zone, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honour }))...)
 			s.Nodes = []snapshot.Node{Node("n3", "general", func(n *snapshot.Node) {
 				n.Labels[Zone], n.Taints = "z3", []corev1.Taint{{Key: "hard", Effect: corev1.TaintEffectNoSchedule}}
 			})}
@@ -137,25 +137,25 @@ func TestPlanFindsEachMistake(t *testing.T) {
 				p.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy = nil
 			}
 		}, "another only 0, maxSkew is 1"},
-		{"matchLabelKeys ignored", World(general(), Pods(2, "a", Labelled("app", "a"), Labelled("rev", "1"), Spread(Host, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"rev"} }))...), together, "maxSkew is 1"},
+		{"matchLabelKeys ignored", World(general(), Pods(2, "a", Labeled("app", "a"), Labeled("rev", "1"), Spread(Host, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"rev"} }))...), together, "maxSkew is 1"},
 		{"a pod spread over a zone that is not known", World(general(), Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
-			Labelled("app", "a")(s.Pods[0])
+			Labeled("app", "a")(s.Pods[0])
 			Spread(Zone, 1, "a")(s.Pods[0])
 		}, "its node may come up in"},
 		{"namespaces selected by label forgotten", func() *snapshot.Snapshot {
-			s := World(general(), Pod("a", Labelled("app", "a"), Apart(Host, "b"), ofNamespaces(map[string]string{"tier": "back"})), Pod("b", Labelled("app", "b"), in("other")))
+			s := World(general(), Pod("a", Labeled("app", "a"), Apart(Host, "b"), ofNamespaces(map[string]string{"tier": "back"})), Pod("b", Labeled("app", "b"), in("other")))
 			s.Namespaces["other"] = map[string]string{"tier": "back"}
 			return s
 		}(), together, "which anti-affinity forbids"},
-		{"anti-affinity of others forgotten", onNode(Pod("a", Labelled("app", "a"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"anti-affinity of others forgotten", onNode(Pod("a", Labeled("app", "a"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].Pods = []*corev1.Pod{Bound(Pod("old", Apart(Zone, "a")), "n1")}
 		}, "which anti-affinity forbids"},
-		{"pods that wait for each other", World(general(), Pods(2, "a", Labelled("app", "a"))...), func(s *snapshot.Snapshot, p *schedule.Plan) {
+		{"pods that wait for each other", World(general(), Pods(2, "a", Labeled("app", "a"))...), func(s *snapshot.Snapshot, p *schedule.Plan) {
 			s.Pods[0].Labels["app"], s.Pods[1].Labels["app"] = "x", "y"
 			Near(Host, "y")(s.Pods[0])
 			Near(Host, "x")(s.Pods[1])
 		}, "away from all pods"},
-		{"a family in two places", World(general(), Pods(2, "a", Asks("cpu", "7"), Labelled("app", "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"a family in two places", World(general(), Pods(2, "a", Requests("cpu", "7"), Labeled("app", "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			for _, p := range s.Pods {
 				Near(Host, "a")(p)
 			}
@@ -190,7 +190,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 
 func TestChoicesFindMissedPlacements(t *testing.T) {
 	t.Run("a rejected pod that fits on a fresh node", func(t *testing.T) {
-		s := World(general(Limit("cpu", "2")), Pods(2, "a", Asks("cpu", "900m"), Labelled("app", "a"), Apart(Host, "a"))...)
+		s := World(general(Limit("cpu", "2")), Pods(2, "a", Requests("cpu", "900m"), Labeled("app", "a"), Apart(Host, "a"))...)
 		p := schedule.Solve(s, schedule.Budget{})
 		if err := validate.Choices(s, p); err != nil {
 			t.Fatal(err)

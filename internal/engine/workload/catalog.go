@@ -61,9 +61,9 @@ func (m simulatedType) instanceType(capacityTypes []string) *catalog.InstanceTyp
 	return enginetest.WithOfferings(it, offerings...)
 }
 
-// EC2 are the instance types of a region in the offline catalog, with the given capacity types. Zones have their IDs as
+// EC2Types are the instance types of a region in the offline catalog, with the given capacity types. Zones have their IDs as
 // names.
-func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error) {
+func EC2Types(region string, capacityTypes ...string) ([]*catalog.InstanceType, error) {
 	c, err := offline.Load(region)
 	if err != nil {
 		return nil, fmt.Errorf("load the offline catalog: %w", err)
@@ -101,8 +101,8 @@ func EC2(region string, capacityTypes ...string) ([]*catalog.InstanceType, error
 	return out, nil
 }
 
-// Synthetic is n types with three ratios of memory to CPU, in three zones, with prices close to proportional.
-func Synthetic(n int, capacityTypes ...string) []*catalog.InstanceType {
+// SyntheticTypes is n types with three ratios of memory to CPU, in three zones, with prices close to proportional.
+func SyntheticTypes(n int, capacityTypes ...string) []*catalog.InstanceType {
 	sizes := []int64{1, 2, 4, 8, 16, 32, 48, 64, 96}
 	var out []*catalog.InstanceType
 	for i := range n {

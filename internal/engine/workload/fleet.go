@@ -14,12 +14,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Fleet is a fragmented cluster: nodes with random types, zones and capacity types of pool general with 2 to 16 CPUs,
+// RunningCluster is a fragmented cluster: nodes with random types, zones and capacity types of pool general with 2 to 16 CPUs,
 // and deployments at random that request about the share use of their CPUs, about seven pods per node. All nodes are a
 // day old and consolidatable.
-func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*snapshot.Snapshot, error) {
-	pool := General("general", list)
-	s := Cluster([]snapshot.Pool{pool}, nil, true)
+func RunningCluster(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*snapshot.Snapshot, error) {
+	pool := GeneralPool("general", list)
+	s := Snapshot([]snapshot.Pool{pool}, nil, true)
 	reqs, err := s.Labels.FromPool(pool.NodePool, pool.NodeClassLabel)
 	if err != nil {
 		return nil, fmt.Errorf("read the pool: %w", err)
@@ -37,7 +37,7 @@ func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*
 	total := int64(0)
 	for i := range nodes {
 		it := pick(&draw, small...)
-		n := Machine(fmt.Sprintf("node-%05d", i), pool.NodePool, it, pick(&draw, it.Offerings...))
+		n := Node(fmt.Sprintf("node-%05d", i), pool.NodePool, it, pick(&draw, it.Offerings...))
 		n.CreatedAt = s.Now.AddDate(0, 0, -1)
 		s.Nodes = append(s.Nodes, n)
 		total += it.Allocatable.Cpu().MilliValue()
@@ -46,8 +46,8 @@ func Fleet(nodes int, use float64, seed uint64, list []*catalog.InstanceType) (*
 	return s, nil
 }
 
-// Machine is an initialized node of the pool, with one offering of a type.
-func Machine(name string, pool *karpv1.NodePool, it *catalog.InstanceType, o catalog.Offering) snapshot.Node {
+// Node is an initialized node of the pool, with one offering of a type.
+func Node(name string, pool *karpv1.NodePool, it *catalog.InstanceType, o catalog.Offering) snapshot.Node {
 	labels := map[string]string{
 		karpv1.LabelNodePool: pool.Name, karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true", corev1.LabelHostname: name,
 	}
@@ -87,7 +87,7 @@ func fill(s *snapshot.Snapshot, draw *source, most int64, mean float64) {
 				i := draw.intn(len(s.Nodes))
 				if f := &free[i]; f.cpu >= cpu && f.memory >= mebi<<20 && f.pods >= 1 {
 					*f = freeRoom{f.cpu - cpu, f.memory - mebi<<20, f.pods - 1}
-					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labelled("app", name), requests(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
+					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labeled("app", name), requests(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
 					s.Nodes[i].Pods = append(s.Nodes[i].Pods, enginetest.Bound(pod, s.Nodes[i].Name))
 					asked += cpu
 					break

@@ -60,7 +60,7 @@ func Diverse(n int, seed uint64) []*corev1.Pod {
 	out := make([]*corev1.Pod, n)
 	for i := range out {
 		app := fmt.Sprintf("%c%d", "gzhsa"[i%5], s.intn(7))
-		edit := []func(*corev1.Pod){enginetest.Labelled("app", app), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labeled("app", app), small(&s)}
 		switch i % 5 {
 		case 1:
 			edit = append(edit, enginetest.Spread(enginetest.Zone, 1, app))
@@ -91,7 +91,7 @@ func Replicas(n int, seed uint64) []*corev1.Pod {
 		edit := requests(cpu, cpu*pick[int64](&s, 1, 2, 3, 4, 6, 8)*1024/1000)
 		app := fmt.Sprintf("app-%02d", k)
 		for i := 0; i < count && len(out) < n; i++ {
-			out = append(out, enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), enginetest.Labelled("app", app), edit))
+			out = append(out, enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), enginetest.Labeled("app", app), edit))
 		}
 	}
 	return out
@@ -110,13 +110,13 @@ func Batch(n int, seed uint64) []*corev1.Pod {
 	return out
 }
 
-// Prefs has pods with preferences only: node affinity, pod affinity and anti-affinity, and soft spreads.
-func Prefs(n int, seed uint64) []*corev1.Pod {
+// Preferences has pods with preferences only: node affinity, pod affinity and anti-affinity, and soft spreads.
+func Preferences(n int, seed uint64) []*corev1.Pod {
 	s := source(seed)
 	out := make([]*corev1.Pod, n)
 	for i := range out {
 		app := fmt.Sprintf("app-%d", s.intn(20))
-		edit := []func(*corev1.Pod){enginetest.Labelled("app", app), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labeled("app", app), small(&s)}
 		switch i % 4 {
 		case 0:
 			edit = append(edit, enginetest.Prefers(10, enginetest.Expr(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)), enginetest.Prefers(1, enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, "nowhere")))
@@ -152,7 +152,7 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 		}}
 		claim.Spec.VolumeName, claim.Status.Phase = name, corev1.ClaimBound
 		v.Volumes[name], v.Claims[types.NamespacedName{Namespace: "default", Name: name}] = pv, claim
-		out[i] = enginetest.Pod(fmt.Sprintf("db-%06d", i), enginetest.Labelled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), enginetest.Claims(name))
+		out[i] = enginetest.Pod(fmt.Sprintf("db-%06d", i), enginetest.Labeled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), enginetest.Claims(name))
 	}
 	return out, v
 }
@@ -161,14 +161,14 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]snapshot.Pool, []*corev1.Pod) {
 	s := source(seed)
 	pools := []snapshot.Pool{
-		General("general", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64"), enginetest.Weight(10)),
-		General("arm", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "arm64"), enginetest.Weight(5)),
-		General("team", instanceTypes, enginetest.PoolTaint("team", corev1.TaintEffectNoSchedule), enginetest.TemplateLabel("team", "blue"), enginetest.Weight(50)),
-		General("steady", instanceTypes, enginetest.Require(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64")),
+		GeneralPool("general", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64"), enginetest.Weight(10)),
+		GeneralPool("arm", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "arm64"), enginetest.Weight(5)),
+		GeneralPool("team", instanceTypes, enginetest.PoolTaint("team", corev1.TaintEffectNoSchedule), enginetest.TemplateLabel("team", "blue"), enginetest.Weight(50)),
+		GeneralPool("steady", instanceTypes, enginetest.Require(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64")),
 	}
 	out := make([]*corev1.Pod, n)
 	for i := range out {
-		edit := []func(*corev1.Pod){enginetest.Labelled("app", fmt.Sprintf("app-%02d", s.intn(30))), small(&s)}
+		edit := []func(*corev1.Pod){enginetest.Labeled("app", fmt.Sprintf("app-%02d", s.intn(30))), small(&s)}
 		switch i % 5 {
 		case 1:
 			edit = append(edit, enginetest.Selects(enginetest.Arch, "arm64"))
@@ -184,16 +184,16 @@ func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]sna
 	return pools, out
 }
 
-// General is a pool over the types of categories c, m and r from generation 3 on.
-func General(name string, instanceTypes []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
+// GeneralPool is a pool over the types of categories c, m and r from generation 3 on.
+func GeneralPool(name string, instanceTypes []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
 	return enginetest.Pool(name, instanceTypes, append([]func(*karpv1.NodePool){
 		enginetest.Require(awsv1.LabelInstanceCategory, corev1.NodeSelectorOpIn, "c", "m", "r"),
 		enginetest.Require(awsv1.LabelInstanceGeneration, corev1.NodeSelectorOpGt, "2"),
 	}, edit...)...)
 }
 
-// Cluster is a snapshot on AWS with these pools and pods. With daemons, each node runs agents of 300m CPU and 500 MiB.
-func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.Snapshot {
+// Snapshot is a snapshot on AWS with these pools and pods. With daemons, each node runs agents of 300m CPU and 500 MiB.
+func Snapshot(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.Snapshot {
 	s := &snapshot.Snapshot{
 		Now: enginetest.Now(), Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Pools: pools, Pods: pods,
 		Namespaces: map[string]map[string]string{"default": nil},
@@ -210,9 +210,9 @@ func Cluster(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot.
 	return s
 }
 
-// World is a snapshot with n pods of the named workload over a catalog.
-func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceType, daemons bool) (*snapshot.Snapshot, error) {
-	pools := []snapshot.Pool{General("general", instanceTypes)}
+// Named is a snapshot with n pods of the named workload over a catalog.
+func Named(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceType, daemons bool) (*snapshot.Snapshot, error) {
+	pools := []snapshot.Pool{GeneralPool("general", instanceTypes)}
 	var pods []*corev1.Pod
 	var volumes snapshot.Volumes
 	switch kind {
@@ -223,7 +223,7 @@ func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceTyp
 	case "batch":
 		pods = Batch(n, seed)
 	case "prefs":
-		pods = Prefs(n, seed)
+		pods = Preferences(n, seed)
 	case "volumes":
 		pods, volumes = Volumes(n, seed, ZonesOf(instanceTypes))
 	case "multi-pool":
@@ -231,7 +231,7 @@ func World(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceTyp
 	default:
 		return nil, fmt.Errorf("no workload has the name %q", kind)
 	}
-	s := Cluster(pools, pods, daemons)
+	s := Snapshot(pools, pods, daemons)
 	s.Volumes = volumes
 	return s, nil
 }

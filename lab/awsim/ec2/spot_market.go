@@ -46,7 +46,7 @@ func newMarket(region string, seed uint64) (*market, error) {
 		if slices.Contains(t.UsageClasses, spotLifecycle) {
 			sold.spot, _ = catalog.Spot(region, t.Name)
 		}
-		if windows, ok := catalog.Price(offline.Sale{Region: region, Type: t.Name, Platform: offline.Windows}); ok {
+		if windows, ok := catalog.Price(offline.PriceQuery{Region: region, Type: t.Name, Platform: offline.Windows}); ok {
 			sold.license = windows.PerHour - sold.onDemand
 		}
 		if sold.onDemand == 0 && sold.spot == 0 || catalog.ZoneIDs(region, t.Name) == nil {

@@ -83,7 +83,7 @@ func (l *list) of(region string) ([]product, error) {
 			continue
 		}
 		for i, system := range systems {
-			price, sold := l.catalog.Price(offline.Sale{Region: region, Type: t.Name, Platform: system.platform})
+			price, sold := l.catalog.Price(offline.PriceQuery{Region: region, Type: t.Name, Platform: system.platform})
 			if !sold {
 				continue
 			}

@@ -38,7 +38,7 @@ type Loop struct {
 	Client client.Client
 	Cloud  source
 	// Lay applies the NodeOverlays to a pool's types; false while they are not evaluated. Nil applies none.
-	Lay func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool)
+	ApplyOverlays func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool)
 	// Reserved adds offerings in capacity reservations, of every type in every zone.
 	Reserved  bool
 	Collector *Collector
@@ -105,10 +105,10 @@ func (l *Loop) types(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.Ins
 		return nil, err
 	}
 	types, err := l.Cloud.InstanceTypes(ctx, class)
-	if err != nil || l.Lay == nil {
+	if err != nil || l.ApplyOverlays == nil {
 		return types, err
 	}
-	if laid, known := l.Lay(pool, types); known {
+	if laid, known := l.ApplyOverlays(pool, types); known {
 		return laid, nil
 	}
 	return types, nil
@@ -121,8 +121,8 @@ const builtInMessage = "%s prices are built in%s: %v"
 func (l *Loop) recordPriceEvents(pool *karpv1.NodePool, state []cloudprovider.PriceState) {
 	for _, s := range state {
 		switch {
-		case s.Unasked != "":
-			l.Events.WarnEvery(disabledEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.Unasked)
+		case s.NotReadReason != "":
+			l.Events.WarnEvery(disabledEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.NotReadReason)
 		case s.BuiltIn():
 			l.Events.WarnEvery(failedEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.Err)
 		case s.Err != nil:

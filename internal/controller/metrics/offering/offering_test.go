@@ -112,7 +112,7 @@ func TestOfferingsOfPools(t *testing.T) {
 
 	l.Reserved = false
 	s.types = map[string][]*catalog.InstanceType{"default": m5(newOffering("on-demand", "z1", 0.1, true))}
-	l.Lay = func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
+	l.ApplyOverlays = func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
 		return m5(newOffering("on-demand", "z1", 0.07, true)), pool.Name == "b"
 	}
 	s.types["other"], s.types["broken"] = nil, nil
@@ -141,8 +141,8 @@ func TestEventsAboutPrices(t *testing.T) {
 		{"from the cloud", cloudprovider.PriceState{Read: read}, "", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
 		{"denied", cloudprovider.PriceState{Err: denied}, "PricesBuiltIn on-demand prices are built in: AccessDenied", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"denied since", cloudprovider.PriceState{Read: read, Err: denied}, "PricesOutdated on-demand prices are those of 2026-01-01T00:00:00Z: AccessDenied", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
-		{"nobody asks", cloudprovider.PriceState{Unasked: "an isolated VPC"}, "PricesBuiltIn on-demand prices are built in: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
-		{"GovCloud", cloudprovider.PriceState{Unasked: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are built in (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"nobody asks", cloudprovider.PriceState{NotReadReason: "an isolated VPC"}, "PricesBuiltIn on-demand prices are built in: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"GovCloud", cloudprovider.PriceState{NotReadReason: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are built in (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
 		{"not read yet", cloudprovider.PriceState{}, "", []string{"dovetail_prices_built_in on-demand 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestEventsAboutPrices(t *testing.T) {
 				_, err := l.measure(t.Context())
 				f.Do(err)
 			}
-			said := f.Said()
+			said := f.RecordedEvents()
 			if (tt.said == "") != (len(said) == 0) || len(said) > 1 || tt.said != "" && !strings.Contains(said[0], tt.said) {
 				t.Errorf("said %q, want %q", said, tt.said)
 			}

@@ -201,7 +201,7 @@ func TestCollector(t *testing.T) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{condition(corev1.PodReady, 0)}
 	})
-	node := controllertest.Up("c", func(n *corev1.Node) {
+	node := controllertest.ReadyNode("c", func(n *corev1.Node) {
 		n.Labels[corev1.LabelTopologyZone], n.Labels[corev1.LabelInstanceTypeStable] = "z1", "m.large"
 	})
 	f := controllertest.New(t, []client.Object{waits, seen, starts, runs, node}...)

@@ -34,7 +34,7 @@ func TestTransitions(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a"))
 	r := claims(t, f)
 	f.Reconcile(r, "a")
-	if said := f.Said(); len(said) > 0 {
+	if said := f.RecordedEvents(); len(said) > 0 {
 		t.Errorf("at first sight it says %q", said)
 	}
 	count := func(status, reason string) float64 {
@@ -48,12 +48,12 @@ func TestTransitions(t *testing.T) {
 		condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "boom", at)
 	})
 	f.Reconcile(r, "a")
-	if said := f.Said(); len(said) > 0 {
+	if said := f.RecordedEvents(); len(said) > 0 {
 		t.Errorf("another reason for the same status is told: %q", said)
 	}
 	update(f, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, at) })
 	f.Reconcile(r, "a")
-	if said := f.Said(); !slices.Contains(said, "Normal Launched Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched") || len(said) != 1 {
+	if said := f.RecordedEvents(); !slices.Contains(said, "Normal Launched Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched") || len(said) != 1 {
 		t.Errorf("said %q", said)
 	}
 	if count("True", "Launched") != 1 || count("Unknown", "LaunchFailed") != 0 {
@@ -68,7 +68,7 @@ func TestTransitions(t *testing.T) {
 	})
 	f.Reconcile(r, "a")
 	const want = "Normal ConsistentStateFound Status condition transitioned, Type: ConsistentStateFound, Status: Unknown -> False, Reason: ConsistencyCheckFailed, Message: half of the memory"
-	if said := f.Said(); !slices.Contains(said, want) || len(said) != 1 {
+	if said := f.RecordedEvents(); !slices.Contains(said, want) || len(said) != 1 {
 		t.Errorf("said %q", said)
 	}
 	c := f.Claim("a")
@@ -87,7 +87,7 @@ func TestForeignObjectsAreIgnored(t *testing.T) {
 	f.Reconcile(r, "a")
 	update(f, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, controllertest.Start) })
 	f.Reconcile(r, "a")
-	if said := f.Said(); len(said) > 0 || testutil.CollectAndCount(r.Metrics.count) > 0 {
+	if said := f.RecordedEvents(); len(said) > 0 || testutil.CollectAndCount(r.Metrics.count) > 0 {
 		t.Errorf("said %q", said)
 	}
 }

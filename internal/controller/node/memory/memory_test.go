@@ -44,7 +44,7 @@ func TestMemoryOfANode(t *testing.T) {
 		{"of another owner", func(n *corev1.Node) { registered(n); n.Spec.ProviderID = "aws:///us-east-1a/i-0000000000000ffff" }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, c := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.Joined("a", tt.node)), &fakeCloud{}
+			f, c := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.JoinedNode("a", tt.node)), &fakeCloud{}
 			f.Reconcile(&Reconciler{Client: f.API, Cloud: c}, "node-a")
 			if got := strings.Join(c.reported, ", "); got != tt.want {
 				t.Errorf("reported %q, want %q", got, tt.want)
@@ -52,7 +52,7 @@ func TestMemoryOfANode(t *testing.T) {
 		})
 	}
 	t.Run("the cloud does not know its types yet", func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.Joined("a", registered))
+		f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.JoinedNode("a", registered))
 		if _, err := f.Try(&Reconciler{Client: f.API, Cloud: &fakeCloud{err: errors.New("throttled")}}, "node-a"); err == nil {
 			t.Error("it is not tried again")
 		}
@@ -60,7 +60,7 @@ func TestMemoryOfANode(t *testing.T) {
 }
 
 func TestNodesThatTell(t *testing.T) {
-	n := controllertest.Joined("a")
+	n := controllertest.JoinedNode("a")
 	if reportsMemory(n) {
 		t.Error("a node that is not registered is reported")
 	}

@@ -37,9 +37,9 @@ const (
 	blockedRecheckInterval = 5 * time.Minute
 	// blockedEventWindow is the dedupe window of the event that nothing is repaired.
 	blockedEventWindow = 15 * time.Minute
-	// SettleTime is the stabilization window of a repair: the decision must hold for so long. When many nodes fail at
+	// StabilizationWindow is the stabilization window of a repair: the decision must hold for so long. When many nodes fail at
 	// once, the reports of some arrive first, and the limit on unhealthy nodes must see them all.
-	SettleTime = 10 * time.Second
+	StabilizationWindow = 10 * time.Second
 	// reason is the reason of the deletion in metrics; reasonUnhealthy is the one in conditions.
 	reason, reasonUnhealthy = "unhealthy", "Unhealthy"
 )
@@ -53,8 +53,8 @@ type Reconciler struct {
 	Repairs  *Metrics
 	Log      *slog.Logger
 	Now      func() time.Time
-	// Settle is SettleTime in production.
-	Settle time.Duration
+	// Settle is StabilizationWindow in production.
+	StabilizationWindow time.Duration
 
 	mu sync.Mutex
 	// decided is since when a node, by name, is due for repair.
@@ -67,7 +67,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("node.health").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return conditionsChanged(e.ObjectOld, e.ObjectNew) }})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // conditionFacts are the fields of a node condition on which a repair depends.
@@ -145,7 +145,7 @@ func (r *Reconciler) settling(node string) time.Duration {
 		}
 		r.decided[node], since = now, now
 	}
-	return since.Add(r.Settle).Sub(now)
+	return since.Add(r.StabilizationWindow).Sub(now)
 }
 
 func (r *Reconciler) resetDecision(node string) {

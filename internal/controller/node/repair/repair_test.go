@@ -84,7 +84,7 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// The pool's budget allows no disruption, which does not apply to a repair.
 			pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })
-			f := controllertest.New(t, pool, controllertest.Up("a", tt.node...), controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
+			f := controllertest.New(t, pool, controllertest.ReadyNode("a", tt.node...), controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
 				controllertest.Pod("web", "node-a"))
 			r := reconciler(t, f)
 			got := f.Reconcile(r, "node-a")
@@ -130,7 +130,7 @@ func TestBreaker(t *testing.T) {
 			objects := []client.Object{controllertest.Pool("general")}
 			for n := range tt.of {
 				name := fmt.Sprint("n", n)
-				claim, node := controllertest.Claim(name, controllertest.Initialized), controllertest.Up(name, has(ready, corev1.ConditionTrue, time.Hour))
+				claim, node := controllertest.Claim(name, controllertest.Initialized), controllertest.ReadyNode(name, has(ready, corev1.ConditionTrue, time.Hour))
 				if n < tt.unhealthy { // the first for long enough, the others have only just fallen silent
 					has(ready, corev1.ConditionUnknown, time.Duration(tt.unhealthy-n)*time.Hour/time.Duration(tt.unhealthy))(node)
 				}
@@ -143,7 +143,7 @@ func TestBreaker(t *testing.T) {
 			// Nodes of another pool, all of them ill, decide nothing about this one.
 			for n := range 10 {
 				if !tt.poolless {
-					objects = append(objects, controllertest.Up(fmt.Sprint("other", n), has(ready, corev1.ConditionUnknown, time.Hour), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "other" }))
+					objects = append(objects, controllertest.ReadyNode(fmt.Sprint("other", n), has(ready, corev1.ConditionUnknown, time.Hour), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "other" }))
 				}
 			}
 			f := controllertest.New(t, objects...)
@@ -158,12 +158,12 @@ func TestBreaker(t *testing.T) {
 			if got.RequeueAfter != 5*time.Minute {
 				t.Errorf("is requeued after %v", got.RequeueAfter)
 			}
-			events := f.Said()
+			events := f.RecordedEvents()
 			if len(events) != tt.events || events[0] != "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the "+tt.place {
 				t.Errorf("events %q", events)
 			}
 			f.Reconcile(reconciler(t, f), "node-n0")
-			if events := f.Said(); len(events) != 0 {
+			if events := f.RecordedEvents(); len(events) != 0 {
 				t.Errorf("events again: %q", events)
 			}
 		})
@@ -175,11 +175,11 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	objects := []client.Object{controllertest.Pool("general")}
 	for n := range 10 {
 		name := fmt.Sprint("n", n)
-		objects = append(objects, controllertest.Claim(name, controllertest.Initialized), controllertest.Up(name, has(ready, corev1.ConditionTrue, time.Hour)))
+		objects = append(objects, controllertest.Claim(name, controllertest.Initialized), controllertest.ReadyNode(name, has(ready, corev1.ConditionTrue, time.Hour)))
 	}
 	f := controllertest.New(t, objects...)
 	r := reconciler(t, f)
-	r.Settle = SettleTime
+	r.StabilizationWindow = StabilizationWindow
 	sick := func(status corev1.ConditionStatus, names ...string) {
 		for _, name := range names {
 			node := f.Node(name)
@@ -188,20 +188,20 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 		}
 	}
 	sick(corev1.ConditionFalse, "node-n0", "node-n1")
-	if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != SettleTime {
+	if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != StabilizationWindow {
 		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
-	f.Clock = f.Clock.Add(SettleTime)
+	f.Clock = f.Clock.Add(StabilizationWindow)
 	sick(corev1.ConditionFalse, "node-n2")
 	if f.Reconcile(r, "node-n0"); f.Claim("n0").DeletionTimestamp != nil {
 		t.Fatal("one of three of ten is repaired")
 	}
 	sick(corev1.ConditionTrue, "node-n2")
-	for _, wait := range []time.Duration{SettleTime, 0} { // what was decided before does not count any more
+	for _, wait := range []time.Duration{StabilizationWindow, 0} { // what was decided before does not count any more
 		if got := f.Reconcile(r, "node-n0"); got.RequeueAfter != wait {
 			t.Errorf("is requeued after %v, want %v", got.RequeueAfter, wait)
 		}
-		f.Clock = f.Clock.Add(SettleTime)
+		f.Clock = f.Clock.Add(StabilizationWindow)
 	}
 	if f.Claim("n0").DeletionTimestamp == nil {
 		t.Error("not repaired when the third is well again")
@@ -223,7 +223,7 @@ func TestDeadline(t *testing.T) {
 						c.Annotations = nil
 					}
 				})
-				f := controllertest.New(t, controllertest.Pool("general"), claim, controllertest.Up("a", has(ready, corev1.ConditionFalse, time.Hour)))
+				f := controllertest.New(t, controllertest.Pool("general"), claim, controllertest.ReadyNode("a", has(ready, corev1.ConditionFalse, time.Hour)))
 				if deleting {
 					f.Do(f.API.Delete(f.Context(), f.Claim("a")))
 				}
@@ -241,7 +241,7 @@ func TestDeadline(t *testing.T) {
 }
 
 func TestWhatIsWorthALook(t *testing.T) {
-	before := controllertest.Up("a", has(ready, corev1.ConditionTrue, time.Hour))
+	before := controllertest.ReadyNode("a", has(ready, corev1.ConditionTrue, time.Hour))
 	beat := before.DeepCopy()
 	beat.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start)
 	beat.Annotations = map[string]string{"note": "x"}
@@ -260,9 +260,9 @@ func TestWhatIsWorthALook(t *testing.T) {
 }
 
 func TestWhatPeopleSee(t *testing.T) {
-	f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", has(ready, corev1.ConditionUnknown, time.Hour)))
+	f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour)))
 	f.Reconcile(reconciler(t, f), "node-a")
-	events := f.Said()
+	events := f.RecordedEvents()
 	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
 		t.Errorf("events %q", events)
 	}
@@ -274,9 +274,9 @@ func TestWhatPeopleSee(t *testing.T) {
 }
 
 func TestKilledAtEveryWrite(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", has(ready, corev1.ConditionUnknown, time.Hour))}
+			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour))}
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			metrics, err := metrics.New(prometheus.NewRegistry())

@@ -66,11 +66,11 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
 		WithOptions(r.options()).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 func (r *ClaimReconciler) options() controller.Options {
-	return eventfilter.Options(concurrency, time.Second, time.Minute)
+	return eventfilter.BackoffOptions(concurrency, time.Second, time.Minute)
 }
 
 // Reconcile takes a deleted claim one step further: deadline, Nodes, instance, finalizer.

@@ -61,7 +61,7 @@ func TestDeletedClaim(t *testing.T) {
 		c.Annotations[karpv1.AnnotationTerminationTimestamp] = controllertest.Start.Format(time.RFC3339)
 	}
 	second := func(name string) *corev1.Node {
-		return controllertest.Up("a", func(n *corev1.Node) { n.Name = name })
+		return controllertest.ReadyNode("a", func(n *corev1.Node) { n.Name = name })
 	}
 	tests := []struct {
 		name  string
@@ -76,22 +76,22 @@ func TestDeletedClaim(t *testing.T) {
 		deadline   string
 	}{
 		{name: "before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
-		{name: "before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.Up("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{name: "before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
 		{
 			name: "before its launch was written down: the instance is found", claim: controllertest.Claim("a", controllertest.Deleting),
 			cloud: ec2{orphans: []cloudprovider.Instance{{ProviderID: "orphan"}}}, terminated: []string{"orphan"}, wait: instancePoll,
 		},
-		{name: "launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Joined("a")}, terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "registered, but not recorded: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a")}, deleted: []string{"node-a"}},
-		{name: "all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
-		{name: "a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.Up("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
+		{name: "launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.JoinedNode("a")}, terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
+		{name: "registered, but not recorded: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a")}, deleted: []string{"node-a"}},
+		{name: "all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
+		{name: "a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
 		{name: "the instance is being deleted", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
 		{name: "the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, terminated: []string{"aws:///us-east-1a/i-a"}},
 		{name: "no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "a deadline comes first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T13:00:00Z"},
-		{name: "an existing deadline stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.Up("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
-		{name: "another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.Up("a")}},
-		{name: "not deleted", claim: controllertest.Claim("a", controllertest.Registered), nodes: []client.Object{controllertest.Up("a")}},
+		{name: "a deadline comes first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace), nodes: []client.Object{controllertest.ReadyNode("a")}, deadline: "2026-03-14T13:00:00Z"},
+		{name: "an existing deadline stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.ReadyNode("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
+		{name: "another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.ReadyNode("a")}},
+		{name: "not deleted", claim: controllertest.Claim("a", controllertest.Registered), nodes: []client.Object{controllertest.ReadyNode("a")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func deletedNodes(f *controllertest.Fixture) []string {
 
 func TestClaimWaitsForItsNodes(t *testing.T) {
 	t.Run("the instance and the claim wait for the last of three Nodes", func(t *testing.T) {
-		last := controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { n.Name = "node-c" })
+		last := controllertest.ReadyNode("a", controllertest.DeletingNode, func(n *corev1.Node) { n.Name = "node-c" })
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), last)
 		e := &ec2{terminate: errGone}
 		r := claimReconciler(f, e)
@@ -163,7 +163,7 @@ func TestInstanceThatCannotBeEnded(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil || why(f) != want {
 			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
 		}
-		if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "FailedTermination") {
+		if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "FailedTermination") {
 			t.Errorf("events %q", events)
 		}
 		if f.Reconcile(r, "a"); !condition.IsTrue(f.Claim("a"), karpv1.ConditionInstanceTerminating) {
@@ -177,7 +177,7 @@ func TestInstanceThatCannotBeEnded(t *testing.T) {
 		if _, err := f.Try(r, "node-a"); err == nil || why(f) != want {
 			t.Errorf("error %v, condition %q, want %q", err, why(f), want)
 		}
-		events := f.Said()
+		events := f.RecordedEvents()
 		if len(events) != 2 || !strings.Contains(events[0], "FailedTermination") || !strings.Contains(events[1], "FailedTermination") {
 			t.Errorf("events %q, want one on the Node and one on the claim", events)
 		}

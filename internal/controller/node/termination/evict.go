@@ -129,7 +129,7 @@ func (e *Evictor) work(ctx context.Context) bool {
 
 // evictRecovered is evict, repeated after a panic.
 func (e *Evictor) evictRecovered(ctx context.Context, key podKey, request eviction) (done bool) {
-	err := panics.Logged(e.Log, "eviction of pod "+key.namespace+"/"+key.name, func() error {
+	err := panics.ErrorLogged(e.Log, "eviction of pod "+key.namespace+"/"+key.name, func() error {
 		done = e.evict(ctx, key, request)
 		return nil
 	})

@@ -104,7 +104,7 @@ func TestEvict(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, tt.pod, controllertest.Up("a"))
+			f := controllertest.New(t, tt.pod, controllertest.ReadyNode("a"))
 			var c calls
 			e := evictor(f)
 			e.Client = refusing(f, &c, tt.refusal)
@@ -120,7 +120,7 @@ func TestEvict(t *testing.T) {
 			if len(c.deletions) != len(tt.granted) || len(tt.granted) > 0 && c.deletions[0] != tt.granted[0] {
 				t.Errorf("deleted with %v s, want %v", c.deletions, tt.granted)
 			}
-			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
@@ -134,7 +134,7 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 	for name, deadline := range map[string]*time.Time{"evicted": nil, "deleted past its deadline": &past} {
 		t.Run(name, func(t *testing.T) {
 			successor := controllertest.Pod("web", "node-b", func(p *corev1.Pod) { p.UID = "successor" })
-			f := controllertest.New(t, successor, controllertest.Up("a"))
+			f := controllertest.New(t, successor, controllertest.ReadyNode("a"))
 			meant := controllertest.Pod("web", "node-a", gracePeriod(30*time.Second))
 			conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("the UID in the precondition is not the UID in record"))
 			e := evictor(f)
@@ -192,7 +192,7 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 		{"then none: not taken", []*time.Time{&tight, nil}, &tight},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, controllertest.Up("a"))
+			f := controllertest.New(t, controllertest.ReadyNode("a"))
 			e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
 			for _, deadline := range tt.requested {
 				e.Request(pod, node, "", deadline)
@@ -206,7 +206,7 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 
 // A deadline that is set while the pod is being evicted, and rejected, must not be lost nor crash the process.
 func TestDeadlineDuringAnEviction(t *testing.T) {
-	f := controllertest.New(t, controllertest.Pod("web", "node-a"), controllertest.Up("a"))
+	f := controllertest.New(t, controllertest.Pod("web", "node-a"), controllertest.ReadyNode("a"))
 	e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
 	past := controllertest.Start.Add(-time.Hour)
 	e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -229,7 +229,7 @@ func TestDeadlineDuringAnEviction(t *testing.T) {
 // A pod that its budget protects is deleted at its deadline, not when its next attempt is due.
 func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), controllertest.Up("a"))
+		f := controllertest.New(t, controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), controllertest.ReadyNode("a"))
 		begin := time.Now()
 		e, node := evictor(f), f.Node("node-a")
 		e.Now = func() time.Time { return controllertest.Start.Add(time.Since(begin)) }
@@ -257,7 +257,7 @@ func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 
 func TestEvictorWorksAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Pod("a", "node-a"), controllertest.Pod("b", "node-a", protected), controllertest.Up("a"))
+		f := controllertest.New(t, controllertest.Pod("a", "node-a"), controllertest.Pod("b", "node-a", protected), controllertest.ReadyNode("a"))
 		e, node := evictor(f), f.Node("node-a")
 		e.Workers = 3
 		ctx, stop := context.WithCancel(t.Context())

@@ -23,13 +23,13 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 		{karpv1.ReasonReservationInterrupted, []string{"db", "queue", "store", "web"}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
-			f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, closed),
+			f := controllertest.New(t, controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
 				controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, func(c *karpv1.NodeClaim) {
 					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, tt.reason, tt.reason, controllertest.Start)
 				}),
 				controllertest.Pod("web", "node-a"), controllertest.Pod("db", "node-a", mounting("data")),
-				controllertest.Pod("queue", "node-a", mounting("more"), critical), controllertest.Pod("store", "node-a", mounting("most"), controllertest.Daemon),
-				controllertest.Pod("dns", "node-a", critical), controllertest.Pod("agent", "node-a", controllertest.Daemon))
+				controllertest.Pod("queue", "node-a", mounting("more"), critical), controllertest.Pod("store", "node-a", mounting("most"), controllertest.OwnedByDaemonSet),
+				controllertest.Pod("dns", "node-a", critical), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet))
 			r := nodeReconciler(f, &ec2{})
 			f.Reconcile(r, "node-a")
 			var got []string

@@ -63,12 +63,12 @@ func (r *NodeReconciler) Register(mgr manager.Manager) error {
 		Named("node.termination").
 		For(&corev1.Node{}).
 		WithOptions(r.options()).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // options retry a failed termination soon: the node's deadline does not wait.
 func (r *NodeReconciler) options() controller.Options {
-	return eventfilter.Options(concurrency, 100*time.Millisecond, 10*time.Second)
+	return eventfilter.BackoffOptions(concurrency, 100*time.Millisecond, 10*time.Second)
 }
 
 // step is one stage of a node's termination. It returns when to run it again; zero when it is done.

@@ -34,7 +34,7 @@ func nodeReconciler(f *controllertest.Fixture, e *ec2) *NodeReconciler {
 func leaving(change ...func(*karpv1.NodeClaim)) []client.Object {
 	return []client.Object{
 		controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized, controllertest.Deleting}, change...)...),
-		controllertest.Up("a", controllertest.DeletingNode, closed),
+		controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
 	}
 }
 
@@ -76,7 +76,7 @@ func mounting(claim string) func(*corev1.Pod) {
 func TestLeavingNode(t *testing.T) {
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 	pvc.Spec.VolumeName = "pv-1"
-	onlyNode := []client.Object{controllertest.Up("a", controllertest.DeletingNode, closed)}
+	onlyNode := []client.Object{controllertest.ReadyNode("a", controllertest.DeletingNode, closed)}
 	silent := func(objects []client.Object) []client.Object {
 		controllertest.NotReady(objects[len(objects)-1].(*corev1.Node))
 		return objects
@@ -125,7 +125,7 @@ func TestLeavingNode(t *testing.T) {
 		{name: "silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
 		{name: "silent, but the instance is there", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
 		{name: "Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a")}},
+		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a")}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestLeavingNode(t *testing.T) {
 			if diff := cmp.Diff(tt.conditions, drainConditions(f.Claim("a"))); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}
-			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, tt.event) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
@@ -162,7 +162,7 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 
 func TestNodeOfNobody(t *testing.T) {
 	t.Run("a Node that is not managed is not touched", func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Up("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
+		f := controllertest.New(t, controllertest.ReadyNode("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
 		before, e := f.Node("node-a"), &ec2{}
 		r := nodeReconciler(f, e)
 		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.terminated)+len(r.Evictor.requests) > 0 {
@@ -250,7 +250,7 @@ func drainsFiveSeconds(t *testing.T) {
 }
 
 func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a", controllertest.DeletingNode, closed))
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", controllertest.DeletingNode, closed))
 	e := &ec2{}
 	// The claim that was read is out of date once it is deleted: what was found out is written next time.
 	if _, err := f.Try(nodeReconciler(f, e), "node-a"); err != nil && !apierrors.IsConflict(err) {
@@ -327,7 +327,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 			claims, nodes := claimReconciler(f, cloud), nodeReconciler(f, cloud)
 			f.Reconcile(claims, "a")
 			f.Reconcile(nodes, "node-a")
-			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, tt.says) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, tt.says) {
 				t.Errorf("events\n%s\nwant %s", events, tt.says)
 			}
 			if c := f.Claim("a"); c == nil || c.Annotations[karpv1.AnnotationTerminationTimestamp] != tt.stands {
@@ -358,7 +358,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 func TestDrainAsksTheEvictor(t *testing.T) {
 	f := controllertest.New(t, append(leaving(func(c *karpv1.NodeClaim) {
 		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", controllertest.Start)
-	}), controllertest.Pod("web", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("elsewhere", "node-b"))...)
+	}), controllertest.Pod("web", "node-a"), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("elsewhere", "node-b"))...)
 	r := nodeReconciler(f, &ec2{})
 	f.Reconcile(r, "node-a")
 	var requested []string

@@ -57,7 +57,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.consistency").
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile checks the node of a claim, unless the last check is recent.

@@ -40,15 +40,15 @@ func TestConsistency(t *testing.T) {
 	}{
 		{
 			"half of the memory", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")),
-			[]client.Object{controllertest.Up("a", has("64Gi"))},
+			[]client.Object{controllertest.ReadyNode("a", has("64Gi"))},
 			metav1.ConditionFalse, "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
 		},
-		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.Up("a", has("90Gi"))}, metav1.ConditionTrue, ""},
-		{"all of it, and few CPUs, which nobody requested", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.Up("a", has("4Gi"))}, metav1.ConditionTrue, ""},
-		{"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
-		{"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
+		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.ReadyNode("a", has("90Gi"))}, metav1.ConditionTrue, ""},
+		{"all of it, and few CPUs, which nobody requested", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.ReadyNode("a", has("4Gi"))}, metav1.ConditionTrue, ""},
+		{"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
+		{"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
 		{"no Node", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), nil, "", ""},
-		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Up("a", has("64Gi"))}, "", ""},
+		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.nodes, tt.claim)...)
@@ -57,7 +57,7 @@ func TestConsistency(t *testing.T) {
 			if c.Status != tt.want {
 				t.Errorf("ConsistentStateFound is %q: %s", c.Status, c.Message)
 			}
-			events := f.Said()
+			events := f.RecordedEvents()
 			if (tt.event == "") != (len(events) == 0) || !slices.ContainsFunc(append(events, ""), func(s string) bool { return strings.Contains(s, tt.event) }) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
@@ -66,7 +66,7 @@ func TestConsistency(t *testing.T) {
 }
 
 func TestEveryTenMinutes(t *testing.T) {
-	node := controllertest.Up("a", has("64Gi"))
+	node := controllertest.ReadyNode("a", has("64Gi"))
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), node)
 	r := &Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now}
 	if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Minute {

@@ -74,8 +74,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 				return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.Spec.NodeClassRef.Name == class.GetName()
 			})
 		})).
-		WithOptions(eventfilter.Options(10, time.Second, time.Minute)).
-		Complete(patch.Retry(r))
+		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // requests returns a request for each claim that match accepts.
@@ -121,7 +121,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // driftReason returns why the claim has drifted, the cheapest checks first; empty if it has not.
 func (r *Reconciler) driftReason(ctx context.Context, claim *karpv1.NodeClaim, pool *karpv1.NodePool) (string, error) {
-	if reason, err := disrupt.OutOfDate(claim, pool, r.Labels); reason != "" || err != nil {
+	if reason, err := disrupt.DriftReason(claim, pool, r.Labels); reason != "" || err != nil {
 		return reason, err
 	}
 	class := &awsv1.EC2NodeClass{}
@@ -154,7 +154,7 @@ func (r *Reconciler) typeOffered(ctx context.Context, claim *karpv1.NodeClaim, c
 	if err != nil {
 		return false, err
 	}
-	if !disrupt.StillSold(claim, all, r.Labels, awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible) {
+	if !disrupt.StillOffered(claim, all, r.Labels, awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible) {
 		return false, nil
 	}
 	r.mu.Lock()

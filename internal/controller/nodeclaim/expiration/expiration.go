@@ -28,7 +28,7 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(patch.Retry(r))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.expiration").For(&karpv1.NodeClaim{}).Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile deletes the claim if it has expired, or requeues it for the time when it will.

@@ -68,7 +68,7 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 // The node has two application pods and one of a DaemonSet.
 func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
-		controllertest.Up("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("web-3", "node-b"))
+		controllertest.ReadyNode("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("web-3", "node-b"))
 	f.Clock = f.Clock.Add(time.Hour)
 	f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("expired", "general", "", "", "graceful")); got != 2 {

@@ -95,7 +95,7 @@ func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	limit, deleted := blastradius.Collectable(total), 0
+	limit, deleted := blastradius.DeletableLimit(total), 0
 	var errs []error
 	for n, claim := range candidates {
 		if deleted == limit || n == maxDescribes {
@@ -156,7 +156,7 @@ func (c *Claims) reportHeldBack(claims []*karpv1.NodeClaim, total int) {
 				"this one in a later pass if EC2 confirms that its instance is gone; find out who terminated the instances")
 	}
 	c.Log.Warn("too many nodeclaims have no instance, some are held back until a later pass", "held-back", len(claims), "nodeclaims", total,
-		"limit", blastradius.Collectable(total), "names", names)
+		"limit", blastradius.DeletableLimit(total), "names", names)
 }
 
 // confirmGone reports whether EC2 confirms, for the ID of a claim's instance, that it is gone.

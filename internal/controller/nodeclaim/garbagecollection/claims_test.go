@@ -28,9 +28,9 @@ func TestOrphanedClaims(t *testing.T) {
 		there   bool
 		deleted bool
 	}{
-		{"silent Node, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", controllertest.NotReady)}, false, true},
+		{"silent Node, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", controllertest.NotReady)}, false, true},
 		{"Node gone, instance gone", controllertest.Claim("a", controllertest.Registered), nil, false, true},
-		{"Node Ready, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, false, false},
+		{"Node Ready, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a")}, false, false},
 		{"never registered, instance gone", controllertest.Claim("a", controllertest.Launched), nil, false, false},
 		{"Node missing, instance there", controllertest.Claim("a", controllertest.Registered), nil, true, false},
 		{"another provider's", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
@@ -55,7 +55,7 @@ func TestOrphanedClaims(t *testing.T) {
 
 // The instance and its Node are deleted; a claim that only the API server has keeps its own.
 func TestCollectInstances(t *testing.T) {
-	node := controllertest.Up("orphan", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
+	node := controllertest.ReadyNode("orphan", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
 	f := controllertest.New(t, node)
 	live := controllertest.New(t, controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///a/i-2" }))
 	fleet := &fakeFleet{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Ours, time.Hour), instance("i-2", cloudprovider.Ours, time.Hour), instance("i-3", cloudprovider.Foreign, time.Hour)}}
@@ -76,7 +76,7 @@ func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *controll
 	objects := []client.Object{controllertest.Pod("web", "node-000")}
 	for i := range n {
 		name := fmt.Sprintf("%03d", i)
-		objects = append(objects, controllertest.Claim(name, controllertest.Registered), controllertest.Up(name, controllertest.NotReady))
+		objects = append(objects, controllertest.Claim(name, controllertest.Registered), controllertest.ReadyNode(name, controllertest.NotReady))
 	}
 	f, fleet := controllertest.New(t, objects...), &fakeFleet{}
 	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
@@ -94,7 +94,7 @@ func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("garbage_collected", "general", "", "", "graceful")); got != 1 {
 		t.Errorf("counted %v pods", got)
 	}
-	events := f.Said()
+	events := f.RecordedEvents()
 	if len(events) != 95 || !strings.HasPrefix(events[0], "Warning CollectionHeldBack") || !strings.Contains(events[0], "a few at a time") {
 		t.Errorf("%d events, %q", len(events), events[:1])
 	}
@@ -135,9 +135,9 @@ func TestAListingThatLacksInstancesDeletesNoClaim(t *testing.T) {
 }
 
 func TestKilledWhileCollecting(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("b", controllertest.Registered), controllertest.Up("a", controllertest.NotReady)}
+			return []client.Object{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("b", controllertest.Registered), controllertest.ReadyNode("a", controllertest.NotReady)}
 		},
 		Process: func(_ *kill.World, c client.Client, ec2 *kill.Cloud) []kill.Actor {
 			f := controllertest.New(t)

@@ -92,7 +92,7 @@ func (c *Instances) pass(ctx context.Context) error {
 		return i.NodeClaimUID != "" && c.Cloud.Launching(i.NodeClaimUID)
 	})
 	own := owned(instances)
-	if limit := blastradius.Collectable(own); len(orphans) > limit {
+	if limit := blastradius.DeletableLimit(own); len(orphans) > limit {
 		c.Metrics.CollectionRefused.Set(float64(len(orphans)))
 		err := fmt.Errorf("%d of this cluster's %d instances have no NodeClaim, more than the %d that may be collected in one pass: "+
 			"nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(orphans), own, limit)
@@ -144,7 +144,7 @@ func orphaned(instances []cloudprovider.Instance, claims []karpv1.NodeClaim, now
 			// UIDs are unique, names are reused. An instance without a UID is matched by name.
 			launchingUID[string(claim.UID)], launchingName[claim.Name] = true, true
 			// One instance of a batch launch may be this claim's.
-			if slot, ok := cloudprovider.ParseTicket(claim.Annotations[karpv1.AnnotationLaunch]); ok {
+			if slot, ok := cloudprovider.ParseBatchSlot(claim.Annotations[karpv1.AnnotationLaunch]); ok {
 				launches[slot.Launch] = true
 			}
 		}

@@ -169,7 +169,7 @@ func TestManyOrphansAtOnceAreAMistakeAndStay(t *testing.T) {
 			if err == nil || len(fleet.terminated) > 0 {
 				t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 			}
-			if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning CollectionStopped") || !strings.Contains(events[0], "nothing was deleted") {
+			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning CollectionStopped") || !strings.Contains(events[0], "nothing was deleted") {
 				t.Errorf("events %q", events)
 			}
 			if got := testutil.ToFloat64(f.Metrics.CollectionRefused); got != float64(tt.orphans) {
@@ -192,7 +192,7 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			if err == nil || len(fleet.terminated) > 0 {
 				t.Fatalf("%d instances were terminated, %v", len(fleet.terminated), err)
 			}
-			if events := f.Said(); len(events) != 1 || !strings.Contains(events[0], "200 of this cluster's 200 instances have no NodeClaim") {
+			if events := f.RecordedEvents(); len(events) != 1 || !strings.Contains(events[0], "200 of this cluster's 200 instances have no NodeClaim") {
 				t.Errorf("events %q", events)
 			}
 		})

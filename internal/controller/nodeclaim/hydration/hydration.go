@@ -34,7 +34,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.hydration").
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile labels the claim and its Node, and sets the observed generation of the claim's conditions.

@@ -19,8 +19,8 @@ func hydrate(f *controllertest.Fixture) {
 
 func TestNodeClassLabel(t *testing.T) {
 	bare := func(c *karpv1.NodeClaim) { delete(c.Labels, awsv1.LabelNodeClass) }
-	bareNode := controllertest.Up("a", func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })
-	second := controllertest.Up("a", func(n *corev1.Node) {
+	bareNode := controllertest.ReadyNode("a", func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) })
+	second := controllertest.ReadyNode("a", func(n *corev1.Node) {
 		n.Name = "node-b"
 		delete(n.Labels, awsv1.LabelNodeClass)
 	})
@@ -54,7 +54,7 @@ func TestNodeClassLabel(t *testing.T) {
 func TestGenerations(t *testing.T) {
 	next := func(c *karpv1.NodeClaim) { c.Generation = 2 }
 	t.Run("the spec changes after all is True", func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, next), controllertest.Up("a"))
+		f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, next), controllertest.ReadyNode("a"))
 		f.Clock = f.Clock.Add(time.Hour)
 		hydrate(f)
 		c := f.Claim("a")

@@ -76,7 +76,7 @@ func TestDriversPublishFirst(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			node := controllertest.Up("a", func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) })
+			node := controllertest.ReadyNode("a", func(n *corev1.Node) { delete(n.Labels, karpv1.LabelInitialized) })
 			f := controllertest.New(t, append(tt.slices, node, controllertest.Claim("a", controllertest.Registered, asks(tt.drivers)))...)
 			f.Reconcile(&Reconciler{Client: f.API, Log: f.Log, Now: f.Now, Devices: !tt.ignored}, "a")
 			c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
@@ -94,7 +94,7 @@ func TestDriversPublishFirst(t *testing.T) {
 }
 
 func TestSlicesBringBackTheirClaim(t *testing.T) {
-	f := controllertest.New(t, controllertest.Up("a"), controllertest.Claim("a", controllertest.Registered))
+	f := controllertest.New(t, controllertest.ReadyNode("a"), controllertest.Claim("a", controllertest.Registered))
 	requests := claimRequests(f.API)
 	for _, tt := range []struct {
 		slice client.Object

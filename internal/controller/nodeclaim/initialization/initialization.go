@@ -35,13 +35,13 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Patience is how long after registration a startup taint may stay, or the node may be not Ready, before the condition
+	// GracePeriod is how long after registration a startup taint may stay, or the node may be not Ready, before the condition
 	// names it; a minute if not set.
-	Patience time.Duration
+	GracePeriod time.Duration
 	// Removals knows whether the owners of startup taints are at work; nil knows nothing.
 	Removals *cluster.TaintRemovals
-	// MendLostTaints removes the taint of the cloud controller manager from a node that it has finished with.
-	MendLostTaints bool
+	// RepairStaleTaints removes the taint of the cloud controller manager from a node that it has finished with.
+	RepairStaleTaints bool
 	// Devices makes nodes wait for the DRA drivers that their pods need.
 	Devices bool
 }
@@ -57,8 +57,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		b = b.Watches(&resourcev1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(claimRequests(mgr.GetClient())))
 	}
 	return b.
-		WithOptions(eventfilter.Options(50, time.Second, time.Minute)).
-		Complete(patch.Retry(r))
+		WithOptions(eventfilter.BackoffOptions(50, time.Second, time.Minute)).
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // observe records the taints that others remove from a node. It enqueues nothing.

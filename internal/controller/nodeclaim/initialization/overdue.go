@@ -92,7 +92,7 @@ func (r *Reconciler) overdue(ctx context.Context, claim *karpv1.NodeClaim, node 
 		r.Events.Warn(claim, w.reason, "NodeClaim %s: %s", claim.Name, w.message)
 		return w, nil
 	}
-	if taint.Key == snapshot.TaintUninitialized && r.MendLostTaints && cloudControllerDone(node) {
+	if taint.Key == snapshot.TaintUninitialized && r.RepairStaleTaints && cloudControllerDone(node) {
 		return waiting{resolved: true}, r.repairStaleTaint(ctx, claim, node, taint)
 	}
 	// A claim reported as stuck stays so until its node is initialized: its pods have another node by now.
@@ -132,7 +132,7 @@ func graceStart(claim *karpv1.NodeClaim, node *corev1.Node, taint *corev1.Taint)
 func lateMessage(node *corev1.Node, t *corev1.Taint, after time.Duration) string {
 	return fmt.Sprintf("taint %q is still on Node %s after %v; %s must remove it and has removed it from other nodes in the last %v: "+
 		"it is slow; the pods of the node wait, and no other node is launched for them",
-		t.ToString(), node.Name, after.Round(time.Second), ownerOf(t), cluster.RemoverAtWork)
+		t.ToString(), node.Name, after.Round(time.Second), ownerOf(t), cluster.TaintOwnerWindow)
 }
 
 // notReadyMessage describes a node that is not Ready, with what its kubelet reports.
@@ -159,8 +159,8 @@ func (r *Reconciler) repairStaleTaint(ctx context.Context, claim *karpv1.NodeCla
 }
 
 func (r *Reconciler) gracePeriod() time.Duration {
-	if r.Patience > 0 {
-		return r.Patience
+	if r.GracePeriod > 0 {
+		return r.GracePeriod
 	}
 	return time.Minute
 }

@@ -25,17 +25,17 @@ func TestInitialize(t *testing.T) {
 		reason string
 		label  bool
 	}{
-		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"labeled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"labeled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
 		{"resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
 			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
-		}), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
-		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.Up("a", unlabeled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		}), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", unlabeled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
-		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.Up("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.Up("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.ReadyNode("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
+		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 		{"the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.Up("a", tt.node))
+			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.ReadyNode("a", tt.node))
 			r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
 			f.Reconcile(r, "a")
 			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != metav1.ConditionUnknown || c.Reason != tt.reason {
@@ -102,13 +102,13 @@ func TestRemovedTaintsAreNoticed(t *testing.T) {
 	f := controllertest.New(t)
 	r := &Reconciler{Now: f.Now, Removals: cluster.NewTaintRemovals()}
 	taint := corev1.Taint{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}
-	waits := controllertest.Joined("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint} })
+	waits := controllertest.JoinedNode("a", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint} })
 	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: waits}, nil)
 	if until := r.Removals.LateUntil(waits, &taint); !until.IsZero() {
 		t.Errorf("a node has changed and has the taint still: late until %v", until)
 	}
-	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: controllertest.Up("a")}, nil)
-	if until := r.Removals.LateUntil(waits, &taint); !until.Equal(f.Clock.Add(cluster.RemoverAtWork)) {
+	r.observe(t.Context(), event.UpdateEvent{ObjectOld: waits, ObjectNew: controllertest.ReadyNode("a")}, nil)
+	if until := r.Removals.LateUntil(waits, &taint); !until.Equal(f.Clock.Add(cluster.TaintOwnerWindow)) {
 		t.Errorf("late until %v", until)
 	}
 	if until := r.Removals.LateUntil(waits, &corev1.Taint{Key: "example.com/other"}); !until.IsZero() {

@@ -138,8 +138,8 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 			return err
 		},
 	})
-	registering := patch.Retry(&registration.Reconciler{Client: c, Live: live, Health: health.NewTracker(c, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now})
-	initializing := patch.Retry(&initialization.Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true})
+	registering := patch.RequeueOnConflict(&registration.Reconciler{Client: c, Live: live, Health: health.NewTracker(c, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now})
+	initializing := patch.RequeueOnConflict(&initialization.Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: true})
 	for round := 0; round < 60 && !condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized); round++ {
 		others("between rounds")
 		for _, r := range []int{0, 1} {
@@ -182,9 +182,9 @@ func TestStuckTaint(t *testing.T) {
 					c.Spec.StartupTaints = []corev1.Taint{tt.taint}
 				}
 			}), node)
-			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true}
+			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: true}
 			f.Clock = controllertest.Start.Add(50 * time.Second)
-			if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Second || len(f.Said()) > 0 {
+			if result := f.Reconcile(r, "a"); result.RequeueAfter != 10*time.Second || len(f.RecordedEvents()) > 0 {
 				t.Fatalf("in time: is requeued after %v", result.RequeueAfter)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
@@ -193,7 +193,7 @@ func TestStuckTaint(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "TaintStuck" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, tt.taint.ToString()) {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning TaintStuck") || !strings.Contains(events, tt.names) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning TaintStuck") || !strings.Contains(events, tt.names) {
 				t.Errorf("events: %s", events)
 			}
 			if len(f.Node("node-a").Spec.Taints) != 1 {
@@ -210,7 +210,7 @@ func TestStaleTaintIsRemoved(t *testing.T) {
 		node.Spec.Taints = append(node.Spec.Taints[1:], corev1.Taint{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule})
 		done(node)
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), node)
-		r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: mend}
+		r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: mend}
 		f.Clock = controllertest.Start.Add(59 * time.Second)
 		f.Reconcile(r, "a")
 		if n := len(f.Node("node-a").Spec.Taints); n != 2 {
@@ -226,7 +226,7 @@ func TestStaleTaintIsRemoved(t *testing.T) {
 		if condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized) != mend {
 			t.Errorf("mend %v: initialized %v", mend, !mend)
 		}
-		if events := strings.Join(f.Said(), "\n"); mend != strings.Contains(events, "Warning StaleTaintRemoved") {
+		if events := strings.Join(f.RecordedEvents(), "\n"); mend != strings.Contains(events, "Warning StaleTaintRemoved") {
 			t.Errorf("mend %v: events %s", mend, events)
 		}
 	}
@@ -252,11 +252,11 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			node := joining()
 			tt.node(node)
 			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), node)
-			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, MendLostTaints: true}
+			r := &initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: true}
 			f.Clock = controllertest.Start.Add(59 * time.Second)
 			result := f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
-			if result.RequeueAfter != time.Second || got.Reason != "NodeNotReady" || len(f.Said()) > 0 {
+			if result.RequeueAfter != time.Second || got.Reason != "NodeNotReady" || len(f.RecordedEvents()) > 0 {
 				t.Fatalf("in time: requeued after %v, reason %s", result.RequeueAfter, got.Reason)
 			}
 			f.Clock = controllertest.Start.Add(time.Minute)
@@ -266,7 +266,7 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, "kubectl get pods") {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") || !strings.Contains(events[0], tt.names) {
+			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") || !strings.Contains(events[0], tt.names) {
 				t.Errorf("events: %q", events)
 			}
 			ready := f.Node("node-a")
@@ -285,7 +285,7 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 
 // A node that becomes Ready late has its taint of not being Ready for a moment longer, which is not stuck.
 func TestNodeThatBecomesReadyLateIsNotStuckAtOnce(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.Joined("a", func(n *corev1.Node) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.JoinedNode("a", func(n *corev1.Node) {
 		n.Status.Conditions[0].LastTransitionTime = metav1.NewTime(controllertest.Start.Add(5 * time.Minute))
 		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
 	}))
@@ -309,14 +309,14 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 		reason  string
 		again   time.Duration
 	}{
-		"its owner works":                       {time.Minute - time.Second, 0, "KnownEphemeralTaintsExist", cluster.RemoverAtWork - time.Second},
-		"its owner has stopped":                 {time.Minute - cluster.RemoverAtWork, 0, "TaintStuck", 0},
+		"its owner works":                       {time.Minute - time.Second, 0, "KnownEphemeralTaintsExist", cluster.TaintOwnerWindow - time.Second},
+		"its owner has stopped":                 {time.Minute - cluster.TaintOwnerWindow, 0, "TaintStuck", 0},
 		"its owner has left the node out":       {time.Minute, 10 * time.Minute, "TaintStuck", 0},
-		"it has finished one that joined later": {time.Minute, 3 * time.Minute, "KnownEphemeralTaintsExist", cluster.RemoverAtWork},
+		"it has finished one that joined later": {time.Minute, 3 * time.Minute, "KnownEphemeralTaintsExist", cluster.TaintOwnerWindow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tainted := func(name string, joined time.Duration) *corev1.Node {
-				return controllertest.Joined(name, func(n *corev1.Node) {
+				return controllertest.JoinedNode(name, func(n *corev1.Node) {
 					n.CreationTimestamp = metav1.NewTime(controllertest.Start.Add(joined))
 					n.Spec.Taints = []corev1.Taint{{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 				})
@@ -334,7 +334,7 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 			if got.Reason != tt.reason || result.RequeueAfter != tt.again || !strings.Contains(got.Message, "cloud controller manager") {
 				t.Errorf("requeued after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
 			}
-			events := strings.Join(f.Said(), "\n")
+			events := strings.Join(f.RecordedEvents(), "\n")
 			if late := tt.reason != "TaintStuck"; late != strings.Contains(events, "Normal TaintLate") || late == strings.Contains(events, "Warning TaintStuck") {
 				t.Errorf("events: %s", events)
 			}
@@ -345,7 +345,7 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 // A process that has just started knows from the claims that were initialized lately that the owner works.
 func TestTaintIsLateAfterARestartToo(t *testing.T) {
 	for ago, reason := range map[time.Duration]string{time.Minute: "KnownEphemeralTaintsExist", 3 * time.Minute: "TaintStuck"} {
-		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.Joined("a", func(n *corev1.Node) {
+		f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.JoinedNode("a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 		}), controllertest.Claim("b", controllertest.Registered, func(c *karpv1.NodeClaim) {
 			condition.SetTrue(c, karpv1.ConditionInitialized, controllertest.Start.Add(5*time.Minute-ago))

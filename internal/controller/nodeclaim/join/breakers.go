@@ -62,7 +62,7 @@ func NewBreakers(now func() time.Time, changed func()) *Breakers {
 // Report opens the breaker of a finding that is certain and that other instances share. A standing fault needs no
 // breaker: it keeps the node class from being ready.
 func (b *Breakers) Report(f cloudprovider.Finding) {
-	if f.Certainty != cloudprovider.Certain || f.Scope == "" || f.Standing {
+	if f.Certainty != cloudprovider.Certain || f.Scope == "" || f.FromConfiguration {
 		return
 	}
 	b.mu.Lock()

@@ -40,7 +40,7 @@ func TestWhatOpensABreaker(t *testing.T) {
 		"likely":                {func(f *cloudprovider.Finding) { f.Certainty = cloudprovider.Likely }, false},
 		"not checked":           {func(f *cloudprovider.Finding) { f.Certainty = cloudprovider.Unchecked }, false},
 		"one instance's affair": {func(f *cloudprovider.Finding) { f.Scope = "" }, false},
-		"checked by itself":     {func(f *cloudprovider.Finding) { f.Standing = true }, false},
+		"checked by itself":     {func(f *cloudprovider.Finding) { f.FromConfiguration = true }, false},
 		"another class's":       {func(f *cloudprovider.Finding) { f.Scope = "nodeclass/y" }, false},
 	} {
 		w, f := newWatched(), untrust

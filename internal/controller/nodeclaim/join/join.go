@@ -87,8 +87,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.join").
 		For(&karpv1.NodeClaim{}).
-		WithOptions(eventfilter.Options(10, time.Second, time.Minute)).
-		Complete(patch.Retry(r))
+		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile diagnoses the claim if it is late, and requeues it for the time when it would be.
@@ -180,7 +180,7 @@ func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grac
 	r.count(claim, f.Cause)
 	certain := f.Certainty == cloudprovider.Certain
 	r.mu.Lock()
-	r.claims[claim.UID].covered = certain && (f.Standing || f.Scope != "")
+	r.claims[claim.UID].covered = certain && (f.FromConfiguration || f.Scope != "")
 	r.mu.Unlock()
 	before := claim.DeepCopy()
 	if condition.SetUnknown(claim, karpv1.ConditionRegistered, f.Cause, text(f), r.Now()) {
@@ -220,7 +220,7 @@ func (r *Reconciler) reportShared(class *awsv1.EC2NodeClass, f cloudprovider.Fin
 		return
 	}
 	r.Events.Warn(class, f.Cause, "Nodes of EC2NodeClass %s do not join: %s", class.Name, text(f))
-	if f.Standing && !condition.IsFalse(class, awsv1.ConditionNodesCanJoin) {
+	if f.FromConfiguration && !condition.IsFalse(class, awsv1.ConditionNodesCanJoin) {
 		r.Cloud.RecheckJoins()
 		r.Changed()
 	}
@@ -239,7 +239,7 @@ func unexplained(found []cloudprovider.Finding, grace time.Duration) cloudprovid
 	message := fmt.Sprintf("the instance has not become a node after %v, and no check explains it", grace.Round(time.Second))
 	var missed []string
 	for _, f := range found {
-		if !f.Joins {
+		if !f.NodeJoins {
 			missed = append(missed, f.Message)
 		}
 	}
@@ -272,7 +272,7 @@ func (r *Reconciler) terminated(ctx context.Context, claim *karpv1.NodeClaim, la
 		}
 		r.recordDiagnosis(claim)
 		f, explained := cloudprovider.First(found)
-		if !explained || !f.Ended {
+		if !explained || !f.InstanceGone {
 			return nil // it was deleted on purpose
 		}
 		cause = f.Cause

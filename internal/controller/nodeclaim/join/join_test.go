@@ -52,7 +52,7 @@ func (o *fakeCloud) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClas
 	return nil
 }
 
-func (o *fakeCloud) LaunchTogether(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (o *fakeCloud) LaunchInBatch(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloudprovider.Launched, error) {
 	o.launched++
 	return cloudprovider.Launched{}, o.err
 }
@@ -83,7 +83,7 @@ func TestLateClaim(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "pod-1"}}
 	f := controllertest.New(t, class(), launched("a", "pod-1"), pod)
 	o := &fakeCloud{found: []cloudprovider.Finding{{
-		Cause: "NodeRoleNotMapped", Certainty: cloudprovider.Certain, Standing: true, Scope: "role/node", Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
+		Cause: "NodeRoleNotMapped", Certainty: cloudprovider.Certain, FromConfiguration: true, Scope: "role/node", Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
 	}}}
 	r := reconciler(f, o)
 	f.Clock = controllertest.Start.Add(59 * time.Second)
@@ -99,7 +99,7 @@ func TestLateClaim(t *testing.T) {
 	if registered.Status != metav1.ConditionUnknown || registered.Reason != "NodeRoleNotMapped" || registered.Message != want {
 		t.Errorf("condition Registered: %+v", registered)
 	}
-	events := strings.Join(f.Said(), "\n")
+	events := strings.Join(f.RecordedEvents(), "\n")
 	for _, who := range []string{"Node of NodeClaim a does not join: " + want, "Nodes of EC2NodeClass default do not join: " + want, "The node of nodeclaim/a does not join, NodeRoleNotMapped: " + want} {
 		if strings.Count(events, who) != 1 {
 			t.Errorf("events %d times, want once: %s\nin %s", strings.Count(events, who), who, events)
@@ -191,7 +191,7 @@ func TestEndedBeforeLate(t *testing.T) {
 		found cloudprovider.Finding
 		want  float64
 	}{
-		"EC2 could not start it": {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Likely, Ended: true, Message: "m"}, 1},
+		"EC2 could not start it": {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Likely, InstanceGone: true, Message: "m"}, 1},
 		"somebody deleted it":    {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Certain, Message: "m"}, 0},
 	} {
 		f := controllertest.New(t, class(), launched("a"))
@@ -237,10 +237,10 @@ func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, o := newWatched(), &fakeCloud{err: tt.err}
-			guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
+			guard := NewLaunchGuard(o, w.Breakers, func() time.Time { return w.clock })
 			w.Report(untrust)
 			w.clock = w.clock.Add(firstProbe)
-			if _, err := guard.LaunchTogether(t.Context(), launched("a"), class(), nil); !errors.Is(err, tt.err) || o.launched != 1 {
+			if _, err := guard.LaunchInBatch(t.Context(), launched("a"), class(), nil); !errors.Is(err, tt.err) || o.launched != 1 {
 				t.Fatalf("error %v, %d launched", err, o.launched)
 			}
 			w.clock = w.clock.Add(firstProbe)
@@ -253,12 +253,12 @@ func TestGuardReleasesWhatWasNotBought(t *testing.T) {
 
 func TestGuard(t *testing.T) {
 	w, o := newWatched(), &fakeCloud{}
-	guard := NewGuard(o, w.Breakers, func() time.Time { return w.clock })
-	if _, err := guard.LaunchTogether(t.Context(), launched("a"), class(), nil); err != nil || o.launched != 1 {
+	guard := NewLaunchGuard(o, w.Breakers, func() time.Time { return w.clock })
+	if _, err := guard.LaunchInBatch(t.Context(), launched("a"), class(), nil); err != nil || o.launched != 1 {
 		t.Fatalf("nothing is wrong, and launching fails: %v", err)
 	}
 	w.Report(untrust)
-	_, err := guard.LaunchTogether(t.Context(), launched("b"), class(), nil)
+	_, err := guard.LaunchInBatch(t.Context(), launched("b"), class(), nil)
 	var notReady *cloudprovider.NodeClassNotReadyError
 	if !errors.As(err, &notReady) || o.launched != 1 || !strings.Contains(err.Error(), "EndpointUntrusted") {
 		t.Errorf("launch under an open breaker: %v, %d launched", err, o.launched)
@@ -272,7 +272,7 @@ func TestGuard(t *testing.T) {
 		t.Errorf("requeued after %v, want when the next instance may be tried", resolved.Next)
 	}
 	w.clock = w.clock.Add(time.Minute)
-	if _, err := guard.LaunchTogether(t.Context(), launched("c"), class(), nil); err != nil || o.launched != 2 {
+	if _, err := guard.LaunchInBatch(t.Context(), launched("c"), class(), nil); err != nil || o.launched != 2 {
 		t.Errorf("the probe is not launched: %v", err)
 	}
 }

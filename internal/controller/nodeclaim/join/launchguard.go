@@ -13,31 +13,31 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// provider is the cloud that a Guard wraps.
+// provider is the cloud that a LaunchGuard wraps.
 type provider interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
-	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 	// JoinScopes returns what the instances of a class share with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
 }
 
-// Guard is a cloud that refuses launches which an open breaker holds back, and reports that on the node class.
-type Guard struct {
+// LaunchGuard is a cloud that refuses launches which an open breaker holds back, and reports that on the node class.
+type LaunchGuard struct {
 	provider
 	breakers *Breakers
 	now      func() time.Time
 }
 
-// NewGuard returns a Guard around p.
-func NewGuard(p provider, breakers *Breakers, now func() time.Time) *Guard {
-	return &Guard{provider: p, breakers: breakers, now: now}
+// NewLaunchGuard returns a LaunchGuard around p.
+func NewLaunchGuard(p provider, breakers *Breakers, now func() time.Time) *LaunchGuard {
+	return &LaunchGuard{provider: p, breakers: breakers, now: now}
 }
 
 // ResolveNodeClass is the provider's, with the condition NodesCanJoin from the breakers.
-func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution {
+func (g *LaunchGuard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution {
 	out := g.provider.ResolveNodeClass(ctx, class)
 	f, until, held := g.breakers.Held(classScopes(g, class))
 	if !held {
@@ -65,16 +65,16 @@ func (g *Guard) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass)
 
 // PoolHeld returns why no instance may launch for this pool and class now, regardless of other pools of the class, and
 // until when at least; the time is zero while a probe is in flight.
-func (g *Guard) PoolHeld(pool, class string) (f cloudprovider.Finding, until time.Time, held bool) {
+func (g *LaunchGuard) PoolHeld(pool, class string) (f cloudprovider.Finding, until time.Time, held bool) {
 	return g.breakers.Held(poolScopes(pool, class))
 }
 
-// LaunchTogether is the provider's, unless a breaker holds back the claim.
-func (g *Guard) LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
+// LaunchInBatch is the provider's, unless a breaker holds back the claim.
+func (g *LaunchGuard) LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
 	if f, admitted := g.breakers.Admit(launchScopes(g, claim, class), claim.UID); !admitted {
 		return cloudprovider.Launched{}, &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}
-	out, err := g.provider.LaunchTogether(ctx, claim, class, annotate)
+	out, err := g.provider.LaunchInBatch(ctx, claim, class, annotate)
 	var scarce *cloudprovider.InsufficientCapacityError
 	var notReady *cloudprovider.NodeClassNotReadyError
 	if errors.As(err, &scarce) || errors.As(err, &notReady) {

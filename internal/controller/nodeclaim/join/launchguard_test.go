@@ -29,10 +29,10 @@ func neverReady(name, pool string) *karpv1.NodeClaim {
 }
 
 // launches are whether claims of the pool are admitted by the guard now, one after another.
-func launches(t *testing.T, guard *Guard, pool string, names ...string) (admitted []string) {
+func launches(t *testing.T, guard *LaunchGuard, pool string, names ...string) (admitted []string) {
 	t.Helper()
 	for _, name := range names {
-		_, err := guard.LaunchTogether(t.Context(), ofPool(pool, launched(name)), class(), nil)
+		_, err := guard.LaunchInBatch(t.Context(), ofPool(pool, launched(name)), class(), nil)
 		var notReady *cloudprovider.NodeClassNotReadyError
 		switch {
 		case err == nil:
@@ -50,7 +50,7 @@ func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T)
 	f := controllertest.New(t, class(), neverReady("a", "general"), neverReady("b", "general"), neverReady("z", "other"))
 	o := &fakeCloud{}
 	r := reconciler(f, o)
-	guard := NewGuard(o, r.Breakers, f.Now)
+	guard := NewLaunchGuard(o, r.Breakers, f.Now)
 	f.Clock = controllertest.Start.Add(time.Minute)
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "a")
@@ -97,7 +97,7 @@ func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T)
 
 // probes expects that one claim of pool general after another is tried, each alone, and that the pause doubles when one
 // has failed.
-func probes(t *testing.T, guard *Guard, f *controllertest.Fixture, fail func(probe string)) {
+func probes(t *testing.T, guard *LaunchGuard, f *controllertest.Fixture, fail func(probe string)) {
 	t.Helper()
 	pause := pauseOf(t, guard, f, "general")
 	for _, probe := range []string{"p1", "p2", "p3"} {
@@ -114,7 +114,7 @@ func probes(t *testing.T, guard *Guard, f *controllertest.Fixture, fail func(pro
 }
 
 // pauseOf returns how long launches of the pool are still held back.
-func pauseOf(t *testing.T, guard *Guard, f *controllertest.Fixture, pool string) time.Duration {
+func pauseOf(t *testing.T, guard *LaunchGuard, f *controllertest.Fixture, pool string) time.Duration {
 	t.Helper()
 	_, until, held := guard.PoolHeld(pool, "default")
 	if !held {
@@ -135,7 +135,7 @@ func TestClaimsThatTimeOutForAnUnknownCauseAreRelaunchedOneAtATime(t *testing.T)
 	f := controllertest.New(t, class(), ofPool("general", launched("a")), ofPool("general", launched("b")))
 	o := &fakeCloud{}
 	r := reconciler(f, o)
-	guard := NewGuard(o, r.Breakers, f.Now)
+	guard := NewLaunchGuard(o, r.Breakers, f.Now)
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	f.Reconcile(r, "a")
 	f.Reconcile(r, "b")
@@ -208,7 +208,7 @@ func TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack(t *testing.T) {
 			terminated := controllertest.New(t, class(), other.DeepCopy(), claim)
 			r.Client = terminated.API
 			terminated.Reconcile(r, "a")
-			if _, _, held := NewGuard(&fakeCloud{}, r.Breakers, f.Now).PoolHeld("general", "default"); held != tt.held {
+			if _, _, held := NewLaunchGuard(&fakeCloud{}, r.Breakers, f.Now).PoolHeld("general", "default"); held != tt.held {
 				t.Errorf("held %v, want %v", held, tt.held)
 			}
 		})

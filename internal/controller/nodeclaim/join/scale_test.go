@@ -22,7 +22,7 @@ const uninitialized = "node.cloudprovider.kubernetes.io/uninitialized"
 type joiners struct {
 	t          *testing.T
 	fixture    *controllertest.Fixture
-	api        *controllertest.Crowd
+	api        *controllertest.BulkAPI
 	nodes      []*corev1.Node
 	removals   *cluster.TaintRemovals
 	initialize *initialization.Reconciler
@@ -39,19 +39,19 @@ func newJoiners(t *testing.T, n int) *joiners {
 	var claims []*karpv1.NodeClaim
 	for i := range n {
 		claims = append(claims, controllertest.Claim(name(i), controllertest.Registered))
-		j.nodes = append(j.nodes, controllertest.Joined(name(i), func(node *corev1.Node) {
+		j.nodes = append(j.nodes, controllertest.JoinedNode(name(i), func(node *corev1.Node) {
 			node.CreationTimestamp = metav1.NewTime(controllertest.Start)
 			node.Spec.Taints = []corev1.Taint{{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}}
 		}))
 		j.due[name(i)] = controllertest.Start
 	}
-	j.api = controllertest.NewCrowd(claims)
-	j.api.Has(class())
+	j.api = controllertest.NewBulkAPI(claims)
+	j.api.SetNodeClass(class())
 	for _, node := range j.nodes {
 		j.api.SetNode(node)
 	}
 	j.initialize = &initialization.Reconciler{
-		Client: j.api, Events: j.fixture.Events, Log: j.fixture.Log, Now: j.fixture.Now, MendLostTaints: true, Removals: j.removals,
+		Client: j.api, Events: j.fixture.Events, Log: j.fixture.Log, Now: j.fixture.Now, RepairStaleTaints: true, Removals: j.removals,
 	}
 	j.join = reconciler(j.fixture, &fakeCloud{})
 	j.join.Client, j.join.Removals = j.api, j.removals
@@ -66,7 +66,7 @@ func (j *joiners) look(claim string) {
 		j.due[claim] = j.fixture.Clock.Add(again)
 	}
 	j.fixture.Reconcile(j.join, claim)
-	j.fixture.Said()
+	j.fixture.RecordedEvents()
 }
 
 // untaint is what the cloud controller manager does when it is done with a node.
@@ -136,7 +136,7 @@ func TestTaintsAreNamedSoonAfterTheirOwnerStops(t *testing.T) {
 		j.second()
 		j.untaint(n)
 	}
-	for range int(cluster.RemoverAtWork/time.Second) - 1 {
+	for range int(cluster.TaintOwnerWindow/time.Second) - 1 {
 		j.second()
 	}
 	if got := j.reason(nodes - 1); got == cluster.ReasonTaintStuck {
@@ -144,7 +144,7 @@ func TestTaintsAreNamedSoonAfterTheirOwnerStops(t *testing.T) {
 	}
 	j.second()
 	if got := j.reason(nodes - 1); got != cluster.ReasonTaintStuck {
-		t.Errorf("the owner of the taint has done nothing for %v, and the node reports %s", cluster.RemoverAtWork, got)
+		t.Errorf("the owner of the taint has done nothing for %v, and the node reports %s", cluster.TaintOwnerWindow, got)
 	}
 	if len(j.join.Breakers.Open()) != 1 {
 		t.Error("launches are not held back")

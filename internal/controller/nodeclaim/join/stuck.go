@@ -116,7 +116,7 @@ func (r *Reconciler) removerAtWork(ctx context.Context, claim *karpv1.NodeClaim)
 	if err != nil || len(nodes) != 1 || !cluster.NodeReady(&nodes[0]) {
 		return false, err
 	}
-	return r.Removals.AtWork(claim, &nodes[0], r.Now()), nil
+	return r.Removals.OwnerActive(claim, &nodes[0], r.Now()), nil
 }
 
 // timedOut opens the breaker of a pool and class after the registration timeout of a claim, if its cause holds back

@@ -36,11 +36,11 @@ import (
 // share a call.
 const concurrency = 100
 
-// launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchTogether
+// launcher launches the instance of a claim. A second call for the same claim returns the same instance. LaunchInBatch
 // calls annotate before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
 // returns cloudprovider.ErrNotFound when it is already gone.
 type launcher interface {
-	LaunchTogether(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
@@ -67,7 +67,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.launch").
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicates())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // predicates accept a claim when its spec or metadata change, and when its launch is recorded. A failed attempt is
@@ -152,7 +152,7 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 	// The cloud may annotate a claim after its caller has left, so it annotates a copy.
 	annotated := claim.DeepCopy()
 	annotate := func(ctx context.Context, mark string) error { return r.annotate(ctx, annotated, mark) }
-	launched, err := r.Cloud.LaunchTogether(ctx, claim, class, annotate)
+	launched, err := r.Cloud.LaunchInBatch(ctx, claim, class, annotate)
 	if ctx.Err() != nil {
 		return cloudprovider.Launched{}, claim, errors.Join(err, ctx.Err())
 	}

@@ -33,7 +33,7 @@ type fakeCloud struct {
 	terminated []string
 }
 
-func (s *fakeCloud) LaunchTogether(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, annotate func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (s *fakeCloud) LaunchInBatch(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, annotate func(context.Context, string) error) (cloudprovider.Launched, error) {
 	if s.mark != "" {
 		if err := annotate(ctx, strings.Trim(s.mark, "-")); err != nil {
 			return cloudprovider.Launched{}, err
@@ -278,7 +278,7 @@ func TestFailures(t *testing.T) {
 			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
-			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 			if s.launched != tt.launched {

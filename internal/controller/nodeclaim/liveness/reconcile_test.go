@@ -144,10 +144,10 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 	}
 	kept := func(o client.Object) { o.SetAnnotations(map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}) }
 	finished := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
-	silent, ready := controllertest.Joined("a", controllertest.NotReady), controllertest.Joined("a")
-	watched := controllertest.Joined("a", controllertest.NotReady, func(n *corev1.Node) { kept(n) })
+	silent, ready := controllertest.JoinedNode("a", controllertest.NotReady), controllertest.JoinedNode("a")
+	watched := controllertest.JoinedNode("a", controllertest.NotReady, func(n *corev1.Node) { kept(n) })
 	wanted := controllertest.Claim("a", never, func(c *karpv1.NodeClaim) { kept(c) })
-	daemons := []client.Object{controllertest.Pod("agent", "node-a", controllertest.Daemon), controllertest.Pod("job", "node-a", finished), controllertest.Pod("elsewhere", "node-b")}
+	daemons := []client.Object{controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("job", "node-a", finished), controllertest.Pod("elsewhere", "node-b")}
 	for _, tt := range []struct {
 		name       string
 		claim      *karpv1.NodeClaim

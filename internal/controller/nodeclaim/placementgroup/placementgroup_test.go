@@ -50,7 +50,7 @@ func TestHook(t *testing.T) {
 					c.Labels[awsv1.LabelPlacementGroupPartition] = *tc.label
 				}
 			})
-			f := controllertest.New(t, claim, controllertest.Joined("a"))
+			f := controllertest.New(t, claim, controllertest.JoinedNode("a"))
 			r := &registration.Reconciler{Client: f.API, Live: f.API, Health: nobody{}, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now, Hooks: []registration.Hook{&Hook{Cloud: &tc.cloud}}}
 			result, err := f.Try(r, "a")
 			if (err != nil) != (tc.cloud.err != nil) {

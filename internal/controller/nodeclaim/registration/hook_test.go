@@ -55,7 +55,7 @@ func TestHooks(t *testing.T) {
 		{name: "an empty list", hooks: []Hook{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
+			f := controllertest.New(t, theClaim(), controllertest.JoinedNode("a"))
 			r := reconciler(f)
 			r.Hooks = tt.hooks
 			result, err := f.Try(r, "a")
@@ -91,7 +91,7 @@ func TestHooks(t *testing.T) {
 
 // A hook is satisfied later, and a startup taint has gone in between: it stays away.
 func TestHookIsSatisfiedLater(t *testing.T) {
-	f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
+	f := controllertest.New(t, theClaim(), controllertest.JoinedNode("a"))
 	network := waits("network", time.Second)
 	r := reconciler(f)
 	r.Hooks = []Hook{network}
@@ -111,7 +111,7 @@ func TestHookIsSatisfiedLater(t *testing.T) {
 
 // A person, or an agent, removes a taint of the NodePool from the node while a hook is pending: it does not come back.
 func TestATaintRemovedBeforeRegistrationStaysAway(t *testing.T) {
-	f := controllertest.New(t, theClaim(), controllertest.Joined("a"))
+	f := controllertest.New(t, theClaim(), controllertest.JoinedNode("a"))
 	network := waits("network", time.Second)
 	r := reconciler(f)
 	r.Hooks = []Hook{network}
@@ -139,7 +139,7 @@ func TestPoolOfThatNameIsAnother(t *testing.T) {
 		claim := theClaim(func(c *karpv1.NodeClaim) {
 			c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-of-the-old-pool"}}
 		})
-		f := controllertest.New(t, pool, claim, controllertest.Joined("a"))
+		f := controllertest.New(t, pool, claim, controllertest.JoinedNode("a"))
 		f.Get(pool)
 		before := pool.DeepCopy()
 		f.Reconcile(reconciler(f), "a")
@@ -155,7 +155,7 @@ func TestPoolsHearOfRegistrations(t *testing.T) {
 	claim := theClaim(func(c *karpv1.NodeClaim) {
 		c.OwnerReferences = []metav1.OwnerReference{{Kind: "NodePool", Name: "general", UID: "uid-pool"}}
 	})
-	f := controllertest.New(t, pool, claim, controllertest.Joined("a"))
+	f := controllertest.New(t, pool, claim, controllertest.JoinedNode("a"))
 	f.Reconcile(reconciler(f), "a")
 	f.Get(pool)
 	if !condition.IsTrue(pool, karpv1.ConditionNodeRegistrationHealthy) {

@@ -54,8 +54,8 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodeclaim.registration").
 		For(&karpv1.NodeClaim{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
-		WithOptions(eventfilter.Options(50, time.Second, time.Minute)).
-		Complete(patch.Retry(r))
+		WithOptions(eventfilter.BackoffOptions(50, time.Second, time.Minute)).
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile registers the claim's Node if it has appeared.

@@ -39,7 +39,7 @@ func reconciler(f *controllertest.Fixture) *Reconciler {
 }
 
 func TestRegister(t *testing.T) {
-	f := controllertest.New(t, theClaim(), controllertest.Joined("a", func(n *corev1.Node) {
+	f := controllertest.New(t, theClaim(), controllertest.JoinedNode("a", func(n *corev1.Node) {
 		n.Labels["both"], n.Labels["node"] = "node", "1"
 		n.Annotations = map[string]string{"both": "node", "node": "1"}
 	}))
@@ -60,7 +60,7 @@ func TestRegister(t *testing.T) {
 	if !condition.IsTrue(c, karpv1.ConditionRegistered) || c.Status.NodeName != "node-a" {
 		t.Errorf("status %+v", c.Status)
 	}
-	if events := f.Said(); len(events) > 0 {
+	if events := f.RecordedEvents(); len(events) > 0 {
 		t.Errorf("events %v", events)
 	}
 }
@@ -75,16 +75,16 @@ func TestRegistration(t *testing.T) {
 		taints []string
 		event  string
 	}{
-		{"no unregistered taint", controllertest.Joined("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
-		{"taints are not to be synced", controllertest.Joined("a", doNotSync("true")), nil, ""},
-		{"any other value", controllertest.Joined("a", doNotSync("yes")), []string{dedicated, starting}, ""},
-		{"what is there already keeps its value", controllertest.Joined("a", func(n *corev1.Node) {
+		{"no unregistered taint", controllertest.JoinedNode("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
+		{"taints are not to be synced", controllertest.JoinedNode("a", doNotSync("true")), nil, ""},
+		{"any other value", controllertest.JoinedNode("a", doNotSync("yes")), []string{dedicated, starting}, ""},
+		{"what is there already keeps its value", controllertest.JoinedNode("a", func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule})
 		}), []string{dedicated, starting, "theirs:NoSchedule"}, ""},
-		{"the owner is not named twice", controllertest.Joined("a", func(n *corev1.Node) {
+		{"the owner is not named twice", controllertest.JoinedNode("a", func(n *corev1.Node) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated, starting}, ""},
-		{"registered before, the answer was lost: a startup taint that went stays away", controllertest.Up("a", func(n *corev1.Node) {
+		{"registered before, the answer was lost: a startup taint that went stays away", controllertest.ReadyNode("a", func(n *corev1.Node) {
 			n.Spec.Taints = []corev1.Taint{{Key: "example.com/own", Effect: corev1.TaintEffectNoSchedule}}
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
 		}), []string{dedicated}, ""},
@@ -100,7 +100,7 @@ func TestRegistration(t *testing.T) {
 			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
 				t.Errorf("not registered: owners %v, labels %v", n.OwnerReferences, n.Labels)
 			}
-			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
@@ -108,8 +108,8 @@ func TestRegistration(t *testing.T) {
 }
 
 func TestNotRegistered(t *testing.T) {
-	second := controllertest.Joined("a", func(n *corev1.Node) { n.Name = "node-b" })
-	leaving := controllertest.Joined("a", func(n *corev1.Node) {
+	second := controllertest.JoinedNode("a", func(n *corev1.Node) { n.Name = "node-b" })
+	leaving := controllertest.JoinedNode("a", func(n *corev1.Node) {
 		controllertest.DeletingNode(n)
 		n.Finalizers = []string{"example.com/theirs"}
 	})
@@ -121,12 +121,12 @@ func TestNotRegistered(t *testing.T) {
 		reason string
 	}{
 		{"no Node yet", theClaim(), nil, metav1.ConditionUnknown, "NodeNotFound"},
-		{"another instance's Node", theClaim(), []client.Object{controllertest.Joined("b")}, metav1.ConditionUnknown, "NodeNotFound"},
+		{"another instance's Node", theClaim(), []client.Object{controllertest.JoinedNode("b")}, metav1.ConditionUnknown, "NodeNotFound"},
 		{"a Node that is being deleted", theClaim(), []client.Object{leaving}, metav1.ConditionUnknown, "NodeNotFound"},
-		{"two Nodes", theClaim(), []client.Object{controllertest.Joined("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
-		{"not launched", controllertest.Claim("a"), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"being deleted", theClaim(controllertest.Deleting), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.Joined("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"two Nodes", theClaim(), []client.Object{controllertest.JoinedNode("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
+		{"not launched", controllertest.Claim("a"), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"being deleted", theClaim(controllertest.Deleting), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{"another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestNodeChangesMeanwhile(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, theClaim(), controllertest.Joined("a", func(n *corev1.Node) {
+			f := controllertest.New(t, theClaim(), controllertest.JoinedNode("a", func(n *corev1.Node) {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: theirs, Effect: corev1.TaintEffectNoSchedule})
 			}))
 			r := reconciler(f)

@@ -31,7 +31,7 @@ func labels() map[string]string {
 // inReservation is a claim of cr-1 with its Node.
 func inReservation(change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *corev1.Node) {
 	claim := controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Labels = labels() }}, change...)...)
-	return claim, controllertest.Up("a", func(n *corev1.Node) { n.Labels = labels() })
+	return claim, controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = labels() })
 }
 
 // counted is how many reserved claims were counted as terminated with their block.

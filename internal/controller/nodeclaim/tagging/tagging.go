@@ -47,7 +47,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			MaxConcurrentReconciles: 50,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
 		}).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile tags the claim's instance and records that on the claim.

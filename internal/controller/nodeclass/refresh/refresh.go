@@ -62,7 +62,7 @@ func (c *Catalog) Start(ctx context.Context) error {
 			}
 			types.Reset(c.untilNext(err))
 		case <-version.C:
-			if slices.ContainsFunc(c.Cloud.PriceState(), func(s cloudprovider.PriceState) bool { return s.Due }) {
+			if slices.ContainsFunc(c.Cloud.PriceState(), func(s cloudprovider.PriceState) bool { return s.RefreshDue }) {
 				types.Reset(0) // a node class is the first with its platform
 			}
 			err := c.Cloud.RefreshVersion(ctx)

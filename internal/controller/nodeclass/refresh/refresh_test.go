@@ -33,7 +33,7 @@ func (s *fakeCloud) RefreshVersion(context.Context) error { return nil }
 
 func (s *fakeCloud) PriceState() []cloudprovider.PriceState {
 	if s.due > 0 && time.Since(s.began) >= s.due && len(s.read) == 0 {
-		return []cloudprovider.PriceState{{CapacityType: "on-demand", Due: true}}
+		return []cloudprovider.PriceState{{CapacityType: "on-demand", RefreshDue: true}}
 	}
 	if s.denied > 0 {
 		return []cloudprovider.PriceState{{CapacityType: "on-demand", Err: errors.New("denied")}}

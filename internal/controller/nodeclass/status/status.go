@@ -51,15 +51,15 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
-	// Wake, if set, enqueues every class for each item.
-	Wake <-chan ctrlevent.GenericEvent
+	// Triggers, if set, enqueues every class for each item.
+	Triggers <-chan ctrlevent.GenericEvent
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr)
-	if r.Wake != nil {
-		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.allClasses)))
+	if r.Triggers != nil {
+		b = b.WatchesRawSource(source.Channel(r.Triggers, handler.EnqueueRequestsFromMapFunc(r.allClasses)))
 	}
 	return b.
 		Named("nodeclass").
@@ -70,7 +70,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			// A failed call to AWS is repeated within a minute, however long it has been failing.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second/4, time.Minute),
 		}).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // allClasses returns a request for every class.

@@ -103,7 +103,7 @@ func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
 	}))
 	f.Reconcile(reconciler(f, &fakeCloud{resolution: cloudprovider.Resolution{Next: time.Minute}}), "default")
 	want := []string{"Warning FieldWithoutEffect spec.kubelet.podsPerCore: the image family has no setting for it, so it is ignored"}
-	if diff := cmp.Diff(want, f.Said()); diff != "" {
+	if diff := cmp.Diff(want, f.RecordedEvents()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -166,7 +166,7 @@ func TestFinalize(t *testing.T) {
 			if gone := class(f) == nil; gone != tt.gone || (len(a.deleted) > 0) != tt.cleared {
 				t.Errorf("gone %v, cleared %v", gone, a.deleted)
 			}
-			if events := strings.Join(f.Said(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
@@ -185,7 +185,7 @@ func TestClaimWakesItsClass(t *testing.T) {
 }
 
 func TestKilled(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			old := map[string]string{awsv1.AnnotationNodeClassHash: "old", awsv1.AnnotationNodeClassHashVersion: "v3"}
 			objects := []client.Object{controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Annotations, c.Status = old, awsv1.EC2NodeClassStatus{} })}

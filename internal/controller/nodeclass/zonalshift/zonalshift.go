@@ -47,8 +47,8 @@ type Refresher struct {
 	Log      *slog.Logger
 }
 
-// NewReadable declares the gauge of a Refresher in reg.
-func NewReadable(reg prometheus.Registerer) (prometheus.Gauge, error) {
+// NewReadableGauge declares the gauge of a Refresher in reg.
+func NewReadableGauge(reg prometheus.Registerer) (prometheus.Gauge, error) {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dovetail_zonal_shifts_readable", Help: "1 while the zonal shifts of the cluster can be read, 0 while they cannot.",
 	})
@@ -78,8 +78,8 @@ func (r *Refresher) Start(ctx context.Context) error {
 	return nil
 }
 
-// Teller records events on NodePools about zones in which they launch nothing, and when they launch there again.
-type Teller struct {
+// EventRecorder records events on NodePools about zones in which they launch nothing, and when they launch there again.
+type EventRecorder struct {
 	Client client.Client
 	Cloud  watcher
 	Labels requirement.Labels
@@ -92,10 +92,10 @@ type Teller struct {
 }
 
 // NeedLeaderElection makes sure that one replica records.
-func (*Teller) NeedLeaderElection() bool { return true }
+func (*EventRecorder) NeedLeaderElection() bool { return true }
 
 // Start records until ctx is canceled.
-func (t *Teller) Start(ctx context.Context) error {
+func (t *EventRecorder) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := t.pass(ctx); err != nil && ctx.Err() == nil {
 			t.Log.Error("recording zonal shifts on node pools", "error", err)
@@ -104,7 +104,7 @@ func (t *Teller) Start(ctx context.Context) error {
 	return nil
 }
 
-func (t *Teller) pass(ctx context.Context) error {
+func (t *EventRecorder) pass(ctx context.Context) error {
 	current, stale := t.Cloud.ShiftedZones(), t.staleMessage()
 	if len(current) == 0 && len(t.reported) == 0 && stale == "" {
 		return nil
@@ -137,7 +137,7 @@ func (t *Teller) pass(ctx context.Context) error {
 }
 
 // staleMessage returns the warning for shifts that cannot be read, with its consequence; empty while they can.
-func (t *Teller) staleMessage() string {
+func (t *EventRecorder) staleMessage() string {
 	switch s := t.Cloud.ZonalShiftState(); {
 	case s.Err == nil:
 		return ""
@@ -152,7 +152,7 @@ func (t *Teller) staleMessage() string {
 }
 
 // zones returns the zones in which a pool can launch: name by ID. A pool with invalid requirements launches nothing.
-func (t *Teller) zones(pool *karpv1.NodePool, classes []awsv1.EC2NodeClass) map[string]string {
+func (t *EventRecorder) zones(pool *karpv1.NodePool, classes []awsv1.EC2NodeClass) map[string]string {
 	ref := pool.Spec.Template.Spec.NodeClassRef
 	n := slices.IndexFunc(classes, func(c awsv1.EC2NodeClass) bool { return awsv1.IsEC2NodeClass(ref) && c.Name == ref.Name })
 	reqs, err := t.Labels.FromPool(pool, [2]string{})

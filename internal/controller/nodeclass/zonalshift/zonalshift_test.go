@@ -56,12 +56,12 @@ func TestTeller(t *testing.T) {
 		controllertest.Pool("classless", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "none" }),
 	)
 	service := &shifts{}
-	teller := &Teller{Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log}
+	teller := &EventRecorder{Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log}
 	says := func(what string, zones, want []string) {
 		t.Helper()
 		service.zones = zones
 		f.Do(teller.pass(f.Context()))
-		if diff := cmp.Diff(want, f.Said()); diff != "" {
+		if diff := cmp.Diff(want, f.RecordedEvents()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
@@ -82,7 +82,7 @@ func TestTeller(t *testing.T) {
 func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 	f := controllertest.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		readable, err := NewReadable(prometheus.NewRegistry())
+		readable, err := NewReadableGauge(prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) { p.UID = "uid" }))
 	service := &shifts{}
-	teller := &Teller{
+	teller := &EventRecorder{
 		Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log,
 		Now: func() time.Time { return f.Clock },
 	}
@@ -135,7 +135,7 @@ func TestPoolsSayThatZonalShiftsCannotBeRead(t *testing.T) {
 	} {
 		service.state = tc.state
 		f.Do(teller.pass(f.Context()))
-		if diff := cmp.Diff(tc.want, f.Said()); diff != "" {
+		if diff := cmp.Diff(tc.want, f.RecordedEvents()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
 		}
 	}

@@ -58,11 +58,11 @@ func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.Disruptio
 		}
 		inFlight = b.inFlight(claims, key{pool, reason})
 	}
-	switch book.Standing(reason, inFlight, b.now()) {
+	switch book.State(reason, inFlight, b.now()) {
 	case breaker.Open:
-		return book.Why(reason), true
+		return book.PauseMessage(reason), true
 	case breaker.Probing:
-		return book.Why(reason) + "; one is being tried", true
+		return book.PauseMessage(reason) + "; one is being tried", true
 	default:
 		return "", false
 	}
@@ -76,7 +76,7 @@ func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.Disrupt
 		return "", false
 	}
 	book := breaker.Read(p)
-	return book.Why(reason), book.Halts(reason, started)
+	return book.PauseMessage(reason), book.Blocks(reason, started)
 }
 
 // Started records the start of a replacement: while the reason is paused, one is tried at a time, and the cache does

@@ -84,7 +84,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if reason != "Drifted" || !strings.HasPrefix(message, "3 of the last 3 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: 3 not registered.") {
 		t.Errorf("condition: %s: %s", reason, message)
 	}
-	if events := f.Said(); len(events) != 1 || events[0] != "Warning DisruptionPaused "+message {
+	if events := f.RecordedEvents(); len(events) != 1 || events[0] != "Warning DisruptionPaused "+message {
 		t.Errorf("events: %q", events)
 	}
 	pool := controllertest.Pool("general")
@@ -133,7 +133,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if _, halted := next.Halted(f.Context(), "general", drifted, began); halted {
 		t.Error("still halted")
 	}
-	if events := f.Said(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal DisruptionResumed") {
+	if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal DisruptionResumed") {
 		t.Errorf("events: %q", events)
 	}
 	if n := testutil.CollectAndCount(r.Metrics.Paused); n != 0 {
@@ -218,7 +218,7 @@ func TestClaimsThatAreGone(t *testing.T) {
 }
 
 func TestKilledAtEveryWrite(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			objects := three()
 			for _, o := range objects[2:] {

@@ -55,7 +55,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q queue) { r.changed(e.ObjectNew, false, q) },
 			DeleteFunc: func(_ context.Context, e ctrlevent.DeleteEvent, q queue) { r.changed(e.Object, true, q) },
 		}).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -147,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // view is the state of a pool's replacements at a moment.
 type view struct {
-	book     breaker.Book
+	book     breaker.History
 	noted    []noted
 	inFlight bool
 	// recheckAfter is when to evaluate again; zero for not before something changes.
@@ -166,11 +166,11 @@ func (r *Reconciler) evaluate(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, 
 	}
 	now := r.Now()
 	v := view{book: breaker.Read(pool)}
-	v.book.Renew(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, images(class), now)
+	v.book.ResetIfChanged(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, images(class), now)
 	for i := range claims {
 		o, decided, next := breaker.OutcomeOf(&claims[i], now)
 		if decided {
-			if reason := breaker.Reason(&claims[i]); v.book.Note(reason, o, r.Threshold) {
+			if reason := breaker.Reason(&claims[i]); v.book.AddOutcome(reason, o, r.Threshold) {
 				v.noted = append(v.noted, noted{reason, o})
 			}
 			continue
@@ -210,10 +210,10 @@ func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) e
 }
 
 // reportPaused keeps condition, gauge and events.
-func (r *Reconciler) reportPaused(ctx context.Context, pool *karpv1.NodePool, book *breaker.Book) error {
+func (r *Reconciler) reportPaused(ctx context.Context, pool *karpv1.NodePool, book *breaker.History) error {
 	var reasons, why []string
 	for _, reason := range book.Paused() {
-		reasons, why = append(reasons, string(reason)), append(why, book.Why(reason))
+		reasons, why = append(reasons, string(reason)), append(why, book.PauseMessage(reason))
 	}
 	before := pool.DeepCopy()
 	was := condition.IsTrue(pool, karpv1.ConditionDisruptionPaused)

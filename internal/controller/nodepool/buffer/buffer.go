@@ -68,8 +68,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	shape, err := cluster.ShapeOf(ctx, r.Client, b)
-	var unresolved *cluster.ShapeError
+	shape, err := cluster.ResolvePodTemplate(ctx, r.Client, b)
+	var unresolved *cluster.PodTemplateError
 	if err != nil && !errors.As(err, &unresolved) {
 		return reconcile.Result{}, fmt.Errorf("resolve capacity buffer %s: %w", req, err)
 	}

@@ -63,8 +63,8 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 	elsewhere.Namespace = "other"
 	db := &appsv1.StatefulSet{ObjectMeta: meta1("db")}
 	old := &appsv1.ReplicaSet{ObjectMeta: meta1("old")}
-	heartbeat := controllertest.Up("a", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start) })
-	larger := controllertest.Up("a", func(n *corev1.Node) {
+	heartbeat := controllertest.ReadyNode("a", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start) })
+	larger := controllertest.ReadyNode("a", func(n *corev1.Node) {
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	})
 	for _, tt := range []struct {
@@ -88,10 +88,10 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 		{"a claim's node initializes", of("t"), change{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("a", controllertest.Initialized)}, true},
 		{"a claim begins to leave", of("t"), change{controllertest.Claim("a", controllertest.Initialized), controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting)}, true},
 		{"nothing of note about a claim", of("t"), change{controllertest.Claim("a", controllertest.Launched), controllertest.Claim("a", controllertest.Launched)}, false},
-		{"a Node becomes ready", of("t"), change{controllertest.Up("a", controllertest.NotReady), controllertest.Up("a")}, true},
-		{"a Node grows", of("t"), change{controllertest.Up("a"), larger}, true},
-		{"a Node is gone", of("t"), change{controllertest.Up("a"), nil}, true},
-		{"a Node's heartbeat", of("t"), change{controllertest.Up("a"), heartbeat}, false},
+		{"a Node becomes ready", of("t"), change{controllertest.ReadyNode("a", controllertest.NotReady), controllertest.ReadyNode("a")}, true},
+		{"a Node grows", of("t"), change{controllertest.ReadyNode("a"), larger}, true},
+		{"a Node is gone", of("t"), change{controllertest.ReadyNode("a"), nil}, true},
+		{"a Node's heartbeat", of("t"), change{controllertest.ReadyNode("a"), heartbeat}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, capacityBuffer(tt.shape, fixed(2)))

@@ -30,7 +30,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Named("nodepool.registrationhealth").
 		For(&karpv1.NodePool{}).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // Reconcile compares the generations that the condition was set for with the current ones.

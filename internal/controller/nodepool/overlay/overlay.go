@@ -41,7 +41,7 @@ type instanceTypes interface {
 
 // planning receives the valid overlays, and the pools for which they were evaluated.
 type planning interface {
-	Set(book overlay.Book, pools []types.UID)
+	Set(book overlay.Overlays, pools []types.UID)
 }
 
 // Reconciler evaluates all overlays at once.
@@ -64,7 +64,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		Watches(&v1alpha1.NodeOverlay{}, all, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
 		Watches(&karpv1.NodePool{}, all, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
 		Watches(&awsv1.EC2NodeClass{}, all, builder.WithPredicates(predicate.Or(eventfilter.IgnoreStatusUpdates(), readinessChanged()))).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // readinessChanged accepts a change of a node class's readiness: only a ready node class lists what it can launch.
@@ -132,7 +132,7 @@ func (r *Reconciler) evaluable(ctx context.Context, pools []karpv1.NodePool) (ou
 }
 
 // write writes each verdict to its overlay's status. It returns a conflict unwrapped, before any other error.
-func (r *Reconciler) write(ctx context.Context, verdicts []overlay.Verdict) error {
+func (r *Reconciler) write(ctx context.Context, verdicts []overlay.Validation) error {
 	var errs []error
 	for _, v := range verdicts {
 		o := v.Overlay
@@ -152,7 +152,7 @@ func (r *Reconciler) write(ctx context.Context, verdicts []overlay.Verdict) erro
 	return errors.Join(errs...)
 }
 
-func setCondition(o *v1alpha1.NodeOverlay, v overlay.Verdict, now time.Time) (changed bool) {
+func setCondition(o *v1alpha1.NodeOverlay, v overlay.Validation, now time.Time) (changed bool) {
 	status := metav1.ConditionTrue
 	if v.Reason != "" {
 		status = metav1.ConditionFalse

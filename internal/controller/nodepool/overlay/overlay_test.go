@@ -65,7 +65,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 func (w *fixture) price(pool string) float64 {
 	p := controllertest.Pool(pool)
 	w.Get(p)
-	types, judged := w.overlays.Lay(p, w.cloud.types)
+	types, judged := w.overlays.Apply(p, w.cloud.types)
 	if !judged {
 		return -1
 	}

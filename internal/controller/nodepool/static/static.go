@@ -45,13 +45,13 @@ const (
 
 // fleet is the state of a pool's nodes, and records decisions about them at once.
 type fleet interface {
-	Fleet(ctx context.Context, pool string) ([]snapshot.Node, error)
+	PoolNodes(ctx context.Context, pool string) ([]snapshot.Node, error)
 	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
 	Release(pool string)
 	Created(claim *karpv1.NodeClaim)
-	Condemn(uid types.UID)
-	Spare(uid types.UID)
-	Forget()
+	MarkForDeletion(uid types.UID)
+	Unmark(uid types.UID)
+	Invalidate()
 }
 
 // Reconciler keeps pools at their number of replicas. It never reconciles one pool concurrently.
@@ -93,13 +93,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
 		return reconcile.Result{}, nil
 	}
-	nodes, err := r.State.Fleet(ctx, pool.Name)
+	nodes, err := r.State.PoolNodes(ctx, pool.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	counts := static.Count(nodes)
 	if n := static.Excess(*pool.Spec.Replicas, counts); n > 0 {
-		return reconcile.Result{RequeueAfter: recheckInterval}, r.deleteClaims(ctx, pool, static.Surplus(nodes, n, r.Now()))
+		return reconcile.Result{RequeueAfter: recheckInterval}, r.deleteClaims(ctx, pool, static.SelectForRemoval(nodes, n, r.Now()))
 	}
 	missing := static.Missing(*pool.Spec.Replicas, counts)
 	if missing == 0 || !condition.IsTrue(pool, condition.Ready) { // becoming ready triggers a reconcile
@@ -116,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.create(ctx, pool, granted); err != nil {
 		if apierrors.IsInvalid(err) { // a retry is rejected, too; a change of the pool triggers a reconcile
 			r.Events.WarnEvery(invalidEventWindow, pool, "NodeClaimInvalid",
-				"The API server rejects the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provisioning.Invalidity(err))
+				"The API server rejects the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provisioning.InvalidCauses(err))
 			r.Log.Error("creating nodeclaims", "NodePool", pool.Name, "error", err)
 			return reconcile.Result{RequeueAfter: recheckInterval}, nil
 		}
@@ -134,7 +134,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 	if n == 0 {
 		return nil
 	}
-	first := panics.Logged(r.Log, "static pool", func() error {
+	first := panics.ErrorLogged(r.Log, "static pool", func() error {
 		defer r.State.Release(pool.Name)
 		return r.createOne(ctx, pool)
 	})
@@ -150,7 +150,7 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 	for i := range errs {
 		group.Go(func() error {
 			defer r.State.Release(pool.Name)
-			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.createOne(ctx, pool) })
+			errs[i] = panics.ErrorLogged(r.Log, "static pool", func() error { return r.createOne(ctx, pool) })
 			return nil
 		})
 	}
@@ -159,14 +159,14 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 }
 
 func (r *Reconciler) createOne(ctx context.Context, pool *karpv1.NodePool) error {
-	claim, err := provisioning.FixedClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, r.Labels)
+	claim, err := provisioning.StaticClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, r.Labels)
 	if err != nil {
 		return err
 	}
 	if err := r.Client.Create(ctx, claim); err != nil {
 		// The API server may have created it in spite of the error: the state reads it again before the next claim.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
-			r.State.Forget()
+			r.State.Invalidate()
 		}
 		return fmt.Errorf("create a node claim for pool %q: %w", pool.Name, err)
 	}
@@ -183,7 +183,7 @@ func (r *Reconciler) deleteClaims(ctx context.Context, pool *karpv1.NodePool, no
 	group.SetLimit(parallelism)
 	for i, n := range nodes {
 		group.Go(func() error {
-			errs[i] = panics.Logged(r.Log, "static pool", func() error { return r.deleteClaim(ctx, pool, n) })
+			errs[i] = panics.ErrorLogged(r.Log, "static pool", func() error { return r.deleteClaim(ctx, pool, n) })
 			return nil
 		})
 	}
@@ -194,13 +194,13 @@ func (r *Reconciler) deleteClaims(ctx context.Context, pool *karpv1.NodePool, no
 func (r *Reconciler) deleteClaim(ctx context.Context, pool *karpv1.NodePool, n *snapshot.Node) error {
 	claim := &karpv1.NodeClaim{}
 	claim.Name, claim.UID = n.Claim, n.ClaimUID
-	r.State.Condemn(claim.UID)
+	r.State.MarkForDeletion(claim.UID)
 	err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another claim reuses its name
 		return nil
 	}
 	if err != nil {
-		r.State.Spare(claim.UID)
+		r.State.Unmark(claim.UID)
 		return fmt.Errorf("delete node claim %q, which exceeds the replicas of pool %q: %w", claim.Name, pool.Name, err)
 	}
 	r.Log.Info("deleted nodeclaim", "NodePool", pool.Name, "NodeClaim", n.Claim, "Node", n.Name, "replicas", *pool.Spec.Replicas)

@@ -165,8 +165,8 @@ func TestShrinkWhileNotReady(t *testing.T) {
 		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)
 	})
 	f := controllertest.New(t, pool,
-		controllertest.Claim("a", controllertest.Initialized), controllertest.Up("a"), controllertest.Pod("web", "node-a"),
-		controllertest.Claim("b", controllertest.Initialized), controllertest.Up("b"), controllertest.Pod("agent", "node-b", controllertest.Daemon))
+		controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), controllertest.Pod("web", "node-a"),
+		controllertest.Claim("b", controllertest.Initialized), controllertest.ReadyNode("b"), controllertest.Pod("agent", "node-b", controllertest.OwnedByDaemonSet))
 	f.Reconcile(reconciler(f), "general")
 	if diff := cmp.Diff([]string{"a"}, live(t, f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -264,7 +264,7 @@ func TestInvalidPoolOfFixedSizeIsTriedOnceAMinute(t *testing.T) {
 	if tried != 1 || result.RequeueAfter != recheckInterval {
 		t.Errorf("tried %d times, again after %v", tried, result.RequeueAfter)
 	}
-	if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning NodeClaimInvalid") || !strings.Contains(events, "spec.requirements[1]") {
+	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning NodeClaimInvalid") || !strings.Contains(events, "spec.requirements[1]") {
 		t.Errorf("events\n%s", events)
 	}
 	r.Client = f.API

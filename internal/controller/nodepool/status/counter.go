@@ -33,7 +33,7 @@ type Counter struct {
 	State   usage
 	Metrics *metrics.Metrics
 	// Unmeasured omits limits and usage from the metrics.
-	Unmeasured bool
+	OmitMetrics bool
 	Log        *slog.Logger
 
 	// measured are the series that the last pass wrote, of usage and of limits.
@@ -65,7 +65,7 @@ func (c *Counter) pass(ctx context.Context) error {
 	if err := c.Client.List(ctx, &pools); err != nil {
 		return err
 	}
-	if !c.Unmeasured {
+	if !c.OmitMetrics {
 		c.measure(pools.Items, used)
 	}
 	for i := range pools.Items {

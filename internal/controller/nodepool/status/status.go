@@ -36,24 +36,24 @@ type Reconciler struct {
 	Now    func() time.Time
 	// StaticCapacity is the feature gate of that name.
 	StaticCapacity bool
-	// Held returns why no instance may be launched for a pool of this class now, and when to check again; zero if Wake
+	// Held returns why no instance may be launched for a pool of this class now, and when to check again; zero if Triggers
 	// announces the change. Nil holds back nothing.
 	Held func(pool, class string) (f cloudprovider.Finding, until time.Time, held bool)
-	// Wake, if set, enqueues every pool for each item.
-	Wake <-chan ctrlevent.GenericEvent
+	// Triggers, if set, enqueues every pool for each item.
+	Triggers <-chan ctrlevent.GenericEvent
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr)
-	if r.Wake != nil {
-		b = b.WatchesRawSource(source.Channel(r.Wake, handler.EnqueueRequestsFromMapFunc(r.allPools)))
+	if r.Triggers != nil {
+		b = b.WatchesRawSource(source.Channel(r.Triggers, handler.EnqueueRequestsFromMapFunc(r.allPools)))
 	}
 	return b.
 		Named("nodepool.readiness").
 		For(&karpv1.NodePool{}).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(cluster.PoolRequests(mgr.GetClient()))).
-		Complete(patch.Retry(r))
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // allPools returns a request for every pool.
@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return result, client.IgnoreNotFound(err)
 }
 
-// setNodesCanJoin sets on the pool whether its launches are held back, and returns when to check again; zero if Wake
+// setNodesCanJoin sets on the pool whether its launches are held back, and returns when to check again; zero if Triggers
 // announces the change.
 func (r *Reconciler) setNodesCanJoin(pool *karpv1.NodePool) time.Duration {
 	if r.Held == nil {

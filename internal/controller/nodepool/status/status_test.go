@@ -87,18 +87,18 @@ func TestFieldsWithoutEffectAreNamed(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }))
 	r := reconciler(f)
 	f.Reconcile(r, "general")
-	if events := strings.Join(f.Said(), "\n"); !strings.Contains(events, "Warning FieldWithoutEffect spec.replicas") {
+	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning FieldWithoutEffect spec.replicas") {
 		t.Errorf("events %q", events)
 	}
 	f.Clock = f.Clock.Add(30 * time.Minute)
 	f.Reconcile(r, "general")
-	if events := f.Said(); len(events) > 0 {
+	if events := f.RecordedEvents(); len(events) > 0 {
 		t.Errorf("events again within the hour: %v", events)
 	}
 	f.Clock = f.Clock.Add(time.Hour)
 	r.StaticCapacity = true
 	f.Reconcile(r, "general")
-	if events := f.Said(); len(events) > 0 {
+	if events := f.RecordedEvents(); len(events) > 0 {
 		t.Errorf("events though the gate is on: %v", events)
 	}
 }
@@ -143,7 +143,7 @@ func TestHash(t *testing.T) {
 }
 
 func TestKilledWhileStamping(t *testing.T) {
-	kill.Run(t, kill.Story{
+	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			old := map[string]string{karpv1.AnnotationNodePoolHash: "old", karpv1.AnnotationNodePoolHashVersion: "v2"}
 			objects := []client.Object{controllertest.Class(), unjudged(func(p *karpv1.NodePool) { p.Annotations = old })}
@@ -207,12 +207,12 @@ func TestCounter(t *testing.T) {
 	}
 	f.Metrics.PoolUsage.Reset()
 	f.Metrics.PoolLimit.Reset()
-	c.Unmeasured = true
+	c.OmitMetrics = true
 	count()
 	if got := testutil.CollectAndCount(f.Metrics.PoolUsage) + testutil.CollectAndCount(f.Metrics.PoolLimit); got != 0 {
 		t.Errorf("%d gauges though nothing is to be measured", got)
 	}
-	c.Unmeasured = false
+	c.OmitMetrics = false
 	version := pool(f).ResourceVersion
 	count()
 	if pool(f).ResourceVersion != version {

@@ -22,7 +22,7 @@ const (
 )
 
 // Sale identifies a price: an hour of a type in a region, with shared tenancy.
-type Sale struct {
+type PriceQuery struct {
 	Region, Type string
 	Spot         bool     // else on-demand
 	Platform     Platform // Linux if empty
@@ -38,7 +38,7 @@ type Price struct {
 
 // Price returns the price of a sale, whether or not a zone of the region offers it; false if none is known. A spot
 // price is the average over the region's zones.
-func (c *Catalog) Price(s Sale) (Price, bool) {
+func (c *Catalog) Price(s PriceQuery) (Price, bool) {
 	m, ok := c.markets[s.Region]
 	if !ok {
 		return Price{}, false
@@ -99,13 +99,13 @@ func rounded(price float64) float64 {
 
 // OnDemand returns the on-demand price of Linux.
 func (c *Catalog) OnDemand(region, typ string) (float64, bool) {
-	p, ok := c.Price(Sale{Region: region, Type: typ})
+	p, ok := c.Price(PriceQuery{Region: region, Type: typ})
 	return p.PerHour, ok
 }
 
 // Spot returns the spot price of Linux.
 func (c *Catalog) Spot(region, typ string) (float64, bool) {
-	p, ok := c.Price(Sale{Region: region, Type: typ, Spot: true})
+	p, ok := c.Price(PriceQuery{Region: region, Type: typ, Spot: true})
 	return p.PerHour, ok
 }
 

@@ -20,8 +20,8 @@ func TestEveryRegionHasPrices(t *testing.T) {
 			if c.ZoneIDs(region, typ.Name) == nil {
 				continue
 			}
-			od, hasOD := c.Price(Sale{Region: region, Type: typ.Name})
-			spot, hasSpot := c.Price(Sale{Region: region, Type: typ.Name, Spot: true})
+			od, hasOD := c.Price(PriceQuery{Region: region, Type: typ.Name})
+			spot, hasSpot := c.Price(PriceQuery{Region: region, Type: typ.Name, Spot: true})
 			if hasOD {
 				sold++
 			}
@@ -43,7 +43,7 @@ func TestEveryRegionHasPrices(t *testing.T) {
 
 func TestPricesOfNothing(t *testing.T) {
 	c := load(t)
-	for _, s := range []Sale{
+	for _, s := range []PriceQuery{
 		{Region: "us-east-1", Type: "m99.large"},
 		{Region: "mars-north-1", Type: "m5.large"},
 		{Region: "mars-north-1", Type: "m5.large", Spot: true},
@@ -72,33 +72,33 @@ func TestPricesOfNothing(t *testing.T) {
 // priced is a sale and what it costs.
 type priced struct {
 	name string
-	Sale
+	PriceQuery
 	want    float64
 	derived bool
 }
 
 func expect(t *testing.T, c *Catalog, want priced) {
 	t.Helper()
-	if got, ok := c.Price(want.Sale); !ok || got.Derived != want.derived || math.Abs(got.PerHour-want.want) > 1e-5 {
-		t.Errorf("%s: %+v costs %+v, want %v", want.name, want.Sale, got, want.want)
+	if got, ok := c.Price(want.PriceQuery); !ok || got.Derived != want.derived || math.Abs(got.PerHour-want.want) > 1e-5 {
+		t.Errorf("%s: %+v costs %+v, want %v", want.name, want.PriceQuery, got, want.want)
 	}
 }
 
 func TestAPriceThatARegionLacksIsDerivedAndMarked(t *testing.T) {
 	c := load(t)
 	for _, tc := range []priced{
-		{"a region's own", Sale{Region: "eu-west-1", Type: "m5.large"}, 0.107, false},
-		{"its own as spot", Sale{Region: "eu-west-1", Type: "m5.large", Spot: true}, 0.04708, false},
-		{"younger than the region's list: us-east-1's 0.10584 times 1.115", Sale{Region: "eu-west-1", Type: "m8i.large"}, 0.11801, true},
-		{"us-east-1's is not derived", Sale{Region: "us-east-1", Type: "m8i.large"}, 0.10584, false},
-		{"spot, of which no price is known: the share that others cost", Sale{Region: "us-east-1", Type: "m8i.large", Spot: true}, 0.03599, true},
-		{"repriced in us-east-1 since: the region's 40.9447 less as much", Sale{Region: "eu-central-1", Type: "p4d.24xlarge"}, 27.43298, true},
-		{"only other regions sell it", Sale{Region: "us-east-1", Type: "hpc6a.48xlarge"}, 2.88029, true},
-		{"GovCloud's own", Sale{Region: "us-gov-west-1", Type: "m5.large"}, 0.121, false},
-		{"GovCloud's own of a type that others no longer sell", Sale{Region: "us-gov-west-1", Type: "p3.2xlarge"}, 3.672, false},
-		{"spot in GovCloud: the share that us-east-1 takes", Sale{Region: "us-gov-west-1", Type: "m5.large", Spot: true}, 0.03993, true},
-		{"China's own, in yuan", Sale{Region: "cn-north-1", Type: "m5.large"}, 1.013, false},
-		{"Ningxia, by the prices of Beijing", Sale{Region: "cn-northwest-1", Type: "m5.large"}, 1.013, true},
+		{"a region's own", PriceQuery{Region: "eu-west-1", Type: "m5.large"}, 0.107, false},
+		{"its own as spot", PriceQuery{Region: "eu-west-1", Type: "m5.large", Spot: true}, 0.04708, false},
+		{"younger than the region's list: us-east-1's 0.10584 times 1.115", PriceQuery{Region: "eu-west-1", Type: "m8i.large"}, 0.11801, true},
+		{"us-east-1's is not derived", PriceQuery{Region: "us-east-1", Type: "m8i.large"}, 0.10584, false},
+		{"spot, of which no price is known: the share that others cost", PriceQuery{Region: "us-east-1", Type: "m8i.large", Spot: true}, 0.03599, true},
+		{"repriced in us-east-1 since: the region's 40.9447 less as much", PriceQuery{Region: "eu-central-1", Type: "p4d.24xlarge"}, 27.43298, true},
+		{"only other regions sell it", PriceQuery{Region: "us-east-1", Type: "hpc6a.48xlarge"}, 2.88029, true},
+		{"GovCloud's own", PriceQuery{Region: "us-gov-west-1", Type: "m5.large"}, 0.121, false},
+		{"GovCloud's own of a type that others no longer sell", PriceQuery{Region: "us-gov-west-1", Type: "p3.2xlarge"}, 3.672, false},
+		{"spot in GovCloud: the share that us-east-1 takes", PriceQuery{Region: "us-gov-west-1", Type: "m5.large", Spot: true}, 0.03993, true},
+		{"China's own, in yuan", PriceQuery{Region: "cn-north-1", Type: "m5.large"}, 1.013, false},
+		{"Ningxia, by the prices of Beijing", PriceQuery{Region: "cn-northwest-1", Type: "m5.large"}, 1.013, true},
 	} {
 		expect(t, c, tc)
 	}
@@ -115,13 +115,13 @@ func TestAPriceThatARegionLacksIsDerivedAndMarked(t *testing.T) {
 func TestWindowsCostsItsLicenseBesideLinux(t *testing.T) {
 	c := load(t)
 	for _, tc := range []priced{
-		{"listed", Sale{Region: "us-east-1", Type: "m5.large"}, 0.188, false},
-		{"the same fee everywhere", Sale{Region: "eu-west-1", Type: "m5.large"}, 0.199, false},
-		{"a cheaper fee of small burstable types", Sale{Region: "us-east-1", Type: "t3.large"}, 0.1108, false},
-		{"younger than the list: 0.046 for each vCPU", Sale{Region: "us-east-1", Type: "m8i.large"}, 0.19784, true},
-		{"a flex type younger than the list", Sale{Region: "us-east-1", Type: "m8i-flex.large"}, 0.18795, true},
-		{"spot pays the same fee", Sale{Region: "eu-west-1", Type: "m5.large", Spot: true}, 0.13908, true},
-		{"China, in yuan", Sale{Region: "cn-north-1", Type: "m5.large"}, 1.657, true},
+		{"listed", PriceQuery{Region: "us-east-1", Type: "m5.large"}, 0.188, false},
+		{"the same fee everywhere", PriceQuery{Region: "eu-west-1", Type: "m5.large"}, 0.199, false},
+		{"a cheaper fee of small burstable types", PriceQuery{Region: "us-east-1", Type: "t3.large"}, 0.1108, false},
+		{"younger than the list: 0.046 for each vCPU", PriceQuery{Region: "us-east-1", Type: "m8i.large"}, 0.19784, true},
+		{"a flex type younger than the list", PriceQuery{Region: "us-east-1", Type: "m8i-flex.large"}, 0.18795, true},
+		{"spot pays the same fee", PriceQuery{Region: "eu-west-1", Type: "m5.large", Spot: true}, 0.13908, true},
+		{"China, in yuan", PriceQuery{Region: "cn-north-1", Type: "m5.large"}, 1.657, true},
 	} {
 		tc.Platform = Windows
 		expect(t, c, tc)

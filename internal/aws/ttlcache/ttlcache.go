@@ -1,5 +1,5 @@
-// Package memo is a TTL cache for answers of AWS. The clock is a parameter, and nothing runs in the background.
-package memo
+// Package ttlcache is a TTL cache for answers of AWS. The clock is a parameter, and nothing runs in the background.
+package ttlcache
 
 import (
 	"sync"
@@ -7,7 +7,7 @@ import (
 )
 
 // Cache maps keys to values that expire. It is safe for concurrent use.
-type Memo[K comparable, V any] struct {
+type Cache[K comparable, V any] struct {
 	ttl time.Duration
 	now func() time.Time
 
@@ -22,12 +22,12 @@ type entry[V any] struct {
 }
 
 // New returns a Cache with the default TTL of its entries.
-func New[K comparable, V any](ttl time.Duration, now func() time.Time) *Memo[K, V] {
-	return &Memo[K, V]{ttl: ttl, now: now, entries: map[K]entry[V]{}}
+func New[K comparable, V any](ttl time.Duration, now func() time.Time) *Cache[K, V] {
+	return &Cache[K, V]{ttl: ttl, now: now, entries: map[K]entry[V]{}}
 }
 
 // Get returns the value of a key that has not expired.
-func (m *Memo[K, V]) Get(key K) (V, bool) {
+func (m *Cache[K, V]) Get(key K) (V, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.entries[key]
@@ -39,10 +39,10 @@ func (m *Memo[K, V]) Get(key K) (V, bool) {
 }
 
 // Set stores a value with the default TTL, which starts again for an existing key.
-func (m *Memo[K, V]) Put(key K, value V) { m.SetWithTTL(key, value, m.ttl) }
+func (m *Cache[K, V]) Set(key K, value V) { m.SetWithTTL(key, value, m.ttl) }
 
 // SetWithTTL is Set with another TTL.
-func (m *Memo[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
+func (m *Cache[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -51,21 +51,21 @@ func (m *Memo[K, V]) SetWithTTL(key K, value V, ttl time.Duration) {
 }
 
 // Delete removes a key.
-func (m *Memo[K, V]) Drop(key K) {
+func (m *Cache[K, V]) Delete(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, key)
 }
 
 // Clear removes everything.
-func (m *Memo[K, V]) Clear() {
+func (m *Cache[K, V]) Clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.entries)
 }
 
 // Values returns all values that have not expired, in no order.
-func (m *Memo[K, V]) Values() []V {
+func (m *Cache[K, V]) Values() []V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -79,7 +79,7 @@ func (m *Memo[K, V]) Values() []V {
 }
 
 // sweep removes expired entries, at most once per TTL. Cost: amortized over the TTL, one pass over the entries.
-func (m *Memo[K, V]) sweep(now time.Time) {
+func (m *Cache[K, V]) sweep(now time.Time) {
 	if now.Sub(m.sweptAt) < m.ttl {
 		return
 	}

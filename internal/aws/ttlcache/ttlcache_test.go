@@ -1,4 +1,4 @@
-package memo
+package ttlcache
 
 import (
 	"testing"
@@ -8,10 +8,10 @@ import (
 func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := New[string, int](time.Minute, func() time.Time { return now })
-	m.Put("a", 1)
+	m.Set("a", 1)
 	m.SetWithTTL("b", 2, time.Hour)
-	m.Put("c", 3)
-	m.Drop("c")
+	m.Set("c", 3)
+	m.Delete("c")
 	now = now.Add(time.Minute - 1)
 	if v, ok := m.Get("a"); !ok || v != 1 {
 		t.Errorf("a is %d, %v before its time", v, ok)
@@ -26,7 +26,7 @@ func TestCache(t *testing.T) {
 	if v := m.Values(); len(v) != 1 || v[0] != 2 {
 		t.Errorf("values %v", v)
 	}
-	m.Put("d", 4)
+	m.Set("d", 4)
 	if n := len(m.entries); n != 2 {
 		t.Errorf("%d entries take memory, 2 live", n)
 	}

@@ -15,6 +15,7 @@ import (
 
 // The binary runs each of its scenarios.
 func TestScenarios(t *testing.T) {
+	t.Parallel() // the tests of `up`, which mostly wait as well, run beside the long scenarios
 	binary := labtest.Binary(t)
 	out, err := exec.CommandContext(t.Context(), binary, "list", "-o", "json").Output()
 	if err != nil {
@@ -33,7 +34,7 @@ func TestScenarios(t *testing.T) {
 	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
 	// start first, so that no long one runs alone at the end.
 	var group errgroup.Group
-	group.SetLimit(atOnce(t))
+	group.SetLimit(max(1, atOnce(t)-1))
 	for _, long := range []bool{true, false} {
 		for _, s := range scenarios {
 			if s.Long == long {

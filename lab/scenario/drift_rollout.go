@@ -17,8 +17,8 @@ import (
 )
 
 // driftRollout changes the AMI of all nodes.
-func driftRollout() Scenario {
-	const nodes = 50
+func driftRollout(fleet int) Scenario {
+	nodes := max(20, fleet/4) // a tenth of 20 is 2 nodes at a time
 	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
 	steps := append(s.setUp(),

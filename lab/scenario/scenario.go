@@ -50,13 +50,13 @@ func (w *World) Note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// All returns the scenarios in their usual order. chaos runs with the given seeds, consolidate with the given number of
-// nodes. A Scenario holds state and runs once, so each call returns new ones.
+// All returns the scenarios in their usual order. chaos runs with the given seeds; nodes is the size of
+// the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at least 20). A Scenario holds state and runs once, so each call returns new ones.
 func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(), zonalShift(),
-		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(), badAMI(), twoClustersOneName(),
+		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(), twoClustersOneName(nodes),
 	}
 }
 

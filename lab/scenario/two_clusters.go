@@ -22,8 +22,8 @@ import (
 
 const (
 	steadyApp, briefApp = "steady", "brief"
-	// nodesPerCluster and expiringNodes are how many nodes each of the clusters has, and how many of them expire soon.
-	nodesPerCluster, expiringNodes = 100, 5
+	// expiringNodes is how many nodes of each cluster expire soon.
+	expiringNodes = 5
 	// clockSpeed is how fast the account's clock runs, clockLag how far it is behind that of the controllers at first:
 	// whatever that is launched is older for the controllers than any grace period.
 	clockSpeed, clockLag = 10, time.Hour
@@ -44,7 +44,8 @@ func sharedNameWorld(cfg *world.Config) {
 var clusterImages = []string{"al2023@latest", "bottlerocket@latest"}
 
 // twoClustersOneName runs two clusters with one name side by side.
-func twoClustersOneName() Scenario {
+func twoClustersOneName(nodes int) Scenario {
+	nodesPerCluster := nodes / 2
 	return Scenario{
 		Name:      "two-clusters-one-name",
 		Summary:   fmt.Sprintf("two clusters with one name in one account, %d nodes each: neither changes the other's resources", nodesPerCluster),

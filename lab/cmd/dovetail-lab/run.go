@@ -70,7 +70,7 @@ prints the state of the world and keeps the logs.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
 	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
-	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "number of nodes that the scenario consolidate starts with")
+	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "size of the fleets: nodes of consolidate; two-clusters-one-name has half in each cluster, drift-rollout a quarter")
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
 	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller at random, every 27 s on average, with this seed; steps that check the outcome run without kills (default: no kills)")

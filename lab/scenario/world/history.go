@@ -53,6 +53,8 @@ type ClaimHistory struct {
 	Name string
 	UID  types.UID
 	Seen time.Time
+	// LaunchedFor are the UIDs of the pods that it nominated when it was created.
+	LaunchedFor []types.UID
 	// Pods are the UIDs of its nominated pods, without those that were taken off it since.
 	Pods []types.UID
 	// DeletedAt is when its deletion was first seen; zero = never.
@@ -189,7 +191,7 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 	if c != nil {
 		c.Pods = pods // those that were taken off it may have another
 	} else {
-		c = &ClaimHistory{Name: claim.Name, UID: claim.UID, Seen: now, Pods: pods}
+		c = &ClaimHistory{Name: claim.Name, UID: claim.UID, Seen: now, LaunchedFor: pods, Pods: pods}
 		h.checkNominations(c, claim.ResourceVersion)
 		h.claims[claim.UID] = c
 	}

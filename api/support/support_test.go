@@ -26,13 +26,21 @@ func TestUnsupportedNodePool(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", "{}", nil},
-		{"what works", "{weight: 1, limits: {cpu: 1}, disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty]}]}}", nil},
+		{
+			"what works",
+			"{weight: 1, limits: {cpu: 1}, disruption: {consolidationPolicy: WhenEmpty, budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty]}]}}",
+			nil,
+		},
 		{"replicas", "{replicas: 0}", nil},
 		{"default policy", "{disruption: {consolidationPolicy: WhenEmptyOrUnderutilized}}", nil},
 		{"balanced policy", "{disruption: {consolidationPolicy: Balanced}}", nil},
 		{"budget for drift", "{disruption: {budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty, Drifted]}]}}", nil},
 		{"budget for underutilized nodes", "{disruption: {budgets: [{nodes: '0', reasons: [Underutilized]}]}}", nil},
-		{"reserved capacity", "{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}", nil},
+		{
+			"reserved capacity",
+			"{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}",
+			nil,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,12 +64,28 @@ func TestUnsupportedNodeClass(t *testing.T) {
 		{"what works", "{role: a, kubelet: {maxPods: 5, kubeReserved: {cpu: 100m}}, instanceStorePolicy: RAID0}", nil},
 		{"reservations", "{capacityReservationSelectorTerms: [{id: cr-1}]}", nil},
 		{"placement group", "{placementGroupSelector: {name: a}}", nil},
-		{"podsPerCore on Bottlerocket", "{amiFamily: Bottlerocket, kubelet: {podsPerCore: 2, maxPods: 5}}", []string{"spec.kubelet.podsPerCore"}},
-		{"podsPerCore by an alias", "{amiSelectorTerms: [{alias: bottlerocket@latest}], kubelet: {podsPerCore: 2}}", []string{"spec.kubelet.podsPerCore"}},
+		{
+			"podsPerCore on Bottlerocket",
+			"{amiFamily: Bottlerocket, kubelet: {podsPerCore: 2, maxPods: 5}}",
+			[]string{"spec.kubelet.podsPerCore"},
+		},
+		{
+			"podsPerCore by an alias",
+			"{amiSelectorTerms: [{alias: bottlerocket@latest}], kubelet: {podsPerCore: 2}}",
+			[]string{"spec.kubelet.podsPerCore"},
+		},
 		{"podsPerCore on AL2", "{amiFamily: AL2, kubelet: {podsPerCore: 2}}", nil},
-		{"what AL2 and Windows have no setting for", "{amiFamily: AL2, kubelet: {topologyManagerPolicy: none, cpuManagerPolicy: static}}", []string{"spec.kubelet.cpuManagerPolicy", "spec.kubelet.topologyManagerPolicy"}},
+		{
+			"what AL2 and Windows have no setting for",
+			"{amiFamily: AL2, kubelet: {topologyManagerPolicy: none, cpuManagerPolicy: static}}",
+			[]string{"spec.kubelet.cpuManagerPolicy", "spec.kubelet.topologyManagerPolicy"},
+		},
 		{"any field on AL2023", "{amiFamily: AL2023, kubelet: {topologyManagerPolicy: none, clusterDNS: [10.0.0.1, 10.0.0.2]}}", nil},
-		{"two DNS servers on Windows", "{amiFamily: Windows2022, kubelet: {clusterDNS: [10.0.0.1, 10.0.0.2]}}", []string{"spec.kubelet.clusterDNS[]"}},
+		{
+			"two DNS servers on Windows",
+			"{amiFamily: Windows2022, kubelet: {clusterDNS: [10.0.0.1, 10.0.0.2]}}",
+			[]string{"spec.kubelet.clusterDNS[]"},
+		},
 		{"a kubelet of no use", "{amiFamily: AL2, kubelet: [1]}", nil},
 		{"pods by expression", "{kubelet: {maxPods: vcpus * 10}}", nil},
 	}

@@ -80,7 +80,16 @@ Exit code 1 also means that an instance was refused.`,
 			if err != nil {
 				return err
 			}
-			return adoptRun{instances: account.Instances, matches: matches, now: time.Now, yes: f.yes, out: cmd.OutOrStdout()}.run(cmd.Context(), ids)
+			return adoptRun{
+				instances: account.Instances,
+				matches:   matches,
+				now:       time.Now,
+				yes:       f.yes,
+				out:       cmd.OutOrStdout(),
+			}.run(
+				cmd.Context(),
+				ids,
+			)
 		},
 	}
 	f.bind(cmd, "name of the EKS cluster (required)")

@@ -72,13 +72,31 @@ func TestAdopt(t *testing.T) {
 		refused     bool
 		ours        bool
 	}{
-		{name: "a leftover, shown", tags: tags(), says: "would be tagged as this cluster's; it has no NodeClaim here, and is terminated within about two minutes"},
+		{
+			name: "a leftover, shown", tags: tags(),
+			says: "would be tagged as this cluster's; it has no NodeClaim here, and is terminated within about two minutes",
+		},
 		{name: "a leftover", tags: tags(), yes: true, says: "tagged as this cluster's; it has no NodeClaim here", ours: true},
-		{name: "one of a NodeClaim without a node", tags: tags(), claim: true, yes: true, says: "it stays as the instance of NodeClaim general-1", ours: true},
-		{name: "one that the controller would adopt", tags: tags(), claim: true, node: true, yes: true, says: "it stays as the instance of NodeClaim general-1", ours: true},
-		{name: "another cluster's, shown", tags: tags("dovetail.sh/cluster-uid", "uid-green"), says: "belongs to the cluster with UID uid-green", refused: true},
-		{name: "another cluster's", tags: tags("dovetail.sh/cluster-uid", "uid-green"), yes: true, says: "belongs to the cluster with UID uid-green", refused: true},
-		{name: "of another name", tags: tags("eks:eks-cluster-name", "bank"), yes: true, says: "its tags do not name cluster shop", refused: true},
+		{
+			name: "one of a NodeClaim without a node", tags: tags(), claim: true, yes: true,
+			says: "it stays as the instance of NodeClaim general-1", ours: true,
+		},
+		{
+			name: "one that the controller would adopt", tags: tags(), claim: true, node: true, yes: true,
+			says: "it stays as the instance of NodeClaim general-1", ours: true,
+		},
+		{
+			name: "another cluster's, shown", tags: tags("dovetail.sh/cluster-uid", "uid-green"),
+			says: "belongs to the cluster with UID uid-green", refused: true,
+		},
+		{
+			name: "another cluster's", tags: tags("dovetail.sh/cluster-uid", "uid-green"), yes: true,
+			says: "belongs to the cluster with UID uid-green", refused: true,
+		},
+		{
+			name: "of another name", tags: tags("eks:eks-cluster-name", "bank"), yes: true, says: "its tags do not name cluster shop",
+			refused: true,
+		},
 		{name: "ours", tags: tags("dovetail.sh/cluster-uid", "uid-blue"), yes: true, says: "already belongs to this cluster", ours: true},
 		{name: "gone", yes: true, says: "EC2 has no such instance", refused: true},
 	} {
@@ -88,7 +106,14 @@ func TestAdopt(t *testing.T) {
 			a := &account{identity: blue, instances: map[string]cloudprovider.Instance{}}
 			const providerID = "aws:///us-east-1a/i-1"
 			if tt.tags != nil {
-				a.instances["i-1"] = cloudprovider.Instance{ID: "i-1", ProviderID: providerID, State: cloudprovider.Running, Type: "m7i.large", LaunchedAt: now.Add(-time.Hour), Tags: tt.tags}
+				a.instances["i-1"] = cloudprovider.Instance{
+					ID:         "i-1",
+					ProviderID: providerID,
+					State:      cloudprovider.Running,
+					Type:       "m7i.large",
+					LaunchedAt: now.Add(-time.Hour),
+					Tags:       tt.tags,
+				}
 			}
 			if tt.claim {
 				m.claims[providerID] = "general-1"
@@ -98,7 +123,16 @@ func TestAdopt(t *testing.T) {
 			}
 			a.matches = m
 			var out strings.Builder
-			err := adoptRun{instances: a, matches: m, now: func() time.Time { return now }, yes: tt.yes, out: &out}.run(t.Context(), []string{"i-1", "i-1"})
+			err := adoptRun{
+				instances: a,
+				matches:   m,
+				now:       func() time.Time { return now },
+				yes:       tt.yes,
+				out:       &out,
+			}.run(
+				t.Context(),
+				[]string{"i-1", "i-1"},
+			)
 			if (err != nil) != tt.refused || !strings.Contains(out.String(), tt.says) {
 				t.Errorf("error %v, said:\n%s", err, out.String())
 			}

@@ -18,7 +18,13 @@ import (
 // The exit code reports whether anything is wrong; findings of severity info are only printed with --all.
 func TestDoctorPrints(t *testing.T) {
 	finding := func(severity doctor.Severity) doctor.Finding {
-		return doctor.Finding{Check: "c", Severity: severity, Object: "X y", Seen: "seen " + string(severity), Manifest: "kind: " + string(severity) + "\n"}
+		return doctor.Finding{
+			Check:    "c",
+			Severity: severity,
+			Object:   "X y",
+			Seen:     "seen " + string(severity),
+			Manifest: "kind: " + string(severity) + "\n",
+		}
 	}
 	for _, tt := range []struct {
 		name     string
@@ -32,7 +38,13 @@ func TestDoctorPrints(t *testing.T) {
 		{"worth knowing", doctorFlags{}, []doctor.Finding{finding(doctor.Info)}, nil, "0 findings", "seen info"},
 		{"info, with --all", doctorFlags{all: true}, []doctor.Finding{finding(doctor.Info)}, nil, "seen info", "ERROR"},
 		{"wrong", doctorFlags{}, []doctor.Finding{finding(doctor.Error), finding(doctor.Info)}, exitError, "seen error", "seen info"},
-		{"as JSON", doctorFlags{output: choice{value: "json"}}, []doctor.Finding{finding(doctor.Warning)}, exitError, `"severity": "warning"`, "1 findings"},
+		{
+			"as JSON",
+			doctorFlags{output: choice{value: "json"}},
+			[]doctor.Finding{finding(doctor.Warning)},
+			exitError, `"severity": "warning"`,
+			"1 findings",
+		},
 		{"manifests", doctorFlags{manifests: true}, []doctor.Finding{finding(doctor.Warning)}, exitError, "kind: warning", "why:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -76,7 +88,13 @@ func TestDoctorThatSkippedChecksExitsWith3(t *testing.T) {
 	}{
 		{"a table", doctorFlags{}, nil, exitIncomplete, "not checked: 3 checks: set --cluster-name\n", 2},
 		{"each by itself", doctorFlags{output: choice{value: "wide"}}, nil, exitIncomplete, "not checked  b", 4},
-		{"findings are worse", doctorFlags{}, []doctor.Finding{{Check: "x", Severity: doctor.Error, Object: "X y"}}, exitError, "not checked: 3 checks", 6},
+		{
+			"findings are worse",
+			doctorFlags{},
+			[]doctor.Finding{{Check: "x", Severity: doctor.Error, Object: "X y"}},
+			exitError,
+			"not checked: 3 checks", 6,
+		},
 		{"manifests", doctorFlags{manifests: true}, nil, exitIncomplete, "", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,7 +140,10 @@ func TestDoctorNamesMissingSettingsInOneLine(t *testing.T) {
 	}
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	if stdout, _, _ := command("", "doctor", "--region", "eu-west-1"); !strings.Contains(stdout, "AWS cannot be read: set --cluster-name (or CLUSTER_NAME)\n") {
+	if stdout, _, _ := command("", "doctor", "--region", "eu-west-1"); !strings.Contains(
+		stdout,
+		"AWS cannot be read: set --cluster-name (or CLUSTER_NAME)\n",
+	) {
 		t.Errorf("want only the name of the cluster missing:\n%s", stdout)
 	}
 }
@@ -135,8 +156,10 @@ func apiServerOfNothing(t *testing.T) string {
 		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 		groupVersion := parts[1:]
 		kinds := map[string]string{
-			"nodes": "Node", "pods": "Pod", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "daemonsets": "DaemonSet",
-			"poddisruptionbudgets": "PodDisruptionBudget", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment", "nodepools": "NodePool",
+			"nodes": "Node", "pods": "Pod", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim",
+			"daemonsets":           "DaemonSet",
+			"poddisruptionbudgets": "PodDisruptionBudget", "storageclasses": "StorageClass", "volumeattachments": "VolumeAttachment",
+			"nodepools":  "NodePool",
 			"nodeclaims": "NodeClaim", "ec2nodeclasses": "EC2NodeClass", "namespaces": "Namespace", "csinodes": "CSINode", "services": "Service",
 			"replicationcontrollers": "ReplicationController", "replicasets": "ReplicaSet", "statefulsets": "StatefulSet",
 		}
@@ -145,14 +168,25 @@ func apiServerOfNothing(t *testing.T) string {
 			if kind == "Namespace" {
 				items = `{"metadata": {"name": "kube-system", "uid": "u"}}, {"metadata": {"name": "shop"}}`
 			}
-			_, _ = fmt.Fprintf(w, `{"apiVersion": %q, "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [%s]}`, version, kind+"List", items)
+			_, _ = fmt.Fprintf(
+				w,
+				`{"apiVersion": %q, "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [%s]}`,
+				version,
+				kind+"List",
+				items,
+			)
 			return
 		}
 		var resources []string
 		for plural, kind := range kinds {
 			resources = append(resources, fmt.Sprintf(`{"name": %q, "kind": %q, "namespaced": false, "verbs": ["list"]}`, plural, kind))
 		}
-		_, _ = fmt.Fprintf(w, `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": %q, "resources": [%s]}`, strings.Join(groupVersion, "/"), strings.Join(resources, ", "))
+		_, _ = fmt.Fprintf(
+			w,
+			`{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": %q, "resources": [%s]}`,
+			strings.Join(groupVersion, "/"),
+			strings.Join(resources, ", "),
+		)
 	}))
 	t.Cleanup(server.Close)
 	path := filepath.Join(t.TempDir(), "kubeconfig")

@@ -51,7 +51,8 @@ func TestEveryCommandRefusesWrongArguments(t *testing.T) {
 
 func TestEveryCommandListsTheExitCodes(t *testing.T) {
 	for _, cmd := range rootCommand().Commands() {
-		if stdout, _, err := command("", cmd.Name(), "--help"); err != nil || !strings.Contains(stdout, exitCodes) || !strings.Contains(stdout, "Examples:") {
+		if stdout, _, err := command("", cmd.Name(), "--help"); err != nil || !strings.Contains(stdout, exitCodes) ||
+			!strings.Contains(stdout, "Examples:") {
 			t.Errorf("%s: %v, no exit codes or no examples in:\n%s", cmd.Name(), err, stdout)
 		}
 	}
@@ -151,7 +152,14 @@ func TestPlanThatIsInterruptedExitsWith130(t *testing.T) {
 
 func TestControllerWarnsOfMisspelledFeatureGates(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	stdout, _, err := command("", "controller", "--cluster-name", "shop", "--feature-gates", "NodeRepiar=true,SpotToSpotConsolidation=true")
+	stdout, _, err := command(
+		"",
+		"controller",
+		"--cluster-name",
+		"shop",
+		"--feature-gates",
+		"NodeRepiar=true,SpotToSpotConsolidation=true",
+	)
 	const want = "--feature-gates: NodeRepiar is not known and has no effect: did you mean NodeRepair?"
 	if codeOf(err) != exitError || !strings.Contains(stdout, want) || strings.Contains(stdout, "SpotToSpot") {
 		t.Errorf("%v; want the start to go on and name the gate:\n%s", err, stdout)

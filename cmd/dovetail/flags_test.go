@@ -99,7 +99,8 @@ func TestKubeconfigFlagWins(t *testing.T) {
 	if err != nil || !strings.Contains(stdout, "kind: Snapshot") {
 		t.Errorf("%v, %q", err, stdout)
 	}
-	if _, _, err := command("", "snapshot", "--kubeconfig", path, "--context", "y"); codeOf(err) != exitError || !strings.Contains(err.Error(), `"y"`) {
+	if _, _, err := command("", "snapshot", "--kubeconfig", path, "--context", "y"); codeOf(err) != exitError ||
+		!strings.Contains(err.Error(), `"y"`) {
 		t.Errorf("with a context that is not there: %v", err)
 	}
 }

@@ -58,9 +58,19 @@ Without --account, the policy names no account; without --region, it is valid fo
 	bindRegion(cmd, &f.params.Region, "AWS region of the cluster (default: AWS_REGION; without either, the policy is valid for any)")
 	fs.StringVar(&f.params.Account, "account", "", "AWS account of the cluster, twelve digits")
 	fs.StringVar(&f.params.Partition, "partition", "", "partition, such as aws-cn (default: that of the region)")
-	fs.StringArrayVar(&f.params.NodeRoles, "node-role", nil, "role that nodes may have, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)")
+	fs.StringArrayVar(
+		&f.params.NodeRoles,
+		"node-role",
+		nil,
+		"role that nodes may have, by name, path/name or ARN; can be repeated (default KarpenterNodeRole-CLUSTER)",
+	)
 	fs.StringArrayVar(&f.params.Queues, "interruption-queue", nil, "SQS queue with interruption events, by name or ARN; can be repeated")
-	fs.StringArrayVar(&f.params.Parameters, "ssm-parameter", nil, "SSM parameter in an ssmParameter term, by name or ARN, optionally with a * at its end; can be repeated")
+	fs.StringArrayVar(
+		&f.params.Parameters,
+		"ssm-parameter",
+		nil,
+		"SSM parameter in an ssmParameter term, by name or ARN, optionally with a * at its end; can be repeated",
+	)
 	bindOutput(cmd, &f.output, "json", "yaml", "table")
 	withOutputFile(cmd)
 	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is created if absent")
@@ -91,7 +101,12 @@ func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) er
 		return err
 	}
 	if size > policy.ManagedLimit {
-		fmt.Fprintf(stderr, "note: the policy has %d characters, too many for a managed policy (%d); --dir writes several policies", size, policy.ManagedLimit)
+		fmt.Fprintf(
+			stderr,
+			"note: the policy has %d characters, too many for a managed policy (%d); --dir writes several policies",
+			size,
+			policy.ManagedLimit,
+		)
 		if size > policy.InlineLimit {
 			fmt.Fprintf(stderr, ". It is also too long for an inline policy (%d)", policy.InlineLimit)
 		}

@@ -75,15 +75,31 @@ with --ami-family and subnets in every zone.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin, with NodePools and EC2NodeClasses; can be repeated")
+	fs.StringArrayVarP(
+		&f.files,
+		"filename",
+		"f",
+		nil,
+		"file, directory, or - for stdin, with NodePools and EC2NodeClasses; can be repeated",
+	)
 	fs.BoolVar(&f.live, "live", false, "take NodePools and EC2NodeClasses from the cluster of KUBECONFIG")
 	f.kube.bind(cmd)
 	fs.StringVar(&f.pool, "nodepool", "", "list the types of this NodePool")
 	fs.StringVar(&f.class, "nodeclass", "", "list the types of this EC2NodeClass")
-	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")")
+	bindRegion(
+		cmd,
+		&f.region,
+		"region of the built-in catalog of EC2 (default: that of the subnets among the inputs, else "+defaultRegion+")",
+	)
 	fs.StringVar(&f.catalog, "catalog", "", "catalog file with instance types of your own, instead of a region")
 	fs.StringVar(&f.family, "ami-family", awsv1.AMIFamilyAL2023, "AMI family, if there is no EC2NodeClass")
-	fs.StringVarP(&f.selector, "selector", "l", "", "labels that nodes must be able to have, as for kubectl; cpu is short for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on")
+	fs.StringVarP(
+		&f.selector,
+		"selector",
+		"l",
+		"",
+		"labels that nodes must be able to have, as for kubectl; cpu is short for\nkarpenter.k8s.aws/instance-cpu, arch for kubernetes.io/arch, and so on",
+	)
 	fs.StringVar(&f.request, "requests", "", "what must fit on an empty node, such as cpu=2,memory=4Gi,nvidia.com/gpu=1")
 	fs.BoolVar(&f.query.Available, "available", false, "omit types that are not available")
 	fs.BoolVar(&f.query.Excluded, "all", false, "also list types that the NodePool excludes, and by which requirement")
@@ -174,7 +190,12 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		}
 		f.query.Pool = onlyOfTypes(f.query.Pool)
 		if class == nil {
-			fmt.Fprintf(stderr, "note: EC2NodeClass %s is not among the inputs; the list is for %s with subnets in every zone\n", pool.Spec.Template.Spec.NodeClassRef.Name, f.family)
+			fmt.Fprintf(
+				stderr,
+				"note: EC2NodeClass %s is not among the inputs; the list is for %s with subnets in every zone\n",
+				pool.Spec.Template.Spec.NodeClassRef.Name,
+				f.family,
+			)
 		}
 	}
 	if class != nil {

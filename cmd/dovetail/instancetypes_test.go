@@ -73,9 +73,17 @@ func TestInstanceTypesAreFiltered(t *testing.T) {
 		want string
 	}{
 		{"by name", []string{"m5.large"}, "m5.large"},
-		{"by patterns, sorted by size", []string{"m5.*large", "m7g.medium"}, "m5.large m5.xlarge m5.2xlarge m5.4xlarge m5.8xlarge m5.12xlarge m5.16xlarge m5.24xlarge m7g.medium"},
+		{
+			"by patterns, sorted by size",
+			[]string{"m5.*large", "m7g.medium"},
+			"m5.large m5.xlarge m5.2xlarge m5.4xlarge m5.8xlarge m5.12xlarge m5.16xlarge m5.24xlarge m7g.medium",
+		},
 		{"by label", []string{"-l", "family=m7g,cpu>8,cpu<64"}, "m7g.4xlarge m7g.8xlarge m7g.12xlarge"},
-		{"by the label's full name", []string{"-l", "karpenter.k8s.aws/instance-family in (m7g),karpenter.k8s.aws/instance-size=metal"}, "m7g.metal"},
+		{
+			"by the label's full name",
+			[]string{"-l", "karpenter.k8s.aws/instance-family in (m7g),karpenter.k8s.aws/instance-size=metal"},
+			"m7g.metal",
+		},
 		{"by a label's absence", []string{"-l", "!gpu-count", "g4dn.*", "m5.large"}, "m5.large"},
 		{"by what must fit", []string{"-l", "family=m5", "--requests", "cpu=40,memory=180Gi"}, "m5.16xlarge m5.24xlarge m5.metal"},
 		{"by a resource", []string{"-l", "family=g4dn", "--requests", "nvidia.com/gpu=4"}, "g4dn.12xlarge g4dn.metal"},
@@ -84,7 +92,11 @@ func TestInstanceTypesAreFiltered(t *testing.T) {
 		{"limited", []string{"-l", "family=m5", "--limit", "2"}, "m5.large m5.xlarge"},
 		{"by CPU", []string{"--sort", "cpu", "m5.2xlarge", "c5.large"}, "c5.large m5.2xlarge"},
 		{"by memory", []string{"--sort", "memory", "r5.large", "c5.xlarge"}, "c5.xlarge r5.large"},
-		{"by price", []string{"--sort", "price", "-l", "capacity-type=on-demand", "r5.large", "c5.large", "a1.medium"}, "c5.large r5.large a1.medium"},
+		{
+			"by price",
+			[]string{"--sort", "price", "-l", "capacity-type=on-demand", "r5.large", "c5.large", "a1.medium"},
+			"c5.large r5.large a1.medium",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := strings.Join(listed(t, tt.args...), " "); got != tt.want {
@@ -188,7 +200,8 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 		t.Errorf("%q, %v", stderr, err)
 	}
 	all := read("--all", "c5.large", "m5.large")
-	if len(all.InstanceTypes) != 2 || !strings.Contains(all.InstanceTypes[0].Why, "the NodePool requires karpenter.k8s.aws/instance-family In") {
+	if len(all.InstanceTypes) != 2 ||
+		!strings.Contains(all.InstanceTypes[0].Why, "the NodePool requires karpenter.k8s.aws/instance-family In") {
 		t.Errorf("%+v", all.InstanceTypes)
 	}
 	if spot := all.InstanceTypes[1].Offerings; !slices.ContainsFunc(spot, func(o struct {

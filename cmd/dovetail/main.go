@@ -86,7 +86,16 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetFlagErrorFunc(misused)
-	root.AddCommand(controllerCommand(), planCommand(), instanceTypesCommand(), doctorCommand(), snapshotCommand(), adoptCommand(), iamPolicyCommand(), versionCommand())
+	root.AddCommand(
+		controllerCommand(),
+		planCommand(),
+		instanceTypesCommand(),
+		doctorCommand(),
+		snapshotCommand(),
+		adoptCommand(),
+		iamPolicyCommand(),
+		versionCommand(),
+	)
 	for _, cmd := range root.Commands() {
 		cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + exitCodes
 		checkArgs(cmd)

@@ -14,7 +14,10 @@ import (
 
 func TestOutputFormatsHaveTheSameContent(t *testing.T) {
 	for _, args := range [][]string{
-		{"plan", "-f", examplePool, "-f", exampleShop, "--no-timings"}, {"instance-types", "m5.large"}, {"iam-policy", "--cluster-name", "shop"}, {"version"},
+		{"plan", "-f", examplePool, "-f", exampleShop, "--no-timings"}, {"instance-types", "m5.large"}, {
+			"iam-policy", "--cluster-name",
+			"shop",
+		}, {"version"},
 	} {
 		text, _, err := command("", append(args, "-o", "json")...)
 		if err != nil {
@@ -57,7 +60,8 @@ func TestOutputFileHasTheWholeResultOrIsLeftAsItWas(t *testing.T) {
 		}
 		return string(data)
 	}
-	if _, _, err := command("", "plan", "-f", "no/such", "-o", "json", "--output-file", path); codeOf(err) != exitError || content() != "before" {
+	if _, _, err := command("", "plan", "-f", "no/such", "-o", "json", "--output-file", path); codeOf(err) != exitError ||
+		content() != "before" {
 		t.Errorf("%v; after an error the file holds %q", err, content())
 	}
 	const huge = "{apiVersion: v1, kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 9000}}}]}}"

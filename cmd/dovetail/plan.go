@@ -82,8 +82,17 @@ documents are checked, also after an error.`,
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin; can be repeated")
-	fs.StringVar(&f.catalog, "catalog", "", "catalog file with instance types of your own, or a region of the built-in catalog, instead of --region")
-	bindRegion(cmd, &f.region, "region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")")
+	fs.StringVar(
+		&f.catalog,
+		"catalog",
+		"",
+		"catalog file with instance types of your own, or a region of the built-in catalog, instead of --region",
+	)
+	bindRegion(
+		cmd,
+		&f.region,
+		"region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")",
+	)
 	bindNamespace(cmd, &f.namespace, "namespace of objects without one (default: default)")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
@@ -237,6 +246,8 @@ func planSettings(p settings.Planning) (snapshot.Settings, error) {
 		return snapshot.Settings{}, err
 	}
 	return snapshot.Settings{
-		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
+		PreferencePolicy: snapshot.PreferencePolicy(
+			p.PreferencePolicy,
+		), MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
 	}, nil
 }

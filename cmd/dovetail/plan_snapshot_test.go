@@ -93,8 +93,12 @@ func planBeside(t *testing.T, text string, args ...string) (besideReport, string
 }
 
 func deployment(replicas int, cpu string) string {
-	return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: %d, selector: {matchLabels: {app: web}}, "+
-		"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: %s}}}]}}}}", replicas, cpu)
+	return fmt.Sprintf(
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: %d, selector: {matchLabels: {app: web}}, "+
+			"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: %s}}}]}}}}",
+		replicas,
+		cpu,
+	)
 }
 
 func TestPlanOfAnEditedWorkloadBesideASnapshot(t *testing.T) {
@@ -110,19 +114,26 @@ func TestPlanOfAnEditedWorkloadBesideASnapshot(t *testing.T) {
 		{"scaled up", deployment(30, "500m"), "shop/web", 27, "Deployment shop/web: 30 pods instead of 3 (27 added)"},
 		{"scaled down", deployment(1, "500m"), "shop/web", 0, "Deployment shop/web: 1 pod instead of 3 (2 removed)"},
 		{"scaled to nothing", deployment(0, "500m"), "shop/web", 0, "Deployment shop/web: 0 pods instead of 3 (3 removed)"},
-		{"another template", deployment(3, "3"), "shop/web", 3, "Deployment shop/web: 3 pods instead of 3 (3 replaced)\n         spec.template.spec.containers[0].resources.requests.cpu"},
+		{
+			"another template", deployment(3, "3"), "shop/web", 3,
+			"Deployment shop/web: 3 pods instead of 3 (3 replaced)\n         spec.template.spec.containers[0].resources.requests.cpu",
+		},
 		{"another template and fewer", deployment(2, "3"), "shop/web", 2, "Deployment shop/web: 2 pods instead of 3 (1 removed, 2 replaced)"},
 		{
-			"a StatefulSet", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 3, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: db, resources: {requests: {cpu: 1}}}]}}}}",
+			"a StatefulSet",
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 3, template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: db, resources: {requests: {cpu: 1}}}]}}}}",
 			"shop/db", 2, "StatefulSet shop/db: 3 pods instead of 1 (2 added)",
 		},
 		{
-			"a ReplicaSet", "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-7f9, namespace: shop}, spec: {replicas: 4, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: 500m}}}]}}}}",
+			"a ReplicaSet",
+			"{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-7f9, namespace: shop}, spec: {replicas: 4, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: 500m}}}]}}}}",
 			"shop/web", 1, "ReplicaSet shop/web-7f9: 4 pods instead of 3 (1 added)",
 		},
 		{
-			"a DaemonSet", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: shop}, spec: {template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: agent, resources: {requests: {cpu: 1}}}]}}}}",
-			"shop/agent", 0, "DaemonSet shop/agent: 2 pods instead of 2 (2 replaced)\n         spec.template.spec.containers[0].resources.requests.cpu",
+			"a DaemonSet",
+			"{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: shop}, spec: {template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: agent, resources: {requests: {cpu: 1}}}]}}}}",
+			"shop/agent", 0,
+			"DaemonSet shop/agent: 2 pods instead of 2 (2 replaced)\n         spec.template.spec.containers[0].resources.requests.cpu",
 		},
 		{"a new one", strings.ReplaceAll(deployment(2, "1"), "name: web", "name: new"), "shop/new", 2, ""},
 	} {
@@ -178,9 +189,15 @@ const (
 func TestPlanOfAnEditedNodePoolBesideASnapshotShowsDrift(t *testing.T) {
 	for _, tt := range []struct{ name, text, reason, field string }{
 		{"as it was", pool(asItWas), "", ""},
-		{"a requirement", pool("    spec:\n" + classRef + "      requirements:\n" + onDemand + arm64), "RequirementsDrifted", "NodePool general spec.template.spec.requirements[kubernetes.io/arch]"},
+		{
+			"a requirement", pool("    spec:\n" + classRef + "      requirements:\n" + onDemand + arm64), "RequirementsDrifted",
+			"NodePool general spec.template.spec.requirements[kubernetes.io/arch]",
+		},
 		{"a taint", pool(withTaint), "NodePoolDrifted", "NodePool general spec.template.spec.startupTaints"},
-		{"a label", pool("    metadata: {labels: {team: a}}\n" + asItWas), "NodePoolDrifted", "NodePool general spec.template.metadata.labels.team"},
+		{
+			"a label", pool("    metadata: {labels: {team: a}}\n" + asItWas), "NodePoolDrifted",
+			"NodePool general spec.template.metadata.labels.team",
+		},
 		{"its weight", strings.Replace(pool(asItWas), "spec:\n", "spec:\n  weight: 10\n", 1), "", ""},
 		{
 			"its node class", `{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, metadata: {name: default}, spec: {role: nodes, amiSelectorTerms: [{alias: al2023@latest}],
@@ -213,7 +230,13 @@ func TestPlanOfAnEditedNodePoolBesideASnapshotShowsDrift(t *testing.T) {
 				pods, cost = pods+len(l.Pods), cost+l.Offering.Price
 			}
 			if pods != 4 || cost != report.Drift.HourlyCost || report.Drift.ReplacedCost <= cost {
-				t.Errorf("launches for %d pods at %v, want the four of both nodes, for less than %v:\n%s", pods, cost, report.Drift.ReplacedCost, table)
+				t.Errorf(
+					"launches for %d pods at %v, want the four of both nodes, for less than %v:\n%s",
+					pods,
+					cost,
+					report.Drift.ReplacedCost,
+					table,
+				)
 			}
 			for _, want := range []string{"Nodes that drift", "node-0", tt.reason, tt.field, "Drift: 2 nodes of 2 replaced by"} {
 				if !strings.Contains(strings.Join(strings.Fields(table), " "), want) {

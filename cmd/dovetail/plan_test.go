@@ -42,8 +42,18 @@ func TestPlanPrintsWhatToLaunch(t *testing.T) {
 
 // Programs rely on each of these fields.
 func TestPlanAsJSON(t *testing.T) {
-	stdout, _, err := command("{apiVersion: v1, kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 9000}}}]}}",
-		"plan", "-f", examplePool, "-f", exampleShop, "-f", "-", "-o", "json")
+	stdout, _, err := command(
+		"{apiVersion: v1, kind: Pod, metadata: {name: huge}, spec: {containers: [{name: c, resources: {requests: {cpu: 9000}}}]}}",
+		"plan",
+		"-f",
+		examplePool,
+		"-f",
+		exampleShop,
+		"-f",
+		"-",
+		"-o",
+		"json",
+	)
 	var code exitCode
 	if !errors.As(err, &code) || code != 3 {
 		t.Errorf("%v, want the exit code of pods that are left over", err)
@@ -79,7 +89,9 @@ func TestPlanAsJSON(t *testing.T) {
 	if pods != 19 || report.Existing == nil {
 		t.Errorf("%d pods on new nodes, want 19; existing %v, want an empty list", pods, report.Existing)
 	}
-	if u := report.Unschedulable; len(u) != 1 || u[0].Pod != "default/huge" || len(u[0].Reasons) != 1 || u[0].Reasons[0].Code != "Resources" || u[0].Reasons[0].NodePool != "general" {
+	if u := report.Unschedulable; len(u) != 1 || u[0].Pod != "default/huge" || len(u[0].Reasons) != 1 ||
+		u[0].Reasons[0].Code != "Resources" ||
+		u[0].Reasons[0].NodePool != "general" {
 		t.Errorf("unschedulable %+v", u)
 	}
 	for _, name := range []string{"pods", "classes", "instanceTypes", "compileSeconds", "solveSeconds", "hourlyCost", "lowerBound", "peakRSSBytes"} {
@@ -199,7 +211,14 @@ func TestPlanPricesWindowsNodesAsWindows(t *testing.T) {
 	if price != 0.188 || derived {
 		t.Errorf("m5.large with Windows costs %v (derived: %v), want 0.188, as the price list has it\n%s", price, derived, notes)
 	}
-	linux := strings.NewReplacer("windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windows)
+	linux := strings.NewReplacer(
+		"windows2022@latest",
+		"al2023@latest",
+		"kubernetes.io/os: windows",
+		"kubernetes.io/os: linux",
+	).Replace(
+		windows,
+	)
 	if price, _, _ := planned(t, linux, "us-east-1"); price != 0.096 {
 		t.Errorf("m5.large with Linux costs %v, want 0.096", price)
 	}
@@ -211,9 +230,21 @@ func TestPlanPricesWindowsNodesAsWindows(t *testing.T) {
 }
 
 func TestPlanMarksPricesThatNoListHas(t *testing.T) {
-	manifest := strings.NewReplacer("TYPE", "m8i.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	manifest := strings.NewReplacer(
+		"TYPE",
+		"m8i.large",
+		"CAPACITY",
+		"on-demand",
+		"windows2022@latest",
+		"al2023@latest",
+		"kubernetes.io/os: windows",
+		"kubernetes.io/os: linux",
+	).Replace(
+		windowsPool,
+	)
 	price, derived, notes := planned(t, manifest, "eu-west-1")
-	if price != 0.11801 || !derived || !strings.Contains(notes, "m8i.large on-demand with linux") || !strings.Contains(notes, "us-east-1's times 1.115") {
+	if price != 0.11801 || !derived || !strings.Contains(notes, "m8i.large on-demand with linux") ||
+		!strings.Contains(notes, "us-east-1's times 1.115") {
 		t.Errorf("m8i.large costs %v in eu-west-1 (derived: %v), want 0.11801, derived, and a note on it:\n%s", price, derived, notes)
 	}
 	stdout, _, err := command(manifest, "plan", "-f", "-", "--catalog", "eu-west-1")
@@ -226,7 +257,18 @@ func TestPlanMarksPricesThatNoListHas(t *testing.T) {
 }
 
 func TestPlanOfChinaIsInYuan(t *testing.T) {
-	manifest := strings.NewReplacer("TYPE", "m5.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	manifest := strings.NewReplacer(
+		"TYPE",
+		"m5.large",
+		"CAPACITY",
+		"on-demand",
+		"windows2022@latest",
+		"al2023@latest",
+		"kubernetes.io/os: windows",
+		"kubernetes.io/os: linux",
+	).Replace(
+		windowsPool,
+	)
 	price, _, notes := planned(t, manifest, "cn-north-1")
 	if price != 1.013 || !strings.Contains(notes, "prices are in CNY") {
 		t.Errorf("m5.large costs %v in cn-north-1; %s", price, notes)
@@ -234,7 +276,18 @@ func TestPlanOfChinaIsInYuan(t *testing.T) {
 }
 
 func TestPlanNamesTypesWithoutAPrice(t *testing.T) {
-	manifest := strings.NewReplacer("TYPE", "x8aedz.large", "CAPACITY", "on-demand", "windows2022@latest", "al2023@latest", "kubernetes.io/os: windows", "kubernetes.io/os: linux").Replace(windowsPool)
+	manifest := strings.NewReplacer(
+		"TYPE",
+		"x8aedz.large",
+		"CAPACITY",
+		"on-demand",
+		"windows2022@latest",
+		"al2023@latest",
+		"kubernetes.io/os: windows",
+		"kubernetes.io/os: linux",
+	).Replace(
+		windowsPool,
+	)
 	stdout, _, err := command(manifest, "plan", "-f", "-", "--catalog", "us-west-2", "-o", "json")
 	var code exitCode
 	if !errors.As(err, &code) || !strings.Contains(stdout, "no price is known of x8aedz.large") {
@@ -261,7 +314,11 @@ func TestPlanRefuses(t *testing.T) {
 		{"unknown region", []string{"-f", examplePool, "--catalog", "mars-1"}, `"mars-1"`, 1},
 		{"broken catalog", []string{"-f", examplePool, "--catalog", broken}, "types[0] (m): allocatable: has no cpu", 1},
 		{"missing catalog", []string{"-f", examplePool, "--catalog", "none.json"}, "none.json", 1},
-		{"overhead that is no number", []string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"}, "--vm-memory-overhead-percent NaN is not a fraction", 2},
+		{
+			"overhead that is no number",
+			[]string{"-f", examplePool, "--vm-memory-overhead-percent", "NaN"},
+			"--vm-memory-overhead-percent NaN is not a fraction", 2,
+		},
 		{"more than is read", []string{"-f", examplePool, "--max-input", "10"}, examplePool + ": with it the inputs exceed 10", 1},
 		{"no amount", []string{"-f", examplePool, "--max-input", "-1"}, "--max-input", 2},
 		{"a catalog without end", []string{"-f", examplePool, "--catalog", "/dev/zero", "--max-input", "1Mi"}, "/dev/zero is larger than 1Mi", 1},

@@ -183,7 +183,11 @@ func readFirstShifts(ctx context.Context, log *slog.Logger, refresh func(context
 }
 
 // overlay applies the NodeOverlays of a claim's pool to the instance types that the claim is launched from.
-func (a *assembly) overlay(ctx context.Context, claim *karpv1.NodeClaim, types []*catalog.InstanceType) ([]*catalog.InstanceType, error) {
+func (a *assembly) overlay(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	types []*catalog.InstanceType,
+) ([]*catalog.InstanceType, error) {
 	name := claim.Labels[karpv1.LabelNodePool]
 	if name == "" {
 		return types, nil

@@ -42,9 +42,9 @@ func (a *assembly) wireDisruption() error {
 		&drift.Reconciler{Client: c, Cloud: driftSource{a.aws.Drift, a.aws.Offerings}, Labels: labels(), Log: log, Now: now},
 		&disruption.Loop{
 			Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
-			StaticCapacity:    a.settings.Gate(settings.GateStaticCapacity),
-			Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
-			Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+			StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
+			Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
+			Events:         a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 			ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
 		},
 	)

@@ -117,7 +117,11 @@ func newAWSCalls(registry prometheus.Registerer) (*awsCalls, error) {
 		attempts:    counter("aws_sdk_go_request_attempt_total", "Attempts at calls of AWS APIs."),
 		callTime:    histogram("aws_sdk_go_request_duration_seconds", "How long calls of AWS APIs take, with all their attempts.", times),
 		attemptTime: histogram("aws_sdk_go_request_attempt_duration_seconds", "How long attempts at calls of AWS APIs take.", times),
-		retries:     histogram("aws_sdk_go_request_retry_count", "Attempts at a call of an AWS API after the first.", prometheus.LinearBuckets(0, 1, 11)),
+		retries: histogram(
+			"aws_sdk_go_request_retry_count",
+			"Attempts at a call of an AWS API after the first.",
+			prometheus.LinearBuckets(0, 1, 11),
+		),
 	}
 	for _, c := range []prometheus.Collector{a.calls, a.attempts, a.callTime, a.attemptTime, a.retries} {
 		if err := registry.Register(c); err != nil {

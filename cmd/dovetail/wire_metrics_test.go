@@ -74,7 +74,13 @@ func serveMetrics(t *testing.T, s settings.Settings) string {
 	if !ok {
 		t.Fatalf("%T does not say where it listens", server)
 	}
-	err = wait.PollUntilContextTimeout(ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return bound.GetBindAddr() != "", nil })
+	err = wait.PollUntilContextTimeout(
+		ctx,
+		time.Millisecond,
+		time.Minute,
+		true,
+		func(context.Context) (bool, error) { return bound.GetBindAddr() != "", nil },
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,13 +132,15 @@ func TestSecureMetricsNeedAToken(t *testing.T) {
 			t.Errorf("%s: status %d with %.100q", tt.name, status, text)
 		}
 	}
-	if status, text := get(t, "http://"+address+"/metrics", "of-prometheus"); status != http.StatusBadRequest || strings.Contains(text, "go_goroutines") {
+	if status, text := get(t, "http://"+address+"/metrics", "of-prometheus"); status != http.StatusBadRequest ||
+		strings.Contains(text, "go_goroutines") {
 		t.Errorf("without TLS: status %d with %.100q", status, text)
 	}
 }
 
 func TestMetricsAreOpenByDefault(t *testing.T) {
-	if status, text := get(t, "http://"+serveMetrics(t, settings.Settings{})+"/metrics", ""); status != http.StatusOK || !strings.Contains(text, "go_goroutines") {
+	if status, text := get(t, "http://"+serveMetrics(t, settings.Settings{})+"/metrics", ""); status != http.StatusOK ||
+		!strings.Contains(text, "go_goroutines") {
 		t.Errorf("status %d with %.100q", status, text)
 	}
 }

@@ -49,7 +49,10 @@ func TestLoopThatPanicsDoesNotStopTheController(t *testing.T) {
 
 // Reconcilers recover from panics, whatever the default of the library.
 func TestReconcilersRecoverFromPanics(t *testing.T) {
-	mgr, err := newManager(&rest.Config{Host: "http://127.0.0.1:1"}, settings.Settings{LeaderElectionName: "lease", LeaderElectionNamespace: "kube-system"})
+	mgr, err := newManager(
+		&rest.Config{Host: "http://127.0.0.1:1"},
+		settings.Settings{LeaderElectionName: "lease", LeaderElectionNamespace: "kube-system"},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,21 +31,36 @@ type layer struct {
 // forbids it.
 var importRules = []layer{
 	{dir: "api", theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/mitchellh/hashstructure/v2"}},
-	{dir: "api/crds", ours: []string{"api"}, theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"}},
+	{
+		dir:    "api/crds",
+		ours:   []string{"api"},
+		theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
+	},
 	{dir: "deploy", theirs: []string{"-"}},
 
 	{dir: "internal/engine", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/"}},
 	// Disruption budgets are cron schedules.
-	{dir: "internal/engine/disrupt", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/robfig/cron/v3"}},
+	{
+		dir:    "internal/engine/disrupt",
+		ours:   []string{"api", "internal/engine"},
+		theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "github.com/robfig/cron/v3"},
+	},
 	// Bulk data about EC2; reads its own file and nothing else.
 	{dir: "internal/engine/catalog/offline", theirs: []string{"-"}},
 
 	{dir: "internal/cloudprovider", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	{dir: "internal/aws", ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog"}},
 	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
-	{dir: "internal/controller", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster"}, inTests: []string{"internal/controllertest"}},
+	{
+		dir:     "internal/controller",
+		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster"},
+		inTests: []string{"internal/controllertest"},
+	},
 	// Test support for reconcilers; nothing that ships imports it.
-	{dir: "internal/controllertest", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"}},
+	{
+		dir:  "internal/controllertest",
+		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"},
+	},
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
@@ -64,7 +79,20 @@ var importRules = []layer{
 	// The lab uses the product as a user does: its API, its manifests, its binary. EC2's own data is shared.
 	{dir: "lab", ours: []string{"api", "deploy", "internal/engine/catalog/offline"}, inTests: []string{"internal/glossarytest"}},
 	// The cloud adapter is tested against the lab's AWS API simulator, up to the NodeClaims that AWS events terminate.
-	{dir: "lab/awstest", ours: []string{"api", "deploy", "internal/aws", "internal/cloudprovider", "internal/cluster", "internal/controller", "internal/controllertest", "internal/engine", "lab"}},
+	{
+		dir: "lab/awstest",
+		ours: []string{
+			"api",
+			"deploy",
+			"internal/aws",
+			"internal/cloudprovider",
+			"internal/cluster",
+			"internal/controller",
+			"internal/controllertest",
+			"internal/engine",
+			"lab",
+		},
+	},
 
 	// Generators are modules of their own and may use what they like, but nothing of ours beyond the data format.
 	{dir: "tools", ours: []string{"internal/engine/catalog/offline"}},
@@ -188,8 +216,20 @@ func TestViolation(t *testing.T) {
 		{"aws does not know controllers", "internal/aws/launch", module + "/internal/controller/launch", false, true},
 		{"controllers do not know AWS", "internal/controller/nodeclaim/launch", module + "/internal/aws", false, true},
 		{"the product does not know the lab", "internal/aws/launch", module + "/lab/awsim", false, true},
-		{"tests of controllers use their test support", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", true, false},
-		{"code that ships does not use test support", "internal/controller/nodeclaim/launch", module + "/internal/controllertest", false, true},
+		{
+			"tests of controllers use their test support",
+			"internal/controller/nodeclaim/launch",
+			module + "/internal/controllertest",
+			true,
+			false,
+		},
+		{
+			"code that ships does not use test support",
+			"internal/controller/nodeclaim/launch",
+			module + "/internal/controllertest",
+			false,
+			true,
+		},
 		{"the lab does not use internals", "lab/scenario", module + "/internal/cluster", false, true},
 		{"the lab reads EC2's data", "lab/awsim/ec2", module + "/internal/engine/catalog/offline", false, false},
 		{"nobody imports Karpenter", "cmd/dovetail", "sigs.k8s.io/karpenter/pkg/apis", true, true},

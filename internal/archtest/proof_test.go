@@ -31,7 +31,8 @@ var destructive = []string{
 // enough: other types have methods that begin like this.
 var actions = []string{
 	"CreateTags", "DeleteFleets", "DeleteInstanceProfile", "DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteNetworkInterface",
-	"DeleteTags", "DeleteVolume", "DetachVolume", "ModifyInstanceAttribute", "RebootInstances", "RemoveRoleFromInstanceProfile", "StopInstances",
+	"DeleteTags", "DeleteVolume", "DetachVolume", "ModifyInstanceAttribute", "RebootInstances", "RemoveRoleFromInstanceProfile",
+	"StopInstances",
 	"TagInstanceProfile", "TerminateInstances", "UntagInstanceProfile",
 }
 
@@ -94,7 +95,14 @@ func unproven(f *ast.File) (seen int, problems []string) {
 		}
 		seen++
 		if !takesProof(params, body, proofs) {
-			problems = append(problems, fmt.Sprintf("%s calls %s without a proof of ownership: take an identity.Owned (or identity.Adoption) and read the ID from it", name, strings.Join(called, ", ")))
+			problems = append(
+				problems,
+				fmt.Sprintf(
+					"%s calls %s without a proof of ownership: take an identity.Owned (or identity.Adoption) and read the ID from it",
+					name,
+					strings.Join(called, ", "),
+				),
+			)
 		}
 	}
 	return seen, problems
@@ -217,13 +225,34 @@ import (
 		name, code string
 		refused    bool
 	}{
-		{"a call by ID", `func end(ctx context.Context, c *ec2.Client, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
-		{"a call by proof", `func end(ctx context.Context, c *ec2.Client, o who.Owned) { id, _ := o.ID(who.Instance); c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, false},
-		{"a call by proofs", `func end(ctx context.Context, c *ec2.Client, all []who.Owned) { var ids []string; for _, o := range all { id, _ := o.ID(who.Instance); ids = append(ids, id) }; c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) }`, false},
-		{"proofs that nothing reads", `func end(ctx context.Context, c *ec2.Client, all []who.Owned, ids []string) { for range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) } }`, true},
-		{"a list that is no proofs", `func end(ctx context.Context, c *ec2.Client, all []string) { for _, o := range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{o}}) } }`, true},
-		{"a proof that nothing reads", `func end(ctx context.Context, c *ec2.Client, o who.Owned, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true},
-		{"a call that is passed on", `func (w wrapper) TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput) { w.api.TerminateInstances(ctx, in) }`, true},
+		{
+			"a call by ID",
+			`func end(ctx context.Context, c *ec2.Client, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true,
+		},
+		{
+			"a call by proof",
+			`func end(ctx context.Context, c *ec2.Client, o who.Owned) { id, _ := o.ID(who.Instance); c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, false,
+		},
+		{
+			"a call by proofs",
+			`func end(ctx context.Context, c *ec2.Client, all []who.Owned) { var ids []string; for _, o := range all { id, _ := o.ID(who.Instance); ids = append(ids, id) }; c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) }`, false,
+		},
+		{
+			"proofs that nothing reads",
+			`func end(ctx context.Context, c *ec2.Client, all []who.Owned, ids []string) { for range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}) } }`, true,
+		},
+		{
+			"a list that is no proofs",
+			`func end(ctx context.Context, c *ec2.Client, all []string) { for _, o := range all { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{o}}) } }`, true,
+		},
+		{
+			"a proof that nothing reads",
+			`func end(ctx context.Context, c *ec2.Client, o who.Owned, id string) { c.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}}) }`, true,
+		},
+		{
+			"a call that is passed on",
+			`func (w wrapper) TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput) { w.api.TerminateInstances(ctx, in) }`, true,
+		},
 		{"a method value", `func end(c *ec2.Client) any { return c.DeleteLaunchTemplate }`, true},
 		{"an input that is prepared for others", `func input() any { return &ec2.DeleteTagsInput{} }`, true},
 		{"in a variable", `var end = func(c *ec2.Client) { c.DeleteTags(nil, nil) }`, true},
@@ -233,7 +262,10 @@ import (
 		{"a call that only reads", `func see(c *ec2.Client) { c.DescribeInstances(nil, &ec2.DescribeInstancesInput{}) }`, false},
 		{"a call that creates", `func launch(c *ec2.Client) { c.CreateFleet(nil, &ec2.CreateFleetInput{}) }`, false},
 		{"a message that was read", `func read(c *sqs.Client) { c.DeleteMessage(nil, &sqs.DeleteMessageInput{}) }`, false},
-		{"tagging by proof of adoption", `func tag(c *ec2.Client, a who.Adoption) { id, tags, _ := a.Tags(who.Instance); c.CreateTags(nil, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags}) }`, false},
+		{
+			"tagging by proof of adoption",
+			`func tag(c *ec2.Client, a who.Adoption) { id, tags, _ := a.Tags(who.Instance); c.CreateTags(nil, &ec2.CreateTagsInput{Resources: []string{id}, Tags: tags}) }`, false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := parser.ParseFile(token.NewFileSet(), "p.go", head+tt.code, 0)

@@ -41,7 +41,7 @@ type Instance struct {
 	Launch string
 	// UnusedSlots are the slots of that launch with claims that were not part of it in the end, ascending.
 	UnusedSlots []int
-	Owner   Ownership
+	Owner       Ownership
 }
 
 // Reservation is a capacity reservation.

@@ -42,7 +42,10 @@ func ResolvePodTemplate(ctx context.Context, r client.Reader, b *bufferv1.Capaci
 		t := &corev1.PodTemplate{}
 		err := r.Get(ctx, client.ObjectKey{Namespace: b.Namespace, Name: b.Spec.PodTemplateRef.Name}, t)
 		if apierrors.IsNotFound(err) {
-			return Shape{}, &PodTemplateError{bufferv1.ReasonPodTemplateNotFound, fmt.Sprintf("PodTemplate %q does not exist in namespace %q", b.Spec.PodTemplateRef.Name, b.Namespace)}
+			return Shape{}, &PodTemplateError{
+				bufferv1.ReasonPodTemplateNotFound,
+				fmt.Sprintf("PodTemplate %q does not exist in namespace %q", b.Spec.PodTemplateRef.Name, b.Namespace),
+			}
 		}
 		return Shape{Template: &t.Template, Generation: &t.Generation}, err
 	case b.Spec.ScalableRef != nil:
@@ -64,7 +67,10 @@ func Scalables() []Scalable {
 
 func templateOfScalable(ctx context.Context, r client.Reader, namespace string, ref *bufferv1.ScalableRef) (Shape, error) {
 	if ref.APIGroup != "" && ref.APIGroup != appsv1.GroupName {
-		return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName)}
+		return Shape{}, &PodTemplateError{
+			bufferv1.ReasonResolutionFailed,
+			fmt.Sprintf("scalableRef: API group %q is not %q", ref.APIGroup, appsv1.GroupName),
+		}
 	}
 	var out Shape
 	var err error
@@ -83,10 +89,16 @@ func templateOfScalable(ctx context.Context, r client.Reader, namespace string, 
 		err = r.Get(ctx, key, o)
 		out.Template, out.Scalable = &o.Spec.Template, o.Spec.Replicas
 	default:
-		return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, fmt.Sprintf("scalableRef: kind %q is none of Deployment, StatefulSet, ReplicaSet", ref.Kind)}
+		return Shape{}, &PodTemplateError{
+			bufferv1.ReasonResolutionFailed,
+			fmt.Sprintf("scalableRef: kind %q is none of Deployment, StatefulSet, ReplicaSet", ref.Kind),
+		}
 	}
 	if apierrors.IsNotFound(err) {
-		return Shape{}, &PodTemplateError{bufferv1.ReasonScalableRefNotFound, fmt.Sprintf("%s %q does not exist in namespace %q", ref.Kind, ref.Name, namespace)}
+		return Shape{}, &PodTemplateError{
+			bufferv1.ReasonScalableRefNotFound,
+			fmt.Sprintf("%s %q does not exist in namespace %q", ref.Kind, ref.Name, namespace),
+		}
 	}
 	if out.Scalable == nil {
 		one := int32(1)

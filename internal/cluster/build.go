@@ -312,5 +312,9 @@ func (w *snapshotBuilder) addVolumes() {
 }
 
 func byNamespacedName[T client.Object](a, b T) int {
-	return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()), strings.Compare(string(a.GetUID()), string(b.GetUID())))
+	return cmp.Or(
+		cmp.Compare(a.GetNamespace(), b.GetNamespace()),
+		cmp.Compare(a.GetName(), b.GetName()),
+		strings.Compare(string(a.GetUID()), string(b.GetUID())),
+	)
 }

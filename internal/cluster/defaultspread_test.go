@@ -39,7 +39,10 @@ func spreadOf(t *testing.T, config string, o cluster.Objects) string {
 		p := engine.Pool("general", engine.Types())
 		o.Pools = []cluster.Pool{{NodePool: p.NodePool, InstanceTypes: p.InstanceTypes}}
 	}
-	s := cluster.BuildSnapshot(o, cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: constraints}})
+	s := cluster.BuildSnapshot(
+		o,
+		cluster.Facts{Now: start, Labels: requirement.CoreLabels(), Settings: snapshot.Settings{DefaultSpread: constraints}},
+	)
 	p := schedule.Solve(s, schedule.Budget{})
 	if err := validate.Plan(s, p); err != nil {
 		t.Error(err)
@@ -99,7 +102,8 @@ func TestDefaultSpread(t *testing.T) {
 	rs, pods := replicaSet("a", 4)
 	_, owned := replicaSet("a", 4, func(p *corev1.Pod) {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: engine.Zone, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			MaxSkew: 1, TopologyKey: engine.Zone, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
 		}}
 	})
 	_, alone := replicaSet("a", 4, labelled)
@@ -130,12 +134,37 @@ func TestDefaultSpread(t *testing.T) {
 		{"impossible, but soft", soft(byRack), cluster.Objects{Pods: pods, Owners: own}, "any: 4"},
 		{"neither controller nor Service", overZones, cluster.Objects{Pods: alone, Owners: own}, "any: 4"},
 		{"a controller that is not there", overZones, cluster.Objects{Pods: pods}, "any: 4"},
-		{"a Service without a selector", overZones, cluster.Objects{Pods: alone, Owners: cluster.Owners{Services: []*corev1.Service{service(nil)}}}, "any: 4"},
-		{"a Service of others", overZones, cluster.Objects{Pods: alone, Owners: cluster.Owners{Services: []*corev1.Service{service(map[string]string{"app": "db"})}}}, "any: 4"},
-		{"a Job's pods behind a Service", overZones, cluster.Objects{Pods: jobs, Owners: cluster.Owners{Services: []*corev1.Service{service(web)}}}, "z1: 2, z2: 1, z3: 1"},
+		{
+			"a Service without a selector",
+			overZones,
+			cluster.Objects{Pods: alone, Owners: cluster.Owners{Services: []*corev1.Service{service(nil)}}},
+			"any: 4",
+		},
+		{
+			"a Service of others",
+			overZones,
+			cluster.Objects{Pods: alone, Owners: cluster.Owners{Services: []*corev1.Service{service(map[string]string{"app": "db"})}}},
+			"any: 4",
+		},
+		{
+			"a Job's pods behind a Service",
+			overZones,
+			cluster.Objects{Pods: jobs, Owners: cluster.Owners{Services: []*corev1.Service{service(web)}}},
+			"z1: 2, z2: 1, z3: 1",
+		},
 		// Counted together they would be 3, 3, 2.
-		{"two ReplicaSets are spread by themselves", overZones, cluster.Objects{Pods: slices.Concat(pods, later), Owners: own}, "z1: 4, z2: 2, z3: 2"},
-		{"two run in z1 already", overZones, cluster.Objects{Pods: slices.Concat(two, there), Nodes: []*corev1.Node{full}, Pools: zones("z1", "z2"), Owners: own}, "z1: 2, z2: 2"},
+		{
+			"two ReplicaSets are spread by themselves",
+			overZones,
+			cluster.Objects{Pods: slices.Concat(pods, later), Owners: own},
+			"z1: 4, z2: 2, z3: 2",
+		},
+		{
+			"two run in z1 already",
+			overZones,
+			cluster.Objects{Pods: slices.Concat(two, there), Nodes: []*corev1.Node{full}, Pools: zones("z1", "z2"), Owners: own},
+			"z1: 2, z2: 2",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,9 +190,16 @@ func TestDefaultSpreadOfPodsThatMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := claimOf("a", launched("i-1"), registered("leaving"), func(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: start} })
+	claim := claimOf(
+		"a",
+		launched("i-1"),
+		registered("leaving"),
+		func(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: start} },
+	)
 	s := cluster.BuildSnapshot(cluster.Objects{
-		NodeClaims: []*karpv1.NodeClaim{claim}, Nodes: []*corev1.Node{node}, Pods: pods, Owners: cluster.Owners{ReplicaSets: []*appsv1.ReplicaSet{rs}},
+		NodeClaims: []*karpv1.NodeClaim{
+			claim,
+		}, Nodes: []*corev1.Node{node}, Pods: pods, Owners: cluster.Owners{ReplicaSets: []*appsv1.ReplicaSet{rs}},
 	}, cluster.Facts{Now: start, Settings: snapshot.Settings{DefaultSpread: constraints}})
 	if len(s.Pods) != 1 || len(s.Pods[0].Spec.TopologySpreadConstraints) != 1 || s.Nodes[0].Pods[0] != s.Pods[0] {
 		t.Errorf("to be placed %+v, on the node %+v", s.Pods, s.Nodes[0].Pods)
@@ -199,18 +235,38 @@ func TestSchedulerConfig(t *testing.T) {
 		{"nothing", "", ""},
 		{"empty", "{}", ""},
 		{"a constraint", constraint(whole), ""},
-		{"as JSON", `{"podTopologySpread":{"defaultConstraints":[{"maxSkew":1,"topologyKey":"a/b","whenUnsatisfiable":"ScheduleAnyway"}]}}`, ""},
-		{"one key, hard and soft", "podTopologySpread: {defaultConstraints: [{" + whole + "}, {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}", ""},
+		{
+			"as JSON",
+			`{"podTopologySpread":{"defaultConstraints":[{"maxSkew":1,"topologyKey":"a/b","whenUnsatisfiable":"ScheduleAnyway"}]}}`,
+			"",
+		},
+		{
+			"one key, hard and soft",
+			"podTopologySpread: {defaultConstraints: [{" + whole + "}, {maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}",
+			"",
+		},
 		{"no YAML", "{", "--scheduler-config: "},
 		{"unknown field", "podTopologySpreads: {}", `unknown field "podTopologySpreads"`},
 		{"labelSelector", constraint(whole + ", labelSelector: {matchLabels: {a: b}}"), prefix + "labelSelector: "},
 		{"matchLabelKeys", constraint(whole + ", matchLabelKeys: [a]"), prefix + "matchLabelKeys: "},
 		{"maxSkew 0", constraint("maxSkew: 0, topologyKey: zone, whenUnsatisfiable: DoNotSchedule"), prefix + "maxSkew: 0 is not positive"},
 		{"no key", constraint("maxSkew: 1, whenUnsatisfiable: DoNotSchedule"), prefix + `topologyKey: "" is not a label key`},
-		{"a key that is none", constraint("maxSkew: 1, topologyKey: a b, whenUnsatisfiable: DoNotSchedule"), prefix + `topologyKey: "a b" is not a label key`},
-		{"twice", "podTopologySpread: {defaultConstraints: [{" + whole + "}, {" + whole + "}]}", "defaultConstraints[1].topologyKey: zone, DoNotSchedule is set twice"},
+		{
+			"a key that is none",
+			constraint("maxSkew: 1, topologyKey: a b, whenUnsatisfiable: DoNotSchedule"),
+			prefix + `topologyKey: "a b" is not a label key`,
+		},
+		{
+			"twice",
+			"podTopologySpread: {defaultConstraints: [{" + whole + "}, {" + whole + "}]}",
+			"defaultConstraints[1].topologyKey: zone, DoNotSchedule is set twice",
+		},
 		{"neither hard nor soft", constraint("maxSkew: 1, topologyKey: zone"), prefix + "whenUnsatisfiable: "},
-		{"minDomains of a soft one", constraint("maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, minDomains: 2"), prefix + "minDomains: "},
+		{
+			"minDomains of a soft one",
+			constraint("maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, minDomains: 2"),
+			prefix + "minDomains: ",
+		},
 		{"unknown policy", constraint(whole + ", nodeTaintsPolicy: Maybe"), prefix + "nodeTaintsPolicy: "},
 	}
 	for _, tt := range tests {

@@ -23,7 +23,8 @@ func TestDevices(t *testing.T) {
 		DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1,
 	}}}
 	published := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu-0"}},
+		Driver: "gpu.example.com", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "gpu-0"}},
 	}}
 	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}
 	find := func(s *snapshot.Snapshot, node string) error {
@@ -38,7 +39,16 @@ func TestDevices(t *testing.T) {
 	if s := w.snapshot(t); s.Devices != nil {
 		t.Error("devices are read though they are ignored")
 	}
-	w.State = cluster.NewState(cluster.Config{Cache: w.cache, Live: w.live, Types: w, NominationWindow: window, Now: w.clock, Devices: dynamicresources.NewExpressions()})
+	w.State = cluster.NewState(
+		cluster.Config{
+			Cache:            w.cache,
+			Live:             w.live,
+			Types:            w,
+			NominationWindow: window,
+			Now:              w.clock,
+			Devices:          dynamicresources.NewExpressions(),
+		},
+	)
 	s := w.snapshot(t)
 	if err := find(s, "theirs"); err != nil {
 		t.Error(err)

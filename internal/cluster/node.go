@@ -144,7 +144,8 @@ func nominatedPods(claim *karpv1.NodeClaim, annotation string, window time.Durat
 	if claim.DeletionTimestamp != nil {
 		return nil
 	}
-	if c, _ := condition.Get(claim, karpv1.ConditionInitialized); c.Status == metav1.ConditionTrue && now.Sub(c.LastTransitionTime.Time) > window {
+	if c, _ := condition.Get(claim, karpv1.ConditionInitialized); c.Status == metav1.ConditionTrue &&
+		now.Sub(c.LastTransitionTime.Time) > window {
 		return nil
 	}
 	out := claim.Nominated(annotation)

@@ -70,7 +70,11 @@ func TestOverlayPrices(t *testing.T) {
 	overlays := &cluster.Overlays{}
 	versions := map[int]bool{}
 	for _, price := range []string{"1", "1", "2"} {
-		book, _ := overlay.Evaluate([]*v1alpha1.NodeOverlay{overlaid("a", price, named)}, nil, overlay.Terms{Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}})
+		book, _ := overlay.Evaluate(
+			[]*v1alpha1.NodeOverlay{overlaid("a", price, named)},
+			nil,
+			overlay.Terms{Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}},
+		)
 		overlays.Set(book, nil)
 		prices, version := overlays.Prices()
 		versions[version] = true

@@ -78,13 +78,34 @@ func TestPoolsThatMayLaunch(t *testing.T) {
 		{"deleting", poolOf("p", func(p *karpv1.NodePool) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/keep"}
 		}), []client.Object{classOf()}, nil, false, true},
-		{"not ready", poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }), []client.Object{classOf()}, nil, false, true},
+		{
+			"not ready",
+			poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }),
+			[]client.Object{classOf()},
+			nil,
+			false,
+			true,
+		},
 		{"one whose class selects nothing does not keep another from launching", poolOf("p", func(p *karpv1.NodePool) {
 			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "UnhealthyDependents", "", start)
 		}), []client.Object{classOf(), poolOf("q")}, nil, true, true},
-		{"of a fixed size", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), []client.Object{classOf()}, nil, false, true},
+		{
+			"of a fixed size",
+			poolOf("p", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }),
+			[]client.Object{classOf()},
+			nil,
+			false,
+			true,
+		},
 		{"its class is not there", poolOf("p"), nil, nil, false, true},
-		{"another provider's", poolOf("p", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" }), []client.Object{classOf()}, nil, false, false},
+		{
+			"another provider's",
+			poolOf("p", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" }),
+			[]client.Object{classOf()},
+			nil,
+			false,
+			false,
+		},
 		{"its types cannot be listed", poolOf("p"), []client.Object{classOf()}, errors.New("throttled"), false, true},
 	}
 	for _, tt := range tests {
@@ -110,7 +131,9 @@ func TestPoolsThatMayLaunch(t *testing.T) {
 
 func TestWhatCountsAgainstLimits(t *testing.T) {
 	unlaunched := func(c *karpv1.NodeClaim) {
-		c.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"small", "large"}}}
+		c.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"small", "large"}},
+		}
 	}
 	leaving := func(c *karpv1.NodeClaim) {
 		c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: start}, []string{karpv1.FinalizerTermination}
@@ -121,16 +144,36 @@ func TestWhatCountsAgainstLimits(t *testing.T) {
 		want    map[string]string
 	}{
 		{"nothing", nil, map[string]string{}},
-		{"a claim counts as the largest, per resource, of what it may become", []client.Object{claimOf("a", unlaunched)}, map[string]string{"cpu": "8", "memory": "32Gi", "nodes": "1"}},
-		{"launched: as what it is", []client.Object{claimOf("a", unlaunched, launched("i-1"))}, map[string]string{"cpu": "4", "memory": "16Gi", "nodes": "1"}},
+		{
+			"a claim counts as the largest, per resource, of what it may become",
+			[]client.Object{claimOf("a", unlaunched)},
+			map[string]string{"cpu": "8", "memory": "32Gi", "nodes": "1"},
+		},
+		{
+			"launched: as what it is",
+			[]client.Object{claimOf("a", unlaunched, launched("i-1"))},
+			map[string]string{"cpu": "4", "memory": "16Gi", "nodes": "1"},
+		},
 		{
 			"initialized: as what the Node reports",
 			[]client.Object{claimOf("a", launched("i-1"), registered("a"), initialized), nodeOf("a", "i-1", joinedNode, initializedNode)},
 			map[string]string{"cpu": "4", "memory": "15Gi", "nodes": "1"},
 		},
-		{"nodes add up", []client.Object{claimOf("a", launched("i-1")), claimOf("b", launched("i-2"))}, map[string]string{"cpu": "8", "memory": "32Gi", "nodes": "2"}},
-		{"another pool's", []client.Object{claimOf("a", launched("i-1"), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" })}, map[string]string{}},
-		{"those that leave make room for their successors", []client.Object{claimOf("a", launched("i-1"), leaving), claimOf("b", unlaunched, leaving), claimOf("c", launched("i-3"))}, map[string]string{"cpu": "4", "memory": "16Gi", "nodes": "1"}},
+		{
+			"nodes add up",
+			[]client.Object{claimOf("a", launched("i-1")), claimOf("b", launched("i-2"))},
+			map[string]string{"cpu": "8", "memory": "32Gi", "nodes": "2"},
+		},
+		{
+			"another pool's",
+			[]client.Object{claimOf("a", launched("i-1"), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" })},
+			map[string]string{},
+		},
+		{
+			"those that leave make room for their successors",
+			[]client.Object{claimOf("a", launched("i-1"), leaving), claimOf("b", unlaunched, leaving), claimOf("c", launched("i-3"))},
+			map[string]string{"cpu": "4", "memory": "16Gi", "nodes": "1"},
+		},
 		{"nobody's nodes", []client.Object{nodeOf("theirs", "i-9")}, map[string]string{}},
 	}
 	for _, tt := range tests {

@@ -54,7 +54,11 @@ func validateDefaultConstraint(all []corev1.TopologySpreadConstraint, i int) []s
 		refuse(true, "topologyKey: %q is not a label key: %s", c.TopologyKey, problems[0])
 	}
 	hard := c.WhenUnsatisfiable == corev1.DoNotSchedule
-	refuse(!hard && c.WhenUnsatisfiable != corev1.ScheduleAnyway, "whenUnsatisfiable: %q is neither DoNotSchedule nor ScheduleAnyway", c.WhenUnsatisfiable)
+	refuse(
+		!hard && c.WhenUnsatisfiable != corev1.ScheduleAnyway,
+		"whenUnsatisfiable: %q is neither DoNotSchedule nor ScheduleAnyway",
+		c.WhenUnsatisfiable,
+	)
 	refuse(c.LabelSelector != nil, "labelSelector: must be empty, since each pod has the selector of its Services and controller")
 	refuse(len(c.MatchLabelKeys) > 0, "matchLabelKeys: must be empty, since the constraint has no selector of its own to add them to")
 	refuse(c.MinDomains != nil && (*c.MinDomains <= 0 || !hard), "minDomains: must be positive, and is allowed only with DoNotSchedule")

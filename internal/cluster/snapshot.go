@@ -111,7 +111,10 @@ func (s *State) readPools(ctx context.Context, o *Objects) error {
 		if err != nil {
 			return err
 		}
-		o.Pools = append(o.Pools, Pool{NodePool: pool, NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name}, InstanceTypes: instanceTypes})
+		o.Pools = append(
+			o.Pools,
+			Pool{NodePool: pool, NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name}, InstanceTypes: instanceTypes},
+		)
 	}
 	return nil
 }
@@ -150,7 +153,13 @@ func (s *State) readVolumes(ctx context.Context, o *Objects) error {
 	if err := s.listCached(ctx, &classes); err != nil {
 		return err
 	}
-	o.PersistentVolumeClaims, o.PersistentVolumes, o.StorageClasses = pointers(claims.Items), pointers(volumes.Items), pointers(classes.Items)
+	o.PersistentVolumeClaims, o.PersistentVolumes, o.StorageClasses = pointers(
+		claims.Items,
+	), pointers(
+		volumes.Items,
+	), pointers(
+		classes.Items,
+	)
 	return nil
 }
 

@@ -42,7 +42,14 @@ type view struct {
 }
 
 func viewOf(n snapshot.Node) view {
-	v := view{Name: n.Name, Claim: n.Claim, Launched: n.Launched, Registered: n.Registered, Initialized: n.Initialized, Deleting: n.Deleting}
+	v := view{
+		Name:        n.Name,
+		Claim:       n.Claim,
+		Launched:    n.Launched,
+		Registered:  n.Registered,
+		Initialized: n.Initialized,
+		Deleting:    n.Deleting,
+	}
 	cpu, gpu := n.Allocatable[corev1.ResourceCPU], n.Allocatable["nvidia.com/gpu"]
 	v.CPU, v.GPU = cpu.String(), gpu.String()
 	for _, t := range n.Taints {
@@ -95,15 +102,41 @@ func TestMergedNode(t *testing.T) {
 		{
 			"registered: the Node's name and taints, without those that will go, and what is missing or zero from the claim",
 			claimOf("claim-a", startup, launched("i-1"), registered("node-a"), promise),
-			nodeOf("node-a", "i-1", joinedNode, tainted(taint("starting", "NoSchedule"), taint(uninitialized, "NoSchedule"), taint("node.kubernetes.io/not-ready", "NoExecute"), taint("readiness.k8s.io/x", "NoExecute"), taint("dedicated", "NoSchedule")),
-				func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }),
+			nodeOf(
+				"node-a",
+				"i-1",
+				joinedNode,
+				tainted(
+					taint("starting", "NoSchedule"),
+					taint(uninitialized, "NoSchedule"),
+					taint("node.kubernetes.io/not-ready", "NoExecute"),
+					taint("readiness.k8s.io/x", "NoExecute"),
+					taint("dedicated", "NoSchedule"),
+				),
+				func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") },
+			),
 			view{Name: "node-a", Claim: "claim-a", CPU: "2", GPU: "1", Taints: []string{"dedicated"}, Launched: true, Registered: true},
 		},
 		{
 			"initialized: the Node alone counts, taints that came back included",
 			claimOf("claim-a", startup, launched("i-1"), registered("node-a"), initialized, promise),
-			nodeOf("node-a", "i-1", joinedNode, initializedNode, tainted(taint("starting", "NoSchedule"), taint("node.kubernetes.io/not-ready", "NoExecute"))),
-			view{Name: "node-a", Claim: "claim-a", CPU: "2", GPU: "0", Taints: []string{"starting", "node.kubernetes.io/not-ready"}, Launched: true, Registered: true, Initialized: true},
+			nodeOf(
+				"node-a",
+				"i-1",
+				joinedNode,
+				initializedNode,
+				tainted(taint("starting", "NoSchedule"), taint("node.kubernetes.io/not-ready", "NoExecute")),
+			),
+			view{
+				Name:        "node-a",
+				Claim:       "claim-a",
+				CPU:         "2",
+				GPU:         "0",
+				Taints:      []string{"starting", "node.kubernetes.io/not-ready"},
+				Launched:    true,
+				Registered:  true,
+				Initialized: true,
+			},
 		},
 		{
 			"another instance's Node is not merged; with a pool's name it is one of ours in a state between",
@@ -124,7 +157,11 @@ func TestMergedNode(t *testing.T) {
 		},
 		{
 			"the instance is terminating",
-			claimOf("claim-a", launched("i-1"), func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionInstanceTerminating, start) }), nil,
+			claimOf(
+				"claim-a",
+				launched("i-1"),
+				func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionInstanceTerminating, start) },
+			), nil,
 			view{Name: "claim-a", Claim: "claim-a", CPU: "3", GPU: "0", Launched: true, Deleting: true},
 		},
 		{
@@ -161,7 +198,15 @@ func TestForeignNodeTakesPodsAsItIs(t *testing.T) {
 		n.Spec.Taints = []corev1.Taint{taint("node.kubernetes.io/not-ready", "NoSchedule")}
 	})
 	s := newTestCluster(t, n).snapshot(t)
-	want := view{Name: "theirs", CPU: "2", GPU: "0", Taints: []string{"node.kubernetes.io/not-ready"}, Launched: true, Registered: true, Initialized: true}
+	want := view{
+		Name:        "theirs",
+		CPU:         "2",
+		GPU:         "0",
+		Taints:      []string{"node.kubernetes.io/not-ready"},
+		Launched:    true,
+		Registered:  true,
+		Initialized: true,
+	}
 	if diff := cmp.Diff(want, viewOf(s.Nodes[0])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -180,7 +225,15 @@ func TestClaimAndNodeOfOneName(t *testing.T) {
 
 // Two Nodes of one instance are one machine.
 func TestTwoNodesOfOneInstance(t *testing.T) {
-	s := newTestCluster(t, claimOf("claim-a", launched("i-1"), registered("node-b")), nodeOf("node-a", "i-1"), nodeOf("node-b", "i-1", joinedNode), nodeOf("node-c", "i-1")).snapshot(t)
+	s := newTestCluster(
+		t,
+		claimOf("claim-a", launched("i-1"), registered("node-b")),
+		nodeOf("node-a", "i-1"),
+		nodeOf("node-b", "i-1", joinedNode),
+		nodeOf("node-c", "i-1"),
+	).snapshot(
+		t,
+	)
 	wantNodes(t, s, "node-b")
 }
 
@@ -209,7 +262,15 @@ func TestNominatedPods(t *testing.T) {
 }
 
 func podOf(name string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start), Labels: map[string]string{}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "shop",
+			Name:              name,
+			UID:               types.UID("uid-" + name),
+			CreationTimestamp: metav1.NewTime(start),
+			Labels:            map[string]string{},
+		},
+	}
 	for _, f := range change {
 		f(p)
 	}
@@ -221,13 +282,17 @@ func boundPod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 func unschedulable(p *corev1.Pod) {
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	p.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
+	}
 }
 
 func ownedBy(kind, uid string) func(*corev1.Pod) {
 	controls := true
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: types.UID(uid), Controller: &controls}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: kind, Name: "o", UID: types.UID(uid), Controller: &controls},
+		}
 	}
 }
 
@@ -240,7 +305,12 @@ func TestPodsToPlace(t *testing.T) {
 		c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: start}, []string{karpv1.FinalizerTermination}
 	})
 	staying := claimOf("staying", launched("i-2"), registered("staying"), initialized)
-	nodes := []client.Object{leaving, staying, nodeOf("leaving", "i-1", joinedNode, initializedNode), nodeOf("staying", "i-2", joinedNode, initializedNode)}
+	nodes := []client.Object{
+		leaving,
+		staying,
+		nodeOf("leaving", "i-1", joinedNode, initializedNode),
+		nodeOf("staying", "i-2", joinedNode, initializedNode),
+	}
 	tests := []struct {
 		name string
 		pod  *corev1.Pod
@@ -253,7 +323,11 @@ func TestPodsToPlace(t *testing.T) {
 		{"terminating there, nobody re-creates it by name", boundPod("p", "leaving", terminating, ownedBy("ReplicaSet", "rs")), false},
 		{"terminating there, its StatefulSet will re-create it", boundPod("p", "leaving", terminating, ownedBy("StatefulSet", "ss")), true},
 		{"a daemon there", boundPod("p", "leaving", ownedBy("DaemonSet", "ds")), false},
-		{"do-not-disrupt there", boundPod("p", "leaving", func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }), false},
+		{
+			"do-not-disrupt there",
+			boundPod("p", "leaving", func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }),
+			false,
+		},
 		{"ended there", boundPod("p", "leaving", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), false},
 		{"on a node that nobody knows", boundPod("p", "gone"), false},
 	}
@@ -275,7 +349,14 @@ func TestPodBehindABudgetThatNeverAllows(t *testing.T) {
 	pdb.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	pdb.Spec.MaxUnavailable = &zero
 	db := func(p *corev1.Pod) { p.Labels["app"] = "db" }
-	w := newTestCluster(t, claimOf("a", launched("i-1"), registered("a")), nodeOf("a", "i-1", joinedNode), boundPod("p", "a", db), boundPod("q", "a"), pdb)
+	w := newTestCluster(
+		t,
+		claimOf("a", launched("i-1"), registered("a")),
+		nodeOf("a", "i-1", joinedNode),
+		boundPod("p", "a", db),
+		boundPod("q", "a"),
+		pdb,
+	)
 	w.MarkForDeletion("uid-a")
 	s := w.snapshot(t)
 	if len(s.Pods) != 1 || s.Pods[0].Name != "q" {
@@ -286,12 +367,22 @@ func TestPodBehindABudgetThatNeverAllows(t *testing.T) {
 func TestDaemonSetPods(t *testing.T) {
 	affinity := func(value string) *corev1.Affinity {
 		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}},
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}},
+			},
 		}}}
 	}
 	set := func(change ...func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
 		d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "agent", UID: "ds"}}
-		d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "a", Resources: corev1.ResourceRequirements{Limits: room("1", "1Gi"), Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}}
+		d.Spec.Template.Spec.Containers = []corev1.Container{
+			{
+				Name: "a",
+				Resources: corev1.ResourceRequirements{
+					Limits:   room("1", "1Gi"),
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+				},
+			},
+		}
 		for _, f := range change {
 			f(d)
 		}
@@ -314,8 +405,18 @@ func TestDaemonSetPods(t *testing.T) {
 		affine  *corev1.Affinity
 	}{
 		{"no pod yet: the template, limits standing in for requests", []client.Object{set()}, "500m", nil},
-		{"the newest pod, not the larger template", []client.Object{set(larger), live("old", "3", time.Hour), live("new", "2", time.Minute)}, "2", &corev1.Affinity{}},
-		{"the pin to its node gives way to the template's affinity", []client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)}, "2", affinity("any")},
+		{
+			"the newest pod, not the larger template",
+			[]client.Object{set(larger), live("old", "3", time.Hour), live("new", "2", time.Minute)},
+			"2",
+			&corev1.Affinity{},
+		},
+		{
+			"the pin to its node gives way to the template's affinity",
+			[]client.Object{set(func(d *appsv1.DaemonSet) { d.Spec.Template.Spec.Affinity = affinity("any") }), live("new", "2", 0)},
+			"2",
+			affinity("any"),
+		},
 		{"or to none", []client.Object{set(), live("new", "2", 0)}, "2", &corev1.Affinity{}},
 		{"another set's pod", []client.Object{set(func(d *appsv1.DaemonSet) { d.UID = "other" }), live("new", "2", 0)}, "500m", nil},
 	}
@@ -363,7 +464,8 @@ func TestVolumesAndLimits(t *testing.T) {
 	if diff := cmp.Diff(map[string]int32{"ebs.csi.aws.com": 25}, s.Nodes[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
-	if s.Volumes.Claims[types.NamespacedName{Namespace: "shop", Name: "data"}] == nil || s.Volumes.Volumes["vol-1"] == nil || s.Volumes.StorageClasses["gp3"] == nil {
+	if s.Volumes.Claims[types.NamespacedName{Namespace: "shop", Name: "data"}] == nil || s.Volumes.Volumes["vol-1"] == nil ||
+		s.Volumes.StorageClasses["gp3"] == nil {
 		t.Errorf("volumes %+v", s.Volumes)
 	}
 }
@@ -381,12 +483,23 @@ func TestOrderOfTheCacheDoesNotMatter(t *testing.T) {
 	var objects []client.Object
 	for i := range 12 {
 		name, id := fmt.Sprintf("n%02d", i), fmt.Sprintf("i-%d", i)
-		objects = append(objects, claimOf("claim-"+name, launched(id), registered(name), nominates("x,y,z")), nodeOf(name, id, joinedNode),
-			boundPod("p-"+name, name), boundPod("q-"+name, name), boundPod("d-"+name, name, ownedBy("DaemonSet", "ds")), podOf("w-"+name, unschedulable),
-			nodeOf("foreign-"+name, ""), claimOf("new-"+name),
+		objects = append(
+			objects,
+			claimOf("claim-"+name, launched(id), registered(name), nominates("x,y,z")),
+			nodeOf(name, id, joinedNode),
+			boundPod(
+				"p-"+name,
+				name,
+			),
+			boundPod("q-"+name, name),
+			boundPod("d-"+name, name, ownedBy("DaemonSet", "ds")),
+			podOf("w-"+name, unschedulable),
+			nodeOf("foreign-"+name, ""),
+			claimOf("new-"+name),
 			&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)}},
 			&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}},
-			poolOf(name))
+			poolOf(name),
+		)
 	}
 	objects = append(objects, classOf(), &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "agent", UID: "ds"}})
 	w := newTestCluster(t, copies(objects)...)

@@ -44,7 +44,7 @@ type Config struct {
 	Devices *cel.Cache
 	// OnPoolSkipped is called for a pool when its instance types cannot be listed.
 	OnPoolSkipped func(pool *karpv1.NodePool, err error)
-	Settings    snapshot.Settings
+	Settings      snapshot.Settings
 	// Labels is what label keys mean on this cloud.
 	Labels requirement.Labels
 	// NominationWindow is how long a nomination protects a node from disruption, and how long an initialized node keeps

@@ -370,7 +370,14 @@ func initialized(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionIni
 
 // nodeOf returns a Node as its kubelet makes it.
 func nodeOf(name, id string, change ...func(*corev1.Node)) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(start), Labels: map[string]string{}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			UID:               types.UID("uid-" + name),
+			CreationTimestamp: metav1.NewTime(start),
+			Labels:            map[string]string{},
+		},
+	}
 	if id != "" {
 		n.Spec.ProviderID = "aws:///us-east-1a/" + id
 	}

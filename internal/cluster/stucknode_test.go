@@ -29,7 +29,9 @@ func registered() (*karpv1.NodeClaim, *corev1.Node, time.Time) {
 // planned anew, and the taint counts.
 func TestNodeThatWaitsForATaint(t *testing.T) {
 	claim, node, now := registered()
-	node.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
+	node.Spec.Taints = []corev1.Taint{
+		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+	}
 	for reason, beyond := range map[string]bool{"KnownEphemeralTaintsExist": false, ReasonTaintStuck: true} {
 		condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, "", now)
 		snap := BuildSnapshot(Objects{NodeClaims: []*karpv1.NodeClaim{claim}, Nodes: []*corev1.Node{node}}, Facts{Now: now})

@@ -228,7 +228,9 @@ func DeletingNode(n *corev1.Node) { n.DeletionTimestamp = &metav1.Time{Time: Sta
 
 // Pod returns a pod bound to a node; to none if node is empty.
 func Pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(Start)}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(Start)},
+	}
 	p.Spec.NodeName = node
 	apply(p, change)
 	return p

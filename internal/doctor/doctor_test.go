@@ -38,7 +38,10 @@ func instanceType(name, cpu string, zones ...string) *catalog.InstanceType {
 		for _, capacity := range []string{"spot", "on-demand"} {
 			t.Offerings = append(t.Offerings, catalog.Offering{
 				Zone: zone, CapacityType: capacity, Available: true,
-				Requirements: requirement.NewSet(requirement.In(corev1.LabelTopologyZone, zone), requirement.In(karpv1.LabelCapacityType, capacity)),
+				Requirements: requirement.NewSet(
+					requirement.In(corev1.LabelTopologyZone, zone),
+					requirement.In(karpv1.LabelCapacityType, capacity),
+				),
 			})
 		}
 	}
@@ -77,24 +80,33 @@ func healthy() *Facts {
 		}}},
 		NodeClaims: []karpv1.NodeClaim{joined},
 		Nodes: []corev1.Node{{
-			ObjectMeta: metav1.ObjectMeta{Name: "n1", CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)), Labels: map[string]string{karpv1.LabelInitialized: "true"}},
-			Spec:       corev1.NodeSpec{ProviderID: "aws:///z-a/i-1"},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:              "n1",
+				CreationTimestamp: metav1.NewTime(now.Add(-time.Hour)),
+				Labels:            map[string]string{karpv1.LabelInitialized: "true"},
+			},
+			Spec:   corev1.NodeSpec{ProviderID: "aws:///z-a/i-1"},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}},
 		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}}}},
 		DaemonSets: []appsv1.DaemonSet{
 			daemon("aws-node", corev1.Toleration{Operator: corev1.TolerationOpExists}),
 			daemon("logs"),
 		},
-		PDBs:           []policyv1.PodDisruptionBudget{budget("web", 2, 1)},
-		StorageClasses: []storagev1.StorageClass{{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &wait}, {ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: "efs.csi.aws.com"}},
-		Volumes:        []corev1.PersistentVolume{volume("pv-1", "z-b")},
+		PDBs: []policyv1.PodDisruptionBudget{budget("web", 2, 1)},
+		StorageClasses: []storagev1.StorageClass{
+			{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &wait},
+			{ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: "efs.csi.aws.com"},
+		},
+		Volumes: []corev1.PersistentVolume{volume("pv-1", "z-b")},
 		VolumeAttachments: []storagev1.VolumeAttachment{{
 			ObjectMeta: metav1.ObjectMeta{Name: "va-1"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n1"},
 		}},
 		Instances: []cloudprovider.Instance{{ID: "i-1", Owner: cloudprovider.Ours, NodeClaim: "general-1", LaunchedAt: now.Add(-time.Hour)}},
-		Types:     map[string][]*catalog.InstanceType{"default": {instanceType("c5.large", "2", "z-a", "z-b"), instanceType("m5.large", "2", "z-a", "z-b")}},
-		Joining:   map[string][]cloudprovider.Finding{},
+		Types: map[string][]*catalog.InstanceType{
+			"default": {instanceType("c5.large", "2", "z-a", "z-b"), instanceType("m5.large", "2", "z-a", "z-b")},
+		},
+		Joining: map[string][]cloudprovider.Finding{},
 	}
 	grace := metav1.Duration{Duration: time.Hour}
 	f.NodePools[0].Spec.Template.Spec.TerminationGracePeriod = &grace
@@ -116,9 +128,14 @@ func budget(name string, pods, healthy int32) policyv1.PodDisruptionBudget {
 }
 
 func volume(name, zone string) corev1.PersistentVolume {
-	v := corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}}
+	v := corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+	}
 	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "topology.ebs.csi.aws.com/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+		MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "topology.ebs.csi.aws.com/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}},
+		},
 	}}}}
 	return v
 }
@@ -136,7 +153,10 @@ var breaks = map[string]struct {
 }{
 	"identity-cluster": {func(f *Facts) { f.Mismatch = "this API server is another" }, "cluster shop", "settings.clusterName"},
 	"identity-foreign-instance": {func(f *Facts) {
-		f.Instances = append(f.Instances, cloudprovider.Instance{ID: "i-9", Owner: cloudprovider.Foreign, Tags: map[string]string{awsv1.TagClusterUID: "b"}})
+		f.Instances = append(
+			f.Instances,
+			cloudprovider.Instance{ID: "i-9", Owner: cloudprovider.Foreign, Tags: map[string]string{awsv1.TagClusterUID: "b"}},
+		)
 	}, "cluster shop", "name of its own"},
 	"identity-unknown-instance": {func(f *Facts) {
 		f.Instances = append(f.Instances, cloudprovider.Instance{ID: "i-9", Owner: cloudprovider.Unknown})
@@ -150,21 +170,39 @@ var breaks = map[string]struct {
 	"network-selectors": {func(f *Facts) {
 		condition.SetFalse(&f.NodeClasses[0], awsv1.ConditionSubnetsReady, "SubnetsNotFound", "SubnetSelector did not match any Subnets", now)
 	}, "EC2NodeClass default", "spec.subnetSelectorTerms"},
-	"network-one-zone": {func(f *Facts) { f.NodeClasses[0].Status.Subnets = f.NodeClasses[0].Status.Subnets[:1] }, "EC2NodeClass default", "other zones"},
+	"network-one-zone": {
+		func(f *Facts) { f.NodeClasses[0].Status.Subnets = f.NodeClasses[0].Status.Subnets[:1] },
+		"EC2NodeClass default",
+		"other zones",
+	},
 	"image-deprecated": {func(f *Facts) { f.NodeClasses[0].Status.AMIs[0].Deprecated = true }, "EC2NodeClass default", "newer images"},
 	"image-latest": {func(f *Facts) {
 		f.NodeClasses[0].Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
 	}, "EC2NodeClass default", "al2023@vVERSION"},
-	"pools-node-class": {func(f *Facts) { f.NodePools[0].Spec.Template.Spec.NodeClassRef.Name = "defualt" }, "NodePool general", "nodeClassRef"},
+	"pools-node-class": {
+		func(f *Facts) { f.NodePools[0].Spec.Template.Spec.NodeClassRef.Name = "defualt" },
+		"NodePool general",
+		"nodeClassRef",
+	},
 	"pools-unknown-value": {func(f *Facts) {
 		f.NodePools[0].Spec.Template.Spec.Requirements = []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "c5.large", "m5.larg")}
 	}, "NodePool general", "kubectl edit nodepool general"},
 	"pools-no-type": {func(f *Facts) {
-		f.NodePools[0].Spec.Template.Spec.Requirements = []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "c5.large"), in("karpenter.k8s.aws/instance-category", "m")}
+		f.NodePools[0].Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			in(corev1.LabelInstanceTypeStable, "c5.large"),
+			in("karpenter.k8s.aws/instance-category", "m"),
+		}
 	}, "NodePool general", "loosen"},
-	"pools-limit": {func(f *Facts) { f.NodePools[0].Spec.Limits[corev1.ResourceCPU] = resource.MustParse("1") }, "NodePool general", "raise spec.limits"},
+	"pools-limit": {
+		func(f *Facts) { f.NodePools[0].Spec.Limits[corev1.ResourceCPU] = resource.MustParse("1") },
+		"NodePool general",
+		"raise spec.limits",
+	},
 	"pools-narrow-spot": {func(f *Facts) {
-		f.NodePools[0].Spec.Template.Spec.Requirements = []karpv1.Requirement{in(karpv1.LabelCapacityType, "spot"), in(corev1.LabelInstanceTypeStable, "c5.large")}
+		f.NodePools[0].Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			in(karpv1.LabelCapacityType, "spot"),
+			in(corev1.LabelInstanceTypeStable, "c5.large"),
+		}
 	}, "NodePool general", "more instance types"},
 	"pools-overlap": {func(f *Facts) {
 		other := pool("other")
@@ -181,18 +219,41 @@ var breaks = map[string]struct {
 		func(f *Facts) { f.DaemonSets[0].Spec.Template.Spec.Tolerations = nil }, "DaemonSet kube-system/aws-node",
 		`kubectl -n kube-system patch daemonset aws-node --type json -p '[{"op":"add","path":"/spec/template/spec/tolerations","value":[]},{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"karpenter.sh/disrupted","operator":"Exists"}}]'`,
 	},
-	"storage-unreachable-volume":  {func(f *Facts) { f.Volumes = append(f.Volumes, volume("pv-2", "z-c")) }, "PersistentVolume pv-2", "subnet of that zone"},
-	"storage-leftover-attachment": {func(f *Facts) { f.VolumeAttachments[0].Spec.NodeName = "gone" }, "VolumeAttachment va-1", "kubectl delete volumeattachment va-1"},
-	"workloads-blocking-pdb":      {func(f *Facts) { f.PDBs[0] = budget("web", 2, 2) }, "PodDisruptionBudget shop/web", "maxUnavailable"},
-	"workloads-overlapping-pdbs":  {func(f *Facts) { f.PDBs = append(f.PDBs, budget("web-2", 2, 1)) }, "Pod shop/web-1", "delete poddisruptionbudget web-2"},
-	"nodes-late":                  {func(f *Facts) { f.NodeClaims[0] = claim(2 * time.Minute) }, "NodeClaim general-1", "get-console-output"},
-	"nodes-stuck-taint": {func(f *Facts) {
-		f.Nodes[0].Labels = nil
-		f.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}}
-	}, "Node n1", `kubectl patch node n1 --type json -p '[{"op":"test","path":"/spec/taints/0/key","value":"node.cloudprovider.kubernetes.io/uninitialized"},{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},{"op":"remove","path":"/spec/taints/0"}]'`},
+	"storage-unreachable-volume": {
+		func(f *Facts) { f.Volumes = append(f.Volumes, volume("pv-2", "z-c")) },
+		"PersistentVolume pv-2",
+		"subnet of that zone",
+	},
+	"storage-leftover-attachment": {
+		func(f *Facts) { f.VolumeAttachments[0].Spec.NodeName = "gone" },
+		"VolumeAttachment va-1",
+		"kubectl delete volumeattachment va-1",
+	},
+	"workloads-blocking-pdb": {func(f *Facts) { f.PDBs[0] = budget("web", 2, 2) }, "PodDisruptionBudget shop/web", "maxUnavailable"},
+	"workloads-overlapping-pdbs": {
+		func(f *Facts) { f.PDBs = append(f.PDBs, budget("web-2", 2, 1)) },
+		"Pod shop/web-1",
+		"delete poddisruptionbudget web-2",
+	},
+	"nodes-late": {
+		func(f *Facts) { f.NodeClaims[0] = claim(2 * time.Minute) },
+		"NodeClaim general-1",
+		"get-console-output",
+	},
+	"nodes-stuck-taint": {
+		func(f *Facts) {
+			f.Nodes[0].Labels = nil
+			f.Nodes[0].Spec.Taints = []corev1.Taint{
+				{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			}
+		}, "Node n1",
+		`kubectl patch node n1 --type json -p '[{"op":"test","path":"/spec/taints/0/key","value":"node.cloudprovider.kubernetes.io/uninitialized"},{"op":"test","path":"/spec/taints/0/effect","value":"NoSchedule"},{"op":"remove","path":"/spec/taints/0"}]'`,
+	},
 	"nodes-never-ready": {func(f *Facts) {
 		f.Nodes[0].Labels = nil
-		f.Nodes[0].Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"}}
+		f.Nodes[0].Status.Conditions = []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"},
+		}
 	}, "Node n1", "spec.nodeName=n1"},
 	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
@@ -229,7 +290,9 @@ func TestEachCheckFindsWhatItIsFor(t *testing.T) {
 			if found == nil {
 				t.Fatalf("it finds nothing; all findings: %+v", r.Findings)
 			}
-			if found.Object != b.object || !strings.Contains(found.Remedy, b.remedy) || found.Seen == "" || found.Why == "" || found.Severity != c.Severity || !strings.Contains(found.Remedy, found.Command) {
+			if found.Object != b.object || !strings.Contains(found.Remedy, b.remedy) || found.Seen == "" || found.Why == "" ||
+				found.Severity != c.Severity ||
+				!strings.Contains(found.Remedy, found.Command) {
 				t.Errorf("%+v, want object %q and remedy %q", found, b.object, b.remedy)
 			}
 			if !strings.HasPrefix(c.ID, c.Area+"-") {
@@ -241,7 +304,11 @@ func TestEachCheckFindsWhatItIsFor(t *testing.T) {
 
 // A taint is reported early if the controller, which has learned how long it usually stays, reports it.
 func TestStuckTaints(t *testing.T) {
-	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	uninitialized := corev1.Taint{
+		Key:    "node.cloudprovider.kubernetes.io/uninitialized",
+		Value:  "true",
+		Effect: corev1.TaintEffectNoSchedule,
+	}
 	agent := corev1.Taint{Key: "ebs.csi.aws.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}
 	for _, tt := range []struct {
 		name   string
@@ -252,7 +319,10 @@ func TestStuckTaints(t *testing.T) {
 	}{
 		{"young", 20 * time.Second, false, []corev1.Taint{uninitialized}, nil},
 		{"young, and the controller reports it", 20 * time.Second, true, []corev1.Taint{uninitialized}, []string{"/spec/taints/0"}},
-		{"two, with a user's between them", 2 * time.Minute, false, []corev1.Taint{uninitialized, {Key: "team", Effect: corev1.TaintEffectNoSchedule}, agent}, []string{"/spec/taints/2", "/spec/taints/0"}},
+		{"two, with a user's between them", 2 * time.Minute, false, []corev1.Taint{uninitialized, {
+			Key:    "team",
+			Effect: corev1.TaintEffectNoSchedule,
+		}, agent}, []string{"/spec/taints/2", "/spec/taints/0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy()
@@ -292,7 +362,9 @@ func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
 			n := &f.Nodes[0]
 			n.Labels, n.CreationTimestamp = nil, metav1.NewTime(now.Add(-tt.age))
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"}}
+			n.Status.Conditions = []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"},
+			}
 			condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, tt.reason, "m", now)
 			found := Run(f).Findings
 			if len(found) != tt.want {
@@ -310,12 +382,16 @@ func TestNotChecked(t *testing.T) {
 	f := healthy()
 	f.Miss(StorageClasses, "forbidden")
 	r := Run(f)
-	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Check != "storage-immediate" || !strings.Contains(r.NotChecked[0].Why, "StorageClasses could not be read: forbidden") {
+	if len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Check != "storage-immediate" ||
+		!strings.Contains(r.NotChecked[0].Why, "StorageClasses could not be read: forbidden") {
 		t.Errorf("%+v", r)
 	}
 	f = healthy()
-	f.Joining["default"] = []cloudprovider.Finding{{Cause: join.NetworkUnchecked, Certainty: cloudprovider.Unchecked, Message: "routes could not be checked: denied"}}
-	if r := Run(f); len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Check != "network-path" || !strings.Contains(r.NotChecked[0].Why, "denied") {
+	f.Joining["default"] = []cloudprovider.Finding{
+		{Cause: join.NetworkUnchecked, Certainty: cloudprovider.Unchecked, Message: "routes could not be checked: denied"},
+	}
+	if r := Run(f); len(r.Findings) > 0 || len(r.NotChecked) != 1 || r.NotChecked[0].Check != "network-path" ||
+		!strings.Contains(r.NotChecked[0].Why, "denied") {
 		t.Errorf("%+v", r)
 	}
 }

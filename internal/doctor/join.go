@@ -90,13 +90,18 @@ func selectorsMatchNothing(f *Facts) (out []Finding) {
 	for i := range f.NodeClasses {
 		c := &f.NodeClasses[i]
 		for _, condition := range c.Status.Conditions {
-			if condition.Status != "False" || !slices.Contains([]string{"SubnetsNotFound", "SecurityGroupsNotFound", "AMINotFound"}, condition.Reason) {
+			if condition.Status != "False" ||
+				!slices.Contains([]string{"SubnetsNotFound", "SecurityGroupsNotFound", "AMINotFound"}, condition.Reason) {
 				continue
 			}
 			terms := map[string]string{"SubnetsNotFound": "subnetSelectorTerms", "SecurityGroupsNotFound": "securityGroupSelectorTerms", "AMINotFound": "amiSelectorTerms"}[condition.Reason]
 			out = append(out, Finding{
 				Object: "EC2NodeClass " + c.Name, Seen: condition.Message,
-				Remedy: fmt.Sprintf("kubectl edit ec2nodeclass %s, and correct spec.%s; or tag the resources that they should select", c.Name, terms),
+				Remedy: fmt.Sprintf(
+					"kubectl edit ec2nodeclass %s, and correct spec.%s; or tag the resources that they should select",
+					c.Name,
+					terms,
+				),
 			})
 		}
 	}

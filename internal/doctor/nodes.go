@@ -47,7 +47,13 @@ func clusterMismatch(f *Facts) []Finding {
 	if f.Mismatch == "" {
 		return nil
 	}
-	return []Finding{{Object: "cluster " + f.ClusterName, Seen: f.Mismatch, Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters shows for this API server"}}
+	return []Finding{
+		{
+			Object: "cluster " + f.ClusterName,
+			Seen:   f.Mismatch,
+			Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters shows for this API server",
+		},
+	}
 }
 
 func foreignInstances(f *Facts) (out []Finding) {
@@ -60,7 +66,8 @@ func foreignInstances(f *Facts) (out []Finding) {
 	}
 	for uid, ids := range byCluster {
 		out = append(out, Finding{
-			Object: "cluster " + f.ClusterName, Seen: fmt.Sprintf("%d instances with this cluster name belong to the cluster with UID %s: %s", len(ids), uid, few(ids)),
+			Object: "cluster " + f.ClusterName, Seen: fmt.Sprintf("%d instances with this cluster name belong to the cluster with UID %s: %s",
+				len(ids), uid, few(ids)),
 			Remedy: "give each cluster a name of its own: set settings.clusterName (CLUSTER_NAME) of each controller to the name of its EKS cluster",
 		})
 	}
@@ -72,7 +79,8 @@ func unknownInstances(f *Facts) (out []Finding) {
 		if i.Owner == cloudprovider.Unknown {
 			adopt := fmt.Sprintf("dovetail adopt --cluster-name %s %s --yes", f.ClusterName, i.ID)
 			out = append(out, Finding{
-				Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago for NodeClaim %q", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute), i.NodeClaim),
+				Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago for NodeClaim %q", i.Type,
+					f.Now.Sub(i.LaunchedAt).Round(time.Minute), i.NodeClaim),
 				Remedy: "if it is a leftover of this cluster: " + adopt + "; else remove its tag karpenter.sh/nodepool", Command: adopt,
 			})
 		}
@@ -121,10 +129,15 @@ func lateClaims(f *Facts) (out []Finding) {
 		}
 		message, remedy, _ := strings.Cut(registered.Message, cloudprovider.RemedySeparator)
 		if remedy == "" {
-			remedy = fmt.Sprintf("kubectl describe nodeclaim %s; aws ec2 get-console-output --latest --output text --instance-id %s", c.Name, c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:])
+			remedy = fmt.Sprintf(
+				"kubectl describe nodeclaim %s; aws ec2 get-console-output --latest --output text --instance-id %s",
+				c.Name,
+				c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:],
+			)
 		}
 		out = append(out, Finding{
-			Object: "NodeClaim " + c.Name, Seen: fmt.Sprintf("launched %s ago, not joined: %s: %s", age.Round(time.Second), registered.Reason, message), Remedy: remedy,
+			Object: "NodeClaim " + c.Name, Seen: fmt.Sprintf("launched %s ago, not joined: %s: %s", age.Round(time.Second), registered.Reason,
+				message), Remedy: remedy,
 		})
 	}
 	return out
@@ -136,7 +149,8 @@ func stuckTaints(f *Facts) (out []Finding) {
 		n := &f.Nodes[i]
 		age := f.Now.Sub(n.CreationTimestamp.Time)
 		claim := claims[n.Spec.ProviderID]
-		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" || (age < overdue && !reportedStuck(claim)) {
+		if claim == nil || n.DeletionTimestamp != nil || n.Labels[karpv1.LabelInitialized] == "true" ||
+			(age < overdue && !reportedStuck(claim)) {
 			continue
 		}
 		// The last one first: its removal does not change the index of the others.
@@ -147,7 +161,8 @@ func stuckTaints(f *Facts) (out []Finding) {
 			if owner := taintOwner(claim, &t); owner != "" {
 				remove := removeTaint(n.Name, j, &t)
 				out = append(out, Finding{
-					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still on the node after %s; %s must remove it", t.ToString(), age.Round(time.Second), owner),
+					Object: "Node " + n.Name, Seen: fmt.Sprintf("taint %s is still on the node after %s; %s must remove it", t.ToString(),
+						age.Round(time.Second), owner),
 					Remedy: fmt.Sprintf("check why %s does not remove it; to use the node at once: %s", owner, remove), Command: remove,
 				})
 			}
@@ -211,8 +226,15 @@ func reportedStuck(claim *karpv1.NodeClaim) bool {
 // meanwhile.
 func removeTaint(node string, index int, t *corev1.Taint) string {
 	at := fmt.Sprintf("/spec/taints/%d", index)
-	return fmt.Sprintf(`kubectl patch node %s --type json -p '[{"op":"test","path":"%s/key","value":"%s"},{"op":"test","path":"%s/effect","value":"%s"},{"op":"remove","path":"%s"}]'`,
-		node, at, t.Key, at, t.Effect, at)
+	return fmt.Sprintf(
+		`kubectl patch node %s --type json -p '[{"op":"test","path":"%s/key","value":"%s"},{"op":"test","path":"%s/effect","value":"%s"},{"op":"remove","path":"%s"}]'`,
+		node,
+		at,
+		t.Key,
+		at,
+		t.Effect,
+		at,
+	)
 }
 
 // taintOwner returns who removes a startup taint; empty if it is none.
@@ -253,7 +275,8 @@ func instancesWithoutClaim(f *Facts) (out []Finding) {
 		claimed[f.NodeClaims[i].Name] = true
 	}
 	for _, i := range f.Instances {
-		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown || f.Now.Sub(i.LaunchedAt) < counterpartAge {
+		if i.Owner != cloudprovider.Ours || claimed[i.ID] || claimed[i.NodeClaim] || i.State == cloudprovider.ShuttingDown ||
+			f.Now.Sub(i.LaunchedAt) < counterpartAge {
 			continue
 		}
 		out = append(out, Finding{
@@ -283,9 +306,14 @@ func blockingPDBs(f *Facts) (out []Finding) {
 		if b.Status.ExpectedPods == 0 || !neverAllows(b) {
 			continue
 		}
-		loosen := fmt.Sprintf(`kubectl -n %s patch poddisruptionbudget %s --type merge -p '{"spec":{"maxUnavailable":1,"minAvailable":null}}'`, b.Namespace, b.Name)
+		loosen := fmt.Sprintf(
+			`kubectl -n %s patch poddisruptionbudget %s --type merge -p '{"spec":{"maxUnavailable":1,"minAvailable":null}}'`,
+			b.Namespace,
+			b.Name,
+		)
 		out = append(out, Finding{
-			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: fmt.Sprintf("%d pods, of which %d must run", b.Status.ExpectedPods, b.Status.DesiredHealthy),
+			Object: "PodDisruptionBudget " + b.Namespace + "/" + b.Name, Seen: fmt.Sprintf("%d pods, of which %d must run", b.Status.ExpectedPods,
+				b.Status.DesiredHealthy),
 			Remedy: "allow one pod to be unavailable: " + loosen, Command: loosen,
 		})
 	}

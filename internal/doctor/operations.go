@@ -16,8 +16,9 @@ func operationChecks() []Check {
 		ID: "operations-other-controller", Area: "operations", Severity: Warning, Title: "another controller does part of the same work",
 		Why: "both launch nodes for the same pods, and drain each other's nodes", needs: []Fact{Pods}, run: otherControllers,
 	}, {
-		ID: "operations-missing-permission", Area: "operations", Severity: Warning, Title: "the controller's role lacks permissions for EC2 calls",
-		Why: "what needs these calls fails, or uses stale data", needs: []Fact{Permissions}, run: missingPermissions,
+		ID: "operations-missing-permission", Area: "operations", Severity: Warning,
+		Title: "the controller's role lacks permissions for EC2 calls",
+		Why:   "what needs these calls fails, or uses stale data", needs: []Fact{Permissions}, run: missingPermissions,
 	}}
 }
 

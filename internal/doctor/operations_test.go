@@ -10,7 +10,9 @@ import (
 
 // rival is a pod of that image, run by the object of that kind and name; of a kind of "" it stands alone.
 func rival(pod, image, kind, owner string) corev1.Pod {
-	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: pod, Labels: map[string]string{"pod-template-hash": "7d9f"}}}
+	p := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: pod, Labels: map[string]string{"pod-template-hash": "7d9f"}},
+	}
 	p.Spec.Containers = []corev1.Container{{Name: "c", Image: image}}
 	if kind != "" {
 		yes := true
@@ -30,11 +32,20 @@ func TestOtherControllers(t *testing.T) {
 		want []string // object and command
 	}{
 		{"none", []corev1.Pod{rival("a", "localhost:5000/my-cluster-autoscaler-exporter", "", "")}, nil},
-		{"two replicas of a Deployment", []corev1.Pod{rival("a", autoscaler, "ReplicaSet", "ca-aws-7d9f"), rival("b", autoscaler, "ReplicaSet", "ca-aws-7d9f")}, []string{
+		{"two replicas of a Deployment", []corev1.Pod{rival("a", autoscaler, "ReplicaSet", "ca-aws-7d9f"), rival("b", autoscaler, "ReplicaSet",
+			"ca-aws-7d9f")}, []string{
 			"Deployment kube-system/ca-aws: kubectl -n kube-system scale deployment ca-aws --replicas 0",
 		}},
-		{"a DaemonSet", []corev1.Pod{rival("a", handler, "DaemonSet", "nth")}, []string{"DaemonSet kube-system/nth: kubectl -n kube-system delete daemonset nth"}},
-		{"a pod alone", []corev1.Pod{rival("a", "localhost:5000/cluster-autoscaler", "", "")}, []string{"Pod kube-system/a: kubectl -n kube-system delete pod a"}},
+		{
+			"a DaemonSet",
+			[]corev1.Pod{rival("a", handler, "DaemonSet", "nth")},
+			[]string{"DaemonSet kube-system/nth: kubectl -n kube-system delete daemonset nth"},
+		},
+		{
+			"a pod alone",
+			[]corev1.Pod{rival("a", "localhost:5000/cluster-autoscaler", "", "")},
+			[]string{"Pod kube-system/a: kubectl -n kube-system delete pod a"},
+		},
 		{"one that has terminated", []corev1.Pod{terminated}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -36,7 +36,10 @@ func poolChecks() []Check {
 		},
 		{
 			ID: "pools-narrow-spot", Area: "pools", Severity: Warning, Title: "a NodePool of spot instances has one type or one zone",
-			Why: "when EC2 reclaims that capacity, it interrupts all nodes of the pool, and offers none in their place", needs: []Fact{NodePools, NodeClasses, InstanceTypes}, run: narrowSpot,
+			Why: "when EC2 reclaims that capacity, it interrupts all nodes of the pool, and offers none in their place", needs: []Fact{
+				NodePools,
+				NodeClasses, InstanceTypes,
+			}, run: narrowSpot,
 		},
 		{
 			ID: "pools-overlap", Area: "pools", Severity: Warning, Title: "two NodePools of equal weight accept the same pods",
@@ -48,7 +51,8 @@ func poolChecks() []Check {
 		},
 		{
 			ID: "pools-no-grace", Area: "pools", Severity: Info, Title: "nodes expire, but may drain forever",
-			Why: "a PodDisruptionBudget or do-not-disrupt keeps an expired node forever, with an image that gets no fixes", needs: []Fact{NodePools}, run: noGrace,
+			Why:   "a PodDisruptionBudget or do-not-disrupt keeps an expired node forever, with an image that gets no fixes",
+			needs: []Fact{NodePools}, run: noGrace,
 		},
 	}
 }
@@ -126,7 +130,8 @@ func unknownValues(f *Facts) (out []Finding) {
 					continue
 				}
 				out = append(out, Finding{
-					Object: "NodePool " + p.Name, Seen: fmt.Sprintf("no instance type has %s=%s%s", r.Key, v, didYouMean(v, slices.Collect(maps.Keys(have)))),
+					Object: "NodePool " + p.Name, Seen: fmt.Sprintf("no instance type has %s=%s%s", r.Key, v, didYouMean(v,
+						slices.Collect(maps.Keys(have)))),
 					Remedy: fmt.Sprintf("kubectl edit nodepool %s, and correct spec.template.spec.requirements", p.Name),
 				})
 			}
@@ -181,7 +186,8 @@ func tightLimits(f *Facts) (out []Finding) {
 			}
 			if least != nil && least.Cmp(limit) > 0 {
 				out = append(out, Finding{
-					Object: "NodePool " + p.Name, Seen: fmt.Sprintf("the limit of %s is %s, the smallest allowed instance type has %s", name, limit.String(), least.String()),
+					Object: "NodePool " + p.Name, Seen: fmt.Sprintf("the limit of %s is %s, the smallest allowed instance type has %s", name,
+						limit.String(), least.String()),
 					Remedy: fmt.Sprintf("kubectl edit nodepool %s, and raise spec.limits or allow smaller types", p.Name),
 				})
 			}
@@ -193,7 +199,8 @@ func tightLimits(f *Facts) (out []Finding) {
 func narrowSpot(f *Facts) (out []Finding) {
 	for _, p := range f.ours() {
 		set, err := requirementsOf(p)
-		if err != nil || !set.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeSpot) || set.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeOnDemand) {
+		if err != nil || !set.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeSpot) ||
+			set.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeOnDemand) {
 			continue
 		}
 		types, zones := map[string]bool{}, map[string]bool{}
@@ -221,7 +228,10 @@ func overlappingPools(f *Facts) (out []Finding) {
 		}
 		return *p.Spec.Weight
 	}
-	pools := slices.DeleteFunc(f.ours(), func(p *karpv1.NodePool) bool { return len(p.Spec.Template.Spec.Taints) > 0 || p.Spec.Replicas != nil })
+	pools := slices.DeleteFunc(
+		f.ours(),
+		func(p *karpv1.NodePool) bool { return len(p.Spec.Template.Spec.Taints) > 0 || p.Spec.Replicas != nil },
+	)
 	slices.SortFunc(pools, func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })
 	for i, a := range pools {
 		for _, b := range pools[i+1:] {
@@ -233,7 +243,11 @@ func overlappingPools(f *Facts) (out []Finding) {
 			}
 			out = append(out, Finding{
 				Object: "NodePool " + a.Name, Seen: fmt.Sprintf("it and NodePool %s have weight %d and accept the same pods", b.Name, weight(a)),
-				Remedy: fmt.Sprintf("give one of them a different spec.weight, for example: kubectl patch nodepool %s --type merge -p '{\"spec\":{\"weight\":%d}}'", a.Name, weight(a)+10),
+				Remedy: fmt.Sprintf(
+					"give one of them a different spec.weight, for example: kubectl patch nodepool %s --type merge -p '{\"spec\":{\"weight\":%d}}'",
+					a.Name,
+					weight(a)+10,
+				),
 			})
 		}
 	}
@@ -257,7 +271,10 @@ func noGrace(f *Facts) (out []Finding) {
 		if p.Spec.Template.Spec.ExpireAfter.Duration != nil && p.Spec.Template.Spec.TerminationGracePeriod == nil {
 			out = append(out, Finding{
 				Object: "NodePool " + p.Name, Seen: "expireAfter is set, terminationGracePeriod is not",
-				Remedy: fmt.Sprintf(`kubectl patch nodepool %s --type merge -p '{"spec":{"template":{"spec":{"terminationGracePeriod":"24h"}}}}'`, p.Name),
+				Remedy: fmt.Sprintf(
+					`kubectl patch nodepool %s --type merge -p '{"spec":{"template":{"spec":{"terminationGracePeriod":"24h"}}}}'`,
+					p.Name,
+				),
 			})
 		}
 	}

@@ -44,7 +44,8 @@ var zonal = []string{"ebs.csi.aws.com", "kubernetes.io/aws-ebs", "ebs.csi.eks.am
 func immediateClasses(f *Facts) (out []Finding) {
 	for i := range f.StorageClasses {
 		c := &f.StorageClasses[i]
-		if !slices.Contains(zonal, c.Provisioner) || (c.VolumeBindingMode != nil && *c.VolumeBindingMode != storagev1.VolumeBindingImmediate) {
+		if !slices.Contains(zonal, c.Provisioner) ||
+			(c.VolumeBindingMode != nil && *c.VolumeBindingMode != storagev1.VolumeBindingImmediate) {
 			continue
 		}
 		var risk []string
@@ -58,7 +59,10 @@ func immediateClasses(f *Facts) (out []Finding) {
 		if len(risk) > 0 {
 			seen += "; used by PersistentVolumeClaims " + few(risk)
 		}
-		replace := fmt.Sprintf("kubectl get storageclass %s -o yaml | sed 's/^volumeBindingMode:.*/volumeBindingMode: WaitForFirstConsumer/' | kubectl replace --force -f -", c.Name)
+		replace := fmt.Sprintf(
+			"kubectl get storageclass %s -o yaml | sed 's/^volumeBindingMode:.*/volumeBindingMode: WaitForFirstConsumer/' | kubectl replace --force -f -",
+			c.Name,
+		)
 		out = append(out, Finding{
 			Object: "StorageClass " + c.Name, Seen: seen,
 			Remedy: "the mode is immutable, but you can recreate the class, and its volumes stay: " + replace, Command: replace,
@@ -78,7 +82,17 @@ func few(names []string) string {
 }
 
 // unmounters are daemons, by a part of their name, that must run while a node's volumes are unmounted.
-var unmounters = []string{"ebs-csi-node", "efs-csi-node", "fsx-csi-node", "s3-csi-node", "csi-node", "aws-node", "kube-proxy", "cilium", "calico-node"}
+var unmounters = []string{
+	"ebs-csi-node",
+	"efs-csi-node",
+	"fsx-csi-node",
+	"s3-csi-node",
+	"csi-node",
+	"aws-node",
+	"kube-proxy",
+	"cilium",
+	"calico-node",
+}
 
 // isUnmounter reports whether a DaemonSet must run while a node's volumes are unmounted: a CSI driver, or the network.
 func isUnmounter(d *appsv1.DaemonSet) bool {
@@ -88,7 +102,8 @@ func isUnmounter(d *appsv1.DaemonSet) bool {
 		return true
 	}
 	return slices.ContainsFunc(unmounters, func(part string) bool {
-		return d.Name == part || strings.HasPrefix(d.Name, part+"-") || strings.HasSuffix(d.Name, "-"+part) || strings.Contains(d.Name, "-"+part+"-")
+		return d.Name == part || strings.HasPrefix(d.Name, part+"-") || strings.HasSuffix(d.Name, "-"+part) ||
+			strings.Contains(d.Name, "-"+part+"-")
 	}) && !strings.Contains(d.Name, "windows")
 }
 
@@ -99,8 +114,13 @@ func daemonTolerations(f *Facts) (out []Finding) {
 		if !isUnmounter(d) || snapshot.Tolerates(d.Spec.Template.Spec.Tolerations, &taint) {
 			continue
 		}
-		patch := fmt.Sprintf(`kubectl -n %s patch daemonset %s --type json -p '[%s{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists"}}]'`,
-			d.Namespace, d.Name, emptyList(d), taint.Key)
+		patch := fmt.Sprintf(
+			`kubectl -n %s patch daemonset %s --type json -p '[%s{"op":"add","path":"/spec/template/spec/tolerations/-","value":{"key":"%s","operator":"Exists"}}]'`,
+			d.Namespace,
+			d.Name,
+			emptyList(d),
+			taint.Key,
+		)
 		out = append(out, Finding{
 			Object: "DaemonSet " + d.Namespace + "/" + d.Name, Seen: fmt.Sprintf("it does not tolerate %s:%s", taint.Key, taint.Effect),
 			Remedy: patch, Command: patch,
@@ -133,7 +153,8 @@ func unreachableVolumes(f *Facts) (out []Finding) {
 	for i := range f.Volumes {
 		v := &f.Volumes[i]
 		zones := volumeZones(v)
-		if v.Status.Phase != corev1.VolumeBound || len(zones) == 0 || slices.ContainsFunc(zones, func(z string) bool { return reachable[z] }) {
+		if v.Status.Phase != corev1.VolumeBound || len(zones) == 0 ||
+			slices.ContainsFunc(zones, func(z string) bool { return reachable[z] }) {
 			continue
 		}
 		object := "PersistentVolume " + v.Name
@@ -156,7 +177,8 @@ func volumeZones(v *corev1.PersistentVolume) []string {
 	var out []string
 	for _, term := range v.Spec.NodeAffinity.Required.NodeSelectorTerms {
 		for _, e := range term.MatchExpressions {
-			if e.Operator == corev1.NodeSelectorOpIn && slices.Contains([]string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone, "topology.ebs.csi.aws.com/zone"}, e.Key) {
+			if e.Operator == corev1.NodeSelectorOpIn &&
+				slices.Contains([]string{corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone, "topology.ebs.csi.aws.com/zone"}, e.Key) {
 				out = append(out, e.Values...)
 			}
 		}

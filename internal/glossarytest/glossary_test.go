@@ -53,7 +53,8 @@ func TestReferencesUseTheVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"docs/plan.schema.json", "deploy/chart/dovetail/values.yaml", "deploy/chart/dovetail/templates/NOTES.txt", "deploy/chart/dovetail-crd/values.yaml",
+		"docs/plan.schema.json", "deploy/chart/dovetail/values.yaml", "deploy/chart/dovetail/templates/NOTES.txt",
+		"deploy/chart/dovetail-crd/values.yaml",
 	} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if err != nil {
@@ -111,13 +112,19 @@ func TestCheck(t *testing.T) {
 		name, text string
 		want       []glossarytest.Finding
 	}{
-		{"whole words in any case", "Buy it\nbuyer buys", []glossarytest.Finding{{Line: 1, Word: "Buy", Instead: "launch"}, {Line: 2, Word: "buys", Instead: "launch"}}},
+		{"whole words in any case", "Buy it\nbuyer buys", []glossarytest.Finding{{Line: 1, Word: "Buy", Instead: "launch"}, {
+			Line: 2,
+			Word: "buys", Instead: "launch",
+		}}},
 		{"phrases", "it gives  back", []glossarytest.Finding{{Line: 1, Word: "gives  back", Instead: "terminate"}}},
 		{"phrases that a line break divides", "it gives\nback", []glossarytest.Finding{{Line: 1, Word: "gives\nback", Instead: "terminate"}}},
 		{"allowed phrases", "the machine\nimage", nil},
 		{"lines after an allowed phrase", "machine\nimage\nbuy", []glossarytest.Finding{{Line: 3, Word: "buy", Instead: "launch"}}},
 		{"words for review", "a kind of node", nil},
-		{"code spans, code blocks and link targets", "`buy` [x](buy.md)\n```sh\nbuy\n```\nbuy", []glossarytest.Finding{{Line: 5, Word: "buy", Instead: "launch"}}},
+		{"code spans, code blocks and link targets", "`buy` [x](buy.md)\n```sh\nbuy\n```\nbuy", []glossarytest.Finding{{
+			Line: 5, Word: "buy",
+			Instead: "launch",
+		}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := g.CheckMarkdown(tt.text)

@@ -166,7 +166,13 @@ func (q Query) compare(a, b *Entry) int {
 		by = a.Capacity.Memory().Cmp(*b.Capacity.Memory())
 	}
 	family := func(e *Entry) string { f, _, _ := strings.Cut(e.Name, "."); return f }
-	return cmp.Or(by, cmp.Compare(family(a), family(b)), a.Capacity.Cpu().Cmp(*b.Capacity.Cpu()), a.Capacity.Memory().Cmp(*b.Capacity.Memory()), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(
+		by,
+		cmp.Compare(family(a), family(b)),
+		a.Capacity.Cpu().Cmp(*b.Capacity.Cpu()),
+		a.Capacity.Memory().Cmp(*b.Capacity.Memory()),
+		cmp.Compare(a.Name, b.Name),
+	)
 }
 
 // cheapest returns the available offering with the lowest price, of one capacity type or (empty) of any.

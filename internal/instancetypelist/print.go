@@ -96,7 +96,8 @@ func (r *Report) footnotes(w io.Writer) error {
 
 // derived reports whether any price that the table shows is derived.
 func (e *Entry) derived() bool {
-	return strings.HasPrefix(e.price(karpv1.CapacityTypeOnDemand), derivedMark) || strings.HasPrefix(e.price(karpv1.CapacityTypeSpot), derivedMark)
+	return strings.HasPrefix(e.price(karpv1.CapacityTypeOnDemand), derivedMark) ||
+		strings.HasPrefix(e.price(karpv1.CapacityTypeSpot), derivedMark)
 }
 
 const derivedMark = "~"
@@ -153,7 +154,13 @@ func list(offerings []catalog.Offering, of func(*catalog.Offering) string) strin
 }
 
 // usual are the resources that have a column.
-var usual = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, awsv1.ResourcePodENI}
+var usual = []corev1.ResourceName{
+	corev1.ResourceCPU,
+	corev1.ResourceMemory,
+	corev1.ResourceEphemeralStorage,
+	corev1.ResourcePods,
+	awsv1.ResourcePodENI,
+}
 
 // other returns the resources that only some types have.
 func (e *Entry) other() string {
@@ -205,7 +212,14 @@ type (
 
 // JSON prints all data, for programs.
 func (r *Report) JSON(w io.Writer) error {
-	out := reportJSON{Region: r.Region, NodePool: r.NodePool, NodeClass: r.NodeClass, Basis: r.Basis, Currency: r.Currency, InstanceTypes: make([]entryJSON, len(r.Entries))}
+	out := reportJSON{
+		Region:        r.Region,
+		NodePool:      r.NodePool,
+		NodeClass:     r.NodeClass,
+		Basis:         r.Basis,
+		Currency:      r.Currency,
+		InstanceTypes: make([]entryJSON, len(r.Entries)),
+	}
 	for i := range r.Entries {
 		e := &r.Entries[i]
 		t := entryJSON{
@@ -220,7 +234,16 @@ func (r *Report) JSON(w io.Writer) error {
 		for j := range e.Offerings {
 			o := &e.Offerings[j]
 			partition, _ := o.Requirements.Get(awsv1.LabelPlacementGroupPartition).Single()
-			t.Offerings[j] = offeringJSON{o.Zone, o.CapacityType, o.Available, o.UnavailableMessage, o.Price, o.PriceDerived, o.ReservationID, partition}
+			t.Offerings[j] = offeringJSON{
+				o.Zone,
+				o.CapacityType,
+				o.Available,
+				o.UnavailableMessage,
+				o.Price,
+				o.PriceDerived,
+				o.ReservationID,
+				partition,
+			}
 		}
 		out.InstanceTypes[i] = t
 	}

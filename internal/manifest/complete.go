@@ -93,7 +93,10 @@ func (r *reader) completeVolumes() {
 			if v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 				continue
 			}
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: *v.Ephemeral.VolumeClaimTemplate.ObjectMeta.DeepCopy(), Spec: *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy()}
+			claim := &corev1.PersistentVolumeClaim{
+				ObjectMeta: *v.Ephemeral.VolumeClaimTemplate.ObjectMeta.DeepCopy(),
+				Spec:       *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy(),
+			}
 			claim.Namespace, claim.Name = pod.Namespace, pod.Name+"-"+v.Name
 			r.addClaim(claim)
 		}
@@ -176,14 +179,22 @@ func (r *reader) completePods() {
 		}
 	}
 	if len(orphans) > 0 {
-		r.note("pods bound to nodes that are not among the inputs: %d left out, the first of them %s/%s on node %s; to count them, add the nodes (kubectl get nodes -o yaml)",
-			len(orphans), orphans[0].Namespace, orphans[0].Name, orphans[0].Spec.NodeName)
+		r.note(
+			"pods bound to nodes that are not among the inputs: %d left out, the first of them %s/%s on node %s; to count them, add the nodes (kubectl get nodes -o yaml)",
+			len(orphans),
+			orphans[0].Namespace,
+			orphans[0].Name,
+			orphans[0].Spec.NodeName,
+		)
 	}
 }
 
 // markUnschedulable marks a pod as the scheduler does when it finds no node.
 func markUnschedulable(pod *corev1.Pod) {
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	pod.Status.Conditions = slices.DeleteFunc(
+		pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled },
+	)
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 	})

@@ -27,7 +27,8 @@ type kind struct{ apiVersion, kind string }
 
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
-	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass", "RuntimeClass",
+	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
+	"RuntimeClass",
 }
 
 // prototypes returns empty objects of the kinds that affect a plan.

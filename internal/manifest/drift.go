@@ -122,7 +122,11 @@ func (r *reader) poolEdit(pool *karpv1.NodePool) (poolEdit, error) {
 		return poolEdit{}, fmt.Errorf("NodePool %s: %w", pool.Name, err)
 	}
 	out := poolEdit{NodePool: pool.DeepCopy()}
-	out.Annotations = with(with(pool.Annotations, karpv1.AnnotationNodePoolHash, hash), karpv1.AnnotationNodePoolHashVersion, karpv1.NodePoolHashVersion)
+	out.Annotations = with(
+		with(pool.Annotations, karpv1.AnnotationNodePoolHash, hash),
+		karpv1.AnnotationNodePoolHashVersion,
+		karpv1.NodePoolHashVersion,
+	)
 	before := r.overridden[identity{kind: "NodePool", name: pool.Name}]
 	if before == nil {
 		return out, nil

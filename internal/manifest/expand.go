@@ -217,7 +217,10 @@ func (w *workload) pod(ordinal int) *corev1.Pod {
 	maps.Copy(pod.Labels, added)
 	for _, claim := range w.volumes {
 		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-" + pod.Name}
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+		pod.Spec.Volumes = append(
+			pod.Spec.Volumes,
+			corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}},
+		)
 	}
 	return pod
 }

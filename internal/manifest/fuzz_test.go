@@ -28,9 +28,21 @@ func FuzzRead(f *testing.F) {
 			f.Add(data)
 		}
 	}
-	f.Add([]byte("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 9, template: {metadata: {labels: {app: web}}}}}"))
-	f.Add([]byte("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: shop}, spec: {template: {spec: {nodeSelector: {a: b}}}}}"))
-	f.Add([]byte("{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 2, ordinals: {start: 7}, template: {}}}"))
+	f.Add(
+		[]byte(
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 9, template: {metadata: {labels: {app: web}}}}}",
+		),
+	)
+	f.Add(
+		[]byte(
+			"{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: shop}, spec: {template: {spec: {nodeSelector: {a: b}}}}}",
+		),
+	)
+	f.Add(
+		[]byte(
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 2, ordinals: {start: 7}, template: {}}}",
+		),
+	)
 	now := filepath.Join(f.TempDir(), "now.yaml")
 	if err := os.WriteFile(now, snapshot, 0o600); err != nil {
 		f.Fatal(err)

@@ -29,12 +29,19 @@ func TestWorkloadsBesideASnapshotThatHasOnlyTheirPods(t *testing.T) {
 	dir := write(t, map[string]string{"now.yaml": now})
 	const spec = "metadata: {labels: {app: a}}, spec: {%scontainers: [{name: c, image: c, ports: [{containerPort: 80}], resources: {limits: {cpu: %s}}}]}"
 	web := func(replicas int, extra, cpu string) string {
-		return fmt.Sprintf("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: %d, template: {%s}}}", replicas, fmt.Sprintf(spec, extra, cpu))
+		return fmt.Sprintf(
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: %d, template: {%s}}}",
+			replicas,
+			fmt.Sprintf(spec, extra, cpu),
+		)
 	}
 	for _, tt := range []struct{ name, text, want string }{
 		{"as it is", web(3, "", "1"), ""},
 		{"more", web(5, "", "1000m"), "{Deployment shop/web 3 5 2 0 0 []}"},
-		{"another limit", web(3, "", "2"), "{Deployment shop/web 3 3 0 0 3 [spec.template.spec.containers[0].resources.limits.cpu spec.template.spec.containers[0].resources.requests.cpu]}"},
+		{
+			"another limit", web(3, "", "2"),
+			"{Deployment shop/web 3 3 0 0 3 [spec.template.spec.containers[0].resources.limits.cpu spec.template.spec.containers[0].resources.requests.cpu]}",
+		},
 		{"a selector", web(3, "nodeSelector: {a: b}, ", "1"), "{Deployment shop/web 3 3 0 0 3 [spec.template.spec.nodeSelector.a]}"},
 		{"a toleration", web(3, "tolerations: [{operator: Exists}], ", "1"), "{Deployment shop/web 3 3 0 0 3 [spec.template.spec.tolerations]}"},
 		{"a priority", web(3, "priorityClassName: high, ", "1"), "{Deployment shop/web 3 3 0 0 3 [spec.template.spec.priorityClassName]}"},
@@ -88,9 +95,12 @@ func TestWorkloadsOfOneNameHaveAllTheirPodsPlanned(t *testing.T) {
 	const spec = "template: {metadata: {labels: {app: %s}}, spec: {restartPolicy: %s, containers: [{name: c, image: c}]}}"
 	text := "{apiVersion: v1, kind: Pod, metadata: {name: web-4, namespace: shop}, spec: {containers: [{name: c, image: c}]}}"
 	for _, w := range []string{
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, " + fmt.Sprintf(spec, "a", "Always") + "}}",
-		"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: shop}, spec: {replicas: 2, " + fmt.Sprintf(spec, "b", "Always") + "}}",
-		"{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: shop}, spec: {parallelism: 2, " + fmt.Sprintf(spec, "c", "Never") + "}}",
+		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, " + fmt.Sprintf(spec, "a",
+			"Always") + "}}",
+		"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: shop}, spec: {replicas: 2, " + fmt.Sprintf(spec, "b",
+			"Always") + "}}",
+		"{apiVersion: batch/v1, kind: Job, metadata: {name: web, namespace: shop}, spec: {parallelism: 2, " + fmt.Sprintf(spec, "c",
+			"Never") + "}}",
 	} {
 		text += "\n---\n" + w
 	}

@@ -49,7 +49,11 @@ func podNames(w *manifest.ClusterState) (out []string) {
 func TestSources(t *testing.T) {
 	pod := func(name string) string { return "{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}}\n" }
 	dir := write(t, map[string]string{
-		"b.yaml": pod("b1") + "---\n# nothing\n---\n" + pod("b2"), "a/deep.yml": pod("a"), "c.json": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c1"}}
+		"b.yaml": pod(
+			"b1",
+		) + "---\n# nothing\n---\n" + pod(
+			"b2",
+		), "a/deep.yml": pod("a"), "c.json": `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"c1"}}
 {"apiVersion":"v1","kind":"Pod","metadata":{"name":"c2"}}`,
 		"notes.txt": "not read", ".hidden/x.yaml": "not: [read", ".x.yaml": "not: [read",
 	})
@@ -79,7 +83,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"no kind", "{apiVersion: v1}", "stdin:1: kind and apiVersion are needed"},
 		{"no name", "{apiVersion: v1, kind: Pod}", "stdin:1: Pod: metadata.name is missing"},
 		{
-			"a quantity", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ns}, spec: {nodeSelector: {a: 1}, containers: [{name: first}, {name: second, resources: {requests: {cpu: 1x}}}]}}",
+			"a quantity",
+			"{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: ns}, spec: {nodeSelector: {a: 1}, containers: [{name: first}, {name: second, resources: {requests: {cpu: 1x}}}]}}",
 			"stdin:1: Pod ns/a: spec.containers[1].resources.requests.cpu: quantities must match",
 		},
 		{
@@ -87,15 +92,18 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			"stdin:1: Deployment d: spec.replicas: is a string, which cannot be int32",
 		},
 		{
-			"an item of a list", "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: Pod}]}",
+			"an item of a list",
+			"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod, metadata: {name: a}}, {apiVersion: v1, kind: Pod}]}",
 			"stdin:1: item 2: Pod: metadata.name is missing",
 		},
 		{
-			"more pods than a plan takes", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
+			"more pods than a plan takes",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
 			"stdin:1: Deployment d: with its 2000000000 pods the inputs exceed the 1000000 pods of one plan",
 		},
 		{
-			"a quantity below zero", "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
+			"a quantity below zero",
+			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {initContainers: [{name: i, resources: {requests: {memory: -1}}}]}}}}",
 			"stdin:1: Deployment d: spec.template.spec.initContainers[0].resources.requests[memory]: Invalid value: \"-1\": must be greater than or equal to 0",
 		},
 		{
@@ -115,7 +123,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			"stdin:1: NodePool p: spec.template.spec.requirements",
 		},
 		{
-			"what only the controller refuses", poolHead + "spec: {template: {metadata: {labels: {karpenter.sh/initialized: x}}, spec: {requirements: [], " + ref + "}}}",
+			"what only the controller refuses",
+			poolHead + "spec: {template: {metadata: {labels: {karpenter.sh/initialized: x}}, spec: {requirements: [], " + ref + "}}}",
 			"stdin:1: NodePool p: spec.template.metadata.labels",
 		},
 	} {
@@ -129,7 +138,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 }
 
 func TestEveryBadDocumentIsNamedAtOnce(t *testing.T) {
-	_, err := manifest.Read([]string{"-", "no/such.yaml"}, strings.NewReader("{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Node}"))
+	_, err := manifest.Read(
+		[]string{"-", "no/such.yaml"},
+		strings.NewReader("{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Node}"),
+	)
 	for _, want := range []string{"stdin:1: Pod", "stdin:3: Node", "no/such.yaml"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)
@@ -162,14 +174,19 @@ func TestWhatIsLeftOutIsNamed(t *testing.T) {
 			"stdin:1: CronJob shop/nightly (batch/v1) left out: its pods come and go; to plan those of a run, add the Job",
 		},
 		{
-			"a kind that makes pods", "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {containers: [{name: c}]}}}}",
+			"a kind that makes pods",
+			"{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web}, spec: {template: {spec: {containers: [{name: c}]}}}}",
 			"stdin:1: Rollout web (argoproj.io/v1alpha1) left out: the number of its pods is unknown",
 		},
 		{
-			"an old version", "{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: b}}",
+			"an old version",
+			"{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: a}}\n---\n{apiVersion: extensions/v1beta1, kind: Deployment, metadata: {name: b}}",
 			"stdin:1: Deployment a (extensions/v1beta1) and 1 more left out: this kind is read in apps/v1",
 		},
-		{"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}", "stdin:1: ConfigMap c (v1) left out: this kind does not affect a plan"},
+		{
+			"no part in a plan", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+			"stdin:1: ConfigMap c (v1) left out: this kind does not affect a plan",
+		},
 		{
 			"a pod on a node that is not there", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeName: gone}}",
 			"pods bound to nodes that are not among the inputs: 1 left out, the first of them default/p on node gone; to count them, add the nodes",
@@ -189,7 +206,8 @@ func TestFilesThatAreNotObjectsSayWhatToPlan(t *testing.T) {
 		"kustomization.yaml": "kubectl kustomize", "values.yaml": "helm template", "pod.yaml": "as in every Kubernetes object",
 	} {
 		dir := write(t, map[string]string{name: "resources: [pod.yaml]"})
-		if _, err := manifest.Read([]string{dir}, nil); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name+":1") {
+		if _, err := manifest.Read([]string{dir}, nil); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), name+":1") {
 			t.Errorf("%s: error %v, want %q", name, err, want)
 		}
 	}
@@ -219,13 +237,22 @@ func TestCompletedAsInACluster(t *testing.T) {
 	requests := snapshot.Requests(first)
 	cpu, memory := requests[corev1.ResourceCPU], requests[corev1.ResourceMemory]
 	if cpu.String() != "2" || memory.String() != "1Gi" || !snapshot.Provisionable(first) || first.UID == "" || first.UID == w.Pods[1].UID {
-		t.Errorf("pod %s requests %s cpu, %s memory; UIDs %q, %q; provisionable %v", first.Name, &cpu, &memory, first.UID, w.Pods[1].UID, snapshot.Provisionable(first))
+		t.Errorf(
+			"pod %s requests %s cpu, %s memory; UIDs %q, %q; provisionable %v",
+			first.Name,
+			&cpu,
+			&memory,
+			first.UID,
+			w.Pods[1].UID,
+			snapshot.Provisionable(first),
+		)
 	}
 	if p := first.Spec.Priority; p == nil || *p != 7 {
 		t.Errorf("priority %v, want that of the class", p)
 	}
 	claims := w.PersistentVolumeClaims
-	if len(claims) != 1 || claims[0].Name != "x-1-scratch" || claims[0].Spec.StorageClassName == nil || *claims[0].Spec.StorageClassName != "std" {
+	if len(claims) != 1 || claims[0].Name != "x-1-scratch" || claims[0].Spec.StorageClassName == nil ||
+		*claims[0].Spec.StorageClassName != "std" {
 		t.Errorf("volume claims %v, want one of the ephemeral volume, with the default class", claims)
 	}
 	if mode := w.StorageClasses[0].VolumeBindingMode; mode == nil || *mode != "Immediate" {
@@ -253,10 +280,28 @@ func TestPodsOfWorkloads(t *testing.T) {
 			[]string{"default/rc-0", "default/rc-1"},
 		},
 		{"a DaemonSet's come with nodes", "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d}, spec: {template: {}}}", nil},
-		{"a StatefulSet's ordinals", "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ordinals: {start: 5}, template: {}}}", []string{"default/s-5", "default/s-6"}},
-		{"a Job's completions bound its parallelism", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 3, completions: 2, template: {}}}", []string{"default/j-0", "default/j-1"}},
-		{"a Job runs as many as are parallel", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 1, completions: 9, template: {}}}", []string{"default/j-0"}},
-		{"a Job that is done", "{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {}}, status: {conditions: [{type: Complete, status: 'True'}]}}", nil},
+		{
+			"a StatefulSet's ordinals",
+			"{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ordinals: {start: 5}, template: {}}}",
+			[]string{"default/s-5", "default/s-6"},
+		},
+		{
+			"a Job's completions bound its parallelism",
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 3, completions: 2, template: {}}}",
+			[]string{
+				"default/j-0",
+				"default/j-1",
+			},
+		},
+		{
+			"a Job runs as many as are parallel",
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {parallelism: 1, completions: 9, template: {}}}",
+			[]string{"default/j-0"},
+		},
+		{
+			"a Job that is done",
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: j}, spec: {template: {}}, status: {conditions: [{type: Complete, status: 'True'}]}}", nil,
+		},
 		{
 			"a Deployment whose pods are there, without its ReplicaSet",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: " + two + "}\n---\n" +

@@ -34,8 +34,12 @@ func (r *reader) completeRuntimes() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(missing)) {
-		r.note("runtime class %q is not among the inputs: its overhead and nodeSelector do not count for %d pods; to count them, add it (kubectl get runtimeclass %s -o yaml)",
-			name, missing[name], name)
+		r.note(
+			"runtime class %q is not among the inputs: its overhead and nodeSelector do not count for %d pods; to count them, add it (kubectl get runtimeclass %s -o yaml)",
+			name,
+			missing[name],
+			name,
+		)
 	}
 	return nil
 }
@@ -59,7 +63,14 @@ func admit(spec *corev1.PodSpec, classes map[string]*nodev1.RuntimeClass, missin
 	}
 	for key, value := range class.Scheduling.NodeSelector {
 		if own, set := spec.NodeSelector[key]; set && own != value {
-			return fmt.Errorf("spec.nodeSelector has %s=%s, and runtime class %q selects nodes with %s=%s; remove one of them", key, own, class.Name, key, value)
+			return fmt.Errorf(
+				"spec.nodeSelector has %s=%s, and runtime class %q selects nodes with %s=%s; remove one of them",
+				key,
+				own,
+				class.Name,
+				key,
+				value,
+			)
 		}
 		spec.NodeSelector = with(spec.NodeSelector, key, value)
 	}

@@ -41,7 +41,8 @@ func TestRuntimeClassCountsOffline(t *testing.T) {
 		t.Fatalf("%d pods", len(specs)-1)
 	}
 	for _, spec := range specs {
-		if spec.NodeSelector["runtime"] != "kata" || len(spec.Tolerations) != 1 || spec.Tolerations[0].Key != "kata" || len(spec.Overhead) != 2 {
+		if spec.NodeSelector["runtime"] != "kata" || len(spec.Tolerations) != 1 || spec.Tolerations[0].Key != "kata" ||
+			len(spec.Overhead) != 2 {
 			t.Errorf("nodeSelector %v, tolerations %v, overhead %v", spec.NodeSelector, spec.Tolerations, spec.Overhead)
 		}
 	}
@@ -51,7 +52,11 @@ func TestRuntimeClassCountsOffline(t *testing.T) {
 	_, err := manifest.Read([]string{"-"}, strings.NewReader(kata+`
 {apiVersion: v1, kind: Pod, metadata: {name: torn}, spec: {runtimeClassName: kata, nodeSelector: {runtime: runc}, containers: [{name: c}]}}
 `))
-	if err == nil || !strings.Contains(err.Error(), "pod default/torn: spec.nodeSelector has runtime=runc, and runtime class \"kata\" selects nodes with runtime=kata") {
+	if err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"pod default/torn: spec.nodeSelector has runtime=runc, and runtime class \"kata\" selects nodes with runtime=kata",
+		) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -103,7 +103,8 @@ func Read(paths []string, stdin io.Reader) (*ClusterState, error) {
 func (in Input) Read() (*ClusterState, error) {
 	r := &reader{
 		world:      &ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
-		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{}, skipped: map[kind]*skippedKind{},
+		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{},
+		skipped:    map[kind]*skippedKind{},
 		overridden: map[identity]*object{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
 		source:     source{stdin: in.Stdin, limit: cmp.Or(in.MaxBytes, DefaultMaxBytes)},

@@ -191,7 +191,10 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 			continue
 		}
 		room.Use(one)
-		out.Commands = append(out.Commands, disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
+		out.Commands = append(
+			out.Commands,
+			disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price},
+		)
 	}
 	others := slices.DeleteFunc(slices.Clone(view.Candidates), func(c *disrupt.Candidate) bool { return slices.Contains(empty, c) })
 	totals, _ := new(disrupt.PoolCosts).Update(view)

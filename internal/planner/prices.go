@@ -42,8 +42,11 @@ func PriceNotes(plan schedule.Plan, c Catalog) []string {
 	}
 	var notes []string
 	for _, os := range slices.Sorted(maps.Keys(derived)) {
-		notes = append(notes, fmt.Sprintf("the price lists lack the price of %s with %s, marked ~: it is derived (%s). Check it before you rely on it",
-			strings.Join(slices.Sorted(maps.Keys(derived[os])), ", "), os, prices.Basis(os)))
+		notes = append(
+			notes,
+			fmt.Sprintf("the price lists lack the price of %s with %s, marked ~: it is derived (%s). Check it before you rely on it",
+				strings.Join(slices.Sorted(maps.Keys(derived[os])), ", "), os, prices.Basis(os)),
+		)
 	}
 	if currency := prices.Currency(); currency != "USD" {
 		notes = append(notes, "prices are in "+currency+", not in dollars")

@@ -43,7 +43,10 @@ func (stall) InstanceTypes(context.Context, *awsv1.EC2NodeClass) ([]*catalog.Ins
 // liveWorld is a cluster with a bit of everything, and a secret wherever people put them.
 func liveWorld() []client.Object {
 	meta := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "example.com/token": secret}}
+		return metav1.ObjectMeta{
+			Name:        name,
+			Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: secret, "example.com/token": secret},
+		}
 	}
 	spec := func(cpu string) corev1.PodSpec {
 		return corev1.PodSpec{
@@ -63,7 +66,9 @@ func liveWorld() []client.Object {
 		return p
 	}
 	waiting, ignored := pod("waiting", "", "3"), pod("not-looked-at-yet", "", "3")
-	waiting.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: secret}}
+	waiting.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: secret},
+	}
 	small := waiting.DeepCopy()
 	small.Name, small.Spec.Containers[0].Resources.Requests = "small", enginetest.Resources("cpu", "500m")
 	node := &corev1.Node{ObjectMeta: meta("node-1")}
@@ -73,9 +78,16 @@ func liveWorld() []client.Object {
 	daemons.Namespace, daemons.Spec.Template.Spec = "shop", spec("250m")
 	daemons.Spec.Template.Annotations = map[string]string{"token": secret}
 	pool := &karpv1.NodePool{ObjectMeta: meta("general")}
-	pool.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass", Name: "default"}
+	pool.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{
+		Group: awsv1.GroupVersion.Group,
+		Kind:  "EC2NodeClass",
+		Name:  "default",
+	}
 	pool.SetConditions([]metav1.Condition{{Type: condition.Ready, Status: metav1.ConditionTrue, Reason: condition.Ready}})
-	service := &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ExternalName: secret}}
+	service := &corev1.Service{
+		ObjectMeta: meta("web"),
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, ExternalName: secret},
+	}
 	service.Namespace = "shop"
 	rs := &appsv1.ReplicaSet{ObjectMeta: meta("web")}
 	rs.Namespace, rs.Spec.Template.Spec = "shop", spec("1")
@@ -83,7 +95,9 @@ func liveWorld() []client.Object {
 	class := &awsv1.EC2NodeClass{ObjectMeta: meta("default")}
 	class.Spec.UserData = secret
 	return []client.Object{
-		&corev1.Namespace{ObjectMeta: meta("shop")}, node, daemons, service, rs, pool, class, waiting, small, ignored, pod("bound", "node-1", "1200m"),
+		&corev1.Namespace{
+			ObjectMeta: meta("shop"),
+		}, node, daemons, service, rs, pool, class, waiting, small, ignored, pod("bound", "node-1", "1200m"),
 	}
 }
 
@@ -180,15 +194,32 @@ func TestNewWorkloadsBesideASnapshot(t *testing.T) {
 // What a snapshot of a cluster holds is enough to tell which pods an edited Deployment replaces.
 func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) {
 	template := func(cpu string) corev1.PodTemplateSpec {
-		t := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "7f9"}}}
-		t.Spec.Containers = []corev1.Container{{Name: "c", Image: "web", Env: []corev1.EnvVar{{Name: "PASSWORD", Value: secret}}, Resources: corev1.ResourceRequirements{Requests: enginetest.Resources("cpu", cpu)}}}
+		t := corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: "7f9"}},
+		}
+		t.Spec.Containers = []corev1.Container{
+			{
+				Name:      "c",
+				Image:     "web",
+				Env:       []corev1.EnvVar{{Name: "PASSWORD", Value: secret}},
+				Resources: corev1.ResourceRequirements{Requests: enginetest.Resources("cpu", cpu)},
+			},
+		}
 		return t
 	}
 	owned := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u", Controller: new(true)}}
 	}
-	rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7f9", OwnerReferences: owned("Deployment", "web")}}
-	rs.Spec.Template, rs.Spec.Replicas, rs.Spec.Selector = template("1"), new(int32(2)), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7f9", OwnerReferences: owned("Deployment", "web")},
+	}
+	rs.Spec.Template, rs.Spec.Replicas, rs.Spec.Selector = template(
+		"1",
+	), new(
+		int32(2),
+	), &metav1.LabelSelector{
+		MatchLabels: map[string]string{"app": "web"},
+	}
 	objects := append(liveWorld(), rs)
 	for _, name := range []string{"web-7f9-a", "web-7f9-b"} {
 		pod := &corev1.Pod{ObjectMeta: template("1").ObjectMeta, Spec: template("1").Spec}
@@ -210,8 +241,11 @@ func TestEditedDeploymentBesideASnapshotOfAClusterReplacesItsPods(t *testing.T) 
 	}
 	for _, tt := range []struct{ name, cpu, want string }{{"as it is", "1", ""}, {"another request", "2", "2"}} {
 		t.Run(tt.name, func(t *testing.T) {
-			w, err := manifest.Read([]string{now, "-"}, strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, "+
-				"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: "+tt.cpu+"}}}]}}}}"))
+			w, err := manifest.Read(
+				[]string{now, "-"},
+				strings.NewReader("{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, "+
+					"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: web, resources: {requests: {cpu: "+tt.cpu+"}}}]}}}}"),
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -126,7 +126,10 @@ func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 		noted.WriteString(strings.ReplaceAll(note, dir+string(filepath.Separator), "") + "\n")
 	}
 	return map[string]string{
-		"table": unstable.ReplaceAllString(table.String(), ""), "wide": unstable.ReplaceAllString(wide.String(), ""), "json": unstable.ReplaceAllString(json.String(), ""), "notes": noted.String(),
+		"table": unstable.ReplaceAllString(
+			table.String(),
+			"",
+		), "wide": unstable.ReplaceAllString(wide.String(), ""), "json": unstable.ReplaceAllString(json.String(), ""), "notes": noted.String(),
 	}
 }
 

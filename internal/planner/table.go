@@ -74,7 +74,14 @@ type launchGroup struct {
 }
 
 func (l *launchGroup) key() string {
-	return strings.Join(slices.Concat([]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}, l.uses, l.who), "\t")
+	return strings.Join(
+		slices.Concat(
+			[]string{l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)},
+			l.uses,
+			l.who,
+		),
+		"\t",
+	)
 }
 
 // launchGroups returns the nodes to launch, in the order of the plan.
@@ -104,7 +111,10 @@ func (r *Report) launches(b *strings.Builder, width int) {
 	var rows [][]string
 	var details []string
 	for _, l := range r.launchGroups() {
-		rows = append(rows, []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)})
+		rows = append(
+			rows,
+			[]string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)},
+		)
 		var uses []string
 		for i, name := range names {
 			if l.uses[i] != "-" {
@@ -160,7 +170,14 @@ func (r *Report) wideLaunches(b *strings.Builder) {
 	}
 	var rows [][]string
 	for _, l := range r.launchGroups() {
-		row := []string{strconv.Itoa(l.count), l.Pool.Name, l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, each(l.Offering)}
+		row := []string{
+			strconv.Itoa(l.count),
+			l.Pool.Name,
+			l.InstanceTypes[0].Name,
+			l.Offering.Zone,
+			l.Offering.CapacityType,
+			each(l.Offering),
+		}
 		rows = append(rows, append(append(row, l.uses...), strings.Join(l.who, ", ")))
 	}
 	section(b, "Nodes to launch", append(columns, "FOR"), rows)
@@ -223,7 +240,8 @@ func percent(part, whole resource.Quantity) string {
 func amount(name corev1.ResourceName, q resource.Quantity) string {
 	value := q.AsApproximateFloat64()
 	unit := ""
-	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 		for _, u := range []string{"Ki", "Mi", "Gi", "Ti"} {
 			if value < 1024 {
 				break
@@ -358,17 +376,35 @@ func (r *Report) total(b *strings.Builder) {
 		onExisting += len(p.Pods)
 	}
 	total := r.Plan.Stats.HourlyCost + r.Plan.Stats.NodeCost
-	fmt.Fprintf(b, "Total: %s to launch for $%s/h ($%.2f a month)", plural(len(r.Plan.Launches), "node"), dollars(total), hoursPerMonth*total)
+	fmt.Fprintf(
+		b,
+		"Total: %s to launch for $%s/h ($%.2f a month)",
+		plural(len(r.Plan.Launches), "node"),
+		dollars(total),
+		hoursPerMonth*total,
+	)
 	if extra := r.Plan.Stats.NodeCost; extra > 0 {
 		fmt.Fprintf(b, ",\n       $%s/h of it beside their prices", dollars(extra))
 	}
 	fmt.Fprintln(b)
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		fmt.Fprintf(b, "Bound: $%s/h is the least for these pods; this plan costs %.1f %% more\n", dollars(bound), max(0, 100*(total/bound-1)))
+		fmt.Fprintf(
+			b,
+			"Bound: $%s/h is the least for these pods; this plan costs %.1f %% more\n",
+			dollars(bound),
+			max(0, 100*(total/bound-1)),
+		)
 	}
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		fmt.Fprintf(b, "Took:  %.2f s to read, %.2f s to plan%s, at most %d MiB of memory\n", e.CompileSeconds, e.SolveSeconds, pace(r.Plan.Stats, e), e.PeakRSS()>>20)
+		fmt.Fprintf(
+			b,
+			"Took:  %.2f s to read, %.2f s to plan%s, at most %d MiB of memory\n",
+			e.CompileSeconds,
+			e.SolveSeconds,
+			pace(r.Plan.Stats, e),
+			e.PeakRSS()>>20,
+		)
 	}
 }
 

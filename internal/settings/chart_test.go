@@ -20,7 +20,8 @@ func TestTheChartKnowsEverySetting(t *testing.T) {
 	list, _, _ = strings.Cut(list, "{{- end -}}")
 	known := strings.Fields(strings.ToLower(list))
 	elsewhere := []string{ // in the chart: of a place of their own, of the container, or without effect
-		"log-level", "log-output-paths", "log-error-output-paths", "metrics-port", "metrics-secure", "metrics-cert-dir", "health-probe-port", "feature-gates", "aws-feature-gates",
+		"log-level", "log-output-paths", "log-error-output-paths", "metrics-port", "metrics-secure", "metrics-cert-dir", "health-probe-port",
+		"feature-gates", "aws-feature-gates",
 		"memory-limit", "cpu-requests", "karpenter-service", "bind-address",
 	}
 	var s Settings

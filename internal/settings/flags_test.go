@@ -134,7 +134,11 @@ func TestInvalidSettingsAreNamed(t *testing.T) {
 
 func TestUnknownFeatureGatesAreAccepted(t *testing.T) {
 	t.Run("unknown AWS gate", func(t *testing.T) {
-		s, _, err := parse(t, map[string]string{"AWS_FEATURE_GATES": "Unheard=true,NodeClassCEL=true", "FEATURE_GATES": "Unheard=false"}, "--cluster-name=shop")
+		s, _, err := parse(
+			t,
+			map[string]string{"AWS_FEATURE_GATES": "Unheard=true,NodeClassCEL=true", "FEATURE_GATES": "Unheard=false"},
+			"--cluster-name=shop",
+		)
 		if err != nil || !s.AWSGate(GateNodeClassCEL) || s.AWSGate("Other") {
 			t.Errorf("error %v, gates %q", err, s.AWSFeatureGates)
 		}
@@ -144,7 +148,8 @@ func TestUnknownFeatureGatesAreAccepted(t *testing.T) {
 // Flags are strict; an environment variable that cannot be read counts as not set, and is named.
 func TestBooleans(t *testing.T) {
 	for _, text := range []string{"1", "t", "yes", "True", ""} {
-		if _, _, err := parse(t, nil, "--cluster-name=shop", "--isolated-vpc="+text); err == nil || !strings.Contains(err.Error(), "isolated-vpc") {
+		if _, _, err := parse(t, nil, "--cluster-name=shop", "--isolated-vpc="+text); err == nil ||
+			!strings.Contains(err.Error(), "isolated-vpc") {
 			t.Errorf("--isolated-vpc=%s: error %v", text, err)
 		}
 	}

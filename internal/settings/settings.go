@@ -116,12 +116,37 @@ func (p *Planning) Bind(fs *pflag.FlagSet) {
 }
 
 func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
-	fs.Float64Var(&p.VMMemoryOverheadPercent, "vm-memory-overhead-percent", e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075), "fraction of an instance's memory that the hypervisor uses")
+	fs.Float64Var(
+		&p.VMMemoryOverheadPercent,
+		"vm-memory-overhead-percent",
+		e.float("VM_MEMORY_OVERHEAD_PERCENT", 0.075),
+		"fraction of an instance's memory that the hypervisor uses",
+	)
 	fs.IntVar(&p.ReservedENIs, "reserved-enis", e.integer("RESERVED_ENIS", 0), "network interfaces per node that pods cannot use")
-	fs.StringVar(&p.PreferencePolicy, "preference-policy", e.text("PREFERENCE_POLICY", PreferencesRespect), "Respect or Ignore the preferences of pods")
-	fs.StringVar(&p.MinValuesPolicy, "min-values-policy", e.text("MIN_VALUES_POLICY", MinValuesStrict), "Strict or BestEffort enforcement of minValues")
-	fs.StringVar(&p.SchedulerConfig, "scheduler-config", e.text("SCHEDULER_CONFIG", ""), "YAML or JSON with the scheduler's podTopologySpread.defaultConstraints")
-	fs.Float64Var(&p.NodeOverheadCost, "node-overhead-cost", e.float("NODE_OVERHEAD_COST", 0), "cost of each node per hour in addition to its price, in dollars, such as licenses and agents: plans minimize the sum")
+	fs.StringVar(
+		&p.PreferencePolicy,
+		"preference-policy",
+		e.text("PREFERENCE_POLICY", PreferencesRespect),
+		"Respect or Ignore the preferences of pods",
+	)
+	fs.StringVar(
+		&p.MinValuesPolicy,
+		"min-values-policy",
+		e.text("MIN_VALUES_POLICY", MinValuesStrict),
+		"Strict or BestEffort enforcement of minValues",
+	)
+	fs.StringVar(
+		&p.SchedulerConfig,
+		"scheduler-config",
+		e.text("SCHEDULER_CONFIG", ""),
+		"YAML or JSON with the scheduler's podTopologySpread.defaultConstraints",
+	)
+	fs.Float64Var(
+		&p.NodeOverheadCost,
+		"node-overhead-cost",
+		e.float("NODE_OVERHEAD_COST", 0),
+		"cost of each node per hour in addition to its price, in dollars, such as licenses and agents: plans minimize the sum",
+	)
 }
 
 // Validate returns an error for every setting that is not valid.
@@ -131,11 +156,23 @@ func (p Planning) Validate() error {
 		broken  bool
 		message string
 	}{
-		{!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1), fmt.Sprintf("--vm-memory-overhead-percent %v is not a fraction from 0 to less than 1", p.VMMemoryOverheadPercent)},
-		{p.NodeOverheadCost < 0 || math.IsInf(p.NodeOverheadCost, 0) || math.IsNaN(p.NodeOverheadCost), fmt.Sprintf("--node-overhead-cost %v is not an amount of dollars per hour", p.NodeOverheadCost)},
+		{
+			!(p.VMMemoryOverheadPercent >= 0 && p.VMMemoryOverheadPercent < 1),
+			fmt.Sprintf("--vm-memory-overhead-percent %v is not a fraction from 0 to less than 1", p.VMMemoryOverheadPercent),
+		},
+		{
+			p.NodeOverheadCost < 0 || math.IsInf(p.NodeOverheadCost, 0) || math.IsNaN(p.NodeOverheadCost),
+			fmt.Sprintf("--node-overhead-cost %v is not an amount of dollars per hour", p.NodeOverheadCost),
+		},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
-		{!slices.Contains([]string{PreferencesRespect, PreferencesIgnore}, p.PreferencePolicy), fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy)},
-		{!slices.Contains([]string{MinValuesStrict, MinValuesBestEffort}, p.MinValuesPolicy), fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy)},
+		{
+			!slices.Contains([]string{PreferencesRespect, PreferencesIgnore}, p.PreferencePolicy),
+			fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy),
+		},
+		{
+			!slices.Contains([]string{MinValuesStrict, MinValuesBestEffort}, p.MinValuesPolicy),
+			fmt.Sprintf("--min-values-policy %q is neither Strict nor BestEffort", p.MinValuesPolicy),
+		},
 	} {
 		if rule.broken {
 			errs = append(errs, errors.New(rule.message))
@@ -149,51 +186,184 @@ func (p Planning) Validate() error {
 func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadable []string) {
 	e := env{getenv: getenv}
 	fs.StringVar(&s.ClusterName, "cluster-name", e.text("CLUSTER_NAME", ""), "name of the EKS cluster (required)")
-	fs.StringVar(&s.ClusterEndpoint, "cluster-endpoint", e.text("CLUSTER_ENDPOINT", ""), "URL of the API server for nodes; read from EKS if not set")
-	fs.StringVar(&s.ClusterCABundle, "cluster-ca-bundle", e.text("CLUSTER_CA_BUNDLE", ""), "base64 of the API server's CA for nodes; the controller's own if not set")
+	fs.StringVar(
+		&s.ClusterEndpoint,
+		"cluster-endpoint",
+		e.text("CLUSTER_ENDPOINT", ""),
+		"URL of the API server for nodes; read from EKS if not set",
+	)
+	fs.StringVar(
+		&s.ClusterCABundle,
+		"cluster-ca-bundle",
+		e.text("CLUSTER_CA_BUNDLE", ""),
+		"base64 of the API server's CA for nodes; the controller's own if not set",
+	)
 	flagBool(fs, &s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
-	flagBool(fs, &s.IsolatedVPC, "isolated-vpc", e.boolean("ISOLATED_VPC", false), "do not call the pricing API, which has no VPC endpoint")
+	flagBool(
+		fs,
+		&s.IsolatedVPC,
+		"isolated-vpc",
+		e.boolean("ISOLATED_VPC", false),
+		"do not call the pricing API, which has no VPC endpoint",
+	)
 	flagBool(fs, &s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not validate node classes by dry runs")
 	s.Planning.bind(fs, &e)
-	fs.StringVar(&s.InterruptionQueue, "interruption-queue", e.text("INTERRUPTION_QUEUE", ""), "name of the SQS queue with interruption events")
+	fs.StringVar(
+		&s.InterruptionQueue,
+		"interruption-queue",
+		e.text("INTERRUPTION_QUEUE", ""),
+		"name of the SQS queue with interruption events",
+	)
 	flagBool(fs, &s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
-	fs.DurationVar(&s.AMIRefreshInterval, "ami-refresh-interval", e.duration("AMI_REFRESH_INTERVAL", time.Minute), "how long images are cached")
-	fs.DurationVar(&s.SubnetRefreshInterval, "subnet-refresh-interval", e.duration("SUBNET_REFRESH_INTERVAL", time.Minute), "how long subnets are cached")
+	fs.DurationVar(
+		&s.AMIRefreshInterval,
+		"ami-refresh-interval",
+		e.duration("AMI_REFRESH_INTERVAL", time.Minute),
+		"how long images are cached",
+	)
+	fs.DurationVar(
+		&s.SubnetRefreshInterval,
+		"subnet-refresh-interval",
+		e.duration("SUBNET_REFRESH_INTERVAL", time.Minute),
+		"how long subnets are cached",
+	)
 
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
-	flagBool(fs, &s.MetricsSecure, "metrics-secure", e.boolean("METRICS_SECURE", false), "serve /metrics by HTTPS, and only to clients that RBAC allows to get it")
-	fs.StringVar(&s.MetricsCertDir, "metrics-cert-dir", e.text("METRICS_CERT_DIR", ""), "directory with tls.crt and tls.key for --metrics-secure; self-signed if not set")
+	flagBool(
+		fs,
+		&s.MetricsSecure,
+		"metrics-secure",
+		e.boolean("METRICS_SECURE", false),
+		"serve /metrics by HTTPS, and only to clients that RBAC allows to get it",
+	)
+	fs.StringVar(
+		&s.MetricsCertDir,
+		"metrics-cert-dir",
+		e.text("METRICS_CERT_DIR", ""),
+		"directory with tls.crt and tls.key for --metrics-secure; self-signed if not set",
+	)
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
 	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of both ports; all interfaces if not set")
 	flagBool(fs, &s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
 	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
 	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "burst of requests to the API server")
-	flagBool(fs, &s.DisableLeaderElection, "disable-leader-election", e.boolean("DISABLE_LEADER_ELECTION", false), "run without leader election; for a single replica only")
-	fs.StringVar(&s.LeaderElectionName, "leader-election-name", e.text("LEADER_ELECTION_NAME", "karpenter-leader-election"), "name of the leader's lease")
-	fs.StringVar(&s.LeaderElectionNamespace, "leader-election-namespace", e.text("LEADER_ELECTION_NAMESPACE", ""), "namespace of the leader's lease; the pod's own if not set")
+	flagBool(
+		fs,
+		&s.DisableLeaderElection,
+		"disable-leader-election",
+		e.boolean("DISABLE_LEADER_ELECTION", false),
+		"run without leader election; for a single replica only",
+	)
+	fs.StringVar(
+		&s.LeaderElectionName,
+		"leader-election-name",
+		e.text("LEADER_ELECTION_NAME", "karpenter-leader-election"),
+		"name of the leader's lease",
+	)
+	fs.StringVar(
+		&s.LeaderElectionNamespace,
+		"leader-election-namespace",
+		e.text("LEADER_ELECTION_NAMESPACE", ""),
+		"namespace of the leader's lease; the pod's own if not set",
+	)
 	fs.Int64Var(&s.MemoryLimit, "memory-limit", int64(e.integer("MEMORY_LIMIT", -1)), "memory limit of the container in bytes")
-	fs.Int64Var(&s.CPURequests, "cpu-requests", int64(e.integer("CPU_REQUESTS", 1000)), "accepted, has no effect: CPU request of the container in millicores")
+	fs.Int64Var(
+		&s.CPURequests,
+		"cpu-requests",
+		int64(e.integer("CPU_REQUESTS", 1000)),
+		"accepted, has no effect: CPU request of the container in millicores",
+	)
 	fs.StringVar(&s.LogLevel, "log-level", e.text("LOG_LEVEL", "info"), "debug, info or error")
 
-	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", e.duration("BATCH_MAX_DURATION", 10*time.Second), "longest time to wait for more pods before planning")
-	fs.DurationVar(&s.BatchIdleDuration, "batch-idle-duration", e.duration("BATCH_IDLE_DURATION", time.Second), "time without new pods after which planning begins")
-	flagBool(fs, &s.ValidatePlans, "validate-plans", e.boolean("VALIDATE_PLANS", false), "validate each plan before it is executed, and skip launches that break a rule")
+	fs.DurationVar(
+		&s.BatchMaxDuration,
+		"batch-max-duration",
+		e.duration("BATCH_MAX_DURATION", 10*time.Second),
+		"longest time to wait for more pods before planning",
+	)
+	fs.DurationVar(
+		&s.BatchIdleDuration,
+		"batch-idle-duration",
+		e.duration("BATCH_IDLE_DURATION", time.Second),
+		"time without new pods after which planning begins",
+	)
+	flagBool(
+		fs,
+		&s.ValidatePlans,
+		"validate-plans",
+		e.boolean("VALIDATE_PLANS", false),
+		"validate each plan before it is executed, and skip launches that break a rule",
+	)
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
 		"directory for snapshots, without secrets, of the last clusters on which planning panicked; if empty, none is written")
-	fs.StringVar(&s.FeatureGates, "feature-gates", e.text("FEATURE_GATES", ""), "Name=bool,... ; unknown names are ignored, with a warning")
-	fs.IntVar(&s.MaxFailedReplacements, "max-failed-replacements", e.integer("MAX_FAILED_REPLACEMENTS", 2), "how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason; 0 never pauses")
+	fs.StringVar(
+		&s.FeatureGates,
+		"feature-gates",
+		e.text("FEATURE_GATES", ""),
+		"Name=bool,... ; unknown names are ignored, with a warning",
+	)
+	fs.IntVar(
+		&s.MaxFailedReplacements,
+		"max-failed-replacements",
+		e.integer("MAX_FAILED_REPLACEMENTS", 2),
+		"how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason; 0 never pauses",
+	)
 	fs.DurationVar(&s.StartupTaintGracePeriod, "startup-taint-grace-period", e.duration("STARTUP_TAINT_GRACE_PERIOD", time.Minute),
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
-	flagBool(fs, &s.RepairStaleTaints, "repair-stale-taints", e.boolean("REPAIR_STALE_TAINTS", true), "remove the taint of the cloud controller manager from nodes where a stale write has put it back")
-	fs.DurationVar(&s.JoinGracePeriod, "join-grace-period", e.duration("JOIN_GRACE_PERIOD", time.Minute), "how long after its launch an instance may be without a node before the cause is diagnosed; learned per node class later")
+	flagBool(
+		fs,
+		&s.RepairStaleTaints,
+		"repair-stale-taints",
+		e.boolean("REPAIR_STALE_TAINTS", true),
+		"remove the taint of the cloud controller manager from nodes where a stale write has put it back",
+	)
+	fs.DurationVar(
+		&s.JoinGracePeriod,
+		"join-grace-period",
+		e.duration("JOIN_GRACE_PERIOD", time.Minute),
+		"how long after its launch an instance may be without a node before the cause is diagnosed; learned per node class later",
+	)
 
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
-	flagBool(fs, &s.DisableControllerWarmup, "disable-controller-warmup", e.boolean("DISABLE_CONTROLLER_WARMUP", true), "start watches only once this replica is elected")
-	flagBool(fs, &s.DisableClusterStateObservability, "disable-cluster-state-observability", e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false), "omit the metrics of each pod, and those of node pools' limits and usage")
-	flagBool(fs, &s.IgnoreDRARequests, "ignore-dra-requests", e.boolean("IGNORE_DRA_REQUESTS", true), "leave pods with resource claims pending; if false, plan them with the devices that DRA drivers publish (needs Kubernetes 1.34)")
-	fs.StringVar(&s.LogOutputPaths, "log-output-paths", e.text("LOG_OUTPUT_PATHS", "stdout"), "where logs go: stdout, stderr or files, separated by commas")
-	fs.StringVar(&s.LogErrorOutputPaths, "log-error-output-paths", e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"), "where errors of writing logs go: stdout, stderr or files, separated by commas")
-	fs.StringVar(&s.AWSFeatureGates, "aws-feature-gates", e.text("AWS_FEATURE_GATES", ""), "Name=bool,... of the AWS provider; unknown names are ignored, with a warning")
+	flagBool(
+		fs,
+		&s.DisableControllerWarmup,
+		"disable-controller-warmup",
+		e.boolean("DISABLE_CONTROLLER_WARMUP", true),
+		"start watches only once this replica is elected",
+	)
+	flagBool(
+		fs,
+		&s.DisableClusterStateObservability,
+		"disable-cluster-state-observability",
+		e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false),
+		"omit the metrics of each pod, and those of node pools' limits and usage",
+	)
+	flagBool(
+		fs,
+		&s.IgnoreDRARequests,
+		"ignore-dra-requests",
+		e.boolean("IGNORE_DRA_REQUESTS", true),
+		"leave pods with resource claims pending; if false, plan them with the devices that DRA drivers publish (needs Kubernetes 1.34)",
+	)
+	fs.StringVar(
+		&s.LogOutputPaths,
+		"log-output-paths",
+		e.text("LOG_OUTPUT_PATHS", "stdout"),
+		"where logs go: stdout, stderr or files, separated by commas",
+	)
+	fs.StringVar(
+		&s.LogErrorOutputPaths,
+		"log-error-output-paths",
+		e.text("LOG_ERROR_OUTPUT_PATHS", "stderr"),
+		"where errors of writing logs go: stdout, stderr or files, separated by commas",
+	)
+	fs.StringVar(
+		&s.AWSFeatureGates,
+		"aws-feature-gates",
+		e.text("AWS_FEATURE_GATES", ""),
+		"Name=bool,... of the AWS provider; unknown names are ignored, with a warning",
+	)
 	return e.unreadable
 }
 
@@ -214,10 +384,26 @@ func (s Settings) Validate() error {
 	refuse(err != nil, "cluster-ca-bundle", "is not base64: %v", err)
 	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
 	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
-	refuse(math.IsNaN(s.KubeClientQPS) || math.IsInf(s.KubeClientQPS, 0), "kube-client-qps", "%v is not a number of requests per second", s.KubeClientQPS)
-	refuse(!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel), "log-level", "%q is not one of debug, info, error", s.LogLevel)
+	refuse(
+		math.IsNaN(s.KubeClientQPS) || math.IsInf(s.KubeClientQPS, 0),
+		"kube-client-qps",
+		"%v is not a number of requests per second",
+		s.KubeClientQPS,
+	)
+	refuse(
+		!slices.Contains([]string{"", "debug", "info", "error"}, s.LogLevel),
+		"log-level",
+		"%q is not one of debug, info, error",
+		s.LogLevel,
+	)
 	refuse(s.BatchIdleDuration <= 0, "batch-idle-duration", "%v is not positive", s.BatchIdleDuration)
-	refuse(s.BatchMaxDuration < s.BatchIdleDuration, "batch-max-duration", "%v is shorter than --batch-idle-duration %v", s.BatchMaxDuration, s.BatchIdleDuration)
+	refuse(
+		s.BatchMaxDuration < s.BatchIdleDuration,
+		"batch-max-duration",
+		"%v is shorter than --batch-idle-duration %v",
+		s.BatchMaxDuration,
+		s.BatchIdleDuration,
+	)
 	refuse(s.JoinGracePeriod <= 0, "join-grace-period", "%v is not positive", s.JoinGracePeriod)
 	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
 	refuse(s.StartupTaintGracePeriod <= 0, "startup-taint-grace-period", "%v is not positive", s.StartupTaintGracePeriod)

@@ -69,8 +69,16 @@ func TestRefusedSettings(t *testing.T) {
 		{"CA not base64", []string{"--cluster-name=a", "--cluster-ca-bundle=***"}, "--cluster-ca-bundle"},
 		{"negative memory overhead", []string{"--cluster-name=a", "--vm-memory-overhead-percent=-0.1"}, "--vm-memory-overhead-percent"},
 		{"memory overhead in percent", []string{"--cluster-name=a", "--vm-memory-overhead-percent=7.5"}, "--vm-memory-overhead-percent"},
-		{"memory overhead that is no number", []string{"--cluster-name=a", "--vm-memory-overhead-percent=NaN"}, "--vm-memory-overhead-percent NaN"},
-		{"memory overhead without end", []string{"--cluster-name=a", "--vm-memory-overhead-percent=+Inf"}, "--vm-memory-overhead-percent +Inf"},
+		{
+			"memory overhead that is no number",
+			[]string{"--cluster-name=a", "--vm-memory-overhead-percent=NaN"},
+			"--vm-memory-overhead-percent NaN",
+		},
+		{
+			"memory overhead without end",
+			[]string{"--cluster-name=a", "--vm-memory-overhead-percent=+Inf"},
+			"--vm-memory-overhead-percent +Inf",
+		},
 		{"memory overhead of all", []string{"--cluster-name=a", "--vm-memory-overhead-percent=1"}, "--vm-memory-overhead-percent 1"},
 		{"requests that are no number", []string{"--cluster-name=a", "--kube-client-qps=NaN"}, "--kube-client-qps NaN"},
 		{"a gate without a name", []string{"--cluster-name=a", "--feature-gates==true"}, "--feature-gates"},
@@ -125,7 +133,10 @@ func TestFeatureGatesWithoutEffectAreNamedAtTheStart(t *testing.T) {
 	for _, tt := range []struct{ name, core, aws, want string }{
 		{"none", "", "", ""},
 		{"known", "NodeRepair=true,SpotToSpotConsolidation=false", "NodeClassCEL=true", ""},
-		{"misspelt", "SpotToSpotConsolidaton=true", "", "--feature-gates: SpotToSpotConsolidaton is not known and has no effect: did you mean SpotToSpotConsolidation?"},
+		{
+			"misspelt", "SpotToSpotConsolidaton=true", "",
+			"--feature-gates: SpotToSpotConsolidaton is not known and has no effect: did you mean SpotToSpotConsolidation?",
+		},
 		{"of another case", "noderepair=false", "", "--feature-gates: noderepair is not known and has no effect: did you mean NodeRepair?"},
 		{"unheard of", "Drift=true", "", "--feature-gates: Drift is not known and has no effect: known are ReservedCapacity, StaticCapacity, "},
 		{"Karpenter's, which is missing here", "TerminateFirstDrift=true", "", "--feature-gates: TerminateFirstDrift has no effect here"},

@@ -104,7 +104,16 @@ func New(o Options) (*Sim, error) {
 	}
 	keys := credential.NewRing(o.AccountID, o.Seed, o.Clock.Now)
 	s := &Sim{options: o, keys: keys, services: newServices(o, keys)}
-	cfg := protocol.Config{Region: o.Region, Seed: o.Seed, Clock: o.Clock, Keys: s.keys, Log: o.Log, Latency: o.Latency, Throttle: o.Throttle, Journal: o.Journal}
+	cfg := protocol.Config{
+		Region:   o.Region,
+		Seed:     o.Seed,
+		Clock:    o.Clock,
+		Keys:     s.keys,
+		Log:      o.Log,
+		Latency:  o.Latency,
+		Throttle: o.Throttle,
+		Journal:  o.Journal,
+	}
 	if o.EnforceIAM {
 		cfg.Authorizer = s.iam
 	}

@@ -63,7 +63,13 @@ func TestEvents(t *testing.T) {
 		InstanceType: "m5.large", Zone: "us-east-1a", Total: 1, Interruptible: true,
 	}))(t)
 	launch := func(edit func(*ec2.RunInstancesInput)) string {
-		in := &ec2.RunInstancesInput{MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", ImageId: image, SubnetId: subnet}
+		in := &ec2.RunInstancesInput{
+			MinCount:     aws.Int32(1),
+			MaxCount:     aws.Int32(1),
+			InstanceType: "m5.large",
+			ImageId:      image,
+			SubnetId:     subnet,
+		}
 		edit(in)
 		return *awsimtest.OK(machines.RunInstances(t.Context(), in))(t).Instances[0].InstanceId
 	}
@@ -103,7 +109,8 @@ func TestEvents(t *testing.T) {
 			map[string]any{"instance-id": spot},
 		},
 		{
-			"reservation", "aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", func() error { return sim.ReclaimReservation(borrowed) }, borrowed,
+			"reservation", "aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning",
+			func() error { return sim.ReclaimReservation(borrowed) }, borrowed,
 			map[string]any{
 				"instance-id": borrowed, "instance-action": "terminate", "azId": "use1-az1",
 				"instance-termination-time": now.Add(2 * time.Minute).UTC().Format(time.RFC3339),

@@ -35,8 +35,9 @@ Z), dl, f, g, hpc, inf, p, trn, u or x.`
 
 // statuses of errors that are not the caller's.
 var statuses = map[string]int{
-	"RequestLimitExceeded": http.StatusServiceUnavailable, "Unavailable": http.StatusServiceUnavailable, "ServiceUnavailable": http.StatusServiceUnavailable,
-	"InternalError": http.StatusInternalServerError, "InternalFailure": http.StatusInternalServerError,
+	"RequestLimitExceeded": http.StatusServiceUnavailable, "Unavailable": http.StatusServiceUnavailable,
+	"ServiceUnavailable": http.StatusServiceUnavailable,
+	"InternalError":      http.StatusInternalServerError, "InternalFailure": http.StatusInternalServerError,
 	"InsufficientInstanceCapacity": http.StatusInternalServerError, "InsufficientCapacity": http.StatusInternalServerError,
 	"UnauthorizedOperation": http.StatusForbidden, "AccessDenied": http.StatusForbidden,
 }
@@ -46,7 +47,11 @@ func apiError(code string) *protocol.Error {
 		"RequestLimitExceeded": "Request limit exceeded.", "InternalError": "An internal error has occurred",
 		"UnauthorizedOperation": "You are not authorized to perform this operation.",
 	}[code]
-	return &protocol.Error{Code: code, Message: cmp.Or(message, "An injected fault."), Status: cmp.Or(statuses[code], http.StatusBadRequest)}
+	return &protocol.Error{
+		Code:    code,
+		Message: cmp.Or(message, "An injected fault."),
+		Status:  cmp.Or(statuses[code], http.StatusBadRequest),
+	}
 }
 
 // InjectSpec injects a fault given in the syntax of FaultHelp.

@@ -43,7 +43,8 @@ func TestFaultsByDescription(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if err := create(t, c, "one"); err == nil || !strings.Contains(err.Error(), "StatusCode: 401") || !strings.Contains(err.Error(), "OptInRequired: Subscribe, please") {
+			if err := create(t, c, "one"); err == nil || !strings.Contains(err.Error(), "StatusCode: 401") ||
+				!strings.Contains(err.Error(), "OptInRequired: Subscribe, please") {
 				t.Errorf("got %v", err)
 			}
 		}

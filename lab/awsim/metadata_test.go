@@ -28,7 +28,14 @@ func TestMetadata(t *testing.T) {
 			`"Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`),
 	}))(t).Role
 	awsimtest.OK(profiles.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: role.RoleName}))(t)
-	awsimtest.OK(profiles.AddRoleToInstanceProfile(t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: role.RoleName, RoleName: role.RoleName}))(t)
+	awsimtest.OK(
+		profiles.AddRoleToInstanceProfile(
+			t.Context(),
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: role.RoleName, RoleName: role.RoleName},
+		),
+	)(
+		t,
+	)
 	image := awsimtest.OK(machines.DescribeImages(t.Context(), &ec2.DescribeImagesInput{
 		Filters: []types.Filter{{Name: aws.String("name"), Values: []string{"amazon-eks-node-al2023-x86_64-standard-1.36-*"}}},
 	}))(t).Images[0].ImageId

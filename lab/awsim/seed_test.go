@@ -41,7 +41,11 @@ func subnets(t *testing.T, c *ec2.Client, key, value string) []ec2types.Subnet {
 
 func groups(t *testing.T, c *ec2.Client, cluster string) []ec2types.SecurityGroup {
 	t.Helper()
-	return awsimtest.OK(c.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: tagged("karpenter.sh/discovery", cluster)}))(t).SecurityGroups
+	return awsimtest.OK(
+		c.DescribeSecurityGroups(t.Context(), &ec2.DescribeSecurityGroupsInput{Filters: tagged("karpenter.sh/discovery", cluster)}),
+	)(
+		t,
+	).SecurityGroups
 }
 
 func TestSeedNetwork(t *testing.T) {
@@ -97,16 +101,33 @@ func TestSeedCluster(t *testing.T) {
 	ctx := t.Context()
 	seed(t, w, awsim.ClusterSpec{Name: "c1", CA: []byte("PEM"), OIDCIssuer: "https://127.0.0.1:6443"})
 	cluster := awsimtest.OK(eks.NewFromConfig(w.Config).DescribeCluster(ctx, &eks.DescribeClusterInput{Name: aws.String("c1")}))(t).Cluster
-	if *cluster.Endpoint != "https://127.0.0.1:6443" || *cluster.Version != "1.36" || *cluster.KubernetesNetworkConfig.ServiceIpv4Cidr != "10.100.0.0/16" || len(cluster.ResourcesVpcConfig.SubnetIds) != 6 {
-		t.Errorf("cluster at %s, version %s, services %s, subnets %v", *cluster.Endpoint, *cluster.Version, *cluster.KubernetesNetworkConfig.ServiceIpv4Cidr, cluster.ResourcesVpcConfig.SubnetIds)
+	if *cluster.Endpoint != "https://127.0.0.1:6443" || *cluster.Version != "1.36" ||
+		*cluster.KubernetesNetworkConfig.ServiceIpv4Cidr != "10.100.0.0/16" ||
+		len(cluster.ResourcesVpcConfig.SubnetIds) != 6 {
+		t.Errorf(
+			"cluster at %s, version %s, services %s, subnets %v",
+			*cluster.Endpoint,
+			*cluster.Version,
+			*cluster.KubernetesNetworkConfig.ServiceIpv4Cidr,
+			cluster.ResourcesVpcConfig.SubnetIds,
+		)
 	}
 	iamClient := iam.NewFromConfig(w.Config)
-	attached := awsimtest.OK(iamClient.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("KarpenterNodeRole-c1")}))(t)
+	attached := awsimtest.OK(
+		iamClient.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: aws.String("KarpenterNodeRole-c1")}),
+	)(
+		t,
+	)
 	var policies []string
 	for _, p := range attached.AttachedPolicies {
 		policies = append(policies, *p.PolicyName)
 	}
-	want := []string{"AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore"}
+	want := []string{
+		"AmazonEC2ContainerRegistryPullOnly",
+		"AmazonEKSWorkerNodePolicy",
+		"AmazonEKS_CNI_Policy",
+		"AmazonSSMManagedInstanceCore",
+	}
 	if diff := cmp.Diff(want, policies); diff != "" {
 		t.Errorf("policies of the node role (-want +got):\n%s", diff)
 	}
@@ -115,7 +136,14 @@ func TestSeedCluster(t *testing.T) {
 	}
 	queues := sqs.NewFromConfig(w.Config)
 	queue := awsimtest.OK(queues.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("c1")}))(t)
-	kept := awsimtest.OK(queues.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: queue.QueueUrl, AttributeNames: []sqstypes.QueueAttributeName{"MessageRetentionPeriod"}}))(t)
+	kept := awsimtest.OK(
+		queues.GetQueueAttributes(
+			ctx,
+			&sqs.GetQueueAttributesInput{QueueUrl: queue.QueueUrl, AttributeNames: []sqstypes.QueueAttributeName{"MessageRetentionPeriod"}},
+		),
+	)(
+		t,
+	)
 	if kept.Attributes["MessageRetentionPeriod"] != "300" {
 		t.Errorf("the queue keeps messages for %s s, want 300", kept.Attributes["MessageRetentionPeriod"])
 	}
@@ -149,7 +177,11 @@ func TestSeedNodeRoleMapping(t *testing.T) {
 		}
 		var types []string
 		for _, principal := range list.AccessEntries {
-			entry := awsimtest.OK(c.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: &row.name, PrincipalArn: &principal}))(t)
+			entry := awsimtest.OK(
+				c.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: &row.name, PrincipalArn: &principal}),
+			)(
+				t,
+			)
 			types = append(types, *entry.AccessEntry.Type)
 			if !strings.HasSuffix(principal, ":role/KarpenterNodeRole-"+row.name) {
 				t.Errorf("%s: entry for %s", row.name, principal)
@@ -214,7 +246,14 @@ func TestInstanceCredentials(t *testing.T) {
 	profiles, c := iam.NewFromConfig(w.Config), ec2.NewFromConfig(w.Config)
 	name := aws.String("nodes")
 	awsimtest.OK(profiles.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: name}))(t)
-	awsimtest.OK(profiles.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: name, RoleName: aws.String("KarpenterNodeRole-c1")}))(t)
+	awsimtest.OK(
+		profiles.AddRoleToInstanceProfile(
+			ctx,
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: name, RoleName: aws.String("KarpenterNodeRole-c1")},
+		),
+	)(
+		t,
+	)
 	ami := awsimtest.OK(ssm.NewFromConfig(w.Config).GetParameter(ctx, &ssm.GetParameterInput{
 		Name: aws.String("/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"),
 	}))(t)

@@ -25,7 +25,10 @@ func TestUnknown(t *testing.T) {
 		{"iam parameter", "iam", form, "", "Action=GetRole&RoleName=x&Colour=red" + iam, 400, "<Code>ValidationError</Code>"},
 		{"iam parameter missing", "iam", form, "", "Action=GetRole" + iam, 400, "<Code>ValidationError</Code>"},
 		{"iam version", "iam", form, "", "Action=GetRole&RoleName=x&Version=2000-01-01", 400, "<Code>NoSuchVersion</Code>"},
-		{"iam tag without value", "iam", form, "", "Action=CreateInstanceProfile&InstanceProfileName=p&Tags.member.1.Key=k" + iam, 400, "<Code>ValidationError</Code>"},
+		{
+			"iam tag without value", "iam", form, "", "Action=CreateInstanceProfile&InstanceProfileName=p&Tags.member.1.Key=k" + iam, 400,
+			"<Code>ValidationError</Code>",
+		},
 		{"sts action", "sts", form, "", "Action=GetSessionToken" + sts, 400, "<Code>InvalidAction</Code>"},
 		{"sts parameter", "sts", form, "", "Action=GetCallerIdentity&Colour=red" + sts, 400, "<Code>ValidationError</Code>"},
 		{"ssm action", "ssm", json, "AmazonSSM.SendCommand", "{}", 400, "UnknownOperationException"},
@@ -40,7 +43,10 @@ func TestUnknown(t *testing.T) {
 		{"pricing member missing", "pricing", json, "AWSPriceListService.GetProducts", `{}`, 400, "InvalidParameterException"},
 	} {
 		req := awsimtest.OK(http.NewRequestWithContext(t.Context(), http.MethodPost, w.URL+"/", strings.NewReader(row.body)))(t)
-		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/"+row.service+"/aws4_request, SignedHeaders=host, Signature=0")
+		req.Header.Set(
+			"Authorization",
+			"AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/"+row.service+"/aws4_request, SignedHeaders=host, Signature=0",
+		)
 		req.Header.Set("Content-Type", row.contentType)
 		if row.target != "" {
 			req.Header.Set("X-Amz-Target", row.target)

@@ -26,7 +26,8 @@ func TestNoActionIgnoresAParameter(t *testing.T) {
 	variable := regexp.MustCompile(`\{\w+\}`)
 	actions := 0
 	for _, svc := range []protocol.Service{
-		w.Sim.EC2().Service(), w.Sim.IAM().Service(), sts.New(sts.Config{}).Service(), w.Sim.SSM().Service(), w.Sim.EKS().Service(), w.Sim.SQS().Service(),
+		w.Sim.EC2().Service(), w.Sim.IAM().Service(), sts.New(sts.Config{}).Service(), w.Sim.SSM().Service(), w.Sim.EKS().Service(),
+		w.Sim.SQS().Service(),
 		pricing.New(nil).Service(), w.Sim.ZonalShifts().Service(),
 	} {
 		for _, action := range slices.Sorted(maps.Keys(svc.Handlers)) {
@@ -41,10 +42,16 @@ func TestNoActionIgnoresAParameter(t *testing.T) {
 				}
 			case protocol.RESTJSON:
 				at := slices.IndexFunc(svc.Routes, func(r protocol.Route) bool { return r.Action == action })
-				method, path, body, want = svc.Routes[at].Method, variable.ReplaceAllString(svc.Routes[at].Path, "x")+"?colour=red", "", "Unknown parameter colour"
+				method, path, body, want = svc.Routes[at].Method, variable.ReplaceAllString(
+					svc.Routes[at].Path,
+					"x",
+				)+"?colour=red", "", "Unknown parameter colour"
 			}
 			r := awsimtest.OK(http.NewRequestWithContext(t.Context(), method, w.URL+path, strings.NewReader(body)))(t)
-			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/"+svc.Name+"/aws4_request, SignedHeaders=host, Signature=0")
+			r.Header.Set(
+				"Authorization",
+				"AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/"+svc.Name+"/aws4_request, SignedHeaders=host, Signature=0",
+			)
 			r.Header.Set("Content-Type", contentType)
 			r.Header.Set("X-Amz-Target", "Service."+action)
 			answer := awsimtest.OK(http.DefaultClient.Do(r))(t)

@@ -107,7 +107,15 @@ func (w *world) sent(action string) (all []url.Values) {
 // sameRequirements are n claims that ask for the same: an m5.large on demand in zone a.
 func sameRequirements(n int) (all []*karpv1.NodeClaim) {
 	for i := range n {
-		all = append(all, claim(fmt.Sprintf("general-%d", i), onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"), in(corev1.LabelTopologyZone, "us-east-1a")))
+		all = append(
+			all,
+			claim(
+				fmt.Sprintf("general-%d", i),
+				onDemand,
+				in(corev1.LabelInstanceTypeStable, "m5.large"),
+				in(corev1.LabelTopologyZone, "us-east-1a"),
+			),
+		)
 	}
 	return all
 }
@@ -132,12 +140,14 @@ func TestBatchLaunch(t *testing.T) {
 		ids := map[string]bool{}
 		for n, b := range s.launchBatch(claims...) {
 			ids[b.ProviderID] = true
-			if ticket, ok := cloudprovider.ParseBatchSlot(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok || ticket.Of != 5 {
+			if ticket, ok := cloudprovider.ParseBatchSlot(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok ||
+				ticket.Of != 5 {
 				t.Errorf("%s: %v, annotation %v", claims[n].Name, b.err, claims[n].Annotations)
 			}
 		}
 		calls := s.sent("CreateFleet")
-		if len(ids) != 5 || len(s.runningInstances()) != 5 || len(calls) != 1 || calls[0].Get("TargetCapacitySpecification.TotalTargetCapacity") != "5" {
+		if len(ids) != 5 || len(s.runningInstances()) != 5 || len(calls) != 1 ||
+			calls[0].Get("TargetCapacitySpecification.TotalTargetCapacity") != "5" {
 			t.Errorf("%d different instances of %d, calls %v", len(ids), len(s.runningInstances()), calls)
 		}
 		if !slices.Contains(s.meter.batched, "create_fleet:5") {
@@ -201,7 +211,13 @@ func TestBatchLaunch(t *testing.T) {
 	})
 	t.Run("a call that EC2 refuses is an error for all, and the next attempt is made together again", func(t *testing.T) {
 		s := newLaunchFixture(t, 3)
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		s.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "CreateFleet",
+				Error:   protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
+			},
+		)
 		claims := sameRequirements(3)
 		for _, b := range s.launchBatch(claims...) {
 			if reasonOf(b.err) != "Unauthorized" {
@@ -222,7 +238,8 @@ func TestBatchLaunch(t *testing.T) {
 		if b := s.launchBatch(sameRequirements(1)...)[0]; b.err != nil {
 			t.Fatal(b.err)
 		}
-		if got := s.sent("CreateFleet")[0].Get("TargetCapacitySpecification.TotalTargetCapacity"); got != "1" || len(s.runningInstances()) != 1 {
+		if got := s.sent("CreateFleet")[0].Get("TargetCapacitySpecification.TotalTargetCapacity"); got != "1" ||
+			len(s.runningInstances()) != 1 {
 			t.Errorf("requested %s, %d instances", got, len(s.runningInstances()))
 		}
 	})
@@ -305,7 +322,9 @@ func TestBatchedReadsAndTerminations(t *testing.T) {
 		}
 		t.Run("but not after throttling", func(t *testing.T) {
 			before := s.called("DescribeInstances")
-			s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("RequestLimitExceeded", "no").WithStatus(503)})
+			s.Sim.Inject(
+				awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("RequestLimitExceeded", "no").WithStatus(503)},
+			)
 			both(func(n int) {
 				if _, err := c.Get(t.Context(), ids[n]); err == nil {
 					t.Error("the throttling is not an error")

@@ -84,13 +84,31 @@ func TestCreateFleetRequest(t *testing.T) {
 		fails bool
 	}{
 		{name: "the class's context is sent", class: said, see: func(o sentRequest) string { return o.fleet.Get("Context") }, want: "my-context"},
-		{name: "but not where minValues were relaxed", class: said, claim: annotated("karpenter.sh/nodeclaim-min-values-relaxed"), see: func(o sentRequest) string { return o.fleet.Get("Context") }},
-		{name: "a price overlay, on demand", claim: annotated("karpenter.sh/price-overlay-applied"), see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "prioritized"},
-		{name: "a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized"},
-		{name: "no price overlay, on demand", see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "lowest-price"},
-		{name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")), see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized"},
+		{
+			name: "but not where minValues were relaxed", class: said, claim: annotated("karpenter.sh/nodeclaim-min-values-relaxed"),
+			see: func(o sentRequest) string { return o.fleet.Get("Context") },
+		},
+		{
+			name: "a price overlay, on demand", claim: annotated("karpenter.sh/price-overlay-applied"),
+			see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") }, want: "prioritized",
+		},
+		{
+			name: "a price overlay, spot", claim: all(only(in(karpv1.LabelCapacityType, "spot")), annotated("karpenter.sh/price-overlay-applied")),
+			see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "capacity-optimized-prioritized",
+		},
+		{
+			name: "no price overlay, on demand", see: func(o sentRequest) string { return o.fleet.Get("OnDemandOptions.AllocationStrategy") },
+			want: "lowest-price",
+		},
+		{
+			name: "no price overlay, spot", claim: only(in(karpv1.LabelCapacityType, "spot")),
+			see: func(o sentRequest) string { return o.fleet.Get("SpotOptions.AllocationStrategy") }, want: "price-capacity-optimized",
+		},
 		{name: "no tenancy is requested", see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
-		{name: "both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")), see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default"},
+		{
+			name: "both tenancies are allowed", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated", "default")),
+			see: func(o sentRequest) string { return o.template.Get(data + "Placement.Tenancy") }, want: "default",
+		},
 		{name: "only dedicated", claim: only(onDemand, in(awsv1.LabelInstanceTenancy, "dedicated")), see: func(o sentRequest) string {
 			return o.template.Get(data+"Placement.Tenancy") + " " + o.got.Labels[awsv1.LabelInstanceTenancy]
 		}, want: "dedicated dedicated"},
@@ -102,7 +120,10 @@ func TestCreateFleetRequest(t *testing.T) {
 		}, want: " 0"},
 		{name: "a class with one efa-only interface", class: cards("interface", "efa-only"), claim: withEFA, see: efa, want: "1"},
 		{name: "a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
-		{name: "a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox), see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true"},
+		{
+			name: "a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox),
+			see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true",
+		},
 		{name: "no nitro sandbox", see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
 		{name: "reserved capacity is switched off", cfg: func(c *adapter.Config) { c.ReservedCapacity = false }, see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
@@ -113,19 +134,25 @@ func TestCreateFleetRequest(t *testing.T) {
 		{name: "20G are 19 GiB", class: func(c *class) {
 			c.Spec.BlockDeviceMappings = []awsv1.BlockDeviceMapping{{DeviceName: "/dev/xvdb", EBS: &awsv1.BlockDevice{VolumeSize: ptr(resource.MustParse("20G"))}}}
 		}, see: func(o sentRequest) string { return o.template.Get(data + "BlockDeviceMapping.1.Ebs.VolumeSize") }, want: "19"},
-		{name: "the family Custom has no disks of ours, and is taken to have 20Gi", class: func(c *class) { c.Spec.AMIFamily = "Custom" }, see: func(o sentRequest) string {
-			return o.template.Get(data+"BlockDeviceMapping.1.DeviceName") + " " + o.got.Capacity.StorageEphemeral().String()
-		}, want: " 20Gi"},
+		{
+			name: "the family Custom has no disks of ours, and is taken to have 20Gi", class: func(c *class) { c.Spec.AMIFamily = "Custom" },
+			see: func(o sentRequest) string {
+				return o.template.Get(data+"BlockDeviceMapping.1.DeviceName") + " " + o.got.Capacity.StorageEphemeral().String()
+			}, want: " 20Gi",
+		},
 		{name: "no public address on an efa-only interface", class: func(c *class) {
 			cards("interface", "efa-only")(c)
 			c.Spec.AssociatePublicIPAddress = ptr(true)
 		}, claim: withEFA, fails: true, see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.AssociatePublicIpAddress") + " " + o.template.Get(data+"NetworkInterface.2.AssociatePublicIpAddress")
 		}, want: "true "},
-		{name: "prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) }, cfg: func(c *adapter.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o sentRequest) string {
-			nic := data + "NetworkInterface.1."
-			return o.template.Get(nic+"Ipv6PrefixCount") + " " + o.template.Get(nic+"PrimaryIpv6") + " " + o.template.Get(nic+"Ipv6AddressCount") + " " + o.template.Get(nic+"Ipv4PrefixCount")
-		}, want: "2 true 1 "},
+		{
+			name: "prefixes in an IPv6 cluster", class: func(c *class) { c.Spec.IPPrefixCount = ptr(int32(2)) },
+			cfg: func(c *adapter.Config) { c.Cluster.DNS = "fd00::a" }, fails: true, see: func(o sentRequest) string {
+				nic := data + "NetworkInterface.1."
+				return o.template.Get(nic+"Ipv6PrefixCount") + " " + o.template.Get(nic+"PrimaryIpv6") + " " + o.template.Get(nic+"Ipv6AddressCount") + " " + o.template.Get(nic+"Ipv4PrefixCount")
+			}, want: "2 true 1 ",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)

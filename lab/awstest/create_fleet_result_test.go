@@ -55,11 +55,16 @@ func TestResultsOfAFleet(t *testing.T) {
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a, b)); !withoutCapacity(got.err) {
 			t.Fatal(got.err)
 		}
-		if s.offerings(s.class, "m5.large", a, "on-demand") || s.offerings(s.class, "m5.large", b, "on-demand") || !s.offerings(s.class, "m5.large", a, "spot") || !s.offerings(s.class, "c5.large", a, "on-demand") {
+		if s.offerings(s.class, "m5.large", a, "on-demand") || s.offerings(s.class, "m5.large", b, "on-demand") ||
+			!s.offerings(s.class, "m5.large", a, "spot") ||
+			!s.offerings(s.class, "c5.large", a, "on-demand") {
 			t.Error("what EC2 did not have was not remembered, or more than that")
 		}
 		slices.Sort(s.meter.failed)
-		if want := []string{"us-east-1a/use1-az1/on-demand/LaunchFailed", "us-east-1b/use1-az2/on-demand/LaunchFailed"}; !slices.Equal(s.meter.failed, want) {
+		if want := []string{"us-east-1a/use1-az1/on-demand/LaunchFailed", "us-east-1b/use1-az2/on-demand/LaunchFailed"}; !slices.Equal(
+			s.meter.failed,
+			want,
+		) {
 			t.Errorf("counted %v", s.meter.failed)
 		}
 	})
@@ -73,23 +78,32 @@ func TestResultsOfAFleet(t *testing.T) {
 	})
 	t.Run("the service-linked role of spot is missing", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
-		s.fail(awsim.Pool{Lifecycle: "spot"}, "AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.")
+		s.fail(
+			awsim.Pool{Lifecycle: "spot"},
+			"AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+			"The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
+		)
 		got := s.launchOne("x", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large"))
-		if !withoutCapacity(got.err) || !strings.Contains(got.err.Error(), "the service-linked role of EC2 Spot is missing") || s.offerings(s.class, "c5.large", a, "spot") {
+		if !withoutCapacity(got.err) || !strings.Contains(got.err.Error(), "the service-linked role of EC2 Spot is missing") ||
+			s.offerings(s.class, "c5.large", a, "spot") {
 			t.Errorf("%v; spot is offered: %v", got.err, s.offerings(s.class, "c5.large", a, "spot"))
 		}
-		if got := s.launchOne("y", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large")); got.err != nil || got.Labels[karpv1.LabelCapacityType] != "on-demand" {
+		if got := s.launchOne("y", in(karpv1.LabelCapacityType, "spot", "on-demand"), instanceTypes("m5.large")); got.err != nil ||
+			got.Labels[karpv1.LabelCapacityType] != "on-demand" {
 			t.Errorf("the next launch: %s, %v", got.Labels[karpv1.LabelCapacityType], got.err)
 		}
 	})
 	t.Run("too many fleets, of a pool and of the whole call", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
 		s.fail(awsim.Pool{InstanceType: "m5.large"}, "MaxFleetCountExceeded", "Fleet quota")
-		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) ||
+			s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
 		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("MaxFleetCountExceeded", "Fleet quota")})
-		if got := s.launchOne("y", onDemand, instanceTypes("c5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "c5.large", a, "on-demand") || !s.offerings(s.class, "c5.large", b, "on-demand") {
+		if got := s.launchOne("y", onDemand, instanceTypes("c5.large"), zones(a)); !withoutCapacity(got.err) ||
+			s.offerings(s.class, "c5.large", a, "on-demand") ||
+			!s.offerings(s.class, "c5.large", b, "on-demand") {
 			t.Errorf("refused as a whole: %v", got.err)
 		}
 		if want := "//on-demand/FleetQuotaExceeded"; s.meter.failed[len(s.meter.failed)-1] != want {
@@ -107,7 +121,8 @@ func TestResultsOfAFleet(t *testing.T) {
 		if _, err := other.Launch(t.Context(), claim("theirs", anyCapacity), theirs); err != nil || room(t, s.cloud, s.class)[id] != 1 {
 			t.Fatal(err)
 		}
-		if got := s.launchOne("x", reservedOnly); !withoutCapacity(got.err) || room(t, s.cloud, s.class)[id] != 0 || !s.offerings(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", reservedOnly); !withoutCapacity(got.err) || room(t, s.cloud, s.class)[id] != 0 ||
+			!s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Errorf("%v, room %v", got.err, room(t, s.cloud, s.class))
 		}
 	})
@@ -115,8 +130,15 @@ func TestResultsOfAFleet(t *testing.T) {
 		s := newLaunchFixture(t, 1)
 		id := s.reserve(1)
 		s.reserving()
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503)})
-		if got := s.launchOne("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.cloud, s.class)[id] != 1 || s.Launching("uid-of-x") {
+		s.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "CreateFleet",
+				Error:   protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503),
+			},
+		)
+		if got := s.launchOne("x", reservedOnly); reasonOf(got.err) != "RequestLimitExceeded" || room(t, s.cloud, s.class)[id] != 1 ||
+			s.Launching("uid-of-x") {
 			t.Errorf("%v, room %v", got.err, room(t, s.cloud, s.class))
 		}
 	})
@@ -131,7 +153,8 @@ func TestResultsOfAFleet(t *testing.T) {
 			return s.sent("CreateFleet")[n].Get("LaunchTemplateConfigs.1.Overrides.1.SubnetId")
 		}
 		s.fail(awsim.Pool{InstanceType: "m5.large"}, "InsufficientFreeAddressesInSubnet", "There are not enough free addresses in subnet")
-		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) || s.offerings(s.class, "m5.large", a, "on-demand") {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large"), zones(a)); !withoutCapacity(got.err) ||
+			s.offerings(s.class, "m5.large", a, "on-demand") {
 			t.Error(got.err)
 		}
 		if got := s.launchOne("y", onDemand, instanceTypes("c5.large"), zones(a)); got.err != nil || subnet(0) == subnet(1) {
@@ -141,7 +164,9 @@ func TestResultsOfAFleet(t *testing.T) {
 	t.Run("an instance, and errors beside it", func(t *testing.T) {
 		s := newLaunchFixture(t, 1)
 		s.Sim.SetCapacity(awsim.Pool{InstanceType: "m5.large"}, 0)
-		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil || s.offerings(s.class, "m5.large", a, "on-demand") || len(s.meter.failed) != 1 {
+		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil ||
+			s.offerings(s.class, "m5.large", a, "on-demand") ||
+			len(s.meter.failed) != 1 {
 			t.Errorf("%v, counted %v", got.err, s.meter.failed)
 		}
 	})
@@ -150,12 +175,17 @@ func TestResultsOfAFleet(t *testing.T) {
 		s.group("apart", "spread", 0)
 		s.class = placing(awsv1.PlacementGroupSelector{Name: "apart"})
 		resolve(t, s.cloud, s.class)
-		s.fail(awsim.Pool{InstanceType: "m5.large", Zone: a}, "InsufficientInstanceCapacity", "You have reached the limit of instances in this spread placement group")
+		s.fail(
+			awsim.Pool{InstanceType: "m5.large", Zone: a},
+			"InsufficientInstanceCapacity",
+			"You have reached the limit of instances in this spread placement group",
+		)
 		if got := s.launchOne("x", onDemand, instanceTypes("m5.large", "m5.xlarge"), zones(a)); got.err != nil {
 			t.Fatal(got.err)
 		}
 		for _, name := range []string{"m5.large", "m5.xlarge"} {
-			if s.offerings(s.class, name, a, "on-demand") || !s.offerings(s.class, name, b, "on-demand") || !s.offerings(nodeClassLike(s.class), name, a, "on-demand") {
+			if s.offerings(s.class, name, a, "on-demand") || !s.offerings(s.class, name, b, "on-demand") ||
+				!s.offerings(nodeClassLike(s.class), name, a, "on-demand") {
 				t.Errorf("%s: the group's zone is not closed, or more than that", name)
 			}
 		}
@@ -193,7 +223,14 @@ func TestResultsOfAFleet(t *testing.T) {
 	})
 	t.Run("a launch template that vanishes twice", func(t *testing.T) {
 		s := newLaunchFixture(t, 2)
-		s.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Times: 4, Error: protocol.Errorf("InvalidLaunchTemplateName.NotFoundException", "no such template")})
+		s.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "CreateFleet",
+				Times:   4,
+				Error:   protocol.Errorf("InvalidLaunchTemplateName.NotFoundException", "no such template"),
+			},
+		)
 		if b := s.launchOne("x", onDemand); reasonOf(b.err) == "" {
 			t.Error(b.err)
 		}
@@ -234,17 +271,30 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 	id := s.runningInstances()[0].ID
 	admin := ec2.NewFromConfig(s.Config)
 	tag := func(key, value string) {
-		awsimtest.OK(admin.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}}))(t)
+		awsimtest.OK(
+			admin.CreateTags(t.Context(), &ec2.CreateTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: &key, Value: &value}}}),
+		)(
+			t,
+		)
 	}
 	t.Run("a Name that is there stays, the others are written", func(t *testing.T) {
-		awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.sh/nodeclaim")}}}))(t)
+		awsimtest.OK(
+			admin.DeleteTags(
+				t.Context(),
+				&ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.sh/nodeclaim")}}},
+			),
+		)(
+			t,
+		)
 		tag("Name", "mine")
 		before := s.called("CreateTags")
 		if err := s.Name(t.Context(), got.ProviderID, "node-1", "general-1"); err != nil {
 			t.Fatal(err)
 		}
 		sent := s.sent("CreateTags")[before]
-		if tags := s.runningInstances()[0].Tags; tags["Name"] != "mine" || tags["karpenter.sh/nodeclaim"] != "general-1" || sent.Get("Tag.1.Key") != "karpenter.sh/nodeclaim" || sent.Get("Tag.2.Key") != "" {
+		if tags := s.runningInstances()[0].Tags; tags["Name"] != "mine" || tags["karpenter.sh/nodeclaim"] != "general-1" ||
+			sent.Get("Tag.1.Key") != "karpenter.sh/nodeclaim" ||
+			sent.Get("Tag.2.Key") != "" {
 			t.Errorf("tags %v, sent %v", tags, sent)
 		}
 	})
@@ -255,7 +305,14 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 		}
 	})
 	t.Run("an instance without the tag of a node class is not listed", func(t *testing.T) {
-		awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.k8s.aws/ec2nodeclass")}}}))(t)
+		awsimtest.OK(
+			admin.DeleteTags(
+				t.Context(),
+				&ec2.DeleteTagsInput{Resources: []string{id}, Tags: []ec2types.Tag{{Key: ptr("karpenter.k8s.aws/ec2nodeclass")}}},
+			),
+		)(
+			t,
+		)
 		if all, err := s.List(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("listed %d, %v", len(all), err)
 		}
@@ -289,7 +346,11 @@ func TestTagsAndReadsOfAnInstance(t *testing.T) {
 		if all, err := s.List(t.Context()); err != nil || len(all) != 1 {
 			t.Fatalf("listed %d, %v", len(all), err)
 		}
-		awsimtest.OK(admin.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{s.runningInstances()[0].ID}}))(t)
+		awsimtest.OK(
+			admin.TerminateInstances(t.Context(), &ec2.TerminateInstancesInput{InstanceIds: []string{s.runningInstances()[0].ID}}),
+		)(
+			t,
+		)
 		s.advancePastDelays()
 		if all, err := s.List(t.Context()); err != nil || len(all) != 0 {
 			t.Errorf("listed %d, %v", len(all), err)

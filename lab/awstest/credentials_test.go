@@ -47,8 +47,20 @@ func newPod(t *testing.T) *pod {
 	}
 	p := &pod{world: w, t: t}
 	// The SDK's client for web identities knows no other endpoint than that of its service.
-	p.set("AWS_ENDPOINT_URL", w.URL, "AWS_ENDPOINT_URL_STS", w.URL, "AWS_CONFIG_FILE", os.DevNull, "AWS_SHARED_CREDENTIALS_FILE", os.DevNull, "AWS_REGION", "us-east-1",
-		"AWS_EC2_METADATA_DISABLED", "true")
+	p.set(
+		"AWS_ENDPOINT_URL",
+		w.URL,
+		"AWS_ENDPOINT_URL_STS",
+		w.URL,
+		"AWS_CONFIG_FILE",
+		os.DevNull,
+		"AWS_SHARED_CREDENTIALS_FILE",
+		os.DevNull,
+		"AWS_REGION",
+		"us-east-1",
+		"AWS_EC2_METADATA_DISABLED",
+		"true",
+	)
 	return p
 }
 
@@ -63,7 +75,8 @@ func (p *pod) set(pairs ...string) {
 func (p *pod) token(audience, namespace, account string) string {
 	p.t.Helper()
 	payload, err := json.Marshal(map[string]any{
-		"iss": issuer, "sub": "system:serviceaccount:" + namespace + ":" + account, "aud": []string{audience}, "exp": p.Clock.Now().Add(time.Hour).Unix(),
+		"iss": issuer, "sub": "system:serviceaccount:" + namespace + ":" + account, "aud": []string{audience},
+		"exp": p.Clock.Now().Add(time.Hour).Unix(),
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -161,7 +174,10 @@ func TestCredentials(t *testing.T) {
 			prepare: func(p *pod) { p.podIdentity(role, "kube-system", "karpenter") },
 		},
 		{
-			name: "pod identity without an association", errors: []string{"AWS credentials by EKS Pod Identity", "create a pod identity association of system:serviceaccount:kube-system:karpenter"},
+			name: "pod identity without an association", errors: []string{
+				"AWS credentials by EKS Pod Identity",
+				"create a pod identity association of system:serviceaccount:kube-system:karpenter",
+			},
 			prepare: func(p *pod) { p.podIdentity(role, "default", "other") },
 		},
 		{
@@ -172,7 +188,8 @@ func TestCredentials(t *testing.T) {
 			},
 		},
 		{
-			name: "pod identity with a role that does not trust it", errors: []string{"must allow sts:AssumeRole and sts:TagSession to pods.eks.amazonaws.com"},
+			name:    "pod identity with a role that does not trust it",
+			errors:  []string{"must allow sts:AssumeRole and sts:TagSession to pods.eks.amazonaws.com"},
 			prepare: func(p *pod) { p.podIdentity(awsim.NodeRole(clusterName), "kube-system", "karpenter") },
 		},
 		{
@@ -282,11 +299,15 @@ func TestCallsAreObserved(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := ec2.NewFromConfig(cfg)
-	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
+	p.Sim.Inject(
+		awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)},
+	)
 	if _, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err != nil {
 		t.Fatal(err)
 	}
-	p.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+	p.Sim.Inject(
+		awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)},
+	)
 	if _, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{}); err == nil {
 		t.Fatal("a call that is refused succeeds")
 	}
@@ -314,12 +335,27 @@ func TestExplain(t *testing.T) {
 		fault awsim.Fault
 		says  []string
 	}{
-		{awsim.Fault{Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized").WithStatus(403)}, []string{"allow eks:DescribeCluster", "dovetail iam-policy", "or set --cluster-endpoint"}},
-		{awsim.Fault{Error: protocol.Errorf("AuthFailure", "AWS was not able to validate the provided access credentials").WithStatus(401)}, []string{"does not know these credentials in us-east-1"}},
+		{
+			awsim.Fault{Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized").WithStatus(403)},
+			[]string{"allow eks:DescribeCluster", "dovetail iam-policy", "or set --cluster-endpoint"},
+		},
+		{
+			awsim.Fault{Error: protocol.Errorf("AuthFailure", "AWS was not able to validate the provided access credentials").WithStatus(401)},
+			[]string{"does not know these credentials in us-east-1"},
+		},
 		{awsim.Fault{Error: protocol.Errorf("RequestExpired", "Request has expired.").WithStatus(400)}, []string{"clock is wrong"}},
-		{awsim.Fault{Error: protocol.Errorf("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier").WithStatus(403)}, []string{"clock is wrong"}},
-		{awsim.Fault{Error: protocol.Errorf("OptInRequired", "You are not subscribed").WithStatus(403)}, []string{"has not enabled eks in us-east-1"}},
-		{awsim.Fault{Error: protocol.Errorf("InternalError", "x").WithStatus(500), Drop: true}, []string{"eks does not answer", "com.amazonaws.us-east-1.eks", "AWS_REGION"}},
+		{
+			awsim.Fault{Error: protocol.Errorf("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier").WithStatus(403)},
+			[]string{"clock is wrong"},
+		},
+		{
+			awsim.Fault{Error: protocol.Errorf("OptInRequired", "You are not subscribed").WithStatus(403)},
+			[]string{"has not enabled eks in us-east-1"},
+		},
+		{awsim.Fault{Error: protocol.Errorf("InternalError", "x").WithStatus(500), Drop: true}, []string{
+			"eks does not answer",
+			"com.amazonaws.us-east-1.eks", "AWS_REGION",
+		}},
 	} {
 		w := newWorld(t)
 		tc.fault.Times = 9

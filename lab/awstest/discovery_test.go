@@ -24,7 +24,9 @@ func (w *world) subnets(tags ...map[string]string) []string {
 	var ids []string
 	for i, t := range tags {
 		cidr[2] = byte(240 + i)
-		id, err := w.Sim.EC2().AddSubnet(simec2.Subnet{VPCID: *vpc.VpcId, Zone: "us-east-1a", CIDR: netip.PrefixFrom(netip.AddrFrom4(cidr), 24), Tags: t})
+		id, err := w.Sim.EC2().AddSubnet(
+			simec2.Subnet{VPCID: *vpc.VpcId, Zone: "us-east-1a", CIDR: netip.PrefixFrom(netip.AddrFrom4(cidr), 24), Tags: t},
+		)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -123,7 +125,9 @@ func TestInFlightAddresses(t *testing.T) {
 	})
 	t.Run("a launch that fails gives them back", func(t *testing.T) {
 		w, c, class, ids := world(t)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(
+			awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)},
+		)
 		if _, err := c.Launch(t.Context(), claim("fails", onDemand, in(corev1.LabelInstanceTypeStable, "m5.large")), class); err == nil {
 			t.Fatal("launched")
 		}
@@ -158,9 +162,16 @@ func TestReservationsAreFollowed(t *testing.T) {
 	})
 	t.Run("EC2 does not respond: the known subnets stay, and the error is returned", func(t *testing.T) {
 		w.Clock.Advance(time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeCapacityReservations", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "DescribeCapacityReservations",
+				Error:   protocol.Errorf("InternalError", "bad minute").WithStatus(500),
+			},
+		)
 		r := c.ResolveNodeClass(t.Context(), class)
-		if r.Err == nil || len(r.Status.CapacityReservations) != 2 || conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" {
+		if r.Err == nil || len(r.Status.CapacityReservations) != 2 ||
+			conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" {
 			t.Errorf("%v, %v", r.Err, r.Status.CapacityReservations)
 		}
 	})

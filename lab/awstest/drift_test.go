@@ -162,7 +162,9 @@ func TestDriftOfSelectedResources(t *testing.T) {
 	})
 	t.Run("no verdict while EC2 does not answer, and one listing for many claims after", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(
+			awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)},
+		)
 		if got, err := c.Drift(t.Context(), class, node); err == nil || got != "" || strings.Contains(err.Error(), "RequestID") {
 			t.Errorf("drift %q, %v", got, err)
 		}

@@ -43,15 +43,24 @@ func checked(t *testing.T, c *cloud, class *awsv1.EC2NodeClass) (cloudprovider.C
 	conditions := class.Status.Conditions
 	class.Status = r.Status
 	for _, c := range r.Conditions {
-		meta.SetStatusCondition(&conditions, metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, ObservedGeneration: class.Generation})
+		meta.SetStatusCondition(
+			&conditions,
+			metav1.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, ObservedGeneration: class.Generation},
+		)
 	}
 	class.Status.Conditions = conditions
 	return conditionOf(r, awsv1.ConditionValidationSucceeded), r
 }
 
 func denied(by string) *protocol.Error {
-	return protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
-		"not authorized to perform: ec2:CreateFleet %s", by).WithStatus(403)
+	return protocol.Errorf(
+		"UnauthorizedOperation",
+		"You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller/x is "+
+			"not authorized to perform: ec2:CreateFleet %s",
+		by,
+	).WithStatus(
+		403,
+	)
 }
 
 // dryRuns counts the calls by which a class is checked.
@@ -116,9 +125,19 @@ func TestDryRunRefused(t *testing.T) {
 		name, action, by string
 		reason, says     string
 	}{
-		{"launch templates, by no policy", "CreateLaunchTemplate", "because no identity-based policy allows the ec2:CreateLaunchTemplate action", "CreateLaunchTemplateAuthCheckFailed", "no identity-based policy"},
-		{"fleets, by a permissions boundary", "CreateFleet", "with an explicit deny in a permissions boundary", "CreateFleetAuthCheckFailed", "denied by a permissions boundary"},
-		{"instances, by a service control policy", "RunInstances", "with an explicit deny in a service control policy", "RunInstancesAuthCheckFailed", "denied by a service control policy"},
+		{
+			"launch templates, by no policy", "CreateLaunchTemplate",
+			"because no identity-based policy allows the ec2:CreateLaunchTemplate action", "CreateLaunchTemplateAuthCheckFailed",
+			"no identity-based policy",
+		},
+		{
+			"fleets, by a permissions boundary", "CreateFleet", "with an explicit deny in a permissions boundary", "CreateFleetAuthCheckFailed",
+			"denied by a permissions boundary",
+		},
+		{
+			"instances, by a service control policy", "RunInstances", "with an explicit deny in a service control policy",
+			"RunInstancesAuthCheckFailed", "denied by a service control policy",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -129,7 +148,9 @@ func TestDryRunRefused(t *testing.T) {
 			}
 			deny()
 			got, r := checked(t, c, class)
-			if got.Status != metav1.ConditionFalse || got.Reason != tc.reason || !strings.Contains(got.Message, tc.says) || strings.Contains(got.Message, "RequestID") || r.Err != nil {
+			if got.Status != metav1.ConditionFalse || got.Reason != tc.reason || !strings.Contains(got.Message, tc.says) ||
+				strings.Contains(got.Message, "RequestID") ||
+				r.Err != nil {
 				t.Fatalf("%+v, %v", got, r.Err)
 			}
 			calls := w.called(tc.action)
@@ -195,9 +216,14 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 		w := newWorld(t)
 		c := w.withDryRun()
 		class := nodeClass("default")
-		odd := awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400)}
+		odd := awsim.Fault{
+			Service: "ec2",
+			Action:  "CreateFleet",
+			Error:   protocol.Errorf("PendingVerification", "Your account is currently being verified.").WithStatus(400),
+		}
 		w.Sim.Inject(odd)
-		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") || r.Err == nil {
+		if got, r := checked(t, c, class); got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, "being verified") ||
+			r.Err == nil {
 			t.Errorf("%+v, %v", got, r.Err)
 		}
 		class = nodeClass("default")
@@ -224,7 +250,10 @@ func TestDryRunWithoutAnswer(t *testing.T) {
 }
 
 func TestDryRunAndInstanceProfiles(t *testing.T) {
-	unknown := protocol.Errorf("InvalidParameterValue", "Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name")
+	unknown := protocol.Errorf(
+		"InvalidParameterValue",
+		"Value (mine) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+	)
 	t.Run("the user's profile does not exist", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.withDryRun()
@@ -259,7 +288,10 @@ func (w *world) dryRunCalls(t *testing.T) *ec2types.ResponseLaunchTemplateData {
 	if err != nil || len(all.LaunchTemplates) != 1 {
 		t.Fatalf("%d launch templates, %v", len(all.LaunchTemplates), err)
 	}
-	out, err := client.DescribeLaunchTemplateVersions(t.Context(), &ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: all.LaunchTemplates[0].LaunchTemplateId})
+	out, err := client.DescribeLaunchTemplateVersions(
+		t.Context(),
+		&ec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: all.LaunchTemplates[0].LaunchTemplateId},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,9 +309,19 @@ func TestRequestsOfADryRun(t *testing.T) {
 	}{
 		{"what the pool launches", "default", []karpv1.Requirement{gpu}, false, ec2types.TenancyDefault},
 		{"a pool of another class does not count", "other", []karpv1.Requirement{gpu}, true, ec2types.TenancyDefault},
-		{"nothing suits the pool", "default", []karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "z9.large")}, true, ec2types.TenancyDefault},
+		{
+			"nothing suits the pool", "default",
+			[]karpv1.Requirement{in(corev1.LabelInstanceTypeStable, "z9.large")},
+			true,
+			ec2types.TenancyDefault,
+		},
 		{"standard and accelerated images both match", "default", nil, true, ec2types.TenancyDefault},
-		{"a pool that allows both tenancies", "default", []karpv1.Requirement{in(awsv1.LabelInstanceTenancy, "default", "dedicated")}, true, ec2types.TenancyDedicated},
+		{
+			"a pool that allows both tenancies", "default",
+			[]karpv1.Requirement{in(awsv1.LabelInstanceTenancy, "default", "dedicated")},
+			true,
+			ec2types.TenancyDedicated,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)

@@ -29,7 +29,8 @@ func TestSpotPriceAboveTheLimitFallsBackToOnDemandAtOnce(t *testing.T) {
 				t.Error("the offering was not marked, or more than that")
 			}
 			s.Sim.ClearFaults()
-			if got := s.launchOne("y", either, instanceTypes("m5.large"), zones("us-east-1a")); got.err != nil || got.Labels[karpv1.LabelCapacityType] != "on-demand" {
+			if got := s.launchOne("y", either, instanceTypes("m5.large"), zones("us-east-1a")); got.err != nil ||
+				got.Labels[karpv1.LabelCapacityType] != "on-demand" {
 				t.Errorf("the next launch: %s, %v", got.Labels[karpv1.LabelCapacityType], got.err)
 			}
 		})

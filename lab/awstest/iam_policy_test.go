@@ -51,14 +51,17 @@ func expectedPermissions(t testing.TB, uid string) policy.Document {
 func (w *world) controllerKeys() awsim.Credentials {
 	w.t.Helper()
 	d, err := policy.New(policy.Params{
-		Cluster: clusterName, Region: "us-east-1", NodeRoles: []string{"arn:aws:iam::111122223333:role/*"}, Queues: []string{"arn:aws:sqs:us-east-1:111122223333:*"},
+		Cluster: clusterName, Region: "us-east-1", NodeRoles: []string{"arn:aws:iam::111122223333:role/*"},
+		Queues:     []string{"arn:aws:sqs:us-east-1:111122223333:*"},
 		Parameters: []string{"arn:aws:ssm:us-east-1:111122223333:parameter/*"},
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	d = append(d, policy.Statement{Sid: "Any", Resources: []string{"*"}, Grants: []policy.Grant{
-		{Action: "iam:TagInstanceProfile"}, {Action: "iam:RemoveRoleFromInstanceProfile"}, {Action: "iam:DeleteInstanceProfile"}, {Action: "eks:DescribeCluster"},
+		{
+			Action: "iam:TagInstanceProfile",
+		}, {Action: "iam:RemoveRoleFromInstanceProfile"}, {Action: "iam:DeleteInstanceProfile"}, {Action: "eks:DescribeCluster"},
 	}})
 	text, err := d.JSON()
 	if err != nil {
@@ -120,7 +123,8 @@ func (w *world) controller(uid string, document policy.Document) adapter.Config 
 func (w *world) deniedCalls() []string {
 	found := map[string]bool{}
 	for _, c := range w.Sim.Calls() {
-		if slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, c.ErrorCode) && strings.Contains(c.Principal, ":assumed-role/") {
+		if slices.Contains([]string{"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"}, c.ErrorCode) &&
+			strings.Contains(c.Principal, ":assumed-role/") {
 			found[c.Service+":"+c.Action] = true
 		}
 	}
@@ -168,7 +172,8 @@ func TestPolicyIsMinimal(t *testing.T) {
 				if exercise == "" {
 					t.Error("nothing fails without it")
 				}
-				if why != nil && !strings.Contains(why.Error(), grant.Action) && !strings.Contains(why.Error(), strings.TrimPrefix(grant.Action, "ec2:")) {
+				if why != nil && !strings.Contains(why.Error(), grant.Action) &&
+					!strings.Contains(why.Error(), strings.TrimPrefix(grant.Action, "ec2:")) {
 					t.Errorf("%s fails without it, but for another reason: %v", exercise, why)
 				}
 			})
@@ -293,8 +298,12 @@ func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 		},
 		"launch from its launch template": func() error {
 			_, err := theirs.RunInstances(ctx, &ec2.RunInstancesInput{
-				MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), ImageId: &image, InstanceType: ec2types.InstanceType(typ), LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: template},
-				NetworkInterfaces: []ec2types.InstanceNetworkInterfaceSpecification{{DeviceIndex: awssdk.Int32(0), SubnetId: &class.Status.Subnets[0].ID}},
+				MinCount: awssdk.Int32(1), MaxCount: awssdk.Int32(1), ImageId: &image, InstanceType: ec2types.InstanceType(typ),
+				LaunchTemplate: &ec2types.LaunchTemplateSpecification{LaunchTemplateId: template},
+				NetworkInterfaces: []ec2types.InstanceNetworkInterfaceSpecification{{
+					DeviceIndex: awssdk.Int32(0),
+					SubnetId:    &class.Status.Subnets[0].ID,
+				}},
 			})
 			return err
 		},
@@ -321,7 +330,9 @@ func TestClustersWithOneNameCannotChangeEachOther(t *testing.T) {
 		t.Errorf("left: %+v", left)
 	}
 	// Its own controller may.
-	if _, err := ec2.NewFromConfig(blue.AWS).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{victim}, DryRun: awssdk.Bool(true)}); awsimtest.Code(err) != "DryRunOperation" {
+	if _, err := ec2.NewFromConfig(blue.AWS).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{victim}, DryRun: awssdk.Bool(true)}); awsimtest.Code(
+		err,
+	) != "DryRunOperation" {
 		t.Errorf("its own controller: %v", err)
 	}
 }
@@ -356,10 +367,19 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 		return &ec2.CreateFleetInput{
 			Type: "instant", TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{TotalTargetCapacity: awssdk.Int32(1)},
 			LaunchTemplateConfigs: []ec2types.FleetLaunchTemplateConfigRequest{{
-				LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: template, Version: awssdk.String("$Latest")},
-				Overrides:                   []ec2types.FleetLaunchTemplateOverridesRequest{{InstanceType: "m5.large", SubnetId: &class.Status.Subnets[0].ID}},
+				LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
+					LaunchTemplateName: template,
+					Version:            awssdk.String("$Latest"),
+				},
+				Overrides: []ec2types.FleetLaunchTemplateOverridesRequest{
+					{InstanceType: "m5.large", SubnetId: &class.Status.Subnets[0].ID},
+				},
 			}},
-			TagSpecifications: []ec2types.TagSpecification{{ResourceType: "fleet", Tags: list}, {ResourceType: "instance", Tags: list}, {ResourceType: "volume", Tags: list}},
+			TagSpecifications: []ec2types.TagSpecification{
+				{ResourceType: "fleet", Tags: list},
+				{ResourceType: "instance", Tags: list},
+				{ResourceType: "volume", Tags: list},
+			},
 		}
 	}
 	anothers := cfg.Identity
@@ -368,10 +388,13 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 		name, code, says string
 		call             func() error
 	}{
-		{"an action of EC2", "UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller-3f2c1a9e/dovetail-lab is not authorized to perform: ec2:DescribeVpcs because no identity-based policy allows the ec2:DescribeVpcs action. Encoded authorization failure message: ", func() error {
-			_, err := compute.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{})
-			return err
-		}},
+		{
+			"an action of EC2", "UnauthorizedOperation",
+			"You are not authorized to perform this operation. User: arn:aws:sts::111122223333:assumed-role/controller-3f2c1a9e/dovetail-lab is not authorized to perform: ec2:DescribeVpcs because no identity-based policy allows the ec2:DescribeVpcs action. Encoded authorization failure message: ", func() error {
+				_, err := compute.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{})
+				return err
+			},
+		},
 		{"stop an instance of its own", "UnauthorizedOperation", "on resource: arn:aws:ec2:us-east-1:111122223333:instance/" + own, func() error {
 			_, err := compute.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: []string{own}})
 			return err
@@ -384,10 +407,13 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 			_, err := compute.DeleteTags(ctx, &ec2.DeleteTagsInput{Resources: []string{own}})
 			return err
 		}},
-		{"a fleet without tags", "UnauthorizedOperation", "ec2:CreateFleet on resource: arn:aws:ec2:us-east-1:111122223333:fleet/*", func() error {
-			_, err := compute.CreateFleet(ctx, fleet(nil))
-			return err
-		}},
+		{
+			"a fleet without tags", "UnauthorizedOperation", "ec2:CreateFleet on resource: arn:aws:ec2:us-east-1:111122223333:fleet/*",
+			func() error {
+				_, err := compute.CreateFleet(ctx, fleet(nil))
+				return err
+			},
+		},
 		{"a fleet in the name of another cluster", "UnauthorizedOperation", "ec2:CreateFleet", func() error {
 			_, err := compute.CreateFleet(ctx, fleet(anothers.LaunchTags("default", "general", nil)))
 			return err
@@ -404,37 +430,52 @@ func TestCallsOutsideThePolicy(t *testing.T) {
 			_, err := compute.CreateFleet(ctx, in)
 			return err
 		}},
-		{"a launch template without tags", "UnauthorizedOperation", "ec2:CreateLaunchTemplate on resource: arn:aws:ec2:us-east-1:111122223333:launch-template/*", func() error {
-			_, err := compute.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
-				LaunchTemplateName: awssdk.String("bare"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "m5.large"},
-			})
-			return err
-		}},
-		{"give nodes another role", "AccessDenied", "iam:PassRole on resource: arn:aws:iam::111122223333:role/KarpenterControllerRole-blue", func() error {
-			awsimtest.OK(account.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &profile, RoleName: awssdk.String(awsim.NodeRole(clusterName))}))(t)
-			_, err := account.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &profile, RoleName: awssdk.String(awsim.ControllerRole(clusterName))})
-			return err
-		}},
+		{
+			"a launch template without tags", "UnauthorizedOperation",
+			"ec2:CreateLaunchTemplate on resource: arn:aws:ec2:us-east-1:111122223333:launch-template/*", func() error {
+				_, err := compute.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
+					LaunchTemplateName: awssdk.String("bare"), LaunchTemplateData: &ec2types.RequestLaunchTemplateData{InstanceType: "m5.large"},
+				})
+				return err
+			},
+		},
+		{
+			"give nodes another role", "AccessDenied", "iam:PassRole on resource: arn:aws:iam::111122223333:role/KarpenterControllerRole-blue",
+			func() error {
+				awsimtest.OK(account.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &profile, RoleName: awssdk.String(awsim.NodeRole(clusterName))}))(t)
+				_, err := account.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &profile, RoleName: awssdk.String(awsim.ControllerRole(clusterName))})
+				return err
+			},
+		},
 		{"an instance profile without tags", "AccessDenied", "iam:CreateInstanceProfile", func() error {
 			_, err := account.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: awssdk.String("bare")})
 			return err
 		}},
-		{"a policy for itself", "AccessDenied", "iam:PutRolePolicy on resource: arn:aws:iam::111122223333:role/controller-3f2c1a9e", func() error {
-			_, err := account.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: awssdk.String("controller-3f2c1a9e"), PolicyName: awssdk.String("more"), PolicyDocument: awssdk.String("{}")})
-			return err
-		}},
-		{"another cluster", "AccessDeniedException", "eks:DescribeCluster on resource: arn:aws:eks:us-east-1:111122223333:cluster/green", func() error {
-			_, err := eks.NewFromConfig(cfg.AWS).DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String("green")})
-			return err
-		}},
+		{
+			"a policy for itself", "AccessDenied", "iam:PutRolePolicy on resource: arn:aws:iam::111122223333:role/controller-3f2c1a9e",
+			func() error {
+				_, err := account.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: awssdk.String("controller-3f2c1a9e"), PolicyName: awssdk.String("more"), PolicyDocument: awssdk.String("{}")})
+				return err
+			},
+		},
+		{
+			"another cluster", "AccessDeniedException", "eks:DescribeCluster on resource: arn:aws:eks:us-east-1:111122223333:cluster/green",
+			func() error {
+				_, err := eks.NewFromConfig(cfg.AWS).DescribeCluster(ctx, &eks.DescribeClusterInput{Name: awssdk.String("green")})
+				return err
+			},
+		},
 		{"another queue", "AccessDenied", "sqs:receivemessage", func() error {
 			_, err := queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: awssdk.String(w.URL + "/111122223333/orders")})
 			return err
 		}},
-		{"a parameter of the account", "AccessDeniedException", "ssm:GetParameter on resource: arn:aws:ssm:us-east-1:111122223333:parameter/secrets/db", func() error {
-			_, err := ssm.NewFromConfig(cfg.AWS).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String("/secrets/db")})
-			return err
-		}},
+		{
+			"a parameter of the account", "AccessDeniedException",
+			"ssm:GetParameter on resource: arn:aws:ssm:us-east-1:111122223333:parameter/secrets/db", func() error {
+				_, err := ssm.NewFromConfig(cfg.AWS).GetParameter(ctx, &ssm.GetParameterInput{Name: awssdk.String("/secrets/db")})
+				return err
+			},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := tc.call()
@@ -454,8 +495,18 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 	if missing := w.start(w.controller(blueUID, expectedPermissions(t, blueUID))).MissingPermissions(t.Context()); len(missing) > 0 {
 		t.Errorf("with the whole policy: %v", missing)
 	}
-	less := slices.DeleteFunc(expectedPermissions(t, blueUID), func(s policy.Statement) bool { return s.Sid == "AllowRegionalReadActions" })
-	less = append(less, policy.Statement{Sid: "Few", Resources: []string{"*"}, Grants: []policy.Grant{{Action: "ec2:DescribeInstanceT*"}, {Action: "ec2:DescribeI*s"}}})
+	less := slices.DeleteFunc(
+		expectedPermissions(t, blueUID),
+		func(s policy.Statement) bool { return s.Sid == "AllowRegionalReadActions" },
+	)
+	less = append(
+		less,
+		policy.Statement{
+			Sid:       "Few",
+			Resources: []string{"*"},
+			Grants:    []policy.Grant{{Action: "ec2:DescribeInstanceT*"}, {Action: "ec2:DescribeI*s"}},
+		},
+	)
 	missing := w.start(w.controller(greenUID, less)).MissingPermissions(t.Context())
 	if diff := cmp.Diff([]string{
 		"ec2:DescribeCapacityReservations", "ec2:DescribeLaunchTemplates", "ec2:DescribePlacementGroups", "ec2:DescribeSecurityGroups",

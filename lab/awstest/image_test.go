@@ -55,7 +55,12 @@ func (w *imageWorld) found() []string {
 		s := ami.Name
 		for _, r := range ami.Requirements {
 			_, key, _ := strings.Cut(r.Key, "/")
-			s += fmt.Sprintf(" %s%s%s", strings.TrimPrefix(key, "instance-"), map[string]string{"In": "=", "Exists": "", "DoesNotExist": "!"}[r.Operator], strings.Join(r.Values, ","))
+			s += fmt.Sprintf(
+				" %s%s%s",
+				strings.TrimPrefix(key, "instance-"),
+				map[string]string{"In": "=", "Exists": "", "DoesNotExist": "!"}[r.Operator],
+				strings.Join(r.Values, ","),
+			)
 		}
 		out = append(out, s)
 	}
@@ -146,13 +151,26 @@ func TestImages(t *testing.T) {
 	})
 	t.Run("all parameters are withheld", func(t *testing.T) {
 		w := imagesBy(t, "", awsv1.AMISelectorTerm{Alias: "al2023@latest"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Times: 5, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ssm",
+				Action:  "GetParameter",
+				Times:   5,
+				Error:   protocol.Errorf("AccessDeniedException", "not authorized to perform: ssm:GetParameter").WithStatus(400),
+			},
+		)
 		if condition, err := w.look(); condition != "unchanged" || err == nil || !strings.Contains(err.Error(), "ssm:GetParameter") {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}
 	})
 	t.Run("a custom parameter is missing", func(t *testing.T) {
-		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{SSMParameter: "/no/such"}, awsv1.AMISelectorTerm{SSMParameter: "/ours/text"}, awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"})
+		w := imagesBy(
+			t,
+			"AL2023",
+			awsv1.AMISelectorTerm{SSMParameter: "/no/such"},
+			awsv1.AMISelectorTerm{SSMParameter: "/ours/text"},
+			awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"},
+		)
 		id := w.own("mine", "arm64", 1, nil)
 		for name, value := range map[string]string{"/ours/text": "not an image", "/ours/golden": id} {
 			if err := w.Sim.SSM().Put(name, value); err != nil {
@@ -163,7 +181,13 @@ func TestImages(t *testing.T) {
 	})
 	t.Run("a custom parameter is withheld", func(t *testing.T) {
 		w := imagesBy(t, "AL2023", awsv1.AMISelectorTerm{SSMParameter: "/ours/golden"})
-		w.Sim.Inject(awsim.Fault{Service: "ssm", Action: "GetParameter", Error: protocol.Errorf("AccessDeniedException", "not authorized").WithStatus(400)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ssm",
+				Action:  "GetParameter",
+				Error:   protocol.Errorf("AccessDeniedException", "not authorized").WithStatus(400),
+			},
+		)
 		if condition, err := w.look(); condition != "unchanged" || err == nil {
 			t.Errorf("AMIsReady is %s, error %v", condition, err)
 		}
@@ -272,7 +296,8 @@ func TestUnsupportedAliases(t *testing.T) {
 			class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: tc.alias}}
 			r := c.ResolveNodeClass(t.Context(), class)
 			got := conditionOf(r, awsv1.ConditionAMIsReady)
-			if got.Status != metav1.ConditionFalse || got.Reason != "UnsupportedAlias" || !strings.Contains(got.Message, tc.says) || r.Err != nil {
+			if got.Status != metav1.ConditionFalse || got.Reason != "UnsupportedAlias" || !strings.Contains(got.Message, tc.says) ||
+				r.Err != nil {
 				t.Errorf("%+v, %v", got, r.Err)
 			}
 			if n := w.called("GetParameter"); n != 0 {
@@ -317,9 +342,14 @@ func TestInstancesGetTheImageForTheirHardware(t *testing.T) {
 		names[i.ID] = i.Name
 	}
 	for instanceType, want := range map[string]string{
-		"m5.large": "x86_64-standard", "m7g.large": "arm64-standard", "g5.xlarge": "x86_64-nvidia", "g5g.xlarge": "arm64-nvidia", "inf2.xlarge": "x86_64-neuron",
+		"m5.large": "x86_64-standard", "m7g.large": "arm64-standard", "g5.xlarge": "x86_64-nvidia", "g5g.xlarge": "arm64-nvidia",
+		"inf2.xlarge": "x86_64-neuron",
 	} {
-		got, err := c.Launch(t.Context(), claim("general-"+strings.ReplaceAll(instanceType, ".", "-"), onDemand, in(corev1.LabelInstanceTypeStable, instanceType)), class)
+		got, err := c.Launch(
+			t.Context(),
+			claim("general-"+strings.ReplaceAll(instanceType, ".", "-"), onDemand, in(corev1.LabelInstanceTypeStable, instanceType)),
+			class,
+		)
 		if err != nil {
 			t.Errorf("%s: %v", instanceType, err)
 			continue

@@ -47,10 +47,12 @@ func TestInstanceLifecycle(t *testing.T) {
 	if _, efa := got.Capacity[awsv1.ResourceEFA]; efa {
 		t.Error("an instance without EFA interface promises EFA")
 	}
-	if got.Annotations[awsv1.AnnotationNodeClassHash] == "" || got.Annotations[awsv1.AnnotationInstanceProfileName] != class.Status.InstanceProfile {
+	if got.Annotations[awsv1.AnnotationNodeClassHash] == "" ||
+		got.Annotations[awsv1.AnnotationInstanceProfileName] != class.Status.InstanceProfile {
 		t.Errorf("annotations %v", got.Annotations)
 	}
-	if !strings.HasSuffix(i.InstanceProfileARN, "/"+class.Status.InstanceProfile) || !strings.Contains(string(i.UserData), "kind: NodeConfig") {
+	if !strings.HasSuffix(i.InstanceProfileARN, "/"+class.Status.InstanceProfile) ||
+		!strings.Contains(string(i.UserData), "kind: NodeConfig") {
 		t.Errorf("profile %s, user data %q", i.InstanceProfileARN, i.UserData)
 	}
 
@@ -71,7 +73,9 @@ func TestInstanceLifecycle(t *testing.T) {
 		}
 		seen := all[0]
 		if seen.State != cloudprovider.Running || seen.ProviderID != got.ProviderID || seen.NodeClaim != "general-1" || seen.Owner != cloudprovider.Ours ||
-			seen.SubnetID != i.SubnetID || len(seen.SecurityGroupIDs) == 0 || seen.Tags["team"] != "a" || seen.CapacityType != "on-demand" {
+			seen.SubnetID != i.SubnetID || len(seen.SecurityGroupIDs) == 0 ||
+			seen.Tags["team"] != "a" ||
+			seen.CapacityType != "on-demand" {
 			t.Errorf("%+v", seen)
 		}
 	})
@@ -175,7 +179,11 @@ func TestIdentityMismatch(t *testing.T) {
 	}
 	err = c.Preflight(t.Context(), ekscluster.APIServer{Endpoint: "https://other.example.com", CA: certificate(t)})
 	var mismatch *ekscluster.IdentityMismatchError
-	if !errors.As(err, &mismatch) || !strings.Contains(err.Error(), `this API server is https://other.example.com, settings.clusterName names "blue", which is `+endpoint) {
+	if !errors.As(err, &mismatch) ||
+		!strings.Contains(
+			err.Error(),
+			`this API server is https://other.example.com, settings.clusterName names "blue", which is `+endpoint,
+		) {
 		t.Errorf("another cluster's API server: %v", err)
 	}
 }

@@ -112,7 +112,8 @@ func TestNoCapacity(t *testing.T) {
 		t.Errorf("available in a: %v, in b: %v", available("us-east-1a"), available("us-east-1b"))
 	}
 	calls := w.called("CreateFleet")
-	if _, err := c.Launch(t.Context(), claim("general-2", general.Spec.Requirements...), class); !errors.As(err, &scarce) || w.called("CreateFleet") != calls {
+	if _, err := c.Launch(t.Context(), claim("general-2", general.Spec.Requirements...), class); !errors.As(err, &scarce) ||
+		w.called("CreateFleet") != calls {
 		t.Errorf("the launch repeated a call for unavailable capacity: %v", err)
 	}
 	w.Clock.Advance(unavailableofferings.TTL)
@@ -128,8 +129,10 @@ func TestErrorsOfAFleet(t *testing.T) {
 		reason string
 	}{
 		{"throttled", protocol.Errorf("RequestLimitExceeded", "Request limit exceeded.").WithStatus(503), "RequestLimitExceeded"},
-		{"denied by an SCP", protocol.Errorf("UnauthorizedOperation", "You are not authorized with an explicit deny in a service control policy"), "Unauthorized"},
-		{"profile is not known yet", protocol.Errorf("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"), "InstanceProfileNameInvalid"},
+		{"denied by an SCP", protocol.Errorf("UnauthorizedOperation",
+			"You are not authorized with an explicit deny in a service control policy"), "Unauthorized"},
+		{"profile is not known yet", protocol.Errorf("InvalidParameterValue",
+			"Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"), "InstanceProfileNameInvalid"},
 		{"unheard of", protocol.Errorf("SomethingNew", "?"), "LaunchFailed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -209,7 +212,9 @@ func TestWithoutPricingAPI(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: protocol.Errorf("AccessDeniedException", "no")})
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSpotPriceHistory", Times: 100, Error: protocol.Errorf("UnauthorizedOperation", "no")})
+	w.Sim.Inject(
+		awsim.Fault{Service: "ec2", Action: "DescribeSpotPriceHistory", Times: 100, Error: protocol.Errorf("UnauthorizedOperation", "no")},
+	)
 	if err := c.RefreshPrices(t.Context()); err == nil {
 		t.Fatal("prices were read")
 	}

@@ -159,7 +159,11 @@ func (w *interruptionFixture) drainQueue() {
 
 // eventBridge is what EventBridge sends of EC2.
 func eventBridge(detailType, detail string) string {
-	return fmt.Sprintf(`{"version":"0","id":"1","source":"aws.ec2","account":"111122223333","time":"2026-08-21T10:00:00Z","region":"us-east-1","resources":[],"detail-type":%q,"detail":%s}`, detailType, detail)
+	return fmt.Sprintf(
+		`{"version":"0","id":"1","source":"aws.ec2","account":"111122223333","time":"2026-08-21T10:00:00Z","region":"us-east-1","resources":[],"detail-type":%q,"detail":%s}`,
+		detailType,
+		detail,
+	)
 }
 
 const spotWarning = "EC2 Spot Instance Interruption Warning"

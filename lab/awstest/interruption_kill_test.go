@@ -76,7 +76,7 @@ func process(t testing.TB, w *world, p *countedQueue) int {
 	log, events := slog.New(slog.DiscardHandler), event.NewRecorder(&record.FakeRecorder{}, w.Clock.Now)
 	queue := &interruption.Queue{
 		Source: c.InterruptionQueue(queueName), Metrics: heard, Log: log, Now: w.Clock.Now,
-		Actor:    &interruption.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
+		Actor:     &interruption.Actor{Client: p, Live: p, Cloud: c, Events: events, Metrics: metrics, Log: log, Now: w.Clock.Now},
 		Condition: &interruption.QueueCondition{Client: p, Events: events, Log: log, Now: w.Clock.Now},
 	}
 	var readers sync.WaitGroup

@@ -31,7 +31,10 @@ func TestInterruptionMessages(t *testing.T) {
 		{"spot warning for a foreign instance", eventBridge(spotWarning, `{"instance-id":"i-0foreign"}`), "spot_interrupted", ""},
 		{"details of another shape", eventBridge(spotWarning, `["INSTANCE"]`), "", "cannot be read and is deleted"},
 		{"no instance named", eventBridge(spotWarning, `{}`), "spot_interrupted", ""},
-		{"another version", strings.Replace(eventBridge(spotWarning, `{"instance-id":"INSTANCE"}`), `"version":"0"`, `"version":"1"`, 1), "no_op", ""},
+		{
+			"another version", strings.Replace(eventBridge(spotWarning, `{"instance-id":"INSTANCE"}`), `"version":"0"`, `"version":"1"`, 1),
+			"no_op", "",
+		},
 		{"another source", strings.Replace(eventBridge(spotWarning, `{"instance-id":"INSTANCE"}`), "aws.ec2", "aws.ec3", 1), "no_op", ""},
 		{"another detail type", eventBridge("EC2 Fleet Instance Change", `{"instance-id":"INSTANCE"}`), "no_op", ""},
 		{"a number", "42", "", "cannot be read and is deleted"},
@@ -69,8 +72,14 @@ func TestActionsOnInterruptions(t *testing.T) {
 		ends   bool
 		reason string
 	}{
-		{"spot interruption", func(w *interruptionFixture, id string) error { return w.Sim.EC2().Reclaim(id) }, "spot_interrupted", "Warning SpotInterrupted", true, "SpotInterrupted"},
-		{"rebalance recommendation", func(w *interruptionFixture, id string) error { return w.Sim.EC2().RecommendRebalance(id) }, "rebalance_recommendation", "Normal SpotRebalanceRecommendation", false, ""},
+		{
+			"spot interruption", func(w *interruptionFixture, id string) error { return w.Sim.EC2().Reclaim(id) }, "spot_interrupted",
+			"Warning SpotInterrupted", true, "SpotInterrupted",
+		},
+		{
+			"rebalance recommendation", func(w *interruptionFixture, id string) error { return w.Sim.EC2().RecommendRebalance(id) },
+			"rebalance_recommendation", "Normal SpotRebalanceRecommendation", false, "",
+		},
 		{"somebody terminates it", func(w *interruptionFixture, id string) error {
 			w.send(eventBridge("EC2 Instance State-change Notification", `{"instance-id":"`+id+`","state":"shutting-down"}`))
 			return nil
@@ -199,7 +208,11 @@ func TestDeletingClaimsAreLeftAlone(t *testing.T) {
 	})
 	t.Run("a health event that is closed", func(t *testing.T) {
 		w := newInterruptionFixture(t, "a")
-		w.send(`{"version":"0","source":"aws.health","detail-type":"AWS Health Event","detail":{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"` + w.instance("a") + `"}]}}`)
+		w.send(
+			`{"version":"0","source":"aws.health","detail-type":"AWS Health Event","detail":{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"` + w.instance(
+				"a",
+			) + `"}]}}`,
+		)
 		w.readQueue()
 		w.expect()
 	})
@@ -426,7 +439,13 @@ func TestStatusOfInstances(t *testing.T) {
 		if err := w.Sim.EC2().Impair(w.instance("a"), awsim.SystemCheck, w.world.Clock.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstanceStatus", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "DescribeInstanceStatus",
+				Error:   protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
+			},
+		)
 		if err := w.status.Pass(w.Context()); err == nil || !strings.Contains(err.Error(), "ec2:DescribeInstanceStatus") {
 			t.Fatalf("got %v, want the missing permission", err)
 		}

@@ -161,7 +161,14 @@ func TestLostAnswerOfCreateFleet(t *testing.T) {
 			c := w.start(w.config("uid-1"))
 			class, general := nodeClass("default"), claim("general-1", onDemand)
 			resolve(t, c, class)
-			w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
+			w.Sim.Inject(
+				awsim.Fault{
+					Service:     "ec2",
+					Action:      "CreateFleet",
+					AfterEffect: true,
+					Error:       protocol.Errorf("InternalError", "try again").WithStatus(500),
+				},
+			)
 			if _, err := c.Launch(t.Context(), general, class); err == nil {
 				t.Fatal("a lost answer was read")
 			}
@@ -186,7 +193,14 @@ func TestParametersChangedAfterALostAnswer(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "try again").WithStatus(500)})
+	w.Sim.Inject(
+		awsim.Fault{
+			Service:     "ec2",
+			Action:      "CreateFleet",
+			AfterEffect: true,
+			Error:       protocol.Errorf("InternalError", "try again").WithStatus(500),
+		},
+	)
 	_, _ = c.Launch(t.Context(), general, class)
 	c = w.start(w.config("uid-1"))
 	class.Status.Subnets = class.Status.Subnets[1:]
@@ -208,7 +222,13 @@ func TestRefusedLaunch(t *testing.T) {
 	c := w.start(w.config("uid-1"))
 	class, general := nodeClass("default"), claim("general-1", onDemand)
 	resolve(t, c, class)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.")})
+	w.Sim.Inject(
+		awsim.Fault{
+			Service: "ec2",
+			Action:  "CreateFleet",
+			Error:   protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation."),
+		},
+	)
 	_, err := c.Launch(t.Context(), general, class)
 	var create *cloudprovider.CreateError
 	if !errors.As(err, &create) || create.Reason != "Unauthorized" {

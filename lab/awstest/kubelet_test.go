@@ -31,7 +31,8 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 	w := newWorld(t)
 	cfg := w.config("uid-1")
 	t.Run("gate off, string maxPods", func(t *testing.T) {
-		if status, reason, _ := kubeletCondition(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse || reason != "KubeletExpressionsDisabled" {
+		if status, reason, _ := kubeletCondition(t, w.start(cfg), `{"maxPods": "vcpus * 10"}`); status != metav1.ConditionFalse ||
+			reason != "KubeletExpressionsDisabled" {
 			t.Errorf("%s, %s", status, reason)
 		}
 	})
@@ -43,12 +44,32 @@ func TestKubeletExpressionsOfANodeClass(t *testing.T) {
 		reason        string
 		message       []string
 	}{
-		{"all is well", `{"maxPods": "vcpus * 10", "kubeReserved": {"memory": "11 * max_pods + 255"}}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, nil},
-		{"does not compile", `{"maxPods": "cores * 10"}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.maxPods", "undeclared reference to 'cores'"}},
-		{"no number", `{"systemReserved": {"cpu": "vcpus > 2"}}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{"spec.kubelet.systemReserved.cpu"}},
-		{"fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"-1 is not a valid number of pods"}},
-		{"a negative reservation for every type", `{"kubeReserved": {"cpu": "0 - vcpus"}}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed", []string{"is negative"}},
-		{"fails for one type", `{"maxPods": "instance_type == 'm5.large' ? 1 / (vcpus - vcpus) : 20"}`, metav1.ConditionTrue, awsv1.ConditionValidationSucceeded, []string{"division by zero", "not launched because of it: m5.large"}},
+		{
+			"all is well", `{"maxPods": "vcpus * 10", "kubeReserved": {"memory": "11 * max_pods + 255"}}`, metav1.ConditionTrue,
+			awsv1.ConditionValidationSucceeded, nil,
+		},
+		{"does not compile", `{"maxPods": "cores * 10"}`, metav1.ConditionFalse, "KubeletExpressionInvalid", []string{
+			"spec.kubelet.maxPods",
+			"undeclared reference to 'cores'",
+		}},
+		{
+			"no number", `{"systemReserved": {"cpu": "vcpus > 2"}}`, metav1.ConditionFalse, "KubeletExpressionInvalid",
+			[]string{"spec.kubelet.systemReserved.cpu"},
+		},
+		{
+			"fails for every type", `{"maxPods": "0 - 1"}`, metav1.ConditionFalse, "KubeletExpressionEvaluationFailed",
+			[]string{"-1 is not a valid number of pods"},
+		},
+		{
+			"a negative reservation for every type", `{"kubeReserved": {"cpu": "0 - vcpus"}}`, metav1.ConditionFalse,
+			"KubeletExpressionEvaluationFailed",
+			[]string{"is negative"},
+		},
+		{
+			"fails for one type", `{"maxPods": "instance_type == 'm5.large' ? 1 / (vcpus - vcpus) : 20"}`, metav1.ConditionTrue,
+			awsv1.ConditionValidationSucceeded,
+			[]string{"division by zero", "not launched because of it: m5.large"},
+		},
 		{"an unknown signal", `{"evictionHard": {"memory.free": "5%"}}`, metav1.ConditionFalse, "InvalidKubeletConfiguration", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -203,7 +224,14 @@ func TestWherePricesComeFrom(t *testing.T) {
 	w := newWorld(t)
 	t.Run("the Pricing API fails", func(t *testing.T) {
 		c := w.start(w.config("uid-1"))
-		w.Sim.Inject(awsim.Fault{Service: "pricing", Action: "GetProducts", Times: 100, Error: protocol.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts")})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "pricing",
+				Action:  "GetProducts",
+				Times:   100,
+				Error:   protocol.Errorf("AccessDeniedException", "not authorized to perform pricing:GetProducts"),
+			},
+		)
 		if err := c.RefreshPrices(t.Context()); err == nil {
 			t.Fatal("prices were read")
 		}

@@ -105,7 +105,11 @@ func (l *faultyTransport) Do(r *http.Request) (*http.Response, error) {
 	if status != 0 {
 		answer = httptest.NewRecorder()
 		answer.WriteHeader(status)
-		_, _ = fmt.Fprintf(answer, "<Response><Errors><Error><Code>%s</Code><Message>no</Message></Error></Errors><RequestID>1</RequestID></Response>", code)
+		_, _ = fmt.Fprintf(
+			answer,
+			"<Response><Errors><Error><Code>%s</Code><Message>no</Message></Error></Errors><RequestID>1</RequestID></Response>",
+			code,
+		)
 	}
 	return answer.Result(), nil
 }
@@ -159,7 +163,8 @@ func (s *simulation) startGathering(window batch.Window) {
 	s.instances = instance.New(instance.Config{EC2: api, Identity: s.identity, Window: shortWindow(), Now: s.Clock.Now})
 	addresses := network.NewAddresses(time.Minute, s.Clock.Now)
 	s.launcher = launch.New(launch.Config{
-		EC2: api, Identity: s.identity, Templates: launch.NewTemplates(api, s.identity, s.Clock.Now), Instances: s.instances, Addresses: addresses,
+		EC2: api, Identity: s.identity, Templates: launch.NewTemplates(api, s.identity, s.Clock.Now), Instances: s.instances,
+		Addresses:            addresses,
 		UnavailableOfferings: unavailableofferings.New(s.Clock.Now), Window: window, Now: s.Clock.Now, Log: slog.New(slog.DiscardHandler),
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: clusterName, Endpoint: endpoint, CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
@@ -294,7 +299,11 @@ func (s *simulationFixture) runSeed(t *testing.T, seed uint64) {
 	dice := rand.New(rand.NewPCG(seed, 1))
 	story := &simulation{simulationFixture: s, t: t, rng: dice}
 	for n := range 1 + dice.IntN(6) {
-		c := claim(fmt.Sprintf("seed-%d-%d", seed, n), onDemand, in(corev1.LabelTopologyZone, []string{"us-east-1a", "us-east-1b"}[dice.IntN(4)/3]))
+		c := claim(
+			fmt.Sprintf("seed-%d-%d", seed, n),
+			onDemand,
+			in(corev1.LabelTopologyZone, []string{"us-east-1a", "us-east-1b"}[dice.IntN(4)/3]),
+		)
 		if dice.IntN(8) > 0 {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
@@ -404,27 +413,30 @@ func TestClaimDeletedAfterALostResponse(t *testing.T) {
 	}
 	const long = instance.VisibleWithin + time.Second
 
-	t.Run("the other claim retries late and loses the response, too: the deleted claim is not released before the outcome is known", func(t *testing.T) {
-		s := begin(t)
-		s.transport.dead = false
-		s.Clock.Advance(long - 2*time.Second)
-		s.transport.callsUntilDeath, s.transport.afterEffect = 1, true // EC2 launches for both
-		if _, _, err := s.launcher.Adopt(t.Context(), s.kept); err == nil {
-			t.Error("the second call was not lost")
-		}
-		s.transport.dead = false
-		s.Clock.Advance(2 * time.Second)
-		if found, err := s.launcher.Find(t.Context(), s.deleted); err == nil && len(found) == 0 {
-			t.Error("the deleted claim is believed to have no instance")
-		}
-		s.Clock.Advance(long)
-		if found, err := s.launcher.Find(t.Context(), s.deleted); err != nil || len(found) != 1 {
-			t.Errorf("the deleted claim has %d instances, %v", len(found), err)
-		}
-		if _, found, err := s.launcher.Adopt(t.Context(), s.kept); err != nil || !found {
-			t.Errorf("the other claim has none: %v", err)
-		}
-	})
+	t.Run(
+		"the other claim retries late and loses the response, too: the deleted claim is not released before the outcome is known",
+		func(t *testing.T) {
+			s := begin(t)
+			s.transport.dead = false
+			s.Clock.Advance(long - 2*time.Second)
+			s.transport.callsUntilDeath, s.transport.afterEffect = 1, true // EC2 launches for both
+			if _, _, err := s.launcher.Adopt(t.Context(), s.kept); err == nil {
+				t.Error("the second call was not lost")
+			}
+			s.transport.dead = false
+			s.Clock.Advance(2 * time.Second)
+			if found, err := s.launcher.Find(t.Context(), s.deleted); err == nil && len(found) == 0 {
+				t.Error("the deleted claim is believed to have no instance")
+			}
+			s.Clock.Advance(long)
+			if found, err := s.launcher.Find(t.Context(), s.deleted); err != nil || len(found) != 1 {
+				t.Errorf("the deleted claim has %d instances, %v", len(found), err)
+			}
+			if _, found, err := s.launcher.Adopt(t.Context(), s.kept); err != nil || !found {
+				t.Errorf("the other claim has none: %v", err)
+			}
+		},
+	)
 	t.Run("no retry: the claim is released, and nothing is launched for it later", func(t *testing.T) {
 		s := begin(t)
 		s.transport.dead = false

@@ -63,7 +63,11 @@ func TestNodesCanJoin(t *testing.T) {
 	client := unmapNodes(t, w)
 	w.Clock.Advance(5*time.Minute + time.Second)
 	got := joinCheck(t, c, class)
-	if got.Status != metav1.ConditionFalse || got.Reason != join.NodeRoleNotMapped || !strings.Contains(got.Message, "aws eks create-access-entry --cluster-name blue --principal-arn "+nodeRoleARN+" --region us-east-1 --type EC2_LINUX") {
+	if got.Status != metav1.ConditionFalse || got.Reason != join.NodeRoleNotMapped ||
+		!strings.Contains(
+			got.Message,
+			"aws eks create-access-entry --cluster-name blue --principal-arn "+nodeRoleARN+" --region us-east-1 --type EC2_LINUX",
+		) {
 		t.Errorf("without an access entry: %+v", got)
 	}
 	if _, err := client.CreateAccessEntry(t.Context(), &eks.CreateAccessEntryInput{ClusterName: awssdk.String(clusterName), PrincipalArn: awssdk.String(nodeRoleARN), Type: awssdk.String("EC2_LINUX")}); err != nil {
@@ -84,7 +88,9 @@ func TestWindowsClassWithTheRoleOfLinuxNodesIsReady(t *testing.T) {
 	class := nodeClass("windows")
 	class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
 	got := joinCheck(t, w.start(cfg), class)
-	if got.Status != metav1.ConditionTrue || got.Reason != join.WindowsKubeProxyDenied || !strings.Contains(got.Message, "would cut off 3 Linux nodes") || strings.Contains(got.Message, "delete-access-entry") {
+	if got.Status != metav1.ConditionTrue || got.Reason != join.WindowsKubeProxyDenied ||
+		!strings.Contains(got.Message, "would cut off 3 Linux nodes") ||
+		strings.Contains(got.Message, "delete-access-entry") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -116,9 +122,17 @@ func TestJoiningUnchecked(t *testing.T) {
 			c, class := w.start(cfg), nodeClass("default")
 			resolve(t, c, class) // makes the instance profile
 			c.RecheckJoins()
-			w.Sim.Inject(awsim.Fault{Service: denied.service, Action: denied.action, Error: &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}, Times: 1000})
+			w.Sim.Inject(
+				awsim.Fault{
+					Service: denied.service,
+					Action:  denied.action,
+					Error:   &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403},
+					Times:   1000,
+				},
+			)
 			got := joinCheck(t, c, class)
-			if got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, denied.said) || !strings.Contains(got.Message, "AccessDenied") {
+			if got.Status != metav1.ConditionUnknown || !strings.Contains(got.Message, denied.said) ||
+				!strings.Contains(got.Message, "AccessDenied") {
 				t.Errorf("%+v, want Unknown with %q", got, denied.said)
 			}
 		})
@@ -159,7 +173,13 @@ func TestExplainJoin(t *testing.T) {
 	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Likely || f.Scope != "role/KarpenterNodeRole-blue" {
 		t.Errorf("by its console, and the role is mapped: %+v", f)
 	}
-	w.Sim.Inject(awsim.Fault{Service: "eks", Action: "ListAccessEntries", Error: &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403}})
+	w.Sim.Inject(
+		awsim.Fault{
+			Service: "eks",
+			Action:  "ListAccessEntries",
+			Error:   &protocol.Error{Code: "AccessDeniedException", Message: "not authorized", Status: 403},
+		},
+	)
 	if f := first(); f.Cause != join.NodeUnauthorized || f.Certainty != cloudprovider.Certain {
 		t.Errorf("by its console, and the mapping cannot be looked at: %+v", f)
 	}

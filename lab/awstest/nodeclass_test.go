@@ -82,8 +82,14 @@ func TestConditionsOfANodeClass(t *testing.T) {
 			c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{SSMParameter: "/aws/service/eks/optimized-ami/1.32/amazon-linux-2023/x86_64/standard/recommended/image_id"}}
 		}, "AMIsReady", "True", "AMIsReady"},
 		{"no role", func(c *awsv1.EC2NodeClass) { c.Spec.Role = "no-such-role" }, "InstanceProfileReady", "False", "RoleNotFound"},
-		{"a profile of the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", "mine" }, "InstanceProfileReady", "True", "InstanceProfileReady"},
-		{"a tag that is not the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Tags = map[string]string{"dovetail.sh/cluster-uid": "forged"} }, "ValidationSucceeded", "False", "TagValidationFailed"},
+		{
+			"a profile of the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Role, c.Spec.InstanceProfile = "", "mine" }, "InstanceProfileReady",
+			"True", "InstanceProfileReady",
+		},
+		{
+			"a tag that is not the user's", func(c *awsv1.EC2NodeClass) { c.Spec.Tags = map[string]string{"dovetail.sh/cluster-uid": "forged"} },
+			"ValidationSucceeded", "False", "TagValidationFailed",
+		},
 		{"kubelet settings that are none", func(c *awsv1.EC2NodeClass) {
 			c.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"maxPods": -1}`)}
 		}, "ValidationSucceeded", "False", "InvalidKubeletConfiguration"},
@@ -110,7 +116,8 @@ func TestIgnoredKubeletFieldsLeaveTheClassReady(t *testing.T) {
 	class.Spec.Kubelet = &runtime.RawExtension{Raw: []byte(`{"podsPerCore": 3, "maxPods": 20}`)}
 	resolve(t, c, class)
 	got := conditionOf(c.ResolveNodeClass(t.Context(), class), awsv1.ConditionValidationSucceeded)
-	if got.Status != metav1.ConditionTrue || got.Message != "image family Bottlerocket has no setting for spec.kubelet.podsPerCore; ignored" {
+	if got.Status != metav1.ConditionTrue ||
+		got.Message != "image family Bottlerocket has no setting for spec.kubelet.podsPerCore; ignored" {
 		t.Errorf("%+v", got)
 	}
 	launched(t, c, class, claim("a", onDemand))
@@ -126,7 +133,8 @@ func TestSelectorsWithoutMatchHaveKarpentersMessage(t *testing.T) {
 	class.Spec.SecurityGroupSelectorTerms = []awsv1.SecurityGroupSelectorTerm{{Tags: nothing}}
 	r := c.ResolveNodeClass(t.Context(), class)
 	for condition, want := range map[string]string{
-		awsv1.ConditionSubnetsReady: "SubnetSelector did not match any Subnets", awsv1.ConditionSecurityGroupsReady: "SecurityGroupSelector did not match any SecurityGroups",
+		awsv1.ConditionSubnetsReady:        "SubnetSelector did not match any Subnets",
+		awsv1.ConditionSecurityGroupsReady: "SecurityGroupSelector did not match any SecurityGroups",
 	} {
 		if got := conditionOf(r, condition); got.Status != metav1.ConditionFalse || got.Message != want {
 			t.Errorf("%+v, want %q", got, want)
@@ -139,10 +147,13 @@ func TestDependencyIsUnknown(t *testing.T) {
 		w := newWorld(t)
 		c := w.start(w.config("uid-1"))
 		class := nodeClass("default")
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
+		w.Sim.Inject(
+			awsim.Fault{Service: "ec2", Action: "DescribeSecurityGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)},
+		)
 		r := c.ResolveNodeClass(t.Context(), class)
 		got := conditionOf(r, awsv1.ConditionValidationSucceeded)
-		if got.Status != metav1.ConditionUnknown || got.Reason != "DependenciesNotReady" || !strings.Contains(got.Message, "SecurityGroupsReady") {
+		if got.Status != metav1.ConditionUnknown || got.Reason != "DependenciesNotReady" ||
+			!strings.Contains(got.Message, "SecurityGroupsReady") {
 			t.Errorf("%+v", got)
 		}
 		if got := conditionOf(c.ResolveNodeClass(t.Context(), class), awsv1.ConditionValidationSucceeded); got.Status != metav1.ConditionTrue {
@@ -177,7 +188,9 @@ func TestBadMinute(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	class.Generation++
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)})
+	w.Sim.Inject(
+		awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500)},
+	)
 	r := c.ResolveNodeClass(t.Context(), class)
 	if r.Err == nil || len(r.Status.Subnets) != len(class.Status.Subnets) || conditionOf(r, "SubnetsReady").Status != "unchanged" {
 		t.Errorf("error %v, %d subnets, %+v", r.Err, len(r.Status.Subnets), conditionOf(r, "SubnetsReady"))

@@ -125,7 +125,11 @@ func TestLaunchOverlaid(t *testing.T) {
 		return nil, unknown
 	}
 	w = newWorld(t)
-	if _, err := launch(func() adapter.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(err, unknown) || len(w.runningInstances()) != 0 {
+	if _, err := launch(func() adapter.Config { c := w.config("uid-1"); c.Overlay = cfg.Overlay; return c }(), w); !errors.Is(
+		err,
+		unknown,
+	) ||
+		len(w.runningInstances()) != 0 {
 		t.Errorf("error %v, %d instances; want none before the overlays are known", err, len(w.runningInstances()))
 	}
 }

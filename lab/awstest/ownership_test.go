@@ -58,7 +58,16 @@ func TestCreatedResourcesHaveTheClusterUID(t *testing.T) {
 	for _, l := range awsimtest.OK(admin.DescribeLaunchTemplates(t.Context(), nil))(t).LaunchTemplates {
 		found["launch template"] = value(l.Tags, "dovetail.sh/cluster-uid")
 	}
-	profile := awsimtest.OK(iam.NewFromConfig(w.Config).GetInstanceProfile(t.Context(), &iam.GetInstanceProfileInput{InstanceProfileName: &class.Status.InstanceProfile}))(t)
+	profile := awsimtest.OK(
+		iam.NewFromConfig(
+			w.Config,
+		).GetInstanceProfile(
+			t.Context(),
+			&iam.GetInstanceProfileInput{InstanceProfileName: &class.Status.InstanceProfile},
+		),
+	)(
+		t,
+	)
 	for _, tag := range profile.InstanceProfile.Tags {
 		if awssdk.ToString(tag.Key) == "dovetail.sh/cluster-uid" {
 			found["instance profile"] = awssdk.ToString(tag.Value)
@@ -153,7 +162,8 @@ func TestUnknownInstancesAreLeftAlone(t *testing.T) {
 	providerID, id := w.karpenters(before, class)
 	c := w.start(w.config("uid-1"))
 	calls := len(w.Sim.Calls())
-	if err := c.Terminate(t.Context(), providerID); !errors.Is(err, identity.ErrNotOurs) || !strings.Contains(err.Error(), "dovetail adopt "+id) {
+	if err := c.Terminate(t.Context(), providerID); !errors.Is(err, identity.ErrNotOurs) ||
+		!strings.Contains(err.Error(), "dovetail adopt "+id) {
 		t.Errorf("terminate: %v", err)
 	}
 	if err := c.Name(t.Context(), providerID, "node-1", "general-1"); !errors.Is(err, identity.ErrNotOurs) {
@@ -196,7 +206,8 @@ func TestTagsOfAJoinedNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if tags := w.runningInstances()[0].Tags; tags["Name"] != "node-1" || tags["karpenter.sh/nodeclaim"] != "general-1" || tags["eks:eks-cluster-name"] != clusterName {
+	if tags := w.runningInstances()[0].Tags; tags["Name"] != "node-1" || tags["karpenter.sh/nodeclaim"] != "general-1" ||
+		tags["eks:eks-cluster-name"] != clusterName {
 		t.Errorf("tags %v", tags)
 	}
 	if n := w.called("CreateTags"); n != 1 {
@@ -228,9 +239,14 @@ func TestProfilesOfKarpenter(t *testing.T) {
 		"blue_karpenters": {{Key: awssdk.String("eks:eks-cluster-name"), Value: awssdk.String(clusterName)}},
 		"blue_foreign":    {{Key: awssdk.String("dovetail.sh/cluster-uid"), Value: awssdk.String("uid-2")}},
 	} {
-		awsimtest.OK(admin.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags}))(t)
+		awsimtest.OK(
+			admin.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags}),
+		)(
+			t,
+		)
 	}
-	if err := c.DeleteNodeClassResources(t.Context(), class); !errors.Is(err, identity.ErrNotOurs) || !strings.Contains(err.Error(), "blue_foreign") {
+	if err := c.DeleteNodeClassResources(t.Context(), class); !errors.Is(err, identity.ErrNotOurs) ||
+		!strings.Contains(err.Error(), "blue_foreign") {
 		t.Errorf("a profile of another cluster under the class's path: %v", err)
 	}
 	left := awsimtest.OK(admin.ListInstanceProfiles(t.Context(), &iam.ListInstanceProfilesInput{PathPrefix: &path}))(t).InstanceProfiles
@@ -240,7 +256,12 @@ func TestProfilesOfKarpenter(t *testing.T) {
 }
 
 func TestIdentityWhenEKSDoesNotSay(t *testing.T) {
-	denied := awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 100, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)}
+	denied := awsim.Fault{
+		Service: "eks",
+		Action:  "DescribeCluster",
+		Times:   100,
+		Error:   protocol.Errorf("AccessDeniedException", "no").WithStatus(403),
+	}
 	for _, tc := range []struct {
 		name               string
 		endpoint           string
@@ -280,11 +301,18 @@ func TestNameThatComesToNameAnotherCluster(t *testing.T) {
 	if err := c.RefreshVersion(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	takeOver := awsim.ClusterSpec{Name: clusterName, Version: "1.32", Endpoint: "https://new.example.com", CA: certificate(t), TakeOver: true}
+	takeOver := awsim.ClusterSpec{
+		Name:     clusterName,
+		Version:  "1.32",
+		Endpoint: "https://new.example.com",
+		CA:       certificate(t),
+		TakeOver: true,
+	}
 	if err := w.Sim.SeedCluster(takeOver); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.RefreshVersion(t.Context()); !errors.Is(err, cloudprovider.ErrIdentityMismatch) || !strings.Contains(err.Error(), "https://new.example.com") {
+	if err := c.RefreshVersion(t.Context()); !errors.Is(err, cloudprovider.ErrIdentityMismatch) ||
+		!strings.Contains(err.Error(), "https://new.example.com") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -311,7 +339,14 @@ func TestLaunchIsInProgressUntilItsOutcomeIsKnown(t *testing.T) {
 	class := nodeClass("default")
 	resolve(t, c, class)
 	one := claim("general-1", onDemand)
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "CreateFleet", AfterEffect: true, Error: protocol.Errorf("InternalError", "lost").WithStatus(500)})
+	w.Sim.Inject(
+		awsim.Fault{
+			Service:     "ec2",
+			Action:      "CreateFleet",
+			AfterEffect: true,
+			Error:       protocol.Errorf("InternalError", "lost").WithStatus(500),
+		},
+	)
 	if _, err := c.Launch(t.Context(), one, class); err == nil {
 		t.Fatal("the answer was lost, and the launch succeeded")
 	}

@@ -190,6 +190,14 @@ func (x *permissionFixture) profileOfKarpenter() {
 	}
 	name, path := clusterName+"_123", "/karpenter/us-east-1/"+clusterName+"/"+string(x.class.UID)+"/"
 	admin, role := iam.NewFromConfig(x.Config), awsim.NodeRole(clusterName)
-	awsimtest.OK(admin.CreateInstanceProfile(x.t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: list}))(x.t)
-	awsimtest.OK(admin.AddRoleToInstanceProfile(x.t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role}))(x.t)
+	awsimtest.OK(
+		admin.CreateInstanceProfile(x.t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: list}),
+	)(
+		x.t,
+	)
+	awsimtest.OK(
+		admin.AddRoleToInstanceProfile(x.t.Context(), &iam.AddRoleToInstanceProfileInput{InstanceProfileName: &name, RoleName: &role}),
+	)(
+		x.t,
+	)
 }

@@ -33,7 +33,8 @@ func placing(selector awsv1.PlacementGroupSelector) *awsv1.EC2NodeClass {
 func placementReady(t *testing.T, c *cloud, class *awsv1.EC2NodeClass, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	r := c.ResolveNodeClass(t.Context(), class)
-	if got := conditionOf(r, awsv1.ConditionPlacementGroupReady); got.Status != status || reason != "" && got.Reason != reason || r.Next > time.Minute {
+	if got := conditionOf(r, awsv1.ConditionPlacementGroupReady); got.Status != status || reason != "" && got.Reason != reason ||
+		r.Next > time.Minute {
 		t.Errorf("%+v, again in %v", got, r.Next)
 	}
 }
@@ -46,15 +47,30 @@ func TestPlacementGroupOfANodeClass(t *testing.T) {
 	placementReady(t, c, byName, metav1.ConditionTrue, "")
 	placementReady(t, c, placing(awsv1.PlacementGroupSelector{ID: id}), metav1.ConditionTrue, "")
 	placementReady(t, c, placing(awsv1.PlacementGroupSelector{Name: "none"}), metav1.ConditionFalse, "PlacementGroupNotFound")
-	placementReady(t, c, placing(awsv1.PlacementGroupSelector{ID: "pg-0123456789abcdef0"}), metav1.ConditionFalse, "PlacementGroupNotFound")
+	placementReady(
+		t,
+		c,
+		placing(awsv1.PlacementGroupSelector{ID: "pg-0123456789abcdef0"}),
+		metav1.ConditionFalse,
+		"PlacementGroupNotFound",
+	)
 	t.Run("nothing is validated without its group", func(t *testing.T) {
-		got := conditionOf(c.ResolveNodeClass(t.Context(), placing(awsv1.PlacementGroupSelector{Name: "none"})), awsv1.ConditionValidationSucceeded)
+		got := conditionOf(
+			c.ResolveNodeClass(t.Context(), placing(awsv1.PlacementGroupSelector{Name: "none"})),
+			awsv1.ConditionValidationSucceeded,
+		)
 		if got.Status != metav1.ConditionFalse || got.Reason != "DependenciesNotReady" {
 			t.Errorf("%+v", got)
 		}
 	})
 	t.Run("may not be read", func(t *testing.T) {
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "DescribePlacementGroups",
+				Error:   protocol.Errorf("UnauthorizedOperation", "You are not authorized to perform this operation.").WithStatus(403),
+			},
+		)
 		placementReady(t, w.start(w.config("uid-1")), byName, metav1.ConditionFalse, "PlacementGroupResolutionFailed")
 	})
 	t.Run("one that is being deleted is not found, and stays so", func(t *testing.T) {
@@ -109,7 +125,12 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 	})
 	t.Run("while EC2 fails, launches go into the group as it was last known, and the condition stays", func(t *testing.T) {
 		w.Clock.Advance(2 * time.Minute)
-		bad := awsim.Fault{Service: "ec2", Action: "DescribePlacementGroups", Error: protocol.Errorf("InternalError", "bad minute").WithStatus(500), Times: 2}
+		bad := awsim.Fault{
+			Service: "ec2",
+			Action:  "DescribePlacementGroups",
+			Error:   protocol.Errorf("InternalError", "bad minute").WithStatus(500),
+			Times:   2,
+		}
 		w.Sim.Inject(bad)
 		r := c.ResolveNodeClass(t.Context(), class)
 		if got := conditionOf(r, awsv1.ConditionPlacementGroupReady); got.Status != "unchanged" || r.Err == nil {
@@ -145,7 +166,8 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 		resolve(t, c, class)
 		chosen := launched(t, c, class, claim("parts-1", onDemand, in(awsv1.LabelPlacementGroupPartition, "3", "2")))
 		open := launched(t, c, class, claim("parts-2", onDemand))
-		if label, there := open.Labels[awsv1.LabelPlacementGroupPartition]; !there || label != "" || chosen.Labels[awsv1.LabelPlacementGroupPartition] != "2" {
+		if label, there := open.Labels[awsv1.LabelPlacementGroupPartition]; !there || label != "" ||
+			chosen.Labels[awsv1.LabelPlacementGroupPartition] != "2" {
 			t.Errorf("labels %v and %v", chosen.Labels, open.Labels)
 		}
 		if p, err := c.Partition(t.Context(), open.Status.ProviderID); p != "" || err != nil {

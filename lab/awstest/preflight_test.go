@@ -40,14 +40,22 @@ func TestPreflightErrors(t *testing.T) {
 			[]string{"call ec2:DescribeInstanceTypes", "allow ec2:DescribeInstanceTypes", "dovetail iam-policy"},
 		},
 		{
-			"EC2 may not be called, though the cluster is known", func(w *world, c *adapter.Config) { known(c, w.ca); w.deny("ec2", "DescribeInstanceTypes") },
+			"EC2 may not be called, though the cluster is known", func(w *world, c *adapter.Config) {
+				known(c, w.ca)
+				w.deny("ec2",
+					"DescribeInstanceTypes")
+			},
 			[]string{"allow ec2:DescribeInstanceTypes"},
 		},
 		{
 			"no cluster settings, and eks:DescribeCluster is denied", func(w *world, _ *adapter.Config) { w.deny("eks", "DescribeCluster") },
 			[]string{"find the cluster", "describe EKS cluster blue", "allow eks:DescribeCluster", "set --cluster-endpoint"},
 		},
-		{"cluster settings, and eks:DescribeCluster is denied", func(w *world, c *adapter.Config) { known(c, w.ca); w.deny("eks", "DescribeCluster") }, nil},
+		{"cluster settings, and eks:DescribeCluster is denied", func(w *world, c *adapter.Config) {
+			known(c, w.ca)
+			w.deny("eks",
+				"DescribeCluster")
+		}, nil},
 		{
 			"there is no such cluster", func(_ *world, c *adapter.Config) { c.Cluster.Name, c.Identity.ClusterName = "green", "green" },
 			[]string{"describe EKS cluster green", "No cluster found"},
@@ -88,8 +96,13 @@ func TestMissingPermissionsAreNamedAtTheStart(t *testing.T) {
 	for _, action := range []string{"DescribePlacementGroups", "DescribeInstanceStatus"} {
 		w.deny("ec2", action)
 	}
-	w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("RequestLimitExceeded", "slow down").WithStatus(503)})
-	if got, want := c.MissingPermissions(t.Context()), []string{"ec2:DescribeInstanceStatus", "ec2:DescribePlacementGroups"}; !slices.Equal(got, want) {
+	w.Sim.Inject(
+		awsim.Fault{Service: "ec2", Action: "DescribeSubnets", Error: protocol.Errorf("RequestLimitExceeded", "slow down").WithStatus(503)},
+	)
+	if got, want := c.MissingPermissions(t.Context()), []string{"ec2:DescribeInstanceStatus", "ec2:DescribePlacementGroups"}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("missing %v, want %v", got, want)
 	}
 }
@@ -102,7 +115,10 @@ func TestClusterDiscovery(t *testing.T) {
 		version  string
 	}{
 		{"nothing is set", func(*adapter.Config) {}, endpoint, "1.32"},
-		{"the endpoint is set", func(c *adapter.Config) { c.Cluster.Endpoint = "https://private.example.com" }, "https://private.example.com", "1.32"},
+		{
+			"the endpoint is set", func(c *adapter.Config) { c.Cluster.Endpoint = "https://private.example.com" }, "https://private.example.com",
+			"1.32",
+		},
 		{"the API server reports its version", func(c *adapter.Config) { c.KubernetesVersion = "1.33" }, endpoint, "1.33"},
 		{"the version is EKS's", func(c *adapter.Config) { c.KubernetesVersion, c.VersionFromEKS = "1.33", true }, endpoint, "1.32"},
 	} {
@@ -112,7 +128,8 @@ func TestClusterDiscovery(t *testing.T) {
 			tc.set(&cfg)
 			c := w.start(cfg)
 			got := c.Cluster()
-			if got.Endpoint != tc.endpoint || got.CABundle != base64.StdEncoding.EncodeToString(w.ca) || got.ServiceCIDR != "10.100.0.0/16" || c.KubernetesVersion() != tc.version {
+			if got.Endpoint != tc.endpoint || got.CABundle != base64.StdEncoding.EncodeToString(w.ca) || got.ServiceCIDR != "10.100.0.0/16" ||
+				c.KubernetesVersion() != tc.version {
 				t.Errorf("version %s, %+v", c.KubernetesVersion(), got)
 			}
 		})

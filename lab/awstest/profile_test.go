@@ -23,7 +23,16 @@ import (
 // profiles are the names of all instance profiles that clusters of this name have made, or the user under a path like
 // theirs.
 func (w *world) profiles() []string {
-	out := awsimtest.OK(iam.NewFromConfig(w.Config).ListInstanceProfiles(context.Background(), &iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/")}))(w.t)
+	out := awsimtest.OK(
+		iam.NewFromConfig(
+			w.Config,
+		).ListInstanceProfiles(
+			context.Background(),
+			&iam.ListInstanceProfilesInput{PathPrefix: awssdk.String("/karpenter/")},
+		),
+	)(
+		w.t,
+	)
 	var names []string
 	for _, p := range out.InstanceProfiles {
 		names = append(names, *p.InstanceProfileName)
@@ -100,7 +109,8 @@ func TestRoleOfANodeClassChanges(t *testing.T) {
 			}
 		})
 		t.Run("then it goes", func(t *testing.T) {
-			if gone, err := w.collected(c, time.Hour, names(after)); err != nil || !slices.Equal(gone, []string{before}) || !slices.Equal(w.profiles(), []string{after}) {
+			if gone, err := w.collected(c, time.Hour, names(after)); err != nil || !slices.Equal(gone, []string{before}) ||
+				!slices.Equal(w.profiles(), []string{after}) {
 				t.Errorf("gone %v, left %v, %v", gone, w.profiles(), err)
 			}
 		})
@@ -131,7 +141,8 @@ func TestRoleIsMissing(t *testing.T) {
 		missing := func() {
 			t.Helper()
 			r := c.ResolveNodeClass(t.Context(), class)
-			if got := conditionOf(r, awsv1.ConditionInstanceProfileReady); got.Status != metav1.ConditionFalse || got.Reason != "RoleNotFound" || r.Status.InstanceProfile != "" {
+			if got := conditionOf(r, awsv1.ConditionInstanceProfileReady); got.Status != metav1.ConditionFalse || got.Reason != "RoleNotFound" ||
+				r.Status.InstanceProfile != "" {
 				t.Errorf("%+v, profile %q", got, r.Status.InstanceProfile)
 			}
 		}
@@ -154,7 +165,16 @@ func TestRoleIsMissing(t *testing.T) {
 
 func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 	create := func(w *world, name, path string, tags ...iamtypes.Tag) {
-		awsimtest.OK(iam.NewFromConfig(w.Config).CreateInstanceProfile(context.Background(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags}))(w.t)
+		awsimtest.OK(
+			iam.NewFromConfig(
+				w.Config,
+			).CreateInstanceProfile(
+				context.Background(),
+				&iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &path, Tags: tags},
+			),
+		)(
+			w.t,
+		)
 	}
 	t.Run("the user's profile stays when the class goes", func(t *testing.T) {
 		w := newWorld(t)
@@ -178,7 +198,9 @@ func TestNodeClassWithoutProfilesOfOurs(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-1", onDemand), class); err != nil {
 			t.Fatal(err)
 		}
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)})
+		w.Sim.Inject(
+			awsim.Fault{Service: "ec2", Action: "DeleteLaunchTemplate", Error: protocol.Errorf("UnauthorizedOperation", "no").WithStatus(403)},
+		)
 		if err := c.DeleteNodeClassResources(t.Context(), class); err == nil {
 			t.Error("no error")
 		}
@@ -238,7 +260,11 @@ func TestCollectInstanceProfiles(t *testing.T) {
 		"user's":            {"/", []iamtypes.Tag{ours}},
 	} {
 		name = strings.ReplaceAll(name, "'", "")
-		awsimtest.OK(admin.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &p.path, Tags: p.tags}))(t)
+		awsimtest.OK(
+			admin.CreateInstanceProfile(t.Context(), &iam.CreateInstanceProfileInput{InstanceProfileName: &name, Path: &p.path, Tags: p.tags}),
+		)(
+			t,
+		)
 	}
 	awsimtest.OK(admin.AddRoleToInstanceProfile(t.Context(), &iam.AddRoleToInstanceProfileInput{
 		InstanceProfileName: awssdk.String("ours-with-role"), RoleName: awssdk.String(awsim.NodeRole(clusterName)),
@@ -247,7 +273,9 @@ func TestCollectInstanceProfiles(t *testing.T) {
 	use.Classes = map[string]bool{"uid-of-default": true, "uid-of-busy": true}
 	use.Unsure = map[string]bool{"uid-of-busy": true}
 	c := w.start(w.config("uid-1"))
-	w.Sim.Inject(awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: protocol.Errorf("ServiceFailure", "bad minute").WithStatus(500)})
+	w.Sim.Inject(
+		awsim.Fault{Service: "iam", Action: "DeleteInstanceProfile", Error: protocol.Errorf("ServiceFailure", "bad minute").WithStatus(500)},
+	)
 	gone, err := w.collected(c, time.Hour, use)
 	want := []string{"of-a-class-here", "ours", "ours-with-role"}
 	if len(gone) != 2 || err == nil {
@@ -257,7 +285,10 @@ func TestCollectInstanceProfiles(t *testing.T) {
 	if gone = sorted(append(gone, more...)...); !slices.Equal(gone, want) || err != nil {
 		t.Errorf("gone %v, %v; want %v", gone, err, want)
 	}
-	if left := w.profiles(); !slices.Equal(left, sorted("another-clusters", "another-name", "of-no-class-here", "ours-in-use", "ours-unsure")) {
+	if left := w.profiles(); !slices.Equal(
+		left,
+		sorted("another-clusters", "another-name", "of-no-class-here", "ours-in-use", "ours-unsure"),
+	) {
 		t.Errorf("left %v", left)
 	}
 }

@@ -19,7 +19,13 @@ import (
 // reserve adds a reservation of m5.large in zone a, tagged team=ml.
 func (w *world) reserve(total int, change ...func(*awsim.CapacityReservation)) string {
 	w.t.Helper()
-	r := awsim.CapacityReservation{InstanceType: "m5.large", Zone: "us-east-1a", Total: total, Targeted: true, Tags: map[string]string{"team": "ml"}}
+	r := awsim.CapacityReservation{
+		InstanceType: "m5.large",
+		Zone:         "us-east-1a",
+		Total:        total,
+		Targeted:     true,
+		Tags:         map[string]string{"team": "ml"},
+	}
 	for _, f := range change {
 		f(&r)
 	}
@@ -126,7 +132,8 @@ func TestReservationsOfANodeClass(t *testing.T) {
 		cfg.ReservedCapacity = false
 		calls := w.called("DescribeCapacityReservations")
 		r := w.start(cfg).ResolveNodeClass(t.Context(), reserving())
-		if conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" || w.called("DescribeCapacityReservations") != calls {
+		if conditionOf(r, awsv1.ConditionCapacityReservationsReady).Status != "unchanged" ||
+			w.called("DescribeCapacityReservations") != calls {
 			t.Errorf("%+v", r.Conditions)
 		}
 	})
@@ -151,8 +158,9 @@ func TestLaunchIntoAReservation(t *testing.T) {
 		t.Errorf("%s in %s, reservation %q", i.Type, i.Zone, i.CapacityReservationID)
 	}
 	labels := map[string]string{
-		karpv1.LabelCapacityType: "reserved", awsv1.LabelReservationID: id, awsv1.LabelReservationType: "default", awsv1.LabelReservationInterruptible: "false",
-		corev1.LabelInstanceTypeStable: "m5.large",
+		karpv1.LabelCapacityType: "reserved", awsv1.LabelReservationID: id, awsv1.LabelReservationType: "default",
+		awsv1.LabelReservationInterruptible: "false",
+		corev1.LabelInstanceTypeStable:      "m5.large",
 	}
 	for key, want := range labels {
 		if got.Labels[key] != want {
@@ -169,7 +177,8 @@ func TestLaunchIntoAReservation(t *testing.T) {
 	t.Run("a process that starts anew adopts it as it is", func(t *testing.T) {
 		c := w.start(w.config("uid-1"))
 		again, err := c.Launch(t.Context(), claim("general-1", anyCapacity), class)
-		if err != nil || again.ProviderID != got.ProviderID || again.Labels[awsv1.LabelReservationID] != id || len(w.runningInstances()) != 1 {
+		if err != nil || again.ProviderID != got.ProviderID || again.Labels[awsv1.LabelReservationID] != id ||
+			len(w.runningInstances()) != 1 {
 			t.Errorf("%+v, %v, %d instances", again, err, len(w.runningInstances()))
 		}
 	})
@@ -270,7 +279,11 @@ func TestOpenReservationUnasked(t *testing.T) {
 		class := nodeClass("default")
 		resolve(t, c, class)
 		name := fmt.Sprintf("gate-%v", gate)
-		got, err := c.Launch(t.Context(), claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"), in(corev1.LabelTopologyZone, "us-east-1a")), class)
+		got, err := c.Launch(
+			t.Context(),
+			claim(name, onDemand, in(corev1.LabelInstanceTypeStable, "m5.large"), in(corev1.LabelTopologyZone, "us-east-1a")),
+			class,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,14 @@ func TestUserDataOfInstances(t *testing.T) {
 		w := newWorld(t)
 		class := nodeClass("default")
 		resolve(t, w.start(w.config("uid-1")), class)
-		w.Sim.Inject(awsim.Fault{Service: "eks", Action: "DescribeCluster", Times: 9, Error: protocol.Errorf("AccessDeniedException", "no").WithStatus(403)})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "eks",
+				Action:  "DescribeCluster",
+				Times:   9,
+				Error:   protocol.Errorf("AccessDeniedException", "no").WithStatus(403),
+			},
+		)
 		cfg := w.config("uid-1")
 		cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), "1.32"
 		_, err := w.start(cfg).Launch(t.Context(), claim("general-1", onDemand), class)
@@ -63,7 +70,8 @@ func TestUserDataOfInstances(t *testing.T) {
 			resolve(t, c, class)
 			_, err := c.Launch(t.Context(), claim, class)
 			var failed *cloudprovider.CreateError
-			if !errors.As(err, &failed) || failed.Reason != "UserDataNotEncodable" || !strings.Contains(failed.Message, `label "example.com/team"`) {
+			if !errors.As(err, &failed) || failed.Reason != "UserDataNotEncodable" ||
+				!strings.Contains(failed.Message, `label "example.com/team"`) {
 				t.Errorf("%s: %v", family, err)
 			}
 			if w.called("CreateLaunchTemplate") != 0 || len(w.runningInstances()) != 0 {
@@ -76,7 +84,16 @@ func TestUserDataOfInstances(t *testing.T) {
 		c, class, claim := w.start(w.config("uid-1")), nodeClass("default"), claim("general-1", onDemand)
 		resolve(t, c, class)
 		claim.Labels["foo.kubernetes.io/bar"], claim.Labels["team"] = "x", "a"
-		mentions(t, w.booted(c, claim, class), map[string]bool{"foo.kubernetes.io/bar": false, "team=a": true, "karpenter.sh/do-not-sync-taints=true": true, "karpenter.sh/capacity-type=on-demand": true})
+		mentions(
+			t,
+			w.booted(c, claim, class),
+			map[string]bool{
+				"foo.kubernetes.io/bar":                false,
+				"team=a":                               true,
+				"karpenter.sh/do-not-sync-taints=true": true,
+				"karpenter.sh/capacity-type=on-demand": true,
+			},
+		)
 	})
 	t.Run("invalid TOML", func(t *testing.T) {
 		w := newWorld(t)

@@ -61,7 +61,12 @@ func certificate(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "kubernetes"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +143,11 @@ func resolve(t testing.TB, c *cloud, class *awsv1.EC2NodeClass) {
 // claim requests one CPU, on-demand unless the requirements name other capacity types.
 func claim(name string, requirements ...karpv1.Requirement) *karpv1.NodeClaim {
 	return &karpv1.NodeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{karpv1.LabelNodePool: "general"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			UID:    types.UID("uid-of-" + name),
+			Labels: map[string]string{karpv1.LabelNodePool: "general"},
+		},
 		Spec: karpv1.NodeClaimSpec{
 			Requirements: requirements,
 			Resources:    karpv1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},

@@ -143,7 +143,14 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	w.refreshed(c)
 	// EC2 loses sight of the instances: a listing is without them, and asked for by ID they are unknown.
 	blind := func(times int) {
-		w.Sim.Inject(awsim.Fault{Service: "ec2", Action: "DescribeInstances", Error: protocol.Errorf("InvalidInstanceID.NotFound", "The instance ID does not exist").WithStatus(400), Times: times})
+		w.Sim.Inject(
+			awsim.Fault{
+				Service: "ec2",
+				Action:  "DescribeInstances",
+				Error:   protocol.Errorf("InvalidInstanceID.NotFound", "The instance ID does not exist").WithStatus(400),
+				Times:   times,
+			},
+		)
 	}
 	t.Run("one that EC2 does not know is not taken to be gone", func(t *testing.T) {
 		for what, ask := range map[string]func(id string) error{
@@ -152,7 +159,8 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 			"named":      func(id string) error { return c.Name(t.Context(), id, "node", "claim") },
 		} {
 			blind(4)
-			if err := ask(a); err == nil || errors.Is(err, cloudprovider.ErrNotFound) || !strings.Contains(err.Error(), "its zone is shifted away") {
+			if err := ask(a); err == nil || errors.Is(err, cloudprovider.ErrNotFound) ||
+				!strings.Contains(err.Error(), "its zone is shifted away") {
 				t.Errorf("%s: %v", what, err)
 			}
 			w.Sim.ClearFaults()
@@ -182,7 +190,14 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 	instanceID := func(id string) []string { return []string{id[strings.LastIndexByte(id, '/')+1:]} }
 	t.Run("one that a listing misses is gone from it, unless its zone is shifted", func(t *testing.T) {
 		for _, id := range []string{a2, b} { // listings go by tags
-			awsimtest.OK(admin.DeleteTags(t.Context(), &ec2.DeleteTagsInput{Resources: instanceID(id), Tags: []ec2types.Tag{{Key: awssdk.String(awsv1.TagNodePool)}}}))(t)
+			awsimtest.OK(
+				admin.DeleteTags(
+					t.Context(),
+					&ec2.DeleteTagsInput{Resources: instanceID(id), Tags: []ec2types.Tag{{Key: awssdk.String(awsv1.TagNodePool)}}},
+				),
+			)(
+				t,
+			)
 		}
 		w.Clock.Advance(time.Minute)
 		for range 2 {
@@ -209,9 +224,18 @@ func TestZonalShiftCannotBeRead(t *testing.T) {
 		name, says string
 		fault      awsim.Fault
 	}{
-		{"it is not enabled for the cluster", "--zonal-shift-config enabled=true", awsim.Fault{Service: "arc-zonal-shift", Error: protocol.Errorf("ResourceNotFoundException", "The resource could not be found.").WithStatus(404)}},
-		{"it may not be read", "allow arc-zonal-shift:GetManagedResource", awsim.Fault{Service: "arc-zonal-shift", Error: protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
-		{"EKS does not tell the cluster's ARN", "describe EKS cluster", awsim.Fault{Service: "eks", Error: protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403)}},
+		{"it is not enabled for the cluster", "--zonal-shift-config enabled=true", awsim.Fault{
+			Service: "arc-zonal-shift",
+			Error:   protocol.Errorf("ResourceNotFoundException", "The resource could not be found.").WithStatus(404),
+		}},
+		{"it may not be read", "allow arc-zonal-shift:GetManagedResource", awsim.Fault{
+			Service: "arc-zonal-shift",
+			Error:   protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403),
+		}},
+		{"EKS does not tell the cluster's ARN", "describe EKS cluster", awsim.Fault{
+			Service: "eks",
+			Error:   protocol.Errorf("AccessDeniedException", "User is not authorized").WithStatus(403),
+		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w.Sim.Inject(tc.fault)

@@ -118,7 +118,11 @@ func TestNodesAreRestricted(t *testing.T) {
 	}
 	_, err := mine.Create(t.Context(), node("ip-10-0-1-3.ec2.internal", nil), metav1.CreateOptions{})
 	wantForbidden("registers under another name", err)
-	_, err = mine.Create(t.Context(), node(own, map[string]string{"node-restriction.kubernetes.io/team": "payments"}), metav1.CreateOptions{})
+	_, err = mine.Create(
+		t.Context(),
+		node(own, map[string]string{"node-restriction.kubernetes.io/team": "payments"}),
+		metav1.CreateOptions{},
+	)
 	wantForbidden("registers with a label that is not for nodes to set", err)
 
 	if _, err := mine.Create(t.Context(), node(own, map[string]string{"nodegroup": "general"}), metav1.CreateOptions{}); err != nil {
@@ -189,7 +193,11 @@ func TestServiceAccountToken(t *testing.T) {
 
 func whoAmI(t *testing.T, client kubernetes.Interface) string {
 	t.Helper()
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(
+		t.Context(),
+		&authenticationv1.SelfSubjectReview{},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -294,7 +294,10 @@ func TestStartFails(t *testing.T) {
 		if err := os.WriteFile(exe, []byte("#!/bin/sh\necho no space left >&2\nexit 3\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_, err := controlplane.Start(t.Context(), controlplane.Config{Name: "broken", Dir: filepath.Join(t.TempDir(), "state"), Executable: exe})
+		_, err := controlplane.Start(
+			t.Context(),
+			controlplane.Config{Name: "broken", Dir: filepath.Join(t.TempDir(), "state"), Executable: exe},
+		)
 		for _, want := range []string{`"broken"`, "etcd", "exit status 3", "no space left"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q is not in %v", want, err)
@@ -302,7 +305,10 @@ func TestStartFails(t *testing.T) {
 		}
 	})
 	t.Run("no such binary", func(t *testing.T) {
-		_, err := controlplane.Start(t.Context(), controlplane.Config{Name: "none", Dir: filepath.Join(t.TempDir(), "state"), Executable: "/nowhere/dovetail-lab"})
+		_, err := controlplane.Start(
+			t.Context(),
+			controlplane.Config{Name: "none", Dir: filepath.Join(t.TempDir(), "state"), Executable: "/nowhere/dovetail-lab"},
+		)
 		if !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("got %v", err)
 		}

@@ -152,7 +152,11 @@ func addNode(t *testing.T, client kubernetes.Interface, name string, pods int64)
 		corev1.ResourceMemory: resource.MustParse("1Ti"),
 		corev1.ResourcePods:   *resource.NewQuantity(pods, resource.DecimalSI),
 	}
-	node, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(
+		t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

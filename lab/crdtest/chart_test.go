@@ -23,19 +23,40 @@ var resources = map[string]struct {
 	schema.GroupVersionResource
 	namespaced bool
 }{
-	"Deployment":               {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, true},
-	"NetworkPolicy":            {schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}, true},
-	"PodDisruptionBudget":      {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, true},
-	"ClusterRole":              {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}, false},
-	"ClusterRoleBinding":       {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}, false},
-	"Role":                     {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, true},
-	"RoleBinding":              {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"}, true},
-	"Service":                  {schema.GroupVersionResource{Version: "v1", Resource: "services"}, true},
-	"ServiceAccount":           {schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, true},
-	"ServiceMonitor":           {schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"}, true},
-	"PrometheusRule":           {schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "prometheusrules"}, true},
-	"CustomResourceDefinition": {schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, false},
-	"Namespace":                {schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, false},
+	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, true},
+	"NetworkPolicy": {
+		schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},
+		true,
+	},
+	"PodDisruptionBudget": {schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, true},
+	"ClusterRole": {
+		schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
+		false,
+	},
+	"ClusterRoleBinding": {
+		schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
+		false,
+	},
+	"Role": {schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}, true},
+	"RoleBinding": {
+		schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+		true,
+	},
+	"Service":        {schema.GroupVersionResource{Version: "v1", Resource: "services"}, true},
+	"ServiceAccount": {schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}, true},
+	"ServiceMonitor": {
+		schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "servicemonitors"},
+		true,
+	},
+	"PrometheusRule": {
+		schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: "prometheusrules"},
+		true,
+	},
+	"CustomResourceDefinition": {
+		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+		false,
+	},
+	"Namespace": {schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, false},
 }
 
 // monitoring are the kinds of the Prometheus operator that the chart makes. The chart does not ship their schemas.
@@ -108,7 +129,9 @@ func objects(t *testing.T, manifests []byte) []*unstructured.Unstructured {
 // What the Helm charts render passes the API server's strict validation, in the order in which it is rendered.
 func TestCharts(t *testing.T) {
 	for _, name := range []string{"autoscaling", "karpenter"} {
-		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}
+		namespace := &unstructured.Unstructured{
+			Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
+		}
 		if err := apply(t, namespace); err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,12 @@ status:
 			required("spec", "spec.requirements"),
 			[]ruleExample{
 				{rule: "R_IMMUTABLE", field: "spec", update: true, accept: "{expireAfter: 720h}", reject: "{expireAfter: 721h}"},
-				{rule: "A_KEY", field: "spec.requirements[0].key", accept: "karpenter.k8s.aws/capacity-reservation-id", reject: "karpenter.k8s.aws/instance-pods"},
+				{
+					rule:   "A_KEY",
+					field:  "spec.requirements[0].key",
+					accept: "karpenter.k8s.aws/capacity-reservation-id",
+					reject: "karpenter.k8s.aws/instance-pods",
+				},
 				// Unlike pools, claims name their pool.
 				{rule: "R_KEY_DOMAIN", field: "spec.requirements[0].key", accept: "karpenter.sh/nodepool", reject: "karpenter.sh/nodeclaim"},
 				{rule: "P_QTY", field: "spec.resources.requests.cpu", accept: "1500m", reject: "many"},
@@ -54,9 +59,15 @@ status:
 				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: `""`, reject: "2Found"},
 				{rule: "P_REASON0", field: "status.conditions[0].reason", accept: absent, reject: "Found it"},
 			},
-			requirementItem("spec.requirements"), requirementList("spec.requirements"), minValues("spec.requirements"), requirementValues("spec.requirements"),
+			requirementItem(
+				"spec.requirements",
+			),
+			requirementList("spec.requirements"),
+			minValues("spec.requirements"),
+			requirementValues("spec.requirements"),
 			nodeClassRef("spec.nodeClassRef"),
-			taints("spec.taints"), taints("spec.startupTaints"),
+			taints("spec.taints"),
+			taints("spec.startupTaints"),
 			conditions(),
 		),
 	}

@@ -25,7 +25,13 @@ status:
 		examples: join(
 			required("spec", "spec.requirements"),
 			[]ruleExample{
-				{rule: "R_OVL_PRICE", field: "spec", accept: "{price: null, priceAdjustment: '+10%'}", reject: "{priceAdjustment: '+10%'}", messageNames: "priceAdjustment"},
+				{
+					rule:         "R_OVL_PRICE",
+					field:        "spec",
+					accept:       "{price: null, priceAdjustment: '+10%'}",
+					reject:       "{priceAdjustment: '+10%'}",
+					messageNames: "priceAdjustment",
+				},
 				{rule: "R_OVL_CAP", field: "spec.capacity", accept: "{example.com/gpu: '1'}", reject: "{cpu: '1'}"},
 				{rule: "R_OVL_CAP", field: "spec.capacity", accept: "{hugepages-2Mi: '1'}", reject: "{pods: '1'}"},
 				{rule: "P_QTY", field: "spec.capacity.fuse", accept: "1k", reject: "some"},
@@ -36,8 +42,18 @@ status:
 				{rule: "P_PRICEADJ", field: "spec.priceAdjustment", given: "{spec: {price: null}}", accept: "'-100%'", reject: "'28%'"},
 				{rule: "min", field: "spec.weight", accept: "1", reject: "0"},
 				{rule: "max", field: "spec.weight", accept: "10000", reject: "10001"},
-				{rule: "R_REQ_NOTIN", field: "spec.requirements", accept: "[{key: a, operator: NotIn, values: [b]}]", reject: "[{key: a, operator: NotIn, values: []}]"},
-				{rule: "A_KEY_OVERLAY", field: "spec.requirements[0].key", accept: "karpenter.k8s.aws/instance-family", reject: "karpenter.k8s.aws/instance-tenancy"},
+				{
+					rule:   "R_REQ_NOTIN",
+					field:  "spec.requirements",
+					accept: "[{key: a, operator: NotIn, values: [b]}]",
+					reject: "[{key: a, operator: NotIn, values: []}]",
+				},
+				{
+					rule:   "A_KEY_OVERLAY",
+					field:  "spec.requirements[0].key",
+					accept: "karpenter.k8s.aws/instance-family",
+					reject: "karpenter.k8s.aws/instance-tenancy",
+				},
 				// Overlays may be for some pools.
 				{rule: "R_KEY_DOMAIN", field: "spec.requirements[0].key", accept: "karpenter.sh/nodepool", reject: "karpenter.sh/nodeclaim"},
 			},
@@ -77,11 +93,42 @@ status:
 		examples: join(
 			required("spec", "spec.scalableRef.kind", "spec.scalableRef.name", "status.podTemplateRef.name"),
 			[]ruleExample{
-				{rule: "R_CB_TMPL", field: "spec", given: "{spec: {scalableRef: null, replicas: null, limits: null}}", accept: "{podTemplateRef: {name: a}, replicas: 1}", reject: "{podTemplateRef: {name: a}}", messageNames: "podTemplateRef"},
-				{rule: "R_CB_TMPL", field: "spec", given: "{spec: {scalableRef: null, replicas: null, limits: null}}", accept: "{podTemplateRef: {name: a}, limits: {cpu: '1'}}", reject: "{podTemplateRef: {name: a}, percentage: 10}", messageNames: "podTemplateRef"},
-				{rule: "R_CB_ONE", field: "spec", accept: "{podTemplateRef: {name: a}, scalableRef: null}", reject: "{podTemplateRef: {name: a}}", messageNames: "scalableRef"},
-				{rule: "required", field: "spec.podTemplateRef.name", given: "{spec: {scalableRef: null, podTemplateRef: {name: a}}}", reject: absent},
-				{rule: "minLength", field: "spec.podTemplateRef.name", given: "{spec: {scalableRef: null, podTemplateRef: {name: a}}}", accept: "a", reject: `""`},
+				{
+					rule:         "R_CB_TMPL",
+					field:        "spec",
+					given:        "{spec: {scalableRef: null, replicas: null, limits: null}}",
+					accept:       "{podTemplateRef: {name: a}, replicas: 1}",
+					reject:       "{podTemplateRef: {name: a}}",
+					messageNames: "podTemplateRef",
+				},
+				{
+					rule:         "R_CB_TMPL",
+					field:        "spec",
+					given:        "{spec: {scalableRef: null, replicas: null, limits: null}}",
+					accept:       "{podTemplateRef: {name: a}, limits: {cpu: '1'}}",
+					reject:       "{podTemplateRef: {name: a}, percentage: 10}",
+					messageNames: "podTemplateRef",
+				},
+				{
+					rule:         "R_CB_ONE",
+					field:        "spec",
+					accept:       "{podTemplateRef: {name: a}, scalableRef: null}",
+					reject:       "{podTemplateRef: {name: a}}",
+					messageNames: "scalableRef",
+				},
+				{
+					rule:   "required",
+					field:  "spec.podTemplateRef.name",
+					given:  "{spec: {scalableRef: null, podTemplateRef: {name: a}}}",
+					reject: absent,
+				},
+				{
+					rule:   "minLength",
+					field:  "spec.podTemplateRef.name",
+					given:  "{spec: {scalableRef: null, podTemplateRef: {name: a}}}",
+					accept: "a",
+					reject: `""`,
+				},
 				{rule: "minLength", field: "spec.scalableRef.kind", accept: "StatefulSet", reject: `""`},
 				{rule: "minLength", field: "spec.scalableRef.name", accept: "a", reject: `""`},
 				{rule: "minLength", field: "status.podTemplateRef.name", accept: "a", reject: `""`},

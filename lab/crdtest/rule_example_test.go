@@ -93,10 +93,30 @@ func requirementList(field string) []ruleExample {
 	return []ruleExample{
 		{rule: "maxItems", field: field, accept: list(100, "{key: a, operator: Exists}"), reject: list(101, "{key: a, operator: Exists}")},
 		{rule: "R_REQ_IN", field: field, accept: "[{key: a, operator: In, values: [b]}]", reject: "[{key: a, operator: In, values: []}]"},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Gt, values: ["0"]}]`, reject: `[{key: a, operator: Gt, values: ["1", "2"]}]`},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lt, values: ["1"]}]`, reject: `[{key: a, operator: Lt, values: ["1", "2"]}]`},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Gte, values: ["1"]}]`, reject: `[{key: a, operator: Gte, values: []}]`},
-		{rule: "R_REQ_CMP", field: field, accept: `[{key: a, operator: Lte, values: ["8"]}]`, reject: `[{key: a, operator: Lte, values: ["8", "9"]}]`},
+		{
+			rule:   "R_REQ_CMP",
+			field:  field,
+			accept: `[{key: a, operator: Gt, values: ["0"]}]`,
+			reject: `[{key: a, operator: Gt, values: ["1", "2"]}]`,
+		},
+		{
+			rule:   "R_REQ_CMP",
+			field:  field,
+			accept: `[{key: a, operator: Lt, values: ["1"]}]`,
+			reject: `[{key: a, operator: Lt, values: ["1", "2"]}]`,
+		},
+		{
+			rule:   "R_REQ_CMP",
+			field:  field,
+			accept: `[{key: a, operator: Gte, values: ["1"]}]`,
+			reject: `[{key: a, operator: Gte, values: []}]`,
+		},
+		{
+			rule:   "R_REQ_CMP",
+			field:  field,
+			accept: `[{key: a, operator: Lte, values: ["8"]}]`,
+			reject: `[{key: a, operator: Lte, values: ["8", "9"]}]`,
+		},
 	}
 }
 
@@ -117,7 +137,12 @@ func minValues(field string) []ruleExample {
 	return []ruleExample{
 		{rule: "min", field: field + "[0].minValues", accept: "1", reject: "0"},
 		{rule: "max", field: field + "[0].minValues", accept: "50", reject: "51"},
-		{rule: "R_REQ_MINVAL", field: field, accept: "[{key: a, operator: In, values: [b, c], minValues: 2}]", reject: "[{key: a, operator: In, values: [b], minValues: 2}]"},
+		{
+			rule:   "R_REQ_MINVAL",
+			field:  field,
+			accept: "[{key: a, operator: In, values: [b, c], minValues: 2}]",
+			reject: "[{key: a, operator: In, values: [b], minValues: 2}]",
+		},
 	}
 }
 

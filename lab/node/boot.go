@@ -62,7 +62,10 @@ func (m host) bootstrap() (kubelet.Config, error) {
 	if m.image.Family == userdata.Unknown {
 		return kubelet.Config{}, fmt.Errorf("image %s is not an EKS optimized image: there is no kubelet on it", m.instance.ImageID)
 	}
-	m.console("systemd", fmt.Sprintf("Started EKS node bootstrap (%s %s, Kubernetes %s).", m.image.Family, m.image.Release, m.image.Kubernetes))
+	m.console(
+		"systemd",
+		fmt.Sprintf("Started EKS node bootstrap (%s %s, Kubernetes %s).", m.image.Family, m.image.Release, m.image.Kubernetes),
+	)
 	if len(m.instance.UserData) == 0 {
 		return kubelet.Config{}, errors.New("the instance has no user data")
 	}
@@ -116,7 +119,12 @@ func (m host) fail(err error) {
 }
 
 // kubelet returns the kubelet configuration of an instance with valid user data.
-func (m host) kubelet(cluster userdata.Config, settings kubeletconfig.KubeletConfiguration, client kubernetes.Interface, ip netip.Addr) kubelet.Config {
+func (m host) kubelet(
+	cluster userdata.Config,
+	settings kubeletconfig.KubeletConfiguration,
+	client kubernetes.Interface,
+	ip netip.Addr,
+) kubelet.Config {
 	capacity := m.capacity(cluster, settings)
 	return kubelet.Config{
 		Client:      client,
@@ -269,7 +277,10 @@ func (m host) labels(cluster userdata.Config) map[string]string {
 // console writes a line of the journal, which these images copy to the serial console.
 func (m host) console(unit, text string) {
 	host, _, _ := strings.Cut(m.instance.PrivateDNSName, ".")
-	m.simulator.cfg.Cloud.AppendConsole(m.instance.ID, fmt.Sprintf("%s %s %s: %s\n", m.simulator.cfg.Now().UTC().Format(time.Stamp), host, unit, text))
+	m.simulator.cfg.Cloud.AppendConsole(
+		m.instance.ID,
+		fmt.Sprintf("%s %s %s: %s\n", m.simulator.cfg.Now().UTC().Format(time.Stamp), host, unit, text),
+	)
 }
 
 // klog gives a message the header of Kubernetes' log lines.

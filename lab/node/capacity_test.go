@@ -37,7 +37,10 @@ func TestCapacityAndAllocatable(t *testing.T) {
 		{
 			"thresholds in percent", m5xlarge, userdata.AL2, "",
 			kubeletconfig.KubeletConfiguration{MaxPods: 10, EvictionHard: map[string]string{"memory.available": "50%", "nodefs.available": "100%"}},
-			map[corev1.ResourceName]string{"cpu": "4 / 4", "memory": "15872Mi / 7936Mi", "pods": "10 / 10", "ephemeral-storage": "20959212Ki / 20959212Ki"},
+			map[corev1.ResourceName]string{
+				"cpu": "4 / 4", "memory": "15872Mi / 7936Mi", "pods": "10 / 10",
+				"ephemeral-storage": "20959212Ki / 20959212Ki",
+			},
 		},
 		{
 			"more reserved than there is", m5xlarge, userdata.AL2, "",
@@ -49,21 +52,30 @@ func TestCapacityAndAllocatable(t *testing.T) {
 			awsim.Instance{VCPUs: 2, MemoryMiB: 4096, RootDiskGiB: 20, Architecture: "arm64"},
 			userdata.AL2023, "",
 			kubeletconfig.KubeletConfiguration{MaxPods: 17},
-			map[corev1.ResourceName]string{"cpu": "2 / 2", "memory": "3891Mi / 3891Mi", "pods": "17 / 17", "ephemeral-storage": "20959212Ki / 20959212Ki"},
+			map[corev1.ResourceName]string{
+				"cpu": "2 / 2", "memory": "3891Mi / 3891Mi", "pods": "17 / 17",
+				"ephemeral-storage": "20959212Ki / 20959212Ki",
+			},
 		},
 		{
 			"instance store as one file system",
 			awsim.Instance{VCPUs: 2, MemoryMiB: 1000, RootDiskGiB: 20, LocalDiskGB: 75},
 			userdata.AL2023, "raid0",
 			kubeletconfig.KubeletConfiguration{},
-			map[corev1.ResourceName]string{"cpu": "2 / 2", "memory": "950Mi / 950Mi", "pods": "0 / 0", "ephemeral-storage": "75000000000 / 75000000000"},
+			map[corev1.ResourceName]string{
+				"cpu": "2 / 2", "memory": "950Mi / 950Mi", "pods": "0 / 0",
+				"ephemeral-storage": "75000000000 / 75000000000",
+			},
 		},
 		{
 			"Bottlerocket's second volume",
 			awsim.Instance{VCPUs: 2, MemoryMiB: 1000, RootDiskGiB: 4},
 			userdata.Bottlerocket, "",
 			kubeletconfig.KubeletConfiguration{},
-			map[corev1.ResourceName]string{"cpu": "2 / 2", "memory": "950Mi / 950Mi", "pods": "0 / 0", "ephemeral-storage": "20959212Ki / 20959212Ki"},
+			map[corev1.ResourceName]string{
+				"cpu": "2 / 2", "memory": "950Mi / 950Mi", "pods": "0 / 0",
+				"ephemeral-storage": "20959212Ki / 20959212Ki",
+			},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -113,22 +113,40 @@ func TestInstanceDoesNotJoin(t *testing.T) {
 		role    string
 		console []string
 	}{
-		{name: "role not mapped", role: awsim.ControllerRole(clusterName), console: []string{`"Unable to register node with API server" err="Unauthorized"`}},
+		{
+			name: "role not mapped", role: awsim.ControllerRole(clusterName),
+			console: []string{`"Unable to register node with API server" err="Unauthorized"`},
+		},
 		{
 			name: "access entry of the wrong type", role: newRole(t, "standard", eks.AccessEntry{Groups: []string{"viewers"}}),
 			console: []string{`"Unable to register node with API server" err="nodes is forbidden: User`},
 		},
 		{
-			name: "username of another kind", role: newRole(t, "misnamed", eks.AccessEntry{Username: "machine:{{SessionName}}", Groups: []string{"custom:nodes"}}),
+			name: "username of another kind", role: newRole(t, "misnamed", eks.AccessEntry{
+				Username: "machine:{{SessionName}}",
+				Groups:   []string{"custom:nodes"},
+			}),
 			console: []string{`"Unable to register node with API server" err="nodes is forbidden: User "machine:i-`},
 		},
-		{name: "CA of another cluster", machine: host{ca: otherCA(t)}, console: []string{`"Unable to register node with API server"`, "x509: certificate signed by unknown authority"}},
+		{name: "CA of another cluster", machine: host{ca: otherCA(t)}, console: []string{
+			`"Unable to register node with API server"`,
+			"x509: certificate signed by unknown authority",
+		}},
 		{name: "endpoint that nobody serves", machine: host{
 			userData: strings.ReplaceAll(nodeConfig(world.cluster.CA(), ""), world.cluster.Endpoint(), "https://127.0.0.1:1"),
 		}, console: []string{`"Unable to register node with API server"`, "connect: connection refused"}},
-		{name: "label that a node may not set", machine: host{labels: "node-role.kubernetes.io/worker=x"}, console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels", "kubelet.service: Main process exited"}},
-		{name: "user data of another family", machine: host{image: "amazon-eks-node-1.32"}, console: []string{"no shell script in the user data calls /etc/eks/bootstrap.sh", "Failed to run module scripts-user"}},
-		{name: "nonsense", machine: host{userData: "hello"}, console: []string{`"msg":"Command failed"`, "nodeadm-config.service: Main process exited"}},
+		{
+			name: "label that a node may not set", machine: host{labels: "node-role.kubernetes.io/worker=x"},
+			console: []string{"unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels", "kubelet.service: Main process exited"},
+		},
+		{
+			name: "user data of another family", machine: host{image: "amazon-eks-node-1.32"},
+			console: []string{"no shell script in the user data calls /etc/eks/bootstrap.sh", "Failed to run module scripts-user"},
+		},
+		{name: "nonsense", machine: host{userData: "hello"}, console: []string{
+			`"msg":"Command failed"`,
+			"nodeadm-config.service: Main process exited",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -225,7 +243,11 @@ func TestDeletedNodeStaysDeleted(t *testing.T) {
 // podOn is a pod for the node, past the scheduler; it tolerates the taint of the tests' user data.
 func podOn(node, name string, edit func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name + "-" + node[:strings.Index(node, ".")], Namespace: "default", Annotations: map[string]string{}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        name + "-" + node[:strings.Index(node, ".")],
+			Namespace:   "default",
+			Annotations: map[string]string{},
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{Name: "main", Image: "nginx"}},
@@ -296,7 +318,9 @@ func TestPodsLive(t *testing.T) {
 		t.Parallel()
 		probed := func(command string) func(*corev1.Pod) {
 			return func(p *corev1.Pod) {
-				p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}}}
+				p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{
+					ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{command}}},
+				}
 			}
 		}
 		bad := becomes(t, create(t, podOn(node.Name, "bad", probed("false"))), "running", isRunning)
@@ -311,7 +335,8 @@ func TestPodsLive(t *testing.T) {
 		p := becomes(t, create(t, podOn(node.Name, "big", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1900m")}
 		})), "failed", func(p *corev1.Pod) bool { return p.Status.Phase == corev1.PodFailed })
-		if want := "Pod was rejected: Node didn't have enough resource: cpu, requested: 1900, used: 0, capacity: 1800"; p.Status.Reason != "OutOfcpu" || p.Status.Message != want {
+		if want := "Pod was rejected: Node didn't have enough resource: cpu, requested: 1900, used: 0, capacity: 1800"; p.Status.Reason != "OutOfcpu" ||
+			p.Status.Message != want {
 			t.Errorf("reason %q, message %q; want OutOfcpu, %q", p.Status.Reason, p.Status.Message, want)
 		}
 	})
@@ -320,7 +345,10 @@ func TestPodsLive(t *testing.T) {
 		t.Parallel()
 		p := becomes(t, create(t, podOn(node.Name, "init", func(p *corev1.Pod) {
 			always := corev1.ContainerRestartPolicyAlways
-			p.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "busybox"}, {Name: "sidecar", Image: "proxy", RestartPolicy: &always}}
+			p.Spec.InitContainers = []corev1.Container{
+				{Name: "setup", Image: "busybox"},
+				{Name: "sidecar", Image: "proxy", RestartPolicy: &always},
+			}
 		})), "ready", isReady)
 		if s := p.Status.InitContainerStatuses; len(s) != 2 || s[0].State.Terminated == nil || s[1].State.Running == nil {
 			t.Errorf("init containers %+v", s)
@@ -411,7 +439,9 @@ func TestHandMadeNodeIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	hand, err := world.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "hand-made.example"},
-		Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}}},
+		Spec: corev1.NodeSpec{
+			Taints: []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -432,10 +462,13 @@ func TestHandMadeNodeIsLeftAlone(t *testing.T) {
 	if !tainted || len(got.Status.Capacity) > 0 {
 		t.Errorf("node was touched: %+v %+v", got.Spec, got.Status)
 	}
-	if pending = becomes(t, pending, "there", func(*corev1.Pod) bool { return true }); pending.Status.Phase != corev1.PodPending || pending.Status.StartTime != nil {
+	if pending = becomes(t, pending, "there", func(*corev1.Pod) bool { return true }); pending.Status.Phase != corev1.PodPending ||
+		pending.Status.StartTime != nil {
 		t.Errorf("pod on it: %+v", pending.Status)
 	}
-	if _, err := world.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), hand.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := world.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), hand.Name, metav1.GetOptions{}); !apierrors.IsNotFound(
+		err,
+	) {
 		t.Errorf("its lease: %v, want not found", err)
 	}
 }

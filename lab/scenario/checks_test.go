@@ -30,10 +30,20 @@ func TestUnpaired(t *testing.T) {
 	}{
 		{"nothing at all", nil, nil, ""},
 		{"a pair", []karpv1.NodeClaim{claim("a", "i-1")}, []awsim.Instance{{ID: "i-1"}}, ""},
-		{"instance without claim", []karpv1.NodeClaim{claim("a", "i-1")}, []awsim.Instance{{ID: "i-1"}, {ID: "i-2"}}, "instance i-2 has no NodeClaim"},
+		{
+			"instance without claim",
+			[]karpv1.NodeClaim{claim("a", "i-1")},
+			[]awsim.Instance{{ID: "i-1"}, {ID: "i-2"}},
+			"instance i-2 has no NodeClaim",
+		},
 		{"claim without instance", []karpv1.NodeClaim{claim("a", "i-1")}, nil, "NodeClaim a has no live instance"},
 		{"claim that is not launched", []karpv1.NodeClaim{claim("a", "")}, nil, "NodeClaim a has no live instance"},
-		{"two claims of one instance", []karpv1.NodeClaim{claim("a", "i-1"), claim("b", "i-1")}, []awsim.Instance{{ID: "i-1"}}, "NodeClaims a and b"},
+		{
+			"two claims of one instance",
+			[]karpv1.NodeClaim{claim("a", "i-1"), claim("b", "i-1")},
+			[]awsim.Instance{{ID: "i-1"}},
+			"NodeClaims a and b",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := unpaired(tt.claims, tt.live)

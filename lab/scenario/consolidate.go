@@ -29,24 +29,46 @@ func consolidate(nodes int) Scenario {
 	s.pool["CPUS"], s.pool["CONSOLIDATE_AFTER"] = `["4"]`, "Never"
 	front, store := nodes, 2*nodes // two of front to a node or four of store: each half of them
 	const percent = 35
-	steps := append(s.setUp(),
+	steps := append(
+		s.setUp(),
 		s.fill(nodes, front, store),
-		Step{Name: fmt.Sprintf("scale to %d %% of the pods, spread over the nodes", percent), Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			return s.scale(ctx, w, front*percent/100, store*percent/100)
-		}},
-		Step{Name: "allow consolidation and more instance types: the cluster settles", Timeout: 15 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			begin, before := time.Now(), len(w.Instances())
-			if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
-				return err
-			}
-			if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
-				return err
-			}
-			w.Note("settled after %.0f s; %d instances were launched for it", (time.Since(begin) - settleWindow).Seconds(), len(w.Instances())-before)
-			return noteCost(ctx, w)
-		}},
-		Step{Name: fmt.Sprintf("the nodes cost at most %.2f times the lower bound", maxCostOverBound), Timeout: 30 * time.Second, Run: s.costNearLowerBound},
-		Step{Name: "all pods run; no disruption budget or PodDisruptionBudget was ever violated", Timeout: 30 * time.Second, PauseKills: true, Run: s.awaitHealthy},
+		Step{
+			Name:    fmt.Sprintf("scale to %d %% of the pods, spread over the nodes", percent),
+			Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				return s.scale(ctx, w, front*percent/100, store*percent/100)
+			},
+		},
+		Step{
+			Name:    "allow consolidation and more instance types: the cluster settles",
+			Timeout: 15 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				begin, before := time.Now(), len(w.Instances())
+				if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
+					return err
+				}
+				if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
+					return err
+				}
+				w.Note(
+					"settled after %.0f s; %d instances were launched for it",
+					(time.Since(begin) - settleWindow).Seconds(),
+					len(w.Instances())-before,
+				)
+				return noteCost(ctx, w)
+			},
+		},
+		Step{
+			Name:    fmt.Sprintf("the nodes cost at most %.2f times the lower bound", maxCostOverBound),
+			Timeout: 30 * time.Second,
+			Run:     s.costNearLowerBound,
+		},
+		Step{
+			Name:       "all pods run; no disruption budget or PodDisruptionBudget was ever violated",
+			Timeout:    30 * time.Second,
+			PauseKills: true,
+			Run:        s.awaitHealthy,
+		},
 		s.tearDown(),
 	)
 	return Scenario{

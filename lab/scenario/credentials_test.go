@@ -112,9 +112,22 @@ func TestControllerGetsItsRole(t *testing.T) {
 				Name: "without credentials it exits with the remedy", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					setEnv(w, settings...)
-					setEnv(w, "AWS_ACCESS_KEY_ID", "", "AWS_SECRET_ACCESS_KEY", "", "AWS_SESSION_TOKEN", "", "AWS_EC2_METADATA_DISABLED", "true", "AWS_ENDPOINT_URL_STS", w.AWSURL)
+					setEnv(
+						w,
+						"AWS_ACCESS_KEY_ID",
+						"",
+						"AWS_SECRET_ACCESS_KEY",
+						"",
+						"AWS_SESSION_TOKEN",
+						"",
+						"AWS_EC2_METADATA_DISABLED",
+						"true",
+						"AWS_ENDPOINT_URL_STS",
+						w.AWSURL,
+					)
 					output, err := w.RunController(ctx)
-					if err == nil && (!strings.Contains(output, "eks.amazonaws.com/role-arn") || !strings.Contains(output, "pod identity association")) {
+					if err == nil &&
+						(!strings.Contains(output, "eks.amazonaws.com/role-arn") || !strings.Contains(output, "pod identity association")) {
 						err = fmt.Errorf("the output is: %s", output)
 					}
 					return err
@@ -130,14 +143,33 @@ func TestControllerGetsItsRole(t *testing.T) {
 				return err
 			}),
 			installPool(manifests.Default, nil),
-			{Name: "it launches a node", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 1, "eks-") }},
+			{
+				Name:    "it launches a node",
+				Timeout: time.Minute,
+				Run:     func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 1, "eks-") },
+			},
 			begin("start it with the role of its service account", func(ctx context.Context, w *World) error {
 				token, err := tokenFile(ctx, t, w, "sts.amazonaws.com")
-				setEnv(w, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "", "AWS_WEB_IDENTITY_TOKEN_FILE", token,
-					"AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/"+awsim.ControllerRole(w.Name), "AWS_ROLE_SESSION_NAME", "by-service-account")
+				setEnv(
+					w,
+					"AWS_CONTAINER_CREDENTIALS_FULL_URI",
+					"",
+					"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+					"",
+					"AWS_WEB_IDENTITY_TOKEN_FILE",
+					token,
+					"AWS_ROLE_ARN",
+					"arn:aws:iam::111122223333:role/"+awsim.ControllerRole(w.Name),
+					"AWS_ROLE_SESSION_NAME",
+					"by-service-account",
+				)
 				return err
 			}),
-			{Name: "it launches more", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 40, "by-service-account") }},
+			{
+				Name:    "it launches more",
+				Timeout: time.Minute,
+				Run:     func(ctx context.Context, w *World) error { return launchesAs(ctx, w, 40, "by-service-account") },
+			},
 			{
 				Name: "its AWS calls are in the metrics", Timeout: time.Minute,
 				Run: func(ctx context.Context, w *World) error {
@@ -151,7 +183,12 @@ func TestControllerGetsItsRole(t *testing.T) {
 			deleteAll("sample", manifests.Default),
 		},
 	}
-	result := Run(t.Context(), s, world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")}, Silent{})
+	result := Run(
+		t.Context(),
+		s,
+		world.Config{Dir: t.TempDir(), Executable: binary, Dovetail: filepath.Join(filepath.Dir(binary), "dovetail")},
+		Silent{},
+	)
 	for _, step := range result.Steps {
 		t.Logf("%6.1f s  %s %q", step.Seconds, step.Name, step.Notes)
 		if !step.Passed {

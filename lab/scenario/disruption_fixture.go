@@ -55,12 +55,16 @@ func (s *disruptionFixture) setUp() []Step {
 			w.RestartControllerOnExit() // on a busy host it may lose its lease, and exits
 			return w.StartController(ctx)
 		}},
-		{Name: "create NodePool and EC2NodeClass: both become Ready", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
-			if err := s.applyPool(ctx, w, nil); err != nil {
-				return err
-			}
-			return awaitPoolReady(ctx, w)
-		}},
+		{
+			Name:    "create NodePool and EC2NodeClass: both become Ready",
+			Timeout: 20 * time.Second,
+			Run: func(ctx context.Context, w *World) error {
+				if err := s.applyPool(ctx, w, nil); err != nil {
+					return err
+				}
+				return awaitPoolReady(ctx, w)
+			},
+		},
 	}
 }
 
@@ -121,7 +125,8 @@ func (s *disruptionFixture) awaitHealthy(ctx context.Context, w *World) error {
 // tearDown is the last step. It deletes everything.
 func (s *disruptionFixture) tearDown() Step {
 	return Step{
-		Name: "delete the workload, NodePool and EC2NodeClass: no node, instance or other resource is left", Timeout: 2 * time.Minute, PauseKills: true,
+		Name: "delete the workload, NodePool and EC2NodeClass: no node, instance or other resource is left", Timeout: 2 * time.Minute,
+		PauseKills: true,
 		Run: func(ctx context.Context, w *World) error {
 			violations := s.invariants.check(w)
 			s.invariants.lift()

@@ -31,14 +31,19 @@ func doctor() Scenario {
 	const app = "sample"
 	var unknown string
 	begin := []Step{
-		{Name: "start the controller, which reports a stuck taint after 10 s", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-			w.SetEnv("STARTUP_TAINT_GRACE_PERIOD", taintGracePeriod.String())
-			return w.StartController(ctx)
-		}},
+		{
+			Name:    "start the controller, which reports a stuck taint after 10 s",
+			Timeout: 30 * time.Second,
+			Run: func(ctx context.Context, w *World) error {
+				w.SetEnv("STARTUP_TAINT_GRACE_PERIOD", taintGracePeriod.String())
+				return w.StartController(ctx)
+			},
+		},
 		installPool(manifests.Default, nil),
 		{Name: "doctor finds nothing in a healthy cluster", Timeout: 30 * time.Second, Run: awaitClean},
 		{
-			Name: "launch an instance with the cluster's name and no owner: doctor reports it, and nothing after its remedy (adopt)", Timeout: time.Minute,
+			Name:    "launch an instance with the cluster's name and no owner: doctor reports it, and nothing after its remedy (adopt)",
+			Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) (err error) {
 				if unknown, err = launchUnknownInstance(ctx, w); err != nil {
 					return err
@@ -65,7 +70,8 @@ func doctor() Scenario {
 	}
 	end := []Step{
 		{
-			Name: "stop the cloud controller manager and create a pod: doctor reports the node's taint, and after its remedy the pod runs", Timeout: 2 * time.Minute,
+			Name:    "stop the cloud controller manager and create a pod: doctor reports the node's taint, and after its remedy the pod runs",
+			Timeout: 2 * time.Minute,
 			Run: func(ctx context.Context, w *World) error {
 				w.StopCloudController()
 				if err := apply(ctx, w, manifests.Sample, map[string]string{"REPLICAS": "1"}); err != nil {
@@ -96,12 +102,19 @@ func doctor() Scenario {
 func storageFaults() []Step {
 	return []Step{
 		{
-			Name: "install a CSI DaemonSet without the toleration and a StorageClass with immediate binding: doctor reports both", Timeout: time.Minute,
+			Name:    "install a CSI DaemonSet without the toleration and a StorageClass with immediate binding: doctor reports both",
+			Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
 				if err := apply(ctx, w, manifests.Storage, map[string]string{"TOLERATIONS": toleratesNone}); err != nil {
 					return err
 				}
-				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "kubectl -n kube-system patch daemonset ebs-csi-node")
+				_, err := awaitRemedy(
+					ctx,
+					w,
+					"storage-daemon-toleration",
+					"DaemonSet kube-system/ebs-csi-node",
+					"kubectl -n kube-system patch daemonset ebs-csi-node",
+				)
 				if err != nil {
 					return err
 				}
@@ -118,7 +131,8 @@ func storageFaults() []Step {
 				if err := w.Client.Get(ctx, client.ObjectKey{Name: "gp3-immediate"}, &class); err != nil {
 					return err
 				}
-				if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer || class.Parameters["type"] != "gp3" {
+				if class.VolumeBindingMode == nil || *class.VolumeBindingMode != storagev1.VolumeBindingWaitForFirstConsumer ||
+					class.Parameters["type"] != "gp3" {
 					return fmt.Errorf("the StorageClass is %+v", class)
 				}
 				_, err := awaitRemedy(ctx, w, "storage-daemon-toleration", "DaemonSet kube-system/ebs-csi-node", "karpenter.sh/disrupted")
@@ -137,7 +151,13 @@ func storageFaults() []Step {
 				if err := w.Client.Create(ctx, orphanedAttachment("planted")); err != nil {
 					return err
 				}
-				return remedyAndCheckClean(ctx, w, "storage-leftover-attachment", "VolumeAttachment planted", "kubectl delete volumeattachment planted")
+				return remedyAndCheckClean(
+					ctx,
+					w,
+					"storage-leftover-attachment",
+					"VolumeAttachment planted",
+					"kubectl delete volumeattachment planted",
+				)
 			},
 		},
 	}
@@ -158,12 +178,14 @@ func launchUnknownInstance(ctx context.Context, w *World) (string, error) {
 	}
 	var tags []ec2types.Tag
 	for key, value := range map[string]string{
-		awsv1.TagClusterPrefix + w.Name: awsv1.TagOwned, awsv1.TagClusterName: w.Name, awsv1.TagNodePool: "default", awsv1.TagNodeClass: "default",
+		awsv1.TagClusterPrefix + w.Name: awsv1.TagOwned, awsv1.TagClusterName: w.Name, awsv1.TagNodePool: "default",
+		awsv1.TagNodeClass: "default",
 	} {
 		tags = append(tags, ec2types.Tag{Key: &key, Value: &value})
 	}
 	out, err := w.EC2().RunInstances(ctx, &ec2.RunInstancesInput{
-		ImageId: &image, InstanceType: ec2types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: subnets.Subnets[0].SubnetId,
+		ImageId: &image, InstanceType: ec2types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		SubnetId:          subnets.Subnets[0].SubnetId,
 		TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeInstance, Tags: tags}},
 	})
 	if err != nil {
@@ -187,7 +209,11 @@ func awaitTerminated(ctx context.Context, w *World, object string) error {
 func orphanedAttachment(name string) *storagev1.VolumeAttachment {
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       storagev1.VolumeAttachmentSpec{Attacher: "example.com", NodeName: "gone", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "example.com",
+			NodeName: "gone",
+			Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+		},
 	}
 }
 
@@ -218,7 +244,8 @@ func removeStuckTaints(ctx context.Context, w *World, app string) error {
 			return err
 		}
 		for _, f := range diagnosis.Findings {
-			if f.Check != "nodes-stuck-taint" || !strings.Contains(f.Seen, uninitialized) || !strings.Contains(f.Remedy, "the cloud controller manager") {
+			if f.Check != "nodes-stuck-taint" || !strings.Contains(f.Seen, uninitialized) ||
+				!strings.Contains(f.Remedy, "the cloud controller manager") {
 				return fmt.Errorf("doctor reports %+v", f)
 			}
 			if remedied[f.Object] {

@@ -21,7 +21,8 @@ func driftRollout(fleet int) Scenario {
 	nodes := max(20, fleet/4) // a tenth of 20 is 2 nodes at a time
 	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
-	steps := append(s.setUp(),
+	steps := append(
+		s.setUp(),
 		s.fill(nodes, nodes, 0),
 		Step{Name: "change the AMI: each node is replaced", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
@@ -34,18 +35,27 @@ func driftRollout(fleet int) Scenario {
 			w.Note("all nodes have the new AMI after %.0f s", time.Since(begin).Seconds())
 			return nil
 		}},
-		Step{Name: "the cluster settles; all pods run; each node was replaced once, at most a tenth at a time", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := s.invariants.awaitSettled(ctx, w, 20*time.Second); err != nil {
-				return err
-			}
-			if n := len(w.Instances()); n != 2*nodes {
-				return fmt.Errorf("%d instances were launched in total, want %d", n, 2*nodes)
-			}
-			return s.awaitHealthy(ctx, w)
-		}},
+		Step{
+			Name:    "the cluster settles; all pods run; each node was replaced once, at most a tenth at a time",
+			Timeout: 2 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := s.invariants.awaitSettled(ctx, w, 20*time.Second); err != nil {
+					return err
+				}
+				if n := len(w.Instances()); n != 2*nodes {
+					return fmt.Errorf("%d instances were launched in total, want %d", n, 2*nodes)
+				}
+				return s.awaitHealthy(ctx, w)
+			},
+		},
 		s.tearDown(),
 	)
-	return Scenario{Name: "drift-rollout", Summary: fmt.Sprintf("AMI drift replaces %d nodes, a tenth at a time", nodes), Long: true, Steps: steps}
+	return Scenario{
+		Name:    "drift-rollout",
+		Summary: fmt.Sprintf("AMI drift replaces %d nodes, a tenth at a time", nodes),
+		Long:    true,
+		Steps:   steps,
+	}
 }
 
 // aliasRelease returns the release of an AMI alias, which is the suffix of the AMI's name.
@@ -77,50 +87,68 @@ func badAMI() Scenario {
 	s := newDisruptionFixture()
 	s.pool["AMI_ALIAS"] = oldImage
 	var before []string
-	steps := append(s.setUp(),
+	steps := append(
+		s.setUp(),
 		s.fill(nodes, nodes, 0),
-		Step{Name: "change to an AMI that does not boot: the rollout pauses, and a condition of the NodePool reports it", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			var err error
-			if before, err = nodeClaimNames(ctx, w); err != nil {
-				return err
-			}
-			id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(newImage))
-			if err != nil {
-				return err
-			}
-			w.BreakImage(id)
-			s.invariants.requireReady(frontApp, nodes) // no pod may be evicted before its new node is ready
-			begin := time.Now()
-			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
-				return err
-			}
-			if err := s.awaitPaused(ctx, w, true); err != nil {
-				return err
-			}
-			w.Note("paused after %.0f s and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
-			return nil
-		}},
-		Step{Name: "no other instance is launched; the old nodes stay, and all pods run", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if n := len(w.Instances()) - nodes; n > nodes/2 {
-				return fmt.Errorf("%d instances were launched with the new AMI", n)
-			}
-			if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
-				return err
-			}
-			return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))
-		}},
-		Step{Name: "change back to the old AMI: nothing is drifted, and the rollout is no longer paused", Timeout: 5 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": oldImage}); err != nil {
-				return err
-			}
-			if err := errors.Join(s.awaitPaused(ctx, w, false), awaitImage(ctx, w, oldImage, nodes)); err != nil {
-				return err
-			}
-			return errors.Join(claimsKept(ctx, w, before), s.awaitHealthy(ctx, w))
-		}},
+		Step{
+			Name:    "change to an AMI that does not boot: the rollout pauses, and a condition of the NodePool reports it",
+			Timeout: 10 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				var err error
+				if before, err = nodeClaimNames(ctx, w); err != nil {
+					return err
+				}
+				id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(newImage))
+				if err != nil {
+					return err
+				}
+				w.BreakImage(id)
+				s.invariants.requireReady(frontApp, nodes) // no pod may be evicted before its new node is ready
+				begin := time.Now()
+				if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
+					return err
+				}
+				if err := s.awaitPaused(ctx, w, true); err != nil {
+					return err
+				}
+				w.Note("paused after %.0f s and %d instances", time.Since(begin).Seconds(), len(w.Instances())-nodes)
+				return nil
+			},
+		},
+		Step{
+			Name:    "no other instance is launched; the old nodes stay, and all pods run",
+			Timeout: 2 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if n := len(w.Instances()) - nodes; n > nodes/2 {
+					return fmt.Errorf("%d instances were launched with the new AMI", n)
+				}
+				if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
+					return err
+				}
+				return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))
+			},
+		},
+		Step{
+			Name:    "change back to the old AMI: nothing is drifted, and the rollout is no longer paused",
+			Timeout: 5 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": oldImage}); err != nil {
+					return err
+				}
+				if err := errors.Join(s.awaitPaused(ctx, w, false), awaitImage(ctx, w, oldImage, nodes)); err != nil {
+					return err
+				}
+				return errors.Join(claimsKept(ctx, w, before), s.awaitHealthy(ctx, w))
+			},
+		},
 		s.tearDown(),
 	)
-	return Scenario{Name: "bad-ami", Summary: fmt.Sprintf("no node joins with a new AMI: the rollout pauses, and %d old nodes stay", nodes), Long: true, Steps: steps}
+	return Scenario{
+		Name:    "bad-ami",
+		Summary: fmt.Sprintf("no node joins with a new AMI: the rollout pauses, and %d old nodes stay", nodes),
+		Long:    true,
+		Steps:   steps,
+	}
 }
 
 // claimsKept checks that each of the NodeClaims still exists.

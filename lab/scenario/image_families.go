@@ -46,7 +46,10 @@ func imageFamilies() []family {
 		},
 		{
 			name: "windows", amiFamily: "Windows2022", alias: "windows2022@latest", os: "Windows Server 2022",
-			labels: map[string]string{"kubernetes.io/os": "windows", "node.kubernetes.io/windows-build": "10.0.20348"}, userData: "Write-Host hello\n",
+			labels: map[string]string{
+				"kubernetes.io/os":                 "windows",
+				"node.kubernetes.io/windows-build": "10.0.20348",
+			}, userData: "Write-Host hello\n",
 		},
 	}
 }
@@ -73,7 +76,8 @@ func bootImageFamilies() Scenario {
 		Steps: []Step{
 			startController(),
 			{
-				Name: "create a NodePool, an EC2NodeClass and a pod for each family: each gets a node, which keeps its startup taint", Timeout: 2 * time.Minute,
+				Name:    "create a NodePool, an EC2NodeClass and a pod for each family: each gets a node, which keeps its startup taint",
+				Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := each(ctx, w, w.Apply); err != nil {
 						return err
@@ -169,7 +173,8 @@ func (f family) check(n *corev1.Node) error {
 	if want := []string{"dedicated=" + f.name + ":NoSchedule", "example.com/agent-not-ready:NoExecute"}; !slices.Equal(taints, want) {
 		return fmt.Errorf("taints are %v, want %v", taints, want)
 	}
-	if pods, cpu := n.Status.Allocatable.Pods().Value(), n.Status.Allocatable.Cpu(); pods != 20 || cpu.Cmp(resource.MustParse("1700m")) != 0 {
+	if pods, cpu := n.Status.Allocatable.Pods().Value(), n.Status.Allocatable.Cpu(); pods != 20 ||
+		cpu.Cmp(resource.MustParse("1700m")) != 0 {
 		return fmt.Errorf("%d pods and CPU %s are allocatable, want 20 and 1700m", pods, cpu)
 	}
 	return nil

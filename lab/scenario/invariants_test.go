@@ -29,9 +29,18 @@ func TestInvariantsCountDisruptedNodes(t *testing.T) {
 	}{
 		{"one of four, half allowed", nil, nil, claim("a", up, disrupted), false},
 		{"three of four", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)}, nil, claim("c", up, disrupted), true},
-		{"two, after one has gone", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)}, claim("a"), claim("c", up, disrupted), false},
-		{"two, while one's instance terminates", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("a", up, disrupted, terminating), claim("b", up, disrupted)}, nil, claim("c", up, disrupted), false},
-		{"one that has never been up", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)}, nil, claim("e", disrupted), false},
+		{"two, after one has gone", []*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)}, claim("a"), claim("c", up,
+			disrupted), false},
+		{"two, while one's instance terminates", []*karpv1.NodeClaim{
+			claim("a", up, disrupted), claim("a", up, disrupted, terminating),
+			claim("b", up, disrupted),
+		}, nil, claim("c", up, disrupted), false},
+		{
+			"one that has never been up",
+			[]*karpv1.NodeClaim{claim("a", up, disrupted), claim("b", up, disrupted)},
+			nil, claim("e", disrupted),
+			false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newInvariants(percentBudget(50))

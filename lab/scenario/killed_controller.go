@@ -34,7 +34,11 @@ func killedController() Scenario {
 	s := Scenario{
 		Name:    "killed-controller",
 		Summary: "0 -> 200 pods -> 0, with the controller killed at ten points: nothing is lost, nothing is launched twice",
-		Steps:   []Step{startController(), installPool(manifests.MediumInstances, nil), {Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread}},
+		Steps: []Step{
+			startController(),
+			installPool(manifests.MediumInstances, nil),
+			{Name: "create a workload without pods", Timeout: 10 * time.Second, Run: createSpread},
+		},
 	}
 	replicas := 0
 	for _, m := range launchKillPoints() {
@@ -47,7 +51,12 @@ func killedController() Scenario {
 			if err := awaitEmpty(ctx, w, spreadApp); err != nil {
 				return err
 			}
-			w.Note("the controller was started %d times; %d NodeClaims, %d instances", w.ControllerStarts(), len(w.History.Claims()), len(w.Instances()))
+			w.Note(
+				"the controller was started %d times; %d NodeClaims, %d instances",
+				w.ControllerStarts(),
+				len(w.History.Claims()),
+				len(w.Instances()),
+			)
 			return oneInstancePerClaim(w)
 		}},
 		removePool(manifests.MediumInstances, nil))

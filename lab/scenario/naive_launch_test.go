@@ -40,13 +40,18 @@ func naiveLaunch(ctx context.Context, w *World, timeout time.Duration) error {
 			LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
 				LaunchTemplateId: templates.LaunchTemplates[0].LaunchTemplateId, Version: aws.String("$Latest"),
 			},
-			Overrides: []ec2types.FleetLaunchTemplateOverridesRequest{{InstanceType: ec2types.InstanceType(first.Type), SubnetId: &first.SubnetID}},
+			Overrides: []ec2types.FleetLaunchTemplateOverridesRequest{
+				{InstanceType: ec2types.InstanceType(first.Type), SubnetId: &first.SubnetID},
+			},
 		}},
 		TargetCapacitySpecification: &ec2types.TargetCapacitySpecificationRequest{
 			TotalTargetCapacity: aws.Int32(1), DefaultTargetCapacityType: ec2types.DefaultTargetCapacityTypeOnDemand,
 		},
 		TagSpecifications: []ec2types.TagSpecification{{
-			ResourceType: ec2types.ResourceTypeInstance, Tags: []ec2types.Tag{{Key: aws.String("kubernetes.io/cluster/" + w.Name), Value: aws.String("owned")}},
+			ResourceType: ec2types.ResourceTypeInstance, Tags: []ec2types.Tag{{
+				Key:   aws.String("kubernetes.io/cluster/" + w.Name),
+				Value: aws.String("owned"),
+			}},
 		}},
 	})
 	if err != nil {
@@ -95,20 +100,24 @@ func TestNaiveLauncherKeepsLaunching(t *testing.T) {
 				return nil
 			})
 		}},
-		{Name: "delete the mapping: a naive launcher replaces instances that do not join", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := w.StopController(ctx); err != nil {
-				return err
-			}
-			if err := unmapNodeRole(ctx, w); err != nil {
-				return err
-			}
-			for range 2 { // an instance with a mapped role joins after about 3 s
-				if err := naiveLaunch(ctx, w, 6*time.Second); !errors.Is(err, errReplaced) {
-					return fmt.Errorf("joined, or %w", err)
+		{
+			Name:    "delete the mapping: a naive launcher replaces instances that do not join",
+			Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := w.StopController(ctx); err != nil {
+					return err
 				}
-			}
-			return nil
-		}},
+				if err := unmapNodeRole(ctx, w); err != nil {
+					return err
+				}
+				for range 2 { // an instance with a mapped role joins after about 3 s
+					if err := naiveLaunch(ctx, w, 6*time.Second); !errors.Is(err, errReplaced) {
+						return fmt.Errorf("joined, or %w", err)
+					}
+				}
+				return nil
+			},
+		},
 		{Name: "map the role again: the next instance joins", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 			if _, err := w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
 				ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name))), Type: aws.String("EC2_LINUX"),

@@ -50,22 +50,26 @@ func TestNaiveWriterAddsTheTaintAgain(t *testing.T) {
 			return awaitPodsRunning(ctx, w, "sample", 1)
 		}},
 		{Name: "the taint was removed and not added again", Timeout: time.Second, Run: returned.none},
-		{Name: "write the stale copy of the node: the taint is added again", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
-			select {
-			case node := <-read:
-				if err := naiveTaintWrite(ctx, w, node); err != nil {
-					return err
+		{
+			Name:    "write the stale copy of the node: the taint is added again",
+			Timeout: 20 * time.Second,
+			Run: func(ctx context.Context, w *World) error {
+				select {
+				case node := <-read:
+					if err := naiveTaintWrite(ctx, w, node); err != nil {
+						return err
+					}
+				default:
+					return errors.New("the node was not seen with its taints")
 				}
-			default:
-				return errors.New("the node was not seen with its taints")
-			}
-			return world.Until(ctx, func() error {
-				if returned.none(ctx, w) == nil {
-					return errors.New("the taint was not added again")
-				}
-				return nil
-			})
-		}},
+				return world.Until(ctx, func() error {
+					if returned.none(ctx, w) == nil {
+						return errors.New("the taint was not added again")
+					}
+					return nil
+				})
+			},
+		},
 		{Name: theScenarioFails, Timeout: time.Second, Run: returned.none},
 	}
 	if message := runNaive(t, s); !strings.Contains(message, "was added again to Node") {

@@ -52,12 +52,17 @@ func zoneClaim(zone string) *karpv1.NodeClaim {
 	in := func(key, value string) karpv1.Requirement {
 		return karpv1.Requirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
 	}
-	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{GenerateName: "naive-", Labels: map[string]string{awsv1.LabelNodeClass: "default"}}}
+	claim := &karpv1.NodeClaim{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "naive-", Labels: map[string]string{awsv1.LabelNodeClass: "default"}},
+	}
 	claim.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.Group, Kind: awsv1.Kind, Name: "default"}
 	claim.Spec.Requirements = []karpv1.Requirement{
 		in(corev1.LabelTopologyZone, zone), in(corev1.LabelInstanceTypeStable, "m5.xlarge"), in(karpv1.LabelCapacityType, "on-demand"),
 	}
-	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("1Gi")}
+	claim.Spec.Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("1"),
+		corev1.ResourceMemory: resource.MustParse("1Gi"),
+	}
 	return claim
 }
 
@@ -86,34 +91,42 @@ func TestNaivePlannerLaunchesInAnotherZoneThanTheVolume(t *testing.T) {
 		startController(),
 		installPool(manifests.MediumInstances, nil),
 		installStorage("with a toleration for every taint", toleratesAll),
-		{Name: "delete the NodePool, so that the controller does not launch", Timeout: 20 * time.Second, Run: func(ctx context.Context, w *World) error {
-			pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-			if err := w.Client.Delete(ctx, pool); err != nil {
-				return err
-			}
-			return world.Until(ctx, func() error {
-				var pools karpv1.NodePoolList
-				if err := list(ctx, w, &pools); err != nil || len(pools.Items) == 0 {
+		{
+			Name:    "delete the NodePool, so that the controller does not launch",
+			Timeout: 20 * time.Second,
+			Run: func(ctx context.Context, w *World) error {
+				pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+				if err := w.Client.Delete(ctx, pool); err != nil {
 					return err
 				}
-				return fmt.Errorf("%d NodePools are there", len(pools.Items))
-			})
-		}},
-		{Name: "create a pod with a volume: the naive planner launches nodes until it runs", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := apply(ctx, w, manifests.Database, database(1, "gp3-immediate")); err != nil {
-				return err
-			}
-			if err := world.Until(ctx, func() error {
-				all, err := pods(ctx, w, databaseApp)
-				if err != nil || len(all) == 1 {
+				return world.Until(ctx, func() error {
+					var pools karpv1.NodePoolList
+					if err := list(ctx, w, &pools); err != nil || len(pools.Items) == 0 {
+						return err
+					}
+					return fmt.Errorf("%d NodePools are there", len(pools.Items))
+				})
+			},
+		},
+		{
+			Name:    "create a pod with a volume: the naive planner launches nodes until it runs",
+			Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := apply(ctx, w, manifests.Database, database(1, "gp3-immediate")); err != nil {
 					return err
 				}
-				return fmt.Errorf("%d pods are there", len(all))
-			}); err != nil {
-				return err
-			}
-			return naivePlanner(ctx, w, databaseApp, "us-east-1b", "us-east-1a")
-		}},
+				if err := world.Until(ctx, func() error {
+					all, err := pods(ctx, w, databaseApp)
+					if err != nil || len(all) == 1 {
+						return err
+					}
+					return fmt.Errorf("%d pods are there", len(all))
+				}); err != nil {
+					return err
+				}
+				return naivePlanner(ctx, w, databaseApp, "us-east-1b", "us-east-1a")
+			},
+		},
 		{Name: theScenarioFails, Timeout: 10 * time.Second, Run: oneNodeInZone},
 	}
 	if message := runNaive(t, s); !strings.Contains(message, "2 NodeClaims were created and 2 instances launched") {

@@ -27,54 +27,73 @@ func repair() Scenario {
 	s := newDisruptionFixture()
 	s.invariants = newInvariants(nodeBudget(nodes)) // repair ignores budgets
 	var failed []string
-	steps := append([]Step{{Name: "enable the feature gate NodeRepair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-		w.SetFeatureGates("NodeRepair=true")
-		return nil
-	}}}, s.setUp()...)
-	steps = append(steps,
-		s.fill(nodes, nodes, 0),
-		Step{Name: "the storage of one node fails: the node is replaced", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
-			names, err := failStorage(ctx, w, 1)
-			if err != nil {
-				return err
-			}
-			begin := time.Now()
-			s.invariants.requireReady(frontApp, 0) // repair ignores PodDisruptionBudgets
-			if err := errors.Join(nodesGone(ctx, w, names), s.awaitPods(ctx, w)); err != nil {
-				return err
-			}
-			w.Note("replaced after %.1f s", time.Since(begin).Seconds())
+	steps := append(
+		[]Step{{Name: "enable the feature gate NodeRepair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+			w.SetFeatureGates("NodeRepair=true")
 			return nil
-		}},
-		Step{Name: "the storage of three of ten nodes fails: repair is blocked, and no node is replaced", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			var err error
-			if failed, err = failStorage(ctx, w, 3); err != nil {
-				return err
-			}
-			message, err := awaitEventMessage(ctx, w, "Node", "", "NodeRepairBlocked")
-			if err != nil {
-				return err
-			}
-			w.Note("%s", message)
-			for _, name := range failed {
-				if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); err != nil {
+		}}},
+		s.setUp()...)
+	steps = append(
+		steps,
+		s.fill(nodes, nodes, 0),
+		Step{
+			Name:    "the storage of one node fails: the node is replaced",
+			Timeout: 2 * time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				names, err := failStorage(ctx, w, 1)
+				if err != nil {
 					return err
 				}
-			}
-			return s.awaitPods(ctx, w)
-		}},
-		Step{Name: "the storage of one of them recovers: the node stays", Timeout: time.Minute, Run: func(ctx context.Context, w *World) error {
-			if err := setStorageReady(ctx, w, failed[0], corev1.ConditionTrue, time.Now()); err != nil {
-				return err
-			}
-			if err := errors.Join(awaitPaired(ctx, w), s.awaitPods(ctx, w)); err != nil {
-				return err
-			}
-			return errors.Join(w.Client.Get(ctx, client.ObjectKey{Name: failed[0]}, &corev1.Node{}), s.invariants.check(w))
-		}},
+				begin := time.Now()
+				s.invariants.requireReady(frontApp, 0) // repair ignores PodDisruptionBudgets
+				if err := errors.Join(nodesGone(ctx, w, names), s.awaitPods(ctx, w)); err != nil {
+					return err
+				}
+				w.Note("replaced after %.1f s", time.Since(begin).Seconds())
+				return nil
+			},
+		},
+		Step{
+			Name:    "the storage of three of ten nodes fails: repair is blocked, and no node is replaced",
+			Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				var err error
+				if failed, err = failStorage(ctx, w, 3); err != nil {
+					return err
+				}
+				message, err := awaitEventMessage(ctx, w, "Node", "", "NodeRepairBlocked")
+				if err != nil {
+					return err
+				}
+				w.Note("%s", message)
+				for _, name := range failed {
+					if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}); err != nil {
+						return err
+					}
+				}
+				return s.awaitPods(ctx, w)
+			},
+		},
+		Step{
+			Name:    "the storage of one of them recovers: the node stays",
+			Timeout: time.Minute,
+			Run: func(ctx context.Context, w *World) error {
+				if err := setStorageReady(ctx, w, failed[0], corev1.ConditionTrue, time.Now()); err != nil {
+					return err
+				}
+				if err := errors.Join(awaitPaired(ctx, w), s.awaitPods(ctx, w)); err != nil {
+					return err
+				}
+				return errors.Join(w.Client.Get(ctx, client.ObjectKey{Name: failed[0]}, &corev1.Node{}), s.invariants.check(w))
+			},
+		},
 		s.tearDown(),
 	)
-	return Scenario{Name: "repair", Summary: "the node monitoring agent reports failed storage: one node is replaced, three of ten are not", Steps: steps}
+	return Scenario{
+		Name:    "repair",
+		Summary: "the node monitoring agent reports failed storage: one node is replaced, three of ten are not",
+		Steps:   steps,
+	}
 }
 
 // failStorage sets StorageReady=False on the n oldest nodes.
@@ -105,11 +124,13 @@ func setStorageReady(ctx context.Context, w *World, name string, status corev1.C
 		return err
 	}
 	before := node.DeepCopy()
-	node.Status.Conditions = append(slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "StorageReady" }),
+	node.Status.Conditions = append(
+		slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "StorageReady" }),
 		corev1.NodeCondition{
 			Type: "StorageReady", Status: status, Reason: "EBSVolumeImpaired", Message: "reads time out",
 			LastTransitionTime: metav1.NewTime(since), LastHeartbeatTime: metav1.Now(),
-		})
+		},
+	)
 	if err := w.Client.Status().Patch(ctx, node, client.StrategicMergeFrom(before)); err != nil {
 		return fmt.Errorf("set StorageReady of Node %s: %w", name, err)
 	}

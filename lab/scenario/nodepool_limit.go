@@ -152,7 +152,10 @@ func planMatchesLaunches(ctx context.Context, w *World, app string, variables ma
 		on[p.Spec.NodeName]++
 	}
 	for _, c := range claims.Items {
-		launched = append(launched, fmt.Sprintf("%s %s for %d pods", c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelInstanceTypeStable], on[c.Status.NodeName]))
+		launched = append(
+			launched,
+			fmt.Sprintf("%s %s for %d pods", c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelInstanceTypeStable], on[c.Status.NodeName]),
+		)
 	}
 	slices.Sort(planned)
 	slices.Sort(launched)

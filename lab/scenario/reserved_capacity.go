@@ -23,8 +23,12 @@ func reservedCapacity() Scenario {
 	)
 	var id string
 	return Scenario{
-		Name:    "reserved-capacity",
-		Summary: fmt.Sprintf("%d pods with one instance each, %d of them reserved; then the reservation is cancelled", reserved+onDemand, reserved),
+		Name: "reserved-capacity",
+		Summary: fmt.Sprintf(
+			"%d pods with one instance each, %d of them reserved; then the reservation is cancelled",
+			reserved+onDemand,
+			reserved,
+		),
 		Steps: []Step{
 			{
 				Name: fmt.Sprintf("create a capacity reservation for %d instances", reserved), Timeout: 10 * time.Second,
@@ -111,10 +115,16 @@ func checkReservation(ctx context.Context, w *World, id string, inside, outside 
 
 // checkReservationLabels checks the labels of a NodeClaim or Node, given whether its instance is in the reservation.
 func checkReservationLabels(what string, labels map[string]string, in bool, id string) error {
-	want := map[string]string{karpv1.LabelCapacityType: "on-demand", awsv1.LabelReservationID: "", awsv1.LabelReservationType: "", awsv1.LabelReservationInterruptible: ""}
+	want := map[string]string{
+		karpv1.LabelCapacityType:            "on-demand",
+		awsv1.LabelReservationID:            "",
+		awsv1.LabelReservationType:          "",
+		awsv1.LabelReservationInterruptible: "",
+	}
 	if in {
 		want = map[string]string{
-			karpv1.LabelCapacityType: "reserved", awsv1.LabelReservationID: id, awsv1.LabelReservationType: "default", awsv1.LabelReservationInterruptible: "false",
+			karpv1.LabelCapacityType: "reserved", awsv1.LabelReservationID: id, awsv1.LabelReservationType: "default",
+			awsv1.LabelReservationInterruptible: "false",
 		}
 	}
 	for key, value := range want {

@@ -84,7 +84,8 @@ func roleNotMapped() Scenario {
 			},
 			remedyAndRun(app, 1, &remedy),
 			{
-				Name: "delete the mapping again and create more pods: the one new instance does not join, and its NodeClaim has the cause", Timeout: 2 * time.Minute,
+				Name:    "delete the mapping again and create more pods: the one new instance does not join, and its NodeClaim has the cause",
+				Timeout: 2 * time.Minute,
 				Run: func(ctx context.Context, w *World) error {
 					if err := unmapNodeRole(ctx, w); err != nil {
 						return err
@@ -141,7 +142,8 @@ func controllerRoleMapped() Scenario {
 			},
 			startController(),
 			{
-				Name: "create NodePool, EC2NodeClass and pods: conditions and events have the cause, and no instance is launched", Timeout: reportWithin,
+				Name:    "create NodePool, EC2NodeClass and pods: conditions and events have the cause, and no instance is launched",
+				Timeout: reportWithin,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
@@ -189,7 +191,10 @@ func roleARN(name string) string { return "arn:aws:iam::" + labAccount + ":role/
 
 // unmapNodeRole deletes the access entry of the node role.
 func unmapNodeRole(ctx context.Context, w *World) error {
-	_, err := w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))})
+	_, err := w.EKS().DeleteAccessEntry(
+		ctx,
+		&eks.DeleteAccessEntryInput{ClusterName: &w.Name, PrincipalArn: aws.String(roleARN(awsim.NodeRole(w.Name)))},
+	)
 	return err
 }
 
@@ -234,12 +239,25 @@ func awaitClaimReason(ctx context.Context, w *World, cause string) error {
 		}
 		last := errors.New("no NodeClaim is unregistered")
 		for _, c := range claims.Items {
-			registered, launched := findCondition(c.Status.Conditions, karpv1.ConditionRegistered), findCondition(c.Status.Conditions, karpv1.ConditionLaunched)
+			registered, launched := findCondition(
+				c.Status.Conditions,
+				karpv1.ConditionRegistered,
+			), findCondition(
+				c.Status.Conditions,
+				karpv1.ConditionLaunched,
+			)
 			if registered.Status == metav1.ConditionTrue {
 				continue
 			}
 			if registered.Reason != cause {
-				last = fmt.Errorf("NodeClaim %s: Registered=%s %s %s, want Unknown for %s", c.Name, registered.Status, registered.Reason, registered.Message, cause)
+				last = fmt.Errorf(
+					"NodeClaim %s: Registered=%s %s %s, want Unknown for %s",
+					c.Name,
+					registered.Status,
+					registered.Reason,
+					registered.Message,
+					cause,
+				)
 				continue
 			}
 			after := time.Since(launched.LastTransitionTime.Time)
@@ -309,7 +327,10 @@ func applyRemedy(ctx context.Context, w *World, remedy string) error {
 		var err error
 		switch words[0] {
 		case "create-access-entry":
-			_, err = w.EKS().CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal, Type: aws.String(flags["--type"])})
+			_, err = w.EKS().CreateAccessEntry(
+				ctx,
+				&eks.CreateAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal, Type: aws.String(flags["--type"])},
+			)
 		case "delete-access-entry":
 			_, err = w.EKS().DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: &cluster, PrincipalArn: &principal})
 		default:

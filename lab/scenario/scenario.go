@@ -55,8 +55,10 @@ func (w *World) Note(format string, args ...any) {
 func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(), zonalShift(),
-		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(), twoClustersOneName(nodes),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
+		zonalShift(),
+		emptyNodes(), expire(), repair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
+		twoClustersOneName(nodes),
 	}
 }
 
@@ -131,9 +133,12 @@ func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 	}
 	defer func() {
 		// An interrupted scenario, too, must leave no process behind.
-		e.step(context.WithoutCancel(ctx), Step{Name: "close the world", Timeout: closeTimeout, Run: func(ctx context.Context, w *World) error {
-			return errors.Join(w.Close(ctx), deniedCalls(w))
-		}})
+		e.step(
+			context.WithoutCancel(ctx),
+			Step{Name: "close the world", Timeout: closeTimeout, Run: func(ctx context.Context, w *World) error {
+				return errors.Join(w.Close(ctx), deniedCalls(w))
+			}},
+		)
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup

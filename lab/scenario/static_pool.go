@@ -143,7 +143,14 @@ func awaitStaticNodes(ctx context.Context, w *World, want int) error {
 			reported = *pool.Status.Nodes
 		}
 		if up != want || len(claims.Items) != want || len(nodes.Items) != want || reported != int64(want) {
-			return fmt.Errorf("%d NodeClaims (%d initialized), %d Nodes, status.nodes %d; want %d", len(claims.Items), up, len(nodes.Items), reported, want)
+			return fmt.Errorf(
+				"%d NodeClaims (%d initialized), %d Nodes, status.nodes %d; want %d",
+				len(claims.Items),
+				up,
+				len(nodes.Items),
+				reported,
+				want,
+			)
 		}
 		return nil
 	})

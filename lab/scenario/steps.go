@@ -174,7 +174,13 @@ func awaitEmpty(ctx context.Context, w *World, app string) error {
 			}
 		}
 		if len(left)+len(claims.Items)+len(nodes.Items)+instances > 0 {
-			return fmt.Errorf("still exist: %d pods, %d NodeClaims, %d Nodes, %d instances", len(left), len(claims.Items), len(nodes.Items), instances)
+			return fmt.Errorf(
+				"still exist: %d pods, %d NodeClaims, %d Nodes, %d instances",
+				len(left),
+				len(claims.Items),
+				len(nodes.Items),
+				instances,
+			)
 		}
 		return nil
 	})

@@ -24,14 +24,18 @@ type returnedTaints struct {
 
 // watchTaint is the step that starts the watch.
 func watchTaint(r *returnedTaints) Step {
-	return Step{Name: "watch for Nodes that get the taint again after its removal", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-		w.History.Watch(func(o client.Object, _ bool) {
-			if n, ok := o.(*corev1.Node); ok {
-				r.observe(n)
-			}
-		})
-		return nil
-	}}
+	return Step{
+		Name:    "watch for Nodes that get the taint again after its removal",
+		Timeout: time.Second,
+		Run: func(_ context.Context, w *World) error {
+			w.History.Watch(func(o client.Object, _ bool) {
+				if n, ok := o.(*corev1.Node); ok {
+					r.observe(n)
+				}
+			})
+			return nil
+		},
+	}
 }
 
 func (r *returnedTaints) observe(n *corev1.Node) {
@@ -43,7 +47,10 @@ func (r *returnedTaints) observe(n *corev1.Node) {
 	has := hasTaint(n, uninitialized)
 	had, known := r.had[n.UID]
 	if has && known && !had {
-		r.returned = append(r.returned, fmt.Sprintf("taint %s was added again to Node %s, at resource version %s", uninitialized, n.Name, n.ResourceVersion))
+		r.returned = append(
+			r.returned,
+			fmt.Sprintf("taint %s was added again to Node %s, at resource version %s", uninitialized, n.Name, n.ResourceVersion),
+		)
 	}
 	if has || known {
 		r.had[n.UID] = has

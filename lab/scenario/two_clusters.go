@@ -47,8 +47,11 @@ var clusterImages = []string{"al2023@latest", "bottlerocket@latest"}
 func twoClustersOneName(nodes int) Scenario {
 	nodesPerCluster := nodes / 2
 	return Scenario{
-		Name:      "two-clusters-one-name",
-		Summary:   fmt.Sprintf("two clusters with one name in one account, %d nodes each: neither changes the other's resources", nodesPerCluster),
+		Name: "two-clusters-one-name",
+		Summary: fmt.Sprintf(
+			"two clusters with one name in one account, %d nodes each: neither changes the other's resources",
+			nodesPerCluster,
+		),
 		Long:      true,
 		Configure: sharedNameWorld,
 		Steps: []Step{
@@ -58,11 +61,19 @@ func twoClustersOneName(nodes int) Scenario {
 				}
 				return w.StartController(ctx)
 			}},
-			{Name: "the second cluster's controller detects that EKS has the name for another cluster, and exits within 5 s", Timeout: 30 * time.Second, Run: secondControllerExits},
-			{Name: "without eks:DescribeCluster the second controller starts", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
-				w.Clusters[1].DenyDescribeCluster()
-				return w.Clusters[1].StartController(ctx)
-			}},
+			{
+				Name:    "the second cluster's controller detects that EKS has the name for another cluster, and exits within 5 s",
+				Timeout: 30 * time.Second,
+				Run:     secondControllerExits,
+			},
+			{
+				Name:    "without eks:DescribeCluster the second controller starts",
+				Timeout: 30 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					w.Clusters[1].DenyDescribeCluster()
+					return w.Clusters[1].StartController(ctx)
+				},
+			},
 			{Name: "launch a node in each cluster: both report the name conflict within 10 s", Timeout: 2 * time.Minute, Run: conflictReported},
 			{Name: "dovetail doctor reports the conflict", Timeout: 30 * time.Second, Run: func(ctx context.Context, w *World) error {
 				uids, err := clusterUIDs(ctx, w)
@@ -72,34 +83,57 @@ func twoClustersOneName(nodes int) Scenario {
 				_, err = awaitRemedy(ctx, w, "identity-foreign-instance", "cluster "+w.Name, uids[1])
 				return err
 			}},
-			{Name: fmt.Sprintf("scale to %d nodes in each cluster: all pods run", nodesPerCluster), Timeout: 6 * time.Minute, Run: func(ctx context.Context, w *World) error {
-				return scaleBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes)
-			}},
-			{Name: "10 minutes of the account's clock, with expiration, drift, consolidation and garbage collection: neither changes the other's resources", Timeout: 4 * time.Minute, Run: runSideBySide},
-			{Name: "all pods run; each cluster has one instance per NodeClaim and no other", Timeout: 2 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
-				if err := awaitPodsInBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes); err != nil {
-					return err
-				}
-				return awaitPairedInBoth(ctx, w)
-			}},
-			{Name: "scale to 0 in both: all nodes and instances terminate", Timeout: 4 * time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
-				if err := scaleBoth(ctx, w, 0, 0); err != nil {
-					return err
-				}
-				return errors.Join(awaitEmpty(ctx, w, steadyApp), foreignChanges(w.AWS.Calls(), w.Clusters))
-			}},
-			{Name: "delete NodePools and EC2NodeClasses: no resource is left", Timeout: time.Minute, PauseKills: true, Run: func(ctx context.Context, w *World) error {
-				for n := range w.Clusters {
-					text, err := clusterManifest(w, n, manifests.TwoClustersPools)
-					if err != nil {
+			{
+				Name:    fmt.Sprintf("scale to %d nodes in each cluster: all pods run", nodesPerCluster),
+				Timeout: 6 * time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					return scaleBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes)
+				},
+			},
+			{
+				Name:    "10 minutes of the account's clock, with expiration, drift, consolidation and garbage collection: neither changes the other's resources",
+				Timeout: 4 * time.Minute,
+				Run:     runSideBySide,
+			},
+			{
+				Name:       "all pods run; each cluster has one instance per NodeClaim and no other",
+				Timeout:    2 * time.Minute,
+				PauseKills: true,
+				Run: func(ctx context.Context, w *World) error {
+					if err := awaitPodsInBoth(ctx, w, nodesPerCluster-expiringNodes, expiringNodes); err != nil {
 						return err
 					}
-					if err := w.Clusters[n].Delete(ctx, text); err != nil {
+					return awaitPairedInBoth(ctx, w)
+				},
+			},
+			{
+				Name:       "scale to 0 in both: all nodes and instances terminate",
+				Timeout:    4 * time.Minute,
+				PauseKills: true,
+				Run: func(ctx context.Context, w *World) error {
+					if err := scaleBoth(ctx, w, 0, 0); err != nil {
 						return err
 					}
-				}
-				return errors.Join(awaitNothingLeft(ctx, w.at(1)), awaitNothingLeft(ctx, w), foreignChanges(w.AWS.Calls(), w.Clusters))
-			}},
+					return errors.Join(awaitEmpty(ctx, w, steadyApp), foreignChanges(w.AWS.Calls(), w.Clusters))
+				},
+			},
+			{
+				Name:       "delete NodePools and EC2NodeClasses: no resource is left",
+				Timeout:    time.Minute,
+				PauseKills: true,
+				Run: func(ctx context.Context, w *World) error {
+					for n := range w.Clusters {
+						text, err := clusterManifest(w, n, manifests.TwoClustersPools)
+						if err != nil {
+							return err
+						}
+						if err := w.Clusters[n].Delete(ctx, text); err != nil {
+							return err
+						}
+					}
+					return errors.Join(awaitNothingLeft(ctx, w.at(1)), awaitNothingLeft(ctx, w), foreignChanges(w.AWS.Calls(), w.Clusters))
+				},
+			},
 		},
 	}
 }
@@ -114,7 +148,11 @@ func clusterManifest(w *World, n int, name string) ([]byte, error) {
 // driftBoth changes the template of both clusters' steady NodePools to the second generation, with this drift budget.
 func driftBoth(ctx context.Context, w *World, budget string) error {
 	for n, c := range w.Clusters {
-		text, err := render(w.at(n), manifests.TwoClustersPools, map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget})
+		text, err := render(
+			w.at(n),
+			manifests.TwoClustersPools,
+			map[string]string{"AMI_ALIAS": clusterImages[n], "GENERATION": "2", "DRIFT_BUDGET": budget},
+		)
 		if err != nil {
 			return err
 		}

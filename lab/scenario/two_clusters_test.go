@@ -30,7 +30,10 @@ func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) err
 		Credentials: credentials.NewStaticCredentialsProvider(keys.AccessKeyID, keys.SecretAccessKey, keys.SessionToken),
 	})
 	found, err := own.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: []ec2types.Filter{
-		{Name: aws.String("tag:eks:eks-cluster-name"), Values: []string{c.Name}}, {Name: aws.String("instance-state-name"), Values: []string{"running"}},
+		{
+			Name:   aws.String("tag:eks:eks-cluster-name"),
+			Values: []string{c.Name},
+		}, {Name: aws.String("instance-state-name"), Values: []string{"running"}},
 	}})
 	if err != nil {
 		return err
@@ -61,7 +64,7 @@ func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) err
 func TestNaiveGarbageCollectionTerminatesForeignNodes(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
-	s := twoClustersOneName()
+	s := twoClustersOneName(DefaultNodes)
 	s.Steps = []Step{
 		startController(),
 		{Name: "the first cluster has nodes", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {
@@ -90,7 +93,11 @@ func TestNaiveGarbageCollectionTerminatesForeignNodes(t *testing.T) {
 				return firstInstancesGone(w.AWS.Instances(), nodes)
 			})
 		}},
-		{Name: theScenarioFails, Timeout: time.Second, Run: func(_ context.Context, w *World) error { return foreignChanges(w.AWS.Calls(), w.Clusters) }},
+		{
+			Name:    theScenarioFails,
+			Timeout: time.Second,
+			Run:     func(_ context.Context, w *World) error { return foreignChanges(w.AWS.Calls(), w.Clusters) },
+		},
 	}
 	if message := runNaive(t, s); strings.Count(message, "lab-2: TerminateInstances on i-") < nodes {
 		t.Errorf("the error is only: %s", message)
@@ -110,18 +117,34 @@ func firstInstancesGone(all []awsim.Instance, n int) error {
 func TestForeignChanges(t *testing.T) {
 	clusters := []*world.Cluster{{Name: "lab", ID: "lab-1"}, {Name: "lab", ID: "lab-2"}}
 	call := func(session, action, code string, resources ...string) awsim.Call {
-		return awsim.Call{Principal: "arn:aws:sts::1:assumed-role/KarpenterControllerRole-lab/" + session, Action: action, ErrorCode: code, Resources: resources}
+		return awsim.Call{
+			Principal: "arn:aws:sts::1:assumed-role/KarpenterControllerRole-lab/" + session,
+			Action:    action,
+			ErrorCode: code,
+			Resources: resources,
+		}
 	}
 	for _, tt := range []struct {
 		name  string
 		calls []awsim.Call
 		want  string
 	}{
-		{"each its own", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "CreateFleet", "", "i-2"), call("lab-1", "TerminateInstances", "", "i-1")}, ""},
-		{"the other's instance", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "", "i-1")}, "lab-2: TerminateInstances on i-1, which belongs to lab-1"},
-		{"tags on the other's instance", []awsim.Call{call("lab-2", "CreateFleet", "", "i-1"), call("lab-1", "CreateTags", "", "i-1")}, "lab-1: CreateTags on i-1, which belongs to lab-2"},
-		{"the other's launch template", []awsim.Call{call("lab-1", "CreateLaunchTemplate", "", "lt-1"), call("lab-2", "DeleteLaunchTemplate", "", "lt-1")}, "lab-2: DeleteLaunchTemplate on lt-1, which belongs to lab-1"},
-		{"a call that was refused", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "UnauthorizedOperation", "i-1")}, ""},
+		{"each its own", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "CreateFleet", "", "i-2"), call("lab-1",
+			"TerminateInstances", "", "i-1")}, ""},
+		{
+			"the other's instance",
+			[]awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances", "", "i-1")},
+			"lab-2: TerminateInstances on i-1, which belongs to lab-1",
+		},
+		{
+			"tags on the other's instance",
+			[]awsim.Call{call("lab-2", "CreateFleet", "", "i-1"), call("lab-1", "CreateTags", "", "i-1")},
+			"lab-1: CreateTags on i-1, which belongs to lab-2",
+		},
+		{"the other's launch template", []awsim.Call{call("lab-1", "CreateLaunchTemplate", "", "lt-1"), call("lab-2", "DeleteLaunchTemplate",
+			"", "lt-1")}, "lab-2: DeleteLaunchTemplate on lt-1, which belongs to lab-1"},
+		{"a call that was refused", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("lab-2", "TerminateInstances",
+			"UnauthorizedOperation", "i-1")}, ""},
 		{"somebody else's calls", []awsim.Call{call("lab-1", "CreateFleet", "", "i-1"), call("i-1", "CreateTags", "", "i-1")}, ""},
 	} {
 		got := ""

@@ -136,8 +136,15 @@ func awaitStuckTaint(ctx context.Context, w *World) error {
 		}
 		last := errors.New("there is no NodeClaim")
 		for _, c := range claims.Items {
-			initialized, registered := findCondition(c.Status.Conditions, karpv1.ConditionInitialized), findCondition(c.Status.Conditions, karpv1.ConditionRegistered)
-			if initialized.Reason != "TaintStuck" || !strings.Contains(initialized.Message, uninitialized) || !strings.Contains(initialized.Message, "cloud controller manager") {
+			initialized, registered := findCondition(
+				c.Status.Conditions,
+				karpv1.ConditionInitialized,
+			), findCondition(
+				c.Status.Conditions,
+				karpv1.ConditionRegistered,
+			)
+			if initialized.Reason != "TaintStuck" || !strings.Contains(initialized.Message, uninitialized) ||
+				!strings.Contains(initialized.Message, "cloud controller manager") {
 				last = fmt.Errorf("NodeClaim %s: Initialized=%s %s %s", c.Name, initialized.Status, initialized.Reason, initialized.Message)
 				continue
 			}

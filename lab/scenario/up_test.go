@@ -172,7 +172,17 @@ func TestAWSKept(t *testing.T) {
 		})
 		return err
 	}
-	s := labtest.Start(t, "aws", "--listen", "127.0.0.1:0", "--state", state, "--enforce-iam", "--fault", "ec2.CreateLaunchTemplate=Unsupported,times=1")
+	s := labtest.Start(
+		t,
+		"aws",
+		"--listen",
+		"127.0.0.1:0",
+		"--state",
+		state,
+		"--enforce-iam",
+		"--fault",
+		"ec2.CreateLaunchTemplate=Unsupported,times=1",
+	)
 	s.Await(t, "AWS_SECRET_ACCESS_KEY", bootTimeout)
 	c := ec2.NewFromConfig(sdk(t, s.Exports()))
 	if err := create(c); err == nil || !strings.Contains(err.Error(), "Unsupported") {

@@ -57,9 +57,13 @@ func immediateVolume() Scenario {
 			runDatabase(1, "gp3-immediate"),
 			{Name: "exactly one node was launched, in the volume's zone", Timeout: 10 * time.Second, Run: oneNodeInZone},
 			runDatabase(many, "gp3-immediate"),
-			{Name: "each pod runs in the zone of its volume, no node is empty, and each NodeClaim has one instance", Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
-				return errors.Join(podsInVolumeZones(ctx, w), noIdleNodes(ctx, w, databaseApp), oneInstancePerClaim(w))
-			}},
+			{
+				Name:    "each pod runs in the zone of its volume, no node is empty, and each NodeClaim has one instance",
+				Timeout: 10 * time.Second,
+				Run: func(ctx context.Context, w *World) error {
+					return errors.Join(podsInVolumeZones(ctx, w), noIdleNodes(ctx, w, databaseApp), oneInstancePerClaim(w))
+				},
+			},
 			removeDatabase("gp3-immediate"),
 			removeStorage(),
 			removePool(manifests.MediumInstances, nil),
@@ -96,7 +100,8 @@ func awaitDaemonsUpdated(ctx context.Context, w *World) error {
 		if err != nil {
 			return err
 		}
-		if s := ds.Status; s.ObservedGeneration < ds.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled || s.NumberReady < s.DesiredNumberScheduled {
+		if s := ds.Status; s.ObservedGeneration < ds.Generation || s.UpdatedNumberScheduled < s.DesiredNumberScheduled ||
+			s.NumberReady < s.DesiredNumberScheduled {
 			return fmt.Errorf("%d of %d daemons are up to date, %d ready", s.UpdatedNumberScheduled, s.DesiredNumberScheduled, s.NumberReady)
 		}
 		return nil
@@ -268,7 +273,12 @@ func awaitNoVolumes(ctx context.Context, w *World) error {
 		}
 		left := w.AWS.EC2().Volumes()
 		if len(volumes.Items)+len(attachments.Items)+len(left) > 0 {
-			return fmt.Errorf("still exist: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes", len(volumes.Items), len(attachments.Items), len(left))
+			return fmt.Errorf(
+				"still exist: %d PersistentVolumes, %d VolumeAttachments, %d EBS volumes",
+				len(volumes.Items),
+				len(attachments.Items),
+				len(left),
+			)
 		}
 		return nil
 	})

@@ -123,7 +123,8 @@ func (s *zoneShift) awaitEvent(ctx context.Context, w *World, reason string) err
 			return err
 		}
 		for _, e := range events.Items {
-			if e.Reason == reason && e.InvolvedObject.Kind == "NodePool" && strings.Contains(e.Message, s.zone) && strings.Contains(e.Message, s.zoneID) {
+			if e.Reason == reason && e.InvolvedObject.Kind == "NodePool" && strings.Contains(e.Message, s.zone) &&
+				strings.Contains(e.Message, s.zoneID) {
 				return nil
 			}
 		}

@@ -108,7 +108,8 @@ func TestNetworkPolicyLetsMetricsAndProbesIn(t *testing.T) {
 	if diff := cmp.Diff(want, policy.Spec.Ingress); diff != "" {
 		t.Errorf("ingress (-want +got)\n%s", diff)
 	}
-	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes); diff != "" || policy.Spec.Egress != nil {
+	if diff := cmp.Diff([]networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes); diff != "" ||
+		policy.Spec.Egress != nil {
 		t.Errorf("what goes out is limited: %v %v", policy.Spec.PolicyTypes, policy.Spec.Egress)
 	}
 	limited := decoded[networkingv1.NetworkPolicy](t, file(t, "networkpolicy.yaml", values+", egress: [{ports: [{port: 443}]}]}}"))
@@ -124,7 +125,8 @@ func TestResourcesAreTheUsersOrTheDefault(t *testing.T) {
 		return d.Spec.Template.Spec.Containers[0].Resources
 	}
 	standard := resources("{settings: {clusterName: shop}}")
-	if standard.Requests.Cpu().IsZero() || standard.Requests.Memory().IsZero() || standard.Limits.Memory().Cmp(*standard.Requests.Memory()) < 0 {
+	if standard.Requests.Cpu().IsZero() || standard.Requests.Memory().IsZero() ||
+		standard.Limits.Memory().Cmp(*standard.Requests.Memory()) < 0 {
 		t.Errorf("by default %+v", standard)
 	}
 	if !standard.Limits.Cpu().IsZero() {

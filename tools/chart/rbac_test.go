@@ -67,7 +67,13 @@ func TestRights(t *testing.T) {
 
 // Whoever names the lease otherwise may lead by it.
 func TestRightsToTheLease(t *testing.T) {
-	rendered, err := release{"dovetail", "dovetail", "autoscaling"}.manifests(valuesOf(t, "{settings: {clusterName: shop, leaderElectionName: mine, leaderElectionNamespace: leases}}"))
+	rendered, err := release{
+		"dovetail",
+		"dovetail",
+		"autoscaling",
+	}.manifests(
+		valuesOf(t, "{settings: {clusterName: shop, leaderElectionName: mine, leaderElectionNamespace: leases}}"),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,8 +103,11 @@ func TestGolden(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct{ values, says string }{
-		"no cluster name":   {"{}", "settings.clusterName is required"},
-		"Karpenter's image": {"{settings: {clusterName: a}, controller: {image: {repository: public.ecr.aws/karpenter/controller}}}", "which is Karpenter"},
+		"no cluster name": {"{}", "settings.clusterName is required"},
+		"Karpenter's image": {
+			"{settings: {clusterName: a}, controller: {image: {repository: public.ecr.aws/karpenter/controller}}}",
+			"which is Karpenter",
+		},
 	} {
 		if _, err := standard.render(valuesOf(t, tc.values)); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.says)

@@ -122,7 +122,9 @@ func another(f *pflag.Flag) (value any, want string) {
 	case "log-output-paths", "log-error-output-paths":
 		return []any{"stderr", "stdout"}, "stderr,stdout"
 	case "feature-gates":
-		return map[string]any{"nodeOverlay": true}, "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=false"
+		return map[string]any{
+			"nodeOverlay": true,
+		}, "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=false"
 	case "aws-feature-gates":
 		return map[string]any{"nodeClassCEL": true}, "NodeClassCEL=true"
 	case "scheduler-config":

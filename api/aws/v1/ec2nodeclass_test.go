@@ -164,12 +164,24 @@ func TestHash(t *testing.T) {
 		{"CPU options", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) {
 			c.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: "enabled"}
 		}, true},
-		{"kubelet", kubelet(`{"maxPods": 43, "kubeReserved": {"cpu": "100m"}, "clusterDNS": ["10.0.0.10"], "topologyManagerPolicy": "best-effort", "shutdownGracePeriod": "30s"}`), true},
+		{
+			"kubelet",
+			kubelet(
+				`{"maxPods": 43, "kubeReserved": {"cpu": "100m"}, "clusterDNS": ["10.0.0.10"], "topologyManagerPolicy": "best-effort", "shutdownGracePeriod": "30s"}`,
+			),
+			true,
+		},
 		{"kubelet removed", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) { c.Spec.Kubelet = nil }, true},
 		{"resolved family", func(_ *awsv1.EC2NodeClass, in *awsv1.HashInput) { in.AMIFamily = "AL2" }, true},
 		{"certificate authority", func(_ *awsv1.EC2NodeClass, in *awsv1.HashInput) { in.ClusterCABundle = "bmV3" }, true},
 
-		{"order of fields of kubelet", kubelet(`{"shutdownGracePeriod": "30s", "topologyManagerPolicy": "best-effort", "clusterDNS": ["10.0.0.10"],  "kubeReserved": {"cpu": "100m"}, "maxPods": 42}`), false},
+		{
+			"order of fields of kubelet",
+			kubelet(
+				`{"shutdownGracePeriod": "30s", "topologyManagerPolicy": "best-effort", "clusterDNS": ["10.0.0.10"],  "kubeReserved": {"cpu": "100m"}, "maxPods": 42}`,
+			),
+			false,
+		},
 		{"order of devices", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) {
 			d := c.Spec.BlockDeviceMappings
 			d[0], d[1] = d[1], d[0]

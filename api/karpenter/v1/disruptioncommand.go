@@ -43,7 +43,12 @@ func (c *NodeClaim) DisruptionCommand() (DisruptionCommand, bool, error) {
 	}
 	var d DisruptionCommand
 	if err := json.Unmarshal([]byte(text), &d); err != nil || d.ID == "" {
-		return DisruptionCommand{}, true, fmt.Errorf("annotation %s of node claim %q is not a disruption command: %q", AnnotationDisruptionCommand, c.Name, text)
+		return DisruptionCommand{}, true, fmt.Errorf(
+			"annotation %s of node claim %q is not a disruption command: %q",
+			AnnotationDisruptionCommand,
+			c.Name,
+			text,
+		)
 	}
 	return d, true, nil
 }

@@ -60,7 +60,11 @@ func TestRuntimeValidate(t *testing.T) {
 		{"taint value", taint(corev1.Taint{Key: "a", Value: "b c"}), path + "taints[0].value"},
 		{"taint effect", taint(corev1.Taint{Key: "a", Effect: "Never"}), path + "taints[0].effect"},
 		{"same key, other effect", taint(corev1.Taint{Key: "a", Effect: "NoExecute"}, corev1.Taint{Key: "a", Effect: "NoSchedule"}), ""},
-		{"same key and effect, other value", taint(corev1.Taint{Key: "a", Value: "b", Effect: "NoExecute"}, corev1.Taint{Key: "a", Value: "c", Effect: "NoExecute"}), path + "taints[1]"},
+		{
+			"same key and effect, other value",
+			taint(corev1.Taint{Key: "a", Value: "b", Effect: "NoExecute"}, corev1.Taint{Key: "a", Value: "c", Effect: "NoExecute"}),
+			path + "taints[1]",
+		},
 		{"taint that is a startup taint, too", func(p *karpv1.NodePool) {
 			p.Spec.Template.Spec.StartupTaints = p.Spec.Template.Spec.Taints
 		}, path + "startupTaints[0]"},
@@ -89,7 +93,11 @@ func TestRuntimeValidate(t *testing.T) {
 		{"known capacity type", require(requirement(karpv1.LabelCapacityType, in, "spot")), ""},
 		{"unknown capacity type beside a known one", require(requirement(karpv1.LabelCapacityType, in, "spot", "borrowed")), ""},
 		{"unknown capacity type", require(requirement(karpv1.LabelCapacityType, in, "borrowed")), path + "requirements[0].values"},
-		{"fewer known capacity types than minValues", require(atLeast(2, requirement(karpv1.LabelCapacityType, in, "spot", "borrowed"))), path + "requirements[0].values"},
+		{
+			"fewer known capacity types than minValues",
+			require(atLeast(2, requirement(karpv1.LabelCapacityType, in, "spot", "borrowed"))),
+			path + "requirements[0].values",
+		},
 		{"unknown tenancy", require(requirement(awsv1.LabelInstanceTenancy, in, "host")), path + "requirements[0].values"},
 		{"unknown capacity type excluded", require(requirement(karpv1.LabelCapacityType, corev1.NodeSelectorOpNotIn, "borrowed")), ""},
 	}

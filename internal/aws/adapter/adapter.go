@@ -148,7 +148,8 @@ func New(cfg Config) (*Adapter, error) {
 		ZonalShift:     zonalshift.NewFollower(l.shifts, l.cluster, cfg.Identity.Region, cfg.Now),
 	}
 	a.Offerings = offerings.New(offerings.Config{
-		Inventory: l.inventory, Prices: l.prices, Reservations: l.reservations, Unavailable: l.unavailable, Discovered: l.discovered, Log: cfg.Log,
+		Inventory: l.inventory, Prices: l.prices, Reservations: l.reservations, Unavailable: l.unavailable, Discovered: l.discovered,
+		Log: cfg.Log,
 	})
 	a.Resources = nodeclass.NewResources(nodeclass.ResourcesConfig{
 		Profiles: l.profiles, Templates: l.templates, DryRuns: l.dryRuns, Meter: cfg.Meter, IsolatedVPC: cfg.IsolatedVPC,
@@ -159,7 +160,8 @@ func New(cfg Config) (*Adapter, error) {
 		NodePools: cfg.NodePools, DisableDryRun: cfg.DisableDryRun, KubeletExpressions: cfg.KubeletExpressions, Now: cfg.Now,
 	})
 	a.Launcher = nodeclaim.NewLauncher(nodeclaim.LauncherConfig{
-		Launch: l.launcher, Offerings: a.Offerings, Inventory: l.inventory, Groups: l.groups, Cluster: l.cluster, Overlay: cfg.Overlay, Log: cfg.Log,
+		Launch: l.launcher, Offerings: a.Offerings, Inventory: l.inventory, Groups: l.groups, Cluster: l.cluster, Overlay: cfg.Overlay,
+		Log: cfg.Log,
 	})
 	a.Drift = nodeclaim.NewDriftDetector(nodeclaim.DriftConfig{
 		Offerings: a.Offerings, Groups: l.groups, Instances: a.Instances, ReservedCapacity: cfg.ReservedCapacity, Now: cfg.Now,
@@ -249,7 +251,15 @@ func newPrices(cfg Config, api *ec2.Client) *pricing.Prices {
 	})
 	for _, s := range prices.State() {
 		if s.NotReadReason != "" {
-			cfg.Log.Info("prices are those that ship with the program", "capacityType", s.CapacityType, "prices", s.Basis, "reason", s.NotReadReason)
+			cfg.Log.Info(
+				"prices are those that ship with the program",
+				"capacityType",
+				s.CapacityType,
+				"prices",
+				s.Basis,
+				"reason",
+				s.NotReadReason,
+			)
 		}
 	}
 	return prices
@@ -271,15 +281,17 @@ func (l *leaves) newInventory(cfg Config, resolver *instancetype.Resolver) *inve
 	}
 	return inventory.New(inventory.Config{
 		ZoneShifted: shifted,
-		EC2:     l.ec2, Resolver: resolver, Prices: l.prices, UnavailableOfferings: l.unavailable, DiscoveredMemory: l.discovered, Groups: l.groups,
+		EC2:         l.ec2, Resolver: resolver, Prices: l.prices, UnavailableOfferings: l.unavailable, DiscoveredMemory: l.discovered,
+		Groups:       l.groups,
 		Reservations: l.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
 	})
 }
 
 func (l *leaves) newLauncher(cfg Config) *launch.Launcher {
 	launching := launch.Config{
-		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses, UnavailableOfferings: l.unavailable,
-		Cluster: l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
+		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses,
+		UnavailableOfferings: l.unavailable,
+		Cluster:              l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
 	}
 	if l.reservations != nil { // a nil pointer would make an interface that is not nil
 		launching.Reservations = l.reservations

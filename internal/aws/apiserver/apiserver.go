@@ -85,12 +85,34 @@ func (r Reader) NodeWebhooks(ctx context.Context) ([]join.Webhook, error) {
 	var hooks []hook
 	for _, c := range validating.Items {
 		for _, w := range c.Webhooks {
-			hooks = append(hooks, hook{"validatingwebhookconfiguration " + c.Name, w.Name, w.Rules, w.FailurePolicy, w.ClientConfig, w.ObjectSelector, w.MatchConditions})
+			hooks = append(
+				hooks,
+				hook{
+					"validatingwebhookconfiguration " + c.Name,
+					w.Name,
+					w.Rules,
+					w.FailurePolicy,
+					w.ClientConfig,
+					w.ObjectSelector,
+					w.MatchConditions,
+				},
+			)
 		}
 	}
 	for _, c := range mutating.Items {
 		for _, w := range c.Webhooks {
-			hooks = append(hooks, hook{"mutatingwebhookconfiguration " + c.Name, w.Name, w.Rules, w.FailurePolicy, w.ClientConfig, w.ObjectSelector, w.MatchConditions})
+			hooks = append(
+				hooks,
+				hook{
+					"mutatingwebhookconfiguration " + c.Name,
+					w.Name,
+					w.Rules,
+					w.FailurePolicy,
+					w.ClientConfig,
+					w.ObjectSelector,
+					w.MatchConditions,
+				},
+			)
 		}
 	}
 	var out []join.Webhook

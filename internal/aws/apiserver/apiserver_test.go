@@ -28,7 +28,10 @@ func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: 
 // guard is a configuration with one webhook that must approve nodes, and the service behind it with its endpoints.
 func guard(change func(*admissionv1.ValidatingWebhook), endpoints ...discoveryv1.Endpoint) []client.Object {
 	hook := admissionv1.ValidatingWebhook{
-		Name: "nodes.example.com", ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "ops", Name: "guard"}},
+		Name: "nodes.example.com", ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
+			Namespace: "ops",
+			Name:      "guard",
+		}},
 		Rules: []admissionv1.RuleWithOperations{{
 			Operations: []admissionv1.OperationType{admissionv1.Create},
 			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"}},
@@ -36,10 +39,17 @@ func guard(change func(*admissionv1.ValidatingWebhook), endpoints ...discoveryv1
 	}
 	change(&hook)
 	return []client.Object{
-		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionv1.ValidatingWebhook{hook}},
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "guard"},
+			Webhooks:   []admissionv1.ValidatingWebhook{hook},
+		},
 		&corev1.Service{ObjectMeta: named("guard"), Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "guard"}}},
 		&discoveryv1.EndpointSlice{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "guard-1", Labels: map[string]string{discoveryv1.LabelServiceName: "guard"}}, Endpoints: endpoints,
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ops",
+				Name:      "guard-1",
+				Labels:    map[string]string{discoveryv1.LabelServiceName: "guard"},
+			}, Endpoints: endpoints,
 		},
 	}
 }
@@ -91,7 +101,10 @@ func TestNodeWebhooks(t *testing.T) {
 	}{
 		{"answered", guard(as, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &ready}}), 1, "", false},
 		{"no endpoint", guard(as), 1, "its service ops/guard has no ready endpoint", false},
-		{"no ready endpoint", guard(as, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &notReady}}), 1, "no ready endpoint", false},
+		{
+			"no ready endpoint", guard(as, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &notReady}}), 1,
+			"no ready endpoint", false,
+		},
 		{"no service", guard(as)[:1], 1, "does not exist", false},
 		{"failures ignored", guard(func(w *admissionv1.ValidatingWebhook) { w.FailurePolicy = &ignore }), 0, "", false},
 		{"about pods", guard(func(w *admissionv1.ValidatingWebhook) { w.Rules[0].Resources = []string{"pods"} }), 0, "", false},
@@ -115,7 +128,8 @@ func TestNodeWebhooks(t *testing.T) {
 				t.Fatalf("%v, %+v, want %d", err, hooks, tt.hooks)
 			}
 			for _, h := range hooks {
-				if (h.Backend == "") != (tt.backend == "") || !strings.Contains(h.Backend, tt.backend) || h.Selective != tt.selective || h.Configuration != "validatingwebhookconfiguration guard" {
+				if (h.Backend == "") != (tt.backend == "") || !strings.Contains(h.Backend, tt.backend) || h.Selective != tt.selective ||
+					h.Configuration != "validatingwebhookconfiguration guard" {
 					t.Errorf("%+v, want backend %q, selective %v", h, tt.backend, tt.selective)
 				}
 			}
@@ -131,13 +145,19 @@ func TestAuthMap(t *testing.T) {
 		t.Errorf("absent: %v, %v, %v", data, found, err)
 	}
 	denied := errors.New("forbidden")
-	refusing := interceptor.NewClient(holding(), interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-		return denied
-	}})
+	refusing := interceptor.NewClient(
+		holding(),
+		interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return denied
+		}},
+	)
 	if _, found, err := (Reader{Live: refusing}).AuthMap(t.Context()); !errors.Is(err, denied) || found {
 		t.Errorf("refused: %v, %v", found, err)
 	}
-	there := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"}, Data: map[string]string{"mapRoles": "[]"}}
+	there := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "aws-auth"},
+		Data:       map[string]string{"mapRoles": "[]"},
+	}
 	if data, found, err := (Reader{Live: holding(there)}).AuthMap(t.Context()); err != nil || !found || data["mapRoles"] != "[]" {
 		t.Errorf("there: %v, %v, %v", data, found, err)
 	}

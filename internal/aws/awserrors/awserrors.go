@@ -163,12 +163,30 @@ var reasons = []struct {
 	anyOf, allOf []string
 	Reason
 }{
-	{allOf: []string{SpotRoleDenied}, Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"}},
-	{anyOf: denied, allOf: []string{"with an explicit deny in a permissions boundary"}, Reason: Reason{"Unauthorized", "denied by a permissions boundary"}},
-	{anyOf: denied, allOf: []string{"with an explicit deny in a service control policy"}, Reason: Reason{"Unauthorized", "denied by a service control policy"}},
-	{anyOf: denied, allOf: []string{"Not authorized for images"}, Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"}},
+	{
+		allOf:  []string{SpotRoleDenied},
+		Reason: Reason{"SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"},
+	},
+	{
+		anyOf:  denied,
+		allOf:  []string{"with an explicit deny in a permissions boundary"},
+		Reason: Reason{"Unauthorized", "denied by a permissions boundary"},
+	},
+	{
+		anyOf:  denied,
+		allOf:  []string{"with an explicit deny in a service control policy"},
+		Reason: Reason{"Unauthorized", "denied by a service control policy"},
+	},
+	{
+		anyOf:  denied,
+		allOf:  []string{"Not authorized for images"},
+		Reason: Reason{"AMIAuthorizationFailure", "not authorized for the image"},
+	},
 	{anyOf: denied, Reason: Reason{"Unauthorized", "no identity-based policy allows it"}},
-	{allOf: []string{"InvalidParameter", "belong to different networks"}, Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"}},
+	{
+		allOf:  []string{"InvalidParameter", "belong to different networks"},
+		Reason: Reason{"SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"},
+	},
 	{allOf: []string{"iamInstanceProfile.name is invalid"}, Reason: Reason{Code: "InstanceProfileNameInvalid"}},
 	{allOf: []string{"InvalidLaunchTemplateId.NotFound"}, Reason: Reason{Code: "LaunchTemplateNotFound"}},
 	{allOf: []string{"User data is limited to"}, Reason: Reason{Code: "UserDataSizeLimitExceeded"}},

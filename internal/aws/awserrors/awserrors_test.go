@@ -41,7 +41,10 @@ func TestKinds(t *testing.T) {
 		{"Throttling", "", []Kind{RateLimited}},
 		{"ThrottlingException", "", []Kind{RateLimited}},
 		{"IdempotentParameterMismatch", "", []Kind{TokenMismatch}},
-		{"InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name: Invalid IAM Instance Profile name", []Kind{InstanceProfileNotFound}},
+		{
+			"InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name: Invalid IAM Instance Profile name",
+			[]Kind{InstanceProfileNotFound},
+		},
 		{"InvalidParameterValue", "something else", nil},
 		{"InvalidUserData.Malformed", "User data is limited to 16384 bytes", []Kind{UserDataTooLarge}},
 		{"InvalidUserData.Malformed", "not base64", nil},
@@ -112,12 +115,18 @@ func TestIsRejected(t *testing.T) {
 
 func TestReasons(t *testing.T) {
 	for _, tc := range []struct{ text, want, hint string }{
-		{"AuthFailure.ServiceLinkedRoleCreationNotPermitted: no", "SpotSLRCreationFailed", "the service-linked role of EC2 Spot is missing and may not be created"},
+		{
+			"AuthFailure.ServiceLinkedRoleCreationNotPermitted: no", "SpotSLRCreationFailed",
+			"the service-linked role of EC2 Spot is missing and may not be created",
+		},
 		{"UnauthorizedOperation: with an explicit deny in a permissions boundary", "Unauthorized", "denied by a permissions boundary"},
 		{"AccessDenied: with an explicit deny in a service control policy", "Unauthorized", "denied by a service control policy"},
 		{"AuthFailure: Not authorized for images: [ami-1]", "AMIAuthorizationFailure", "not authorized for the image"},
 		{"UnauthorizedOperation: You are not authorized", "Unauthorized", "no identity-based policy allows it"},
-		{"InvalidParameter: sg-1 and subnet-1 belong to different networks", "SecurityGroupSubnetVPCMismatch", "security groups and subnets are of different VPCs"},
+		{
+			"InvalidParameter: sg-1 and subnet-1 belong to different networks", "SecurityGroupSubnetVPCMismatch",
+			"security groups and subnets are of different VPCs",
+		},
 		{"InvalidParameterValue: iamInstanceProfile.name is invalid", "InstanceProfileNameInvalid", ""},
 		{"InvalidLaunchTemplateId.NotFound: gone", "LaunchTemplateNotFound", ""},
 		{"InvalidUserData.Malformed: User data is limited to 16384 bytes", "UserDataSizeLimitExceeded", ""},

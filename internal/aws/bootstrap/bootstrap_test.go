@@ -16,9 +16,14 @@ import (
 func plain() Input {
 	return Input{
 		Cluster: Cluster{
-			Name: "golden", Endpoint: "https://GOLDEN.gr7.us-east-1.eks.amazonaws.com", CABundle: "R09MREVO", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10",
+			Name: "golden", Endpoint: "https://GOLDEN.gr7.us-east-1.eks.amazonaws.com", CABundle: "R09MREVO", ServiceCIDR: "10.100.0.0/16",
+			DNS: "10.100.0.10",
 		},
-		Labels:  map[string]string{"karpenter.sh/nodepool": "general", "karpenter.sh/capacity-type": "spot", "karpenter.sh/do-not-sync-taints": "true"},
+		Labels: map[string]string{
+			"karpenter.sh/nodepool":           "general",
+			"karpenter.sh/capacity-type":      "spot",
+			"karpenter.sh/do-not-sync-taints": "true",
+		},
 		Taints:  NodeTaints(nil, nil),
 		MaxPods: 58,
 	}
@@ -76,7 +81,10 @@ func TestRenderErrors(t *testing.T) {
 	}{
 		{"invalid TOML", awsv1.AMIFamilyBottlerocket, func(in *Input) { in.UserData = "echo hello" }, "parse TOML"},
 		{"settings that are no table", awsv1.AMIFamilyBottlerocket, func(in *Input) { in.UserData = "settings = 3" }, "settings is not a table"},
-		{"MIME without boundary", awsv1.AMIFamilyAL2, func(in *Input) { in.UserData = "MIME-Version: 1.0\nContent-Type: text/plain\n\nhello" }, "not multipart"},
+		{
+			"MIME without boundary", awsv1.AMIFamilyAL2, func(in *Input) { in.UserData = "MIME-Version: 1.0\nContent-Type: text/plain\n\nhello" },
+			"not multipart",
+		},
 		{"MIME without end", awsv1.AMIFamilyAL2023, func(in *Input) {
 			in.UserData = "Content-Type: multipart/mixed; boundary=\"X\"\n\n--X\nContent-Type: text/plain\n\nhello"
 		}, "MIME part"},
@@ -102,7 +110,12 @@ func TestNodeLabels(t *testing.T) {
 		"node-restriction.kubernetes.io/c": "x", "x.node-restriction.kubernetes.io/d": "x",
 		"topology.k8s.aws/zone-id": "kept", "notkubernetes.io/e": "kept", "plain": "kept", "karpenter.sh/nodepool": "kept",
 	})
-	want := map[string]string{"topology.k8s.aws/zone-id": "kept", "notkubernetes.io/e": "kept", "plain": "kept", "karpenter.sh/nodepool": "kept"}
+	want := map[string]string{
+		"topology.k8s.aws/zone-id": "kept",
+		"notkubernetes.io/e":       "kept",
+		"plain":                    "kept",
+		"karpenter.sh/nodepool":    "kept",
+	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -141,7 +154,9 @@ func TestBottlerocketBindsDirs(t *testing.T) {
 // A kubelet does not start with an expression as a reservation: only results are passed on.
 func TestOnlyResolvedReservesReachTheNode(t *testing.T) {
 	in := plain()
-	in.RawKubelet = []byte(`{"kubeReserved": {"cpu": "vcpus * 10"}, "systemReserved": {"memory": "memory_mib / 50"}, "maxPods": "20", "podPidsLimit": 4096}`)
+	in.RawKubelet = []byte(
+		`{"kubeReserved": {"cpu": "vcpus * 10"}, "systemReserved": {"memory": "memory_mib / 50"}, "maxPods": "20", "podPidsLimit": 4096}`,
+	)
 	in.Kubelet.KubeReserved = map[string]string{"cpu": "80m"}
 	got, err := Render(awsv1.AMIFamilyAL2023, in)
 	if err != nil {

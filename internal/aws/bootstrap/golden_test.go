@@ -100,7 +100,10 @@ func configurations(t *testing.T, family string) map[string]Input {
 		"taints": with(plain(), func(in *Input) {
 			in.Labels["team"], in.Labels["example.com/tier"] = "a", "web"
 			in.Taints = NodeTaints(
-				[]corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}, {Key: "dedicated", Value: "team-a", Effect: corev1.TaintEffectPreferNoSchedule}},
+				[]corev1.Taint{
+					{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule},
+					{Key: "dedicated", Value: "team-a", Effect: corev1.TaintEffectPreferNoSchedule},
+				},
 				[]corev1.Taint{{Key: "example.com/agent-not-ready", Effect: corev1.TaintEffectNoExecute}},
 			)
 		}),
@@ -163,16 +166,37 @@ func TestUserDataLines(t *testing.T) {
 		has, lacks []string
 	}{
 		{name: "kube-dns is IPv6", file: "al2-storage", has: []string{"--ip-family ipv6", "--dns-cluster-ip 'fd00:10::a'"}},
-		{name: "Content-Type before MIME-Version, AL2", file: "al2-own-mime", has: []string{"X-Merge: yes", "#cloud-config"}, lacks: []string{"XX"}},
-		{name: "Content-Type before MIME-Version, AL2023", file: "al2023-own-mime", has: []string{"Content-Type: text/cloud-config"}, lacks: []string{"X-Merge", "XX"}},
-		{name: "a YAML map is a NodeConfig", file: "al2023-own", has: []string{"--//\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 7"}, lacks: []string{"shellscript"}},
-		{name: "a plain script is a shell part", file: "al2023-own-script", has: []string{"--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/sh"}},
+		{
+			name: "Content-Type before MIME-Version, AL2", file: "al2-own-mime", has: []string{"X-Merge: yes", "#cloud-config"},
+			lacks: []string{"XX"},
+		},
+		{
+			name: "Content-Type before MIME-Version, AL2023", file: "al2023-own-mime", has: []string{"Content-Type: text/cloud-config"},
+			lacks: []string{"X-Merge", "XX"},
+		},
+		{
+			name: "a YAML map is a NodeConfig", file: "al2023-own",
+			has: []string{"--//\nContent-Type: application/node.eks.aws\n\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {maxPods: 7"}, lacks: []string{"shellscript"},
+		},
+		{
+			name: "a plain script is a shell part", file: "al2023-own-script",
+			has: []string{"--//\nContent-Type: text/x-shellscript; charset=\"us-ascii\"\n\n#!/bin/sh"},
+		},
 		{
 			name: "the user's max-pods and node-taints are overridden", file: "bottlerocket-own",
-			has: []string{"max-pods = 58", "'karpenter.sh/unregistered' = [':NoExecute']", "'karpenter.sh/nodepool' = 'general'", "own = 'kept'", "text = 'hello'"}, lacks: []string{"mine = ", "theirs"},
+			has: []string{
+				"max-pods = 58", "'karpenter.sh/unregistered' = [':NoExecute']", "'karpenter.sh/nodepool' = 'general'", "own = 'kept'",
+				"text = 'hello'",
+			}, lacks: []string{"mine = ", "theirs"},
 		},
-		{name: "bootstrap commands of the user's and RAID0", file: "bottlerocket-own-storage", has: []string{"[settings.bootstrap-commands.mine]", "[settings.bootstrap-commands.000-mount-instance-storage]"}},
-		{name: "text of the family Custom is untouched", file: "custom-own", has: []string{"#cloud-config\r\nruncmd: [join, the, cluster]\n"}, lacks: []string{"golden", "karpenter"}},
+		{
+			name: "bootstrap commands of the user's and RAID0", file: "bottlerocket-own-storage",
+			has: []string{"[settings.bootstrap-commands.mine]", "[settings.bootstrap-commands.000-mount-instance-storage]"},
+		},
+		{
+			name: "text of the family Custom is untouched", file: "custom-own", has: []string{"#cloud-config\r\nruncmd: [join, the, cluster]\n"},
+			lacks: []string{"golden", "karpenter"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text, err := os.ReadFile(filepath.Join("testdata", tc.file+".txt"))

@@ -194,7 +194,8 @@ func TestKubeletConfigurationSurvivesYAMLAndTOML(t *testing.T) {
 			t.Errorf("%q: %v\n%s", value, err, got.Text)
 			continue
 		}
-		if diff := cmp.Diff(k.EvictionHard, root.Settings.Kubernetes.Eviction); diff != "" || root.Settings.Kubernetes.Labels["team"] != value {
+		if diff := cmp.Diff(k.EvictionHard, root.Settings.Kubernetes.Eviction); diff != "" ||
+			root.Settings.Kubernetes.Labels["team"] != value {
 			t.Errorf("%q comes through TOML as %v", value, root)
 		}
 		var all struct{ Settings map[string]any }

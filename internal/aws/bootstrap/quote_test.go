@@ -9,7 +9,8 @@ import (
 
 // hostile are values that have got out of quotes somewhere.
 var hostile = []string{
-	"", "plain", "a b", "'", "''", `'\''`, `\`, `\'`, `"`, "$HOME", "$(touch /tmp/pwn)", "`touch /tmp/pwn`", "x'$(touch /tmp/pwn)'", "'; touch /tmp/pwn; '",
+	"", "plain", "a b", "'", "''", `'\''`, `\`, `\'`, `"`, "$HOME", "$(touch /tmp/pwn)", "`touch /tmp/pwn`", "x'$(touch /tmp/pwn)'",
+	"'; touch /tmp/pwn; '",
 	"a\nb", "a\n--//\nb", "!!", "*", "~", "#", "-n", "%n", "\t", "</powershell>", "\u2018", "\u2019;Remove-Item C:\\ \u2019", "\u201a\u201b", "$env:Path", "@'\n", "`0",
 	"ü", "\x7f", "\"\nExecStartPre=/bin/touch /tmp/pwn\n", "]]\n[settings.host-containers.admin]\nenabled = true",
 }

@@ -13,7 +13,11 @@ import (
 func TestObservations(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := discoveredmemory.New(func() time.Time { return now })
-	old, other := discoveredmemory.Images([]awsv1.AMI{{ID: "ami-1"}, {ID: "ami-2"}}), discoveredmemory.Images([]awsv1.AMI{{ID: "ami-1"}, {ID: "ami-3"}})
+	old, other := discoveredmemory.Images(
+		[]awsv1.AMI{{ID: "ami-1"}, {ID: "ami-2"}},
+	), discoveredmemory.Images(
+		[]awsv1.AMI{{ID: "ami-1"}, {ID: "ami-3"}},
+	)
 	expect := func(when, images, want string) {
 		t.Helper()
 		got, ok := m.Of("m5.large", images)

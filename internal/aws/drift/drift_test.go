@@ -81,13 +81,31 @@ func TestDynamic(t *testing.T) {
 		fails bool
 	}{
 		{"as the class specifies", nil, "", false},
-		{"the same groups in another order, one named twice", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-2", "sg-1", "sg-2"} }}, "", false},
+		{"the same groups in another order, one named twice", []func(*Facts){func(f *Facts) {
+			f.Instance.SecurityGroupIDs = []string{
+				"sg-2",
+				"sg-1", "sg-2",
+			}
+		}}, "", false},
 		{"a group too few", []func(*Facts){groups}, SecurityGroup, false},
-		{"a group too many", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-2", "sg-3"} }}, SecurityGroup, false},
-		{"as many groups, another one", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-3"} }}, SecurityGroup, false},
+		{
+			"a group too many",
+			[]func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-2", "sg-3"} }},
+			SecurityGroup,
+			false,
+		},
+		{
+			"as many groups, another one",
+			[]func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = []string{"sg-1", "sg-3"} }},
+			SecurityGroup, false,
+		},
 		{"another subnet", []func(*Facts){subnet}, Subnet, false},
 		{"another reservation", []func(*Facts){reservation}, CapacityReservation, false},
-		{"no reservation, though the class has some", []func(*Facts){func(f *Facts) { f.Instance.Reservation = cloudprovider.Reservation{} }}, "", false},
+		{
+			"no reservation, though the class has some",
+			[]func(*Facts){func(f *Facts) { f.Instance.Reservation = cloudprovider.Reservation{} }},
+			"", false,
+		},
 		{"another placement group", []func(*Facts){placed}, PlacementGroup, false},
 		{"no placement group any more", []func(*Facts){func(f *Facts) { f.GroupID = "" }}, PlacementGroup, false},
 		{"in no placement group yet", []func(*Facts){func(f *Facts) { f.Claim.Labels = nil }}, PlacementGroup, false},
@@ -96,7 +114,12 @@ func TestDynamic(t *testing.T) {
 		{"subnet before reservation", []func(*Facts){reservation, subnet}, Subnet, false},
 		{"reservation before placement group", []func(*Facts){placed, reservation}, CapacityReservation, false},
 		{"the class has no groups", []func(*Facts){func(f *Facts) { f.Class.Status.SecurityGroups = nil }}, "", true},
-		{"the class has no subnets, which hides a wrong group", []func(*Facts){groups, func(f *Facts) { f.Class.Status.Subnets = nil }}, "", true},
+		{
+			"the class has no subnets, which hides a wrong group",
+			[]func(*Facts){groups, func(f *Facts) { f.Class.Status.Subnets = nil }},
+			"",
+			true,
+		},
 		{"the instance has no groups in the answer", []func(*Facts){func(f *Facts) { f.Instance.SecurityGroupIDs = nil }}, "", true},
 		{"the instance has no subnet in the answer", []func(*Facts){func(f *Facts) { f.Instance.SubnetID = "" }}, "", true},
 	} {
@@ -107,9 +130,14 @@ func TestDynamic(t *testing.T) {
 					Subnets:              []awsv1.Subnet{{ID: "subnet-1"}, {ID: "subnet-2"}},
 					CapacityReservations: []awsv1.CapacityReservation{{ID: "cr-1"}},
 				}},
-				Claim:    &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{awsv1.LabelPlacementGroupID: "pg-1"}}},
-				Instance: cloudprovider.Instance{ID: "i-1", SecurityGroupIDs: []string{"sg-1", "sg-2"}, SubnetID: "subnet-2", Reservation: cloudprovider.Reservation{ID: "cr-1"}},
-				GroupID:  "pg-1",
+				Claim: &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{awsv1.LabelPlacementGroupID: "pg-1"}}},
+				Instance: cloudprovider.Instance{
+					ID:               "i-1",
+					SecurityGroupIDs: []string{"sg-1", "sg-2"},
+					SubnetID:         "subnet-2",
+					Reservation:      cloudprovider.Reservation{ID: "cr-1"},
+				},
+				GroupID: "pg-1",
 			}
 			before := slices.Clone(f.Instance.SecurityGroupIDs)
 			for _, change := range tc.wrong {

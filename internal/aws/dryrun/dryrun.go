@@ -65,7 +65,12 @@ func Validate(ctx context.Context, api API, q Validation) (Verdict, error) {
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return rejected(CreateLaunchTemplate, "ec2:CreateLaunchTemplate", err), nil
 	case awserrors.Is(err, awserrors.UserDataTooLarge):
-		return Verdict{UserDataTooLarge, "the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.WithoutRequestIDs(err).Error()}, nil
+		return Verdict{
+			UserDataTooLarge,
+			"the user data (spec.userData and the part that the controller adds) exceeds the limit of EC2:  " + awserrors.WithoutRequestIDs(
+				err,
+			).Error(),
+		}, nil
 	case err != nil:
 		return Verdict{}, err
 	}
@@ -122,7 +127,10 @@ func (q Validation) runInstances(ctx context.Context, api API, runs []*ec2.RunIn
 	err := find(func(err error) bool { return awserrors.Is(err, awserrors.InstanceProfileNotFound) })
 	switch {
 	case err != nil && q.UserManagedProfile:
-		return Verdict{InstanceProfileNotFound, "spec.instanceProfile does not exist, or EC2 does not know it yet: " + awserrors.WithoutRequestIDs(err).Error()}, nil
+		return Verdict{
+			InstanceProfileNotFound,
+			"spec.instanceProfile does not exist, or EC2 does not know it yet: " + awserrors.WithoutRequestIDs(err).Error(),
+		}, nil
 	case err != nil:
 		return Verdict{}, fmt.Errorf("%w: %w", ErrProfileNotSeen, err)
 	case len(errs) == 0:

@@ -66,7 +66,14 @@ func TestChooseInstanceType(t *testing.T) {
 		}
 		return out
 	}
-	all := []*catalog.InstanceType{typ("c5.large", "a"), typ("c6i.large", "a", "b"), typ("g5.xlarge", "a", "b", "c"), typ("gone.large"), typ("m5.large", "a"), typ("m6g.large", "b")}
+	all := []*catalog.InstanceType{
+		typ("c5.large", "a"),
+		typ("c6i.large", "a", "b"),
+		typ("g5.xlarge", "a", "b", "c"),
+		typ("gone.large"),
+		typ("m5.large", "a"),
+		typ("m6g.large", "b"),
+	}
 	pool := func(names ...string) requirement.Set {
 		return requirement.NewSet(requirement.In(corev1.LabelInstanceTypeStable, names...))
 	}

@@ -16,7 +16,11 @@ var defaultTypes = []string{"m5.large", "m6g.large"}
 // ChooseInstanceType picks the instance type for the dry run: one that a NodePool of the class would launch, else a
 // default type, else any. Among those it prefers types that boot a standard image (one without accelerator support),
 // then types that are available in more zones. It returns false if no type is available.
-func ChooseInstanceType(types []*catalog.InstanceType, pools []requirement.Set, standard func(*catalog.InstanceType) bool) (*catalog.InstanceType, bool) {
+func ChooseInstanceType(
+	types []*catalog.InstanceType,
+	pools []requirement.Set,
+	standard func(*catalog.InstanceType) bool,
+) (*catalog.InstanceType, bool) {
 	var sold []*catalog.InstanceType
 	for _, t := range types {
 		if availableZones(t) > 0 {

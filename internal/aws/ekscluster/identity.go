@@ -30,7 +30,13 @@ type IdentityMismatchError struct {
 }
 
 func (e *IdentityMismatchError) Error() string {
-	return fmt.Sprintf("%s: this API server is %s, settings.clusterName names %q, which is %s", cloudprovider.ErrIdentityMismatch, e.Local, e.ClusterName, e.Named)
+	return fmt.Sprintf(
+		"%s: this API server is %s, settings.clusterName names %q, which is %s",
+		cloudprovider.ErrIdentityMismatch,
+		e.Local,
+		e.ClusterName,
+		e.Named,
+	)
 }
 
 // Is matches cloudprovider.ErrIdentityMismatch, for packages that may not import this one.
@@ -59,7 +65,11 @@ func CheckIdentity(clusterName string, local, named APIServer) (doubt string, er
 			return "", nil
 		}
 	}
-	return "", &IdentityMismatchError{ClusterName: clusterName, Local: local.Endpoint, Named: cmp.Or(named.Endpoint, "one with another CA")}
+	return "", &IdentityMismatchError{
+		ClusterName: clusterName,
+		Local:       local.Endpoint,
+		Named:       cmp.Or(named.Endpoint, "one with another CA"),
+	}
 }
 
 func sameEndpoint(a, b string) bool {

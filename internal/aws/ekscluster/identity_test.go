@@ -26,13 +26,46 @@ func TestCheckIdentity(t *testing.T) {
 		doubt        string
 	}{
 		{"in the cluster, same authority", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, ""},
-		{"authority being rotated", APIServer{Endpoint: inCluster, CA: bundle("old", "new")}, APIServer{Endpoint: eks, CA: bundle("new")}, false, ""},
+		{
+			"authority being rotated",
+			APIServer{Endpoint: inCluster, CA: bundle("old", "new")},
+			APIServer{Endpoint: eks, CA: bundle("new")},
+			false, "",
+		},
 		{"another cluster", APIServer{Endpoint: inCluster, CA: bundle("b")}, APIServer{Endpoint: eks, CA: bundle("a")}, true, ""},
-		{"same endpoint, spelled differently", APIServer{Endpoint: "https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", CA: bundle("proxy")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, ""},
-		{"same host, another port", APIServer{Endpoint: "https://127.0.0.1:6443", CA: bundle("b")}, APIServer{Endpoint: "https://127.0.0.1:7443", CA: bundle("a")}, true, ""},
-		{"authority not known here", APIServer{Endpoint: inCluster, CA: nil}, APIServer{Endpoint: eks, CA: bundle("a")}, false, "the CA of this API server (https://10.100.0.1:443) is not known"},
-		{"authority that EKS does not return", APIServer{Endpoint: inCluster, CA: bundle("a")}, APIServer{Endpoint: eks, CA: nil}, false, `the CA of cluster "prod"`},
-		{"authority that is no PEM", APIServer{Endpoint: inCluster, CA: []byte("junk")}, APIServer{Endpoint: eks, CA: bundle("a")}, false, "is not known"},
+		{
+			"same endpoint, spelled differently",
+			APIServer{Endpoint: "https://abc.GR7.eu-west-1.eks.amazonaws.com:443/", CA: bundle("proxy")},
+			APIServer{Endpoint: eks, CA: bundle("a")},
+			false, "",
+		},
+		{
+			"same host, another port",
+			APIServer{Endpoint: "https://127.0.0.1:6443", CA: bundle("b")},
+			APIServer{Endpoint: "https://127.0.0.1:7443", CA: bundle("a")},
+			true, "",
+		},
+		{
+			"authority not known here",
+			APIServer{Endpoint: inCluster, CA: nil},
+			APIServer{Endpoint: eks, CA: bundle("a")},
+			false,
+			"the CA of this API server (https://10.100.0.1:443) is not known",
+		},
+		{
+			"authority that EKS does not return",
+			APIServer{Endpoint: inCluster, CA: bundle("a")},
+			APIServer{Endpoint: eks, CA: nil},
+			false,
+			`the CA of cluster "prod"`,
+		},
+		{
+			"authority that is no PEM",
+			APIServer{Endpoint: inCluster, CA: []byte("junk")},
+			APIServer{Endpoint: eks, CA: bundle("a")},
+			false,
+			"is not known",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			doubt, err := CheckIdentity("prod", tc.local, tc.named)

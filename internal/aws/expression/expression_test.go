@@ -63,7 +63,10 @@ func TestMaxPods(t *testing.T) {
 		{"1.0 / 0.0", 0, "out of range"},
 		{"0.0 / 0.0", 0, "out of range"},
 		{"9223372036854775807 + 1", 0, "overflow"},
-		{"[1,2,3,4,5,6,7,8,9].map(a, [1,2,3,4,5,6,7,8,9].map(b, [1,2,3,4,5,6,7,8,9].map(c, [1,2,3,4,5,6,7,8,9].map(d, a * b * c * d)))).size()", 0, "cost"},
+		{
+			"[1,2,3,4,5,6,7,8,9].map(a, [1,2,3,4,5,6,7,8,9].map(b, [1,2,3,4,5,6,7,8,9].map(c, [1,2,3,4,5,6,7,8,9].map(d, a * b * c * d)))).size()",
+			0, "cost",
+		},
 	} {
 		t.Run(tt.text, func(t *testing.T) {
 			settings, err := compiler(t).Compile(maxPods(tt.text))
@@ -73,7 +76,8 @@ func TestMaxPods(t *testing.T) {
 			k, err := settings.Kubelet(m5, podsOf)
 			if tt.err != "" {
 				var failed *expression.FailedError
-				if !errors.As(err, &failed) || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "m5.xlarge") || failed.Field != "maxPods" {
+				if !errors.As(err, &failed) || !strings.Contains(err.Error(), tt.err) || !strings.Contains(err.Error(), "m5.xlarge") ||
+					failed.Field != "maxPods" {
 					t.Fatalf("got %v, want %q", err, tt.err)
 				}
 				return
@@ -97,11 +101,20 @@ func TestReserved(t *testing.T) {
 			name: "cpu 73, memory 100",
 			kube: map[string]string{"cpu": "vcpus + 69", "memory": "memory_mib - 16284"}, want: map[string]string{"cpu": "80m", "memory": "112Mi"},
 		},
-		{name: "multiples stay", kube: map[string]string{"cpu": "vcpus * 20", "memory": "vcpus * 4"}, want: map[string]string{"cpu": "80m", "memory": "16Mi"}},
-		{name: "zero stays", kube: map[string]string{"cpu": "vcpus * 0", "memory": "vcpus - 4"}, want: map[string]string{"cpu": "0m", "memory": "0Mi"}},
+		{name: "multiples stay", kube: map[string]string{"cpu": "vcpus * 20", "memory": "vcpus * 4"}, want: map[string]string{
+			"cpu":    "80m",
+			"memory": "16Mi",
+		}},
+		{name: "zero stays", kube: map[string]string{"cpu": "vcpus * 0", "memory": "vcpus - 4"}, want: map[string]string{
+			"cpu":    "0m",
+			"memory": "0Mi",
+		}},
 		{
 			name: "disk and processes",
-			kube: map[string]string{"ephemeral-storage": "vcpus + 1", "pid": "vcpus * 1000"}, want: map[string]string{"ephemeral-storage": "5Gi", "pid": "4000"},
+			kube: map[string]string{"ephemeral-storage": "vcpus + 1", "pid": "vcpus * 1000"}, want: map[string]string{
+				"ephemeral-storage": "5Gi",
+				"pid":               "4000",
+			},
 		},
 		{
 			name: "too large to round",
@@ -109,7 +122,10 @@ func TestReserved(t *testing.T) {
 			want: map[string]string{"cpu": "9223372036854775807m", "memory": "9223372036854775807Mi"},
 		},
 		{name: "max_pods is the default", kube: map[string]string{"memory": "11 * max_pods + 2"}, want: map[string]string{"memory": "640Mi"}},
-		{name: "max_pods is what maxPods comes to", maxPods: "max_pods / 2", kube: map[string]string{"memory": "11 * max_pods + 1"}, want: map[string]string{"memory": "320Mi"}},
+		{
+			name: "max_pods is what maxPods comes to", maxPods: "max_pods / 2", kube: map[string]string{"memory": "11 * max_pods + 1"},
+			want: map[string]string{"memory": "320Mi"},
+		},
 		{name: "negative", kube: map[string]string{"cpu": "vcpus - 5"}, err: "kubeReserved.cpu"},
 		{name: "fails", kube: map[string]string{"memory": "1 % (vcpus - 4)"}, err: "kubeReserved.memory"},
 	} {

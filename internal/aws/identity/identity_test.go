@@ -13,7 +13,11 @@ var blue = Identity{ClusterUID: "uid-blue", ClusterName: "prod", AccountID: "111
 
 func TestOwner(t *testing.T) {
 	launched := blue.LaunchTags("default", "general", nil)
-	byName := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general", "karpenter.k8s.aws/ec2nodeclass": "default"}
+	byName := map[string]string{
+		"eks:eks-cluster-name":           "prod",
+		"karpenter.sh/nodepool":          "general",
+		"karpenter.k8s.aws/ec2nodeclass": "default",
+	}
 	byClusterTag := map[string]string{"kubernetes.io/cluster/prod": "owned", "karpenter.sh/nodepool": ""}
 	with := func(tags map[string]string, key, value string) map[string]string {
 		out := map[string]string{key: value}
@@ -35,12 +39,21 @@ func TestOwner(t *testing.T) {
 		{"launched by this cluster", launched, none, cloudprovider.Ours},
 		{"launched by this cluster and renamed since", with(launched, "eks:eks-cluster-name", "other"), none, cloudprovider.Ours},
 		{"another cluster of the same name", with(launched, "dovetail.sh/cluster-uid", "uid-green"), none, cloudprovider.Foreign},
-		{"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), here, cloudprovider.Foreign},
+		{
+			"another cluster's, although a node here has its ID", with(launched, "dovetail.sh/cluster-uid", "uid-green"), here,
+			cloudprovider.Foreign,
+		},
 		{"no identity, node and claim here", byName, here, cloudprovider.Adoptable},
 		{"no identity, node and claim here, cluster tag only", byClusterTag, here, cloudprovider.Adoptable},
-		{"no identity, node and claim here, tagged with the claim's name", with(byName, "karpenter.sh/nodeclaim", "general-abc"), here, cloudprovider.Adoptable},
+		{
+			"no identity, node and claim here, tagged with the claim's name", with(byName, "karpenter.sh/nodeclaim", "general-abc"), here,
+			cloudprovider.Adoptable,
+		},
 		{"no identity, tagged for a claim of another name", with(byName, "karpenter.sh/nodeclaim", "general-xyz"), here, cloudprovider.Unknown},
-		{"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here, cloudprovider.Unknown},
+		{
+			"no identity, tagged for a claim of another UID", with(byName, "dovetail.sh/nodeclaim-uid", "uid-of-another"), here,
+			cloudprovider.Unknown,
+		},
 		{"empty identity counts as none", with(byName, "dovetail.sh/cluster-uid", ""), here, cloudprovider.Adoptable},
 		{"no identity, unknown to this API server", byName, none, cloudprovider.Unknown},
 		{"no identity, another cluster's name", with(byName, "eks:eks-cluster-name", "other"), here, cloudprovider.Unknown},
@@ -96,7 +109,11 @@ func TestProofIsOnlyForOurs(t *testing.T) {
 func TestAdoption(t *testing.T) {
 	here := Match{ClaimName: "general-abc", ClaimUID: "uid-of-claim"}
 	named := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general"}
-	foreign := map[string]string{"eks:eks-cluster-name": "prod", "karpenter.sh/nodepool": "general", "dovetail.sh/cluster-uid": "uid-green"}
+	foreign := map[string]string{
+		"eks:eks-cluster-name":    "prod",
+		"karpenter.sh/nodepool":   "general",
+		"dovetail.sh/cluster-uid": "uid-green",
+	}
 	ours := blue.LaunchTags("default", "general", nil)
 	byMatch := func(m Match) func(cloudprovider.Instance) (Adoption, error) {
 		return func(i cloudprovider.Instance) (Adoption, error) { return blue.Adopt(i, m) }
@@ -116,7 +133,10 @@ func TestAdoption(t *testing.T) {
 		{"released by a person", blue.Release, named, map[string]string{"dovetail.sh/cluster-uid": "uid-blue"}},
 		{"another cluster's, released by a person", blue.Release, foreign, nil},
 		{"ours, released by a person", blue.Release, ours, nil},
-		{"of another cluster name, released by a person", blue.Release, map[string]string{"eks:eks-cluster-name": "other", "karpenter.sh/nodepool": ""}, nil},
+		{"of another cluster name, released by a person", blue.Release, map[string]string{
+			"eks:eks-cluster-name":  "other",
+			"karpenter.sh/nodepool": "",
+		}, nil},
 		{"without a cluster name, released by a person", blue.Release, map[string]string{"Name": "bastion"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -43,10 +43,22 @@ func (i Identity) Prove(kind Kind, id string, tags map[string]string) (Owned, er
 	case owner == cloudprovider.Ours && id != "":
 		return Owned{kind: kind, id: id}, nil
 	case owner == cloudprovider.Foreign:
-		return Owned{}, fmt.Errorf("%s %s is %w: it belongs to the cluster with UID %s, this is %s", kind, id, ErrNotOurs, tags[awsv1.TagClusterUID], i.ClusterUID)
+		return Owned{}, fmt.Errorf(
+			"%s %s is %w: it belongs to the cluster with UID %s, this is %s",
+			kind,
+			id,
+			ErrNotOurs,
+			tags[awsv1.TagClusterUID],
+			i.ClusterUID,
+		)
 	case kind == Instance:
-		return Owned{}, fmt.Errorf("instance %s is %w: it has no tag %s, and neither a Node nor a NodeClaim here; inspect it, and tag it with `dovetail adopt %s` if it is this cluster's",
-			id, ErrNotOurs, awsv1.TagClusterUID, id)
+		return Owned{}, fmt.Errorf(
+			"instance %s is %w: it has no tag %s, and neither a Node nor a NodeClaim here; inspect it, and tag it with `dovetail adopt %s` if it is this cluster's",
+			id,
+			ErrNotOurs,
+			awsv1.TagClusterUID,
+			id,
+		)
 	default:
 		return Owned{}, fmt.Errorf("%s %s is %w: it has no tag %s", kind, id, ErrNotOurs, awsv1.TagClusterUID)
 	}
@@ -89,7 +101,12 @@ func (i Identity) Release(instance cloudprovider.Instance) (Adoption, error) {
 		_, err := i.Prove(Instance, instance.ID, instance.Tags)
 		return Adoption{}, err
 	case instance.ID == "" || !i.named(instance.Tags):
-		return Adoption{}, fmt.Errorf("instance %s is %w: its tags do not name cluster %s and a node pool", instance.ID, ErrNotOurs, i.ClusterName)
+		return Adoption{}, fmt.Errorf(
+			"instance %s is %w: its tags do not name cluster %s and a node pool",
+			instance.ID,
+			ErrNotOurs,
+			i.ClusterName,
+		)
 	}
 	return Adoption{kind: Instance, id: instance.ID, tags: map[string]string{awsv1.TagClusterUID: i.ClusterUID}}, nil
 }

@@ -290,7 +290,11 @@ func Best(images []Image) []Image {
 		out = append(out, i)
 	}
 	slices.SortFunc(out, func(a, b Image) int {
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID), cmp.Compare(fmt.Sprint(a.Requirements), fmt.Sprint(b.Requirements)))
+		return cmp.Or(
+			b.CreatedAt.Compare(a.CreatedAt),
+			cmp.Compare(a.ID, b.ID),
+			cmp.Compare(fmt.Sprint(a.Requirements), fmt.Sprint(b.Requirements)),
+		)
 	})
 	return out
 }

@@ -111,11 +111,27 @@ func TestBest(t *testing.T) {
 		images []Image
 		want   []string
 	}{
-		{"a live image beats a newer deprecated one", []Image{{ID: "old", CreatedAt: day(1), Requirements: amd}, {ID: "new", CreatedAt: day(2), Deprecated: true, Requirements: amd}}, []string{"old"}},
-		{"of deprecated ones the newer", []Image{{ID: "old", CreatedAt: day(1), Deprecated: true, Requirements: amd}, {ID: "new", CreatedAt: day(2), Deprecated: true, Requirements: amd}}, []string{"new"}},
-		{"of one day the greater name", []Image{{ID: "1", Name: "b", CreatedAt: day(1), Requirements: amd}, {ID: "2", Name: "a", CreatedAt: day(1), Requirements: amd}}, []string{"1"}},
-		{"each architecture has its own, newest first", []Image{{ID: "amd", CreatedAt: day(1), Requirements: amd}, {ID: "arm", CreatedAt: day(2), Requirements: arm}}, []string{"arm", "amd"}},
-		{"of one date by ID", []Image{{ID: "2", CreatedAt: day(1), Requirements: amd}, {ID: "1", CreatedAt: day(1), Requirements: arm}}, []string{"1", "2"}},
+		{"a live image beats a newer deprecated one", []Image{{ID: "old", CreatedAt: day(1), Requirements: amd}, {
+			ID: "new", CreatedAt: day(2),
+			Deprecated: true, Requirements: amd,
+		}}, []string{"old"}},
+		{"of deprecated ones the newer", []Image{{ID: "old", CreatedAt: day(1), Deprecated: true, Requirements: amd}, {
+			ID:        "new",
+			CreatedAt: day(2), Deprecated: true, Requirements: amd,
+		}}, []string{"new"}},
+		{"of one day the greater name", []Image{{ID: "1", Name: "b", CreatedAt: day(1), Requirements: amd}, {
+			ID: "2", Name: "a",
+			CreatedAt: day(1), Requirements: amd,
+		}}, []string{"1"}},
+		{"each architecture has its own, newest first", []Image{{ID: "amd", CreatedAt: day(1), Requirements: amd}, {
+			ID:        "arm",
+			CreatedAt: day(2), Requirements: arm,
+		}}, []string{"arm", "amd"}},
+		{
+			"of one date by ID",
+			[]Image{{ID: "2", CreatedAt: day(1), Requirements: amd}, {ID: "1", CreatedAt: day(1), Requirements: arm}},
+			[]string{"1", "2"},
+		},
 		{"without date last", []Image{{ID: "1", Requirements: amd}, {ID: "2", CreatedAt: day(1), Requirements: arm}}, []string{"2", "1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -167,7 +183,10 @@ func TestBottlerocketVersion(t *testing.T) {
 		{"ID", awsv1.AMISelectorTerm{ID: "ami-2"}, "v1.47.0"},
 		{"tags, so any found that is called Bottlerocket", awsv1.AMISelectorTerm{Tags: map[string]string{"a": "b"}}, "v1.45.0"},
 	} {
-		class := &awsv1.EC2NodeClass{Spec: awsv1.EC2NodeClassSpec{AMISelectorTerms: []awsv1.AMISelectorTerm{tc.term}}, Status: awsv1.EC2NodeClassStatus{AMIs: amis}}
+		class := &awsv1.EC2NodeClass{
+			Spec:   awsv1.EC2NodeClassSpec{AMISelectorTerms: []awsv1.AMISelectorTerm{tc.term}},
+			Status: awsv1.EC2NodeClassStatus{AMIs: amis},
+		}
 		if got := BottlerocketVersion(class); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}

@@ -29,7 +29,11 @@ type fakeEC2 struct {
 	stubborn, refused string
 }
 
-func (r *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (r *fakeEC2) DescribeInstances(
+	_ context.Context,
+	in *ec2.DescribeInstancesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	out := &ec2.DescribeInstancesOutput{}
 	for _, id := range in.Filters[0].Values {
 		out.Reservations = append(out.Reservations, ec2types.Reservation{Instances: []ec2types.Instance{{
@@ -40,7 +44,11 @@ func (r *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 	return out, nil
 }
 
-func (r *fakeEC2) TerminateInstances(_ context.Context, in *ec2.TerminateInstancesInput, _ ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error) {
+func (r *fakeEC2) TerminateInstances(
+	_ context.Context,
+	in *ec2.TerminateInstancesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.TerminateInstancesOutput, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, fmt.Sprint(len(in.InstanceIds)))
@@ -89,7 +97,15 @@ func TestBatchedTerminations(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			counted := &failures{}
-			s := New(Config{EC2: tt.region, Identity: blue, Meter: counted, Now: time.Now, Window: batch.Window{Idle: 5 * time.Second, Max: 10 * time.Second, Items: 3}})
+			s := New(
+				Config{
+					EC2:      tt.region,
+					Identity: blue,
+					Meter:    counted,
+					Now:      time.Now,
+					Window:   batch.Window{Idle: 5 * time.Second, Max: 10 * time.Second, Items: 3},
+				},
+			)
 			var done sync.WaitGroup
 			for n := range 3 {
 				done.Go(func() {

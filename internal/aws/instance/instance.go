@@ -38,7 +38,11 @@ var ErrNotVisible = errors.New("instance is not visible yet")
 // API is the calls of EC2 that Instances makes.
 type API interface {
 	ec2.DescribeInstancesAPIClient
-	TerminateInstances(ctx context.Context, in *ec2.TerminateInstancesInput, optFns ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error)
+	TerminateInstances(
+		ctx context.Context,
+		in *ec2.TerminateInstancesInput,
+		optFns ...func(*ec2.Options),
+	) (*ec2.TerminateInstancesOutput, error)
 	CreateTags(ctx context.Context, in *ec2.CreateTagsInput, optFns ...func(*ec2.Options)) (*ec2.CreateTagsOutput, error)
 }
 
@@ -263,7 +267,10 @@ func (s *Instances) ForBatchLaunch(ctx context.Context, launch string) ([]cloudp
 
 // withNewlyLaunched adds launched instances that EC2 has never shown, and sorts by ID. An instance that EC2 has shown
 // and no longer lists is terminated or terminating.
-func (s *Instances) withNewlyLaunched(found []cloudprovider.Instance, wanted func(cloudprovider.Instance) bool) []cloudprovider.Instance {
+func (s *Instances) withNewlyLaunched(
+	found []cloudprovider.Instance,
+	wanted func(cloudprovider.Instance) bool,
+) []cloudprovider.Instance {
 	for _, i := range found {
 		s.visible.Set(i.ID, struct{}{})
 	}
@@ -319,7 +326,10 @@ func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 		out.Zone = aws.ToString(i.Placement.AvailabilityZone)
 		out.ZoneID = aws.ToString(i.Placement.AvailabilityZoneId)
 		out.Tenancy = cmp.Or(string(i.Placement.Tenancy), awsv1.TenancyDefault)
-		out.Placement = cloudprovider.Placement{GroupID: aws.ToString(i.Placement.GroupId), Partition: int(aws.ToInt32(i.Placement.PartitionNumber))}
+		out.Placement = cloudprovider.Placement{
+			GroupID:   aws.ToString(i.Placement.GroupId),
+			Partition: int(aws.ToInt32(i.Placement.PartitionNumber)),
+		}
 	}
 	if i.SpotInstanceRequestId != nil {
 		out.CapacityType = karpv1.CapacityTypeSpot

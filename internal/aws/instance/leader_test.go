@@ -15,7 +15,11 @@ import (
 // fakeLateEC2 is EC2 that does not yet show an instance that another process has launched.
 type fakeLateEC2 struct{ fakeEC2 }
 
-func (l *fakeLateEC2) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (l *fakeLateEC2) DescribeInstances(
+	context.Context,
+	*ec2.DescribeInstancesInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	return &ec2.DescribeInstancesOutput{}, nil
 }
 
@@ -24,7 +28,15 @@ func (l *fakeLateEC2) DescribeInstances(context.Context, *ec2.DescribeInstancesI
 func TestNewLeaderWaitsForVisibility(t *testing.T) {
 	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 	leading := make(chan struct{})
-	s := New(Config{EC2: &fakeLateEC2{}, Identity: blue, Leading: leading, Now: func() time.Time { return now }, Window: batch.Window{Idle: time.Nanosecond, Max: time.Second, Items: 1}})
+	s := New(
+		Config{
+			EC2:      &fakeLateEC2{},
+			Identity: blue,
+			Leading:  leading,
+			Now:      func() time.Time { return now },
+			Window:   batch.Window{Idle: time.Nanosecond, Max: time.Second, Items: 1},
+		},
+	)
 	seen := func(when string, want error) {
 		t.Helper()
 		if err := s.Terminate(t.Context(), ProviderID("us-east-1a", "i-1")); !errors.Is(err, want) {

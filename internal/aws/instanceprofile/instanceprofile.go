@@ -31,12 +31,36 @@ import (
 // API is the calls of IAM that Profiles makes.
 type API interface {
 	iam.ListInstanceProfilesAPIClient
-	GetInstanceProfile(ctx context.Context, in *iam.GetInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.GetInstanceProfileOutput, error)
-	CreateInstanceProfile(ctx context.Context, in *iam.CreateInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.CreateInstanceProfileOutput, error)
-	DeleteInstanceProfile(ctx context.Context, in *iam.DeleteInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.DeleteInstanceProfileOutput, error)
-	AddRoleToInstanceProfile(ctx context.Context, in *iam.AddRoleToInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.AddRoleToInstanceProfileOutput, error)
-	TagInstanceProfile(ctx context.Context, in *iam.TagInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.TagInstanceProfileOutput, error)
-	RemoveRoleFromInstanceProfile(ctx context.Context, in *iam.RemoveRoleFromInstanceProfileInput, optFns ...func(*iam.Options)) (*iam.RemoveRoleFromInstanceProfileOutput, error)
+	GetInstanceProfile(
+		ctx context.Context,
+		in *iam.GetInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.GetInstanceProfileOutput, error)
+	CreateInstanceProfile(
+		ctx context.Context,
+		in *iam.CreateInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.CreateInstanceProfileOutput, error)
+	DeleteInstanceProfile(
+		ctx context.Context,
+		in *iam.DeleteInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.DeleteInstanceProfileOutput, error)
+	AddRoleToInstanceProfile(
+		ctx context.Context,
+		in *iam.AddRoleToInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.AddRoleToInstanceProfileOutput, error)
+	TagInstanceProfile(
+		ctx context.Context,
+		in *iam.TagInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.TagInstanceProfileOutput, error)
+	RemoveRoleFromInstanceProfile(
+		ctx context.Context,
+		in *iam.RemoveRoleFromInstanceProfileInput,
+		optFns ...func(*iam.Options),
+	) (*iam.RemoveRoleFromInstanceProfileOutput, error)
 }
 
 // NodeClass is what a profile is created for.
@@ -164,7 +188,10 @@ func (p *Profiles) create(ctx context.Context, name, role string, class NodeClas
 			return err
 		}
 	}
-	_, err = p.api.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)})
+	_, err = p.api.AddRoleToInstanceProfile(
+		ctx,
+		&iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: aws.String(role)},
+	)
 	if awserrors.Is(err, awserrors.RoleNotFound) {
 		p.missingRoles.Set(role, struct{}{})
 		return errors.Join(&RoleNotFoundError{Role: role}, p.remove(ctx, name, class.UID))
@@ -257,7 +284,10 @@ func (p *Profiles) removeRoles(ctx context.Context, owned identity.Owned, roles 
 		return err
 	}
 	for _, r := range roles {
-		_, err := p.api.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: r.RoleName})
+		_, err := p.api.RemoveRoleFromInstanceProfile(
+			ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String(name), RoleName: r.RoleName},
+		)
 		if err != nil && !awserrors.Is(err, awserrors.NotFound) {
 			return fmt.Errorf("remove role %s: %w", aws.ToString(r.RoleName), err)
 		}

@@ -59,7 +59,8 @@ func TestEveryTypeWithEveryFamily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(resolved) != len(types) || !slices.IsSortedFunc(resolved, func(a, b *catalog.InstanceType) int { return strings.Compare(a.Name, b.Name) }) {
+		if len(resolved) != len(types) ||
+			!slices.IsSortedFunc(resolved, func(a, b *catalog.InstanceType) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%s: %d of %d types, or not sorted", family, len(resolved), len(types))
 		}
 		for i, it := range resolved {

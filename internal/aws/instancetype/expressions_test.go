@@ -82,7 +82,14 @@ func TestExpressionsThatFail(t *testing.T) {
 		}
 	})
 	t.Run("a type for which one fails is left out, the others are not", func(t *testing.T) {
-		types, err := resolver(t, withExpressions).ResolveAll(infos, class(awsv1.AMIFamilyAL2023, podsExpression("100 / (vcpus - 4)")), market())
+		types, err := resolver(
+			t,
+			withExpressions,
+		).ResolveAll(
+			infos,
+			class(awsv1.AMIFamilyAL2023, podsExpression("100 / (vcpus - 4)")),
+			market(),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +195,13 @@ func TestPlacementGroups(t *testing.T) {
 // Half a GPU is a GPU to the pods that request one.
 func TestFractionalGPU(t *testing.T) {
 	i := info(t, "g4dn.xlarge")
-	i.GpuInfo.Gpus[0].Count, i.GpuInfo.Gpus[0].LogicalGpuCount, i.GpuInfo.Gpus[0].GpuPartitionSize = aws.Int32(0), aws.Int32(1), aws.Float64(0.5)
+	i.GpuInfo.Gpus[0].Count, i.GpuInfo.Gpus[0].LogicalGpuCount, i.GpuInfo.Gpus[0].GpuPartitionSize = aws.Int32(
+		0,
+	), aws.Int32(
+		1,
+	), aws.Float64(
+		0.5,
+	)
 	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
 	gpus := it.Allocatable[awsv1.ResourceNVIDIAGPU]
 	if label, _ := it.Requirements.Get(awsv1.LabelInstanceGPUCount).Single(); gpus.Value() != 1 || label != "1" {

@@ -23,10 +23,12 @@ func FromOffline(t offline.Type) ec2types.InstanceTypeInfo {
 		ProcessorInfo:                 processor(t),
 		SupportedVirtualizationTypes:  convertStrings[ec2types.VirtualizationType](t.Virtualization),
 		SupportedUsageClasses:         convertStrings[ec2types.UsageClassType](t.UsageClasses),
-		PlacementGroupInfo:            &ec2types.PlacementGroupInfo{SupportedStrategies: convertStrings[ec2types.PlacementGroupStrategy](t.Placement)},
-		GpuInfo:                       gpuInfo(t.GPUs),
-		NeuronInfo:                    neuronInfo(t.Neuron),
-		InferenceAcceleratorInfo:      inferenceInfo(t.InferenceAccelerators),
+		PlacementGroupInfo: &ec2types.PlacementGroupInfo{
+			SupportedStrategies: convertStrings[ec2types.PlacementGroupStrategy](t.Placement),
+		},
+		GpuInfo:                  gpuInfo(t.GPUs),
+		NeuronInfo:               neuronInfo(t.Neuron),
+		InferenceAcceleratorInfo: inferenceInfo(t.InferenceAccelerators),
 		EbsInfo: &ec2types.EbsInfo{
 			EbsOptimizedSupport:   ec2types.EbsOptimizedSupport(t.EBSOptimized),
 			AttachmentLimitType:   ec2types.AttachmentLimitType(t.EBSAttachmentLimit),

@@ -68,7 +68,13 @@ func info(t testing.TB, name string) ec2types.InstanceTypeInfo {
 }
 
 // resolved is a type resolved for a class under the settings. Its expressions must not fail.
-func resolved(t testing.TB, s instancetype.Settings, info ec2types.InstanceTypeInfo, c instancetype.Class, m instancetype.Market) *catalog.InstanceType {
+func resolved(
+	t testing.TB,
+	s instancetype.Settings,
+	info ec2types.InstanceTypeInfo,
+	c instancetype.Class,
+	m instancetype.Market,
+) *catalog.InstanceType {
 	t.Helper()
 	session, err := resolver(t, s).ForClass(c, m)
 	if err != nil {
@@ -289,15 +295,28 @@ func TestEphemeralStorage(t *testing.T) {
 		{"Custom without disks", "m5.large", awsv1.AMIFamilyCustom, false, nil, "20Gi"},
 		{"RAID0 over the instance store", "m5d.2xlarge", awsv1.AMIFamilyAL2023, true, nil, "300G"},
 		{"an instance store without RAID0", "m5d.2xlarge", awsv1.AMIFamilyAL2023, false, nil, "20Gi"},
-		{"RAID0 without an instance store", "m5.large", awsv1.AMIFamilyAL2023, true, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "40Gi", false)}, "40Gi"},
+		{"RAID0 without an instance store", "m5.large", awsv1.AMIFamilyAL2023, true, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "40Gi",
+			false)}, "40Gi"},
 		{"root device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30G", false)}, "30G"},
 		{"root device without a size", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "", false)}, "20Gi"},
 		{"another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvdz", "90Gi", false)}, "20Gi"},
-		{"rootVolume on another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30Gi", false), disk("/dev/xvdz", "90Gi", true)}, "90Gi"},
-		{"Bottlerocket's root is not its data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda", "90Gi", false)}, "20Gi"},
-		{"Bottlerocket's data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvdb", "90Gi", false)}, "90Gi"},
-		{"Custom takes the last", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{disk("/dev/sda", "30Gi", false), disk("/dev/sdb", "90Gi", false)}, "90Gi"},
-		{"Custom, the last without a size", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{disk("/dev/sda", "30Gi", false), disk("/dev/sdb", "", false)}, "20Gi"},
+		{"rootVolume on another device", "m5.large", awsv1.AMIFamilyAL2, false, []awsv1.BlockDeviceMapping{
+			disk("/dev/xvda", "30Gi", false),
+			disk("/dev/xvdz", "90Gi", true),
+		}, "90Gi"},
+		{"Bottlerocket's root is not its data", "m5.large", awsv1.AMIFamilyBottlerocket, false, []awsv1.BlockDeviceMapping{disk("/dev/xvda",
+			"90Gi", false)}, "20Gi"},
+		{
+			"Bottlerocket's data", "m5.large", awsv1.AMIFamilyBottlerocket, false,
+			[]awsv1.BlockDeviceMapping{disk("/dev/xvdb", "90Gi", false)},
+			"90Gi",
+		},
+		{"Custom takes the last", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{
+			disk("/dev/sda", "30Gi", false),
+			disk("/dev/sdb", "90Gi", false),
+		}, "90Gi"},
+		{"Custom, the last without a size", "m5.large", awsv1.AMIFamilyCustom, false, []awsv1.BlockDeviceMapping{disk("/dev/sda", "30Gi",
+			false), disk("/dev/sdb", "", false)}, "20Gi"},
 		{"no EBS at all", "m5.large", awsv1.AMIFamilyAL2023, false, []awsv1.BlockDeviceMapping{{DeviceName: "/dev/xvda"}}, "20Gi"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -346,12 +365,27 @@ func TestExtendedResources(t *testing.T) {
 		{"m5.xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 18}},
 		{"m5.xlarge", class(awsv1.AMIFamilyWindows2022), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 18, awsv1.ResourcePrivateIPv4: 14}},
 		{"m6g.xlarge", class(awsv1.AMIFamilyWindows2022), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 18}},
-		{"g5.12xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 107, awsv1.ResourceNVIDIAGPU: 4, awsv1.ResourceEFA: 1}},
+		{"g5.12xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{
+			awsv1.ResourcePodENI: 107, awsv1.ResourceNVIDIAGPU: 4,
+			awsv1.ResourceEFA: 1,
+		}},
 		{"g4ad.16xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 6, awsv1.ResourceAMDGPU: 4}},
-		{"inf2.48xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 107, awsv1.ResourceNeuron: 12, awsv1.ResourceNeuronCore: 24}},
-		{"trn1.32xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 82, awsv1.ResourceNeuron: 16, awsv1.ResourceNeuronCore: 32, awsv1.ResourceEFA: 8}},
-		{"p4d.24xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1)), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 62, awsv1.ResourceNVIDIAGPU: 8, awsv1.ResourceEFA: 2}},
-		{"p4d.24xlarge", class(awsv1.AMIFamilyAL2023, efaOnly()), map[corev1.ResourceName]int64{awsv1.ResourcePodENI: 62, awsv1.ResourceNVIDIAGPU: 8}},
+		{"inf2.48xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{
+			awsv1.ResourcePodENI: 107, awsv1.ResourceNeuron: 12,
+			awsv1.ResourceNeuronCore: 24,
+		}},
+		{"trn1.32xlarge", class(awsv1.AMIFamilyAL2023), map[corev1.ResourceName]int64{
+			awsv1.ResourcePodENI: 82, awsv1.ResourceNeuron: 16,
+			awsv1.ResourceNeuronCore: 32, awsv1.ResourceEFA: 8,
+		}},
+		{"p4d.24xlarge", class(awsv1.AMIFamilyAL2023, efaOnly(0, 1)), map[corev1.ResourceName]int64{
+			awsv1.ResourcePodENI:    62,
+			awsv1.ResourceNVIDIAGPU: 8, awsv1.ResourceEFA: 2,
+		}},
+		{"p4d.24xlarge", class(awsv1.AMIFamilyAL2023, efaOnly()), map[corev1.ResourceName]int64{
+			awsv1.ResourcePodENI:    62,
+			awsv1.ResourceNVIDIAGPU: 8,
+		}},
 	} {
 		t.Run(test.name+" "+test.class.Family.Name, func(t *testing.T) {
 			var got map[corev1.ResourceName]int64
@@ -375,7 +409,9 @@ func TestExtendedResources(t *testing.T) {
 func TestClassOf(t *testing.T) {
 	nodeClass := &awsv1.EC2NodeClass{
 		Spec: awsv1.EC2NodeClassSpec{
-			Kubelet:             &runtime.RawExtension{Raw: []byte(`{"maxPods": 12, "evictionHard": {"memory.available": "5%"}, "anything": 1}`)},
+			Kubelet: &runtime.RawExtension{
+				Raw: []byte(`{"maxPods": 12, "evictionHard": {"memory.available": "5%"}, "anything": 1}`),
+			},
 			BlockDeviceMappings: []awsv1.BlockDeviceMapping{disk("/dev/xvda", "30Gi", false)},
 			InstanceStorePolicy: awsv1.InstanceStoreRAID0,
 			ConnectionTracking:  &awsv1.ConnectionTracking{UDPTimeout: aws.Int32(30)},

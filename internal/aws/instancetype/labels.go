@@ -137,7 +137,10 @@ func (m typeForClass) zoneIDs(zones []string) []string {
 // placementGroupLabels returns the labels of the placement group and its partitions.
 func (m typeForClass) placementGroupLabels() []requirement.Requirement {
 	group := m.class.Group
-	labels := []requirement.Requirement{optional(awsv1.LabelPlacementGroupID, group.ID), requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition)}
+	labels := []requirement.Requirement{
+		optional(awsv1.LabelPlacementGroupID, group.ID),
+		requirement.DoesNotExist(awsv1.LabelPlacementGroupPartition),
+	}
 	if group.Strategy == placement.Partition {
 		labels[1] = requirement.In(awsv1.LabelPlacementGroupPartition, m.class.partitions()...)
 	}

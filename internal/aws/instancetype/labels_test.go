@@ -90,7 +90,8 @@ func TestLabels(t *testing.T) {
 			awsv1.LabelInstanceEBSBandwidth: "4750", awsv1.LabelInstanceNetworkBandwidth: "1250", awsv1.LabelInstanceCPUManufacturer: "intel",
 		}},
 		{"arm", "m7g.medium", al2023, map[string]string{
-			corev1.LabelArchStable: "arm64", awsv1.LabelInstanceCPUManufacturer: "aws", awsv1.LabelInstanceCPU: "1", awsv1.LabelInstanceMemory: "4096",
+			corev1.LabelArchStable: "arm64", awsv1.LabelInstanceCPUManufacturer: "aws", awsv1.LabelInstanceCPU: "1",
+			awsv1.LabelInstanceMemory: "4096",
 		}},
 		{"flex", "c7i-flex.large", al2023, map[string]string{
 			awsv1.LabelInstanceFamily: "c7i-flex", awsv1.LabelInstanceCategory: "c", awsv1.LabelInstanceCapabilityFlex: "true",
@@ -115,7 +116,10 @@ func TestLabels(t *testing.T) {
 		{"a GPU of two words", "g4ad.xlarge", al2023, map[string]string{
 			awsv1.LabelInstanceGPUName: "radeon-pro-v520", awsv1.LabelInstanceGPUManufacturer: "amd",
 		}},
-		{"disks that are no NVMe", "d2.xlarge", al2023, map[string]string{awsv1.LabelInstanceLocalNVMe: absent, awsv1.LabelInstanceHypervisor: "xen"}},
+		{"disks that are no NVMe", "d2.xlarge", al2023, map[string]string{
+			awsv1.LabelInstanceLocalNVMe:  absent,
+			awsv1.LabelInstanceHypervisor: "xen",
+		}},
 		{"no baseline bandwidth known", "t2.small", al2023, map[string]string{
 			awsv1.LabelInstanceNetworkBandwidth: absent, awsv1.LabelInstanceEBSBandwidth: absent,
 		}},
@@ -141,7 +145,9 @@ func TestLabels(t *testing.T) {
 
 func TestTypesWithTwoKindsOfDevicesHaveNoDeviceLabels(t *testing.T) {
 	i := info(t, "g5.xlarge")
-	i.GpuInfo = &ec2types.GpuInfo{Gpus: []ec2types.GpuDeviceInfo{i.GpuInfo.Gpus[0], {Name: aws.String("T4"), Manufacturer: aws.String("NVIDIA"), Count: aws.Int32(2)}}}
+	i.GpuInfo = &ec2types.GpuInfo{
+		Gpus: []ec2types.GpuDeviceInfo{i.GpuInfo.Gpus[0], {Name: aws.String("T4"), Manufacturer: aws.String("NVIDIA"), Count: aws.Int32(2)}},
+	}
 	it := resolved(t, settings, i, class(awsv1.AMIFamilyAL2023), market())
 	if got := labels(it.Requirements)[awsv1.LabelInstanceGPUCount]; got != absent {
 		t.Errorf("GPU count label is %q", got)
@@ -240,7 +246,10 @@ func TestOfferings(t *testing.T) {
 		{"Windows on Arm", "m6g.large", class(awsv1.AMIFamilyWindows2022), nil, nil},
 		{"connection tracking on Nitro", "m5.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, all},
 		{"connection tracking on Xen", "m4.large", class(awsv1.AMIFamilyAL2023, connectionTracking), nil, nil},
-		{"nested virtualisation", "m5.large", class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true }), nil, nil},
+		{
+			"nested virtualisation", "m5.large", class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true }), nil,
+			nil,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := market()
@@ -260,7 +269,9 @@ func TestOfferings(t *testing.T) {
 
 func interfaceAt(card, device int32) func(*instancetype.Class) {
 	return func(c *instancetype.Class) {
-		c.NetworkInterfaces = []awsv1.NetworkInterface{{NetworkCardIndex: card, DeviceIndex: device, InterfaceType: awsv1.InterfaceTypeInterface}}
+		c.NetworkInterfaces = []awsv1.NetworkInterface{
+			{NetworkCardIndex: card, DeviceIndex: device, InterfaceType: awsv1.InterfaceTypeInterface},
+		}
 	}
 }
 

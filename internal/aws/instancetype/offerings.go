@@ -23,7 +23,11 @@ const (
 )
 
 // lackOfReason has the reasons that the engine distinguishes.
-var lackOfReason = map[string]catalog.UnavailableReason{NotSold: catalog.ReasonNotOffered, NoSubnet: catalog.ReasonNotOffered, NoPrice: catalog.ReasonNoPrice}
+var lackOfReason = map[string]catalog.UnavailableReason{
+	NotSold:  catalog.ReasonNotOffered,
+	NoSubnet: catalog.ReasonNotOffered,
+	NoPrice:  catalog.ReasonNoPrice,
+}
 
 // offerings returns one offering per zone of the market, capacity type and partition of the placement group, in this
 // order, then those in reservations. Offerings that the class cannot launch are listed as unavailable.
@@ -48,7 +52,7 @@ func (m typeForClass) offerings(market Market, labels offeringLabels) []catalog.
 				}
 				offerings = append(offerings, catalog.Offering{
 					UnavailableReason: lackOfReason[why],
-					Zone:  zone, CapacityType: capacityType, Requirements: labels.of(m, key), Price: price,
+					Zone:              zone, CapacityType: capacityType, Requirements: labels.of(m, key), Price: price,
 					PriceDerived: derived, Available: why == "", UnavailableMessage: why,
 				})
 			}

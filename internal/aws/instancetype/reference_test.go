@@ -156,7 +156,10 @@ func documentedResources(typ *offline.Type, family string, w classCase, branches
 	branch, known := branches.number(typ.Name)
 	has.count("vpc.amazonaws.com/pod-eni", branch)
 	for _, gpu := range typ.GPUs {
-		has.count(map[string]string{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}[gpu.Manufacturer], int64(max(gpu.Count, gpu.Logical)))
+		has.count(
+			map[string]string{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}[gpu.Manufacturer],
+			int64(max(gpu.Count, gpu.Logical)),
+		)
 	}
 	for i, device := range typ.Neuron {
 		has.count("aws.amazon.com/neuron", has["aws.amazon.com/neuron"]+int64(device.Count))
@@ -271,7 +274,12 @@ func TestEveryTypeMatchesTheDocumentation(t *testing.T) {
 	types, infos := supported(t)
 	branches, bandwidth := readTable(t, "testdata/branch.txt"), readTable(t, "testdata/bandwidth.txt")
 	if len(branches.families) < 150 || len(bandwidth.families) < 150 || len(branches.sizes) < 20 {
-		t.Fatalf("%d and %d families, %d sizes: the tables are not read", len(branches.families), len(bandwidth.families), len(branches.sizes))
+		t.Fatalf(
+			"%d and %d families, %d sizes: the tables are not read",
+			len(branches.families),
+			len(bandwidth.families),
+			len(branches.sizes),
+		)
 	}
 	compared := 0
 	for _, w := range classCases {

@@ -61,7 +61,8 @@ func (m typeForClass) reservedOfferings(refused string, market Market) []catalog
 				why = NoCapacity
 			}
 			out = append(out, catalog.Offering{
-				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, key), Price: price / ReservedDiscount,
+				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, key),
+				Price:         price / ReservedDiscount,
 				ReservationID: r.ID, Remaining: remaining, Available: why == "", UnavailableMessage: why,
 			})
 		}

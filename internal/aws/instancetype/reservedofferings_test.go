@@ -24,7 +24,11 @@ func TestReservedOfferings(t *testing.T) {
 	c := class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) {
 		c.Reservations = []awsv1.CapacityReservation{
 			reservation("cr-1", "us-east-1a"),
-			reservation("cr-2", "us-east-1b", func(r *awsv1.CapacityReservation) { r.ReservationType, r.Interruptible = "capacity-block", true }),
+			reservation(
+				"cr-2",
+				"us-east-1b",
+				func(r *awsv1.CapacityReservation) { r.ReservationType, r.Interruptible = "capacity-block", true },
+			),
 			reservation("cr-full", "us-east-1a"),
 			reservation("cr-no-subnet", "us-east-1c"),
 			reservation("cr-ending", "us-east-1a", func(r *awsv1.CapacityReservation) { r.State = "expiring" }),
@@ -64,7 +68,8 @@ func TestReservedOfferings(t *testing.T) {
 	}
 	asked := requirement.NewSet(requirement.In(awsv1.LabelReservationID, "cr-1"))
 	other := resolved(t, settings, info(t, "m5.xlarge"), c, m)
-	if !asked.Overlaps(it.Requirements) || asked.Overlaps(other.Requirements) || other.Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeReserved) {
+	if !asked.Overlaps(it.Requirements) || asked.Overlaps(other.Requirements) ||
+		other.Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeReserved) {
 		t.Error("a type without the reservation matches its ID")
 	}
 }

@@ -27,20 +27,49 @@ func TestParse(t *testing.T) {
 		ids        []string
 		unreadable bool
 	}{
-		{"spot interruption", event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), cloudprovider.SpotInterrupted, []string{id}, false},
-		{"rebalance recommendation", event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), cloudprovider.RebalanceRecommended, []string{id}, false},
-		{"capacity reservation", event("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+id+`"}`), cloudprovider.ReservationInterrupted, []string{id}, false},
+		{"spot interruption", event("aws.ec2", "EC2 Spot Instance Interruption Warning",
+			`{"instance-id":"`+id+`","instance-action":"terminate"}`), cloudprovider.SpotInterrupted, []string{id}, false},
+		{
+			"rebalance recommendation", event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`),
+			cloudprovider.RebalanceRecommended,
+			[]string{id},
+			false,
+		},
+		{
+			"capacity reservation", event("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", `{"instance-id":"`+id+`"}`),
+			cloudprovider.ReservationInterrupted,
+			[]string{id},
+			false,
+		},
 		{"pending", state("pending"), cloudprovider.NoInterruption, nil, false},
 		{"running", state("running"), cloudprovider.NoInterruption, nil, false},
 		{"stopping", state("stopping"), cloudprovider.InstanceStopped, []string{id}, false},
 		{"Stopped", state("Stopped"), cloudprovider.InstanceStopped, []string{id}, false},
 		{"shutting-down", state("shutting-down"), cloudprovider.InstanceTerminated, []string{id}, false},
 		{"TERMINATED", state("TERMINATED"), cloudprovider.InstanceTerminated, []string{id}, false},
-		{"scheduled change", health(`{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"upcoming","affectedEntities":[{"entityValue":"i-1"},{"entityValue":""},{"entityValue":"i-2"}]}`), cloudprovider.ScheduledChange, []string{"i-1", "i-2"}, false},
-		{"scheduled change of nothing", health(`{"service":"EC2","eventTypeCategory":"scheduledChange"}`), cloudprovider.ScheduledChange, nil, false},
-		{"scheduled change that is closed", health(`{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"i-1"}]}`), cloudprovider.NoInterruption, nil, false},
-		{"issue", health(`{"service":"EC2","eventTypeCategory":"issue","affectedEntities":[{"entityValue":"i-1"}]}`), cloudprovider.NoInterruption, nil, false},
-		{"of another service", health(`{"service":"RDS","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"db-1"}]}`), cloudprovider.NoInterruption, nil, false},
+		{
+			"scheduled change",
+			health(`{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"upcoming","affectedEntities":[{"entityValue":"i-1"},{"entityValue":""},{"entityValue":"i-2"}]}`), cloudprovider.ScheduledChange,
+			[]string{"i-1", "i-2"},
+			false,
+		},
+		{
+			"scheduled change of nothing", health(`{"service":"EC2","eventTypeCategory":"scheduledChange"}`), cloudprovider.ScheduledChange, nil,
+			false,
+		},
+		{
+			"scheduled change that is closed",
+			health(`{"service":"EC2","eventTypeCategory":"scheduledChange","statusCode":"closed","affectedEntities":[{"entityValue":"i-1"}]}`),
+			cloudprovider.NoInterruption, nil, false,
+		},
+		{
+			"issue", health(`{"service":"EC2","eventTypeCategory":"issue","affectedEntities":[{"entityValue":"i-1"}]}`),
+			cloudprovider.NoInterruption, nil, false,
+		},
+		{
+			"of another service", health(`{"service":"RDS","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"db-1"}]}`),
+			cloudprovider.NoInterruption, nil, false,
+		},
 		{"health from another source", event("my.health", "AWS Health Event", `{}`), cloudprovider.NoInterruption, nil, false},
 		{"details of an unknown kind", event("aws.s3", "Object Created", `"whatever"`), cloudprovider.NoInterruption, nil, false},
 		{"null", "null", cloudprovider.NoInterruption, nil, false},
@@ -49,9 +78,18 @@ func TestParse(t *testing.T) {
 		{"no JSON", "Hello", cloudprovider.NoInterruption, nil, true},
 		{"half of it", state("stopping")[:80], cloudprovider.NoInterruption, nil, true},
 		{"a list", "[]", cloudprovider.NoInterruption, nil, true},
-		{"no details", strings.TrimSuffix(event("aws.ec2", "EC2 Spot Instance Interruption Warning", ""), `,"detail":}`) + "}", cloudprovider.NoInterruption, nil, true},
-		{"an instance that is a number", event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":5}`), cloudprovider.NoInterruption, nil, true},
-		{"entities that are none", health(`{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":"i-1"}`), cloudprovider.NoInterruption, nil, true},
+		{
+			"no details", strings.TrimSuffix(event("aws.ec2", "EC2 Spot Instance Interruption Warning", ""), `,"detail":}`) + "}",
+			cloudprovider.NoInterruption, nil, true,
+		},
+		{
+			"an instance that is a number", event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":5}`),
+			cloudprovider.NoInterruption, nil, true,
+		},
+		{
+			"entities that are none", health(`{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":"i-1"}`),
+			cloudprovider.NoInterruption, nil, true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Parse(tt.body)
@@ -68,11 +106,18 @@ func TestParse(t *testing.T) {
 // Whatever the queue contains, parsing does not panic, and an unreadable message interrupts nothing.
 func FuzzParse(f *testing.F) {
 	f.Add(event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"i-1"}`))
-	f.Add(event("aws.health", "AWS Health Event", `{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`))
+	f.Add(
+		event(
+			"aws.health",
+			"AWS Health Event",
+			`{"service":"EC2","eventTypeCategory":"scheduledChange","affectedEntities":[{"entityValue":"i-1"}]}`,
+		),
+	)
 	f.Add("}{")
 	f.Fuzz(func(t *testing.T, body string) {
 		got, err := Parse(body)
-		if got.Kind == "" || (err != nil || got.Kind == cloudprovider.NoInterruption) && len(got.InstanceIDs) > 0 || slices.Contains(got.InstanceIDs, "") {
+		if got.Kind == "" || (err != nil || got.Kind == cloudprovider.NoInterruption) && len(got.InstanceIDs) > 0 ||
+			slices.Contains(got.InstanceIDs, "") {
 			t.Errorf("%+v, %v", got, err)
 		}
 	})

@@ -29,7 +29,11 @@ const (
 type QueueAPI interface {
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, optFns ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, optFns ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
-	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, optFns ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
+	DeleteMessageBatch(
+		ctx context.Context,
+		in *sqs.DeleteMessageBatchInput,
+		optFns ...func(*sqs.Options),
+	) (*sqs.DeleteMessageBatchOutput, error)
 }
 
 // Queue is an SQS queue with events of EventBridge. It is safe for concurrent use.
@@ -96,7 +100,10 @@ func (q *Queue) Delete(ctx context.Context, messages []cloudprovider.Message) (i
 	}
 	in := &sqs.DeleteMessageBatchInput{QueueUrl: aws.String(url)}
 	for i, m := range messages {
-		in.Entries = append(in.Entries, sqstypes.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt)})
+		in.Entries = append(
+			in.Entries,
+			sqstypes.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: aws.String(m.Receipt)},
+		)
 	}
 	out, err := q.api.DeleteMessageBatch(ctx, in)
 	if err != nil {
@@ -137,12 +144,19 @@ func (q *Queue) explain(what string, err error) error {
 		q.mu.Unlock()
 		return &cloudprovider.UnavailableError{
 			Reason: "QueueDoesNotExist", Err: err,
-			Message: fmt.Sprintf("the interruption queue %q does not exist in this account and region: create it, or correct settings.interruptionQueue", q.name),
+			Message: fmt.Sprintf(
+				"the interruption queue %q does not exist in this account and region: create it, or correct settings.interruptionQueue",
+				q.name,
+			),
 		}
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s", q.name, awserrors.WithoutRequestIDs(err)),
+			Message: fmt.Sprintf(
+				"the controller is not allowed to use the interruption queue %q: allow sqs:GetQueueUrl, sqs:ReceiveMessage and sqs:DeleteMessage for its role, and remove any statement of the queue policy that denies them:  %s",
+				q.name,
+				awserrors.WithoutRequestIDs(err),
+			),
 		}
 	}
 	return fmt.Errorf("interruption queue %q: %s: %w", q.name, what, awserrors.WithoutRequestIDs(err))

@@ -30,7 +30,11 @@ var impairedFilters = []ec2types.Filter{
 // ImpairedInstances returns the running instances of the account and region with a problem that will not pass, by ID,
 // and those with a status check that has begun to fail. The error is a cloudprovider.UnavailableError if access is
 // denied.
-func ImpairedInstances(ctx context.Context, api ec2.DescribeInstanceStatusAPIClient, now time.Time) ([]cloudprovider.Impairment, error) {
+func ImpairedInstances(
+	ctx context.Context,
+	api ec2.DescribeInstanceStatusAPIClient,
+	now time.Time,
+) ([]cloudprovider.Impairment, error) {
 	seen := map[string]bool{}
 	var out []cloudprovider.Impairment
 	for _, filter := range impairedFilters {
@@ -60,7 +64,10 @@ func statusFailed(err error) error {
 	if awserrors.Is(err, awserrors.Unauthorized) {
 		return &cloudprovider.UnavailableError{
 			Reason: "AccessDenied", Err: err,
-			Message: fmt.Sprintf("the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s", awserrors.WithoutRequestIDs(err)),
+			Message: fmt.Sprintf(
+				"the controller is not allowed to read the status of instances: allow ec2:DescribeInstanceStatus for its role:  %s",
+				awserrors.WithoutRequestIDs(err),
+			),
 		}
 	}
 	return fmt.Errorf("describe the status of instances: %w", awserrors.WithoutRequestIDs(err))

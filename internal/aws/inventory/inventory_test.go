@@ -33,12 +33,20 @@ type fakeEC2 struct {
 	listed    int
 }
 
-func (s *fakeEC2) DescribeInstanceTypes(context.Context, *ec2.DescribeInstanceTypesInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypesOutput, error) {
+func (s *fakeEC2) DescribeInstanceTypes(
+	context.Context,
+	*ec2.DescribeInstanceTypesInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeInstanceTypesOutput, error) {
 	s.listed++
 	return &ec2.DescribeInstanceTypesOutput{InstanceTypes: s.types}, nil
 }
 
-func (s *fakeEC2) DescribeInstanceTypeOfferings(context.Context, *ec2.DescribeInstanceTypeOfferingsInput, ...func(*ec2.Options)) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
+func (s *fakeEC2) DescribeInstanceTypeOfferings(
+	context.Context,
+	*ec2.DescribeInstanceTypeOfferingsInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeInstanceTypeOfferingsOutput, error) {
 	return &ec2.DescribeInstanceTypeOfferingsOutput{InstanceTypeOfferings: s.offerings}, nil
 }
 
@@ -68,7 +76,10 @@ func newTestSource(t testing.TB, sold ...string) *testSource {
 		}
 		w.ec2.types = append(w.ec2.types, instancetype.FromOffline(typ))
 		for _, zone := range []string{"us-east-1a", "us-east-1b"} {
-			w.ec2.offerings = append(w.ec2.offerings, ec2types.InstanceTypeOffering{InstanceType: ec2types.InstanceType(name), Location: aws.String(zone)})
+			w.ec2.offerings = append(
+				w.ec2.offerings,
+				ec2types.InstanceTypeOffering{InstanceType: ec2types.InstanceType(name), Location: aws.String(zone)},
+			)
 		}
 	}
 	resolver, err := instancetype.New(instancetype.Settings{Region: "us-east-1", MemoryOverhead: 0.075, Expressions: true})
@@ -77,7 +88,7 @@ func newTestSource(t testing.TB, sold ...string) *testSource {
 	}
 	w.Source = inventory.New(inventory.Config{
 		EC2: w.ec2, Resolver: resolver, UnavailableOfferings: w.unavailable, DiscoveredMemory: w.observed, Now: clock,
-		Prices:  pricing.New(pricing.Config{Region: "us-east-1", Fallback: data, Now: clock}),
+		Prices:      pricing.New(pricing.Config{Region: "us-east-1", Fallback: data, Now: clock}),
 		ZoneShifted: func(id string) bool { return id == w.shifted },
 	})
 	return w
@@ -87,7 +98,10 @@ func newTestSource(t testing.TB, sold ...string) *testSource {
 func class(change ...func(*awsv1.EC2NodeClass)) *awsv1.EC2NodeClass {
 	c := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: types.UID("default"), ResourceVersion: "1"}}
 	c.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}
-	c.Status.Subnets = []awsv1.Subnet{{ID: "subnet-a", Zone: "us-east-1a", ZoneID: "use1-az1"}, {ID: "subnet-b", Zone: "us-east-1b", ZoneID: "use1-az2"}}
+	c.Status.Subnets = []awsv1.Subnet{
+		{ID: "subnet-a", Zone: "us-east-1a", ZoneID: "use1-az1"},
+		{ID: "subnet-b", Zone: "us-east-1b", ZoneID: "use1-az2"},
+	}
 	for _, f := range change {
 		f(c)
 	}

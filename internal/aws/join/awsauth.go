@@ -88,7 +88,12 @@ func (a Access) checkAWSAuth(role string) (f cloudprovider.Finding, mapped bool,
 		return f, false, ""
 	}
 	if _, parse := a.AWSAuth.roles(); parse != nil {
-		f = misconfiguration(AuthMapMalformed, RoleScope(role), fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be parsed, so no role in it can join the cluster: %v", parse), "")
+		f = misconfiguration(
+			AuthMapMalformed,
+			RoleScope(role),
+			fmt.Sprintf("mapRoles of ConfigMap kube-system/aws-auth cannot be parsed, so no role in it can join the cluster: %v", parse),
+			"",
+		)
 		f.Remedy, f.Manifest = a.mapRole(role)
 		if a.Mode.usesEntries() {
 			f.Remedy = "correct mapRoles with kubectl -n kube-system edit configmap aws-auth, or: " + f.Remedy
@@ -146,7 +151,8 @@ func (a Access) lacksKubeProxyOnly(r mapRole, role string) bool {
 // mayWork reports whether an incorrect entry still lets some nodes join. An ARN of another partition never matches, but
 // the right partition is certain only if IAM has returned the role.
 func (a Access) mayWork(r mapRole, role string) bool {
-	matches := strings.EqualFold(r.RoleARN, withoutPath(role)) || a.roleOfIAM() == "" && strings.EqualFold(r.RoleARN, withoutPath(r.RoleARN))
+	matches := strings.EqualFold(r.RoleARN, withoutPath(role)) ||
+		a.roleOfIAM() == "" && strings.EqualFold(r.RoleARN, withoutPath(r.RoleARN))
 	return matches && strings.HasPrefix(r.Username, "system:node:") && slices.Contains(r.Groups, "system:nodes")
 }
 

@@ -33,9 +33,18 @@ func CheckBoot(m BootConfig) []cloudprovider.Finding {
 	for _, i := range m.Images {
 		name := parseImageName(i.Name)
 		if m.Family != awsv1.AMIFamilyCustom && name.family != "" && !sameFamily(name.family, m.Family) {
-			out = append(out, misconfiguration(ImageFamilyMismatch, "image/"+i.ID,
-				fmt.Sprintf("image %s (%s) is of family %s, but the node class specifies %s: the image does not understand its user data", i.ID, i.Name, name.family, m.Family),
-				fmt.Sprintf("set spec.amiFamily: %s in the EC2NodeClass, or select images of family %s", name.family, m.Family)))
+			out = append(out, misconfiguration(
+				ImageFamilyMismatch,
+				"image/"+i.ID,
+				fmt.Sprintf(
+					"image %s (%s) is of family %s, but the node class specifies %s: the image does not understand its user data",
+					i.ID,
+					i.Name,
+					name.family,
+					m.Family,
+				),
+				fmt.Sprintf("set spec.amiFamily: %s in the EC2NodeClass, or select images of family %s", name.family, m.Family),
+			))
 		}
 		if f, bad := skew(m, i, name); bad {
 			out = append(out, f)
@@ -66,12 +75,20 @@ func skew(m BootConfig, i Image, name imageName) (cloudprovider.Finding, bool) {
 	case kubelet > server:
 		cause, how = KubeletTooNew, "newer than the API server's "+m.Cluster.Version
 	case server-kubelet > maxVersionSkew:
-		cause, how = KubeletTooOld, fmt.Sprintf("more than %d minor versions older than the API server's %s", maxVersionSkew, m.Cluster.Version)
+		cause, how = KubeletTooOld, fmt.Sprintf(
+			"more than %d minor versions older than the API server's %s",
+			maxVersionSkew,
+			m.Cluster.Version,
+		)
 	default:
 		return cloudprovider.Finding{}, false
 	}
-	f := misconfiguration(cause, "image/"+i.ID, fmt.Sprintf("image %s (%s) has a kubelet of version %s, %s", i.ID, i.Name, name.version, how),
-		fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version))
+	f := misconfiguration(
+		cause,
+		"image/"+i.ID,
+		fmt.Sprintf("image %s (%s) has a kubelet of version %s, %s", i.ID, i.Name, name.version, how),
+		fmt.Sprintf("let amiSelectorTerms of the EC2NodeClass select an image for Kubernetes %s", m.Cluster.Version),
+	)
 	f.Certainty = cloudprovider.Likely
 	return f, true
 }
@@ -154,8 +171,12 @@ func CheckWebhooks(hooks []Webhook, err string) []cloudprovider.Finding {
 		if h.Backend == "" {
 			continue
 		}
-		f := misconfiguration(WebhookBlocksNodes, "cluster", fmt.Sprintf("webhook %s of %s must approve every Node, and %s", h.Name, h.Configuration, h.Backend),
-			fmt.Sprintf("repair its backend, or exclude nodes from its rules: kubectl edit %s", h.Configuration))
+		f := misconfiguration(
+			WebhookBlocksNodes,
+			"cluster",
+			fmt.Sprintf("webhook %s of %s must approve every Node, and %s", h.Name, h.Configuration, h.Backend),
+			fmt.Sprintf("repair its backend, or exclude nodes from its rules: kubectl edit %s", h.Configuration),
+		)
 		if h.Selective {
 			f.Certainty = cloudprovider.Likely
 		}

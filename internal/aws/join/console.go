@@ -32,19 +32,35 @@ var stateReasons = []struct {
 	},
 	{
 		"Client.VolumeLimitExceeded", VolumeLimitExceeded, cloudprovider.Certain, true,
-		"the account's limit of EBS volumes or of their storage is reached", "raise the quota in Service Quotas, or delete volumes that are not used",
+		"the account's limit of EBS volumes or of their storage is reached",
+		"raise the quota in Service Quotas, or delete volumes that are not used",
 	},
 	{
 		"Client.InvalidSnapshot.NotFound", SnapshotNotFound, cloudprovider.Certain, true,
-		"the snapshot of a volume of the image or of spec.blockDeviceMappings does not exist", "correct snapshotID in spec.blockDeviceMappings of the EC2NodeClass, or select another image",
+		"the snapshot of a volume of the image or of spec.blockDeviceMappings does not exist",
+		"correct snapshotID in spec.blockDeviceMappings of the EC2NodeClass, or select another image",
 	},
 	{
 		"Client.InstanceInitiatedShutdown", InstanceShutItselfDown, cloudprovider.Certain, true,
 		"the instance shut itself down before it joined", "look for shutdown or poweroff in spec.userData of the EC2NodeClass and in the image",
 	},
-	{"Client.UserInitiatedShutdown", InstanceTerminatedByOthers, cloudprovider.Certain, false, "the instance was terminated through the API before it joined", "find who called TerminateInstances:  aws cloudtrail lookup-events --lookup-attributes AttributeKey=ResourceName,AttributeValue=INSTANCE"},
+	{
+		"Client.UserInitiatedShutdown",
+		InstanceTerminatedByOthers,
+		cloudprovider.Certain,
+		false,
+		"the instance was terminated through the API before it joined",
+		"find who called TerminateInstances:  aws cloudtrail lookup-events --lookup-attributes AttributeKey=ResourceName,AttributeValue=INSTANCE",
+	},
 	{"Server.SpotInstance", SpotInterrupted, cloudprovider.Certain, false, "the spot instance was interrupted before it joined", ""},
-	{"Server.InsufficientInstanceCapacity", InsufficientCapacity, cloudprovider.Certain, false, "EC2 had no capacity for the instance", ""},
+	{
+		"Server.InsufficientInstanceCapacity",
+		InsufficientCapacity,
+		cloudprovider.Certain,
+		false,
+		"EC2 had no capacity for the instance",
+		"",
+	},
 	{"Server.InternalError", InstanceFailed, cloudprovider.Certain, false, "EC2 failed to run the instance", ""},
 }
 
@@ -58,7 +74,8 @@ func CheckState(i Instance) []cloudprovider.Finding {
 			continue
 		}
 		f := cloudprovider.Finding{
-			Cause: e.cause, Certainty: e.certainty, InstanceGone: e.cause != InstanceTerminatedByOthers, Message: fmt.Sprintf("instance %s: %s", i.ID, e.message),
+			Cause: e.cause, Certainty: e.certainty, InstanceGone: e.cause != InstanceTerminatedByOthers, Message: fmt.Sprintf("instance %s: %s",
+				i.ID, e.message),
 			Remedy: strings.ReplaceAll(e.remedy, "INSTANCE", i.ID),
 		}
 		if e.shared {
@@ -67,7 +84,8 @@ func CheckState(i Instance) []cloudprovider.Finding {
 		return []cloudprovider.Finding{f}
 	}
 	return []cloudprovider.Finding{{
-		Cause: InstanceFailed, Certainty: cloudprovider.Likely, Message: fmt.Sprintf("instance %s is %s: %s %s", i.ID, i.State, i.Reason, i.Message),
+		Cause: InstanceFailed, Certainty: cloudprovider.Likely, Message: fmt.Sprintf("instance %s is %s: %s %s", i.ID, i.State, i.Reason,
+			i.Message),
 	}}
 }
 
@@ -90,46 +108,70 @@ func cluster(Instance) string    { return "cluster" }
 var consolePatterns = []consolePattern{
 	{
 		regexp.MustCompile(`(?i)failed calling webhook|admission webhook "[^"]+" denied`), WebhookBlocksNodes, cloudprovider.Certain, cluster,
-		"an admission webhook refuses the Node", "exclude nodes from the webhook's rules, or repair its backend: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
+		"an admission webhook refuses the Node",
+		"exclude nodes from the webhook's rules, or repair its backend: kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations",
 	},
 	{
-		regexp.MustCompile(`UnauthorizedOperation|AccessDenied(Exception)?: .* is not authorized to perform`), NodeRolePolicyMissing, cloudprovider.Certain, byRole,
-		"the node role lacks permissions that the boot of the instance needs", "attach AmazonEKSWorkerNodePolicy, AmazonEC2ContainerRegistryPullOnly and AmazonEKS_CNI_Policy to the node role",
+		regexp.MustCompile(
+			`UnauthorizedOperation|AccessDenied(Exception)?: .* is not authorized to perform`,
+		), NodeRolePolicyMissing, cloudprovider.Certain, byRole,
+		"the node role lacks permissions that the boot of the instance needs",
+		"attach AmazonEKSWorkerNodePolicy, AmazonEC2ContainerRegistryPullOnly and AmazonEKS_CNI_Policy to the node role",
 	},
 	{
-		regexp.MustCompile(`\bUnauthorized\b|the server has asked for the client to provide credentials`), NodeUnauthorized, cloudprovider.Certain, byRole,
-		"the API server does not recognize the identity of the instance (Unauthorized)", "map the node role to the cluster: an access entry of type EC2_LINUX (EC2_WINDOWS for Windows), or an entry in mapRoles of ConfigMap kube-system/aws-auth",
+		regexp.MustCompile(
+			`\bUnauthorized\b|the server has asked for the client to provide credentials`,
+		), NodeUnauthorized, cloudprovider.Certain, byRole,
+		"the API server does not recognize the identity of the instance (Unauthorized)",
+		"map the node role to the cluster: an access entry of type EC2_LINUX (EC2_WINDOWS for Windows), or an entry in mapRoles of ConfigMap kube-system/aws-auth",
 	},
 	{
 		regexp.MustCompile(`\bis forbidden\b|not allowed to (create|modify) node`), NodeForbidden, cloudprovider.Certain, byRole,
-		"the API server recognizes the instance, but not as a node (forbidden)", "map the node role with username " + nodeUsername + " and the groups system:bootstrappers and system:nodes",
+		"the API server recognizes the instance, but not as a node (forbidden)",
+		"map the node role with username " + nodeUsername + " and the groups system:bootstrappers and system:nodes",
 	},
 	{
 		regexp.MustCompile(`x509: `), EndpointUntrusted, cloudprovider.Certain, byClass,
-		"the instance does not trust the certificate of the configured endpoint", "check settings.clusterEndpoint and settings.clusterCABundle, and endpoint and CA in spec.userData of the EC2NodeClass, against aws eks describe-cluster",
+		"the instance does not trust the certificate of the configured endpoint",
+		"check settings.clusterEndpoint and settings.clusterCABundle, and endpoint and CA in spec.userData of the EC2NodeClass, against aws eks describe-cluster",
 	},
 	{
-		regexp.MustCompile(`no such host|server misbehaving|Temporary failure in name resolution`), EndpointNameUnresolved, cloudprovider.Certain, bySubnet,
-		"the instance cannot resolve the name of the API server or of an AWS endpoint", "turn on enableDnsSupport and enableDnsHostnames of the VPC, and let its DHCP options name AmazonProvidedDNS",
+		regexp.MustCompile(
+			`no such host|server misbehaving|Temporary failure in name resolution`,
+		), EndpointNameUnresolved, cloudprovider.Certain, bySubnet,
+		"the instance cannot resolve the name of the API server or of an AWS endpoint",
+		"turn on enableDnsSupport and enableDnsHostnames of the VPC, and let its DHCP options name AmazonProvidedDNS",
 	},
 	{
-		regexp.MustCompile(`(dial tcp|:443|connect).*(i/o timeout|connection timed out|no route to host|connection refused)|Client\.Timeout exceeded|context deadline exceeded|net/http: request canceled`), EndpointUnreachable, cloudprovider.Certain, bySubnet,
-		"the instance cannot connect to the API server or to an AWS endpoint", "check routes of the subnet, egress of the node's security groups, and ingress of the cluster's security group on TCP port 443",
+		regexp.MustCompile(
+			`(dial tcp|:443|connect).*(i/o timeout|connection timed out|no route to host|connection refused)|Client\.Timeout exceeded|context deadline exceeded|net/http: request canceled`,
+		), EndpointUnreachable, cloudprovider.Certain, bySubnet,
+		"the instance cannot connect to the API server or to an AWS endpoint",
+		"check routes of the subnet, egress of the node's security groups, and ingress of the cluster's security group on TCP port 443",
 	},
 	{
-		regexp.MustCompile(`failed to (parse|validate) kubelet (flag|config)|unknown flag: --|unknown field "|failed to run Kubelet|"command failed" err=`), KubeletRefusesToStart, cloudprovider.Certain, byClass,
-		"kubelet does not start with its configuration", "correct spec.kubelet and spec.userData of the EC2NodeClass, and the labels and taints of the NodePool",
+		regexp.MustCompile(
+			`failed to (parse|validate) kubelet (flag|config)|unknown flag: --|unknown field "|failed to run Kubelet|"command failed" err=`,
+		), KubeletRefusesToStart, cloudprovider.Certain, byClass,
+		"kubelet does not start with its configuration",
+		"correct spec.kubelet and spec.userData of the EC2NodeClass, and the labels and taints of the NodePool",
 	},
 	{
-		regexp.MustCompile(`bootstrap\.sh.*[Ee]xited with error|Exited with error on line \d+|nodeadm.*"level":"fatal"|nodeadm(-config|-run|-init)?\.service: (Main process exited, code=exited, status=[1-9]|Failed)|early-boot-config(\.service)?: .*(Error|exited, code=exited, status=[1-9])|(settings-committer|sundog|thar-be-settings).*(Error|Failed)`), BootstrapFailed, cloudprovider.Certain, byClass,
+		regexp.MustCompile(
+			`bootstrap\.sh.*[Ee]xited with error|Exited with error on line \d+|nodeadm.*"level":"fatal"|nodeadm(-config|-run|-init)?\.service: (Main process exited, code=exited, status=[1-9]|Failed)|early-boot-config(\.service)?: .*(Error|exited, code=exited, status=[1-9])|(settings-committer|sundog|thar-be-settings).*(Error|Failed)`,
+		), BootstrapFailed, cloudprovider.Certain, byClass,
 		"the bootstrap of the instance failed", "correct spec.userData of the EC2NodeClass",
 	},
 	{
-		regexp.MustCompile(`Failed to run module scripts[-_]user|cloud-init.*(Error|WARNING).*part-\d+`), BootstrapFailed, cloudprovider.Likely, byClass,
+		regexp.MustCompile(
+			`Failed to run module scripts[-_]user|cloud-init.*(Error|WARNING).*part-\d+`,
+		), BootstrapFailed, cloudprovider.Likely, byClass,
 		"a script of the user data failed", "correct spec.userData of the EC2NodeClass",
 	},
 	{
-		regexp.MustCompile(`Kernel panic - not syncing`), InstanceFailed, cloudprovider.Likely, byClass, "the kernel of the instance panicked", "select another image",
+		regexp.MustCompile(
+			`Kernel panic - not syncing`,
+		), InstanceFailed, cloudprovider.Likely, byClass, "the kernel of the instance panicked", "select another image",
 	},
 }
 
@@ -151,7 +193,9 @@ func CheckConsole(i Instance, text string) []cloudprovider.Finding {
 }
 
 // logPrefixes matches timestamps and process IDs at the start of a line, which differ each time.
-var logPrefixes = regexp.MustCompile(`^(\[[ \d.]+\]\s*)?(\w{3} +\d+ [\d:]+ \S+ )?|[IWEF]\d{4} [\d:.]+ +\d+ |"?\d{4}-\d\d-\d\d[T ][\d:.]+(Z|[+-][\d:]+)?"?,? ?`)
+var logPrefixes = regexp.MustCompile(
+	`^(\[[ \d.]+\]\s*)?(\w{3} +\d+ [\d:]+ \S+ )?|[IWEF]\d{4} [\d:.]+ +\d+ |"?\d{4}-\d\d-\d\d[T ][\d:.]+(Z|[+-][\d:]+)?"?,? ?`,
+)
 
 // shorten returns the part of a line that fits into a condition, without parts that differ each time.
 func shorten(line string) string {

@@ -67,12 +67,23 @@ type Cluster struct {
 
 // unchecked is a finding about something that could not be checked.
 func unchecked(cause, what, why string) cloudprovider.Finding {
-	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("%s could not be checked: %s", what, why)}
+	return cloudprovider.Finding{
+		Cause:     cause,
+		Certainty: cloudprovider.Unchecked,
+		Message:   fmt.Sprintf("%s could not be checked: %s", what, why),
+	}
 }
 
 // misconfiguration is a certain finding about the configuration.
 func misconfiguration(cause, scope, message, remedy string) cloudprovider.Finding {
-	return cloudprovider.Finding{Cause: cause, Certainty: cloudprovider.Certain, Scope: scope, FromConfiguration: true, Message: message, Remedy: remedy}
+	return cloudprovider.Finding{
+		Cause:             cause,
+		Certainty:         cloudprovider.Certain,
+		Scope:             scope,
+		FromConfiguration: true,
+		Message:           message,
+		Remedy:            remedy,
+	}
 }
 
 // RoleScope returns the scope of findings about a role.

@@ -109,9 +109,19 @@ func (n Network) egress() []cloudprovider.Finding {
 			return nil
 		}
 	}
-	return []cloudprovider.Finding{misconfiguration(NoEgress, n.groupScope(),
-		fmt.Sprintf("no security group of the node class (%s) allows egress on TCP port 443, so instances cannot reach the API server", n.groupIDs()),
-		fmt.Sprintf("aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]", n.Cluster.Region, n.Groups[0].ID))}
+	return []cloudprovider.Finding{misconfiguration(
+		NoEgress,
+		n.groupScope(),
+		fmt.Sprintf(
+			"no security group of the node class (%s) allows egress on TCP port 443, so instances cannot reach the API server",
+			n.groupIDs(),
+		),
+		fmt.Sprintf(
+			"aws ec2 authorize-security-group-egress --region %s --group-id %s --ip-permissions IpProtocol=tcp,FromPort=443,ToPort=443,IpRanges=[{CidrIp=0.0.0.0/0}]",
+			n.Cluster.Region,
+			n.Groups[0].ID,
+		),
+	)}
 }
 
 // https reports whether the rule covers TCP port 443, for any peer.
@@ -159,9 +169,21 @@ func (n Network) ingress() []cloudprovider.Finding {
 		}
 	}
 	group := n.ClusterGroups[0].ID
-	return []cloudprovider.Finding{misconfiguration(ClusterRejectsNodes, n.groupScope(),
-		fmt.Sprintf("security group %s of the API server admits TCP port 443 neither from the groups of the node class (%s) nor from its subnets", group, n.groupIDs()),
-		fmt.Sprintf("aws ec2 authorize-security-group-ingress --region %s --group-id %s --protocol tcp --port 443 --source-group %s", n.Cluster.Region, group, n.Groups[0].ID))}
+	return []cloudprovider.Finding{misconfiguration(
+		ClusterRejectsNodes,
+		n.groupScope(),
+		fmt.Sprintf(
+			"security group %s of the API server admits TCP port 443 neither from the groups of the node class (%s) nor from its subnets",
+			group,
+			n.groupIDs(),
+		),
+		fmt.Sprintf(
+			"aws ec2 authorize-security-group-ingress --region %s --group-id %s --protocol tcp --port 443 --source-group %s",
+			n.Cluster.Region,
+			group,
+			n.Groups[0].ID,
+		),
+	)}
 }
 
 // admits reports whether a rule may cover an instance of the class in the subnet.
@@ -211,22 +233,42 @@ func (n Network) route(s Subnet) (cloudprovider.Finding, bool) {
 	way, known := defaultRoute(s.Routes)
 	switch {
 	case !known:
-		return misconfiguration(SubnetWithoutRoute, scope,
-			fmt.Sprintf("subnet %s has no route to the public endpoint of cluster %s (no default route), and the private endpoint cannot be used from there", s.ID, n.Cluster.Name),
-			n.routeRemedy(s)), true
+		return misconfiguration(
+			SubnetWithoutRoute,
+			scope,
+			fmt.Sprintf(
+				"subnet %s has no route to the public endpoint of cluster %s (no default route), and the private endpoint cannot be used from there",
+				s.ID,
+				n.Cluster.Name,
+			),
+			n.routeRemedy(s),
+		), true
 	case way.Blackhole:
 		return misconfiguration(SubnetWithoutRoute, scope,
 			fmt.Sprintf("the default route of subnet %s leads to %s, which no longer exists", s.ID, way.Target),
 			fmt.Sprintf("replace the route's target in the route table of subnet %s, for example by a NAT gateway that exists", s.ID)), true
 	case strings.HasPrefix(way.Target, "igw-") && !s.PublicIP:
-		return misconfiguration(SubnetWithoutPublicIP, scope,
-			fmt.Sprintf("the default route of subnet %s is the internet gateway %s, and instances get no public address: they cannot reach the public endpoint of cluster %s", s.ID, way.Target, n.Cluster.Name),
-			"set spec.associatePublicIPAddress: true in the EC2NodeClass, or use subnets behind a NAT gateway"), true
+		return misconfiguration(
+			SubnetWithoutPublicIP,
+			scope,
+			fmt.Sprintf(
+				"the default route of subnet %s is the internet gateway %s, and instances get no public address: they cannot reach the public endpoint of cluster %s",
+				s.ID,
+				way.Target,
+				n.Cluster.Name,
+			),
+			"set spec.associatePublicIPAddress: true in the EC2NodeClass, or use subnets behind a NAT gateway",
+		), true
 	case len(n.PublicCIDRs) > 0 && !slices.Contains(n.PublicCIDRs, "0.0.0.0/0"):
 		return cloudprovider.Finding{
 			Cause: PublicAccessRestricted, Certainty: cloudprovider.Likely, Scope: scope, FromConfiguration: true,
-			Message: fmt.Sprintf("the public endpoint of cluster %s can be reached from %s only; the address of %s must be among them", n.Cluster.Name, strings.Join(n.PublicCIDRs, ", "), way.Target),
-			Remedy:  n.routeRemedy(s),
+			Message: fmt.Sprintf(
+				"the public endpoint of cluster %s can be reached from %s only; the address of %s must be among them",
+				n.Cluster.Name,
+				strings.Join(n.PublicCIDRs, ", "),
+				way.Target,
+			),
+			Remedy: n.routeRemedy(s),
 		}, true
 	}
 	return cloudprovider.Finding{}, false
@@ -237,16 +279,29 @@ func (n Network) routeToVPC(s Subnet, scope string) (cloudprovider.Finding, bool
 	if slices.ContainsFunc(s.Routes, func(r Route) bool { return r.Target != "local" && !r.Blackhole }) {
 		return cloudprovider.Finding{}, false // peering or a transit gateway may lead there
 	}
-	return misconfiguration(SubnetWithoutRoute, scope,
-		fmt.Sprintf("subnet %s is in %s and has no route out of it; the API server of cluster %s has a private endpoint in %s only", s.ID, s.VPC, n.Cluster.Name, n.VPC),
-		fmt.Sprintf("let subnetSelectorTerms of the EC2NodeClass select subnets of %s, or connect the two VPCs", n.VPC)), true
+	return misconfiguration(
+		SubnetWithoutRoute,
+		scope,
+		fmt.Sprintf(
+			"subnet %s is in %s and has no route out of it; the API server of cluster %s has a private endpoint in %s only",
+			s.ID,
+			s.VPC,
+			n.Cluster.Name,
+			n.VPC,
+		),
+		fmt.Sprintf("let subnetSelectorTerms of the EC2NodeClass select subnets of %s, or connect the two VPCs", n.VPC),
+	), true
 }
 
 func (n Network) routeRemedy(s Subnet) string {
 	if s.VPC != n.VPC {
 		return fmt.Sprintf("add a default route to the route table of subnet %s, for example to a NAT gateway", s.ID)
 	}
-	return fmt.Sprintf("aws eks update-cluster-config --region %s --name %s --resources-vpc-config endpointPrivateAccess=true", n.Cluster.Region, n.Cluster.Name)
+	return fmt.Sprintf(
+		"aws eks update-cluster-config --region %s --name %s --resources-vpc-config endpointPrivateAccess=true",
+		n.Cluster.Region,
+		n.Cluster.Name,
+	)
 }
 
 // defaultRoute returns the default route.

@@ -170,13 +170,28 @@ func (a Access) checkProfile() (cloudprovider.Finding, bool) {
 		return misconfiguration(InstanceProfileNotFound, "profile/"+p.Name, fmt.Sprintf("IAM has no instance profile %q", p.Name),
 			fmt.Sprintf("aws iam create-instance-profile --instance-profile-name %s", p.Name)), true
 	case len(p.Roles) == 0:
-		return misconfiguration(InstanceProfileWrongRole, "profile/"+p.Name, fmt.Sprintf("instance profile %q has no role", p.Name),
-			fmt.Sprintf("aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s", p.Name, cmp.Or(RoleName(a.Role), "ROLE"))), true
+		return misconfiguration(
+			InstanceProfileWrongRole,
+			"profile/"+p.Name,
+			fmt.Sprintf("instance profile %q has no role", p.Name),
+			fmt.Sprintf(
+				"aws iam add-role-to-instance-profile --instance-profile-name %s --role-name %s",
+				p.Name,
+				cmp.Or(RoleName(a.Role), "ROLE"),
+			),
+		), true
 	case a.Role != "" && RoleName(p.Roles[0]) != RoleName(a.Role):
-		return misconfiguration(InstanceProfileWrongRole, "profile/"+p.Name,
+		return misconfiguration(
+			InstanceProfileWrongRole,
+			"profile/"+p.Name,
 			fmt.Sprintf("instance profile %q has role %s, but the node class specifies %s", p.Name, RoleName(p.Roles[0]), RoleName(a.Role)),
-			fmt.Sprintf("aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
-				p.Name, RoleName(p.Roles[0]), RoleName(a.Role))), true
+			fmt.Sprintf(
+				"aws iam remove-role-from-instance-profile --instance-profile-name %[1]s --role-name %[2]s && aws iam add-role-to-instance-profile --instance-profile-name %[1]s --role-name %[3]s",
+				p.Name,
+				RoleName(p.Roles[0]),
+				RoleName(a.Role),
+			),
+		), true
 	}
 	return cloudprovider.Finding{}, false
 }
@@ -280,9 +295,17 @@ func (a Access) unmapped(role string) cloudprovider.Finding {
 	where := a.mappingLocations()
 	if !a.Mode.usesConfigMap() && a.AWSAuthErr == "" {
 		if _, mapped, err := a.checkAWSAuth(role); mapped && err == "" {
-			return misconfiguration(AuthModeIgnoresMapping, scope,
-				fmt.Sprintf("node role %s is mapped in ConfigMap kube-system/aws-auth, which cluster %s ignores: its authentication mode is %s", role, a.Cluster.Name, a.Mode),
-				a.createEntry(role))
+			return misconfiguration(
+				AuthModeIgnoresMapping,
+				scope,
+				fmt.Sprintf(
+					"node role %s is mapped in ConfigMap kube-system/aws-auth, which cluster %s ignores: its authentication mode is %s",
+					role,
+					a.Cluster.Name,
+					a.Mode,
+				),
+				a.createEntry(role),
+			)
 		}
 	}
 	if controller, where, ok := a.controllerMapped(); ok && !sameRole(controller, role) {
@@ -292,11 +315,21 @@ func (a Access) unmapped(role string) cloudprovider.Finding {
 		return f
 	}
 	if other := a.roleInOtherAccount(role); other != "" {
-		f := misconfiguration(NodeRoleOfOtherAccount, scope, fmt.Sprintf("%s is mapped, but it belongs to another account; the node role is %s", other, role), "")
+		f := misconfiguration(
+			NodeRoleOfOtherAccount,
+			scope,
+			fmt.Sprintf("%s is mapped, but it belongs to another account; the node role is %s", other, role),
+			"",
+		)
 		f.Remedy, f.Manifest = a.mapRole(role)
 		return f
 	}
-	f := misconfiguration(NodeRoleNotMapped, scope, fmt.Sprintf("node role %s is not mapped in %s (authentication mode %s), so its nodes cannot join", role, where, a.Mode), "")
+	f := misconfiguration(
+		NodeRoleNotMapped,
+		scope,
+		fmt.Sprintf("node role %s is not mapped in %s (authentication mode %s), so its nodes cannot join", role, where, a.Mode),
+		"",
+	)
 	f.Remedy, f.Manifest = a.mapRole(role)
 	return f
 }

@@ -50,10 +50,22 @@ func TestCheckRole(t *testing.T) {
 		message, remedy string
 	}{
 		{name: "access entry, mode API", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2_LINUX") }},
-		{name: "access entry, mode API_AND_CONFIG_MAP", mode: ModeAPIAndConfigMap, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2_LINUX") }},
-		{name: "aws-auth, mode API_AND_CONFIG_MAP", mode: ModeAPIAndConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(nodeRole)) }},
+		{
+			name:   "access entry, mode API_AND_CONFIG_MAP",
+			mode:   ModeAPIAndConfigMap,
+			change: func(a *Access) { a.Entries = entries(nodeRole, "EC2_LINUX") },
+		},
+		{
+			name:   "aws-auth, mode API_AND_CONFIG_MAP",
+			mode:   ModeAPIAndConfigMap,
+			change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(nodeRole)) },
+		},
 		{name: "aws-auth, mode CONFIG_MAP", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(nodeRole)) }},
-		{name: "aws-auth, case of the ARN", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(strings.ToUpper(nodeRole[:3]) + nodeRole[3:])) }},
+		{
+			name:   "aws-auth, case of the ARN",
+			mode:   ModeConfigMap,
+			change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(strings.ToUpper(nodeRole[:3]) + nodeRole[3:])) },
+		},
 		{name: "role with a path, in aws-auth without", mode: ModeConfigMap, change: func(a *Access) {
 			a.Role, a.Profile.Roles, a.AWSAuth = "team/a/node", []string{pathRole}, awsAuth(validEntry(nodeRole))
 		}},
@@ -64,37 +76,149 @@ func TestCheckRole(t *testing.T) {
 			a.Entries, a.AWSAuth = entries(nodeRole, "EC2_LINUX"), awsAuth("- nonsense: [")
 		}},
 
-		{name: "in neither place", mode: ModeAPIAndConfigMap, cause: NodeRoleNotMapped, message: "access entries of cluster shop or ConfigMap kube-system/aws-auth", remedy: createEntry},
+		{
+			name:    "in neither place",
+			mode:    ModeAPIAndConfigMap,
+			cause:   NodeRoleNotMapped,
+			message: "access entries of cluster shop or ConfigMap kube-system/aws-auth",
+			remedy:  createEntry,
+		},
 		{name: "no access entry", mode: ModeAPI, cause: NodeRoleNotMapped, message: nodeRole, remedy: createEntry},
-		{name: "no ConfigMap aws-auth", mode: ModeConfigMap, cause: NodeRoleNotMapped, message: "ConfigMap kube-system/aws-auth", remedy: "- system:bootstrappers"},
-		{name: "aws-auth with others only", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry("arn:aws:iam::111122223333:role/other")) }, cause: NodeRoleNotMapped},
-		{name: "class with a profile of its own", mode: ModeAPI, change: func(a *Access) { a.Role = "" }, cause: NodeRoleNotMapped, message: nodeRole},
+		{
+			name:    "no ConfigMap aws-auth",
+			mode:    ModeConfigMap,
+			cause:   NodeRoleNotMapped,
+			message: "ConfigMap kube-system/aws-auth",
+			remedy:  "- system:bootstrappers",
+		},
+		{
+			name:   "aws-auth with others only",
+			mode:   ModeConfigMap,
+			change: func(a *Access) { a.AWSAuth = awsAuth(validEntry("arn:aws:iam::111122223333:role/other")) },
+			cause:  NodeRoleNotMapped,
+		},
+		{
+			name:    "class with a profile of its own",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.Role = "" },
+			cause:   NodeRoleNotMapped,
+			message: nodeRole,
+		},
 
-		{name: "controller's role in an access entry", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(controllerRole, "EC2_LINUX") }, cause: ControllerRoleMapped, message: controllerRole, remedy: createEntry},
-		{name: "controller's role in aws-auth", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(controllerRole)) }, cause: ControllerRoleMapped, message: "aws-auth", remedy: "rolearn: " + nodeRole},
-		{name: "controller's role mapped as an administrator", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(controllerRole, "STANDARD") }, cause: NodeRoleNotMapped},
-		{name: "controller and nodes both mapped", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(controllerRole, "EC2_LINUX", nodeRole, "EC2_LINUX") }},
+		{
+			name:    "controller's role in an access entry",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.Entries = entries(controllerRole, "EC2_LINUX") },
+			cause:   ControllerRoleMapped,
+			message: controllerRole,
+			remedy:  createEntry,
+		},
+		{
+			name:    "controller's role in aws-auth",
+			mode:    ModeConfigMap,
+			change:  func(a *Access) { a.AWSAuth = awsAuth(validEntry(controllerRole)) },
+			cause:   ControllerRoleMapped,
+			message: "aws-auth",
+			remedy:  "rolearn: " + nodeRole,
+		},
+		{
+			name:   "controller's role mapped as an administrator",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Entries = entries(controllerRole, "STANDARD") },
+			cause:  NodeRoleNotMapped,
+		},
+		{
+			name:   "controller and nodes both mapped",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Entries = entries(controllerRole, "EC2_LINUX", nodeRole, "EC2_LINUX") },
+		},
 
-		{name: "entry of type STANDARD", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "STANDARD") }, cause: AccessEntryWrongType, message: "STANDARD", remedy: "aws eks delete-access-entry --cluster-name shop --principal-arn " + nodeRole + " --region eu-west-1 && " + createEntry},
-		{name: "entry of type FARGATE_LINUX", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "FARGATE_LINUX") }, cause: AccessEntryWrongType},
-		{name: "entry of type HYBRID_LINUX", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "HYBRID_LINUX") }, cause: AccessEntryWrongType},
-		{name: "entry of type EC2, of Auto Mode", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2") }, cause: AccessEntryWrongType, certainty: cloudprovider.Likely},
+		{
+			name:    "entry of type STANDARD",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.Entries = entries(nodeRole, "STANDARD") },
+			cause:   AccessEntryWrongType,
+			message: "STANDARD",
+			remedy:  "aws eks delete-access-entry --cluster-name shop --principal-arn " + nodeRole + " --region eu-west-1 && " + createEntry,
+		},
+		{
+			name:   "entry of type FARGATE_LINUX",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Entries = entries(nodeRole, "FARGATE_LINUX") },
+			cause:  AccessEntryWrongType,
+		},
+		{
+			name:   "entry of type HYBRID_LINUX",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Entries = entries(nodeRole, "HYBRID_LINUX") },
+			cause:  AccessEntryWrongType,
+		},
+		{
+			name:      "entry of type EC2, of Auto Mode",
+			mode:      ModeAPI,
+			change:    func(a *Access) { a.Entries = entries(nodeRole, "EC2") },
+			cause:     AccessEntryWrongType,
+			certainty: cloudprovider.Likely,
+		},
 		{name: "a wrong entry wins over a right aws-auth", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.Entries, a.AWSAuth = entries(nodeRole, "STANDARD"), awsAuth(validEntry(nodeRole))
 		}, cause: AccessEntryWrongType},
-		{name: "Windows, entry for Linux", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") }, cause: WindowsKubeProxyDenied, certainty: cloudprovider.Likely, remedy: "--type EC2_WINDOWS"},
-		{name: "Windows, entry for Windows", mode: ModeAPI, change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_WINDOWS") }},
-		{name: "Windows, in neither place", mode: ModeAPI, change: func(a *Access) { a.Windows = true }, cause: NodeRoleNotMapped, remedy: "--type EC2_WINDOWS"},
-		{name: "Windows, aws-auth for Linux", mode: ModeConfigMap, change: func(a *Access) { a.Windows, a.AWSAuth = true, awsAuth(validEntry(nodeRole)) }, cause: WindowsKubeProxyDenied, certainty: cloudprovider.Likely, remedy: "- eks:kube-proxy-windows"},
+		{
+			name:      "Windows, entry for Linux",
+			mode:      ModeAPI,
+			change:    func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_LINUX") },
+			cause:     WindowsKubeProxyDenied,
+			certainty: cloudprovider.Likely,
+			remedy:    "--type EC2_WINDOWS",
+		},
+		{
+			name:   "Windows, entry for Windows",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Windows, a.Entries = true, entries(nodeRole, "EC2_WINDOWS") },
+		},
+		{
+			name:   "Windows, in neither place",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Windows = true },
+			cause:  NodeRoleNotMapped,
+			remedy: "--type EC2_WINDOWS",
+		},
+		{
+			name:      "Windows, aws-auth for Linux",
+			mode:      ModeConfigMap,
+			change:    func(a *Access) { a.Windows, a.AWSAuth = true, awsAuth(validEntry(nodeRole)) },
+			cause:     WindowsKubeProxyDenied,
+			certainty: cloudprovider.Likely,
+			remedy:    "- eks:kube-proxy-windows",
+		},
 		{name: "Windows, aws-auth lets nobody in", mode: ModeConfigMap, change: func(a *Access) {
 			a.Windows, a.AWSAuth = true, awsAuth(strings.Replace(validEntry(nodeRole), "system:nodes", "x", 1))
 		}, cause: AuthMapMalformed},
 		{name: "Linux, entry for Windows", mode: ModeAPI, change: func(a *Access) { a.Entries = entries(nodeRole, "EC2_WINDOWS") }},
 
-		{name: "mode ignores aws-auth", mode: ModeAPI, change: func(a *Access) { a.AWSAuth = awsAuth(validEntry(nodeRole)) }, cause: AuthModeIgnoresMapping, message: "authentication mode is API", remedy: createEntry},
+		{
+			name:    "mode ignores aws-auth",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.AWSAuth = awsAuth(validEntry(nodeRole)) },
+			cause:   AuthModeIgnoresMapping,
+			message: "authentication mode is API",
+			remedy:  createEntry,
+		},
 
-		{name: "aws-auth: no YAML", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth("- rolearn: [") }, cause: AuthMapMalformed, message: "cannot be parsed", remedy: nodeRole},
-		{name: "aws-auth: not a list", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuth = awsAuth("rolearn: x") }, cause: AuthMapMalformed},
+		{
+			name:    "aws-auth: no YAML",
+			mode:    ModeConfigMap,
+			change:  func(a *Access) { a.AWSAuth = awsAuth("- rolearn: [") },
+			cause:   AuthMapMalformed,
+			message: "cannot be parsed",
+			remedy:  nodeRole,
+		},
+		{
+			name:   "aws-auth: not a list",
+			mode:   ModeConfigMap,
+			change: func(a *Access) { a.AWSAuth = awsAuth("rolearn: x") },
+			cause:  AuthMapMalformed,
+		},
 		{name: "aws-auth: ARN with its path", mode: ModeConfigMap, change: func(a *Access) {
 			a.Profile.Roles, a.AWSAuth = []string{pathRole}, awsAuth(validEntry(pathRole))
 		}, cause: AuthMapMalformed, message: "with its path", remedy: "rolearn: " + nodeRole},
@@ -111,23 +235,63 @@ func TestCheckRole(t *testing.T) {
 			a.AWSAuth = AWSAuth{Found: true, Data: map[string]string{"mapUsers": "- userarn: " + nodeRole + "\n  username: x\n"}}
 		}, cause: AuthMapMalformed, message: "mapUsers"},
 
-		{name: "role of another account", mode: ModeAPI, change: func(a *Access) { a.Entries = entries("arn:aws:iam::999999999999:role/node", "EC2_LINUX") }, cause: NodeRoleOfOtherAccount, message: "999999999999"},
+		{
+			name:    "role of another account",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.Entries = entries("arn:aws:iam::999999999999:role/node", "EC2_LINUX") },
+			cause:   NodeRoleOfOtherAccount,
+			message: "999999999999",
+		},
 
-		{name: "profile holds another role", mode: ModeAPI, change: func(a *Access) {
-			a.Profile.Roles, a.Entries = []string{controllerRole}, entries(nodeRole, "EC2_LINUX", controllerRole, "EC2_LINUX")
-		}, cause: InstanceProfileWrongRole, message: "has role controller, but the node class specifies node", remedy: "--role-name controller && aws iam add-role-to-instance-profile --instance-profile-name p --role-name node"},
-		{name: "profile holds no role", mode: ModeAPI, change: func(a *Access) { a.Profile.Roles = nil }, cause: InstanceProfileWrongRole, message: "has no role"},
-		{name: "no such profile", mode: ModeAPI, change: func(a *Access) { a.Role, a.Profile = "", Profile{Name: "p"} }, cause: InstanceProfileNotFound},
+		{
+			name: "profile holds another role", mode: ModeAPI, change: func(a *Access) {
+				a.Profile.Roles, a.Entries = []string{controllerRole}, entries(nodeRole, "EC2_LINUX", controllerRole, "EC2_LINUX")
+			}, cause: InstanceProfileWrongRole, message: "has role controller, but the node class specifies node",
+			remedy: "--role-name controller && aws iam add-role-to-instance-profile --instance-profile-name p --role-name node",
+		},
+		{
+			name:    "profile holds no role",
+			mode:    ModeAPI,
+			change:  func(a *Access) { a.Profile.Roles = nil },
+			cause:   InstanceProfileWrongRole,
+			message: "has no role",
+		},
+		{
+			name:   "no such profile",
+			mode:   ModeAPI,
+			change: func(a *Access) { a.Role, a.Profile = "", Profile{Name: "p"} },
+			cause:  InstanceProfileNotFound,
+		},
 
-		{name: "EKS denies access", mode: "", change: func(a *Access) { a.ModeErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "AccessDenied"},
-		{name: "entries may not be listed", mode: ModeAPI, change: func(a *Access) { a.EntriesErr = "AccessDenied" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked},
+		{
+			name:      "EKS denies access",
+			mode:      "",
+			change:    func(a *Access) { a.ModeErr = "AccessDenied" },
+			cause:     RoleMappingUnchecked,
+			certainty: cloudprovider.Unchecked,
+			message:   "AccessDenied",
+		},
+		{
+			name:      "entries may not be listed",
+			mode:      ModeAPI,
+			change:    func(a *Access) { a.EntriesErr = "AccessDenied" },
+			cause:     RoleMappingUnchecked,
+			certainty: cloudprovider.Unchecked,
+		},
 		{name: "entries may not be listed, aws-auth is right", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.EntriesErr, a.AWSAuth = "AccessDenied", awsAuth(validEntry(nodeRole))
 		}},
 		{name: "entries may not be listed, aws-auth is wrong", mode: ModeAPIAndConfigMap, change: func(a *Access) {
 			a.EntriesErr, a.AWSAuth = "AccessDenied", awsAuth(strings.Replace(validEntry(nodeRole), "EC2PrivateDNSName", "AccountID", 1))
 		}, cause: AuthMapMalformed, certainty: cloudprovider.Likely},
-		{name: "aws-auth may not be read", mode: ModeConfigMap, change: func(a *Access) { a.AWSAuthErr = "forbidden" }, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked, message: "aws-auth could not be checked: forbidden"},
+		{
+			name:      "aws-auth may not be read",
+			mode:      ModeConfigMap,
+			change:    func(a *Access) { a.AWSAuthErr = "forbidden" },
+			cause:     RoleMappingUnchecked,
+			certainty: cloudprovider.Unchecked,
+			message:   "aws-auth could not be checked: forbidden",
+		},
 		{name: "profile may not be read, role is mapped", mode: ModeAPI, change: func(a *Access) {
 			a.Profile.Roles, a.ProfileErr, a.Entries = nil, "AccessDenied", entries(nodeRole, "EC2_LINUX")
 		}, cause: RoleMappingUnchecked, certainty: cloudprovider.Unchecked},
@@ -151,8 +315,11 @@ func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
 		blind := validAccess(ModeAPI)
 		blind.Cluster.Region, blind.Profile, blind.ProfileErr = region, Profile{Name: "p"}, "IAM cannot be reached from an isolated VPC"
 		for name, change := range map[string]func(*Access){
-			"access entry":                     func(a *Access) { a.Entries = entries(mapped, "EC2_LINUX") },
-			"access entry with a path":         func(a *Access) { a.Entries = entries(strings.Replace(mapped, "role/", "role/team/a/", 1), "EC2_LINUX") },
+			"access entry": func(a *Access) { a.Entries = entries(mapped, "EC2_LINUX") },
+			"access entry with a path": func(a *Access) {
+				a.Entries = entries(strings.Replace(mapped, "role/", "role/team/a/", 1),
+					"EC2_LINUX")
+			},
 			"class with a path, entry without": func(a *Access) { a.Role, a.Entries = "team/a/node", entries(mapped, "EC2_LINUX") },
 			"aws-auth":                         func(a *Access) { a.Mode, a.AWSAuth = ModeConfigMap, awsAuth(validEntry(mapped)) },
 			"partition of the controller's identity": func(a *Access) {
@@ -168,7 +335,8 @@ func TestNodesOfOtherPartitionsAreMappedWithoutIAM(t *testing.T) {
 			}
 		}
 		found := CheckRole(blind)
-		if want := "--principal-arn " + mapped + " "; found[len(found)-1].Cause != NodeRoleNotMapped || !strings.Contains(found[len(found)-1].Remedy, want) {
+		if want := "--principal-arn " + mapped + " "; found[len(found)-1].Cause != NodeRoleNotMapped ||
+			!strings.Contains(found[len(found)-1].Remedy, want) {
 			t.Errorf("%s: a role that is not mapped gives %+v, want %s with %q", region, found, NodeRoleNotMapped, want)
 		}
 	}
@@ -181,7 +349,14 @@ func TestAWSAuthEntryOfAnotherPartitionIsReported(t *testing.T) {
 	a := validAccess(ModeConfigMap)
 	a.Cluster.Region, a.AWSAuth = "us-gov-west-1", awsAuth(validEntry(nodeRole))
 	a.Profile.Roles = []string{gov}
-	checkFirst(t, CheckRole(a), AuthMapMalformed, cloudprovider.Certain, "is written with partition aws; the node role is "+gov, "rolearn: "+gov)
+	checkFirst(
+		t,
+		CheckRole(a),
+		AuthMapMalformed,
+		cloudprovider.Certain,
+		"is written with partition aws; the node role is "+gov,
+		"rolearn: "+gov,
+	)
 	a.Profile.Roles, a.RoleARN = nil, ""
 	a.ProfileErr = "AccessDenied"
 	if found := CheckRole(a); found[1].Cause != AuthMapMalformed || found[1].Certainty != cloudprovider.Likely {
@@ -226,7 +401,8 @@ func TestWindowsNodesJoinWithTheEntryOfLinuxNodes(t *testing.T) {
 	for what, change := range map[string]func(*Access){"one node": func(a *Access) { a.Running.Linux = 1 }, "nodes not known": func(a *Access) { a.RunningErr = "forbidden" }} {
 		b := a
 		change(&b)
-		if f := CheckRole(b)[0]; !strings.Contains(f.Remedy, "would cut off 1 running Linux node") && !strings.Contains(f.Remedy, "would cut off every running Linux node") {
+		if f := CheckRole(b)[0]; !strings.Contains(f.Remedy, "would cut off 1 running Linux node") &&
+			!strings.Contains(f.Remedy, "would cut off every running Linux node") {
 			t.Errorf("%s: %s", what, f.Remedy)
 		}
 	}
@@ -271,7 +447,9 @@ func TestRemedyKeepsTheGroupsOfOtherNodes(t *testing.T) {
 func TestLastEntryOfARoleWins(t *testing.T) {
 	a := validAccess(ModeConfigMap)
 	a.Windows = true
-	a.AWSAuth = awsAuth(validEntry(nodeRole) + strings.Replace(validEntry(nodeRole), "  groups:\n", "  groups:\n  - eks:kube-proxy-windows\n", 1))
+	a.AWSAuth = awsAuth(
+		validEntry(nodeRole) + strings.Replace(validEntry(nodeRole), "  groups:\n", "  groups:\n  - eks:kube-proxy-windows\n", 1),
+	)
 	if found := CheckRole(a); len(found) > 0 {
 		t.Errorf("found %+v", found)
 	}

@@ -50,7 +50,13 @@ func (c *Checker) callerIdentity(ctx context.Context) (caller, error) {
 func assumedRole(session arn.ARN) (arn.ARN, bool) {
 	rest, ok := strings.CutPrefix(session.Resource, "assumed-role/")
 	name, _, _ := strings.Cut(rest, "/")
-	return arn.ARN{Partition: session.Partition, Service: "iam", Region: session.Region, AccountID: session.AccountID, Resource: "role/" + name}, ok
+	return arn.ARN{
+		Partition: session.Partition,
+		Service:   "iam",
+		Region:    session.Region,
+		AccountID: session.AccountID,
+		Resource:  "role/" + name,
+	}, ok
 }
 
 func (c *Checker) describeCluster(ctx context.Context) (*ekstypes.Cluster, error) {
@@ -175,7 +181,10 @@ func (c *Checker) entries(ctx context.Context, a *join.Access) ([]join.Entry, er
 			if !wanted[strings.ToLower(join.RoleName(principal))] {
 				continue
 			}
-			described, err := c.cfg.EKS.DescribeAccessEntry(ctx, &eks.DescribeAccessEntryInput{ClusterName: &c.cfg.Cluster.Name, PrincipalArn: &principal})
+			described, err := c.cfg.EKS.DescribeAccessEntry(
+				ctx,
+				&eks.DescribeAccessEntryInput{ClusterName: &c.cfg.Cluster.Name, PrincipalArn: &principal},
+			)
 			if err != nil {
 				return nil, err
 			}
@@ -235,7 +244,10 @@ func (c *Checker) subnets(ctx context.Context, class Class) ([]join.Subnet, erro
 		ids = append(ids, s.ID)
 	}
 	var out []join.Subnet
-	pages := ec2.NewDescribeSubnetsPaginator(c.cfg.EC2, &ec2.DescribeSubnetsInput{Filters: []ec2types.Filter{network.Filter("subnet-id", ids...)}})
+	pages := ec2.NewDescribeSubnetsPaginator(
+		c.cfg.EC2,
+		&ec2.DescribeSubnetsInput{Filters: []ec2types.Filter{network.Filter("subnet-id", ids...)}},
+	)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -259,7 +271,10 @@ func (c *Checker) subnets(ctx context.Context, class Class) ([]join.Subnet, erro
 func (c *Checker) addRoutes(ctx context.Context, subnets []join.Subnet, vpcs []string) error {
 	own, main := map[string][]join.Route{}, map[string][]join.Route{}
 	if len(vpcs) > 0 {
-		pages := ec2.NewDescribeRouteTablesPaginator(c.cfg.EC2, &ec2.DescribeRouteTablesInput{Filters: []ec2types.Filter{network.Filter("vpc-id", vpcs...)}})
+		pages := ec2.NewDescribeRouteTablesPaginator(
+			c.cfg.EC2,
+			&ec2.DescribeRouteTablesInput{Filters: []ec2types.Filter{network.Filter("vpc-id", vpcs...)}},
+		)
 		for pages.HasMorePages() {
 			page, err := pages.NextPage(ctx)
 			if err != nil {
@@ -313,7 +328,10 @@ func (c *Checker) groups(ctx context.Context, ids []string) ([]join.SecurityGrou
 		return nil, nil
 	}
 	var out []join.SecurityGroup
-	pages := ec2.NewDescribeSecurityGroupsPaginator(c.cfg.EC2, &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{network.Filter("group-id", ids...)}})
+	pages := ec2.NewDescribeSecurityGroupsPaginator(
+		c.cfg.EC2,
+		&ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{network.Filter("group-id", ids...)}},
+	)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {

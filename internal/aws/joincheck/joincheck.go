@@ -157,7 +157,14 @@ func (c *Checker) CheckInstance(ctx context.Context, id string, class Class) []c
 	defer cancel()
 	instance, err := c.instance(ctx, id, class)
 	if err != nil {
-		return append(c.CheckNow(ctx, class), cloudprovider.Finding{Cause: join.InstanceUnchecked, Certainty: cloudprovider.Unchecked, Message: "instance " + id + " could not be described: " + errorText(err)})
+		return append(
+			c.CheckNow(ctx, class),
+			cloudprovider.Finding{
+				Cause:     join.InstanceUnchecked,
+				Certainty: cloudprovider.Unchecked,
+				Message:   "instance " + id + " could not be described: " + errorText(err),
+			},
+		)
 	}
 	if ended := join.CheckState(instance); len(ended) > 0 {
 		return ended
@@ -166,7 +173,14 @@ func (c *Checker) CheckInstance(ctx context.Context, id string, class Class) []c
 	out := append(roles[:len(roles):len(roles)], c.webhooks(ctx)...)
 	text, err := c.console(ctx, id)
 	if err != nil {
-		out = append(out, cloudprovider.Finding{Cause: join.ConsoleUnchecked, Certainty: cloudprovider.Unchecked, Message: "the console of instance " + id + " could not be read: " + errorText(err)})
+		out = append(
+			out,
+			cloudprovider.Finding{
+				Cause:     join.ConsoleUnchecked,
+				Certainty: cloudprovider.Unchecked,
+				Message:   "the console of instance " + id + " could not be read: " + errorText(err),
+			},
+		)
 	}
 	for _, f := range join.CheckConsole(instance, text) {
 		if !slices.ContainsFunc(roles, func(r cloudprovider.Finding) bool { return !r.NodeJoins }) && f.Cause == join.NodeUnauthorized {

@@ -142,7 +142,13 @@ func (l *Launcher) terminateSurplus(ctx context.Context, j *batchLaunch, a fleet
 		i.NodeClaim, i.NodeClaimUID = "", ""
 		l.cfg.Instances.RecordLaunch(i)
 		if err := l.cfg.Instances.Terminate(ctx, i.ProviderID); err != nil {
-			l.cfg.Log.Error("EC2 launched more instances than requested, and one was not terminated; garbage collection deletes it", "instance", i.ID, "error", err)
+			l.cfg.Log.Error(
+				"EC2 launched more instances than requested, and one was not terminated; garbage collection deletes it",
+				"instance",
+				i.ID,
+				"error",
+				err,
+			)
 			continue
 		}
 		l.cfg.Log.Warn("EC2 launched more instances than requested; one was terminated", "instance", i.ID)
@@ -163,7 +169,11 @@ func (l *Launcher) recreateTemplates(ctx context.Context, j *batchLaunch) error 
 
 // lookUpSlot finds the instance in the slot of a NodeClaim, launched by this process or an earlier one. The error means
 // that the outcome is not known yet.
-func (l *Launcher) lookUpSlot(ctx context.Context, claim *karpv1.NodeClaim, t cloudprovider.BatchSlot) (i cloudprovider.Instance, found bool, err error) {
+func (l *Launcher) lookUpSlot(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	t cloudprovider.BatchSlot,
+) (i cloudprovider.Instance, found bool, err error) {
 	claimUID := string(claim.UID)
 	since, looked := l.firstLookups.Get(claimUID)
 	if !looked {

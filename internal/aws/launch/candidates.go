@@ -54,7 +54,12 @@ var errNothingFits = errors.New("no instance type that fits the claim has an ava
 
 // candidates returns the types to request, cheapest first: types that fit the NodeClaim and are available. It prefers
 // reservations, and leaves out exotic hardware and expensive spot capacity unless the NodeClaim needs them.
-func candidates(types []*catalog.InstanceType, reqs requirement.Set, requests corev1.ResourceList, strictMinValues bool) ([]candidate, error) {
+func candidates(
+	types []*catalog.InstanceType,
+	reqs requirement.Set,
+	requests corev1.ResourceList,
+	strictMinValues bool,
+) ([]candidate, error) {
 	var found []candidate
 	for _, t := range types {
 		if !reqs.Overlaps(t.Requirements) {

@@ -47,7 +47,8 @@ func TestCandidates(t *testing.T) {
 		want     string
 	}{
 		{"cheapest first, by name among equals", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
-			instanceType("c", nil, offering("on-demand", 0.2, a)), instanceType("b", nil, offering("on-demand", 0.1, a)), instanceType("a", nil, offering("on-demand", 0.2, a)),
+			instanceType("c", nil, offering("on-demand", 0.2, a)), instanceType("b", nil, offering("on-demand", 0.1, a)), instanceType("a", nil,
+				offering("on-demand", 0.2, a)),
 		}, "b:on-demand@0.1 a:on-demand@0.2 c:on-demand@0.2"},
 		{"unavailable offerings are not requested", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, unavailable), instanceType("b", nil, offering("on-demand", 0.1, a)),
@@ -55,14 +56,21 @@ func TestCandidates(t *testing.T) {
 		{"nothing fits", []requirement.Requirement{od}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}, []*catalog.InstanceType{
 			instanceType("a", nil, offering("on-demand", 0.1, a)),
 		}, ""},
-		{"a nitro sandbox is no capacity", []requirement.Requirement{od}, corev1.ResourceList{awsv1.ResourceNitroSandbox: resource.MustParse("1")}, []*catalog.InstanceType{
-			instanceType("a", nil, offering("on-demand", 0.1, a)),
-		}, "a:on-demand@0.1"},
+		{
+			"a nitro sandbox is no capacity",
+			[]requirement.Requirement{od},
+			corev1.ResourceList{awsv1.ResourceNitroSandbox: resource.MustParse("1")},
+			[]*catalog.InstanceType{
+				instanceType("a", nil, offering("on-demand", 0.1, a)),
+			},
+			"a:on-demand@0.1",
+		},
 		{"another zone", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, "us-east-1b")}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, offering("on-demand", 0.1, a), offering("on-demand", 0.3, "us-east-1b")),
 		}, "a:on-demand@0.3"},
 		{"bare metal and GPUs only when nothing else fits", []requirement.Requirement{od}, nil, []*catalog.InstanceType{
-			instanceType("g5.xlarge", gpus("1"), offering("on-demand", 0.1, a)), instanceType("m5.metal", nil, offering("on-demand", 0.1, a)), instanceType("m5.xlarge", nil, offering("on-demand", 0.2, a)),
+			instanceType("g5.xlarge", gpus("1"), offering("on-demand", 0.1, a)), instanceType("m5.metal", nil, offering("on-demand", 0.1, a)),
+			instanceType("m5.xlarge", nil, offering("on-demand", 0.2, a)),
 		}, "m5.xlarge:on-demand@0.2"},
 		{"GPUs where nothing else fits", []requirement.Requirement{od}, gpus("1"), []*catalog.InstanceType{
 			instanceType("g5.xlarge", gpus("1"), offering("on-demand", 0.1, a)), instanceType("m5.xlarge", nil, offering("on-demand", 0.2, a)),
@@ -71,18 +79,31 @@ func TestCandidates(t *testing.T) {
 			instanceType("g5.xlarge", gpus("1"), offering("spot", 0.9, a)), instanceType("m5.xlarge", nil, offering("on-demand", 0.2, a)),
 		}, "m5.xlarge:on-demand@0.2 g5.xlarge:spot@0.9"},
 		{"spot dearer than the cheapest on-demand offering", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
-			instanceType("a", nil, offering("spot", 0.3, a), offering("on-demand", 0.4, a)), instanceType("b", nil, offering("spot", 0.1, a), offering("on-demand", 0.2, a)),
+			instanceType("a", nil, offering("spot", 0.3, a), offering("on-demand", 0.4, a)), instanceType("b", nil, offering("spot", 0.1, a),
+				offering("on-demand", 0.2, a)),
 		}, "b:spot@0.1,on-demand@0.2 a:on-demand@0.4"},
 		{"a type with a dear spot offering keeps the other", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, offering("spot", 0.5, a), offering("on-demand", 0.4, a)),
 		}, "a:on-demand@0.4"},
-		{"what an overlay adds to an offering counts", []requirement.Requirement{od}, corev1.ResourceList{"example.com/x": resource.MustParse("1")}, []*catalog.InstanceType{
-			instanceType("a", nil, with("example.com/x", offering("on-demand", 0.1, a))),
-		}, "a:on-demand@0.1"},
-		{"but not for another zone's, or one that is not to be had", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, a)}, corev1.ResourceList{"example.com/x": resource.MustParse("1")}, []*catalog.InstanceType{
-			instanceType("a", nil, with("example.com/x", offering("on-demand", 0.1, "us-east-1b")), offering("on-demand", 0.1, a)),
-			instanceType("b", nil, with("example.com/x", unavailable), offering("on-demand", 0.1, a)),
-		}, ""},
+		{
+			"what an overlay adds to an offering counts",
+			[]requirement.Requirement{od},
+			corev1.ResourceList{"example.com/x": resource.MustParse("1")},
+			[]*catalog.InstanceType{
+				instanceType("a", nil, with("example.com/x", offering("on-demand", 0.1, a))),
+			},
+			"a:on-demand@0.1",
+		},
+		{
+			"but not for another zone's, or one that is not to be had",
+			[]requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, a)},
+			corev1.ResourceList{"example.com/x": resource.MustParse("1")},
+			[]*catalog.InstanceType{
+				instanceType("a", nil, with("example.com/x", offering("on-demand", 0.1, "us-east-1b")), offering("on-demand", 0.1, a)),
+				instanceType("b", nil, with("example.com/x", unavailable), offering("on-demand", 0.1, a)),
+			},
+			"",
+		},
 		{"spot as dear as on-demand", []requirement.Requirement{both}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, offering("spot", 0.2, a), offering("on-demand", 0.2, a)),
 		}, "a:spot@0.2,on-demand@0.2"},
@@ -125,7 +146,10 @@ func TestCheapestTypesAreLaunched(t *testing.T) {
 		l.cfg.StrictMinValues = true
 		o := newOrder(types...)
 		sixtyOne := 61
-		o.Claim.Spec.Requirements = append(o.Claim.Spec.Requirements, karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: &sixtyOne})
+		o.Claim.Spec.Requirements = append(
+			o.Claim.Spec.Requirements,
+			karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: &sixtyOne},
+		)
 		_, err := l.Launch(t.Context(), o)
 		var scarce *cloudprovider.InsufficientCapacityError
 		if !errors.As(err, &scarce) {
@@ -149,7 +173,10 @@ func TestCapacityTypeAndTenancy(t *testing.T) {
 		allowed requirement.Set
 		want    string
 	}{
-		{"spot where it is allowed and there is some", spot, requirement.NewSet(requirement.In(karpv1.LabelCapacityType, "spot", "on-demand")), "spot"},
+		{
+			"spot where it is allowed and there is some", spot, requirement.NewSet(requirement.In(karpv1.LabelCapacityType, "spot", "on-demand")),
+			"spot",
+		},
 		{"spot where nothing is said", spot, requirement.Set{}, "spot"},
 		{"none to be had", none, requirement.NewSet(requirement.In(karpv1.LabelCapacityType, "spot", "on-demand")), "on-demand"},
 		{"not allowed", spot, requirement.NewSet(requirement.In(karpv1.LabelCapacityType, "on-demand")), "on-demand"},

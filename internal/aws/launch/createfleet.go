@@ -76,13 +76,16 @@ func rejectionFailures(in *fleetCall, err error) []Failure {
 type attemptWatcher struct{ unknown int }
 
 func (a *attemptWatcher) watch(o *ec2.Options) {
-	watcher := middleware.FinalizeMiddlewareFunc("dovetail:attempts", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
-		out, metadata, err := next.HandleFinalize(ctx, in)
-		if err != nil && !awserrors.IsRejected(err) {
-			a.unknown++
-		}
-		return out, metadata, err
-	})
+	watcher := middleware.FinalizeMiddlewareFunc(
+		"dovetail:attempts",
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			out, metadata, err := next.HandleFinalize(ctx, in)
+			if err != nil && !awserrors.IsRejected(err) {
+				a.unknown++
+			}
+			return out, metadata, err
+		},
+	)
 	o.APIOptions = append(o.APIOptions, func(stack *middleware.Stack) error {
 		return stack.Finalize.Insert(watcher, "Retry", middleware.After)
 	})

@@ -33,13 +33,18 @@ func (l *Launcher) DryRunRequests(ctx context.Context, o Request, t *catalog.Ins
 	}
 	tags := l.sharedTags(o)
 	config := ec2types.FleetLaunchTemplateConfigRequest{
-		LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{LaunchTemplateName: aws.String(name), Version: aws.String("$Latest")},
+		LaunchTemplateSpecification: &ec2types.FleetLaunchTemplateSpecificationRequest{
+			LaunchTemplateName: aws.String(name),
+			Version:            aws.String("$Latest"),
+		},
 	}
 	single := singleInstance{class: o.Class, instanceType: t.Name, template: name, tags: tags}
 	var out dryrun.Requests
 	for _, s := range o.Class.Status.Subnets {
 		config.Overrides = append(config.Overrides, ec2types.FleetLaunchTemplateOverridesRequest{
-			InstanceType: ec2types.InstanceType(t.Name), SubnetId: aws.String(s.ID), ImageId: aws.String(imageID), AvailabilityZone: aws.String(s.Zone),
+			InstanceType: ec2types.InstanceType(
+				t.Name,
+			), SubnetId: aws.String(s.ID), ImageId: aws.String(imageID), AvailabilityZone: aws.String(s.Zone),
 		})
 		out.RunInstances = append(out.RunInstances, single.input(s.ID))
 	}

@@ -138,7 +138,11 @@ func (w *fakeEC2) serve(in *ec2.CreateFleetInput, scarce bool) *ec2.CreateFleetO
 }
 
 // DescribeInstances supports the one filter that finds a NodeClaim's instance.
-func (w *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (w *fakeEC2) DescribeInstances(
+	_ context.Context,
+	in *ec2.DescribeInstancesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := &ec2.DescribeInstancesOutput{}
@@ -153,27 +157,45 @@ func (w *fakeEC2) DescribeInstances(_ context.Context, in *ec2.DescribeInstances
 	return out, nil
 }
 
-func (w *fakeEC2) TerminateInstances(context.Context, *ec2.TerminateInstancesInput, ...func(*ec2.Options)) (*ec2.TerminateInstancesOutput, error) {
+func (w *fakeEC2) TerminateInstances(
+	context.Context,
+	*ec2.TerminateInstancesInput,
+	...func(*ec2.Options),
+) (*ec2.TerminateInstancesOutput, error) {
 	return nil, errors.New("a launch terminates nothing")
 }
 
-func (w *fakeEC2) DescribeLaunchTemplates(_ context.Context, in *ec2.DescribeLaunchTemplatesInput, _ ...func(*ec2.Options)) (*ec2.DescribeLaunchTemplatesOutput, error) {
+func (w *fakeEC2) DescribeLaunchTemplates(
+	_ context.Context,
+	in *ec2.DescribeLaunchTemplatesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeLaunchTemplatesOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.templates[in.LaunchTemplateNames[0]] {
 		return nil, &smithy.GenericAPIError{Code: "InvalidLaunchTemplateName.NotFoundException"}
 	}
-	return &ec2.DescribeLaunchTemplatesOutput{LaunchTemplates: []ec2types.LaunchTemplate{{LaunchTemplateName: &in.LaunchTemplateNames[0]}}}, nil
+	return &ec2.DescribeLaunchTemplatesOutput{
+		LaunchTemplates: []ec2types.LaunchTemplate{{LaunchTemplateName: &in.LaunchTemplateNames[0]}},
+	}, nil
 }
 
-func (w *fakeEC2) CreateLaunchTemplate(_ context.Context, in *ec2.CreateLaunchTemplateInput, _ ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error) {
+func (w *fakeEC2) CreateLaunchTemplate(
+	_ context.Context,
+	in *ec2.CreateLaunchTemplateInput,
+	_ ...func(*ec2.Options),
+) (*ec2.CreateLaunchTemplateOutput, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.templates[*in.LaunchTemplateName] = true
 	return &ec2.CreateLaunchTemplateOutput{}, nil
 }
 
-func (w *fakeEC2) DeleteLaunchTemplate(context.Context, *ec2.DeleteLaunchTemplateInput, ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error) {
+func (w *fakeEC2) DeleteLaunchTemplate(
+	context.Context,
+	*ec2.DeleteLaunchTemplateInput,
+	...func(*ec2.Options),
+) (*ec2.DeleteLaunchTemplateOutput, error) {
 	return nil, errors.New("launching deletes nothing")
 }
 
@@ -196,8 +218,12 @@ func (w *fakeEC2) startGathering(o Request, window batch.Window) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
 	return &process{order: o, Launcher: New(Config{
-		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{EC2: w, Identity: blue, Now: w.now}),
-		Addresses: addresses, UnavailableOfferings: unavailableofferings.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler), Reservations: reservationLog{}, Window: window,
+		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{
+			EC2: w, Identity: blue,
+			Now: w.now,
+		}),
+		Addresses: addresses, UnavailableOfferings: unavailableofferings.New(w.now), Now: w.now, Log: slog.New(slog.DiscardHandler),
+		Reservations: reservationLog{}, Window: window,
 		Cluster: func() bootstrap.Cluster {
 			return bootstrap.Cluster{Name: "prod", Endpoint: "https://prod", CABundle: "Y2E=", ServiceCIDR: "10.100.0.0/16", DNS: "10.100.0.10"}
 		},
@@ -216,7 +242,10 @@ func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
 func offering(capacityType string, price float64, zone string) catalog.Offering {
 	return catalog.Offering{
 		Zone: zone, CapacityType: capacityType, Price: price, Available: true,
-		Requirements: requirement.NewSet(requirement.In(karpv1.LabelCapacityType, capacityType), requirement.In(corev1.LabelTopologyZone, zone)),
+		Requirements: requirement.NewSet(
+			requirement.In(karpv1.LabelCapacityType, capacityType),
+			requirement.In(corev1.LabelTopologyZone, zone),
+		),
 	}
 }
 
@@ -239,7 +268,11 @@ func newOrder(types ...*catalog.InstanceType) Request {
 	return Request{
 		Types: types,
 		Claim: &karpv1.NodeClaim{
-			ObjectMeta: metav1.ObjectMeta{Name: "general-x7k2p", UID: "claim-uid", Labels: map[string]string{karpv1.LabelNodePool: "general", "team": "a"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "general-x7k2p",
+				UID:    "claim-uid",
+				Labels: map[string]string{karpv1.LabelNodePool: "general", "team": "a"},
+			},
 			Spec: karpv1.NodeClaimSpec{
 				Requirements: []karpv1.Requirement{{Key: karpv1.LabelCapacityType, Operator: corev1.NodeSelectorOpExists}},
 				Resources:    karpv1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
@@ -249,9 +282,11 @@ func newOrder(types ...*catalog.InstanceType) Request {
 			ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class-uid"},
 			Spec:       awsv1.EC2NodeClassSpec{AMISelectorTerms: []awsv1.AMISelectorTerm{{Alias: "al2023@latest"}}, Role: "node"},
 			Status: awsv1.EC2NodeClassStatus{
-				Subnets:         []awsv1.Subnet{{ID: "subnet-a", Zone: "us-east-1a", ZoneID: "use1-az1"}},
-				SecurityGroups:  []awsv1.SecurityGroup{{ID: "sg-2"}, {ID: "sg-1"}},
-				AMIs:            []awsv1.AMI{{ID: "ami-1", Requirements: []awsv1.AMIRequirement{{Key: corev1.LabelArchStable, Operator: "In", Values: []string{"amd64"}}}}},
+				Subnets:        []awsv1.Subnet{{ID: "subnet-a", Zone: "us-east-1a", ZoneID: "use1-az1"}},
+				SecurityGroups: []awsv1.SecurityGroup{{ID: "sg-2"}, {ID: "sg-1"}},
+				AMIs: []awsv1.AMI{
+					{ID: "ami-1", Requirements: []awsv1.AMIRequirement{{Key: corev1.LabelArchStable, Operator: "In", Values: []string{"amd64"}}}},
+				},
 				InstanceProfile: "prod_1",
 			},
 		},

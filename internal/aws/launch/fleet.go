@@ -49,7 +49,13 @@ type fleetCall struct {
 }
 
 func (f fleet) call() *fleetCall {
-	return &fleetCall{CreateFleetInput: f.input(), capacityType: f.capacityType, reservations: f.reservations, zones: f.zones, placement: f.placement}
+	return &fleetCall{
+		CreateFleetInput: f.input(),
+		capacityType:     f.capacityType,
+		reservations:     f.reservations,
+		zones:            f.zones,
+		placement:        f.placement,
+	}
 }
 
 func (f fleet) input() *ec2.CreateFleetInput {
@@ -193,7 +199,8 @@ func failures(in *fleetCall, out *ec2.CreateFleetOutput) []Failure {
 
 // spreadGroupFull reports whether a spread placement group accepts no more instances in a zone, of any type.
 func spreadGroupFull(f Failure) bool {
-	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" && strings.Contains(f.Message, "limit of instances in this spread placement group")
+	return f.Placement.GroupID != "" && f.Reservation == "" && f.Zone != "" &&
+		strings.Contains(f.Message, "limit of instances in this spread placement group")
 }
 
 // allOfferings returns the failure f for every requested offering in the zone of f, or in any zone if that is empty.
@@ -226,7 +233,12 @@ func (f Failure) scope() unavailableofferings.Scope {
 
 // markUnavailable records what the failures show about capacity. It calls refused for each reservation that EC2
 // launched nothing into, with the error code, and exhausted for each subnet without addresses.
-func markUnavailable(all []Failure, memory *unavailableofferings.Cache, refused func(reservation, code string), exhausted func(subnet string)) {
+func markUnavailable(
+	all []Failure,
+	memory *unavailableofferings.Cache,
+	refused func(reservation, code string),
+	exhausted func(subnet string),
+) {
 	for _, f := range all {
 		switch {
 		case f.Code == awserrors.SpotRoleDenied:

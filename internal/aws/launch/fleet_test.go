@@ -71,7 +71,8 @@ func TestFailuresMarkOfferingsUnavailable(t *testing.T) {
 			m := unavailableofferings.New(func() time.Time { return now })
 			var exhausted []string
 			markUnavailable([]Failure{failure(tc.code)}, m, func(string, string) {}, func(id string) { exhausted = append(exhausted, id) })
-			if m.IsUnavailable(spot, nil) != tc.offering || m.IsUnavailable(elsewhere, nil) != tc.allSpot || slices.Contains(exhausted, "subnet-a") != tc.exhausted {
+			if m.IsUnavailable(spot, nil) != tc.offering || m.IsUnavailable(elsewhere, nil) != tc.allSpot ||
+				slices.Contains(exhausted, "subnet-a") != tc.exhausted {
 				t.Errorf("offering %v, all spot %v, exhausted %v", m.IsUnavailable(spot, nil), m.IsUnavailable(elsewhere, nil), exhausted)
 			}
 			if m.IsUnavailable(elsewhere, []string{"subnet-a"}) != (tc.exhausted || tc.allSpot) {
@@ -94,9 +95,13 @@ func (c *failureMeter) LaunchFailed(zone, zoneID, capacityType, reason string) {
 func TestFailuresAreMeasured(t *testing.T) {
 	in := &fleetCall{CreateFleetInput: &ec2.CreateFleetInput{}, capacityType: "spot", zones: map[string]string{"a": "az1"}}
 	fleetError := func(code, message, zone string) ec2types.CreateFleetError {
-		return ec2types.CreateFleetError{ErrorCode: &code, ErrorMessage: &message, LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
-			Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: &zone},
-		}}
+		return ec2types.CreateFleetError{
+			ErrorCode:    &code,
+			ErrorMessage: &message,
+			LaunchTemplateAndOverrides: &ec2types.LaunchTemplateAndOverridesResponse{
+				Overrides: &ec2types.FleetLaunchTemplateOverrides{InstanceType: "m5.large", AvailabilityZone: &zone},
+			},
+		}
 	}
 	for _, tc := range []struct {
 		name string

@@ -22,7 +22,14 @@ func TestOneInstancePerClaim(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newFakeEC2()
 		w.visible = time.Duration(rapid.IntRange(0, 60).Draw(t, "visible after seconds")) * time.Second
-		w.callOutcomes = rapid.SliceOfN(rapid.Map(rapid.IntRange(int(served), int(rejectedWithToken)), func(n int) callOutcome { return callOutcome(n) }), 0, 6).Draw(t, "fates")
+		w.callOutcomes = rapid.SliceOfN(
+			rapid.Map(rapid.IntRange(int(served), int(rejectedWithToken)), func(n int) callOutcome { return callOutcome(n) }),
+			0,
+			6,
+		).Draw(
+			t,
+			"fates",
+		)
 		p := w.start(pricedOrder(0.05))
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
@@ -166,7 +173,8 @@ func TestNewInstanceFields(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		"dovetail.sh/cluster-uid": "uid-blue", "dovetail.sh/nodeclaim-uid": "claim-uid", "karpenter.sh/nodeclaim": "general-x7k2p",
-		"karpenter.sh/nodepool": "general", "karpenter.k8s.aws/ec2nodeclass": "default", "eks:eks-cluster-name": "prod", "kubernetes.io/cluster/prod": "owned",
+		"karpenter.sh/nodepool": "general", "karpenter.k8s.aws/ec2nodeclass": "default", "eks:eks-cluster-name": "prod",
+		"kubernetes.io/cluster/prod": "owned",
 	} {
 		if got.Tags[key] != want {
 			t.Errorf("tag %s is %q, want %q", key, got.Tags[key], want)

@@ -46,7 +46,13 @@ func (l *Launcher) plan(o Request) (plan, error) {
 	if err != nil {
 		return plan{}, &cloudprovider.InsufficientCapacityError{Err: err}
 	}
-	p := plan{requirements: reqs, capacityType: capacityType(found, reqs), tenancy: tenancy(reqs), candidates: found, placement: o.placement(reqs, found)}
+	p := plan{
+		requirements: reqs,
+		capacityType: capacityType(found, reqs),
+		tenancy:      tenancy(reqs),
+		candidates:   found,
+		placement:    o.placement(reqs, found),
+	}
 	subnets := make([]network.Subnet, len(o.Class.Status.Subnets))
 	for i, s := range o.Class.Status.Subnets {
 		subnets[i] = network.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID}

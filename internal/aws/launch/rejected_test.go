@@ -89,7 +89,10 @@ func isOutcomeUnknown(err error) bool {
 func TestRejectedClaimCanLaunchAfterAConflict(t *testing.T) {
 	w := newFakeEC2()
 	l := w.gathering(2, time.Minute)
-	c := &claims{annotations: map[types.UID]string{"a": cloudprovider.Unlaunched, "b": cloudprovider.Unlaunched}, conflict: map[types.UID]bool{}}
+	c := &claims{
+		annotations: map[types.UID]string{"a": cloudprovider.Unlaunched, "b": cloudprovider.Unlaunched},
+		conflict:    map[types.UID]bool{},
+	}
 	w.callOutcomes = []callOutcome{rejectedCall, rejectedCall}
 	for uid, err := range c.attempt(t.Context(), l, 0.05, "a", "b") {
 		if err == nil || isOutcomeUnknown(err) || c.annotations[uid] == cloudprovider.Unlaunched {

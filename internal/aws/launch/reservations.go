@@ -133,7 +133,9 @@ func target(capacityType string, r cloudprovider.Reservation) ec2types.DefaultTa
 // setReservation makes a launch template launch into a reservation. For the zero reservation, it keeps instances out of
 // open reservations.
 func setReservation(data *ec2types.RequestLaunchTemplateData, r cloudprovider.Reservation) {
-	spec := &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone}
+	spec := &ec2types.LaunchTemplateCapacityReservationSpecificationRequest{
+		CapacityReservationPreference: ec2types.CapacityReservationPreferenceNone,
+	}
 	data.CapacityReservationSpecification = spec
 	if r.ID == "" {
 		return
@@ -144,6 +146,8 @@ func setReservation(data *ec2types.RequestLaunchTemplateData, r cloudprovider.Re
 	case capacityBlocks:
 		data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: ec2types.MarketTypeCapacityBlock}
 	case interruptibleReservations:
-		data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: ec2types.MarketTypeInterruptibleCapacityReservation}
+		data.InstanceMarketOptions = &ec2types.LaunchTemplateInstanceMarketOptionsRequest{
+			MarketType: ec2types.MarketTypeInterruptibleCapacityReservation,
+		}
 	}
 }

@@ -20,8 +20,11 @@ import (
 func reservedOffering(r cloudprovider.Reservation, price float64, zone string, n int) catalog.Offering {
 	o := offering("reserved", price, zone)
 	o.ReservationID, o.Remaining = r.ID, n
-	o.Requirements = o.Requirements.With(requirement.In(awsv1.LabelReservationID, r.ID), requirement.In(awsv1.LabelReservationType, r.Type),
-		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)))
+	o.Requirements = o.Requirements.With(
+		requirement.In(awsv1.LabelReservationID, r.ID),
+		requirement.In(awsv1.LabelReservationType, r.Type),
+		requirement.In(awsv1.LabelReservationInterruptible, strconv.FormatBool(r.Interruptible)),
+	)
 	return o
 }
 
@@ -47,21 +50,28 @@ func TestReservationChoice(t *testing.T) {
 		want  string // type zone reservation, in order
 	}{
 		{"reserved comes first, and alone", all, []*catalog.InstanceType{
-			instanceType("x", nil, offering("on-demand", 0.1, a), offering("spot", 0.05, a)), instanceType("y", nil, offering("on-demand", 0.2, a), reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1)),
+			instanceType("x", nil, offering("on-demand", 0.1, a), offering("spot", 0.05, a)), instanceType("y", nil, offering("on-demand", 0.2, a),
+				reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1)),
 		}, "y us-east-1a cr-1"},
-		{"both zones of a type", all, []*catalog.InstanceType{instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1), reservedOffering(defaultReservation("cr-2"), 1e-8, b, 1))}, "x us-east-1a cr-1, x us-east-1b cr-2"},
-		{"in a zone the one with most room", all, []*catalog.InstanceType{instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1), reservedOffering(defaultReservation("cr-2"), 1e-8, a, 5))}, "x us-east-1a cr-2"},
+		{"both zones of a type", all, []*catalog.InstanceType{instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1),
+			reservedOffering(defaultReservation("cr-2"), 1e-8, b, 1))}, "x us-east-1a cr-1, x us-east-1b cr-2"},
+		{"in a zone the one with most room", all, []*catalog.InstanceType{instanceType("x", nil, reservedOffering(defaultReservation("cr-1"),
+			1e-8, a, 1), reservedOffering(defaultReservation("cr-2"), 1e-8, a, 5))}, "x us-east-1a cr-2"},
 		{"one kind only, the cheapest: here one that is lent", all, []*catalog.InstanceType{
-			instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 2e-8, a, 1)), instanceType("y", nil, reservedOffering(interruptibleReservation("cr-2"), 1e-8, a, 1)),
+			instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 2e-8, a, 1)), instanceType("y", nil,
+				reservedOffering(interruptibleReservation("cr-2"), 1e-8, a, 1)),
 		}, "y us-east-1a cr-2"},
 		{"at one price plain ones before blocks", all, []*catalog.InstanceType{
-			instanceType("x", nil, reservedOffering(blockReservation("cr-1"), 1e-8, a, 1), reservedOffering(interruptibleReservation("cr-2"), 1e-8, a, 1), reservedOffering(defaultReservation("cr-3"), 1e-8, a, 1)),
+			instanceType("x", nil, reservedOffering(blockReservation("cr-1"), 1e-8, a, 1), reservedOffering(interruptibleReservation("cr-2"), 1e-8,
+				a, 1), reservedOffering(defaultReservation("cr-3"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-3"},
 		{"at one price blocks before those that are lent", all, []*catalog.InstanceType{
-			instanceType("x", nil, reservedOffering(interruptibleReservation("cr-1"), 1e-8, a, 1)), instanceType("y", nil, reservedOffering(blockReservation("cr-2"), 1e-8, a, 1)),
+			instanceType("x", nil, reservedOffering(interruptibleReservation("cr-1"), 1e-8, a, 1)), instanceType("y", nil,
+				reservedOffering(blockReservation("cr-2"), 1e-8, a, 1)),
 		}, "y us-east-1a cr-2"},
 		{"a single block", all, []*catalog.InstanceType{
-			instanceType("x", nil, reservedOffering(blockReservation("cr-1"), 1e-8, a, 1), reservedOffering(blockReservation("cr-2"), 1e-8, b, 1)), instanceType("y", nil, reservedOffering(blockReservation("cr-3"), 1e-8, a, 1)),
+			instanceType("x", nil, reservedOffering(blockReservation("cr-1"), 1e-8, a, 1), reservedOffering(blockReservation("cr-2"), 1e-8, b, 1)),
+			instanceType("y", nil, reservedOffering(blockReservation("cr-3"), 1e-8, a, 1)),
 		}, "x us-east-1a cr-1"},
 		{"none is left", all, []*catalog.InstanceType{
 			instanceType("x", nil, offering("on-demand", 0.1, a), func() catalog.Offering {
@@ -74,7 +84,8 @@ func TestReservationChoice(t *testing.T) {
 			instanceType("x", nil, offering("on-demand", 0.1, a), reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1)),
 		}, "x us-east-1a "},
 		{"only the requested one", []requirement.Requirement{requirement.In(awsv1.LabelReservationID, "cr-2")}, []*catalog.InstanceType{
-			instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 9), reservedOffering(defaultReservation("cr-2"), 1e-8, a, 1)),
+			instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 9), reservedOffering(defaultReservation("cr-2"), 1e-8, a,
+				1)),
 		}, "x us-east-1a cr-2"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -98,11 +109,20 @@ func TestReservationChoice(t *testing.T) {
 func TestTemplatePerReservation(t *testing.T) {
 	t.Run("reservations of one type in two zones have a launch template each", func(t *testing.T) {
 		const a, b = "us-east-1a", "us-east-1b"
-		o := newOrder(instanceType("x", nil, reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1), reservedOffering(defaultReservation("cr-2"), 1e-8, b, 1)))
+		o := newOrder(
+			instanceType(
+				"x",
+				nil,
+				reservedOffering(defaultReservation("cr-1"), 1e-8, a, 1),
+				reservedOffering(defaultReservation("cr-2"), 1e-8, b, 1),
+			),
+		)
 		o.Class.Status.Subnets = append(o.Class.Status.Subnets, awsv1.Subnet{ID: "subnet-b", Zone: b, ZoneID: "use1-az2"})
 		f := fleetFor(t, o)
-		if len(f.configs) != 2 || *f.configs[0].LaunchTemplateSpecification.LaunchTemplateName == *f.configs[1].LaunchTemplateSpecification.LaunchTemplateName ||
-			len(f.configs[0].Overrides) != 1 || len(f.configs[1].Overrides) != 1 {
+		if len(f.configs) != 2 ||
+			*f.configs[0].LaunchTemplateSpecification.LaunchTemplateName == *f.configs[1].LaunchTemplateSpecification.LaunchTemplateName ||
+			len(f.configs[0].Overrides) != 1 ||
+			len(f.configs[1].Overrides) != 1 {
 			t.Errorf("%+v", f.configs)
 		}
 	})
@@ -131,7 +151,9 @@ func TestFleetOfReservations(t *testing.T) {
 		if data.InstanceMarketOptions != nil {
 			market = data.InstanceMarketOptions.MarketType
 		}
-		if spec.CapacityReservationPreference != "capacity-reservations-only" || *spec.CapacityReservationTarget.CapacityReservationId != "cr-1" || market != tc.market {
+		if spec.CapacityReservationPreference != "capacity-reservations-only" ||
+			*spec.CapacityReservationTarget.CapacityReservationId != "cr-1" ||
+			market != tc.market {
 			t.Errorf("%+v: template %+v, market %q", tc.r, spec, market)
 		}
 	}

@@ -15,7 +15,11 @@ import (
 // process that sees all instances of a launch assigns them alike, in whatever order EC2 lists them; terminated
 // instances count. The result is final once all instances are visible: either their number is complete, or the launch
 // is older than VisibleWithin. since is when this process first looked.
-func assign(t cloudprovider.BatchSlot, found []cloudprovider.Instance, since, now time.Time) (i cloudprovider.Instance, assigned, final bool) {
+func assign(
+	t cloudprovider.BatchSlot,
+	found []cloudprovider.Instance,
+	since, now time.Time,
+) (i cloudprovider.Instance, assigned, final bool) {
 	var leftOut []int
 	last := since
 	if len(found) > 0 {

@@ -48,7 +48,12 @@ func TestAssign(t *testing.T) {
 		{"it has terminated since", 0, ended(shown("i-a", "i-b", "i-c"), 0), 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i, assigned, final := assign(cloudprovider.BatchSlot{Launch: "x", Index: tt.place, Of: 3}, tt.found, launchedAt, launchedAt.Add(tt.after))
+			i, assigned, final := assign(
+				cloudprovider.BatchSlot{Launch: "x", Index: tt.place, Of: 3},
+				tt.found,
+				launchedAt,
+				launchedAt.Add(tt.after),
+			)
 			got := i.ID
 			if !final {
 				got = "?"
@@ -73,7 +78,10 @@ func TestAssignedInstancesAreDisjoint(t *testing.T) {
 			}
 			var all []cloudprovider.Instance
 			for n := range of - len(leftOut) {
-				all = append(all, cloudprovider.Instance{ID: fmt.Sprintf("i-%d", n), State: cloudprovider.Running, LaunchedAt: at, UnusedSlots: leftOut})
+				all = append(
+					all,
+					cloudprovider.Instance{ID: fmt.Sprintf("i-%d", n), State: cloudprovider.Running, LaunchedAt: at, UnusedSlots: leftOut},
+				)
 			}
 			seen := map[string]bool{}
 			for place := range of {

@@ -81,15 +81,19 @@ func (b TemplateSpec) data() (*ec2types.RequestLaunchTemplateData, error) {
 		Monitoring:          &ec2types.LaunchTemplatesMonitoringRequest{Enabled: aws.Bool(aws.ToBool(spec.DetailedMonitoring))},
 		NetworkInterfaces:   b.interfaces(),
 		Placement:           b.placement(),
-		TagSpecifications:   []ec2types.LaunchTemplateTagSpecificationRequest{{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: instance.Tags(b.Tags)}},
-		UserData:            aws.String(base64.StdEncoding.EncodeToString([]byte(b.UserData))),
+		TagSpecifications: []ec2types.LaunchTemplateTagSpecificationRequest{
+			{ResourceType: ec2types.ResourceTypeNetworkInterface, Tags: instance.Tags(b.Tags)},
+		},
+		UserData: aws.String(base64.StdEncoding.EncodeToString([]byte(b.UserData))),
 	}
 	if b.CapacityType == karpv1.CapacityTypeSpot {
 		data.TagSpecifications = append(data.TagSpecifications,
 			ec2types.LaunchTemplateTagSpecificationRequest{ResourceType: ec2types.ResourceTypeSpotInstancesRequest, Tags: instance.Tags(b.Tags)})
 	}
 	if spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization != "" {
-		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{NestedVirtualization: ec2types.NestedVirtualizationSpecification(spec.CPUOptions.NestedVirtualization)}
+		data.CpuOptions = &ec2types.LaunchTemplateCpuOptionsRequest{
+			NestedVirtualization: ec2types.NestedVirtualizationSpecification(spec.CPUOptions.NestedVirtualization),
+		}
 	}
 	if b.ReservedCapacity {
 		setReservation(data, b.Reservation)
@@ -98,10 +102,22 @@ func (b TemplateSpec) data() (*ec2types.RequestLaunchTemplateData, error) {
 }
 
 // withoutIPv6Metadata are the regions with an EC2 that does not know the option.
-var withoutIPv6Metadata = []string{"us-iso-east-1", "us-iso-west-1", "us-isob-east-1", "us-isob-west-1", "us-isof-south-1", "us-isof-east-1"}
+var withoutIPv6Metadata = []string{
+	"us-iso-east-1",
+	"us-iso-west-1",
+	"us-isob-east-1",
+	"us-isob-west-1",
+	"us-isof-south-1",
+	"us-isof-east-1",
+}
 
 func (b TemplateSpec) metadata() *ec2types.LaunchTemplateInstanceMetadataOptionsRequest {
-	m := awsv1.MetadataOptions{HTTPEndpoint: "enabled", HTTPProtocolIPv6: "disabled", HTTPPutResponseHopLimit: aws.Int64(1), HTTPTokens: "required"}
+	m := awsv1.MetadataOptions{
+		HTTPEndpoint:            "enabled",
+		HTTPProtocolIPv6:        "disabled",
+		HTTPPutResponseHopLimit: aws.Int64(1),
+		HTTPTokens:              "required",
+	}
 	if own := b.Class.Spec.MetadataOptions; own != nil {
 		m = *own
 	}

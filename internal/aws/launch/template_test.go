@@ -19,7 +19,12 @@ func templateSpec(change func(*TemplateSpec)) TemplateSpec {
 		Class: newOrder().Class, ImageID: "ami-1", UserData: "hello", CapacityType: "on-demand", Tenancy: "default", Region: "us-east-1",
 		Tags: blue.LaunchTags("default", "general", nil), ReservedCapacity: true,
 	}
-	b.Class.Spec.MetadataOptions = &awsv1.MetadataOptions{HTTPEndpoint: "enabled", HTTPProtocolIPv6: "disabled", HTTPPutResponseHopLimit: aws.Int64(1), HTTPTokens: "required"}
+	b.Class.Spec.MetadataOptions = &awsv1.MetadataOptions{
+		HTTPEndpoint:            "enabled",
+		HTTPProtocolIPv6:        "disabled",
+		HTTPPutResponseHopLimit: aws.Int64(1),
+		HTTPTokens:              "required",
+	}
 	if change != nil {
 		change(&b)
 	}
@@ -87,7 +92,10 @@ func TestTemplateContent(t *testing.T) {
 			m := d.BlockDeviceMappings
 			return len(m) == 1 && *m[0].DeviceName == "/dev/xvda" && *m[0].Ebs.VolumeSize == 20 && m[0].Ebs.VolumeType == "gp3" && *m[0].Ebs.Encrypted
 		}},
-		{"Custom has no disks of ours", func(b *TemplateSpec) { b.Class.Spec.AMIFamily = "Custom" }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.BlockDeviceMappings == nil }},
+		{
+			"Custom has no disks of ours", func(b *TemplateSpec) { b.Class.Spec.AMIFamily = "Custom" },
+			func(d *ec2types.RequestLaunchTemplateData) bool { return d.BlockDeviceMappings == nil },
+		},
 		{"20G are 19 GiB", func(b *TemplateSpec) {
 			b.Class.Spec.BlockDeviceMappings = []awsv1.BlockDeviceMapping{{DeviceName: "/dev/xvda", EBS: &awsv1.BlockDevice{VolumeSize: gi("20G"), IOPS: aws.Int64(0), Throughput: aws.Int64(250)}}}
 		}, func(d *ec2types.RequestLaunchTemplateData) bool {
@@ -111,24 +119,39 @@ func TestTemplateContent(t *testing.T) {
 			n := d.NetworkInterfaces
 			return *n[0].AssociatePublicIpAddress && n[1].AssociatePublicIpAddress == nil
 		}},
-		{"prefixes on IPv4", func(b *TemplateSpec) { b.Class.Spec.IPPrefixCount = aws.Int32(2) }, func(d *ec2types.RequestLaunchTemplateData) bool {
-			n := d.NetworkInterfaces[0]
-			return *n.Ipv4PrefixCount == 2 && n.Ipv6PrefixCount == nil && n.PrimaryIpv6 == nil
-		}},
-		{"prefixes on IPv6", func(b *TemplateSpec) { b.IPv6 = true; b.Class.Spec.IPPrefixCount = aws.Int32(2) }, func(d *ec2types.RequestLaunchTemplateData) bool {
-			n := d.NetworkInterfaces[0]
-			return *n.Ipv6PrefixCount == 2 && *n.PrimaryIpv6 && *n.Ipv6AddressCount == 1 && n.Ipv4PrefixCount == nil
-		}},
+		{
+			"prefixes on IPv4", func(b *TemplateSpec) { b.Class.Spec.IPPrefixCount = aws.Int32(2) },
+			func(d *ec2types.RequestLaunchTemplateData) bool {
+				n := d.NetworkInterfaces[0]
+				return *n.Ipv4PrefixCount == 2 && n.Ipv6PrefixCount == nil && n.PrimaryIpv6 == nil
+			},
+		},
+		{
+			"prefixes on IPv6", func(b *TemplateSpec) { b.IPv6 = true; b.Class.Spec.IPPrefixCount = aws.Int32(2) },
+			func(d *ec2types.RequestLaunchTemplateData) bool {
+				n := d.NetworkInterfaces[0]
+				return *n.Ipv6PrefixCount == 2 && *n.PrimaryIpv6 && *n.Ipv6AddressCount == 1 && n.Ipv4PrefixCount == nil
+			},
+		},
 		{"open reservations are left alone", nil, func(d *ec2types.RequestLaunchTemplateData) bool {
 			return d.CapacityReservationSpecification.CapacityReservationPreference == "none"
 		}},
-		{"reservations unheard of with the gate off", func(b *TemplateSpec) { b.ReservedCapacity = false }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.CapacityReservationSpecification == nil }},
-		{"a region without IPv6 metadata", func(b *TemplateSpec) { b.Region = "us-iso-east-1" }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpProtocolIpv6 == "" }},
+		{
+			"reservations unheard of with the gate off", func(b *TemplateSpec) { b.ReservedCapacity = false },
+			func(d *ec2types.RequestLaunchTemplateData) bool { return d.CapacityReservationSpecification == nil },
+		},
+		{
+			"a region without IPv6 metadata", func(b *TemplateSpec) { b.Region = "us-iso-east-1" },
+			func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpProtocolIpv6 == "" },
+		},
 		{"metadata", nil, func(d *ec2types.RequestLaunchTemplateData) bool {
 			m := d.MetadataOptions
 			return m.HttpTokens == "required" && *m.HttpPutResponseHopLimit == 1 && m.HttpProtocolIpv6 == "disabled" && m.InstanceMetadataTags == "disabled"
 		}},
-		{"no metadata options leave it on", func(b *TemplateSpec) { b.Class.Spec.MetadataOptions = nil }, func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpEndpoint == "enabled" }},
+		{
+			"no metadata options leave it on", func(b *TemplateSpec) { b.Class.Spec.MetadataOptions = nil },
+			func(d *ec2types.RequestLaunchTemplateData) bool { return d.MetadataOptions.HttpEndpoint == "enabled" },
+		},
 		{"no enclave", nil, func(d *ec2types.RequestLaunchTemplateData) bool { return !*d.EnclaveOptions.Enabled }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -157,7 +180,15 @@ func fleetFor(t *testing.T, o Request) fleet {
 }
 
 func TestFleetRequest(t *testing.T) {
-	order := newOrder(instanceType("m5.xlarge", nil, offering("spot", 0.05, "us-east-1a"), offering("on-demand", 0.2, "us-east-1a"), offering("spot", 0.04, "us-east-1z")))
+	order := newOrder(
+		instanceType(
+			"m5.xlarge",
+			nil,
+			offering("spot", 0.05, "us-east-1a"),
+			offering("on-demand", 0.2, "us-east-1a"),
+			offering("spot", 0.04, "us-east-1z"),
+		),
+	)
 	request := func(change func(*Request)) *ec2.CreateFleetInput {
 		o := order
 		o.Claim, o.Class = order.Claim.DeepCopy(), order.Class.DeepCopy()
@@ -169,17 +200,23 @@ func TestFleetRequest(t *testing.T) {
 	}
 	spot := request(nil)
 	o := spot.LaunchTemplateConfigs[0].Overrides
-	if len(o) != 1 || o[0].InstanceType != "m5.xlarge" || *o[0].SubnetId != "subnet-a" || *o[0].ImageId != "ami-1" || *o[0].AvailabilityZone != "us-east-1a" || *o[0].Priority != 0.05 {
+	if len(o) != 1 || o[0].InstanceType != "m5.xlarge" || *o[0].SubnetId != "subnet-a" || *o[0].ImageId != "ami-1" ||
+		*o[0].AvailabilityZone != "us-east-1a" ||
+		*o[0].Priority != 0.05 {
 		t.Errorf("overrides: want the one in the zone with a subnet, got %+v", o)
 	}
-	if spot.Type != "instant" || *spot.TargetCapacitySpecification.TotalTargetCapacity != 1 || spot.SpotOptions.AllocationStrategy != "price-capacity-optimized" || spot.OnDemandOptions != nil || *spot.Context != "ctx" {
+	if spot.Type != "instant" || *spot.TargetCapacitySpecification.TotalTargetCapacity != 1 ||
+		spot.SpotOptions.AllocationStrategy != "price-capacity-optimized" ||
+		spot.OnDemandOptions != nil ||
+		*spot.Context != "ctx" {
 		t.Errorf("%+v", spot)
 	}
 	od := request(func(o *Request) {
 		o.Claim.Spec.Requirements[0].Operator, o.Claim.Spec.Requirements[0].Values = "In", []string{"on-demand"}
 		o.Claim.Annotations = map[string]string{"karpenter.sh/nodeclaim-min-values-relaxed": "true"}
 	})
-	if od.OnDemandOptions.AllocationStrategy != "lowest-price" || od.SpotOptions != nil || od.TargetCapacitySpecification.DefaultTargetCapacityType != "on-demand" {
+	if od.OnDemandOptions.AllocationStrategy != "lowest-price" || od.SpotOptions != nil ||
+		od.TargetCapacitySpecification.DefaultTargetCapacityType != "on-demand" {
 		t.Errorf("%+v", od)
 	}
 	if od.Context != nil {
@@ -208,7 +245,11 @@ func TestTemplatePerMaxPods(t *testing.T) {
 	small := instanceType("m5.large", nil, offering("spot", 0.02, "us-east-1a"))
 	small.Capacity = small.Capacity.DeepCopy()
 	small.Capacity["pods"] = resource.MustParse("29")
-	o := newOrder(small, instanceType("m5.xlarge", nil, offering("spot", 0.05, "us-east-1a")), instanceType("m6i.xlarge", nil, offering("spot", 0.04, "us-east-1a")))
+	o := newOrder(
+		small,
+		instanceType("m5.xlarge", nil, offering("spot", 0.05, "us-east-1a")),
+		instanceType("m6i.xlarge", nil, offering("spot", 0.04, "us-east-1a")),
+	)
 	f := fleetFor(t, o)
 	if len(f.configs) != 2 || len(f.configs[0].Overrides) != 1 || len(f.configs[1].Overrides) != 2 {
 		t.Errorf("types of 29 and 58 pods: %d templates", len(f.configs))

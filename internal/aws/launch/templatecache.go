@@ -21,8 +21,16 @@ import (
 // TemplateAPI is the calls of EC2 that Templates makes.
 type TemplateAPI interface {
 	ec2.DescribeLaunchTemplatesAPIClient
-	CreateLaunchTemplate(ctx context.Context, in *ec2.CreateLaunchTemplateInput, optFns ...func(*ec2.Options)) (*ec2.CreateLaunchTemplateOutput, error)
-	DeleteLaunchTemplate(ctx context.Context, in *ec2.DeleteLaunchTemplateInput, optFns ...func(*ec2.Options)) (*ec2.DeleteLaunchTemplateOutput, error)
+	CreateLaunchTemplate(
+		ctx context.Context,
+		in *ec2.CreateLaunchTemplateInput,
+		optFns ...func(*ec2.Options),
+	) (*ec2.CreateLaunchTemplateOutput, error)
+	DeleteLaunchTemplate(
+		ctx context.Context,
+		in *ec2.DeleteLaunchTemplateInput,
+		optFns ...func(*ec2.Options),
+	) (*ec2.DeleteLaunchTemplateOutput, error)
 }
 
 // templateTTL is how long a template is assumed to exist after its last use. A template that somebody deletes meanwhile
@@ -56,7 +64,10 @@ func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 }
 
 func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInput) error {
-	_, err := t.api.DescribeLaunchTemplates(ctx, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{aws.ToString(in.LaunchTemplateName)}})
+	_, err := t.api.DescribeLaunchTemplates(
+		ctx,
+		&ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{aws.ToString(in.LaunchTemplateName)}},
+	)
 	if !awserrors.Is(err, awserrors.NotFound) {
 		return err
 	}
@@ -102,7 +113,10 @@ func (t *Templates) CollectGarbage(ctx context.Context, cutoff time.Time) error 
 // list returns the templates with our identity.
 func (t *Templates) list(ctx context.Context, more ...ec2types.Filter) ([]ec2types.LaunchTemplate, error) {
 	filters := append([]ec2types.Filter{network.Filter("tag:"+awsv1.TagClusterUID, t.identity.ClusterUID)}, more...)
-	pages := ec2.NewDescribeLaunchTemplatesPaginator(t.api, &ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(200)})
+	pages := ec2.NewDescribeLaunchTemplatesPaginator(
+		t.api,
+		&ec2.DescribeLaunchTemplatesInput{Filters: filters, MaxResults: aws.Int32(200)},
+	)
 	var out []ec2types.LaunchTemplate
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)

@@ -42,10 +42,22 @@ func TestSubnetQueries(t *testing.T) {
 		terms []awsv1.SubnetSelectorTerm
 		want  []string
 	}{
-		{"two tag terms are alternatives", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}, {Tags: map[string]string{"b": "2"}}}, []string{"tag:a=1", "tag:b=2"}},
-		{"two tags of one term must both hold", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"b": "2", "a": "1"}}}, []string{"tag:a=1 tag:b=2"}},
+		{
+			"two tag terms are alternatives",
+			[]awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}, {Tags: map[string]string{"b": "2"}}},
+			[]string{"tag:a=1", "tag:b=2"},
+		},
+		{
+			"two tags of one term must both hold",
+			[]awsv1.SubnetSelectorTerm{{Tags: map[string]string{"b": "2", "a": "1"}}},
+			[]string{"tag:a=1 tag:b=2"},
+		},
 		{"any value", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "*"}}}, []string{"tag-key=a"}},
-		{"IDs share one query", []awsv1.SubnetSelectorTerm{{ID: "subnet-1"}, {Tags: map[string]string{"a": "1"}}, {ID: "subnet-2"}}, []string{"subnet-id=subnet-1,subnet-2", "tag:a=1"}},
+		{
+			"IDs share one query",
+			[]awsv1.SubnetSelectorTerm{{ID: "subnet-1"}, {Tags: map[string]string{"a": "1"}}, {ID: "subnet-2"}},
+			[]string{"subnet-id=subnet-1,subnet-2", "tag:a=1"},
+		},
 		{"no terms", nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -176,7 +188,11 @@ type pages struct {
 	subnets [][]string
 }
 
-func (p *pages) DescribeSubnets(_ context.Context, in *ec2.DescribeSubnetsInput, _ ...func(*ec2.Options)) (*ec2.DescribeSubnetsOutput, error) {
+func (p *pages) DescribeSubnets(
+	_ context.Context,
+	in *ec2.DescribeSubnetsInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeSubnetsOutput, error) {
 	n := len(aws.ToString(in.NextToken))
 	out := &ec2.DescribeSubnetsOutput{}
 	for _, id := range p.subnets[n] {

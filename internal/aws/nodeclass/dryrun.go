@@ -44,7 +44,7 @@ func (r *resolution) dryRun(ctx context.Context, note string) {
 	verdict, left, known := r.DryRuns.Get(uid, input)
 	if !known {
 		verdict, err = dryrun.Validate(ctx, r.EC2, dryrun.Validation{
-			Prepare:      func(ctx context.Context) (dryrun.Requests, error) { return r.prepare(ctx, pools) },
+			Prepare:            func(ctx context.Context) (dryrun.Requests, error) { return r.prepare(ctx, pools) },
 			UserManagedProfile: r.class.Spec.InstanceProfile != "",
 		})
 		if err != nil {
@@ -154,7 +154,12 @@ func (r *resolution) prepare(ctx context.Context, pools []pool) (dryrun.Requests
 	if len(pools) > 0 {
 		claim.Labels[karpv1.LabelNodePool] = pools[0].name
 	}
-	return r.Launcher.DryRunRequests(ctx, launch.Request{Claim: claim, Class: class, Group: group, Kubelet: kubelets}, chosen, dryrun.Tenancy(requirementsOf(pools)))
+	return r.Launcher.DryRunRequests(
+		ctx,
+		launch.Request{Claim: claim, Class: class, Group: group, Kubelet: kubelets},
+		chosen,
+		dryrun.Tenancy(requirementsOf(pools)),
+	)
 }
 
 // bootsStandardImage reports whether the image of a type is one for instances without accelerators.

@@ -80,7 +80,8 @@ func invalidKubelet(k awsv1.KubeletConfiguration, fields map[string]json.RawMess
 	}
 	if message := cmp.Or(
 		outside("podsPerCore", k.PodsPerCore, math.MaxInt32), outside("evictionMaxPodGracePeriod", k.EvictionMaxPodGracePeriod, math.MaxInt32),
-		outside("imageGCHighThresholdPercent", k.ImageGCHighThresholdPercent, 100), outside("imageGCLowThresholdPercent", k.ImageGCLowThresholdPercent, 100),
+		outside("imageGCHighThresholdPercent", k.ImageGCHighThresholdPercent, 100), outside("imageGCLowThresholdPercent",
+			k.ImageGCLowThresholdPercent, 100),
 		invalidEviction(k),
 	); message != "" {
 		return message
@@ -101,7 +102,8 @@ func invalidKubelet(k awsv1.KubeletConfiguration, fields map[string]json.RawMess
 	if !maps.EqualFunc(k.EvictionSoft, k.EvictionSoftGracePeriod, func(string, string) bool { return true }) {
 		return "evictionSoft and evictionSoftGracePeriod must have the same keys"
 	}
-	if k.ImageGCHighThresholdPercent != nil && k.ImageGCLowThresholdPercent != nil && *k.ImageGCHighThresholdPercent <= *k.ImageGCLowThresholdPercent {
+	if k.ImageGCHighThresholdPercent != nil && k.ImageGCLowThresholdPercent != nil &&
+		*k.ImageGCHighThresholdPercent <= *k.ImageGCLowThresholdPercent {
 		return "imageGCHighThresholdPercent must be above imageGCLowThresholdPercent"
 	}
 	return ""
@@ -119,7 +121,14 @@ func outside(name string, n *int32, most int32) string {
 }
 
 // signals are the eviction signals of the kubelet.
-var signals = []string{"memory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available", "imagefs.inodesFree", "pid.available"}
+var signals = []string{
+	"memory.available",
+	"nodefs.available",
+	"nodefs.inodesFree",
+	"imagefs.available",
+	"imagefs.inodesFree",
+	"pid.available",
+}
 
 // invalidEviction describes the first eviction threshold that a kubelet rejects; empty if there is none.
 func invalidEviction(k awsv1.KubeletConfiguration) string {

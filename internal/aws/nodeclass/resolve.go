@@ -224,7 +224,13 @@ func (r *resolution) instanceProfile(ctx context.Context) {
 		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionFalse, "RoleNotFound",
 			fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role), retryAfter)
 	case awserrors.Is(err, awserrors.Unauthorized):
-		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionUnknown, "Unauthorized", awserrors.WithoutRequestIDs(err).Error(), retryAfter)
+		r.set(
+			awsv1.ConditionInstanceProfileReady,
+			metav1.ConditionUnknown,
+			"Unauthorized",
+			awserrors.WithoutRequestIDs(err).Error(),
+			retryAfter,
+		)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)
@@ -263,7 +269,13 @@ func (r *resolution) validate(ctx context.Context) {
 	}
 	family := image.Family(r.class)
 	if family == awsv1.AMIFamilyAL2023 && r.Cluster.Bootstrap().ServiceCIDR == "" {
-		r.set(condition, metav1.ConditionFalse, "ClusterCIDRResolutionFailed", "the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster", retryAfter)
+		r.set(
+			condition,
+			metav1.ConditionFalse,
+			"ClusterCIDRResolutionFailed",
+			"the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster",
+			retryAfter,
+		)
 		return
 	}
 	if problem := CheckKubelet(r.class, r.KubeletExpressions); problem.Reason != "" {

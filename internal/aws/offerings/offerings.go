@@ -66,7 +66,13 @@ func (s *Source) countReservations(ctx context.Context, class *awsv1.EC2NodeClas
 		return
 	}
 	if _, err := s.cfg.Reservations.Reservations(ctx, ClassKey(class), class.Spec.CapacityReservationSelectorTerms); err != nil {
-		s.cfg.Log.Warn("capacity reservations cannot be counted, and are not used", "nodeClass", class.Name, "error", awserrors.WithoutRequestIDs(err))
+		s.cfg.Log.Warn(
+			"capacity reservations cannot be counted, and are not used",
+			"nodeClass",
+			class.Name,
+			"error",
+			awserrors.WithoutRequestIDs(err),
+		)
 	}
 }
 
@@ -114,7 +120,12 @@ func (s *Source) ImageFor(ctx context.Context, class *awsv1.EC2NodeClass, instan
 
 // NodeSeen records how much memory a node of a class has, so that others of its type are planned with as much. A node with
 // another image than the class would launch now is ignored: new nodes will differ from it.
-func (s *Source) NodeSeen(ctx context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error {
+func (s *Source) NodeSeen(
+	ctx context.Context,
+	class *awsv1.EC2NodeClass,
+	instanceType, imageID string,
+	memory resource.Quantity,
+) error {
 	now, err := s.ImageFor(ctx, class, instanceType)
 	if err != nil || imageID == "" || now != imageID {
 		return err

@@ -112,7 +112,10 @@ func TestNodeClassDecides(t *testing.T) {
 // In another account zone a may have the ID that suggests c, in which this type is not offered.
 func TestZonesOfAnAccount(t *testing.T) {
 	class := &awsv1.EC2NodeClass{}
-	class.Status.Subnets = []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a", ZoneID: "use1-az3"}, {ID: "subnet-2", Zone: "us-east-1c", ZoneID: "use1-az1"}}
+	class.Status.Subnets = []awsv1.Subnet{
+		{ID: "subnet-1", Zone: "us-east-1a", ZoneID: "use1-az3"},
+		{ID: "subnet-2", Zone: "us-east-1c", ZoneID: "use1-az1"},
+	}
 	if got := available(find(t, typesOf(t, "us-east-1", class), "m5.large")); !slices.Equal(got, []string{"us-east-1c"}) {
 		t.Errorf("available in %v, want the zone whose ID has it", got)
 	}

@@ -49,7 +49,11 @@ type Group struct {
 
 // API is what Finder calls of EC2.
 type API interface {
-	DescribePlacementGroups(ctx context.Context, in *ec2.DescribePlacementGroupsInput, optFns ...func(*ec2.Options)) (*ec2.DescribePlacementGroupsOutput, error)
+	DescribePlacementGroups(
+		ctx context.Context,
+		in *ec2.DescribePlacementGroupsInput,
+		optFns ...func(*ec2.Options),
+	) (*ec2.DescribePlacementGroupsOutput, error)
 }
 
 // NotFoundError means that no available group has the name or ID that a node class selects.
@@ -99,7 +103,9 @@ func (f *Finder) Of(ctx context.Context, class *awsv1.EC2NodeClass) (Group, erro
 	}
 	g := out.PlacementGroups[0]
 	found := Group{
-		ID: aws.ToString(g.GroupId), Name: aws.ToString(g.GroupName), Strategy: string(g.Strategy), Partitions: int(aws.ToInt32(g.PartitionCount)),
+		ID: aws.ToString(
+			g.GroupId,
+		), Name: aws.ToString(g.GroupName), Strategy: string(g.Strategy), Partitions: int(aws.ToInt32(g.PartitionCount)),
 	}
 	f.groups.Set(selector, found)
 	f.last.Set(selector, found)
@@ -115,13 +121,19 @@ func (f *Finder) ForLaunch(ctx context.Context, class *awsv1.EC2NodeClass) (Grou
 	case errors.As(err, &none):
 		return group, &cloudprovider.NodeClassNotReadyError{Err: err}
 	case err != nil && group == Group{}:
-		return group, &cloudprovider.CreateError{Reason: "PlacementGroupResolutionFailed", Message: awserrors.WithoutRequestIDs(err).Error(), Err: err}
+		return group, &cloudprovider.CreateError{
+			Reason:  "PlacementGroupResolutionFailed",
+			Message: awserrors.WithoutRequestIDs(err).Error(),
+			Err:     err,
+		}
 	}
 	return group, nil
 }
 
 func query(selector awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsInput {
-	in := &ec2.DescribePlacementGroupsInput{Filters: []ec2types.Filter{network.Filter("state", string(ec2types.PlacementGroupStateAvailable))}}
+	in := &ec2.DescribePlacementGroupsInput{
+		Filters: []ec2types.Filter{network.Filter("state", string(ec2types.PlacementGroupStateAvailable))},
+	}
 	if selector.ID != "" {
 		in.GroupIds = []string{selector.ID}
 	} else {
@@ -132,5 +144,6 @@ func query(selector awsv1.PlacementGroupSelector) *ec2.DescribePlacementGroupsIn
 
 // unknown reports whether an error means that EC2 has no such group: EC2 returns an error then, not an empty list.
 func unknown(err error) bool {
-	return err != nil && slices.Contains([]string{"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed"}, awserrors.Code(err))
+	return err != nil &&
+		slices.Contains([]string{"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Malformed"}, awserrors.Code(err))
 }

@@ -90,7 +90,10 @@ func (p Params) withDefaults() (Params, error) {
 		pattern       *regexp.Regexp
 		names         []string
 	}{
-		{"node role", "iam", rolePattern, p.NodeRoles}, {"interruption queue", "sqs", queuePattern, p.Queues}, {"SSM parameter", "ssm", parameterPattern, p.Parameters},
+		{"node role", "iam", rolePattern, p.NodeRoles}, {"interruption queue", "sqs", queuePattern, p.Queues}, {
+			"SSM parameter", "ssm",
+			parameterPattern, p.Parameters,
+		},
 	} {
 		for _, name := range list.names {
 			parsed, err := arn.Parse(name)

@@ -136,7 +136,8 @@ func TestWithoutRegionAndAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"arn:aws:ec2:*:*:instance/*"`, `"arn:aws:iam::*:role/KarpenterNodeRole-shop"`, `"StringLike":{"aws:RequestedRegion":"*"}`, `"arn:aws:eks:*:*:cluster/shop"`,
+		`"arn:aws:ec2:*:*:instance/*"`, `"arn:aws:iam::*:role/KarpenterNodeRole-shop"`, `"StringLike":{"aws:RequestedRegion":"*"}`,
+		`"arn:aws:eks:*:*:cluster/shop"`,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s", want, text)

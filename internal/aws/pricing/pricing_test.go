@@ -42,7 +42,12 @@ func TestParseProduct(t *testing.T) {
 func TestNewestSpotPriceCounts(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	record := func(price string, minute int) ec2types.SpotPrice {
-		return ec2types.SpotPrice{InstanceType: "m5.large", AvailabilityZone: aws.String("a"), SpotPrice: aws.String(price), Timestamp: aws.Time(at.Add(time.Duration(minute) * time.Minute))}
+		return ec2types.SpotPrice{
+			InstanceType:     "m5.large",
+			AvailabilityZone: aws.String("a"),
+			SpotPrice:        aws.String(price),
+			Timestamp:        aws.Time(at.Add(time.Duration(minute) * time.Minute)),
+		}
 	}
 	prices := map[catalog.OfferingKey]spotPrice{}
 	without := record("9", 9)
@@ -77,7 +82,12 @@ func (b builtIn) Basis(region string) string {
 }
 
 func TestFallbackPricesBeforeTheFirstRead(t *testing.T) {
-	p := New(Config{Region: "eu-west-3", Fallback: builtIn{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0}})
+	p := New(
+		Config{
+			Region:   "eu-west-3",
+			Fallback: builtIn{"us-east-1/m5.large": 0.096, "eu-west-3/c5.large": 0.1, "us-east-1/c5.large": 0.08, "eu-west-3/zero": 0},
+		},
+	)
 	far := New(Config{Region: "mx-central-1", Fallback: p.cfg.Fallback})
 	for _, tc := range []struct {
 		name         string
@@ -129,7 +139,8 @@ func TestGovCloudAndChinaUseTheirOwnFallbackPrices(t *testing.T) {
 
 func TestPricingRegion(t *testing.T) {
 	for region, want := range map[string]string{
-		"ap-southeast-2": "ap-south-1", "cn-north-1": "cn-northwest-1", "eu-west-1": "eu-central-1", "us-west-2": "us-east-1", "sa-east-1": "us-east-1",
+		"ap-southeast-2": "ap-south-1", "cn-north-1": "cn-northwest-1", "eu-west-1": "eu-central-1", "us-west-2": "us-east-1",
+		"sa-east-1": "us-east-1",
 	} {
 		if got := PricingRegion(region); got != want {
 			t.Errorf("%s: %s, want %s", region, got, want)

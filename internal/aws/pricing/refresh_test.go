@@ -25,7 +25,11 @@ type fakePricing struct {
 	calls    int
 }
 
-func (l *fakePricing) GetProducts(_ context.Context, in *pricing.GetProductsInput, _ ...func(*pricing.Options)) (*pricing.GetProductsOutput, error) {
+func (l *fakePricing) GetProducts(
+	_ context.Context,
+	in *pricing.GetProductsInput,
+	_ ...func(*pricing.Options),
+) (*pricing.GetProductsOutput, error) {
 	l.mu.Lock()
 	l.calls++
 	l.mu.Unlock()
@@ -58,7 +62,11 @@ type exchange struct {
 	err     error
 }
 
-func (e *exchange) DescribeSpotPriceHistory(_ context.Context, in *ec2.DescribeSpotPriceHistoryInput, _ ...func(*ec2.Options)) (*ec2.DescribeSpotPriceHistoryOutput, error) {
+func (e *exchange) DescribeSpotPriceHistory(
+	_ context.Context,
+	in *ec2.DescribeSpotPriceHistoryInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeSpotPriceHistoryOutput, error) {
 	out := &ec2.DescribeSpotPriceHistoryOutput{}
 	for _, r := range e.records {
 		if slices.Contains(in.ProductDescriptions, string(r.ProductDescription)) {
@@ -69,7 +77,13 @@ func (e *exchange) DescribeSpotPriceHistory(_ context.Context, in *ec2.DescribeS
 }
 
 func quote(instanceType, zone, price string) ec2types.SpotPrice {
-	return ec2types.SpotPrice{InstanceType: ec2types.InstanceType(instanceType), AvailabilityZone: aws.String(zone), SpotPrice: aws.String(price), Timestamp: aws.Time(noon), ProductDescription: "Linux/UNIX"}
+	return ec2types.SpotPrice{
+		InstanceType:       ec2types.InstanceType(instanceType),
+		AvailabilityZone:   aws.String(zone),
+		SpotPrice:          aws.String(price),
+		Timestamp:          aws.Time(noon),
+		ProductDescription: "Linux/UNIX",
+	}
 }
 
 func windows(instanceType, zone, price string) ec2types.SpotPrice {
@@ -92,7 +106,10 @@ type market struct {
 }
 
 func open(region string, prices map[string]string) market {
-	m := market{list: &fakePricing{currency: currency(region), prices: shared(prices)}, spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}}}
+	m := market{
+		list: &fakePricing{currency: currency(region), prices: shared(prices)},
+		spot: &exchange{records: []ec2types.SpotPrice{quote("m5.large", "a", "0.03")}},
+	}
 	m.Prices = New(Config{
 		Region: region, EC2: m.spot, Pricing: m.list, Now: func() time.Time { return noon },
 		Fallback: builtIn{
@@ -187,7 +204,9 @@ func TestRefresh(t *testing.T) {
 	})
 	t.Run("GovCloud and isolated VPCs", func(t *testing.T) {
 		gov := open("us-gov-west-1", map[string]string{"m5.large": "0.1"})
-		isolated := market{Prices: New(Config{Region: "eu-west-1", EC2: &exchange{records: gov.spot.records}, Fallback: gov.cfg.Fallback, Now: gov.cfg.Now})}
+		isolated := market{
+			Prices: New(Config{Region: "eu-west-1", EC2: &exchange{records: gov.spot.records}, Fallback: gov.cfg.Fallback, Now: gov.cfg.Now}),
+		}
 		for m, price := range map[market]float64{gov: 0.121, isolated: 0.096} {
 			if err := m.Refresh(t.Context()); err != nil {
 				t.Fatal(err)

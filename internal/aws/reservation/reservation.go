@@ -72,12 +72,22 @@ type freeCount struct {
 
 // NewFinder returns a Finder with an empty cache.
 func NewFinder(api ec2.DescribeCapacityReservationsAPIClient, now func() time.Time, log *slog.Logger) *Finder {
-	return &Finder{api: api, now: now, log: log, found: ttlcache.New[string, []ec2types.CapacityReservation](answerTTL, now), counts: map[string]*freeCount{}}
+	return &Finder{
+		api:    api,
+		now:    now,
+		log:    log,
+		found:  ttlcache.New[string, []ec2types.CapacityReservation](answerTTL, now),
+		counts: map[string]*freeCount{},
+	}
 }
 
 // Reservations returns the active reservations that any of the terms selects, by ID. The caller makes the cache key
 // from the node class and its generation, so that an edited class is read again.
-func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.CapacityReservationSelectorTerm) ([]awsv1.CapacityReservation, error) {
+func (f *Finder) Reservations(
+	ctx context.Context,
+	key string,
+	terms []awsv1.CapacityReservationSelectorTerm,
+) ([]awsv1.CapacityReservation, error) {
 	found, ok := f.found.Get(key)
 	if !ok {
 		asked := f.now()
@@ -105,8 +115,14 @@ func (f *Finder) Reservations(ctx context.Context, key string, terms []awsv1.Cap
 	return out, nil
 }
 
-func (f *Finder) query(ctx context.Context, term awsv1.CapacityReservationSelectorTerm, into map[string]ec2types.CapacityReservation) error {
-	in := &ec2.DescribeCapacityReservationsInput{Filters: []ec2types.Filter{network.Filter("state", string(ec2types.CapacityReservationStateActive))}}
+func (f *Finder) query(
+	ctx context.Context,
+	term awsv1.CapacityReservationSelectorTerm,
+	into map[string]ec2types.CapacityReservation,
+) error {
+	in := &ec2.DescribeCapacityReservationsInput{
+		Filters: []ec2types.Filter{network.Filter("state", string(ec2types.CapacityReservationStateActive))},
+	}
 	if term.ID != "" {
 		in.CapacityReservationIds = []string{term.ID}
 	} else {
@@ -147,7 +163,15 @@ func (f *Finder) convert(r *ec2types.CapacityReservation) (awsv1.CapacityReserva
 	criteria := out.InstanceMatchCriteria
 	if criteria != string(ec2types.InstanceMatchCriteriaOpen) && criteria != string(ec2types.InstanceMatchCriteriaTargeted) ||
 		out.ReservationType != Default && out.ReservationType != Block {
-		f.log.Warn("unknown kind of capacity reservation is ignored", "id", id, "instanceMatchCriteria", criteria, "type", out.ReservationType)
+		f.log.Warn(
+			"unknown kind of capacity reservation is ignored",
+			"id",
+			id,
+			"instanceMatchCriteria",
+			criteria,
+			"type",
+			out.ReservationType,
+		)
 		return out, false
 	}
 	if r.EndDate != nil {

@@ -16,9 +16,15 @@ import (
 // one is EC2 with a single reservation that always has five free instances.
 type one struct{}
 
-func (one) DescribeCapacityReservations(context.Context, *ec2.DescribeCapacityReservationsInput, ...func(*ec2.Options)) (*ec2.DescribeCapacityReservationsOutput, error) {
+func (one) DescribeCapacityReservations(
+	context.Context,
+	*ec2.DescribeCapacityReservationsInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeCapacityReservationsOutput, error) {
 	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
-		CapacityReservationId: aws.String("cr-1"), AvailableInstanceCount: aws.Int32(5), InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted,
+		CapacityReservationId: aws.String(
+			"cr-1",
+		), AvailableInstanceCount: aws.Int32(5), InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted,
 	}}}, nil
 }
 

@@ -54,7 +54,12 @@ func webIdentityAdvice(err error, getenv func(string) string) string {
 	case missing(getenv("AWS_WEB_IDENTITY_TOKEN_FILE")):
 		return "the service account's token is not in the pod: restart the pod, so that the webhook of EKS can add it"
 	case awserrors.Is(err, awserrors.Unauthorized):
-		return fmt.Sprintf("the trust policy of role %s must allow sts:AssumeRoleWithWebIdentity to %s of the OIDC provider %s, with the audience sts.amazonaws.com", role, subject, issuer)
+		return fmt.Sprintf(
+			"the trust policy of role %s must allow sts:AssumeRoleWithWebIdentity to %s of the OIDC provider %s, with the audience sts.amazonaws.com",
+			role,
+			subject,
+			issuer,
+		)
 	case awserrors.Code(err) == "InvalidIdentityToken" || awserrors.Code(err) == "InvalidIdentityTokenException":
 		return fmt.Sprintf("IAM must have an OIDC provider for %s, the issuer of this cluster", issuer)
 	case awserrors.Code(err) == "":

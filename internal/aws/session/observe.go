@@ -31,25 +31,31 @@ type Observer interface {
 func observe(o Observer) func(*middleware.Stack) error {
 	return func(stack *middleware.Stack) error {
 		attempts := new(int)
-		whole := middleware.InitializeMiddlewareFunc("dovetail.Call", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-			begin := time.Now()
-			out, metadata, err := next.HandleInitialize(ctx, in)
-			seen := see(ctx, metadata, err, begin)
-			seen.Retries = max(0, *attempts-1)
-			o.Call(seen)
-			return out, metadata, err
-		})
-		each := middleware.DeserializeMiddlewareFunc("dovetail.Attempt", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
-			begin := time.Now()
-			*attempts++ // attempts of one call follow each other
-			out, metadata, err := next.HandleDeserialize(ctx, in)
-			seen := see(ctx, metadata, err, begin)
-			if response, ok := out.RawResponse.(*smithyhttp.Response); ok {
-				seen.Code = strconv.Itoa(response.StatusCode)
-			}
-			o.Attempt(seen)
-			return out, metadata, err
-		})
+		whole := middleware.InitializeMiddlewareFunc(
+			"dovetail.Call",
+			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+				begin := time.Now()
+				out, metadata, err := next.HandleInitialize(ctx, in)
+				seen := see(ctx, metadata, err, begin)
+				seen.Retries = max(0, *attempts-1)
+				o.Call(seen)
+				return out, metadata, err
+			},
+		)
+		each := middleware.DeserializeMiddlewareFunc(
+			"dovetail.Attempt",
+			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+				begin := time.Now()
+				*attempts++ // attempts of one call follow each other
+				out, metadata, err := next.HandleDeserialize(ctx, in)
+				seen := see(ctx, metadata, err, begin)
+				if response, ok := out.RawResponse.(*smithyhttp.Response); ok {
+					seen.Code = strconv.Itoa(response.StatusCode)
+				}
+				o.Attempt(seen)
+				return out, metadata, err
+			},
+		)
 		if err := stack.Initialize.Add(whole, middleware.Before); err != nil {
 			return err
 		}

@@ -55,8 +55,14 @@ func TestIsUnavailable(t *testing.T) {
 		{"in a partition, launches into it", offering(part1), part1, two, true},
 		{"in a partition, launches into another", offering(part1), part2, two, false},
 		{"in a partition, launches into the group wherever", offering(part1), inGroup, two, false},
-		{"every type of a zone in a group", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), part2, two, true},
-		{"every type of a zone in a group, outside of it", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), spotA, two, false},
+		{
+			"every type of a zone in a group", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}), part2, two,
+			true,
+		},
+		{
+			"every type of a zone in a group, outside of it", offering(Scope{OfferingKey: catalog.OfferingKey{Zone: "a"}, PlacementGroup: "pg-1"}),
+			spotA, two, false,
+		},
 		{"a whole zone", func(m *Cache) { m.MarkZone("a") }, onDemandA, two, true},
 		{"another zone than the whole one", func(m *Cache) { m.MarkZone("a") }, spotB, two, false},
 	} {

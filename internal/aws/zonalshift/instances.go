@@ -103,7 +103,11 @@ func (s *Instances) shiftedAway(providerID string) bool {
 func (s *Instances) distrust(providerID string, err error) error {
 	switch {
 	case errors.Is(err, instance.ErrUnknown) && s.shiftedAway(providerID):
-		return fmt.Errorf("%w: EC2 does not know %s, which is not taken for gone while its zone is shifted away", instance.ErrNotVisible, providerID)
+		return fmt.Errorf(
+			"%w: EC2 does not know %s, which is not taken for gone while its zone is shifted away",
+			instance.ErrNotVisible,
+			providerID,
+		)
 	case errors.Is(err, cloudprovider.ErrNotFound):
 		s.listed.drop(providerID)
 	}

@@ -24,7 +24,11 @@ const autoshiftTTL = time.Hour
 
 // API is what Watcher calls of the Application Recovery Controller.
 type API interface {
-	GetManagedResource(ctx context.Context, in *arczonalshift.GetManagedResourceInput, optFns ...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error)
+	GetManagedResource(
+		ctx context.Context,
+		in *arczonalshift.GetManagedResourceInput,
+		optFns ...func(*arczonalshift.Options),
+	) (*arczonalshift.GetManagedResourceOutput, error)
 }
 
 // Watcher knows the shifts of one cluster. It is safe for concurrent use.

@@ -18,7 +18,11 @@ type controller struct {
 	err error
 }
 
-func (c *controller) GetManagedResource(context.Context, *arczonalshift.GetManagedResourceInput, ...func(*arczonalshift.Options)) (*arczonalshift.GetManagedResourceOutput, error) {
+func (c *controller) GetManagedResource(
+	context.Context,
+	*arczonalshift.GetManagedResourceInput,
+	...func(*arczonalshift.Options),
+) (*arczonalshift.GetManagedResourceOutput, error) {
 	return &c.out, c.err
 }
 
@@ -68,7 +72,10 @@ func TestWatcher(t *testing.T) {
 	now = now.Add(2 * time.Hour)
 	away("after its end, without an answer")
 	arc.err, arc.out.ZonalShifts = nil, nil
-	arc.out.Autoshifts = []types.AutoshiftInResource{auto("az3", types.AutoshiftAppliedStatusApplied), auto("az1", types.AutoshiftAppliedStatusNotApplied)}
+	arc.out.Autoshifts = []types.AutoshiftInResource{
+		auto("az3", types.AutoshiftAppliedStatusApplied),
+		auto("az1", types.AutoshiftAppliedStatusNotApplied),
+	}
 	refresh()
 	away("an autoshift", "az3")
 	now = now.Add(59 * time.Minute)

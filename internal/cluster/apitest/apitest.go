@@ -44,7 +44,15 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		// Controllers do not use server-side apply, and the tracker that supports it is slow.
 		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
-		WithStatusSubresource(&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &corev1.Pod{}, &v1alpha1.NodeOverlay{}, &bufferv1.CapacityBuffer{})
+		WithStatusSubresource(
+			&karpv1.NodeClaim{},
+			&karpv1.NodePool{},
+			&awsv1.EC2NodeClass{},
+			&corev1.Node{},
+			&corev1.Pod{},
+			&v1alpha1.NodeOverlay{},
+			&bufferv1.CapacityBuffer{},
+		)
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
 	}

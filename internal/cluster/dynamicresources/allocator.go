@@ -41,10 +41,15 @@ var _ snapshot.DeviceState = (*allocations)(nil)
 
 // Open implements snapshot.Devices.
 func (d *Devices) Free(leaving map[types.UID]bool) snapshot.DeviceState {
-	b := &allocations{devices: d, held: map[types.UID]*corev1.NodeSelector{}, failedSearches: map[string]error{}, allocated: structured.AllocatedState{
-		AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
-		AggregatedCapacity: structured.NewConsumedCapacityCollection(),
-	}}
+	b := &allocations{
+		devices:        d,
+		held:           map[types.UID]*corev1.NodeSelector{},
+		failedSearches: map[string]error{},
+		allocated: structured.AllocatedState{
+			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+		},
+	}
 	for uid, c := range d.byUID {
 		if c.Status.Allocation == nil || !inUse(c, leaving) {
 			continue
@@ -78,10 +83,17 @@ func (b *allocations) markAllocated(r *resourcev1.DeviceRequestAllocationResult)
 
 // With implements snapshot.DeviceBook.
 func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceAllocation) snapshot.DeviceState {
-	out := &allocations{devices: b.devices, held: maps.Clone(b.held), failedSearches: b.failedSearches, allocated: structured.AllocatedState{
-		AllocatedDevices: maps.Clone(b.allocated.AllocatedDevices), AllocatedSharedDeviceIDs: maps.Clone(b.allocated.AllocatedSharedDeviceIDs),
-		AggregatedCapacity: b.allocated.AggregatedCapacity.Clone(),
-	}}
+	out := &allocations{
+		devices:        b.devices,
+		held:           maps.Clone(b.held),
+		failedSearches: b.failedSearches,
+		allocated: structured.AllocatedState{
+			AllocatedDevices: maps.Clone(
+				b.allocated.AllocatedDevices,
+			), AllocatedSharedDeviceIDs: maps.Clone(b.allocated.AllocatedSharedDeviceIDs),
+			AggregatedCapacity: b.allocated.AggregatedCapacity.Clone(),
+		},
+	}
 	for i, claim := range claims {
 		for k, g := range grants {
 			r := g.Results[i]
@@ -153,7 +165,11 @@ func matchingTerm(s *corev1.NodeSelector, node *corev1.Node) ([]corev1.NodeSelec
 
 // allocate runs the scheduler's allocator, or uses a cached failure. It returns fewer results than claims if there are
 // not enough devices.
-func (b *allocations) allocate(claims []*resourcev1.ResourceClaim, node *corev1.Node, at snapshot.DeviceNode) ([]resourcev1.AllocationResult, error) {
+func (b *allocations) allocate(
+	claims []*resourcev1.ResourceClaim,
+	node *corev1.Node,
+	at snapshot.DeviceNode,
+) ([]resourcev1.AllocationResult, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
@@ -191,7 +207,11 @@ func (b *allocations) searchKey(claims []*resourcev1.ResourceClaim, at snapshot.
 	return text.String()
 }
 
-func (b *allocations) runAllocator(claims []*resourcev1.ResourceClaim, node *corev1.Node, published []*resourcev1.ResourceSlice) ([]resourcev1.AllocationResult, error) {
+func (b *allocations) runAllocator(
+	claims []*resourcev1.ResourceClaim,
+	node *corev1.Node,
+	published []*resourcev1.ResourceSlice,
+) ([]resourcev1.AllocationResult, error) {
 	ctx := &stepLimit{Context: klog.NewContext(context.Background(), logr.Discard()), remaining: maxSteps}
 	allocator, err := structured.NewAllocator(ctx, features, b.allocated, b.devices.classes, published, b.devices.cel)
 	if err != nil {

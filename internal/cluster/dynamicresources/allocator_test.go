@@ -20,7 +20,9 @@ import (
 func TestReasons(t *testing.T) {
 	selects := func(expression string) func(*resourcev1.ResourceClaim) {
 		return func(c *resourcev1.ResourceClaim) {
-			c.Spec.Devices.Requests[0].Exactly.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
+			c.Spec.Devices.Requests[0].Exactly.Selectors = []resourcev1.DeviceSelector{
+				{CEL: &resourcev1.CELDeviceSelector{Expression: expression}},
+			}
 		}
 	}
 	noClass := claim("c", 1)
@@ -37,24 +39,47 @@ func TestReasons(t *testing.T) {
 	}{
 		{"no claim", devices(World(gpu, Pod("a", uses("c"))), nil), `resource claim "c" does not exist`},
 		{"not made yet", devices(World(gpu, Pod("a", notMadeYet)), nil), `resource claim "gpu" has not been made of template "template" yet`},
-		{"of another pod", devices(World(gpu, Pod("a", ofTemplate("c"))), list(claim("c", 1))), `resource claim "c" was not made for this pod`},
-		{"too many users", devices(World(gpu, Pod("a", uses("c"))), list(full)), `resource claim "c" has 256 users, which is the most that one can have`},
-		{"too few devices", devices(World(gpu, Pod("a", uses("c"))), list(claim("c", 2))), `there are no free devices for resource claim "c"`},
+		{
+			"of another pod",
+			devices(World(gpu, Pod("a", ofTemplate("c"))), list(claim("c", 1))),
+			`resource claim "c" was not made for this pod`,
+		},
+		{
+			"too many users",
+			devices(World(gpu, Pod("a", uses("c"))), list(full)),
+			`resource claim "c" has 256 users, which is the most that one can have`,
+		},
+		{
+			"too few devices",
+			devices(World(gpu, Pod("a", uses("c"))), list(claim("c", 2))),
+			`there are no free devices for resource claim "c"`,
+		},
 		{
 			"types that come with none",
 			devices(World(pool(), Pod("a", uses("c"))), list(claim("c", 2))),
 			`there are no free devices for resource claim "c", and it is not known of any instance type of the pool that it comes with devices`,
 		},
 		{"a class that does not exist", devices(World(gpu, Pod("a", uses("c"))), list(noClass)), `device class "tpu" does not exist`},
-		{"an expression that says nothing", devices(World(gpu, Pod("a", uses("c"))), list(claim("c", 1, selects("device.nothing")))), "undefined field 'nothing'"},
+		{
+			"an expression that says nothing",
+			devices(World(gpu, Pod("a", uses("c"))), list(claim("c", 1, selects("device.nothing")))),
+			"undefined field 'nothing'",
+		},
 		{
 			"in a zone where the pool is not",
-			devices(World(list(Pool("general", Types(), Require(Zone, in, "z1"))), Pod("a", uses("c"))), list(claim("c", 1)), slice(spec("net", 1), where(Expr(Zone, in, "z2")))),
+			devices(
+				World(list(Pool("general", Types(), Require(Zone, in, "z1"))), Pod("a", uses("c"))),
+				list(claim("c", 1)),
+				slice(spec("net", 1), where(Expr(Zone, in, "z2"))),
+			),
 			`there are no free devices for resource claim "c"`,
 		},
 		{
 			"held where the pool is not",
-			devices(World(list(Pool("general", Types(), Require(Zone, in, "z1"))), Pod("a", uses("c"))), list(claim("c", 1, has("net", "dev-0", zone("z2"), "other")))),
+			devices(
+				World(list(Pool("general", Types(), Require(Zone, in, "z1"))), Pod("a", uses("c"))),
+				list(claim("c", 1, has("net", "dev-0", zone("z2"), "other"))),
+			),
 			`resource claim "c" has devices that cannot be used there`,
 		},
 	}
@@ -75,7 +100,10 @@ func unsatisfiableClaim() (*resourcev1.ResourceClaim, *resourcev1.ResourceSlice)
 	c.Spec.Devices.Requests = nil
 	for i := range 12 {
 		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, resourcev1.DeviceRequest{
-			Name: fmt.Sprintf("r%d", i), Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			Name: fmt.Sprintf(
+				"r%d",
+				i,
+			), Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
 		})
 	}
 	kind := resourcev1.FullyQualifiedName(driver + "/kind")
@@ -102,7 +130,13 @@ func TestEqualSnapshotsGiveEqualPlans(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pods, claims := batch(12, Requests("cpu", "1"))
 	published := list(
-		slice(spec("n1", 2), on("n1")), slice(spec("n2", 1), on("n2")), slice(spec("net-2", 2), where(Expr(Zone, in, "z2"))), slice(spec("net", 1), everywhere),
+		slice(
+			spec("n1", 2),
+			on("n1"),
+		),
+		slice(spec("n2", 1), on("n2")),
+		slice(spec("net-2", 2), where(Expr(Zone, in, "z2"))),
+		slice(spec("net", 1), everywhere),
 	)
 	var want []string
 	for range 10 {
@@ -129,7 +163,8 @@ func TestSimulatedRemoval(t *testing.T) {
 	problem := schedule.Compile(s)
 	for range 2 {
 		p := problem.WhatIf([]int{0}, []*corev1.Pod{user}, schedule.Budget{})
-		if len(p.Rejected) > 0 || len(p.Launches) != 1 || !p.Launches[0].Requirements.Get(Zone).Has("z2") || p.Launches[0].Requirements.Get(Zone).Has("z1") {
+		if len(p.Rejected) > 0 || len(p.Launches) != 1 || !p.Launches[0].Requirements.Get(Zone).Has("z2") ||
+			p.Launches[0].Requirements.Get(Zone).Has("z1") {
 			t.Fatalf("plan %+v", p)
 		}
 	}
@@ -143,7 +178,9 @@ func TestSharedCapacity(t *testing.T) {
 	s.Spec.Devices[0].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("10Gi")}}
 	pods, claims := batch(3)
 	for _, c := range claims {
-		c.Spec.Devices.Requests[0].Exactly.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse("4Gi")}}
+		c.Spec.Devices.Requests[0].Exactly.Capacity = &resourcev1.CapacityRequirements{
+			Requests: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse("4Gi")},
+		}
 	}
 	got := plan(t, devices(World(pool(), pods...), claims, s))
 	if diff := cmp.Diff([]string{"no place (Devices): p2", "plain: p0 p1"}, got); diff != "" {
@@ -172,10 +209,12 @@ func TestDrivers(t *testing.T) {
 		world *snapshot.Snapshot
 		want  string
 	}{
-		{"one in the network", devices(World(pool(with(Type("gpu1", 1, "cpu", "8"), 1)), user), list(claim("c", 1), nic), slice(inNetwork, everywhere)), "gpu1 with gpu.example.com: a"},
+		{"one in the network", devices(World(pool(with(Type("gpu1", 1, "cpu", "8"), 1)), user), list(claim("c", 1), nic), slice(inNetwork,
+			everywhere)), "gpu1 with gpu.example.com: a"},
 		{"both on the node", devices(World(pool(both), user), list(claim("c", 1), nic)), "both with gpu.example.com,nic.example.com: a"},
 		{"another on each type", devices(World(pool(with(Type("gpu1", 1, "cpu", "8"), 1), nics), Pod("a", uses("c"))), list(either)), "gpu1: a"},
-		{"both in the network", devices(World(pool(), user), list(claim("c", 1), nic), slice(inNetwork, everywhere), slice(spec("gpus", 1), everywhere)), "plain: a"},
+		{"both in the network", devices(World(pool(), user), list(claim("c", 1), nic), slice(inNetwork, everywhere), slice(spec("gpus", 1),
+			everywhere)), "plain: a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff([]string{c.want}, plan(t, c.world)); diff != "" {

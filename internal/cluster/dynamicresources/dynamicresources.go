@@ -49,7 +49,8 @@ const maxCompiledExpressions = 1000
 
 // features are the supported features of the API. If a feature is off in an API server, no object uses it.
 var features = structured.Features{
-	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true, PrioritizedList: true,
+	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true,
+	PrioritizedList: true,
 }
 
 // NewExpressions returns a cache of compiled CEL expressions, which several Devices can share.
@@ -60,7 +61,10 @@ func NewExpressions() *cel.Cache {
 // New indexes the objects for allocation.
 func New(o Objects, expressions *cel.Cache) *Devices {
 	d := &Devices{
-		claims: make(map[types.NamespacedName]*resourcev1.ResourceClaim, len(o.Claims)), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
+		claims: make(
+			map[types.NamespacedName]*resourcev1.ResourceClaim,
+			len(o.Claims),
+		), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
 		classes: classes{}, onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
 	}
 	for _, c := range o.Claims {

@@ -87,7 +87,9 @@ func claim(name string, n int64, edit ...func(*resourcev1.ResourceClaim)) *resou
 func madeFor(pod string) func(*resourcev1.ResourceClaim) {
 	return func(c *resourcev1.ResourceClaim) {
 		yes := true
-		c.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod), Controller: &yes}}
+		c.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Pod", Name: pod, UID: types.UID("uid-" + pod), Controller: &yes},
+		}
 	}
 }
 
@@ -95,15 +97,22 @@ func madeFor(pod string) func(*resourcev1.ResourceClaim) {
 func has(pool, name string, selector *corev1.NodeSelector, pods ...string) func(*resourcev1.ResourceClaim) {
 	return func(c *resourcev1.ResourceClaim) {
 		c.Status.Allocation = &resourcev1.AllocationResult{NodeSelector: selector}
-		c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{{Request: "gpu", Driver: driver, Pool: pool, Device: name}}
+		c.Status.Allocation.Devices.Results = []resourcev1.DeviceRequestAllocationResult{
+			{Request: "gpu", Driver: driver, Pool: pool, Device: name},
+		}
 		for _, pod := range pods {
-			c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod, UID: types.UID("uid-" + pod)})
+			c.Status.ReservedFor = append(
+				c.Status.ReservedFor,
+				resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod, UID: types.UID("uid-" + pod)},
+			)
 		}
 	}
 }
 
 func zone(z string) *corev1.NodeSelector {
-	return &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, in, z)}}}}
+	return &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, in, z)}}},
+	}
 }
 
 // uses makes a pod use the claim of the name.
@@ -155,7 +164,8 @@ func devices(s *snapshot.Snapshot, claims []*resourcev1.ResourceClaim, published
 		up[s.Nodes[i].Name] = s.Nodes[i].Initialized && !s.Nodes[i].Deleting
 	}
 	s.Devices = dynamicresources.New(dynamicresources.Objects{
-		Claims: claims, Slices: published, Classes: list(class("gpu", driver), class("nic", network)), Up: func(node string) bool { return up[node] },
+		Claims: claims, Slices: published, Classes: list(class("gpu", driver), class("nic", network)),
+		Up: func(node string) bool { return up[node] },
 	}, dynamicresources.NewExpressions())
 	return s
 }
@@ -237,7 +247,10 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"the daemon counts",
-			daemon(devices(World(pool(Type("big", 0.3, "cpu", "16")), Pod("a", Requests("cpu", "8"))), nil), Pod("d", Requests("cpu", "1"), uses("c"))),
+			daemon(
+				devices(World(pool(Type("big", 0.3, "cpu", "16")), Pod("a", Requests("cpu", "8"))), nil),
+				Pod("d", Requests("cpu", "1"), uses("c")),
+			),
 			[]string{"big: a"},
 		},
 		{"a claim that does not exist", devices(World(pool(gpu1), Pod("a", uses("c"))), nil), []string{"no place (ResourceClaims): a"}},
@@ -247,8 +260,16 @@ func TestPlans(t *testing.T) {
 			devices(World(pool(gpu1), Pod("a", ofTemplate("c"))), list(claim("c", 1, madeFor("b")))),
 			[]string{"no place (ResourceClaims): a"},
 		},
-		{"more than any type has", devices(World(pool(gpu1, gpu2), Pod("a", uses("c"))), list(claim("c", 3))), []string{"no place (Devices): a"}},
-		{"the smallest type that has enough", devices(World(pool(gpu1, gpu2, gpu4), Pod("a", uses("c"))), list(claim("c", 2))), []string{"gpu2 with gpu.example.com: a"}},
+		{
+			"more than any type has",
+			devices(World(pool(gpu1, gpu2), Pod("a", uses("c"))), list(claim("c", 3))),
+			[]string{"no place (Devices): a"},
+		},
+		{
+			"the smallest type that has enough",
+			devices(World(pool(gpu1, gpu2, gpu4), Pod("a", uses("c"))), list(claim("c", 2))),
+			[]string{"gpu2 with gpu.example.com: a"},
+		},
 		{
 			"pods of one node share its devices, and none twice",
 			devices(World(pool(gpu2), four...), fourClaims),
@@ -276,7 +297,10 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"users of one claim keep together",
-			devices(World(pool(gpu1), Pod("a", uses("c"), Requests("cpu", "1")), Pod("b", uses("c"), Requests("cpu", "1"))), list(claim("c", 1))),
+			devices(
+				World(pool(gpu1), Pod("a", uses("c"), Requests("cpu", "1")), Pod("b", uses("c"), Requests("cpu", "1"))),
+				list(claim("c", 1)),
+			),
 			[]string{"gpu1 with gpu.example.com: a b"},
 		},
 		{
@@ -296,27 +320,48 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"devices of two zones, a node for each",
-			devices(World(pool(), two...), twoClaims, slice(spec("net-2", 1), where(Expr(Zone, in, "z2"))), slice(spec("net-3", 1), where(Expr(Zone, in, "z3")))),
+			devices(
+				World(pool(), two...),
+				twoClaims,
+				slice(spec("net-2", 1), where(Expr(Zone, in, "z2"))),
+				slice(spec("net-3", 1), where(Expr(Zone, in, "z3"))),
+			),
 			[]string{"plain in z2: p0", "plain in z3: p1"},
 		},
 		{
 			"the zone of the devices is not the pod's",
-			devices(World(pool(), Pod("a", uses("c"), Selects(Zone, "z1"))), list(claim("c", 1)), slice(spec("net", 1), where(Expr(Zone, in, "z2")))),
+			devices(
+				World(pool(), Pod("a", uses("c"), Selects(Zone, "z1"))),
+				list(claim("c", 1)),
+				slice(spec("net", 1), where(Expr(Zone, in, "z2"))),
+			),
 			[]string{"no place (Devices): a"},
 		},
 		{
 			"a claim in use binds its other users to where its devices are",
-			devices(World(pool(), Pod("a", uses("c"))), list(claim("c", 1, has("net", "dev-0", zone("z3"), "other"))), slice(spec("net", 1), everywhere)),
+			devices(
+				World(pool(), Pod("a", uses("c"))),
+				list(claim("c", 1, has("net", "dev-0", zone("z3"), "other"))),
+				slice(spec("net", 1), everywhere),
+			),
 			[]string{"plain in z3: a"},
 		},
 		{
 			"a claim that nobody uses binds nobody",
-			devices(World(pool(), Pod("a", uses("c"))), list(claim("c", 1, has("net", "dev-0", zone("z3")))), slice(spec("net", 1), where(Expr(Zone, in, "z2")))),
+			devices(
+				World(pool(), Pod("a", uses("c"))),
+				list(claim("c", 1, has("net", "dev-0", zone("z3")))),
+				slice(spec("net", 1), where(Expr(Zone, in, "z2"))),
+			),
 			[]string{"plain in z2: a"},
 		},
 		{
 			"devices of others are taken",
-			devices(World(pool(), Pod("a", uses("c"))), list(claim("c", 1), claim("d", 1, has("net", "dev-0", nil, "other"))), slice(spec("net", 1), everywhere)),
+			devices(
+				World(pool(), Pod("a", uses("c"))),
+				list(claim("c", 1), claim("d", 1, has("net", "dev-0", nil, "other"))),
+				slice(spec("net", 1), everywhere),
+			),
 			[]string{"no place (Devices): a"},
 		},
 		{
@@ -329,21 +374,33 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"a node that has devices",
-			devices(nodes(World(pool(gpu1), Pod("a", uses("c"))), Node("n1", "general", one)), list(claim("c", 1)), slice(spec("n1", 1), on("n1"))),
+			devices(
+				nodes(World(pool(gpu1), Pod("a", uses("c"))), Node("n1", "general", one)),
+				list(claim("c", 1)),
+				slice(spec("n1", 1), on("n1")),
+			),
 			[]string{"n1: a"},
 		},
 		{
 			"a node that has too few",
-			devices(nodes(World(pool(gpu2), Pod("a", uses("c"))), Node("n1", "general", one)), list(claim("c", 2)), slice(spec("n1", 1), on("n1"))),
+			devices(
+				nodes(World(pool(gpu2), Pod("a", uses("c"))), Node("n1", "general", one)),
+				list(claim("c", 2)),
+				slice(spec("n1", 1), on("n1")),
+			),
 			[]string{"gpu2 with gpu.example.com: a"},
 		},
 		{
 			"a pool that is not complete",
-			devices(nodes(World(pool(), Pod("a", uses("c"))), Node("n1", "general", one)), list(claim("c", 1)), slice(func() resourcev1.ResourceSliceSpec {
-				s := spec("n1", 1)
-				s.Pool.ResourceSliceCount = 2
-				return s
-			}(), on("n1"))),
+			devices(
+				nodes(World(pool(), Pod("a", uses("c"))), Node("n1", "general", one)),
+				list(claim("c", 1)),
+				slice(func() resourcev1.ResourceSliceSpec {
+					s := spec("n1", 1)
+					s.Pool.ResourceSliceCount = 2
+					return s
+				}(), on("n1")),
+			),
 			[]string{"no place (Devices): a"},
 		},
 		{
@@ -361,7 +418,11 @@ func TestPlans(t *testing.T) {
 		},
 		{
 			"what a node gives to all does, once it is up",
-			devices(nodes(World(pool(), Pod("a", uses("c"), Requests("cpu", "6"))), Node("n1", "general")), list(claim("c", 1)), slice(spec("net", 1), ownedBy("n1"))),
+			devices(
+				nodes(World(pool(), Pod("a", uses("c"), Requests("cpu", "6"))), Node("n1", "general")),
+				list(claim("c", 1)),
+				slice(spec("net", 1), ownedBy("n1")),
+			),
 			[]string{"plain: a"},
 		},
 		{

@@ -32,7 +32,7 @@ func TestMistakes(t *testing.T) {
 		{
 			"one device for two", gpu(two...),
 			func(p *schedule.Plan) { p.Launches[0].Devices[1].Grants = p.Launches[0].Devices[0].Grants },
-			"is given to resource claim c-p1 and to another",
+			"is allocated to resource claim c-p1 and to another",
 		},
 		{
 			"another zone", devices(World(pool(), two[0]), twoClaims, slice(spec("net", 1), where(Expr(Zone, in, "z2")))),

@@ -163,8 +163,11 @@ func (l *Loop) updateCondition(ctx context.Context, pool *karpv1.NodePool, c cen
 
 // sharedNameMessage names the other clusters. The metric has the numbers of their instances, which change all the time.
 func (c census) sharedNameMessage() string {
-	return fmt.Sprintf("the cluster with UID %s has the same settings.clusterName: its instances have this cluster's name in their tags and are left alone. "+
-		"Give each cluster its own name: IAM policies, security groups and other tools rely on it", strings.Join(slices.Sorted(maps.Keys(c.foreign)), ", "))
+	return fmt.Sprintf(
+		"the cluster with UID %s has the same settings.clusterName: its instances have this cluster's name in their tags and are left alone. "+
+			"Give each cluster its own name: IAM policies, security groups and other tools rely on it",
+		strings.Join(slices.Sorted(maps.Keys(c.foreign)), ", "),
+	)
 }
 
 // unknownMessage names a few of the unknown instances.
@@ -175,6 +178,11 @@ func (c census) unknownMessage() string {
 	if rest := len(c.unknown) - len(some); rest > 0 {
 		more = fmt.Sprintf(" and %d more", rest)
 	}
-	return fmt.Sprintf("instances %s%s have this cluster's name in their tags, but not its UID, and no Node and NodeClaim of this cluster: they are left alone. "+
-		"If they are left over from this cluster, adopt them with `dovetail adopt %s`", strings.Join(some, ", "), more, strings.Join(some, " "))
+	return fmt.Sprintf(
+		"instances %s%s have this cluster's name in their tags, but not its UID, and no Node and NodeClaim of this cluster: they are left alone. "+
+			"If they are left over from this cluster, adopt them with `dovetail adopt %s`",
+		strings.Join(some, ", "),
+		more,
+		strings.Join(some, " "),
+	)
 }

@@ -44,7 +44,13 @@ func (e *ec2) Adopt(_ context.Context, i cloudprovider.Instance) error {
 }
 
 func instance(id string, owner cloudprovider.Ownership, uid string) cloudprovider.Instance {
-	return cloudprovider.Instance{ID: id, Owner: owner, State: cloudprovider.Running, LaunchedAt: controllertest.Start.Add(-time.Hour), Tags: map[string]string{awsv1.TagClusterUID: uid}}
+	return cloudprovider.Instance{
+		ID:         id,
+		Owner:      owner,
+		State:      cloudprovider.Running,
+		LaunchedAt: controllertest.Start.Add(-time.Hour),
+		Tags:       map[string]string{awsv1.TagClusterUID: uid},
+	}
 }
 
 func loop(t *testing.T, fleet *ec2, objects ...client.Object) (*Loop, *controllertest.Fixture) {
@@ -70,7 +76,13 @@ func shared(f *controllertest.Fixture, name string) string {
 }
 
 func TestSharedClusterNameIsReported(t *testing.T) {
-	fleet := &ec2{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Ours, "uid-blue"), instance("i-2", cloudprovider.Foreign, "uid-green"), instance("i-3", cloudprovider.Foreign, "uid-green")}}
+	fleet := &ec2{
+		instances: []cloudprovider.Instance{
+			instance("i-1", cloudprovider.Ours, "uid-blue"),
+			instance("i-2", cloudprovider.Foreign, "uid-green"),
+			instance("i-3", cloudprovider.Foreign, "uid-green"),
+		},
+	}
 	elses := controllertest.Pool("elses", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
 	l, f := loop(t, fleet, controllertest.Pool("general"), controllertest.Pool("spot"), elses)
 	runPass(t, l)
@@ -119,7 +131,12 @@ func TestSharedClusterNameIsReported(t *testing.T) {
 
 func TestAdoption(t *testing.T) {
 	fleet := &ec2{instances: []cloudprovider.Instance{
-		instance("i-1", cloudprovider.Ours, "uid-blue"), instance("i-2", cloudprovider.Foreign, "uid-green"), instance("i-3", cloudprovider.Unknown, ""), instance("i-4", cloudprovider.Adoptable, ""), instance("i-5", cloudprovider.Adoptable, ""),
+		instance(
+			"i-1",
+			cloudprovider.Ours,
+			"uid-blue",
+		), instance("i-2", cloudprovider.Foreign, "uid-green"), instance("i-3", cloudprovider.Unknown, ""), instance("i-4",
+			cloudprovider.Adoptable, ""), instance("i-5", cloudprovider.Adoptable, ""),
 	}}
 	l, _ := loop(t, fleet)
 	runPass(t, l)
@@ -134,7 +151,13 @@ func TestAdoption(t *testing.T) {
 
 // That something cannot be adopted keeps nobody from being told of a clash.
 func TestFailedAdoptionHidesNothing(t *testing.T) {
-	fleet := &ec2{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Adoptable, ""), instance("i-2", cloudprovider.Foreign, "uid-green")}, err: fmt.Errorf("UnauthorizedOperation")}
+	fleet := &ec2{
+		instances: []cloudprovider.Instance{
+			instance("i-1", cloudprovider.Adoptable, ""),
+			instance("i-2", cloudprovider.Foreign, "uid-green"),
+		},
+		err: fmt.Errorf("UnauthorizedOperation"),
+	}
 	l, f := loop(t, fleet, controllertest.Pool("general"))
 	if _, err := l.pass(t.Context()); err == nil {
 		t.Error("no error")

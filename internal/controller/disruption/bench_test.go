@@ -24,12 +24,12 @@ type fixedState struct{ snap *snapshot.Snapshot }
 
 func (s fixedState) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
 func (fixedState) LockProvisioning() func()                               { return func() {} }
-func (fixedState) MarkForDeletion(types.UID)                                      {}
-func (fixedState) Unmark(types.UID)                                        {}
+func (fixedState) MarkForDeletion(types.UID)                              {}
+func (fixedState) Unmark(types.UID)                                       {}
 func (fixedState) MarkDisrupting(types.UID, []string)                     {}
 func (fixedState) Created(*karpv1.NodeClaim)                              {}
 func (fixedState) Nominate(string)                                        {}
-func (fixedState) Invalidate()                                                {}
+func (fixedState) Invalidate()                                            {}
 func (fixedState) Release(string)                                         {}
 func (fixedState) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
 	return 0, nil

@@ -71,7 +71,9 @@ func TestLastEvent(t *testing.T) {
 		{
 			"bound",
 			func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Add(time.Minute)}}}
+				p.Status.Conditions = []corev1.PodCondition{
+					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Add(time.Minute)}},
+				}
 			},
 			time.Minute,
 		},
@@ -87,7 +89,13 @@ func TestLastEvent(t *testing.T) {
 			"ended by itself",
 			func(p *corev1.Pod) {
 				p.Status.Phase = corev1.PodSucceeded
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: start.Add(2 * time.Minute)}}}}}
+				p.Status.ContainerStatuses = []corev1.ContainerStatus{
+					{
+						State: corev1.ContainerState{
+							Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: start.Add(2 * time.Minute)}},
+						},
+					},
+				}
 			},
 			2 * time.Minute,
 		},

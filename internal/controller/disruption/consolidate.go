@@ -50,14 +50,22 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	}
 	room := r.budgets[karpv1.DisruptionUnderutilized]
 	fingerprint := r.Fingerprint(room)
-	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter || r.Snapshot.Now.Before(l.lastSearch.until) {
+	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter ||
+		r.Snapshot.Now.Before(l.lastSearch.until) {
 		return nil
 	}
 	candidates := l.withoutBackedOff(l.withoutExcluded(r.free(r.Candidates)))
 	began := l.Now()
 	settings := l.Consolidation
 	settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
-	found := consolidate.Find(r.compiled(), r.Snapshot, candidates, room.Allowances(), consolidate.PoolTotals(r.Snapshot, r.Candidates, totals), settings)
+	found := consolidate.Find(
+		r.compiled(),
+		r.Snapshot,
+		candidates,
+		room.Allowances(),
+		consolidate.PoolTotals(r.Snapshot, r.Candidates, totals),
+		settings,
+	)
 	took := l.Now().Sub(began)
 	l.recordSearchMetrics(&found, len(candidates), took)
 	l.Consolidation.PoolsFirst = found.Unexamined
@@ -81,7 +89,9 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		if k.NoEvent {
 			continue
 		}
-		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) { l.Events.NormalEvery(unconsolidatableDedupe, o, "Unconsolidatable", "%s", k.Message) })
+		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) {
+			l.Events.NormalEvery(unconsolidatableDedupe, o, "Unconsolidatable", "%s", k.Message)
+		})
 	}
 	return nil
 }
@@ -140,16 +150,51 @@ func (l *Loop) recordScores(cmd *disrupt.Command, outcome string) {
 	}
 	for _, v := range cmd.Verdicts {
 		l.Metrics.Score.WithLabelValues(outcome, v.Pool.Name, string(v.Pool.Spec.Disruption.ConsolidationPolicy)).Observe(v.Score)
-		l.Log.Debug("consolidation score", "nodepool", v.Pool.Name, "score", v.Score, "savings_fraction", v.Savings, "disruption_fraction", v.Disruption,
-			"savings", v.Saved, "disruption_cost", v.Disturbed, "nodepool_total_cost", v.PoolCost, "nodepool_total_disruption_cost", v.PoolDisruption,
-			"threshold", consolidate.Threshold, "k", int(consolidate.Weight), "approved", v.Approved, "decision", decision(cmd), "candidates", len(cmd.Candidates))
+		l.Log.Debug(
+			"consolidation score",
+			"nodepool",
+			v.Pool.Name,
+			"score",
+			v.Score,
+			"savings_fraction",
+			v.Savings,
+			"disruption_fraction",
+			v.Disruption,
+			"savings",
+			v.Saved,
+			"disruption_cost",
+			v.Disturbed,
+			"nodepool_total_cost",
+			v.PoolCost,
+			"nodepool_total_disruption_cost",
+			v.PoolDisruption,
+			"threshold",
+			consolidate.Threshold,
+			"k",
+			int(consolidate.Weight),
+			"approved",
+			v.Approved,
+			"decision",
+			decision(cmd),
+			"candidates",
+			len(cmd.Candidates),
+		)
 	}
 }
 
 func (l *Loop) recordApproval(cmd *disrupt.Command, v disrupt.Verdict) {
 	const message = "score %.2f >= threshold %.2f (k: %d, savings %.1f%%, disruption %.1f%%)"
 	publish := func(o event.Object) {
-		l.Events.Normal(o, "ConsolidationApproved", message, v.Score, consolidate.Threshold, int(consolidate.Weight), 100*v.Savings, 100*v.Disruption)
+		l.Events.Normal(
+			o,
+			"ConsolidationApproved",
+			message,
+			v.Score,
+			consolidate.Threshold,
+			int(consolidate.Weight),
+			100*v.Savings,
+			100*v.Disruption,
+		)
 	}
 	if len(cmd.Candidates) == 1 {
 		l.onNodeAndClaim(cmd.Candidates[0].Node, publish)

@@ -39,7 +39,10 @@ func old(c *karpv1.NodeClaim) {
 func oversized(pool ...func(*karpv1.NodePool)) []client.Object {
 	return []client.Object{
 		controllertest.Class(), controllertest.Pool("general", append([]func(*karpv1.NodePool){consolidates}, pool...)...),
-		controllertest.Claim("a", old), controllertest.ReadyNode("a", asInstance("m.large")), controllertest.Pod("web", "node-a", requestsCPU("1500m"), labelled),
+		controllertest.Claim(
+			"a",
+			old,
+		), controllertest.ReadyNode("a", asInstance("m.large")), controllertest.Pod("web", "node-a", requestsCPU("1500m"), labelled),
 	}
 }
 
@@ -87,7 +90,10 @@ func TestConsolidation(t *testing.T) {
 		t.Fatalf("created %v, tainted %v", created, isTainted(f, "node-a"))
 	}
 	said := strings.Join(f.RecordedEvents(), "\n")
-	if want := "ConsolidationCandidate Consolidation candidate: replace: [node-a] -> [1 replacement] (savings: $0.37)"; !strings.Contains(said, want) {
+	if want := "ConsolidationCandidate Consolidation candidate: replace: [node-a] -> [1 replacement] (savings: $0.37)"; !strings.Contains(
+		said,
+		want,
+	) {
 		t.Errorf("events\n%s\nwant %q", said, want)
 	}
 	f.Do(initialize(t.Context(), f.API, &created[0], f.Now()))
@@ -109,7 +115,10 @@ func wantRejected(t *testing.T, f *controllertest.Fixture, l *Loop, reason strin
 	if n := testutil.ToFloat64(l.Metrics.FailedValidations.WithLabelValues("single")); n != 1 {
 		t.Errorf("%v failed validations", n)
 	}
-	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason) {
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(
+		said,
+		"ConsolidationRejected Consolidation rejected: replace: [node-a] -> [1 replacement], reason: "+reason,
+	) {
 		t.Errorf("events\n%s", said)
 	}
 }
@@ -136,7 +145,10 @@ func TestConsolidationBecomesInvalid(t *testing.T) {
 			zero := intstr.FromInt32(0)
 			f.Do(f.API.Create(f.Context(), &policyv1.PodDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+				Spec: policyv1.PodDisruptionBudgetSpec{
+					MaxUnavailable: &zero,
+					Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				},
 			}))
 		}, "churn"},
 		{"the budget of the pool is gone", func(f *controllertest.Fixture) {
@@ -158,7 +170,9 @@ func TestConsolidationBecomesInvalid(t *testing.T) {
 
 // While nothing changes nothing is searched for again, until a while has passed.
 func TestFruitlessSearchIsNotRepeated(t *testing.T) {
-	f := controllertest.New(t, oversized(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })...)
+	f := controllertest.New(
+		t,
+		oversized(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })...)
 	l := newLoopWithTypes(f)
 	for range 3 {
 		if _, err := l.pass(t.Context()); err != nil {
@@ -219,7 +233,12 @@ func TestDeletionKilled(t *testing.T) {
 			objects := oversized(func(p *karpv1.NodePool) {
 				p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("1")}
 			})
-			return append(objects, controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("5")))
+			return append(
+				objects,
+				controllertest.Claim("b", old),
+				controllertest.ReadyNode("b", asInstance("m.large")),
+				controllertest.Pod("api", "node-b", requestsCPU("5")),
+			)
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			return actors(newLoop(controllertest.New(t), c, newStateWithTypes(c, w.Now), w.Now))
@@ -237,9 +256,13 @@ func TestScoresOfPolicyBalanced(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
 			objects := []client.Object{
-				controllertest.Class(), controllertest.Pool("general", consolidates, func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
+				controllertest.Class(), controllertest.Pool("general", consolidates,
+					func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationBalanced }),
 				controllertest.Claim("a", old), controllertest.ReadyNode("a", asInstance("m.large")),
-				controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("db", "node-b", requestsCPU("8"), stays),
+				controllertest.Claim(
+					"b",
+					old,
+				), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("db", "node-b", requestsCPU("8"), stays),
 			}
 			for i := range tt.pods {
 				objects = append(objects, controllertest.Pod(fmt.Sprint("web-", i), "node-a", requestsCPU("40m")))
@@ -252,7 +275,8 @@ func TestScoresOfPolicyBalanced(t *testing.T) {
 				t.Fatal(err)
 			}
 			approved := tt.outcome == "approved"
-			if n := testutil.ToFloat64(l.Metrics.Moves.WithLabelValues(tt.outcome, "general", "Balanced")); n != 1 || testutil.CollectAndCount(l.Metrics.Moves) != 1 {
+			if n := testutil.ToFloat64(l.Metrics.Moves.WithLabelValues(tt.outcome, "general", "Balanced")); n != 1 ||
+				testutil.CollectAndCount(l.Metrics.Moves) != 1 {
 				t.Errorf("%v moves %s, %d series", n, tt.outcome, testutil.CollectAndCount(l.Metrics.Moves))
 			}
 			if n := testutil.CollectAndCount(l.Metrics.Score.MustCurryWith(prometheus.Labels{"decision": tt.outcome})); n != 1 {

@@ -62,7 +62,13 @@ func (l *Loop) recordPodEvents(v *disrupt.View) {
 			}
 			switch state, until := snapshot.DoNotDisrupt(p, v.Snapshot.Now); {
 			case state == snapshot.ProtectionInvalid && p.Annotations[karpv1.AnnotationDoNotDisrupt] != "false":
-				l.Events.Warn(p, "InvalidDoNotDisruptAnnotation", "Annotation %s is ignored: %q is neither \"true\" nor a positive duration such as 30m", karpv1.AnnotationDoNotDisrupt, p.Annotations[karpv1.AnnotationDoNotDisrupt])
+				l.Events.Warn(
+					p,
+					"InvalidDoNotDisruptAnnotation",
+					"Annotation %s is ignored: %q is neither \"true\" nor a positive duration such as 30m",
+					karpv1.AnnotationDoNotDisrupt,
+					p.Annotations[karpv1.AnnotationDoNotDisrupt],
+				)
 			case state == snapshot.ProtectedUntil && !until.IsZero():
 				l.Events.Normal(p, "DoNotDisruptUntil", "Pod is protected from disruption until %s", until.UTC().Format(time.RFC3339))
 			case state == snapshot.ProtectionElapsed:
@@ -200,9 +206,33 @@ func (l *Loop) logCommand(cmd *disrupt.Command, id string) {
 		}
 		replacements = append(replacements, n)
 	}
-	l.Log.Info("disrupting node(s)", "command", fmt.Sprintf("%s/%s: %s: nodepools=[%s]: %s (savings: $%.2f)", cmd.Reason, id, decision(cmd), strings.Join(affectedPools(cmd), ", "), describeNodes(cmd), cmd.Savings),
-		"decision", decision(cmd), "reason", strings.ToLower(string(cmd.Reason)), "disrupted-node-count", len(nodes), "replacement-node-count", replacementCount(cmd),
-		"pod-count", pods, "disrupted-nodes", nodes, "replacement-nodes", replacements)
+	l.Log.Info(
+		"disrupting node(s)",
+		"command",
+		fmt.Sprintf(
+			"%s/%s: %s: nodepools=[%s]: %s (savings: $%.2f)",
+			cmd.Reason,
+			id,
+			decision(cmd),
+			strings.Join(affectedPools(cmd), ", "),
+			describeNodes(cmd),
+			cmd.Savings,
+		),
+		"decision",
+		decision(cmd),
+		"reason",
+		strings.ToLower(string(cmd.Reason)),
+		"disrupted-node-count",
+		len(nodes),
+		"replacement-node-count",
+		replacementCount(cmd),
+		"pod-count",
+		pods,
+		"disrupted-nodes",
+		nodes,
+		"replacement-nodes",
+		replacements,
+	)
 }
 
 // preferredCapacityType is the capacity type that a launch tries first.

@@ -284,7 +284,11 @@ func (l *Loop) createReplacement(ctx context.Context, claim *karpv1.NodeClaim, e
 	}
 	l.State.Created(claim)
 	pool := claim.Labels[karpv1.LabelNodePool]
-	l.Metrics.ClaimsCreated.WithLabelValues(strings.ToLower(string(e.Reason)), pool, fmt.Sprint(claim.Annotations[karpv1.AnnotationMinValuesRelaxed] == "true")).Inc()
+	l.Metrics.ClaimsCreated.WithLabelValues(
+		strings.ToLower(string(e.Reason)),
+		pool,
+		fmt.Sprint(claim.Annotations[karpv1.AnnotationMinValuesRelaxed] == "true"),
+	).Inc()
 	l.Log.Info("created nodeclaim", "NodePool", pool, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
 		"replaces", slices.Clone(e.Candidates), "reason", strings.ToLower(string(e.Reason)))
 	return nil

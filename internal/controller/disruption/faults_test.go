@@ -62,7 +62,13 @@ func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 
 // A node that cannot be opened keeps no other closed.
 func TestUntaintOrphansPastAnError(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.ReadyNode("b", tainted))
+	f := controllertest.New(
+		t,
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a", tainted),
+		controllertest.Claim("b", controllertest.Initialized),
+		controllertest.ReadyNode("b", tainted),
+	)
 	l, state := loop(f)
 	refused := errors.New("webhook says no")
 	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -91,8 +97,14 @@ func free() []client.Object {
 		p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Second)
 		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 	})}
-	return append(objects, controllertest.Claim("a", drifted), controllertest.ReadyNode("a", asInstance("m.small")), controllertest.Pod("web", "node-a", requestsCPU("1500m")),
-		controllertest.Claim("free", consolidatableClaim), controllertest.ReadyNode("free", asInstance("m.small")))
+	return append(
+		objects,
+		controllertest.Claim("a", drifted),
+		controllertest.ReadyNode("a", asInstance("m.small")),
+		controllertest.Pod("web", "node-a", requestsCPU("1500m")),
+		controllertest.Claim("free", consolidatableClaim),
+		controllertest.ReadyNode("free", asInstance("m.small")),
+	)
 }
 
 // A node is ended because there is room for its pods on another. That one is not ended for having nothing to do, before
@@ -179,7 +191,13 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 				objects = append(objects, controllertest.Claim(name, drifted, func(c *karpv1.NodeClaim) {
 					c.Labels[karpv1.LabelNodePool] = "bad"
 					condition.Clear(c, karpv1.ConditionDrifted, controllertest.Start)
-					condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start.Add(time.Duration(i-2)*time.Hour))
+					condition.SetTrueWithReason(
+						c,
+						karpv1.ConditionDrifted,
+						"AMIDrift",
+						"AMIDrift",
+						controllertest.Start.Add(time.Duration(i-2)*time.Hour),
+					)
 				}), controllertest.ReadyNode(name, asInstance("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),
 					controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
 			}
@@ -287,7 +305,10 @@ func TestChangesBeforeACommandIsDue(t *testing.T) {
 		name      string
 		meanwhile func(f *controllertest.Fixture)
 	}{
-		{"the pool ends only what is empty", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty })},
+		{
+			"the pool ends only what is empty",
+			pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmpty }),
+		},
 		{"the pool ends nothing", pool(func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.Never() })},
 		{"a pod comes for which there would be room", func(f *controllertest.Fixture) {
 			addPodEvent(f, "a")
@@ -304,8 +325,18 @@ func TestChangesBeforeACommandIsDue(t *testing.T) {
 	}
 	t.Run("a pod comes to one of two nodes: the other goes", func(t *testing.T) {
 		stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
-		objects := append(oversized(), controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")),
-			controllertest.Claim("room", old), controllertest.ReadyNode("room", asInstance("m.large")), controllertest.Pod("db", "node-room", requestsCPU("1"), stays))
+		objects := append(
+			oversized(),
+			controllertest.Claim("b", old),
+			controllertest.ReadyNode("b", asInstance("m.large")),
+			controllertest.Pod("api", "node-b", requestsCPU("1500m")),
+			controllertest.Claim(
+				"room",
+				old,
+			),
+			controllertest.ReadyNode("room", asInstance("m.large")),
+			controllertest.Pod("db", "node-room", requestsCPU("1"), stays),
+		)
 		f := controllertest.New(t, objects...)
 		l := newLoopWithTypes(f)
 		waitForValidation(t, f, l, func() {
@@ -427,8 +458,18 @@ func TestNodeOfAnothersCommand(t *testing.T) {
 // A node that cannot be closed keeps the others of its command from being ended once, not for ever.
 func TestNodeThatCannotBeTaintedIsExcluded(t *testing.T) {
 	stays := func(p *corev1.Pod) { p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} }
-	objects := append(oversized(), controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")),
-		controllertest.Claim("room", old), controllertest.ReadyNode("room", asInstance("m.large")), controllertest.Pod("db", "node-room", requestsCPU("1"), stays))
+	objects := append(
+		oversized(),
+		controllertest.Claim("b", old),
+		controllertest.ReadyNode("b", asInstance("m.large")),
+		controllertest.Pod("api", "node-b", requestsCPU("1500m")),
+		controllertest.Claim(
+			"room",
+			old,
+		),
+		controllertest.ReadyNode("room", asInstance("m.large")),
+		controllertest.Pod("db", "node-room", requestsCPU("1"), stays),
+	)
 	f := controllertest.New(t, objects...)
 	l := newLoopWithTypes(f)
 	refused := errors.New("webhook says no")

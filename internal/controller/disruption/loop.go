@@ -226,7 +226,12 @@ func (l *Loop) newPassState(snap *snapshot.Snapshot) *passState {
 	if compile == nil {
 		compile = consolidate.Compile
 	}
-	return &passState{View: disrupt.NewView(snap), budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{}, taken: map[types.UID]bool{}, compile: compile}
+	return &passState{
+		View:    disrupt.NewView(snap),
+		budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{},
+		taken:   map[types.UID]bool{},
+		compile: compile,
+	}
 }
 
 // execute starts a command that is valid in the snapshot. It drops a command that the API server's state no longer
@@ -344,7 +349,14 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int {
 		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
 	})
-	cmd, left := disrupt.Drift(r.compiled(), r.View, candidates, r.budgets[karpv1.DisruptionDrifted], maxDriftSimulations, schedule.DefaultBudget())
+	cmd, left := disrupt.Drift(
+		r.compiled(),
+		r.View,
+		candidates,
+		r.budgets[karpv1.DisruptionDrifted],
+		maxDriftSimulations,
+		schedule.DefaultBudget(),
+	)
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.recordFailedDrift(r, left)
 	if cmd == nil {

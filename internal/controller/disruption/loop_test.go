@@ -68,7 +68,16 @@ func loop(f *controllertest.Fixture) (*Loop, *cluster.State) {
 
 // newLoop returns a Loop with its Queue. IDs are those of no other.
 func newLoop(f *controllertest.Fixture, c client.Client, state *cluster.State, now func() time.Time) *Loop {
-	q := &Queue{Client: c, Live: c, State: state, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, Jitter: func() float64 { return 0 }}
+	q := &Queue{
+		Client:  c,
+		Live:    c,
+		State:   state,
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     now,
+		Jitter:  func() float64 { return 0 },
+	}
 	return &Loop{
 		Client: c, Live: c, State: state, Queue: q, StaticCapacity: true, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
 		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
@@ -117,7 +126,8 @@ func TestWhichNodesAreDisrupted(t *testing.T) {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
 	c := f.Claim("empty")
-	if reason, _ := condition.Get(c, karpv1.ConditionDisruptionReason); reason.Reason != "Empty" || !isTainted(f, "node-empty") || isTainted(f, "node-busy") {
+	if reason, _ := condition.Get(c, karpv1.ConditionDisruptionReason); reason.Reason != "Empty" || !isTainted(f, "node-empty") ||
+		isTainted(f, "node-busy") {
 		t.Errorf("reason %+v, tainted %v, busy tainted %v", reason, isTainted(f, "node-empty"), isTainted(f, "node-busy"))
 	}
 	if f.Counted("empty") != 2 {
@@ -244,9 +254,27 @@ func TestUntaintOrphans(t *testing.T) {
 	}{
 		{"no command disrupts it", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), false, true},
 		{"this process is ending it", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), true, false},
-		{"its claim is being deleted", controllertest.Claim("a", reason, controllertest.Deleting), controllertest.ReadyNode("a", tainted), false, false},
-		{"its Node is being deleted", controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted, controllertest.DeletingNode), false, false},
-		{"nobody's node: the owner of the taint is unknown", nil, controllertest.ReadyNode("a", tainted, func(n *corev1.Node) { n.Labels = nil }), false, false},
+		{
+			"its claim is being deleted",
+			controllertest.Claim("a", reason, controllertest.Deleting),
+			controllertest.ReadyNode("a", tainted),
+			false,
+			false,
+		},
+		{
+			"its Node is being deleted",
+			controllertest.Claim("a", reason),
+			controllertest.ReadyNode("a", tainted, controllertest.DeletingNode),
+			false,
+			false,
+		},
+		{
+			"nobody's node: the owner of the taint is unknown",
+			nil,
+			controllertest.ReadyNode("a", tainted, func(n *corev1.Node) { n.Labels = nil }),
+			false,
+			false,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -275,7 +303,13 @@ func TestUntaintOrphans(t *testing.T) {
 
 // A node that has gone since the snapshot keeps no other closed.
 func TestUntaintOrphansPastADeletedNode(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", tainted), controllertest.Claim("b", controllertest.Initialized), controllertest.ReadyNode("b", tainted))
+	f := controllertest.New(
+		t,
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a", tainted),
+		controllertest.Claim("b", controllertest.Initialized),
+		controllertest.ReadyNode("b", tainted),
+	)
 	l, state := loop(f)
 	s, err := state.Snapshot(t.Context())
 	if err != nil {
@@ -304,13 +338,16 @@ func process(t *testing.T) func(w *kill.World, c client.Client, _ *kill.Cloud) [
 // actors are the loop and its queue.
 func actors(l *Loop) []kill.Actor {
 	return []kill.Actor{
-		{Kind: &karpv1.NodeClaimList{}, Reconciler: reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			claim := &karpv1.NodeClaim{}
-			if err := l.Client.Get(ctx, req.NamespacedName, claim); err != nil || cluster.CommandOf(claim) == "" {
-				return reconcile.Result{}, client.IgnoreNotFound(err)
-			}
-			return l.Queue.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: cluster.CommandOf(claim)}})
-		})},
+		{
+			Kind: &karpv1.NodeClaimList{},
+			Reconciler: reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				claim := &karpv1.NodeClaim{}
+				if err := l.Client.Get(ctx, req.NamespacedName, claim); err != nil || cluster.CommandOf(claim) == "" {
+					return reconcile.Result{}, client.IgnoreNotFound(err)
+				}
+				return l.Queue.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: cluster.CommandOf(claim)}})
+			}),
+		},
 		{Kind: &karpv1.NodePoolList{}, Reconciler: kill.Pass(func(ctx context.Context) error {
 			_, err := l.pass(ctx)
 			return err
@@ -338,7 +375,13 @@ func TestLoopKilled(t *testing.T) {
 func TestUntaintOrphansKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", reason), controllertest.ReadyNode("a", tainted), controllertest.Claim("b", reason), controllertest.ReadyNode("b", tainted)}
+			return []client.Object{
+				controllertest.Pool("general"),
+				controllertest.Claim("a", reason),
+				controllertest.ReadyNode("a", tainted),
+				controllertest.Claim("b", reason),
+				controllertest.ReadyNode("b", tainted),
+			}
 		},
 		Process: process(t),
 	})
@@ -354,15 +397,87 @@ func TestPodEvents(t *testing.T) {
 		node  *corev1.Node
 		want  int
 	}{
-		{"first pod", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 7},
-		{"5 s later", controllertest.Pod("web", "node-a"), 0, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 0},
-		{"10 s later", controllertest.Pod("web", "node-a"), 0, 10, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 10},
-		{"an event of long ago, seen late", controllertest.Pod("web", "node-a"), 60, 5, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), 60},
-		{"a daemon", controllertest.Pod("web", "node-a", controllertest.OwnedByDaemonSet), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
-		{"not bound", controllertest.Pod("web", ""), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
-		{"no Node", controllertest.Pod("web", "node-x"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), -1},
-		{"no claim", controllertest.Pod("web", "node-b"), -1, 7, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("b"), -1},
-		{"another provider's claim", controllertest.Pod("web", "node-a"), -1, 7, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), controllertest.ReadyNode("a"), -1},
+		{
+			"first pod",
+			controllertest.Pod("web", "node-a"),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			7,
+		},
+		{
+			"5 s later",
+			controllertest.Pod("web", "node-a"),
+			0,
+			5,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			0,
+		},
+		{
+			"10 s later",
+			controllertest.Pod("web", "node-a"),
+			0,
+			10,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			10,
+		},
+		{
+			"an event of long ago, seen late",
+			controllertest.Pod("web", "node-a"),
+			60,
+			5,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			60,
+		},
+		{
+			"a daemon",
+			controllertest.Pod("web", "node-a", controllertest.OwnedByDaemonSet),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			-1,
+		},
+		{
+			"not bound",
+			controllertest.Pod("web", ""),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			-1,
+		},
+		{
+			"no Node",
+			controllertest.Pod("web", "node-x"),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("a"),
+			-1,
+		},
+		{
+			"no claim",
+			controllertest.Pod("web", "node-b"),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized),
+			controllertest.ReadyNode("b"),
+			-1,
+		},
+		{
+			"another provider's claim",
+			controllertest.Pod("web", "node-a"),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }),
+			controllertest.ReadyNode("a"),
+			-1,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -371,7 +486,10 @@ func TestPodEvents(t *testing.T) {
 				tt.claim.Status.LastPodEventTime = after(tt.last)
 			}
 			f := controllertest.New(t, tt.pod, tt.claim, tt.node)
-			_, err := (&PodEvents{Client: f.API}).Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}})
+			_, err := (&PodEvents{Client: f.API}).Reconcile(
+				t.Context(),
+				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -385,8 +503,11 @@ func TestPodEvents(t *testing.T) {
 
 // The condition follows consolidateAfter, and a pool that is gone changes nothing.
 func TestConsolidatable(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", consolidatableClaim, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
-		controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }))
+	f := controllertest.New(
+		t,
+		controllertest.Claim("a", consolidatableClaim, func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime = after(0) }),
+		controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }),
+	)
 	r := &Consolidatable{Client: f.API, Log: f.Log, Now: f.Now}
 	has := func() bool { _, ok := condition.Get(f.Claim("a"), karpv1.ConditionConsolidatable); return ok }
 	if result := f.Reconcile(r, "a"); has() || result.RequeueAfter != time.Minute {

@@ -19,8 +19,16 @@ func TestAbnormalTimeBetweenRuns(t *testing.T) {
 		want  []string
 	}{
 		{"passes come in time", []time.Duration{abnormalInterval, abnormalInterval}, nil},
-		{"one comes late: each method is named once", []time.Duration{abnormalInterval + time.Second, time.Second}, []string{"emptiness 15m1s", "static-drift 15m1s", "drift 15m1s", "consolidation 15m1s"}},
-		{"passes fail for longer: said once", []time.Duration{-10 * time.Minute, -6 * time.Minute, -time.Minute}, []string{"emptiness 16m0s", "static-drift 16m0s", "drift 16m0s", "consolidation 16m0s"}},
+		{
+			"one comes late: each method is named once",
+			[]time.Duration{abnormalInterval + time.Second, time.Second},
+			[]string{"emptiness 15m1s", "static-drift 15m1s", "drift 15m1s", "consolidation 15m1s"},
+		},
+		{
+			"passes fail for longer: said once",
+			[]time.Duration{-10 * time.Minute, -6 * time.Minute, -time.Minute},
+			[]string{"emptiness 16m0s", "static-drift 16m0s", "drift 16m0s", "consolidation 16m0s"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -29,7 +29,12 @@ func driftingPool(n, stale int, pool ...func(*karpv1.NodePool)) []client.Object 
 		if i >= stale {
 			state = controllertest.Initialized
 		}
-		objects = append(objects, controllertest.Claim(name, state), controllertest.ReadyNode(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
+		objects = append(
+			objects,
+			controllertest.Claim(name, state),
+			controllertest.ReadyNode(name, asInstance("m.small")),
+			controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")),
+		)
 	}
 	return objects
 }
@@ -60,7 +65,13 @@ func TestBudgetBoundsDrift(t *testing.T) {
 
 func TestEmptyAndDrifted(t *testing.T) {
 	world := func(change func(*karpv1.NodeClaim), pool func(*karpv1.NodePool)) (*controllertest.Fixture, *Loop) {
-		f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", budget("100%"), pool), controllertest.Claim("a", drifted, change), controllertest.ReadyNode("a", asInstance("m.small")))
+		f := controllertest.New(
+			t,
+			controllertest.Class(),
+			controllertest.Pool("general", budget("100%"), pool),
+			controllertest.Claim("a", drifted, change),
+			controllertest.ReadyNode("a", asInstance("m.small")),
+		)
 		return f, newLoopWithTypes(f)
 	}
 	consolidatable := func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionConsolidatable, controllertest.Start) }
@@ -114,7 +125,9 @@ func TestInstanceTypesChangeBeforeACommandIsDue(t *testing.T) {
 	waitForValidation(t, f, l, func() {
 		p := &karpv1.NodePool{}
 		f.Do(f.API.Get(t.Context(), client.ObjectKey{Name: "general"}, p))
-		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m.large"}}}
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m.large"}},
+		}
 		f.Do(f.API.Update(t.Context(), p))
 	})
 	if n := len(replacements(f)); n > 0 {
@@ -125,7 +138,12 @@ func TestInstanceTypesChangeBeforeACommandIsDue(t *testing.T) {
 // A command that does not hold any more keeps no other from being found.
 func TestAnotherCommandIsFound(t *testing.T) {
 	objects := oversized()
-	objects = append(objects, controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("api", "node-b", requestsCPU("1500m")))
+	objects = append(
+		objects,
+		controllertest.Claim("b", old),
+		controllertest.ReadyNode("b", asInstance("m.large")),
+		controllertest.Pod("api", "node-b", requestsCPU("1500m")),
+	)
 	f := controllertest.New(t, objects...)
 	l := newLoopWithTypes(f)
 	waitForValidation(t, f, l, func() {
@@ -236,11 +254,14 @@ func TestEventsOnProtectedPods(t *testing.T) {
 		want string
 	}{
 		"the time has passed": {since(31*time.Minute, "30m"), "Normal DoNotDisruptGracePeriodElapsed"},
-		"not yet":             {since(29*time.Minute, "30m"), "Normal DoNotDisruptUntil Pod is protected from disruption until 2026-03-14T12:01:00Z"},
-		"0s":                  {since(0, "0s"), "Warning InvalidDoNotDisruptAnnotation"},
-		"negative":            {since(0, "-5m"), "Warning InvalidDoNotDisruptAnnotation"},
-		"no duration":         {since(0, "abc"), "Warning InvalidDoNotDisruptAnnotation"},
-		"for ever":            {since(0, "true"), ""},
+		"not yet": {
+			since(29*time.Minute, "30m"),
+			"Normal DoNotDisruptUntil Pod is protected from disruption until 2026-03-14T12:01:00Z",
+		},
+		"0s":          {since(0, "0s"), "Warning InvalidDoNotDisruptAnnotation"},
+		"negative":    {since(0, "-5m"), "Warning InvalidDoNotDisruptAnnotation"},
+		"no duration": {since(0, "abc"), "Warning InvalidDoNotDisruptAnnotation"},
+		"for ever":    {since(0, "true"), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -316,9 +337,16 @@ func TestPodBoundBeforeReplacement(t *testing.T) {
 // counts on it.
 func TestCapacityForArrivingPods(t *testing.T) {
 	for arriving, want := range map[bool]int{false: 0, true: 1} {
-		objects := append(driftedNodes("a"), controllertest.Claim("free", controllertest.Initialized), controllertest.ReadyNode("free", asInstance("m.small")))
+		objects := append(
+			driftedNodes("a"),
+			controllertest.Claim("free", controllertest.Initialized),
+			controllertest.ReadyNode("free", asInstance("m.small")),
+		)
 		if arriving {
-			objects = append(objects, controllertest.Pod("moved", "", requestsCPU("1500m"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }))
+			objects = append(
+				objects,
+				controllertest.Pod("moved", "", requestsCPU("1500m"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }),
+			)
 		}
 		f := controllertest.New(t, objects...)
 		l := newLoopWithTypes(f)

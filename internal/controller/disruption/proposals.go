@@ -77,14 +77,21 @@ const overBudget = "budget"
 
 // refresh replaces the candidates of a command by their current state, from the list now. A command that is due must
 // fit the budgets, too.
-func (l *Loop) refresh(r *passState, cmd *disrupt.Command, now []*disrupt.Candidate, due bool) (*disrupt.Command, *consolidate.Invalid) {
+func (l *Loop) refresh(
+	r *passState,
+	cmd *disrupt.Command,
+	now []*disrupt.Candidate,
+	due bool,
+) (*disrupt.Command, *consolidate.Invalid) {
 	fresh := *cmd
 	fresh.Candidates = nil
 	for _, c := range cmd.Candidates {
 		at := slices.IndexFunc(now, func(n *disrupt.Candidate) bool { return n.Node.ClaimUID == c.Node.ClaimUID })
 		if at < 0 {
 			why := &consolidate.Invalid{Kind: consolidate.Churn, Message: fmt.Sprintf("node %s is no longer a candidate", c.Node.Name)}
-			if slices.ContainsFunc(r.BlockedNodes, func(k disrupt.Blocked) bool { return k.Node.ClaimUID == c.Node.ClaimUID && k.Reason == disrupt.Nominated }) {
+			if slices.ContainsFunc(r.BlockedNodes, func(k disrupt.Blocked) bool {
+				return k.Node.ClaimUID == c.Node.ClaimUID && k.Reason == disrupt.Nominated
+			}) {
 				why.Kind = overBudget
 			}
 			return nil, why
@@ -93,7 +100,10 @@ func (l *Loop) refresh(r *passState, cmd *disrupt.Command, now []*disrupt.Candid
 	}
 	for i := range cmd.Plan.Launches {
 		if l := &cmd.Plan.Launches[i]; !r.stillLaunches(l.Pool) {
-			return nil, &consolidate.Invalid{Kind: consolidate.Scheduling, Message: fmt.Sprintf("NodePool %q launches other nodes now", l.Pool.Name)}
+			return nil, &consolidate.Invalid{
+				Kind:    consolidate.Scheduling,
+				Message: fmt.Sprintf("NodePool %q launches other nodes now", l.Pool.Name),
+			}
 		}
 	}
 	if due && !r.budgets[cmd.Reason].Allow(fresh.Candidates) {
@@ -148,7 +158,14 @@ func (l *Loop) reject(cmd *disrupt.Command, why *consolidate.Invalid) {
 	l.Log.Debug("consolidation rejected", "command", describeNodes(cmd), "kind", why.Kind, "why", why.Message)
 	for _, c := range cmd.Candidates {
 		l.onNodeAndClaim(c.Node, func(o event.Object) {
-			l.Events.Normal(o, "ConsolidationRejected", "Consolidation rejected: %s, reason: %s (savings: $%.2f)", describePart(cmd, c), why.Kind, cmd.Savings)
+			l.Events.Normal(
+				o,
+				"ConsolidationRejected",
+				"Consolidation rejected: %s, reason: %s (savings: $%.2f)",
+				describePart(cmd, c),
+				why.Kind,
+				cmd.Savings,
+			)
 		})
 	}
 }

@@ -156,5 +156,8 @@ func (l *Loop) withoutBackedOff(candidates []*disrupt.Candidate) []*disrupt.Cand
 	}
 	now := l.Now()
 	maps.DeleteFunc(l.refusedReplacements, func(_ types.UID, p refusalBackoff) bool { return now.Sub(p.until) > 2*maxRefusalBackoff })
-	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return now.Before(l.refusedReplacements[c.Node.ClaimUID].until) })
+	return slices.DeleteFunc(
+		slices.Clone(candidates),
+		func(c *disrupt.Candidate) bool { return now.Before(l.refusedReplacements[c.Node.ClaimUID].until) },
+	)
 }

@@ -44,7 +44,12 @@ func hasName(name string) func(*corev1.Pod) bool {
 
 // twoOversized are two large nodes, each with a small pod.
 func twoOversized() []client.Object {
-	return append(oversized(), controllertest.Claim("b", old), controllertest.ReadyNode("b", asInstance("m.large")), controllertest.Pod("bad", "node-b", requestsCPU("1500m"), labelled))
+	return append(
+		oversized(),
+		controllertest.Claim("b", old),
+		controllertest.ReadyNode("b", asInstance("m.large")),
+		controllertest.Pod("bad", "node-b", requestsCPU("1500m"), labelled),
+	)
 }
 
 // try makes passes as Start does, with time for what they propose to settle.
@@ -65,7 +70,12 @@ func TestPodThatMakesConsolidationPanicBlocksOnlyItsNode(t *testing.T) {
 	l.Compile, l.Panics = panickingCompile(hasName("bad")), &panics.Reporter{Count: f.Metrics.EnginePanics, Log: f.Log}
 	try(t, f, l)
 	if got := replacements(f); len(got) != 1 || !isTainted(f, "node-a") || isTainted(f, "node-b") {
-		t.Errorf("%d replacements, node-a tainted %v, node-b tainted %v, want node-a replaced only", len(got), isTainted(f, "node-a"), isTainted(f, "node-b"))
+		t.Errorf(
+			"%d replacements, node-a tainted %v, node-b tainted %v, want node-a replaced only",
+			len(got),
+			isTainted(f, "node-a"),
+			isTainted(f, "node-b"),
+		)
 	}
 	said := strings.Join(f.RecordedEvents(), "\n")
 	for _, want := range []string{
@@ -169,7 +179,10 @@ func TestRejectedReplacementBacksOff(t *testing.T) {
 			if refused != 1 {
 				t.Fatalf("%d replacements refused, want 1", refused)
 			}
-			if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "rejects the replacement of the node as invalid: spec.requirements[2]") {
+			if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(
+				said,
+				"rejects the replacement of the node as invalid: spec.requirements[2]",
+			) {
 				t.Errorf("events\n%s", said)
 			}
 			for range 2 {

@@ -204,7 +204,11 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		// is stale.
 		return reconcile.Result{}, q.rollBack(ctx, c.DisruptionCommand, "the process that started it did not complete it")
 	case progress.lost != "" && !q.allReplacementsCreated(c.ID):
-		return reconcile.Result{}, q.rollBack(ctx, c.DisruptionCommand, fmt.Sprintf("the process that started it did not create replacement %q", progress.lost))
+		return reconcile.Result{}, q.rollBack(
+			ctx,
+			c.DisruptionCommand,
+			fmt.Sprintf("the process that started it did not create replacement %q", progress.lost),
+		)
 	case progress.lost != "":
 		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("replacement %q was deleted", progress.lost))
 	case progress.ready == len(c.Replacements):
@@ -216,7 +220,12 @@ func (q *Queue) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	}
 	late := c.Started.Add(q.timeout(ctx)).Sub(q.Now())
 	if late <= 0 {
-		return reconcile.Result{}, q.fail(ctx, c, progress, fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)))
+		return reconcile.Result{}, q.fail(
+			ctx,
+			c,
+			progress,
+			fmt.Sprintf("only %d of %d replacements were ready in time", progress.ready, len(c.Replacements)),
+		)
 	}
 	return reconcile.Result{RequeueAfter: min(late, pollInterval)}, nil
 }
@@ -389,7 +398,11 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 }
 
 // consolidationPolicy is the policy of the claim's pool if the command is a consolidation, else empty.
-func (q *Queue) consolidationPolicy(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) karpv1.ConsolidationPolicy {
+func (q *Queue) consolidationPolicy(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	e karpv1.DisruptionCommand,
+) karpv1.ConsolidationPolicy {
 	pool := &karpv1.NodePool{}
 	if e.Kind == "" || q.Client.Get(ctx, client.ObjectKey{Name: claim.Labels[karpv1.LabelNodePool]}, pool) != nil {
 		return ""

@@ -61,7 +61,9 @@ func asInstance(name string) func(*corev1.Node) {
 			cpu = "8"
 		}
 		n.Status.Allocatable = corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU: resource.MustParse(
+				cpu,
+			), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
 		}
 		n.Status.Capacity = n.Status.Allocatable
 	}
@@ -70,7 +72,9 @@ func asInstance(name string) func(*corev1.Node) {
 func requestsCPU(cpu string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
-		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+		p.Spec.Containers = []corev1.Container{
+			{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
+		}
 	}
 }
 
@@ -85,7 +89,12 @@ func budget(nodes string) func(*karpv1.NodePool) {
 func driftedNodes(names ...string) []client.Object {
 	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", budget("100%"))}
 	for _, name := range names {
-		objects = append(objects, controllertest.Claim(name, drifted), controllertest.ReadyNode(name, asInstance("m.small")), controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")))
+		objects = append(
+			objects,
+			controllertest.Claim(name, drifted),
+			controllertest.ReadyNode(name, asInstance("m.small")),
+			controllertest.Pod("pod-"+name, "node-"+name, requestsCPU("1500m")),
+		)
 	}
 	return objects
 }
@@ -251,13 +260,25 @@ func wantRestored(t *testing.T, f *controllertest.Fixture, name string) {
 	_, reason := condition.Get(c, karpv1.ConditionDisruptionReason)
 	_, ends, _ := c.DisruptionCommand()
 	if reason || ends || isTainted(f, "node-"+name) || c.DeletionTimestamp != nil {
-		t.Errorf("claim %s: reason %v, remembers its end %v, tainted %v, deleting %v", name, reason, ends, isTainted(f, "node-"+name), c.DeletionTimestamp)
+		t.Errorf(
+			"claim %s: reason %v, remembers its end %v, tainted %v, deleting %v",
+			name,
+			reason,
+			ends,
+			isTainted(f, "node-"+name),
+			c.DeletionTimestamp,
+		)
 	}
 }
 
 // A pod has one claim at a time, however it came to where it is.
 func TestPodHasOneClaim(t *testing.T) {
-	objects := append(driftedNodes("a"), controllertest.Claim("other", controllertest.Initialized), controllertest.ReadyNode("other", asInstance("m.small")), controllertest.Pod("full", "node-other", requestsCPU("1500m")))
+	objects := append(
+		driftedNodes("a"),
+		controllertest.Claim("other", controllertest.Initialized),
+		controllertest.ReadyNode("other", asInstance("m.small")),
+		controllertest.Pod("full", "node-other", requestsCPU("1500m")),
+	)
 	f := controllertest.New(t, objects...)
 	for _, name := range []string{"a", "other"} {
 		c := f.Claim(name)
@@ -407,7 +428,9 @@ func TestUnneededReplacementIsDeleted(t *testing.T) {
 // twoDriftedNodes is a node with two pods that need a node each.
 func twoDriftedNodes() []client.Object {
 	objects := []client.Object{controllertest.Class(), controllertest.Pool("general", budget("100%"), func(p *karpv1.NodePool) {
-		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m.small"}}}
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"m.small"}},
+		}
 	})}
 	return append(objects, controllertest.Claim("a", drifted), controllertest.ReadyNode("a", asInstance("m.large")),
 		controllertest.Pod("one", "node-a", requestsCPU("1500m")), controllertest.Pod("two", "node-a", requestsCPU("1500m")))
@@ -415,7 +438,8 @@ func twoDriftedNodes() []client.Object {
 
 func TestTimeout(t *testing.T) {
 	for n, want := range map[int]time.Duration{
-		1: 10 * time.Minute, 4_000: 10 * time.Minute, 10_000: 13*time.Minute + 20*time.Second, 40_000: 53*time.Minute + 20*time.Second, 80_000: time.Hour,
+		1: 10 * time.Minute, 4_000: 10 * time.Minute, 10_000: 13*time.Minute + 20*time.Second, 40_000: 53*time.Minute + 20*time.Second,
+		80_000: time.Hour,
 	} {
 		t.Run(fmt.Sprintf("%d nodes wait", n), func(t *testing.T) {
 			if got := Timeout(n); got != want {

@@ -22,11 +22,25 @@ import (
 
 // fail rolls back a command with replacements that did not become ready.
 func (q *Queue) fail(ctx context.Context, c command, p progress, why string) error {
-	q.Log.Error("failed terminating nodes while executing a disruption command", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)), "error", why)
+	q.Log.Error(
+		"failed terminating nodes while executing a disruption command",
+		"command",
+		describe(c.DisruptionCommand),
+		"reason",
+		strings.ToLower(string(c.Reason)),
+		"error",
+		why,
+	)
 	if err := q.rollBack(ctx, c.DisruptionCommand, why); err != nil {
 		return err
 	}
-	q.Metrics.QueueFailures.WithLabelValues("replace", strings.ToLower(string(c.Reason)), c.Kind).Add(float64(len(c.Replacements) - p.ready))
+	q.Metrics.QueueFailures.WithLabelValues(
+		"replace",
+		strings.ToLower(string(c.Reason)),
+		c.Kind,
+	).Add(
+		float64(len(c.Replacements) - p.ready),
+	)
 	byPool := map[string][]types.UID{}
 	for _, claim := range c.candidates {
 		pool := claim.Labels[karpv1.LabelNodePool]

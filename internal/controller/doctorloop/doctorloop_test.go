@@ -22,11 +22,21 @@ func TestFindingsAreCountedAndLogged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		finding := Finding{Check: "storage-immediate", Severity: "warning", Object: "StorageClass gp2", Seen: "volumeBindingMode is Immediate"}
+		finding := Finding{
+			Check:    "storage-immediate",
+			Severity: "warning",
+			Object:   "StorageClass gp2",
+			Seen:     "volumeBindingMode is Immediate",
+		}
 		found := []Finding{finding, finding}
 		found[1].Object = "StorageClass io2"
 		var log bytes.Buffer
-		l := &Loop{Check: func(context.Context) []Finding { return found }, Metrics: metrics, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}
+		l := &Loop{
+			Check:   func(context.Context) []Finding { return found },
+			Metrics: metrics,
+			Log:     slog.New(slog.NewTextHandler(&log, nil)),
+			Now:     time.Now,
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = l.Start(ctx) }()
 		gauge := func() float64 {

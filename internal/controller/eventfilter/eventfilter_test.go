@@ -13,7 +13,8 @@ import (
 
 func TestOnlyDeletions(t *testing.T) {
 	o, p := &awsv1.EC2NodeClass{}, OnlyDeletions()
-	if p.Create(event.CreateEvent{Object: o}) || p.Update(event.UpdateEvent{ObjectOld: o, ObjectNew: o}) || p.Generic(event.GenericEvent{Object: o}) {
+	if p.Create(event.CreateEvent{Object: o}) || p.Update(event.UpdateEvent{ObjectOld: o, ObjectNew: o}) ||
+		p.Generic(event.GenericEvent{Object: o}) {
 		t.Error("wakes for an object that is there")
 	}
 	if !p.Delete(event.DeleteEvent{Object: o}) {

@@ -52,7 +52,11 @@ func ruleOf(kind cloudprovider.InterruptionKind) (rule, bool) {
 	case cloudprovider.InstanceTerminated:
 		return rule{event: "InstanceTerminating", message: "Instance is terminating or terminated", deletes: true}, true
 	case cloudprovider.ReservationInterrupted:
-		return rule{event: karpv1.ReasonReservationInterrupted, message: "Capacity reservation interruption warning was received", deletes: true}, true
+		return rule{
+			event:   karpv1.ReasonReservationInterrupted,
+			message: "Capacity reservation interruption warning was received",
+			deletes: true,
+		}, true
 	case cloudprovider.ScheduledChange, cloudprovider.EventScheduled:
 		return rule{event: "InstanceUnhealthy", message: "A change that interrupts the instance is scheduled", deletes: true}, true
 	case cloudprovider.InstanceStatusFailed, cloudprovider.SystemStatusFailed:
@@ -114,9 +118,25 @@ func (a *Actor) act(ctx context.Context, claim *karpv1.NodeClaim, i interruption
 	if err != nil || !deleted {
 		return err
 	}
-	a.Log.Info("deleting nodeclaim, its instance is interrupted", "NodeClaim", claim.Name, "Node", claim.Status.NodeName, "provider-id", claim.Status.ProviderID, "reason", string(first))
+	a.Log.Info(
+		"deleting nodeclaim, its instance is interrupted",
+		"NodeClaim",
+		claim.Name,
+		"Node",
+		claim.Status.NodeName,
+		"provider-id",
+		claim.Status.ProviderID,
+		"reason",
+		string(first),
+	)
 	for _, o := range eventObjects(claim, nodes) {
-		a.Events.Warn(o, "TerminatingOnInterruption", "Interruption triggered termination for the NodeClaim %s: %s", claim.Name, because.message)
+		a.Events.Warn(
+			o,
+			"TerminatingOnInterruption",
+			"Interruption triggered termination for the NodeClaim %s: %s",
+			claim.Name,
+			because.message,
+		)
 	}
 	a.Metrics.Disrupted(claim, string(first))
 	return nil

@@ -27,9 +27,13 @@ func zones(zones string, each int, pool func(i int) string) []client.Object {
 	for _, zone := range zones {
 		for i := range each {
 			name := fmt.Sprintf("%c-%d", zone, i)
-			objects = append(objects, controllertest.ReadyNode(name), controllertest.Claim(name, controllertest.Initialized, func(c *karpv1.NodeClaim) {
-				c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelTopologyZone] = pool(i), fmt.Sprintf("us-east-1%c", zone)
-			}))
+			objects = append(
+				objects,
+				controllertest.ReadyNode(name),
+				controllertest.Claim(name, controllertest.Initialized, func(c *karpv1.NodeClaim) {
+					c.Labels[karpv1.LabelNodePool], c.Labels[corev1.LabelTopologyZone] = pool(i), fmt.Sprintf("us-east-1%c", zone)
+				}),
+			)
 		}
 	}
 	return objects
@@ -72,7 +76,10 @@ func TestManyFailedStatusChecksInAZoneTerminateNothing(t *testing.T) {
 			ill: append(fail(2, true, system), fail(10, true)[2:]...), said: "10 of 20 instances in the nodepool",
 		},
 		{name: "EC2 plans to stop a whole zone", objects: zones("a", 10, general), ill: fail(10, false, scheduled), gone: 10},
-		{name: "a whole zone fails, and EC2 plans to stop it", objects: zones("a", 10, general), ill: fail(10, true, system, scheduled), gone: 10, said: "10 of 10"},
+		{
+			name: "a whole zone fails, and EC2 plans to stop it", objects: zones("a", 10, general), ill: fail(10, true, system, scheduled),
+			gone: 10, said: "10 of 10",
+		},
 		{name: "the only node of the cluster", objects: zones("a", 1, general), ill: fail(1, true, system), gone: 1, forced: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

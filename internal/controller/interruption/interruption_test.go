@@ -157,8 +157,8 @@ func controller(t testing.TB, c client.Client, source source, now func() time.Ti
 	m := &fakeOfferings{}
 	return controllers{
 		queue: &Queue{
-			Source:   source,
-			Actor:    &Actor{Client: c, Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
+			Source:    source,
+			Actor:     &Actor{Client: c, Live: c, Cloud: m, Events: events, Metrics: metrics, Log: log, Now: now},
 			Condition: &QueueCondition{Client: c, Events: events, Log: log, Now: now}, Metrics: heard, Log: log, Now: now,
 		},
 		metrics: metrics, market: m,
@@ -203,9 +203,18 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			if q == nil {
 				q = &queue{now: w.Now, hidden: 10 * time.Second} // a story ends when nothing is written for 15 s
-				q.send(message(cloudprovider.SpotInterrupted, "i-a"), message(cloudprovider.InstanceStopped, "i-a"), message(cloudprovider.ScheduledChange, "i-b", "i-c"),
-					message(cloudprovider.RebalanceRecommended, "i-d"), message(cloudprovider.SpotInterrupted, "i-nobodys"), message(cloudprovider.NoInterruption),
-					cloudprovider.Message{Kind: cloudprovider.NoInterruption, Unreadable: errors.New("no JSON")})
+				q.send(
+					message(cloudprovider.SpotInterrupted, "i-a"),
+					message(cloudprovider.InstanceStopped, "i-a"),
+					message(cloudprovider.ScheduledChange, "i-b", "i-c"),
+					message(
+						cloudprovider.RebalanceRecommended,
+						"i-d",
+					),
+					message(cloudprovider.SpotInterrupted, "i-nobodys"),
+					message(cloudprovider.NoInterruption),
+					cloudprovider.Message{Kind: cloudprovider.NoInterruption, Unreadable: errors.New("no JSON")},
+				)
 			}
 			counting := interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{
 				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -259,7 +268,10 @@ func TestOfferingsAreMarkedUnavailable(t *testing.T) {
 	for _, tt := range []struct {
 		kind cloudprovider.InterruptionKind
 		want string
-	}{{cloudprovider.RebalanceRecommended, "[]"}, {cloudprovider.InstanceTerminated, "[]"}, {cloudprovider.SpotInterrupted, "[m5.large in us-east-1a]"}, {cloudprovider.ReservationInterrupted, "[cr-1]"}} {
+	}{{cloudprovider.RebalanceRecommended, "[]"}, {cloudprovider.InstanceTerminated, "[]"}, {
+		cloudprovider.SpotInterrupted,
+		"[m5.large in us-east-1a]",
+	}, {cloudprovider.ReservationInterrupted, "[cr-1]"}} {
 		p.market.told = nil
 		q.send(message(tt.kind, "i-a", "i-b"))
 		if _, err := p.queue.Round(t.Context(), 0); err != nil {
@@ -376,13 +388,20 @@ func TestStatusThatMayNotBeRead(t *testing.T) {
 		f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized))
 		p := controller(t, f.API, nil, time.Now)
 		standing := &QueueCondition{Client: f.API, Events: f.Events, Log: f.Log, Now: time.Now}
-		s := &Status{Instances: deniedStatus{time.Now().Add(time.Hour)}, Actor: p.queue.Actor, Condition: standing, Metrics: p.queue.Metrics, Log: f.Log}
+		s := &Status{
+			Instances: deniedStatus{time.Now().Add(time.Hour)},
+			Actor:     p.queue.Actor,
+			Condition: standing,
+			Metrics:   p.queue.Metrics,
+			Log:       f.Log,
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- s.Start(ctx) }()
 		time.Sleep(59 * time.Minute)
 		synctest.Wait()
-		if said := f.RecordedEvents(); len(said) == 0 || said[0] != "Warning InstanceStatusUnreadable the role needs ec2:DescribeInstanceStatus" {
+		if said := f.RecordedEvents(); len(said) == 0 ||
+			said[0] != "Warning InstanceStatusUnreadable the role needs ec2:DescribeInstanceStatus" {
 			t.Errorf("events %q", said)
 		}
 		time.Sleep(12 * time.Minute)

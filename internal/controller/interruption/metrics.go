@@ -30,18 +30,26 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Namespace: namespace, Subsystem: subsystem, Name: "deleted_messages_total", Help: "Messages deleted from the interruption queue.",
 		}),
 		Latency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "message_queue_duration_seconds", Help: "Time from an event until its message has been handled.",
+			Namespace: namespace, Subsystem: subsystem, Name: "message_queue_duration_seconds",
+			Help: "Time from an event until its message has been handled.",
 			Buckets: []float64{
 				.005, .01, .025, .05, .1, .15, .2, .25, .3, .35, .4, .45, .5, .6, .7, .8, .9, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 4.5, 5,
 				6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
 			},
 		}),
 		Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Subsystem: subsystem, Name: "instance_status_unhealthy_total", Help: "Instances found unhealthy by their status checks, counted once until they recover.",
+			Namespace: namespace, Subsystem: subsystem, Name: "instance_status_unhealthy_total",
+			Help: "Instances found unhealthy by their status checks, counted once until they recover.",
 		}, []string{"category"}),
 		Available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dovetail_interruption_queue_available", Help: "1 while the interruption queue can be read, 0 while it cannot.",
 		}, []string{"queue"}),
 	}
-	return m, errors.Join(reg.Register(m.Received), reg.Register(m.Deleted), reg.Register(m.Latency), reg.Register(m.Unhealthy), reg.Register(m.Available))
+	return m, errors.Join(
+		reg.Register(m.Received),
+		reg.Register(m.Deleted),
+		reg.Register(m.Latency),
+		reg.Register(m.Unhealthy),
+		reg.Register(m.Available),
+	)
 }

@@ -45,12 +45,12 @@ type source interface {
 // Queue handles the messages of the interruption queue.
 type Queue struct {
 	// Source is nil if none is configured.
-	Source   source
-	Actor    *Actor
+	Source    source
+	Actor     *Actor
 	Condition *QueueCondition
-	Metrics  *Metrics
-	Log      *slog.Logger
-	Now      func() time.Time
+	Metrics   *Metrics
+	Log       *slog.Logger
+	Now       func() time.Time
 }
 
 // NeedLeaderElection makes sure that only one process acts.
@@ -142,7 +142,15 @@ func (q *Queue) Round(ctx context.Context, wait time.Duration) (more bool, err e
 // process handles a message, and reports whether it can be deleted.
 func (q *Queue) process(ctx context.Context, m *cloudprovider.Message) bool {
 	if m.Unreadable != nil {
-		q.Log.Error("a message of the interruption queue cannot be read and is deleted", "queue", q.Source.Name(), "message", m.ID, "error", m.Unreadable)
+		q.Log.Error(
+			"a message of the interruption queue cannot be read and is deleted",
+			"queue",
+			q.Source.Name(),
+			"message",
+			m.ID,
+			"error",
+			m.Unreadable,
+		)
 		return true
 	}
 	q.Metrics.Received.WithLabelValues(string(m.Kind)).Inc()
@@ -150,7 +158,17 @@ func (q *Queue) process(ctx context.Context, m *cloudprovider.Message) bool {
 	defer cancel()
 	if err := q.handle(ctx, m); err != nil {
 		if !errors.Is(err, errLaunching) && ctx.Err() == nil {
-			q.Log.Error("handling an interruption; its message will be received again", "queue", q.Source.Name(), "message", m.ID, "kind", string(m.Kind), "error", err)
+			q.Log.Error(
+				"handling an interruption; its message will be received again",
+				"queue",
+				q.Source.Name(),
+				"message",
+				m.ID,
+				"kind",
+				string(m.Kind),
+				"error",
+				err,
+			)
 		}
 		return false
 	}

@@ -30,11 +30,11 @@ type statusReader interface {
 
 // Status deletes NodeClaims with instances that fail their status checks, or that EC2 has scheduled for a stop.
 type Status struct {
-	Instances   statusReader
-	Actor    *Actor
+	Instances statusReader
+	Actor     *Actor
 	Condition *QueueCondition
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Metrics   *Metrics
+	Log       *slog.Logger
 
 	// counted are the ailments that the metric has counted, until they are over.
 	counted map[ailment]bool

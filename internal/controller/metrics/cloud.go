@@ -24,11 +24,31 @@ var batchSizeBuckets = []float64{1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100
 func NewCloud(reg prometheus.Registerer) (*Cloud, error) {
 	d := registrar{reg: reg}
 	c := &Cloud{
-		launchFailures:      d.counter("cloudprovider", "instance_launch_failures_total", "Offerings that could not be launched.", "zone", "zone_id", "capacity_type", "reason"),
-		terminationFailures: d.counter("cloudprovider", "instance_termination_failures_total", "Calls to terminate an instance that failed.", "zone", "zone_id"),
-		batchTime:           d.histogram("cloudprovider", "batcher_batch_time_seconds", "How long requests were collected for one call.", durationBuckets, "batcher"),
-		batchSize:           d.histogram("cloudprovider", "batcher_batch_size", "Requests in one call.", batchSizeBuckets, "batcher"),
-		userData:            d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the instances' user data; EC2 accepts 16384.", "nodeclass"),
+		launchFailures: d.counter(
+			"cloudprovider",
+			"instance_launch_failures_total",
+			"Offerings that could not be launched.",
+			"zone",
+			"zone_id",
+			"capacity_type",
+			"reason",
+		),
+		terminationFailures: d.counter(
+			"cloudprovider",
+			"instance_termination_failures_total",
+			"Calls to terminate an instance that failed.",
+			"zone",
+			"zone_id",
+		),
+		batchTime: d.histogram(
+			"cloudprovider",
+			"batcher_batch_time_seconds",
+			"How long requests were collected for one call.",
+			durationBuckets,
+			"batcher",
+		),
+		batchSize: d.histogram("cloudprovider", "batcher_batch_size", "Requests in one call.", batchSizeBuckets, "batcher"),
+		userData:  d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the instances' user data; EC2 accepts 16384.", "nodeclass"),
 	}
 	return c, d.err
 }

@@ -32,7 +32,11 @@ karpenter_cloudprovider_instance_termination_failures_total{zone="us-east-1a",zo
 # TYPE karpenter_ec2nodeclasses_userdata_bytes gauge
 karpenter_ec2nodeclasses_userdata_bytes{nodeclass="default"} 1234
 `
-	names := []string{"karpenter_cloudprovider_instance_launch_failures_total", "karpenter_cloudprovider_instance_termination_failures_total", "karpenter_ec2nodeclasses_userdata_bytes"}
+	names := []string{
+		"karpenter_cloudprovider_instance_launch_failures_total",
+		"karpenter_cloudprovider_instance_termination_failures_total",
+		"karpenter_ec2nodeclasses_userdata_bytes",
+	}
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

@@ -32,18 +32,77 @@ type Disruption struct {
 func newDisruption(d *registrar) Disruption {
 	const voluntary = "voluntary_disruption"
 	out := Disruption{
-		AllowedDisruptions: d.gauge("nodepools", "allowed_disruptions", "Nodes that the budgets allow to be disrupted at once.", "nodepool", "reason"),
-		ConsumingBudgets:   d.gauge("nodepools", "nodes_consuming_budgets", "Nodes that are being disrupted or are not ready.", "nodepool", "reason"),
-		EligibleNodes:      d.gauge(voluntary, "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
-		Evaluation:         d.histogram(voluntary, "decision_evaluation_duration_seconds", "Time to search for commands.", durationBuckets, "reason", "consolidation_type"),
-		Decisions:          d.counter(voluntary, "decisions_total", "Disruption commands started.", "decision", "reason", "consolidation_type"),
-		DecisionsByPool:    d.counter(voluntary, "decisions_by_nodepool_total", "Disruption commands started, once for each pool that loses nodes.", "nodepool", "decision", "reason", "consolidation_type"),
-		Timeouts:           d.counter(voluntary, "consolidation_timeouts_total", "Searches that timed out before they were complete.", "consolidation_type"),
-		FailedValidations:  d.counter(voluntary, "failed_validations_total", "Nodes in commands that became invalid before they started.", "consolidation_type"),
-		QueueFailures:      d.counter(voluntary, "queue_failures_total", "Replacements that did not become ready.", "decision", "reason", "consolidation_type"),
-		Score:              d.histogram("consolidation", "score", "Savings per disruption, both as shares of the pool.", []float64{.1, .25, .33, .5, 1, 2, 5, 10}, "decision", "nodepool", "policy"),
-		Moves:              d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy"),
-		CostErrors:         d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool"),
+		AllowedDisruptions: d.gauge(
+			"nodepools",
+			"allowed_disruptions",
+			"Nodes that the budgets allow to be disrupted at once.",
+			"nodepool",
+			"reason",
+		),
+		ConsumingBudgets: d.gauge(
+			"nodepools",
+			"nodes_consuming_budgets",
+			"Nodes that are being disrupted or are not ready.",
+			"nodepool",
+			"reason",
+		),
+		EligibleNodes: d.gauge(voluntary, "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
+		Evaluation: d.histogram(
+			voluntary,
+			"decision_evaluation_duration_seconds",
+			"Time to search for commands.",
+			durationBuckets,
+			"reason",
+			"consolidation_type",
+		),
+		Decisions: d.counter(
+			voluntary,
+			"decisions_total",
+			"Disruption commands started.",
+			"decision",
+			"reason",
+			"consolidation_type",
+		),
+		DecisionsByPool: d.counter(
+			voluntary,
+			"decisions_by_nodepool_total",
+			"Disruption commands started, once for each pool that loses nodes.",
+			"nodepool",
+			"decision",
+			"reason",
+			"consolidation_type",
+		),
+		Timeouts: d.counter(
+			voluntary,
+			"consolidation_timeouts_total",
+			"Searches that timed out before they were complete.",
+			"consolidation_type",
+		),
+		FailedValidations: d.counter(
+			voluntary,
+			"failed_validations_total",
+			"Nodes in commands that became invalid before they started.",
+			"consolidation_type",
+		),
+		QueueFailures: d.counter(
+			voluntary,
+			"queue_failures_total",
+			"Replacements that did not become ready.",
+			"decision",
+			"reason",
+			"consolidation_type",
+		),
+		Score: d.histogram(
+			"consolidation",
+			"score",
+			"Savings per disruption, both as shares of the pool.",
+			[]float64{.1, .25, .33, .5, 1, 2, 5, 10},
+			"decision",
+			"nodepool",
+			"policy",
+		),
+		Moves:      d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy"),
+		CostErrors: d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool"),
 	}
 	for _, consolidationType := range []string{"multi", "single"} {
 		out.Timeouts.WithLabelValues(consolidationType)
@@ -53,7 +112,12 @@ func newDisruption(d *registrar) Disruption {
 
 // Ended counts the deletion of a claim by a command, with its pods. policy is the consolidation policy of its pool for
 // consolidation, empty otherwise.
-func (m *Metrics) ClaimDisruptedByCommand(claim *karpv1.NodeClaim, reason karpv1.DisruptionReason, policy karpv1.ConsolidationPolicy, pods int) {
+func (m *Metrics) ClaimDisruptedByCommand(
+	claim *karpv1.NodeClaim,
+	reason karpv1.DisruptionReason,
+	policy karpv1.ConsolidationPolicy,
+	pods int,
+) {
 	labels := disruption(claim, strings.ToLower(string(reason)), snake(string(policy)))
 	m.ClaimsDisrupted.WithLabelValues(labels...).Inc()
 	m.PodsDisruption.WithLabelValues(labels...).Add(float64(pods))

@@ -59,21 +59,64 @@ type Metrics struct {
 func New(reg prometheus.Registerer) (*Metrics, error) {
 	d := registrar{reg: reg}
 	m := &Metrics{
-		ClaimsCreated:       d.counter("nodeclaims", "created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
-		ClaimsTerminated:    d.counter("nodeclaims", "terminated_total", "NodeClaims deleted from the API server.", "nodepool", "capacity_type", "zone"),
-		ClaimsDisrupted:     d.counter("nodeclaims", "disrupted_total", "NodeClaims deleted by the controller.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
-		PodsDisruption:      d.counter("pods", "disruption_initiated_total", "Pods on NodeClaims deleted by the controller.", "reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"),
-		ClaimTermination:    d.histogram("nodeclaims", "termination_duration_seconds", "Time from a NodeClaim's deletion until it is gone.", prometheus.ExponentialBuckets(1, 2, 12), "nodepool"),
-		InstanceTermination: d.histogram("nodeclaims", "instance_termination_duration_seconds", "Time from the call that terminates an instance until it is gone.", prometheus.ExponentialBuckets(1, 2, 11), "nodepool"),
-		NodesCreated:        d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
-		NodesTerminated:     d.counter("nodes", "terminated_total", "Nodes deleted from the API server.", "nodepool", "zone"),
-		NodesDrained:        d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
-		Evictions:           d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
-		PodsDrained:         d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
-		SchedulingSeconds:   d.histogram("scheduler", "scheduling_duration_seconds", "Time to compute a plan.", durationBuckets, "controller"),
-		Unschedulable:       d.gauge("scheduler", "unschedulable_pods_count", "Pods that the last plan could not schedule.", "controller"),
-		PoolLimit:           d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
-		PoolUsage:           d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
+		ClaimsCreated: d.counter("nodeclaims", "created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
+		ClaimsTerminated: d.counter(
+			"nodeclaims",
+			"terminated_total",
+			"NodeClaims deleted from the API server.",
+			"nodepool",
+			"capacity_type",
+			"zone",
+		),
+		ClaimsDisrupted: d.counter(
+			"nodeclaims",
+			"disrupted_total",
+			"NodeClaims deleted by the controller.",
+			"reason",
+			"nodepool",
+			"capacity_type",
+			"consolidation_policy",
+			"termination_mode",
+		),
+		PodsDisruption: d.counter(
+			"pods",
+			"disruption_initiated_total",
+			"Pods on NodeClaims deleted by the controller.",
+			"reason",
+			"nodepool",
+			"capacity_type",
+			"consolidation_policy",
+			"termination_mode",
+		),
+		ClaimTermination: d.histogram(
+			"nodeclaims",
+			"termination_duration_seconds",
+			"Time from a NodeClaim's deletion until it is gone.",
+			prometheus.ExponentialBuckets(1, 2, 12),
+			"nodepool",
+		),
+		InstanceTermination: d.histogram(
+			"nodeclaims",
+			"instance_termination_duration_seconds",
+			"Time from the call that terminates an instance until it is gone.",
+			prometheus.ExponentialBuckets(1, 2, 11),
+			"nodepool",
+		),
+		NodesCreated:    d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
+		NodesTerminated: d.counter("nodes", "terminated_total", "Nodes deleted from the API server.", "nodepool", "zone"),
+		NodesDrained:    d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
+		Evictions:       d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
+		PodsDrained:     d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
+		SchedulingSeconds: d.histogram(
+			"scheduler",
+			"scheduling_duration_seconds",
+			"Time to compute a plan.",
+			durationBuckets,
+			"controller",
+		),
+		Unschedulable: d.gauge("scheduler", "unschedulable_pods_count", "Pods that the last plan could not schedule.", "controller"),
+		PoolLimit:     d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
+		PoolUsage:     d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
 	}
 	m.Scheduling, m.Disruption = newScheduling(&d), newDisruption(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -83,20 +126,24 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	d.register(foreign)
 	m.ForeignInstances = foreign
 	m.UnknownInstances = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "dovetail_unknown_instances", Help: "Instances tagged with this cluster's name, but without its UID and without a Node and NodeClaim.",
+		Name: "dovetail_unknown_instances",
+		Help: "Instances tagged with this cluster's name, but without its UID and without a Node and NodeClaim.",
 	})
 	m.Adopted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "dovetail_adopted_instances_total", Help: "Instances of an earlier autoscaler that were tagged with this cluster's UID.",
 	})
 	m.CollectionRefused = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "dovetail_collection_refused_instances", Help: "Instances without a NodeClaim that were not terminated because they are suspiciously many.",
+		Name: "dovetail_collection_refused_instances",
+		Help: "Instances without a NodeClaim that were not terminated because they are suspiciously many.",
 	})
 	m.InvalidPlans = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "dovetail_invalid_plans_total", Help: "Plans that failed their validation, which is a defect of Dovetail. The invalid launches were withheld.",
+		Name: "dovetail_invalid_plans_total",
+		Help: "Plans that failed their validation, which is a defect of Dovetail. The invalid launches were withheld.",
 	})
 	d.register(m.InvalidPlans)
 	m.EnginePanics = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "dovetail_engine_panics_total", Help: "Plans that panicked, by pass, which is a defect of Dovetail. They are computed again without the pods concerned.",
+		Name: "dovetail_engine_panics_total",
+		Help: "Plans that panicked, by pass, which is a defect of Dovetail. They are computed again without the pods concerned.",
 	}, []string{"pass"})
 	m.RunnablePanics = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dovetail_runnable_panics_total", Help: "Loops that panicked and were restarted, by loop, which is a defect of Dovetail.",
@@ -163,7 +210,10 @@ func (d *registrar) gauge(subsystem, name, help string, labels ...string) *prome
 }
 
 func (d *registrar) histogram(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, labels)
+	h := prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets},
+		labels,
+	)
 	d.register(h)
 	return h
 }

@@ -29,8 +29,14 @@ type Scheduling struct {
 
 func newScheduling(d *registrar) Scheduling {
 	s := Scheduling{
-		PendingByZone: d.gauge("scheduler", "pending_pods_by_effective_zone_count", `Pending pods by the only zone that they fit in; "flexible" for several, "none" for none.`, "controller", "zone"),
-		Plans:         newPlans(),
+		PendingByZone: d.gauge(
+			"scheduler",
+			"pending_pods_by_effective_zone_count",
+			`Pending pods by the only zone that they fit in; "flexible" for several, "none" for none.`,
+			"controller",
+			"zone",
+		),
+		Plans: newPlans(),
 	}
 	for _, g := range []struct {
 		into                  *prometheus.Gauge
@@ -53,7 +59,9 @@ func newScheduling(d *registrar) Scheduling {
 		{&s.ProvisioningBound, "provisioning_bound_duration_seconds", "Time from a plan that schedules the pod until it was bound."},
 		{&s.ProvisioningStartup, "provisioning_startup_duration_seconds", "Time from a plan that schedules the pod until it was ready."},
 	} {
-		*h.into = prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Subsystem: "pods", Name: h.name, Help: h.help, Buckets: durationBuckets})
+		*h.into = prometheus.NewHistogram(
+			prometheus.HistogramOpts{Namespace: namespace, Subsystem: "pods", Name: h.name, Help: h.help, Buckets: durationBuckets},
+		)
 		d.register(*h.into)
 	}
 	s.PodStartup = prometheus.NewSummary(prometheus.SummaryOpts{
@@ -84,9 +92,19 @@ type running struct {
 func newPlans() *Plans {
 	labels := []string{"controller", "scheduling_id"}
 	return &Plans{
-		queue:      prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "queue_depth"), "Pods of the plan in progress.", labels, nil),
-		unfinished: prometheus.NewDesc(prometheus.BuildFQName(namespace, "scheduler", "unfinished_work_seconds"), "For how long the plan has been in progress.", labels, nil),
-		running:    map[planKey]running{},
+		queue: prometheus.NewDesc(
+			prometheus.BuildFQName(namespace, "scheduler", "queue_depth"),
+			"Pods of the plan in progress.",
+			labels,
+			nil,
+		),
+		unfinished: prometheus.NewDesc(
+			prometheus.BuildFQName(namespace, "scheduler", "unfinished_work_seconds"),
+			"For how long the plan has been in progress.",
+			labels,
+			nil,
+		),
+		running: map[planKey]running{},
 	}
 }
 

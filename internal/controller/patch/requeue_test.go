@@ -41,7 +41,9 @@ func TestRetry(t *testing.T) {
 
 func TestRetryGetsSlower(t *testing.T) {
 	err := error(apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("changed")))
-	r := RequeueOnConflict(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }))
+	r := RequeueOnConflict(
+		reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, err }),
+	)
 	wait := func(name string) time.Duration {
 		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 		if err != nil {

@@ -61,7 +61,13 @@ func withRetry[T client.Object](ctx context.Context, clients Clients, o T, mutat
 // Change reads an object from first and writes what edit does to it.
 //
 // Deprecated: use ObjectWithRetry or StatusWithRetry.
-func Change[T client.Object](ctx context.Context, first, live client.Reader, o T, edit func(T) error, write func(T, client.Patch) error) error {
+func Change[T client.Object](
+	ctx context.Context,
+	first, live client.Reader,
+	o T,
+	edit func(T) error,
+	write func(T, client.Patch) error,
+) error {
 	key, from := client.ObjectKeyFromObject(o), first
 	for attempt := 1; ; attempt++ {
 		if err := from.Get(ctx, key, o); err != nil {

@@ -89,7 +89,12 @@ func (p *Provisioner) runBufferPlan(ctx context.Context, snap *snapshot.Snapshot
 
 // quarantineBuffer finds the buffers that make the plan panic and quarantines them. It returns an error if no buffer is
 // the cause.
-func (p *Provisioner) quarantineBuffer(ctx context.Context, snap *snapshot.Snapshot, caught *panics.Panic, find func(*snapshot.Snapshot) *panics.Panic) error {
+func (p *Provisioner) quarantineBuffer(
+	ctx context.Context,
+	snap *snapshot.Snapshot,
+	caught *panics.Panic,
+	find func(*snapshot.Snapshot) *panics.Panic,
+) error {
 	file := p.Panics.Report(ctx, string(quarantine.Buffers), caught)
 	unitIndex := quarantine.NewUnits()
 	var units []quarantine.Unit

@@ -33,9 +33,14 @@ func newBuffer(n int32) (*bufferv1.CapacityBuffer, *corev1.PodTemplate) {
 	b := &bufferv1.CapacityBuffer{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b", UID: "uid-b"}}
 	b.Spec.PodTemplateRef = &bufferv1.LocalObjectRef{Name: "t"}
 	b.Status.Replicas = &n
-	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved})
+	meta.SetStatusCondition(
+		&b.Status.Conditions,
+		metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved},
+	)
 	t := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "t"}}
-	t.Template.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}}
+	t.Template.Spec.Containers = []corev1.Container{
+		{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}},
+	}
 	return b, t
 }
 
@@ -61,7 +66,8 @@ func TestBufferCapacity(t *testing.T) {
 		t.Fatalf("%d claims, want one", len(created))
 	}
 	c := &created[0]
-	if got := c.Annotations[karpv1.AnnotationNominatedBuffers]; got != "uid-b-1,uid-b-2" || c.Annotations[karpv1.AnnotationNominatedPods] != "" {
+	if got := c.Annotations[karpv1.AnnotationNominatedBuffers]; got != "uid-b-1,uid-b-2" ||
+		c.Annotations[karpv1.AnnotationNominatedPods] != "" {
 		t.Errorf("annotations %v", c.Annotations)
 	}
 	if got := bufferCondition(f); got != "False RequiresNewCapacity" {
@@ -110,7 +116,8 @@ func TestPodsBeforeBuffers(t *testing.T) {
 	p, _ := bufferProvisioner(f)
 	run(t, p)
 	got := claims(t, f.API)
-	if len(got) != 1 || got[0].Annotations[karpv1.AnnotationNominatedPods] != "uid-a" || got[0].Annotations[karpv1.AnnotationNominatedBuffers] != "" {
+	if len(got) != 1 || got[0].Annotations[karpv1.AnnotationNominatedPods] != "uid-a" ||
+		got[0].Annotations[karpv1.AnnotationNominatedBuffers] != "" {
 		t.Errorf("claims %+v, want one, for the pod", got)
 	}
 	if got := bufferCondition(f); got != "False RequiresNewCapacity" {
@@ -145,7 +152,15 @@ func TestBufferWithoutCapacity(t *testing.T) {
 // A controller that has just begun does not know yet which nodes hold room: it gives none of them up.
 func TestBufferCapacityAfterRestart(t *testing.T) {
 	b, template := newBuffer(1)
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), b, template, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"))
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Pool("general"),
+		b,
+		template,
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a"),
+	)
 	_, state := bufferProvisioner(f)
 	s, err := state.Snapshot(t.Context())
 	if err != nil {

@@ -88,8 +88,18 @@ func TestPoolChangedBeforeTheClaimIsCreated(t *testing.T) {
 
 // Binding is the work of the scheduler.
 func TestPodsAreNeverBound(t *testing.T) {
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.Claim("c", controllertest.Initialized),
-		controllertest.ReadyNode("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") }), pending("fits"), pending("needs-a-node"))
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Pool("general"),
+		controllertest.Claim("c", controllertest.Initialized),
+		controllertest.ReadyNode(
+			"c",
+			func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("1") },
+		),
+		pending("fits"),
+		pending("needs-a-node"),
+	)
 	before := &corev1.PodList{}
 	f.Do(f.API.List(t.Context(), before))
 	p := provisioner(f)
@@ -101,7 +111,9 @@ func TestPodsAreNeverBound(t *testing.T) {
 			}
 			return api.Create(ctx, o, opts...)
 		},
-		SubResourceCreate: func(_ context.Context, _ client.Client, resource string, o client.Object, _ client.Object, _ ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(_ context.Context, _ client.Client, resource string, o client.Object, _ client.Object,
+			_ ...client.SubResourceCreateOption,
+		) error {
 			written = append(written, o.GetName()+"/"+resource)
 			return nil
 		},
@@ -126,7 +138,10 @@ func TestClaimOfDrivers(t *testing.T) {
 		want    string
 		there   bool
 	}{{nil, "", false}, {[]string{"a.example.com", "b.example.com"}, "a.example.com,b.example.com", true}} {
-		claim, err := Claim(&schedule.Launch{Pool: controllertest.Pool("general"), InstanceTypes: engine.Types(), Drivers: tt.drivers}, engine.World(nil).Labels)
+		claim, err := Claim(
+			&schedule.Launch{Pool: controllertest.Pool("general"), InstanceTypes: engine.Types(), Drivers: tt.drivers},
+			engine.World(nil).Labels,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

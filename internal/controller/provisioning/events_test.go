@@ -16,24 +16,36 @@ import (
 // The events of a pass.
 func TestEvents(t *testing.T) {
 	s390x := func(p *karpv1.NodePool) {
-		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"s390x"}}}
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelArchStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"s390x"}},
+		}
 	}
 	by := func(key string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{key: "x"} }
 	}
 	optsOut := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: karpv1.LabelNodePool, Operator: corev1.NodeSelectorOpDoesNotExist}}}},
-		}}}
+		p.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{
+					{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: karpv1.LabelNodePool, Operator: corev1.NodeSelectorOpDoesNotExist}}},
+				},
+			}},
+		}
 	}
 	team := func(p *karpv1.NodePool) {
 		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: "example.com/team", Operator: corev1.NodeSelectorOpExists}}
 	}
 	prefers := func(p *corev1.Pod) {
-		p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
-			Weight:     1,
-			Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "example.com/team", Operator: corev1.NodeSelectorOpIn, Values: []string{"team a"}}}},
-		}}}}
+		p.Spec.Affinity = &corev1.Affinity{
+			NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+				Weight: 1,
+				Preference: corev1.NodeSelectorTerm{
+					MatchExpressions: []corev1.NodeSelectorRequirement{
+						{Key: "example.com/team", Operator: corev1.NodeSelectorOpIn, Values: []string{"team a"}},
+					},
+				},
+			}}},
+		}
 	}
 	for _, c := range []struct {
 		name string
@@ -42,15 +54,22 @@ func TestEvents(t *testing.T) {
 		want []string // prefixes of the events
 	}{
 		{"a place", func(*karpv1.NodePool) {}, func(*corev1.Pod) {}, []string{"Normal Nominated Pod should schedule on: nodeclaim/general-"}},
-		{"a host name", func(*karpv1.NodePool) {}, by(corev1.LabelHostname), []string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "kubernetes.io/hostname"`}},
-		{"a label of ours", func(*karpv1.NodePool) {}, by("sub.karpenter.sh/x"), []string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "sub.karpenter.sh/x"`}},
+		{
+			"a host name", func(*karpv1.NodePool) {}, by(corev1.LabelHostname),
+			[]string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "kubernetes.io/hostname"`},
+		},
+		{
+			"a label of ours", func(*karpv1.NodePool) {}, by("sub.karpenter.sh/x"),
+			[]string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "sub.karpenter.sh/x"`},
+		},
 		{"it wants no node of ours", func(*karpv1.NodePool) {}, optsOut, nil},
 		{"an invalid preference", team, prefers, []string{
 			"Normal Nominated Pod should schedule on: nodeclaim/general-",
 			`Warning InvalidNodeAffinity Terms of the pod's node affinity are ignored; correct or remove them: preferred node affinity term 0: label "example.com/team": no node can have the value "team a"`,
 		}},
 		{"a pool without types", s390x, func(*corev1.Pod) {}, []string{
-			"Warning FailedScheduling Failed to schedule pod, ", "Warning NoCompatibleInstanceTypes The pool can launch nothing: its own requirements filtered out all instance types: ",
+			"Warning FailedScheduling Failed to schedule pod, ",
+			"Warning NoCompatibleInstanceTypes The pool can launch nothing: its own requirements filtered out all instance types: ",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -34,9 +34,13 @@ func rejectingClient(f *controllertest.Fixture, refused *int) client.Client {
 						*refused++
 					}
 					at := field.NewPath("spec", "requirements").Index(i).Child("values")
-					return apierrors.NewInvalid(schema.GroupKind{Group: karpv1.GroupVersion.Group, Kind: "NodeClaim"}, claim.GenerateName, field.ErrorList{
-						field.Invalid(at, r.Values[0], "must not have an underscore"),
-					})
+					return apierrors.NewInvalid(
+						schema.GroupKind{Group: karpv1.GroupVersion.Group, Kind: "NodeClaim"},
+						claim.GenerateName,
+						field.ErrorList{
+							field.Invalid(at, r.Values[0], "must not have an underscore"),
+						},
+					)
 				}
 			}
 			return api.Create(ctx, o, opts...)

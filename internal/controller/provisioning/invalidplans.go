@@ -26,7 +26,15 @@ func (p *Provisioner) withholdInvalid(snap *snapshot.Snapshot, plan schedule.Pla
 	why := map[int]string{}
 	for i, v := range broken {
 		if i < maxLoggedViolations {
-			p.Log.Error("the plan breaks a rule; this is a defect of Dovetail, please report it", "rule", v.Message, "launches-withheld", len(v.Launches), "rules-broken", len(broken))
+			p.Log.Error(
+				"the plan breaks a rule; this is a defect of Dovetail, please report it",
+				"rule",
+				v.Message,
+				"launches-withheld",
+				len(v.Launches),
+				"rules-broken",
+				len(broken),
+			)
 		}
 		for _, k := range v.Launches {
 			if why[k] == "" {
@@ -46,7 +54,10 @@ func (p *Provisioner) withholdInvalid(snap *snapshot.Snapshot, plan schedule.Pla
 		for _, pod := range l.Pods {
 			rejected = append(rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{
 				Code: codeInvalidPlan, NodePool: l.Pool.Name,
-				Message: fmt.Sprintf("the node planned for the pod is not launched, because the plan is invalid, which is a defect of Dovetail: %s", why[i]),
+				Message: fmt.Sprintf(
+					"the node planned for the pod is not launched, because the plan is invalid, which is a defect of Dovetail: %s",
+					why[i],
+				),
 			}}})
 		}
 	}

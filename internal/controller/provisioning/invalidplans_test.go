@@ -41,7 +41,8 @@ func TestLaunchesThatBreakARuleAreWithheld(t *testing.T) {
 	if len(got.Launches) != 1 || got.Launches[0].Pods[0].Name != "a" {
 		t.Errorf("launches %v", got.Launches)
 	}
-	if len(got.Rejected) != 1 || got.Rejected[0].Pod.Name != "b" || !strings.Contains(got.Rejected[0].Reasons[0].Message, "nodeSelector is not satisfied") {
+	if len(got.Rejected) != 1 || got.Rejected[0].Pod.Name != "b" ||
+		!strings.Contains(got.Rejected[0].Reasons[0].Message, "nodeSelector is not satisfied") {
 		t.Errorf("rejected %v", got.Rejected)
 	}
 	if n := testutil.ToFloat64(p.Metrics.InvalidPlans); n != 1 {

@@ -20,13 +20,23 @@ import (
 // What is measured of a pass: the pods without a place, those that were not considered, and the zones that are left.
 func TestMetricsOfAPass(t *testing.T) {
 	volume := func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "gone"}}},
+		}
 	}
 	huge := func(p *corev1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("999")
 	}
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a", waiting, selects("z1")), pending("b", waiting, selects("z1")),
-		pending("c", waiting), pending("d", waiting, huge), pending("e", waiting, volume))
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Pool("general"),
+		pending("a", waiting, selects("z1")),
+		pending("b", waiting, selects("z1")),
+		pending("c", waiting),
+		pending("d", waiting, huge),
+		pending("e", waiting, volume),
+	)
 	p := provisioner(f)
 	run(t, p)
 	for name, c := range map[string]struct{ got, want float64 }{

@@ -206,7 +206,17 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 	}
 	p.recordMetrics(snap, plan)
 	if len(plan.Launches) > 0 {
-		p.Log.Info("computed new nodeclaim(s) to fit pod(s)", "nodeclaims", len(plan.Launches), "pods", launchedPods(plan), "duration", took, "hourly-cost", plan.Stats.HourlyCost)
+		p.Log.Info(
+			"computed new nodeclaim(s) to fit pod(s)",
+			"nodeclaims",
+			len(plan.Launches),
+			"pods",
+			launchedPods(plan),
+			"duration",
+			took,
+			"hourly-cost",
+			plan.Stats.HourlyCost,
+		)
 	}
 	p.recordPodEvents(plan, snap.Closed)
 	p.recordPoolEvents(plan, snap)
@@ -255,7 +265,13 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 		if r.Reasons[0].Code == schedule.DeviceClaims {
 			p.Log.Info("pod with resource claims is ignored", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
 		}
-		p.Events.WarnEvery(failedSchedulingDedupe, r.Pod, "FailedScheduling", "Failed to schedule pod, %s", joinReasons(mostRelevantFirst(r.Reasons, closed)))
+		p.Events.WarnEvery(
+			failedSchedulingDedupe,
+			r.Pod,
+			"FailedScheduling",
+			"Failed to schedule pod, %s",
+			joinReasons(mostRelevantFirst(r.Reasons, closed)),
+		)
 	}
 }
 
@@ -294,7 +310,8 @@ func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []s
 		}
 	}
 	for _, pool := range closed {
-		if ready, found := condition.Get(pool, condition.Ready); cluster.LaunchesForPods(pool) && found && ready.Status != metav1.ConditionTrue {
+		if ready, found := condition.Get(pool, condition.Ready); cluster.LaunchesForPods(pool) && found &&
+			ready.Status != metav1.ConditionTrue {
 			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + notReadyMessage(pool, ready.Message)})
 		}
 	}

@@ -48,14 +48,26 @@ func stateOf(cache, live client.Reader, now func() time.Time) *cluster.State {
 }
 
 func provisioner(f *controllertest.Fixture) *Provisioner {
-	return &Provisioner{Client: f.API, Live: f.API, State: stateOf(f.API, f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Provisioner{
+		Client:  f.API,
+		Live:    f.API,
+		State:   stateOf(f.API, f.API, f.Now),
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     f.Now,
+	}
 }
 
 // pending returns a pod that waits for half a core.
 func pending(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return controllertest.Pod(name, "", append([]func(*corev1.Pod){func(p *corev1.Pod) {
-		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}}}
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		p.Spec.Containers = []corev1.Container{
+			{Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")}}},
+		}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
+		}
 	}}, change...)...)
 }
 
@@ -87,7 +99,9 @@ func TestClaim(t *testing.T) {
 		s.StartupTaints = []corev1.Taint{{Key: "starting", Effect: corev1.TaintEffectNoSchedule}}
 		s.ExpireAfter = karpv1.After(720 * time.Hour)
 		s.TerminationGracePeriod = grace
-		s.Requirements = []karpv1.Requirement{{Key: "example.com/tier", Operator: corev1.NodeSelectorOpIn, Values: []string{"gold", "silver"}}}
+		s.Requirements = []karpv1.Requirement{
+			{Key: "example.com/tier", Operator: corev1.NodeSelectorOpIn, Values: []string{"gold", "silver"}},
+		}
 	})
 	tolerant := func(p *corev1.Pod) {
 		p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
@@ -130,7 +144,8 @@ func TestClaim(t *testing.T) {
 	if diff := cmp.Diff(wantSpec, c.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	if cpu, pods := c.Spec.Resources.Requests[corev1.ResourceCPU], c.Spec.Resources.Requests[corev1.ResourcePods]; cpu.String() != "1" || pods.String() != "2" {
+	if cpu, pods := c.Spec.Resources.Requests[corev1.ResourceCPU], c.Spec.Resources.Requests[corev1.ResourcePods]; cpu.String() != "1" ||
+		pods.String() != "2" {
 		t.Errorf("requests %v", c.Spec.Resources.Requests)
 	}
 	requirements := map[string]string{}
@@ -249,7 +264,8 @@ func TestClaimOfOverlaidTypes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, c := claim.Annotations[karpv1.AnnotationPriceOverlayApplied], claim.Annotations[karpv1.AnnotationCapacityOverlayApplied]; p != tt.price || c != tt.capacity {
+		if p, c := claim.Annotations[karpv1.AnnotationPriceOverlayApplied], claim.Annotations[karpv1.AnnotationCapacityOverlayApplied]; p != tt.price ||
+			c != tt.capacity {
 			t.Errorf("price %q, capacity %q; want %q, %q", p, c, tt.price, tt.capacity)
 		}
 	}
@@ -284,13 +300,22 @@ func TestPoolDeletedBeforeTheClaimIsCreated(t *testing.T) {
 func TestEventsOnScheduledAndRejectedPods(t *testing.T) {
 	claim := controllertest.Claim("c", controllertest.Initialized)
 	node := controllertest.ReadyNode("c", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("10") })
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), claim, node, pending("fits"), pending("huge", func(p *corev1.Pod) {
-		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("999")
-	}))
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Pool("general"),
+		claim,
+		node,
+		pending("fits"),
+		pending("huge", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("999")
+		}),
+	)
 	p := provisioner(f)
 	run(t, p)
 	said := strings.Join(f.RecordedEvents(), "\n")
-	if !strings.Contains(said, "Normal Nominated Pod should schedule on: nodeclaim/c, node/node-c") || !strings.Contains(said, `Warning FailedScheduling Failed to schedule pod, nodepool "general":`) {
+	if !strings.Contains(said, "Normal Nominated Pod should schedule on: nodeclaim/c, node/node-c") ||
+		!strings.Contains(said, `Warning FailedScheduling Failed to schedule pod, nodepool "general":`) {
 		t.Errorf("events\n%s", said)
 	}
 	s, err := p.State.Snapshot(t.Context())
@@ -311,7 +336,13 @@ func TestEventsOnScheduledAndRejectedPods(t *testing.T) {
 func TestNoEventOnDeferredPod(t *testing.T) {
 	f := controllertest.New(t)
 	plan := schedule.Plan{Rejected: []schedule.Rejection{
-		{Pod: pending("waits"), Reasons: []schedule.Reason{{Code: schedule.Requirement, NodePool: "other", Message: "no"}, {Code: schedule.Reserved, NodePool: "general", Message: "taken"}}},
+		{
+			Pod: pending("waits"),
+			Reasons: []schedule.Reason{
+				{Code: schedule.Requirement, NodePool: "other", Message: "no"},
+				{Code: schedule.Reserved, NodePool: "general", Message: "taken"},
+			},
+		},
 		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Message: "too large"}}},
 	}}
 	provisioner(f).recordPodEvents(plan, nil)
@@ -347,7 +378,11 @@ func TestJoinReasons(t *testing.T) {
 		want    string
 	}{
 		{"one", []schedule.Reason{{Message: "no pools"}}, "no pools"},
-		{"pools are named", []schedule.Reason{{NodePool: "a", Message: "taints"}, {NodePool: "b", Message: "limits"}}, `nodepool "a": taints; nodepool "b": limits`},
+		{
+			"pools are named",
+			[]schedule.Reason{{NodePool: "a", Message: "taints"}, {NodePool: "b", Message: "limits"}},
+			`nodepool "a": taints; nodepool "b": limits`,
+		},
 		{"what does not fit is counted", []schedule.Reason{long, long, long}, long.Message + "; and 2 more"},
 	}
 	for _, tt := range tests {
@@ -377,7 +412,12 @@ func TestWaitsForLaunch(t *testing.T) {
 		{"its pod runs elsewhere", change(func(n *snapshot.Node) { n.Pods = []*corev1.Pod{controllertest.Pod("a", "x")} }), nil, false},
 		{"launched: what it holds is known", change(func(n *snapshot.Node) { n.Launched = true }), nil, false},
 		{"deleting", change(func(n *snapshot.Node) { n.Deleting = true }), nil, false},
-		{"not launched for longer than the timeout", change(func(n *snapshot.Node) { n.CreatedAt = controllertest.Start.Add(-launchWaitTimeout - time.Second) }), nil, false},
+		{
+			"not launched for longer than the timeout",
+			change(func(n *snapshot.Node) { n.CreatedAt = controllertest.Start.Add(-launchWaitTimeout - time.Second) }),
+			nil,
+			false,
+		},
 		{"created for nobody in particular", change(func(n *snapshot.Node) { n.Nominated = nil }), nil, false},
 	}
 	for _, tt := range tests {
@@ -414,7 +454,13 @@ func TestReplacementPodWaitsForTheLaunch(t *testing.T) {
 }
 
 func TestTriggers(t *testing.T) {
-	f := controllertest.New(t, pending("waits"), controllertest.Pod("runs", "node-a"), controllertest.Claim("leaves", controllertest.Deleting), controllertest.Claim("stays"))
+	f := controllertest.New(
+		t,
+		pending("waits"),
+		controllertest.Pod("runs", "node-a"),
+		controllertest.Claim("leaves", controllertest.Deleting),
+		controllertest.Claim("stays"),
+	)
 	tests := []struct {
 		name     string
 		triggers func(b *Batch) time.Duration
@@ -501,10 +547,17 @@ func TestOnePodOneClaimAtATime(t *testing.T) {
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 	}
 	world := func(t *testing.T) *controllertest.Fixture {
-		return controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("late"), pending("intruder", full, func(p *corev1.Pod) { p.Spec.NodeName = "node-a" }),
+		return controllertest.New(
+			t,
+			controllertest.Class(),
+			controllertest.Pool("general"),
+			pending("late"),
+			pending("intruder", full, func(p *corev1.Pod) { p.Spec.NodeName = "node-a" }),
 			controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) {
 				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-late,uid-other"
-			}), controllertest.ReadyNode("a"))
+			}),
+			controllertest.ReadyNode("a"),
+		)
 	}
 	created := func(f *controllertest.Fixture) map[string]string {
 		out := map[string]string{}

@@ -43,7 +43,10 @@ func (p *Provisioner) runPass(ctx context.Context) error {
 // planWithoutQuarantined computes the plan for a snapshot without its quarantined pods: those that make planning panic,
 // or with claims that the API server rejects. It returns that smaller snapshot as well. New causes of a panic are
 // quarantined.
-func (p *Provisioner) planWithoutQuarantined(ctx context.Context, all *snapshot.Snapshot) (*snapshot.Snapshot, schedule.Plan, time.Duration, error) {
+func (p *Provisioner) planWithoutQuarantined(
+	ctx context.Context,
+	all *snapshot.Snapshot,
+) (*snapshot.Snapshot, schedule.Plan, time.Duration, error) {
 	unitIndex := quarantine.NewUnits()
 	out, _ := p.Quarantine.Excluded(all, unitIndex, quarantine.Provisioning, quarantine.Refused)
 	snap := quarantine.Without(all, out, unitIndex)
@@ -59,7 +62,11 @@ func (p *Provisioner) planWithoutQuarantined(ctx context.Context, all *snapshot.
 		}
 	}
 	if plan.Abandoned {
-		return snap, plan, took, fmt.Errorf("the plan for %d pending pods was abandoned, and nothing was launched: %w", len(snap.Pods), ctx.Err())
+		return snap, plan, took, fmt.Errorf(
+			"the plan for %d pending pods was abandoned, and nothing was launched: %w",
+			len(snap.Pods),
+			ctx.Err(),
+		)
 	}
 	if len(out) > 0 {
 		plan.Rejected = append(plan.Rejected, p.recordQuarantined(all, unitIndex)...)
@@ -68,7 +75,10 @@ func (p *Provisioner) planWithoutQuarantined(ctx context.Context, all *snapshot.
 }
 
 // planAndValidate computes a plan and, if configured, validates it. It catches panics of both.
-func (p *Provisioner) planAndValidate(ctx context.Context, snap *snapshot.Snapshot) (plan schedule.Plan, took time.Duration, caught *panics.Panic) {
+func (p *Provisioner) planAndValidate(
+	ctx context.Context,
+	snap *snapshot.Snapshot,
+) (plan schedule.Plan, took time.Duration, caught *panics.Panic) {
 	caught = panics.Catch(func() {
 		plan, took = p.solve(ctx, snap)
 		if p.ValidatePlans && !plan.Abandoned {
@@ -80,7 +90,12 @@ func (p *Provisioner) planAndValidate(ctx context.Context, snap *snapshot.Snapsh
 
 // quarantineCause finds the pods that make planning panic and quarantines them. It returns an error if no pod is the
 // cause.
-func (p *Provisioner) quarantineCause(ctx context.Context, snap *snapshot.Snapshot, unitIndex *quarantine.Units, caught *panics.Panic) error {
+func (p *Provisioner) quarantineCause(
+	ctx context.Context,
+	snap *snapshot.Snapshot,
+	unitIndex *quarantine.Units,
+	caught *panics.Panic,
+) error {
 	file := p.Panics.Report(ctx, string(quarantine.Provisioning), caught)
 	if p.Now().Before(p.nextSearch) {
 		return caught

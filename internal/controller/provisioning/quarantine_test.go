@@ -32,7 +32,9 @@ import (
 func matchesSet(set string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		controls := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: &controls}}
+		p.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(set), Controller: &controls},
+		}
 	}
 }
 
@@ -138,12 +140,18 @@ func TestHostilePodsBesideOrdinaryOnes(t *testing.T) {
 			p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{name: resource.MustParse(amount)}
 		}
 	}
-	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a", matchesSet("shop")), pending("b", matchesSet("cart")),
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Pool("general"),
+		pending("a", matchesSet("shop")),
+		pending("b", matchesSet("cart")),
 		pending("most", matchesSet("h1"), requests(corev1.ResourceCPU, "9223372036854775807")),
 		pending("exa", matchesSet("h2"), requests(corev1.ResourceCPU, "1Ei")),
 		pending("sum-1", matchesSet("h3"), requests("example.com/gpu", "9223372036854775807")),
 		pending("sum-2", matchesSet("h3"), requests("example.com/gpu", "9223372036854775807")),
-		pending("peta", matchesSet("h4"), requests(corev1.ResourceMemory, "8E")))
+		pending("peta", matchesSet("h4"), requests(corev1.ResourceMemory, "8E")),
+	)
 	p := provisioner(f)
 	p.Panics = reporter(f, t.TempDir(), io.Discard)
 	run(t, p)

@@ -60,7 +60,9 @@ type Entry struct {
 }
 
 // NewRegistry returns an empty Book.
-func NewRegistry(now func() time.Time) *Registry { return &Registry{now: now, entries: map[entryKey]*Entry{}} }
+func NewRegistry(now func() time.Time) *Registry {
+	return &Registry{now: now, entries: map[entryKey]*Entry{}}
+}
 
 // Add quarantines units for a pass: for a minute, and twice as long each further time.
 func (b *Registry) Add(pass Pass, units Set, why string) {

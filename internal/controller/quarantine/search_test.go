@@ -24,7 +24,9 @@ func podOf(name, owner, cpu string) *corev1.Pod {
 	if owner != "" {
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &controls}}
 	}
-	pod.Spec.Containers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+	pod.Spec.Containers = []corev1.Container{
+		{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}},
+	}
 	return pod
 }
 
@@ -128,7 +130,10 @@ func TestOneCulpritAmongThousands(t *testing.T) {
 // A DaemonSet weighs on all plans: it is left out, not every pod that waits.
 func TestDaemonSetIsTheCulprit(t *testing.T) {
 	s := manyPods(50)
-	s.DaemonSets = []snapshot.DaemonSet{{Namespace: "kube-system", Name: "agent", Pod: podOf("agent", "", "1")}, {Namespace: "kube-system", Name: "huge", Pod: podOf("huge", "", "9E")}}
+	s.DaemonSets = []snapshot.DaemonSet{
+		{Namespace: "kube-system", Name: "agent", Pod: podOf("agent", "", "1")},
+		{Namespace: "kube-system", Name: "huge", Pod: podOf("huge", "", "9E")},
+	}
 	unitIndex := NewUnits()
 	got := FindCause(s, nil, unitIndex, func(out Set) bool {
 		w := Without(s, out, unitIndex)
@@ -152,7 +157,12 @@ func TestNoCulpritForAFailureOfTheCluster(t *testing.T) {
 func TestNodeWithAQuarantinedPodIsUnplannable(t *testing.T) {
 	bad, good := podOf("bad", "bad", "1"), podOf("good", "good", "1")
 	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}
-	s := &snapshot.Snapshot{Nodes: []snapshot.Node{{Name: "a", Pods: []*corev1.Pod{bad, good}, Allocatable: room}, {Name: "b", Pods: []*corev1.Pod{good}, Allocatable: room}}}
+	s := &snapshot.Snapshot{
+		Nodes: []snapshot.Node{
+			{Name: "a", Pods: []*corev1.Pod{bad, good}, Allocatable: room},
+			{Name: "b", Pods: []*corev1.Pod{good}, Allocatable: room},
+		},
+	}
 	unitIndex := NewUnits()
 	got := Without(s, Set{unitIndex.Unit(bad): true}, unitIndex)
 	if n := got.Nodes[0]; n.Unplannable == "" || len(n.Pods) != 1 || !n.Allocatable.Cpu().IsZero() {

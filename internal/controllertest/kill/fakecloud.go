@@ -31,7 +31,11 @@ type Instance struct {
 
 // Add adds a running instance of the claim.
 func (m *Instances) Add(claim *karpv1.NodeClaim) *Instance {
-	out := &Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%d", len(m.All)+1), Claim: claim.DeepCopy(), State: cloudprovider.Running}
+	out := &Instance{
+		ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%d", len(m.All)+1),
+		Claim:      claim.DeepCopy(),
+		State:      cloudprovider.Running,
+	}
 	m.All = append(m.All, out)
 	return out
 }
@@ -61,7 +65,12 @@ type Cloud struct {
 }
 
 // LaunchInBatch launches an instance for the claim, or returns the one launched before.
-func (c *Cloud) LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, enroll func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (c *Cloud) LaunchInBatch(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	_ *awsv1.EC2NodeClass,
+	enroll func(context.Context, string) error,
+) (cloudprovider.Launched, error) {
 	for _, i := range c.machines.All {
 		if i.Claim.UID == claim.UID && i.State == cloudprovider.Running {
 			return launched(i), nil
@@ -82,7 +91,9 @@ func (c *Cloud) LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, _ *a
 
 func launched(i *Instance) cloudprovider.Launched {
 	capacity := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("29"),
+		corev1.ResourceCPU: resource.MustParse(
+			"2",
+		), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("29"),
 	}
 	return cloudprovider.Launched{
 		ProviderID: i.ProviderID,
@@ -160,5 +171,11 @@ func (c *Cloud) Terminate(_ context.Context, providerID string) error {
 }
 
 func instance(i *Instance) cloudprovider.Instance {
-	return cloudprovider.Instance{ProviderID: i.ProviderID, State: i.State, Owner: cloudprovider.Ours, NodeClaim: i.Claim.Name, LaunchedAt: Start}
+	return cloudprovider.Instance{
+		ProviderID: i.ProviderID,
+		State:      i.State,
+		Owner:      cloudprovider.Ours,
+		NodeClaim:  i.Claim.Name,
+		LaunchedAt: Start,
+	}
 }

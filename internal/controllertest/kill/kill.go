@@ -225,10 +225,14 @@ func (g *faultInjector) client(c client.WithWatch) client.Client {
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return g.write(func() error { return c.Patch(ctx, o, p, opts...) })
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			return g.write(func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 		},
-		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, o, in client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			return g.write(func() error { return c.SubResource(sub).Create(ctx, o, in, opts...) })
 		},
 	})

@@ -68,11 +68,39 @@ func process(t *testing.T) func(w *kill.World, c client.Client, ec2 *kill.Cloud)
 		log := slog.New(slog.NewTextHandler(io.Discard, nil))
 		evictor := &termination.Evictor{Client: c, Events: events, Metrics: metrics, Log: log, Now: w.Now}
 		return []kill.Actor{
-			{Kind: &karpv1.NodeClaimList{}, Reconciler: &launch.Reconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now}},
-			{Kind: &karpv1.NodeClaimList{}, Reconciler: &registration.Reconciler{Client: c, Live: c, Health: health.NewTracker(c, w.Now), Events: events, Metrics: metrics, Log: log, Now: w.Now}},
+			{
+				Kind:       &karpv1.NodeClaimList{},
+				Reconciler: &launch.Reconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
+			},
+			{
+				Kind: &karpv1.NodeClaimList{},
+				Reconciler: &registration.Reconciler{
+					Client:  c,
+					Live:    c,
+					Health:  health.NewTracker(c, w.Now),
+					Events:  events,
+					Metrics: metrics,
+					Log:     log,
+					Now:     w.Now,
+				},
+			},
 			{Kind: &karpv1.NodeClaimList{}, Reconciler: &initialization.Reconciler{Client: c, Events: events, Log: log, Now: w.Now}},
-			{Kind: &karpv1.NodeClaimList{}, Reconciler: &termination.ClaimReconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now}},
-			{Kind: &corev1.NodeList{}, Reconciler: &termination.NodeReconciler{Client: c, Cloud: ec2, Evictor: evictor, Events: events, Metrics: metrics, Log: log, Now: w.Now}},
+			{
+				Kind:       &karpv1.NodeClaimList{},
+				Reconciler: &termination.ClaimReconciler{Client: c, Cloud: ec2, Events: events, Metrics: metrics, Log: log, Now: w.Now},
+			},
+			{
+				Kind: &corev1.NodeList{},
+				Reconciler: &termination.NodeReconciler{
+					Client:  c,
+					Cloud:   ec2,
+					Evictor: evictor,
+					Events:  events,
+					Metrics: metrics,
+					Log:     log,
+					Now:     w.Now,
+				},
+			},
 		}
 	}
 }
@@ -92,7 +120,10 @@ func boot(t *testing.T, w *kill.World) {
 			must(t, w.API.Status().Update(t.Context(), node))
 		case node.Labels[karpv1.LabelRegistered] == "true" && node.Annotations["started"] == "":
 			metav1.SetMetaDataAnnotation(&node.ObjectMeta, "started", "yes")
-			node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == uninitialized || t.Key == agentNotReady })
+			node.Spec.Taints = slices.DeleteFunc(
+				node.Spec.Taints,
+				func(t corev1.Taint) bool { return t.Key == uninitialized || t.Key == agentNotReady },
+			)
 			must(t, w.API.Update(t.Context(), node))
 		}
 	}
@@ -175,7 +206,8 @@ func (l terminationScenario) others(t *testing.T, w *kill.World) {
 	}
 	boot(t, w)
 	claim, node, pod := &karpv1.NodeClaim{}, &corev1.Node{}, &corev1.Pod{}
-	if w.API.Get(t.Context(), client.ObjectKey{Name: "general-a"}, claim) != nil || w.API.Get(t.Context(), client.ObjectKey{Name: "node-0"}, node) != nil {
+	if w.API.Get(t.Context(), client.ObjectKey{Name: "general-a"}, claim) != nil ||
+		w.API.Get(t.Context(), client.ObjectKey{Name: "node-0"}, node) != nil {
 		return
 	}
 	running := w.API.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, pod) == nil

@@ -87,7 +87,8 @@ func failedEarly(claim *karpv1.NodeClaim, age time.Duration) bool {
 // diagnosed reports whether a condition says why the claim's instance does not become a node.
 func diagnosed(claim *karpv1.NodeClaim) bool {
 	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
-	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue && !slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
+	return condition.IsTrue(claim, karpv1.ConditionLaunched) && registered.Status != metav1.ConditionTrue &&
+		!slices.Contains([]string{"", condition.ReasonAwaitingReconciliation, "NodeNotFound", "RegistrationHookPending"}, registered.Reason)
 }
 
 // firstMissingStep names the first lifecycle step that a claim has not completed.

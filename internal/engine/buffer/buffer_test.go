@@ -27,7 +27,9 @@ import (
 func shape(pairs ...string) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"note": "1"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: Resources(pairs...)}}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: Resources(pairs...)}}},
+		},
 	}
 }
 
@@ -87,7 +89,10 @@ func TestPods(t *testing.T) {
 	spec := &template.Spec
 	spec.NodeName, spec.PriorityClassName = "somewhere", "high"
 	spec.Volumes = []corev1.Volume{
-		{Name: "claimed", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}}},
+		{
+			Name:         "claimed",
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "a"}},
+		},
 		{Name: "made", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
 		{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
 	}
@@ -108,7 +113,8 @@ func TestPods(t *testing.T) {
 	want := metav1.ObjectMeta{
 		Namespace: "default", Name: "capacity-buffer-b-2", UID: "uid-b-2", Labels: map[string]string{"app": "web"},
 		Annotations: map[string]string{
-			"note": "1", karpv1.AnnotationCapacityBufferFakePod: "true", karpv1.AnnotationCapacityBufferName: "b", karpv1.AnnotationCapacityBufferNamespace: "default",
+			"note": "1", karpv1.AnnotationCapacityBufferFakePod: "true", karpv1.AnnotationCapacityBufferName: "b",
+			karpv1.AnnotationCapacityBufferNamespace: "default",
 		},
 	}
 	if diff := cmp.Diff(want, p.ObjectMeta); diff != "" {
@@ -118,7 +124,9 @@ func TestPods(t *testing.T) {
 		t.Errorf("pod %+v", p.Spec)
 	}
 	left := []corev1.VolumeMount{{Name: "scratch"}}
-	if len(p.Spec.Volumes) != 1 || !slices.Equal(p.Spec.Containers[0].VolumeMounts, left) || !slices.Equal(p.Spec.InitContainers[0].VolumeMounts, left) || len(p.Spec.Containers[0].VolumeDevices) != 0 {
+	if len(p.Spec.Volumes) != 1 || !slices.Equal(p.Spec.Containers[0].VolumeMounts, left) ||
+		!slices.Equal(p.Spec.InitContainers[0].VolumeMounts, left) ||
+		len(p.Spec.Containers[0].VolumeDevices) != 0 {
 		t.Errorf("volumes %v, mounts %v and %v", p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts, p.Spec.InitContainers[0].VolumeMounts)
 	}
 	if !buffer.IsVirtual(p) || buffer.BufferOf(p).String() != "default/b" || buffer.IsVirtual(Pod("a")) {
@@ -154,7 +162,10 @@ func describe(r buffer.Placement) string {
 		out = append(out, fmt.Sprintf("%s: %d", name, n))
 	}
 	for i := range r.Launches {
-		out = append(out, fmt.Sprintf("launch %s: %d", r.Launches[i].Offering.Zone+" "+r.Launches[i].InstanceTypes[0].Name, len(r.Launches[i].Pods)))
+		out = append(
+			out,
+			fmt.Sprintf("launch %s: %d", r.Launches[i].Offering.Zone+" "+r.Launches[i].InstanceTypes[0].Name, len(r.Launches[i].Pods)),
+		)
 	}
 	for key, o := range r.Buffers {
 		out = append(out, fmt.Sprintf("%s here %d coming %d nowhere %d", key.Name, o.OnExisting, o.NeedNew, o.Unschedulable))
@@ -199,11 +210,13 @@ func TestRoom(t *testing.T) {
 			want: "b here 4 coming 1 nowhere 0; launch z1 m.small: 1; n: 4",
 		},
 		{
-			name: "real pods first: the room is what they leave", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(3, "a", Requests("cpu", "1")),
+			name: "real pods first: the room is what they leave", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(3, "a", Requests("cpu",
+				"1")),
 			virtual: virtual("b", 1, "cpu", "2"), want: "b here 0 coming 1 nowhere 0; launch z1 m.medium: 1",
 		},
 		{
-			name: "however large the virtual pods and small the real ones", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(1, "a", Requests("cpu", "100m")),
+			name: "however large the virtual pods and small the real ones", nodes: []snapshot.Node{Node("n", "general")}, pods: Pods(1, "a",
+				Requests("cpu", "100m")),
 			virtual: virtual("b", 1, "cpu", "4"), want: "b here 0 coming 1 nowhere 0; launch z1 m.large: 1",
 		},
 		{
@@ -226,7 +239,8 @@ func TestRoom(t *testing.T) {
 			name: "too large for any type", virtual: virtual("b", 2, "cpu", "64"), want: "b here 0 coming 0 nowhere 2",
 		},
 		{
-			name: "two buffers side by side", nodes: []snapshot.Node{Node("n", "general")}, virtual: slices.Concat(virtual("b", 2, "cpu", "1"), virtual("c", 2, "cpu", "1")),
+			name: "two buffers side by side", nodes: []snapshot.Node{Node("n", "general")}, virtual: slices.Concat(virtual("b", 2, "cpu", "1"),
+				virtual("c", 2, "cpu", "1")),
 			want: "b here 2 coming 0 nowhere 0; c here 2 coming 0 nowhere 0; n: 4",
 		},
 		{
@@ -283,7 +297,10 @@ func TestMessage(t *testing.T) {
 	}{
 		{buffer.Outcome{OnExisting: 3}, "fit on existing nodes: 3 of 3 pods"},
 		{buffer.Outcome{OnExisting: 1, NeedNew: 2}, "fit on existing nodes: 1 of 3 pods; need new nodes: 2"},
-		{buffer.Outcome{NeedNew: 1, Unschedulable: 2, Why: "limits"}, "fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)"},
+		{
+			buffer.Outcome{NeedNew: 1, Unschedulable: 2, Why: "limits"},
+			"fit on existing nodes: 0 of 3 pods; need new nodes: 1; cannot be scheduled: 2 (limits)",
+		},
 	} {
 		if got := c.o.Message(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -31,7 +31,8 @@ func TestAllocatable(t *testing.T) {
 			[]corev1.ResourceList{Resources("memory", "1Gi")},
 			Resources("memory", "4Gi", "hugepages-2Mi", "2Gi", "hugepages-1Gi", "1Gi"),
 		},
-		{"as many huge pages as memory", Resources("memory", "4Gi", "hugepages-2Mi", "4Gi"), nil, Resources("memory", "0", "hugepages-2Mi", "4Gi")},
+		{"as many huge pages as memory", Resources("memory", "4Gi", "hugepages-2Mi", "4Gi"), nil, Resources("memory", "0", "hugepages-2Mi",
+			"4Gi")},
 		{"more", Resources("memory", "4Gi", "hugepages-2Mi", "5Gi"), nil, Resources("memory", "0", "hugepages-2Mi", "5Gi")},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -83,7 +83,7 @@ type UnavailableReason string
 // What an offering can lack. Any other reason passes, or is for the author of the pool or of its class to change.
 const (
 	ReasonNotOffered UnavailableReason = "place" // the zone does not offer the type, or the class has no subnet there
-	ReasonNoPrice UnavailableReason = "price" // nothing is launched at an unknown price
+	ReasonNoPrice    UnavailableReason = "price" // nothing is launched at an unknown price
 )
 
 // PriceOverlaid reports whether a NodeOverlay sets the price of any offering.

@@ -11,8 +11,16 @@ import (
 
 // The cheapest offering of a type depends on what a NodePool and its pods require.
 func ExampleInstanceType_Cheapest() {
-	it := WithOfferings(Type("m.large", 0.20, "cpu", "4"),
-		Offering("z1", karpv1.CapacityTypeOnDemand, 0.20), Offering("z1", karpv1.CapacityTypeSpot, 0.08), Offering("z2", karpv1.CapacityTypeSpot, 0.07))
+	it := WithOfferings(
+		Type("m.large", 0.20, "cpu", "4"),
+		Offering(
+			"z1",
+			karpv1.CapacityTypeOnDemand,
+			0.20,
+		),
+		Offering("z1", karpv1.CapacityTypeSpot, 0.08),
+		Offering("z2", karpv1.CapacityTypeSpot, 0.07),
+	)
 	for _, set := range []requirement.Set{
 		requirement.NewSet(),
 		requirement.NewSet(requirement.In(Zone, "z1")),
@@ -34,7 +42,11 @@ func ExampleInstanceType_Cheapest() {
 
 // Allocatable is what the reservations of kubelet and system leave for pods.
 func ExampleAllocatable() {
-	left := catalog.Allocatable(Resources("cpu", "2", "memory", "8Gi"), Resources("cpu", "80m", "memory", "500Mi"), Resources("memory", "100Mi"))
+	left := catalog.Allocatable(
+		Resources("cpu", "2", "memory", "8Gi"),
+		Resources("cpu", "80m", "memory", "500Mi"),
+		Resources("memory", "100Mi"),
+	)
 	fmt.Println(left.Cpu(), left.Memory())
 	// Output: 1920m 7592Mi
 }

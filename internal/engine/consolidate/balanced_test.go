@@ -81,7 +81,11 @@ func TestBalancedRules(t *testing.T) {
 		}
 	})
 	t.Run("a spot price does not count if only on-demand is launched", func(t *testing.T) {
-		s := world([]*catalog.InstanceType{priced("m", 2, 0.15, 0.01), priced("xl", 4, 0.2, 0.02)}, balanced, Require(Capacity, corev1.NodeSelectorOpIn, onDemand))
+		s := world(
+			[]*catalog.InstanceType{priced("m", 2, 0.15, 0.01), priced("xl", 4, 0.2, 0.02)},
+			balanced,
+			Require(Capacity, corev1.NodeSelectorOpIn, onDemand),
+		)
 		add(s, 0, "node", "xl", onDemand, one("pod", "1"))
 		r := find(s, defaults())
 		wantNothing(t, r, "node", "It would disturb more than it saves")
@@ -89,7 +93,8 @@ func TestBalancedRules(t *testing.T) {
 			t.Fatalf("rejected are %+v, want the replacement of one node", r.Rejected)
 		}
 		v := r.Rejected[0].Verdicts[0]
-		if math.Abs(v.Score-0.25) > 1e-9 || v.Approved || math.Abs(v.Saved-0.05) > 1e-9 || v.Disturbed != 2 || v.PoolCost != 0.2 || v.PoolDisruption != 2 {
+		if math.Abs(v.Score-0.25) > 1e-9 || v.Approved || math.Abs(v.Saved-0.05) > 1e-9 || v.Disturbed != 2 || v.PoolCost != 0.2 ||
+			v.PoolDisruption != 2 {
 			t.Errorf("the verdict is %+v", v)
 		}
 		s.Pools[0].NodePool.Spec.Disruption.ConsolidationPolicy = karpv1.ConsolidationWhenEmptyOrUnderutilized

@@ -33,7 +33,13 @@ func (x *search) commands() []disrupt.Command {
 }
 
 func (m *move) command() disrupt.Command {
-	c := disrupt.Command{Reason: karpv1.DisruptionUnderutilized, ConsolidationType: Multi, Plan: m.plan, Savings: m.savings, Verdicts: m.verdicts}
+	c := disrupt.Command{
+		Reason:            karpv1.DisruptionUnderutilized,
+		ConsolidationType: Multi,
+		Plan:              m.plan,
+		Savings:           m.savings,
+		Verdicts:          m.verdicts,
+	}
 	if len(m.removed) == 1 {
 		c.ConsolidationType = Single
 	}

@@ -21,7 +21,14 @@ func tiny(seed uint64) *snapshot.Snapshot {
 	r := rand.New(rand.NewPCG(seed, 9))
 	list := []*catalog.InstanceType{
 		priced("m", 2, 0.1, 0), priced("l", 4, 0.19, 0), priced("xl", 8, 0.37, 0), priced("2xl", 16, 0.72, 0),
-		Type("lean", 0.085, "cpu", "2", "memory", "4Gi"), Type("lean-l", 0.165, "cpu", "4", "memory", "8Gi"), Type("fat", 0.13, "cpu", "2", "memory", "16Gi"),
+		Type(
+			"lean",
+			0.085,
+			"cpu",
+			"2",
+			"memory",
+			"4Gi",
+		), Type("lean-l", 0.165, "cpu", "4", "memory", "8Gi"), Type("fat", 0.13, "cpu", "2", "memory", "16Gi"),
 	}
 	s := world(list, Require(Capacity, corev1.NodeSelectorOpIn, onDemand))
 	for k := range 2 + r.IntN(5) {
@@ -35,7 +42,11 @@ func tiny(seed uint64) *snapshot.Snapshot {
 			if free[1] -= memory; free[1] < 0 {
 				break
 			}
-			p := Pod(fmt.Sprintf("pod-%d-%d", k, i), Requests("cpu", fmt.Sprintf("%dm", cpu), "memory", fmt.Sprintf("%dMi", memory)), OwnedBy("apps/v1", "ReplicaSet"))
+			p := Pod(
+				fmt.Sprintf("pod-%d-%d", k, i),
+				Requests("cpu", fmt.Sprintf("%dm", cpu), "memory", fmt.Sprintf("%dMi", memory)),
+				OwnedBy("apps/v1", "ReplicaSet"),
+			)
 			n.Pods = append(n.Pods, Bound(p, n.Name))
 		}
 	}
@@ -102,6 +113,11 @@ func TestAgainstEverySubset(t *testing.T) {
 	}
 	t.Logf("in %d of %d worlds as much is saved as by the best set of nodes, in all %.4f of it", equal, worlds, found/possible)
 	if found < 0.98*possible || equal*3 < worlds*2 {
-		t.Errorf("in %d of %d worlds as much is saved as by the best set of nodes, in all %.4f of it: want more", equal, worlds, found/possible)
+		t.Errorf(
+			"in %d of %d worlds as much is saved as by the best set of nodes, in all %.4f of it: want more",
+			equal,
+			worlds,
+			found/possible,
+		)
 	}
 }

@@ -33,7 +33,14 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 		if pool == nil || n.Claim == "" || !n.Initialized || n.Deleting || blocked {
 			continue
 		}
-		c := &disrupt.Candidate{Index: i, Node: n, Pool: pool.NodePool, Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType], Cost: 1}
+		c := &disrupt.Candidate{
+			Index:        i,
+			Node:         n,
+			Pool:         pool.NodePool,
+			Zone:         n.Labels[corev1.LabelTopologyZone],
+			CapacityType: n.Labels[karpv1.LabelCapacityType],
+			Cost:         1,
+		}
 		if k := slices.IndexFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == n.Labels[corev1.LabelInstanceTypeStable] }); k >= 0 {
 			c.Type = pool.InstanceTypes[k]
 			for _, o := range c.Type.Offerings {
@@ -59,7 +66,14 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 // find is Find with everything else derived from the snapshot.
 func find(s *snapshot.Snapshot, st consolidate.Settings) consolidate.Result {
 	list := candidates(s)
-	return consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), consolidate.PoolTotals(s, list, nil), st)
+	return consolidate.Find(
+		consolidate.Compile(s),
+		s,
+		list,
+		disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+		consolidate.PoolTotals(s, list, nil),
+		st,
+	)
 }
 
 // carryOut is the snapshot after the commands, and after some time: pods run where the plans place them, launches are

@@ -40,7 +40,12 @@ func TestSpotRules(t *testing.T) {
 		wantRemoved(t, find(s, defaults()), "node")
 	})
 	t.Run("one cheaper type is not enough", func(t *testing.T) {
-		wantNothing(t, find(single(spotTypes(1)), on), "node", "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, got 1")
+		wantNothing(
+			t,
+			find(single(spotTypes(1)), on),
+			"node",
+			"SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, got 1",
+		)
 	})
 	t.Run("a node among the 15 cheapest is not replaced", func(t *testing.T) {
 		s := world(spotTypes(30))
@@ -140,7 +145,10 @@ func TestIneligibleNodes(t *testing.T) {
 		noEvent bool
 		edit    func(s *snapshot.Snapshot)
 	}{
-		{`Instance Type "nowhere" not found`, false, func(s *snapshot.Snapshot) { s.Nodes[0].Labels[corev1.LabelInstanceTypeStable] = "nowhere" }},
+		{
+			`Instance Type "nowhere" not found`, false,
+			func(s *snapshot.Snapshot) { s.Nodes[0].Labels[corev1.LabelInstanceTypeStable] = "nowhere" },
+		},
 		{`Node does not have label "karpenter.sh/capacity-type"`, false, func(s *snapshot.Snapshot) { delete(s.Nodes[0].Labels, Capacity) }},
 		{`Node does not have label "topology.kubernetes.io/zone"`, false, func(s *snapshot.Snapshot) { delete(s.Nodes[0].Labels, Zone) }},
 		{`NodePool "general" has consolidation disabled`, false, func(s *snapshot.Snapshot) {

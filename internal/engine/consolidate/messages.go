@@ -20,7 +20,11 @@ const (
 )
 
 func messageTooFewSpotTypes(n int) string {
-	return fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", minSpotTypes, n)
+	return fmt.Sprintf(
+		"SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d",
+		minSpotTypes,
+		n,
+	)
 }
 
 func messageMinValues(reqs requirement.Set, types []*catalog.InstanceType) string {
@@ -30,7 +34,11 @@ func messageMinValues(reqs requirement.Set, types []*catalog.InstanceType) strin
 			short = append(short, fmt.Sprintf("%s wants %d", r.Key(), r.MinValues()))
 		}
 	}
-	return fmt.Sprintf("Filtering by price: minValues requirement is not met (%s) by the %d cheaper instance types", strings.Join(short, ", "), len(types))
+	return fmt.Sprintf(
+		"Filtering by price: minValues requirement is not met (%s) by the %d cheaper instance types",
+		strings.Join(short, ", "),
+		len(types),
+	)
 }
 
 // maxNamedPods is how many pods a message names: an event holds 1 kB.
@@ -61,7 +69,16 @@ func Explain(c *disrupt.Command) []string {
 	out := []string{fmt.Sprintf("terminate %s (saves $%.4f/h)", strings.Join(names, ", "), c.Savings)}
 	for i := range c.Plan.Launches {
 		l := &c.Plan.Launches[i]
-		out = append(out, fmt.Sprintf("launch %s or one of %d other types at $%.4f/h for %s", l.InstanceTypes[0].Name, len(l.InstanceTypes)-1, l.Offering.Price, podNames(l.Pods)))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"launch %s or one of %d other types at $%.4f/h for %s",
+				l.InstanceTypes[0].Name,
+				len(l.InstanceTypes)-1,
+				l.Offering.Price,
+				podNames(l.Pods),
+			),
+		)
 	}
 	for _, p := range c.Plan.Placements {
 		out = append(out, fmt.Sprintf("move to %s: %s", p.Node, podNames(p.Pods)))

@@ -283,7 +283,11 @@ func (x *search) checkSavings(m *move, price float64) *rejection {
 			continue
 		}
 		if m.savings*max(age, 0).Hours() < launched*bootTime.Hours() {
-			return &rejection{message: fmt.Sprintf("Node is young: replacing it would not pay for itself within its age of %s", age.Round(time.Second)), noEvent: true, nodes: []*node{n}}
+			return &rejection{
+				message: fmt.Sprintf("Node is young: replacing it would not pay for itself within its age of %s", age.Round(time.Second)),
+				noEvent: true,
+				nodes:   []*node{n},
+			}
 		}
 	}
 	overhead := x.snap.Settings.NodeCost * float64(len(m.plan.Launches)-len(m.removed))

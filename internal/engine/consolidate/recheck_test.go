@@ -37,7 +37,10 @@ func TestRecheck(t *testing.T) {
 	}
 	without := func(name string) change {
 		return func(s *snapshot.Snapshot) {
-			s.Pools[0].InstanceTypes = slices.DeleteFunc(slices.Clone(s.Pools[0].InstanceTypes), func(it *catalog.InstanceType) bool { return it.Name == name })
+			s.Pools[0].InstanceTypes = slices.DeleteFunc(
+				slices.Clone(s.Pools[0].InstanceTypes),
+				func(it *catalog.InstanceType) bool { return it.Name == name },
+			)
 		}
 	}
 	// reprice changes the price of a type, or makes it unavailable.
@@ -75,7 +78,10 @@ func TestRecheck(t *testing.T) {
 			s.Pods = []*corev1.Pod{Pod("new", Requests("cpu", "2"))}
 		}, consolidate.Scheduling},
 		{"the pod has left", move, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }, ""},
-		{"the destination is not initialized any more", move, func(s *snapshot.Snapshot) { s.Nodes[1].Initialized = false }, consolidate.Scheduling},
+		{
+			"the destination is not initialized any more", move, func(s *snapshot.Snapshot) { s.Nodes[1].Initialized = false },
+			consolidate.Scheduling,
+		},
 		{"the pool cannot launch any more", replace, func(s *snapshot.Snapshot) { s.Pools = nil }, consolidate.Scheduling},
 		{"the pod requests more", replace, func(s *snapshot.Snapshot) {
 			p := s.Nodes[0].Pods[0].DeepCopy()

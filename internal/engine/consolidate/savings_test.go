@@ -94,8 +94,15 @@ func TestConvergesNearLowerBound(t *testing.T) {
 				least := lowerBound(s)
 				after, took := converge(t, s, consolidate.Settings{})
 				ratio := fleetCost(after) / least
-				t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.4f x the bound, %d nodes, %.1f pods moved per $/h saved", took.commands, fleetCost(s), fleetCost(after), ratio,
-					len(after.Nodes), float64(took.moved)/(fleetCost(s)-fleetCost(after)))
+				t.Logf(
+					"%d commands, $%.2f/h -> $%.2f/h, %.4f x the bound, %d nodes, %.1f pods moved per $/h saved",
+					took.commands,
+					fleetCost(s),
+					fleetCost(after),
+					ratio,
+					len(after.Nodes),
+					float64(took.moved)/(fleetCost(s)-fleetCost(after)),
+				)
 				if took.commands > tt.commands {
 					t.Errorf("it took %d commands, want at most %d", took.commands, tt.commands)
 				}
@@ -127,7 +134,14 @@ func TestConvergesAfterScaleDown(t *testing.T) {
 			s.Nodes = slices.DeleteFunc(s.Nodes, func(n snapshot.Node) bool { return len(n.Pods) == 0 })
 			least := lowerBound(s)
 			after, took := converge(t, s, consolidate.Settings{})
-			t.Logf("%d nodes: %d commands, $%.2f/h -> $%.2f/h, %.4f x the bound", len(s.Nodes), took.commands, fleetCost(s), fleetCost(after), fleetCost(after)/least)
+			t.Logf(
+				"%d nodes: %d commands, $%.2f/h -> $%.2f/h, %.4f x the bound",
+				len(s.Nodes),
+				took.commands,
+				fleetCost(s),
+				fleetCost(after),
+				fleetCost(after)/least,
+			)
 			if took.commands > 10 || fleetCost(after) > 1.05*least {
 				t.Errorf("it took %d commands to %.4f x the bound, want at most 10 and 1.05", took.commands, fleetCost(after)/least)
 			}
@@ -157,7 +171,13 @@ func TestConvergesBesideBlockedNodes(t *testing.T) {
 			}
 			after, took := converge(t, s, consolidate.Settings{})
 			alone, _ := converge(t, &without, consolidate.Settings{})
-			t.Logf("%d commands, $%.2f/h beside $%.2f/h that are blocked; without these $%.2f/h", took.commands, fleetCost(after)-blocked, blocked, fleetCost(alone))
+			t.Logf(
+				"%d commands, $%.2f/h beside $%.2f/h that are blocked; without these $%.2f/h",
+				took.commands,
+				fleetCost(after)-blocked,
+				blocked,
+				fleetCost(alone),
+			)
 			if fleetCost(after)-blocked > 1.05*fleetCost(alone) {
 				t.Errorf("the other nodes cost $%.4f/h, want at most 1.05 x $%.4f/h", fleetCost(after)-blocked, fleetCost(alone))
 			}
@@ -252,19 +272,35 @@ func TestMergesOthersMiss(t *testing.T) {
 		return unbounded(workload.Snapshot([]snapshot.Pool{workload.GeneralPool("general", ec2(tb))}, nil, false))
 	}
 	immovable := func(name string, requests ...string) *corev1.Pod {
-		return Pod(name, Requests(requests...), Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")), OwnedBy("apps/v1", "ReplicaSet"))
+		return Pod(
+			name,
+			Requests(requests...),
+			Needs(Expr("example.com/legacy", corev1.NodeSelectorOpIn, "yes")),
+			OwnedBy("apps/v1", "ReplicaSet"),
+		)
 	}
 
 	t.Run("among 80 nodes two m7g.2xlarge are replaced by one r7g.2xlarge", func(t *testing.T) {
 		s := world(t)
 		for k := range 78 { // full, and of the cheapest type for their pods
 			name := fmt.Sprintf("full-%02d", k)
-			addNode(s, name, "c7g.2xlarge", Pod(name, Requests("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")))
+			addNode(
+				s,
+				name,
+				"c7g.2xlarge",
+				Pod(name, Requests("cpu", "7900m", "memory", "11Gi"), Selects("node.kubernetes.io/instance-type", "c7g.2xlarge")),
+			)
 		}
 		only7g := Needs(Expr("karpenter.k8s.aws/instance-family", corev1.NodeSelectorOpIn, "m7g", "r7g"))
 		for k := range 2 {
 			name := fmt.Sprintf("half-%d", k)
-			addNode(s, name, "m7g.2xlarge", Pod(name+"-a", Requests("cpu", "2", "memory", "14Gi"), only7g), Pod(name+"-b", Requests("cpu", "1500m", "memory", "12Gi"), only7g))
+			addNode(
+				s,
+				name,
+				"m7g.2xlarge",
+				Pod(name+"-a", Requests("cpu", "2", "memory", "14Gi"), only7g),
+				Pod(name+"-b", Requests("cpu", "1500m", "memory", "12Gi"), only7g),
+			)
 		}
 		r := find(s, consolidate.Settings{})
 		if len(r.Commands) != 1 || len(r.Commands[0].Candidates) != 2 || len(r.Commands[0].Plan.Launches) != 1 {

@@ -72,7 +72,14 @@ type search struct {
 //
 // It costs a constant number of dual values (see computeValues), and for each trial (see runTrials) at most
 // maxGroupSimulations simulations per group of nodes and one per candidate.
-func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candidate, budgets []disrupt.Allowance, totals Totals, st Settings) Result {
+func Find(
+	p *schedule.Problem,
+	s *snapshot.Snapshot,
+	candidates []*disrupt.Candidate,
+	budgets []disrupt.Allowance,
+	totals Totals,
+	st Settings,
+) Result {
 	x := newSearch(p, s, totals, st)
 	for i := range budgets {
 		x.budget[budgets[i].Pool.Name] = budgets[i].Available()
@@ -88,13 +95,24 @@ func Find(p *schedule.Problem, s *snapshot.Snapshot, candidates []*disrupt.Candi
 	x.result.Commands = x.commands()
 	x.result.Rejected = x.rejectedCommands()
 	x.result.Unconsolidatable = append(unconsolidatable, x.unconsolidatable()...)
-	slices.SortStableFunc(x.result.Unconsolidatable, func(a, b disrupt.Unconsolidatable) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) })
+	slices.SortStableFunc(
+		x.result.Unconsolidatable,
+		func(a, b disrupt.Unconsolidatable) int { return cmp.Compare(a.Candidate.Index, b.Candidate.Index) },
+	)
 	x.recordTimeout()
 	return x.result
 }
 
 func newSearch(p *schedule.Problem, s *snapshot.Snapshot, totals Totals, st Settings) *search {
-	return &search{problem: p, snap: s, settings: st, totals: totals, budget: map[string]int{}, byIndex: make([]*node, len(s.Nodes)), pendingOn: map[int][]*corev1.Pod{}}
+	return &search{
+		problem:   p,
+		snap:      s,
+		settings:  st,
+		totals:    totals,
+		budget:    map[string]int{},
+		byIndex:   make([]*node, len(s.Nodes)),
+		pendingOn: map[int][]*corev1.Pod{},
+	}
 }
 
 // canLaunch reports whether some pool could launch nodes. Without one, nothing is consolidated.
@@ -149,7 +167,8 @@ func (x *search) placePending() {
 	plan := x.simulate(q)
 	x.problem.Apply(q, &plan)
 	x.pendingApplied = x.problem.AppliedPlans()
-	x.allocatedDevices = len(plan.Launches) > 0 && slices.ContainsFunc(plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
+	x.allocatedDevices = len(plan.Launches) > 0 &&
+		slices.ContainsFunc(plan.Launches, func(l schedule.Launch) bool { return len(l.Devices) > 0 })
 	for _, pl := range plan.Placements {
 		i := x.nodeIndex(pl)
 		x.pendingOn[i] = append(x.pendingOn[i], pl.Pods...)
@@ -165,7 +184,8 @@ func (x *search) simulate(q schedule.Simulation) schedule.Plan {
 
 // limitReached reports whether the limit of work or of time is reached.
 func (x *search) limitReached() bool {
-	if x.settings.MaxSimulations > 0 && x.result.Simulations >= x.settings.MaxSimulations || !x.stopped && x.settings.Stop != nil && x.settings.Stop() {
+	if x.settings.MaxSimulations > 0 && x.result.Simulations >= x.settings.MaxSimulations ||
+		!x.stopped && x.settings.Stop != nil && x.settings.Stop() {
 		x.stopped = true
 	}
 	return x.stopped

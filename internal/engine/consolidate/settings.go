@@ -35,8 +35,8 @@ type Result struct {
 	OverBudget bool
 	// TimedOut is true if Settings.Questions or Settings.Over stopped the search. Unseen are the pools of which no
 	// candidate was examined by then, sorted.
-	TimedOut bool
-	Unexamined   []string
+	TimedOut   bool
+	Unexamined []string
 	// Examined is how many candidates were examined, Questions how many simulations that took.
 	Examined, Simulations int
 }

@@ -58,7 +58,13 @@ func TestConvergesAndStaysConverged(t *testing.T) {
 					idle = 23 * time.Hour
 				}
 			}
-			t.Logf("%d commands, $%.2f/h -> $%.2f/h, %.1f pods moved per $/h saved", commands, start, fleetCost(s), float64(moved)/max(start-fleetCost(s), 1e-9))
+			t.Logf(
+				"%d commands, $%.2f/h -> $%.2f/h, %.1f pods moved per $/h saved",
+				commands,
+				start,
+				fleetCost(s),
+				float64(moved)/max(start-fleetCost(s), 1e-9),
+			)
 		})
 	}
 }
@@ -174,7 +180,10 @@ func (d *day) schedule() {
 		best, most := -1, -1.0
 		for i := range d.s.Nodes {
 			n := &d.s.Nodes[i]
-			used := corev1.ResourceList{corev1.ResourceCPU: *resource.NewMilliQuantity(300, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(500<<20, resource.BinarySI)}
+			used := corev1.ResourceList{
+				corev1.ResourceCPU:    *resource.NewMilliQuantity(300, resource.DecimalSI),
+				corev1.ResourceMemory: *resource.NewQuantity(500<<20, resource.BinarySI),
+			}
 			for _, other := range n.Pods {
 				for name, q := range snapshot.Requests(other) {
 					sum := used[name]
@@ -289,8 +298,17 @@ func TestDay(t *testing.T) {
 		d := &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(1, 1)), find: tt.find, leavesAt: map[types.UID]time.Time{}}
 		d.run()
 		days[tt.name] = d
-		t.Logf("%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved", tt.name, d.dollars, d.dollars/d.lowerBound, d.launched,
-			d.mostNodes, d.replaced, float64(d.replaced)/(d.nodeHours/24), d.moved)
+		t.Logf(
+			"%s: $%.2f for 24 h (%.3f x the bound), %d nodes launched, at most %d at once, %d or %.2f replaced per node and day, %d pods moved",
+			tt.name,
+			d.dollars,
+			d.dollars/d.lowerBound,
+			d.launched,
+			d.mostNodes,
+			d.replaced,
+			float64(d.replaced)/(d.nodeHours/24),
+			d.moved,
+		)
 	}
 	search, plain := days["search"], days["first fit"]
 	if search.dollars > plain.dollars {

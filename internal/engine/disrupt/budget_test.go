@@ -24,7 +24,14 @@ func always(nodes string, reasons ...karpv1.DisruptionReason) karpv1.Budget {
 
 func TestAllowed(t *testing.T) {
 	const empty, drifted, underutilized = karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized
-	mixed := []karpv1.Budget{always("10%"), always("100"), always("100%"), always("15", drifted, underutilized), always("5", drifted), always("4", empty)}
+	mixed := []karpv1.Budget{
+		always("10%"),
+		always("100"),
+		always("100%"),
+		always("15", drifted, underutilized),
+		always("5", drifted),
+		always("4", empty),
+	}
 	tests := []struct {
 		name    string
 		budgets []karpv1.Budget
@@ -46,13 +53,53 @@ func TestAllowed(t *testing.T) {
 		{"of several budgets the least counts: empty", mixed, 100, empty, sunday, 4, false},
 		{"of several budgets the least counts: drifted", mixed, 100, drifted, sunday, 5, false},
 		{"of several budgets the least counts: underutilized", mixed, 100, underutilized, sunday, 10, false},
-		{"an explicitly empty list of reasons matches nothing", []karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{}}}, 10, empty, sunday, Unlimited, false},
+		{
+			"an explicitly empty list of reasons matches nothing",
+			[]karpv1.Budget{{Nodes: "0", Reasons: []karpv1.DisruptionReason{}}},
+			10,
+			empty,
+			sunday,
+			Unlimited,
+			false,
+		},
 		{"all schedules inactive", []karpv1.Budget{scheduled("0", "0 12 * * *", time.Hour)}, 10, empty, sunday, Unlimited, false},
-		{"a window longer than its period is always open", []karpv1.Budget{scheduled("1", "@daily", 48*time.Hour)}, 10, empty, sunday.Add(17 * time.Hour), 1, false},
+		{
+			"a window longer than its period is always open",
+			[]karpv1.Budget{scheduled("1", "@daily", 48*time.Hour)},
+			10,
+			empty,
+			sunday.Add(17 * time.Hour),
+			1,
+			false,
+		},
 		{"before the hit", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday, Unlimited, false},
-		{"at the hit", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(6*time.Hour + 30*time.Minute), 0, false},
-		{"just before the end", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(12*time.Hour + 29*time.Minute), 0, false},
-		{"at the end", []karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)}, 10, empty, sunday.Add(12*time.Hour + 30*time.Minute), Unlimited, false},
+		{
+			"at the hit",
+			[]karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)},
+			10,
+			empty,
+			sunday.Add(6*time.Hour + 30*time.Minute),
+			0,
+			false,
+		},
+		{
+			"just before the end",
+			[]karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)},
+			10,
+			empty,
+			sunday.Add(12*time.Hour + 29*time.Minute),
+			0,
+			false,
+		},
+		{
+			"at the end",
+			[]karpv1.Budget{scheduled("0", "30 6 * * SUN", 6*time.Hour)},
+			10,
+			empty,
+			sunday.Add(12*time.Hour + 30*time.Minute),
+			Unlimited,
+			false,
+		},
 		{
 			"a clock in another zone",
 			[]karpv1.Budget{scheduled("0", "0 1 * * *", time.Hour)},
@@ -62,7 +109,15 @@ func TestAllowed(t *testing.T) {
 		{"an invalid schedule", []karpv1.Budget{scheduled("5", "0 0 * * tue-mon", time.Hour)}, 10, empty, sunday, 0, true},
 		{"an unknown macro", []karpv1.Budget{scheduled("5", "@wrongly", time.Hour)}, 10, empty, sunday, 0, true},
 		{"an invalid number", []karpv1.Budget{always("1000a%")}, 10, empty, sunday, 0, true},
-		{"a broken budget for another reason counts all the same", []karpv1.Budget{always("7"), always("x", drifted)}, 10, empty, sunday, 0, true},
+		{
+			"a broken budget for another reason counts all the same",
+			[]karpv1.Budget{always("7"), always("x", drifted)},
+			10,
+			empty,
+			sunday,
+			0,
+			true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

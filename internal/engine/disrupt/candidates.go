@@ -43,10 +43,10 @@ const (
 	PDB               Reason = "PDB"
 	Unplannable       Reason = "Unplannable"
 
-	NotEmpty          Reason = "NotEmpty"
-	BufferPods        Reason = "BufferPods"
-	ConsolidationDisabled          Reason = "ConsolidationDisabled"
-	NotConsolidatable Reason = "NotConsolidatable"
+	NotEmpty              Reason = "NotEmpty"
+	BufferPods            Reason = "BufferPods"
+	ConsolidationDisabled Reason = "ConsolidationDisabled"
+	NotConsolidatable     Reason = "NotConsolidatable"
 )
 
 // View is a snapshot with its nodes classified for disruption.
@@ -125,8 +125,11 @@ func (v *View) classify(i int) {
 	}
 	c := v.candidate(i)
 	if b := v.pdbs.exhausted(c.podsPerPDB); b != nil {
-		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
-			b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])})
+		v.BlockedNodes = append(
+			v.BlockedNodes,
+			Blocked{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
+				b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])},
+		)
 		return
 	}
 	v.Candidates = append(v.Candidates, c)

@@ -53,7 +53,9 @@ func TestPodsBlockDisruption(t *testing.T) {
 		},
 		{
 			name: "two PDBs, both allowing",
-			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("a", 1), pdbAllowing("b", 1)}, message: "multiple PDBs",
+			pods: []*corev1.Pod{
+				pod("x"),
+			}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("a", 1), pdbAllowing("b", 1)}, message: "multiple PDBs",
 		},
 		{
 			name: "a pod that is not ready, AlwaysAllow",
@@ -67,7 +69,9 @@ func TestPodsBlockDisruption(t *testing.T) {
 		},
 		{
 			name: "a pod that is not ready, without the policy",
-			pods: []*corev1.Pod{pod("x", notReady)}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("b", 0)}, message: "pdb prevents pod evictions (Pod=ns/x)",
+			pods: []*corev1.Pod{
+				pod("x", notReady),
+			}, pdbs: []*policyv1.PodDisruptionBudget{pdbAllowing("b", 0)}, message: "pdb prevents pod evictions (Pod=ns/x)",
 		},
 		{
 			name: "a pod with do-not-disrupt, the drain bounded", bounded: true,
@@ -75,29 +79,52 @@ func TestPodsBlockDisruption(t *testing.T) {
 		},
 		{
 			name: "a PDB that never allows, the drain bounded", bounded: true,
-			pods: []*corev1.Pod{pod("x"), pod("y", func(p *corev1.Pod) { p.Labels = nil })}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")},
+			pods: []*corev1.Pod{
+				pod("x"),
+				pod("y", func(p *corev1.Pod) { p.Labels = nil }),
+			}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")},
 			drift: true, moved: 1, message: "pdb prevents",
 		},
-		{name: "a pod with do-not-disrupt, the drain not bounded", pods: []*corev1.Pod{pod("x", annotated(dnd, "true"))}, message: "Pod=ns/x"},
+		{
+			name:    "a pod with do-not-disrupt, the drain not bounded",
+			pods:    []*corev1.Pod{pod("x", annotated(dnd, "true"))},
+			message: "Pod=ns/x",
+		},
 		{
 			name: "a blocking PDB, the drain not bounded",
 			pods: []*corev1.Pod{pod("x")}, pdbs: []*policyv1.PodDisruptionBudget{blockingPDB("b")}, message: "pdb prevents",
 		},
-		{name: "do-not-disrupt for 30 min, started 31 min ago", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"), running(31*time.Minute))}, graceful: true, drift: true, moved: 1},
+		{
+			name:     "do-not-disrupt for 30 min, started 31 min ago",
+			pods:     []*corev1.Pod{pod("x", annotated(dnd, "30m"), running(31*time.Minute))},
+			graceful: true,
+			drift:    true,
+			moved:    1,
+		},
 		{name: "do-not-disrupt for 30 min, not started", pods: []*corev1.Pod{pod("x", annotated(dnd, "30m"))}, message: "Pod=ns/x"},
 		{
 			name: "an invalid duration",
-			pods: []*corev1.Pod{pod("x", annotated(dnd, "0s"), running(0)), pod("y", annotated(dnd, "-5m"), running(0)), pod("z", annotated(dnd, "abc"), running(0))},
+			pods: []*corev1.Pod{
+				pod("x", annotated(dnd, "0s"), running(0)),
+				pod("y", annotated(dnd, "-5m"), running(0)),
+				pod("z", annotated(dnd, "abc"), running(0)),
+			},
 
 			graceful: true, drift: true, moved: 3,
 		},
 		{
 			name: "do-not-disrupt for 1 min and 3 min, after two",
-			pods: []*corev1.Pod{pod("x", annotated(dnd, "1m"), running(2*time.Minute)), pod("y", annotated(dnd, "3m"), running(2*time.Minute))}, message: "Pod=ns/y",
+			pods: []*corev1.Pod{
+				pod("x", annotated(dnd, "1m"), running(2*time.Minute)),
+				pod("y", annotated(dnd, "3m"), running(2*time.Minute)),
+			}, message: "Pod=ns/y",
 		},
 		{
 			name: "do-not-disrupt for 1 min and 3 min, after three",
-			pods: []*corev1.Pod{pod("x", annotated(dnd, "1m"), running(3*time.Minute)), pod("y", annotated(dnd, "3m"), running(3*time.Minute))}, graceful: true, drift: true, moved: 2,
+			pods: []*corev1.Pod{
+				pod("x", annotated(dnd, "1m"), running(3*time.Minute)),
+				pod("y", annotated(dnd, "3m"), running(3*time.Minute)),
+			}, graceful: true, drift: true, moved: 2,
 		},
 	}
 	for _, tt := range tests {
@@ -127,8 +154,18 @@ func TestNodeBlocksDisruption(t *testing.T) {
 		reason  Reason
 		message string
 	}{
-		{"being disrupted", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Disrupting, n.Deleting = true, true }, AlreadyDisrupting, "candidate is already being disrupted"},
-		{"without the nodepool label", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "" }, NoLabel, "node doesn't have required label (label=karpenter.sh/nodepool)"},
+		{
+			"being disrupted",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Disrupting, n.Deleting = true, true },
+			AlreadyDisrupting,
+			"candidate is already being disrupted",
+		},
+		{
+			"without the nodepool label",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "" },
+			NoLabel,
+			"node doesn't have required label (label=karpenter.sh/nodepool)",
+		},
 		{
 			"launched to replace a node that still exists",
 			func(s *snapshot.Snapshot, n *snapshot.Node) {
@@ -186,7 +223,8 @@ func fleetOf(n int, allowed int32) *snapshot.Snapshot {
 // TestPDBSharedByNodes has nodes with pods of one PDB: as many as it allows to evict are blocked by those being
 // removed.
 func TestPDBSharedByNodes(t *testing.T) {
-	if v := NewView(fleetOf(4, 1)); len(v.Candidates) != 0 || !strings.Contains(v.BlockedNodes[1].Message, "it lets 1 pods go, and nodes that are leaving hold 1") {
+	if v := NewView(fleetOf(4, 1)); len(v.Candidates) != 0 ||
+		!strings.Contains(v.BlockedNodes[1].Message, "it lets 1 pods go, and nodes that are leaving hold 1") {
 		t.Errorf("%d candidates, kept %+v", len(v.Candidates), v.BlockedNodes)
 	}
 	v := NewView(fleetOf(4, 2))

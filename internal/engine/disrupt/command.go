@@ -35,8 +35,8 @@ type Candidate struct {
 type Command struct {
 	Reason karpv1.DisruptionReason
 	// Kind is the label consolidation_type of metrics: empty, multi, single; "" for drift.
-	ConsolidationType       string
-	Candidates []*Candidate
+	ConsolidationType string
+	Candidates        []*Candidate
 	// Plan places the pods. Its launches are the replacements.
 	Plan schedule.Plan
 	// Savings in $/h.
@@ -61,6 +61,6 @@ type Unconsolidatable struct {
 	Candidate *Candidate
 	// Why is the message of the event Unconsolidatable. If Quiet, no event is published: only explain commands show
 	// it.
-	Message   string
+	Message string
 	NoEvent bool
 }

@@ -49,7 +49,11 @@ func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Can
 		})
 	}
 	slices.SortFunc(pools, func(x, y string) int {
-		return cmp.Or(a.pools[x].lastStarted.Compare(a.pools[y].lastStarted), byPool[x][0].Node.DriftedAt.Compare(byPool[y][0].Node.DriftedAt), cmp.Compare(x, y))
+		return cmp.Or(
+			a.pools[x].lastStarted.Compare(a.pools[y].lastStarted),
+			byPool[x][0].Node.DriftedAt.Compare(byPool[y][0].Node.DriftedAt),
+			cmp.Compare(x, y),
+		)
 	})
 	var out []*Candidate
 	for round := 0; len(out) < len(candidates); round++ {
@@ -72,7 +76,14 @@ func oneIfAny(n int) int { return min(n, 1) }
 // be scheduled elsewhere. Nil if there is none among the first most of them, not counting those that the budgets
 // block. Nodes with pods that cannot be scheduled are returned with the message. It costs one simulation per node
 // that is tried.
-func Drift(p *schedule.Problem, v *View, order []*Candidate, room *RemainingBudgets, most int, budget schedule.Budget) (*Command, []Unconsolidatable) {
+func Drift(
+	p *schedule.Problem,
+	v *View,
+	order []*Candidate,
+	room *RemainingBudgets,
+	most int,
+	budget schedule.Budget,
+) (*Command, []Unconsolidatable) {
 	var left []Unconsolidatable
 	for _, c := range order {
 		if !room.Allow([]*Candidate{c}) {
@@ -86,7 +97,12 @@ func Drift(p *schedule.Problem, v *View, order []*Candidate, room *RemainingBudg
 			left = append(left, Unconsolidatable{Candidate: c, Message: why})
 			continue
 		}
-		return &Command{Reason: karpv1.DisruptionDrifted, Candidates: []*Candidate{c}, Plan: o.Plan, Savings: c.Price - LaunchCost(o.Plan)}, left
+		return &Command{
+			Reason:     karpv1.DisruptionDrifted,
+			Candidates: []*Candidate{c},
+			Plan:       o.Plan,
+			Savings:    c.Price - LaunchCost(o.Plan),
+		}, left
 	}
 	return nil, left
 }

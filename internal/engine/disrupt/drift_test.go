@@ -49,7 +49,14 @@ const maxTried = 2
 func nextDrift(s *snapshot.Snapshot, a *disrupt.DriftBackoff) (*disrupt.Command, []disrupt.Unconsolidatable) {
 	v := disrupt.NewView(s)
 	order := a.DriftOrder(v.Drifted(false), s.Now)
-	return disrupt.Drift(schedule.Compile(s), v, order, v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)), maxTried, schedule.Budget{})
+	return disrupt.Drift(
+		schedule.Compile(s),
+		v,
+		order,
+		v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)),
+		maxTried,
+		schedule.Budget{},
+	)
 }
 
 func nameOf(cmd *disrupt.Command) string {
@@ -63,14 +70,31 @@ func TestDrift(t *testing.T) {
 	one := func() []snapshot.Pool { return []snapshot.Pool{Pool("p", Types(), anyBudget)} }
 	none := &disrupt.DriftBackoff{}
 	t.Run("the oldest goes first, with its replacement", func(t *testing.T) {
-		cmd, _ := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m")))), none)
-		if nameOf(cmd) != "old" || len(cmd.Plan.Launches) != 1 || len(cmd.Plan.Launches[0].Pods) != 1 || cmd.Reason != karpv1.DisruptionDrifted || cmd.ConsolidationType != "" {
+		cmd, _ := nextDrift(
+			worldOf(
+				one(),
+				driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))),
+				driftedNode("old", "p", 2, Pod("b", Requests("cpu", "700m"))),
+			),
+			none,
+		)
+		if nameOf(cmd) != "old" || len(cmd.Plan.Launches) != 1 || len(cmd.Plan.Launches[0].Pods) != 1 ||
+			cmd.Reason != karpv1.DisruptionDrifted ||
+			cmd.ConsolidationType != "" {
 			t.Errorf("%+v", cmd)
 		}
 	})
 	t.Run("the oldest cannot be replaced, so the next is", func(t *testing.T) {
-		cmd, left := nextDrift(worldOf(one(), driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))), driftedNode("old", "p", 2, Pod("b", Requests("cpu", "150")))), none)
-		if nameOf(cmd) != "young" || len(left) != 1 || left[0].Candidate.Node.Name != "old" || !strings.HasPrefix(left[0].Message, "Not all pods would schedule, default/b => ") {
+		cmd, left := nextDrift(
+			worldOf(
+				one(),
+				driftedNode("young", "p", 1, Pod("a", Requests("cpu", "700m"))),
+				driftedNode("old", "p", 2, Pod("b", Requests("cpu", "150"))),
+			),
+			none,
+		)
+		if nameOf(cmd) != "young" || len(left) != 1 || left[0].Candidate.Node.Name != "old" ||
+			!strings.HasPrefix(left[0].Message, "Not all pods would schedule, default/b => ") {
 			t.Errorf("%s is replaced; left %+v", nameOf(cmd), left)
 		}
 	})
@@ -81,7 +105,14 @@ func TestDrift(t *testing.T) {
 		}
 	})
 	t.Run("one node may need three replacements", func(t *testing.T) {
-		large := driftedNode("large", "p", 1, Pod("a", Requests("cpu", "700m")), Pod("b", Requests("cpu", "700m")), Pod("c", Requests("cpu", "700m")))
+		large := driftedNode(
+			"large",
+			"p",
+			1,
+			Pod("a", Requests("cpu", "700m")),
+			Pod("b", Requests("cpu", "700m")),
+			Pod("c", Requests("cpu", "700m")),
+		)
 		large.Allocatable = Resources("cpu", "4", "memory", "16Gi", "pods", "110")
 		cmd, _ := nextDrift(worldOf([]snapshot.Pool{Pool("p", Types()[:1], anyBudget)}, large), none)
 		if cmd == nil || len(cmd.Plan.Launches) != 3 {
@@ -286,19 +317,61 @@ func TestDriftReason(t *testing.T) {
 	}{
 		{"hashes differ", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("2", "v"), disrupt.NodePoolDrifted},
 		{"hashes are equal", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("1", "v"), ""},
-		{"the hash is checked first", claimWith(has("a"), hash("1", "v")), require(key, corev1.NodeSelectorOpIn, "b"), hash("2", "v"), disrupt.NodePoolDrifted},
+		{
+			"the hash is checked first",
+			claimWith(has("a"), hash("1", "v")),
+			require(key, corev1.NodeSelectorOpIn, "b"),
+			hash("2", "v"),
+			disrupt.NodePoolDrifted,
+		},
 		{"the claim has no hash", claimWith(nil, hash("", "v")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
 		{"the pool has no hash", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("", "v"), ""},
 		{"another hash version", claimWith(nil, hash("1", "v")), func(*karpv1.NodePool) {}, hash("2", "w"), ""},
 		{"no hash version", claimWith(nil, hash("1", "")), func(*karpv1.NodePool) {}, hash("2", "v"), ""},
 		{"the requirement was extended", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "a", "b"), nil, ""},
 		{"the requirement was relaxed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpExists), nil, ""},
-		{"the requirement was narrowed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, disrupt.RequirementsDrifted},
-		{"the requirement was changed", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpIn, "b"), nil, disrupt.RequirementsDrifted},
-		{"the label was forbidden", claimWith(has("a"), nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, disrupt.RequirementsDrifted},
-		{"In on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpIn, "a"), nil, disrupt.RequirementsDrifted},
-		{"Exists on a label that the claim lacks", claimWith(nil, nil), require(key, corev1.NodeSelectorOpExists), nil, disrupt.RequirementsDrifted},
-		{"no well-known label is exempt", claimWith(nil, nil), require(corev1.LabelArchStable, corev1.NodeSelectorOpIn, "amd64"), nil, disrupt.RequirementsDrifted},
+		{
+			"the requirement was narrowed",
+			claimWith(has("a"), nil),
+			require(key, corev1.NodeSelectorOpNotIn, "a"),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
+		{
+			"the requirement was changed",
+			claimWith(has("a"), nil),
+			require(key, corev1.NodeSelectorOpIn, "b"),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
+		{
+			"the label was forbidden",
+			claimWith(has("a"), nil),
+			require(key, corev1.NodeSelectorOpDoesNotExist),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
+		{
+			"In on a label that the claim lacks",
+			claimWith(nil, nil),
+			require(key, corev1.NodeSelectorOpIn, "a"),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
+		{
+			"Exists on a label that the claim lacks",
+			claimWith(nil, nil),
+			require(key, corev1.NodeSelectorOpExists),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
+		{
+			"no well-known label is exempt",
+			claimWith(nil, nil),
+			require(corev1.LabelArchStable, corev1.NodeSelectorOpIn, "amd64"),
+			nil,
+			disrupt.RequirementsDrifted,
+		},
 		{"NotIn allows a missing label", claimWith(nil, nil), require(key, corev1.NodeSelectorOpNotIn, "a"), nil, ""},
 		{"DoesNotExist allows a missing label", claimWith(nil, nil), require(key, corev1.NodeSelectorOpDoesNotExist), nil, ""},
 		{"Gt 10 against 5", claimWith(has("5"), nil), require(key, corev1.NodeSelectorOpGt, "10"), nil, disrupt.RequirementsDrifted},
@@ -391,7 +464,11 @@ func TestPoolCosts(t *testing.T) {
 
 func TestFingerprint(t *testing.T) {
 	baseWorld := func() *snapshot.Snapshot {
-		s := worldOf([]snapshot.Pool{Pool("p", []*catalog.InstanceType{Type("m.large", 1)}, anyBudget)}, driftedNode("a", "p", 1, Pod("x")), driftedNode("b", "p", 1))
+		s := worldOf(
+			[]snapshot.Pool{Pool("p", []*catalog.InstanceType{Type("m.large", 1)}, anyBudget)},
+			driftedNode("a", "p", 1, Pod("x")),
+			driftedNode("b", "p", 1),
+		)
 		return s
 	}
 	sum := func(s *snapshot.Snapshot) uint64 {

@@ -48,7 +48,10 @@ func StillOffered(claim *karpv1.NodeClaim, types []*catalog.InstanceType, labels
 	}
 	set := labels.FromNode(claim.Labels)
 	if claim.Labels[karpv1.LabelCapacityType] == karpv1.CapacityTypeReserved {
-		set = set.Without(reservation...).Replace(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved, karpv1.CapacityTypeOnDemand))
+		set = set.Without(
+			reservation...).Replace(
+			requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved, karpv1.CapacityTypeOnDemand),
+		)
 	}
 	return slices.ContainsFunc(types[i].Offerings, func(o catalog.Offering) bool { return set.Overlaps(o.Requirements) })
 }

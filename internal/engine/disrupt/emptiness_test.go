@@ -30,7 +30,9 @@ func world(change func(s *snapshot.Snapshot, n *snapshot.Node)) *snapshot.Snapsh
 }
 
 func pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": "a"}, Annotations: map[string]string{}}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": "a"}, Annotations: map[string]string{}},
+	}
 	p.Spec.NodeName = "n"
 	for _, c := range changes {
 		c(p)
@@ -54,7 +56,10 @@ func blockingPDB(name string) *policyv1.PodDisruptionBudget {
 	zero := intstr.FromInt32(0)
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &zero, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: &zero,
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}},
+		},
 	}
 }
 
@@ -82,9 +87,19 @@ func TestEmpty(t *testing.T) {
 		{"a terminating StatefulSet pod will be recreated", pods(pod("x", owned("apps/v1", "StatefulSet"), terminating)), NotEmpty, "ns/x"},
 		{"no pod has an eviction cost", pods(pod("x", annotated(corev1.PodDeletionCost, "-134217728"))), "", ""},
 		{"a running pod", pods(pod("x")), NotEmpty, "ns/x"},
-		{"only virtual pods of buffers", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 }, BufferPods, `Node "n" has buffer pods`},
+		{
+			"only virtual pods of buffers",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 2 },
+			BufferPods,
+			`Node "n" has buffer pods`,
+		},
 		{"the buffer is scaled to 0", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Virtual = 0 }, "", ""},
-		{"do-not-disrupt on a daemon pod", pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/d"},
+		{
+			"do-not-disrupt on a daemon pod",
+			pods(pod("d", owned("apps/v1", "DaemonSet"), annotated(dnd, "true"))),
+			PodDoNotDisrupt,
+			"Pod=ns/d",
+		},
 		{"do-not-disrupt on a static pod", pods(pod("m", owned("v1", "Node"), annotated(dnd, "true"))), PodDoNotDisrupt, "Pod=ns/m"},
 		{"do-not-disrupt on a terminating pod", pods(pod("x", annotated(dnd, "true"), terminating)), "", ""},
 		{
@@ -136,9 +151,24 @@ func TestEmpty(t *testing.T) {
 		{"the nomination has expired", func(s *snapshot.Snapshot, n *snapshot.Node) { n.NominatedUntil = s.Now }, "", ""},
 		{"not initialized", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Initialized = false }, NotInitialized, "node isn't initialized"},
 		{"deleting", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Deleting = true }, Deleting, "deleting"},
-		{"a claim without a node", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false }, NoNode, "does not have an associated node"},
-		{"node annotated", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "true"} }, NodeDoNotDisrupt, dnd},
-		{"a node annotated with a duration is not blocked", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} }, "", ""},
+		{
+			"a claim without a node",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Registered = false },
+			NoNode,
+			"does not have an associated node",
+		},
+		{
+			"node annotated",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "true"} },
+			NodeDoNotDisrupt,
+			dnd,
+		},
+		{
+			"a node annotated with a duration is not blocked",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Annotations = map[string]string{dnd: "30m"} },
+			"",
+			"",
+		},
 		{"the pool is not known", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Pool = "x" }, NoNodePool, "NodePool=x"},
 		{
 			"consolidateAfter Never",
@@ -151,7 +181,12 @@ func TestEmpty(t *testing.T) {
 			replicas := int64(1)
 			s.Pools[0].NodePool.Spec.Replicas = &replicas
 		}, ConsolidationDisabled, "fixed number"},
-		{"a pod has just left", func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false }, NotConsolidatable, "consolidateAfter"},
+		{
+			"a pod has just left",
+			func(_ *snapshot.Snapshot, n *snapshot.Node) { n.Consolidatable = false },
+			NotConsolidatable,
+			"consolidateAfter",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

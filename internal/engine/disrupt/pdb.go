@@ -28,7 +28,8 @@ type labelKey struct{ namespace, key, value string }
 
 func newPDBIndex(s *snapshot.Snapshot) *pdbIndex {
 	g := &pdbIndex{
-		now: s.Now, byLabel: map[labelKey][]snapshot.Budget{}, withoutLabel: map[string][]snapshot.Budget{}, evicting: map[*policyv1.PodDisruptionBudget]int{},
+		now: s.Now, byLabel: map[labelKey][]snapshot.Budget{}, withoutLabel: map[string][]snapshot.Budget{},
+		evicting: map[*policyv1.PodDisruptionBudget]int{},
 	}
 	for _, b := range snapshot.Budgets(s.PDBs) {
 		if b.Spec.Selector == nil || len(b.Spec.Selector.MatchLabels) == 0 {

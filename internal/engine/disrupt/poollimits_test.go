@@ -33,7 +33,11 @@ func TestExceededLimit(t *testing.T) {
 	}{
 		{"up to the limit", []schedule.Launch{of(bound, small), of(bound, small)}, ""},
 		{"the largest type counts", []schedule.Launch{of(bound, small, large)}, `NodePool "bound" would have 12 of cpu, its limit is 10`},
-		{"nodes count", []schedule.Launch{of(bound, small), of(bound, small), of(bound, small)}, `NodePool "bound" would have 4 of nodes, its limit is 3`},
+		{
+			"nodes count",
+			[]schedule.Launch{of(bound, small), of(bound, small), of(bound, small)},
+			`NodePool "bound" would have 4 of nodes, its limit is 3`,
+		},
 		{"no limit", []schedule.Launch{of(free, large)}, ""},
 		{"the pool is not in the snapshot", []schedule.Launch{of(missing, small)}, `NodePool "missing" launches nothing now`},
 	}

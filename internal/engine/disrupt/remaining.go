@@ -16,7 +16,11 @@ type RemainingBudgets struct {
 
 // Room returns what the allowances and the PodDisruptionBudgets have left before any command is started.
 func (v *View) RemainingBudgets(allowances []Allowance) *RemainingBudgets {
-	r := &RemainingBudgets{allowances: allowances, left: make(map[string]int, len(allowances)), pdbs: pdbIndex{evicting: make(map[*policyv1.PodDisruptionBudget]int, len(v.pdbs.evicting))}}
+	r := &RemainingBudgets{
+		allowances: allowances,
+		left:       make(map[string]int, len(allowances)),
+		pdbs:       pdbIndex{evicting: make(map[*policyv1.PodDisruptionBudget]int, len(v.pdbs.evicting))},
+	}
 	for i := range allowances {
 		r.left[allowances[i].Pool.Name] = allowances[i].Available()
 	}

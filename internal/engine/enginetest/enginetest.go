@@ -50,7 +50,11 @@ func Type(name string, price float64, resources ...string) *catalog.InstanceType
 	it := &catalog.InstanceType{Name: name, Capacity: Resources(append([]string{"pods", "110"}, resources...)...)}
 	it.Allocatable = it.Capacity.DeepCopy()
 	for _, zone := range Zones() {
-		it.Offerings = append(it.Offerings, Offering(zone, karpv1.CapacityTypeOnDemand, price), Offering(zone, karpv1.CapacityTypeSpot, price/3))
+		it.Offerings = append(
+			it.Offerings,
+			Offering(zone, karpv1.CapacityTypeOnDemand, price),
+			Offering(zone, karpv1.CapacityTypeSpot, price/3),
+		)
 	}
 	it.Requirements = requirement.NewSet(
 		requirement.In(corev1.LabelInstanceTypeStable, name),
@@ -171,7 +175,13 @@ func PoolTaint(key string, effect corev1.TaintEffect) func(*karpv1.NodePool) {
 
 // World joins pools and pods into a snapshot.
 func World(pools []snapshot.Pool, pods ...*corev1.Pod) *snapshot.Snapshot {
-	return &snapshot.Snapshot{Now: Now(), Labels: labels(), Pools: pools, Pods: pods, Namespaces: map[string]map[string]string{"default": nil}}
+	return &snapshot.Snapshot{
+		Now:        Now(),
+		Labels:     labels(),
+		Pools:      pools,
+		Pods:       pods,
+		Namespaces: map[string]map[string]string{"default": nil},
+	}
 }
 
 // labels are the core's, on a cloud with capacity reservations.
@@ -185,8 +195,13 @@ func labels() requirement.Labels {
 // Pod returns an unschedulable pod of namespace default; edit changes it.
 func Pod(name string, edit ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID("uid-" + name), CreationTimestamp: metav1.Time{Time: Now().Add(-time.Minute)}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              name,
+			Namespace:         "default",
+			UID:               types.UID("uid-" + name),
+			CreationTimestamp: metav1.Time{Time: Now().Add(-time.Minute)},
+		},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main"}}},
 		Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
 			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 		}}},
@@ -332,8 +347,10 @@ func Apart(key, app string) func(*corev1.Pod) {
 		if a.PodAntiAffinity == nil {
 			a.PodAntiAffinity = &corev1.PodAntiAffinity{}
 		}
-		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
-			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: App(app)})
+		a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = append(
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: App(app)},
+		)
 	}
 }
 
@@ -356,8 +373,10 @@ func PreferApart(weight int32, key, app string) func(*corev1.Pod) {
 		if a.PodAntiAffinity == nil {
 			a.PodAntiAffinity = &corev1.PodAntiAffinity{}
 		}
-		a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-			corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: App(app)}})
+		a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+			corev1.WeightedPodAffinityTerm{Weight: weight, PodAffinityTerm: corev1.PodAffinityTerm{TopologyKey: key, LabelSelector: App(app)}},
+		)
 	}
 }
 

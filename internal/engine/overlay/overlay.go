@@ -106,7 +106,9 @@ func (t Terms) parse(o *v1alpha1.NodeOverlay) (parsedOverlay, error) {
 	var reqs []requirement.Requirement
 	for i, r := range o.Spec.Requirements {
 		at := path.Child("requirements").Index(i)
-		if problems := t.Labels.ValidateRequirement(at, karpv1.Requirement{Key: r.Key, Operator: r.Operator, Values: r.Values}); len(problems) > 0 {
+		if problems := t.Labels.ValidateRequirement(at, karpv1.Requirement{Key: r.Key, Operator: r.Operator, Values: r.Values}); len(
+			problems,
+		) > 0 {
 			errs = append(errs, problems...)
 			continue
 		}

@@ -49,7 +49,16 @@ func all(t *testing.T, texts ...string) (out []*v1alpha1.NodeOverlay) {
 // ten is a type at $10/h on demand, in two zones, with a label of its own.
 func ten(name string) *catalog.InstanceType {
 	it := Type(name, 10, "cpu", "4", "memory", "16Gi", string(gpu), "1")
-	return WithLabel(WithOfferings(it, Offering("z1", karpv1.CapacityTypeOnDemand, 10), Offering("z1", karpv1.CapacityTypeSpot, 4), Offering("z2", karpv1.CapacityTypeOnDemand, 10)), "family", "m")
+	return WithLabel(
+		WithOfferings(
+			it,
+			Offering("z1", karpv1.CapacityTypeOnDemand, 10),
+			Offering("z1", karpv1.CapacityTypeSpot, 4),
+			Offering("z2", karpv1.CapacityTypeOnDemand, 10),
+		),
+		"family",
+		"m",
+	)
 }
 
 func pools(types ...*catalog.InstanceType) []overlay.Pool {
@@ -160,9 +169,12 @@ func TestEvaluate(t *testing.T) {
 			overlays: []string{"a: {requirements: [{key: karpenter.sh/nodepool, operator: In, values: [other]}], price: '1'}"}, want: unchanged,
 		},
 		{
-			name:     "a label that nobody has matches nothing, though a node may get it",
-			overlays: []string{"a: {requirements: [{key: node.kubernetes.io/windows-build, operator: Exists}], price: '1'}", "b: {requirements: [{key: color, operator: In, values: [red]}], price: '2'}"},
-			want:     unchanged,
+			name: "a label that nobody has matches nothing, though a node may get it",
+			overlays: []string{
+				"a: {requirements: [{key: node.kubernetes.io/windows-build, operator: Exists}], price: '1'}",
+				"b: {requirements: [{key: color, operator: In, values: [red]}], price: '2'}",
+			},
+			want: unchanged,
 		},
 		{
 			name:     "a label that nobody has may be excluded",
@@ -171,7 +183,8 @@ func TestEvaluate(t *testing.T) {
 		},
 		{
 			name:     "a type that does not exist",
-			overlays: []string{"a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [none.large]}], price: '1'}"}, want: unchanged,
+			overlays: []string{"a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [none.large]}], price: '1'}"},
+			want:     unchanged,
 		},
 		{
 			name: "the heavier one wins, offering by offering and resource by resource",
@@ -215,7 +228,8 @@ func TestEvaluate(t *testing.T) {
 		{
 			name: "two of a weight contradict each other though a heavier one outdoes both",
 			overlays: []string{
-				"c: {weight: 9, requirements: [], price: '1'}", "b: {weight: 3, requirements: [], price: '2'}", "a: {weight: 3, requirements: [], price: '3'}",
+				"c: {weight: 9, requirements: [], price: '1'}", "b: {weight: 3, requirements: [], price: '2'}",
+				"a: {weight: 3, requirements: [], price: '3'}",
 			},
 			want: "z1/on-demand=1* z1/spot=1* z2/on-demand=1*", broken: []string{"a Conflict"},
 		},
@@ -238,8 +252,11 @@ func TestEvaluate(t *testing.T) {
 				"e: {requirements: [], capacity: {nvidia.com/gpu: 1}}",
 				"f: {requirements: [], capacity: {example.com/a: -1}}",
 			},
-			want:   unchanged,
-			broken: []string{"a RuntimeValidation", "b RuntimeValidation", "c RuntimeValidation", "d RuntimeValidation", "e RuntimeValidation", "f RuntimeValidation"},
+			want: unchanged,
+			broken: []string{
+				"a RuntimeValidation", "b RuntimeValidation", "c RuntimeValidation", "d RuntimeValidation", "e RuntimeValidation",
+				"f RuntimeValidation",
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -275,7 +292,8 @@ func TestConflictInOnePool(t *testing.T) {
 		{NodePool: Pool("a", nil).NodePool, InstanceTypes: []*catalog.InstanceType{ten("m.large")}},
 		{NodePool: Pool("b", nil).NodePool, InstanceTypes: []*catalog.InstanceType{ten("m.large")}},
 	}
-	book, verdicts := overlay.Evaluate(all(t,
+	book, verdicts := overlay.Evaluate(all(
+		t,
 		"x: {requirements: [], price: '1'}",
 		"y: {requirements: [{key: karpenter.sh/nodepool, operator: In, values: [b]}, {key: karpenter.sh/capacity-type, operator: In, values: [spot]}], price: '2'}",
 	), world, terms())
@@ -343,7 +361,11 @@ func fill(t *testing.T, v reflect.Value) {
 func TestOthersAreShared(t *testing.T) {
 	types := []*catalog.InstanceType{ten("m.large"), ten("m.xlarge")}
 	world := pools(types...)
-	book, _ := overlay.Evaluate(all(t, "a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m.large]}], price: '1'}"), world, terms())
+	book, _ := overlay.Evaluate(
+		all(t, "a: {requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m.large]}], price: '1'}"),
+		world,
+		terms(),
+	)
 	laid := book.Apply(world[0].NodePool, types)
 	if laid[0] == types[0] || laid[1] != types[1] {
 		t.Error("want a copy of the first type and the second as it is")
@@ -352,7 +374,8 @@ func TestOthersAreShared(t *testing.T) {
 
 // Prices for types that nobody else knows a price of come from overlays that name the types and nothing else.
 func TestPrices(t *testing.T) {
-	book, _ := overlay.Evaluate(all(t,
+	book, _ := overlay.Evaluate(all(
+		t,
 		"a: {weight: 2, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large]}], price: '3'}",
 		"b: {weight: 1, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large, y.large]}], price: '4'}",
 		"c: {weight: 3, requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [x.large]}], priceAdjustment: '+1'}",

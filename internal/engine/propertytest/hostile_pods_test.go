@@ -20,16 +20,53 @@ import (
 
 // oddQuantity is a valid amount that makes no sense.
 func (d random) oddQuantity() resource.Quantity {
-	return resource.MustParse(pick(d, "0", "1", "100m", "1m", "1n", "0.5", "1.5Gi", "2000", "64Gi", "9223372036854775807", "9223372036854775807m",
-		"9223372036854775808", "9223372036854775", "18446744073709552", "10P", "100P", "1Ei", "7Ei", "8Ei", "1e18", "1e30", "1e400", "1e2147483647", "0e2147483647",
-		strings.Repeat("9", 300), strings.Repeat("9", 40)+".000000001"))
+	return resource.MustParse(
+		pick(
+			d,
+			"0",
+			"1",
+			"100m",
+			"1m",
+			"1n",
+			"0.5",
+			"1.5Gi",
+			"2000",
+			"64Gi",
+			"9223372036854775807",
+			"9223372036854775807m",
+			"9223372036854775808",
+			"9223372036854775",
+			"18446744073709552",
+			"10P",
+			"100P",
+			"1Ei",
+			"7Ei",
+			"8Ei",
+			"1e18",
+			"1e30",
+			"1e400",
+			"1e2147483647",
+			"0e2147483647",
+			strings.Repeat("9", 300),
+			strings.Repeat("9", 40)+".000000001",
+		),
+	)
 }
 
 func (d random) oddAmounts() corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for range d.from(1, 3) {
-		name := pick(d, corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourceName(gpus), "example.com/widget", "hugepages-2Mi",
-			corev1.ResourceName("example.com/"+strings.Repeat("w", 63)), "attachable-volumes-csi-ebs.csi.aws.com")
+		name := pick(
+			d,
+			corev1.ResourceCPU,
+			corev1.ResourceMemory,
+			corev1.ResourceEphemeralStorage,
+			corev1.ResourceName(gpus),
+			"example.com/widget",
+			"hugepages-2Mi",
+			corev1.ResourceName("example.com/"+strings.Repeat("w", 63)),
+			"attachable-volumes-csi-ebs.csi.aws.com",
+		)
 		if out[name] = d.oddQuantity(); d.maybe(40) {
 			out[name] = d.amount()[corev1.ResourceCPU]
 		}
@@ -67,14 +104,41 @@ func (d random) oddRequests(p *corev1.Pod) {
 	}
 	if d.maybe(10) {
 		r := d.oddResources()
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &r, AllocatedResources: d.oddAmounts()}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{
+			{Name: p.Spec.Containers[0].Name, Resources: &r, AllocatedResources: d.oddAmounts()},
+		}
 	}
 }
 
 func (d random) oddKey() string {
-	return pick(d, "team", "size", "rack", Zone, Host, Arch, Capacity, cores, gpu, zoneID, corev1.LabelInstanceTypeStable, karpv1.LabelNodePool, karpv1.LabelRegistered,
-		karpv1.LabelInitialized, corev1.LabelWindowsBuild, corev1.LabelTopologyRegion, "beta.kubernetes.io/arch", "failure-domain.beta.kubernetes.io/zone", "karpenter.sh/x",
-		"sub.karpenter.sh/x", "kubernetes.io/x", "example.com/nodeclass", strings.Repeat(strings.Repeat("x", 62)+".", 4)+"y/"+strings.Repeat("z", 63), "UPPER", "a.b/C_d")
+	return pick(
+		d,
+		"team",
+		"size",
+		"rack",
+		Zone,
+		Host,
+		Arch,
+		Capacity,
+		cores,
+		gpu,
+		zoneID,
+		corev1.LabelInstanceTypeStable,
+		karpv1.LabelNodePool,
+		karpv1.LabelRegistered,
+		karpv1.LabelInitialized,
+		corev1.LabelWindowsBuild,
+		corev1.LabelTopologyRegion,
+		"beta.kubernetes.io/arch",
+		"failure-domain.beta.kubernetes.io/zone",
+		"karpenter.sh/x",
+		"sub.karpenter.sh/x",
+		"kubernetes.io/x",
+		"example.com/nodeclass",
+		strings.Repeat(strings.Repeat("x", 62)+".", 4)+"y/"+strings.Repeat("z", 63),
+		"UPPER",
+		"a.b/C_d",
+	)
 }
 
 // oddTopology is a key to spread over. What nodes have only once they are up is taken to be there from the start by
@@ -88,12 +152,48 @@ func (d random) oddTopology() string {
 
 // labelValue is a value that a label may have.
 func (d random) labelValue() string {
-	return pick(d, "x", "", "z1", "amd64", "spot", "p0", "t0", "true", "0", "1", "4", "007", "9223372036854775807", "9223372036854775808", "1e3", "0x10", "A_b.c-9", strings.Repeat("v", 63))
+	return pick(
+		d,
+		"x",
+		"",
+		"z1",
+		"amd64",
+		"spot",
+		"p0",
+		"t0",
+		"true",
+		"0",
+		"1",
+		"4",
+		"007",
+		"9223372036854775807",
+		"9223372036854775808",
+		"1e3",
+		"0x10",
+		"A_b.c-9",
+		strings.Repeat("v", 63),
+	)
 }
 
 // oddValue is one that only preferred terms and old objects have.
 func (d random) oddValue() string {
-	return pick(d, d.labelValue(), "team a", "-5", "+5", "-9223372036854775808", "a/b", "ä", "x\n", "\x00", "$(reboot)", " ", "*", strings.Repeat("v", 64), strings.Repeat("long ", 30))
+	return pick(
+		d,
+		d.labelValue(),
+		"team a",
+		"-5",
+		"+5",
+		"-9223372036854775808",
+		"a/b",
+		"ä",
+		"x\n",
+		"\x00",
+		"$(reboot)",
+		" ",
+		"*",
+		strings.Repeat("v", 64),
+		strings.Repeat("long ", 30),
+	)
 }
 
 func (d random) oddExpression(value func() string) corev1.NodeSelectorRequirement {
@@ -120,7 +220,9 @@ func (d random) oddTerm(value func() string) corev1.NodeSelectorTerm {
 		t.MatchExpressions = append(t.MatchExpressions, d.oddExpression(value))
 	}
 	if d.maybe(8) {
-		t.MatchFields = []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: pick(d, in, notIn), Values: []string{pick(d, "n0", "gone")}}}
+		t.MatchFields = []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: pick(d, in, notIn), Values: []string{pick(d, "n0", "gone")}},
+		}
 	}
 	return t
 }
@@ -156,9 +258,19 @@ func oddAffinity(p *corev1.Pod) *corev1.Affinity {
 }
 
 func (d random) oddSelector() *metav1.LabelSelector {
-	return pick(d, nil, &metav1.LabelSelector{}, App(pick(d, "a", "b", "hostile")), d.labelSelector(), &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"team a", "a"}},
-	}}, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}}})
+	return pick(
+		d,
+		nil,
+		&metav1.LabelSelector{},
+		App(pick(d, "a", "b", "hostile")),
+		d.labelSelector(),
+		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"team a", "a"}},
+		}},
+		&metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpDoesNotExist}},
+		},
+	)
 }
 
 func (d random) oddPodTerm() corev1.PodAffinityTerm {
@@ -191,7 +303,10 @@ func (d random) oddPodAffinity(p *corev1.Pod) {
 		return out
 	}
 	if a := oddAffinity(p); d.maybe(50) {
-		a.PodAffinity = &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required(), PreferredDuringSchedulingIgnoredDuringExecution: preferred()}
+		a.PodAffinity = &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution:  required(),
+			PreferredDuringSchedulingIgnoredDuringExecution: preferred(),
+		}
 	} else {
 		a.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required(), PreferredDuringSchedulingIgnoredDuringExecution: preferred()}
 	}
@@ -204,7 +319,12 @@ func (d random) oddSpread(p *corev1.Pod) {
 			return pick(d, nil, ptr(corev1.NodeInclusionPolicyHonor), ptr(corev1.NodeInclusionPolicyIgnore))
 		}
 		c := corev1.TopologySpreadConstraint{
-			MaxSkew: pick[int32](d, 1, 2, math.MaxInt32), TopologyKey: d.oddTopology(), WhenUnsatisfiable: pick(d, corev1.DoNotSchedule, corev1.ScheduleAnyway),
+			MaxSkew: pick[int32](
+				d,
+				1,
+				2,
+				math.MaxInt32,
+			), TopologyKey: d.oddTopology(), WhenUnsatisfiable: pick(d, corev1.DoNotSchedule, corev1.ScheduleAnyway),
 			LabelSelector: d.oddSelector(), NodeAffinityPolicy: policy(), NodeTaintsPolicy: policy(),
 		}
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule && d.maybe(40) {
@@ -223,13 +343,24 @@ func (d random) oddSpread(p *corev1.Pod) {
 func (d random) oddRest(p *corev1.Pod) {
 	for range d.n(3) {
 		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{
-			Key: pick(d, "", "hard", "soft"), Operator: pick(d, corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpGt, corev1.TolerationOpLt),
+			Key: pick(
+				d,
+				"",
+				"hard",
+				"soft",
+			), Operator: pick(d, corev1.TolerationOpExists, corev1.TolerationOpEqual, corev1.TolerationOpGt, corev1.TolerationOpLt),
 			Value: pick(d, "", "5", "9223372036854775807", "x"), Effect: pick(d, "", corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute),
 			TolerationSeconds: pick(d, nil, ptr[int64](-1), ptr[int64](math.MaxInt64)),
 		})
 	}
 	for range d.n(3) {
-		HostPort(pick(d, "", "::", "0.0.0.0", "fe80::1%eth0", "nonsense"), pick[int32](d, 1, 80, 65535), pick(d, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP))(p)
+		HostPort(
+			pick(d, "", "::", "0.0.0.0", "fe80::1%eth0", "nonsense"),
+			pick[int32](d, 1, 80, 65535),
+			pick(d, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP),
+		)(
+			p,
+		)
 	}
 	for range d.n(4) {
 		d.volume()(p)

@@ -91,7 +91,8 @@ func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 		}
 	}
 	return slices.ContainsFunc(r.Reasons, func(why schedule.Reason) bool {
-		return strings.Contains(why.Message, "no instance type is that large") || strings.Contains(why.Message, ", which no instance type has") && why.Code == schedule.Resources
+		return strings.Contains(why.Message, "no instance type is that large") ||
+			strings.Contains(why.Message, ", which no instance type has") && why.Code == schedule.Resources
 	})
 }
 
@@ -181,7 +182,14 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 	v.Empty()
 	problem := consolidate.Compile(with)
 	allowances := disrupt.Allowances(with, karpv1.DisruptionUnderutilized)
-	r := consolidate.Find(problem, with, v.Candidates, allowances, consolidate.PoolTotals(with, v.Candidates, nil), consolidate.Settings{MaxSimulations: 300})
+	r := consolidate.Find(
+		problem,
+		with,
+		v.Candidates,
+		allowances,
+		consolidate.PoolTotals(with, v.Candidates, nil),
+		consolidate.Settings{MaxSimulations: 300},
+	)
 	if r.Simulations > 300 {
 		errs = append(errs, fmt.Errorf("%d questions", r.Simulations))
 	}
@@ -217,7 +225,12 @@ func checkHostile(d random) error {
 		return errors.Join(affectsOthers(t, hostile), disruptionAndBuffers(t, hostile, running)) != nil
 	}
 	small := shrink(s, fails)
-	return fmt.Errorf("%w\n\nshrunk: %w\n%s", err, errors.Join(affectsOthers(small, hostile), disruptionAndBuffers(small, hostile, running)), show(withPods(small, append(hostile, running...))))
+	return fmt.Errorf(
+		"%w\n\nshrunk: %w\n%s",
+		err,
+		errors.Join(affectsOthers(small, hostile), disruptionAndBuffers(small, hostile, running)),
+		show(withPods(small, append(hostile, running...))),
+	)
 }
 
 // Whatever pods a tenant makes, the planner does not panic, and those of others are planned as if these were not

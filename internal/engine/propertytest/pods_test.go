@@ -59,7 +59,11 @@ func (d random) edits(name string) []edit {
 	add(20, d.volume)
 	add(6, d.volume)
 	add(12, func() edit {
-		return HostPort(pick(d, "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::"), int32(pick(d, 80, 81)), pick(d, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP))
+		return HostPort(
+			pick(d, "", "0.0.0.0", "127.0.0.1", "10.0.0.1", "::"),
+			int32(pick(d, 80, 81)),
+			pick(d, corev1.ProtocolTCP, corev1.ProtocolTCP, corev1.ProtocolUDP),
+		)
 	})
 	add(10, func() edit {
 		n := int32(d.n(3))
@@ -271,9 +275,14 @@ func (d random) affinityTerm(add edit, terms func(*corev1.Pod) []corev1.PodAffin
 func (d random) volume() edit {
 	if d.maybe(15) {
 		return func(p *corev1.Pod) {
-			p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}})
+			p.Spec.Volumes = append(
+				p.Spec.Volumes,
+				corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}},
+			)
 		}
 	}
-	return Claims(pick(d, "disk-z1", "disk-z2", "disk-z1-or-z3", "disk-anywhere", "disk-local", "disk-host", "disk-new", "disk-new-z2", "disk-intree",
-		"disk-soon", "disk-lost", "disk-missing"))
+	return Claims(
+		pick(d, "disk-z1", "disk-z2", "disk-z1-or-z3", "disk-anywhere", "disk-local", "disk-host", "disk-new", "disk-new-z2", "disk-intree",
+			"disk-soon", "disk-lost", "disk-missing"),
+	)
 }

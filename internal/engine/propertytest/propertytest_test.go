@@ -25,7 +25,9 @@ func violations(s *snapshot.Snapshot, budget schedule.Budget) (schedule.Plan, er
 }
 
 // budget is none for most worlds; an exhausted one makes plans more expensive, never invalid.
-func (d random) budget() schedule.Budget { return schedule.Budget{LookaheadSteps: pick(d, 0, 0, 0, 1, 200)} }
+func (d random) budget() schedule.Budget {
+	return schedule.Budget{LookaheadSteps: pick(d, 0, 0, 0, 1, 200)}
+}
 
 // examine reports what is wrong with the world's plan, after shrinking the world.
 func examine(d random) (*snapshot.Snapshot, schedule.Plan, error) {
@@ -124,10 +126,18 @@ func TestWorlds(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if placed := seen.onNodes + seen.launched; failed.Load() == 0 && (seen.onNodes < count || placed < 3*count || seen.pods-placed < 2*count || len(seen.reasons) < 10) {
+	if placed := seen.onNodes + seen.launched; failed.Load() == 0 &&
+		(seen.onNodes < count || placed < 3*count || seen.pods-placed < 2*count || len(seen.reasons) < 10) {
 		t.Errorf("too little happened in %d worlds", count)
 	}
-	t.Logf("%d pods: %d on nodes, %d in %d launches; reasons of the others: %v", seen.pods, seen.onNodes, seen.launched, seen.launches, seen.reasons)
+	t.Logf(
+		"%d pods: %d on nodes, %d in %d launches; reasons of the others: %v",
+		seen.pods,
+		seen.onNodes,
+		seen.launched,
+		seen.launches,
+		seen.reasons,
+	)
 }
 
 // FuzzWorlds searches for worlds with a violation.

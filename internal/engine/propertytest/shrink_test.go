@@ -200,11 +200,27 @@ func show(s *snapshot.Snapshot) string {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		fmt.Fprintf(&b, "node %s of %q %v taints %v launched %v registered %v initialized %v deleting %v nominated %v %v volumes %v\n", n.Name, n.Claim, n.Labels, n.Taints,
-			n.Launched, n.Registered, n.Initialized, n.Deleting, n.Nominated, amounts(n.Allocatable), n.VolumeLimits)
+		fmt.Fprintf(
+			&b,
+			"node %s of %q %v taints %v launched %v registered %v initialized %v deleting %v nominated %v %v volumes %v\n",
+			n.Name,
+			n.Claim,
+			n.Labels,
+			n.Taints,
+			n.Launched,
+			n.Registered,
+			n.Initialized,
+			n.Deleting,
+			n.Nominated,
+			amounts(n.Allocatable),
+			n.VolumeLimits,
+		)
 		write("requirements", n.Requirements)
 		for _, p := range n.Pods {
-			write(fmt.Sprintf("  pod %s/%s %v %s terminating %v", p.Namespace, p.Name, p.Labels, p.Status.Phase, p.DeletionTimestamp != nil), p.Spec)
+			write(
+				fmt.Sprintf("  pod %s/%s %v %s terminating %v", p.Namespace, p.Name, p.Labels, p.Status.Phase, p.DeletionTimestamp != nil),
+				p.Spec,
+			)
 		}
 	}
 	for _, p := range s.Pods {

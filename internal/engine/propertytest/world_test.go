@@ -17,7 +17,10 @@ func (d random) world() *snapshot.Snapshot {
 	s := World(nil)
 	s.Labels = vocabulary()
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
-	s.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencePolicy(pick(d, "Respect", "Respect", "Ignore")), MinValuesPolicy: snapshot.MinValuesPolicy(pick(d, "Strict", "BestEffort"))}
+	s.Settings = snapshot.Settings{
+		PreferencePolicy: snapshot.PreferencePolicy(pick(d, "Respect", "Respect", "Ignore")),
+		MinValuesPolicy:  snapshot.MinValuesPolicy(pick(d, "Strict", "BestEffort")),
+	}
 	if d.maybe(15) {
 		s.Settings.NodeCost = 0.05
 	}
@@ -84,7 +87,12 @@ func (d random) node(s *snapshot.Snapshot, name string) snapshot.Node {
 			delete(n.Labels, Zone)
 		}
 		if d.maybe(30) {
-			n.Taints = []corev1.Taint{{Key: pick(d, "hard", "soft"), Effect: pick(d, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)}}
+			n.Taints = []corev1.Taint{
+				{
+					Key:    pick(d, "hard", "soft"),
+					Effect: pick(d, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute),
+				},
+			}
 		}
 		if d.maybe(25) {
 			n.VolumeLimits = map[string]int32{"ebs.csi.aws.com": int32(d.n(3))}
@@ -160,9 +168,16 @@ func (d random) storage(s *snapshot.Snapshot) {
 		StorageClasses: map[string]*storagev1.StorageClass{},
 	}
 	class := func(name string, mode storagev1.VolumeBindingMode, zones ...string) {
-		sc := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: pick(d, "ebs.csi.aws.com", "kubernetes.io/aws-ebs"), VolumeBindingMode: &mode}
+		sc := &storagev1.StorageClass{
+			ObjectMeta:        metav1.ObjectMeta{Name: name},
+			Provisioner:       pick(d, "ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
+			VolumeBindingMode: &mode,
+		}
 		for _, z := range zones {
-			sc.AllowedTopologies = append(sc.AllowedTopologies, corev1.TopologySelectorTerm{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: Zone, Values: []string{z}}}})
+			sc.AllowedTopologies = append(
+				sc.AllowedTopologies,
+				corev1.TopologySelectorTerm{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: Zone, Values: []string{z}}}},
+			)
 		}
 		s.Volumes.StorageClasses[name] = sc
 	}
@@ -170,14 +185,19 @@ func (d random) storage(s *snapshot.Snapshot) {
 	class("wait-z2", storagev1.VolumeBindingWaitForFirstConsumer, "z2", pick(d, "z2", "z3"))
 	class("now", storagev1.VolumeBindingImmediate)
 	bound := func(ns, name string, source corev1.PersistentVolumeSource, terms ...corev1.NodeSelectorTerm) {
-		pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: ns + "-" + name},
+			Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+		}
 		if len(terms) > 0 {
 			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: terms}}
 		}
 		s.Volumes.Volumes[pv.Name] = pv
 		s.Volumes.Claims[types.NamespacedName{Namespace: ns, Name: name}] = &corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns, Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
-			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: pv.Name}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				VolumeName: pv.Name,
+			}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 		}
 	}
 	unbound := func(ns, name, class string) {
@@ -195,9 +215,20 @@ func (d random) storage(s *snapshot.Snapshot) {
 		bound(ns, "disk-z2", csi, term(Expr(Zone, in, "z2")))
 		bound(ns, "disk-z1-or-z3", csi, term(Expr(Zone, in, "z1")), term(Expr(Zone, in, "z3")))
 		bound(ns, "disk-anywhere", corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{}})
-		bound(ns, "disk-local", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}}, term(host, Expr(Zone, in, "z1")), term(Expr(Zone, in, "z2")))
+		bound(
+			ns,
+			"disk-local",
+			corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{}},
+			term(host, Expr(Zone, in, "z1")),
+			term(Expr(Zone, in, "z2")),
+		)
 		bound(ns, "disk-host", csi, term(host))
-		bound(ns, "disk-intree", corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{}}, term(Expr(Zone, in, "z1", "z2")))
+		bound(
+			ns,
+			"disk-intree",
+			corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{}},
+			term(Expr(Zone, in, "z1", "z2")),
+		)
 		unbound(ns, "disk-new", "wait")
 		unbound(ns, "disk-new-z2", "wait-z2")
 		unbound(ns, "disk-soon", "now")

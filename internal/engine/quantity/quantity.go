@@ -17,7 +17,7 @@ import (
 
 // Max and Min are the results for larger and smaller amounts.
 const (
-	Max  = math.MaxInt64
+	Max = math.MaxInt64
 	Min = -math.MaxInt64
 )
 

@@ -45,7 +45,8 @@ func TestIntersect(t *testing.T) {
 		{"one value and none", requirement.In("k", "a"), requirement.DoesNotExist("k"), nothing},
 		{"different values", requirement.In("k", "a"), requirement.In("k", "b"), nothing},
 		{"absence twice", requirement.DoesNotExist("k"), requirement.NotIn("k", "a"), requirement.DoesNotExist("k")},
-		{"more minValues win", requirement.In("k", "a").WithMinValues(2), requirement.Exists("k").WithMinValues(3), requirement.In("k", "a").WithMinValues(3)},
+		{"more minValues win", requirement.In("k", "a").WithMinValues(2), requirement.Exists("k").WithMinValues(3), requirement.In("k",
+			"a").WithMinValues(3)},
 		{"minValues survive a contradiction", parse(t, gt, "10").WithMinValues(2), parse(t, lt, "5"), nothing.WithMinValues(2)},
 		{"greater than the greatest", parse(t, gt, strconv.Itoa(math.MaxInt64)), requirement.Exists("k"), nothing},
 	} {
@@ -213,7 +214,9 @@ func TestFromPodOrdersPreferencesByWeight(t *testing.T) {
 		}}}
 	}
 	spec := &corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term("z1"), {}, term("z2")}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{term("z1"), {}, term("z2")},
+		},
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
 			{Weight: 1, Preference: term("a")},
 			{Weight: 50, Preference: term("b")},
@@ -249,7 +252,12 @@ type rule struct {
 }
 
 func drawRule(t *rapid.T, name string) (requirement.Requirement, rule) {
-	op := rapid.SampledFrom([]corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"}).Draw(t, name+" op")
+	op := rapid.SampledFrom(
+		[]corev1.NodeSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"},
+	).Draw(
+		t,
+		name+" op",
+	)
 	var values []string
 	want := rule{}
 	number := func(cmp func(v, n int) bool) func(string) bool {
@@ -381,14 +389,24 @@ func TestUnmatchableTermsAreReported(t *testing.T) {
 		term corev1.NodeSelectorTerm
 		want string // in what is said
 	}{
-		{"a space", terms(map[string][]string{"example.com/team": {"team a"}}, in), `label "example.com/team": no node can have the value "team a"`},
-		{"one of several", terms(map[string][]string{"example.com/team": {"a", "b c"}}, corev1.NodeSelectorOpNotIn), `no node can have the value "b c"`},
+		{
+			"a space", terms(map[string][]string{"example.com/team": {"team a"}}, in),
+			`label "example.com/team": no node can have the value "team a"`,
+		},
+		{
+			"one of several", terms(map[string][]string{"example.com/team": {"a", "b c"}}, corev1.NodeSelectorOpNotIn),
+			`no node can have the value "b c"`,
+		},
 		{"a long value", terms(map[string][]string{"example.com/team": {strings.Repeat("x", 64)}}, in), "no more than 63"},
 		{"a negative bound", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"-5"}}, gt), `no node can have the value "-5"`},
 		{"a bound that is no number", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"many"}}, lt), `needs an integer, has "many"`},
-		{"a bound that is too large", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"9223372036854775808"}}, gt), `needs an integer, has "9223372036854775808"`},
+		{
+			"a bound that is too large", terms(map[string][]string{"karpenter.k8s.aws/instance-cpu": {"9223372036854775808"}}, gt),
+			`needs an integer, has "9223372036854775808"`,
+		},
 		{"a key with a space", terms(map[string][]string{"my team": {"a"}}, in), `label "my team" is no valid label key`},
-		{"a key that no NodeClaim can name", terms(map[string][]string{strings.Repeat(strings.Repeat("x", 62)+".", 4) + "y/" + strings.Repeat("z", 63): {"a"}}, in), "longer than the 316 characters"},
+		{"a key that no NodeClaim can name", terms(map[string][]string{strings.Repeat(strings.Repeat("x", 62)+".",
+			4) + "y/" + strings.Repeat("z", 63): {"a"}}, in), "longer than the 316 characters"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			read := func(required, preferred []corev1.NodeSelectorTerm) (requirement.Pod, error) {
@@ -397,20 +415,27 @@ func TestUnmatchableTermsAreReported(t *testing.T) {
 					a.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{NodeSelectorTerms: required}
 				}
 				for _, p := range preferred {
-					a.PreferredDuringSchedulingIgnoredDuringExecution = append(a.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{Weight: 1, Preference: p})
+					a.PreferredDuringSchedulingIgnoredDuringExecution = append(
+						a.PreferredDuringSchedulingIgnoredDuringExecution,
+						corev1.PreferredSchedulingTerm{Weight: 1, Preference: p},
+					)
 				}
 				return requirement.CoreLabels().FromPod(&corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: a}})
 			}
 			pod, err := read(nil, []corev1.NodeSelectorTerm{c.term, good})
-			if err != nil || len(pod.Preferred) != 1 || len(pod.Ignored) != 1 || !strings.Contains(pod.Ignored[0], "preferred node affinity term 0: ") || !strings.Contains(pod.Ignored[0], c.want) {
+			if err != nil || len(pod.Preferred) != 1 || len(pod.Ignored) != 1 ||
+				!strings.Contains(pod.Ignored[0], "preferred node affinity term 0: ") ||
+				!strings.Contains(pod.Ignored[0], c.want) {
 				t.Errorf("preferred: %+v, %v", pod, err)
 			}
 			pod, err = read([]corev1.NodeSelectorTerm{good, c.term}, nil)
-			if err != nil || len(pod.Required) != 1 || len(pod.Ignored) != 1 || !strings.Contains(pod.Ignored[0], "required node affinity term 1: ") {
+			if err != nil || len(pod.Required) != 1 || len(pod.Ignored) != 1 ||
+				!strings.Contains(pod.Ignored[0], "required node affinity term 1: ") {
 				t.Errorf("one of two required terms: %+v, %v", pod, err)
 			}
 			_, err = read([]corev1.NodeSelectorTerm{c.term}, nil)
-			if err == nil || !strings.Contains(err.Error(), "required node affinity term 0: ") || !strings.Contains(err.Error(), c.want) || len(err.Error()) > 900 {
+			if err == nil || !strings.Contains(err.Error(), "required node affinity term 0: ") || !strings.Contains(err.Error(), c.want) ||
+				len(err.Error()) > 900 {
 				t.Errorf("required: %v", err)
 			}
 		})
@@ -435,7 +460,10 @@ func TestBoundsInClaims(t *testing.T) {
 		{parse(t, corev1.NodeSelectorOpGt, "0"), "Gte [1]"},
 		{parse(t, corev1.NodeSelectorOpGt, strconv.Itoa(math.MaxInt64-1)), "Gte [9223372036854775807]"},
 		{parse(t, corev1.NodeSelectorOpGt, strconv.Itoa(math.MaxInt64-1)).Intersect(requirement.NotIn("k", strconv.Itoa(math.MaxInt64))), ""},
-		{parse(t, corev1.NodeSelectorOpGt, "5").Intersect(parse(t, corev1.NodeSelectorOpLt, "8")).Intersect(requirement.NotIn("k", "6", "7")), ""},
+		{
+			parse(t, corev1.NodeSelectorOpGt, "5").Intersect(parse(t, corev1.NodeSelectorOpLt, "8")).Intersect(requirement.NotIn("k", "6", "7")),
+			"",
+		},
 		{parse(t, corev1.NodeSelectorOpLt, "2").Intersect(requirement.NotIn("k", "0", "1")), ""},
 	} {
 		if c.want == "" {

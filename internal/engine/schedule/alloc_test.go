@@ -13,9 +13,13 @@ import (
 // The check whether a pod of a class fits a bin or a node runs millions of times per plan, so it must not allocate.
 func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	kinds := map[string][]func(*corev1.Pod){
-		"plain":  {enginetest.Labeled("app", "plain")},
-		"picky":  {enginetest.Labeled("app", "picky"), enginetest.Selects(enginetest.Zone, "z1")},
-		"zonal":  {enginetest.Labeled("app", "zonal"), enginetest.Selects(enginetest.Zone, "z1"), enginetest.Spread(enginetest.Zone, 50, "zonal")},
+		"plain": {enginetest.Labeled("app", "plain")},
+		"picky": {enginetest.Labeled("app", "picky"), enginetest.Selects(enginetest.Zone, "z1")},
+		"zonal": {
+			enginetest.Labeled("app", "zonal"),
+			enginetest.Selects(enginetest.Zone, "z1"),
+			enginetest.Spread(enginetest.Zone, 50, "zonal"),
+		},
 		"apart":  {enginetest.Labeled("app", "apart"), enginetest.Apart(enginetest.Host, "apart")},
 		"spread": {enginetest.Labeled("app", "spread"), enginetest.Spread(enginetest.Host, 1, "spread")},
 		"port":   {enginetest.Labeled("app", "port"), enginetest.HostPort("", 8080, corev1.ProtocolTCP)},

@@ -127,7 +127,12 @@ func peakRSS() (mebi float64, known bool) {
 // computed.
 func BenchmarkFirstLaunch(b *testing.B) {
 	for _, c := range []struct{ kind, market string }{
-		{"diverse", "synthetic-400"}, {"replicas", "ec2-od"}, {"batch", "ec2-spot"}, {"prefs", "synthetic-400"}, {"volumes", "ec2-spot"}, {"multi-pool", "ec2-spot"},
+		{"diverse", "synthetic-400"},
+		{"replicas", "ec2-od"},
+		{"batch", "ec2-spot"},
+		{"prefs", "synthetic-400"},
+		{"volumes", "ec2-spot"},
+		{"multi-pool", "ec2-spot"},
 	} {
 		b.Run(fmt.Sprintf("%s-30000/%s", c.kind, c.market), func(b *testing.B) {
 			s := workloadSnapshot(c.kind, 30000, 1, catalogNamed(b, c.market), true)

@@ -106,7 +106,9 @@ func btoi(b bool) int {
 func (sv *solver) newBin(t *template) *bin {
 	sv.steps += len(t.types)
 	return &bin{
-		index: len(sv.bins), t: t, cands: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: candidate{t: -1}, ceiling: math.Inf(1),
+		index: len(
+			sv.bins,
+		), t: t, cands: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: candidate{t: -1}, ceiling: math.Inf(1),
 		reservedLimits: make(vec, len(t.limits.names)), roomVersion: -1,
 	}
 }

@@ -51,7 +51,10 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 // withSoftTaints adds a toleration of all taints with effect PreferNoSchedule: these do not keep DaemonSet pods off a
 // node.
 func withSoftTaints(tolerations []corev1.Toleration) []corev1.Toleration {
-	return append(slices.Clone(tolerations), corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule})
+	return append(
+		slices.Clone(tolerations),
+		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule},
+	)
 }
 
 // runsOn reports whether the daemon's pods run on an existing node.

@@ -63,7 +63,8 @@ func (sv *solver) poolReasons(c *class) []Reason {
 func (sv *solver) contradiction(c *class) (Reason, bool) {
 	var found Reason
 	terms := [][]corev1.NodeSelectorRequirement{nil}
-	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms = nil
 		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			if len(t.MatchExpressions) > 0 {
@@ -95,18 +96,31 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 func firstConflict(pod, volume []requirement.Requirement) Reason {
 	for _, r := range volume {
 		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
-			return Reason{Code: Requirement, Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key())}
+			return Reason{
+				Code:    Requirement,
+				Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key()),
+			}
 		}
 	}
 	for i, a := range pod {
 		for _, b := range pod[i+1:] {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{Code: Requirement, Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", requirementText(a), requirementText(b))}
+				return Reason{
+					Code:    Requirement,
+					Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", requirementText(a), requirementText(b)),
+				}
 			}
 		}
 		for _, b := range volume {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{Code: Volume, Message: fmt.Sprintf("the pod requires %s, but its volumes can only be used in %s: nothing can be both", requirementText(a), requirementText(b))}
+				return Reason{
+					Code: Volume,
+					Message: fmt.Sprintf(
+						"the pod requires %s, but its volumes can only be used in %s: nothing can be both",
+						requirementText(a),
+						requirementText(b),
+					),
+				}
 			}
 		}
 	}
@@ -212,7 +226,8 @@ func hintAny(words []string, known map[string]bool) string {
 // volumeName names the volume that requires something of a label.
 func (e *explainer) volumeName(q *probeCase, key string) string {
 	for _, v := range podVolumes(e.sv.s, q.class.pod) {
-		if alternatives, err := v.alternatives(e.sv.s.Labels); err == nil && slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(key) }) {
+		if alternatives, err := v.alternatives(e.sv.s.Labels); err == nil &&
+			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(key) }) {
 			return fmt.Sprintf("volume claim %q", v.key.Name)
 		}
 	}
@@ -321,7 +336,10 @@ func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
 	t, reqs, _ := e.suitableTypes(q, l)
 	b := e.sv.newBin(t)
-	missed, _ := t.minValuesShortfall(reqs, e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports)}))
+	missed, _ := t.minValuesShortfall(
+		reqs,
+		e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports)}),
+	)
 	return describeMinValues(reqs, missed)
 }
 
@@ -415,7 +433,17 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 			if !e.anyType(func(it *catalog.InstanceType) bool { return quantity.Of(name, it.Allocatable[name]) >= need[i] }) {
 				link = ": no instance type is that large; %s, the largest type that suits it, has"
 			}
-			parts = append(parts, fmt.Sprintf("%s %s"+link+" %s for pods%s", q.class.amount(name, need[i]), name, largest.Name, amount(name, has), e.daemonShare(largest, i)))
+			parts = append(
+				parts,
+				fmt.Sprintf(
+					"%s %s"+link+" %s for pods%s",
+					q.class.amount(name, need[i]),
+					name,
+					largest.Name,
+					amount(name, has),
+					e.daemonShare(largest, i),
+				),
+			)
 		}
 	}
 	if len(parts) == 0 {
@@ -486,7 +514,8 @@ func amount(name corev1.ResourceName, n int64) string {
 	if name == corev1.ResourceCPU {
 		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
 	}
-	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
 		return resource.NewQuantity(n, resource.BinarySI).String()
 	}
 	return resource.NewQuantity(n, resource.DecimalSI).String()

@@ -77,7 +77,8 @@ func TestReasonMessages(t *testing.T) {
 		{"an instance type that is spelled wrong", world(Pod("a", Needs(Expr(instanceType, in, "m.xlagre")))), []string{
 			`Requirements: fits m.small in z1, but the pod requires node.kubernetes.io/instance-type=m.xlagre, which no instance type has (did you mean "m.xlarge"?)`,
 		}},
-		{"an instance type that the pool does not allow", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Selects(instanceType, "m.large"))), []string{
+		{"an instance type that the pool does not allow", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a",
+			Selects(instanceType, "m.large"))), []string{
 			"Requirements: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small), and the pod requires m.large",
 		}},
 		{"a label without its domain", world(Pod("a", Selects("zone", "z1"))), []string{
@@ -107,19 +108,26 @@ func TestReasonMessages(t *testing.T) {
 		{"a contradiction within the pod", world(Pod("a", Selects(Zone, "z1"), Needs(Expr(Zone, in, "z2", "z3")))), []string{
 			"Requirements: the pod contradicts itself: nothing can be both topology.kubernetes.io/zone=z1 and topology.kubernetes.io/zone in (z2, z3)",
 		}},
-		{"a contradiction with the pod's volume", storage(world(Pod("a", Selects(Zone, "z1"), Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}), []string{
+		{"a contradiction with the pod's volume", storage(world(Pod("a", Selects(Zone, "z1"), Claims("data"))), disk{
+			name:   "data",
+			volume: volumeIn(zoned("z2")),
+		}), []string{
 			"Volume: the pod requires topology.kubernetes.io/zone=z1, but its volumes can only be used in topology.kubernetes.io/zone=z2: nothing can be both",
 		}},
-		{"the first alternative is nearer", World(inZ1(), Pod("a", Needs(Expr(Zone, in, "z2")), Needs(Expr("team", in, "x"), Expr(Zone, in, "z3")))), []string{
+		{"the first alternative is nearer", World(inZ1(), Pod("a", Needs(Expr(Zone, in, "z2")), Needs(Expr("team", in, "x"), Expr(Zone, in,
+			"z3")))), []string{
 			"Requirements: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2",
 		}},
 		{"a taint", World(pool(PoolTaint("hard", noPlace)), Pod("a")), []string{
 			"Taints: fits m.small in z1, but the pod does not tolerate taint hard:NoSchedule",
 		}},
-		{"taints, and a zone besides", World(inZ1(PoolTaint("hard", noPlace), PoolTaint("harder", noPlace)), Pod("a", Selects(Zone, "z2"))), []string{
-			"Taints: the pod does not tolerate taints hard:NoSchedule, harder:NoSchedule",
-			"Requirements: the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2; but for these 2 reasons it fits m.small in z2",
-		}},
+		{
+			"taints, and a zone besides", World(inZ1(PoolTaint("hard", noPlace), PoolTaint("harder", noPlace)), Pod("a", Selects(Zone, "z2"))),
+			[]string{
+				"Taints: the pod does not tolerate taints hard:NoSchedule, harder:NoSchedule",
+				"Requirements: the pool allows only topology.kubernetes.io/zone=z1, and the pod requires z2; but for these 2 reasons it fits m.small in z2",
+			},
+		},
 		{"too large", world(Pod("a", Requests("cpu", "9", "memory", "1Gi"))), []string{
 			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods",
 		}},
@@ -129,19 +137,23 @@ func TestReasonMessages(t *testing.T) {
 		{"too large in two ways", world(Pod("a", Requests("cpu", "9", "memory", "64Gi"))), []string{
 			"Resources: the pod needs 9 cpu: no instance type is that large; m.xlarge, the largest type that suits it, has 8 for pods; and 64Gi memory: no instance type is that large; m.xlarge, the largest type that suits it, has 32Gi for pods",
 		}},
-		{"too large for all together", World(singlePool(Type("c", 1, "cpu", "8", "memory", "2Gi"), Type("r", 1, "cpu", "2", "memory", "32Gi")), Pod("a", Requests("cpu", "4", "memory", "16Gi"))), []string{
+		{"too large for all together", World(singlePool(Type("c", 1, "cpu", "8", "memory", "2Gi"), Type("r", 1, "cpu", "2", "memory", "32Gi")),
+			Pod("a", Requests("cpu", "4", "memory", "16Gi"))), []string{
 			"Resources: no single instance type has enough of everything that the pod needs: 4 cpu, 16Gi memory",
 		}},
-		{"larger types are kept away by the pool", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Requests("cpu", "3"))), []string{
+		{"larger types are kept away by the pool", World(pool(Require(instanceType, in, "m.small", "m.medium")), Pod("a", Requests("cpu",
+			"3"))), []string{
 			"Resources: fits m.large in z1, but the pool allows only node.kubernetes.io/instance-type in (m.medium, m.small): the pod needs 3 cpu, and m.medium, the largest type that suits it, has 2 for pods",
 		}},
 		{"larger types are kept away by the pod", world(Pod("a", Requests("cpu", "3"), Selects(instanceType, "m.small"))), []string{
 			"Resources: fits m.large in z1, but the pod requires node.kubernetes.io/instance-type=m.small: the pod needs 3 cpu, and m.small, the largest type that suits it, has 1 for pods",
 		}},
-		{"a resource that is spelled wrong", World(singlePool(Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")), Pod("a", Requests("nvidia.com/gpus", "1"))), []string{
+		{"a resource that is spelled wrong", World(singlePool(Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")), Pod("a",
+			Requests("nvidia.com/gpus", "1"))), []string{
 			`Resources: the pod needs 1 nvidia.com/gpus, which no instance type has (did you mean "nvidia.com/gpu"?)`,
 		}},
-		{"a resource that only others have", World([]snapshot.Pool{Pool("gpu", []catalogType{Type("g", 1, "cpu", "8", "memory", "32Gi", "nvidia.com/gpu", "1")}, PoolTaint("gpu", noPlace)), Pool("plain", Types())}, Pod("a", Requests("nvidia.com/gpu", "1"))), []string{
+		{"a resource that only others have", World([]snapshot.Pool{Pool("gpu", []catalogType{Type("g", 1, "cpu", "8", "memory", "32Gi",
+			"nvidia.com/gpu", "1")}, PoolTaint("gpu", noPlace)), Pool("plain", Types())}, Pod("a", Requests("nvidia.com/gpu", "1"))), []string{
 			"plain: Resources: the pod needs 1 nvidia.com/gpu, which no instance type that suits it has",
 			"gpu: Taints: fits g in z1, but the pod does not tolerate taint gpu:NoSchedule",
 		}},
@@ -151,19 +163,25 @@ func TestReasonMessages(t *testing.T) {
 		{"a limit on nodes", World(pool(Limit("nodes", "1")), Pod("a", Requests("cpu", "5")), Pod("b", Requests("cpu", "5"))), []string{
 			"Limits: fits m.xlarge in z1, but the pool's limit of 1 nodes leaves 0 (0 in use, 1 planned), and the smallest suitable type, m.xlarge, adds 1",
 		}},
-		{"nothing to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"), Require(Zone, in, "z1"))}, Pod("a", Requests("cpu", "3"))), []string{
+		{"nothing to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"), Require(Zone, in, "z1"))}, Pod("a", Requests("cpu",
+			"3"))), []string{
 			"NoOffering: fits m.large in z1, but none of the 2 instance types that suit can be had at the moment in z1",
 		}},
-		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"))}, Pod("a", Requests("cpu", "5"), Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
+		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"))}, Pod("a", Requests("cpu", "5"),
+			Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
 			"NoOffering: fits m.xlarge in z1, but m.xlarge, the only instance type that suits, cannot be had at the moment as spot in z1",
 		}},
 		{"no price is known", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "3"))), []string{
 			"NoOffering: fits m.large in z1, but no price is known of any of the 2 instance types that suit, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
 		}},
-		{"no price is known of the only type", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "5"))), []string{
-			"NoOffering: fits m.xlarge in z1, but no price is known of m.xlarge, the only instance type that suits, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
-		}},
-		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", mostlyUnpriced())}, Pod("a", Requests("cpu", "1"))), []string{
+		{
+			"no price is known of the only type", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "5"))),
+			[]string{
+				"NoOffering: fits m.xlarge in z1, but no price is known of m.xlarge, the only instance type that suits, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
+			},
+		},
+		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", mostlyUnpriced())}, Pod("a",
+			Requests("cpu", "1"))), []string{
 			"NoOffering: fits m.small in z1, but none of the 4 instance types that suit can be had at the moment",
 		}},
 		{"too little to choose from", World(pool(Require(instanceType, exists), MinValues(3)), Pod("a", Requests("cpu", "3"))), []string{
@@ -172,7 +190,8 @@ func TestReasonMessages(t *testing.T) {
 		{"a daemon's host port", daemons(world(Pod("a", HostPort("", 80, "TCP"))), Pod("agent", HostPort("", 80, "TCP"))), []string{
 			"HostPort: fits m.small in z1, but a DaemonSet takes the pod's host port (80/TCP) on every node that would suit",
 		}},
-		{"spread over zones that the pool has not", withNodes(World(inZ1(), Pod("a", labelled("web"), Spread(Zone, 1, "web"))), running("z1", "web"), running("z2", "other")), []string{
+		{"spread over zones that the pool has not", withNodes(World(inZ1(), Pod("a", labelled("web"), Spread(Zone, 1, "web"))), running("z1",
+			"web"), running("z2", "other")), []string{
 			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1), z2 (0)) allows only z2",
 		}},
 		{"spread over too few zones", World(inZ1(), Pods(2, "a", labelled("web"), Spread(Zone, 1, "web", minDomains(2)))...), []string{
@@ -187,7 +206,8 @@ func TestReasonMessages(t *testing.T) {
 		{"affinity to pods on a full node", withNodes(world(Pod("a", Requests("cpu", "1"), Near(Host, "db"))), running("z2", "db")), []string{
 			"Topology: fits m.small in z1, but pod affinity over kubernetes.io/hostname to pods with app=db: a new node has none, and the nodes that have some do not take the pod",
 		}},
-		{"anti-affinity, everywhere", withNodes(world(Pod("a", Apart(Zone, "db"))), running("z1", "db"), running("z2", "db"), running("z3", "db")), []string{
+		{"anti-affinity, everywhere", withNodes(world(Pod("a", Apart(Zone, "db"))), running("z1", "db"), running("z2", "db"), running("z3",
+			"db")), []string{
 			"Topology: fits m.small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=db, which are or may come up in z1 (1), z2 (1), z3 (1); a node of this pool for it can only be in z1, z2, z3",
 		}},
 		{"another pod's anti-affinity", withNodes(World(inZ1(), Pod("a", labelled("web"))), Node("n", "other", full, func(n *snapshot.Node) {
@@ -195,12 +215,18 @@ func TestReasonMessages(t *testing.T) {
 		})), []string{
 			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1)",
 		}},
-		{"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}), []string{
-			`Volume: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and volume claim "data" can only be used in z2`,
-		}},
-		{"a volume in a zone that no pool has", storage(world(Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z9"))}), []string{
-			`Volume: fits m.small in z1, but volume claim "data" can only be used in topology.kubernetes.io/zone=z9, which no instance type has (there is only z1, z2, z3)`,
-		}},
+		{
+			"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}),
+			[]string{
+				`Volume: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and volume claim "data" can only be used in z2`,
+			},
+		},
+		{
+			"a volume in a zone that no pool has", storage(world(Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z9"))}),
+			[]string{
+				`Volume: fits m.small in z1, but volume claim "data" can only be used in topology.kubernetes.io/zone=z9, which no instance type has (there is only z1, z2, z3)`,
+			},
+		},
 		{"no volume", world(Pod("a", Claims("data"))), []string{
 			`Volume: volume claim "data" does not exist`,
 		}},
@@ -256,7 +282,8 @@ func TestNearestFitIsTrue(t *testing.T) {
 			}
 			said["nearest"]++
 			p := schedule.Solve(withoutReasons(s, pool, reasons), schedule.Budget{})
-			if len(p.Launches) != 1 || p.Launches[0].InstanceTypes[0].Name != near.InstanceType || p.Launches[0].Offering.Zone != near.Zone || p.Launches[0].Offering.CapacityType != near.CapacityType {
+			if len(p.Launches) != 1 || p.Launches[0].InstanceTypes[0].Name != near.InstanceType || p.Launches[0].Offering.Zone != near.Zone ||
+				p.Launches[0].Offering.CapacityType != near.CapacityType {
 				t.Fatalf("seed %d: pool %s says %+v\nbut without that the plan is\n%s\n%+v", seed, pool, reasons, describe(p), firstReasons(p))
 			}
 		}
@@ -358,7 +385,10 @@ func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
 		_, message, _ = strings.Cut(message, ", but ")
 	}
 	named := func(kind, key string) bool { return strings.HasPrefix(message, kind+" over "+key) }
-	pod.Spec.TopologySpreadConstraints = slices.DeleteFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool { return named("topology spread", c.TopologyKey) })
+	pod.Spec.TopologySpreadConstraints = slices.DeleteFunc(
+		pod.Spec.TopologySpreadConstraints,
+		func(c corev1.TopologySpreadConstraint) bool { return named("topology spread", c.TopologyKey) },
+	)
 	drop := func(kind string, terms *[]corev1.PodAffinityTerm) {
 		*terms = slices.DeleteFunc(*terms, func(t corev1.PodAffinityTerm) bool { return named(kind, t.TopologyKey) })
 	}
@@ -392,7 +422,10 @@ func dropLabel(pod *corev1.Pod, key string) {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		for i := range terms {
-			terms[i].MatchExpressions = slices.DeleteFunc(terms[i].MatchExpressions, func(x corev1.NodeSelectorRequirement) bool { return x.Key == key })
+			terms[i].MatchExpressions = slices.DeleteFunc(
+				terms[i].MatchExpressions,
+				func(x corev1.NodeSelectorRequirement) bool { return x.Key == key },
+			)
 		}
 		if slices.ContainsFunc(terms, func(t corev1.NodeSelectorTerm) bool { return len(t.MatchExpressions) == 0 }) {
 			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = nil // an alternative that requires nothing

@@ -28,7 +28,9 @@ func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason)
 		return nil, nil
 	}
 	if sv.s.Devices == nil {
-		return nil, []Reason{{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"}}
+		return nil, []Reason{
+			{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"},
+		}
 	}
 	claims, err := sv.s.Devices.Claims(pod)
 	if err != nil {
@@ -203,7 +205,15 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 				none = cmp.Or(none, err)
 				continue
 			}
-			i, out, types = len(out), append(out, deviceOption{reqs: asks, claims: c.devices, drivers: map[string][]string{}}), append(types, nil)
+			i, out, types = len(
+				out,
+			), append(
+				out,
+				deviceOption{reqs: asks, claims: c.devices, drivers: map[string][]string{}},
+			), append(
+				types,
+				nil,
+			)
 		}
 		w := &out[i]
 		w.grants, types[i] = append(w.grants, g), append(types[i], look.types...)
@@ -269,7 +279,12 @@ func (sv *solver) deviceViews(cands *candidates) []deviceView {
 }
 
 // labelCombinations lists the combinations of values that the labels can have on a node of an offering.
-func (sv *solver) labelCombinations(reqs requirement.Set, it *catalog.InstanceType, offering requirement.Set, keys []string) []deviceView {
+func (sv *solver) labelCombinations(
+	reqs requirement.Set,
+	it *catalog.InstanceType,
+	offering requirement.Set,
+	keys []string,
+) []deviceView {
 	out := []deviceView{{labels: map[string]string{}}}
 	for _, raw := range keys {
 		key := sv.s.Labels.Normalize(raw)

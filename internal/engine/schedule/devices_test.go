@@ -19,7 +19,10 @@ func claims(spec, main, first bool) func(*corev1.Pod) {
 			p.Spec.Containers[0].Resources.Claims = gpu
 		}
 		if first {
-			p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "first", Resources: corev1.ResourceRequirements{Claims: gpu}})
+			p.Spec.InitContainers = append(
+				p.Spec.InitContainers,
+				corev1.Container{Name: "first", Resources: corev1.ResourceRequirements{Claims: gpu}},
+			)
 		}
 	}
 }
@@ -33,7 +36,11 @@ func TestResourceClaims(t *testing.T) {
 		{"in the spec alone", world(Pod("a", claims(true, false, false))), refused},
 		{"nothing is given up for it", world(Pod("a", claims(true, true, false), Prefers(1, Expr(Zone, in, "nowhere")))), refused},
 		{"not on an existing node either", withNodes(world(Pod("a", claims(true, true, false))), Node("n1", "general")), refused},
-		{"pods without go on", world(Pod("a", claims(true, true, false)), Pod("b")), []string{"unschedulable (ResourceClaims): a", "general m.small: b"}},
+		{
+			"pods without go on",
+			world(Pod("a", claims(true, true, false)), Pod("b")),
+			[]string{"unschedulable (ResourceClaims): a", "general m.small: b"},
+		},
 		{
 			"a daemon with claims takes no room",
 			daemons(world(Pod("a", Requests("cpu", "1"))), Pod("driver", Requests("cpu", "500m"), claims(false, true, false))),

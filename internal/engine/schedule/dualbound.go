@@ -267,7 +267,10 @@ func (sv *solver) candidatesFor(o candidateKey, level *relaxationLevel, volume i
 	l, known := sv.candidatesByKey[o]
 	if !known {
 		if o.t.reqs.Compatible(level.strict, sv.s.Labels.WellKnown) {
-			l = sv.candidates(o.t, o.t.reqs.Intersect(level.strict.Without(corev1.LabelHostname)).Intersect(volume.set.Without(corev1.LabelHostname)))
+			l = sv.candidates(
+				o.t,
+				o.t.reqs.Intersect(level.strict.Without(corev1.LabelHostname)).Intersect(volume.set.Without(corev1.LabelHostname)),
+			)
 		}
 		sv.candidatesByKey[o] = l
 	}

@@ -79,12 +79,24 @@ func TestNoPlanCostsLessThanTheLowerBound(t *testing.T) {
 		var list []*catalog.InstanceType
 		for i := range 2 + r.IntN(4) {
 			cores := pick(r, 2, 4, 8, 16)
-			it := Type(fmt.Sprintf("t%d", i), float64(cores)*(0.03+0.04*r.Float64()), "cpu", fmt.Sprint(cores), "memory", fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)), "pods", fmt.Sprint(pick(r, 4, 8)))
+			it := Type(
+				fmt.Sprintf("t%d", i),
+				float64(cores)*(0.03+0.04*r.Float64()),
+				"cpu",
+				fmt.Sprint(cores),
+				"memory",
+				fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)),
+				"pods",
+				fmt.Sprint(pick(r, 4, 8)),
+			)
 			list = append(list, WithLabel(it, Arch, pick(r, "amd64", "amd64", "arm64")))
 		}
 		var pods []*corev1.Pod
 		for i := range 1 + r.IntN(7) {
-			p := Pod(fmt.Sprintf("p%d", i), Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(30)))))
+			p := Pod(
+				fmt.Sprintf("p%d", i),
+				Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(30)))),
+			)
 			if maybe(r, 30) {
 				Selects(Arch, pick(r, "amd64", "arm64"))(p)
 			}
@@ -120,11 +132,29 @@ func TestLowerBoundWithExistingRoom(t *testing.T) {
 		var list []*catalog.InstanceType
 		for i := range 2 + r.IntN(3) {
 			cores := pick(r, 2, 4, 8)
-			list = append(list, Type(fmt.Sprintf("t%d", i), float64(cores)*(0.03+0.04*r.Float64()), "cpu", fmt.Sprint(cores), "memory", fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)), "pods", "8"))
+			list = append(
+				list,
+				Type(
+					fmt.Sprintf("t%d", i),
+					float64(cores)*(0.03+0.04*r.Float64()),
+					"cpu",
+					fmt.Sprint(cores),
+					"memory",
+					fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)),
+					"pods",
+					"8",
+				),
+			)
 		}
 		var pods []*corev1.Pod
 		for i := range 2 + r.IntN(4) {
-			pods = append(pods, Pod(fmt.Sprintf("p%d", i), Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(20))))))
+			pods = append(
+				pods,
+				Pod(
+					fmt.Sprintf("p%d", i),
+					Requests("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(20))), "memory", fmt.Sprintf("%dMi", 256*(1+r.IntN(20)))),
+				),
+			)
 		}
 		there := Node("there", "general", func(n *snapshot.Node) {
 			n.Allocatable = Resources("cpu", fmt.Sprintf("%dm", 100*(1+r.IntN(30))), "memory", fmt.Sprintf("%dGi", 1+r.IntN(6)), "pods", "3")

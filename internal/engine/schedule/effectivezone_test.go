@@ -14,7 +14,11 @@ import (
 func TestEffectiveZones(t *testing.T) {
 	web := func(edit ...func(*corev1.Pod)) *corev1.Pod { return Pod("web", app("web", edit...)...) }
 	in3 := func(p *corev1.Pod, of string) *snapshot.Snapshot {
-		return withNodes(world(p), Node("n1", "general", full, runningPods(1, of)), Node("n2", "general", full, inZone("z2"), runningPods(1, of)))
+		return withNodes(
+			world(p),
+			Node("n1", "general", full, runningPods(1, of)),
+			Node("n2", "general", full, inZone("z2"), runningPods(1, of)),
+		)
 	}
 	oneVolume := func(p *corev1.Pod, zones ...string) *snapshot.Snapshot {
 		Claims("data")(p)
@@ -43,13 +47,25 @@ func TestEffectiveZones(t *testing.T) {
 		{"a soft spread leaves all", in3(web(Spread(Zone, 1, "web", anyway)), "web"), "flexible"},
 		{"the first of its family chooses", world(web(Near(Zone, "web"))), "flexible"},
 		{"affinity to pods that do not exist", world(web(Near(Zone, "db"))), "none"},
-		{"apart from what is everywhere", withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), runningPods(1, "db"))), "none"},
 		{
-			"minDomains beyond the zones there are",
-			withNodes(World(pool(Require(Zone, in, "z1", "z2")), web(Spread(Zone, 1, "web", minDomains(3)))), Node("n1", "general", full, runningPods(1, "web")), Node("n2", "general", full, inZone("z2"), runningPods(1, "web"))),
+			"apart from what is everywhere",
+			withNodes(in3(web(Apart(Zone, "db")), "db"), Node("n3", "general", full, inZone("z3"), runningPods(1, "db"))),
 			"none",
 		},
-		{"others keep it out of all zones but z3", withNodes(world(web()), Node("n1", "general", full, declaring("web")), Node("n2", "general", full, inZone("z2"), declaring("web"))), "z3"},
+		{
+			"minDomains beyond the zones there are",
+			withNodes(
+				World(pool(Require(Zone, in, "z1", "z2")), web(Spread(Zone, 1, "web", minDomains(3)))),
+				Node("n1", "general", full, runningPods(1, "web")),
+				Node("n2", "general", full, inZone("z2"), runningPods(1, "web")),
+			),
+			"none",
+		},
+		{
+			"others keep it out of all zones but z3",
+			withNodes(world(web()), Node("n1", "general", full, declaring("web")), Node("n2", "general", full, inZone("z2"), declaring("web"))),
+			"z3",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,7 +75,13 @@ func TestEffectiveZones(t *testing.T) {
 			}
 		})
 	}
-	s := world(append(Pods(3, "a", Selects(Zone, "z1")), Bound(Pod("moves", Selects(Zone, "z1")), "gone"), Pod("b"), Pod("refused", Claims("nothing")))...)
+	s := world(
+		append(
+			Pods(3, "a", Selects(Zone, "z1")),
+			Bound(Pod("moves", Selects(Zone, "z1")), "gone"),
+			Pod("b"),
+			Pod("refused", Claims("nothing")),
+		)...)
 	if diff := cmp.Diff(map[string]int{"z1": 3, "flexible": 1}, schedule.Solve(s, schedule.Budget{}).Zones); diff != "" {
 		t.Errorf("pods by zone (-want +got):\n%s", diff)
 	}

@@ -26,15 +26,25 @@ func TestDaemonSets(t *testing.T) {
 	largeOnly := Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.large", "m.xlarge"))
 	checkPlans(t, []planCase{
 		{"make room", daemons(world(app), Pod("d", Requests("cpu", "2", "memory", "2Gi"))), []string{"general m.large: a"}},
-		{"its host port", daemons(world(Pod("a", HostPort("", 8080, "TCP"))), Pod("d", HostPort("", 8080, "TCP"))), []string{"unschedulable (HostPort): a"}},
+		{
+			"its host port",
+			daemons(world(Pod("a", HostPort("", 8080, "TCP"))), Pod("d", HostPort("", 8080, "TCP"))),
+			[]string{"unschedulable (HostPort): a"},
+		},
 		{
 			"but it does not run on small types",
-			daemons(world(Pod("a", HostPort("", 8080, "TCP"), Selects(corev1.LabelInstanceTypeStable, "m.small"))), Pod("d", HostPort("", 8080, "TCP"), largeOnly)),
+			daemons(
+				world(Pod("a", HostPort("", 8080, "TCP"), Selects(corev1.LabelInstanceTypeStable, "m.small"))),
+				Pod("d", HostPort("", 8080, "TCP"), largeOnly),
+			),
 			[]string{"general m.small: a"},
 		},
 		{
 			"startup taints do not keep it off",
-			daemons(World(pool(func(p *np) { p.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "boot", Effect: noPlace}} }), app), Pod("d", Requests("cpu", "2"))),
+			daemons(
+				World(pool(func(p *np) { p.Spec.Template.Spec.StartupTaints = []corev1.Taint{{Key: "boot", Effect: noPlace}} }), app),
+				Pod("d", Requests("cpu", "2")),
+			),
 			[]string{"general m.large: a"},
 		},
 		{
@@ -42,25 +52,61 @@ func TestDaemonSets(t *testing.T) {
 			daemons(World(pool(PoolTaint("hard", noPlace)), Pod("a", Requests("cpu", "1"), Tolerates("hard"))), Pod("d", Requests("cpu", "2"))),
 			[]string{"general m.small: a"},
 		},
-		{"soft taints do not", daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Requests("cpu", "2"))), []string{"general m.large: a"}},
+		{
+			"soft taints do not",
+			daemons(World(pool(PoolTaint("soft", prefer)), app), Pod("d", Requests("cpu", "2"))),
+			[]string{"general m.large: a"},
+		},
 		{"nothing left", daemons(world(app), Pod("d", Requests("cpu", "10k"))), []string{"unschedulable (Resources): a"}},
 		{"limits act as requests", daemons(world(app), limitsOnly), []string{"general m.large: a"}},
-		{"its init container", daemons(world(app), Pod("d", Requests("cpu", "1"), initContainer(false, "cpu", "2"))), []string{"general m.large: a"}},
-		{"selects what no node has", daemons(world(app), Pod("d", Requests("cpu", "2"), Selects("team", "x")), Pod("e", Requests("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none"))), []string{"general m.small: a"}},
-		{"selects the pool's label", daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Requests("cpu", "2"), Selects("team", "x"))), []string{"general m.large: a"}},
-		{"NotIn on an undefined key", daemons(world(app), Pod("d", Requests("cpu", "2"), Needs(Expr("team", notIn, "x")))), []string{"general m.large: a"}},
+		{
+			"its init container",
+			daemons(world(app), Pod("d", Requests("cpu", "1"), initContainer(false, "cpu", "2"))),
+			[]string{"general m.large: a"},
+		},
+		{
+			"selects what no node has",
+			daemons(
+				world(app),
+				Pod("d", Requests("cpu", "2"), Selects("team", "x")),
+				Pod("e", Requests("cpu", "2"), Selects(corev1.LabelInstanceTypeStable, "none")),
+			),
+			[]string{"general m.small: a"},
+		},
+		{
+			"selects the pool's label",
+			daemons(World(pool(TemplateLabel("team", "x")), app), Pod("d", Requests("cpu", "2"), Selects("team", "x"))),
+			[]string{"general m.large: a"},
+		},
+		{
+			"NotIn on an undefined key",
+			daemons(world(app), Pod("d", Requests("cpu", "2"), Needs(Expr("team", notIn, "x")))),
+			[]string{"general m.large: a"},
+		},
 		{
 			"the second required term matches",
 			daemons(world(app), Pod("d", Requests("cpu", "2"), Needs(Expr("team", in, "x")), Needs(Expr(Arch, in, "amd64")))),
 			[]string{"general m.large: a"},
 		},
-		{"an impossible preference", daemons(world(app), Pod("d", Requests("cpu", "2"), Prefers(1, Expr("team", in, "x")))), []string{"general m.large: a"}},
+		{
+			"an impossible preference",
+			daemons(world(app), Pod("d", Requests("cpu", "2"), Prefers(1, Expr("team", in, "x")))),
+			[]string{"general m.large: a"},
+		},
 		{
 			"overhead per group of types",
-			daemons(world(app), Pod("d", Requests("cpu", "7"), largeOnly), Pod("e", Requests("cpu", "500m"), Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.medium")))),
+			daemons(
+				world(app),
+				Pod("d", Requests("cpu", "7"), largeOnly),
+				Pod("e", Requests("cpu", "500m"), Needs(Expr(corev1.LabelInstanceTypeStable, in, "m.small", "m.medium"))),
+			),
 			[]string{"general m.medium: a"},
 		},
-		{"waits for initialization", daemons(world(app), Pod("d", Requests("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))), []string{"general m.large: a"}},
+		{
+			"waits for initialization",
+			daemons(world(app), Pod("d", Requests("cpu", "2"), Selects(karpv1.LabelInitialized, "true"))),
+			[]string{"general m.large: a"},
+		},
 		{
 			"runs on the node already",
 			daemons(withNodes(world(Pod("a", Requests("cpu", "2"))), Node("n", "general", func(n *snapshot.Node) {
@@ -82,7 +128,10 @@ func TestDaemonSets(t *testing.T) {
 		},
 		{
 			"needs a label that the node lacks",
-			daemons(withNodes(world(Pod("a", Requests("cpu", "3"))), Node("n", "general", func(n *snapshot.Node) { delete(n.Labels, Zone) })), Pod("d", Requests("cpu", "2"), Needs(Expr(Zone, exists)))),
+			daemons(
+				withNodes(world(Pod("a", Requests("cpu", "3"))), Node("n", "general", func(n *snapshot.Node) { delete(n.Labels, Zone) })),
+				Pod("d", Requests("cpu", "2"), Needs(Expr(Zone, exists))),
+			),
 			[]string{"on n: a"},
 		},
 	})
@@ -95,12 +144,23 @@ func TestDaemonSets(t *testing.T) {
 func TestExistingNodes(t *testing.T) {
 	inFlight := func(n *snapshot.Node) { n.Registered, n.Initialized, n.Name = false, false, n.Claim }
 	unmanaged := func(n *snapshot.Node) {
-		*n = snapshot.Node{Name: n.Name, Labels: map[string]string{Host: n.Name}, Allocatable: n.Allocatable, Initialized: true, Registered: true, Ready: true}
+		*n = snapshot.Node{
+			Name:        n.Name,
+			Labels:      map[string]string{Host: n.Name},
+			Allocatable: n.Allocatable,
+			Initialized: true,
+			Registered:  true,
+			Ready:       true,
+		}
 	}
 	tainted := func(key string, effect corev1.TaintEffect, initialized bool) func(*snapshot.Node) {
 		return func(n *snapshot.Node) {
 			n.Initialized = initialized
-			n.Taints = snapshot.SchedulingTaints([]corev1.Taint{{Key: key, Effect: effect}}, []corev1.Taint{{Key: "boot", Effect: noPlace}}, initialized)
+			n.Taints = snapshot.SchedulingTaints(
+				[]corev1.Taint{{Key: key, Effect: effect}},
+				[]corev1.Taint{{Key: "boot", Effect: noPlace}},
+				initialized,
+			)
 		}
 	}
 	oneNode := func(edit ...func(*snapshot.Node)) *snapshot.Snapshot {
@@ -112,7 +172,11 @@ func TestExistingNodes(t *testing.T) {
 	checkPlans(t, []planCase{
 		{"a launched claim with room", oneNode(inFlight), []string{"on n-claim: a"}},
 		{"too big for it", withNodes(world(Pod("a", Requests("cpu", "5"))), Node("n", "general", inFlight)), []string{"general m.xlarge: a"}},
-		{"in another zone", withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)), []string{"general m.small z2: a"}},
+		{
+			"in another zone",
+			withNodes(world(Pod("a", Selects(Zone, "z2"))), Node("n", "general", inFlight)),
+			[]string{"general m.small z2: a"},
+		},
 		{"a terminating node takes no pods", oneNode(func(n *snapshot.Node) { n.Deleting = true }), []string{"general m.small: a"}},
 		{"not ready yet", oneNode(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, false)), []string{"on n: a"}},
 		{"not ready any more", oneNode(tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute, true)), []string{"general m.small: a"}},
@@ -120,7 +184,11 @@ func TestExistingNodes(t *testing.T) {
 		{"startup taint is back", oneNode(tainted("boot", noPlace, true)), []string{"general m.small: a"}},
 		{"unknown taint", oneNode(tainted("custom", noPlace, true)), []string{"general m.small: a"}},
 		{"readiness taint", oneNode(tainted("readiness.k8s.io/x", noPlace, false)), []string{"on n: a"}},
-		{"taints of nodes that are not ours", oneNode(unmanaged, tainted(corev1.TaintNodeNotReady, noPlace, true)), []string{"general m.small: a"}},
+		{
+			"taints of nodes that are not ours",
+			oneNode(unmanaged, tainted(corev1.TaintNodeNotReady, noPlace, true)),
+			[]string{"general m.small: a"},
+		},
 		{
 			"nodes that are up come first",
 			withNodes(world(Pod("a")), onlyNode57Takes(100, inFlight)...),
@@ -129,14 +197,28 @@ func TestExistingNodes(t *testing.T) {
 		{"one host port, two nodes", world(Pods(2, "a", HostPort("", 80, "TCP"))...), []string{"general m.small: a", "general m.small: a"}},
 		{
 			"an address is part of any address",
-			withNodes(world(Pod("a", HostPort("127.0.0.1", 80, "TCP")), Pod("b", HostPort("", 80, "UDP"))), Node("n", "general", holds(Pod("c", HostPort("", 80, "TCP"))))),
+			withNodes(
+				world(Pod("a", HostPort("127.0.0.1", 80, "TCP")), Pod("b", HostPort("", 80, "UDP"))),
+				Node("n", "general", holds(Pod("c", HostPort("", 80, "TCP")))),
+			),
 			[]string{"on n: b", "general m.small: a"},
 		},
-		{"a node without a NodeClaim has room", withNodes(world(Pods(100, "a", Requests("cpu", "10m"))...), Node("n", "general", unmanaged)), []string{"on n: a x100"}},
-		{"it has no zone label", withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)), []string{"general m.small z1: a"}},
+		{
+			"a node without a NodeClaim has room",
+			withNodes(world(Pods(100, "a", Requests("cpu", "10m"))...), Node("n", "general", unmanaged)),
+			[]string{"on n: a x100"},
+		},
+		{
+			"it has no zone label",
+			withNodes(world(Pod("a", Selects(Zone, "z1"))), Node("n", "general", unmanaged)),
+			[]string{"general m.small z1: a"},
+		},
 		{
 			"pods of a node that goes, with those that wait",
-			withNodes(world(join(Pods(2, "new"), bind(Pods(3, "old"), "n"))...), Node("n", "general", func(n *snapshot.Node) { n.Deleting = true })),
+			withNodes(
+				world(join(Pods(2, "new"), bind(Pods(3, "old"), "n"))...),
+				Node("n", "general", func(n *snapshot.Node) { n.Deleting = true }),
+			),
 			[]string{"general m.small: new x2, old x3"},
 		},
 		{
@@ -186,9 +268,21 @@ func TestNominations(t *testing.T) {
 	}
 	checkPlans(t, []planCase{
 		{"the pod waits for its claim", withNodes(world(Pod("a", Requests("cpu", "8"))), claim("n", nil, "a")), []string{"on n-claim: a"}},
-		{"an unlaunched claim takes no others", withNodes(world(Pod("a"), Pod("b")), claim("n", nil, "a")), []string{"on n-claim: a", "general m.small: b"}},
-		{"a launched one does, beside its own", withNodes(world(Pod("a", Requests("cpu", "3")), Pod("b"), Pod("c", Requests("cpu", "2"))), claim("n", up, "a")), []string{"on n-claim: a, b", "general m.medium: c"}},
-		{"a terminating claim keeps no pods", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) { n.Deleting = true }, "a")), []string{"general m.small: a"}},
+		{
+			"an unlaunched claim takes no others",
+			withNodes(world(Pod("a"), Pod("b")), claim("n", nil, "a")),
+			[]string{"on n-claim: a", "general m.small: b"},
+		},
+		{
+			"a launched one does, beside its own",
+			withNodes(world(Pod("a", Requests("cpu", "3")), Pod("b"), Pod("c", Requests("cpu", "2"))), claim("n", up, "a")),
+			[]string{"on n-claim: a, b", "general m.medium: c"},
+		},
+		{
+			"a terminating claim keeps no pods",
+			withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) { n.Deleting = true }, "a")),
+			[]string{"general m.small: a"},
+		},
 		{"promised twice, placed once", withNodes(world(Pod("a")), claim("n1", nil, "a"), claim("n2", nil, "a")), []string{"on n1-claim: a"}},
 		{"a node that is up, but refuses its pod", withNodes(world(Pod("a")), claim("n", func(n *snapshot.Node) {
 			up(n)

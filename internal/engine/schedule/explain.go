@@ -146,7 +146,15 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	}
 	last := q.class.levels[len(q.class.levels)-1]
 	strict := q.required.Without(l.pod...)
-	level := &relaxationLevel{strict: strict, full: strict, internedStrict: e.sv.internSet(strict), internedFull: e.sv.internSet(strict), tolerations: last.tolerations, groups: last.groups, views: []view{}}
+	level := &relaxationLevel{
+		strict:         strict,
+		full:           strict,
+		internedStrict: e.sv.internSet(strict),
+		internedFull:   e.sv.internSet(strict),
+		tolerations:    last.tolerations,
+		groups:         last.groups,
+		views:          []view{},
+	}
 	if !l.taints {
 		level.blocked = last.blocked
 	}
@@ -213,7 +221,10 @@ func (e *explainer) pool(t *template, l waiver) *snapshot.Pool {
 	out.NodePool = np
 	spec := &np.Spec.Template
 	for _, key := range l.pool {
-		spec.Spec.Requirements = slices.DeleteFunc(spec.Spec.Requirements, func(r karpv1.Requirement) bool { return e.sv.s.Labels.Normalize(r.Key) == key })
+		spec.Spec.Requirements = slices.DeleteFunc(
+			spec.Spec.Requirements,
+			func(r karpv1.Requirement) bool { return e.sv.s.Labels.Normalize(r.Key) == key },
+		)
 		for k := range spec.Labels {
 			if e.sv.s.Labels.Normalize(k) == key {
 				delete(spec.Labels, k)
@@ -365,7 +376,8 @@ func cleared(why *refusal, codes ...Code) bool {
 // the pool's, since the pod's requirement is what its author wants.
 func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 	asked := q.requirements(l)
-	if host := asked.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
+	if host := asked.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn ||
+		host.Operator() == corev1.NodeSelectorOpDoesNotExist {
 		return e.podObstacle(q, l, host.Key(), fmt.Sprintf("%s, and a new node has a name of its own", requirementText(host)))
 	}
 	t := e.template(q.template, l)
@@ -378,7 +390,12 @@ func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 		return e.podObstacle(q, l, r.Key(), "contradictory values of "+r.Key())
 	}
 	if conflict.Undefined {
-		return e.podObstacle(q, l, r.Key(), fmt.Sprintf("%s, a label that neither the pool nor its instance types have%s", requirementText(r), e.hintKey(r.Key())))
+		return e.podObstacle(
+			q,
+			l,
+			r.Key(),
+			fmt.Sprintf("%s, a label that neither the pool nor its instance types have%s", requirementText(r), e.hintKey(r.Key())),
+		)
 	}
 	if e.unknownValue(r) {
 		return e.podObstacle(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", requirementText(r), e.hintValue(r)))
@@ -408,7 +425,11 @@ func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked req
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, Requirement, Volume) {
 			return obstacle{
 				code: Requirement, waiver: waiver{}.withoutPool(key),
-				message: fmt.Sprintf("the pool allows only %s, and no such instance type has %s", requirementText(t.reqs.Get(key)), extraRequirements(t, asked)),
+				message: fmt.Sprintf(
+					"the pool allows only %s, and no such instance type has %s",
+					requirementText(t.reqs.Get(key)),
+					extraRequirements(t, asked),
+				),
 			}
 		}
 	}
@@ -436,7 +457,11 @@ func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked req
 // podObstacle is an obstacle in what the pod, or else its volume, requires of a label.
 func (e *explainer) podObstacle(q *probeCase, l waiver, key, what string) obstacle {
 	if !l.volume && q.volume.Defines(key) && (slices.Contains(l.pod, key) || !q.required.Defines(key)) {
-		return obstacle{code: Volume, message: fmt.Sprintf("%s can only be used in %s", e.volumeName(q, key), what), waiver: waiver{volume: true}}
+		return obstacle{
+			code:    Volume,
+			message: fmt.Sprintf("%s can only be used in %s", e.volumeName(q, key), what),
+			waiver:  waiver{volume: true},
+		}
 	}
 	return obstacle{code: Requirement, message: "the pod requires " + what, waiver: waiver{}.withoutPod(key)}
 }
@@ -458,7 +483,8 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	culprit := culprits[0]
 	o := obstacle{code: Topology, message: e.describeView(culprit), waiver: waiver{}.withoutGroup(culprit.g)}
 	for _, v := range views { // pods that keep apart from each other do so in both directions
-		if v.g != culprit.g && v.keepsApart() && culprit.keepsApart() && v.g.key == culprit.g.key && v.g.selector.String() == culprit.g.selector.String() {
+		if v.g != culprit.g && v.keepsApart() && culprit.keepsApart() && v.g.key == culprit.g.key &&
+			v.g.selector.String() == culprit.g.selector.String() {
 			o.waiver = o.waiver.withoutGroup(v.g)
 		}
 	}
@@ -473,7 +499,8 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 			return o
 		}
 	}
-	if places := e.sv.domainsOf(culprit.g, e.template(q.template, l).reqs.Intersect(q.requirements(l))); key != corev1.LabelHostname && len(places) > 0 {
+	if places := e.sv.domainsOf(culprit.g, e.template(q.template, l).reqs.Intersect(q.requirements(l))); key != corev1.LabelHostname &&
+		len(places) > 0 {
 		o.message += "; a node of this pool for it can only be in " + enumerate(places)
 	}
 	return o

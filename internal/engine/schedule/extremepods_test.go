@@ -17,7 +17,16 @@ import (
 )
 
 // hugeQuantities are quantities that the API server accepts but no int64 of thousandths holds.
-var hugeQuantities = []string{"9223372036854775807", "10P", "1Ei", "1e30", "1e400", "1e2147483647", "9223372036854775808", "18446744073709552"}
+var hugeQuantities = []string{
+	"9223372036854775807",
+	"10P",
+	"1Ei",
+	"1e30",
+	"1e400",
+	"1e2147483647",
+	"9223372036854775808",
+	"18446744073709552",
+}
 
 func shop(more ...*corev1.Pod) *snapshot.Snapshot {
 	s := World([]snapshot.Pool{Pool("general", Types())})
@@ -49,7 +58,9 @@ func coresAndMemory(l corev1.ResourceList) string {
 // The pod gets a reason, and the others get the nodes that they would get without it.
 func TestOversizedPodDoesNotDelayOthers(t *testing.T) {
 	alone := launched(schedule.Solve(shop(), schedule.Budget{}))
-	sized := func(name corev1.ResourceName, quantity string) func(*corev1.Pod) { return Requests(string(name), quantity) }
+	sized := func(name corev1.ResourceName, quantity string) func(*corev1.Pod) {
+		return Requests(string(name), quantity)
+	}
 	for _, quantity := range hugeQuantities {
 		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 			if name != corev1.ResourceCPU && (quantity == "10P" || quantity == "18446744073709552") {
@@ -105,7 +116,14 @@ func TestSumsOfContainerRequestsDoNotWrapAround(t *testing.T) {
 func TestOversizedDaemonSetLeavesNoRoom(t *testing.T) {
 	s := shop()
 	for i := range 3 {
-		s.DaemonSets = append(s.DaemonSets, snapshot.DaemonSet{Namespace: "default", Name: fmt.Sprint(i), Pod: Pod(fmt.Sprint(i), Requests("cpu", "9223372036854775", "memory", "8Ei"))})
+		s.DaemonSets = append(
+			s.DaemonSets,
+			snapshot.DaemonSet{
+				Namespace: "default",
+				Name:      fmt.Sprint(i),
+				Pod:       Pod(fmt.Sprint(i), Requests("cpu", "9223372036854775", "memory", "8Ei")),
+			},
+		)
 	}
 	if p := schedule.Solve(s, schedule.Budget{}); len(p.Launches) != 0 || len(p.Rejected) != 12 {
 		t.Errorf("%d launches, %d rejected", len(p.Launches), len(p.Rejected))
@@ -118,7 +136,10 @@ func TestOversizedBoundPodLeavesNoRoom(t *testing.T) {
 		s := shop()
 		n := Node("n1", "general")
 		for i := range most + 1 {
-			n.Pods = append(n.Pods, Bound(Pod(fmt.Sprint("hostile-", i), Requests("cpu", "9223372036854775", "memory", "9223372036854775807")), "n1"))
+			n.Pods = append(
+				n.Pods,
+				Bound(Pod(fmt.Sprint("hostile-", i), Requests("cpu", "9223372036854775", "memory", "9223372036854775807")), "n1"),
+			)
 		}
 		s.Nodes = append(s.Nodes, n)
 		if p := schedule.Solve(s, schedule.Budget{}); len(p.Placements) != 0 || len(p.Rejected) != 0 {
@@ -196,7 +217,8 @@ func TestInvalidPreferenceIsIgnoredAndReported(t *testing.T) {
 			for i := range p.Launches {
 				claimLike(t, s, &p.Launches[i])
 			}
-			if len(p.Ignored) != 1 || p.Ignored[0].Pod.Name != "hostile" || !strings.Contains(p.Ignored[0].Why[0], strconv.Quote(expr.Values[0])) {
+			if len(p.Ignored) != 1 || p.Ignored[0].Pod.Name != "hostile" ||
+				!strings.Contains(p.Ignored[0].Why[0], strconv.Quote(expr.Values[0])) {
 				t.Errorf("ignored %v", p.Ignored)
 			}
 		})
@@ -210,9 +232,10 @@ func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 	team(s.Pools[0].NodePool)
 	alone := launched(schedule.Solve(s, schedule.Budget{}))
 	for want, edit := range map[string]func(*corev1.Pod){
-		`required node affinity term 0: label "example.com/team": no node can have the value "team a"`: Needs(Expr("example.com/team", in, "team a")),
-		`required node affinity term 0: label "example.com/team": no node can have the value "-5"`:     Needs(Expr("example.com/team", gt, "-5")),
-		`nodeSelector: label "example.com/team": no node can have the value "team a"`:                  Selects("example.com/team", "team a"),
+		`required node affinity term 0: label "example.com/team": no node can have the value "team a"`: Needs(Expr("example.com/team", in,
+			"team a")),
+		`required node affinity term 0: label "example.com/team": no node can have the value "-5"`: Needs(Expr("example.com/team", gt, "-5")),
+		`nodeSelector: label "example.com/team": no node can have the value "team a"`:              Selects("example.com/team", "team a"),
 	} {
 		t.Run(want, func(t *testing.T) {
 			s := shop(Pod("hostile", Requests("cpu", "100m"), edit))
@@ -221,7 +244,8 @@ func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 			if got := launched(p); got != alone {
 				t.Errorf("launched\n%swant\n%s", got, alone)
 			}
-			if len(p.Rejected) != 1 || p.Rejected[0].Reasons[0].Code != schedule.InvalidPod || !strings.Contains(p.Rejected[0].Reasons[0].Message, want) {
+			if len(p.Rejected) != 1 || p.Rejected[0].Reasons[0].Code != schedule.InvalidPod ||
+				!strings.Contains(p.Rejected[0].Reasons[0].Message, want) {
 				t.Errorf("rejected %v", p.Rejected)
 			}
 		})
@@ -275,7 +299,10 @@ func TestNewResourceNameDoesNotCloseNodes(t *testing.T) {
 
 // The selector of all pods and that of none are different, though both print as the empty string.
 func TestEmptyAndNilSelectorsDiffer(t *testing.T) {
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("a", Requests("cpu", "100m"), Labeled("app", "a"), Near(Zone, "a"), PreferNear(1, Zone, "a")))
+	s := World(
+		[]snapshot.Pool{Pool("general", Types())},
+		Pod("a", Requests("cpu", "100m"), Labeled("app", "a"), Near(Zone, "a"), PreferNear(1, Zone, "a")),
+	)
 	a := s.Pods[0].Spec.Affinity.PodAffinity
 	a.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = nil
 	a.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm.LabelSelector = &metav1.LabelSelector{}
@@ -304,7 +331,8 @@ func TestPodsWithThousandsOfResourcesDoNotDelayOthers(t *testing.T) {
 	}
 	const event = 1024 // characters that one holds
 	const want = "the pod needs 1 example.com/r0-0, which neither a node nor an instance type has"
-	if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) || len(why.Message) > event {
+	if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) ||
+		len(why.Message) > event {
 		t.Errorf("reason %.300s (%d characters)", why, len(why.Message))
 	}
 }

@@ -128,7 +128,8 @@ func (f *firstFit) add(b *firstFitBin, pod *corev1.Pod, asks [3]int64, wants req
 	if !slices.ContainsFunc(b.types, func(it *catalog.InstanceType) bool { return f.holds(it, total) }) {
 		return false
 	}
-	if _, blocked := snapshot.Untolerated(pod.Spec.Tolerations, b.pool.NodePool.Spec.Template.Spec.Taints); blocked || !b.reqs.Compatible(wants, f.s.Labels.WellKnown) {
+	if _, blocked := snapshot.Untolerated(pod.Spec.Tolerations, b.pool.NodePool.Spec.Template.Spec.Taints); blocked ||
+		!b.reqs.Compatible(wants, f.s.Labels.WellKnown) {
 		return false
 	}
 	app := pod.Labels["app"]
@@ -146,7 +147,9 @@ func (f *firstFit) add(b *firstFitBin, pod *corev1.Pod, asks [3]int64, wants req
 			reqs, zonal = reqs.With(requirement.In(Zone, zone)), true
 		}
 	}
-	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 && b.apps[app] > 0 {
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil &&
+		len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 &&
+		b.apps[app] > 0 {
 		return false
 	}
 	if a := pod.Spec.Affinity; a != nil && a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {

@@ -39,26 +39,91 @@ func TestResources(t *testing.T) {
 		},
 		{
 			"different architectures, operating systems and types",
-			World(singlePool(Type("x86", 1, "cpu", "4"), WithLabel(Type("arm", 1, "cpu", "4"), Arch, "arm64"), WithLabel(Type("windows", 1, "cpu", "4"), corev1.LabelOSStable, "windows"), Type("other", 2, "cpu", "4")),
-				Pod("a", Selects(Arch, "arm64")), Pod("b", Selects(corev1.LabelOSStable, "windows")), Pod("c", Selects(corev1.LabelInstanceTypeStable, "other"))),
+			World(
+				singlePool(
+					Type("x86", 1, "cpu", "4"),
+					WithLabel(Type("arm", 1, "cpu", "4"), Arch, "arm64"),
+					WithLabel(Type("windows", 1, "cpu", "4"), corev1.LabelOSStable, "windows"),
+					Type("other", 2, "cpu", "4"),
+				),
+				Pod(
+					"a",
+					Selects(Arch, "arm64"),
+				),
+				Pod("b", Selects(corev1.LabelOSStable, "windows")),
+				Pod("c", Selects(corev1.LabelInstanceTypeStable, "other")),
+			),
 			[]string{"general arm: a", "general other: c", "general windows: b"},
 		},
 		{
 			"resources of different types",
-			World(singlePool(gpu, fpga), Pod("a", Requests("nvidia.com/gpu", "1")), Pod("b", Requests("example.com/fpga", "1")), Pod("c", Requests("nvidia.com/gpu", "1", "example.com/fpga", "1"))),
+			World(
+				singlePool(gpu, fpga),
+				Pod("a", Requests("nvidia.com/gpu", "1")),
+				Pod("b", Requests("example.com/fpga", "1")),
+				Pod("c", Requests("nvidia.com/gpu", "1", "example.com/fpga", "1")),
+			),
 			[]string{"general gpu: a", "general fpga: b", "unschedulable (Resources): c"},
 		},
 		{"none of an unknown resource", world(Pod("a", Requests("example.com/what", "0"))), []string{"general m.small: a"}},
-		{"overhead counts", world(Pod("a", Requests("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })), []string{"general m.medium: a"}},
-		{"five pods a node", World(five, Pods(25, "a")...), []string{"general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5"}},
+		{
+			"overhead counts",
+			world(Pod("a", Requests("cpu", "1"), func(p *corev1.Pod) { p.Spec.Overhead = Resources("cpu", "100m") })),
+			[]string{"general m.medium: a"},
+		},
+		{
+			"five pods a node",
+			World(five, Pods(25, "a")...),
+			[]string{"general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5", "general five: a x5"},
+		},
 		{"one pod a node", World(singlePool(onePod), Pods(3, "a")...), []string{"general one: a", "general one: a", "general one: a"}},
-		{"big init container first", World(exact, Pod("a", Requests("cpu", "6", "memory", "2Gi"), initContainer(false, "cpu", "10", "memory", "4Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"))), []string{"general snug: a"}},
-		{"sidecar, then init container", World(exact, Pod("a", Requests("cpu", "6", "memory", "2Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "5", "memory", "1Gi"))), []string{"general snug: a"}},
-		{"the init container's peak", World(exact, Pod("a", Requests("cpu", "5", "memory", "1Gi"), initContainer(true, "cpu", "4.9", "memory", "2.9Gi"), initContainer(false, "cpu", "6", "memory", "2Gi"))), []string{"general snug: a"}},
+		{
+			"big init container first",
+			World(
+				exact,
+				Pod(
+					"a",
+					Requests("cpu", "6", "memory", "2Gi"),
+					initContainer(false, "cpu", "10", "memory", "4Gi"),
+					initContainer(true, "cpu", "4.9", "memory", "2.9Gi"),
+				),
+			),
+			[]string{"general snug: a"},
+		},
+		{
+			"sidecar, then init container",
+			World(
+				exact,
+				Pod(
+					"a",
+					Requests("cpu", "6", "memory", "2Gi"),
+					initContainer(true, "cpu", "4.9", "memory", "2.9Gi"),
+					initContainer(false, "cpu", "5", "memory", "1Gi"),
+				),
+			),
+			[]string{"general snug: a"},
+		},
+		{
+			"the init container's peak",
+			World(
+				exact,
+				Pod(
+					"a",
+					Requests("cpu", "5", "memory", "1Gi"),
+					initContainer(true, "cpu", "4.9", "memory", "2.9Gi"),
+					initContainer(false, "cpu", "6", "memory", "2Gi"),
+				),
+			),
+			[]string{"general snug: a"},
+		},
 		{"pod-level resources decide", World(exact, Pod("a", Requests("cpu", "20"), func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Requests: Resources("cpu", "9.9", "memory", "3.9Gi")}
 		})), []string{"general tight: a"}},
-		{"init container larger than any type", World(exact, Pod("a", initContainer(false, "cpu", "100"))), []string{"unschedulable (Resources): a"}},
+		{
+			"init container larger than any type",
+			World(exact, Pod("a", initContainer(false, "cpu", "100"))),
+			[]string{"unschedulable (Resources): a"},
+		},
 	})
 	p := schedule.Solve(World(singlePool(Type("two", 1, "cpu", "2")), Pods(40, "a", Requests("cpu", "1"))...), schedule.Budget{})
 	if len(p.Launches) != 20 {
@@ -69,7 +134,10 @@ func TestResources(t *testing.T) {
 func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 	// One huge type holds everything at ten times the price per core.
 	huge := Type("huge", 40, "cpu", "80", "memory", "320Gi")
-	p := schedule.Solve(World([]snapshot.Pool{Pool("general", append(Types(), huge))}, Pods(32, "a", Requests("cpu", "1"))...), schedule.Budget{})
+	p := schedule.Solve(
+		World([]snapshot.Pool{Pool("general", append(Types(), huge))}, Pods(32, "a", Requests("cpu", "1"))...),
+		schedule.Budget{},
+	)
 	if cost := p.Stats.HourlyCost; cost > 32*0.05/3*1.001 {
 		t.Errorf("32 pods of one core cost $%.3f/h:\n%s", cost, describe(p))
 	}
@@ -88,34 +156,66 @@ func TestNodeSizeMinimizesCostOfContent(t *testing.T) {
 func TestMinValues(t *testing.T) {
 	small := []*catalog.InstanceType{Type("a", 1, "cpu", "1"), Type("b", 2, "cpu", "2"), Type("c", 3, "cpu", "4")}
 	three := func(policy string, pools []snapshot.Pool, cpu string) *snapshot.Snapshot {
-		return with(World(pools, Pod("p", Requests("cpu", cpu))), func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(policy) })
+		return with(
+			World(pools, Pod("p", Requests("cpu", cpu))),
+			func(s *snapshot.Snapshot) { s.Settings.MinValuesPolicy = snapshot.MinValuesPolicy(policy) },
+		)
 	}
 	byType := func(n int, more ...func(*np)) []snapshot.Pool {
 		return []snapshot.Pool{Pool("general", small, append(more, Require(corev1.LabelInstanceTypeStable, exists), MinValues(n))...)}
 	}
 	cores := func(op corev1.NodeSelectorOperator, v string, n int) []snapshot.Pool {
-		return []snapshot.Pool{Pool("general", []*catalog.InstanceType{WithLabel(Type("a", 1, "cpu", "1"), "cores", "1"), WithLabel(Type("b", 1, "cpu", "2"), "cores", "2"), WithLabel(Type("c", 1, "cpu", "4"), "cores", "4")},
-			Require("cores", op, v), MinValues(n))}
+		return []snapshot.Pool{
+			Pool(
+				"general",
+				[]*catalog.InstanceType{
+					WithLabel(Type("a", 1, "cpu", "1"), "cores", "1"),
+					WithLabel(Type("b", 1, "cpu", "2"), "cores", "2"),
+					WithLabel(Type("c", 1, "cpu", "4"), "cores", "4"),
+				},
+				Require("cores", op, v),
+				MinValues(n),
+			),
+		}
 	}
 	twoPools := append(byType(3), Pool("heavy", small, Weight(50), Require(corev1.LabelInstanceTypeStable, exists), MinValues(3)))
 	checkPlans(t, []planCase{
 		{"strict, too few fit", three("Strict", byType(3), "2"), []string{"unschedulable (MinValues): p"}},
 		{"best effort", three("BestEffort", byType(3), "2"), []string{"general b relaxed: p"}},
-		{"zones", three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), []string{"general a relaxed: p"}},
+		{
+			"zones",
+			three(
+				"BestEffort",
+				[]snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))},
+				"1",
+			),
+			[]string{"general a relaxed: p"},
+		},
 		{"the heavy pool relaxes before a light one is tried", three("BestEffort", twoPools, "2"), []string{"heavy b relaxed: p"}},
 		{"satisfied", three("BestEffort", byType(3), "1"), []string{"general a: p"}},
 		{"counted within a bound", three("Strict", cores(gt, "1", 2), "1"), []string{"general b: p"}},
 		{"too few within a bound", three("Strict", cores(gt, "1", 3), "1"), []string{"unschedulable (MinValues): p"}},
-		{"the larger of two applies", three("Strict", byType(3, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2)), "2"), []string{"unschedulable (MinValues): p"}},
+		{
+			"the larger of two applies",
+			three("Strict", byType(3, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2)), "2"),
+			[]string{"unschedulable (MinValues): p"},
+		},
 		{"counted below a bound", three("Strict", cores(lt, "4", 2), "1"), []string{"general a: p"}},
 		{"too few below it", three("Strict", cores(lt, "2", 2), "1"), []string{"unschedulable (MinValues): p"}},
-		{"several keys must all hold", three("Strict", byType(2, Require(Arch, exists), MinValues(2)), "1"), []string{"unschedulable (MinValues): p"}},
+		{
+			"several keys must all hold",
+			three("Strict", byType(2, Require(Arch, exists), MinValues(2)), "1"),
+			[]string{"unschedulable (MinValues): p"},
+		},
 	})
 	p := schedule.Solve(three("BestEffort", byType(3), "2"), schedule.Budget{})
 	if n := p.Launches[0].Requirements.Get(corev1.LabelInstanceTypeStable).MinValues(); n != 2 {
 		t.Errorf("the claim's minValues are %d, want 2", n)
 	}
-	p = schedule.Solve(three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"), schedule.Budget{})
+	p = schedule.Solve(
+		three("BestEffort", []snapshot.Pool{Pool("general", small, Require(Zone, in, "z1", "z2"), Require(Zone, exists), MinValues(3))}, "1"),
+		schedule.Budget{},
+	)
 	if n := p.Launches[0].Requirements.Get(Zone).MinValues(); n != 2 {
 		t.Errorf("the claim's minValues of zones are %d, want 2", n)
 	}
@@ -159,7 +259,11 @@ func TestLimits(t *testing.T) {
 			limited(Pods(5, "a", Labeled("app", "a"), Apart(Host, "a")), "nodes", "2"),
 			[]string{"general m.small: a", "general m.small: a", "unschedulable (Limits): a x3"},
 		},
-		{"limits do not bind existing nodes", withNodes(used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), Node("n", "general")), []string{"on n: a"}},
+		{
+			"limits do not bind existing nodes",
+			withNodes(used(limited(Pods(1, "a"), "cpu", "2"), "cpu", "2"), Node("n", "general")),
+			[]string{"on n: a"},
+		},
 	})
 }
 
@@ -182,7 +286,10 @@ func TestTypesOfALaunchUnderALimit(t *testing.T) {
 
 // The pool allows t2.small and t2.medium only, 4 CPUs at most.
 func TestLimitIsUsedFully(t *testing.T) {
-	types := []*catalog.InstanceType{Type("t2.small", 0.023, "cpu", "1", "memory", "2Gi"), Type("t2.medium", 0.0464, "cpu", "2", "memory", "4Gi")}
+	types := []*catalog.InstanceType{
+		Type("t2.small", 0.023, "cpu", "1", "memory", "2Gi"),
+		Type("t2.medium", 0.0464, "cpu", "2", "memory", "4Gi"),
+	}
 	for _, it := range types { // what kubelet and system keep for themselves
 		cpu := it.Allocatable[corev1.ResourceCPU]
 		cpu.Sub(resource.MustParse("60m"))

@@ -375,7 +375,8 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	for k := g.first; k < len(g.cands.list); k++ {
 		cand := g.cands.list[k]
 		ti := &b.t.types[cand.t]
-		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.limitLeft, b.reservedLimits) || !sv.reservationAllows(b, cand, ceilingEnforced) {
+		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.limitLeft, b.reservedLimits) ||
+			!sv.reservationAllows(b, cand, ceilingEnforced) {
 			continue
 		}
 		if cand.price > top {
@@ -385,7 +386,8 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 		duals := m.dualsOf(ti, cand)
 		if cand.offering >= 0 {
 			for _, i := range matching {
-				if col := m.master.patterns[m.master.basis[i]].column; col == int(m.representative[cand.offering]) && cand.price == m.offerings[col].price {
+				if col := m.master.patterns[m.master.basis[i]].column; col == int(m.representative[cand.offering]) &&
+					cand.price == m.offerings[col].price {
 					out = append(out, sizeOption{index: k, basisRow: i})
 				}
 			}
@@ -413,7 +415,8 @@ func (m *lpRelaxation) matching(first *class) []int {
 		return m.matchingPatterns
 	}
 	for i, j := range m.master.basis {
-		if j >= 0 && m.master.level[i] >= 1.5 && len(m.master.patterns[j].rows) > 1 && slices.Contains(m.master.patterns[j].rows, first.bucket) {
+		if j >= 0 && m.master.level[i] >= 1.5 && len(m.master.patterns[j].rows) > 1 &&
+			slices.Contains(m.master.patterns[j].rows, first.bucket) {
 			m.matchingPatterns = append(m.matchingPatterns, i)
 		}
 	}
@@ -460,7 +463,8 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		}
 		if n = min(n, maxPerNode(c, level, started)); n > 0 {
 			out = append(out, demand{
-				class: c, n: n, cands: cands, value: c.value, memoryPerCPU: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])), quota: sv.quotas.of(first, c, level),
+				class: c, n: n, cands: cands, value: c.value, memoryPerCPU: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])),
+				quota:    sv.quotas.of(first, c, level),
 				requests: c.requests, amounts: c.amounts,
 			})
 		}

@@ -54,7 +54,8 @@ func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusa
 		return n.cands, n.why
 	}
 	n := narrowResult{known: true}
-	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn || host.Operator() == corev1.NodeSelectorOpDoesNotExist {
+	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn ||
+		host.Operator() == corev1.NodeSelectorOpDoesNotExist {
 		n.why = &refusal{Requirement, true} // a new node gets a name of its own
 	} else if !cands.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
 		n.why = &refusal{Requirement, true}

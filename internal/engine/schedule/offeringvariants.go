@@ -121,9 +121,10 @@ func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) b
 	}
 	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
 		if !listed[j] {
-			if _, ok := t.types[j].Cheapest(reqs); ok || t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
-				return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
-			}) {
+			if _, ok := t.types[j].Cheapest(reqs); ok ||
+				t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
+					return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
+				}) {
 				return true
 			}
 		}

@@ -26,7 +26,12 @@ func TestOfferingsWithMoreCapacity(t *testing.T) {
 	}
 	// In z2, on demand, the type has a device.
 	some := func(change func(catalog.Offering) catalog.Offering) *catalog.InstanceType {
-		return WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 1), Offering("z1", spot, 0.5), change(holding(Offering("z2", od, 2), device, "1")))
+		return WithOfferings(
+			Type("some", 0, "cpu", "4"),
+			Offering("z1", od, 1),
+			Offering("z1", spot, 0.5),
+			change(holding(Offering("z2", od, 2), device, "1")),
+		)
 	}
 	keep := func(o catalog.Offering) catalog.Offering { return o }
 	none := Type("none", 0.1, "cpu", "4")
@@ -35,19 +40,38 @@ func TestOfferingsWithMoreCapacity(t *testing.T) {
 	checkPlans(t, []planCase{
 		{"only that offering is launched", World(singlePool(none, some(keep)), wants), []string{"general some z2: a"}},
 		{"others do without", World(singlePool(some(keep)), Pod("a")), []string{"general some: a"}},
-		{"it is not where the pod may go", World(singlePool(none, some(keep)), Pod("a", Requests(device, "1"), Selects(Zone, "z1"))), []string{"unschedulable (Resources): a"}},
+		{
+			"it is not where the pod may go",
+			World(singlePool(none, some(keep)), Pod("a", Requests(device, "1"), Selects(Zone, "z1"))),
+			[]string{"unschedulable (Resources): a"},
+		},
 		{"it cannot be had", World(singlePool(none, some(gone)), wants), []string{"unschedulable (NoOffering): a"}},
-		{"nor can the others, with more pods than they hold", World(singlePool(some(gone)), Pod("a", Requests("cpu", "5"))), []string{"unschedulable (Resources): a"}},
+		{
+			"nor can the others, with more pods than they hold",
+			World(singlePool(some(gone)), Pod("a", Requests("cpu", "5"))),
+			[]string{"unschedulable (Resources): a"},
+		},
 		{"a dearer type does not come before", World(singlePool(some(keep), all), wants), []string{"general some z2: a"}},
-		{"a cheaper one does, and the other is left out", World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants), []string{"general cheap: a"}},
+		{
+			"a cheaper one does, and the other is left out",
+			World(singlePool(some(keep), Type("cheap", 0.1, "cpu", "4", device, "1")), wants),
+			[]string{"general cheap: a"},
+		},
 		{
 			"overridden amounts replace the type's",
-			World(singlePool(WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 2), holding(Offering("z2", od, 1), "cpu", "2"))), Pod("a", Requests("cpu", "3"))),
+			World(
+				singlePool(WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 2), holding(Offering("z2", od, 1), "cpu", "2"))),
+				Pod("a", Requests("cpu", "3")),
+			),
 			[]string{"general some z1: a"},
 		},
 		{
 			"limits count what is launched",
-			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{some(keep)}, Limit(device, "0"))}, Pod("a"), Pod("b", Requests(device, "1"))),
+			World(
+				[]snapshot.Pool{Pool("general", []*catalog.InstanceType{some(keep)}, Limit(device, "0"))},
+				Pod("a"),
+				Pod("b", Requests(device, "1")),
+			),
 			[]string{"general some z1: a", "unschedulable (Limits): b"},
 		},
 	})

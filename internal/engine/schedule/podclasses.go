@@ -264,7 +264,8 @@ func (sv *solver) findUnusedAxes() (out bitset) {
 	}
 	for i, name := range sv.axes.names {
 		asks := func(c *class) bool { return c.requests[i] > 0 && !c.unplaceable() }
-		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods && !slices.ContainsFunc(sv.allClasses, asks) &&
+		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
+			!slices.ContainsFunc(sv.allClasses, asks) &&
 			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.vec[i] > 0 }) {
 			out.add(i)
 		}

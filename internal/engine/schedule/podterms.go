@@ -49,7 +49,10 @@ type terms struct {
 func tooMany(pod *corev1.Pod) Reason {
 	hard := hardSpreads(pod)
 	no := func(n int, what string) Reason {
-		return Reason{Code: TooComplex, Message: fmt.Sprintf("the pod has %d %s, and no more than %d are planned; use fewer terms", n, what, MaxRequiredTerms)}
+		return Reason{
+			Code:    TooComplex,
+			Message: fmt.Sprintf("the pod has %d %s, and no more than %d are planned; use fewer terms", n, what, MaxRequiredTerms),
+		}
 	}
 	if hard > MaxRequiredTerms {
 		return no(hard, "topology spread constraints with DoNotSchedule")
@@ -292,7 +295,13 @@ func (sv *solver) taints() []corev1.Taint {
 // their own.
 func (k *constraintClass) hasManyTerms() bool {
 	spec := &k.pod.Spec
-	n := max(len(spec.TopologySpreadConstraints), len(requiredAnti(k.pod)), len(requiredAffinity(k.pod)), len(k.node.Required), len(k.node.Preferred))
+	n := max(
+		len(spec.TopologySpreadConstraints),
+		len(requiredAnti(k.pod)),
+		len(requiredAffinity(k.pod)),
+		len(k.node.Required),
+		len(k.node.Preferred),
+	)
 	if a := spec.Affinity; a != nil {
 		if a.PodAffinity != nil {
 			n = max(n, len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution))

@@ -30,7 +30,9 @@ func hostile() map[string]func(n int) []*corev1.Pod {
 	}
 	name := func(i int) string { return fmt.Sprintf("a-%05d", i) }
 	everybody := func(i int) *metav1.LabelSelector {
-		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name(i), Operator: metav1.LabelSelectorOpDoesNotExist}}}
+		return &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name(i), Operator: metav1.LabelSelectorOpDoesNotExist}},
+		}
 	}
 	anyNode := func(i int) corev1.NodeSelectorRequirement {
 		return Expr("example.com/"+name(i), corev1.NodeSelectorOpNotIn, "x")
@@ -208,7 +210,13 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 	other := func(name string) *corev1.Pod {
 		return Pod(name, Labeled("app", name), Requests("cpu", "100m"), Selects(Zone, "z1"))
 	}
-	s := World([]snapshot.Pool{Pool("general", Types())}, Pod("lonely", apart, Requests("cpu", "1")), other("other-3"), other("other-299"), other("other-300"))
+	s := World(
+		[]snapshot.Pool{Pool("general", Types())},
+		Pod("lonely", apart, Requests("cpu", "1")),
+		other("other-3"),
+		other("other-299"),
+		other("other-300"),
+	)
 	p := schedule.Solve(s, schedule.Budget{})
 	if len(p.Rejected) > 0 {
 		t.Fatalf("%s is rejected: %v", p.Rejected[0].Pod.Name, p.Rejected[0].Reasons)
@@ -228,7 +236,8 @@ func TestManyRequiredAntiAffinityTermsAllHold(t *testing.T) {
 	running := Bound(Pod("lonely", apart), "n1")
 	s = World([]snapshot.Pool{Pool("general", Types())}, Pod("other-299", Labeled("app", "other-299")))
 	s.Nodes = []snapshot.Node{Node("n1", "general", func(n *snapshot.Node) { n.Pods = append(n.Pods, running) })}
-	if p := schedule.Solve(s, schedule.Budget{}); len(p.Placements) > 0 || len(p.Launches) != 1 || p.Launches[0].Requirements.Get(Zone).Has("z1") {
+	if p := schedule.Solve(s, schedule.Budget{}); len(p.Placements) > 0 || len(p.Launches) != 1 ||
+		p.Launches[0].Requirements.Get(Zone).Has("z1") {
 		t.Errorf("a pod is put into the zone of one that keeps away from it: %d placements, %d launches", len(p.Placements), len(p.Launches))
 	}
 }

@@ -41,12 +41,18 @@ func TestPools(t *testing.T) {
 		},
 		{
 			"a pod may name its pool",
-			World([]snapshot.Pool{Pool("light", Types()), Pool("heavy", Types(), Weight(100))}, Pod("a", Selects(karpv1.LabelNodePool, "light"))),
+			World(
+				[]snapshot.Pool{Pool("light", Types()), Pool("heavy", Types(), Weight(100))},
+				Pod("a", Selects(karpv1.LabelNodePool, "light")),
+			),
 			[]string{"light m.small: a"},
 		},
 		{
 			"or a label of its template",
-			World([]snapshot.Pool{Pool("light", Types(), TemplateLabel("team", "x")), Pool("heavy", Types(), Weight(100))}, Pod("a", Selects("team", "x"))),
+			World(
+				[]snapshot.Pool{Pool("light", Types(), TemplateLabel("team", "x")), Pool("heavy", Types(), Weight(100))},
+				Pod("a", Selects("team", "x")),
+			),
 			[]string{"light m.small: a"},
 		},
 		{
@@ -107,7 +113,11 @@ func TestRequirements(t *testing.T) {
 		},
 		{
 			"compatible values share a node",
-			World(pool(Require("team", in, "x", "y", "z")), Pod("a", Needs(Expr("team", in, "x", "y"))), Pod("b", Needs(Expr("team", in, "y", "z")))),
+			World(
+				pool(Require("team", in, "x", "y", "z")),
+				Pod("a", Needs(Expr("team", in, "x", "y"))),
+				Pod("b", Needs(Expr("team", in, "y", "z"))),
+			),
 			[]string{"general m.small: a, b"},
 		},
 		{
@@ -116,23 +126,39 @@ func TestRequirements(t *testing.T) {
 			[]string{"general m.small: a", "general m.small: b"},
 		},
 		{"hostname", world(Pod("a", Selects(Host, "n1"))), []string{"unschedulable (InvalidPod): a"}},
-		{"restricted domain", world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))), []string{"unschedulable (InvalidPod): a, b"}},
+		{
+			"restricted domain",
+			world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))),
+			[]string{"unschedulable (InvalidPod): a, b"},
+		},
 		{"opted out", world(Pod("a", Needs(Expr(karpv1.LabelNodePool, absent)))), []string{"unschedulable (OptedOut): a"}},
-		{"a Kubernetes domain that the pool defines", World(pool(TemplateLabel("node.kubernetes.io/kind", "x")), Pod("a", Selects("node.kubernetes.io/kind", "x"))), []string{"general m.small: a"}},
+		{
+			"a Kubernetes domain that the pool defines",
+			World(pool(TemplateLabel("node.kubernetes.io/kind", "x")), Pod("a", Selects("node.kubernetes.io/kind", "x"))),
+			[]string{"general m.small: a"},
+		},
 		{
 			"so kubernetes.io, k8s.io and what is below",
 			World(pool(TemplateLabel("kubernetes.io/kind", "x"), TemplateLabel("k8s.io/kind", "x"), TemplateLabel("own.k8s.io/kind", "x")),
 				Pod("a", Selects("kubernetes.io/kind", "x"), Selects("k8s.io/kind", "x"), Selects("own.k8s.io/kind", "x"))),
 			[]string{"general m.small: a"},
 		},
-		{"well-known label outside the pool's range", World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))), []string{"unschedulable (Requirements): a"}},
+		{
+			"well-known label outside the pool's range",
+			World(pool(Require(Zone, in, "z1")), Pod("a", Selects(Zone, "z2"))),
+			[]string{"unschedulable (Requirements): a"},
+		},
 		{"well-known label of unknown value", world(Pod("a", Selects(Zone, "nowhere"))), []string{"unschedulable (Requirements): a"}},
 		{
 			"impossible preference",
 			world(Pod("a", Needs(Expr(Zone, in, "z1", "z2", "z3", "nowhere")), Prefers(1, Expr(Zone, in, "nowhere")))),
 			[]string{"general m.small: a"},
 		},
-		{"preference within what is required", world(Pod("a", Needs(Expr(Zone, in, "z1", "z2")), Prefers(1, Expr(Zone, in, "z1")))), []string{"general m.small z1: a"}},
+		{
+			"preference within what is required",
+			world(Pod("a", Needs(Expr(Zone, in, "z1", "z2")), Prefers(1, Expr(Zone, in, "z1")))),
+			[]string{"general m.small z1: a"},
+		},
 		{
 			"preference against all that is required",
 			world(Pod("a", Needs(Expr(Zone, in, "z1", "z2", "z3", "nowhere")), Prefers(1, Expr(Zone, notIn, "z1", "z2", "z3", "nowhere")))),
@@ -148,7 +174,15 @@ func TestRequirements(t *testing.T) {
 		{"the last required term stays", world(Pod("a", Needs(Expr(Zone, in, "nowhere")))), []string{"unschedulable (Requirements): a"}},
 		{
 			"required terms are tried in order",
-			world(Pod("a", Needs(Expr(Zone, in, "nowhere")), Needs(Expr(Zone, in, "never")), Needs(Expr(Zone, in, "z2")), Needs(Expr(Zone, in, "z1")))),
+			world(
+				Pod(
+					"a",
+					Needs(Expr(Zone, in, "nowhere")),
+					Needs(Expr(Zone, in, "never")),
+					Needs(Expr(Zone, in, "z2")),
+					Needs(Expr(Zone, in, "z1")),
+				),
+			),
 			[]string{"general m.small z2: a"},
 		},
 		{
@@ -163,7 +197,11 @@ func TestRequirements(t *testing.T) {
 		},
 		{"a capacity type that is none", world(Pod("a", Selects(Capacity, "gold"))), []string{"unschedulable (InvalidPod): a"}},
 		{"mixed with one that is", world(Pod("a", Needs(Expr(Capacity, in, "gold", "spot")))), []string{"general m.small: a"}},
-		{"an alias means the same", world(Pod("a", Selects("beta.kubernetes.io/arch", "amd64")), Pod("b", Selects("beta.kubernetes.io/arch", "arm64"))), []string{"general m.small: a", "unschedulable (Requirements): b"}},
+		{
+			"an alias means the same",
+			world(Pod("a", Selects("beta.kubernetes.io/arch", "amd64")), Pod("b", Selects("beta.kubernetes.io/arch", "arm64"))),
+			[]string{"general m.small: a", "unschedulable (Requirements): b"},
+		},
 		{
 			"exists but not x is not satisfied without the label",
 			world(Pod("a", Needs(Expr("team", exists), Expr("team", notIn, "x")))),
@@ -217,8 +255,24 @@ func TestIntegerLabelsNarrowTypes(t *testing.T) {
 }
 
 func TestClaimOfALaunch(t *testing.T) {
-	s := World([]snapshot.Pool{Pool("general", Types(), TemplateLabel("team", "x"), Require("tier", in, "b", "a"), Require("gen", gt, "3"), Require("os2", absent),
-		Require("rack", notIn, "0"), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Requests("cpu", "2"), Selects(Zone, "z1")))
+	s := World(
+		[]snapshot.Pool{Pool(
+			"general",
+			Types(),
+			TemplateLabel("team", "x"),
+			Require("tier", in, "b", "a"),
+			Require("gen", gt, "3"),
+			Require("os2", absent),
+			Require(
+				"rack",
+				notIn,
+				"0",
+			),
+			Require(corev1.LabelInstanceTypeStable, exists),
+			MinValues(2),
+		)},
+		Pod("a", Requests("cpu", "2"), Selects(Zone, "z1")),
+	)
 	p := schedule.Solve(s, schedule.Budget{})
 	if len(p.Launches) != 1 {
 		t.Fatal(describe(p))
@@ -230,7 +284,8 @@ func TestClaimOfALaunch(t *testing.T) {
 	}
 	want := []string{
 		"example.com/nodeclass In default", "gen Gte 4", "karpenter.sh/capacity-type In on-demand spot", "karpenter.sh/nodepool In general",
-		"node.kubernetes.io/instance-type In m.medium m.large m.xlarge", "os2 DoesNotExist", "rack NotIn 0", "team In x", "tier In a b", "topology.kubernetes.io/zone In z1",
+		"node.kubernetes.io/instance-type In m.medium m.large m.xlarge", "os2 DoesNotExist", "rack NotIn 0", "team In x", "tier In a b",
+		"topology.kubernetes.io/zone In z1",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("claim requires\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -261,13 +316,44 @@ func TestPrice(t *testing.T) {
 		{"the cheapest that matches", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "amd64"))), []string{"general b: a"}},
 		{"its architecture", World(singlePool(a, b, arm), Pod("a", Selects(Arch, "arm64"))), []string{"general arm: a"}},
 		{"its capacity type", World(singlePool(a, b), Pod("a", Selects(Capacity, od))), []string{"general a: a"}},
-		{"the pool's operating system", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")), []string{"general windows: a"}},
-		{"one from the pool, one from the pod", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))}, Pod("a", Selects(Zone, "z1"), Selects(Capacity, od))), []string{"general a z1: a"}},
-		{"a zone where nothing is sold so", World(singlePool(a, b), Pod("a", Selects(Zone, "z2"))), []string{"unschedulable (Requirements): a"}},
-		{"prices that do not apply do not count", World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")), []string{"general a: a"}},
-		{"a combination that nothing offers", World(singlePool(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))), []string{"unschedulable (Requirements): a"}},
-		{"an unavailable offering is not launched", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")), []string{"general a: a"}},
-		{"nothing available at the moment", World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")), []string{"unschedulable (NoOffering): a"}},
+		{
+			"the pool's operating system",
+			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, windows}, Require(corev1.LabelOSStable, in, "windows"))}, Pod("a")),
+			[]string{"general windows: a"},
+		},
+		{
+			"one from the pool, one from the pod",
+			World(
+				[]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b, arm}, Require(Arch, in, "amd64"))},
+				Pod("a", Selects(Zone, "z1"), Selects(Capacity, od)),
+			),
+			[]string{"general a z1: a"},
+		},
+		{
+			"a zone where nothing is sold so",
+			World(singlePool(a, b), Pod("a", Selects(Zone, "z2"))),
+			[]string{"unschedulable (Requirements): a"},
+		},
+		{
+			"prices that do not apply do not count",
+			World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{a, b}, Require(Capacity, in, od))}, Pod("a")),
+			[]string{"general a: a"},
+		},
+		{
+			"a combination that nothing offers",
+			World(singlePool(a, arm), Pod("a", Selects(Arch, "arm64"), Selects(corev1.LabelInstanceTypeStable, "a"))),
+			[]string{"unschedulable (Requirements): a"},
+		},
+		{
+			"an unavailable offering is not launched",
+			World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone), a), Pod("a")),
+			[]string{"general a: a"},
+		},
+		{
+			"nothing available at the moment",
+			World(singlePool(WithOfferings(Type("c", 1, "cpu", "4"), gone)), Pod("a")),
+			[]string{"unschedulable (NoOffering): a"},
+		},
 	})
 	p := schedule.Solve(World(singlePool(a, b, Type("dear", 99, "cpu", "4")), Pod("a")), schedule.Budget{})
 	if n := len(p.Launches[0].InstanceTypes); n != 3 {

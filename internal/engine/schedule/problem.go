@@ -40,7 +40,13 @@ type groupDomains struct {
 
 // Compile prepares a snapshot for simulations.
 func Compile(s *snapshot.Snapshot) *Problem {
-	p := &Problem{sv: newSolver(s), nodes: make([]*node, len(s.Nodes)), boundPods: map[*corev1.Pod]*queuedPod{}, pendingPods: map[*corev1.Pod]*queuedPod{}, domainNodes: map[*group]map[string]int{}}
+	p := &Problem{
+		sv:          newSolver(s),
+		nodes:       make([]*node, len(s.Nodes)),
+		boundPods:   map[*corev1.Pod]*queuedPod{},
+		pendingPods: map[*corev1.Pod]*queuedPod{},
+		domainNodes: map[*group]map[string]int{},
+	}
 	var bound []*corev1.Pod
 	place := make(map[*snapshot.Node]int, len(s.Nodes))
 	for i := range s.Nodes {

@@ -49,7 +49,8 @@ func afterPlan(s *snapshot.Snapshot) *snapshot.Snapshot {
 		}
 		out.Nodes = append(out.Nodes, snapshot.Node{
 			Name: name, Claim: name, Pool: l.Pool.Name, Labels: labels, Taints: l.Pool.Spec.Template.Spec.Taints,
-			Allocatable: l.InstanceTypes[0].Allocatable, Capacity: l.InstanceTypes[0].Capacity, Launched: true, Registered: true, Initialized: true, Ready: true,
+			Allocatable: l.InstanceTypes[0].Allocatable, Capacity: l.InstanceTypes[0].Capacity, Launched: true, Registered: true,
+			Initialized: true, Ready: true,
 		})
 		add(len(out.Nodes)-1, l.Pods)
 	}
@@ -68,7 +69,8 @@ func withoutNodes(s *snapshot.Snapshot, gone []int) (*snapshot.Snapshot, []*core
 			continue
 		}
 		for _, pod := range s.Nodes[i].Pods {
-			if !slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) && !snapshot.Terminal(pod) && !snapshot.DaemonOwned(pod) {
+			if !slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return p.UID == pod.UID }) && !snapshot.Terminal(pod) &&
+				!snapshot.DaemonOwned(pod) {
 				moves = append(moves, pod)
 			}
 		}

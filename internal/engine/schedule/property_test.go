@@ -28,7 +28,16 @@ func randomTypes(r *rand.Rand) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	for i := range 3 + r.IntN(6) {
 		cores := pick(r, 1, 2, 4, 8, 16)
-		it := Type(fmt.Sprintf("t%d", i), float64(cores)*(0.03+0.04*r.Float64()), "cpu", fmt.Sprint(cores), "memory", fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)), "pods", fmt.Sprint(pick(r, 8, 29, 110)))
+		it := Type(
+			fmt.Sprintf("t%d", i),
+			float64(cores)*(0.03+0.04*r.Float64()),
+			"cpu",
+			fmt.Sprint(cores),
+			"memory",
+			fmt.Sprintf("%dGi", cores*pick(r, 2, 4, 8)),
+			"pods",
+			fmt.Sprint(pick(r, 8, 29, 110)),
+		)
 		it = WithLabel(it, Arch, pick(r, "amd64", "amd64", "arm64"))
 		for j := range it.Offerings {
 			it.Offerings[j].Available = !maybe(r, 15)
@@ -103,7 +112,8 @@ func teamValues(r *rand.Rand) []string { return []string{pick(r, "x", "y")} }
 
 // fixValues removes the values of operators that take none.
 func fixValues(p *corev1.Pod) {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil ||
+		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return
 	}
 	for _, t := range p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -156,9 +166,16 @@ func randomWorld(seed uint64) *snapshot.Snapshot {
 		s.Nodes[0].Launched, s.Nodes[0].Registered, s.Nodes[0].Initialized = false, false, false
 	}
 	if maybe(r, 40) {
-		daemons(s, Pod("agent", Requests("cpu", "200m"), Tolerates("hard")), Pod("arm-agent", Requests("cpu", "300m"), Selects(Arch, "arm64")))
+		daemons(
+			s,
+			Pod("agent", Requests("cpu", "200m"), Tolerates("hard")),
+			Pod("arm-agent", Requests("cpu", "300m"), Selects(Arch, "arm64")),
+		)
 	}
-	s.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencePolicy(pick(r, "Respect", "Ignore")), MinValuesPolicy: snapshot.MinValuesPolicy(pick(r, "Strict", "BestEffort"))}
+	s.Settings = snapshot.Settings{
+		PreferencePolicy: snapshot.PreferencePolicy(pick(r, "Respect", "Ignore")),
+		MinValuesPolicy:  snapshot.MinValuesPolicy(pick(r, "Strict", "BestEffort")),
+	}
 	return s
 }
 
@@ -240,7 +257,10 @@ func fingerprint(p schedule.Plan) []string {
 			}
 			claim += fmt.Sprint(r.Key, r.Operator, r.Values, minimum, " ")
 		}
-		out = append(out, fmt.Sprint(l.Pool.Name, claim, cpu.String(), l.Offering.Zone, l.Offering.CapacityType, l.MinValuesRelaxed, names(l.Pods)))
+		out = append(
+			out,
+			fmt.Sprint(l.Pool.Name, claim, cpu.String(), l.Offering.Zone, l.Offering.CapacityType, l.MinValuesRelaxed, names(l.Pods)),
+		)
 	}
 	for _, r := range p.Rejected {
 		out = append(out, fmt.Sprint(r.Pod.Name, r.Reasons))

@@ -18,7 +18,11 @@ import (
 // twoReserved are the two smaller common types, with capacity reservations of these sizes.
 func twoReserved(small, medium int) []*catalog.InstanceType {
 	return []*catalog.InstanceType{
-		WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-small", small), WithReservation(Type("m.medium", 0.10, "cpu", "2"), "cr-medium", medium),
+		WithReservation(
+			Type("m.small", 0.05, "cpu", "1"),
+			"cr-small",
+			small,
+		), WithReservation(Type("m.medium", 0.10, "cpu", "2"), "cr-medium", medium),
 	}
 }
 
@@ -52,22 +56,35 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"two pools share a reservation of one",
-			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-1", 1))}, Pod("a", Selects(karpv1.LabelNodePool, "x")), Pod("b", Selects(karpv1.LabelNodePool, "y"))),
+			World(
+				[]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-1", 1))},
+				Pod("a", Selects(karpv1.LabelNodePool, "x")),
+				Pod("b", Selects(karpv1.LabelNodePool, "y")),
+			),
 			[]string{"x m.small in cr-1: a", "y m.small: b"},
 		},
 		{
 			"the least that any pool says holds",
-			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 2)), Pool("y", oneReserved("cr-1", 0))}, Pod("a", Selects(karpv1.LabelNodePool, "x"))),
+			World(
+				[]snapshot.Pool{Pool("x", oneReserved("cr-1", 2)), Pool("y", oneReserved("cr-1", 0))},
+				Pod("a", Selects(karpv1.LabelNodePool, "x")),
+			),
 			[]string{"x m.small: a"},
 		},
 		{
 			"two pools, a reservation each",
-			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pod("a", Selects(karpv1.LabelNodePool, "x")), Pod("b", Selects(karpv1.LabelNodePool, "y"))),
+			World(
+				[]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))},
+				Pod("a", Selects(karpv1.LabelNodePool, "x")),
+				Pod("b", Selects(karpv1.LabelNodePool, "y")),
+			),
 			[]string{"x m.small in cr-1: a", "y m.small in cr-2: b"},
 		},
 		{
 			"two reservations of one type, one pod more than they hold",
-			World(singlePool(WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1), "cr-2", 2)), Pods(4, "a", Requests("cpu", "1"))...),
+			World(
+				singlePool(WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1), "cr-2", 2)),
+				Pods(4, "a", Requests("cpu", "1"))...),
 			[]string{"general m.small in cr-1: a", "general m.small in cr-2: a", "general m.small in cr-2: a", "general m.small: a"},
 		},
 		{
@@ -77,33 +94,55 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"a preferred pool is preferred without its reservation, too",
-			World([]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))}, Pods(2, "a", Requests("cpu", "1"), Prefers(1, Expr(karpv1.LabelNodePool, in, "x")))...),
+			World(
+				[]snapshot.Pool{Pool("x", oneReserved("cr-1", 1)), Pool("y", oneReserved("cr-2", 1))},
+				Pods(2, "a", Requests("cpu", "1"), Prefers(1, Expr(karpv1.LabelNodePool, in, "x")))...),
 			[]string{"x m.small in cr-1: a", "x m.small: a"},
 		},
 		{
 			"pods that keep together share a reservation of one",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Requests("cpu", "500m"), onlyReserved, Labeled("app", "a"), Near(Host, "a"))...),
+			World(
+				singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
+				Pods(2, "a", Requests("cpu", "500m"), onlyReserved, Labeled("app", "a"), Near(Host, "a"))...),
 			[]string{"general m.small in cr-1: a x2"},
 		},
-		{"less than nothing is nothing", World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", -3)), Pod("a", onlyReserved)), []string{"unschedulable (NoOffering): a"}},
+		{
+			"less than nothing is nothing",
+			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", -3)), Pod("a", onlyReserved)),
+			[]string{"unschedulable (NoOffering): a"},
+		},
 		{
 			"claims promise more than there is",
-			withNodes(World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("a")), claimInFlight("n1", "cr-1", "cr-unknown"), claimInFlight("n2", "cr-1")),
+			withNodes(
+				World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("a")),
+				claimInFlight("n1", "cr-1", "cr-unknown"),
+				claimInFlight("n2", "cr-1"),
+			),
 			[]string{"general m.small: a"},
 		},
 		{
 			"a pod that only a reservation fits waits for nodes in flight",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pods(2, "a", Requests("cpu", "1"), onlyReserved)...),
+			World(
+				singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
+				Pods(2, "a", Requests("cpu", "1"), onlyReserved)...),
 			[]string{"general m.small in cr-1: a", "unschedulable (ReservedCapacity): a"},
 		},
 		{
 			"what cannot be had but reserved comes before larger pods that can",
-			World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)), Pod("large", Requests("cpu", "1")), Pod("small", Requests("cpu", "800m"), onlyReserved)),
+			World(
+				singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
+				Pod("large", Requests("cpu", "1")),
+				Pod("small", Requests("cpu", "800m"), onlyReserved),
+			),
 			[]string{"general m.small in cr-1: small", "general m.small: large"},
 		},
 		{
 			"and what can be in one reservation only before what can be in any",
-			World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("any", Requests("cpu", "900m"), onlyReserved), Pod("one", Requests("cpu", "800m"), Selects(ReservationID, "cr-small"))),
+			World(
+				[]snapshot.Pool{Pool("general", twoReserved(1, 1))},
+				Pod("any", Requests("cpu", "900m"), onlyReserved),
+				Pod("one", Requests("cpu", "800m"), Selects(ReservationID, "cr-small")),
+			),
 			[]string{"general m.small in cr-small: one", "general m.medium in cr-medium: any"},
 		},
 		{
@@ -115,7 +154,10 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"a claim of an earlier pass holds all that it may take",
-			withNodes(World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("a", onlyReserved)), claimInFlight("n1", "cr-small", "cr-medium")),
+			withNodes(
+				World([]snapshot.Pool{Pool("general", twoReserved(1, 1))}, Pod("a", onlyReserved)),
+				claimInFlight("n1", "cr-small", "cr-medium"),
+			),
 			[]string{"unschedulable (ReservedCapacity): a"},
 		},
 		{
@@ -145,7 +187,10 @@ func TestReservedCapacity(t *testing.T) {
 		},
 		{
 			"minValues that reservations cannot satisfy use other capacity",
-			World([]snapshot.Pool{Pool("general", twoReserved(0, 1), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}, Pod("a", Requests("cpu", "500m"))),
+			World(
+				[]snapshot.Pool{Pool("general", twoReserved(0, 1), Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))},
+				Pod("a", Requests("cpu", "500m")),
+			),
 			[]string{"general m.small: a"},
 		},
 	})
@@ -153,8 +198,16 @@ func TestReservedCapacity(t *testing.T) {
 
 // Deferred pods get no warning events, so the distinction is visible to operators.
 func TestDeferred(t *testing.T) {
-	s := World(singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
-		Pod("first", Requests("cpu", "1"), onlyReserved), Pod("second", Requests("cpu", "999m"), onlyReserved), Pod("large", Requests("cpu", "9"), onlyReserved))
+	s := World(
+		singlePool(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-1", 1)),
+		Pod(
+			"first",
+			Requests("cpu", "1"),
+			onlyReserved,
+		),
+		Pod("second", Requests("cpu", "999m"), onlyReserved),
+		Pod("large", Requests("cpu", "9"), onlyReserved),
+	)
 	got := map[string]bool{}
 	for _, r := range schedule.Solve(s, schedule.Budget{}).Rejected {
 		got[r.Pod.Name] = r.Deferred()
@@ -166,7 +219,9 @@ func TestDeferred(t *testing.T) {
 
 // A claim names the reservations that it keeps and no others: the launch takes no slot that the plan gave to another.
 func TestClaimOfAReservation(t *testing.T) {
-	s := World([]snapshot.Pool{Pool("general", twoReserved(1, 0), Require(Capacity, in, "reserved", "on-demand"))}, Pods(2, "a", Requests("cpu", "1"))...)
+	s := World(
+		[]snapshot.Pool{Pool("general", twoReserved(1, 0), Require(Capacity, in, "reserved", "on-demand"))},
+		Pods(2, "a", Requests("cpu", "1"))...)
 	var got []string
 	for _, l := range schedule.Solve(s, schedule.Budget{}).Launches {
 		line := ""
@@ -190,7 +245,10 @@ func TestClaimOfAReservation(t *testing.T) {
 // The lower bound counts reservations as free, up to the room that they have.
 func TestLowerBoundWithReservations(t *testing.T) {
 	pods := Pods(40, "a", Requests("cpu", "500m"))
-	stats := schedule.Solve(World([]snapshot.Pool{Pool("general", twoReserved(10, 2), Require(Capacity, in, "reserved", "on-demand"))}, pods...), schedule.Budget{}).Stats
+	stats := schedule.Solve(
+		World([]snapshot.Pool{Pool("general", twoReserved(10, 2), Require(Capacity, in, "reserved", "on-demand"))}, pods...),
+		schedule.Budget{},
+	).Stats
 	if stats.HourlyCost < 0.2999 || stats.HourlyCost > 0.3001 || stats.LowerBound > stats.HourlyCost || stats.LowerBound < 0.29 {
 		t.Errorf("14 of 20 cores are reserved, and the others cost $0.05 each: cost %v, bound %v", stats.HourlyCost, stats.LowerBound)
 	}

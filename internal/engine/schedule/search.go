@@ -108,9 +108,13 @@ type baseline struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{}, pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{}, absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
+		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{},
+		pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{},
+		absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
-		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology), limitRefusal: newRefusalPair(Limits),
+		fullRefusal: newRefusalPair(
+			Resources,
+		), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology), limitRefusal: newRefusalPair(Limits),
 	}
 }
 
@@ -221,7 +225,8 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.offerings += len(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
-		sv.softTaints = sv.softTaints || slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+		sv.softTaints = sv.softTaints ||
+			slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 	}
 	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
@@ -346,7 +351,8 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 				break
 			}
 		}
-		if sv.placeOnExisting(q, i) || !sv.noDomainLeft(c.views(c.levels[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+		if sv.placeOnExisting(q, i) ||
+			!sv.noDomainLeft(c.views(c.levels[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
 			sv.relaxedPreferences += i
 			return true

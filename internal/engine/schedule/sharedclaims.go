@@ -76,7 +76,10 @@ func (u claimUsers) blocked(q *queuedPod) Reason {
 	for _, key := range q.class.exclusive {
 		if user := u[key]; user != nil && user != q.pod {
 			return Reason{Code: VolumeInUse, Message: fmt.Sprintf(
-				"volume claim %q has access mode ReadWriteOncePod, and pod %q uses it or is planned to; the pod waits until that one is gone", key.Name, user.Name)}
+				"volume claim %q has access mode ReadWriteOncePod, and pod %q uses it or is planned to; the pod waits until that one is gone",
+				key.Name,
+				user.Name,
+			)}
 		}
 	}
 	return Reason{}
@@ -110,7 +113,8 @@ func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
 			continue
 		}
 		out = append(out, sv.internGroup(&group{
-			typ: affinity, key: corev1.LabelTopologyZone, selector: labels.Nothing(), namespaces: map[string]bool{key.Namespace: true}, claim: key.Name,
+			typ: affinity, key: corev1.LabelTopologyZone, selector: labels.Nothing(), namespaces: map[string]bool{key.Namespace: true},
+			claim: key.Name,
 		}, "claim "+key.Name))
 	}
 	return out

@@ -54,7 +54,8 @@ func TestPodWaitsForAReadWriteOncePodClaimInUse(t *testing.T) {
 			t.Fatalf("%d launches, %d placements, %d rejected", len(p.Launches), len(p.Placements), len(p.Rejected))
 		}
 		why := p.Rejected[0].Reasons[0]
-		if want := `volume claim "data" has access mode ReadWriteOncePod, and pod "old" uses it or is planned to; the pod waits until that one is gone`; why.Code != schedule.VolumeInUse || why.Message != want {
+		if want := `volume claim "data" has access mode ReadWriteOncePod, and pod "old" uses it or is planned to; the pod waits until that one is gone`; why.Code != schedule.VolumeInUse ||
+			why.Message != want {
 			t.Errorf("got %s %q", why.Code, why.Message)
 		}
 		if !p.Rejected[0].Ignored() {
@@ -137,7 +138,10 @@ func TestNewNodesAttachNoMoreVolumesThanTheirTypeCan(t *testing.T) {
 		t.Errorf("without a limit that is known: %d nodes", len(p.Launches))
 	}
 	t.Run("a shared volume is one", func(t *testing.T) {
-		s := storage(World([]snapshot.Pool{Pool("general", withAttachLimit(1))}, Pods(5, "web", Claims("shared"), Requests("cpu", "10m"))...), disk{name: "shared", class: "wait"})
+		s := storage(
+			World([]snapshot.Pool{Pool("general", withAttachLimit(1))}, Pods(5, "web", Claims("shared"), Requests("cpu", "10m"))...),
+			disk{name: "shared", class: "wait"},
+		)
 		if p := solveValid(t, s); len(p.Launches) != 1 || len(p.Rejected) > 0 {
 			t.Errorf("%d nodes, %d pods rejected", len(p.Launches), len(p.Rejected))
 		}
@@ -148,7 +152,8 @@ func TestNewNodesAttachNoMoreVolumesThanTheirTypeCan(t *testing.T) {
 		if len(p.Rejected) != 1 {
 			t.Fatalf("%d rejected", len(p.Rejected))
 		}
-		if got := p.Rejected[0].Reasons[0].Message; !strings.Contains(got, "2 attachable-volumes-csi-ebs.csi.aws.com") || !strings.Contains(got, "has 1 for pods") {
+		if got := p.Rejected[0].Reasons[0].Message; !strings.Contains(got, "2 attachable-volumes-csi-ebs.csi.aws.com") ||
+			!strings.Contains(got, "has 1 for pods") {
 			t.Errorf("got %q", got)
 		}
 	})

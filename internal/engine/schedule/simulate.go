@@ -15,8 +15,8 @@ type Simulation struct {
 	// Targets are indices of the nodes that may take pods, in the order in which they are filled; nil means all nodes.
 	Targets []int
 	// ExistingNodesOnly allows existing nodes only, whatever preferences that drops.
-	ExistingNodesOnly   bool
-	Budget Budget
+	ExistingNodesOnly bool
+	Budget            Budget
 }
 
 // Simulate plans the what-if. Limits count the removed nodes, since they exist until their replacements are ready.
@@ -275,7 +275,8 @@ func (p *Problem) TopologyNeutral(pods []*corev1.Pod) bool {
 			return false
 		}
 		k := queued.class.constraintClass
-		return len(k.matches)+len(k.declares)+len(k.blockedBy) > 0 || slices.ContainsFunc(k.levels, func(level *relaxationLevel) bool { return len(level.groups) > 0 })
+		return len(k.matches)+len(k.declares)+len(k.blockedBy) > 0 ||
+			slices.ContainsFunc(k.levels, func(level *relaxationLevel) bool { return len(level.groups) > 0 })
 	})
 }
 

@@ -108,10 +108,12 @@ func TestAppliedPlanSchedulesPendingPodsFirst(t *testing.T) {
 	if problem.AppliedPlans() != 1 {
 		t.Error("the plan does not hold")
 	}
-	if p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{running}}); len(p.Rejected) != 1 || p.Rejected[0].Pod != big {
+	if p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{running}}); len(p.Rejected) != 1 ||
+		p.Rejected[0].Pod != big {
 		t.Errorf("without node a, %d pods have no place, want the one that was to come to it", len(p.Rejected))
 	}
-	if p := problem.Simulate(schedule.Simulation{Removed: []int{1}, Pods: s.Nodes[1].Pods}); len(p.Rejected) != 1 || p.Rejected[0].Pod == big {
+	if p := problem.Simulate(schedule.Simulation{Removed: []int{1}, Pods: s.Nodes[1].Pods}); len(p.Rejected) != 1 ||
+		p.Rejected[0].Pod == big {
 		t.Errorf("without node b, the plan is %+v, want its pod to have no place", p)
 	}
 	problem.Revert()
@@ -133,7 +135,9 @@ func TestTargetNodesInOrder(t *testing.T) {
 		into []int
 		want string
 	}{{nil, "n1"}, {[]int{3, 2}, "n3"}, {[]int{0, 2}, "n2"}, {[]int{}, ""}} {
-		p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{pod}, Targets: tt.into, Budget: schedule.Budget{FirstFitOnly: true}})
+		p := problem.Simulate(
+			schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{pod}, Targets: tt.into, Budget: schedule.Budget{FirstFitOnly: true}},
+		)
 		got := ""
 		if len(p.Placements) > 0 {
 			got = p.Placements[0].Node
@@ -156,7 +160,14 @@ func TestExistingNodesOnly(t *testing.T) {
 	}
 	problem := schedule.Compile(s)
 	for _, here := range []bool{false, true} {
-		p := problem.Simulate(schedule.Simulation{Removed: []int{0}, Pods: []*corev1.Pod{pod}, ExistingNodesOnly: here, Budget: schedule.Budget{FirstFitOnly: true}})
+		p := problem.Simulate(
+			schedule.Simulation{
+				Removed:           []int{0},
+				Pods:              []*corev1.Pod{pod},
+				ExistingNodesOnly: here,
+				Budget:            schedule.Budget{FirstFitOnly: true},
+			},
+		)
 		if got := len(p.Launches); got != 1 && !here || got != 0 && here || here && len(p.Placements) != 1 {
 			t.Errorf("here %v: %d launches and %d placements", here, got, len(p.Placements))
 		}

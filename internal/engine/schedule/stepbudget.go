@@ -65,8 +65,12 @@ func (sv *solver) rejectionReasons(c *class) []Reason {
 	out := sv.poolReasons(c)
 	if n := requiredTerms(c.pod); n > MaxAlternatives {
 		out = append(slices.Clone(out), Reason{
-			Code:    TooComplex,
-			Message: fmt.Sprintf("of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms", n, MaxAlternatives),
+			Code: TooComplex,
+			Message: fmt.Sprintf(
+				"of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms",
+				n,
+				MaxAlternatives,
+			),
 		})
 	}
 	return out

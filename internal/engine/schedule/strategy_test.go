@@ -27,11 +27,17 @@ func TestNodeCostFavorsLargerNodes(t *testing.T) {
 		{0, []string{"general small: web x2", "general small: web x2", "general small: web x2", "general small: web x2"}},
 		{0.05, []string{"general large: web x8"}},
 	} {
-		s := with(World(singlePool(list...), Pods(8, "web", Requests("cpu", "1", "memory", "1Gi"))...), func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost })
+		s := with(
+			World(singlePool(list...), Pods(8, "web", Requests("cpu", "1", "memory", "1Gi"))...),
+			func(s *snapshot.Snapshot) { s.Settings.NodeCost = c.nodeCost },
+		)
 		p := schedule.Solve(s, schedule.Budget{})
 		var got []string
 		for i := range p.Launches {
-			got = append(got, fmt.Sprintf("%s %s: %s", p.Launches[i].Pool.Name, p.Launches[i].InstanceTypes[0].Name, podGroups(p.Launches[i].Pods)))
+			got = append(
+				got,
+				fmt.Sprintf("%s %s: %s", p.Launches[i].Pool.Name, p.Launches[i].InstanceTypes[0].Name, podGroups(p.Launches[i].Pods)),
+			)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("$%.2f/h for each node: want -, got +\n%s", c.nodeCost, diff)
@@ -76,7 +82,10 @@ func TestEqualPodsAreCoveredOptimally(t *testing.T) {
 		for i := range 2 + r.IntN(3) {
 			cores := 3 + r.IntN(12)
 			holds, price = append(holds, cores/2), append(price, float64(cores)*(0.01+0.007*r.Float64()))
-			list = append(list, Type(fmt.Sprintf("t%d", i), 3*price[i] /* spot is a third */, "cpu", fmt.Sprint(cores), "memory", "64Gi", "pods", "50"))
+			list = append(
+				list,
+				Type(fmt.Sprintf("t%d", i), 3*price[i] /* spot is a third */, "cpu", fmt.Sprint(cores), "memory", "64Gi", "pods", "50"),
+			)
 		}
 		for _, spread := range []bool{false, true} {
 			edit := append(app("web"), Requests("cpu", "2", "memory", "1Gi"))

@@ -202,7 +202,10 @@ func exclusiveTaints(t *testing.T) {
 func usableCapacityTypes(t *testing.T) {
 	elsewhere := Node("n", "general", full, runningPods(1, "web")) // on-demand in z1
 	b := &batches{t, withNodes(world(), elsewhere)}
-	pods := Pods(5, "web", app("web", Spread(Capacity, 1, "web"), Needs(Expr(Zone, in, "z2"), Expr(Capacity, in, karpv1.CapacityTypeSpot)))...)
+	pods := Pods(
+		5,
+		"web",
+		app("web", Spread(Capacity, 1, "web"), Needs(Expr(Zone, in, "z2"), Expr(Capacity, in, karpv1.CapacityTypeSpot)))...)
 	if p := b.plan(pods...); len(p.Rejected) > 0 {
 		t.Fatal(describe(p))
 	}

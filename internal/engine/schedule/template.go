@@ -138,7 +138,14 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	case len(types) == 0:
 		t.unusable = Reason{Code: Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
 	case len(t.types) == 0 || slices.ContainsFunc(t.reqs.All(), requirement.Requirement.Impossible):
-		t.unusable = Reason{Code: Requirement, NodePool: np.Name, Message: "its own requirements filtered out all instance types: " + t.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized).String()}
+		t.unusable = Reason{
+			Code:     Requirement,
+			NodePool: np.Name,
+			Message: "its own requirements filtered out all instance types: " + t.reqs.Without(
+				karpv1.LabelRegistered,
+				karpv1.LabelInitialized,
+			).String(),
+		}
 	}
 	return t
 }

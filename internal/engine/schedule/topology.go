@@ -102,7 +102,8 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 	if !node.Compatible(f.node.Selector, undefined) {
 		return false
 	}
-	return len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+	return len(f.node.Required) == 0 ||
+		slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
 }
 
 // certain reports whether every node with these labels counts, as far as affinity is concerned. Types of the template
@@ -382,7 +383,10 @@ func (c *constraintClass) views(level *relaxationLevel) []view {
 	if level.views == nil {
 		level.views = make([]view, 0, len(level.groups)+len(c.blockedBy))
 		for _, g := range level.groups {
-			level.views = append(level.views, view{g: g, self: g.typ != inverse && g.selects(c.pod), pod: level.strict.Get(g.key), node: &c.node})
+			level.views = append(
+				level.views,
+				view{g: g, self: g.typ != inverse && g.selects(c.pod), pod: level.strict.Get(g.key), node: &c.node},
+			)
 		}
 		for _, g := range c.blockedBy {
 			level.views = append(level.views, view{g: g, pod: level.strict.Get(g.key), node: &c.node})
@@ -469,7 +473,9 @@ func (g *group) empty() bool {
 // keep away from. A new node has a domain unless a pod requires that it has none.
 func (sv *solver) noDomainLeft(views []view) bool {
 	return slices.ContainsFunc(views, func(v view) bool {
-		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] && !sv.absentOnSomeType(v.g.key) && len(v.g.universe) > 0 &&
+		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] &&
+			!sv.absentOnSomeType(v.g.key) &&
+			len(v.g.universe) > 0 &&
 			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
 	})
 }
@@ -495,7 +501,8 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 			}
 			continue
 		}
-		if v.keepsApart() && (!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
+		if v.keepsApart() &&
+			(!reqs.Defines(v.g.key) && !sv.s.Labels.WellKnown[v.g.key] || reqs.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
 			continue // the node will have no such label, so no domain and no neighbors
 		}
 		if v.g.typ == inverse && v.g.empty() || v.keepsApart() && len(v.g.universe) == 0 && !reqs.Defines(v.g.key) {
@@ -566,7 +573,8 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 			return nil, &views[i]
 		}
 		// Spread needs a single domain, and so does the first pod of an affinity that others will follow.
-		single = single || v.g.typ == spread || v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
+		single = single || v.g.typ == spread ||
+			v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
 	if !single {
 		out := []requirement.Requirement{requirement.In(key, domains...)}

@@ -57,7 +57,11 @@ func TestSpread(t *testing.T) {
 	}
 	checkPlans(t, []planCase{
 		{"unknown key", world(web(1, Spread("rack", 1, "web"))...), []string{"unschedulable (Topology): web"}},
-		{"nil selector", world(web(4, Spread(Zone, 1, "web", func(c *constraint) { c.LabelSelector = nil }))...), []string{"general m.medium z1: web x4"}},
+		{
+			"nil selector",
+			world(web(4, Spread(Zone, 1, "web", func(c *constraint) { c.LabelSelector = nil }))...),
+			[]string{"general m.medium z1: web x4"},
+		},
 		{
 			"a selector that cannot be read",
 			world(web(4, Spread(Zone, 1, "web", func(c *constraint) {
@@ -65,15 +69,25 @@ func TestSpread(t *testing.T) {
 			}))...),
 			[]string{"general m.medium z1: web x4"},
 		},
-		{"three zones", world(web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web", "general m.small z3: web"}},
+		{
+			"three zones",
+			world(web(4, zonal)...),
+			[]string{"general m.small z1: web x2", "general m.small z2: web", "general m.small z3: web"},
+		},
 		{"two of them", at("z1 z2", web(4, zonal)...), []string{"general m.small z1: web x2", "general m.small z2: web x2"}},
 		{"one", World(pool(TemplateLabel(Zone, "z1")), web(4, zonal)...), []string{"general m.medium z1: web x4"}},
 		{
 			"a pool per zone",
-			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel(Zone, "z1")), Pool("b", Types(), TemplateLabel(Zone, "z2"))}, web(4, zonal)...),
+			World(
+				[]snapshot.Pool{Pool("a", Types(), TemplateLabel(Zone, "z1")), Pool("b", Types(), TemplateLabel(Zone, "z2"))},
+				web(4, zonal)...),
 			[]string{"a m.small z1: web x2", "b m.small z2: web x2"},
 		},
-		{"one is there already", withNodes(world(web(4, zonal)...), old("n", "z3", 1)), []string{"general m.small z1: web x2", "general m.small z2: web x2"}},
+		{
+			"one is there already",
+			withNodes(world(web(4, zonal)...), old("n", "z3", 1)),
+			[]string{"general m.small z1: web x2", "general m.small z2: web x2"},
+		},
 		{
 			"up to maxSkew above the others",
 			withNodes(at("z3", web(10, Spread(Zone, 5, "web"))...), old("n1", "z1", 1), old("n2", "z2", 1)),
@@ -84,7 +98,11 @@ func TestSpread(t *testing.T) {
 			withNodes(at("z2 z3", web(10, zonal)...), old("n1", "z1", 1)),
 			[]string{"general m.small z2: web x2", "general m.small z3: web x2", "unschedulable (Topology): web x6"},
 		},
-		{"only the emptiest are used", withNodes(world(web(3, zonal)...), old("n1", "z1", 3)), []string{"general m.small z2: web x2", "general m.small z3: web"}},
+		{
+			"only the emptiest are used",
+			withNodes(world(web(3, zonal)...), old("n1", "z1", 3)),
+			[]string{"general m.small z2: web x2", "general m.small z3: web"},
+		},
 		{
 			"others do not count",
 			withNodes(world(web(3, zonal)...), Node("n", "general", full, func(n *snapshot.Node) {
@@ -95,10 +113,26 @@ func TestSpread(t *testing.T) {
 			[]string{"general m.small z1: web", "general m.small z2: web", "general m.small z3: web"},
 		},
 		{"pods that do not count themselves", world(Pods(4, "db", app("db", zonal)...)...), []string{"general m.medium z1: db x4"}},
-		{"minDomains beyond the zones there are", at("z1 z2", web(3, Spread(Zone, 1, "web", minDomains(3)))...), []string{"general m.small z1: web", "general m.small z2: web", "unschedulable (Topology): web"}},
-		{"minDomains reached", world(web(11, Spread(Zone, 1, "web", minDomains(2)))...), []string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"}},
-		{"minDomains just reached", world(web(11, Spread(Zone, 1, "web", minDomains(3)))...), []string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"}},
-		{"one to a host", world(web(4, Spread(Host, 1, "web"))...), []string{"general m.small: web", "general m.small: web", "general m.small: web", "general m.small: web"}},
+		{
+			"minDomains beyond the zones there are",
+			at("z1 z2", web(3, Spread(Zone, 1, "web", minDomains(3)))...),
+			[]string{"general m.small z1: web", "general m.small z2: web", "unschedulable (Topology): web"},
+		},
+		{
+			"minDomains reached",
+			world(web(11, Spread(Zone, 1, "web", minDomains(2)))...),
+			[]string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"},
+		},
+		{
+			"minDomains just reached",
+			world(web(11, Spread(Zone, 1, "web", minDomains(3)))...),
+			[]string{"general m.medium z1: web x4", "general m.medium z2: web x4", "general m.medium z3: web x3"},
+		},
+		{
+			"one to a host",
+			world(web(4, Spread(Host, 1, "web"))...),
+			[]string{"general m.small: web", "general m.small: web", "general m.small: web", "general m.small: web"},
+		},
 		{"four to a host", world(web(4, Spread(Host, 4, "web"))...), []string{"general m.medium: web x4"}},
 		{
 			"two families share hosts",
@@ -107,25 +141,42 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"with architectures of their own they do not",
-			World(singlePool(Type("x86", 0.05, "cpu", "1"), WithLabel(Type("arm", 0.04, "cpu", "1"), Arch, "arm64")),
-				join(web(2, Spread(Host, 1, "web"), Selects(Arch, "arm64")), Pods(2, "db", app("db", Spread(Host, 1, "db"), Selects(Arch, "amd64"))...))...),
+			World(
+				singlePool(Type("x86", 0.05, "cpu", "1"), WithLabel(Type("arm", 0.04, "cpu", "1"), Arch, "arm64")),
+				join(
+					web(2, Spread(Host, 1, "web"), Selects(Arch, "arm64")),
+					Pods(2, "db", app("db", Spread(Host, 1, "db"), Selects(Arch, "amd64"))...),
+				)...),
 			[]string{"general arm: web", "general arm: web", "general x86: db", "general x86: db"},
 		},
 		{
 			"capacity types, one out of reach",
-			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web"))...), Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			withNodes(
+				World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web"))...),
+				Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" }),
+			),
 			[]string{"general m.small: web x2", "unschedulable (Topology): web x3"},
 		},
 		{
 			"softly",
-			withNodes(World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web", anyway))...), Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" })),
+			withNodes(
+				World(pool(Require(Capacity, in, "on-demand")), web(5, Spread(Capacity, 1, "web", anyway))...),
+				Node("n", "general", full, runningPods(1, "web"), func(n *snapshot.Node) { n.Labels[Capacity] = "spot" }),
+			),
 			[]string{"general m.medium: web x4", "general m.small: web"},
 		},
 		{
 			"revisions spread apart",
 			world(join(
-				Pods(2, "old", app("web", Labeled("rev", "1"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
-				Pods(2, "new", app("web", Labeled("rev", "2"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...))...),
+				Pods(
+					2,
+					"old",
+					app("web", Labeled("rev", "1"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+				Pods(
+					2,
+					"new",
+					app("web", Labeled("rev", "2"), Spread(Host, 1, "web", func(c *constraint) { c.MatchLabelKeys = []string{"rev"} }))...),
+			)...),
 			[]string{"general m.small: new, old", "general m.small: new, old"},
 		},
 		{
@@ -135,32 +186,62 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"tainted nodes count",
-			withNodes(World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web"))...), rack("n1", "r1", true), rack("n2", "r2", true)),
+			withNodes(
+				World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web"))...),
+				rack("n1", "r1", true),
+				rack("n2", "r2", true),
+			),
 			[]string{"general m.small: web", "unschedulable (Topology): web x4"},
 		},
 		{
 			"unless taints are honored",
-			withNodes(World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...), rack("n1", "r1", true), rack("n2", "r2", true)),
+			withNodes(
+				World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
+				rack("n1", "r1", true),
+				rack("n2", "r2", true),
+			),
 			[]string{"general m.medium: web x4", "general m.small: web"},
 		},
 		{
 			"domains of a tainted pool",
-			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel("rack", "r0")), Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace))}, web(2, Spread("rack", 1, "web"))...),
+			World(
+				[]snapshot.Pool{
+					Pool("a", Types(), TemplateLabel("rack", "r0")),
+					Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace)),
+				},
+				web(2, Spread("rack", 1, "web"))...),
 			[]string{"a m.small: web", "unschedulable (Taints,Topology): web"},
 		},
 		{
 			"honored",
-			World([]snapshot.Pool{Pool("a", Types(), TemplateLabel("rack", "r0")), Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace))}, web(2, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
+			World(
+				[]snapshot.Pool{
+					Pool("a", Types(), TemplateLabel("rack", "r0")),
+					Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace)),
+				},
+				web(2, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
 			[]string{"a m.small: web x2"},
 		},
 		{
 			"nodes outside the pod's affinity",
-			withNodes(World(pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")), web(5, Selects("kind", "good"), Spread("rack", 1, "web"))...), rack("n1", "r1", false), rack("n2", "r2", false)),
+			withNodes(
+				World(
+					pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")),
+					web(5, Selects("kind", "good"), Spread("rack", 1, "web"))...),
+				rack("n1", "r1", false),
+				rack("n2", "r2", false),
+			),
 			[]string{"general m.medium: web x4", "general m.small: web"},
 		},
 		{
 			"counted all the same",
-			withNodes(World(pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")), web(5, Selects("kind", "good"), Spread("rack", 1, "web", func(c *constraint) { c.NodeAffinityPolicy = &ignore }))...), rack("n1", "r1", false), rack("n2", "r2", false)),
+			withNodes(
+				World(
+					pool(TemplateLabel("rack", "r0"), TemplateLabel("kind", "good")),
+					web(5, Selects("kind", "good"), Spread("rack", 1, "web", func(c *constraint) { c.NodeAffinityPolicy = &ignore }))...),
+				rack("n1", "r1", false),
+				rack("n2", "r2", false),
+			),
 			[]string{"general m.small: web", "unschedulable (Topology): web x4"},
 		},
 		{
@@ -168,7 +249,11 @@ func TestSpread(t *testing.T) {
 			world(join(Pods(5, "a", app("web", zonal, Selects(Zone, "z1"))...), Pods(10, "b", app("web", zonal, Selects(Zone, "z2"))...))...),
 			[]string{"general m.medium z1: a x4", "general m.small z1: a", "general m.large z2: b x8", "general m.small z2: b x2"},
 		},
-		{"preferred zones", world(web(6, zonal, Prefers(1, Expr(Zone, in, "z1", "z2")))...), []string{"general m.small z1: web x2", "general m.small z2: web x2", "general m.small z3: web x2"}},
+		{
+			"preferred zones",
+			world(web(6, zonal, Prefers(1, Expr(Zone, in, "z1", "z2")))...),
+			[]string{"general m.small z1: web x2", "general m.small z2: web x2", "general m.small z3: web x2"},
+		},
 		{
 			"soft constraints ignored",
 			with(world(web(5, Spread(Host, 1, "web", anyway), PreferApart(1, Host, "web"))...), ignoringPreferences),
@@ -181,22 +266,44 @@ func TestSpread(t *testing.T) {
 		},
 		{
 			"preferred pod affinity to a planned node, ignored",
-			with(world(Pod("db", Labeled("app", "db"), Requests("cpu", "1"), Selects(Zone, "z2")), Pod("big", Requests("cpu", "7500m"), Selects(Zone, "z1")), web(1, PreferNear(100, Zone, "db"))[0]), ignoringPreferences),
+			with(
+				world(
+					Pod("db", Labeled("app", "db"), Requests("cpu", "1"), Selects(Zone, "z2")),
+					Pod("big", Requests("cpu", "7500m"), Selects(Zone, "z1")),
+					web(1, PreferNear(100, Zone, "db"))[0],
+				),
+				ignoringPreferences,
+			),
 			[]string{"general m.small z2: db", "general m.xlarge z1: big, web"},
 		},
 		{
 			"a zone that no limit lets anyone into does not cap the others",
-			World([]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))}, web(10, zonal)...),
+			World(
+				[]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))},
+				web(10, zonal)...),
 			[]string{"a m.medium z1: web x4", "a m.small z1: web", "a m.medium z2: web x4", "a m.small z2: web"},
 		},
 		{
 			"unless a node is there, which the scheduler counts",
-			withNodes(World([]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))}, web(10, zonal)...), Node("n", "b", inZone("z3"), full)),
+			withNodes(
+				World(
+					[]snapshot.Pool{Pool("a", Types(), Require(Zone, in, "z1", "z2")), Pool("b", Types(), Require(Zone, in, "z3"), Limit("cpu", "0"))},
+					web(10, zonal)...),
+				Node("n", "b", inZone("z3"), full),
+			),
 			[]string{"a m.small z1: web", "a m.small z2: web", "unschedulable (Limits,Topology): web x8"},
 		},
 		{
 			"the volume's zone counts, minDomains holds",
-			withNodes(storage(world(Pod("web", app("web", Spread(Zone, 1, "web", minDomains(3)), Claims("data"))...)), disk{name: "data", volume: volumeIn(zoned("z1"))}), old("n1", "z1", 1), old("n2", "z2", 1), old("n3", "z3", 1)),
+			withNodes(
+				storage(
+					world(Pod("web", app("web", Spread(Zone, 1, "web", minDomains(3)), Claims("data"))...)),
+					disk{name: "data", volume: volumeIn(zoned("z1"))},
+				),
+				old("n1", "z1", 1),
+				old("n2", "z2", 1),
+				old("n3", "z3", 1),
+			),
 			[]string{"general m.small z1: web"},
 		},
 	})
@@ -238,7 +345,11 @@ func TestAffinity(t *testing.T) {
 	three := func(n *snapshot.Node) { n.Allocatable = Resources("cpu", "2500m", "memory", "16Gi", "pods", "110") }
 	checkPlans(t, []planCase{
 		{"empty affinity", world(Pod("a", func(p *corev1.Pod) {
-			p.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+			p.Spec.Affinity = &corev1.Affinity{
+				NodeAffinity:    &corev1.NodeAffinity{},
+				PodAffinity:     &corev1.PodAffinity{},
+				PodAntiAffinity: &corev1.PodAntiAffinity{},
+			}
 		})), []string{"general m.small: a"}},
 		{"to a pod of the batch", world(db(), Pod("web", Requests("cpu", "2"), Near(Host, "db"))), []string{"general m.large: db, web"}},
 		{
@@ -255,26 +366,53 @@ func TestAffinity(t *testing.T) {
 		{"in the zone that it needs", world(web(3, Near(Zone, "web"), Selects(Zone, "z3"))...), []string{"general m.medium z3: web x3"}},
 		{
 			"disjoint zones",
-			world(Pod("a", app("web", Near(Zone, "web"), Selects(Zone, "z1"))...), Pod("b", app("web", Near(Zone, "web"), Selects(Zone, "z2"))...)),
+			world(
+				Pod("a", app("web", Near(Zone, "web"), Selects(Zone, "z1"))...),
+				Pod("b", app("web", Near(Zone, "web"), Selects(Zone, "z2"))...),
+			),
 			[]string{"general m.small z1: a", "general m.small z2: b"},
 		},
 		{"preferred, impossible", world(Pod("a", app("a", PreferNear(1, Zone, "nobody"))...)), []string{"general m.small: a"}},
-		{"apart on hosts", world(db(), Pod("web", app("web", Apart(Host, "db"))...)), []string{"general m.small: db", "general m.small: web"}},
+		{
+			"apart on hosts",
+			world(db(), Pod("web", app("web", Apart(Host, "db"))...)),
+			[]string{"general m.small: db", "general m.small: web"},
+		},
 		{"declared by the other", world(db(Apart(Host, "web")), web(1)[0]), []string{"general m.small: db", "general m.small: web"}},
 		{
 			"all zones taken",
-			withNodes(world(Pod("a", Apart(Zone, "db"))), Node("n1", "general", runningPods(1, "db")), Node("n2", "general", inZone("z2"), runningPods(1, "db")), Node("n3", "general", inZone("z3"), runningPods(1, "db"))),
+			withNodes(
+				world(Pod("a", Apart(Zone, "db"))),
+				Node("n1", "general", runningPods(1, "db")),
+				Node("n2", "general", inZone("z2"), runningPods(1, "db")),
+				Node("n3", "general", inZone("z3"), runningPods(1, "db")),
+			),
 			[]string{"unschedulable (Topology): a"},
 		},
-		{"the other's zone is not known yet", world(Pod("db", Labeled("app", "db"), Requests("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)), []string{"general m.small: db", "unschedulable (Topology): web"}},
+		{
+			"the other's zone is not known yet",
+			world(Pod("db", Labeled("app", "db"), Requests("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)),
+			[]string{"general m.small: db", "unschedulable (Topology): web"},
+		},
 		{
 			"zones held by those who keep others out",
-			world(join([]*corev1.Pod{Pod("a", Requests("cpu", "2"), Selects(Zone, "z1"), Apart(Zone, "web")), Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), Apart(Zone, "web")), Pod("c", Requests("cpu", "2"), Selects(Zone, "z3"), Apart(Zone, "web"))}, web(1))...),
+			world(
+				join(
+					[]*corev1.Pod{
+						Pod("a", Requests("cpu", "2"), Selects(Zone, "z1"), Apart(Zone, "web")),
+						Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), Apart(Zone, "web")),
+						Pod("c", Requests("cpu", "2"), Selects(Zone, "z3"), Apart(Zone, "web")),
+					},
+					web(1),
+				)...),
 			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "unschedulable (Topology): web"},
 		},
 		{
 			"bound already",
-			withNodes(World(pool(Require(Zone, in, "z1")), web(1)...), Node("n", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{Bound(Pod("a", Apart(Zone, "web")), "n")} })),
+			withNodes(
+				World(pool(Require(Zone, in, "z1")), web(1)...),
+				Node("n", "general", func(n *snapshot.Node) { n.Pods = []*corev1.Pod{Bound(Pod("a", Apart(Zone, "web")), "n")} }),
+			),
 			[]string{"unschedulable (Topology): web"},
 		},
 		{"one zone a pass", world(web(3, Apart(Zone, "web"))...), []string{"general m.small: web", "unschedulable (Topology): web x2"}},
@@ -295,31 +433,72 @@ func TestAffinity(t *testing.T) {
 		{
 			"preferred by the others of the batch",
 			world(join([]*corev1.Pod{
-				Pod("a", Requests("cpu", "2"), Selects(Zone, "z1"), PreferApart(1, Zone, "web")), Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), PreferApart(1, Zone, "web")),
+				Pod(
+					"a",
+					Requests("cpu", "2"),
+					Selects(Zone, "z1"),
+					PreferApart(1, Zone, "web"),
+				), Pod("b", Requests("cpu", "2"), Selects(Zone, "z2"), PreferApart(1, Zone, "web")),
 				Pod("c", Requests("cpu", "2"), Selects(Zone, "z3"), PreferApart(1, Zone, "web")),
 			}, web(1))...),
 			[]string{"general m.medium z1: a", "general m.medium z2: b", "general m.medium z3: c", "general m.small: web"},
 		},
 		{
 			"the zone of a node in flight",
-			withNodes(world(web(1, Near(Zone, "web"))...), Node("n", "general", inZone("z2"), full, runningPods(1, "web"), func(n *snapshot.Node) { n.Registered, n.Initialized = false, false })),
+			withNodes(
+				world(web(1, Near(Zone, "web"))...),
+				Node(
+					"n",
+					"general",
+					inZone("z2"),
+					full,
+					runningPods(1, "web"),
+					func(n *snapshot.Node) { n.Registered, n.Initialized = false, false },
+				),
+			),
 			[]string{"general m.small z2: web"},
 		},
 		{
 			"no zone is left",
-			withNodes(world(web(1, Apart(Zone, "web"))...), Node("n1", "general", full, runningPods(1, "web")), Node("n2", "general", full, inZone("z2"), runningPods(1, "web")), Node("n3", "general", full, inZone("z3"), runningPods(1, "web"))),
+			withNodes(
+				world(web(1, Apart(Zone, "web"))...),
+				Node("n1", "general", full, runningPods(1, "web")),
+				Node("n2", "general", full, inZone("z2"), runningPods(1, "web")),
+				Node("n3", "general", full, inZone("z3"), runningPods(1, "web")),
+			),
 			[]string{"unschedulable (Topology): web"},
 		},
 		{"affinity to pods that do not exist", world(Pod("a", Near(Zone, "nobody"))), []string{"unschedulable (Topology): a"}},
-		{"the target is not pinned", world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...), []string{"general m.small: db", "unschedulable (Topology): web x10"}},
-		{"the target is pinned", world(join([]*corev1.Pod{db(Selects(Zone, "z2"))}, web(10, Near(Zone, "db")))...), []string{"general m.large z2: db, web x7", "general m.medium z2: web x3"}},
+		{
+			"the target is not pinned",
+			world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...),
+			[]string{"general m.small: db", "unschedulable (Topology): web x10"},
+		},
+		{
+			"the target is pinned",
+			world(join([]*corev1.Pod{db(Selects(Zone, "z2"))}, web(10, Near(Zone, "db")))...),
+			[]string{"general m.large z2: db, web x7", "general m.medium z2: web x3"},
+		},
 		{
 			"a chain, in any order",
-			world(Pod("ui", Labeled("app", "ui"), Requests("cpu", "400m"), Near(Host, "cache")), Pod("cache", Labeled("app", "cache"), Requests("cpu", "300m"), Near(Host, "web")),
-				Pod("web", Labeled("app", "web"), Requests("cpu", "200m"), Near(Host, "db")), Pod("db", Labeled("app", "db"), Requests("cpu", "100m"))),
+			world(
+				Pod("ui", Labeled("app", "ui"), Requests("cpu", "400m"), Near(Host, "cache")),
+				Pod("cache", Labeled("app", "cache"), Requests("cpu", "300m"), Near(Host, "web")),
+				Pod(
+					"web",
+					Labeled("app", "web"),
+					Requests("cpu", "200m"),
+					Near(Host, "db"),
+				),
+				Pod("db", Labeled("app", "db"), Requests("cpu", "100m")),
+			),
 			[]string{"general m.small: cache, db, ui, web"},
 		},
-		{"target in another namespace", world(db(elsewhere), web(1, Near(Host, "db"))[0]), []string{"general m.small: db", "unschedulable (Topology): web"}},
+		{
+			"target in another namespace",
+			world(db(elsewhere), web(1, Near(Host, "db"))[0]),
+			[]string{"general m.small: db", "unschedulable (Topology): web"},
+		},
 		{
 			"which the term lists",
 			world(db(elsewhere), web(1, Near(Host, "db"), func(p *corev1.Pod) {

@@ -20,7 +20,10 @@ func TestUnusablePoolsAreReported(t *testing.T) {
 		{"one that can", func(*np) {}, "Strict", ""},
 		{"no type is left", Require(Arch, in, "s390x"), "Strict", schedule.Requirement},
 		{"contradictory zones", func(p *np) { Require(Zone, in, "z1")(p); Require(Zone, in, "z2")(p) }, "Strict", schedule.Requirement},
-		{"too few types for minValues", func(p *np) { Require(corev1.LabelInstanceTypeStable, exists)(p); MinValues(5)(p) }, "Strict", schedule.MinValues},
+		{
+			"too few types for minValues", func(p *np) { Require(corev1.LabelInstanceTypeStable, exists)(p); MinValues(5)(p) }, "Strict",
+			schedule.MinValues,
+		},
 		{"which may be lowered", func(p *np) { Require(corev1.LabelInstanceTypeStable, exists)(p); MinValues(5)(p) }, "BestEffort", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -75,7 +75,12 @@ func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 	for _, term := range v.class.AllowedTopologies {
 		for _, e := range term.MatchLabelExpressions {
 			if slices.Contains(u.TopologyKeys, e.Key) {
-				return v.reason(Unsupported, "is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have", v.class.Name, e.Key)
+				return v.reason(
+					Unsupported,
+					"is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have",
+					v.class.Name,
+					e.Key,
+				)
 			}
 		}
 	}
@@ -111,7 +116,11 @@ func (v volume) blocked() Reason {
 	case v.class == nil:
 		return no(Volume, "names storage class %q, which does not exist", *v.claim.Spec.StorageClassName)
 	case v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingImmediate:
-		return no(VolumePending, "waits to be bound: storage class %q binds immediately, and the volume's zone decides where the pod can run", v.class.Name)
+		return no(
+			VolumePending,
+			"waits to be bound: storage class %q binds immediately, and the volume's zone decides where the pod can run",
+			v.class.Name,
+		)
 	}
 	return Reason{}
 }
@@ -207,7 +216,9 @@ func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Rea
 			good = all
 		}
 		if len(good) > maxVolumeChoices {
-			return nil, []Reason{{Code: Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxVolumeChoices)}}
+			return nil, []Reason{
+				{Code: Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxVolumeChoices)},
+			}
 		}
 		out = good
 	}

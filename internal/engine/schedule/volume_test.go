@@ -29,7 +29,10 @@ func volumeIn(terms ...[]corev1.NodeSelectorRequirement) *corev1.PersistentVolum
 		if pv.Spec.NodeAffinity == nil {
 			pv.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
 		}
-		pv.Spec.NodeAffinity.Required.NodeSelectorTerms = append(pv.Spec.NodeAffinity.Required.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: exprs})
+		pv.Spec.NodeAffinity.Required.NodeSelectorTerms = append(
+			pv.Spec.NodeAffinity.Required.NodeSelectorTerms,
+			corev1.NodeSelectorTerm{MatchExpressions: exprs},
+		)
 	}
 	return pv
 }
@@ -41,7 +44,9 @@ func zoned(zones ...string) []corev1.NodeSelectorRequirement {
 func storageClass(name string, mode storagev1.VolumeBindingMode, zones ...string) *storagev1.StorageClass {
 	c := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &mode}
 	if len(zones) > 0 {
-		c.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "topology.ebs.csi.aws.com/zone", Values: zones}}}}
+		c.AllowedTopologies = []corev1.TopologySelectorTerm{
+			{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: "topology.ebs.csi.aws.com/zone", Values: zones}}},
+		}
 	}
 	return c
 }
@@ -118,25 +123,61 @@ func TestVolumes(t *testing.T) {
 		{"ephemeral volume", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"general m.small z1: a"}},
 		{"zone of the volume", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
 		{"another zone", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"unschedulable (Volume): a"}},
-		{"a local volume's host does not matter", oneVolume(disk{volume: local(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
+		{
+			"a local volume's host does not matter",
+			oneVolume(disk{volume: local(append(zoned("z2"), host...))}),
+			[]string{"general m.small z2: a"},
+		},
 		{"nor a hostPath volume's", oneVolume(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
 		{"nothing but its host", oneVolume(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
 		{"other volumes keep theirs", oneVolume(disk{volume: volumeIn(host)}), []string{"unschedulable (Volume): a"}},
-		{"preferences yield to the volume", oneVolume(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))), []string{"general m.small z3: a"}},
+		{
+			"preferences yield to the volume",
+			oneVolume(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))),
+			[]string{"general m.small z3: a"},
+		},
 		{"so do alternatives", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z1"), allow("z3")), []string{"general m.small z3: a"}},
 		{"either of two zones", oneVolume(disk{volume: volumeIn(zoned("z1"), zoned("z2"))}, allow("z2")), []string{"general m.small z2: a"}},
-		{"the common zone", two(disk{volume: volumeIn(zoned("z1", "z2"))}, disk{volume: volumeIn(zoned("z2", "z3"))}), []string{"general m.small z2: a"}},
-		{"no common zone", two(disk{volume: volumeIn(zoned("z1"))}, disk{volume: volumeIn(zoned("z2"))}), []string{"unschedulable (Requirements): a"}},
+		{
+			"the common zone",
+			two(disk{volume: volumeIn(zoned("z1", "z2"))}, disk{volume: volumeIn(zoned("z2", "z3"))}),
+			[]string{"general m.small z2: a"},
+		},
+		{
+			"no common zone",
+			two(disk{volume: volumeIn(zoned("z1"))}, disk{volume: volumeIn(zoned("z2"))}),
+			[]string{"unschedulable (Requirements): a"},
+		},
 		{"bound at once, but not yet", oneVolume(disk{class: "now"}), []string{"unschedulable (VolumeUnbound): a"}},
-		{"claim deleting", oneVolume(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}), []string{"unschedulable (Volume): a"}},
+		{
+			"claim deleting",
+			oneVolume(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}),
+			[]string{"unschedulable (Volume): a"},
+		},
 		{"volume deleting", oneVolume(disk{volume: goingVolume}), []string{"unschedulable (Volume): a"}},
-		{"claim lost", oneVolume(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}), []string{"unschedulable (Volume): a"}},
+		{
+			"claim lost",
+			oneVolume(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}),
+			[]string{"unschedulable (Volume): a"},
+		},
 		{"bound", oneVolume(disk{volume: volumeIn()}), []string{"general m.small: a"}},
-		{"a class of a provisioner that is not supported", without(oneVolume(disk{class: "wait"}), "ebs.csi.aws.com"), []string{"unschedulable (Unsupported): a"}},
+		{
+			"a class of a provisioner that is not supported",
+			without(oneVolume(disk{class: "wait"}), "ebs.csi.aws.com"),
+			[]string{"unschedulable (Unsupported): a"},
+		},
 		{"a volume of one", without(oneVolume(disk{volume: volumeIn()}), "ebs.csi.aws.com"), []string{"unschedulable (Unsupported): a"}},
 		{"a volume of another", without(oneVolume(disk{volume: volumeIn()}), "other.csi"), []string{"general m.small: a"}},
-		{"a topology key that is not supported", without(oneVolume(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"), []string{"unschedulable (Unsupported): a"}},
-		{"on a volume that is bound it does not matter", without(oneVolume(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"), []string{"general m.small z3: a"}},
+		{
+			"a topology key that is not supported",
+			without(oneVolume(disk{class: "zonal"}), "topology.ebs.csi.aws.com/zone"),
+			[]string{"unschedulable (Unsupported): a"},
+		},
+		{
+			"on a volume that is bound it does not matter",
+			without(oneVolume(disk{class: "zonal", volume: volumeIn(zoned("z3"))}), "topology.ebs.csi.aws.com/zone"),
+			[]string{"general m.small z3: a"},
+		},
 		{"named, not bound", oneVolume(disk{volume: volumeIn(), pending: true}), []string{"unschedulable (VolumeUnbound): a"}},
 	})
 }
@@ -179,7 +220,11 @@ func TestAttachLimits(t *testing.T) {
 	}
 	checkPlans(t, []planCase{
 		{"ten to a node", each(6, 2, nil), []string{"on n: a x5", "general m.small: a"}},
-		{"shared volumes count once", withNodes(storage(world(Pods(12, "a", Claims("data"))...), disk{name: "data", class: "wait"}), limited), []string{"on n: a x12"}},
+		{
+			"shared volumes count once",
+			withNodes(storage(world(Pods(12, "a", Claims("data"))...), disk{name: "data", class: "wait"}), limited),
+			[]string{"on n: a x12"},
+		},
 		{"NFS is not attached", each(12, 1, nfs), []string{"on n: a x12"}},
 		{"in-tree EBS counts as the driver's", each(11, 1, inTree), []string{"on n: a x10", "general m.small: a"}},
 	})

@@ -49,8 +49,18 @@ func TestDaemonSetOfOneZoneTakesRoomOnlyThere(t *testing.T) {
 		})
 	}
 	many := Pods(200, "web", Requests("cpu", "300m"))
-	withDaemons, none := schedule.Solve(world(Selects(Zone, "z1"), many...), schedule.Budget{}), schedule.Solve(world(Selects(Zone, "elsewhere"), many...), schedule.Budget{})
+	withDaemons, none := schedule.Solve(
+		world(Selects(Zone, "z1"), many...),
+		schedule.Budget{},
+	), schedule.Solve(
+		world(Selects(Zone, "elsewhere"), many...),
+		schedule.Budget{},
+	)
 	if withDaemons.Stats.HourlyCost > none.Stats.HourlyCost*1.01 {
-		t.Errorf("a DaemonSet of one zone makes nodes cost %.2f $/h instead of %.2f, though other zones are as cheap", withDaemons.Stats.HourlyCost, none.Stats.HourlyCost)
+		t.Errorf(
+			"a DaemonSet of one zone makes nodes cost %.2f $/h instead of %.2f, though other zones are as cheap",
+			withDaemons.Stats.HourlyCost,
+			none.Stats.HourlyCost,
+		)
 	}
 }

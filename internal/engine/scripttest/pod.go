@@ -117,7 +117,8 @@ func preferences(p *corev1.Pod) []corev1.PreferredSchedulingTerm {
 
 // requireLabel adds an expression to the one term of required node affinity.
 func requireLabel(p *corev1.Pod, x corev1.NodeSelectorRequirement) {
-	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil || p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil ||
+		p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		enginetest.Needs(x)(p)
 		return
 	}

@@ -129,7 +129,11 @@ func taint(text string) (corev1.Taint, error) {
 }
 
 // resourceNames are abbreviations of resources that scripts use often.
-var resourceNames = map[string]corev1.ResourceName{"mem": corev1.ResourceMemory, "gpu": "nvidia.com/gpu", "disk": corev1.ResourceEphemeralStorage}
+var resourceNames = map[string]corev1.ResourceName{
+	"mem":  corev1.ResourceMemory,
+	"gpu":  "nvidia.com/gpu",
+	"disk": corev1.ResourceEphemeralStorage,
+}
 
 func quantity(into corev1.ResourceList, name, value string) error {
 	q, err := resource.ParseQuantity(value)

@@ -48,16 +48,25 @@ func TestScripts(t *testing.T) {
 // TestErrorsSayWhatIsExpected checks that an error tells the author of a script what to write.
 func TestErrorsSayWhatIsExpected(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
-		{"# hello\n\npodd web", `s.txt:3: "podd" is not a command; expected plan or one of daemon, delete, node, pod, pool, set, type, unavailable, volume, zones`},
+		{
+			"# hello\n\npodd web",
+			`s.txt:3: "podd" is not a command; expected plan or one of daemon, delete, node, pod, pool, set, type, unavailable, volume, zones`,
+		},
 		{"pod", `s.txt:1: pod: expected a name after "pod"`},
 		{"pod web xmany", `s.txt:1: pod: expected a number, not "many"`},
-		{"pod web cpus=1", `s.txt:1: pod: "cpus=1" is not known here; expected one of affinity=..., anti-affinity=..., arch=..., capacity=..., cpu=..., `},
+		{
+			"pod web cpus=1",
+			`s.txt:1: pod: "cpus=1" is not known here; expected one of affinity=..., anti-affinity=..., arch=..., capacity=..., cpu=..., `,
+		},
 		{"pod web cpu=much", `s.txt:1: pod: cpu: expected a quantity such as 500m or 2Gi, not "much"`},
 		{"pod web cpu=", "s.txt:1: pod: cpu has no value"},
 		{"pod web spread=zone", `s.txt:1: pod: spread: expected LABEL/SKEW, as in zone/1, with /MINDOMAINS or /taints behind, not "zone"`},
 		{"pod web affinity=zone", `s.txt:1: pod: affinity: expected LABEL/APP, as in zone/web, not "zone"`},
 		{"pod web on=n1", `s.txt:1: pod: on: there is no node "n1" so far`},
-		{"pool p taint=x", `s.txt:1: pool: taint: expected KEY:EFFECT or KEY=VALUE:EFFECT, with one of the effects [NoSchedule PreferNoSchedule NoExecute], not "x"`},
+		{
+			"pool p taint=x",
+			`s.txt:1: pool: taint: expected KEY:EFFECT or KEY=VALUE:EFFECT, with one of the effects [NoSchedule PreferNoSchedule NoExecute], not "x"`,
+		},
 		{"pool p weight=heavy", `s.txt:1: pool: weight: expected a number, not "heavy"`},
 		{"type t cpu=1 mem=1Gi", "s.txt:1: type: expected price=... in $/h"},
 		{"type t cpu=1 mem=1Gi price=cheap", `s.txt:1: type: price: expected a price in $/h, not "cheap"`},

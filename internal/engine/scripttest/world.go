@@ -47,7 +47,11 @@ func newWorld() *world {
 		StorageClasses: map[string]*storagev1.StorageClass{},
 	}
 	for name, mode := range map[string]storagev1.VolumeBindingMode{"wait": storagev1.VolumeBindingWaitForFirstConsumer, "now": storagev1.VolumeBindingImmediate} {
-		w.snap.Volumes.StorageClasses[name] = &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &mode}
+		w.snap.Volumes.StorageClasses[name] = &storagev1.StorageClass{
+			ObjectMeta:        metav1.ObjectMeta{Name: name},
+			Provisioner:       "ebs.csi.aws.com",
+			VolumeBindingMode: &mode,
+		}
 	}
 	return w
 }
@@ -60,7 +64,11 @@ func (w *world) do(l line) error {
 	}
 	do := commands[l.command]
 	if do == nil {
-		return fmt.Errorf("%q is not a command; expected plan or one of %s", l.command, strings.Join(slices.Sorted(maps.Keys(commands)), ", "))
+		return fmt.Errorf(
+			"%q is not a command; expected plan or one of %s",
+			l.command,
+			strings.Join(slices.Sorted(maps.Keys(commands)), ", "),
+		)
 	}
 	return do(l)
 }
@@ -114,7 +122,13 @@ func (w *world) doType(l line) error {
 }
 
 // newType is offered in zones; spot costs a third by default.
-func (w *world) newType(name string, onDemand, spot float64, zones []string, has corev1.ResourceList, labels map[string]string) *catalog.InstanceType {
+func (w *world) newType(
+	name string,
+	onDemand, spot float64,
+	zones []string,
+	has corev1.ResourceList,
+	labels map[string]string,
+) *catalog.InstanceType {
 	if spot < 0 {
 		spot = onDemand / 3
 	}
@@ -123,7 +137,11 @@ func (w *world) newType(name string, onDemand, spot float64, zones []string, has
 	it.Requirements = requirement.FromExactLabels(labels)
 	var offerings []catalog.Offering
 	for _, z := range zones {
-		offerings = append(offerings, enginetest.Offering(z, karpv1.CapacityTypeOnDemand, onDemand), enginetest.Offering(z, karpv1.CapacityTypeSpot, spot))
+		offerings = append(
+			offerings,
+			enginetest.Offering(z, karpv1.CapacityTypeOnDemand, onDemand),
+			enginetest.Offering(z, karpv1.CapacityTypeSpot, spot),
+		)
 	}
 	return enginetest.WithOfferings(it, offerings...)
 }
@@ -251,7 +269,10 @@ func (w *world) doNode(l line) error {
 	if err != nil {
 		return err
 	}
-	pool, typeName, offering := "", w.instanceTypes()[0].Name, catalog.Offering{Zone: w.zones[0], CapacityType: karpv1.CapacityTypeOnDemand}
+	pool, typeName, offering := "", w.instanceTypes()[0].Name, catalog.Offering{
+		Zone:         w.zones[0],
+		CapacityType: karpv1.CapacityTypeOnDemand,
+	}
 	var edits []func(*snapshot.Node)
 	edit := func(f func(*snapshot.Node)) { edits = append(edits, f) }
 	err = l.take(arguments{

@@ -55,7 +55,8 @@ func Provisionable(p *corev1.Pod) bool {
 
 // Arriving reports whether kube-scheduler has not tried the pod yet.
 func Arriving(p *corev1.Pod) bool {
-	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) || len(p.Spec.SchedulingGates) > 0 {
+	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) ||
+		len(p.Spec.SchedulingGates) > 0 {
 		return false
 	}
 	for _, c := range p.Status.Conditions {

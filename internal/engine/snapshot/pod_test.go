@@ -98,7 +98,11 @@ func TestFullyBlocked(t *testing.T) {
 		{"others' pods", Pod("a"), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
 		{"unhealthy pod, waived", unready, []*policyv1.PodDisruptionBudget{waived}, false},
 		{"healthy pod, not waived", web, []*policyv1.PodDisruptionBudget{waived}, true},
-		{"stays on disrupted nodes anyway", Pod("a", Labeled("app", "web"), Tolerates(karpv1.TaintKeyDisrupted)), []*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)}, false},
+		{
+			"stays on disrupted nodes anyway", Pod("a", Labeled("app", "web"), Tolerates(karpv1.TaintKeyDisrupted)),
+			[]*policyv1.PodDisruptionBudget{budget(ptr(number(0)), nil)},
+			false,
+		},
 	} {
 		if got := snapshot.FullyBlocked(c.pod, snapshot.Budgets(c.pdbs), Now()); got != c.want {
 			t.Errorf("%s: %v", c.name, got)

@@ -62,11 +62,23 @@ func TestCounts(t *testing.T) {
 		{name: "nothing yet", replicas: 3, create: 3},
 		{name: "as many as wanted", nodes: several(3, "a"), replicas: 3},
 		{name: "five wanted, three there, four allowed", nodes: several(3, "a"), replicas: 5, limit: "4", create: 1},
-		{name: "a node that waits for its replacement counts once", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 3},
-		{name: "scaled up while one waits for its replacement", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 5, create: 2},
+		{
+			name: "a node that waits for its replacement counts once", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)),
+			replicas: 3,
+		},
+		{
+			name: "scaled up while one waits for its replacement", nodes: slices.Concat(several(2, "a"), several(1, "p", disrupting)), replicas: 5,
+			create: 2,
+		},
 		{name: "one that goes is replaced", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, create: 1},
-		{name: "one that goes counts against the limit until it has gone", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)), replicas: 3, limit: "3"},
-		{name: "what others are about to create counts against the limit", nodes: several(1, "a"), replicas: 5, limit: "4", reserved: 2, create: 1},
+		{
+			name: "one that goes counts against the limit until it has gone", nodes: slices.Concat(several(2, "a"), several(1, "d", deleting)),
+			replicas: 3, limit: "3",
+		},
+		{
+			name: "what others are about to create counts against the limit", nodes: several(1, "a"), replicas: 5, limit: "4", reserved: 2,
+			create: 1,
+		},
 		{name: "the limit is exceeded already", nodes: several(5, "a"), replicas: 6, limit: "3"},
 		{name: "claims without an instance are nodes", nodes: several(3, "a", notLaunched), replicas: 3},
 		{name: "too many", nodes: several(5, "a"), replicas: 2, end: 3},
@@ -156,7 +168,8 @@ func TestSurplus(t *testing.T) {
 		{
 			"a daemon that must not be disrupted protects, a pod that has ended does not, a static pod of the kubelet is no load",
 			[]snapshot.Node{
-				Node("a", "fixed", runs(daemon("d", forbids))), Node("b", "fixed", runs(Pod("p")), finished), Node("c", "fixed", runs(Pod("m", OwnedBy("v1", "Node")))),
+				Node("a", "fixed", runs(daemon("d", forbids))), Node("b", "fixed", runs(Pod("p")), finished), Node("c", "fixed", runs(Pod("m",
+					OwnedBy("v1", "Node")))),
 			},
 			3,
 			[]string{"c", "b", "a"},
@@ -176,7 +189,8 @@ func TestSurplus(t *testing.T) {
 		{
 			"among equals zones stay even",
 			[]snapshot.Node{
-				Node("a", "fixed", zone("z1")), Node("b", "fixed", zone("z2")), Node("c", "fixed", zone("z2")), Node("d", "fixed", zone("z2")), Node("e", "fixed", zone("z1")),
+				Node("a", "fixed", zone("z1")), Node("b", "fixed", zone("z2")), Node("c", "fixed", zone("z2")), Node("d", "fixed", zone("z2")),
+				Node("e", "fixed", zone("z1")),
 			},
 			3,
 			[]string{"b", "a", "c"},

@@ -81,7 +81,14 @@ func (c *check) affinity() {
 	if len(relations) == 0 {
 		return
 	}
-	a := &schedulingOrder{c: c, firstPods: map[*affinityTerm][]*scheduledPod{}, in: map[*affinityTerm]map[string]bool{}, on: map[*affinityTerm]map[*host]bool{}, of: map[*scheduledPod][]*affinityTerm{}, counted: map[*scheduledPod][]*affinityTerm{}}
+	a := &schedulingOrder{
+		c:         c,
+		firstPods: map[*affinityTerm][]*scheduledPod{},
+		in:        map[*affinityTerm]map[string]bool{},
+		on:        map[*affinityTerm]map[*host]bool{},
+		of:        map[*scheduledPod][]*affinityTerm{},
+		counted:   map[*scheduledPod][]*affinityTerm{},
+	}
 	for _, r := range relations {
 		a.in[r], a.on[r] = map[string]bool{}, map[*host]bool{}
 		for _, m := range r.owners {
@@ -100,7 +107,13 @@ func (c *check) affinity() {
 		}
 	}
 	for _, m := range a.placeAll(waiting) {
-		c.failAt([]*host{m.at}, "pod %s is in %s, away from all pods that affinity demands over %s", name(m.pod), m.at.name, a.unsatisfiedKeys(m))
+		c.failAt(
+			[]*host{m.at},
+			"pod %s is in %s, away from all pods that affinity demands over %s",
+			name(m.pod),
+			m.at.name,
+			a.unsatisfiedKeys(m),
+		)
 	}
 }
 

@@ -84,7 +84,10 @@ func (c *check) independent(pod *corev1.Pod) bool {
 }
 
 func (c *check) repels(m *scheduledPod, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(requiredAntiAffinity(m.pod), func(t corev1.PodAffinityTerm) bool { return c.affinitySelection(m.pod, &t).has(pod) })
+	return slices.ContainsFunc(
+		requiredAntiAffinity(m.pod),
+		func(t corev1.PodAffinityTerm) bool { return c.affinitySelection(m.pod, &t).has(pod) },
+	)
 }
 
 // softTaints is whether taints of effect PreferNoSchedule exclude pods.
@@ -98,7 +101,8 @@ const (
 // freshNode finds a node of the pool that the pod could have for itself after the plan.
 func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints) (string, bool) {
 	taints := pool.NodePool.Spec.Template.Spec.Taints
-	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, taints) || soft == respectSoftTaints && !toleratesAll(pod, taints) {
+	if !c.eligible(pod) || pool.NodePool.Spec.Replicas != nil || !tolerated(pod, taints) ||
+		soft == respectSoftTaints && !toleratesAll(pod, taints) {
 		return "", false
 	}
 	if _, err := c.s.Labels.FromAPI(pool.NodePool.Spec.Template.Spec.Requirements); err != nil {
@@ -287,7 +291,10 @@ func (f *freshNodeSearch) mightRun(d *corev1.Pod, it *catalog.InstanceType) bool
 		if len(own) > 0 || f.c.s.Labels.IsWellKnown(e.key) {
 			byPool = label{values: examples(append(slices.Clone(own), *e)), absent: true}
 		}
-		byPool.values = slices.DeleteFunc(byPool.values, func(v string) bool { return slices.ContainsFunc(own, func(o expr) bool { return !o.has(v) }) })
+		byPool.values = slices.DeleteFunc(
+			byPool.values,
+			func(v string) bool { return slices.ContainsFunc(own, func(o expr) bool { return !o.has(v) }) },
+		)
 		byPool.absent = byPool.absent && !slices.ContainsFunc(own, func(o expr) bool { return !o.lacks() })
 		if !e.may(byPool) {
 			return false

@@ -82,7 +82,14 @@ func (c *check) allocation(pl *host, u schedule.DeviceUse, owner map[device]type
 				}
 				key := device{d.Driver, d.Pool, d.Device}
 				if other, taken := owner[key]; taken && other != claim.UID && exclusive(&d) {
-					c.failAt([]*host{pl}, "pod %s: device %s of pool %s is allocated to resource claim %s and to another", name(u.Pod), d.Device, d.Pool, claim.Name)
+					c.failAt(
+						[]*host{pl},
+						"pod %s: device %s of pool %s is allocated to resource claim %s and to another",
+						name(u.Pod),
+						d.Device,
+						d.Pool,
+						claim.Name,
+					)
 				}
 				if exclusive(&d) {
 					owner[key] = claim.UID

@@ -145,7 +145,10 @@ func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
 		if !validLabel(k, pod.Spec.NodeSelector[k]) {
 			w.err = fmt.Errorf("no node can have label %q with value %q", k, pod.Spec.NodeSelector[k])
 		}
-		w.selector = append(w.selector, expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}})
+		w.selector = append(
+			w.selector,
+			expr{key: c.s.Labels.Normalize(k), op: corev1.NodeSelectorOpIn, values: []string{pod.Spec.NodeSelector[k]}},
+		)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		w.affinity = true

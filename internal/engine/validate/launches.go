@@ -110,7 +110,8 @@ func (c *check) offerings(pl *host) {
 	}
 	o := l.Offering
 	is := func(out outcome) bool {
-		return out.it.Name == l.InstanceTypes[0].Name && out.o.Available && out.o.Zone == o.Zone && out.o.CapacityType == o.CapacityType && out.o.Price == o.Price
+		return out.it.Name == l.InstanceTypes[0].Name && out.o.Available && out.o.Zone == o.Zone && out.o.CapacityType == o.CapacityType &&
+			out.o.Price == o.Price
 	}
 	if p, ok := price[l.InstanceTypes[0].Name]; ok && p != o.Price {
 		c.failAt(at, "%s: offering at %v, the cheapest is %v", pl.name, o.Price, p)
@@ -252,7 +253,14 @@ func (c *check) limits() {
 			}
 			if q := left[r]; len(at) > 0 && q.Sign() < 0 {
 				limit := pool.NodePool.Spec.Limits[r]
-				c.failAt(at, "pool %s: what is in use and planned may be %s above the limit of %s %s", pool.NodePool.Name, negative(q), limit.String(), r)
+				c.failAt(
+					at,
+					"pool %s: what is in use and planned may be %s above the limit of %s %s",
+					pool.NodePool.Name,
+					negative(q),
+					limit.String(),
+					r,
+				)
 			}
 		}
 	}

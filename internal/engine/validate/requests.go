@@ -260,7 +260,8 @@ func (m *mount) labelDemands() *labelDemands {
 
 // tolerates reports whether the tolerations cover the taint; a soft taint never excludes a pod.
 func tolerates(list []corev1.Toleration, taint *corev1.Taint) bool {
-	return taint.Effect == corev1.TaintEffectPreferNoSchedule || slices.ContainsFunc(list, func(t corev1.Toleration) bool { return covers(&t, taint) })
+	return taint.Effect == corev1.TaintEffectPreferNoSchedule ||
+		slices.ContainsFunc(list, func(t corev1.Toleration) bool { return covers(&t, taint) })
 }
 
 func covers(t *corev1.Toleration, taint *corev1.Taint) bool {

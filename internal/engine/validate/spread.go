@@ -115,7 +115,16 @@ func (c *check) skewWithinLimit(sp *spread) {
 			c.failAt([]*host{m.at}, "pod %s is spread over %s, but its node may come up in %v", name(m.pod), sp.key, m.at.label(sp.key).values)
 		case surely[d]-floor > sp.skew && !reported[d]:
 			reported[d] = true
-			c.failAt(atDomain(sp, d), "pod %s: %s %s has %d pods, another only %d, maxSkew is %d", name(m.pod), sp.key, d, surely[d], floor, sp.skew)
+			c.failAt(
+				atDomain(sp, d),
+				"pod %s: %s %s has %d pods, another only %d, maxSkew is %d",
+				name(m.pod),
+				sp.key,
+				d,
+				surely[d],
+				floor,
+				sp.skew,
+			)
 		}
 	}
 }
@@ -177,7 +186,8 @@ func (c *check) domains(sp *spread) []string {
 	}
 	for i := range c.s.Pools {
 		pool := &c.s.Pools[i]
-		if sp.honorTaints && !toleratesAll(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil || c.exhausted(pool) {
+		if sp.honorTaints && !toleratesAll(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil ||
+			c.exhausted(pool) {
 			continue
 		}
 		out = append(out, c.poolDomains(pool, sp.key)...)
@@ -212,7 +222,10 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 // types.
 func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 	demands := c.poolDemands(pool)
-	demands[pool.NodeClassLabel[0]] = append(demands[pool.NodeClassLabel[0]], expr{op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}})
+	demands[pool.NodeClassLabel[0]] = append(
+		demands[pool.NodeClassLabel[0]],
+		expr{op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}},
+	)
 	listed := false
 	var values []string
 	for _, e := range demands[key] {

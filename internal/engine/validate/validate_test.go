@@ -75,7 +75,10 @@ func TestPlanFindsViolations(t *testing.T) {
 	}{
 		{"nothing", func(*snapshot.Snapshot, *schedule.Plan) {}, ""},
 		{"a pod forgotten", func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Launches = p.Launches[1:] }, "in the plan 0 times"},
-		{"a pod placed twice", func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Launches = append(p.Launches, p.Launches[0]) }, "in the plan 2 times"},
+		{
+			"a pod placed twice", func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Launches = append(p.Launches, p.Launches[0]) },
+			"in the plan 2 times",
+		},
 		{"a rejection without a reason", func(s *snapshot.Snapshot, p *schedule.Plan) {
 			s.Pods = append(s.Pods, Pod("x"))
 			p.Rejected = append(p.Rejected, schedule.Rejection{Pod: s.Pods[len(s.Pods)-1]})
@@ -94,7 +97,10 @@ func TestPlanFindsViolations(t *testing.T) {
 			l := find(p, "web")
 			l.InstanceTypes = append(slices.Clone(l.InstanceTypes), Types()[0])
 		}, "is cheaper than a type listed before it"},
-		{"an offering that is not the cheapest", func(_ *snapshot.Snapshot, p *schedule.Plan) { find(p, "web").Offering.Price *= 2 }, "the cheapest is"},
+		{
+			"an offering that is not the cheapest", func(_ *snapshot.Snapshot, p *schedule.Plan) { find(p, "web").Offering.Price *= 2 },
+			"the cheapest is",
+		},
 		{"one host port twice", func(s *snapshot.Snapshot, p *schedule.Plan) {
 			l := find(p, "port")
 			for _, other := range []string{"port-000", "port-001"} {
@@ -108,7 +114,13 @@ func TestPlanFindsViolations(t *testing.T) {
 			l := find(p, "web")
 			Claims("data")(l.Pods[0])
 			s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{
-				{Namespace: "default", Name: "data"}: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}},
+				{
+					Namespace: "default",
+					Name:      "data",
+				}: {
+					ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+					Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+				},
 			}
 			s.Volumes.Volumes = map[string]*corev1.PersistentVolume{"pv": {Spec: corev1.PersistentVolumeSpec{NodeAffinity: &corev1.VolumeNodeAffinity{
 				Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{Expr(Zone, corev1.NodeSelectorOpIn, "z9")}}}},

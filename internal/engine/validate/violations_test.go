@@ -38,7 +38,9 @@ func together(_ *snapshot.Snapshot, p *schedule.Plan) {
 
 func ofNamespaces(labels map[string]string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector = &metav1.LabelSelector{MatchLabels: labels}
+		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector = &metav1.LabelSelector{
+			MatchLabels: labels,
+		}
 	}
 }
 
@@ -63,7 +65,9 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		{"daemons forgotten on a node that exists", onNode(Pod("a", Requests("cpu", "3900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
-		{"daemons forgotten for a soft taint", onNode(Pod("a", Requests("cpu", "3900m"), Tolerates("soft"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"daemons forgotten for a soft taint", onNode(Pod("a", Requests("cpu", "3900m"), Tolerates("soft"))), func(s *snapshot.Snapshot,
+			_ *schedule.Plan,
+		) {
 			s.Nodes[0].Taints = []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
@@ -76,7 +80,9 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		{"overhead forgotten", World(general(), Pod("a", Requests("cpu", "900m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.Overhead = Resources("cpu", "200m")
 		}, "1100m cpu requested"},
-		{"resources of the pod as a whole forgotten", World(general(), Pod("a", Requests("cpu", "100m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"resources of the pod as a whole forgotten", World(general(), Pod("a", Requests("cpu", "100m"))), func(s *snapshot.Snapshot,
+			_ *schedule.Plan,
+		) {
 			s.Pods[0].Spec.Resources = &corev1.ResourceRequirements{Requests: Resources("cpu", "5")}
 		}, "5 cpu requested"},
 		{"a sidecar's host port forgotten", onNode(Pod("a", HostPort("", 80, corev1.ProtocolTCP))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
@@ -84,7 +90,9 @@ func TestPlanFindsEachMistake(t *testing.T) {
 				p.Spec.InitContainers = []corev1.Container{{RestartPolicy: &always, Ports: []corev1.ContainerPort{{HostPort: 80, HostIP: "10.0.0.1"}}}}
 			}), "n1")}
 		}, "host port 80"},
-		{"a daemon's host port forgotten", World(general(), Pod("a", HostPort("", 80, corev1.ProtocolTCP))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"a daemon's host port forgotten", World(general(), Pod("a", HostPort("", 80, corev1.ProtocolTCP))), func(s *snapshot.Snapshot,
+			_ *schedule.Plan,
+		) {
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", HostPort("::", 80, corev1.ProtocolTCP))}}
 		}, "host port 80 of daemon agent"},
 		{"attach limits forgotten", func() *snapshot.Snapshot {
@@ -100,27 +108,36 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].VolumeLimits = map[string]int32{"ebs.csi.aws.com": 1}
 		}, "2 volumes of ebs.csi.aws.com"},
-		{"a limit on nodes, off by one", World(general(Limit("nodes", "2")), Pods(2, "a", Labeled("app", "a"), Apart(Host, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
-			s.Pools[0].NodePool.Spec.Limits = Resources("nodes", "1")
-		}, "above the limit of 1 nodes"},
-		{"minValues lowered where they are strict", World(general(Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2)), Pod("a")), func(s *snapshot.Snapshot, p *schedule.Plan) {
+		{
+			"a limit on nodes, off by one", World(general(Limit("nodes", "2")), Pods(2, "a", Labeled("app", "a"), Apart(Host, "a"))...),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) {
+				s.Pools[0].NodePool.Spec.Limits = Resources("nodes", "1")
+			}, "above the limit of 1 nodes",
+		},
+		{"minValues lowered where they are strict", World(general(Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists),
+			MinValues(2)), Pod("a")), func(s *snapshot.Snapshot, p *schedule.Plan) {
 			l := &p.Launches[0]
 			l.Requirements = l.Requirements.Replace(l.Requirements.Get(corev1.LabelInstanceTypeStable).WithMinValues(1))
 		}, "lower minValues than its pool"},
-		{"fewer types than minValues", World(general(Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2)), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) {
+		{"fewer types than minValues", World(general(Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists), MinValues(2)),
+			Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) {
 			p.Launches[0].InstanceTypes = p.Launches[0].InstanceTypes[:1]
 		}, "its types have 1 values"},
 		{"requirements of the pool forgotten", World(general(), Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			Require(Zone, corev1.NodeSelectorOpIn, "z1")(s.Pools[0].NodePool)
 		}, "which its pool does not allow"},
-		{"an offering that is not available", World(general(), Pod("a", Selects(Zone, "z1"), Selects(Capacity, "spot"))), func(s *snapshot.Snapshot, p *schedule.Plan) {
-			for _, it := range s.Pools[0].InstanceTypes {
-				for i := range it.Offerings {
-					it.Offerings[i].Available = it.Offerings[i].Available && (it.Offerings[i].Zone != "z1" || it.Offerings[i].CapacityType != "spot")
+		{
+			"an offering that is not available", World(general(), Pod("a", Selects(Zone, "z1"), Selects(Capacity, "spot"))),
+			func(s *snapshot.Snapshot, p *schedule.Plan) {
+				for _, it := range s.Pools[0].InstanceTypes {
+					for i := range it.Offerings {
+						it.Offerings[i].Available = it.Offerings[i].Available && (it.Offerings[i].Zone != "z1" || it.Offerings[i].CapacityType != "spot")
+					}
 				}
-			}
-		}, "is not available"},
-		{"minDomains forgotten", World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"), Spread(Zone, 1, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			}, "is not available",
+		},
+		{"minDomains forgotten", World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"),
+			Spread(Zone, 1, "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			three := int32(3)
 			for _, p := range s.Pods {
 				p.Spec.TopologySpreadConstraints[0].MinDomains = &three
@@ -137,7 +154,8 @@ func TestPlanFindsEachMistake(t *testing.T) {
 				p.Spec.TopologySpreadConstraints[0].NodeTaintsPolicy = nil
 			}
 		}, "another only 0, maxSkew is 1"},
-		{"matchLabelKeys ignored", World(general(), Pods(2, "a", Labeled("app", "a"), Labeled("rev", "1"), Spread(Host, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"rev"} }))...), together, "maxSkew is 1"},
+		{"matchLabelKeys ignored", World(general(), Pods(2, "a", Labeled("app", "a"), Labeled("rev", "1"), Spread(Host, 1, "a",
+			func(c *corev1.TopologySpreadConstraint) { c.MatchLabelKeys = []string{"rev"} }))...), together, "maxSkew is 1"},
 		{"a pod spread over a zone that is not known", World(general(), Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			Labeled("app", "a")(s.Pods[0])
 			Spread(Zone, 1, "a")(s.Pods[0])
@@ -155,7 +173,9 @@ func TestPlanFindsEachMistake(t *testing.T) {
 			Near(Host, "y")(s.Pods[0])
 			Near(Host, "x")(s.Pods[1])
 		}, "away from all pods"},
-		{"a family in two places", World(general(), Pods(2, "a", Requests("cpu", "7"), Labeled("app", "a"))...), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+		{"a family in two places", World(general(), Pods(2, "a", Requests("cpu", "7"), Labeled("app", "a"))...), func(s *snapshot.Snapshot,
+			_ *schedule.Plan,
+		) {
 			for _, p := range s.Pods {
 				Near(Host, "a")(p)
 			}
@@ -172,8 +192,14 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			*s.Volumes.StorageClasses["wait"].VolumeBindingMode = storagev1.VolumeBindingImmediate
 		}, "is about to be bound"},
-		{"sums that are wrong", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.HourlyCost *= 2 }, "the plan has"},
-		{"a bound above the cost", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.LowerBound = 9 }, "its lower bound is 9"},
+		{
+			"sums that are wrong", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.HourlyCost *= 2 },
+			"the plan has",
+		},
+		{
+			"a bound above the cost", World(general(), Pod("a")), func(_ *snapshot.Snapshot, p *schedule.Plan) { p.Stats.LowerBound = 9 },
+			"its lower bound is 9",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := schedule.Solve(c.s, schedule.Budget{})

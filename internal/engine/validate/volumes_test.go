@@ -22,7 +22,9 @@ func TestVolumesForgottenOnNewNodesAreViolations(t *testing.T) {
 		s.Volumes.StorageClasses = map[string]*storagev1.StorageClass{class: {Provisioner: "ebs.csi.aws.com", VolumeBindingMode: &mode}}
 		s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{}
 		for _, n := range []string{"x", "y"} {
-			s.Volumes.Claims[types.NamespacedName{Namespace: "default", Name: n}] = &corev1.PersistentVolumeClaim{Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}}
+			s.Volumes.Claims[types.NamespacedName{Namespace: "default", Name: n}] = &corev1.PersistentVolumeClaim{
+				Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+			}
 		}
 		return s
 	}

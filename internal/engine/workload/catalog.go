@@ -108,7 +108,12 @@ func SyntheticTypes(n int, capacityTypes ...string) []*catalog.InstanceType {
 	for i := range n {
 		category, perCore := [...]string{"c", "m", "r"}[i/len(sizes)%3], [...]int64{2, 4, 8}[i/len(sizes)%3]
 		m := simulatedType{
-			name: fmt.Sprintf("%s%d.s%02d", category, 3+i/27, sizes[i%len(sizes)]), category: category, generation: strconv.Itoa(3 + i/27), arch: [...]string{"amd64", "arm64"}[i/27%2],
+			name: fmt.Sprintf(
+				"%s%d.s%02d",
+				category,
+				3+i/27,
+				sizes[i%len(sizes)],
+			), category: category, generation: strconv.Itoa(3 + i/27), arch: [...]string{"amd64", "arm64"}[i/27%2],
 			cpus: sizes[i%len(sizes)], memoryMiB: sizes[i%len(sizes)] * perCore << 10, pods: 110, zones: enginetest.Zones(),
 		}
 		m.family, m.size = category+m.generation, fmt.Sprintf("s%02d", m.cpus)

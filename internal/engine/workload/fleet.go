@@ -26,7 +26,8 @@ func RunningCluster(nodes int, use float64, seed uint64, list []*catalog.Instanc
 	}
 	var small []*catalog.InstanceType
 	for _, it := range list {
-		if _, ok := it.Cheapest(reqs); ok && reqs.Overlaps(it.Requirements) && it.Capacity.Cpu().Value() >= 2 && it.Capacity.Cpu().Value() <= 16 {
+		if _, ok := it.Cheapest(reqs); ok && reqs.Overlaps(it.Requirements) && it.Capacity.Cpu().Value() >= 2 &&
+			it.Capacity.Cpu().Value() <= 16 {
 			small = append(small, it)
 		}
 	}
@@ -87,7 +88,12 @@ func fill(s *snapshot.Snapshot, draw *source, most int64, mean float64) {
 				i := draw.intn(len(s.Nodes))
 				if f := &free[i]; f.cpu >= cpu && f.memory >= mebi<<20 && f.pods >= 1 {
 					*f = freeRoom{f.cpu - cpu, f.memory - mebi<<20, f.pods - 1}
-					pod := enginetest.Pod(fmt.Sprintf("%s-%03d", name, k), enginetest.Labeled("app", name), requests(cpu, mebi), enginetest.OwnedBy("apps/v1", "ReplicaSet"))
+					pod := enginetest.Pod(
+						fmt.Sprintf("%s-%03d", name, k),
+						enginetest.Labeled("app", name),
+						requests(cpu, mebi),
+						enginetest.OwnedBy("apps/v1", "ReplicaSet"),
+					)
 					s.Nodes[i].Pods = append(s.Nodes[i].Pods, enginetest.Bound(pod, s.Nodes[i].Name))
 					asked += cpu
 					break

@@ -119,13 +119,25 @@ func Preferences(n int, seed uint64) []*corev1.Pod {
 		edit := []func(*corev1.Pod){enginetest.Labeled("app", app), small(&s)}
 		switch i % 4 {
 		case 0:
-			edit = append(edit, enginetest.Prefers(10, enginetest.Expr(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)), enginetest.Prefers(1, enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, "nowhere")))
+			edit = append(
+				edit,
+				enginetest.Prefers(10, enginetest.Expr(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeSpot)),
+				enginetest.Prefers(1, enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, "nowhere")),
+			)
 		case 1:
 			edit = append(edit, enginetest.PreferApart(10, enginetest.Zone, app))
 		case 2:
 			edit = append(edit, enginetest.PreferNear(10, enginetest.Zone, app))
 		case 3:
-			edit = append(edit, enginetest.Spread(enginetest.Zone, 1, app, func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }))
+			edit = append(
+				edit,
+				enginetest.Spread(
+					enginetest.Zone,
+					1,
+					app,
+					func(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway },
+				),
+			)
 		}
 		out[i] = enginetest.Pod(fmt.Sprintf("%s-%06d", app, i), edit...)
 	}
@@ -152,7 +164,12 @@ func Volumes(n int, seed uint64, zones []string) ([]*corev1.Pod, snapshot.Volume
 		}}
 		claim.Spec.VolumeName, claim.Status.Phase = name, corev1.ClaimBound
 		v.Volumes[name], v.Claims[types.NamespacedName{Namespace: "default", Name: name}] = pv, claim
-		out[i] = enginetest.Pod(fmt.Sprintf("db-%06d", i), enginetest.Labeled("app", fmt.Sprintf("db-%02d", i%40)), small(&s), enginetest.Claims(name))
+		out[i] = enginetest.Pod(
+			fmt.Sprintf("db-%06d", i),
+			enginetest.Labeled("app", fmt.Sprintf("db-%02d", i%40)),
+			small(&s),
+			enginetest.Claims(name),
+		)
 	}
 	return out, v
 }
@@ -163,8 +180,19 @@ func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]sna
 	pools := []snapshot.Pool{
 		GeneralPool("general", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64"), enginetest.Weight(10)),
 		GeneralPool("arm", instanceTypes, enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "arm64"), enginetest.Weight(5)),
-		GeneralPool("team", instanceTypes, enginetest.PoolTaint("team", corev1.TaintEffectNoSchedule), enginetest.TemplateLabel("team", "blue"), enginetest.Weight(50)),
-		GeneralPool("steady", instanceTypes, enginetest.Require(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand), enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64")),
+		GeneralPool(
+			"team",
+			instanceTypes,
+			enginetest.PoolTaint("team", corev1.TaintEffectNoSchedule),
+			enginetest.TemplateLabel("team", "blue"),
+			enginetest.Weight(50),
+		),
+		GeneralPool(
+			"steady",
+			instanceTypes,
+			enginetest.Require(enginetest.Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeOnDemand),
+			enginetest.Require(enginetest.Arch, corev1.NodeSelectorOpIn, "amd64"),
+		),
 	}
 	out := make([]*corev1.Pod, n)
 	for i := range out {
@@ -175,7 +203,11 @@ func MultiPool(n int, seed uint64, instanceTypes []*catalog.InstanceType) ([]sna
 		case 2:
 			edit = append(edit, enginetest.Tolerates("team"), enginetest.Selects("team", "blue"))
 		case 3:
-			edit = append(edit, enginetest.Selects(enginetest.Capacity, karpv1.CapacityTypeOnDemand), enginetest.Selects(enginetest.Arch, "amd64"))
+			edit = append(
+				edit,
+				enginetest.Selects(enginetest.Capacity, karpv1.CapacityTypeOnDemand),
+				enginetest.Selects(enginetest.Arch, "amd64"),
+			)
 		case 4:
 			edit = append(edit, enginetest.Selects(enginetest.Arch, "amd64"))
 		}

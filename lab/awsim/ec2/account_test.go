@@ -82,7 +82,11 @@ func (a *account) template(t testing.TB, name string, edit func(*types.RequestLa
 		},
 		BlockDeviceMappings: []types.LaunchTemplateBlockDeviceMappingRequest{{
 			DeviceName: aws.String("/dev/xvda"),
-			Ebs:        &types.LaunchTemplateEbsBlockDeviceRequest{VolumeSize: aws.Int32(40), VolumeType: types.VolumeTypeGp3, Encrypted: aws.Bool(true)},
+			Ebs: &types.LaunchTemplateEbsBlockDeviceRequest{
+				VolumeSize: aws.Int32(40),
+				VolumeType: types.VolumeTypeGp3,
+				Encrypted:  aws.Bool(true),
+			},
 		}},
 		TagSpecifications: []types.LaunchTemplateTagSpecificationRequest{{
 			ResourceType: types.ResourceTypeNetworkInterface, Tags: tags("from", "template"),
@@ -107,7 +111,10 @@ func (a *account) fleetOf(template string, n int32, instanceTypes ...types.Insta
 	}
 	for _, typ := range instanceTypes {
 		for _, subnet := range a.subnets {
-			config.Overrides = append(config.Overrides, types.FleetLaunchTemplateOverridesRequest{InstanceType: typ, SubnetId: aws.String(subnet)})
+			config.Overrides = append(
+				config.Overrides,
+				types.FleetLaunchTemplateOverridesRequest{InstanceType: typ, SubnetId: aws.String(subnet)},
+			)
 		}
 	}
 	return &awsec2.CreateFleetInput{

@@ -85,12 +85,37 @@ func (e *EC2) onTemplate(t *template) protocol.RequiredPermission {
 }
 
 func (e *EC2) onInstance(r *instanceRecord) protocol.RequiredPermission {
-	return e.on("instance", r.ID, r.Tags, "ec2:InstanceType", r.Type, "ec2:AvailabilityZone", r.Zone, "ec2:InstanceProfile", r.InstanceProfileARN,
-		"ec2:InstanceID", r.ID, "ec2:RootDeviceType", "ebs")
+	return e.on(
+		"instance",
+		r.ID,
+		r.Tags,
+		"ec2:InstanceType",
+		r.Type,
+		"ec2:AvailabilityZone",
+		r.Zone,
+		"ec2:InstanceProfile",
+		r.InstanceProfileARN,
+		"ec2:InstanceID",
+		r.ID,
+		"ec2:RootDeviceType",
+		"ebs",
+	)
 }
 
 func (e *EC2) onVolume(v *volume) protocol.RequiredPermission {
-	return e.on("volume", v.id, v.tags, "ec2:VolumeID", v.id, "ec2:AvailabilityZone", v.zone, "ec2:VolumeType", v.kind, "ec2:VolumeSize", strconv.Itoa(v.sizeGiB))
+	return e.on(
+		"volume",
+		v.id,
+		v.tags,
+		"ec2:VolumeID",
+		v.id,
+		"ec2:AvailabilityZone",
+		v.zone,
+		"ec2:VolumeType",
+		v.kind,
+		"ec2:VolumeSize",
+		strconv.Itoa(v.sizeGiB),
+	)
 }
 
 // launching are the needs of a launch by RunInstances, or by a fleet that calls it in its caller's name. The lock must
@@ -160,7 +185,10 @@ func (e *EC2) ingredients(o *launchPlan, q launchRequest) []protocol.RequiredPer
 		}
 	}
 	if g := o.placed; g != nil {
-		needs = append(needs, e.on("placement-group", g.Name, g.Tags, "ec2:PlacementGroupName", g.Name, "ec2:PlacementGroupStrategy", g.Strategy))
+		needs = append(
+			needs,
+			e.on("placement-group", g.Name, g.Tags, "ec2:PlacementGroupName", g.Name, "ec2:PlacementGroupStrategy", g.Strategy),
+		)
 	}
 	return needs
 }

@@ -29,7 +29,10 @@ func once[Out any](e *EC2, r *protocol.Request, token string, do func() (*Out, e
 	parameters := fingerprint(r.Form)
 	if earlier, ok := e.tokens[key]; ok && now.Before(earlier.until) {
 		if earlier.parameters != parameters {
-			return nil, protocol.Errorf("IdempotentParameterMismatch", "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).")
+			return nil, protocol.Errorf(
+				"IdempotentParameterMismatch",
+				"Arguments on this idempotent request are inconsistent with arguments used in previous request(s).",
+			)
 		}
 		out, _ := earlier.answer.(*Out)
 		return out, nil

@@ -111,7 +111,13 @@ func (w *bench) fleet(n int, instanceTypes ...string) string {
 	for _, typ := range instanceTypes {
 		for _, subnet := range w.nets {
 			at++
-			fmt.Fprintf(&p, config+"Overrides.%[1]d.InstanceType=%[2]s"+config+"Overrides.%[1]d.SubnetId=%[3]s"+config+"Overrides.%[1]d.Priority=%[1]d", at, typ, subnet)
+			fmt.Fprintf(
+				&p,
+				config+"Overrides.%[1]d.InstanceType=%[2]s"+config+"Overrides.%[1]d.SubnetId=%[3]s"+config+"Overrides.%[1]d.Priority=%[1]d",
+				at,
+				typ,
+				subnet,
+			)
 		}
 	}
 	return p.String()
@@ -119,8 +125,29 @@ func (w *bench) fleet(n int, instanceTypes ...string) string {
 
 func BenchmarkCreateFleet(b *testing.B) {
 	w := newBench(b, 0)
-	request := w.fleet(1, "m5.large", "c5.large", "r5.large", "m5.xlarge", "c5.xlarge", "r5.xlarge", "m5.2xlarge", "c5.2xlarge", "r5.2xlarge", "m5.4xlarge",
-		"c5.4xlarge", "r5.4xlarge", "m6i.large", "c6i.large", "r6i.large", "m6i.xlarge", "c6i.xlarge", "r6i.xlarge", "m6i.2xlarge", "c6i.2xlarge")
+	request := w.fleet(
+		1,
+		"m5.large",
+		"c5.large",
+		"r5.large",
+		"m5.xlarge",
+		"c5.xlarge",
+		"r5.xlarge",
+		"m5.2xlarge",
+		"c5.2xlarge",
+		"r5.2xlarge",
+		"m5.4xlarge",
+		"c5.4xlarge",
+		"r5.4xlarge",
+		"m6i.large",
+		"c6i.large",
+		"r6i.large",
+		"m6i.xlarge",
+		"c6i.xlarge",
+		"r6i.xlarge",
+		"m6i.2xlarge",
+		"c6i.2xlarge",
+	)
 	for b.Loop() {
 		w.call(b, request)
 	}

@@ -21,9 +21,12 @@ import (
 func TestEveryTypeIsDescribed(t *testing.T) {
 	a := open(t)
 	count := 0
-	p := awsec2.NewDescribeInstanceTypesPaginator(a, &awsec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(100), Filters: []types.Filter{
-		filter("supported-virtualization-type", "hvm"), filter("processor-info.supported-architecture", "x86_64", "arm64"),
-	}})
+	p := awsec2.NewDescribeInstanceTypesPaginator(
+		a,
+		&awsec2.DescribeInstanceTypesInput{MaxResults: aws.Int32(100), Filters: []types.Filter{
+			filter("supported-virtualization-type", "hvm"), filter("processor-info.supported-architecture", "x86_64", "arm64"),
+		}},
+	)
 	for p.HasMorePages() {
 		for _, i := range must(p.NextPage(t.Context()))(t).InstanceTypes {
 			count++
@@ -52,7 +55,8 @@ func lacking(i types.InstanceTypeInfo) (names []string) {
 	}
 	n := i.NetworkInfo
 	if n == nil || n.EncryptionInTransitSupported == nil || n.EnaSupport == "" || n.DefaultNetworkCardIndex == nil || n.Ipv4AddressesPerInterface == nil ||
-		len(n.NetworkCards) == 0 || *n.EfaSupported != (n.EfaInfo != nil) {
+		len(n.NetworkCards) == 0 ||
+		*n.EfaSupported != (n.EfaInfo != nil) {
 		return append(names, "network")
 	}
 	for _, card := range n.NetworkCards {
@@ -93,7 +97,11 @@ func busy(t *testing.T) *account {
 			VPCID: a.vpc, Zone: "us-east-1a", CIDR: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(100 + n), 0}), 24),
 		}))(t)
 		must(a.Sim.EC2().AddSecurityGroup(ec2.SecurityGroup{VPCID: a.vpc, Name: fmt.Sprint("group ", n)}))(t)
-		must(a.Sim.AddCapacityReservation(awsim.CapacityReservation{InstanceType: "m5.large", Zone: "us-east-1a", Total: 1, Targeted: true}))(t)
+		must(
+			a.Sim.AddCapacityReservation(awsim.CapacityReservation{InstanceType: "m5.large", Zone: "us-east-1a", Total: 1, Targeted: true}),
+		)(
+			t,
+		)
 		a.Sim.EC2().AddImage(image.Image{Name: fmt.Sprint("image ", n), Architecture: "x86_64", Created: a.Clock.Now()}, nil)
 		a.template(t, fmt.Sprint("template-", n), nil)
 	}
@@ -120,7 +128,8 @@ func TestPages(t *testing.T) {
 	}{
 		"DescribeInstanceTypeOfferings": {7, func(size *int32, token *string) ([]string, *string, error) {
 			out, err := a.DescribeInstanceTypeOfferings(ctx, &awsec2.DescribeInstanceTypeOfferingsInput{
-				LocationType: types.LocationTypeAvailabilityZone, MaxResults: size, NextToken: token, Filters: []types.Filter{filter("instance-type", "m5.*")},
+				LocationType: types.LocationTypeAvailabilityZone, MaxResults: size, NextToken: token, Filters: []types.Filter{filter("instance-type",
+					"m5.*")},
 			})
 			if err != nil {
 				return nil, nil, err

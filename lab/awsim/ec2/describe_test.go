@@ -64,13 +64,28 @@ func TestInstanceTypeFilters(t *testing.T) {
 				return slices.Contains(typ.Architectures, "x86_64") || slices.Contains(typ.Architectures, "arm64")
 			},
 		},
-		"bare metal":      {[]types.Filter{filter("bare-metal", "true")}, func(typ offline.Type) bool { return typ.BareMetal }},
-		"wildcard":        {[]types.Filter{filter("instance-type", "m5.*")}, func(typ offline.Type) bool { return strings.HasPrefix(typ.Name, "m5.") }},
-		"one character":   {[]types.Filter{filter("instance-type", "?5.large")}, func(typ offline.Type) bool { return len(typ.Name) == 8 && strings.HasSuffix(typ.Name, "5.large") }},
-		"values are or":   {[]types.Filter{filter("vcpu-info.default-vcpus", "2", "4")}, func(typ offline.Type) bool { return typ.VCPUs == 2 || typ.VCPUs == 4 }},
-		"filters are and": {[]types.Filter{filter("hypervisor", "xen"), filter("burstable-performance-supported", "true")}, func(typ offline.Type) bool { return typ.Hypervisor == "xen" && typ.Burstable }},
-		"nothing":         {[]types.Filter{filter("instance-type", "m5")}, func(offline.Type) bool { return false }},
-		"memory":          {[]types.Filter{filter("memory-info.size-in-mib", "8192")}, func(typ offline.Type) bool { return typ.MemoryMiB == 8192 }},
+		"bare metal": {[]types.Filter{filter("bare-metal", "true")}, func(typ offline.Type) bool { return typ.BareMetal }},
+		"wildcard": {[]types.Filter{filter("instance-type", "m5.*")}, func(typ offline.Type) bool {
+			return strings.HasPrefix(typ.Name,
+				"m5.")
+		}},
+		"one character": {
+			[]types.Filter{filter("instance-type", "?5.large")},
+			func(typ offline.Type) bool { return len(typ.Name) == 8 && strings.HasSuffix(typ.Name, "5.large") },
+		},
+		"values are or": {
+			[]types.Filter{filter("vcpu-info.default-vcpus", "2", "4")},
+			func(typ offline.Type) bool { return typ.VCPUs == 2 || typ.VCPUs == 4 },
+		},
+		"filters are and": {
+			[]types.Filter{filter("hypervisor", "xen"), filter("burstable-performance-supported", "true")},
+			func(typ offline.Type) bool { return typ.Hypervisor == "xen" && typ.Burstable },
+		},
+		"nothing": {[]types.Filter{filter("instance-type", "m5")}, func(offline.Type) bool { return false }},
+		"memory": {
+			[]types.Filter{filter("memory-info.size-in-mib", "8192")},
+			func(typ offline.Type) bool { return typ.MemoryMiB == 8192 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := allTypes(t, a, c.filters...)
@@ -84,7 +99,11 @@ func TestInstanceTypeFilters(t *testing.T) {
 // TestInstanceTypeFields reads a GPU type with local disks as an autoscaler does.
 func TestInstanceTypeFields(t *testing.T) {
 	a := open(t)
-	out := must(a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"g5.12xlarge"}}))(t)
+	out := must(
+		a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"g5.12xlarge"}}),
+	)(
+		t,
+	)
 	i := out.InstanceTypes[0]
 	got := fmt.Sprint(
 		*i.VCpuInfo.DefaultVCpus, *i.MemoryInfo.SizeInMiB, i.ProcessorInfo.SupportedArchitectures, i.Hypervisor, i.SupportedUsageClasses,
@@ -163,7 +182,11 @@ func TestSpotPricesOfWindowsHaveItsLicense(t *testing.T) {
 
 func TestInstanceTypesHaveVolumeLimits(t *testing.T) {
 	a := open(t)
-	out := must(a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m6i.2xlarge"}}))(t)
+	out := must(
+		a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m6i.2xlarge"}}),
+	)(
+		t,
+	)
 	ebs := out.InstanceTypes[0].EbsInfo
 	if aws.ToInt32(ebs.MaximumEbsAttachments) != 27 || ebs.AttachmentLimitType != types.AttachmentLimitTypeShared {
 		t.Errorf("m6i.2xlarge takes %d volumes (%s), want 27, shared", aws.ToInt32(ebs.MaximumEbsAttachments), ebs.AttachmentLimitType)
@@ -192,7 +215,14 @@ func TestNetworkFilters(t *testing.T) {
 			}
 		})
 	}
-	groups := must(a.DescribeSecurityGroups(t.Context(), &awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("group-name", "nodes", "default")}}))(t)
+	groups := must(
+		a.DescribeSecurityGroups(
+			t.Context(),
+			&awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("group-name", "nodes", "default")}},
+		),
+	)(
+		t,
+	)
 	if len(groups.SecurityGroups) != 2 {
 		t.Errorf("%d security groups by name, want the one made and the VPC's default", len(groups.SecurityGroups))
 	}
@@ -295,10 +325,18 @@ func TestInstanceStatus(t *testing.T) {
 		t.Errorf("just running: %s", got)
 	}
 	a.Clock.Advance(time.Minute)
-	if got := status()[0]; got.InstanceStatus.Status != types.SummaryStatusOk || got.InstanceStatus.Details[0].Status != types.StatusTypePassed {
+	if got := status()[0]; got.InstanceStatus.Status != types.SummaryStatusOk ||
+		got.InstanceStatus.Details[0].Status != types.StatusTypePassed {
 		t.Errorf("a minute later: %+v", got.InstanceStatus)
 	}
-	impaired := must(a.DescribeInstanceStatus(t.Context(), &awsec2.DescribeInstanceStatusInput{Filters: []types.Filter{filter("instance-status.status", "impaired")}}))(t)
+	impaired := must(
+		a.DescribeInstanceStatus(
+			t.Context(),
+			&awsec2.DescribeInstanceStatusInput{Filters: []types.Filter{filter("instance-status.status", "impaired")}},
+		),
+	)(
+		t,
+	)
 	if n := len(impaired.InstanceStatuses); n != 0 {
 		t.Errorf("%d impaired", n)
 	}
@@ -309,7 +347,11 @@ func TestTags(t *testing.T) {
 	a.template(t, "general", nil)
 	id := launchedIDs(must(a.CreateFleet(t.Context(), a.fleetOf("general", 1, types.InstanceTypeM5Large)))(t))[0]
 	a.Clock.Advance(time.Second)
-	must(a.CreateTags(t.Context(), &awsec2.CreateTagsInput{Resources: []string{id, a.subnets[0]}, Tags: tags("Name", "x", "pool", "other")}))(t)
+	must(
+		a.CreateTags(t.Context(), &awsec2.CreateTagsInput{Resources: []string{id, a.subnets[0]}, Tags: tags("Name", "x", "pool", "other")}),
+	)(
+		t,
+	)
 	i := a.describe(t, filter("tag:Name", "x"))[0]
 	if tagValue(i.Tags, "pool") != "other" {
 		t.Errorf("tags %v", i.Tags)
@@ -317,7 +359,14 @@ func TestTags(t *testing.T) {
 	must(a.DeleteTags(t.Context(), &awsec2.DeleteTagsInput{Resources: []string{id}, Tags: []types.Tag{
 		{Key: aws.String("Name")}, {Key: aws.String("pool"), Value: aws.String("general")},
 	}}))(t)
-	out := must(a.DescribeTags(t.Context(), &awsec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", id, a.subnets[0]), filter("key", "Name", "pool")}}))(t)
+	out := must(
+		a.DescribeTags(
+			t.Context(),
+			&awsec2.DescribeTagsInput{Filters: []types.Filter{filter("resource-id", id, a.subnets[0]), filter("key", "Name", "pool")}},
+		),
+	)(
+		t,
+	)
 	got := map[string]string{}
 	for _, tag := range out.Tags {
 		got[string(tag.ResourceType)+" "+*tag.Key] = *tag.Value
@@ -325,7 +374,10 @@ func TestTags(t *testing.T) {
 	if want := "map[instance pool:other subnet Name:x subnet pool:other]"; fmt.Sprint(got) != want {
 		t.Errorf("tags %v, want %s", got, want)
 	}
-	_, err := a.CreateTags(t.Context(), &awsec2.CreateTagsInput{Resources: []string{a.subnets[1], "i-0123456789abcdef0"}, Tags: tags("k", "v")})
+	_, err := a.CreateTags(
+		t.Context(),
+		&awsec2.CreateTagsInput{Resources: []string{a.subnets[1], "i-0123456789abcdef0"}, Tags: tags("k", "v")},
+	)
 	if awsimtest.Code(err) != "InvalidInstanceID.NotFound" {
 		t.Errorf("tag an unknown instance: %v", err)
 	}

@@ -9,7 +9,12 @@ import (
 
 // dryRun is the error for a DryRun request that would succeed.
 func dryRun() error {
-	return protocol.Errorf("DryRunOperation", "Request would have succeeded, but DryRun flag is set.").WithStatus(http.StatusPreconditionFailed)
+	return protocol.Errorf(
+		"DryRunOperation",
+		"Request would have succeeded, but DryRun flag is set.",
+	).WithStatus(
+		http.StatusPreconditionFailed,
+	)
 }
 
 func missing(parameter string) error {

@@ -76,7 +76,8 @@ func (e *EC2) ReclaimReservation(id string) error {
 		return Event{
 			Source: "aws.ec2", DetailType: "EC2 Capacity Reservation Instance Interruption Warning",
 			Detail: map[string]any{
-				"instance-id": id, "instance-action": "terminate", "instance-termination-time": now.Add(SpotNotice).UTC().Format(time.RFC3339), "azId": r.ZoneID,
+				"instance-id": id, "instance-action": "terminate", "instance-termination-time": now.Add(SpotNotice).UTC().Format(time.RFC3339),
+				"azId": r.ZoneID,
 			},
 		}, nil
 	})

@@ -57,12 +57,17 @@ func TestEventualConsistency(t *testing.T) {
 			_, err := a.CreateFleet(t.Context(), in)
 			return err
 		}},
-		{"make the template again", "InvalidLaunchTemplateName.AlreadyExistsException", "InvalidLaunchTemplateName.AlreadyExistsException", func() error {
-			_, err := a.CreateLaunchTemplate(t.Context(), &awsec2.CreateLaunchTemplateInput{
-				LaunchTemplateName: aws.String("new"), LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String(a.x86)},
-			})
-			return err
-		}},
+		{
+			"make the template again",
+			"InvalidLaunchTemplateName.AlreadyExistsException",
+			"InvalidLaunchTemplateName.AlreadyExistsException",
+			func() error {
+				_, err := a.CreateLaunchTemplate(t.Context(), &awsec2.CreateLaunchTemplateInput{
+					LaunchTemplateName: aws.String("new"), LaunchTemplateData: &types.RequestLaunchTemplateData{ImageId: aws.String(a.x86)},
+				})
+				return err
+			},
+		},
 	}
 	for _, row := range rows {
 		if got := awsimtest.Code(row.call()); got != row.early {

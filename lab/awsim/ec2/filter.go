@@ -26,7 +26,11 @@ func compileFilters[T any](filters []Filter, known properties[T], tags func(T) m
 	values := 0
 	for _, f := range filters {
 		if values += len(f.Values); values > maxFilterValues {
-			return nil, protocol.Errorf("FilterLimitExceeded", "The maximum number of filter values specified on a single call is %d", maxFilterValues)
+			return nil, protocol.Errorf(
+				"FilterLimitExceeded",
+				"The maximum number of filter values specified on a single call is %d",
+				maxFilterValues,
+			)
 		}
 		test, err := compileFilter(f, known, tags)
 		if err != nil {

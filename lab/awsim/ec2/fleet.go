@@ -164,7 +164,12 @@ func (in *createFleetInput) check() error {
 	if overrides > maxOverrides {
 		return invalidFleet("The fleet configuration has %d launch specifications, more than the %d allowed", overrides, maxOverrides)
 	}
-	return firstError(in.checkReserved(), in.checkOptions(), in.checkInstant(), checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...))
+	return firstError(
+		in.checkReserved(),
+		in.checkOptions(),
+		in.checkInstant(),
+		checkSpecifications(in.Tags, append(launchedKinds(), "fleet")...),
+	)
 }
 
 // reservedCapacity is the target capacity type of fleets that use reservations of several types.
@@ -185,7 +190,11 @@ func (in *createFleetInput) checkReserved() error {
 			return err
 		}
 		if t != interruptible {
-			return protocol.Errorf("UnsupportedOperation", "The simulator supports the reservation type %s only for reserved-capacity", interruptible)
+			return protocol.Errorf(
+				"UnsupportedOperation",
+				"The simulator supports the reservation type %s only for reserved-capacity",
+				interruptible,
+			)
 		}
 	}
 	if len(in.Reserved.Types) == 0 {
@@ -319,7 +328,8 @@ func (e *EC2) candidate(t *template, v *templateVersion, o fleetOverride) (*cand
 	}
 	c := &candidate{
 		request: launchRequest{
-			data: data, typ: cmp.Or(o.InstanceType, v.data.InstanceType), imageID: cmp.Or(o.ImageID, v.data.ImageID), subnetID: o.SubnetID, zone: o.Zone,
+			data: data, typ: cmp.Or(o.InstanceType, v.data.InstanceType), imageID: cmp.Or(o.ImageID, v.data.ImageID), subnetID: o.SubnetID,
+			zone: o.Zone,
 		},
 		weight: 1,
 		choice: fleetChoice{
@@ -415,7 +425,8 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, erro
 // matchesMarket rejects a template with another purchase option than the fleet.
 func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
-	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) || reserved && market != lifecycle {
+	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) ||
+		reserved && market != lifecycle {
 		return combination("The market type %q of the launch template does not go with the target capacity type of the fleet", market)
 	}
 	return nil

@@ -85,7 +85,14 @@ func TestFleetFallsBackWhenCapacityEnds(t *testing.T) {
 	if count["m5.large"] != 3 || count["m5.xlarge"] != 2 {
 		t.Errorf("launched %v", count)
 	}
-	if got := errorCodes(out); !slices.Equal(got, []string{"InsufficientInstanceCapacity m5.large us-east-1a", "InsufficientInstanceCapacity m5.large us-east-1b", "InsufficientInstanceCapacity m5.large us-east-1c"}) {
+	if got := errorCodes(out); !slices.Equal(
+		got,
+		[]string{
+			"InsufficientInstanceCapacity m5.large us-east-1a",
+			"InsufficientInstanceCapacity m5.large us-east-1b",
+			"InsufficientInstanceCapacity m5.large us-east-1c",
+		},
+	) {
 		t.Errorf("errors %v", got)
 	}
 }
@@ -112,7 +119,10 @@ func TestFleetIsFilledInPart(t *testing.T) {
 func TestPoolsFail(t *testing.T) {
 	a := open(t)
 	a.template(t, "general", nil)
-	role := &protocol.Error{Code: "AuthFailure.ServiceLinkedRoleCreationNotPermitted", Message: "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances."}
+	role := &protocol.Error{
+		Code:    "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+		Message: "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances.",
+	}
 	quota := &protocol.Error{Code: "MaxSpotInstanceCountExceeded", Message: "Max spot instance count exceeded"}
 	a.Sim.FailPool(awsim.Pool{Lifecycle: "spot"}, role)
 	a.Sim.FailPool(awsim.Pool{InstanceType: "c5.large", Lifecycle: "spot"}, quota)
@@ -160,7 +170,8 @@ func TestFleetErrors(t *testing.T) {
 		"type":         {typ: "m5.tiny", code: "InvalidParameterValue", text: "Invalid value 'm5.tiny' for InstanceType"},
 		"profile": {
 			data: func(_ *account, d *types.RequestLaunchTemplateData) { d.IamInstanceProfile.Name = aws.String("nobody") },
-			code: "InvalidParameterValue", text: "Value (nobody) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+			code: "InvalidParameterValue",
+			text: "Value (nobody) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
 		},
 		"image": {
 			data: func(_ *account, d *types.RequestLaunchTemplateData) { d.ImageId = aws.String("ami-0123456789abcdef0") },

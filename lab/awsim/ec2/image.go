@@ -13,12 +13,17 @@ import (
 const amazonOwners = "amazon"
 
 func imageIDs() idRules {
-	return idRules{prefix: "ami", malformed: "InvalidAMIID.Malformed", notFound: "InvalidAMIID.NotFound", missing: func(ids []string) string {
-		if len(ids) == 1 {
-			return "The image id '[" + ids[0] + "]' does not exist"
-		}
-		return "The image ids '[" + strings.Join(ids, ", ") + "]' do not exist"
-	}}
+	return idRules{
+		prefix:    "ami",
+		malformed: "InvalidAMIID.Malformed",
+		notFound:  "InvalidAMIID.NotFound",
+		missing: func(ids []string) string {
+			if len(ids) == 1 {
+				return "The image id '[" + ids[0] + "]' does not exist"
+			}
+			return "The image ids '[" + strings.Join(ids, ", ") + "]' do not exist"
+		},
+	}
 }
 
 type describeImagesInput struct {
@@ -169,7 +174,8 @@ func (e *EC2) describeImages(_ *protocol.Request, in *describeImagesInput) (*des
 		return deprecated && !in.IncludeDeprecated && a.OwnerID != own && !slices.Contains(in.IDs, a.ID)
 	}
 	all = slices.DeleteFunc(all, func(a *ami) bool {
-		return hidden(a) || !a.usable(own) || a.state == imageDisabled && !in.IncludeDisabled || !ownedBy(a, in.Owners, own) || !executableBy(a, in.ExecutableBy, own)
+		return hidden(a) || !a.usable(own) || a.state == imageDisabled && !in.IncludeDisabled || !ownedBy(a, in.Owners, own) ||
+			!executableBy(a, in.ExecutableBy, own)
 	})
 	p, err := n.list(in.listInput, nil, all)
 	if err != nil {
@@ -251,7 +257,10 @@ func showImage(a *ami) imageInfo {
 		i.IMDS = "v2.0"
 	}
 	for _, d := range a.Disks {
-		i.Disks = append(i.Disks, imageDisk{Device: d.Device, Snapshot: d.SnapshotID, Size: d.SizeGiB, DeleteOnTermination: true, Type: "gp3", Encrypted: a.encrypted})
+		i.Disks = append(
+			i.Disks,
+			imageDisk{Device: d.Device, Snapshot: d.SnapshotID, Size: d.SizeGiB, DeleteOnTermination: true, Type: "gp3", Encrypted: a.encrypted},
+		)
 	}
 	return i
 }

@@ -40,7 +40,12 @@ func (e *EC2) copyImage(r *protocol.Request, in *copyImageInput) (*copyImageOutp
 	case in.SourceRegion != e.cfg.Region:
 		return nil, protocol.Errorf("UnsupportedOperation", "The simulator has the region %s only", e.cfg.Region)
 	case len(in.Name) < shortestImageName || len(in.Name) > longestImageName:
-		return nil, protocol.Errorf("InvalidAMIName.Malformed", "AMI names must be between %d and %d characters long", shortestImageName, longestImageName)
+		return nil, protocol.Errorf(
+			"InvalidAMIName.Malformed",
+			"AMI names must be between %d and %d characters long",
+			shortestImageName,
+			longestImageName,
+		)
 	}
 	if err := checkSpecifications(in.Tags, "image", "snapshot"); err != nil {
 		return nil, err

@@ -21,7 +21,10 @@ func contains(err error, text string) bool {
 func TestWhoMayUseAnImage(t *testing.T) {
 	a := open(t)
 	img := image.Image{
-		Name: "theirs", Architecture: "x86_64", Created: a.Clock.Now(), RootDevice: "/dev/xvda", Disks: []image.Disk{{Device: "/dev/xvda", SizeGiB: 8}},
+		Name: "theirs", Architecture: "x86_64", Created: a.Clock.Now(), RootDevice: "/dev/xvda", Disks: []image.Disk{{
+			Device:  "/dev/xvda",
+			SizeGiB: 8,
+		}},
 	}
 	const other = "999988887777"
 	hidden, shared := a.Sim.EC2().AddForeignImage(img, other), a.Sim.EC2().AddForeignImage(img, other)
@@ -45,7 +48,10 @@ func TestWhoMayUseAnImage(t *testing.T) {
 		{"shared is not one's own", awsec2.DescribeImagesInput{ImageIds: []string{shared}, Owners: []string{"self"}}, nil},
 		{"executable by the account", awsec2.DescribeImagesInput{ExecutableUsers: []string{"self"}, Owners: []string{other}}, []string{shared}},
 		{"of one's own", awsec2.DescribeImagesInput{Owners: []string{"self"}}, []string{states["pending"], states["failed"]}},
-		{"disabled too", awsec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDisabled: aws.Bool(true)}, []string{states["pending"], states["failed"], states["disabled"]}},
+		{"disabled too", awsec2.DescribeImagesInput{Owners: []string{"self"}, IncludeDisabled: aws.Bool(true)}, []string{
+			states["pending"],
+			states["failed"], states["disabled"],
+		}},
 		{"available only", awsec2.DescribeImagesInput{Owners: []string{"self", other}, Filters: available}, []string{shared}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,7 +74,9 @@ func TestWhoMayUseAnImage(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := a.RunInstances(t.Context(), &awsec2.RunInstancesInput{
-				DryRun: aws.Bool(true), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", ImageId: &c.id, SubnetId: aws.String(a.subnets[0]),
+				DryRun: aws.Bool(
+					true,
+				), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), InstanceType: "m5.large", ImageId: &c.id, SubnetId: aws.String(a.subnets[0]),
 			})
 			if awsimtest.Code(err) != c.code || !contains(err, c.text) {
 				t.Errorf("%v; want %s with %q", err, c.code, c.text)

@@ -54,8 +54,12 @@ func (e *EC2) stopInstances(r *protocol.Request, in *stopInput) (*changesOutput,
 	check := func(i *instanceRecord) error {
 		switch {
 		case i.Lifecycle == spotLifecycle:
-			return protocol.Errorf("UnsupportedOperation", "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. "+
-				"You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
+			return protocol.Errorf(
+				"UnsupportedOperation",
+				"You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. "+
+					"You can only stop Spot Instances associated with persistent Spot Instance requests.",
+				i.ID,
+			)
 		case i.State == ShuttingDown || i.State == Terminated || i.State == Pending:
 			return protocol.Errorf("IncorrectInstanceState", "This instance '%s' is not in a state from which it can be stopped.", i.ID)
 		}
@@ -126,7 +130,11 @@ type stateChanges struct {
 }
 
 // change applies a change to all of the instances, or to none if one is unknown or does not allow it.
-func (e *EC2) change(r *protocol.Request, in stateChanges, apply func(*instanceRecord, time.Time) *instanceRecord) (*changesOutput, error) {
+func (e *EC2) change(
+	r *protocol.Request,
+	in stateChanges,
+	apply func(*instanceRecord, time.Time) *instanceRecord,
+) (*changesOutput, error) {
 	for _, id := range in.ids {
 		if err := instanceIDs().check(id); err != nil {
 			return nil, err

@@ -11,7 +11,12 @@ import (
 )
 
 func instanceIDs() idRules {
-	return idRules{prefix: "i", malformed: "InvalidInstanceID.Malformed", notFound: "InvalidInstanceID.NotFound", missing: does("instance")}
+	return idRules{
+		prefix:    "i",
+		malformed: "InvalidInstanceID.Malformed",
+		notFound:  "InvalidInstanceID.NotFound",
+		missing:   does("instance"),
+	}
 }
 
 type describeInstancesInput struct {
@@ -162,7 +167,9 @@ func (e *EC2) shownProperties() properties[*instanceRecord] {
 		return shown(func(i instanceInfo) string { return get(i.Placement) })
 	}
 	return properties[*instanceRecord]{
-		"capacity-reservation-specification.capacity-reservation-preference": shown(func(i instanceInfo) string { return i.Reservation.Preference }),
+		"capacity-reservation-specification.capacity-reservation-preference": shown(
+			func(i instanceInfo) string { return i.Reservation.Preference },
+		),
 		"ebs-optimized":                                shown(func(i instanceInfo) string { return strconv.FormatBool(i.EBSOptimized) }),
 		"enclave-options.enabled":                      shown(func(i instanceInfo) string { return strconv.FormatBool(i.Enclave.Enabled) }),
 		"iam-instance-profile.id":                      shown(func(i instanceInfo) string { return profileID(i.Profile) }),

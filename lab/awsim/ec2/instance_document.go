@@ -210,7 +210,9 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 		Architecture: r.Architecture, RootDeviceType: "ebs", RootDevice: o.image.RootDevice, Virtualization: "hvm",
 		Lifecycle: r.Lifecycle, SpotRequest: r.spotRequest, ClientToken: r.token, Tags: tagList(r.Tags), Hypervisor: "xen",
 		EBSOptimized: o.data.EBSOptimized != nil && *o.data.EBSOptimized || o.instanceType.EBSOptimized == "default", ENA: true,
-		CPU: showCPU(o), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
+		CPU: showCPU(
+			o,
+		), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
 		BootMode:    pick(o.instanceType.Hypervisor == "nitro", "uefi", "legacy-bios"),
 		Maintenance: maintenanceSpec{AutoRecovery: "default"}, Bandwidth: bandwidthSpec{Weighting: "default"},
 		DNS: &dnsSpec{HostnameType: ipName},
@@ -357,7 +359,11 @@ func showCPU(o *launchPlan) cpuInfo {
 
 func showMetadata(asked *metadataSpec, state string) metadataInfo {
 	m := metadataInfo{
-		State: pick(state == Pending, "pending", "applied"), Tokens: "optional", HopLimit: 1, Endpoint: "enabled", IPv6: "disabled", Tags: "disabled",
+		State: pick(
+			state == Pending,
+			"pending",
+			"applied",
+		), Tokens: "optional", HopLimit: 1, Endpoint: "enabled", IPv6: "disabled", Tags: "disabled",
 	}
 	if asked == nil {
 		return m

@@ -153,7 +153,12 @@ func infoOf(m *instanceType) *typeInfo {
 		Name: m.Name, Current: m.CurrentGeneration, FreeTier: m.Name == "t2.micro" || m.Name == "t3.micro",
 		UsageClasses: m.UsageClasses, RootDevices: []string{"ebs"}, Virtualization: m.Type.Virtualization,
 		BareMetal: m.BareMetal, Hypervisor: m.Hypervisor, Burstable: m.Burstable,
-		Processor:      processorInfo{Architectures: m.Architectures, Clock: m.ClockGHz, Manufacturer: m.Manufacturer, Features: processorFeatures(m)},
+		Processor: processorInfo{
+			Architectures: m.Architectures,
+			Clock:         m.ClockGHz,
+			Manufacturer:  m.Manufacturer,
+			Features:      processorFeatures(m),
+		},
 		VCPU:           vcpuInfo{VCPUs: m.VCPUs, Cores: m.Cores, Threads: threadsPerCore(m.Type)},
 		Memory:         mib{m.MemoryMiB},
 		StorageSupport: m.Disks.Count > 0,
@@ -182,7 +187,10 @@ func (i *typeInfo) addAccelerators(t offline.Type) {
 	if len(t.GPUs) > 0 {
 		i.GPU = &gpuInfo{}
 		for _, g := range t.GPUs {
-			i.GPU.GPUs = append(i.GPU.GPUs, device{Name: g.Name, Manufacturer: g.Manufacturer, Count: g.Count, Logical: g.Logical, Memory: &mib{g.MemoryMiB}})
+			i.GPU.GPUs = append(
+				i.GPU.GPUs,
+				device{Name: g.Name, Manufacturer: g.Manufacturer, Count: g.Count, Logical: g.Logical, Memory: &mib{g.MemoryMiB}},
+			)
 			i.GPU.Total += int64(max(1, g.Count)) * g.MemoryMiB // of a part of a GPU, its own
 		}
 	}
@@ -195,7 +203,10 @@ func (i *typeInfo) addAccelerators(t offline.Type) {
 	if len(t.Neuron) > 0 {
 		i.Neuron = &neuronInfo{}
 		for _, n := range t.Neuron {
-			i.Neuron.Devices = append(i.Neuron.Devices, neuronDevice{Name: n.Name, Count: n.Count, Cores: n.CoresPerDevice, Memory: &mib{n.MemoryMiB}})
+			i.Neuron.Devices = append(
+				i.Neuron.Devices,
+				neuronDevice{Name: n.Name, Count: n.Count, Cores: n.CoresPerDevice, Memory: &mib{n.MemoryMiB}},
+			)
 			i.Neuron.Total += int64(n.Count) * n.MemoryMiB
 		}
 	}

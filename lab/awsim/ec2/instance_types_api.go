@@ -61,7 +61,11 @@ func (m *market) named(names []string) ([]*instanceType, error) {
 		wanted[name] = true
 	}
 	if len(unknown) > 0 {
-		return nil, protocol.Errorf("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", strings.Join(unknown, ", "))
+		return nil, protocol.Errorf(
+			"InvalidInstanceType",
+			"The following supplied instance types do not exist: [%s]",
+			strings.Join(unknown, ", "),
+		)
 	}
 	var found []*instanceType
 	for _, t := range m.types {

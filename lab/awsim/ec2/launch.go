@@ -120,7 +120,12 @@ func (e *EC2) shortage(o *launchPlan, n int) error {
 // noCapacity words the lack of capacity of a pool.
 func (e *EC2) noCapacity(o *launchPlan) error {
 	if o.lifecycle == spotLifecycle {
-		return protocol.Errorf("InsufficientInstanceCapacity", "There is no Spot capacity available that matches your request.").WithStatus(500)
+		return protocol.Errorf(
+			"InsufficientInstanceCapacity",
+			"There is no Spot capacity available that matches your request.",
+		).WithStatus(
+			500,
+		)
 	}
 	var elsewhere []string
 	for i, z := range e.market.zones {
@@ -154,7 +159,15 @@ type volume struct {
 
 func (e *EC2) attachDisks(r *instanceRecord, o *launchPlan, now time.Time) {
 	for _, d := range o.disks {
-		v := &volume{plannedDisk: d, id: e.newID("vol"), zone: o.subnet.Zone, created: now, instance: r.ID, attached: now, tags: o.tags.volume}
+		v := &volume{
+			plannedDisk: d,
+			id:          e.newID("vol"),
+			zone:        o.subnet.Zone,
+			created:     now,
+			instance:    r.ID,
+			attached:    now,
+			tags:        o.tags.volume,
+		}
 		e.volumes[v.id] = v
 		r.volumes = append(r.volumes, v.id)
 	}

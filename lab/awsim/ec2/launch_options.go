@@ -29,7 +29,10 @@ func (e *EC2) resolveOptions(o *launchPlan, q launchRequest) error {
 	if c.SEVSNP == "enabled" && !slices.Contains(processorFeatures(o.instanceType), "amd-sev-snp") {
 		return protocol.Errorf("UnsupportedOperation", "The instance type '%s' does not support AMD SEV-SNP.", o.instanceType.Name)
 	}
-	return firstError(between("coreCount", c.Cores, 1, max(1, o.instanceType.Cores)), between("threadsPerCore", c.Threads, 1, threadsPerCore(o.instanceType.Type)))
+	return firstError(
+		between("coreCount", c.Cores, 1, max(1, o.instanceType.Cores)),
+		between("threadsPerCore", c.Threads, 1, threadsPerCore(o.instanceType.Type)),
+	)
 }
 
 // vcpus is how many the instances of a launch plan have.
@@ -53,7 +56,10 @@ func (s *spotMarketSpec) check() error {
 		return err
 	}
 	if s.Type == "persistent" || s.Interruption != "" && s.Interruption != "terminate" {
-		return protocol.Errorf("UnsupportedOperation", "The simulator supports one-time spot requests that are terminated on interruption only")
+		return protocol.Errorf(
+			"UnsupportedOperation",
+			"The simulator supports one-time spot requests that are terminated on interruption only",
+		)
 	}
 	if _, err := strconv.ParseFloat(s.MaxPrice, 64); s.MaxPrice != "" && err != nil {
 		return invalidValue("Invalid value '%s' for MaxPrice. It must be a number", s.MaxPrice)
@@ -77,7 +83,12 @@ func (e *EC2) affordable(o *launchPlan) error {
 // withinPrice rejects a limit below the spot price of a launch plan.
 func (e *EC2) withinPrice(o *launchPlan, limit float64) error {
 	if price := e.market.price(o.pool()); price > limit {
-		return protocol.Errorf("SpotMaxPriceTooLow", "Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.", limit, price)
+		return protocol.Errorf(
+			"SpotMaxPriceTooLow",
+			"Your Spot request price of %g is lower than the minimum required Spot request fulfillment price of %g.",
+			limit,
+			price,
+		)
 	}
 	return nil
 }

@@ -82,7 +82,8 @@ func (o *launchPlan) pool() Pool {
 func (e *EC2) resolve(q launchRequest) (*launchPlan, error) {
 	o := &launchPlan{data: q.data, lifecycle: pick(q.spot, spotLifecycle, onDemandLifecycle)}
 	steps := []func(*launchPlan, launchRequest) error{
-		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement, e.resolveDisks,
+		e.resolveImage, e.resolveSubnet, e.resolveMarket, e.resolveReservation, e.resolveGroups, e.resolveProfile, e.resolvePlacement,
+		e.resolveDisks,
 		e.resolveInterfaces, e.resolveOptions,
 	}
 	for _, step := range steps {
@@ -124,10 +125,13 @@ func (e *EC2) resolveImage(o *launchPlan, q launchRequest) error {
 		return invalidValue("Invalid value '%s' for InstanceType.", q.typ)
 	}
 	if !slices.Contains(o.instanceType.Architectures, o.image.Architecture) {
-		return invalidValue("The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. "+
-			"Specify an instance type and an AMI that have matching architectures, and try again. "+
-			"You can use 'describe-instance-types' or 'describe-images' to discover the architecture of the instance type or AMI.",
-			strings.Join(o.instanceType.Architectures, ","), o.image.Architecture)
+		return invalidValue(
+			"The architecture '%s' of the specified instance type does not match the architecture '%s' of the specified AMI. "+
+				"Specify an instance type and an AMI that have matching architectures, and try again. "+
+				"You can use 'describe-instance-types' or 'describe-images' to discover the architecture of the instance type or AMI.",
+			strings.Join(o.instanceType.Architectures, ","),
+			o.image.Architecture,
+		)
 	}
 	return nil
 }
@@ -147,7 +151,10 @@ func (e *EC2) resolveSubnet(o *launchPlan, q launchRequest) error {
 	}
 	if id == "" {
 		if o.subnet = e.defaultSubnet(zone); o.subnet == nil {
-			return protocol.Errorf("VPCIdNotSpecified", "No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.")
+			return protocol.Errorf(
+				"VPCIdNotSpecified",
+				"No default VPC for this user. GroupName is only supported for EC2-Classic and default VPC.",
+			)
 		}
 		return nil
 	}
@@ -194,7 +201,10 @@ func (e *EC2) resolveMarket(o *launchPlan, _ launchRequest) error {
 			"Please retry your request by not specifying an Availability Zone or choosing %s.", o.instanceType.Name, o.subnet.Zone, strings.Join(elsewhere, ", "))
 	}
 	if e.market.price(o.pool()) == 0 {
-		return protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
+		return protocol.Errorf(
+			"Unsupported",
+			"The requested configuration is currently not supported. Please check the documentation for supported configurations.",
+		)
 	}
 	return nil
 }
@@ -211,7 +221,9 @@ func (e *EC2) resolveGroups(o *launchPlan, q launchRequest) error {
 // groupsIn looks up security groups for a subnet; none given means the default group of its VPC.
 func (e *EC2) groupsIn(s *Subnet, ids []string) ([]*SecurityGroup, error) {
 	if len(ids) == 0 {
-		return []*SecurityGroup{find(e.network.groups, func(g *SecurityGroup) bool { return g.VPCID == s.VPCID && g.Name == defaultGroup })}, nil
+		return []*SecurityGroup{
+			find(e.network.groups, func(g *SecurityGroup) bool { return g.VPCID == s.VPCID && g.Name == defaultGroup }),
+		}, nil
 	}
 	var groups []*SecurityGroup
 	for _, id := range ids {
@@ -264,7 +276,10 @@ func (e *EC2) resolvePlacement(o *launchPlan, q launchRequest) error {
 	case p.Tenancy == "host":
 		return protocol.Errorf("UnsupportedOperation", "The simulator has no dedicated hosts")
 	case p.Tenancy == "dedicated" && o.instanceType.Burstable && strings.HasPrefix(o.instanceType.Name, "t2."):
-		return protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
+		return protocol.Errorf(
+			"Unsupported",
+			"The requested configuration is currently not supported. Please check the documentation for supported configurations.",
+		)
 	}
 	return e.resolveGroup(o, p)
 }
@@ -272,7 +287,10 @@ func (e *EC2) resolvePlacement(o *launchPlan, q launchRequest) error {
 // resolveDisks lays the requested block devices over those of the image.
 func (e *EC2) resolveDisks(o *launchPlan, q launchRequest) error {
 	for _, d := range o.image.Disks {
-		o.disks = append(o.disks, plannedDisk{device: d.Device, snapshot: d.SnapshotID, kind: "gp3", sizeGiB: d.SizeGiB, deletes: true, encrypted: o.image.encrypted})
+		o.disks = append(
+			o.disks,
+			plannedDisk{device: d.Device, snapshot: d.SnapshotID, kind: "gp3", sizeGiB: d.SizeGiB, deletes: true, encrypted: o.image.encrypted},
+		)
 	}
 	for _, spec := range q.data.Disks {
 		at := slices.IndexFunc(o.disks, func(d plannedDisk) bool { return d.device == spec.Device })
@@ -299,7 +317,13 @@ func (e *EC2) resolveDisks(o *launchPlan, q launchRequest) error {
 func (d *plannedDisk) apply(s ebsSpec) error {
 	if s.Size != nil {
 		if d.snapshot != "" && s.Snapshot == "" && *s.Size < d.sizeGiB {
-			return protocol.Errorf("InvalidBlockDeviceMapping", "Volume of size %dGB is smaller than snapshot '%s', expect size>= %dGB", *s.Size, d.snapshot, d.sizeGiB)
+			return protocol.Errorf(
+				"InvalidBlockDeviceMapping",
+				"Volume of size %dGB is smaller than snapshot '%s', expect size>= %dGB",
+				*s.Size,
+				d.snapshot,
+				d.sizeGiB,
+			)
 		}
 		d.sizeGiB = *s.Size
 	}

@@ -101,7 +101,11 @@ func (ts *templates) find(ref templateRef) (*template, error) {
 		if t := ts.byID[ref.ID]; ts.known(t) {
 			return t, nil
 		}
-		return nil, protocol.Errorf("InvalidLaunchTemplateId.NotFound", "The specified launch template, with template ID %s, does not exist.", ref.ID)
+		return nil, protocol.Errorf(
+			"InvalidLaunchTemplateId.NotFound",
+			"The specified launch template, with template ID %s, does not exist.",
+			ref.ID,
+		)
 	}
 	if t := ts.byName[ref.Name]; ts.known(t) {
 		return t, nil
@@ -138,7 +142,8 @@ type templateInfo struct {
 
 func showTemplate(t *template) templateInfo {
 	return templateInfo{
-		ID: t.id, Name: t.name, Created: stamp(t.created), CreatedBy: t.createdBy, Default: t.defaultVersion, Latest: t.latest, Tags: tagList(t.tags),
+		ID: t.id, Name: t.name, Created: stamp(t.created), CreatedBy: t.createdBy, Default: t.defaultVersion, Latest: t.latest,
+		Tags: tagList(t.tags),
 	}
 }
 
@@ -147,8 +152,10 @@ const maxDescription = 255
 
 func (e *EC2) createLaunchTemplate(r *protocol.Request, in *createTemplateInput) (*templateOutput, error) {
 	if !templateName.MatchString(in.Name) {
-		return nil, protocol.Errorf("InvalidLaunchTemplateName.MalformedException",
-			"Launch template names must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.")
+		return nil, protocol.Errorf(
+			"InvalidLaunchTemplateName.MalformedException",
+			"Launch template names must be between 3 and 128 characters, and may contain letters, numbers, and the following characters: - ( ) . / _.",
+		)
 	}
 	if len(in.Description) > maxDescription {
 		return nil, invalidValue("The version description exceeds %d characters", maxDescription)

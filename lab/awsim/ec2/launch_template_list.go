@@ -62,7 +62,10 @@ func (e *EC2) wantedTemplates(in *describeTemplatesInput) ([]*template, error) {
 	for _, name := range in.Names {
 		t := e.templates.byName[name]
 		if !e.templates.known(t) {
-			return nil, protocol.Errorf("InvalidLaunchTemplateName.NotFoundException", "At least one of the launch templates specified in the request does not exist.")
+			return nil, protocol.Errorf(
+				"InvalidLaunchTemplateName.NotFoundException",
+				"At least one of the launch templates specified in the request does not exist.",
+			)
 		}
 		list = append(list, t)
 	}

@@ -27,31 +27,54 @@ func TestLaunchTemplateRoundTrip(t *testing.T) {
 			CapacityReservationPreference: types.CapacityReservationPreferenceNone,
 		}
 	})
-	out := must(a.DescribeLaunchTemplateVersions(t.Context(), &awsec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: created.LaunchTemplateId}))(t)
+	out := must(
+		a.DescribeLaunchTemplateVersions(
+			t.Context(),
+			&awsec2.DescribeLaunchTemplateVersionsInput{LaunchTemplateId: created.LaunchTemplateId},
+		),
+	)(
+		t,
+	)
 	want := types.ResponseLaunchTemplateData{
 		ImageId: aws.String(a.x86), UserData: aws.String(base64.StdEncoding.EncodeToString([]byte("#!/bin/bash\n"))),
 		IamInstanceProfile: &types.LaunchTemplateIamInstanceProfileSpecification{Name: aws.String(profileName)},
-		NetworkInterfaces:  []types.LaunchTemplateInstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), Groups: []string{a.group}}},
+		NetworkInterfaces: []types.LaunchTemplateInstanceNetworkInterfaceSpecification{
+			{DeviceIndex: aws.Int32(0), Groups: []string{a.group}},
+		},
 		MetadataOptions: &types.LaunchTemplateInstanceMetadataOptions{
 			HttpTokens: types.LaunchTemplateHttpTokensStateRequired, HttpPutResponseHopLimit: aws.Int32(2),
 		},
 		BlockDeviceMappings: []types.LaunchTemplateBlockDeviceMapping{{
 			DeviceName: aws.String("/dev/xvda"),
-			Ebs:        &types.LaunchTemplateEbsBlockDevice{VolumeSize: aws.Int32(40), VolumeType: types.VolumeTypeGp3, Encrypted: aws.Bool(true)},
+			Ebs: &types.LaunchTemplateEbsBlockDevice{
+				VolumeSize: aws.Int32(40),
+				VolumeType: types.VolumeTypeGp3,
+				Encrypted:  aws.Bool(true),
+			},
 		}},
-		TagSpecifications: []types.LaunchTemplateTagSpecification{{ResourceType: types.ResourceTypeNetworkInterface, Tags: tags("from", "template")}},
-		Monitoring:        &types.LaunchTemplatesMonitoring{Enabled: aws.Bool(true)},
-		Placement:         &types.LaunchTemplatePlacement{Tenancy: types.TenancyDedicated},
-		EnclaveOptions:    &types.LaunchTemplateEnclaveOptions{Enabled: aws.Bool(false)},
+		TagSpecifications: []types.LaunchTemplateTagSpecification{
+			{ResourceType: types.ResourceTypeNetworkInterface, Tags: tags("from", "template")},
+		},
+		Monitoring:     &types.LaunchTemplatesMonitoring{Enabled: aws.Bool(true)},
+		Placement:      &types.LaunchTemplatePlacement{Tenancy: types.TenancyDedicated},
+		EnclaveOptions: &types.LaunchTemplateEnclaveOptions{Enabled: aws.Bool(false)},
 		CapacityReservationSpecification: &types.LaunchTemplateCapacityReservationSpecificationResponse{
 			CapacityReservationPreference: types.CapacityReservationPreferenceNone,
 		},
 	}
 	exported := cmpopts.IgnoreUnexported(
-		types.ResponseLaunchTemplateData{}, types.LaunchTemplateIamInstanceProfileSpecification{}, types.LaunchTemplateInstanceMetadataOptions{},
-		types.LaunchTemplateInstanceNetworkInterfaceSpecification{}, types.LaunchTemplateBlockDeviceMapping{}, types.LaunchTemplateEbsBlockDevice{},
-		types.LaunchTemplateTagSpecification{}, types.Tag{}, types.LaunchTemplatesMonitoring{}, types.LaunchTemplatePlacement{},
-		types.LaunchTemplateEnclaveOptions{}, types.LaunchTemplateCapacityReservationSpecificationResponse{},
+		types.ResponseLaunchTemplateData{},
+		types.LaunchTemplateIamInstanceProfileSpecification{},
+		types.LaunchTemplateInstanceMetadataOptions{},
+		types.LaunchTemplateInstanceNetworkInterfaceSpecification{},
+		types.LaunchTemplateBlockDeviceMapping{},
+		types.LaunchTemplateEbsBlockDevice{},
+		types.LaunchTemplateTagSpecification{},
+		types.Tag{},
+		types.LaunchTemplatesMonitoring{},
+		types.LaunchTemplatePlacement{},
+		types.LaunchTemplateEnclaveOptions{},
+		types.LaunchTemplateCapacityReservationSpecificationResponse{},
 	)
 	if diff := cmp.Diff(want, *out.LaunchTemplateVersions[0].LaunchTemplateData, exported, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("template data (-want +got):\n%s", diff)
@@ -79,11 +102,19 @@ func TestTemplateVersions(t *testing.T) {
 			t.Errorf("version %s launched %s, want %s", version, got, want)
 		}
 	}
-	must(a.ModifyLaunchTemplate(t.Context(), &awsec2.ModifyLaunchTemplateInput{LaunchTemplateId: lt.LaunchTemplateId, DefaultVersion: aws.String("2")}))(t)
+	must(
+		a.ModifyLaunchTemplate(
+			t.Context(),
+			&awsec2.ModifyLaunchTemplateInput{LaunchTemplateId: lt.LaunchTemplateId, DefaultVersion: aws.String("2")},
+		),
+	)(
+		t,
+	)
 	deleted := must(a.DeleteLaunchTemplateVersions(t.Context(), &awsec2.DeleteLaunchTemplateVersionsInput{
 		LaunchTemplateId: lt.LaunchTemplateId, Versions: []string{"1", "2"},
 	}))(t)
-	if ok, kept := len(deleted.SuccessfullyDeletedLaunchTemplateVersions), len(deleted.UnsuccessfullyDeletedLaunchTemplateVersions); ok != 1 || kept != 1 {
+	if ok, kept := len(deleted.SuccessfullyDeletedLaunchTemplateVersions), len(deleted.UnsuccessfullyDeletedLaunchTemplateVersions); ok != 1 ||
+		kept != 1 {
 		t.Errorf("%d versions deleted, %d kept; want the old one deleted and the default kept", ok, kept)
 	}
 }
@@ -120,7 +151,9 @@ func TestTemplatesByNameAndTag(t *testing.T) {
 func TestRunInstances(t *testing.T) {
 	a := open(t)
 	in := &awsec2.RunInstancesInput{
-		ImageId: aws.String(a.arm), InstanceType: "t4g.small", MinCount: aws.Int32(2), MaxCount: aws.Int32(2), SubnetId: aws.String(a.subnets[1]),
+		ImageId: aws.String(
+			a.arm,
+		), InstanceType: "t4g.small", MinCount: aws.Int32(2), MaxCount: aws.Int32(2), SubnetId: aws.String(a.subnets[1]),
 		SecurityGroupIds: []string{a.group}, UserData: aws.String(base64.StdEncoding.EncodeToString([]byte("hello"))),
 		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeInstance, Tags: tags("k", "v")}},
 	}
@@ -135,11 +168,14 @@ func TestRunInstances(t *testing.T) {
 	}
 	a.Clock.Advance(time.Minute)
 	got := a.Sim.Instances()[0]
-	if got.State != "running" || string(got.UserData) != "hello" || got.Tags["k"] != "v" || got.VCPUs != 2 || got.Architecture != "arm64" || got.MaxENIs != 3 {
+	if got.State != "running" || string(got.UserData) != "hello" || got.Tags["k"] != "v" || got.VCPUs != 2 ||
+		got.Architecture != "arm64" ||
+		got.MaxENIs != 3 {
 		t.Errorf("instance %+v", got)
 	}
 	in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: aws.String("gone")}
-	if _, err := a.RunInstances(t.Context(), in); awsimtest.Code(err) != "InvalidParameterValue" || !strings.Contains(err.Error(), "Invalid IAM Instance Profile name") {
+	if _, err := a.RunInstances(t.Context(), in); awsimtest.Code(err) != "InvalidParameterValue" ||
+		!strings.Contains(err.Error(), "Invalid IAM Instance Profile name") {
 		t.Errorf("unknown profile: %v", err)
 	}
 }
@@ -155,7 +191,9 @@ func TestRunInstancesFromTemplate(t *testing.T) {
 		t.Errorf("a subnet beside the template's interfaces: %v", err)
 	}
 	in.SubnetId = nil
-	in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: aws.String(a.subnets[0]), Groups: []string{a.group}}}
+	in.NetworkInterfaces = []types.InstanceNetworkInterfaceSpecification{
+		{DeviceIndex: aws.Int32(0), SubnetId: aws.String(a.subnets[0]), Groups: []string{a.group}},
+	}
 	out := must(a.RunInstances(t.Context(), in))(t)
 	i := out.Instances[0]
 	if *i.ImageId != a.x86 || tagValue(i.Tags, "aws:ec2launchtemplate:id") != *lt.LaunchTemplateId {

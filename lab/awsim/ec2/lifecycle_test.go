@@ -103,10 +103,18 @@ func checkRecord(t *testing.T, a *account, launched types.CreateFleetInstance, i
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("instance (-want +got):\n%s", diff)
 	}
-	if *overrides.ImageId != a.x86 || overrides.InstanceType != types.InstanceTypeM5Large || launched.InstanceType != types.InstanceTypeM5Large {
+	if *overrides.ImageId != a.x86 || overrides.InstanceType != types.InstanceTypeM5Large ||
+		launched.InstanceType != types.InstanceTypeM5Large {
 		t.Errorf("fleet's choice: image %s, type %s", *overrides.ImageId, overrides.InstanceType)
 	}
-	volumes := must(a.DescribeVolumes(t.Context(), &awsec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", *i.InstanceId)}}))(t)
+	volumes := must(
+		a.DescribeVolumes(
+			t.Context(),
+			&awsec2.DescribeVolumesInput{Filters: []types.Filter{filter("attachment.instance-id", *i.InstanceId)}},
+		),
+	)(
+		t,
+	)
 	v := volumes.Volumes[0]
 	if *v.Size != 40 || !*v.Encrypted || v.VolumeType != types.VolumeTypeGp3 || tagValue(v.Tags, "pool") != "general" {
 		t.Errorf("root volume: %d GiB %s, encrypted %t, tags %v", *v.Size, v.VolumeType, *v.Encrypted, v.Tags)
@@ -194,7 +202,9 @@ func TestStopAndStart(t *testing.T) {
 	ids := []string{id}
 	state := func() types.InstanceStateName { return a.describe(t, filter("instance-id", id))[0].State.Name }
 	a.Clock.Advance(time.Second)
-	if _, err := a.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: ids}); awsimtest.Code(err) != "IncorrectInstanceState" {
+	if _, err := a.StopInstances(t.Context(), &awsec2.StopInstancesInput{InstanceIds: ids}); awsimtest.Code(
+		err,
+	) != "IncorrectInstanceState" {
 		t.Errorf("stop while pending: %v", err)
 	}
 	a.Clock.Advance(time.Minute)

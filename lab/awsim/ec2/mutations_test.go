@@ -36,12 +36,22 @@ func TestASecurityGroupOfATest(t *testing.T) {
 	made := must(a.CreateSecurityGroup(ctx, in))(t)
 	_, err := a.CreateSecurityGroup(ctx, in)
 	wantError(t, err, "InvalidGroup.Duplicate", "extra")
-	found := must(a.DescribeSecurityGroups(ctx, &awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("tag:karpenter.sh/discovery", "shop")}}))(t)
-	if len(found.SecurityGroups) != 1 || *found.SecurityGroups[0].GroupId != *made.GroupId || len(found.SecurityGroups[0].IpPermissionsEgress) != 1 {
+	found := must(
+		a.DescribeSecurityGroups(
+			ctx,
+			&awsec2.DescribeSecurityGroupsInput{Filters: []types.Filter{filter("tag:karpenter.sh/discovery", "shop")}},
+		),
+	)(
+		t,
+	)
+	if len(found.SecurityGroups) != 1 || *found.SecurityGroups[0].GroupId != *made.GroupId ||
+		len(found.SecurityGroups[0].IpPermissionsEgress) != 1 {
 		t.Fatalf("found by its tag: %+v", found.SecurityGroups)
 	}
 	launched := must(a.RunInstances(ctx, &awsec2.RunInstancesInput{
-		MinCount: aws.Int32(1), MaxCount: aws.Int32(1), ImageId: &a.x86, InstanceType: "m5.large", SubnetId: &a.subnets[0], SecurityGroupIds: []string{*made.GroupId},
+		MinCount: aws.Int32(
+			1,
+		), MaxCount: aws.Int32(1), ImageId: &a.x86, InstanceType: "m5.large", SubnetId: &a.subnets[0], SecurityGroupIds: []string{*made.GroupId},
 	}))(t)
 	a.Clock.Advance(time.Minute)
 	_, err = a.DeleteSecurityGroup(ctx, &awsec2.DeleteSecurityGroupInput{GroupId: made.GroupId})
@@ -71,7 +81,10 @@ func TestModifySubnetAttribute(t *testing.T) {
 	}
 	_, err := a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: &a.subnets[0], AssignIpv6AddressOnCreation: on})
 	wantError(t, err, "InvalidParameterValue", "IPv6")
-	_, err = a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{SubnetId: aws.String("subnet-0123456789abcdef0"), MapPublicIpOnLaunch: on})
+	_, err = a.ModifySubnetAttribute(
+		ctx,
+		&awsec2.ModifySubnetAttributeInput{SubnetId: aws.String("subnet-0123456789abcdef0"), MapPublicIpOnLaunch: on},
+	)
 	wantError(t, err, "InvalidSubnetID.NotFound", "subnet-0123456789abcdef0")
 }
 
@@ -84,16 +97,28 @@ func TestCopiedImageIsDeprecated(t *testing.T) {
 		TagSpecifications: tagged(types.ResourceTypeImage, "team", "a"),
 	}))(t)
 	show := func() types.Image {
-		out := must(a.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("tag:team", "a")}}))(t)
+		out := must(
+			a.DescribeImages(ctx, &awsec2.DescribeImagesInput{Owners: []string{"self"}, Filters: []types.Filter{filter("tag:team", "a")}}),
+		)(
+			t,
+		)
 		if len(out.Images) != 1 {
 			t.Fatalf("%d images", len(out.Images))
 		}
 		return out.Images[0]
 	}
-	if i := show(); *i.ImageId != *made.ImageId || *i.Name != "mine" || *i.Public || i.DeprecationTime != nil || i.Architecture != types.ArchitectureValuesX8664 {
+	if i := show(); *i.ImageId != *made.ImageId || *i.Name != "mine" || *i.Public || i.DeprecationTime != nil ||
+		i.Architecture != types.ArchitectureValuesX8664 {
 		t.Errorf("the copy is %+v", i)
 	}
-	must(a.EnableImageDeprecation(ctx, &awsec2.EnableImageDeprecationInput{ImageId: made.ImageId, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))}))(t)
+	must(
+		a.EnableImageDeprecation(
+			ctx,
+			&awsec2.EnableImageDeprecationInput{ImageId: made.ImageId, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))},
+		),
+	)(
+		t,
+	)
 	if i := show(); i.DeprecationTime == nil {
 		t.Error("the copy has no time of deprecation")
 	}
@@ -101,9 +126,15 @@ func TestCopiedImageIsDeprecated(t *testing.T) {
 	if i := show(); i.DeprecationTime != nil {
 		t.Errorf("the copy is deprecated at %s", *i.DeprecationTime)
 	}
-	_, err := a.EnableImageDeprecation(ctx, &awsec2.EnableImageDeprecationInput{ImageId: &a.x86, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))})
+	_, err := a.EnableImageDeprecation(
+		ctx,
+		&awsec2.EnableImageDeprecationInput{ImageId: &a.x86, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))},
+	)
 	wantError(t, err, "AuthFailure", a.x86)
-	_, err = a.CopyImage(ctx, &awsec2.CopyImageInput{SourceImageId: &a.x86, SourceRegion: aws.String("eu-west-1"), Name: aws.String("mine")})
+	_, err = a.CopyImage(
+		ctx,
+		&awsec2.CopyImageInput{SourceImageId: &a.x86, SourceRegion: aws.String("eu-west-1"), Name: aws.String("mine")},
+	)
 	wantError(t, err, "UnsupportedOperation", "us-east-1")
 }
 
@@ -130,7 +161,9 @@ func TestCapacityReservationOfATest(t *testing.T) {
 	a := open(t)
 	ctx := t.Context()
 	in := &awsec2.CreateCapacityReservationInput{
-		InstanceType: aws.String("m5.large"), InstancePlatform: types.CapacityReservationInstancePlatformLinuxUnix, AvailabilityZone: aws.String("us-east-1a"),
+		InstanceType: aws.String(
+			"m5.large",
+		), InstancePlatform: types.CapacityReservationInstancePlatformLinuxUnix, AvailabilityZone: aws.String("us-east-1a"),
 		InstanceCount: aws.Int32(1), InstanceMatchCriteria: types.InstanceMatchCriteriaTargeted, ClientToken: aws.String("once"),
 		TagSpecifications: tagged(types.ResourceTypeCapacityReservation, "team", "a"),
 	}
@@ -139,10 +172,15 @@ func TestCapacityReservationOfATest(t *testing.T) {
 		t.Error("a client token makes two reservations")
 	}
 	show := func() types.CapacityReservation {
-		out := must(a.DescribeCapacityReservations(ctx, &awsec2.DescribeCapacityReservationsInput{Filters: []types.Filter{filter("tag:team", "a")}}))(t)
+		out := must(
+			a.DescribeCapacityReservations(ctx, &awsec2.DescribeCapacityReservationsInput{Filters: []types.Filter{filter("tag:team", "a")}}),
+		)(
+			t,
+		)
 		return out.CapacityReservations[0]
 	}
-	if r := show(); r.State != types.CapacityReservationStateActive || *r.AvailableInstanceCount != 1 || r.InstanceMatchCriteria != types.InstanceMatchCriteriaTargeted {
+	if r := show(); r.State != types.CapacityReservationStateActive || *r.AvailableInstanceCount != 1 ||
+		r.InstanceMatchCriteria != types.InstanceMatchCriteriaTargeted {
 		t.Errorf("the reservation is %+v", r)
 	}
 	end := a.Clock.Now().Add(time.Hour)
@@ -173,7 +211,11 @@ func TestDescribeSpotInstanceRequests(t *testing.T) {
 	id := must(a.CreateFleet(ctx, in))(t).Instances[0].InstanceIds[0]
 	a.Clock.Advance(time.Minute)
 	show := func() types.SpotInstanceRequest {
-		out := must(a.DescribeSpotInstanceRequests(ctx, &awsec2.DescribeSpotInstanceRequestsInput{Filters: []types.Filter{filter("instance-id", id)}}))(t)
+		out := must(
+			a.DescribeSpotInstanceRequests(ctx, &awsec2.DescribeSpotInstanceRequestsInput{Filters: []types.Filter{filter("instance-id", id)}}),
+		)(
+			t,
+		)
 		if len(out.SpotInstanceRequests) != 1 {
 			t.Fatalf("%d requests", len(out.SpotInstanceRequests))
 		}

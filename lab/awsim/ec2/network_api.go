@@ -17,13 +17,23 @@ func subnetIDs() idRules {
 }
 
 func groupIDs() idRules {
-	return idRules{prefix: "sg", malformed: "InvalidGroupId.Malformed", notFound: "InvalidGroup.NotFound", missing: func(ids []string) string {
-		return "The security group '" + strings.Join(ids, "', '") + "' does not exist"
-	}}
+	return idRules{
+		prefix:    "sg",
+		malformed: "InvalidGroupId.Malformed",
+		notFound:  "InvalidGroup.NotFound",
+		missing: func(ids []string) string {
+			return "The security group '" + strings.Join(ids, "', '") + "' does not exist"
+		},
+	}
 }
 
 func tableIDs() idRules {
-	return idRules{prefix: "rtb", malformed: "InvalidRouteTableId.Malformed", notFound: "InvalidRouteTableID.NotFound", missing: does("routeTable")}
+	return idRules{
+		prefix:    "rtb",
+		malformed: "InvalidRouteTableId.Malformed",
+		notFound:  "InvalidRouteTableID.NotFound",
+		missing:   does("routeTable"),
+	}
 }
 
 type describeVpcsInput struct {
@@ -65,7 +75,8 @@ func (e *EC2) describeVpcs(_ *protocol.Request, in *describeVpcsInput) (*describ
 	out := &describeVpcsOutput{Next: p.next}
 	for _, v := range p.items {
 		out.VPCs = append(out.VPCs, vpcInfo{
-			ID: v.ID, Owner: e.cfg.AccountID, State: "available", CIDR: v.CIDR.String(), Tenancy: "default", Default: v.Default, Tags: tagList(v.Tags),
+			ID: v.ID, Owner: e.cfg.AccountID, State: "available", CIDR: v.CIDR.String(), Tenancy: "default", Default: v.Default,
+			Tags: tagList(v.Tags),
 		})
 	}
 	return out, nil

@@ -10,7 +10,12 @@ func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
 		return err
 	}
 	if limit := interfaceLimit(o.instanceType.Type); len(q.data.Interfaces) > limit {
-		return protocol.Errorf("AttachmentLimitExceeded", "Interface count %d exceeds the limit for %s", len(q.data.Interfaces), o.instanceType.Name)
+		return protocol.Errorf(
+			"AttachmentLimitExceeded",
+			"Interface count %d exceeds the limit for %s",
+			len(q.data.Interfaces),
+			o.instanceType.Name,
+		)
 	}
 	efas := 0
 	for i, spec := range q.data.Interfaces {
@@ -27,7 +32,13 @@ func (e *EC2) resolveInterfaces(o *launchPlan, q launchRequest) error {
 		o.nics = append(o.nics, nic)
 	}
 	if efas > o.instanceType.EFAMax {
-		return protocol.Errorf("AttachmentLimitExceeded", "%s supports %d EFA interfaces, %d were requested", o.instanceType.Name, o.instanceType.EFAMax, efas)
+		return protocol.Errorf(
+			"AttachmentLimitExceeded",
+			"%s supports %d EFA interfaces, %d were requested",
+			o.instanceType.Name,
+			o.instanceType.EFAMax,
+			efas,
+		)
 	}
 	o.groups = o.nics[0].groups
 	return nil
@@ -55,7 +66,8 @@ func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface
 		return nic, err
 	}
 	// The interfaces of EFA have the index 1 on all cards but the first, also where a card has but one.
-	if further := nic.card > 0 && nic.device == 1; nic.device < 0 || nic.device >= o.instanceType.NetworkCards[nic.card].MaxENIs && !further {
+	if further := nic.card > 0 && nic.device == 1; nic.device < 0 ||
+		nic.device >= o.instanceType.NetworkCards[nic.card].MaxENIs && !further {
 		return nic, invalidValue("The device index %d is invalid for network card %d of %s", nic.device, nic.card, o.instanceType.Name)
 	}
 	if spec.IPv4Prefixes != nil {
@@ -71,7 +83,9 @@ func (e *EC2) planInterface(o *launchPlan, spec interfaceSpec) (plannedInterface
 	if spec.PublicIP != nil {
 		nic.public = *spec.PublicIP
 		if nic.public && len(o.data.Interfaces) > 1 {
-			return nic, combination("The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.")
+			return nic, combination(
+				"The associatePublicIPAddress parameter cannot be specified when launching with multiple network interfaces.",
+			)
 		}
 	}
 	nic.tracking = spec.Tracking

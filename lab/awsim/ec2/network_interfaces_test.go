@@ -82,7 +82,8 @@ func TestPrefixes(t *testing.T) {
 	a.template(t, "prefixes", func(d *types.RequestLaunchTemplateData) { d.NetworkInterfaces[0].Ipv4PrefixCount = aws.Int32(2) })
 	in := a.fleetOf("prefixes", 1, "m5.large")
 	in.LaunchTemplateConfigs[0].Overrides = in.LaunchTemplateConfigs[0].Overrides[:1]
-	if got := errorCodes(must(a.CreateFleet(t.Context(), in))(t)); len(got) != 1 || got[0] != "InsufficientCidrBlocks m5.large us-east-1a" {
+	if got := errorCodes(must(a.CreateFleet(t.Context(), in))(t)); len(got) != 1 ||
+		got[0] != "InsufficientCidrBlocks m5.large us-east-1a" {
 		t.Errorf("a fleet in a subnet in pieces: %v", got)
 	}
 	if free := a.free(t)[0]; free != 237 {
@@ -94,7 +95,11 @@ func TestPrefixes(t *testing.T) {
 func TestIPv6(t *testing.T) {
 	a := open(t)
 	block := netip.MustParsePrefix("2001:db8:0:1::/64")
-	subnet := must(a.Sim.EC2().AddSubnet(ec2.Subnet{VPCID: a.vpc, Zone: "us-east-1a", CIDR: netip.MustParsePrefix("10.0.9.0/24"), IPv6CIDR: block}))(t)
+	subnet := must(
+		a.Sim.EC2().AddSubnet(ec2.Subnet{VPCID: a.vpc, Zone: "us-east-1a", CIDR: netip.MustParsePrefix("10.0.9.0/24"), IPv6CIDR: block}),
+	)(
+		t,
+	)
 	found := must(a.DescribeSubnets(t.Context(), &awsec2.DescribeSubnetsInput{
 		Filters: []types.Filter{filter("ipv6-cidr-block-association.ipv6-cidr-block", block.String())},
 	}))(t).Subnets
@@ -110,11 +115,13 @@ func TestIPv6(t *testing.T) {
 		id := must(a.in(t, subnet, edit))(t)
 		i := a.describe(t, filter("instance-id", id))[0]
 		nic := i.NetworkInterfaces[0]
-		if len(nic.Ipv6Addresses) != 1 || len(nic.Ipv6Prefixes) != 1 || !*nic.Ipv6Addresses[0].IsPrimaryIpv6 || *i.Ipv6Address != *nic.Ipv6Addresses[0].Ipv6Address {
+		if len(nic.Ipv6Addresses) != 1 || len(nic.Ipv6Prefixes) != 1 || !*nic.Ipv6Addresses[0].IsPrimaryIpv6 ||
+			*i.Ipv6Address != *nic.Ipv6Addresses[0].Ipv6Address {
 			t.Fatalf("instance %+v, interface %+v", i.Ipv6Address, nic)
 		}
 		ip, prefix := netip.MustParseAddr(*i.Ipv6Address), netip.MustParsePrefix(*nic.Ipv6Prefixes[0].Ipv6Prefix)
-		if !block.Contains(ip) || !block.Overlaps(prefix) || prefix.Bits() != 80 || prefix.Contains(ip) || seen[ip.String()] || seen[prefix.String()] {
+		if !block.Contains(ip) || !block.Overlaps(prefix) || prefix.Bits() != 80 || prefix.Contains(ip) || seen[ip.String()] ||
+			seen[prefix.String()] {
 			t.Errorf("address %s, prefix %s", ip, prefix)
 		}
 		seen[ip.String()], seen[prefix.String()] = true, true
@@ -127,7 +134,8 @@ func TestIPv6(t *testing.T) {
 	}
 
 	auto := must(a.Sim.EC2().AddSubnet(ec2.Subnet{
-		VPCID: a.vpc, Zone: "us-east-1b", CIDR: netip.MustParsePrefix("10.0.10.0/24"), IPv6CIDR: netip.MustParsePrefix("2001:db8:0:2::/64"), AssignIPv6: true,
+		VPCID: a.vpc, Zone: "us-east-1b", CIDR: netip.MustParsePrefix("10.0.10.0/24"), IPv6CIDR: netip.MustParsePrefix("2001:db8:0:2::/64"),
+		AssignIPv6: true,
 	}))(t)
 	id := must(a.in(t, auto, func(*types.InstanceNetworkInterfaceSpecification) {}))(t)
 	if i := a.describe(t, filter("instance-id", id))[0]; len(i.NetworkInterfaces[0].Ipv6Addresses) != 1 {

@@ -73,7 +73,10 @@ func TestParametersTakeEffect(t *testing.T) {
 		"a price that is enough": {
 			func(_ *account, in *awsec2.RunInstancesInput) {
 				in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{
-					MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{MaxPrice: aws.String("9.5"), SpotInstanceType: types.SpotInstanceTypeOneTime},
+					MarketType: types.MarketTypeSpot, SpotOptions: &types.SpotMarketOptions{
+						MaxPrice:         aws.String("9.5"),
+						SpotInstanceType: types.SpotInstanceTypeOneTime,
+					},
 				}
 			},
 			func(_ *account, i types.Instance) string { return string(i.InstanceLifecycle) },
@@ -110,7 +113,8 @@ func TestProcessorFeatures(t *testing.T) {
 	})
 	for p.HasMorePages() {
 		for _, i := range must(p.NextPage(t.Context()))(t).InstanceTypes {
-			if f := i.ProcessorInfo.SupportedFeatures; len(f) != 1 || f[0] != types.SupportedAdditionalProcessorFeatureNestedVirtualization || *i.BareMetal {
+			if f := i.ProcessorInfo.SupportedFeatures; len(f) != 1 || f[0] != types.SupportedAdditionalProcessorFeatureNestedVirtualization ||
+				*i.BareMetal {
 				t.Errorf("%s: features %v, bare metal %t", i.InstanceType, f, *i.BareMetal)
 			}
 			families[string(i.InstanceType)[:3]] = true
@@ -119,7 +123,11 @@ func TestProcessorFeatures(t *testing.T) {
 	if len(families) != 8 || !families["c8i"] || !families["m7i"] || !families["x8i"] || families["m6i"] {
 		t.Errorf("families %v", families)
 	}
-	m5 := must(a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m5.large"}}))(t)
+	m5 := must(
+		a.DescribeInstanceTypes(t.Context(), &awsec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m5.large"}}),
+	)(
+		t,
+	)
 	if f := m5.InstanceTypes[0].ProcessorInfo.SupportedFeatures; len(f) != 0 {
 		t.Errorf("m5.large: features %v", f)
 	}

@@ -133,11 +133,19 @@ func (e *EC2) resolveGroup(o *launchPlan, p *placementSpec) error {
 	case g == nil || !g.deleted.IsZero():
 		return groupUnknown(named)
 	case !slices.Contains(infoOf(o.instanceType).PlacementGroups.Strategies, g.Strategy):
-		return combination("The instance type '%s' cannot be launched into a placement group with the strategy '%s'", o.instanceType.Name, g.Strategy)
+		return combination(
+			"The instance type '%s' cannot be launched into a placement group with the strategy '%s'",
+			o.instanceType.Name,
+			g.Strategy,
+		)
 	case p.Partition != nil && g.Strategy != groupPartition:
 		return combination("The parameter partitionNumber is for placement groups with the strategy partition")
 	case p.Partition != nil && (*p.Partition < 1 || *p.Partition > g.Partitions):
-		return invalidValue("Value (%d) for parameter partitionNumber is invalid. Expecting a value between 1 and %d.", *p.Partition, g.Partitions)
+		return invalidValue(
+			"Value (%d) for parameter partitionNumber is invalid. Expecting a value between 1 and %d.",
+			*p.Partition,
+			g.Partitions,
+		)
 	}
 	o.placed = g
 	return nil

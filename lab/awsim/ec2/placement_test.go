@@ -26,7 +26,11 @@ func placed(id string, partition int32) func(*types.RequestLaunchTemplateData) {
 
 func TestPlacementGroups(t *testing.T) {
 	a := open(t)
-	near := must(a.Sim.AddPlacementGroup(awsim.PlacementGroup{Name: "near", Strategy: "cluster", Tags: map[string]string{"team": "ml"}}))(t)
+	near := must(
+		a.Sim.AddPlacementGroup(awsim.PlacementGroup{Name: "near", Strategy: "cluster", Tags: map[string]string{"team": "ml"}}),
+	)(
+		t,
+	)
 	parts := must(a.Sim.AddPlacementGroup(awsim.PlacementGroup{Name: "parts", Strategy: "partition", Partitions: 3}))(t)
 	must(a.Sim.AddPlacementGroup(awsim.PlacementGroup{Name: "far", Strategy: "spread"}))(t)
 	if _, err := a.Sim.AddPlacementGroup(awsim.PlacementGroup{Name: "near", Strategy: "spread"}); err == nil {
@@ -52,7 +56,12 @@ func TestPlacementGroups(t *testing.T) {
 		{"all", awsec2.DescribePlacementGroupsInput{}, []string{"near", "parts", "far"}, ""},
 		{"by name", awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far"}}, []string{"far"}, ""},
 		{"by ID", awsec2.DescribePlacementGroupsInput{GroupIds: []string{near}, Filters: available}, []string{"near"}, ""},
-		{"by tag", awsec2.DescribePlacementGroupsInput{Filters: []types.Filter{{Name: aws.String("tag:team"), Values: []string{"ml"}}}}, []string{"near"}, ""},
+		{
+			"by tag",
+			awsec2.DescribePlacementGroupsInput{Filters: []types.Filter{{Name: aws.String("tag:team"), Values: []string{"ml"}}}},
+			[]string{"near"},
+			"",
+		},
 		{"unknown name", awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far", "none"}}, nil, "InvalidPlacementGroup.Unknown"},
 		{"no ID", awsec2.DescribePlacementGroupsInput{GroupIds: []string{"near"}}, nil, "InvalidPlacementGroupId.Malformed"},
 	} {
@@ -63,18 +72,22 @@ func TestPlacementGroups(t *testing.T) {
 		})
 	}
 	shown := must(a.DescribePlacementGroups(t.Context(), &awsec2.DescribePlacementGroupsInput{GroupIds: []string{parts}}))(t).PlacementGroups[0]
-	if shown.Strategy != "partition" || aws.ToInt32(shown.PartitionCount) != 3 || shown.State != "available" || !strings.HasSuffix(*shown.GroupArn, "placement-group/parts") {
+	if shown.Strategy != "partition" || aws.ToInt32(shown.PartitionCount) != 3 || shown.State != "available" ||
+		!strings.HasSuffix(*shown.GroupArn, "placement-group/parts") {
 		t.Errorf("%+v", shown)
 	}
 	t.Run("on its way out", func(t *testing.T) {
 		if err := a.Sim.DeletePlacementGroup("far"); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := list(&awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far"}, Filters: available}); err != nil || len(got) > 0 {
+		if got, err := list(&awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far"}, Filters: available}); err != nil ||
+			len(got) > 0 {
 			t.Errorf("while it is deleted: %v, %v", got, err)
 		}
 		a.Clock.Advance(time.Minute)
-		if _, err := list(&awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far"}}); awsimtest.Code(err) != "InvalidPlacementGroup.Unknown" {
+		if _, err := list(&awsec2.DescribePlacementGroupsInput{GroupNames: []string{"far"}}); awsimtest.Code(
+			err,
+		) != "InvalidPlacementGroup.Unknown" {
 			t.Errorf("once it is gone: %v", err)
 		}
 	})
@@ -150,7 +163,8 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a.template(t, strings.ReplaceAll(tc.name, " ", "-"), tc.edit)
-			if out := fleet(strings.ReplaceAll(tc.name, " ", "-"), tc.typ, 1); len(out.Instances) > 0 || len(out.Errors) != 1 || *out.Errors[0].ErrorCode != tc.code {
+			if out := fleet(strings.ReplaceAll(tc.name, " ", "-"), tc.typ, 1); len(out.Instances) > 0 || len(out.Errors) != 1 ||
+				*out.Errors[0].ErrorCode != tc.code {
 				t.Errorf("%+v", out)
 			}
 		})

@@ -71,6 +71,10 @@ func (e *EC2) withinQuota(o *launchPlan, n int) error {
 	case o.lifecycle == spotLifecycle:
 		return protocol.Errorf("MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
 	}
-	return protocol.Errorf("VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
-		"that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.", limit)
+	return protocol.Errorf(
+		"VcpuLimitExceeded",
+		"You have requested more vCPU capacity than your current vCPU limit of %d allows for the instance bucket "+
+			"that the specified instance type belongs to. Please visit http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.",
+		limit,
+	)
 }

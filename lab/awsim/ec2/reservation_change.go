@@ -80,7 +80,10 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 	case t == nil:
 		return nil, invalidValue("Invalid value '%s' for InstanceType.", in.InstanceType)
 	case !e.market.sold(t, zone):
-		return nil, protocol.Errorf("Unsupported", "The requested configuration is currently not supported. Please check the documentation for supported configurations.")
+		return nil, protocol.Errorf(
+			"Unsupported",
+			"The requested configuration is currently not supported. Please check the documentation for supported configurations.",
+		)
 	case in.Count < 1:
 		return nil, invalidValue("Value (%d) for parameter InstanceCount is invalid. It must be at least 1", in.Count)
 	}
@@ -171,7 +174,11 @@ func (e *EC2) modifyCapacityReservation(r *protocol.Request, in *modifyReservati
 	case err != nil:
 		return nil, err
 	case in.Count != nil && *in.Count < max(1, res.used):
-		return nil, invalidValue("Value (%d) for parameter InstanceCount is invalid. %d instances run in the reservation", *in.Count, res.used)
+		return nil, invalidValue(
+			"Value (%d) for parameter InstanceCount is invalid. %d instances run in the reservation",
+			*in.Count,
+			res.used,
+		)
 	case res.Block && (in.Count != nil || in.EndType != "" || in.Criteria != ""):
 		return nil, protocol.Errorf("OperationNotPermitted", "A capacity block cannot be modified")
 	case in.DryRun:

@@ -16,9 +16,13 @@ import (
 // into makes a template use reservations as preference and target say.
 func into(preference types.CapacityReservationPreference, id string, market types.MarketType) func(*types.RequestLaunchTemplateData) {
 	return func(d *types.RequestLaunchTemplateData) {
-		d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{CapacityReservationPreference: preference}
+		d.CapacityReservationSpecification = &types.LaunchTemplateCapacityReservationSpecificationRequest{
+			CapacityReservationPreference: preference,
+		}
 		if id != "" {
-			d.CapacityReservationSpecification.CapacityReservationTarget = &types.CapacityReservationTarget{CapacityReservationId: aws.String(id)}
+			d.CapacityReservationSpecification.CapacityReservationTarget = &types.CapacityReservationTarget{
+				CapacityReservationId: aws.String(id),
+			}
 		}
 		if market != "" {
 			d.InstanceMarketOptions = &types.LaunchTemplateInstanceMarketOptionsRequest{MarketType: market}
@@ -29,7 +33,13 @@ func into(preference types.CapacityReservationPreference, id string, market type
 // reserve adds a reservation of m5.large in the first zone.
 func (a *account) reserve(t testing.TB, total int, edit func(*awsim.CapacityReservation)) string {
 	t.Helper()
-	r := awsim.CapacityReservation{InstanceType: "m5.large", Zone: "us-east-1a", Total: total, Targeted: true, Tags: map[string]string{"team": "ml"}}
+	r := awsim.CapacityReservation{
+		InstanceType: "m5.large",
+		Zone:         "us-east-1a",
+		Total:        total,
+		Targeted:     true,
+		Tags:         map[string]string{"team": "ml"},
+	}
 	if edit != nil {
 		edit(&r)
 	}
@@ -67,7 +77,8 @@ func TestLaunchIntoAReservation(t *testing.T) {
 	}
 	a.Clock.Advance(time.Minute)
 	for _, i := range a.describe(t, types.Filter{Name: aws.String("capacity-reservation-id"), Values: []string{id}}) {
-		if *i.CapacityReservationId != id || i.CapacityReservationSpecification.CapacityReservationPreference != "capacity-reservations-only" {
+		if *i.CapacityReservationId != id ||
+			i.CapacityReservationSpecification.CapacityReservationPreference != "capacity-reservations-only" {
 			t.Errorf("instance %s: reservation %v, %+v", *i.InstanceId, i.CapacityReservationId, i.CapacityReservationSpecification)
 		}
 	}
@@ -127,11 +138,20 @@ func TestReservationsThatDoNotTakeAnInstance(t *testing.T) {
 		market types.MarketType
 		code   string
 	}{
-		"another type":       {func(_ *account, r *awsim.CapacityReservation) { r.InstanceType = "m5.xlarge" }, "", "ReservationCapacityExceeded"},
-		"another zone":       {func(_ *account, r *awsim.CapacityReservation) { r.Zone = "us-east-1b" }, "", "ReservationCapacityExceeded"},
-		"not yet":            {func(a *account, r *awsim.CapacityReservation) { r.Start = a.Clock.Now().Add(time.Hour) }, "", "ReservationCapacityExceeded"},
-		"no longer":          {func(a *account, r *awsim.CapacityReservation) { r.End = a.Clock.Now() }, "", "ReservationCapacityExceeded"},
-		"a block, unasked":   {func(a *account, r *awsim.CapacityReservation) { r.Block, r.End = true, a.Clock.Now().Add(24*time.Hour) }, "", "ReservationCapacityExceeded"},
+		"another type": {
+			func(_ *account, r *awsim.CapacityReservation) { r.InstanceType = "m5.xlarge" }, "",
+			"ReservationCapacityExceeded",
+		},
+		"another zone": {func(_ *account, r *awsim.CapacityReservation) { r.Zone = "us-east-1b" }, "", "ReservationCapacityExceeded"},
+		"not yet": {
+			func(a *account, r *awsim.CapacityReservation) { r.Start = a.Clock.Now().Add(time.Hour) }, "",
+			"ReservationCapacityExceeded",
+		},
+		"no longer": {func(a *account, r *awsim.CapacityReservation) { r.End = a.Clock.Now() }, "", "ReservationCapacityExceeded"},
+		"a block, unasked": {
+			func(a *account, r *awsim.CapacityReservation) { r.Block, r.End = true, a.Clock.Now().Add(24*time.Hour) }, "",
+			"ReservationCapacityExceeded",
+		},
 		"a block, by fleet":  {nil, "capacity-block", "InvalidParameterCombination"},
 		"interruptible only": {func(_ *account, r *awsim.CapacityReservation) { r.Interruptible = true }, "", "ReservationCapacityExceeded"},
 	} {
@@ -192,7 +212,8 @@ func TestMarketsOfReservations(t *testing.T) {
 			// Half an hour before its end EC2 takes the instances of a block. Others stay, and leave the reservation when it
 			// ends.
 			a.Clock.Advance(end.Sub(a.Clock.Now()) - 29*time.Minute)
-			if i := a.Sim.Instances()[0]; (i.State == "terminated") != (name == "capacity-block") || (i.CapacityReservationID == id) != (i.State == "running") {
+			if i := a.Sim.Instances()[0]; (i.State == "terminated") != (name == "capacity-block") ||
+				(i.CapacityReservationID == id) != (i.State == "running") {
 				t.Errorf("before the end: %s in reservation %q", i.State, i.CapacityReservationID)
 			}
 			a.Clock.Advance(30 * time.Minute)
@@ -219,14 +240,34 @@ func TestDescribeCapacityReservations(t *testing.T) {
 		code string
 	}{
 		{"all", awsec2.DescribeCapacityReservationsInput{}, []string{first, second}, ""},
-		{"by ID", awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{second}, Filters: filter("state", "active")}, []string{second}, ""},
-		{"by owner", awsec2.DescribeCapacityReservationsInput{Filters: filter("owner-id", "999988887777"), MaxResults: aws.Int32(1000)}, []string{second}, ""},
+		{
+			"by ID",
+			awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{second}, Filters: filter("state", "active")},
+			[]string{second},
+			"",
+		},
+		{
+			"by owner",
+			awsec2.DescribeCapacityReservationsInput{Filters: filter("owner-id", "999988887777"), MaxResults: aws.Int32(1000)},
+			[]string{second},
+			"",
+		},
 		{"by tag", awsec2.DescribeCapacityReservationsInput{Filters: filter("tag:team", "ml")}, []string{first}, ""},
 		{"by criteria", awsec2.DescribeCapacityReservationsInput{Filters: filter("instance-match-criteria", "open")}, []string{second}, ""},
 		{"by state", awsec2.DescribeCapacityReservationsInput{Filters: filter("state", "expired")}, nil, ""},
-		{"unknown ID", awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{first, "cr-0123456789abcdef0"}}, nil, "InvalidCapacityReservationId.NotFound"},
+		{
+			"unknown ID",
+			awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{first, "cr-0123456789abcdef0"}},
+			nil,
+			"InvalidCapacityReservationId.NotFound",
+		},
 		{"no ID", awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{"x"}}, nil, "InvalidCapacityReservationId.Malformed"},
-		{"IDs by page", awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{first}, MaxResults: aws.Int32(5)}, nil, "InvalidParameterCombination"},
+		{
+			"IDs by page",
+			awsec2.DescribeCapacityReservationsInput{CapacityReservationIds: []string{first}, MaxResults: aws.Int32(5)},
+			nil,
+			"InvalidParameterCombination",
+		},
 		{"unknown filter", awsec2.DescribeCapacityReservationsInput{Filters: filter("colour", "red")}, nil, "InvalidParameterValue"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -46,7 +46,12 @@ func (e *EC2) runInstances(r *protocol.Request, in *runInstancesInput) (*reserva
 	case *in.MinCount < 1 || *in.MaxCount < *in.MinCount:
 		return nil, invalidValue("Invalid value for instance count: minCount %d, maxCount %d", *in.MinCount, *in.MaxCount)
 	case *in.MaxCount > maxPerCall:
-		return nil, protocol.Errorf("InstanceLimitExceeded", "You have requested more instances (%d) than your current limit of %d allows.", *in.MaxCount, maxPerCall)
+		return nil, protocol.Errorf(
+			"InstanceLimitExceeded",
+			"You have requested more instances (%d) than your current limit of %d allows.",
+			*in.MaxCount,
+			maxPerCall,
+		)
 	}
 	if err := in.templateData.check(); err != nil {
 		return nil, err

@@ -91,9 +91,14 @@ func (e *EC2) describeSpotInstanceRequests(_ *protocol.Request, in *describeSpot
 
 func showSpotRequest(r *instanceRecord) spotRequestInfo {
 	s := spotRequestInfo{
-		ID: r.spotRequest, Type: "one-time", InstanceID: r.ID, Created: stamp(r.LaunchedAt), Product: "Linux/UNIX", Zone: r.Zone, Behavior: "terminate",
-		State: "active", Status: spotStatus{Code: "fulfilled", Message: "Your spot request is fulfilled.", Updated: stamp(r.LaunchedAt)},
-		Launch: spotLaunchFor{ImageID: r.ImageID, Type: r.Type, SubnetID: r.SubnetID}, Tags: tagList(r.order.tags.spot), tags: r.order.tags.spot,
+		ID: r.spotRequest, Type: "one-time", InstanceID: r.ID, Created: stamp(r.LaunchedAt), Product: "Linux/UNIX", Zone: r.Zone,
+		Behavior: "terminate",
+		State:    "active", Status: spotStatus{Code: "fulfilled", Message: "Your spot request is fulfilled.", Updated: stamp(r.LaunchedAt)},
+		Launch: spotLaunchFor{
+			ImageID:  r.ImageID,
+			Type:     r.Type,
+			SubnetID: r.SubnetID,
+		}, Tags: tagList(r.order.tags.spot), tags: r.order.tags.spot,
 	}
 	if r.order.image.Platform != "" {
 		s.Product = "Windows"
@@ -105,7 +110,8 @@ func showSpotRequest(r *instanceRecord) spotRequestInfo {
 	case r.State != ShuttingDown && r.State != Terminated:
 	case r.endedBy == spotTermination:
 		s.State, s.Status = "closed", spotStatus{
-			Code: "instance-terminated-no-capacity", Message: "There is no Spot capacity available that matches your request.", Updated: stamp(r.endedAt),
+			Code: "instance-terminated-no-capacity", Message: "There is no Spot capacity available that matches your request.",
+			Updated: stamp(r.endedAt),
 		}
 	default:
 		s.State, s.Status = "closed", spotStatus{

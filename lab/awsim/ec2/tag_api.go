@@ -54,7 +54,10 @@ func (e *EC2) createTags(r *protocol.Request, in *changeTagsInput) (*struct{}, e
 func (e *EC2) deleteTags(r *protocol.Request, in *changeTagsInput) (*struct{}, error) {
 	for _, t := range in.Tags {
 		if strings.HasPrefix(strings.ToLower(t.Key), "aws:") {
-			return nil, invalidValue("Value ( %s ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use", t.Key)
+			return nil, invalidValue(
+				"Value ( %s ) for parameter key is invalid. Tag keys starting with 'aws:' are reserved for internal use",
+				t.Key,
+			)
 		}
 	}
 	return nil, e.changeTags(r, in, func(old map[string]string) map[string]string {
@@ -129,16 +132,28 @@ func (e *EC2) tagged(id string) (tagged, error) {
 		rules idRules
 		find  func(string) (tagged, bool)
 	}{
-		"i":      {instanceIDs(), e.taggedInstance},
-		"vol":    {volumeIDs(), e.taggedVolume},
-		"eni":    {interfaceIDs(), e.taggedInterface},
-		"ami":    {imageIDs(), e.taggedImage},
-		"cr":     {reservationIDs(), taggedIn(&e.reservations, "capacity-reservation", func(r *reservation) (*string, *map[string]string) { return &r.ID, &r.Tags })},
-		"pg":     {placementGroupIDs(), e.taggedGroup},
-		"vpc":    {vpcIDs(), taggedIn(&e.network.vpcs, "vpc", func(v *VPC) (*string, *map[string]string) { return &v.ID, &v.Tags })},
-		"subnet": {subnetIDs(), taggedIn(&e.network.subnets, "subnet", func(s *Subnet) (*string, *map[string]string) { return &s.ID, &s.Tags })},
-		"sg":     {groupIDs(), taggedIn(&e.network.groups, "security-group", func(g *SecurityGroup) (*string, *map[string]string) { return &g.ID, &g.Tags })},
-		"rtb":    {tableIDs(), taggedIn(&e.network.tables, "route-table", func(t *RouteTable) (*string, *map[string]string) { return &t.ID, &t.Tags })},
+		"i":   {instanceIDs(), e.taggedInstance},
+		"vol": {volumeIDs(), e.taggedVolume},
+		"eni": {interfaceIDs(), e.taggedInterface},
+		"ami": {imageIDs(), e.taggedImage},
+		"cr": {
+			reservationIDs(),
+			taggedIn(&e.reservations, "capacity-reservation", func(r *reservation) (*string, *map[string]string) { return &r.ID, &r.Tags }),
+		},
+		"pg":  {placementGroupIDs(), e.taggedGroup},
+		"vpc": {vpcIDs(), taggedIn(&e.network.vpcs, "vpc", func(v *VPC) (*string, *map[string]string) { return &v.ID, &v.Tags })},
+		"subnet": {
+			subnetIDs(),
+			taggedIn(&e.network.subnets, "subnet", func(s *Subnet) (*string, *map[string]string) { return &s.ID, &s.Tags }),
+		},
+		"sg": {
+			groupIDs(),
+			taggedIn(&e.network.groups, "security-group", func(g *SecurityGroup) (*string, *map[string]string) { return &g.ID, &g.Tags }),
+		},
+		"rtb": {
+			tableIDs(),
+			taggedIn(&e.network.tables, "route-table", func(t *RouteTable) (*string, *map[string]string) { return &t.ID, &t.Tags }),
+		},
 	}
 	if prefix == "lt" {
 		t, err := e.templates.find(templateRef{ID: id})

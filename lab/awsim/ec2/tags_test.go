@@ -39,7 +39,11 @@ func TestTaggableResources(t *testing.T) {
 	if len(kinds) > 0 {
 		t.Errorf("without a tag: %v", kinds)
 	}
-	groups := must(a.DescribePlacementGroups(t.Context(), &awsec2.DescribePlacementGroupsInput{Filters: []types.Filter{filter("tag-key", "kind")}}))(t)
+	groups := must(
+		a.DescribePlacementGroups(t.Context(), &awsec2.DescribePlacementGroupsInput{Filters: []types.Filter{filter("tag-key", "kind")}}),
+	)(
+		t,
+	)
 	if len(groups.PlacementGroups) != 1 {
 		t.Errorf("%d placement groups with the tag", len(groups.PlacementGroups))
 	}

@@ -26,7 +26,10 @@ type createVolumeInput struct {
 
 // volumeSizes are the sizes that a type of volume can have, in GiB.
 var volumeSizes = map[string][2]int{
-	"gp2": {1, 16384}, "gp3": {1, 65536}, "io1": {4, 16384}, "io2": {4, 65536}, "st1": {125, 16384}, "sc1": {125, 16384}, "standard": {1, 1024},
+	"gp2": {
+		1,
+		16384,
+	}, "gp3": {1, 65536}, "io1": {4, 16384}, "io2": {4, 65536}, "st1": {125, 16384}, "sc1": {125, 16384}, "standard": {1, 1024},
 }
 
 func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeInfo, error) {
@@ -51,7 +54,8 @@ func (e *EC2) createVolume(r *protocol.Request, in *createVolumeInput) (*volumeI
 	if e.zoneID(in.Zone) == "" {
 		return nil, protocol.Errorf("InvalidZone.NotFound", "The zone '%s' does not exist.", in.Zone)
 	}
-	err := r.Authorize(e.making(r.Action, "volume", tagsFor("volume", in.Tags), "ec2:AvailabilityZone", in.Zone, "ec2:VolumeType", in.Type)...)
+	err := r.Authorize(
+		e.making(r.Action, "volume", tagsFor("volume", in.Tags), "ec2:AvailabilityZone", in.Zone, "ec2:VolumeType", in.Type)...)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +149,12 @@ func (e *EC2) attachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	case i.State != Running && i.State != Stopped:
 		return nil, protocol.Errorf("IncorrectState", "Instance '%s' is not 'running'.", i.ID)
 	case v.zone != i.Zone:
-		return nil, protocol.Errorf("InvalidVolume.ZoneMismatch", "The volume '%s' is not in the same availability zone as instance '%s'", v.id, i.ID)
+		return nil, protocol.Errorf(
+			"InvalidVolume.ZoneMismatch",
+			"The volume '%s' is not in the same availability zone as instance '%s'",
+			v.id,
+			i.ID,
+		)
 	case taken(i, in.Device):
 		return nil, invalidValue("Invalid value '%s' for unixDevice. Attachment point %s is already in use", in.Device, in.Device)
 	}
@@ -185,7 +194,13 @@ func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 	case v.instance == "":
 		return nil, protocol.Errorf("IncorrectState", "Volume '%s' is in the 'available' state.", v.id)
 	case in.Instance != "" && in.Instance != v.instance, in.Device != "" && in.Device != v.device:
-		return nil, protocol.Errorf("InvalidAttachment.NotFound", "The volume '%s' is not attached to instance '%s' as device '%s'.", v.id, in.Instance, in.Device)
+		return nil, protocol.Errorf(
+			"InvalidAttachment.NotFound",
+			"The volume '%s' is not attached to instance '%s' as device '%s'.",
+			v.id,
+			in.Instance,
+			in.Device,
+		)
 	}
 	i := e.fleet.get(v.instance)
 	if i != nil && i.State == Running && !slices.ContainsFunc(i.joined, func(j *volume) bool { return j.id == v.id }) {
@@ -202,7 +217,13 @@ func (e *EC2) detachVolume(r *protocol.Request, in *volumeInput) (*volumeAttachm
 		})
 	}
 	r.Touch(v.id)
-	return &volumeAttachment{VolumeID: v.id, Instance: was.instance, Device: was.device, Status: "detached", Attached: stamp(was.attached)}, nil
+	return &volumeAttachment{
+		VolumeID: v.id,
+		Instance: was.instance,
+		Device:   was.device,
+		Status:   "detached",
+		Attached: stamp(was.attached),
+	}, nil
 }
 
 // release makes a volume available. The lock must be held.

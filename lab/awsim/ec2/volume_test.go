@@ -25,7 +25,9 @@ func TestVolumeLifecycle(t *testing.T) {
 	create := func(zone string, token string) *awsec2.CreateVolumeInput {
 		return &awsec2.CreateVolumeInput{
 			AvailabilityZone: &zone, Size: aws.Int32(8), VolumeType: types.VolumeTypeGp3, ClientToken: &token,
-			TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeVolume, Tags: []types.Tag{{Key: aws.String("pvc"), Value: aws.String("data")}}}},
+			TagSpecifications: []types.TagSpecification{
+				{ResourceType: types.ResourceTypeVolume, Tags: []types.Tag{{Key: aws.String("pvc"), Value: aws.String("data")}}},
+			},
 		}
 	}
 	v := must(a.CreateVolume(t.Context(), create(*zone, "t1")))(t)

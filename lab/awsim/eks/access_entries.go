@@ -139,7 +139,10 @@ func (e *EKS) findForEntries(name string) (*cluster, error) {
 		return nil, err
 	}
 	if c.AuthenticationMode == ModeConfigMap {
-		return nil, protocol.Errorf("InvalidRequestException", "The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] to perform this operation.")
+		return nil, protocol.Errorf(
+			"InvalidRequestException",
+			"The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP] to perform this operation.",
+		)
 	}
 	return c, nil
 }

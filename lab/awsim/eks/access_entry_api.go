@@ -45,7 +45,9 @@ func onEntry[Out any](e *EKS, r *protocol.Request, f func(*AccessEntry) (*Out, e
 	}
 	entry, ok := c.entries[r.Path["principalArn"]]
 	if !ok {
-		return nil, notFound("The specified principalArn could not be found. You can view your available access entries with 'ListAccessEntries'.")
+		return nil, notFound(
+			"The specified principalArn could not be found. You can view your available access entries with 'ListAccessEntries'.",
+		)
 	}
 	return f(entry)
 }

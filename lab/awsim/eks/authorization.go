@@ -32,7 +32,13 @@ func (e *EKS) requiredPermissions(r *protocol.Request) []protocol.RequiredPermis
 	}
 	// arn:aws:iam::ACCOUNT:role/PATH/NAME, of which an access entry's ARN has kind, account and name.
 	kind, rest, _ := strings.Cut(principal[strings.LastIndexByte(principal, ':')+1:], "/")
-	return []protocol.RequiredPermission{{Resource: e.arn("access-entry/" + name + "/" + kind + "/" + e.cfg.AccountID + "/" + rest[strings.LastIndexByte(rest, '/')+1:] + "/*")}}
+	return []protocol.RequiredPermission{
+		{
+			Resource: e.arn(
+				"access-entry/" + name + "/" + kind + "/" + e.cfg.AccountID + "/" + rest[strings.LastIndexByte(rest, '/')+1:] + "/*",
+			),
+		},
+	}
 }
 
 func (e *EKS) arn(resource string) string {

@@ -135,11 +135,26 @@ func TestAccessEntryDefaults(t *testing.T) {
 			in.Type = &row.kind
 		}
 		awsimtest.OK(c.CreateAccessEntry(t.Context(), in))(t)
-		got := awsimtest.OK(c.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: aws.String("c1"), PrincipalArn: principal}))(t).AccessEntry
+		got := awsimtest.OK(
+			c.DescribeAccessEntry(t.Context(), &eks.DescribeAccessEntryInput{ClusterName: aws.String("c1"), PrincipalArn: principal}),
+		)(
+			t,
+		).AccessEntry
 		if *got.Username != row.username || !cmp.Equal(got.KubernetesGroups, row.groups) || *got.Type == "" {
-			t.Errorf("type %q: user %s, groups %v, type %s; want user %s, groups %v", row.kind, *got.Username, got.KubernetesGroups, *got.Type, row.username, row.groups)
+			t.Errorf(
+				"type %q: user %s, groups %v, type %s; want user %s, groups %v",
+				row.kind,
+				*got.Username,
+				got.KubernetesGroups,
+				*got.Type,
+				row.username,
+				row.groups,
+			)
 		}
-		if prefix := "arn:aws:eks:us-east-1:" + account + ":access-entry/c1/role/" + account + "/eks/node-" + row.kind + "/"; !strings.HasPrefix(*got.AccessEntryArn, prefix) {
+		if prefix := "arn:aws:eks:us-east-1:" + account + ":access-entry/c1/role/" + account + "/eks/node-" + row.kind + "/"; !strings.HasPrefix(
+			*got.AccessEntryArn,
+			prefix,
+		) {
 			t.Errorf("ARN %s, want prefix %s", *got.AccessEntryArn, prefix)
 		}
 	}
@@ -151,20 +166,35 @@ func TestAccessEntryLifecycle(t *testing.T) {
 	createCluster(t, w, sim.Cluster{Name: "c1", Version: "1.36"})
 	admin, other := createRole(t, w, "admin", "/"), createRole(t, w, "other", "/")
 	awsimtest.OK(c.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{
-		ClusterName: name, PrincipalArn: admin, KubernetesGroups: []string{"viewers"}, Username: aws.String("me"), Tags: map[string]string{"a": "b"},
+		ClusterName: name, PrincipalArn: admin, KubernetesGroups: []string{"viewers"}, Username: aws.String("me"),
+		Tags: map[string]string{"a": "b"},
 	}))(t)
 	awsimtest.OK(c.CreateAccessEntry(ctx, &eks.CreateAccessEntryInput{ClusterName: name, PrincipalArn: other}))(t)
 	w.Clock.Advance(time.Minute)
-	changed := awsimtest.OK(c.UpdateAccessEntry(ctx, &eks.UpdateAccessEntryInput{ClusterName: name, PrincipalArn: admin, KubernetesGroups: []string{"editors"}}))(t).AccessEntry
-	if *changed.Username != "me" || !cmp.Equal(changed.KubernetesGroups, []string{"editors"}) || changed.ModifiedAt.Sub(*changed.CreatedAt) != time.Minute {
-		t.Errorf("after the update: %s %v, modified %s after its creation", *changed.Username, changed.KubernetesGroups, changed.ModifiedAt.Sub(*changed.CreatedAt))
+	changed := awsimtest.OK(
+		c.UpdateAccessEntry(ctx, &eks.UpdateAccessEntryInput{ClusterName: name, PrincipalArn: admin, KubernetesGroups: []string{"editors"}}),
+	)(
+		t,
+	).AccessEntry
+	if *changed.Username != "me" || !cmp.Equal(changed.KubernetesGroups, []string{"editors"}) ||
+		changed.ModifiedAt.Sub(*changed.CreatedAt) != time.Minute {
+		t.Errorf(
+			"after the update: %s %v, modified %s after its creation",
+			*changed.Username,
+			changed.KubernetesGroups,
+			changed.ModifiedAt.Sub(*changed.CreatedAt),
+		)
 	}
 
 	policy := aws.String("arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy")
 	awsimtest.OK(c.AssociateAccessPolicy(ctx, &eks.AssociateAccessPolicyInput{
 		ClusterName: name, PrincipalArn: admin, PolicyArn: policy, AccessScope: &types.AccessScope{Type: types.AccessScopeTypeCluster},
 	}))(t)
-	policies := awsimtest.OK(c.ListAssociatedAccessPolicies(ctx, &eks.ListAssociatedAccessPoliciesInput{ClusterName: name, PrincipalArn: admin}))(t)
+	policies := awsimtest.OK(
+		c.ListAssociatedAccessPolicies(ctx, &eks.ListAssociatedAccessPoliciesInput{ClusterName: name, PrincipalArn: admin}),
+	)(
+		t,
+	)
 	if len(policies.AssociatedAccessPolicies) != 1 || *policies.AssociatedAccessPolicies[0].PolicyArn != *policy {
 		t.Errorf("associated policies: %v", policies.AssociatedAccessPolicies)
 	}
@@ -179,7 +209,11 @@ func TestAccessEntryLifecycle(t *testing.T) {
 	if all, with := list(nil), list(policy); !slices.Equal(all, []string{*admin, *other}) || !slices.Equal(with, []string{*admin}) {
 		t.Errorf("entries %v, with the policy %v", all, with)
 	}
-	awsimtest.OK(c.DisassociateAccessPolicy(ctx, &eks.DisassociateAccessPolicyInput{ClusterName: name, PrincipalArn: admin, PolicyArn: policy}))(t)
+	awsimtest.OK(
+		c.DisassociateAccessPolicy(ctx, &eks.DisassociateAccessPolicyInput{ClusterName: name, PrincipalArn: admin, PolicyArn: policy}),
+	)(
+		t,
+	)
 	if with := list(policy); len(with) != 0 {
 		t.Errorf("entries with the policy after it was taken away: %v", with)
 	}
@@ -214,9 +248,14 @@ func TestErrors(t *testing.T) {
 	_, noDelete := c.DeleteAccessEntry(ctx, &eks.DeleteAccessEntryInput{ClusterName: aws.String("c1"), PrincipalArn: none})
 	_, badPage := c.ListClusters(ctx, &eks.ListClustersInput{MaxResults: aws.Int32(101)})
 	_, badToken := c.ListClusters(ctx, &eks.ListClustersInput{NextToken: aws.String("x")})
-	_, nodeGroups := c.UpdateAccessEntry(ctx, &eks.UpdateAccessEntryInput{ClusterName: aws.String("c1"), PrincipalArn: taken, KubernetesGroups: []string{"x"}})
+	_, nodeGroups := c.UpdateAccessEntry(
+		ctx,
+		&eks.UpdateAccessEntryInput{ClusterName: aws.String("c1"), PrincipalArn: taken, KubernetesGroups: []string{"x"}},
+	)
 	_, nodePolicy := c.AssociateAccessPolicy(ctx, &eks.AssociateAccessPolicyInput{
-		ClusterName: aws.String("c1"), PrincipalArn: taken, PolicyArn: aws.String("arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"),
+		ClusterName: aws.String(
+			"c1",
+		), PrincipalArn: taken, PolicyArn: aws.String("arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy"),
 		AccessScope: &types.AccessScope{Type: types.AccessScopeTypeCluster},
 	})
 	_, otherAction := c.DescribeNodegroup(ctx, &eks.DescribeNodegroupInput{ClusterName: aws.String("c1"), NodegroupName: aws.String("n")})
@@ -229,17 +268,44 @@ func TestErrors(t *testing.T) {
 		{"entry to delete missing", "ResourceNotFoundException", "principalArn", noDelete},
 		{"page too large", "InvalidParameterException", "maxResults", badPage},
 		{"token of nobody", "InvalidParameterException", "nextToken", badToken},
-		{"cluster with aws-auth only", "InvalidRequestException", "API_AND_CONFIG_MAP", create(eks.CreateAccessEntryInput{ClusterName: aws.String("old")})},
-		{"principal no ARN", "InvalidParameterException", "invalid principal", create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("node")})},
+		{
+			"cluster with aws-auth only", "InvalidRequestException", "API_AND_CONFIG_MAP",
+			create(eks.CreateAccessEntryInput{ClusterName: aws.String("old")}),
+		},
+		{
+			"principal no ARN", "InvalidParameterException", "invalid principal",
+			create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("node")}),
+		},
 		{"principal missing in IAM", "InvalidParameterException", "invalid principal", create(eks.CreateAccessEntryInput{PrincipalArn: none})},
-		{"principal a session", "InvalidParameterException", "invalid principal", create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("arn:aws:sts::" + account + ":assumed-role/node/i-1")})},
-		{"nodes as a user", "InvalidParameterException", "IAM role", create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("arn:aws:iam::" + account + ":user/me"), Type: aws.String("EC2_LINUX")})},
-		{"entry taken", "ResourceInUseException", "already in use", create(eks.CreateAccessEntryInput{PrincipalArn: taken, Type: aws.String("EC2_LINUX")})},
-		{"the same request again", "", "", create(eks.CreateAccessEntryInput{PrincipalArn: taken, Type: aws.String("EC2_LINUX"), ClientRequestToken: aws.String("t")})},
+		{
+			"principal a session", "InvalidParameterException", "invalid principal",
+			create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("arn:aws:sts::" + account + ":assumed-role/node/i-1")}),
+		},
+		{
+			"nodes as a user", "InvalidParameterException", "IAM role",
+			create(eks.CreateAccessEntryInput{PrincipalArn: aws.String("arn:aws:iam::" + account + ":user/me"), Type: aws.String("EC2_LINUX")}),
+		},
+		{"entry taken", "ResourceInUseException", "already in use", create(eks.CreateAccessEntryInput{
+			PrincipalArn: taken,
+			Type:         aws.String("EC2_LINUX"),
+		})},
+		{"the same request again", "", "", create(eks.CreateAccessEntryInput{
+			PrincipalArn: taken, Type: aws.String("EC2_LINUX"),
+			ClientRequestToken: aws.String("t"),
+		})},
 		{"type unknown", "InvalidParameterException", "type", create(eks.CreateAccessEntryInput{Type: aws.String("LINUX")})},
-		{"groups for nodes", "InvalidParameterException", "kubernetesGroups", create(eks.CreateAccessEntryInput{Type: aws.String("EC2_LINUX"), KubernetesGroups: []string{"x"}})},
-		{"group of the system", "InvalidParameterException", "The kubernetes group name system:nodes is invalid, it cannot start with system:", create(eks.CreateAccessEntryInput{KubernetesGroups: []string{"system:nodes"}})},
-		{"username of the system", "InvalidParameterException", "must not begin with system:", create(eks.CreateAccessEntryInput{Username: aws.String("system:node:x")})},
+		{"groups for nodes", "InvalidParameterException", "kubernetesGroups", create(eks.CreateAccessEntryInput{
+			Type:             aws.String("EC2_LINUX"),
+			KubernetesGroups: []string{"x"},
+		})},
+		{
+			"group of the system", "InvalidParameterException", "The kubernetes group name system:nodes is invalid, it cannot start with system:",
+			create(eks.CreateAccessEntryInput{KubernetesGroups: []string{"system:nodes"}}),
+		},
+		{
+			"username of the system", "InvalidParameterException", "must not begin with system:",
+			create(eks.CreateAccessEntryInput{Username: aws.String("system:node:x")}),
+		},
 		{"update of an entry for nodes", "InvalidParameterException", "must not begin with system:", nodeGroups},
 		{"access policy for nodes", "InvalidParameterException", "EC2_LINUX", nodePolicy},
 		{"another action", "UnknownOperationException", "node-groups", otherAction},
@@ -260,7 +326,10 @@ func TestUnknownMembers(t *testing.T) {
 		{"parameter of the query", http.MethodGet, "/clusters?limit=3", "", "InvalidParameterException"},
 	} {
 		req := awsimtest.OK(http.NewRequestWithContext(t.Context(), row.method, w.URL+row.path, strings.NewReader(row.body)))(t)
-		req.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/eks/aws4_request, SignedHeaders=host, Signature=0")
+		req.Header.Set(
+			"Authorization",
+			"AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/eks/aws4_request, SignedHeaders=host, Signature=0",
+		)
 		resp := awsimtest.OK(http.DefaultClient.Do(req))(t)
 		answer := string(awsimtest.OK(io.ReadAll(resp.Body))(t))
 		resp.Body.Close()

@@ -177,7 +177,14 @@ func (a *Account) PutRolePolicy(role, policy, document string) error {
 		}
 	}
 	if size > maxInlinePolicies {
-		return protocol.Errorf("LimitExceeded", "Maximum policy size of %d bytes exceeded for role %s", maxInlinePolicies, role).WithStatus(http.StatusConflict)
+		return protocol.Errorf(
+			"LimitExceeded",
+			"Maximum policy size of %d bytes exceeded for role %s",
+			maxInlinePolicies,
+			role,
+		).WithStatus(
+			http.StatusConflict,
+		)
 	}
 	r.Inline[policy] = document
 	a.review(r)

@@ -60,26 +60,43 @@ func TestInstanceProfileLifecycle(t *testing.T) {
 		{Key: aws.String("Owner"), Value: aws.String("you")}, {Key: aws.String("team"), Value: aws.String("")},
 	}}))(t)
 
-	got := awsimtest.OK(c.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: aws.String("nodes")}))(t).InstanceProfile
+	got := awsimtest.OK(
+		c.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: aws.String("nodes")}),
+	)(
+		t,
+	).InstanceProfile
 	if len(got.Roles) != 1 || *got.Roles[0].Arn != *role.Arn || *got.Roles[0].RoleName != "node" {
 		t.Errorf("roles %v, want node", got.Roles)
 	}
 	if diff := cmp.Diff(map[string]string{"owner": "you", "team": ""}, tags(got.Tags)); diff != "" {
 		t.Errorf("tags after a change in another case (-want +got):\n%s", diff)
 	}
-	awsimtest.OK(c.UntagInstanceProfile(ctx, &iam.UntagInstanceProfileInput{InstanceProfileName: aws.String("nodes"), TagKeys: []string{"TEAM"}}))(t)
+	awsimtest.OK(
+		c.UntagInstanceProfile(ctx, &iam.UntagInstanceProfileInput{InstanceProfileName: aws.String("nodes"), TagKeys: []string{"TEAM"}}),
+	)(
+		t,
+	)
 	left := awsimtest.OK(c.ListInstanceProfileTags(ctx, &iam.ListInstanceProfileTagsInput{InstanceProfileName: aws.String("nodes")}))(t)
 	if diff := cmp.Diff(map[string]string{"owner": "you"}, tags(left.Tags)); diff != "" {
 		t.Errorf("tags after untagging (-want +got):\n%s", diff)
 	}
 
-	if _, err := c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); awsimtest.Code(err) != "DeleteConflict" {
+	if _, err := c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String("nodes")}); awsimtest.Code(
+		err,
+	) != "DeleteConflict" {
 		t.Errorf("delete with a role in it: %v, want DeleteConflict", err)
 	}
 	if _, err := c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String("node")}); awsimtest.Code(err) != "DeleteConflict" {
 		t.Errorf("delete a role in a profile: %v, want DeleteConflict", err)
 	}
-	awsimtest.OK(c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String("nodes"), RoleName: aws.String("node")}))(t)
+	awsimtest.OK(
+		c.RemoveRoleFromInstanceProfile(
+			ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: aws.String("nodes"), RoleName: aws.String("node")},
+		),
+	)(
+		t,
+	)
 	awsimtest.OK(c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String("nodes")}))(t)
 	awsimtest.OK(c.DeleteRole(ctx, &iam.DeleteRoleInput{RoleName: aws.String("node")}))(t)
 }
@@ -94,10 +111,20 @@ func TestListInstanceProfiles(t *testing.T) {
 		ours = append(ours, name)
 	}
 	createProfile(t, c, "other", "/karpenter/us-east-1/c10/")
-	awsimtest.OK(c.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("p3"), RoleName: aws.String("node")}))(t)
+	awsimtest.OK(
+		c.AddRoleToInstanceProfile(
+			ctx,
+			&iam.AddRoleToInstanceProfileInput{InstanceProfileName: aws.String("p3"), RoleName: aws.String("node")},
+		),
+	)(
+		t,
+	)
 
 	var got []string
-	pages := iam.NewListInstanceProfilesPaginator(c, &iam.ListInstanceProfilesInput{PathPrefix: aws.String("/karpenter/us-east-1/c1/"), MaxItems: aws.Int32(3)})
+	pages := iam.NewListInstanceProfilesPaginator(
+		c,
+		&iam.ListInstanceProfilesInput{PathPrefix: aws.String("/karpenter/us-east-1/c1/"), MaxItems: aws.Int32(3)},
+	)
 	for pages.HasMorePages() {
 		page := awsimtest.OK(pages.NextPage(ctx))(t)
 		if len(page.InstanceProfiles) > 3 {
@@ -129,7 +156,11 @@ func TestRolePolicies(t *testing.T) {
 	for range 2 {
 		awsimtest.OK(c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: name, PolicyArn: managed}))(t)
 	}
-	attached := awsimtest.OK(c.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: name, PathPrefix: aws.String("/service-role/")}))(t)
+	attached := awsimtest.OK(
+		c.ListAttachedRolePolicies(ctx, &iam.ListAttachedRolePoliciesInput{RoleName: name, PathPrefix: aws.String("/service-role/")}),
+	)(
+		t,
+	)
 	if len(attached.AttachedPolicies) != 1 || *attached.AttachedPolicies[0].PolicyName != "AmazonEBSCSIDriverPolicy" {
 		t.Errorf("attached policies %v", attached.AttachedPolicies)
 	}
@@ -177,7 +208,10 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	remove := func(profile, role string) error {
-		_, err := c.RemoveRoleFromInstanceProfile(ctx, &iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &profile, RoleName: &role})
+		_, err := c.RemoveRoleFromInstanceProfile(
+			ctx,
+			&iam.RemoveRoleFromInstanceProfileInput{InstanceProfileName: &profile, RoleName: &role},
+		)
 		return err
 	}
 	list := func(in iam.ListInstanceProfilesInput) error {
@@ -190,11 +224,26 @@ func TestErrors(t *testing.T) {
 	}
 	_, noRole := c.GetRole(ctx, &iam.GetRoleInput{RoleName: aws.String("none")})
 	_, noProfile := c.DeleteInstanceProfile(ctx, &iam.DeleteInstanceProfileInput{InstanceProfileName: aws.String("none")})
-	_, noTagged := c.TagInstanceProfile(ctx, &iam.TagInstanceProfileInput{InstanceProfileName: aws.String("none"), Tags: []types.Tag{tag("a", "b")}})
-	_, noAttached := c.DetachRolePolicy(ctx, &iam.DetachRolePolicyInput{RoleName: aws.String("node"), PolicyArn: aws.String("arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore")})
+	_, noTagged := c.TagInstanceProfile(
+		ctx,
+		&iam.TagInstanceProfileInput{InstanceProfileName: aws.String("none"), Tags: []types.Tag{tag("a", "b")}},
+	)
+	_, noAttached := c.DetachRolePolicy(
+		ctx,
+		&iam.DetachRolePolicyInput{
+			RoleName:  aws.String("node"),
+			PolicyArn: aws.String("arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"),
+		},
+	)
 	_, noInline := c.GetRolePolicy(ctx, &iam.GetRolePolicyInput{RoleName: aws.String("node"), PolicyName: aws.String("none")})
-	_, badARN := c.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: aws.String("node"), PolicyArn: aws.String("AmazonSSMManagedInstanceCore-------")})
-	_, badPolicy := c.PutRolePolicy(ctx, &iam.PutRolePolicyInput{RoleName: aws.String("node"), PolicyName: aws.String("p"), PolicyDocument: aws.String("{")})
+	_, badARN := c.AttachRolePolicy(
+		ctx,
+		&iam.AttachRolePolicyInput{RoleName: aws.String("node"), PolicyArn: aws.String("AmazonSSMManagedInstanceCore-------")},
+	)
+	_, badPolicy := c.PutRolePolicy(
+		ctx,
+		&iam.PutRolePolicyInput{RoleName: aws.String("node"), PolicyName: aws.String("p"), PolicyDocument: aws.String("{")},
+	)
 	for _, row := range []struct {
 		what, code, message string
 		err                 error
@@ -214,10 +263,22 @@ func TestErrors(t *testing.T) {
 		{"profile to add to missing", "NoSuchEntity", "Instance Profile", add("none", "node")},
 		{"role to remove not in the profile", "NoSuchEntity", "role", remove("nodes", "node")},
 		{"role missing", "NoSuchEntity", "role with name none", noRole},
-		{"role taken", "EntityAlreadyExists", "Role with name node already exists", role(iam.CreateRoleInput{RoleName: aws.String("node"), AssumeRolePolicyDocument: doc})},
-		{"trust policy not JSON", "MalformedPolicyDocument", "invalid Json", role(iam.CreateRoleInput{RoleName: aws.String("r"), AssumeRolePolicyDocument: aws.String("trust me")})},
-		{"session too long", "ValidationError", "maxSessionDuration", role(iam.CreateRoleInput{RoleName: aws.String("r"), AssumeRolePolicyDocument: doc, MaxSessionDuration: aws.Int32(50000)})},
-		{"role name too long", "ValidationError", "64", role(iam.CreateRoleInput{RoleName: aws.String(long[:65]), AssumeRolePolicyDocument: doc})},
+		{"role taken", "EntityAlreadyExists", "Role with name node already exists", role(iam.CreateRoleInput{
+			RoleName:                 aws.String("node"),
+			AssumeRolePolicyDocument: doc,
+		})},
+		{"trust policy not JSON", "MalformedPolicyDocument", "invalid Json", role(iam.CreateRoleInput{
+			RoleName:                 aws.String("r"),
+			AssumeRolePolicyDocument: aws.String("trust me"),
+		})},
+		{"session too long", "ValidationError", "maxSessionDuration", role(iam.CreateRoleInput{
+			RoleName:                 aws.String("r"),
+			AssumeRolePolicyDocument: doc, MaxSessionDuration: aws.Int32(50000),
+		})},
+		{"role name too long", "ValidationError", "64", role(iam.CreateRoleInput{
+			RoleName:                 aws.String(long[:65]),
+			AssumeRolePolicyDocument: doc,
+		})},
 		{"policy not attached", "NoSuchEntity", "was not found", noAttached},
 		{"inline policy missing", "NoSuchEntity", "role policy with name none", noInline},
 		{"policy by name", "InvalidInput", "is not valid", badARN},
@@ -225,7 +286,10 @@ func TestErrors(t *testing.T) {
 		{"page of none", "ValidationError", "maxItems", list(iam.ListInstanceProfilesInput{MaxItems: aws.Int32(0)})},
 		{"page too large", "ValidationError", "1000", list(iam.ListInstanceProfilesInput{MaxItems: aws.Int32(1001)})},
 		{"marker of nobody", "ValidationError", "Marker", list(iam.ListInstanceProfilesInput{Marker: aws.String("%%")})},
-		{"path prefix without a slash", "ValidationError", "pathPrefix", list(iam.ListInstanceProfilesInput{PathPrefix: aws.String("karpenter")})},
+		{
+			"path prefix without a slash", "ValidationError", "pathPrefix",
+			list(iam.ListInstanceProfilesInput{PathPrefix: aws.String("karpenter")}),
+		},
 	} {
 		if code := awsimtest.Code(row.err); code != row.code || !strings.Contains(fmt.Sprint(row.err), row.message) {
 			t.Errorf("%s: %v; want %s with %q", row.what, row.err, row.code, row.message)

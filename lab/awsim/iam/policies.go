@@ -54,7 +54,8 @@ func (a *Account) createPolicy(r *protocol.Request, in *createPolicyInput) (*pol
 	defer a.mu.Unlock()
 	path := cmp.Or(in.Path, "/")
 	p := &managedPolicy{
-		name: in.PolicyName, path: path, arn: a.arn("policy", path, in.PolicyName), description: in.Description, document: in.PolicyDocument, created: a.now(),
+		name: in.PolicyName, path: path, arn: a.arn("policy", path, in.PolicyName), description: in.Description, document: in.PolicyDocument,
+		created: a.now(),
 	}
 	for _, other := range a.policies {
 		if strings.EqualFold(other.name, p.name) {

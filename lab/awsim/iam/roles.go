@@ -69,7 +69,10 @@ func (a *Account) createRole(r *protocol.Request, in *createRoleInput) (*roleOut
 		seconds = *in.MaxSessionDuration
 	}
 	if seconds < 3600 || seconds > 43200 {
-		return nil, invalid("1 validation error detected: Value '%d' at 'maxSessionDuration' failed to satisfy constraint: Member must be between 3600 and 43200", seconds)
+		return nil, invalid(
+			"1 validation error detected: Value '%d' at 'maxSessionDuration' failed to satisfy constraint: Member must be between 3600 and 43200",
+			seconds,
+		)
 	}
 	role, err := a.CreateRole(Role{
 		Name: in.RoleName, Path: in.Path, Description: in.Description, TrustPolicy: in.AssumeRolePolicyDocument,

@@ -14,7 +14,8 @@ import (
 // Service returns the API handlers of IAM.
 func (a *Account) Service() protocol.Service {
 	return protocol.Service{
-		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true, Permissions: a.requiredPermissions,
+		Name: "iam", Protocol: protocol.AWSQuery, Version: "2010-05-08", Namespace: "https://iam.amazonaws.com/doc/2010-05-08/", Global: true,
+		Permissions: a.requiredPermissions,
 		Handlers: map[string]protocol.Handler{
 			"AddRoleToInstanceProfile":      protocol.Query(a.addRoleToInstanceProfile),
 			"AttachRolePolicy":              protocol.Query(a.attachRolePolicy),
@@ -137,7 +138,10 @@ func (p paging) page(names []string) ([]string, truncation, error) {
 		return nil, truncation{}, unsatisfied("0", "maxItems", "Member must have value greater than or equal to 1")
 	}
 	if size > 1000 {
-		return nil, truncation{}, invalid("1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to 1000", size)
+		return nil, truncation{}, invalid(
+			"1 validation error detected: Value '%d' at 'maxItems' failed to satisfy constraint: Member must have value less than or equal to 1000",
+			size,
+		)
 	}
 	slices.Sort(names)
 	if p.Marker != "" {

@@ -24,7 +24,10 @@ func checkName(parameter, name string, longest int) error {
 	case len(name) > longest:
 		return tooLong(name, parameter, longest)
 	case !namePattern.MatchString(name):
-		return invalid("The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-", parameter)
+		return invalid(
+			"The specified value for %s is invalid. It must contain only alphanumeric characters and/or the following: +=,.@_-",
+			parameter,
+		)
 	}
 	return nil
 }
@@ -36,14 +39,18 @@ func checkPath(path string) error {
 	case len(path) > 512:
 		return tooLong(path, "path", 512)
 	case !pathPattern.MatchString(path):
-		return invalid("The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.")
+		return invalid(
+			"The specified value for path is invalid. It must begin and end with / and contain only alphanumeric characters and/or / characters.",
+		)
 	}
 	return nil
 }
 
 func checkPathPrefix(prefix string) error {
 	if prefix != "" && (len(prefix) > 512 || !prefixPattern.MatchString(prefix)) {
-		return invalid("The specified value for pathPrefix is invalid. It must begin with the / character and contain only alphanumeric characters and/or / characters.")
+		return invalid(
+			"The specified value for pathPrefix is invalid. It must begin with the / character and contain only alphanumeric characters and/or / characters.",
+		)
 	}
 	return nil
 }
@@ -120,7 +127,12 @@ func checkPolicy(parameter, document string) error {
 }
 
 func tooLong(value, parameter string, longest int) error {
-	return invalid("1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d", value, parameter, longest)
+	return invalid(
+		"1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must have length less than or equal to %d",
+		value,
+		parameter,
+		longest,
+	)
 }
 
 func unsatisfied(value, parameter, constraint string) error {

@@ -130,17 +130,33 @@ func TestReplayRestoresTheAccount(t *testing.T) {
 	ended := launch(t, cfg, "two")
 	awsimtest.OK(ec2.NewFromConfig(cfg).TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{ended}}))(t)
 	await(t, sim, ended, "terminated")
-	awsimtest.OK(iam.NewFromConfig(cfg).CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}))(t)
+	awsimtest.OK(
+		iam.NewFromConfig(cfg).CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: aws.String("nodes")}),
+	)(
+		t,
+	)
 	role := "arn:aws:iam::111122223333:role/team"
-	awsimtest.OK(iam.NewFromConfig(cfg).CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("team"), AssumeRolePolicyDocument: aws.String(
-		`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)}))(t)
-	session := awsimtest.OK(sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: &role, RoleSessionName: aws.String("me")}))(t).Credentials
+	awsimtest.OK(
+		iam.NewFromConfig(cfg).CreateRole(ctx, &iam.CreateRoleInput{RoleName: aws.String("team"), AssumeRolePolicyDocument: aws.String(
+			`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":"*"},"Action":"sts:AssumeRole"}]}`)}),
+	)(
+		t,
+	)
+	session := awsimtest.OK(
+		sts.NewFromConfig(cfg).AssumeRole(ctx, &sts.AssumeRoleInput{RoleArn: &role, RoleSessionName: aws.String("me")}),
+	)(
+		t,
+	).Credentials
 	queues := sqs.NewFromConfig(cfg)
 	queue := awsimtest.OK(queues.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("shop")}))(t).QueueUrl
 	for _, body := range []string{"done", "open"} {
 		awsimtest.OK(queues.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: queue, MessageBody: &body}))(t)
 	}
-	got := awsimtest.OK(queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: queue, WaitTimeSeconds: 20, VisibilityTimeout: 1}))(t).Messages
+	got := awsimtest.OK(
+		queues.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{QueueUrl: queue, WaitTimeSeconds: 20, VisibilityTimeout: 1}),
+	)(
+		t,
+	).Messages
 	awsimtest.OK(queues.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: queue, ReceiptHandle: got[0].ReceiptHandle}))(t)
 	booting := launch(t, cfg, "three")
 	await(t, sim, booting, "running")
@@ -171,7 +187,10 @@ func TestReplayRestoresTheAccount(t *testing.T) {
 	}
 	other := cfg
 	other.Credentials = credentials.NewStaticCredentialsProvider(*session.AccessKeyId, *session.SecretAccessKey, *session.SessionToken)
-	if who := awsimtest.OK(sts.NewFromConfig(other).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}))(t); !strings.HasSuffix(*who.Arn, "assumed-role/team/me") {
+	if who := awsimtest.OK(sts.NewFromConfig(other).GetCallerIdentity(ctx, &sts.GetCallerIdentityInput{}))(t); !strings.HasSuffix(
+		*who.Arn,
+		"assumed-role/team/me",
+	) {
 		t.Errorf("the session of old is %s", *who.Arn)
 	}
 	left := awsimtest.OK(sqs.NewFromConfig(cfg).ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
@@ -193,7 +212,11 @@ func TestAnotherAccountsFile(t *testing.T) {
 	end()
 	other := settings()
 	other.EnforceIAM = true
-	if _, err := journal.Open(path, other); err == nil || !strings.Contains(err.Error(), "other settings: region us-east-1, cluster shop; this one has region us-east-1, cluster shop, IAM enforced") {
+	if _, err := journal.Open(path, other); err == nil ||
+		!strings.Contains(
+			err.Error(),
+			"other settings: region us-east-1, cluster shop; this one has region us-east-1, cluster shop, IAM enforced",
+		) {
 		t.Errorf("other settings: %v", err)
 	}
 	if err := os.WriteFile(path, []byte("hello\n"), 0o600); err != nil {

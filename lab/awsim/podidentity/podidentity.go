@@ -74,7 +74,10 @@ func (a *Agent) credentials(token string) (credential.Credentials, int, error) {
 	role, ok := a.roles[subject]
 	a.mu.Unlock()
 	if !ok {
-		return none, http.StatusNotFound, fmt.Errorf("fetching credentials from EKS Auth: ResourceNotFoundException: no pod identity association for %s", subject)
+		return none, http.StatusNotFound, fmt.Errorf(
+			"fetching credentials from EKS Auth: ResourceNotFoundException: no pod identity association for %s",
+			subject,
+		)
 	}
 	c, err := a.cfg.Credentials(role)
 	if err != nil {

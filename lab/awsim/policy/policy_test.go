@@ -31,16 +31,34 @@ func TestStatements(t *testing.T) {
 		{"wildcard of another service", statementOf(`"Action":"sqs:*","Resource":"*"`), "ec2:TerminateInstances", instance, Unspoken},
 		{"all actions but some", statementOf(`"NotAction":"iam:*","Resource":"*"`), "ec2:TerminateInstances", instance, Allowed},
 		{"an excepted action", statementOf(`"NotAction":"iam:*","Resource":"*"`), "iam:CreateRole", "*", Unspoken},
-		{"resource by wildcard", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:*:*:instance/*"`), "ec2:TerminateInstances", instance, Allowed},
-		{"resource in another region", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:eu-west-1:*:instance/*"`), "ec2:TerminateInstances", instance, Unspoken},
-		{"resources in another case are others", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:*:*:Instance/*"`), "ec2:TerminateInstances", instance, Unspoken},
-		{"all resources but some", statementOf(`"Action":"ec2:*","NotResource":"arn:aws:ec2:*:*:volume/*"`), "ec2:TerminateInstances", instance, Allowed},
-		{"an excepted resource", statementOf(`"Action":"ec2:*","NotResource":"arn:aws:ec2:*:*:instance/*"`), "ec2:TerminateInstances", instance, Unspoken},
+		{
+			"resource by wildcard", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:*:*:instance/*"`), "ec2:TerminateInstances", instance,
+			Allowed,
+		},
+		{
+			"resource in another region", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:eu-west-1:*:instance/*"`),
+			"ec2:TerminateInstances", instance, Unspoken,
+		},
+		{
+			"resources in another case are others", statementOf(`"Action":"ec2:*","Resource":"arn:aws:ec2:*:*:Instance/*"`),
+			"ec2:TerminateInstances", instance, Unspoken,
+		},
+		{
+			"all resources but some", statementOf(`"Action":"ec2:*","NotResource":"arn:aws:ec2:*:*:volume/*"`), "ec2:TerminateInstances", instance,
+			Allowed,
+		},
+		{
+			"an excepted resource", statementOf(`"Action":"ec2:*","NotResource":"arn:aws:ec2:*:*:instance/*"`), "ec2:TerminateInstances", instance,
+			Unspoken,
+		},
 		{
 			"deny wins", `{"Statement":[{"Effect":"Deny","Action":"ec2:Terminate*","Resource":"*"},{"Effect":"Allow","Action":"*","Resource":"*"}]}`,
 			"ec2:TerminateInstances", instance, Denied,
 		},
-		{"one statement, not a list", `{"Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}`, "ec2:TerminateInstances", instance, Allowed},
+		{
+			"one statement, not a list", `{"Statement":{"Effect":"Allow","Action":"*","Resource":"*"}}`, "ec2:TerminateInstances", instance,
+			Allowed,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := Decide([]*Policy{mustParse(t, tc.document)}, Request{Action: tc.action, Resource: tc.resource}); got != tc.want {
@@ -135,7 +153,8 @@ func TestMalformed(t *testing.T) {
 		{"null that is neither", statementOf(`"Action":"*","Resource":"*","Condition":{"Null":{"a":"maybe"}}`), "true or false"},
 		{"variable", statementOf(`"Action":"*","Resource":"arn:aws:iam::1:role/${aws:username}"`), "policy variables"},
 		{
-			"two statements of one ID", `{"Statement":[{"Sid":"A","Effect":"Allow","Action":"*","Resource":"*"},{"Sid":"A","Effect":"Deny","Action":"*","Resource":"*"}]}`,
+			"two statements of one ID",
+			`{"Statement":[{"Sid":"A","Effect":"Allow","Action":"*","Resource":"*"},{"Sid":"A","Effect":"Deny","Action":"*","Resource":"*"}]}`,
 			"must be unique: A",
 		},
 	} {

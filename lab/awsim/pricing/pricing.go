@@ -141,7 +141,13 @@ func productOf(s sale) (product, error) {
 		"terms": map[string]any{"OnDemand": map[string]any{offer: map[string]any{
 			"priceDimensions": map[string]any{rate: map[string]any{
 				"unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": []string{}, "rateCode": rate,
-				"description":  fmt.Sprintf("%s %s per On Demand %s %s Instance Hour", strconv.FormatFloat(price, 'f', -1, 64), s.currency, system.name, t.Name),
+				"description": fmt.Sprintf(
+					"%s %s per On Demand %s %s Instance Hour",
+					strconv.FormatFloat(price, 'f', -1, 64),
+					s.currency,
+					system.name,
+					t.Name,
+				),
 				"pricePerUnit": map[string]string{s.currency: strconv.FormatFloat(price, 'f', 10, 64)},
 			}},
 			"sku": sku, "offerTermCode": onDemandOffer, "effectiveDate": "2026-07-01T00:00:00Z", "termAttributes": map[string]string{},

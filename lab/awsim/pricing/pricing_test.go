@@ -132,10 +132,22 @@ func TestErrors(t *testing.T) {
 		in         *pricing.GetProductsInput
 	}{
 		{"token of another question", "InvalidNextTokenException", other},
-		{"page too large", "InvalidParameterException", &pricing.GetProductsInput{ServiceCode: aws.String("AmazonEC2"), MaxResults: aws.Int32(101)}},
-		{"attribute unknown", "NotFoundException", &pricing.GetProductsInput{ServiceCode: aws.String("AmazonEC2"), Filters: []types.Filter{term("colour", "red")}}},
-		{"format unknown", "InvalidParameterException", &pricing.GetProductsInput{ServiceCode: aws.String("AmazonEC2"), FormatVersion: aws.String("aws_v2")}},
-		{"filter of another type", "InvalidParameterException", &pricing.GetProductsInput{ServiceCode: aws.String("AmazonEC2"), Filters: contains}},
+		{"page too large", "InvalidParameterException", &pricing.GetProductsInput{
+			ServiceCode: aws.String("AmazonEC2"),
+			MaxResults:  aws.Int32(101),
+		}},
+		{"attribute unknown", "NotFoundException", &pricing.GetProductsInput{
+			ServiceCode: aws.String("AmazonEC2"),
+			Filters:     []types.Filter{term("colour", "red")},
+		}},
+		{"format unknown", "InvalidParameterException", &pricing.GetProductsInput{
+			ServiceCode:   aws.String("AmazonEC2"),
+			FormatVersion: aws.String("aws_v2"),
+		}},
+		{"filter of another type", "InvalidParameterException", &pricing.GetProductsInput{
+			ServiceCode: aws.String("AmazonEC2"),
+			Filters:     contains,
+		}},
 	} {
 		if _, err := c.GetProducts(t.Context(), row.in); awsimtest.Code(err) != row.code {
 			t.Errorf("%s: %v, want %s", row.what, err, row.code)

@@ -82,8 +82,15 @@ func (r *Request) denied(n RequiredPermission, d policy.Decision) error {
 	case svc.Protocol == EC2Query:
 		// AWS encrypts this message for sts:DecodeAuthorizationMessage; here it is plain base64.
 		encoded := base64.RawURLEncoding.EncodeToString([]byte(text))
-		return Errorf("UnauthorizedOperation", "You are not authorized to perform this operation. %s. Encoded authorization failure message: %s", text, encoded).
-			WithStatus(http.StatusForbidden)
+		return Errorf(
+			"UnauthorizedOperation",
+			"You are not authorized to perform this operation. %s. Encoded authorization failure message: %s",
+			text,
+			encoded,
+		).
+			WithStatus(
+				http.StatusForbidden,
+			)
 	case svc.Protocol == AWSQuery:
 		return Errorf("AccessDenied", "%s", text).WithStatus(http.StatusForbidden)
 	case svc.Protocol == RESTJSON:

@@ -272,7 +272,11 @@ func (d decoder) unknown(name string) error {
 func (d decoder) missing(name string) error {
 	if d.query {
 		member := strings.ToLower(name[:1]) + name[1:]
-		return Errorf("ValidationError", "1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null", member)
+		return Errorf(
+			"ValidationError",
+			"1 validation error detected: Value null at '%s' failed to satisfy constraint: Member must not be null",
+			member,
+		)
 	}
 	return Errorf("MissingParameter", "The request must contain the parameter %s", name)
 }

@@ -34,7 +34,14 @@ func (s *Service) readAction(r *Request, form url.Values) error {
 	case RESTJSON:
 		route, vars, ok := s.route(r.HTTP)
 		if !ok {
-			return Errorf("UnknownOperationException", "Unknown operation: %s %s", r.HTTP.Method, r.HTTP.URL.Path).WithStatus(http.StatusNotFound)
+			return Errorf(
+				"UnknownOperationException",
+				"Unknown operation: %s %s",
+				r.HTTP.Method,
+				r.HTTP.URL.Path,
+			).WithStatus(
+				http.StatusNotFound,
+			)
 		}
 		r.Action, r.Path = route.Action, vars
 		return route.check(r.HTTP.URL.Query())
@@ -66,7 +73,13 @@ func (s *Service) missingToken() error {
 
 func (s *Service) badRegion(region string) error {
 	if s.Protocol == EC2Query {
-		return Errorf("AuthFailure", "Credential should be scoped to a valid region, not the one given: '%s'.", region).WithStatus(http.StatusUnauthorized)
+		return Errorf(
+			"AuthFailure",
+			"Credential should be scoped to a valid region, not the one given: '%s'.",
+			region,
+		).WithStatus(
+			http.StatusUnauthorized,
+		)
 	}
 	code := "SignatureDoesNotMatch"
 	if s.Protocol != AWSQuery {

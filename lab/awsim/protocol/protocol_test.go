@@ -96,7 +96,8 @@ func kiosk(t *testing.T, throttle bool) (*Server, *clock.Fake) {
 	t.Helper()
 	fake := clock.NewFake(time.Date(2026, 8, 21, 10, 0, 0, 0, time.UTC))
 	s := NewServer(Config{
-		Region: "us-east-1", Clock: fake, Keys: credential.NewRing("111122223333", 1, fake.Now), Log: slog.New(slog.DiscardHandler), Throttle: throttle,
+		Region: "us-east-1", Clock: fake, Keys: credential.NewRing("111122223333", 1, fake.Now), Log: slog.New(slog.DiscardHandler),
+		Throttle: throttle,
 	})
 	serve := func(_ *Request, in *drink) (*drink, error) {
 		if in.Name == "mud" {
@@ -122,7 +123,11 @@ func kiosk(t *testing.T, throttle bool) (*Server, *clock.Fake) {
 // order sends a call for a drink to a service and returns status and body.
 func order(s *Server, service, region, key, name string) (int, string, http.Header) {
 	body, path := "", "/"
-	header := http.Header{"Authorization": {"AWS4-HMAC-SHA256 Credential=" + key + "/20260821/" + region + "/" + service + "/aws4_request, SignedHeaders=host, Signature=0"}}
+	header := http.Header{
+		"Authorization": {
+			"AWS4-HMAC-SHA256 Credential=" + key + "/20260821/" + region + "/" + service + "/aws4_request, SignedHeaders=host, Signature=0",
+		},
+	}
 	switch service {
 	case "ec2", "iam":
 		header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
@@ -147,9 +152,15 @@ func TestProtocols(t *testing.T) {
 		want          string // a part of the body
 	}{
 		{"ec2", "tea", 200, `<ServeResponse xmlns="urn:ec2"><requestId>ID</requestId><name>tea</name>`},
-		{"ec2", "mud", 400, `<Response><Errors><Error><Code>NoSuchDrink</Code><Message>There is no &lt;mud&gt;</Message></Error></Errors><RequestID>ID</RequestID></Response>`},
+		{
+			"ec2", "mud", 400,
+			`<Response><Errors><Error><Code>NoSuchDrink</Code><Message>There is no &lt;mud&gt;</Message></Error></Errors><RequestID>ID</RequestID></Response>`,
+		},
 		{"iam", "tea", 200, `<ServeResponse xmlns="urn:iam"><ServeResult><name>tea</name>`},
-		{"iam", "mud", 400, `<ErrorResponse xmlns="urn:iam"><Error><Type>Sender</Type><Code>NoSuchDrink</Code><Message>There is no &lt;mud&gt;</Message></Error><RequestId>ID</RequestId></ErrorResponse>`},
+		{
+			"iam", "mud", 400,
+			`<ErrorResponse xmlns="urn:iam"><Error><Type>Sender</Type><Code>NoSuchDrink</Code><Message>There is no &lt;mud&gt;</Message></Error><RequestId>ID</RequestId></ErrorResponse>`,
+		},
 		{"sqs", "tea", 200, `{"name":"tea",`},
 		{"ssm", "mud", 400, `{"__type":"NoSuchDrink","message":"There is no \u003cmud\u003e"}`},
 		{"eks", "tea", 200, `{"name":"tea",`},
@@ -164,7 +175,8 @@ func TestProtocols(t *testing.T) {
 			if status != c.status || !strings.Contains(body, want) {
 				t.Errorf("%d %s\nwant %d %s", status, body, c.status, want)
 			}
-			if call.Service != c.service || call.Action != "Serve" || call.Principal != "arn:aws:iam::111122223333:root" || call.Status != c.status {
+			if call.Service != c.service || call.Action != "Serve" || call.Principal != "arn:aws:iam::111122223333:root" ||
+				call.Status != c.status {
 				t.Errorf("logged %+v", call)
 			}
 			if c.status != 200 && c.service != "ec2" && c.service != "iam" && header.Get("x-amzn-ErrorType") != "NoSuchDrink" {
@@ -199,8 +211,11 @@ func TestCredentials(t *testing.T) {
 func TestPresignedAndUnsigned(t *testing.T) {
 	s, _ := kiosk(t, false)
 	w := httptest.NewRecorder()
-	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/?Action=Serve&Version=2&Name=tea&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20260821T100000Z"+
-		"&X-Amz-Credential=test%2F20260821%2Fus-east-1%2Fiam%2Faws4_request&X-Amz-SignedHeaders=host&X-Amz-Signature=0", nil))
+	s.ServeHTTP(
+		w,
+		httptest.NewRequest(http.MethodGet, "/?Action=Serve&Version=2&Name=tea&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Date=20260821T100000Z"+
+			"&X-Amz-Credential=test%2F20260821%2Fus-east-1%2Fiam%2Faws4_request&X-Amz-SignedHeaders=host&X-Amz-Signature=0", nil),
+	)
 	if w.Code != http.StatusOK {
 		t.Errorf("presigned: %d %s", w.Code, w.Body)
 	}

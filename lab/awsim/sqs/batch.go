@@ -64,15 +64,29 @@ func (s *SQS) deleteMessageBatch(_ *protocol.Request, in *deleteBatchInput) (*ba
 func checkBatch(ids []string) error {
 	const family = "AWS.SimpleQueueService."
 	if len(ids) == 0 {
-		return apiError("EmptyBatchRequest", family+"EmptyBatchRequest", "There should be at least one DeleteMessageBatchRequestEntry in the request.")
+		return apiError(
+			"EmptyBatchRequest",
+			family+"EmptyBatchRequest",
+			"There should be at least one DeleteMessageBatchRequestEntry in the request.",
+		)
 	}
 	if len(ids) > maxBatch {
-		return apiError("TooManyEntriesInBatchRequest", family+"TooManyEntriesInBatchRequest", "Maximum number of entries per request are %d. You have sent %d.", maxBatch, len(ids))
+		return apiError(
+			"TooManyEntriesInBatchRequest",
+			family+"TooManyEntriesInBatchRequest",
+			"Maximum number of entries per request are %d. You have sent %d.",
+			maxBatch,
+			len(ids),
+		)
 	}
 	seen := map[string]bool{}
 	for _, id := range ids {
 		if !entryID.MatchString(id) {
-			return apiError("InvalidBatchEntryId", family+"InvalidBatchEntryId", "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.")
+			return apiError(
+				"InvalidBatchEntryId",
+				family+"InvalidBatchEntryId",
+				"A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.",
+			)
 		}
 		if seen[id] {
 			return apiError("BatchEntryIdsNotDistinct", family+"BatchEntryIdsNotDistinct", "Id %s repeated.", id)

@@ -52,7 +52,11 @@ func (s *SQS) sendMessage(r *protocol.Request, in *sendInput) (*sendOutput, erro
 	}
 	q.send(m)
 	r.Touch(m.id)
-	return &sendOutput{MessageID: m.id, MD5OfMessageBody: digest([]byte(m.body)), MD5OfMessageAttributes: attributesDigest(m.attributes)}, nil
+	return &sendOutput{
+		MessageID:              m.id,
+		MD5OfMessageBody:       digest([]byte(m.body)),
+		MD5OfMessageAttributes: attributesDigest(m.attributes),
+	}, nil
 }
 
 var attributeType = regexp.MustCompile(`^(String|Number|Binary)(\.[\w.-]+)?$`)
@@ -60,7 +64,8 @@ var attributeType = regexp.MustCompile(`^(String|Number|Binary)(\.[\w.-]+)?$`)
 func (q *queue) check(in *sendInput) error {
 	size := len(in.MessageBody)
 	for name, a := range in.MessageAttributes {
-		if !attributeType.MatchString(a.DataType) || (a.BinaryValue == nil) == (a.StringValue == nil) || strings.HasPrefix(a.DataType, "Binary") != (a.BinaryValue != nil) {
+		if !attributeType.MatchString(a.DataType) || (a.BinaryValue == nil) == (a.StringValue == nil) ||
+			strings.HasPrefix(a.DataType, "Binary") != (a.BinaryValue != nil) {
 			return invalidValue("The message attribute '%s' must contain a value that suits its type.", name)
 		}
 		size += len(name) + len(a.DataType) + len(a.value())
@@ -80,7 +85,11 @@ func (q *queue) check(in *sendInput) error {
 	case in.MessageDeduplicationID != "", in.MessageGroupID != "":
 		return invalidValue("The request include parameter that is not valid for this queue type")
 	case len(in.MessageSystemAttributes) > 0:
-		return apiError("UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", "The simulator does not support system attributes of messages")
+		return apiError(
+			"UnsupportedOperation",
+			"AWS.SimpleQueueService.UnsupportedOperation",
+			"The simulator does not support system attributes of messages",
+		)
 	}
 	return nil
 }
@@ -231,7 +240,13 @@ func within(name string, given *int, r intRange) (int, error) {
 		return r.fallback, nil
 	}
 	if *given < r.least || *given > r.most {
-		return 0, invalidValue("Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.", *given, name, r.least, r.most)
+		return 0, invalidValue(
+			"Value %d for parameter %s is invalid. Reason: Must be between %d and %d, if provided.",
+			*given,
+			name,
+			r.least,
+			r.most,
+		)
 	}
 	return *given, nil
 }
@@ -247,7 +262,13 @@ func (m *message) systemAttributes() map[string]string {
 }
 
 // absentAttributes are system attributes that messages of these queues never have.
-var absentAttributes = []string{"AWSTraceHeader", "DeadLetterQueueSourceArn", "MessageDeduplicationId", "MessageGroupId", "SequenceNumber"}
+var absentAttributes = []string{
+	"AWSTraceHeader",
+	"DeadLetterQueueSourceArn",
+	"MessageDeduplicationId",
+	"MessageGroupId",
+	"SequenceNumber",
+}
 
 func checkSystemAttributes(names []string) error {
 	known := (&message{}).systemAttributes()
@@ -339,7 +360,10 @@ func (s *SQS) changeMessageVisibility(_ *protocol.Request, in *visibilityInput) 
 	now := s.cfg.Clock.Now()
 	m := q.find(id)
 	if m == nil {
-		return nil, invalidValue("Value %s for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for visibility timeout change.", in.ReceiptHandle)
+		return nil, invalidValue(
+			"Value %s for parameter ReceiptHandle is invalid. Reason: Message does not exist or is not available for visibility timeout change.",
+			in.ReceiptHandle,
+		)
 	}
 	if !m.visible.After(now) {
 		return nil, apiError("MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", "The message referred to is not in flight.")

@@ -136,7 +136,12 @@ func messageOf(handle string) (id string, err error) {
 	}
 	id, receipt, ok := strings.Cut(handle, "#")
 	if !ok || len(id) != 36 || receipt == "" {
-		return "", apiError("ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", "The input receipt handle %q is not a valid receipt handle.", handle)
+		return "", apiError(
+			"ReceiptHandleIsInvalid",
+			"ReceiptHandleIsInvalid",
+			"The input receipt handle %q is not a valid receipt handle.",
+			handle,
+		)
 	}
 	return id, nil
 }

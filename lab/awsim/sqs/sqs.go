@@ -71,7 +71,12 @@ func (s *SQS) CreateQueue(name string, attributes map[string]string) error {
 	if q, exists := s.queues[name]; exists {
 		for setting, value := range attributes {
 			if q.attributes[setting] != value {
-				return apiError("QueueNameExists", "QueueAlreadyExists", "A queue already exists with the same name and a different value for attribute %s", setting)
+				return apiError(
+					"QueueNameExists",
+					"QueueAlreadyExists",
+					"A queue already exists with the same name and a different value for attribute %s",
+					setting,
+				)
 			}
 		}
 		return nil
@@ -141,7 +146,11 @@ func (s *SQS) createQueue(r *protocol.Request, in *createInput) (*urlOutput, err
 	case in.QueueName == "":
 		return nil, missing("QueueName")
 	case len(in.Tags) > 0:
-		return nil, apiError("UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", "The simulator does not support tags of queues")
+		return nil, apiError(
+			"UnsupportedOperation",
+			"AWS.SimpleQueueService.UnsupportedOperation",
+			"The simulator does not support tags of queues",
+		)
 	}
 	if err := s.CreateQueue(in.QueueName, in.Attributes); err != nil {
 		return nil, err
@@ -234,7 +243,14 @@ func (s *SQS) describe(q *queue) map[string]string {
 var queueName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
 // optionalSettings are the settings that a queue need not have.
-var optionalSettings = []string{"Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds", "FifoQueue"}
+var optionalSettings = []string{
+	"Policy",
+	"RedrivePolicy",
+	"RedriveAllowPolicy",
+	"KmsMasterKeyId",
+	"KmsDataKeyReusePeriodSeconds",
+	"FifoQueue",
+}
 
 // numeric are the settings that are numbers.
 var numeric = map[string]struct{ least, most, otherwise int }{
@@ -262,7 +278,12 @@ func settingsOf(attributes map[string]string) (map[string]string, error) {
 			return nil, badAttribute(name)
 		case !number && name != "SqsManagedSseEnabled" && name != "Policy":
 			if slices.Contains(optionalSettings, name) {
-				return nil, apiError("UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", "The simulator does not support the queue attribute %s", name)
+				return nil, apiError(
+					"UnsupportedOperation",
+					"AWS.SimpleQueueService.UnsupportedOperation",
+					"The simulator does not support the queue attribute %s",
+					name,
+				)
 			}
 			return nil, apiError("InvalidAttributeName", "InvalidAttributeName", "Unknown Attribute %s.", name)
 		}

@@ -64,22 +64,43 @@ func TestQueue(t *testing.T) {
 	w.send(t, "a")
 	w.send(t, "b")
 	w.receive(t, sqs.ReceiveMessageInput{MaxNumberOfMessages: 1})
-	got := awsimtest.OK(w.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"All"}}))(t).Attributes
+	got := awsimtest.OK(
+		w.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"All"}}),
+	)(
+		t,
+	).Attributes
 	now := strconv.FormatInt(w.Clock.Now().Unix(), 10)
 	want := map[string]string{
 		"QueueArn": "arn:aws:sqs:us-east-1:111122223333:c1", "MessageRetentionPeriod": "300", "VisibilityTimeout": "30", "DelaySeconds": "0",
 		"ReceiveMessageWaitTimeSeconds": "0", "MaximumMessageSize": "1048576", "SqsManagedSseEnabled": "true", "ApproximateNumberOfMessages": "1",
-		"ApproximateNumberOfMessagesNotVisible": "1", "ApproximateNumberOfMessagesDelayed": "0", "CreatedTimestamp": now, "LastModifiedTimestamp": now,
+		"ApproximateNumberOfMessagesNotVisible": "1", "ApproximateNumberOfMessagesDelayed": "0", "CreatedTimestamp": now,
+		"LastModifiedTimestamp": now,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
 	}
-	one := awsimtest.OK(w.GetQueueAttributes(t.Context(), &sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"QueueArn", "Policy"}}))(t)
+	one := awsimtest.OK(
+		w.GetQueueAttributes(
+			t.Context(),
+			&sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"QueueArn", "Policy"}},
+		),
+	)(
+		t,
+	)
 	if len(one.Attributes) != 1 {
 		t.Errorf("ARN and policy of a queue without policy: %v", one.Attributes)
 	}
-	awsimtest.OK(w.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("c1"), Attributes: map[string]string{"MessageRetentionPeriod": "300"}}))(t)
-	if _, err := w.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("c1"), Attributes: map[string]string{"MessageRetentionPeriod": "301"}}); awsimtest.Code(err) != "QueueAlreadyExists" {
+	awsimtest.OK(
+		w.CreateQueue(
+			t.Context(),
+			&sqs.CreateQueueInput{QueueName: aws.String("c1"), Attributes: map[string]string{"MessageRetentionPeriod": "300"}},
+		),
+	)(
+		t,
+	)
+	if _, err := w.CreateQueue(t.Context(), &sqs.CreateQueueInput{QueueName: aws.String("c1"), Attributes: map[string]string{"MessageRetentionPeriod": "301"}}); awsimtest.Code(
+		err,
+	) != "QueueAlreadyExists" {
 		t.Errorf("again, and otherwise: %v, want QueueAlreadyExists", err)
 	}
 }
@@ -92,16 +113,32 @@ func TestVisibility(t *testing.T) {
 		w.Clock.Advance(time.Second)
 	}
 	sent := strconv.FormatInt(w.Clock.Now().Add(-3*time.Second).UnixMilli(), 10)
-	first := w.receive(t, sqs.ReceiveMessageInput{MaxNumberOfMessages: 2, VisibilityTimeout: 20, MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"}})
+	first := w.receive(
+		t,
+		sqs.ReceiveMessageInput{
+			MaxNumberOfMessages:         2,
+			VisibilityTimeout:           20,
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{"All"},
+		},
+	)
 	if got := bodies(first); got != "a b" {
 		t.Fatalf("received %q, want a and b", got)
 	}
-	want := map[string]string{"SentTimestamp": sent, "ApproximateReceiveCount": "1", "SenderId": "111122223333", "ApproximateFirstReceiveTimestamp": strconv.FormatInt(w.Clock.Now().UnixMilli(), 10)}
+	want := map[string]string{
+		"SentTimestamp":                    sent,
+		"ApproximateReceiveCount":          "1",
+		"SenderId":                         "111122223333",
+		"ApproximateFirstReceiveTimestamp": strconv.FormatInt(w.Clock.Now().UnixMilli(), 10),
+	}
 	if diff := cmp.Diff(want, first[0].Attributes); diff != "" {
 		t.Errorf("attributes of the message (-want +got):\n%s", diff)
 	}
 	awsimtest.OK(w.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: w.queue, ReceiptHandle: first[0].ReceiptHandle}))(t)
-	awsimtest.OK(w.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: w.queue, ReceiptHandle: first[0].ReceiptHandle}))(t) // once more is fine
+	awsimtest.OK(
+		w.DeleteMessage(t.Context(), &sqs.DeleteMessageInput{QueueUrl: w.queue, ReceiptHandle: first[0].ReceiptHandle}),
+	)(
+		t,
+	) // once more is fine
 	if got := bodies(w.receive(t, sqs.ReceiveMessageInput{})); got != "c" {
 		t.Errorf("while a and b are hidden: %q, want c", got)
 	}
@@ -116,7 +153,10 @@ func TestVisibility(t *testing.T) {
 		t.Fatalf("after the timeout: %q %v, want b for the second time", got, again)
 	}
 	change := func(seconds int32) error {
-		_, err := w.ChangeMessageVisibility(t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: w.queue, ReceiptHandle: again[0].ReceiptHandle, VisibilityTimeout: seconds})
+		_, err := w.ChangeMessageVisibility(
+			t.Context(),
+			&sqs.ChangeMessageVisibilityInput{QueueUrl: w.queue, ReceiptHandle: again[0].ReceiptHandle, VisibilityTimeout: seconds},
+		)
 		return err
 	}
 	if err := change(0); err != nil {
@@ -147,15 +187,25 @@ func TestRetentionAndDelay(t *testing.T) {
 func TestMessageAttributes(t *testing.T) {
 	w := start(t, nil)
 	sent := map[string]types.MessageAttributeValue{
-		"kind": {DataType: aws.String("String"), StringValue: aws.String("x")}, "raw": {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
+		"kind": {
+			DataType:    aws.String("String"),
+			StringValue: aws.String("x"),
+		}, "raw": {DataType: aws.String("Binary"), BinaryValue: []byte{1, 2}},
 	}
-	awsimtest.OK(w.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String("m"), MessageAttributes: sent}))(t)
+	awsimtest.OK(
+		w.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String("m"), MessageAttributes: sent}),
+	)(
+		t,
+	)
 	got := w.receive(t, sqs.ReceiveMessageInput{MessageAttributeNames: []string{"All"}})
-	if len(got) != 1 || *got[0].MessageAttributes["kind"].StringValue != "x" || string(got[0].MessageAttributes["raw"].BinaryValue) != "\x01\x02" {
+	if len(got) != 1 || *got[0].MessageAttributes["kind"].StringValue != "x" ||
+		string(got[0].MessageAttributes["raw"].BinaryValue) != "\x01\x02" {
 		t.Errorf("attributes come back as %v", got)
 	}
 	wrong := map[string]types.MessageAttributeValue{"kind": {DataType: aws.String("Binary"), StringValue: aws.String("x")}}
-	if _, err := w.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String("m"), MessageAttributes: wrong}); awsimtest.Code(err) != "InvalidParameterValue" {
+	if _, err := w.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String("m"), MessageAttributes: wrong}); awsimtest.Code(
+		err,
+	) != "InvalidParameterValue" {
 		t.Errorf("a string called binary: %v, want InvalidParameterValue", err)
 	}
 }
@@ -169,8 +219,13 @@ func TestDeleteBatch(t *testing.T) {
 		entries = append(entries, types.DeleteMessageBatchRequestEntry{Id: aws.String(fmt.Sprint(i)), ReceiptHandle: m.ReceiptHandle})
 	}
 	bad := types.DeleteMessageBatchRequestEntry{Id: aws.String("bad"), ReceiptHandle: aws.String("handle")}
-	out := awsimtest.OK(w.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: w.queue, Entries: append(entries, bad)}))(t)
-	if len(out.Successful) != 2 || len(out.Failed) != 1 || *out.Failed[0].Id != "bad" || *out.Failed[0].Code != "ReceiptHandleIsInvalid" || !out.Failed[0].SenderFault {
+	out := awsimtest.OK(
+		w.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: w.queue, Entries: append(entries, bad)}),
+	)(
+		t,
+	)
+	if len(out.Successful) != 2 || len(out.Failed) != 1 || *out.Failed[0].Id != "bad" || *out.Failed[0].Code != "ReceiptHandleIsInvalid" ||
+		!out.Failed[0].SenderFault {
 		t.Errorf("batch: done %v, failed %v", out.Successful, out.Failed)
 	}
 	w.Clock.Advance(time.Hour)
@@ -206,11 +261,17 @@ func TestErrors(t *testing.T) {
 		return err
 	}
 	_, noName := w.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("")})
-	_, otherOwner := w.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("c1"), QueueOwnerAWSAccountId: aws.String("999999999999")})
+	_, otherOwner := w.GetQueueUrl(
+		ctx,
+		&sqs.GetQueueUrlInput{QueueName: aws.String("c1"), QueueOwnerAWSAccountId: aws.String("999999999999")},
+	)
 	_, badHandle := w.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: w.queue, ReceiptHandle: aws.String("handle")})
 	_, noBody := w.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String("")})
 	_, tooLong := w.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: w.queue, MessageBody: aws.String(strings.Repeat("x", 1<<20+1))})
-	_, badAttribute := w.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"Colour"}})
+	_, badAttribute := w.GetQueueAttributes(
+		ctx,
+		&sqs.GetQueueAttributesInput{QueueUrl: w.queue, AttributeNames: []types.QueueAttributeName{"Colour"}},
+	)
 	const family = "AWS.SimpleQueueService."
 	for _, row := range []struct {
 		what, code string
@@ -223,7 +284,10 @@ func TestErrors(t *testing.T) {
 		{"eleven messages", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{MaxNumberOfMessages: 11})},
 		{"wait too long", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{WaitTimeSeconds: 21})},
 		{"hide too long", "InvalidParameterValue", receive(sqs.ReceiveMessageInput{VisibilityTimeout: 43201})},
-		{"message attribute unknown", "InvalidAttributeName", receive(sqs.ReceiveMessageInput{MessageSystemAttributeNames: []types.MessageSystemAttributeName{"Colour"}})},
+		{
+			"message attribute unknown", "InvalidAttributeName",
+			receive(sqs.ReceiveMessageInput{MessageSystemAttributeNames: []types.MessageSystemAttributeName{"Colour"}}),
+		},
 		{"receipt handle of nobody", "ReceiptHandleIsInvalid", badHandle},
 		{"no body", "MissingParameter", noBody},
 		{"body too long", "InvalidParameterValue", tooLong},
@@ -242,7 +306,9 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	none := w.As(awsim.Credentials{AccessKeyID: "AKIANONE", SecretAccessKey: "x"})
-	if _, err := sqs.NewFromConfig(none).GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("c1")}); awsimtest.Code(err) != "UnrecognizedClientException" {
+	if _, err := sqs.NewFromConfig(none).GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: aws.String("c1")}); awsimtest.Code(
+		err,
+	) != "UnrecognizedClientException" {
 		t.Errorf("a stranger's key: %v, want UnrecognizedClientException", err)
 	}
 }

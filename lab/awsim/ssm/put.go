@@ -50,7 +50,10 @@ func (s *Store) put(in *putInput) (*putOutput, error) {
 	p, exists := s.parameters[in.Name]
 	switch {
 	case exists && !in.Overwrite:
-		return nil, protocol.Errorf("ParameterAlreadyExists", "The parameter already exists. To overwrite this value, set the overwrite option in the request to true.")
+		return nil, protocol.Errorf(
+			"ParameterAlreadyExists",
+			"The parameter already exists. To overwrite this value, set the overwrite option in the request to true.",
+		)
 	case !exists && in.Type == "":
 		return nil, invalid("A parameter type is required when you create a parameter.")
 	case !exists:
@@ -82,7 +85,11 @@ func checkPut(in *putInput) error {
 	case strings.Contains(in.Name, "/") && !strings.HasPrefix(in.Name, "/"):
 		return invalid("Parameter name must be a fully qualified name: %s", in.Name)
 	case strings.Count(in.Name, "/") > maxDepth:
-		return protocol.Errorf("HierarchyLevelLimitExceededException", "A parameter name hierarchy can have a maximum of %d levels.", maxDepth)
+		return protocol.Errorf(
+			"HierarchyLevelLimitExceededException",
+			"A parameter name hierarchy can have a maximum of %d levels.",
+			maxDepth,
+		)
 	case len(in.Value) > maxValue:
 		return invalid("Standard tier parameters support a maximum parameter value of %d characters.", maxValue)
 	case in.Type != "" && in.Type != "String" && in.Type != "StringList" && in.Type != "SecureString":

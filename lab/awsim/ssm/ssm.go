@@ -116,7 +116,9 @@ func (s *Store) find(given string) (jsonParameter, error) {
 		return jsonParameter{}, missing("name")
 	}
 	if len(given) > 2048 {
-		return jsonParameter{}, invalid("1 validation error detected: Value at 'name' failed to satisfy constraint: Member must have length less than or equal to 2048")
+		return jsonParameter{}, invalid(
+			"1 validation error detected: Value at 'name' failed to satisfy constraint: Member must have length less than or equal to 2048",
+		)
 	}
 	name, version := given, ""
 	prefix := "arn:aws:ssm:" + s.cfg.Region + ":"
@@ -131,7 +133,9 @@ func (s *Store) find(given string) (jsonParameter, error) {
 		name, version = m[1], m[2]
 	}
 	if !namePattern.MatchString(name) {
-		return jsonParameter{}, invalid("Parameter name: can't be prefixed with \"ssm\" (case-insensitive). If formed as a path, it can consist of sub-paths divided by slash symbol; each sub-path can be formed as a mix of letters, numbers and the following 3 symbols .-_")
+		return jsonParameter{}, invalid(
+			"Parameter name: can't be prefixed with \"ssm\" (case-insensitive). If formed as a path, it can consist of sub-paths divided by slash symbol; each sub-path can be formed as a mix of letters, numbers and the following 3 symbols .-_",
+		)
 	}
 	p, ok := s.parameters[name]
 	if !ok && given != name {
@@ -144,7 +148,12 @@ func (s *Store) find(given string) (jsonParameter, error) {
 	if version != "" {
 		at = versionNumber(version)
 		if at < 1 || at > len(p.versions) {
-			return jsonParameter{}, protocol.Errorf("ParameterVersionNotFound", "Systems Manager could not find version %s of %s. Verify the version and try again.", version[1:], p.name)
+			return jsonParameter{}, protocol.Errorf(
+				"ParameterVersionNotFound",
+				"Systems Manager could not find version %s of %s. Verify the version and try again.",
+				version[1:],
+				p.name,
+			)
 		}
 	}
 	out := s.json(p, at)
@@ -196,7 +205,9 @@ func (s *Store) getParameters(_ *protocol.Request, in *getManyInput) (*getManyOu
 		return nil, missing("names")
 	}
 	if len(in.Names) > 10 {
-		return nil, invalid("1 validation error detected: Value at 'names' failed to satisfy constraint: Member must have length less than or equal to 10")
+		return nil, invalid(
+			"1 validation error detected: Value at 'names' failed to satisfy constraint: Member must have length less than or equal to 10",
+		)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,7 +254,10 @@ func (s *Store) getParametersByPath(_ *protocol.Request, in *byPathInput) (*byPa
 	case !strings.HasPrefix(in.Path, "/") || !namePattern.MatchString(in.Path):
 		return nil, invalid("The parameter path: %s is invalid. It must begin with a slash.", in.Path)
 	case size < 1 || size > 10:
-		return nil, invalid("1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value between 1 and 10", size)
+		return nil, invalid(
+			"1 validation error detected: Value '%d' at 'maxResults' failed to satisfy constraint: Member must have value between 1 and 10",
+			size,
+		)
 	case len(in.ParameterFilters) > 0:
 		return nil, protocol.Errorf("InvalidFilterKey", "The simulator does not support parameter filters")
 	}

@@ -79,7 +79,10 @@ func TestPinnedImages(t *testing.T) {
 	_, c := start(t)
 	const path = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard"
 	var names []string
-	pages := ssm.NewGetParametersByPathPaginator(c, &ssm.GetParametersByPathInput{Path: aws.String(path), Recursive: aws.Bool(true), MaxResults: aws.Int32(2)})
+	pages := ssm.NewGetParametersByPathPaginator(
+		c,
+		&ssm.GetParametersByPathInput{Path: aws.String(path), Recursive: aws.Bool(true), MaxResults: aws.Int32(2)},
+	)
 	for pages.HasMorePages() {
 		page := awsimtest.OK(pages.NextPage(t.Context()))(t)
 		for _, p := range page.Parameters {
@@ -105,12 +108,22 @@ func TestPinnedImages(t *testing.T) {
 func TestOwnParameters(t *testing.T) {
 	w, c := start(t)
 	ctx, name := t.Context(), aws.String("/team/ami")
-	first := awsimtest.OK(c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-1"), Type: types.ParameterTypeString}))(t)
-	if _, err := c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-2"), Type: types.ParameterTypeString}); awsimtest.Code(err) != "ParameterAlreadyExists" {
+	first := awsimtest.OK(
+		c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-1"), Type: types.ParameterTypeString}),
+	)(
+		t,
+	)
+	if _, err := c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-2"), Type: types.ParameterTypeString}); awsimtest.Code(
+		err,
+	) != "ParameterAlreadyExists" {
 		t.Errorf("without overwrite: %v, want ParameterAlreadyExists", err)
 	}
 	w.Clock.Advance(time.Hour)
-	second := awsimtest.OK(c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-2"), Overwrite: aws.Bool(true)}))(t)
+	second := awsimtest.OK(
+		c.PutParameter(ctx, &ssm.PutParameterInput{Name: name, Value: aws.String("ami-2"), Overwrite: aws.Bool(true)}),
+	)(
+		t,
+	)
 	if first.Version != 1 || second.Version != 2 {
 		t.Errorf("versions %d, %d; want 1, 2", first.Version, second.Version)
 	}
@@ -165,7 +178,10 @@ func TestErrors(t *testing.T) {
 	}
 	_, twice := c.GetParameters(ctx, &ssm.GetParametersInput{Names: []string{"/team/x", "/team/x"}})
 	_, eleven := c.GetParameters(ctx, &ssm.GetParametersInput{Names: strings.Split("a,b,c,d,e,f,g,h,i,j,k", ",")})
-	_, public := c.DeleteParameter(ctx, &ssm.DeleteParameterInput{Name: aws.String("/aws/service/bottlerocket/aws-k8s-1.36/arm64/latest/image_id")})
+	_, public := c.DeleteParameter(
+		ctx,
+		&ssm.DeleteParameterInput{Name: aws.String("/aws/service/bottlerocket/aws-k8s-1.36/arm64/latest/image_id")},
+	)
 	for _, row := range []struct {
 		what, code string
 		err        error
@@ -181,13 +197,25 @@ func TestErrors(t *testing.T) {
 		{"page of eleven", "ValidationException", byPath(ssm.GetParametersByPathInput{Path: aws.String("/team"), MaxResults: aws.Int32(11)})},
 		{"token of nobody", "InvalidNextToken", byPath(ssm.GetParametersByPathInput{Path: aws.String("/team"), NextToken: aws.String("x")})},
 		{"delete a public one", "ParameterNotFound", public},
-		{"put a reserved name", "AccessDeniedException", put(ssm.PutParameterInput{Name: aws.String("/aws/service/x"), Type: types.ParameterTypeString})},
+		{"put a reserved name", "AccessDeniedException", put(ssm.PutParameterInput{
+			Name: aws.String("/aws/service/x"),
+			Type: types.ParameterTypeString,
+		})},
 		{"put without type", "ValidationException", put(ssm.PutParameterInput{})},
 		{"put with a type unknown", "UnsupportedParameterType", put(ssm.PutParameterInput{Type: "Blob"})},
-		{"put no image as one", "ValidationException", put(ssm.PutParameterInput{Type: types.ParameterTypeString, DataType: aws.String("aws:ec2:image")})},
+		{"put no image as one", "ValidationException", put(ssm.PutParameterInput{
+			Type:     types.ParameterTypeString,
+			DataType: aws.String("aws:ec2:image"),
+		})},
 		{"put relative path", "ValidationException", put(ssm.PutParameterInput{Name: aws.String("a/b"), Type: types.ParameterTypeString})},
-		{"put too deep", "HierarchyLevelLimitExceededException", put(ssm.PutParameterInput{Name: aws.String(strings.Repeat("/a", 16)), Type: types.ParameterTypeString})},
-		{"put too much", "ValidationException", put(ssm.PutParameterInput{Value: aws.String(strings.Repeat("x", 4097)), Type: types.ParameterTypeString})},
+		{"put too deep", "HierarchyLevelLimitExceededException", put(ssm.PutParameterInput{
+			Name: aws.String(strings.Repeat("/a", 16)),
+			Type: types.ParameterTypeString,
+		})},
+		{"put too much", "ValidationException", put(ssm.PutParameterInput{
+			Value: aws.String(strings.Repeat("x", 4097)),
+			Type:  types.ParameterTypeString,
+		})},
 	} {
 		if code := awsimtest.Code(row.err); code != row.code {
 			t.Errorf("%s: %v, want %s", row.what, row.err, row.code)

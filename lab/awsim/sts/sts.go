@@ -84,7 +84,13 @@ func (s *STS) checkPresigned(hr *http.Request) error {
 	date := query.Get("X-Amz-Date")
 	signed, err := time.Parse(layout, date)
 	if err != nil {
-		return protocol.Errorf("IncompleteSignature", "Date must be in ISO-8601 'basic format'. Got '%s'.", date).WithStatus(http.StatusForbidden)
+		return protocol.Errorf(
+			"IncompleteSignature",
+			"Date must be in ISO-8601 'basic format'. Got '%s'.",
+			date,
+		).WithStatus(
+			http.StatusForbidden,
+		)
 	}
 	now := s.cfg.Now().UTC()
 	if now.After(signed.Add(presignedLife)) {
@@ -127,14 +133,22 @@ func (s *STS) role(in *common, action, caller string) (iam.Role, time.Duration, 
 		return none, 0, protocol.Errorf("ValidationError", "%s is invalid", in.RoleARN)
 	}
 	if !sessionPattern.MatchString(in.RoleSessionName) {
-		return none, 0, protocol.Errorf("ValidationError", `1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`, in.RoleSessionName)
+		return none, 0, protocol.Errorf(
+			"ValidationError",
+			`1 validation error detected: Value '%s' at 'roleSessionName' failed to satisfy constraint: Member must satisfy regular expression pattern: [\w+=,.@-]*`,
+			in.RoleSessionName,
+		)
 	}
 	life := defaultSession
 	if in.DurationSeconds != nil {
 		life = time.Duration(*in.DurationSeconds) * time.Second
 	}
 	if life < shortestSession {
-		return none, 0, protocol.Errorf("ValidationError", "1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900", *in.DurationSeconds)
+		return none, 0, protocol.Errorf(
+			"ValidationError",
+			"1 validation error detected: Value '%d' at 'durationSeconds' failed to satisfy constraint: Member must have value greater than or equal to 900",
+			*in.DurationSeconds,
+		)
 	}
 	role, ok := s.cfg.IAM.Role(arn[2])
 	if !ok || role.ARN != in.RoleARN {
@@ -196,7 +210,10 @@ func (s *STS) assumeRole(r *protocol.Request, in *assumeRoleInput) (*assumeRoleO
 		return nil, err
 	}
 	if r.Principal.Role != "" && life > chainedSession {
-		return nil, protocol.Errorf("ValidationError", "The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining")
+		return nil, protocol.Errorf(
+			"ValidationError",
+			"The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining",
+		)
 	}
 	attempt := iam.Assumption{Action: "sts:AssumeRole", Caller: r.Principal, Keys: map[string]string{}}
 	if in.ExternalID != "" {

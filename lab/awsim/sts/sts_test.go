@@ -47,7 +47,8 @@ func TestCallerIdentity(t *testing.T) {
 	}
 	creds := awsimtest.OK(w.Sim.RoleCredentials("controller"))(t)
 	me := whoAmI(t, w.As(creds))
-	if *me.Arn != "arn:aws:sts::"+account+":assumed-role/controller/dovetail-lab" || *me.UserId != role.ID+":dovetail-lab" || *me.Account != account {
+	if *me.Arn != "arn:aws:sts::"+account+":assumed-role/controller/dovetail-lab" || *me.UserId != role.ID+":dovetail-lab" ||
+		*me.Account != account {
 		t.Errorf("role session is %s, %s of %s", *me.Arn, *me.UserId, *me.Account)
 	}
 	if _, err := w.Sim.RoleCredentials("nobody"); err == nil {
@@ -65,8 +66,13 @@ func assume(cfg aws.Config, in sts.AssumeRoleInput) (*sts.AssumeRoleOutput, erro
 func TestAssumeRole(t *testing.T) {
 	w := awsimtest.Start(t)
 	role := createRole(t, w, "target", "/", allow(`{"AWS":"arn:aws:iam::111122223333:root"}`, "sts:AssumeRole", ""))
-	out := awsimtest.OK(assume(w.Config, sts.AssumeRoleInput{RoleArn: &role.ARN, RoleSessionName: aws.String("me@work"), DurationSeconds: aws.Int32(900)}))(t)
-	if *out.AssumedRoleUser.Arn != "arn:aws:sts::"+account+":assumed-role/target/me@work" || *out.AssumedRoleUser.AssumedRoleId != role.ID+":me@work" {
+	out := awsimtest.OK(
+		assume(w.Config, sts.AssumeRoleInput{RoleArn: &role.ARN, RoleSessionName: aws.String("me@work"), DurationSeconds: aws.Int32(900)}),
+	)(
+		t,
+	)
+	if *out.AssumedRoleUser.Arn != "arn:aws:sts::"+account+":assumed-role/target/me@work" ||
+		*out.AssumedRoleUser.AssumedRoleId != role.ID+":me@work" {
 		t.Errorf("assumed %s, %s", *out.AssumedRoleUser.Arn, *out.AssumedRoleUser.AssumedRoleId)
 	}
 	if end := w.Clock.Now().Add(15 * time.Minute); !out.Credentials.Expiration.Equal(end) {
@@ -91,7 +97,13 @@ func TestAssumeRoleRefused(t *testing.T) {
 	guarded := createRole(t, w, "guarded", "/", allow(root, "sts:AssumeRole", `{"StringEquals":{"sts:ExternalId":"42"}}`))
 	ec2 := createRole(t, w, "ec2", "/", allow(`{"Service":"ec2.amazonaws.com"}`, "sts:AssumeRole", ""))
 	other := createRole(t, w, "other", "/", allow(`{"AWS":"arn:aws:iam::111122223333:role/open"}`, "sts:*", ""))
-	denied := createRole(t, w, "denied", "/", `{"Statement":[{"Effect":"Allow","Principal":"*","Action":["sts:AssumeRole"]},{"Effect":"Deny","Principal":"*","Action":"sts:Assume*"}]}`)
+	denied := createRole(
+		t,
+		w,
+		"denied",
+		"/",
+		`{"Statement":[{"Effect":"Allow","Principal":"*","Action":["sts:AssumeRole"]},{"Effect":"Deny","Principal":"*","Action":"sts:Assume*"}]}`,
+	)
 	unknown := createRole(t, w, "unknown", "/", allow(root, "sts:AssumeRole", `{"IpAddress":{"aws:SourceIp":"10.0.0.0/8"}}`))
 	session := w.As(awsimtest.OK(w.Sim.RoleCredentials("open"))(t))
 	for _, row := range []struct {
@@ -114,7 +126,11 @@ func TestAssumeRoleRefused(t *testing.T) {
 		{"not an ARN", w.Config, sts.AssumeRoleInput{RoleArn: aws.String("open-----------------")}, "ValidationError"},
 		{"session name with a slash", w.Config, sts.AssumeRoleInput{RoleArn: &open.ARN, RoleSessionName: aws.String("a/b")}, "ValidationError"},
 		{"too short", w.Config, sts.AssumeRoleInput{RoleArn: &open.ARN, DurationSeconds: aws.Int32(899)}, "ValidationError"},
-		{"longer than the role allows", w.Config, sts.AssumeRoleInput{RoleArn: &open.ARN, DurationSeconds: aws.Int32(4*3600 + 1)}, "ValidationError"},
+		{
+			"longer than the role allows", w.Config,
+			sts.AssumeRoleInput{RoleArn: &open.ARN, DurationSeconds: aws.Int32(4*3600 + 1)},
+			"ValidationError",
+		},
 		{"as long as the role allows", w.Config, sts.AssumeRoleInput{RoleArn: &open.ARN, DurationSeconds: aws.Int32(4 * 3600)}, ""},
 		{"chained for more than an hour", session, sts.AssumeRoleInput{RoleArn: &other.ARN, DurationSeconds: aws.Int32(3601)}, "ValidationError"},
 		{"session policy", w.Config, sts.AssumeRoleInput{RoleArn: &open.ARN, Policy: aws.String("{}")}, "UnsupportedOperation"},
@@ -162,7 +178,8 @@ func TestAssumeRoleWithWebIdentity(t *testing.T) {
 		})
 	}
 	out := awsimtest.OK(with(claims(nil)))(t)
-	if *out.Audience != "sts.amazonaws.com" || *out.Provider != provider || *out.SubjectFromWebIdentityToken != "system:serviceaccount:kube-system:karpenter" {
+	if *out.Audience != "sts.amazonaws.com" || *out.Provider != provider ||
+		*out.SubjectFromWebIdentityToken != "system:serviceaccount:kube-system:karpenter" {
 		t.Errorf("identity %s for %s from %s", *out.SubjectFromWebIdentityToken, *out.Audience, *out.Provider)
 	}
 	cfg := w.As(awsim.Credentials{
@@ -203,7 +220,14 @@ func eksToken(t *testing.T, cfg aws.Config, cluster string, now time.Time) strin
 // at signs as of a moment.
 type at struct{ now time.Time }
 
-func (a at) PresignHTTP(ctx context.Context, c aws.Credentials, r *http.Request, hash, service, region string, _ time.Time, options ...func(*v4.SignerOptions)) (string, http.Header, error) {
+func (a at) PresignHTTP(
+	ctx context.Context,
+	c aws.Credentials,
+	r *http.Request,
+	hash, service, region string,
+	_ time.Time,
+	options ...func(*v4.SignerOptions),
+) (string, http.Header, error) {
 	query := r.URL.Query()
 	query.Set("X-Amz-Expires", "60")
 	r.URL.RawQuery = query.Encode()
@@ -251,7 +275,8 @@ func TestClusterToken(t *testing.T) {
 		t.Errorf("token of the future: %d %s", status, answer)
 	}
 	stranger := w.As(awsim.Credentials{AccessKeyID: "AKIASTRANGER", SecretAccessKey: "x"})
-	if status, answer := resolve(t, eksToken(t, stranger, "c1", w.Clock.Now()), "c1"); status != http.StatusForbidden || !strings.Contains(answer, "InvalidClientTokenId") {
+	if status, answer := resolve(t, eksToken(t, stranger, "c1", w.Clock.Now()), "c1"); status != http.StatusForbidden ||
+		!strings.Contains(answer, "InvalidClientTokenId") {
 		t.Errorf("token of a stranger: %d %s", status, answer)
 	}
 }

@@ -36,7 +36,12 @@ func (s *STS) assumeRoleWithWebIdentity(r *protocol.Request, in *webIdentityInpu
 		return nil, err
 	}
 	if now := s.cfg.Now(); !now.Before(time.Unix(token.Expires, 0)) {
-		return nil, protocol.Errorf("ExpiredTokenException", "Token expired: current date/time %d must be before the expiration date/time %d", now.Unix(), token.Expires)
+		return nil, protocol.Errorf(
+			"ExpiredTokenException",
+			"Token expired: current date/time %d must be before the expiration date/time %d",
+			now.Unix(),
+			token.Expires,
+		)
 	}
 	issuer := strings.TrimPrefix(token.Issuer, "https://")
 	provider := "arn:aws:iam::" + s.cfg.AccountID + ":oidc-provider/" + issuer
@@ -52,7 +57,8 @@ func (s *STS) assumeRoleWithWebIdentity(r *protocol.Request, in *webIdentityInpu
 	credentials, user := s.issue(role, in.RoleSessionName, life)
 	r.Touch(user.ARN)
 	return &webIdentityOutput{
-		SubjectFromWebIdentityToken: token.Subject, Audience: token.Audience[at], AssumedRoleUser: user, Credentials: credentials, Provider: provider,
+		SubjectFromWebIdentityToken: token.Subject, Audience: token.Audience[at], AssumedRoleUser: user, Credentials: credentials,
+		Provider: provider,
 	}, nil
 }
 
@@ -81,7 +87,10 @@ func parseToken(token string) (claims, error) {
 	var c claims
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return c, protocol.Errorf("InvalidIdentityToken", "The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)")
+		return c, protocol.Errorf(
+			"InvalidIdentityToken",
+			"The ID Token provided is not a valid JWT. (You may see this error if you sent an Access Token)",
+		)
 	}
 	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if err != nil {

@@ -159,7 +159,14 @@ func (s *Shifts) getManagedResource(r *protocol.Request, _ *struct{}) (*managedR
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &managedResource{ARN: arn, Name: arn, AppliedWeights: map[string]float64{}, ZonalShifts: []jsonShift{}, Autoshifts: []jsonAutoshift{}, Autoshift: "DISABLED"}
+	out := &managedResource{
+		ARN:            arn,
+		Name:           arn,
+		AppliedWeights: map[string]float64{},
+		ZonalShifts:    []jsonShift{},
+		Autoshifts:     []jsonAutoshift{},
+		Autoshift:      "DISABLED",
+	}
 	for _, zone := range s.cfg.Zones() {
 		out.AppliedWeights[zone] = 1
 	}
@@ -174,7 +181,8 @@ func (s *Shifts) getManagedResource(r *protocol.Request, _ *struct{}) (*managedR
 			continue
 		}
 		shown := jsonShift{
-			AppliedStatus: status, AwayFrom: z.zone, ExpiryTime: epoch(z.end), Resource: arn, StartTime: epoch(z.start), ID: z.id, Type: "ZONAL_SHIFT",
+			AppliedStatus: status, AwayFrom: z.zone, ExpiryTime: epoch(z.end), Resource: arn, StartTime: epoch(z.start), ID: z.id,
+			Type: "ZONAL_SHIFT",
 		}
 		if z.kind == asPractice {
 			out.Autoshift, shown.Type, shown.Outcome = "ENABLED", "PRACTICE_RUN", "PENDING"

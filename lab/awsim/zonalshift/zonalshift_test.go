@@ -21,7 +21,10 @@ func away(t *testing.T, w *awsimtest.World, arn string) ([]string, int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/arc-zonal-shift/aws4_request, SignedHeaders=host, Signature=0")
+	r.Header.Set(
+		"Authorization",
+		"AWS4-HMAC-SHA256 Credential=test/20260821/us-east-1/arc-zonal-shift/aws4_request, SignedHeaders=host, Signature=0",
+	)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +105,10 @@ func TestPrecedence(t *testing.T) {
 	}{
 		{"practice run", func() error { return shifts.StartPracticeRun(cluster, "use1-az1", 3*time.Hour) }, []string{"use1-az1"}},
 		{"autoshift", func() error { return shifts.StartAutoshift(cluster, "use1-az2") }, []string{"not use1-az1", "auto APPLIED use1-az2"}},
-		{"the customer's", func() error { return shifts.Start(cluster, "use1-az3", time.Hour) }, []string{"use1-az3", "not use1-az1", "auto NOT_APPLIED use1-az2"}},
+		{"the customer's", func() error { return shifts.Start(cluster, "use1-az3", time.Hour) }, []string{
+			"use1-az3", "not use1-az1",
+			"auto NOT_APPLIED use1-az2",
+		}},
 		{"the customer's ends", func() error { w.Clock.Advance(time.Hour); return nil }, []string{"not use1-az1", "auto APPLIED use1-az2"}},
 		{"so does the practice run", func() error { w.Clock.Advance(2 * time.Hour); return nil }, []string{"auto APPLIED use1-az2"}},
 		{"all end", func() error { shifts.Cancel(cluster); return nil }, []string{}},

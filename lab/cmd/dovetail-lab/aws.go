@@ -109,7 +109,10 @@ func serveAWS(cmd *cobra.Command, o awsOptions) error {
 		return errors.Join(fmt.Errorf("%w (choose another address with --listen)", err), closeState())
 	}
 	url := "http://" + listener.Addr().String()
-	printExports(cmd.OutOrStdout(), world.AWSEnvironment(url, o.region, awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}))
+	printExports(
+		cmd.OutOrStdout(),
+		world.AWSEnvironment(url, o.region, awsim.Credentials{AccessKeyID: credential.AdminAccessKeyID, SecretAccessKey: "test"}),
+	)
 	server := &http.Server{Handler: sim, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(cmd.Context(), func() { _ = server.Close() })
 	defer stop()

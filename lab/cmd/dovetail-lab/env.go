@@ -89,7 +89,9 @@ func publishEnvironment(w *world.World) (withdraw func() error, err error) {
 }
 
 // errNoLab means that no lab runs.
-var errNoLab = errors.New("no lab is running: start one with `dovetail-lab up`; if you started it with --state-dir, pass the same --state-dir here")
+var errNoLab = errors.New(
+	"no lab is running: start one with `dovetail-lab up`; if you started it with --state-dir, pass the same --state-dir here",
+)
 
 // findEnvironment reads the environment of a cluster, the first if none is named, of the lab in a directory, the only
 // one that runs if none is named.
@@ -114,7 +116,11 @@ func findEnvironment(directory, cluster string) (clusterEnvironment, error) {
 		return clusterEnvironment{}, errNoLab
 	case 1:
 	default:
-		return clusterEnvironment{}, fmt.Errorf("%d labs are running: choose one with --state-dir: %s", len(found), strings.Join(slices.Sorted(maps.Keys(found)), ", "))
+		return clusterEnvironment{}, fmt.Errorf(
+			"%d labs are running: choose one with --state-dir: %s",
+			len(found),
+			strings.Join(slices.Sorted(maps.Keys(found)), ", "),
+		)
 	}
 	var names []string
 	for _, all := range found {

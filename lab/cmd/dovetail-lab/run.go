@@ -70,12 +70,27 @@ prints the state of the world and keeps the logs.`,
 	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
 	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
-	cmd.Flags().IntVar(&o.nodes, "nodes", scenario.DefaultNodes, "size of the fleets: nodes of consolidate; two-clusters-one-name has half in each cluster, drift-rollout a quarter")
+	cmd.Flags().IntVar(
+		&o.nodes,
+		"nodes",
+		scenario.DefaultNodes,
+		"size of the fleets: nodes of consolidate; two-clusters-one-name has half in each cluster, drift-rollout a quarter",
+	)
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
-	cmd.Flags().Uint64Var(&o.kills, "kill-controller", 0, "kill the controller at random, every 27 s on average, with this seed; steps that check the outcome run without kills (default: no kills)")
+	cmd.Flags().Uint64Var(
+		&o.kills,
+		"kill-controller",
+		0,
+		"kill the controller at random, every 27 s on average, with this seed; steps that check the outcome run without kills (default: no kills)",
+	)
 	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
-	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)")
+	cmd.Flags().StringVar(
+		&o.stateDir,
+		"state-dir",
+		"",
+		"directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)",
+	)
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory after a success")
 	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
 	return cmd
@@ -277,7 +292,12 @@ func (p *prefixWriter) Write(lines []byte) (int, error) {
 }
 
 // runScenario runs a scenario, and removes its state unless it failed or --keep is set.
-func (o runOptions) runScenario(ctx context.Context, s scenario.Scenario, dovetail string, report *scenario.Report) (scenario.Result, error) {
+func (o runOptions) runScenario(
+	ctx context.Context,
+	s scenario.Scenario,
+	dovetail string,
+	report *scenario.Report,
+) (scenario.Result, error) {
 	directory := o.stateDir
 	if directory != "" {
 		directory += string(os.PathSeparator) + s.Name

@@ -50,9 +50,19 @@ removes all files; a second Ctrl-C kills the processes at once.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.noWorkload, "no-workload", false, "do not create the sample Deployment")
-	cmd.Flags().BoolVar(&o.noController, "no-controller", false, "boot only the cluster and AWS, and print the environment for another controller")
+	cmd.Flags().BoolVar(
+		&o.noController,
+		"no-controller",
+		false,
+		"boot only the cluster and AWS, and print the environment for another controller",
+	)
 	cmd.Flags().IntVar(&o.clusters, "clusters", 1, "number of clusters in the account")
-	cmd.Flags().StringVar(&o.stateDir, "state-dir", "", "directory for keys, data and logs, kept afterward (default: a temporary one, removed)")
+	cmd.Flags().StringVar(
+		&o.stateDir,
+		"state-dir",
+		"",
+		"directory for keys, data and logs, kept afterward (default: a temporary one, removed)",
+	)
 	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
 	cmd.Flags().StringVar(&o.region, "region", "us-east-1", "AWS region")
 	return cmd
@@ -213,7 +223,12 @@ func printEnvironment(out io.Writer, w *world.World) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "# Environment of a controller for cluster %s (AWS credentials of role %s, which allows every action):\n", c.Name, c.Role())
+		fmt.Fprintf(
+			out,
+			"# Environment of a controller for cluster %s (AWS credentials of role %s, which allows every action):\n",
+			c.Name,
+			c.Role(),
+		)
 		printExports(out, append([]world.Variable{{Name: "KUBECONFIG", Value: c.Kubeconfig()}}, variables...))
 		fmt.Fprintln(out)
 	}

@@ -41,10 +41,16 @@ const (
 // oneInstance is an EC2 that knows instance.
 type oneInstance struct{}
 
-func (oneInstance) DescribeInstances(_ context.Context, in *ec2.DescribeInstancesInput, _ ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (oneInstance) DescribeInstances(
+	_ context.Context,
+	in *ec2.DescribeInstancesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	out := &ec2.DescribeInstancesOutput{}
 	if in.InstanceIds[0] == instance {
-		out.Reservations = []ec2types.Reservation{{Instances: []ec2types.Instance{{InstanceId: aws.String(instance), PrivateDnsName: aws.String(dnsName)}}}}
+		out.Reservations = []ec2types.Reservation{
+			{Instances: []ec2types.Instance{{InstanceId: aws.String(instance), PrivateDnsName: aws.String(dnsName)}}},
+		}
 	}
 	return out, nil
 }
@@ -147,14 +153,23 @@ func TestIdentities(t *testing.T) {
 		groups  []string
 		why     string
 	}{
-		{name: "node in aws-auth", mode: "CONFIG_MAP", authMap: nodeMap, role: role("node"), session: instance, user: "system:node:" + dnsName, groups: nodes},
-		{name: "node by access entry", mode: "API", entries: []simeks.AccessEntry{{PrincipalARN: role("node"), Type: "EC2_LINUX"}}, role: role("node"), session: instance, user: "system:node:" + dnsName, groups: nodes},
+		{
+			name: "node in aws-auth", mode: "CONFIG_MAP", authMap: nodeMap, role: role("node"), session: instance, user: "system:node:" + dnsName,
+			groups: nodes,
+		},
+		{
+			name: "node by access entry", mode: "API", entries: []simeks.AccessEntry{{PrincipalARN: role("node"), Type: "EC2_LINUX"}},
+			role: role("node"), session: instance, user: "system:node:" + dnsName, groups: nodes,
+		},
 		{
 			name: "access entry wins over aws-auth", mode: "API_AND_CONFIG_MAP", authMap: nodeMap, role: role("node"), session: instance,
 			entries: []simeks.AccessEntry{{PrincipalARN: role("node"), Username: "viewer", Groups: []string{"viewers"}}},
 			user:    "viewer", groups: []string{"viewers"},
 		},
-		{name: "aws-auth beside access entries", mode: "API_AND_CONFIG_MAP", authMap: nodeMap, role: role("node"), session: instance, user: "system:node:" + dnsName, groups: nodes},
+		{
+			name: "aws-auth beside access entries", mode: "API_AND_CONFIG_MAP", authMap: nodeMap, role: role("node"), session: instance,
+			user: "system:node:" + dnsName, groups: nodes,
+		},
 		{name: "mode API does not read aws-auth", mode: "API", authMap: nodeMap, role: role("node"), session: instance, why: "no access entry"},
 		{name: "nothing mapped", mode: "API_AND_CONFIG_MAP", role: role("node"), session: instance, why: "no ConfigMap kube-system/aws-auth"},
 		{name: "another role mapped", mode: "CONFIG_MAP", authMap: nodeMap, role: role("people"), session: instance, why: "not in ConfigMap"},
@@ -175,9 +190,15 @@ func TestIdentities(t *testing.T) {
 			entries: []simeks.AccessEntry{{PrincipalARN: role("people"), Username: "dev:{{SessionName}}", Groups: []string{"devs"}}},
 			user:    "dev:jane-example.com", groups: []string{"devs"},
 		},
-		{name: "session that is no instance", mode: "CONFIG_MAP", authMap: nodeMap, role: role("node"), session: "dovetail-lab", why: "not that of an instance"},
+		{
+			name: "session that is no instance", mode: "CONFIG_MAP", authMap: nodeMap, role: role("node"), session: "dovetail-lab",
+			why: "not that of an instance",
+		},
 		{name: "aws-auth that is not YAML", mode: "CONFIG_MAP", authMap: "- rolearn: [", role: role("node"), session: instance, why: "mapRoles"},
-		{name: "unknown template", mode: "CONFIG_MAP", authMap: strings.ReplaceAll(nodeMap, "EC2PrivateDNSName", "EC2PublicDNSName"), role: role("node"), session: instance, why: "unknown template"},
+		{
+			name: "unknown template", mode: "CONFIG_MAP", authMap: strings.ReplaceAll(nodeMap, "EC2PrivateDNSName", "EC2PublicDNSName"),
+			role: role("node"), session: instance, why: "unknown template",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t, tt.mode, tt.entries...)
@@ -297,7 +318,10 @@ func TestWebhook(t *testing.T) {
 	review := func(token string) (int, authenticationv1.TokenReview) {
 		t.Helper()
 		body, err := json.Marshal(authenticationv1.TokenReview{
-			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}, Spec: authenticationv1.TokenReviewSpec{Token: token},
+			TypeMeta: metav1.TypeMeta{
+				APIVersion: "authentication.k8s.io/v1",
+				Kind:       "TokenReview",
+			}, Spec: authenticationv1.TokenReviewSpec{Token: token},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -317,7 +341,8 @@ func TestWebhook(t *testing.T) {
 	}
 
 	status, out := review(w.token(t, role("node"), instance))
-	if status != http.StatusOK || !out.Status.Authenticated || out.Status.User.Username != "system:node:"+dnsName || out.Kind != "TokenReview" {
+	if status != http.StatusOK || !out.Status.Authenticated || out.Status.User.Username != "system:node:"+dnsName ||
+		out.Kind != "TokenReview" {
 		t.Errorf("mapped role: %d %+v", status, out)
 	}
 	if out.Spec.Token != "" {
@@ -326,7 +351,13 @@ func TestWebhook(t *testing.T) {
 	if status, out = review(w.token(t, role("people"), instance)); status != http.StatusOK || out.Status.Authenticated {
 		t.Errorf("unmapped role: %d %+v, want an answer that is not authenticated", status, out)
 	}
-	w.sim.Inject(awsim.Fault{Service: "sts", Action: "GetCallerIdentity", Error: protocol.Errorf("InternalFailure", "try again").WithStatus(http.StatusInternalServerError)})
+	w.sim.Inject(
+		awsim.Fault{
+			Service: "sts",
+			Action:  "GetCallerIdentity",
+			Error:   protocol.Errorf("InternalFailure", "try again").WithStatus(http.StatusInternalServerError),
+		},
+	)
 	if status, _ = review(w.token(t, role("node"), instance)); status != http.StatusInternalServerError {
 		t.Errorf("STS is down: %d, want 500, so that the API server asks again", status)
 	}

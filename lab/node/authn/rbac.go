@@ -18,12 +18,14 @@ const CloudControllerManager = "eks:cloud-controller-manager"
 // Objects that exist are left as they are.
 func InstallRBAC(ctx context.Context, client kubernetes.Interface) error {
 	for _, role := range clusterRoles() {
-		if _, err := client.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := client.RbacV1().ClusterRoles().Create(ctx, &role, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create ClusterRole %s: %w", role.Name, err)
 		}
 	}
 	for _, binding := range clusterRoleBindings() {
-		if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &binding, metav1.CreateOptions{}); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create ClusterRoleBinding %s: %w", binding.Name, err)
 		}
 	}

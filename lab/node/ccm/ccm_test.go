@@ -38,7 +38,11 @@ func (c *cloud) set(state ec2types.InstanceStateName) {
 	c.state = state
 }
 
-func (c *cloud) DescribeInstances(context.Context, *ec2.DescribeInstancesInput, ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (c *cloud) DescribeInstances(
+	context.Context,
+	*ec2.DescribeInstancesInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == "" {
@@ -229,7 +233,11 @@ func TestNodesOfInstancesThatAreGone(t *testing.T) {
 // slowCloud is an EC2 that takes its time over each call.
 type slowCloud struct{ cloud }
 
-func (c *slowCloud) DescribeInstances(ctx context.Context, in *ec2.DescribeInstancesInput, opts ...func(*ec2.Options)) (*ec2.DescribeInstancesOutput, error) {
+func (c *slowCloud) DescribeInstances(
+	ctx context.Context,
+	in *ec2.DescribeInstancesInput,
+	opts ...func(*ec2.Options),
+) (*ec2.DescribeInstancesOutput, error) {
 	time.Sleep(50 * time.Millisecond)
 	return c.cloud.DescribeInstances(ctx, in, opts...)
 }

@@ -34,7 +34,13 @@ func (m *Manager) patch(ctx context.Context, node *corev1.Node, change func(*cor
 	if patch, err = withVersion(patch, node.ResourceVersion); err != nil {
 		return err
 	}
-	written, err := m.cfg.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, subresources...)
+	written, err := m.cfg.Client.CoreV1().Nodes().Patch(
+		ctx,
+		node.Name,
+		types.StrategicMergePatchType,
+		patch,
+		metav1.PatchOptions{},
+		subresources...)
 	if err != nil {
 		return err
 	}

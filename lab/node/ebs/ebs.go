@@ -77,7 +77,8 @@ func (c *Controller) Run(ctx context.Context) error {
 		AddFunc: func(any) { c.wake() }, UpdateFunc: func(any, any) { c.wake() }, DeleteFunc: func(any) { c.wake() },
 	}
 	for _, i := range []cache.SharedIndexInformer{
-		core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(), storage.StorageClasses().Informer(), storage.VolumeAttachments().Informer(),
+		core.PersistentVolumeClaims().Informer(), core.PersistentVolumes().Informer(), storage.StorageClasses().Informer(),
+		storage.VolumeAttachments().Informer(),
 	} {
 		if _, err := i.AddEventHandler(wake); err != nil {
 			return fmt.Errorf("watch volumes: %w", err)

@@ -67,7 +67,11 @@ func (c *cloud) AttachVolume(_ context.Context, in *ec2.AttachVolumeInput, _ ...
 	return &ec2.AttachVolumeOutput{}, nil
 }
 
-func (c *cloud) DescribeVolumes(_ context.Context, in *ec2.DescribeVolumesInput, _ ...func(*ec2.Options)) (*ec2.DescribeVolumesOutput, error) {
+func (c *cloud) DescribeVolumes(
+	_ context.Context,
+	in *ec2.DescribeVolumesInput,
+	_ ...func(*ec2.Options),
+) (*ec2.DescribeVolumesOutput, error) {
 	defer c.call("describe %s", in.VolumeIds[0])()
 	return &ec2.DescribeVolumesOutput{Volumes: []ec2types.Volume{{Attachments: []ec2types.VolumeAttachment{{
 		InstanceId: aws.String(c.attached[in.VolumeIds[0]]), Device: aws.String("/dev/xvdaa"),
@@ -130,8 +134,12 @@ func TestVolumesOfClaims(t *testing.T) {
 		want    string // zone of the volume; empty = there is none
 	}{
 		{"the node is not chosen yet", []runtime.Object{class("late", storagev1.VolumeBindingWaitForFirstConsumer), claim("a", "late", "")}, ""},
-		{"in the zone of the node that was chosen", []runtime.Object{class("late", storagev1.VolumeBindingWaitForFirstConsumer), claim("a", "late", "n"), machine("z2")}, "z2"},
-		{"the node has no zone yet", []runtime.Object{class("late", storagev1.VolumeBindingWaitForFirstConsumer), claim("a", "late", "n"), machine("")}, ""},
+		{"in the zone of the node that was chosen", []runtime.Object{class("late", storagev1.VolumeBindingWaitForFirstConsumer), claim("a",
+			"late", "n"), machine("z2")}, "z2"},
+		{"the node has no zone yet", []runtime.Object{
+			class("late", storagev1.VolumeBindingWaitForFirstConsumer), claim("a", "late", "n"),
+			machine(""),
+		}, ""},
 		{"at once, anywhere that the class allows", []runtime.Object{func() *storagev1.StorageClass {
 			c := class("now", storagev1.VolumeBindingImmediate)
 			c.AllowedTopologies = []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: corev1.LabelTopologyZone, Values: []string{"z3"}}}}}
@@ -154,7 +162,8 @@ func TestVolumesOfClaims(t *testing.T) {
 				if (err == nil) != (tt.want != "") {
 					t.Errorf("PersistentVolume: %v", err)
 				}
-				if err == nil && (pv.Spec.ClaimRef.Name != "a" || pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != tt.want || c.calls[0] != "create 8 GiB in "+tt.want) {
+				if err == nil &&
+					(pv.Spec.ClaimRef.Name != "a" || pv.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != tt.want || c.calls[0] != "create 8 GiB in "+tt.want) {
 					t.Errorf("got %+v after %v", pv.Spec, c.calls)
 				}
 			})
@@ -167,7 +176,9 @@ func volume(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 		ObjectMeta: metav1.ObjectMeta{Name: "pv", UID: "pv"},
 		Spec: corev1.PersistentVolumeSpec{
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "vol-1"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: "vol-1"},
+			},
 		},
 		Status: corev1.PersistentVolumeStatus{Phase: phase},
 	}
@@ -176,7 +187,11 @@ func volume(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
 func attachment(change ...func(*storagev1.VolumeAttachment)) *storagev1.VolumeAttachment {
 	name := "pv"
 	a := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "va"}}
-	a.Spec = storagev1.VolumeAttachmentSpec{Attacher: Driver, NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name}}
+	a.Spec = storagev1.VolumeAttachmentSpec{
+		Attacher: Driver,
+		NodeName: "n",
+		Source:   storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+	}
 	for _, c := range change {
 		c(a)
 	}
@@ -214,7 +229,15 @@ func TestAttachments(t *testing.T) {
 					t.Fatal(err)
 				}
 				if a.Status.Attached != tt.attached || slices.Contains(a.Finalizers, finalizer) != tt.held || c.attached["vol-1"] != tt.at {
-					t.Errorf("attached %v, finalizers %v, at %q; want %v, %v, %q", a.Status.Attached, a.Finalizers, c.attached["vol-1"], tt.attached, tt.held, tt.at)
+					t.Errorf(
+						"attached %v, finalizers %v, at %q; want %v, %v, %q",
+						a.Status.Attached,
+						a.Finalizers,
+						c.attached["vol-1"],
+						tt.attached,
+						tt.held,
+						tt.at,
+					)
 				}
 			})
 		})

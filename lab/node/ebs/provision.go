@@ -27,7 +27,8 @@ const (
 
 // provision creates the volume of a claim that waits for one, and the object that the claim is bound to.
 func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolumeClaim) error {
-	if pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil || pvc.Annotations[annotationProvisioner] != Driver || pvc.Spec.StorageClassName == nil {
+	if pvc.Spec.VolumeName != "" || pvc.DeletionTimestamp != nil || pvc.Annotations[annotationProvisioner] != Driver ||
+		pvc.Spec.StorageClassName == nil {
 		return nil
 	}
 	name := "pvc-" + string(pvc.UID)
@@ -58,7 +59,11 @@ func (c *Controller) provision(ctx context.Context, pvc *corev1.PersistentVolume
 	if err != nil {
 		return fmt.Errorf("create volume: %w", err)
 	}
-	_, err = c.cfg.Client.CoreV1().PersistentVolumes().Create(ctx, persistentVolume(name, pvc, class, ebsVolume{id: aws.ToString(volume.VolumeId), zone: zone}), metav1.CreateOptions{})
+	_, err = c.cfg.Client.CoreV1().PersistentVolumes().Create(
+		ctx,
+		persistentVolume(name, pvc, class, ebsVolume{id: aws.ToString(volume.VolumeId), zone: zone}),
+		metav1.CreateOptions{},
+	)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
@@ -100,7 +105,12 @@ func (c *Controller) zone(pvc *corev1.PersistentVolumeClaim, class *storagev1.St
 // ebsVolume is an EBS volume and its zone.
 type ebsVolume struct{ id, zone string }
 
-func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, v ebsVolume) *corev1.PersistentVolume {
+func persistentVolume(
+	name string,
+	pvc *corev1.PersistentVolumeClaim,
+	class *storagev1.StorageClass,
+	v ebsVolume,
+) *corev1.PersistentVolume {
 	reclaim := corev1.PersistentVolumeReclaimDelete
 	if class.ReclaimPolicy != nil {
 		reclaim = *class.ReclaimPolicy
@@ -108,14 +118,21 @@ func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *sto
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{annotationProvisioned: Driver}},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity: corev1.ResourceList{corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage]}, AccessModes: pvc.Spec.AccessModes,
+			Capacity: corev1.ResourceList{
+				corev1.ResourceStorage: pvc.Spec.Resources.Requests[corev1.ResourceStorage],
+			}, AccessModes: pvc.Spec.AccessModes,
 			StorageClassName: class.Name, PersistentVolumeReclaimPolicy: reclaim, VolumeMode: pvc.Spec.VolumeMode,
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: v.id, FSType: "ext4"}},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: Driver, VolumeHandle: v.id, FSType: "ext4"},
+			},
 			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID, ResourceVersion: pvc.ResourceVersion,
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: pvc.Namespace, Name: pvc.Name, UID: pvc.UID,
+				ResourceVersion: pvc.ResourceVersion,
 			},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{v.zone}}},
+				MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{v.zone}},
+				},
 			}}}},
 		},
 	}
@@ -123,14 +140,20 @@ func persistentVolume(name string, pvc *corev1.PersistentVolumeClaim, class *sto
 
 // reclaim deletes a volume that nobody claims any more.
 func (c *Controller) reclaim(ctx context.Context, pv *corev1.PersistentVolume) error {
-	if !ours(pv) || pv.Status.Phase != corev1.VolumeReleased || pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete || pv.DeletionTimestamp != nil {
+	if !ours(pv) || pv.Status.Phase != corev1.VolumeReleased ||
+		pv.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimDelete ||
+		pv.DeletionTimestamp != nil {
 		return nil
 	}
 	_, err := c.cfg.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &pv.Spec.CSI.VolumeHandle})
 	if err != nil && code(err) != "InvalidVolume.NotFound" {
 		return fmt.Errorf("delete volume: %w", err)
 	}
-	err = c.cfg.Client.CoreV1().PersistentVolumes().Delete(ctx, pv.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}})
+	err = c.cfg.Client.CoreV1().PersistentVolumes().Delete(
+		ctx,
+		pv.Name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pv.UID}},
+	)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

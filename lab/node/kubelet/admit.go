@@ -37,7 +37,16 @@ func (p *pods) admit(ctx context.Context, s *podState) bool {
 	}
 	p.logf('I', `"Failed to admit pod" pod="%s/%s" message="%s"`, s.pod.Namespace, s.pod.Name, message)
 	for {
-		_, err = p.cfg.Client.CoreV1().Pods(s.pod.Namespace).Patch(ctx, s.pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = p.cfg.Client.CoreV1().Pods(
+			s.pod.Namespace,
+		).Patch(
+			ctx,
+			s.pod.Name,
+			types.StrategicMergePatchType,
+			patch,
+			metav1.PatchOptions{},
+			"status",
+		)
 		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return false
 		}

@@ -30,7 +30,9 @@ func node(t *testing.T, objects ...runtime.Object) (Config, *fake.Clientset, *jo
 	client, log := fake.NewClientset(objects...), &journal{}
 	versioned(client)
 	resources := corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("3"),
+		corev1.ResourceCPU: resource.MustParse(
+			"2",
+		), corev1.ResourceMemory: resource.MustParse("4Gi"), corev1.ResourcePods: resource.MustParse("3"),
 	}
 	return Config{
 		Client: client, Name: "node", IP: netip.MustParseAddr("10.0.1.5"), PodIPs: netip.MustParsePrefix("100.64.0.0/30"),

@@ -118,7 +118,10 @@ func TestNextDefaultStage(t *testing.T) {
 		{"new", pod(), "pod-create 0s"},
 		{"created", pod(created), "pod-start 300ms"},
 		{"slow image", pod(created, annotated("starts-in", "20s")), "pod-start 20s"},
-		{"init containers first", pod(created, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }), "pod-initialize 300ms"},
+		{
+			"init containers first", pod(created, func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }),
+			"pod-initialize 300ms",
+		},
 		{"ready and serving", pod(ready), "nothing"},
 		{"succeeded", pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }), "nothing"},
 
@@ -161,7 +164,10 @@ func TestNextDefaultStage(t *testing.T) {
 		{"preStop longer than the grace period", pod(ready, deleted(10), sleepHook(60)), "pod-terminate 10s"},
 		{"deleted and ignoring SIGTERM", pod(ready, deleted(25), annotated("ignores-sigterm", "true")), "pod-terminate 25s"},
 		{"deleted before it ran", pod(created, deleted(30), sleepHook(5)), "pod-discard 0s"},
-		{"deleted after it ended, held by a finalizer", pod(ready, deleted(0), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), "nothing"},
+		{
+			"deleted after it ended, held by a finalizer", pod(ready, deleted(0), func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+			"nothing",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			event := &lifecycle.Event{Labels: tt.pod.Labels, Annotations: tt.pod.Annotations, Data: tt.pod}

@@ -148,9 +148,24 @@ func (k *Kubelet) setStatus(s *corev1.NodeStatus, ready bool, now time.Time) {
 
 func conditions(ready bool) []corev1.NodeCondition {
 	out := []corev1.NodeCondition{
-		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
-		{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasNoDiskPressure", Message: "kubelet has no disk pressure"},
-		{Type: corev1.NodePIDPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientPID", Message: "kubelet has sufficient PID available"},
+		{
+			Type:    corev1.NodeMemoryPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasSufficientMemory",
+			Message: "kubelet has sufficient memory available",
+		},
+		{
+			Type:    corev1.NodeDiskPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasNoDiskPressure",
+			Message: "kubelet has no disk pressure",
+		},
+		{
+			Type:    corev1.NodePIDPressure,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletHasSufficientPID",
+			Message: "kubelet has sufficient PID available",
+		},
 	}
 	if ready {
 		return append(out, corev1.NodeCondition{

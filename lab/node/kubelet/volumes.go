@@ -438,7 +438,10 @@ func (v *volumes) csiNode(node *corev1.Node, drivers []string) *storagev1.CSINod
 	for _, d := range drivers {
 		limit := int32(attachLimit)
 		out.Spec.Drivers = append(out.Spec.Drivers, storagev1.CSINodeDriver{
-			Name: d, NodeID: v.cfg.ProviderID[strings.LastIndexByte(v.cfg.ProviderID, '/')+1:], TopologyKeys: []string{corev1.LabelTopologyZone, zoneKey(d)},
+			Name: d, NodeID: v.cfg.ProviderID[strings.LastIndexByte(v.cfg.ProviderID, '/')+1:], TopologyKeys: []string{
+				corev1.LabelTopologyZone,
+				zoneKey(d),
+			},
 			Allocatable: &storagev1.VolumeNodeResources{Count: &limit},
 		})
 	}

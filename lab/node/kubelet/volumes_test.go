@@ -25,8 +25,14 @@ func daemon(phase corev1.PodPhase) *corev1.Pod {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "ebs-csi-node", UID: "daemon"},
 		Spec: corev1.PodSpec{Volumes: []corev1.Volume{
 			{Name: "kubelet", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet"}}},
-			{Name: "registration", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins_registry/"}}},
-			{Name: "plugin", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins/ebs.csi.aws.com/"}}},
+			{
+				Name:         "registration",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins_registry/"}},
+			},
+			{
+				Name:         "plugin",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins/ebs.csi.aws.com/"}},
+			},
 		}},
 		Status: corev1.PodStatus{Phase: phase},
 	}
@@ -46,15 +52,20 @@ func claiming(phase corev1.PodPhase) *corev1.Pod {
 // mounting runs the volumes of a node whose API server knows a claim and its volume.
 func mounting(t *testing.T) (*volumes, *fake.Clientset, func() []types.UID) {
 	t.Helper()
-	cfg, client, _ := node(t,
+	cfg, client, _ := node(
+		t,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}},
 		&corev1.PersistentVolumeClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
 			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
 		},
-		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"},
-		}}})
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+				CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"},
+			}},
+		},
+	)
 	cfg.ProviderID = provider
 	v := newVolumes(cfg)
 	ctx, stop := context.WithCancel(t.Context())

@@ -42,7 +42,10 @@ var imageNames = []struct {
 }{
 	{AL2023, regexp.MustCompile(`^amazon-eks-node-al2023-[a-z0-9_]+-[a-z0-9_-]+-(?P<kubernetes>\d+\.\d+)-(?P<release>v.+)$`)},
 	{AL2, regexp.MustCompile(`^amazon-eks-(?:node|gpu-node|arm64-node)-(?P<kubernetes>\d+\.\d+)-(?P<release>v.+)$`)},
-	{Bottlerocket, regexp.MustCompile(`^bottlerocket-aws-k8s-(?P<kubernetes>\d+\.\d+)-(?:[a-z]+-)*(?:x86_64|aarch64|arm64)-(?P<release>v.+)$`)},
+	{
+		Bottlerocket,
+		regexp.MustCompile(`^bottlerocket-aws-k8s-(?P<kubernetes>\d+\.\d+)-(?:[a-z]+-)*(?:x86_64|aarch64|arm64)-(?P<release>v.+)$`),
+	},
 	{Windows, regexp.MustCompile(`^Windows_Server-(?P<server>\d+)-.+-EKS_Optimized-(?P<kubernetes>\d+\.\d+)-(?P<release>.+)$`)},
 }
 

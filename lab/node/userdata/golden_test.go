@@ -28,7 +28,11 @@ func shipped(t *testing.T, name string, ca []byte) []byte {
 func joins(family Family, ca []byte) Config {
 	c := Config{
 		Family: family, ClusterName: "golden", Endpoint: "https://GOLDEN.gr7.us-east-1.eks.amazonaws.com", CA: ca,
-		Labels: map[string]string{"karpenter.sh/nodepool": "general", "karpenter.sh/capacity-type": "spot", "karpenter.sh/do-not-sync-taints": "true"},
+		Labels: map[string]string{
+			"karpenter.sh/nodepool":           "general",
+			"karpenter.sh/capacity-type":      "spot",
+			"karpenter.sh/do-not-sync-taints": "true",
+		},
 		Kubelet: kubelet.KubeletConfiguration{
 			ClusterDNS: []string{"10.100.0.10"}, MaxPods: 58,
 			RegisterWithTaints: []corev1.Taint{{Key: "karpenter.sh/unregistered", Effect: corev1.TaintEffectNoExecute}},

@@ -148,12 +148,30 @@ func TestDecodeErrors(t *testing.T) {
 		{"AL2023 with bootstrap.sh", AL2023, golden(t, "al2-karpenter"), "could not find NodeConfig within UserData"},
 		{"Bottlerocket with a script", Bottlerocket, golden(t, "al2-managed"), "user data is not TOML settings: line 2"},
 		{"AL2023 with TOML", AL2023, golden(t, "bottlerocket-karpenter"), "decode NodeConfig"},
-		{"Windows with bootstrap.sh", Windows, golden(t, "al2-karpenter"), "no <powershell> script in the user data calls Start-EKSBootstrap.ps1"},
-		{"Windows script that calls nothing", Windows, "<powershell>\nWrite-Host Start-EKSBootstrap.ps1\n</powershell>", "no <powershell> script"},
-		{"Windows string that does not end", Windows, "<powershell>& 'Start-EKSBootstrap.ps1 -EKSClusterName</powershell>", "missing the terminator"},
-		{"Windows without CA", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName c -APIServerEndpoint https://h</powershell>", "-Base64ClusterCA are needed"},
-		{"Windows with a parameter that is none", Windows, "<powershell>& Start-EKSBootstrap.ps1 -Cluster c</powershell>", "matches parameter name '-Cluster'"},
-		{"Windows with a parameter cut off", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName</powershell>", "missing an argument for parameter '-EKSClusterName'"},
+		{
+			"Windows with bootstrap.sh", Windows, golden(t, "al2-karpenter"),
+			"no <powershell> script in the user data calls Start-EKSBootstrap.ps1",
+		},
+		{
+			"Windows script that calls nothing", Windows, "<powershell>\nWrite-Host Start-EKSBootstrap.ps1\n</powershell>",
+			"no <powershell> script",
+		},
+		{
+			"Windows string that does not end", Windows, "<powershell>& 'Start-EKSBootstrap.ps1 -EKSClusterName</powershell>",
+			"missing the terminator",
+		},
+		{
+			"Windows without CA", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName c -APIServerEndpoint https://h</powershell>",
+			"-Base64ClusterCA are needed",
+		},
+		{
+			"Windows with a parameter that is none", Windows, "<powershell>& Start-EKSBootstrap.ps1 -Cluster c</powershell>",
+			"matches parameter name '-Cluster'",
+		},
+		{
+			"Windows with a parameter cut off", Windows, "<powershell>& Start-EKSBootstrap.ps1 -EKSClusterName</powershell>",
+			"missing an argument for parameter '-EKSClusterName'",
+		},
 
 		{"AL2 script that calls nothing", AL2, "#!/bin/bash\necho /etc/eks/bootstrap.sh c", "no shell script"},
 		{"AL2 script that does not end", AL2, "#!/bin/bash\necho 'x", "unexpected EOF"},
@@ -164,27 +182,63 @@ func TestDecodeErrors(t *testing.T) {
 		{"unknown kubelet flag", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--node-lables=a=b'"), "unknown flag: --node-lables"},
 		{"malformed labels", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--node-labels=a'"), `malformed pair "a"`},
 		{"taint without effect", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--register-with-taints=a=b'"), "an effect is needed"},
-		{"taint with a wrong effect", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--register-with-taints=a=b:NoRun'"), `invalid effect "NoRun"`},
+		{
+			"taint with a wrong effect", AL2, bootstrap("c" + joined + "--kubelet-extra-args '--register-with-taints=a=b:NoRun'"),
+			`invalid effect "NoRun"`,
+		},
 		{"max pods in words", AL2, bootstrap("c" + joined + "--kubelet-extra-args --max-pods=many"), `invalid argument "many" for "--max-pods"`},
 		{"reserving what cannot be", AL2, bootstrap("c" + joined + "--kubelet-extra-args --kube-reserved=gpu=1"), `cannot reserve "gpu"`},
 		{"reserving nonsense", AL2, bootstrap("c" + joined + "--kubelet-extra-args --system-reserved=cpu=fast"), "failed to parse quantity"},
 
 		{"NodeConfig of another version", AL2023, "apiVersion: node.eks.aws/v9\nkind: NodeConfig", "no kind"},
-		{"NodeConfig without CIDR", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '@CA@'}}"), "CIDR is missing"},
+		{
+			"NodeConfig without CIDR", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '@CA@'}}"),
+			"CIDR is missing",
+		},
 		{"NodeConfig without name", AL2023, nodeConfig("{}"), "Name is missing"},
-		{"CA that is not base64", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '%%', cidr: 10.0.0.0/16}}"), "not base64"},
-		{"CA that is no certificate", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: aGk=, cidr: 10.0.0.0/16}}"), "no PEM certificate"},
-		{"plain http", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'http://h', certificateAuthority: '@CA@', cidr: 10.0.0.0/16}}"), "not an https URL"},
-		{"nonsense CIDR", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '@CA@', cidr: ten}}"), "service CIDR"},
-		{"maxPods as text", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {maxPods: lots}}}"), "failed to load kubelet config file"},
-		{"nonsense threshold", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {evictionHard: {memory.available: 120%}}}}"), "not a percentage"},
-		{"soft eviction without grace", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {evictionSoft: {memory.available: 10%}}}}"), "grace period must be specified"},
-		{"DNS that is no address", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {clusterDNS: [kube-dns]}}}"), "cluster DNS address"},
-		{"MIME that breaks off", AL2023, "Content-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: application/node.eks.aws\n\nkind", "read part 1"},
+		{
+			"CA that is not base64", AL2023,
+			nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '%%', cidr: 10.0.0.0/16}}"), "not base64",
+		},
+		{
+			"CA that is no certificate", AL2023,
+			nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: aGk=, cidr: 10.0.0.0/16}}"), "no PEM certificate",
+		},
+		{
+			"plain http", AL2023,
+			nodeConfig("{cluster: {name: c, apiServerEndpoint: 'http://h', certificateAuthority: '@CA@', cidr: 10.0.0.0/16}}"), "not an https URL",
+		},
+		{
+			"nonsense CIDR", AL2023, nodeConfig("{cluster: {name: c, apiServerEndpoint: 'https://h', certificateAuthority: '@CA@', cidr: ten}}"),
+			"service CIDR",
+		},
+		{
+			"maxPods as text", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {maxPods: lots}}}"),
+			"failed to load kubelet config file",
+		},
+		{
+			"nonsense threshold", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {evictionHard: {memory.available: 120%}}}}"),
+			"not a percentage",
+		},
+		{
+			"soft eviction without grace", AL2023,
+			nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {evictionSoft: {memory.available: 10%}}}}"), "grace period must be specified",
+		},
+		{
+			"DNS that is no address", AL2023, nodeConfig("{cluster: {" + cluster + "}, kubelet: {config: {clusterDNS: [kube-dns]}}}"),
+			"cluster DNS address",
+		},
+		{
+			"MIME that breaks off", AL2023,
+			"Content-Type: multipart/mixed; boundary=\"//\"\n\n--//\nContent-Type: application/node.eks.aws\n\nkind", "read part 1",
+		},
 
 		{"Bottlerocket without cluster", Bottlerocket, "[settings.kubernetes]\ncluster-certificate = '@CA@'", "cluster name is missing"},
 		{"Bottlerocket with a wrong type", Bottlerocket, "[settings.kubernetes]\nmax-pods = 'x'", "not TOML settings"},
-		{"Bottlerocket taint without effect", Bottlerocket, "[settings.kubernetes]\ncluster-certificate = '@CA@'\nnode-taints = {a = 'b'}", "an effect is needed"},
+		{
+			"Bottlerocket taint without effect", Bottlerocket, "[settings.kubernetes]\ncluster-certificate = '@CA@'\nnode-taints = {a = 'b'}",
+			"an effect is needed",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Decode(tt.family, withCA(tt.text, ca))
@@ -206,8 +260,14 @@ func TestParseImage(t *testing.T) {
 		{"amazon-eks-node-al2023-x86_64-standard-1.36-v20260715", Image{Family: AL2023, Kubernetes: "1.36", Release: "v20260715"}},
 		{"amazon-eks-node-al2023-arm64-nvidia-1.36-v20260715", Image{Family: AL2023, Kubernetes: "1.36", Release: "v20260715"}},
 		{"bottlerocket-aws-k8s-1.31-x86_64-v1.32.0-cacc4ce9", Image{Family: Bottlerocket, Kubernetes: "1.31", Release: "v1.32.0-cacc4ce9"}},
-		{"bottlerocket-aws-k8s-1.31-nvidia-aarch64-v1.32.0-cacc4ce9", Image{Family: Bottlerocket, Kubernetes: "1.31", Release: "v1.32.0-cacc4ce9"}},
-		{"Windows_Server-2022-English-Core-EKS_Optimized-1.31-2025.01.15", Image{Family: Windows, Kubernetes: "1.31", Release: "2025.01.15", Server: "2022"}},
+		{"bottlerocket-aws-k8s-1.31-nvidia-aarch64-v1.32.0-cacc4ce9", Image{
+			Family: Bottlerocket, Kubernetes: "1.31",
+			Release: "v1.32.0-cacc4ce9",
+		}},
+		{"Windows_Server-2022-English-Core-EKS_Optimized-1.31-2025.01.15", Image{
+			Family: Windows, Kubernetes: "1.31", Release: "2025.01.15",
+			Server: "2022",
+		}},
 		{"al2023-ami-2023.6.20250115.0-kernel-6.1-x86_64", Image{}},
 		{"", Image{}},
 	} {
@@ -238,10 +298,18 @@ func TestWithDefaults(t *testing.T) {
 		{"AL2 replaces whole maps", Config{Family: AL2, Kubelet: kubelet.KubeletConfiguration{
 			KubeReserved: map[string]string{"cpu": "1"},
 		}}, kubelet.KubeletConfiguration{MaxPods: 110, KubeReserved: map[string]string{"cpu": "1"}, EvictionHard: evictions}},
-		{"pods per core", Config{Family: AL2023, UseENIMaxPods: true, Kubelet: kubelet.KubeletConfiguration{PodsPerCore: 3}}, kubelet.KubeletConfiguration{
-			MaxPods: 12, PodsPerCore: 3, KubeReserved: map[string]string{"cpu": "80m", "memory": "893Mi", "ephemeral-storage": "1Gi"}, EvictionHard: evictions,
-		}},
-		{"Bottlerocket reserves for its limit", Config{Family: Bottlerocket, UseENIMaxPods: true, Kubelet: kubelet.KubeletConfiguration{MaxPods: 110}}, kubelet.KubeletConfiguration{
+		{
+			"pods per core",
+			Config{Family: AL2023, UseENIMaxPods: true, Kubelet: kubelet.KubeletConfiguration{PodsPerCore: 3}},
+			kubelet.KubeletConfiguration{
+				MaxPods: 12, PodsPerCore: 3, KubeReserved: map[string]string{"cpu": "80m", "memory": "893Mi", "ephemeral-storage": "1Gi"},
+				EvictionHard: evictions,
+			},
+		},
+		{"Bottlerocket reserves for its limit", Config{
+			Family: Bottlerocket, UseENIMaxPods: true,
+			Kubelet: kubelet.KubeletConfiguration{MaxPods: 110},
+		}, kubelet.KubeletConfiguration{
 			MaxPods: 110, KubeReserved: map[string]string{"cpu": "80m", "memory": "1465Mi", "ephemeral-storage": "1Gi"}, EvictionHard: evictions,
 		}},
 	} {

@@ -54,9 +54,17 @@ func readWindowsCall(args []string) (Config, error) {
 		}
 		values[windowsParameters[at]] = args[i+1]
 	}
-	cfg := Config{UseENIMaxPods: true, ClusterName: values["-EKSClusterName"], Endpoint: values["-APIServerEndpoint"], ServiceCIDR: values["-ServiceCIDR"]}
+	cfg := Config{
+		UseENIMaxPods: true,
+		ClusterName:   values["-EKSClusterName"],
+		Endpoint:      values["-APIServerEndpoint"],
+		ServiceCIDR:   values["-ServiceCIDR"],
+	}
 	if cfg.Endpoint == "" || values["-Base64ClusterCA"] == "" {
-		return Config{}, fmt.Errorf("%s: -APIServerEndpoint and -Base64ClusterCA are needed: the simulated instance does not call the EKS API", windowsBootstrap)
+		return Config{}, fmt.Errorf(
+			"%s: -APIServerEndpoint and -Base64ClusterCA are needed: the simulated instance does not call the EKS API",
+			windowsBootstrap,
+		)
 	}
 	if dns := values["-DNSClusterIP"]; dns != "" {
 		cfg.Kubelet.ClusterDNS = []string{dns}

@@ -26,7 +26,9 @@ func TestStateOfANode(t *testing.T) {
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}}
 	}
-	ending := []karpv1.NodeClaim{{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: karpv1.NodeClaimStatus{ProviderID: provider}}}
+	ending := []karpv1.NodeClaim{
+		{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now}, Status: karpv1.NodeClaimStatus{ProviderID: provider}},
+	}
 	for _, tt := range []struct {
 		want     string
 		instance string
@@ -57,10 +59,20 @@ func TestStatus(t *testing.T) {
 	s := Status{
 		Cluster: "lab", Pending: 2, Running: 3, PerHour: 0.1296,
 		Nodes: []Node{
-			{Name: "ip-10-0-0-4.ec2.internal", Type: "c7a.large", Zone: "us-east-1a", CapacityType: "spot", State: "ready", PerHour: 0.0321, Pods: 3},
+			{
+				Name:         "ip-10-0-0-4.ec2.internal",
+				Type:         "c7a.large",
+				Zone:         "us-east-1a",
+				CapacityType: "spot",
+				State:        "ready",
+				PerHour:      0.0321,
+				Pods:         3,
+			},
 			{Name: "i-0123456789abcdef0", Type: "m7g.xlarge", Zone: "us-east-1b", CapacityType: "on-demand", State: "booting", PerHour: 0.0975},
 		},
-		Events: []Event{{Time: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local), Object: "pod/a", Reason: "Nominated", Text: "Pod should schedule on: b"}},
+		Events: []Event{
+			{Time: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local), Object: "pod/a", Reason: "Nominated", Text: "Pod should schedule on: b"},
+		},
 	}
 	want := []string{
 		"lab   pods: 2 pending, 3 running   nodes: 2   $0.130/h",
@@ -91,7 +103,14 @@ func TestLatestEvents(t *testing.T) {
 		e.Source.Component = "karpenter"
 		all = append(all, e)
 	}
-	all = append(all, corev1.Event{Reason: "Scheduled", Source: corev1.EventSource{Component: "default-scheduler"}, LastTimestamp: metav1.NewTime(time.Unix(1000, 0))})
+	all = append(
+		all,
+		corev1.Event{
+			Reason:        "Scheduled",
+			Source:        corev1.EventSource{Component: "default-scheduler"},
+			LastTimestamp: metav1.NewTime(time.Unix(1000, 0)),
+		},
+	)
 	var got []string
 	for _, e := range latest(all) {
 		got = append(got, e.Reason)
@@ -189,7 +208,8 @@ func TestWhySoManyNodes(t *testing.T) {
 		t.Error("nodes that are all ready, without pending pods, have settled")
 	}
 	for name, moving := range map[string]Status{
-		"pending pods": {Pending: 1, Running: 4, Nodes: ready}, "a node that boots": {Running: 5, Nodes: append([]Node{{State: "booting"}}, ready...)},
+		"pending pods": {Pending: 1, Running: 4, Nodes: ready}, "a node that boots": {Running: 5, Nodes: append([]Node{{State: "booting"}},
+			ready...)},
 		"one node": {Running: 5, Nodes: ready[:1]}, "no pods": {Nodes: ready},
 	} {
 		if settledKey(&moving) != "" {
@@ -199,7 +219,11 @@ func TestWhySoManyNodes(t *testing.T) {
 }
 
 func TestStatusReportsControllerExits(t *testing.T) {
-	s := Status{Cluster: "lab", ControllerLog: "/tmp/controller.log", Exits: world.ControllerExits{Times: 2, Last: "exit status 2", At: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local)}}
+	s := Status{
+		Cluster:       "lab",
+		ControllerLog: "/tmp/controller.log",
+		Exits:         world.ControllerExits{Times: 2, Last: "exit status 2", At: time.Date(2026, 8, 1, 12, 30, 1, 0, time.Local)},
+	}
 	const want = "The controller exited 2 time(s), last at 12:30:01 (exit status 2), and restarts. Its log: /tmp/controller.log"
 	if got := s.Note(); got != want {
 		t.Errorf("got %q, want %q", got, want)

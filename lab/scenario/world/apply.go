@@ -133,7 +133,19 @@ func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 // namespaced reports whether objects of a kind that manifests of the lab hold live in a namespace.
 func namespaced(kind string) bool {
 	switch kind {
-	case "Deployment", "StatefulSet", "DaemonSet", "ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Pod", "Job", "PersistentVolumeClaim", "PodDisruptionBudget", "PodTemplate", "CapacityBuffer":
+	case "Deployment",
+		"StatefulSet",
+		"DaemonSet",
+		"ConfigMap",
+		"ServiceAccount",
+		"Role",
+		"RoleBinding",
+		"Pod",
+		"Job",
+		"PersistentVolumeClaim",
+		"PodDisruptionBudget",
+		"PodTemplate",
+		"CapacityBuffer":
 		return true
 	default:
 		return false

@@ -18,8 +18,11 @@ type FullDiskError struct {
 }
 
 func (e *FullDiskError) Error() string {
-	return fmt.Sprintf("the disk that holds %s is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR",
-		e.Dir, e.Free>>20)
+	return fmt.Sprintf(
+		"the disk that holds %s is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR",
+		e.Dir,
+		e.Free>>20,
+	)
 }
 
 // Explain is a failure of a world, in one line if a full disk is its cause: what the components then say of it is long,

@@ -30,7 +30,10 @@ func TestAFullDiskIsOneClearLine(t *testing.T) {
 				}
 				return
 			}
-			want := fmt.Sprintf("the disk that holds /tmp/lab is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR", tt.free>>20)
+			want := fmt.Sprintf(
+				"the disk that holds /tmp/lab is full (%d MiB free, a cluster needs a few hundred): free space, or choose another disk with --state-dir or TMPDIR",
+				tt.free>>20,
+			)
 			if got.Error() != want {
 				t.Errorf("got %q\nwant %q", got, want)
 			}

@@ -63,7 +63,12 @@ type ClaimHistory struct {
 }
 
 func newHistory(asOf func(version string) ([]karpv1.NodeClaim, error)) *History {
-	return &History{asOf: asOf, pods: map[types.UID]*PodHistory{}, claims: map[types.UID]*ClaimHistory{}, watchers: map[int]func(client.Object, bool){}}
+	return &History{
+		asOf:     asOf,
+		pods:     map[types.UID]*PodHistory{},
+		claims:   map[types.UID]*ClaimHistory{},
+		watchers: map[int]func(client.Object, bool){},
+	}
 }
 
 // Pods are all pods there ever were, in the order in which they were seen.

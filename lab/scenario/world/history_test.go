@@ -42,9 +42,14 @@ func TestHistoryReportsPodsWithTwoClaims(t *testing.T) {
 		{name: "each its own", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "3"), false}}},
 		{name: "seen again", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), false}}},
 		{name: "two live claims", sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}}, want: 1},
-		{name: "after the first let go of the pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {claim("b", "2"), false}}},
-		{name: "after the first let go of another pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b", "2"), false}}, want: 1},
-		{name: "after the deletion of the first began", sights: []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b", "1"), false}}},
+		{name: "after the first let go of the pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "1"), false}, {
+			claim("b", "2"),
+			false,
+		}}},
+		{name: "after the first let go of another pod", sights: []sight{{claim("a", "1", "2"), false}, {claim("a", "2"), false}, {claim("b",
+			"2"), false}}, want: 1},
+		{name: "after the deletion of the first began", sights: []sight{{claim("a", "1"), false}, {ending(claim("a", "1")), false}, {claim("b",
+			"1"), false}}},
 		{name: "after the first was deleted", sights: []sight{{claim("a", "1"), false}, {claim("a", "1"), true}, {claim("b", "1"), false}}},
 		{name: "for no pods", sights: []sight{{claim("a"), false}, {claim("b"), false}}},
 		{
@@ -62,7 +67,10 @@ func TestHistoryReportsPodsWithTwoClaims(t *testing.T) {
 			sights: []sight{{claim("a", "1", "2"), false}, {claim("b", "2"), false}, {claim("a", "1"), false}},
 			late:   []karpv1.NodeClaim{*claim("a", "1", "2"), *claim("b", "2")}, want: 1,
 		},
-		{name: "the version is compacted", sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}}, err: errors.New("too old"), want: 1},
+		{
+			name: "the version is compacted", sights: []sight{{claim("a", "1"), false}, {claim("b", "1"), false}}, err: errors.New("too old"),
+			want: 1,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var seen []karpv1.NodeClaim

@@ -84,7 +84,8 @@ func (w *World) DeniedCalls() []string {
 	}
 	found := map[string]bool{}
 	for _, c := range w.AWS.Calls() {
-		if c.ErrorCode != "" && strings.Contains(c.ErrorMessage, "no identity-based policy allows") && !absentProfile.MatchString(c.ErrorMessage) {
+		if c.ErrorCode != "" && strings.Contains(c.ErrorMessage, "no identity-based policy allows") &&
+			!absentProfile.MatchString(c.ErrorMessage) {
 			found[c.Service+":"+c.Action+": "+c.ErrorMessage] = true
 		}
 	}

@@ -17,8 +17,15 @@ func (c *Cluster) operatorEnvironment() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withHostEnvironment(append(own,
-		Variable{"KUBECONFIG", c.Kubeconfig()}, Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull})), nil
+	return withHostEnvironment(append(
+		own,
+		Variable{
+			"KUBECONFIG",
+			c.Kubeconfig(),
+		},
+		Variable{"AWS_CONFIG_FILE", os.DevNull},
+		Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
+	)), nil
 }
 
 // Shell runs a line as the shell of the cluster's operator does, with the lab's kubectl and the product's dovetail in

@@ -38,7 +38,11 @@ func TestFailedWorldLeavesNothing(t *testing.T) {
 }
 
 func TestApplyReadsManifests(t *testing.T) {
-	objects, err := decode([]byte("# a comment\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: a\n---\nkind: NodePool\napiVersion: karpenter.sh/v1\nmetadata: {name: b}\n"))
+	objects, err := decode(
+		[]byte(
+			"# a comment\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: a\n---\nkind: NodePool\napiVersion: karpenter.sh/v1\nmetadata: {name: b}\n",
+		),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,12 +25,34 @@ func NewCollector() *Collector {
 		return prometheus.NewDesc("karpenter_cloudprovider_instance_type_"+name, help, labels, nil)
 	}
 	return &Collector{
-		cpus:      named("cpu_cores", "vCPUs of an instance type.", "instance_type"),
-		memory:    named("memory_bytes", "Memory capacity of a node of the instance type.", "instance_type"),
-		available: named("offering_available", "1 if a NodePool can launch the offering now, else 0.", "instance_type", "capacity_type", "zone"),
-		price:     named("offering_price_estimate", "Price per hour that plans use; 0 if it is unknown.", "instance_type", "capacity_type", "zone"),
-		builtIn:   prometheus.NewDesc("dovetail_prices_built_in", "1 while the built-in prices are used because those of AWS cannot be read, else 0.", []string{"capacity_type"}, nil),
-		read:      prometheus.NewDesc("dovetail_prices_read_timestamp_seconds", "When the prices were last read from AWS.", []string{"capacity_type"}, nil),
+		cpus:   named("cpu_cores", "vCPUs of an instance type.", "instance_type"),
+		memory: named("memory_bytes", "Memory capacity of a node of the instance type.", "instance_type"),
+		available: named(
+			"offering_available",
+			"1 if a NodePool can launch the offering now, else 0.",
+			"instance_type",
+			"capacity_type",
+			"zone",
+		),
+		price: named(
+			"offering_price_estimate",
+			"Price per hour that plans use; 0 if it is unknown.",
+			"instance_type",
+			"capacity_type",
+			"zone",
+		),
+		builtIn: prometheus.NewDesc(
+			"dovetail_prices_built_in",
+			"1 while the built-in prices are used because those of AWS cannot be read, else 0.",
+			[]string{"capacity_type"},
+			nil,
+		),
+		read: prometheus.NewDesc(
+			"dovetail_prices_read_timestamp_seconds",
+			"When the prices were last read from AWS.",
+			[]string{"capacity_type"},
+			nil,
+		),
 	}
 }
 

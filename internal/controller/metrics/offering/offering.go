@@ -126,7 +126,15 @@ func (l *Loop) recordPriceEvents(pool *karpv1.NodePool, state []cloudprovider.Pr
 		case s.BuiltIn():
 			l.Events.WarnEvery(failedEventInterval, pool, "PricesBuiltIn", builtInMessage, s.CapacityType, basis(s), s.Err)
 		case s.Err != nil:
-			l.Events.WarnEvery(failedEventInterval, pool, "PricesOutdated", "%s prices are those of %s: %v", s.CapacityType, s.Read.UTC().Format(time.RFC3339), s.Err)
+			l.Events.WarnEvery(
+				failedEventInterval,
+				pool,
+				"PricesOutdated",
+				"%s prices are those of %s: %v",
+				s.CapacityType,
+				s.Read.UTC().Format(time.RFC3339),
+				s.Err,
+			)
 		}
 	}
 }
@@ -157,7 +165,12 @@ type measurements struct {
 }
 
 func newMeasurements(reserved bool) *measurements {
-	return &measurements{reserved: reserved, cpus: map[string]float64{}, bytes: map[string]float64{}, offerings: map[offeringID]offeringState{}}
+	return &measurements{
+		reserved:  reserved,
+		cpus:      map[string]float64{},
+		bytes:     map[string]float64{},
+		offerings: map[offeringID]offeringState{},
+	}
 }
 
 // add adds the types of one more pool. An offering that any pool can launch counts as available.

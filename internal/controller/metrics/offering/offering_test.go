@@ -79,11 +79,27 @@ func named(name string) func(*awsv1.EC2NodeClass) {
 }
 
 func TestOfferingsOfPools(t *testing.T) {
-	f := controllertest.New(t, controllertest.Class(), controllertest.Class(named("other")), controllertest.Class(named("broken")),
-		controllertest.Pool("a", of("broken")), controllertest.Pool("b", of("default")), controllertest.Pool("c", of("other")), controllertest.Pool("d", of("none")))
+	f := controllertest.New(
+		t,
+		controllertest.Class(),
+		controllertest.Class(named("other")),
+		controllertest.Class(named("broken")),
+		controllertest.Pool(
+			"a",
+			of("broken"),
+		),
+		controllertest.Pool("b", of("default")),
+		controllertest.Pool("c", of("other")),
+		controllertest.Pool("d", of("none")),
+	)
 	s := &fakeCloud{types: map[string][]*catalog.InstanceType{
 		"default": m5(newOffering("on-demand", "z1", 0.1, true), newOffering("spot", "z1", 0.03, false), newOffering("spot", "z2", 0, false)),
-		"other":   m5(newOffering("on-demand", "z1", 0.08, false), newOffering("spot", "z1", 0.04, true), newOffering("reserved", "z2", 1e-8, true), newOffering("reserved", "z2", 2e-8, true)),
+		"other": m5(
+			newOffering("on-demand", "z1", 0.08, false),
+			newOffering("spot", "z1", 0.04, true),
+			newOffering("reserved", "z2", 1e-8, true),
+			newOffering("reserved", "z2", 2e-8, true),
+		),
 	}}
 	l := &Loop{Client: f.API, Cloud: s, Reserved: true, Collector: NewCollector(), Events: f.Events, Log: f.Log}
 	if got := scraped(t, l.Collector); len(got) != 0 {
@@ -138,17 +154,49 @@ func TestEventsAboutPrices(t *testing.T) {
 		said    string
 		metrics []string
 	}{
-		{"from the cloud", cloudprovider.PriceState{Read: read}, "", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
-		{"denied", cloudprovider.PriceState{Err: denied}, "PricesBuiltIn on-demand prices are built in: AccessDenied", []string{"dovetail_prices_built_in on-demand 1"}},
-		{"denied since", cloudprovider.PriceState{Read: read, Err: denied}, "PricesOutdated on-demand prices are those of 2026-01-01T00:00:00Z: AccessDenied", []string{"dovetail_prices_built_in on-demand 0", "dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09"}},
-		{"nobody asks", cloudprovider.PriceState{NotReadReason: "an isolated VPC"}, "PricesBuiltIn on-demand prices are built in: an isolated VPC", []string{"dovetail_prices_built_in on-demand 1"}},
-		{"GovCloud", cloudprovider.PriceState{NotReadReason: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"}, "PricesBuiltIn on-demand prices are built in (us-gov-west-1: prices of July 2026): no prices of GovCloud", []string{"dovetail_prices_built_in on-demand 1"}},
+		{"from the cloud", cloudprovider.PriceState{Read: read}, "", []string{
+			"dovetail_prices_built_in on-demand 0",
+			"dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09",
+		}},
+		{
+			"denied",
+			cloudprovider.PriceState{Err: denied},
+			"PricesBuiltIn on-demand prices are built in: AccessDenied",
+			[]string{"dovetail_prices_built_in on-demand 1"},
+		},
+		{
+			"denied since",
+			cloudprovider.PriceState{Read: read, Err: denied},
+			"PricesOutdated on-demand prices are those of 2026-01-01T00:00:00Z: AccessDenied",
+			[]string{
+				"dovetail_prices_built_in on-demand 0",
+				"dovetail_prices_read_timestamp_seconds on-demand 1.7672256e+09",
+			},
+		},
+		{
+			"nobody asks",
+			cloudprovider.PriceState{NotReadReason: "an isolated VPC"},
+			"PricesBuiltIn on-demand prices are built in: an isolated VPC",
+			[]string{"dovetail_prices_built_in on-demand 1"},
+		},
+		{
+			"GovCloud",
+			cloudprovider.PriceState{NotReadReason: "no prices of GovCloud", Basis: "us-gov-west-1: prices of July 2026"},
+			"PricesBuiltIn on-demand prices are built in (us-gov-west-1: prices of July 2026): no prices of GovCloud",
+			[]string{"dovetail_prices_built_in on-demand 1"},
+		},
 		{"not read yet", cloudprovider.PriceState{}, "", []string{"dovetail_prices_built_in on-demand 0"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Class(), controllertest.Pool("a"))
 			tt.state.CapacityType = "on-demand"
-			l := &Loop{Client: f.API, Cloud: &fakeCloud{state: []cloudprovider.PriceState{tt.state}}, Collector: NewCollector(), Events: f.Events, Log: f.Log}
+			l := &Loop{
+				Client:    f.API,
+				Cloud:     &fakeCloud{state: []cloudprovider.PriceState{tt.state}},
+				Collector: NewCollector(),
+				Events:    f.Events,
+				Log:       f.Log,
+			}
 			for range 2 { // says it once
 				_, err := l.measure(t.Context())
 				f.Do(err)

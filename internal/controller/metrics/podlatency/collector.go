@@ -43,11 +43,29 @@ func NewCollector(cache client.Reader, decisions *Decisions, now func() time.Tim
 	of := []string{"name", "namespace"}
 	return &Collector{
 		cache: cache, decisions: decisions, now: now, log: log,
-		state: desc("state", "State of each pod: its node, phase and owner.", "name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch",
-			"capacity_type", "instance_type", "phase", "ready", "managed"),
-		unbound:       desc("unbound_time_seconds", "Time since the pod's creation, until it is bound.", of...),
-		unstarted:     desc("unstarted_time_seconds", "Time since the pod's creation, until it runs.", of...),
-		undecided:     desc("provisioning_scheduling_undecided_time_seconds", "Time since the pod was first seen to need a node, until the first plan for it.", of...),
+		state: desc(
+			"state",
+			"State of each pod: its node, phase and owner.",
+			"name",
+			"namespace",
+			"owner",
+			"node",
+			"scheduled",
+			"nodepool",
+			"zone",
+			"arch",
+			"capacity_type",
+			"instance_type",
+			"phase",
+			"ready",
+			"managed",
+		),
+		unbound:   desc("unbound_time_seconds", "Time since the pod's creation, until it is bound.", of...),
+		unstarted: desc("unstarted_time_seconds", "Time since the pod's creation, until it runs.", of...),
+		undecided: desc(
+			"provisioning_scheduling_undecided_time_seconds",
+			"Time since the pod was first seen to need a node, until the first plan for it.",
+			of...),
 		placedUnbound: desc("provisioning_unbound_time_seconds", "Time since a plan schedules the pod, until it is bound.", of...),
 		placedWaiting: desc("provisioning_unstarted_time_seconds", "Time since a plan schedules the pod, until it runs.", of...),
 	}
@@ -103,7 +121,8 @@ func state(pod *corev1.Pod, node map[string]string) []string {
 	_, managed := node[karpv1.LabelNodePool]
 	return []string{
 		pod.Name, pod.Namespace, owner(pod), pod.Spec.NodeName, fmt.Sprint(pod.Spec.NodeName != ""),
-		node[karpv1.LabelNodePool], node[corev1.LabelTopologyZone], node[corev1.LabelArchStable], node[karpv1.LabelCapacityType], node[corev1.LabelInstanceTypeStable],
+		node[karpv1.LabelNodePool], node[corev1.LabelTopologyZone], node[corev1.LabelArchStable], node[karpv1.LabelCapacityType],
+		node[corev1.LabelInstanceTypeStable],
 		string(pod.Status.Phase), fmt.Sprint(ready(pod)), fmt.Sprint(managed),
 	}
 }

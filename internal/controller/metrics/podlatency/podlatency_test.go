@@ -50,16 +50,66 @@ func TestDecisions(t *testing.T) {
 		{"nothing", nil, podlatency.Decision{}, "0 in 0s"},
 		{"seen twice: the first time counts", []func(*podlatency.Decisions){see(pod), see(pod)}, podlatency.Decision{Seen: at(0)}, "0 in 0s"},
 		{"refused", []func(*podlatency.Decisions){see(pod), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
-		{"placed in a healthy pool", []func(*podlatency.Decisions){see(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
-		{"in one that is not", []func(*podlatency.Decisions){see(pod), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1)}, "1 in 1s"},
-		{"first in a healthy one, then in another", []func(*podlatency.Decisions){place(pod, true), place(pod, false)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0)}, "1 in 0s"},
-		{"then in a healthy one", []func(*podlatency.Decisions){place(pod, false), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0), Healthy: at(1)}, "1 in 0s"},
-		{"placed again: the first time is kept", []func(*podlatency.Decisions){see(pod), place(pod, true), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)}, "1 in 1s"},
-		{"placed, then refused", []func(*podlatency.Decisions){see(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
-		{"and placed anew", []func(*podlatency.Decisions){place(pod, true), refuse(pod), place(pod, true)}, podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(2), Healthy: at(2)}, "1 in 0s"},
-		{"it is bound already", []func(*podlatency.Decisions){see(bound), place(bound, true), refuse(bound)}, podlatency.Decision{}, "0 in 0s"},
-		{"decided on twice, measured once", []func(*podlatency.Decisions){see(pod), refuse(pod), place(pod, true), refuse(pod)}, podlatency.Decision{Seen: at(0), Decided: at(1)}, "1 in 1s"},
-		{"forgotten", []func(*podlatency.Decisions){see(pod), place(pod, true), func(d *podlatency.Decisions) { d.Forget(pod.UID) }}, podlatency.Decision{}, "1 in 1s"},
+		{
+			"placed in a healthy pool",
+			[]func(*podlatency.Decisions){see(pod), place(pod, true)},
+			podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)},
+			"1 in 1s",
+		},
+		{
+			"in one that is not",
+			[]func(*podlatency.Decisions){see(pod), place(pod, false)},
+			podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1)},
+			"1 in 1s",
+		},
+		{
+			"first in a healthy one, then in another",
+			[]func(*podlatency.Decisions){place(pod, true), place(pod, false)},
+			podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0)},
+			"1 in 0s",
+		},
+		{
+			"then in a healthy one",
+			[]func(*podlatency.Decisions){place(pod, false), place(pod, true)},
+			podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(0), Healthy: at(1)},
+			"1 in 0s",
+		},
+		{
+			"placed again: the first time is kept",
+			[]func(*podlatency.Decisions){see(pod), place(pod, true), place(pod, true)},
+			podlatency.Decision{Seen: at(0), Decided: at(1), Schedulable: at(1), Healthy: at(1)},
+			"1 in 1s",
+		},
+		{
+			"placed, then refused",
+			[]func(*podlatency.Decisions){see(pod), place(pod, true), refuse(pod)},
+			podlatency.Decision{Seen: at(0), Decided: at(1)},
+			"1 in 1s",
+		},
+		{
+			"and placed anew",
+			[]func(*podlatency.Decisions){place(pod, true), refuse(pod), place(pod, true)},
+			podlatency.Decision{Seen: at(0), Decided: at(0), Schedulable: at(2), Healthy: at(2)},
+			"1 in 0s",
+		},
+		{
+			"it is bound already",
+			[]func(*podlatency.Decisions){see(bound), place(bound, true), refuse(bound)},
+			podlatency.Decision{},
+			"0 in 0s",
+		},
+		{
+			"decided on twice, measured once",
+			[]func(*podlatency.Decisions){see(pod), refuse(pod), place(pod, true), refuse(pod)},
+			podlatency.Decision{Seen: at(0), Decided: at(1)},
+			"1 in 1s",
+		},
+		{
+			"forgotten",
+			[]func(*podlatency.Decisions){see(pod), place(pod, true), func(d *podlatency.Decisions) { d.Forget(pod.UID) }},
+			podlatency.Decision{},
+			"1 in 1s",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,7 +148,11 @@ func refuse(p *corev1.Pod) func(*podlatency.Decisions) {
 }
 
 func condition(typ corev1.PodConditionType, after time.Duration) corev1.PodCondition {
-	return corev1.PodCondition{Type: typ, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(controllertest.Start.Add(after))}
+	return corev1.PodCondition{
+		Type:               typ,
+		Status:             corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(controllertest.Start.Add(after)),
+	}
 }
 
 func TestPodsAreMeasuredOnce(t *testing.T) {
@@ -124,7 +178,10 @@ func TestPodsAreMeasuredOnce(t *testing.T) {
 	want := func(when string, want ...string) {
 		t.Helper()
 		got := []string{
-			measured(t, f.Metrics.PodBound), measured(t, f.Metrics.ProvisioningBound), measured(t, f.Metrics.PodStartup), measured(t, f.Metrics.ProvisioningStartup),
+			measured(
+				t,
+				f.Metrics.PodBound,
+			), measured(t, f.Metrics.ProvisioningBound), measured(t, f.Metrics.PodStartup), measured(t, f.Metrics.ProvisioningStartup),
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: bound and started, since creation and since placed (-want +got):\n%s", when, diff)

@@ -53,7 +53,11 @@ func TestTransitions(t *testing.T) {
 	}
 	update(f, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, at) })
 	f.Reconcile(r, "a")
-	if said := f.RecordedEvents(); !slices.Contains(said, "Normal Launched Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched") || len(said) != 1 {
+	if said := f.RecordedEvents(); !slices.Contains(
+		said,
+		"Normal Launched Status condition transitioned, Type: Launched, Status: Unknown -> True, Reason: Launched",
+	) ||
+		len(said) != 1 {
 		t.Errorf("said %q", said)
 	}
 	if count("True", "Launched") != 1 || count("Unknown", "LaunchFailed") != 0 {

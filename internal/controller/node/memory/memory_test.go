@@ -20,7 +20,12 @@ type fakeCloud struct {
 	err      error
 }
 
-func (c *fakeCloud) NodeSeen(_ context.Context, class *awsv1.EC2NodeClass, instanceType, imageID string, memory resource.Quantity) error {
+func (c *fakeCloud) NodeSeen(
+	_ context.Context,
+	class *awsv1.EC2NodeClass,
+	instanceType, imageID string,
+	memory resource.Quantity,
+) error {
 	c.reported = append(c.reported, strings.Join([]string{class.Name, instanceType, imageID, memory.String()}, " "))
 	return c.err
 }
@@ -44,7 +49,12 @@ func TestMemoryOfANode(t *testing.T) {
 		{"of another owner", func(n *corev1.Node) { registered(n); n.Spec.ProviderID = "aws:///us-east-1a/i-0000000000000ffff" }, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, c := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", launched), controllertest.JoinedNode("a", tt.node)), &fakeCloud{}
+			f, c := controllertest.New(
+				t,
+				controllertest.Class(),
+				controllertest.Claim("a", launched),
+				controllertest.JoinedNode("a", tt.node),
+			), &fakeCloud{}
 			f.Reconcile(&Reconciler{Client: f.API, Cloud: c}, "node-a")
 			if got := strings.Join(c.reported, ", "); got != tt.want {
 				t.Errorf("reported %q, want %q", got, tt.want)

@@ -11,7 +11,8 @@ type Metrics struct {
 // NewMetrics declares the metrics in reg.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total", Help: "Node claims deleted because their node was unhealthy.",
+		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total",
+		Help: "Node claims deleted because their node was unhealthy.",
 	}, []string{"condition", "nodepool", "capacity_type", "image_id"})}
 	return m, reg.Register(m.Unhealthy)
 }

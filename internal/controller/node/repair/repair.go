@@ -65,7 +65,12 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("node.health").
-		For(&corev1.Node{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return conditionsChanged(e.ObjectOld, e.ObjectNew) }})).
+		For(
+			&corev1.Node{},
+			builder.WithPredicates(
+				predicate.Funcs{UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return conditionsChanged(e.ObjectOld, e.ObjectNew) }},
+			),
+		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(patch.RequeueOnConflict(r))
 }
@@ -231,14 +236,43 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 	if err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion}); err != nil {
 		return err
 	}
-	r.Log.Info("deleting unhealthy node", "Node", node.Name, "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID,
-		"condition", string(unhealthy.Type), "status", string(unhealthy.Status), "since", unhealthy.LastTransitionTime.UTC().Format(time.RFC3339), "reason", unhealthy.Reason)
+	r.Log.Info(
+		"deleting unhealthy node",
+		"Node",
+		node.Name,
+		"NodeClaim",
+		claim.Name,
+		"provider-id",
+		claim.Status.ProviderID,
+		"condition",
+		string(unhealthy.Type),
+		"status",
+		string(unhealthy.Status),
+		"since",
+		unhealthy.LastTransitionTime.UTC().Format(time.RFC3339),
+		"reason",
+		unhealthy.Reason,
+	)
 	for _, o := range []event.Object{node, claim} {
-		r.Events.Warn(o, "NodeRepaired", "Replacing Node %s: %s is %s since %s (%s)", node.Name, unhealthy.Type, unhealthy.Status, unhealthy.LastTransitionTime.UTC().Format(time.RFC3339), unhealthy.Reason)
+		r.Events.Warn(
+			o,
+			"NodeRepaired",
+			"Replacing Node %s: %s is %s since %s (%s)",
+			node.Name,
+			unhealthy.Type,
+			unhealthy.Status,
+			unhealthy.LastTransitionTime.UTC().Format(time.RFC3339),
+			unhealthy.Reason,
+		)
 	}
 	r.Metrics.Disrupted(claim, reason)
 	r.Metrics.PodsDisrupted(claim, reason, pods)
-	r.Repairs.Unhealthy.WithLabelValues(snake(string(unhealthy.Type)), claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], claim.Status.ImageID).Inc()
+	r.Repairs.Unhealthy.WithLabelValues(
+		snake(string(unhealthy.Type)),
+		claim.Labels[karpv1.LabelNodePool],
+		claim.Labels[karpv1.LabelCapacityType],
+		claim.Status.ImageID,
+	).Inc()
 	return nil
 }
 

@@ -78,14 +78,22 @@ func TestWhenANodeIsRepaired(t *testing.T) {
 				n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 			}}, ends: true,
 		},
-		{name: "of another provider", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour)}, claim: []func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }}},
+		{
+			name: "of another provider", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour)},
+			claim: []func(*karpv1.NodeClaim){func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }},
+		},
 		{name: "not managed", node: []func(*corev1.Node){has(ready, corev1.ConditionFalse, time.Hour), func(n *corev1.Node) { n.Labels = nil }}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			// The pool's budget allows no disruption, which does not apply to a repair.
 			pool := controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })
-			f := controllertest.New(t, pool, controllertest.ReadyNode("a", tt.node...), controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
-				controllertest.Pod("web", "node-a"))
+			f := controllertest.New(
+				t,
+				pool,
+				controllertest.ReadyNode("a", tt.node...),
+				controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized}, tt.claim...)...),
+				controllertest.Pod("web", "node-a"),
+			)
 			r := reconciler(t, f)
 			got := f.Reconcile(r, "node-a")
 			claim := f.Claim("a")
@@ -130,7 +138,13 @@ func TestBreaker(t *testing.T) {
 			objects := []client.Object{controllertest.Pool("general")}
 			for n := range tt.of {
 				name := fmt.Sprint("n", n)
-				claim, node := controllertest.Claim(name, controllertest.Initialized), controllertest.ReadyNode(name, has(ready, corev1.ConditionTrue, time.Hour))
+				claim, node := controllertest.Claim(
+					name,
+					controllertest.Initialized,
+				), controllertest.ReadyNode(
+					name,
+					has(ready, corev1.ConditionTrue, time.Hour),
+				)
 				if n < tt.unhealthy { // the first for long enough, the others have only just fallen silent
 					has(ready, corev1.ConditionUnknown, time.Duration(tt.unhealthy-n)*time.Hour/time.Duration(tt.unhealthy))(node)
 				}
@@ -143,7 +157,14 @@ func TestBreaker(t *testing.T) {
 			// Nodes of another pool, all of them ill, decide nothing about this one.
 			for n := range 10 {
 				if !tt.poolless {
-					objects = append(objects, controllertest.ReadyNode(fmt.Sprint("other", n), has(ready, corev1.ConditionUnknown, time.Hour), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "other" }))
+					objects = append(
+						objects,
+						controllertest.ReadyNode(
+							fmt.Sprint("other", n),
+							has(ready, corev1.ConditionUnknown, time.Hour),
+							func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "other" },
+						),
+					)
 				}
 			}
 			f := controllertest.New(t, objects...)
@@ -175,7 +196,11 @@ func TestSicknessThatShowsByAndBy(t *testing.T) {
 	objects := []client.Object{controllertest.Pool("general")}
 	for n := range 10 {
 		name := fmt.Sprint("n", n)
-		objects = append(objects, controllertest.Claim(name, controllertest.Initialized), controllertest.ReadyNode(name, has(ready, corev1.ConditionTrue, time.Hour)))
+		objects = append(
+			objects,
+			controllertest.Claim(name, controllertest.Initialized),
+			controllertest.ReadyNode(name, has(ready, corev1.ConditionTrue, time.Hour)),
+		)
 	}
 	f := controllertest.New(t, objects...)
 	r := reconciler(t, f)
@@ -223,7 +248,12 @@ func TestDeadline(t *testing.T) {
 						c.Annotations = nil
 					}
 				})
-				f := controllertest.New(t, controllertest.Pool("general"), claim, controllertest.ReadyNode("a", has(ready, corev1.ConditionFalse, time.Hour)))
+				f := controllertest.New(
+					t,
+					controllertest.Pool("general"),
+					claim,
+					controllertest.ReadyNode("a", has(ready, corev1.ConditionFalse, time.Hour)),
+				)
 				if deleting {
 					f.Do(f.API.Delete(f.Context(), f.Claim("a")))
 				}
@@ -249,7 +279,8 @@ func TestWhatIsWorthALook(t *testing.T) {
 		t.Error("a heartbeat is")
 	}
 	for name, change := range map[string]func(*corev1.Node){
-		"status": has(ready, corev1.ConditionFalse, time.Hour), "time": has(ready, corev1.ConditionTrue, time.Minute), "one more": has(gpu, corev1.ConditionFalse, 0),
+		"status": has(ready, corev1.ConditionFalse, time.Hour), "time": has(ready, corev1.ConditionTrue, time.Minute), "one more": has(gpu,
+			corev1.ConditionFalse, 0),
 	} {
 		after := before.DeepCopy()
 		change(after)
@@ -260,10 +291,16 @@ func TestWhatIsWorthALook(t *testing.T) {
 }
 
 func TestWhatPeopleSee(t *testing.T) {
-	f := controllertest.New(t, controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour)))
+	f := controllertest.New(
+		t,
+		controllertest.Pool("general"),
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour)),
+	)
 	f.Reconcile(reconciler(t, f), "node-a")
 	events := f.RecordedEvents()
-	if len(events) != 2 || !strings.HasPrefix(events[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
+	if len(events) != 2 ||
+		!strings.HasPrefix(events[0], "Warning NodeRepaired Replacing Node node-a: Ready is Unknown since 2026-03-14T11:00:00Z") {
 		t.Errorf("events %q", events)
 	}
 	for typ, want := range map[string]string{"Ready": "ready", "ContainerRuntimeReady": "container_runtime_ready"} {
@@ -276,7 +313,11 @@ func TestWhatPeopleSee(t *testing.T) {
 func TestKilledAtEveryWrite(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Pool("general"), controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour))}
+			return []client.Object{
+				controllertest.Pool("general"),
+				controllertest.Claim("a", controllertest.Initialized),
+				controllertest.ReadyNode("a", has(ready, corev1.ConditionUnknown, time.Hour)),
+			}
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			metrics, err := metrics.New(prometheus.NewRegistry())

@@ -131,7 +131,10 @@ func (r *ClaimReconciler) deleteNodes(ctx context.Context, claim *karpv1.NodeCla
 		return false, err
 	}
 	if !condition.IsTrue(claim, karpv1.ConditionRegistered) {
-		nodes = slices.DeleteFunc(nodes, func(n corev1.Node) bool { return !controllerutil.ContainsFinalizer(&n, karpv1.FinalizerTermination) })
+		nodes = slices.DeleteFunc(
+			nodes,
+			func(n corev1.Node) bool { return !controllerutil.ContainsFinalizer(&n, karpv1.FinalizerTermination) },
+		)
 	}
 	for i := range nodes {
 		if nodes[i].DeletionTimestamp != nil {
@@ -153,7 +156,10 @@ func (r *ClaimReconciler) terminate(ctx context.Context, claim *karpv1.NodeClaim
 	err = r.Cloud.Terminate(ctx, claim.Status.ProviderID)
 	if err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		before := claim.DeepCopy()
-		if r.Events.Warn(claim, reasonTerminationFailed, "%s", recordFailure(claim, err, r.Now())); !equality.Semantic.DeepEqual(before.Status, claim.Status) {
+		if r.Events.Warn(claim, reasonTerminationFailed, "%s", recordFailure(claim, err, r.Now())); !equality.Semantic.DeepEqual(
+			before.Status,
+			claim.Status,
+		) {
 			_, patchErr := patch.StatusFrom(ctx, r.Client, before, claim)
 			err = errors.Join(err, client.IgnoreNotFound(patchErr))
 		}

@@ -76,22 +76,83 @@ func TestDeletedClaim(t *testing.T) {
 		deadline   string
 	}{
 		{name: "before launch", claim: controllertest.Claim("a", controllertest.Deleting), gone: true},
-		{name: "before launch, Nodes without provider ID are there", claim: controllertest.Claim("a", controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })}, gone: true},
+		{
+			name:  "before launch, Nodes without provider ID are there",
+			claim: controllertest.Claim("a", controllertest.Deleting),
+			nodes: []client.Object{controllertest.ReadyNode("x", func(n *corev1.Node) { n.Spec.ProviderID = "" })},
+			gone:  true,
+		},
 		{
 			name: "before its launch was written down: the instance is found", claim: controllertest.Claim("a", controllertest.Deleting),
 			cloud: ec2{orphans: []cloudprovider.Instance{{ProviderID: "orphan"}}}, terminated: []string{"orphan"}, wait: instancePoll,
 		},
-		{name: "launched, not registered: the instance goes, the Node stays", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.JoinedNode("a")}, terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "registered, but not recorded: its Node is drained", claim: controllertest.Claim("a", controllertest.Launched, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a")}, deleted: []string{"node-a"}},
-		{name: "all Nodes of the instance go first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a"), second("node-b"), second("node-c")}, deleted: []string{"node-a", "node-b", "node-c"}},
-		{name: "a Node is finalizing", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nodes: []client.Object{controllertest.ReadyNode("a", controllertest.DeletingNode)}, deleted: []string{"node-a"}},
-		{name: "the instance is being deleted", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "the instance is gone", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), cloud: ec2{terminate: errGone}, gone: true, terminated: []string{"aws:///us-east-1a/i-a"}},
-		{name: "no grace period, no deadline", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), terminated: []string{"aws:///us-east-1a/i-a"}, wait: instancePoll},
-		{name: "a deadline comes first", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace), nodes: []client.Object{controllertest.ReadyNode("a")}, deadline: "2026-03-14T13:00:00Z"},
-		{name: "an existing deadline stands", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark), nodes: []client.Object{controllertest.ReadyNode("a")}, deadline: "2026-03-14T12:00:00Z", deleted: []string{"node-a"}},
-		{name: "another provider's", claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs), nodes: []client.Object{controllertest.ReadyNode("a")}},
-		{name: "not deleted", claim: controllertest.Claim("a", controllertest.Registered), nodes: []client.Object{controllertest.ReadyNode("a")}},
+		{
+			name:       "launched, not registered: the instance goes, the Node stays",
+			claim:      controllertest.Claim("a", controllertest.Launched, controllertest.Deleting),
+			nodes:      []client.Object{controllertest.JoinedNode("a")},
+			terminated: []string{"aws:///us-east-1a/i-a"},
+			wait:       instancePoll,
+		},
+		{
+			name:    "registered, but not recorded: its Node is drained",
+			claim:   controllertest.Claim("a", controllertest.Launched, controllertest.Deleting),
+			nodes:   []client.Object{controllertest.ReadyNode("a")},
+			deleted: []string{"node-a"},
+		},
+		{
+			name:    "all Nodes of the instance go first",
+			claim:   controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			nodes:   []client.Object{controllertest.ReadyNode("a"), second("node-b"), second("node-c")},
+			deleted: []string{"node-a", "node-b", "node-c"},
+		},
+		{
+			name:    "a Node is finalizing",
+			claim:   controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			nodes:   []client.Object{controllertest.ReadyNode("a", controllertest.DeletingNode)},
+			deleted: []string{"node-a"},
+		},
+		{
+			name:       "the instance is being deleted",
+			claim:      controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			terminated: []string{"aws:///us-east-1a/i-a"},
+			wait:       instancePoll,
+		},
+		{
+			name:       "the instance is gone",
+			claim:      controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			cloud:      ec2{terminate: errGone},
+			gone:       true,
+			terminated: []string{"aws:///us-east-1a/i-a"},
+		},
+		{
+			name:       "no grace period, no deadline",
+			claim:      controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			terminated: []string{"aws:///us-east-1a/i-a"},
+			wait:       instancePoll,
+		},
+		{
+			name:     "a deadline comes first",
+			claim:    controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace),
+			nodes:    []client.Object{controllertest.ReadyNode("a")},
+			deadline: "2026-03-14T13:00:00Z",
+		},
+		{
+			name:     "an existing deadline stands",
+			claim:    controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, grace, mark),
+			nodes:    []client.Object{controllertest.ReadyNode("a")},
+			deadline: "2026-03-14T12:00:00Z",
+			deleted:  []string{"node-a"},
+		},
+		{
+			name:  "another provider's",
+			claim: controllertest.Claim("a", controllertest.Registered, controllertest.Deleting, theirs),
+			nodes: []client.Object{controllertest.ReadyNode("a")},
+		},
+		{
+			name:  "not deleted",
+			claim: controllertest.Claim("a", controllertest.Registered),
+			nodes: []client.Object{controllertest.ReadyNode("a")},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -183,9 +183,21 @@ func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request evi
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return true
 	case apierrors.IsTooManyRequests(err):
-		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, evicting pod violates a PDB (Pod=%s/%s)", pod.Namespace, pod.Name)
+		e.Events.Warn(
+			request.node,
+			"FailedDraining",
+			"Failed to drain node, evicting pod violates a PDB (Pod=%s/%s)",
+			pod.Namespace,
+			pod.Name,
+		)
 	case status != nil && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
-		e.Events.Warn(request.node, "FailedDraining", "Failed to drain node, eviction does not support multiple PDBs (Pod=%s/%s)", pod.Namespace, pod.Name)
+		e.Events.Warn(
+			request.node,
+			"FailedDraining",
+			"Failed to drain node, eviction does not support multiple PDBs (Pod=%s/%s)",
+			pod.Namespace,
+			pod.Name,
+		)
 	default:
 		e.Log.Error("evicting pod", "namespace", pod.Namespace, "name", pod.Name, "error", err)
 	}
@@ -202,9 +214,14 @@ func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, 
 	if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
 		own = strconv.FormatInt(*s, 10)
 	}
-	e.Events.Normal(pod, "Disrupted",
+	e.Events.Normal(
+		pod,
+		"Disrupted",
 		"Deleting the pod to accommodate the node's deadline %s: granted %d seconds of grace-period of its own %s; its PodDisruptionBudget and do-not-disrupt no longer count",
-		request.deadline.Format(time.RFC3339), granted, own)
+		request.deadline.Format(time.RFC3339),
+		granted,
+		own,
+	)
 	err := e.Client.Delete(ctx, pod, client.GracePeriodSeconds(granted), client.Preconditions{UID: &pod.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return true

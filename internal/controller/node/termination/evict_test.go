@@ -43,7 +43,9 @@ type calls struct {
 // refusing returns a client that counts evictions, and rejects them with err if it is not nil.
 func refusing(f *controllertest.Fixture, c *calls, err error) client.Client {
 	return interceptor.NewClient(f.API, interceptor.Funcs{
-		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
+		SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object,
+			opts ...client.SubResourceCreateOption,
+		) error {
 			c.evictions++
 			if err != nil {
 				return err
@@ -87,20 +89,99 @@ func TestEvict(t *testing.T) {
 		event      string
 	}{
 		{name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
-		{name: "gone meanwhile", pod: controllertest.Pod("web", "node-a"), refusal: apierrors.NewNotFound(pods, "web"), done: true, evictions: 1},
+		{
+			name:      "gone meanwhile",
+			pod:       controllertest.Pod("web", "node-a"),
+			refusal:   apierrors.NewNotFound(pods, "web"),
+			done:      true,
+			evictions: 1,
+		},
 		{name: "another of its name", pod: controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.UID = "successor" }), done: true},
-		{name: "protected by a budget", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"), evictions: 1, event: "violates a PDB (Pod=shop/web)"},
-		{name: "under several budgets", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusInternalServerError, metav1.StatusReasonInternalError, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."), evictions: 1, event: "does not support multiple PDBs"},
-		{name: "any other answer", pod: controllertest.Pod("web", "node-a"), refusal: status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"), evictions: 1},
-		{name: "do-not-disrupt, no deadline", pod: controllertest.Pod("web", "node-a", protected), event: "Warning FailedDraining Failed to drain node, a pod may not be disrupted (Pod=shop/web)"},
+		{
+			name:      "protected by a budget",
+			pod:       controllertest.Pod("web", "node-a"),
+			refusal:   status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"),
+			evictions: 1,
+			event:     "violates a PDB (Pod=shop/web)",
+		},
+		{
+			name: "under several budgets",
+			pod:  controllertest.Pod("web", "node-a"),
+			refusal: status(
+				http.StatusInternalServerError,
+				metav1.StatusReasonInternalError,
+				"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+			),
+			evictions: 1,
+			event:     "does not support multiple PDBs",
+		},
+		{
+			name:      "any other answer",
+			pod:       controllertest.Pod("web", "node-a"),
+			refusal:   status(http.StatusForbidden, metav1.StatusReasonForbidden, "no"),
+			evictions: 1,
+		},
+		{
+			name:  "do-not-disrupt, no deadline",
+			pod:   controllertest.Pod("web", "node-a", protected),
+			event: "Warning FailedDraining Failed to drain node, a pod may not be disrupted (Pod=shop/web)",
+		},
 		{name: "terminating already", pod: controllertest.Pod("web", "node-a", terminating(30*time.Second)), done: true},
-		{name: "do-not-disrupt, grace as long as the node's", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)), deadline: in(300 * time.Second), done: true, gone: true, granted: []int64{300}, event: "Normal Disrupted"},
-		{name: "do-not-disrupt, 210 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(210 * time.Second), event: "may not be disrupted"},
-		{name: "do-not-disrupt, 60 s left of which it needs 60", pod: controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)), deadline: in(60 * time.Second), done: true, gone: true, granted: []int64{60}, event: "Normal Disrupted"},
-		{name: "terminating for too long is shortened", pod: controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)), deadline: in(210 * time.Second), done: true, granted: []int64{210}, event: "Normal Disrupted"},
-		{name: "too late, and deleted with one second already", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(time.Second), granted(time.Second)), deadline: in(-time.Hour), done: true},
-		{name: "too late, and deleted with more than one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(30*time.Second), granted(30*time.Second)), deadline: in(-time.Hour), done: true, granted: []int64{1}, event: "Normal Disrupted"},
-		{name: "an hour too late: one second", pod: controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)), deadline: in(-time.Hour), done: true, gone: true, granted: []int64{1}, event: "Normal Disrupted"},
+		{
+			name:     "do-not-disrupt, grace as long as the node's",
+			pod:      controllertest.Pod("web", "node-a", protected, gracePeriod(300*time.Second)),
+			deadline: in(300 * time.Second),
+			done:     true,
+			gone:     true,
+			granted:  []int64{300},
+			event:    "Normal Disrupted",
+		},
+		{
+			name:     "do-not-disrupt, 210 s left of which it needs 60",
+			pod:      controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)),
+			deadline: in(210 * time.Second),
+			event:    "may not be disrupted",
+		},
+		{
+			name:     "do-not-disrupt, 60 s left of which it needs 60",
+			pod:      controllertest.Pod("web", "node-a", protected, gracePeriod(60*time.Second)),
+			deadline: in(60 * time.Second),
+			done:     true,
+			gone:     true,
+			granted:  []int64{60},
+			event:    "Normal Disrupted",
+		},
+		{
+			name:     "terminating for too long is shortened",
+			pod:      controllertest.Pod("web", "node-a", gracePeriod(6000*time.Second), terminating(5910*time.Second)),
+			deadline: in(210 * time.Second),
+			done:     true,
+			granted:  []int64{210},
+			event:    "Normal Disrupted",
+		},
+		{
+			name:     "too late, and deleted with one second already",
+			pod:      controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(time.Second), granted(time.Second)),
+			deadline: in(-time.Hour),
+			done:     true,
+		},
+		{
+			name:     "too late, and deleted with more than one second",
+			pod:      controllertest.Pod("web", "node-a", gracePeriod(30*time.Second), terminating(30*time.Second), granted(30*time.Second)),
+			deadline: in(-time.Hour),
+			done:     true,
+			granted:  []int64{1},
+			event:    "Normal Disrupted",
+		},
+		{
+			name:     "an hour too late: one second",
+			pod:      controllertest.Pod("web", "node-a", gracePeriod(30*time.Second)),
+			deadline: in(-time.Hour),
+			done:     true,
+			gone:     true,
+			granted:  []int64{1},
+			event:    "Normal Disrupted",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -136,7 +217,11 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 			successor := controllertest.Pod("web", "node-b", func(p *corev1.Pod) { p.UID = "successor" })
 			f := controllertest.New(t, successor, controllertest.ReadyNode("a"))
 			meant := controllertest.Pod("web", "node-a", gracePeriod(30*time.Second))
-			conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "web", errors.New("the UID in the precondition is not the UID in record"))
+			conflict := apierrors.NewConflict(
+				schema.GroupResource{Resource: "pods"},
+				"web",
+				errors.New("the UID in the precondition is not the UID in record"),
+			)
 			e := evictor(f)
 			calls := 0
 			e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
@@ -145,7 +230,9 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 					return nil
 				},
 				// The API server of the fixture does not read preconditions of evictions.
-				SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object, opts ...client.SubResourceCreateOption) error {
+				SubResourceCreate: func(ctx context.Context, api client.Client, sub string, o, in client.Object,
+					opts ...client.SubResourceCreateOption,
+				) error {
 					calls++
 					if options := in.(*policyv1.Eviction).DeleteOptions; options != nil && differs(options.Preconditions, successor) {
 						return conflict
@@ -257,7 +344,12 @@ func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 
 func TestEvictorWorksAndStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := controllertest.New(t, controllertest.Pod("a", "node-a"), controllertest.Pod("b", "node-a", protected), controllertest.ReadyNode("a"))
+		f := controllertest.New(
+			t,
+			controllertest.Pod("a", "node-a"),
+			controllertest.Pod("b", "node-a", protected),
+			controllertest.ReadyNode("a"),
+		)
 		e, node := evictor(f), f.Node("node-a")
 		e.Workers = 3
 		ctx, stop := context.WithCancel(t.Context())

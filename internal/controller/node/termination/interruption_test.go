@@ -23,13 +23,24 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 		{karpv1.ReasonReservationInterrupted, []string{"db", "queue", "store", "web"}},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
-			f := controllertest.New(t, controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
+			f := controllertest.New(
+				t,
+				controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
 				controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, func(c *karpv1.NodeClaim) {
 					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, tt.reason, tt.reason, controllertest.Start)
 				}),
-				controllertest.Pod("web", "node-a"), controllertest.Pod("db", "node-a", mounting("data")),
-				controllertest.Pod("queue", "node-a", mounting("more"), critical), controllertest.Pod("store", "node-a", mounting("most"), controllertest.OwnedByDaemonSet),
-				controllertest.Pod("dns", "node-a", critical), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet))
+				controllertest.Pod("web", "node-a"),
+				controllertest.Pod("db", "node-a", mounting("data")),
+				controllertest.Pod(
+					"queue",
+					"node-a",
+					mounting("more"),
+					critical,
+				),
+				controllertest.Pod("store", "node-a", mounting("most"), controllertest.OwnedByDaemonSet),
+				controllertest.Pod("dns", "node-a", critical),
+				controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet),
+			)
 			r := nodeReconciler(f, &ec2{})
 			f.Reconcile(r, "node-a")
 			var got []string
@@ -44,7 +55,10 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 	}
 	db, web := controllertest.Pod("z-db", "n", mounting("data")), controllertest.Pod("a-web", "n")
 	pods := []*corev1.Pod{web, db}
-	if got := names(evictVolumesFirst(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(got, []string{"z-db", "a-web"}) {
+	if got := names(evictVolumesFirst(nextDrain(pods, nil, controllertest.Start), pods, controllertest.Start).Evict); !slices.Equal(
+		got,
+		[]string{"z-db", "a-web"},
+	) {
 		t.Errorf("evicted in the order %v", got)
 	}
 }

@@ -94,7 +94,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed || node.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(node, karpv1.FinalizerTermination) {
+	if _, managed := node.Labels[awsv1.LabelNodeClass]; !managed || node.DeletionTimestamp == nil ||
+		!controllerutil.ContainsFinalizer(node, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, nil
 	}
 	t, err := r.observe(ctx, node)
@@ -284,11 +285,23 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 	}
 	if t.overdue(now) {
 		if t.claim != nil {
-			condition.SetFalse(t.claim, karpv1.ConditionVolumesDetached, "TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(holders, "; "), now)
+			condition.SetFalse(
+				t.claim,
+				karpv1.ConditionVolumesDetached,
+				"TerminationGracePeriodElapsed",
+				"Volumes are still attached: "+strings.Join(holders, "; "),
+				now,
+			)
 		}
 		return 0, nil
 	}
-	r.Events.Normal(t.node, "AwaitingVolumeDetachment", "Awaiting deletion of bound volumeattachments (%s): %s", strings.Join(names[:min(len(names), 5)], ", "), strings.Join(holders[:min(len(names), 5)], "; "))
+	r.Events.Normal(
+		t.node,
+		"AwaitingVolumeDetachment",
+		"Awaiting deletion of bound volumeattachments (%s): %s",
+		strings.Join(names[:min(len(names), 5)], ", "),
+		strings.Join(holders[:min(len(names), 5)], "; "),
+	)
 	if t.claim != nil {
 		condition.SetUnknown(t.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(holders, "; "), now)
 	}

@@ -69,7 +69,9 @@ func tolerating(p *corev1.Pod) {
 
 func mounting(claim string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}}
+		p.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}},
+		}
 	}
 }
 
@@ -93,38 +95,112 @@ func TestLeavingNode(t *testing.T) {
 		conditions []string
 		event      string
 	}{
-		{name: "pods are left", objects: with(leaving(), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "nothing to drain: a while for a pod that is being bound", objects: leaving(), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{
+			name:       "pods are left",
+			objects:    with(leaving(), controllertest.Pod("web", "node-a")),
+			wait:       poll,
+			conditions: []string{"Drained=Unknown/Draining"},
+			event:      "FailedDraining Failed to drain node, 1 pods",
+		},
+		{
+			name:       "nothing to drain: a while for a pod that is being bound",
+			objects:    leaving(),
+			wait:       poll,
+			conditions: []string{"Drained=Unknown/Draining"},
+		},
 		{
 			name: "drained: the instance goes", objects: leaving(drainedBefore), terminated: 1, wait: instancePoll,
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
-		{name: "the instance is gone: so may the Node", objects: leaving(drainedBefore), cloud: ec2{terminate: errGone}, gone: true, terminated: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
-		{name: "a pod that tolerates the taint delays nothing", objects: with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)), cloud: ec2{terminate: errGone}, gone: true, terminated: 1, conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"}},
+		{
+			name:       "the instance is gone: so may the Node",
+			objects:    leaving(drainedBefore),
+			cloud:      ec2{terminate: errGone},
+			gone:       true,
+			terminated: 1,
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"},
+		},
+		{
+			name:       "a pod that tolerates the taint delays nothing",
+			objects:    with(leaving(drainedBefore), controllertest.Pod("agent", "node-a", tolerating)),
+			cloud:      ec2{terminate: errGone},
+			gone:       true,
+			terminated: 1,
+			conditions: []string{"Drained=True/Drained", "VolumesDetached=True/VolumesDetached"},
+		},
 		{
 			name: "a volume of a pod that stays holds nothing up, that of another does", wait: poll,
-			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-a", "pv-2"), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"))),
-			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
+			objects: with(
+				leaving(drainedBefore),
+				attachment("va-1", "node-a", "pv-1"),
+				attachment("va-2", "node-a", "pv-2"),
+				pvc,
+				controllertest.Pod("agent", "node-a", tolerating, mounting("data")),
+			),
+			conditions: []string{
+				"Drained=True/Drained",
+				"VolumesDetached=Unknown/AwaitingVolumeDetachment",
+			}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-2)",
 		},
 		{
 			name: "a volume is attached", objects: with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1")), wait: poll,
-			conditions: []string{"Drained=True/Drained", "VolumesDetached=Unknown/AwaitingVolumeDetachment"}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
+			conditions: []string{
+				"Drained=True/Drained",
+				"VolumesDetached=Unknown/AwaitingVolumeDetachment",
+			}, event: "AwaitingVolumeDetachment Awaiting deletion of bound volumeattachments (va-1)",
 		},
 		{
 			name: "a volume of a pod that stays, of another node, of no volume", terminated: 1, wait: instancePoll,
-			objects:    with(leaving(drainedBefore), attachment("va-1", "node-a", "pv-1"), attachment("va-2", "node-b", "pv-2"), attachment("va-3", "node-a", ""), pvc, controllertest.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data"))),
+			objects: with(
+				leaving(drainedBefore),
+				attachment("va-1", "node-a", "pv-1"),
+				attachment("va-2", "node-b", "pv-2"),
+				attachment("va-3", "node-a", ""),
+				pvc,
+				controllertest.Pod("agent", "node-a", tolerating, mounting("data"), mounting("data")),
+			),
 			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=True/VolumesDetached"},
 		},
 		{
-			name: "the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)), attachment("va-1", "node-a", "pv-1")), terminated: 1, wait: instancePoll,
-			conditions: []string{"Drained=True/Drained", "InstanceTerminating=True/InstanceTerminating", "VolumesDetached=False/TerminationGracePeriodElapsed"},
+			name: "the volume is still attached at the deadline", objects: with(leaving(drainedBefore, deadlineIn(-time.Second)),
+				attachment("va-1", "node-a", "pv-1")), terminated: 1, wait: instancePoll,
+			conditions: []string{
+				"Drained=True/Drained",
+				"InstanceTerminating=True/InstanceTerminating",
+				"VolumesDetached=False/TerminationGracePeriodElapsed",
+			},
 		},
 		{name: "no claim: drained in one pass, no instance call", objects: onlyNode, gone: true},
-		{name: "no claim, and a pod is left", objects: with(onlyNode, controllertest.Pod("web", "node-a")), wait: poll, event: "FailedDraining Failed to drain node, 1 pods"},
-		{name: "two claims: as if there were none", objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })), gone: true},
-		{name: "silent, the instance is gone, pods are left", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, gone: true},
-		{name: "silent, but the instance is there", objects: with(silent(leaving()), controllertest.Pod("web", "node-a")), wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
-		{name: "Ready, though the instance is gone", objects: with(leaving(), controllertest.Pod("web", "node-a")), cloud: ec2{get: cloudprovider.ErrNotFound}, wait: poll, conditions: []string{"Drained=Unknown/Draining"}},
+		{
+			name:    "no claim, and a pod is left",
+			objects: with(onlyNode, controllertest.Pod("web", "node-a")),
+			wait:    poll,
+			event:   "FailedDraining Failed to drain node, 1 pods",
+		},
+		{
+			name:    "two claims: as if there were none",
+			objects: with(leaving(), controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-a" })),
+			gone:    true,
+		},
+		{
+			name:    "silent, the instance is gone, pods are left",
+			objects: with(silent(leaving()), controllertest.Pod("web", "node-a")),
+			cloud:   ec2{get: cloudprovider.ErrNotFound},
+			gone:    true,
+		},
+		{
+			name:       "silent, but the instance is there",
+			objects:    with(silent(leaving()), controllertest.Pod("web", "node-a")),
+			wait:       poll,
+			conditions: []string{"Drained=Unknown/Draining"},
+		},
+		{
+			name:       "Ready, though the instance is gone",
+			objects:    with(leaving(), controllertest.Pod("web", "node-a")),
+			cloud:      ec2{get: cloudprovider.ErrNotFound},
+			wait:       poll,
+			conditions: []string{"Drained=Unknown/Draining"},
+		},
 		{name: "not deleted", objects: []client.Object{controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a")}},
 	}
 	for _, tt := range tests {
@@ -162,7 +238,11 @@ func drainConditions(c *karpv1.NodeClaim) []string {
 
 func TestNodeOfNobody(t *testing.T) {
 	t.Run("a Node that is not managed is not touched", func(t *testing.T) {
-		f := controllertest.New(t, controllertest.ReadyNode("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }), controllertest.Pod("web", "node-a"))
+		f := controllertest.New(
+			t,
+			controllertest.ReadyNode("a", controllertest.DeletingNode, func(n *corev1.Node) { delete(n.Labels, awsv1.LabelNodeClass) }),
+			controllertest.Pod("web", "node-a"),
+		)
 		before, e := f.Node("node-a"), &ec2{}
 		r := nodeReconciler(f, e)
 		if result := f.Reconcile(r, "node-a"); result.RequeueAfter > 0 || len(e.terminated)+len(r.Evictor.requests) > 0 {
@@ -190,7 +270,9 @@ func closedThoughHeld(t *testing.T) {
 	r.Evictor.Client = refusing(f, &c, status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "pdb"))
 	f.Reconcile(r, "node-a")
 	n := f.Node("node-a")
-	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule"}, controllertest.Taints(n)); diff != "" || n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" || c.evictions > 0 {
+	if diff := cmp.Diff([]string{"karpenter.sh/disrupted:NoSchedule"}, controllertest.Taints(n)); diff != "" ||
+		n.Labels[corev1.LabelNodeExcludeBalancers] != "karpenter" ||
+		c.evictions > 0 {
 		t.Errorf("%d evictions, labels %v, taints (-want +got):\n%s", c.evictions, n.Labels, diff)
 	}
 	f.Reconcile(r, "node-a")
@@ -203,7 +285,10 @@ func closedThoughHeld(t *testing.T) {
 func closedFirst(t *testing.T) {
 	objects := append(leaving(), controllertest.Pod("web", "node-a"))
 	node := objects[1].(*corev1.Node)
-	node.Spec.Taints = []corev1.Taint{{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute}, {Key: "theirs", Effect: corev1.TaintEffectNoSchedule}}
+	node.Spec.Taints = []corev1.Taint{
+		{Key: karpv1.TaintKeyDisrupted, Effect: corev1.TaintEffectNoExecute},
+		{Key: "theirs", Effect: corev1.TaintEffectNoSchedule},
+	}
 	delete(node.Labels, corev1.LabelNodeExcludeBalancers)
 	f := controllertest.New(t, objects...)
 	r := nodeReconciler(f, &ec2{})
@@ -250,7 +335,11 @@ func drainsFiveSeconds(t *testing.T) {
 }
 
 func TestDeletedNodeTakesItsClaimAlong(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a", controllertest.DeletingNode, closed))
+	f := controllertest.New(
+		t,
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
+	)
 	e := &ec2{}
 	// The claim that was read is out of date once it is deleted: what was found out is written next time.
 	if _, err := f.Try(nodeReconciler(f, e), "node-a"); err != nil && !apierrors.IsConflict(err) {
@@ -305,11 +394,30 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 		stands string
 	}{
 		{name: "malformed", deadline: "soon", says: "InvalidTerminationTimestamp", stands: "soon"},
-		{name: "malformed, of a claim with a grace period", deadline: "2026-03-14 12:00", change: grace, says: "InvalidTerminationTimestamp", stands: "2026-03-14T13:00:00Z"},
+		{
+			name:     "malformed, of a claim with a grace period",
+			deadline: "2026-03-14 12:00",
+			change:   grace,
+			says:     "InvalidTerminationTimestamp",
+			stands:   "2026-03-14T13:00:00Z",
+		},
 		{name: "number of seconds", deadline: "1773489600", says: "InvalidTerminationTimestamp", stands: "1773489600"},
-		{name: "long ago", deadline: "0001-01-01T00:00:00Z", forced: true, says: "TerminationGracePeriodExpiring", stands: "0001-01-01T00:00:00Z"},
+		{
+			name:     "long ago",
+			deadline: "0001-01-01T00:00:00Z",
+			forced:   true,
+			says:     "TerminationGracePeriodExpiring",
+			stands:   "0001-01-01T00:00:00Z",
+		},
 		{name: "far away", deadline: "9999-12-31T23:59:59Z", says: "TerminationGracePeriodExpiring", stands: "9999-12-31T23:59:59Z"},
-		{name: "near, and a pod that may take forever", deadline: "2026-03-14T13:00:00Z", pod: endless, forced: true, says: "TerminationGracePeriodExpiring", stands: "2026-03-14T13:00:00Z"},
+		{
+			name:     "near, and a pod that may take forever",
+			deadline: "2026-03-14T13:00:00Z",
+			pod:      endless,
+			forced:   true,
+			says:     "TerminationGracePeriodExpiring",
+			stands:   "2026-03-14T13:00:00Z",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

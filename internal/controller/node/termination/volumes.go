@@ -53,7 +53,11 @@ func (r *NodeReconciler) blockingAttachments(ctx context.Context, t *termination
 }
 
 // volumesOf returns the PersistentVolumes of the pods that match, each with one of its pods.
-func (r *NodeReconciler) volumesOf(ctx context.Context, pods []*corev1.Pod, match func(*corev1.Pod) bool) (map[string]*corev1.Pod, error) {
+func (r *NodeReconciler) volumesOf(
+	ctx context.Context,
+	pods []*corev1.Pod,
+	match func(*corev1.Pod) bool,
+) (map[string]*corev1.Pod, error) {
 	out := map[string]*corev1.Pod{}
 	for _, pod := range pods {
 		if !match(pod) {
@@ -151,13 +155,25 @@ func (r *NodeReconciler) forceDetach(ctx context.Context, t *termination) (time.
 		if _, err := patch.ObjectFrom(ctx, r.Client, before, t.node); err != nil {
 			return 0, err
 		}
-		r.Events.Warn(t.node, "VolumesLeftAttached", "The instance is gone and %d volumes are still attached to it; taint %s makes Kubernetes detach them by force", len(left), corev1.TaintNodeOutOfService)
+		r.Events.Warn(
+			t.node,
+			"VolumesLeftAttached",
+			"The instance is gone and %d volumes are still attached to it; taint %s makes Kubernetes detach them by force",
+			len(left),
+			corev1.TaintNodeOutOfService,
+		)
 		return poll, nil
 	}
 	if now.Sub(t.node.Spec.Taints[i].TimeAdded.Time) < forceDetachTimeout {
 		return poll, nil
 	}
-	r.Log.Warn("volumes of a terminated instance are still attached; removing its node anyway", "Node", t.node.Name, "volumeattachments", len(left))
+	r.Log.Warn(
+		"volumes of a terminated instance are still attached; removing its node anyway",
+		"Node",
+		t.node.Name,
+		"volumeattachments",
+		len(left),
+	)
 	return 0, nil
 }
 
@@ -174,6 +190,10 @@ func (r *NodeReconciler) awaitSilence(t *termination, now time.Time) time.Durati
 	if now.Sub(since) < forceDetachTimeout {
 		return poll
 	}
-	r.Log.Warn("the kubelet of an instance that EC2 reports as gone still reports, with volumes attached; removing its node anyway", "Node", t.node.Name)
+	r.Log.Warn(
+		"the kubelet of an instance that EC2 reports as gone still reports, with volumes attached; removing its node anyway",
+		"Node",
+		t.node.Name,
+	)
 	return 0
 }

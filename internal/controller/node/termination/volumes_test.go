@@ -20,7 +20,10 @@ const ebs = "ebs.csi.aws.com"
 // hostPath mounts a directory of the host.
 func hostPath(path string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}})
+		p.Spec.Volumes = append(
+			p.Spec.Volumes,
+			corev1.Volume{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}},
+		)
 	}
 }
 
@@ -34,13 +37,21 @@ func TestServes(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		{"the daemon of a CSI driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/")), true},
-		{"of any driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/csi.example.com")), true},
+		{"the daemon of a CSI driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet,
+			hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/")), true},
+		{
+			"of any driver", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/csi.example.com")),
+			true,
+		},
 		{"the network's", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/etc/cni/net.d")), true},
 		{"the network's, by its binaries", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/opt/cni/bin/")), true},
 		{"kube-proxy", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, container("kube-proxy")), true},
-		{"a daemon that only registers plugins", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins_registry")), false},
-		{"a daemon that reads kubelet's directory", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet")), false},
+		{"a daemon that only registers plugins", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet,
+			hostPath("/var/lib/kubelet/plugins_registry")), false},
+		{
+			"a daemon that reads kubelet's directory", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet")),
+			false,
+		},
 		{"an agent", controllertest.Pod("x", "n", controllertest.OwnedByDaemonSet, hostPath("/var/log")), false},
 		{"no daemon", controllertest.Pod("x", "n", hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com")), false},
 	} {
@@ -73,7 +84,12 @@ func TestHolders(t *testing.T) {
 	inUse := func(n *corev1.Node) {
 		n.Status.VolumesInUse = []corev1.UniqueVolumeName{"kubernetes.io/csi/ebs.csi.aws.com^vol-1"}
 	}
-	plugin := controllertest.Pod("ebs-csi-node", "node-a", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"))
+	plugin := controllertest.Pod(
+		"ebs-csi-node",
+		"node-a",
+		controllertest.OwnedByDaemonSet,
+		hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"),
+	)
 	with := func(objects []client.Object, more ...client.Object) []client.Object { return append(objects, more...) }
 	for _, tt := range []struct {
 		name    string
@@ -81,9 +97,13 @@ func TestHolders(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		{"its pod is there", inUse, with(disk(), plugin, controllertest.Pod("db", "node-a", mounting("data"), func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })), "pod shop/db still runs with it"},
+		{"its pod is there", inUse, with(disk(), plugin, controllertest.Pod("db", "node-a", mounting("data"),
+			func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })), "pod shop/db still runs with it"},
 		{"it is being unmounted", inUse, with(disk(), plugin), "kubelet is unmounting it"},
-		{"nobody can unmount it", inUse, disk(), "it is mounted, and the daemon of ebs.csi.aws.com that has to unmount it does not run on the node"},
+		{
+			"nobody can unmount it", inUse, disk(),
+			"it is mounted, and the daemon of ebs.csi.aws.com that has to unmount it does not run on the node",
+		},
 		{"it is unmounted", closed, disk(), "waiting for kube-controller-manager to detach it"},
 		{"it is being detached", closed, disk(detaching), "waiting for ebs.csi.aws.com to detach it"},
 		{"it cannot be detached", closed, disk(detaching, func(a *storagev1.VolumeAttachment) {
@@ -91,7 +111,13 @@ func TestHolders(t *testing.T) {
 		}), "ebs.csi.aws.com cannot detach it: UnauthorizedOperation"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f := controllertest.New(t, append(tt.objects, controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, drainedBefore), controllertest.ReadyNode("a", controllertest.DeletingNode, closed, tt.node))...)
+			f := controllertest.New(
+				t,
+				append(
+					tt.objects,
+					controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, drainedBefore),
+					controllertest.ReadyNode("a", controllertest.DeletingNode, closed, tt.node),
+				)...)
 			r := nodeReconciler(f, &ec2{})
 			node := f.Node("node-a")
 			e, err := r.observe(t.Context(), node)
@@ -113,7 +139,12 @@ func TestHolders(t *testing.T) {
 // The daemon that unmounts volumes goes after the last of them, whatever it tolerates and however critical the others
 // are.
 func TestDriverGoesAfterTheVolumes(t *testing.T) {
-	plugin := controllertest.Pod("ebs-csi-node", "node-a", controllertest.OwnedByDaemonSet, hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"))
+	plugin := controllertest.Pod(
+		"ebs-csi-node",
+		"node-a",
+		controllertest.OwnedByDaemonSet,
+		hostPath("/var/lib/kubelet/plugins/ebs.csi.aws.com/"),
+	)
 	f := controllertest.New(t, append(append(leaving(drainedBefore), disk()...), plugin)...)
 	e := &ec2{}
 	r := nodeReconciler(f, e)
@@ -127,9 +158,16 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 	f.Do(f.API.Delete(t.Context(), attachment("va-1", "node-a", "pv-1")))
 	f.Reconcile(r, "node-a")
 	if len(r.Evictor.requests) != 1 || len(e.terminated) > 0 {
-		t.Errorf("%d evicted, %d instances terminated; want the daemon evicted, and then the instance terminated", len(r.Evictor.requests), len(e.terminated))
+		t.Errorf(
+			"%d evicted, %d instances terminated; want the daemon evicted, and then the instance terminated",
+			len(r.Evictor.requests),
+			len(e.terminated),
+		)
 	}
-	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted") {
+	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(
+		events,
+		"Warning FailedDraining Failed to drain node, 1 pods are waiting to be evicted",
+	) {
 		t.Errorf("events %q: none reports what the node waits for", events)
 	}
 	f.Do(f.API.Delete(t.Context(), plugin))
@@ -142,14 +180,24 @@ func TestDriverGoesAfterTheVolumes(t *testing.T) {
 // A daemon that is driven off after the volumes, and has one itself, does not wait for its own.
 func TestDriverWithAVolumeOfItsOwn(t *testing.T) {
 	plugin := controllertest.Pod("ebs-csi-node", "node-a", controllertest.OwnedByDaemonSet, mounting("data"), func(p *corev1.Pod) {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "socket", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins/ebs.csi.aws.com/"}}})
+		p.Spec.Volumes = append(
+			p.Spec.Volumes,
+			corev1.Volume{
+				Name:         "socket",
+				VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/var/lib/kubelet/plugins/ebs.csi.aws.com/"}},
+			},
+		)
 	})
 	f := controllertest.New(t, append(append(leaving(drainedBefore), disk()...), plugin)...)
 	e := &ec2{}
 	r := nodeReconciler(f, e)
 	f.Reconcile(r, "node-a")
 	if len(r.Evictor.requests) != 1 || len(e.terminated) > 0 {
-		t.Fatalf("%d evicted, %d instances terminated: the daemon waits for its volume, and the volume for the daemon", len(r.Evictor.requests), len(e.terminated))
+		t.Fatalf(
+			"%d evicted, %d instances terminated: the daemon waits for its volume, and the volume for the daemon",
+			len(r.Evictor.requests),
+			len(e.terminated),
+		)
 	}
 	f.Do(f.API.Delete(t.Context(), plugin))
 	f.Reconcile(r, "node-a")
@@ -208,7 +256,8 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 		cloud   ec2
 	}{
 		{"drained, past its deadline", silent(leaving(drainedBefore, deadlineIn(-time.Second))), ec2{terminate: errGone}},
-		{"dead", []client.Object{controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting), controllertest.ReadyNode("a", controllertest.DeletingNode, controllertest.NotReady)}, ec2{get: cloudprovider.ErrNotFound}},
+		{"dead", []client.Object{controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting), controllertest.ReadyNode("a",
+			controllertest.DeletingNode, controllertest.NotReady)}, ec2{get: cloudprovider.ErrNotFound}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.objects, disk()...)...)
@@ -220,7 +269,10 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 			if !slices.Contains(taints, "node.kubernetes.io/out-of-service:NoExecute") {
 				t.Errorf("taints %v", taints)
 			}
-			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "VolumesLeftAttached The instance is gone and 1 volumes are still attached") {
+			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(
+				events,
+				"VolumesLeftAttached The instance is gone and 1 volumes are still attached",
+			) {
 				t.Errorf("events %q", events)
 			}
 			f.Clock = f.Clock.Add(5 * time.Minute)
@@ -238,7 +290,10 @@ func TestVolumesOfAGoneMachine(t *testing.T) {
 	t.Run("bounded where a person has put the taint on the node", func(t *testing.T) {
 		objects := append(silent(leaving(drainedBefore, deadlineIn(-time.Second))), disk()...)
 		node := objects[1].(*corev1.Node)
-		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute})
+		node.Spec.Taints = append(
+			node.Spec.Taints,
+			corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute},
+		)
 		f := controllertest.New(t, objects...)
 		r := nodeReconciler(f, &ec2{terminate: errGone})
 		f.Reconcile(r, "node-a")

@@ -109,7 +109,10 @@ func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 		}
 		share := found.AsApproximateFloat64() / expected.AsApproximateFloat64()
 		if share < minShare {
-			out = append(out, fmt.Sprintf("expected %s of resource %s, but found %s (%.1f%% of expected)", expected.String(), name, found.String(), 100*share))
+			out = append(
+				out,
+				fmt.Sprintf("expected %s of resource %s, but found %s (%.1f%% of expected)", expected.String(), name, found.String(), 100*share),
+			)
 		}
 	}
 	slices.Sort(out)

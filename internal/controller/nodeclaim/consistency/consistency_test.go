@@ -20,13 +20,19 @@ import (
 func expects(memory string) func(*karpv1.NodeClaim) {
 	return func(c *karpv1.NodeClaim) {
 		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
-		c.Status.Capacity = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse("64")}
+		c.Status.Capacity = corev1.ResourceList{
+			corev1.ResourceMemory: resource.MustParse(memory),
+			corev1.ResourceCPU:    resource.MustParse("64"),
+		}
 	}
 }
 
 func has(memory string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
-		n.Status.Capacity = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceCPU: resource.MustParse("2")}
+		n.Status.Capacity = corev1.ResourceList{
+			corev1.ResourceMemory: resource.MustParse(memory),
+			corev1.ResourceCPU:    resource.MustParse("2"),
+		}
 	}
 }
 
@@ -43,12 +49,26 @@ func TestConsistency(t *testing.T) {
 			[]client.Object{controllertest.ReadyNode("a", has("64Gi"))},
 			metav1.ConditionFalse, "expected 128Gi of resource memory, but found 64Gi (50.0% of expected)",
 		},
-		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.ReadyNode("a", has("90Gi"))}, metav1.ConditionTrue, ""},
-		{"all of it, and few CPUs, which nobody requested", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")), []client.Object{controllertest.ReadyNode("a", has("4Gi"))}, metav1.ConditionTrue, ""},
-		{"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
-		{"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
+		{"exactly 90 %", controllertest.Claim("a", controllertest.Initialized, expects("100Gi")), []client.Object{controllertest.ReadyNode("a",
+			has("90Gi"))}, metav1.ConditionTrue, ""},
+		{
+			"all of it, and few CPUs, which nobody requested", controllertest.Claim("a", controllertest.Initialized, expects("4Gi")),
+			[]client.Object{controllertest.ReadyNode("a", has("4Gi"))},
+			metav1.ConditionTrue, "",
+		},
+		{
+			"not initialized yet", controllertest.Claim("a", controllertest.Registered, expects("128Gi")),
+			[]client.Object{controllertest.ReadyNode("a", has("64Gi"))},
+			"", "",
+		},
+		{
+			"deleting", controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, expects("128Gi")),
+			[]client.Object{controllertest.ReadyNode("a", has("64Gi"))},
+			"", "",
+		},
 		{"no Node", controllertest.Claim("a", controllertest.Initialized, expects("128Gi")), nil, "", ""},
-		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
+		{"another provider's", controllertest.Claim("a", controllertest.Initialized, expects("128Gi"),
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.ReadyNode("a", has("64Gi"))}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.nodes, tt.claim)...)
@@ -58,7 +78,8 @@ func TestConsistency(t *testing.T) {
 				t.Errorf("ConsistentStateFound is %q: %s", c.Status, c.Message)
 			}
 			events := f.RecordedEvents()
-			if (tt.event == "") != (len(events) == 0) || !slices.ContainsFunc(append(events, ""), func(s string) bool { return strings.Contains(s, tt.event) }) {
+			if (tt.event == "") != (len(events) == 0) ||
+				!slices.ContainsFunc(append(events, ""), func(s string) bool { return strings.Contains(s, tt.event) }) {
 				t.Errorf("events %q, want %q", events, tt.event)
 			}
 		})
@@ -76,7 +97,8 @@ func TestEveryTenMinutes(t *testing.T) {
 	has("128Gi")(node)
 	f.Do(f.API.Status().Update(f.Context(), node))
 	f.Clock = f.Clock.Add(4 * time.Minute)
-	if result := f.Reconcile(r, "a"); result.RequeueAfter != 6*time.Minute || !condition.IsFalse(f.Claim("a"), karpv1.ConditionConsistentStateFound) {
+	if result := f.Reconcile(r, "a"); result.RequeueAfter != 6*time.Minute ||
+		!condition.IsFalse(f.Claim("a"), karpv1.ConditionConsistentStateFound) {
 		t.Errorf("after four minutes: is requeued after %v", result.RequeueAfter)
 	}
 	f.Clock = f.Clock.Add(6 * time.Minute)

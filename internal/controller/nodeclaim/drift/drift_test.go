@@ -62,7 +62,9 @@ func reasonOf(f *controllertest.Fixture) string {
 func TestDrift(t *testing.T) {
 	replicas := int64(1)
 	asks := func(p *karpv1.NodePool) {
-		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"z2"}}}
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"z2"}},
+		}
 	}
 	tests := []struct {
 		name  string
@@ -74,7 +76,13 @@ func TestDrift(t *testing.T) {
 	}{
 		{name: "up to date", claim: large, pool: controllertest.Pool("general")},
 		{name: "up to date again", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general")},
-		{name: "the cloud reports it", claim: large, pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift"},
+		{
+			name:  "the cloud reports it",
+			claim: large,
+			pool:  controllertest.Pool("general"),
+			cloud: fakeCloud{reason: "AMIDrift"},
+			want:  "AMIDrift",
+		},
 		{
 			name: "not launched", pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) { drifted(c) },
@@ -86,19 +94,48 @@ func TestDrift(t *testing.T) {
 				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "no", controllertest.Start)
 			},
 		},
-		{name: "the pool is missing", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, cloud: fakeCloud{reason: "SubnetDrift"}, want: "AMIDrift"},
+		{
+			name:  "the pool is missing",
+			claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) },
+			cloud: fakeCloud{reason: "SubnetDrift"},
+			want:  "AMIDrift",
+		},
 		{
 			name: "the pool's hash differs, too", claim: func(c *karpv1.NodeClaim) { large(c); c.Annotations = stamped("1") },
-			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Annotations = stamped("2") }), cloud: fakeCloud{reason: "AMIDrift"}, want: "NodePoolDrifted",
+			pool: controllertest.Pool(
+				"general",
+				func(p *karpv1.NodePool) { p.Annotations = stamped("2") },
+			), cloud: fakeCloud{reason: "AMIDrift"}, want: "NodePoolDrifted",
 		},
-		{name: "the requirements do not suit it, too", claim: large, pool: controllertest.Pool("general", asks), cloud: fakeCloud{reason: "AMIDrift"}, want: "RequirementsDrifted"},
+		{
+			name:  "the requirements do not suit it, too",
+			claim: large,
+			pool:  controllertest.Pool("general", asks),
+			cloud: fakeCloud{reason: "AMIDrift"},
+			want:  "RequirementsDrifted",
+		},
 		{
 			name: "a pool of a fixed size", claim: large,
-			pool: controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas }), cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
+			pool: controllertest.Pool(
+				"general",
+				func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas },
+			), cloud: fakeCloud{reason: "AMIDrift"}, want: "AMIDrift",
 		},
-		{name: "the cloud fails", claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) }, pool: controllertest.Pool("general"), cloud: fakeCloud{err: errors.New("throttled")}, want: "AMIDrift", fails: true},
+		{
+			name:  "the cloud fails",
+			claim: func(c *karpv1.NodeClaim) { large(c); drifted(c) },
+			pool:  controllertest.Pool("general"),
+			cloud: fakeCloud{err: errors.New("throttled")},
+			want:  "AMIDrift",
+			fails: true,
+		},
 		{name: "the instance is gone", claim: large, pool: controllertest.Pool("general"), cloud: fakeCloud{err: cloudprovider.ErrNotFound}},
-		{name: "it is being deleted", claim: func(c *karpv1.NodeClaim) { large(c); controllertest.Deleting(c) }, pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"}},
+		{
+			name:  "it is being deleted",
+			claim: func(c *karpv1.NodeClaim) { large(c); controllertest.Deleting(c) },
+			pool:  controllertest.Pool("general"),
+			cloud: fakeCloud{reason: "AMIDrift"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

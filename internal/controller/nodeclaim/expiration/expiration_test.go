@@ -25,8 +25,22 @@ func TestExpire(t *testing.T) {
 		{"Never", karpv1.Never(), 10_000 * time.Hour, func(*karpv1.NodeClaim) {}, 0, false},
 		{"200 s, 100 s old", karpv1.After(200 * time.Second), 100 * time.Second, func(*karpv1.NodeClaim) {}, 100 * time.Second, false},
 		{"at its age", karpv1.After(200 * time.Second), 200 * time.Second, func(*karpv1.NodeClaim) {}, 0, true},
-		{"do-not-disrupt does not keep it", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" }, 0, true},
-		{"another provider's", karpv1.After(time.Second), time.Hour, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, 0, false},
+		{
+			"do-not-disrupt does not keep it",
+			karpv1.After(time.Second),
+			time.Hour,
+			func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationDoNotDisrupt] = "true" },
+			0,
+			true,
+		},
+		{
+			"another provider's",
+			karpv1.After(time.Second),
+			time.Hour,
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" },
+			0,
+			false,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,8 +81,17 @@ func TestExpiredTwiceIsCountedOnce(t *testing.T) {
 
 // The node has two application pods and one of a DaemonSet.
 func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
-	f := controllertest.New(t, controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
-		controllertest.ReadyNode("a"), controllertest.Pod("web-1", "node-a"), controllertest.Pod("web-2", "node-a"), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("web-3", "node-b"))
+	f := controllertest.New(
+		t,
+		controllertest.Claim("a", controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }),
+		controllertest.ReadyNode(
+			"a",
+		),
+		controllertest.Pod("web-1", "node-a"),
+		controllertest.Pod("web-2", "node-a"),
+		controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet),
+		controllertest.Pod("web-3", "node-b"),
+	)
 	f.Clock = f.Clock.Add(time.Hour)
 	f.Reconcile(&Reconciler{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now}, "a")
 	if got := testutil.ToFloat64(f.Metrics.PodsDisruption.WithLabelValues("expired", "general", "", "", "graceful")); got != 2 {

@@ -155,8 +155,17 @@ func (c *Claims) reportHeldBack(claims []*karpv1.NodeClaim, total int) {
 				"NodeClaims without an instance are deleted a few at a time, "+
 				"this one in a later pass if EC2 confirms that its instance is gone; find out who terminated the instances")
 	}
-	c.Log.Warn("too many nodeclaims have no instance, some are held back until a later pass", "held-back", len(claims), "nodeclaims", total,
-		"limit", blastradius.DeletableLimit(total), "names", names)
+	c.Log.Warn(
+		"too many nodeclaims have no instance, some are held back until a later pass",
+		"held-back",
+		len(claims),
+		"nodeclaims",
+		total,
+		"limit",
+		blastradius.DeletableLimit(total),
+		"names",
+		names,
+	)
 }
 
 // confirmGone reports whether EC2 confirms, for the ID of a claim's instance, that it is gone.
@@ -180,7 +189,13 @@ func (c *Claims) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.Log.Info("garbage collecting nodeclaim with no cloudprovider representation", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	c.Log.Info(
+		"garbage collecting nodeclaim with no cloudprovider representation",
+		"NodeClaim",
+		claim.Name,
+		"provider-id",
+		claim.Status.ProviderID,
+	)
 	c.Metrics.Disrupted(claim, "garbage_collected")
 	c.Metrics.PodsDisrupted(claim, "garbage_collected", pods)
 	return nil

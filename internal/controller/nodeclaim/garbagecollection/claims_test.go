@@ -28,12 +28,30 @@ func TestOrphanedClaims(t *testing.T) {
 		there   bool
 		deleted bool
 	}{
-		{"silent Node, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", controllertest.NotReady)}, false, true},
+		{
+			"silent Node, instance gone",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a", controllertest.NotReady)},
+			false,
+			true,
+		},
 		{"Node gone, instance gone", controllertest.Claim("a", controllertest.Registered), nil, false, true},
-		{"Node Ready, instance gone", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a")}, false, false},
+		{
+			"Node Ready, instance gone",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a")},
+			false,
+			false,
+		},
 		{"never registered, instance gone", controllertest.Claim("a", controllertest.Launched), nil, false, false},
 		{"Node missing, instance there", controllertest.Claim("a", controllertest.Registered), nil, true, false},
-		{"another provider's", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
+		{
+			"another provider's",
+			controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }),
+			nil,
+			false,
+			false,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,7 +64,8 @@ func TestOrphanedClaims(t *testing.T) {
 			if _, err := c.pass(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if deleted := f.Claim("a").DeletionTimestamp != nil; deleted != tt.deleted || f.Counted("garbage_collected") != map[bool]int{true: 1}[deleted] {
+			if deleted := f.Claim("a").DeletionTimestamp != nil; deleted != tt.deleted ||
+				f.Counted("garbage_collected") != map[bool]int{true: 1}[deleted] {
 				t.Errorf("deleted %v, want %v; counted %d", deleted, tt.deleted, f.Counted("garbage_collected"))
 			}
 		})
@@ -58,8 +77,22 @@ func TestCollectInstances(t *testing.T) {
 	node := controllertest.ReadyNode("orphan", func(n *corev1.Node) { n.Finalizers, n.Spec.ProviderID = nil, "aws:///a/i-1" })
 	f := controllertest.New(t, node)
 	live := controllertest.New(t, controllertest.Claim("b", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///a/i-2" }))
-	fleet := &fakeFleet{instances: []cloudprovider.Instance{instance("i-1", cloudprovider.Ours, time.Hour), instance("i-2", cloudprovider.Ours, time.Hour), instance("i-3", cloudprovider.Foreign, time.Hour)}}
-	c := &Instances{Client: f.API, Live: live.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}
+	fleet := &fakeFleet{
+		instances: []cloudprovider.Instance{
+			instance("i-1", cloudprovider.Ours, time.Hour),
+			instance("i-2", cloudprovider.Ours, time.Hour),
+			instance("i-3", cloudprovider.Foreign, time.Hour),
+		},
+	}
+	c := &Instances{
+		Client:  f.API,
+		Live:    live.API,
+		Cloud:   fleet,
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     func() time.Time { return now },
+	}
 	if err := c.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +109,11 @@ func aWorldWithoutInstances(t *testing.T, n int) (*Claims, *fakeFleet, *controll
 	objects := []client.Object{controllertest.Pod("web", "node-000")}
 	for i := range n {
 		name := fmt.Sprintf("%03d", i)
-		objects = append(objects, controllertest.Claim(name, controllertest.Registered), controllertest.ReadyNode(name, controllertest.NotReady))
+		objects = append(
+			objects,
+			controllertest.Claim(name, controllertest.Registered),
+			controllertest.ReadyNode(name, controllertest.NotReady),
+		)
 	}
 	f, fleet := controllertest.New(t, objects...), &fakeFleet{}
 	return &Claims{Client: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log}, fleet, f
@@ -95,7 +132,8 @@ func TestManyClaimsWithoutInstanceGoAFewAtATime(t *testing.T) {
 		t.Errorf("counted %v pods", got)
 	}
 	events := f.RecordedEvents()
-	if len(events) != 95 || !strings.HasPrefix(events[0], "Warning CollectionHeldBack") || !strings.Contains(events[0], "a few at a time") {
+	if len(events) != 95 || !strings.HasPrefix(events[0], "Warning CollectionHeldBack") ||
+		!strings.Contains(events[0], "a few at a time") {
 		t.Errorf("%d events, %q", len(events), events[:1])
 	}
 	const few = 20
@@ -137,7 +175,11 @@ func TestAListingThatLacksInstancesDeletesNoClaim(t *testing.T) {
 func TestKilledWhileCollecting(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
-			return []client.Object{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("b", controllertest.Registered), controllertest.ReadyNode("a", controllertest.NotReady)}
+			return []client.Object{
+				controllertest.Claim("a", controllertest.Registered),
+				controllertest.Claim("b", controllertest.Registered),
+				controllertest.ReadyNode("a", controllertest.NotReady),
+			}
 		},
 		Process: func(_ *kill.World, c client.Client, ec2 *kill.Cloud) []kill.Actor {
 			f := controllertest.New(t)
@@ -173,7 +215,10 @@ func TestAnEmptyListingOfALargeFleetDoesNotFloodEC2(t *testing.T) {
 func TestInstancesThatAreNeverListedHoldUpNoOtherClaim(t *testing.T) {
 	c, fleet, f := aWorldWithoutInstances(t, maxDescribes+10)
 	for i := range maxDescribes + 9 {
-		fleet.unlisted = append(fleet.unlisted, cloudprovider.Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%03d", i), State: cloudprovider.Running})
+		fleet.unlisted = append(
+			fleet.unlisted,
+			cloudprovider.Instance{ProviderID: fmt.Sprintf("aws:///us-east-1a/i-%03d", i), State: cloudprovider.Running},
+		)
 	}
 	for range 2 {
 		if _, err := c.pass(t.Context()); err != nil {

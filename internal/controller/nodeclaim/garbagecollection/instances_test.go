@@ -30,7 +30,13 @@ func claim(name, providerID string) karpv1.NodeClaim {
 }
 
 func instance(id string, owner cloudprovider.Ownership, age time.Duration) cloudprovider.Instance {
-	return cloudprovider.Instance{ID: id, ProviderID: "aws:///a/" + id, Owner: owner, State: cloudprovider.Running, LaunchedAt: now.Add(-age)}
+	return cloudprovider.Instance{
+		ID:         id,
+		ProviderID: "aws:///a/" + id,
+		Owner:      owner,
+		State:      cloudprovider.Running,
+		LaunchedAt: now.Add(-age),
+	}
 }
 
 func TestOrphanedInstances(t *testing.T) {
@@ -65,13 +71,28 @@ func TestOrphanedInstances(t *testing.T) {
 		{"without an owner", instance("i-1", cloudprovider.Unknown, time.Hour), nil, false},
 		{"ours, without a claim, 20 s old", instance("i-1", cloudprovider.Ours, 20*time.Second), nil, false},
 		{"ours, without a claim, a minute old", instance("i-1", cloudprovider.Ours, time.Minute), nil, true},
-		{"young, and its claim has no provider ID", instance("i-1", cloudprovider.Ours, 20*time.Second), []karpv1.NodeClaim{launching}, false},
+		{
+			"young, and its claim has no provider ID",
+			instance("i-1", cloudprovider.Ours, 20*time.Second),
+			[]karpv1.NodeClaim{launching},
+			false,
+		},
 		{"to be adopted first", instance("i-1", cloudprovider.Adoptable, time.Hour), nil, false},
-		{"its claim has its provider ID", instance("i-1", cloudprovider.Ours, time.Hour), []karpv1.NodeClaim{claim("a", "aws:///a/i-1")}, false},
+		{
+			"its claim has its provider ID",
+			instance("i-1", cloudprovider.Ours, time.Hour),
+			[]karpv1.NodeClaim{claim("a", "aws:///a/i-1")},
+			false,
+		},
 		{"its claim has not recorded it yet", launchedFor("launching", "uid-launching"), []karpv1.NodeClaim{launching}, false},
 		{"it was launched for an earlier claim of that name", launchedFor("launching", "uid-earlier"), []karpv1.NodeClaim{launching}, true},
 		{"it has only the name of a claim that is not recorded yet", launchedFor("launching", ""), []karpv1.NodeClaim{launching}, false},
-		{"the claim it was launched for has another", launchedFor("launched", "uid-launched"), []karpv1.NodeClaim{claim("launched", "aws:///a/i-9")}, true},
+		{
+			"the claim it was launched for has another",
+			launchedFor("launched", "uid-launched"),
+			[]karpv1.NodeClaim{claim("launched", "aws:///a/i-9")},
+			true,
+		},
 		{"already being deleted", ending, nil, false},
 		{"one of several, for claims of which one has not recorded its own yet", together("x"), []karpv1.NodeClaim{inBatch("x/0/2")}, false},
 		{"one of several, for claims that have theirs", together("x"), []karpv1.NodeClaim{inBatch("y/0/2")}, true},
@@ -146,7 +167,15 @@ func fleetOf(n, orphans int) (*fakeFleet, []client.Object) {
 // collector collects from a fleet, with an API server that has objects.
 func collector(t *testing.T, fleet *fakeFleet, objects ...client.Object) (*Instances, *controllertest.Fixture) {
 	f := controllertest.New(t, objects...)
-	return &Instances{Client: f.API, Live: f.API, Cloud: fleet, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: func() time.Time { return now }}, f
+	return &Instances{
+		Client:  f.API,
+		Live:    f.API,
+		Cloud:   fleet,
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     func() time.Time { return now },
+	}, f
 }
 
 func TestManyOrphansAtOnceAreAMistakeAndStay(t *testing.T) {
@@ -169,7 +198,8 @@ func TestManyOrphansAtOnceAreAMistakeAndStay(t *testing.T) {
 			if err == nil || len(fleet.terminated) > 0 {
 				t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
 			}
-			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning CollectionStopped") || !strings.Contains(events[0], "nothing was deleted") {
+			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning CollectionStopped") ||
+				!strings.Contains(events[0], "nothing was deleted") {
 				t.Errorf("events %q", events)
 			}
 			if got := testutil.ToFloat64(f.Metrics.CollectionRefused); got != float64(tt.orphans) {
@@ -192,7 +222,8 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			if err == nil || len(fleet.terminated) > 0 {
 				t.Fatalf("%d instances were terminated, %v", len(fleet.terminated), err)
 			}
-			if events := f.RecordedEvents(); len(events) != 1 || !strings.Contains(events[0], "200 of this cluster's 200 instances have no NodeClaim") {
+			if events := f.RecordedEvents(); len(events) != 1 ||
+				!strings.Contains(events[0], "200 of this cluster's 200 instances have no NodeClaim") {
 				t.Errorf("events %q", events)
 			}
 		})

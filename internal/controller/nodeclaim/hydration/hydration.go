@@ -67,7 +67,10 @@ func (r *Reconciler) labelNode(ctx context.Context, claim *karpv1.NodeClaim) err
 	}
 	node := &nodes[0]
 	before := node.DeepCopy()
-	if metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); equality.Semantic.DeepEqual(before.Labels, node.Labels) {
+	if metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); equality.Semantic.DeepEqual(
+		before.Labels,
+		node.Labels,
+	) {
 		return nil
 	}
 	// A label conflicts with no other writer, so this patch needs no optimistic lock.

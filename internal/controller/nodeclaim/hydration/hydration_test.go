@@ -30,9 +30,19 @@ func TestNodeClassLabel(t *testing.T) {
 		nodes       []client.Object
 		claims, has bool
 	}{
-		{"claim and node of an earlier version", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode}, true, true},
-		{"two nodes: it is not known which is the claim's", controllertest.Claim("a", controllertest.Registered, bare), []client.Object{bareNode, second}, true, false},
-		{"another provider's", controllertest.Claim("a", controllertest.Registered, bare, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
+		{
+			"claim and node of an earlier version", controllertest.Claim("a", controllertest.Registered, bare),
+			[]client.Object{bareNode},
+			true,
+			true,
+		},
+		{
+			"two nodes: it is not known which is the claim's", controllertest.Claim("a", controllertest.Registered, bare),
+			[]client.Object{bareNode, second},
+			true, false,
+		},
+		{"another provider's", controllertest.Claim("a", controllertest.Registered, bare,
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{bareNode}, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var nodes []client.Object

@@ -17,7 +17,11 @@ import (
 )
 
 // waitsForDrivers returns what a claim launched for devices waits for: each driver must have published them.
-func (r *Reconciler) waitsForDrivers(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (reason, message string, err error) {
+func (r *Reconciler) waitsForDrivers(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	node *corev1.Node,
+) (reason, message string, err error) {
 	list := claim.Annotations[karpv1.AnnotationRequestedDRADrivers]
 	if list == "" {
 		return "", "", nil
@@ -27,7 +31,11 @@ func (r *Reconciler) waitsForDrivers(ctx context.Context, claim *karpv1.NodeClai
 		return "", "", fmt.Errorf("read the devices of node %q: %w", node.Name, err)
 	}
 	if missing := unpublished(list, node.Name, published.Items); missing != "" {
-		return "DRADriverPoolsNotPublished", fmt.Sprintf("DRA driver %q has not published a complete pool of devices of Node %s", missing, node.Name), nil
+		return "DRADriverPoolsNotPublished", fmt.Sprintf(
+			"DRA driver %q has not published a complete pool of devices of Node %s",
+			missing,
+			node.Name,
+		), nil
 	}
 	return "", "", nil
 }

@@ -113,7 +113,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.patchStatus(ctx, claim, before); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.Log.Info("initialized nodeclaim", "NodeClaim", claim.Name, "Node", node.Name, "provider-id", claim.Status.ProviderID, "allocatable", node.Status.Allocatable)
+	r.Log.Info(
+		"initialized nodeclaim",
+		"NodeClaim",
+		claim.Name,
+		"Node",
+		node.Name,
+		"provider-id",
+		claim.Status.ProviderID,
+		"allocatable",
+		node.Status.Allocatable,
+	)
 	return reconcile.Result{}, nil
 }
 

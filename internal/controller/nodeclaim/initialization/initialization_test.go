@@ -77,7 +77,12 @@ func TestWaitsFor(t *testing.T) {
 			"KnownEphemeralTaintsExist", "uninitialized",
 		},
 		{"a readiness rule, NoSchedule", readiness(corev1.TaintEffectNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
-		{"a readiness rule, PreferNoSchedule", readiness(corev1.TaintEffectPreferNoSchedule), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
+		{
+			"a readiness rule, PreferNoSchedule",
+			readiness(corev1.TaintEffectPreferNoSchedule),
+			"KnownEphemeralTaintsExist",
+			"readiness.k8s.io/network",
+		},
 		{"a readiness rule, NoExecute", readiness(corev1.TaintEffectNoExecute), "KnownEphemeralTaintsExist", "readiness.k8s.io/network"},
 	}
 	for _, tt := range tests {

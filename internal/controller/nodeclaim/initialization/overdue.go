@@ -40,7 +40,13 @@ func ownerOf(t *corev1.Taint) string {
 
 // stuckMessage describes a taint that has outlived the grace period: its owner, and what to do.
 func stuckMessage(node *corev1.Node, t *corev1.Taint, owner string, after time.Duration) string {
-	message := fmt.Sprintf("taint %q is still on Node %s after %v; %s must remove it", t.ToString(), node.Name, after.Round(time.Second), owner)
+	message := fmt.Sprintf(
+		"taint %q is still on Node %s after %v; %s must remove it",
+		t.ToString(),
+		node.Name,
+		after.Round(time.Second),
+		owner,
+	)
 	if t.Key == snapshot.TaintUninitialized && !cloudControllerDone(node) {
 		message += " and has not finished with this node: check its logs, its permissions (ec2:DescribeInstances), and whether EC2 throttles it"
 	}
@@ -52,7 +58,8 @@ func stuckMessage(node *corev1.Node, t *corev1.Taint, owner string, after time.D
 // else writes the labels checked here.
 func cloudControllerDone(node *corev1.Node) bool {
 	named := slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Type == corev1.NodeInternalDNS })
-	return named && node.Spec.ProviderID != "" && node.Labels[corev1.LabelFailureDomainBetaZone] != "" && node.Labels[corev1.LabelInstanceType] != ""
+	return named && node.Spec.ProviderID != "" && node.Labels[corev1.LabelFailureDomainBetaZone] != "" &&
+		node.Labels[corev1.LabelInstanceType] != ""
 }
 
 // removeTaint removes one taint from the node if the node has not changed since it was read. It never sends the whole
@@ -152,8 +159,13 @@ func (r *Reconciler) repairStaleTaint(ctx context.Context, claim *karpv1.NodeCla
 	if err := r.removeTaint(ctx, node, t); err != nil {
 		return err
 	}
-	r.Events.Warn(node, "StaleTaintRemoved",
-		"Removed taint %s: the cloud controller manager has finished with Node %s, and another writer put the taint back", t.ToString(), node.Name)
+	r.Events.Warn(
+		node,
+		"StaleTaintRemoved",
+		"Removed taint %s: the cloud controller manager has finished with Node %s, and another writer put the taint back",
+		t.ToString(),
+		node.Name,
+	)
 	r.Log.Warn("removed a taint that a stale write had put back", "Node", node.Name, "NodeClaim", claim.Name, "taint", t.ToString())
 	return nil
 }

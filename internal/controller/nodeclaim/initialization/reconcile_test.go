@@ -25,17 +25,73 @@ func TestInitialize(t *testing.T) {
 		reason string
 		label  bool
 	}{
-		{"ready for use", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"labeled before, the answer was lost", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a")}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"a Node without any label", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = nil })}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"resource claims are not in use, and drivers are named", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
-			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
-		}), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"not registered, Ready with all resources", controllertest.Claim("a", controllertest.Launched), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
-		{"not Ready", controllertest.Claim("a", controllertest.Registered), []client.Object{controllertest.ReadyNode("a", unlabeled, controllertest.NotReady)}, metav1.ConditionUnknown, "NodeNotReady", false},
+		{
+			"ready for use",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a", unlabeled)},
+			metav1.ConditionTrue,
+			karpv1.ConditionInitialized,
+			true,
+		},
+		{
+			"labeled before, the answer was lost",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a")},
+			metav1.ConditionTrue,
+			karpv1.ConditionInitialized,
+			true,
+		},
+		{
+			"a Node without any label",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = nil })},
+			metav1.ConditionTrue,
+			karpv1.ConditionInitialized,
+			true,
+		},
+		{
+			"resource claims are not in use, and drivers are named",
+			controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) {
+				c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
+			}),
+			[]client.Object{controllertest.ReadyNode("a", unlabeled)},
+			metav1.ConditionTrue,
+			karpv1.ConditionInitialized,
+			true,
+		},
+		{
+			"not registered, Ready with all resources",
+			controllertest.Claim("a", controllertest.Launched),
+			[]client.Object{controllertest.ReadyNode("a", unlabeled)},
+			metav1.ConditionUnknown,
+			condition.ReasonAwaitingReconciliation,
+			false,
+		},
+		{
+			"not Ready",
+			controllertest.Claim("a", controllertest.Registered),
+			[]client.Object{controllertest.ReadyNode("a", unlabeled, controllertest.NotReady)},
+			metav1.ConditionUnknown,
+			"NodeNotReady",
+			false,
+		},
 		{"the Node has gone", controllertest.Claim("a", controllertest.Registered), nil, metav1.ConditionUnknown, "NodeNotFound", false},
-		{"initialized stays, though the node is not Ready any more", controllertest.Claim("a", controllertest.Initialized), []client.Object{controllertest.ReadyNode("a", controllertest.NotReady)}, metav1.ConditionTrue, karpv1.ConditionInitialized, true},
-		{"being deleted", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), []client.Object{controllertest.ReadyNode("a", unlabeled)}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation, false},
+		{
+			"initialized stays, though the node is not Ready any more",
+			controllertest.Claim("a", controllertest.Initialized),
+			[]client.Object{controllertest.ReadyNode("a", controllertest.NotReady)},
+			metav1.ConditionTrue,
+			karpv1.ConditionInitialized,
+			true,
+		},
+		{
+			"being deleted",
+			controllertest.Claim("a", controllertest.Registered, controllertest.Deleting),
+			[]client.Object{controllertest.ReadyNode("a", unlabeled)},
+			metav1.ConditionUnknown,
+			condition.ReasonAwaitingReconciliation,
+			false,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -72,8 +128,14 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 		{"the GPU appears", gpu, func(*corev1.Node) {}, func(n *corev1.Node) {
 			n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("1")
 		}, "ResourceNotRegistered"},
-		{"the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"), untainted, "KnownEphemeralTaintsExist"},
-		{"the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted, "KnownEphemeralTaintsExist"},
+		{
+			"the cloud controller manager finishes", controllertest.Registered, tainted("node.cloudprovider.kubernetes.io/uninitialized"),
+			untainted, "KnownEphemeralTaintsExist",
+		},
+		{
+			"the readiness rule is satisfied", controllertest.Registered, tainted("readiness.k8s.io/network"), untainted,
+			"KnownEphemeralTaintsExist",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.ReadyNode("a", tt.node))

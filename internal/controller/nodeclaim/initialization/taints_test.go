@@ -138,8 +138,20 @@ func interleave(t *testing.T, seed uint64, moments map[string]bool) {
 			return err
 		},
 	})
-	registering := patch.RequeueOnConflict(&registration.Reconciler{Client: c, Live: live, Health: health.NewTracker(c, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now})
-	initializing := patch.RequeueOnConflict(&initialization.Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: true})
+	registering := patch.RequeueOnConflict(
+		&registration.Reconciler{
+			Client:  c,
+			Live:    live,
+			Health:  health.NewTracker(c, f.Now),
+			Events:  f.Events,
+			Metrics: f.Metrics,
+			Log:     f.Log,
+			Now:     f.Now,
+		},
+	)
+	initializing := patch.RequeueOnConflict(
+		&initialization.Reconciler{Client: c, Events: f.Events, Log: f.Log, Now: f.Now, RepairStaleTaints: true},
+	)
 	for round := 0; round < 60 && !condition.IsTrue(f.Claim("a"), karpv1.ConditionInitialized); round++ {
 		others("between rounds")
 		for _, r := range []int{0, 1} {
@@ -168,10 +180,14 @@ func TestStuckTaint(t *testing.T) {
 		taint corev1.Taint
 		names string
 	}{
-		"cloud controller manager": {corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule}, "the cloud controller manager must remove it and has not finished with this node"},
-		"startup taint of a CNI":   {corev1.Taint{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}, "Cilium"},
+		"cloud controller manager": {
+			corev1.Taint{Key: uninitialized, Value: "true", Effect: corev1.TaintEffectNoSchedule},
+			"the cloud controller manager must remove it and has not finished with this node",
+		},
+		"startup taint of a CNI": {corev1.Taint{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}, "Cilium"},
 		"startup taint of one's own": {
-			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule}, "the component that the NodePool's startupTaints are for",
+			corev1.Taint{Key: "example.com/warming-up", Effect: corev1.TaintEffectNoSchedule},
+			"the component that the NodePool's startupTaints are for",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,10 +206,12 @@ func TestStuckTaint(t *testing.T) {
 			f.Clock = controllertest.Start.Add(time.Minute)
 			f.Reconcile(r, "a")
 			got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
-			if got.Status != metav1.ConditionUnknown || got.Reason != "TaintStuck" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, tt.taint.ToString()) {
+			if got.Status != metav1.ConditionUnknown || got.Reason != "TaintStuck" || !strings.Contains(got.Message, tt.names) ||
+				!strings.Contains(got.Message, tt.taint.ToString()) {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning TaintStuck") || !strings.Contains(events, tt.names) {
+			if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning TaintStuck") ||
+				!strings.Contains(events, tt.names) {
 				t.Errorf("events: %s", events)
 			}
 			if len(f.Node("node-a").Spec.Taints) != 1 {
@@ -263,10 +281,12 @@ func TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason(t *testing.T) {
 			f.Reconcile(r, "a")
 			f.Reconcile(r, "a")
 			got, _ = condition.Get(f.Claim("a"), karpv1.ConditionInitialized)
-			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) || !strings.Contains(got.Message, "kubectl get pods") {
+			if got.Status != metav1.ConditionUnknown || got.Reason != "NodeNeverReady" || !strings.Contains(got.Message, tt.names) ||
+				!strings.Contains(got.Message, "kubectl get pods") {
 				t.Errorf("condition Initialized: %+v", got)
 			}
-			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") || !strings.Contains(events[0], tt.names) {
+			if events := f.RecordedEvents(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NodeNeverReady") ||
+				!strings.Contains(events[0], tt.names) {
 				t.Errorf("events: %q", events)
 			}
 			ready := f.Node("node-a")
@@ -309,7 +329,10 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 		reason  string
 		again   time.Duration
 	}{
-		"its owner works":                       {time.Minute - time.Second, 0, "KnownEphemeralTaintsExist", cluster.TaintOwnerWindow - time.Second},
+		"its owner works": {
+			time.Minute - time.Second, 0, "KnownEphemeralTaintsExist",
+			cluster.TaintOwnerWindow - time.Second,
+		},
 		"its owner has stopped":                 {time.Minute - cluster.TaintOwnerWindow, 0, "TaintStuck", 0},
 		"its owner has left the node out":       {time.Minute, 10 * time.Minute, "TaintStuck", 0},
 		"it has finished one that joined later": {time.Minute, 3 * time.Minute, "KnownEphemeralTaintsExist", cluster.TaintOwnerWindow},
@@ -335,7 +358,8 @@ func TestTaintIsLateWhileItsOwnerIsAtWork(t *testing.T) {
 				t.Errorf("requeued after %v, want %v; condition %+v", result.RequeueAfter, tt.again, got)
 			}
 			events := strings.Join(f.RecordedEvents(), "\n")
-			if late := tt.reason != "TaintStuck"; late != strings.Contains(events, "Normal TaintLate") || late == strings.Contains(events, "Warning TaintStuck") {
+			if late := tt.reason != "TaintStuck"; late != strings.Contains(events, "Normal TaintLate") ||
+				late == strings.Contains(events, "Warning TaintStuck") {
 				t.Errorf("events: %s", events)
 			}
 		})
@@ -351,7 +375,10 @@ func TestTaintIsLateAfterARestartToo(t *testing.T) {
 			condition.SetTrue(c, karpv1.ConditionInitialized, controllertest.Start.Add(5*time.Minute-ago))
 		}))
 		f.Clock = controllertest.Start.Add(5 * time.Minute)
-		f.Reconcile(&initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, Removals: cluster.NewTaintRemovals()}, "a")
+		f.Reconcile(
+			&initialization.Reconciler{Client: f.API, Events: f.Events, Log: f.Log, Now: f.Now, Removals: cluster.NewTaintRemovals()},
+			"a",
+		)
 		if got, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); got.Reason != reason {
 			t.Errorf("another node was initialized %v ago: %s, want %s", ago, got.Reason, reason)
 		}

@@ -187,7 +187,21 @@ func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grac
 		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		r.Log.Warn("node does not join", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID, "cause", f.Cause, "certainty", f.Certainty, "message", f.Message, "remedy", f.Remedy)
+		r.Log.Warn(
+			"node does not join",
+			"NodeClaim",
+			claim.Name,
+			"provider-id",
+			claim.Status.ProviderID,
+			"cause",
+			f.Cause,
+			"certainty",
+			f.Certainty,
+			"message",
+			f.Message,
+			"remedy",
+			f.Remedy,
+		)
 	}
 	r.Events.Warn(claim, f.Cause, "Node of NodeClaim %s does not join: %s", claim.Name, text(f))
 	if explained {
@@ -208,7 +222,15 @@ func (r *Reconciler) recordPodEvents(ctx context.Context, claim *karpv1.NodeClai
 	}
 	for i := range pods.Items {
 		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
-			r.Events.WarnEvery(podEventWindow, pod, "NodeNotJoining", "The node of nodeclaim/%s does not join, %s: %s", claim.Name, f.Cause, text(f))
+			r.Events.WarnEvery(
+				podEventWindow,
+				pod,
+				"NodeNotJoining",
+				"The node of nodeclaim/%s does not join, %s: %s",
+				claim.Name,
+				f.Cause,
+				text(f),
+			)
 		}
 	}
 	return nil

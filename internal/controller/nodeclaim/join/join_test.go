@@ -47,12 +47,19 @@ func (o *fakeCloud) ResolveNodeClass(context.Context, *awsv1.EC2NodeClass) cloud
 		{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue}, {Type: awsv1.ConditionNodesCanJoin, Status: metav1.ConditionTrue},
 	}}
 }
+
 func (o *fakeCloud) NodeClassHash(*awsv1.EC2NodeClass) (string, string, error) { return "", "", nil }
+
 func (o *fakeCloud) DeleteNodeClassResources(context.Context, *awsv1.EC2NodeClass) error {
 	return nil
 }
 
-func (o *fakeCloud) LaunchInBatch(context.Context, *karpv1.NodeClaim, *awsv1.EC2NodeClass, func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (o *fakeCloud) LaunchInBatch(
+	context.Context,
+	*karpv1.NodeClaim,
+	*awsv1.EC2NodeClass,
+	func(context.Context, string) error,
+) (cloudprovider.Launched, error) {
 	o.launched++
 	return cloudprovider.Launched{}, o.err
 }
@@ -62,10 +69,13 @@ func (o *fakeCloud) Terminate(context.Context, string) error { return nil }
 func launched(name string, pods ...string) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(controllertest.Start), Finalizers: []string{karpv1.FinalizerTermination},
+			Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(controllertest.Start),
+			Finalizers:  []string{karpv1.FinalizerTermination},
 			Annotations: map[string]string{karpv1.AnnotationNominatedPods: strings.Join(pods, ",")},
 		},
-		Spec: karpv1.NodeClaimSpec{NodeClassRef: karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"}},
+		Spec: karpv1.NodeClaimSpec{
+			NodeClassRef: karpv1.NodeClassReference{Group: "karpenter.k8s.aws", Kind: "EC2NodeClass", Name: "default"},
+		},
 	}
 	c.Status.ProviderID = "aws:///us-east-1a/i-0123456789abcdef0"
 	condition.SetTrue(c, karpv1.ConditionLaunched, controllertest.Start)
@@ -74,8 +84,9 @@ func launched(name string, pods ...string) *karpv1.NodeClaim {
 
 func reconciler(f *controllertest.Fixture, o *fakeCloud) *Reconciler {
 	return &Reconciler{
-		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {}, Timeout: 15 * time.Minute,
-		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
+		Client: f.API, Cloud: o, Breakers: NewBreakers(f.Now, func() {}), Times: NewTimes(time.Minute), Changed: func() {},
+		Timeout: 15 * time.Minute,
+		Events:  f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
 	}
 }
 
@@ -83,7 +94,8 @@ func TestLateClaim(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "pod-1"}}
 	f := controllertest.New(t, class(), launched("a", "pod-1"), pod)
 	o := &fakeCloud{found: []cloudprovider.Finding{{
-		Cause: "NodeRoleNotMapped", Certainty: cloudprovider.Certain, FromConfiguration: true, Scope: "role/node", Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
+		Cause: "NodeRoleNotMapped", Certainty: cloudprovider.Certain, FromConfiguration: true, Scope: "role/node",
+		Message: "role node is not mapped", Remedy: "aws eks create-access-entry",
 	}}}
 	r := reconciler(f, o)
 	f.Clock = controllertest.Start.Add(59 * time.Second)
@@ -118,7 +130,14 @@ func TestLateClaim(t *testing.T) {
 
 func TestClaimThatNothingExplains(t *testing.T) {
 	f := controllertest.New(t, class(), launched("a"))
-	r := reconciler(f, &fakeCloud{found: []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: "the console could not be read: denied"}}})
+	r := reconciler(
+		f,
+		&fakeCloud{
+			found: []cloudprovider.Finding{
+				{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: "the console could not be read: denied"},
+			},
+		},
+	)
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	f.Reconcile(r, "a")
 	registered, _ := condition.Get(f.Claim("a"), karpv1.ConditionRegistered)
@@ -135,7 +154,9 @@ func TestLateClaimIsNotLookedIntoWithoutRest(t *testing.T) {
 	r := reconciler(f, o)
 	f.Clock = controllertest.Start.Add(2 * time.Minute)
 	for n := range 10 {
-		o.found = []cloudprovider.Finding{{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("not authorized, encoded message: %d", n)}}
+		o.found = []cloudprovider.Finding{
+			{Cause: "ConsoleUnchecked", Certainty: cloudprovider.Unchecked, Message: fmt.Sprintf("not authorized, encoded message: %d", n)},
+		}
 		if result := f.Reconcile(r, "a"); result.RequeueAfter != recheckInterval {
 			t.Fatalf("is requeued after %v, want %v", result.RequeueAfter, recheckInterval)
 		}
@@ -191,8 +212,11 @@ func TestEndedBeforeLate(t *testing.T) {
 		found cloudprovider.Finding
 		want  float64
 	}{
-		"EC2 could not start it": {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Likely, InstanceGone: true, Message: "m"}, 1},
-		"somebody deleted it":    {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Certain, Message: "m"}, 0},
+		"EC2 could not start it": {cloudprovider.Finding{
+			Cause: "VolumeKeyDenied", Certainty: cloudprovider.Likely, InstanceGone: true,
+			Message: "m",
+		}, 1},
+		"somebody deleted it": {cloudprovider.Finding{Cause: "VolumeKeyDenied", Certainty: cloudprovider.Certain, Message: "m"}, 0},
 	} {
 		f := controllertest.New(t, class(), launched("a"))
 		r := reconciler(f, &fakeCloud{found: []cloudprovider.Finding{tt.found}})
@@ -265,7 +289,8 @@ func TestGuard(t *testing.T) {
 	}
 	resolved := guard.ResolveNodeClass(t.Context(), class())
 	last := resolved.Conditions[len(resolved.Conditions)-1]
-	if len(resolved.Conditions) != 2 || last.Type != awsv1.ConditionNodesCanJoin || last.Status != metav1.ConditionFalse || last.Reason != "EndpointUntrusted" {
+	if len(resolved.Conditions) != 2 || last.Type != awsv1.ConditionNodesCanJoin || last.Status != metav1.ConditionFalse ||
+		last.Reason != "EndpointUntrusted" {
 		t.Errorf("conditions %+v", resolved.Conditions)
 	}
 	if resolved.Next != time.Minute {

@@ -18,7 +18,12 @@ type provider interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
 	NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error)
 	DeleteNodeClassResources(ctx context.Context, class *awsv1.EC2NodeClass) error
-	LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchInBatch(
+		ctx context.Context,
+		claim *karpv1.NodeClaim,
+		class *awsv1.EC2NodeClass,
+		annotate func(ctx context.Context, mark string) error,
+	) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 	// JoinScopes returns what the instances of a class share with others.
 	JoinScopes(class *awsv1.EC2NodeClass) []string
@@ -70,7 +75,12 @@ func (g *LaunchGuard) PoolHeld(pool, class string) (f cloudprovider.Finding, unt
 }
 
 // LaunchInBatch is the provider's, unless a breaker holds back the claim.
-func (g *LaunchGuard) LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error) {
+func (g *LaunchGuard) LaunchInBatch(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	class *awsv1.EC2NodeClass,
+	annotate func(ctx context.Context, mark string) error,
+) (cloudprovider.Launched, error) {
 	if f, admitted := g.breakers.Admit(launchScopes(g, claim, class), claim.UID); !admitted {
 		return cloudprovider.Launched{}, &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("%s: %s", f.Cause, f.Message)}
 	}

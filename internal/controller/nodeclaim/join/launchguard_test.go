@@ -24,7 +24,13 @@ func ofPool(pool string, c *karpv1.NodeClaim) *karpv1.NodeClaim {
 func neverReady(name, pool string) *karpv1.NodeClaim {
 	c := ofPool(pool, launched(name))
 	condition.SetTrue(c, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
-	condition.SetUnknown(c, karpv1.ConditionInitialized, "NodeNeverReady", "cni plugin not initialized", controllertest.Start.Add(time.Minute))
+	condition.SetUnknown(
+		c,
+		karpv1.ConditionInitialized,
+		"NodeNeverReady",
+		"cni plugin not initialized",
+		controllertest.Start.Add(time.Minute),
+	)
 	return c
 }
 
@@ -60,7 +66,8 @@ func TestNodesThatNeverBecomeReadyAreReplacedOnceAndThenOneAtATime(t *testing.T)
 	}
 	f.Reconcile(r, "b")
 	finding, until, held := guard.PoolHeld("general", "default")
-	if !held || finding.Cause != "NodeNeverReady" || !strings.Contains(finding.Message, "cni plugin not initialized") || !until.Equal(f.Clock.Add(firstProbe)) {
+	if !held || finding.Cause != "NodeNeverReady" || !strings.Contains(finding.Message, "cni plugin not initialized") ||
+		!until.Equal(f.Clock.Add(firstProbe)) {
 		t.Fatalf("two nodes of the pool are not Ready: held %v until %v, %+v", held, until, finding)
 	}
 	if got := launches(t, guard, "general", "early"); len(got) > 0 {
@@ -146,7 +153,8 @@ func TestClaimsThatTimeOutForAnUnknownCauseAreRelaunchedOneAtATime(t *testing.T)
 	timeOut(f, r, "a")
 	timeOut(f, r, "b")
 	finding, _, held := guard.PoolHeld("general", "default")
-	if !held || finding.Cause != "NodesDoNotJoin" || !strings.Contains(finding.Message, "NodePool general") || !strings.Contains(finding.Message, "NodeClaim") {
+	if !held || finding.Cause != "NodesDoNotJoin" || !strings.Contains(finding.Message, "NodePool general") ||
+		!strings.Contains(finding.Message, "NodeClaim") {
 		t.Fatalf("held %v: %+v", held, finding)
 	}
 	if got := launches(t, guard, "other", "y"); len(got) != 1 {

@@ -102,7 +102,9 @@ func (r *Reconciler) checkUsable(ctx context.Context, claim *karpv1.NodeClaim, c
 			return err
 		}
 		if !atWork {
-			r.Breakers.Report(cloudprovider.Finding{Cause: initialized.Reason, Certainty: cloudprovider.Certain, Scope: scope, Message: initialized.Message})
+			r.Breakers.Report(
+				cloudprovider.Finding{Cause: initialized.Reason, Certainty: cloudprovider.Certain, Scope: scope, Message: initialized.Message},
+			)
 		}
 	}
 	r.Breakers.Failed(claim.UID)

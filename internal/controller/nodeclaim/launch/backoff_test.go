@@ -28,7 +28,13 @@ func TestFailedLaunchIsNotRepeatedWithinTheSameSecond(t *testing.T) {
 			f.Clock = f.Clock.Add(left - rest)
 			left = rest
 			if result := f.Reconcile(r, "a"); s.launched != attempts || result.RequeueAfter != rest {
-				t.Fatalf("after failure %d, with %v to wait: EC2 was called %d times, and the claim is requeued after %v", attempts, rest, s.launched, result.RequeueAfter)
+				t.Fatalf(
+					"after failure %d, with %v to wait: EC2 was called %d times, and the claim is requeued after %v",
+					attempts,
+					rest,
+					s.launched,
+					result.RequeueAfter,
+				)
 			}
 		}
 		f.Clock = f.Clock.Add(left)

@@ -40,7 +40,12 @@ const concurrency = 100
 // calls annotate before the launch to annotate the claim with how it is launched. Terminate terminates an instance and
 // returns cloudprovider.ErrNotFound when it is already gone.
 type launcher interface {
-	LaunchInBatch(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error) (cloudprovider.Launched, error)
+	LaunchInBatch(
+		ctx context.Context,
+		claim *karpv1.NodeClaim,
+		class *awsv1.EC2NodeClass,
+		annotate func(ctx context.Context, mark string) error,
+	) (cloudprovider.Launched, error)
 	Terminate(ctx context.Context, providerID string) error
 }
 
@@ -66,7 +71,12 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.launch").
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicates())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency, RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute)}).
+		WithOptions(
+			controller.Options{
+				MaxConcurrentReconciles: concurrency,
+				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Minute),
+			},
+		).
 		Complete(patch.RequeueOnConflict(r))
 }
 
@@ -120,7 +130,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // terminateOrphan terminates an instance of which the claim was finalized during the launch.
 func (r *Reconciler) terminateOrphan(ctx context.Context, claim *karpv1.NodeClaim, providerID string) error {
-	r.Log.Info("terminating the instance of a nodeclaim that was deleted during its launch", "NodeClaim", claim.Name, "provider-id", providerID)
+	r.Log.Info(
+		"terminating the instance of a nodeclaim that was deleted during its launch",
+		"NodeClaim",
+		claim.Name,
+		"provider-id",
+		providerID,
+	)
 	if err := r.Cloud.Terminate(ctx, providerID); err != nil && !errors.Is(err, cloudprovider.ErrNotFound) {
 		return fmt.Errorf("terminate the instance of node claim %q, which is gone: %w", claim.Name, err)
 	}
@@ -141,7 +157,9 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 	class := &awsv1.EC2NodeClass{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
 	if apierrors.IsNotFound(err) {
-		return cloudprovider.Launched{}, claim, &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name)}
+		return cloudprovider.Launched{}, claim, &cloudprovider.InsufficientCapacityError{
+			Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name),
+		}
 	}
 	if err != nil {
 		return cloudprovider.Launched{}, claim, err
@@ -185,7 +203,10 @@ func launchable(class *awsv1.EC2NodeClass) error {
 	case condition.IsFalse(class, condition.Ready):
 		return &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q: %s", class.Name, ready.Message)}
 	case !ok || !condition.IsTrue(class, condition.Ready):
-		return &cloudprovider.CreateError{Reason: "NodeClassReadinessUnknown", Message: fmt.Sprintf("the readiness of node class %q is not known yet", class.Name)}
+		return &cloudprovider.CreateError{
+			Reason:  "NodeClassReadinessUnknown",
+			Message: fmt.Sprintf("the readiness of node class %q is not known yet", class.Name),
+		}
 	case ready.ObservedGeneration != class.Generation:
 		return &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q has changed and was not reconciled since", class.Name)}
 	}

@@ -33,7 +33,12 @@ type fakeCloud struct {
 	terminated []string
 }
 
-func (s *fakeCloud) LaunchInBatch(ctx context.Context, _ *karpv1.NodeClaim, _ *awsv1.EC2NodeClass, annotate func(context.Context, string) error) (cloudprovider.Launched, error) {
+func (s *fakeCloud) LaunchInBatch(
+	ctx context.Context,
+	_ *karpv1.NodeClaim,
+	_ *awsv1.EC2NodeClass,
+	annotate func(context.Context, string) error,
+) (cloudprovider.Launched, error) {
 	if s.mark != "" {
 		if err := annotate(ctx, strings.Trim(s.mark, "-")); err != nil {
 			return cloudprovider.Launched{}, err
@@ -102,7 +107,9 @@ func TestLostStatusWrite(t *testing.T) {
 	r := reconciler(f, s)
 	lost := true
 	r.Client = interceptor.NewClient(f.API, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if lost {
 				lost = false
 				return errors.New("the API server is gone")
@@ -155,7 +162,8 @@ func TestClaimChangesBeforeItIsEnrolled(t *testing.T) {
 	})
 	_, err := f.Try(r, "a")
 	got := f.Claim("a")
-	if !apierrors.IsConflict(err) || s.launched != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" || len(got.Status.Conditions) != len(stale.Status.Conditions) {
+	if !apierrors.IsConflict(err) || s.launched != 0 || got.Annotations[karpv1.AnnotationLaunch] != "" ||
+		len(got.Status.Conditions) != len(stale.Status.Conditions) {
 		t.Errorf("launched %d times, claim %+v", s.launched, got)
 	}
 }
@@ -244,9 +252,36 @@ func TestFailures(t *testing.T) {
 		event           string
 		launched        int
 	}{
-		{"no capacity", ready, &cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")}, "insufficient_capacity", "", "", "InsufficientCapacityError", 1},
-		{"class not ready", ready, &cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")}, "nodeclass_not_ready", "", "", "", 1},
-		{"reason and message", ready, &cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"}, "", "Unauthorized", "not allowed", "", 1},
+		{
+			"no capacity",
+			ready,
+			&cloudprovider.InsufficientCapacityError{Err: errors.New("all zones")},
+			"insufficient_capacity",
+			"",
+			"",
+			"InsufficientCapacityError",
+			1,
+		},
+		{
+			"class not ready",
+			ready,
+			&cloudprovider.NodeClassNotReadyError{Err: errors.New("no subnets")},
+			"nodeclass_not_ready",
+			"",
+			"",
+			"",
+			1,
+		},
+		{
+			"reason and message",
+			ready,
+			&cloudprovider.CreateError{Reason: "Unauthorized", Message: "not allowed"},
+			"",
+			"Unauthorized",
+			"not allowed",
+			"",
+			1,
+		},
 		{"anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
 		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
 		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
@@ -256,8 +291,26 @@ func TestFailures(t *testing.T) {
 		{"class is not ready", changed(func(c *awsv1.EC2NodeClass) {
 			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
-		{"class has not events yet", func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} }, nil, "", "NodeClassReadinessUnknown", `the readiness of node class "default" is not known yet`, "", 0},
-		{"class has changed since its last reconcile", changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }), nil, "nodeclass_not_ready", "", "", "", 0},
+		{
+			"class has not events yet",
+			func() *awsv1.EC2NodeClass { return &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}} },
+			nil,
+			"",
+			"NodeClassReadinessUnknown",
+			`the readiness of node class "default" is not known yet`,
+			"",
+			0,
+		},
+		{
+			"class has changed since its last reconcile",
+			changed(func(c *awsv1.EC2NodeClass) { c.Generation = 2 }),
+			nil,
+			"nodeclass_not_ready",
+			"",
+			"",
+			"",
+			0,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -275,7 +328,8 @@ func TestFailures(t *testing.T) {
 			if tt.gone != "" && f.Counted(tt.gone) != 1 {
 				t.Errorf("not counted as %s", tt.gone)
 			}
-			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" && (got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
+			if got, _ := condition.Get(c, karpv1.ConditionLaunched); tt.reason != "" &&
+				(got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
 			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
@@ -299,7 +353,8 @@ func TestFailingLaunchCountsFromCreation(t *testing.T) {
 		if _, err := f.Try(r, "a"); err == nil {
 			t.Fatal("no error, no back-off")
 		}
-		if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionLaunched); !c.LastTransitionTime.Time.Equal(controllertest.Start) || c.Message != words {
+		if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionLaunched); !c.LastTransitionTime.Time.Equal(controllertest.Start) ||
+			c.Message != words {
 			t.Errorf("Launched %+v", c)
 		}
 	}

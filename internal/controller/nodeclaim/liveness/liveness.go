@@ -55,7 +55,17 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.liveness").For(&karpv1.NodeClaim{}).WithOptions(eventfilter.BackoffOptions(1, time.Second, time.Minute)).Complete(patch.RequeueOnConflict(r))
+	return builder.ControllerManagedBy(
+		mgr,
+	).Named(
+		"nodeclaim.liveness",
+	).For(
+		&karpv1.NodeClaim{},
+	).WithOptions(
+		eventfilter.BackoffOptions(1, time.Second, time.Minute),
+	).Complete(
+		patch.RequeueOnConflict(r),
+	)
 }
 
 // Reconcile deletes the claim if it is late, or requeues it for the time when it would be.

@@ -22,7 +22,8 @@ import (
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
 	return &Reconciler{
-		Client: f.API, Health: health.NewTracker(f.API, f.Now), Events: f.Events, LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log, Now: f.Now,
+		Client: f.API, Health: health.NewTracker(f.API, f.Now), Events: f.Events, LaunchTimeout: LaunchTimeout, Metrics: f.Metrics, Log: f.Log,
+		Now: f.Now,
 	}
 }
 
@@ -140,14 +141,24 @@ func TestPoolOfThatNameIsAnother(t *testing.T) {
 func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 	never := func(c *karpv1.NodeClaim) {
 		controllertest.Registered(c)
-		condition.SetUnknown(c, karpv1.ConditionInitialized, "NodeNeverReady", "cni plugin not initialized", controllertest.Start.Add(time.Minute))
+		condition.SetUnknown(
+			c,
+			karpv1.ConditionInitialized,
+			"NodeNeverReady",
+			"cni plugin not initialized",
+			controllertest.Start.Add(time.Minute),
+		)
 	}
 	kept := func(o client.Object) { o.SetAnnotations(map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}) }
 	finished := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
 	silent, ready := controllertest.JoinedNode("a", controllertest.NotReady), controllertest.JoinedNode("a")
 	watched := controllertest.JoinedNode("a", controllertest.NotReady, func(n *corev1.Node) { kept(n) })
 	wanted := controllertest.Claim("a", never, func(c *karpv1.NodeClaim) { kept(c) })
-	daemons := []client.Object{controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("job", "node-a", finished), controllertest.Pod("elsewhere", "node-b")}
+	daemons := []client.Object{
+		controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet),
+		controllertest.Pod("job", "node-a", finished),
+		controllertest.Pod("elsewhere", "node-b"),
+	}
 	for _, tt := range []struct {
 		name       string
 		claim      *karpv1.NodeClaim
@@ -160,7 +171,10 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 		{name: "in time", node: silent, age: 10 * time.Minute, wait: 5 * time.Minute},
 		{name: "nothing uses it", node: silent, age: ReadinessTimeout, terminated: true},
 		{name: "daemons and what is finished do not use it", node: silent, pods: daemons, age: ReadinessTimeout, terminated: true},
-		{name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout, wait: inUseRecheckInterval},
+		{
+			name: "a pod is on it", node: silent, pods: []client.Object{controllertest.Pod("web", "node-a")}, age: ReadinessTimeout,
+			wait: inUseRecheckInterval,
+		},
 		{name: "it is Ready by now", node: ready, age: ReadinessTimeout, wait: inUseRecheckInterval},
 		{name: "its node has do-not-disrupt", node: watched, age: ReadinessTimeout, wait: inUseRecheckInterval},
 		{name: "the claim has do-not-disrupt", claim: wanted, node: silent, age: time.Hour, wait: inUseRecheckInterval},

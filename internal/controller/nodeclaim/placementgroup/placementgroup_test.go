@@ -51,7 +51,16 @@ func TestHook(t *testing.T) {
 				}
 			})
 			f := controllertest.New(t, claim, controllertest.JoinedNode("a"))
-			r := &registration.Reconciler{Client: f.API, Live: f.API, Health: nobody{}, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now, Hooks: []registration.Hook{&Hook{Cloud: &tc.cloud}}}
+			r := &registration.Reconciler{
+				Client:  f.API,
+				Live:    f.API,
+				Health:  nobody{},
+				Events:  f.Events,
+				Metrics: f.Metrics,
+				Log:     f.Log,
+				Now:     f.Now,
+				Hooks:   []registration.Hook{&Hook{Cloud: &tc.cloud}},
+			}
 			result, err := f.Try(r, "a")
 			if (err != nil) != (tc.cloud.err != nil) {
 				t.Error(err)

@@ -45,12 +45,27 @@ func TestHooks(t *testing.T) {
 		err     string
 		label   string
 	}{
-		{name: "one of two is pending", hooks: []Hook{&hook{name: "ready"}, waits("network", time.Second)}, pending: "network", wait: time.Second},
-		{name: "both are pending, the shorter wait decides", hooks: []Hook{waits("A", 10*time.Second), waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second},
-		{name: "one fails", hooks: []Hook{&hook{name: "network", err: errors.New("no answer")}}, pending: "network", err: `registration hook "network" failed, no answer`},
-		{name: "one fails, another is pending", hooks: []Hook{&hook{name: "A", err: errors.New("no answer")}, waits("B", 5*time.Second)}, pending: "A, B", wait: 5 * time.Second, err: "no answer"},
+		{
+			name: "one of two is pending", hooks: []Hook{&hook{name: "ready"}, waits("network", time.Second)}, pending: "network",
+			wait: time.Second,
+		},
+		{
+			name: "both are pending, the shorter wait decides", hooks: []Hook{waits("A", 10*time.Second), waits("B", 5*time.Second)},
+			pending: "A, B", wait: 5 * time.Second,
+		},
+		{
+			name: "one fails", hooks: []Hook{&hook{name: "network", err: errors.New("no answer")}}, pending: "network",
+			err: `registration hook "network" failed, no answer`,
+		},
+		{
+			name: "one fails, another is pending", hooks: []Hook{&hook{name: "A", err: errors.New("no answer")}, waits("B", 5*time.Second)},
+			pending: "A, B", wait: 5 * time.Second, err: "no answer",
+		},
 		{name: "labels reach claim and node", hooks: []Hook{labeled}, label: "7"},
-		{name: "labels of a hook while another is pending", hooks: []Hook{labeled, waits("network", time.Second)}, pending: "network", wait: time.Second, label: "7"},
+		{
+			name: "labels of a hook while another is pending", hooks: []Hook{labeled, waits("network", time.Second)}, pending: "network",
+			wait: time.Second, label: "7",
+		},
 		{name: "no list", hooks: nil},
 		{name: "an empty list", hooks: []Hook{}},
 	} {
@@ -67,7 +82,8 @@ func TestHooks(t *testing.T) {
 			want := []string{dedicated, starting}
 			if tt.pending != "" {
 				want = []string{dedicated, starting, unregisteredT}
-				if registered.Status != metav1.ConditionUnknown || registered.Reason != "RegistrationHookPending" || registered.Message != tt.pending {
+				if registered.Status != metav1.ConditionUnknown || registered.Reason != "RegistrationHookPending" ||
+					registered.Message != tt.pending {
 					t.Errorf("Registered is %+v", registered)
 				}
 			} else if registered.Status != metav1.ConditionTrue {

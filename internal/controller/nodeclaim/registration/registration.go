@@ -118,8 +118,22 @@ func (r *Reconciler) register(ctx context.Context, claim *karpv1.NodeClaim, node
 		return hookResults{}, nil
 	}
 	if !slices.ContainsFunc(node.Spec.Taints, unregistered) {
-		r.Log.Error("node joined without the taint that keeps pods off until it is registered", "NodeClaim", claim.Name, "Node", node.Name, "taint", karpv1.TaintKeyUnregistered)
-		r.Events.Warn(claim, "UnregisteredTaintMissing", "Node %s joined without taint %s: pods may have been scheduled to it before its labels and taints were in place", node.Name, karpv1.TaintKeyUnregistered)
+		r.Log.Error(
+			"node joined without the taint that keeps pods off until it is registered",
+			"NodeClaim",
+			claim.Name,
+			"Node",
+			node.Name,
+			"taint",
+			karpv1.TaintKeyUnregistered,
+		)
+		r.Events.Warn(
+			claim,
+			"UnregisteredTaintMissing",
+			"Node %s joined without taint %s: pods may have been scheduled to it before its labels and taints were in place",
+			node.Name,
+			karpv1.TaintKeyUnregistered,
+		)
 	}
 	hooks := runHooks(ctx, r.Hooks, claim, node)
 	if err := r.labelClaim(ctx, claim, hooks.labels); err != nil {

@@ -35,7 +35,15 @@ func theClaim(change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 }
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, Live: f.API, Health: health.NewTracker(f.API, f.Now), Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{
+		Client:  f.API,
+		Live:    f.API,
+		Health:  health.NewTracker(f.API, f.Now),
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     f.Now,
+	}
 }
 
 func TestRegister(t *testing.T) {
@@ -45,7 +53,8 @@ func TestRegister(t *testing.T) {
 	}))
 	f.Reconcile(reconciler(f), "a")
 	n, c := f.Node("node-a"), f.Claim("a")
-	if n.Labels["both"] != "claim" || n.Labels["node"] != "1" || n.Labels[karpv1.LabelRegistered] != "true" || n.Labels[karpv1.LabelNodePool] != "general" {
+	if n.Labels["both"] != "claim" || n.Labels["node"] != "1" || n.Labels[karpv1.LabelRegistered] != "true" ||
+		n.Labels[karpv1.LabelNodePool] != "general" {
 		t.Errorf("labels %v", n.Labels)
 	}
 	if diff := cmp.Diff(map[string]string{"both": "claim", "node": "1"}, n.Annotations); diff != "" {
@@ -75,11 +84,20 @@ func TestRegistration(t *testing.T) {
 		taints []string
 		event  string
 	}{
-		{"no unregistered taint", controllertest.JoinedNode("a", func(n *corev1.Node) { n.Spec.Taints = nil }), []string{dedicated, starting}, "UnregisteredTaintMissing"},
+		{
+			"no unregistered taint",
+			controllertest.JoinedNode("a", func(n *corev1.Node) { n.Spec.Taints = nil }),
+			[]string{dedicated, starting},
+			"UnregisteredTaintMissing",
+		},
 		{"taints are not to be synced", controllertest.JoinedNode("a", doNotSync("true")), nil, ""},
 		{"any other value", controllertest.JoinedNode("a", doNotSync("yes")), []string{dedicated, starting}, ""},
 		{"what is there already keeps its value", controllertest.JoinedNode("a", func(n *corev1.Node) {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(
+				n.Spec.Taints,
+				corev1.Taint{Key: "example.com/own", Value: "x", Effect: corev1.TaintEffectNoSchedule},
+				corev1.Taint{Key: "theirs", Effect: corev1.TaintEffectNoSchedule},
+			)
 		}), []string{dedicated, starting, "theirs:NoSchedule"}, ""},
 		{"the owner is not named twice", controllertest.JoinedNode("a", func(n *corev1.Node) {
 			n.OwnerReferences = []metav1.OwnerReference{{APIVersion: karpv1.GroupVersion.String(), Kind: "NodeClaim", Name: "a", UID: "uid-a"}}
@@ -97,7 +115,8 @@ func TestRegistration(t *testing.T) {
 			if diff := cmp.Diff(tt.taints, controllertest.Taints(n)); diff != "" {
 				t.Errorf("taints (-want +got):\n%s", diff)
 			}
-			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" || !condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
+			if len(n.OwnerReferences) != 1 || n.Labels[karpv1.LabelRegistered] != "true" ||
+				!condition.IsTrue(f.Claim("a"), karpv1.ConditionRegistered) {
 				t.Errorf("not registered: owners %v, labels %v", n.OwnerReferences, n.Labels)
 			}
 			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
@@ -124,9 +143,27 @@ func TestNotRegistered(t *testing.T) {
 		{"another instance's Node", theClaim(), []client.Object{controllertest.JoinedNode("b")}, metav1.ConditionUnknown, "NodeNotFound"},
 		{"a Node that is being deleted", theClaim(), []client.Object{leaving}, metav1.ConditionUnknown, "NodeNotFound"},
 		{"two Nodes", theClaim(), []client.Object{controllertest.JoinedNode("a"), second}, metav1.ConditionFalse, "MultipleNodesFound"},
-		{"not launched", controllertest.Claim("a"), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"being deleted", theClaim(controllertest.Deleting), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
-		{"another provider's", theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), []client.Object{controllertest.JoinedNode("a")}, metav1.ConditionUnknown, condition.ReasonAwaitingReconciliation},
+		{
+			"not launched",
+			controllertest.Claim("a"),
+			[]client.Object{controllertest.JoinedNode("a")},
+			metav1.ConditionUnknown,
+			condition.ReasonAwaitingReconciliation,
+		},
+		{
+			"being deleted",
+			theClaim(controllertest.Deleting),
+			[]client.Object{controllertest.JoinedNode("a")},
+			metav1.ConditionUnknown,
+			condition.ReasonAwaitingReconciliation,
+		},
+		{
+			"another provider's",
+			theClaim(func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }),
+			[]client.Object{controllertest.JoinedNode("a")},
+			metav1.ConditionUnknown,
+			condition.ReasonAwaitingReconciliation,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

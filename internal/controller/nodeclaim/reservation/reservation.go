@@ -93,7 +93,8 @@ func (l *Loop) pass(ctx context.Context) error {
 
 // reserved reports whether a claim is labeled as in a reservation, and not being deleted.
 func reserved(c *karpv1.NodeClaim) bool {
-	return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.DeletionTimestamp == nil && c.Labels[karpv1.LabelCapacityType] == karpv1.CapacityTypeReserved
+	return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.DeletionTimestamp == nil &&
+		c.Labels[karpv1.LabelCapacityType] == karpv1.CapacityTypeReserved
 }
 
 // expiringReservations returns the reservations with nodes that must drain, by ID.
@@ -116,14 +117,21 @@ func (l *Loop) expiringReservations(ctx context.Context) (map[string]bool, error
 // outlivesReservation reports whether a reserved claim's instance is one of ours that is in no reservation any more.
 // The reverse does not happen: an on-demand instance stays on-demand.
 func outlivesReservation(claim *karpv1.NodeClaim, i cloudprovider.Instance) bool {
-	return i.ProviderID != "" && i.ProviderID == claim.Status.ProviderID && i.Owner == cloudprovider.Ours && i.CapacityType == karpv1.CapacityTypeOnDemand
+	return i.ProviderID != "" && i.ProviderID == claim.Status.ProviderID && i.Owner == cloudprovider.Ours &&
+		i.CapacityType == karpv1.CapacityTypeOnDemand
 }
 
 func (l *Loop) delete(ctx context.Context, claim *karpv1.NodeClaim) error {
 	if err := l.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	l.Log.Info("deleting nodeclaim, its capacity block expires soon", "NodeClaim", claim.Name, "reservation", claim.Labels[awsv1.LabelReservationID])
+	l.Log.Info(
+		"deleting nodeclaim, its capacity block expires soon",
+		"NodeClaim",
+		claim.Name,
+		"reservation",
+		claim.Labels[awsv1.LabelReservationID],
+	)
 	l.Metrics.Disrupted(claim, reasonExpiring)
 	return nil
 }
@@ -145,7 +153,13 @@ func (l *Loop) relabelOnDemand(ctx context.Context, claim *karpv1.NodeClaim) err
 	if err := l.relabel(ctx, claim); err != nil {
 		return fmt.Errorf("relabel claim %s: %w", claim.Name, err)
 	}
-	l.Log.Info("the capacity reservation has expired, the instance is on-demand now", "NodeClaim", claim.Name, "provider-id", claim.Status.ProviderID)
+	l.Log.Info(
+		"the capacity reservation has expired, the instance is on-demand now",
+		"NodeClaim",
+		claim.Name,
+		"provider-id",
+		claim.Status.ProviderID,
+	)
 	return nil
 }
 

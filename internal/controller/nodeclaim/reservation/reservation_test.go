@@ -30,7 +30,9 @@ func labels() map[string]string {
 
 // inReservation is a claim of cr-1 with its Node.
 func inReservation(change ...func(*karpv1.NodeClaim)) (*karpv1.NodeClaim, *corev1.Node) {
-	claim := controllertest.Claim("a", append([]func(*karpv1.NodeClaim){controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Labels = labels() }}, change...)...)
+	claim := controllertest.Claim(
+		"a",
+		append([]func(*karpv1.NodeClaim){controllertest.Initialized, func(c *karpv1.NodeClaim) { c.Labels = labels() }}, change...)...)
 	return claim, controllertest.ReadyNode("a", func(n *corev1.Node) { n.Labels = labels() })
 }
 
@@ -48,13 +50,30 @@ func TestEndOfAReservation(t *testing.T) {
 		deleted  bool
 		want     string // capacity type of claim and Node
 	}{
-		{"in a reservation that is not a block, or does not expire soon", "active", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
-		{"a capacity block that expires soon", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, true, "reserved"},
-		{"over, and the instance runs on", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "on-demand"},
+		{"in a reservation that is not a block, or does not expire soon", "active", cloudprovider.Instance{
+			Owner:        cloudprovider.Ours,
+			CapacityType: "reserved",
+		}, nil, false, "reserved"},
+		{
+			"a capacity block that expires soon", "expiring",
+			cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"},
+			nil,
+			true, "reserved",
+		},
+		{
+			"over, and the instance runs on", "",
+			cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"},
+			nil, false,
+			"on-demand",
+		},
 		{"no longer selected, but used", "", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "reserved"}, nil, false, "reserved"},
 		{"gone", "", cloudprovider.Instance{ProviderID: "other", Owner: cloudprovider.Ours, CapacityType: "on-demand"}, nil, false, "reserved"},
 		{"another owner's", "", cloudprovider.Instance{Owner: cloudprovider.Foreign, CapacityType: "on-demand"}, nil, false, "reserved"},
-		{"not EC2's", "expiring", cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"}, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, false, "reserved"},
+		{
+			"not EC2's", "expiring",
+			cloudprovider.Instance{Owner: cloudprovider.Ours, CapacityType: "on-demand"},
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }, false, "reserved",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			claim, node := inReservation()
@@ -82,7 +101,8 @@ func TestEndOfAReservation(t *testing.T) {
 				_, id := labels[awsv1.LabelReservationID]
 				_, kind := labels[awsv1.LabelReservationType]
 				_, lent := labels[awsv1.LabelReservationInterruptible]
-				if reserved := tc.want == "reserved"; labels[karpv1.LabelCapacityType] != tc.want || id != reserved || kind != reserved || lent != reserved {
+				if reserved := tc.want == "reserved"; labels[karpv1.LabelCapacityType] != tc.want || id != reserved || kind != reserved ||
+					lent != reserved {
 					t.Errorf("labels of the %s: %v", what, labels)
 				}
 				if labels[karpv1.LabelNodePool] != "general" {
@@ -98,13 +118,23 @@ func TestNodeIsRelabeledBeforeItsClaim(t *testing.T) {
 	claim, node := inReservation()
 	f := controllertest.New(t, controllertest.Class(), claim, node)
 	fails := true
-	api := interceptor.NewClient(f.API, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if _, isNode := o.(*corev1.Node); isNode && fails {
-			return errors.New("the API server is away")
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}})
-	l := &Loop{Client: api, Cloud: fleet{{ProviderID: claim.Status.ProviderID, Owner: cloudprovider.Ours, CapacityType: "on-demand"}}, Metrics: f.Metrics, Log: f.Log}
+	api := interceptor.NewClient(
+		f.API,
+		interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if _, isNode := o.(*corev1.Node); isNode && fails {
+					return errors.New("the API server is away")
+				}
+				return c.Patch(ctx, o, p, opts...)
+			},
+		},
+	)
+	l := &Loop{
+		Client:  api,
+		Cloud:   fleet{{ProviderID: claim.Status.ProviderID, Owner: cloudprovider.Ours, CapacityType: "on-demand"}},
+		Metrics: f.Metrics,
+		Log:     f.Log,
+	}
 	if err := l.pass(t.Context()); err == nil || f.Claim("a").Labels[karpv1.LabelCapacityType] != "reserved" {
 		t.Errorf("the claim is relabeled although its Node is not: %v", err)
 	}

@@ -43,11 +43,21 @@ func TestTagging(t *testing.T) {
 		{"its node has joined", controllertest.Claim("a", controllertest.Registered), nil, true, true},
 		{"no node yet", controllertest.Claim("a", controllertest.Launched), nil, false, false},
 		{"deleting", controllertest.Claim("a", controllertest.Registered, controllertest.Deleting), nil, false, false},
-		{"done", controllertest.Claim("a", controllertest.Registered, annotated(awsv1.AnnotationTagged, awsv1.AnnotationClusterNameTagged)), nil, false, true},
-		{"done but for the cluster's name", controllertest.Claim("a", controllertest.Registered, annotated(awsv1.AnnotationTagged)), nil, true, true},
-		{"the instance is gone", controllertest.Claim("a", controllertest.Registered), fmt.Errorf("get: %w", cloudprovider.ErrNotFound), true, false},
+		{
+			"done", controllertest.Claim("a", controllertest.Registered, annotated(awsv1.AnnotationTagged, awsv1.AnnotationClusterNameTagged)),
+			nil, false, true,
+		},
+		{
+			"done but for the cluster's name", controllertest.Claim("a", controllertest.Registered, annotated(awsv1.AnnotationTagged)), nil, true,
+			true,
+		},
+		{
+			"the instance is gone", controllertest.Claim("a", controllertest.Registered), fmt.Errorf("get: %w", cloudprovider.ErrNotFound), true,
+			false,
+		},
 		{"EC2 refuses", controllertest.Claim("a", controllertest.Registered), errors.New("UnauthorizedOperation"), true, false},
-		{"another provider's", controllertest.Claim("a", controllertest.Registered, func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
+		{"another provider's", controllertest.Claim("a", controllertest.Registered,
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }), nil, false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, tt.claim)

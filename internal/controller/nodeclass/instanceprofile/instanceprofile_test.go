@@ -19,7 +19,10 @@ type fakeCloud struct {
 	err error
 }
 
-func (a *fakeCloud) CollectInstanceProfiles(ctx context.Context, use func(ctx context.Context) (cloudprovider.ProfileUse, error)) ([]string, error) {
+func (a *fakeCloud) CollectInstanceProfiles(
+	ctx context.Context,
+	use func(ctx context.Context) (cloudprovider.ProfileUse, error),
+) ([]string, error) {
 	a.use, a.err = use(ctx)
 	return nil, a.err
 }
@@ -47,13 +50,21 @@ func TestUse(t *testing.T) {
 		fails   bool
 	}{
 		{"a class alone", nil, set("now"), set(), false},
-		{"an instance with an older profile", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"))}, set("now", "before"), set(), false},
-		{"one being deleted", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"), controllertest.Deleting)}, set("now", "before"), set(), false},
+		{"an instance with an older profile", []client.Object{controllertest.Claim("a", controllertest.Launched, with("before"))}, set("now",
+			"before"), set(), false},
+		{
+			"one being deleted",
+			[]client.Object{controllertest.Claim("a", controllertest.Launched, with("before"), controllertest.Deleting)},
+			set("now", "before"), set(), false,
+		},
 		{"without a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched)}, set("now"), set("uid-class"), false},
 		{"one that is being launched", []client.Object{controllertest.Claim("a")}, set("now"), set("uid-class"), false},
-		{"of a class that does not exist, with a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"), with("before"))}, set("now", "before"), set(), false},
-		{"of a class that does not exist, without a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"))}, nil, nil, true},
-		{"another provider's", []client.Object{controllertest.Claim("a", with("theirs"), func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })}, set("now"), set(), false},
+		{"of a class that does not exist, with a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched, of("gone"),
+			with("before"))}, set("now", "before"), set(), false},
+		{"of a class that does not exist, without a profile's name", []client.Object{controllertest.Claim("a", controllertest.Launched,
+			of("gone"))}, nil, nil, true},
+		{"another provider's", []client.Object{controllertest.Claim("a", with("theirs"),
+			func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" })}, set("now"), set(), false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tc.objects, class.DeepCopy())...)

@@ -150,10 +150,34 @@ func TestFinalize(t *testing.T) {
 		event         string
 	}{
 		{"nothing refers to it", []client.Object{controllertest.Class(deleting)}, nil, true, true, ""},
-		{"a claim still does", []client.Object{controllertest.Class(deleting), controllertest.Claim("a")}, nil, false, false, "WaitingOnNodeClaimTermination"},
-		{"another class's claim", []client.Object{controllertest.Class(deleting), controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" })}, nil, true, true, ""},
+		{
+			"a claim still does",
+			[]client.Object{controllertest.Class(deleting), controllertest.Claim("a")},
+			nil,
+			false,
+			false,
+			"WaitingOnNodeClaimTermination",
+		},
+		{
+			"another class's claim",
+			[]client.Object{
+				controllertest.Class(deleting),
+				controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Name = "gpu" }),
+			},
+			nil,
+			true,
+			true,
+			"",
+		},
 		{"what was made for it cannot be deleted", []client.Object{controllertest.Class(deleting)}, errors.New("denied"), false, true, ""},
-		{"not ours to finalize", []client.Object{controllertest.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })}, nil, false, false, ""},
+		{
+			"not ours to finalize",
+			[]client.Object{controllertest.Class(deleting, func(c *awsv1.EC2NodeClass) { c.Finalizers = []string{"theirs/x"} })},
+			nil,
+			false,
+			false,
+			"",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -188,7 +212,9 @@ func TestKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{
 		Objects: func() []client.Object {
 			old := map[string]string{awsv1.AnnotationNodeClassHash: "old", awsv1.AnnotationNodeClassHashVersion: "v3"}
-			objects := []client.Object{controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Annotations, c.Status = old, awsv1.EC2NodeClassStatus{} })}
+			objects := []client.Object{
+				controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Annotations, c.Status = old, awsv1.EC2NodeClassStatus{} }),
+			}
 			for _, name := range []string{"a", "b"} {
 				objects = append(objects, controllertest.Claim(name, func(c *karpv1.NodeClaim) { c.Annotations = old }))
 			}
@@ -200,7 +226,12 @@ func TestKilled(t *testing.T) {
 			for _, typ := range (&awsv1.EC2NodeClass{}).ConditionTypes().Dependents {
 				ready.Conditions = append(ready.Conditions, cloudprovider.Condition{Type: typ, Status: metav1.ConditionTrue})
 			}
-			return []kill.Actor{{Kind: &awsv1.EC2NodeClassList{}, Reconciler: &Reconciler{Client: c, Cloud: &fakeCloud{resolution: ready}, Events: f.Events, Log: f.Log, Now: w.Now}}}
+			return []kill.Actor{
+				{
+					Kind:       &awsv1.EC2NodeClassList{},
+					Reconciler: &Reconciler{Client: c, Cloud: &fakeCloud{resolution: ready}, Events: f.Events, Log: f.Log, Now: w.Now},
+				},
+			}
 		},
 		Check: func(t *testing.T, w *kill.World) {
 			c := &awsv1.EC2NodeClass{}

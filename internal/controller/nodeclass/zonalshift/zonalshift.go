@@ -126,7 +126,14 @@ func (t *EventRecorder) pass(ctx context.Context) error {
 			was, is := slices.Contains(t.reported, id), slices.Contains(current, id)
 			switch {
 			case is: // also for a pool created since
-				t.Events.WarnEvery(eventWindow, pool, "ZonalShiftActive", "The cluster is shifted away from zone %s (%s): no nodes are launched there", name, id)
+				t.Events.WarnEvery(
+					eventWindow,
+					pool,
+					"ZonalShiftActive",
+					"The cluster is shifted away from zone %s (%s): no nodes are launched there",
+					name,
+					id,
+				)
 			case was:
 				t.Events.Normal(pool, "ZonalShiftCleared", "The cluster is not shifted away from zone %s (%s) any more", name, id)
 			}

@@ -47,7 +47,11 @@ func TestTeller(t *testing.T) {
 		}
 	}
 	class := controllertest.Class(func(c *awsv1.EC2NodeClass) {
-		c.Status.Subnets = []awsv1.Subnet{{ID: "s1", Zone: "us-east-1a", ZoneID: "use1-az1"}, {ID: "s2", Zone: "us-east-1b", ZoneID: "use1-az2"}, {ID: "s3", Zone: "us-east-1a", ZoneID: "use1-az1"}}
+		c.Status.Subnets = []awsv1.Subnet{
+			{ID: "s1", Zone: "us-east-1a", ZoneID: "use1-az1"},
+			{ID: "s2", Zone: "us-east-1b", ZoneID: "use1-az2"},
+			{ID: "s3", Zone: "us-east-1a", ZoneID: "use1-az1"},
+		}
 	})
 	f := controllertest.New(t, class,
 		controllertest.Pool("anywhere", func(p *karpv1.NodePool) { p.UID = "uid-anywhere" }),
@@ -56,7 +60,13 @@ func TestTeller(t *testing.T) {
 		controllertest.Pool("classless", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Name = "none" }),
 	)
 	service := &shifts{}
-	teller := &EventRecorder{Client: f.API, Cloud: service, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Events: f.Events, Log: f.Log}
+	teller := &EventRecorder{
+		Client: f.API,
+		Cloud:  service,
+		Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
+		Events: f.Events,
+		Log:    f.Log,
+	}
 	says := func(what string, zones, want []string) {
 		t.Helper()
 		service.zones = zones

@@ -52,7 +52,14 @@ func three() []client.Object {
 		c.UID = "class"
 		c.Status.AMIs = []awsv1.AMI{{ID: "ami-bad"}}
 	})
-	return []client.Object{pool, class, replacement("a"), replacement("b"), replacement("c"), controllertest.Claim("launched-for-pods", controllertest.Launched)}
+	return []client.Object{
+		pool,
+		class,
+		replacement("a"),
+		replacement("b"),
+		replacement("c"),
+		controllertest.Claim("launched-for-pods", controllertest.Launched),
+	}
 }
 
 func paused(f *controllertest.Fixture) (reason, message string) {
@@ -81,7 +88,11 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	f.Clock = f.Clock.Add(10 * time.Minute)
 	f.Reconcile(r, "general")
 	reason, message := paused(f)
-	if reason != "Drifted" || !strings.HasPrefix(message, "3 of the last 3 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: 3 not registered.") {
+	if reason != "Drifted" ||
+		!strings.HasPrefix(
+			message,
+			"3 of the last 3 nodes launched to replace others for reason Drifted did not come up, all of image ami-bad: 3 not registered.",
+		) {
 		t.Errorf("condition: %s: %s", reason, message)
 	}
 	if events := f.RecordedEvents(); len(events) != 1 || events[0] != "Warning DisruptionPaused "+message {

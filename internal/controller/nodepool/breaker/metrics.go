@@ -21,7 +21,8 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "dovetail_disruption_paused", Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready.",
+			Name: "dovetail_disruption_paused",
+			Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready.",
 		}, []string{"nodepool", "reason"}),
 		Replacements: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dovetail_replacements_total", Help: "Node claims that were launched to replace others, by outcome.",

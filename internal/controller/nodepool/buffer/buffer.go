@@ -105,7 +105,10 @@ func (r *Reconciler) setResolved(b *bufferv1.CapacityBuffer, shape cluster.Shape
 	if b.Spec.PodTemplateRef != nil {
 		b.Status.PodTemplateRef, b.Status.PodTemplateGeneration = b.Spec.PodTemplateRef, shape.Generation
 	}
-	r.setCondition(b, metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved})
+	r.setCondition(
+		b,
+		metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved},
+	)
 	if chunks == 0 {
 		r.setCondition(b, metav1.Condition{
 			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,

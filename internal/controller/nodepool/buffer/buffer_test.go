@@ -94,8 +94,14 @@ func TestResolve(t *testing.T) {
 		ready, provisioning string
 	}{
 		{"of a template", capacityBuffer(of("t"), fixed(2)), []client.Object{podTemplate("t")}, 2, resolved, ""},
-		{"like a Deployment", capacityBuffer(like("apps", "Deployment", "web"), percent(30)), []client.Object{deployment("web", number(10))}, 3, resolved, ""},
-		{"no group is apps, no replicas are one", capacityBuffer(like("", "Deployment", "web"), percent(200)), []client.Object{deployment("web", nil)}, 2, resolved, ""},
+		{
+			"like a Deployment", capacityBuffer(like("apps", "Deployment", "web"), percent(30)),
+			[]client.Object{deployment("web", number(10))},
+			3,
+			resolved, "",
+		},
+		{"no group is apps, no replicas are one", capacityBuffer(like("", "Deployment", "web"), percent(200)), []client.Object{deployment("web",
+			nil)}, 2, resolved, ""},
 		{
 			"like a StatefulSet", capacityBuffer(like("apps", "StatefulSet", "db"), fixed(1)),
 			[]client.Object{&appsv1.StatefulSet{ObjectMeta: meta1("db"), Spec: appsv1.StatefulSetSpec{Template: template}}},
@@ -107,11 +113,27 @@ func TestResolve(t *testing.T) {
 			1, resolved, "",
 		},
 		{"no replicas", capacityBuffer(of("t"), fixed(0)), []client.Object{podTemplate("t")}, 0, resolved, empty},
-		{"a share of no replicas", capacityBuffer(like("", "Deployment", "web"), percent(50)), []client.Object{deployment("web", number(0))}, 0, resolved, empty},
+		{
+			"a share of no replicas", capacityBuffer(like("", "Deployment", "web"), percent(50)),
+			[]client.Object{deployment("web", number(0))},
+			0,
+			resolved, empty,
+		},
 		{"no such template", capacityBuffer(of("t"), fixed(2)), nil, -1, "False PodTemplateNotFound", "False NotReadyForProvisioning"},
-		{"no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound", "False NotReadyForProvisioning"},
-		{"no kind that scales", capacityBuffer(like("", "DaemonSet", "web"), fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
-		{"another group", capacityBuffer(like("example.com", "Deployment", "web"), fixed(2)), []client.Object{deployment("web", nil)}, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
+		{
+			"no such workload", capacityBuffer(like("", "Deployment", "web"), fixed(2)), nil, -1, "False ScalableRefNotFound",
+			"False NotReadyForProvisioning",
+		},
+		{
+			"no kind that scales", capacityBuffer(like("", "DaemonSet", "web"), fixed(2)), nil, -1, "False ResolutionFailed",
+			"False NotReadyForProvisioning",
+		},
+		{
+			"another group", capacityBuffer(like("example.com", "Deployment", "web"), fixed(2)),
+			[]client.Object{deployment("web", nil)},
+			-1,
+			"False ResolutionFailed", "False NotReadyForProvisioning",
+		},
 		{"without a reference", capacityBuffer(fixed(2)), nil, -1, "False ResolutionFailed", "False NotReadyForProvisioning"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -134,7 +156,8 @@ func TestResolve(t *testing.T) {
 				t.Errorf("strategy %v", got)
 			}
 			ofTemplate := tt.buffer.Spec.PodTemplateRef != nil && tt.replicas >= 0
-			if got := b.Status.PodTemplateRef; (got != nil) != ofTemplate || ofTemplate && (got.Name != "t" || *b.Status.PodTemplateGeneration != 7) {
+			if got := b.Status.PodTemplateRef; (got != nil) != ofTemplate ||
+				ofTemplate && (got.Name != "t" || *b.Status.PodTemplateGeneration != 7) {
 				t.Errorf("template %v of generation %v", got, b.Status.PodTemplateGeneration)
 			}
 			f.Clock = f.Clock.Add(time.Minute)
@@ -152,7 +175,10 @@ func TestResolve(t *testing.T) {
 // What provisioning has written stays while the buffer has replicas.
 func TestProvisioningIsKept(t *testing.T) {
 	b := capacityBuffer(of("t"), fixed(2))
-	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity})
+	meta.SetStatusCondition(
+		&b.Status.Conditions,
+		metav1.Condition{Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity},
+	)
 	f := controllertest.New(t, b, podTemplate("t"))
 	var w triggered
 	r := &Reconciler{Client: f.API, Batch: &w, Log: f.Log, Now: f.Now}

@@ -98,7 +98,11 @@ func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Reque
 	return r.requests(ctx, func(*bufferv1.CapacityBuffer) bool { return true })
 }
 
-func (r *Reconciler) requests(ctx context.Context, match func(*bufferv1.CapacityBuffer) bool, in ...client.ListOption) (out []reconcile.Request) {
+func (r *Reconciler) requests(
+	ctx context.Context,
+	match func(*bufferv1.CapacityBuffer) bool,
+	in ...client.ListOption,
+) (out []reconcile.Request) {
 	var list bufferv1.CapacityBufferList
 	if err := r.Client.List(ctx, &list, append(in, client.UnsafeDisableDeepCopy)...); err != nil {
 		r.Log.Error("listing capacity buffers", "error", err)

@@ -63,7 +63,10 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 	elsewhere.Namespace = "other"
 	db := &appsv1.StatefulSet{ObjectMeta: meta1("db")}
 	old := &appsv1.ReplicaSet{ObjectMeta: meta1("old")}
-	heartbeat := controllertest.ReadyNode("a", func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start) })
+	heartbeat := controllertest.ReadyNode(
+		"a",
+		func(n *corev1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(controllertest.Start) },
+	)
 	larger := controllertest.ReadyNode("a", func(n *corev1.Node) {
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
 	})
@@ -85,9 +88,12 @@ func TestBufferIsLookedAtWhenWhatItWaitsForChanges(t *testing.T) {
 		{"the PodTemplate appears", of("t"), change{nil, podTemplate("t")}, true},
 		{"another PodTemplate appears", of("t"), change{nil, podTemplate("u")}, false},
 		{"a claim launches", of("t"), change{controllertest.Claim("a"), controllertest.Claim("a", controllertest.Launched)}, true},
-		{"a claim's node initializes", of("t"), change{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("a", controllertest.Initialized)}, true},
-		{"a claim begins to leave", of("t"), change{controllertest.Claim("a", controllertest.Initialized), controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting)}, true},
-		{"nothing of note about a claim", of("t"), change{controllertest.Claim("a", controllertest.Launched), controllertest.Claim("a", controllertest.Launched)}, false},
+		{"a claim's node initializes", of("t"), change{controllertest.Claim("a", controllertest.Registered), controllertest.Claim("a",
+			controllertest.Initialized)}, true},
+		{"a claim begins to leave", of("t"), change{controllertest.Claim("a", controllertest.Initialized), controllertest.Claim("a",
+			controllertest.Initialized, controllertest.Deleting)}, true},
+		{"nothing of note about a claim", of("t"), change{controllertest.Claim("a", controllertest.Launched), controllertest.Claim("a",
+			controllertest.Launched)}, false},
 		{"a Node becomes ready", of("t"), change{controllertest.ReadyNode("a", controllertest.NotReady), controllertest.ReadyNode("a")}, true},
 		{"a Node grows", of("t"), change{controllertest.ReadyNode("a"), larger}, true},
 		{"a Node is gone", of("t"), change{controllertest.ReadyNode("a"), nil}, true},
@@ -108,9 +114,15 @@ func TestOwnStatusOfABufferWakesProvisioning(t *testing.T) {
 	fresh, resolved, told := capacityBuffer(), capacityBuffer(), capacityBuffer()
 	for _, b := range []*bufferv1.CapacityBuffer{resolved, told} {
 		b.Status.Replicas = number(2)
-		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved})
+		meta.SetStatusCondition(
+			&b.Status.Conditions,
+			metav1.Condition{Type: bufferv1.ConditionReadyForProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonResolved},
+		)
 	}
-	meta.SetStatusCondition(&told.Status.Conditions, metav1.Condition{Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity})
+	meta.SetStatusCondition(
+		&told.Status.Conditions,
+		metav1.Condition{Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionTrue, Reason: bufferv1.ReasonFitsExistingCapacity},
+	)
 	when := resolutionChanged()
 	if !when.Update(event.UpdateEvent{ObjectOld: fresh, ObjectNew: resolved}) {
 		t.Error("a buffer that is resolved waits for the timer")

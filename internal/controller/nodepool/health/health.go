@@ -52,7 +52,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	r.Tracker.restore(pool.UID, c.Status)
 	if !exists || pool.Status.NodeClassObservedGeneration != class.Generation || c.ObservedGeneration != pool.Generation {
 		r.Tracker.forget(pool.UID)
-		condition.SetUnknown(pool, karpv1.ConditionNodeRegistrationHealthy, condition.ReasonAwaitingReconciliation, "no node has registered yet since the NodePool or its EC2NodeClass changed", r.Tracker.now())
+		condition.SetUnknown(
+			pool,
+			karpv1.ConditionNodeRegistrationHealthy,
+			condition.ReasonAwaitingReconciliation,
+			"no node has registered yet since the NodePool or its EC2NodeClass changed",
+			r.Tracker.now(),
+		)
 	}
 	pool.Status.NodeClassObservedGeneration = class.Generation
 	if unchanged(before, pool) {

@@ -33,7 +33,11 @@ func general(status metav1.ConditionStatus, change ...func(*karpv1.NodePool)) *k
 			condition.SetTrue(p, typ, controllertest.Start)
 		}
 		if status != "" {
-			condition.Set(p, metav1.Condition{Type: karpv1.ConditionNodeRegistrationHealthy, Status: status, Reason: "Before"}, controllertest.Start)
+			condition.Set(
+				p,
+				metav1.Condition{Type: karpv1.ConditionNodeRegistrationHealthy, Status: status, Reason: "Before"},
+				controllertest.Start,
+			)
 		}
 	}}, change...)...)
 }
@@ -121,8 +125,10 @@ func TestOnlyThePoolsOwnClaimsCount(t *testing.T) {
 	for name, claim := range map[string]*karpv1.NodeClaim{
 		"of a pool that had the name before": controllertest.Claim("a", of("uid-of-the-old-pool"), controllertest.Launched),
 		"owned by nobody":                    controllertest.Claim("a", controllertest.Launched),
-		"without the pool's label":           controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels = nil }),
-		"of a pool that has gone":            controllertest.Claim("a", of("uid-pool"), controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "gone" }),
+		"without the pool's label": controllertest.Claim("a", of("uid-pool"), controllertest.Launched,
+			func(c *karpv1.NodeClaim) { c.Labels = nil }),
+		"of a pool that has gone": controllertest.Claim("a", of("uid-pool"), controllertest.Launched,
+			func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "gone" }),
 	} {
 		f := controllertest.New(t, general(unknown))
 		tracker := NewTracker(f.API, f.Now)
@@ -142,7 +148,9 @@ func TestConflict(t *testing.T) {
 	f := controllertest.New(t, general(unknown))
 	raced := false
 	c := interceptor.NewClient(f.API, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if !raced {
 				raced = true
 				pool := controllertest.Pool("general")
@@ -170,7 +178,10 @@ func TestChangesBeginAnew(t *testing.T) {
 		next metav1.ConditionStatus
 	}{
 		{"the pool has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Generation = 3 }), unknown, healthy},
-		{"its node class has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Status.NodeClassObservedGeneration = 2 }), unknown, healthy},
+		{
+			"its node class has changed", general(unhealthy, func(p *karpv1.NodePool) { p.Status.NodeClassObservedGeneration = 2 }), unknown,
+			healthy,
+		},
 		{"nothing has changed, unhealthy", general(unhealthy), unhealthy, unhealthy},
 		{"nothing has changed, healthy", general(healthy), healthy, healthy},
 		{"a new pool", general(""), unknown, healthy},

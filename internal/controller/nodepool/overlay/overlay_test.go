@@ -146,7 +146,9 @@ func TestOverlayChangesMeanwhile(t *testing.T) {
 	lost := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
 	once := true
 	w.Client = interceptor.NewClient(w.API, interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
 			if once {
 				once = false
 				return lost

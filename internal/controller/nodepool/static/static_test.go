@@ -30,7 +30,15 @@ func state(f *controllertest.Fixture) *cluster.State {
 }
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
-	return &Reconciler{Client: f.API, State: state(f), Labels: engine.World(nil).Labels, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
+	return &Reconciler{
+		Client:  f.API,
+		State:   state(f),
+		Labels:  engine.World(nil).Labels,
+		Events:  f.Events,
+		Metrics: f.Metrics,
+		Log:     f.Log,
+		Now:     f.Now,
+	}
 }
 
 // fixed is pool "general" with a number of nodes; a negative limit is none.
@@ -112,7 +120,9 @@ func TestClaim(t *testing.T) {
 		template := &p.Spec.Template
 		template.Labels = map[string]string{"team": "web"}
 		template.Spec.Taints = []corev1.Taint{{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}}
-		template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a", "b"}}}
+		template.Spec.Requirements = []karpv1.Requirement{
+			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"a", "b"}},
+		}
 	}))
 	f.Reconcile(reconciler(f), "general")
 	claim := f.Claim(live(t, f)[0])
@@ -164,9 +174,19 @@ func TestShrinkWhileNotReady(t *testing.T) {
 	pool := fixed(1, -1, func(p *karpv1.NodePool) {
 		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)
 	})
-	f := controllertest.New(t, pool,
-		controllertest.Claim("a", controllertest.Initialized), controllertest.ReadyNode("a"), controllertest.Pod("web", "node-a"),
-		controllertest.Claim("b", controllertest.Initialized), controllertest.ReadyNode("b"), controllertest.Pod("agent", "node-b", controllertest.OwnedByDaemonSet))
+	f := controllertest.New(
+		t,
+		pool,
+		controllertest.Claim("a", controllertest.Initialized),
+		controllertest.ReadyNode("a"),
+		controllertest.Pod("web", "node-a"),
+		controllertest.Claim(
+			"b",
+			controllertest.Initialized,
+		),
+		controllertest.ReadyNode("b"),
+		controllertest.Pod("agent", "node-b", controllertest.OwnedByDaemonSet),
+	)
 	f.Reconcile(reconciler(f), "general")
 	if diff := cmp.Diff([]string{"a"}, live(t, f)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -264,7 +284,8 @@ func TestInvalidPoolOfFixedSizeIsTriedOnceAMinute(t *testing.T) {
 	if tried != 1 || result.RequeueAfter != recheckInterval {
 		t.Errorf("tried %d times, again after %v", tried, result.RequeueAfter)
 	}
-	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning NodeClaimInvalid") || !strings.Contains(events, "spec.requirements[1]") {
+	if events := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(events, "Warning NodeClaimInvalid") ||
+		!strings.Contains(events, "spec.requirements[1]") {
 		t.Errorf("events\n%s", events)
 	}
 	r.Client = f.API

@@ -34,7 +34,7 @@ type Counter struct {
 	Metrics *metrics.Metrics
 	// Unmeasured omits limits and usage from the metrics.
 	OmitMetrics bool
-	Log        *slog.Logger
+	Log         *slog.Logger
 
 	// measured are the series that the last pass wrote, of usage and of limits.
 	measured [2]map[series]bool

@@ -91,7 +91,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
 	}
 	if pool.Spec.Replicas != nil && !r.StaticCapacity {
-		r.Events.WarnEvery(time.Hour, pool, "FieldWithoutEffect", "spec.replicas: the feature gate StaticCapacity is off, so the pool launches no nodes, neither to this number nor for pods")
+		r.Events.WarnEvery(
+			time.Hour,
+			pool,
+			"FieldWithoutEffect",
+			"spec.replicas: the feature gate StaticCapacity is off, so the pool launches no nodes, neither to this number nor for pods",
+		)
 	}
 	if pool, err = r.updateHash(ctx, pool); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -27,7 +27,9 @@ func reconciler(f *controllertest.Fixture) *Reconciler {
 
 // unjudged is a pool without conditions.
 func unjudged(change ...func(*karpv1.NodePool)) *karpv1.NodePool {
-	return controllertest.Pool("general", append([]func(*karpv1.NodePool){func(p *karpv1.NodePool) { p.Status.Conditions = nil }}, change...)...)
+	return controllertest.Pool(
+		"general",
+		append([]func(*karpv1.NodePool){func(p *karpv1.NodePool) { p.Status.Conditions = nil }}, change...)...)
 }
 
 func pool(f *controllertest.Fixture) *karpv1.NodePool {
@@ -77,7 +79,9 @@ func TestInvalidPool(t *testing.T) {
 		p.Spec.Template.Labels = map[string]string{karpv1.LabelNodePool: "other"}
 	}))
 	f.Reconcile(reconciler(f), "general")
-	if c, _ := condition.Get(pool(f), karpv1.ConditionValidationSucceeded); c.Status != metav1.ConditionFalse || c.Reason != "NodePoolValidationFailed" || !strings.Contains(c.Message, karpv1.LabelNodePool) {
+	if c, _ := condition.Get(pool(f), karpv1.ConditionValidationSucceeded); c.Status != metav1.ConditionFalse ||
+		c.Reason != "NodePoolValidationFailed" ||
+		!strings.Contains(c.Message, karpv1.LabelNodePool) {
 		t.Errorf("ValidationSucceeded %+v", c)
 	}
 }
@@ -125,7 +129,12 @@ func TestHash(t *testing.T) {
 		{"one that has drifted keeps its hash", "v2", controllertest.Claim("a", stamped("old", "v2"), drifted), "old"},
 		{"one that has the version already", "v2", controllertest.Claim("a", stamped("old", current)), "old"},
 		{"a change of the template under the same version is drift", current, controllertest.Claim("a", stamped("old", current)), "old"},
-		{"another pool's", "v2", controllertest.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }), "old"},
+		{
+			"another pool's",
+			"v2",
+			controllertest.Claim("a", stamped("old", current), func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "other" }),
+			"old",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -89,7 +89,10 @@ func TestErrorsNameTheField(t *testing.T) {
 		{"two catalogs", `{} {}`, "continues after the end of the catalog"},
 		{"unknown field", `{"zone": ["a"]}`, `unknown field "zone"`},
 		{"unknown field of a type", machine(`"cpus": 1`), `types[0] (m): unknown field "cpus"`},
-		{"unknown field of an offering", machine(room + `, "offerings": [{"region": "a"}]`), `types[0] (m): offerings[0]: unknown field "region"`},
+		{
+			"unknown field of an offering", machine(room + `, "offerings": [{"region": "a"}]`),
+			`types[0] (m): offerings[0]: unknown field "region"`,
+		},
 		{"a name that is a number", `{"types": [{"name": 5}]}`, "types[0]: name: is a number, which cannot be string"},
 		{"a zone twice", `{"zones": ["a", "a"]}`, `zones[1]: "a" is listed twice`},
 		{"architecture", machine(room + `, "arch": "x86_64"`), `types[0] (m): arch: "x86_64" must be one of ["amd64" "arm64"]`},
@@ -106,10 +109,23 @@ func TestErrorsNameTheField(t *testing.T) {
 		{"price", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": -1}]`), "offerings[0].price: is negative"},
 		{"no price", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot"}]`), "offerings[0].price: is missing"},
 		{"for nothing", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": 0}]`), "offerings[0].price: is 0"},
-		{"a price in words", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": "0.1"}]`), "offerings[0]: price: is a string, which cannot be float64"},
-		{"reservation on demand", machine(room + `, "offerings": [{"zone": "a", "capacityType": "on-demand", "reservation": "cr-1"}]`), `offerings[0].reservation: the capacity type is "on-demand"`},
-		{"room without reservation", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "remaining": 1}]`), `offerings[0].remaining: 1 of reservation ""`},
-		{"less than no room", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "reservation": "cr-1", "remaining": -1}]`), "offerings[0].remaining: -1"},
+		{
+			"a price in words", machine(room + `, "offerings": [{"zone": "a", "capacityType": "spot", "price": "0.1"}]`),
+			"offerings[0]: price: is a string, which cannot be float64",
+		},
+		{
+			"reservation on demand", machine(room + `, "offerings": [{"zone": "a", "capacityType": "on-demand", "reservation": "cr-1"}]`),
+			`offerings[0].reservation: the capacity type is "on-demand"`,
+		},
+		{
+			"room without reservation", machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "remaining": 1}]`),
+			`offerings[0].remaining: 1 of reservation ""`,
+		},
+		{
+			"less than no room",
+			machine(room + `, "offerings": [{"zone": "a", "capacityType": "reserved", "reservation": "cr-1", "remaining": -1}]`),
+			"offerings[0].remaining: -1",
+		},
 		{"name twice", `{"types": [{"name": "m", ` + room + `}, {"name": "m", ` + room + `}]}`, "types[1] (m): name: is listed twice"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

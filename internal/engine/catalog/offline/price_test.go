@@ -91,8 +91,17 @@ func TestAPriceThatARegionLacksIsDerivedAndMarked(t *testing.T) {
 		{"its own as spot", PriceQuery{Region: "eu-west-1", Type: "m5.large", Spot: true}, 0.04708, false},
 		{"younger than the region's list: us-east-1's 0.10584 times 1.115", PriceQuery{Region: "eu-west-1", Type: "m8i.large"}, 0.11801, true},
 		{"us-east-1's is not derived", PriceQuery{Region: "us-east-1", Type: "m8i.large"}, 0.10584, false},
-		{"spot, of which no price is known: the share that others cost", PriceQuery{Region: "us-east-1", Type: "m8i.large", Spot: true}, 0.03599, true},
-		{"repriced in us-east-1 since: the region's 40.9447 less as much", PriceQuery{Region: "eu-central-1", Type: "p4d.24xlarge"}, 27.43298, true},
+		{
+			"spot, of which no price is known: the share that others cost",
+			PriceQuery{Region: "us-east-1", Type: "m8i.large", Spot: true},
+			0.03599, true,
+		},
+		{
+			"repriced in us-east-1 since: the region's 40.9447 less as much",
+			PriceQuery{Region: "eu-central-1", Type: "p4d.24xlarge"},
+			27.43298,
+			true,
+		},
 		{"only other regions sell it", PriceQuery{Region: "us-east-1", Type: "hpc6a.48xlarge"}, 2.88029, true},
 		{"GovCloud's own", PriceQuery{Region: "us-gov-west-1", Type: "m5.large"}, 0.121, false},
 		{"GovCloud's own of a type that others no longer sell", PriceQuery{Region: "us-gov-west-1", Type: "p3.2xlarge"}, 3.672, false},
@@ -103,8 +112,10 @@ func TestAPriceThatARegionLacksIsDerivedAndMarked(t *testing.T) {
 		expect(t, c, tc)
 	}
 	for region, want := range map[string]string{
-		"eu-west-1": "prices of May 2025; one that is not listed is us-east-1's times 1.115", "cn-northwest-1": "those of cn-north-1 are taken, of November 2024",
-		"us-gov-west-1": "the share of its on-demand price that it costs in us-east-1", "us-east-1": "prices of July 2026; one that is not listed is that of other regions",
+		"eu-west-1":      "prices of May 2025; one that is not listed is us-east-1's times 1.115",
+		"cn-northwest-1": "those of cn-north-1 are taken, of November 2024",
+		"us-gov-west-1":  "the share of its on-demand price that it costs in us-east-1",
+		"us-east-1":      "prices of July 2026; one that is not listed is that of other regions",
 	} {
 		if got := c.Basis(region); !strings.Contains(got, want) {
 			t.Errorf("prices of %s are explained by %q, want %q in it", region, got, want)

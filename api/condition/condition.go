@@ -100,19 +100,25 @@ func SetTrue(o Object, typ string, now time.Time) (changed bool) {
 	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionTrue}, now)
 }
 
+// Cause is why a condition has its status: a reason in CamelCase for programs, and a message for people.
+type Cause struct{ Reason, Message string }
+
+// Because returns the Cause of a reason and a message.
+func Because(reason, message string) Cause { return Cause{Reason: reason, Message: message} }
+
 // SetTrueWithReason sets typ to True.
-func SetTrueWithReason(o Object, typ, reason, message string, now time.Time) (changed bool) {
-	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionTrue, Reason: reason, Message: message}, now)
+func SetTrueWithReason(o Object, typ string, why Cause, now time.Time) (changed bool) {
+	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionTrue, Reason: why.Reason, Message: why.Message}, now)
 }
 
 // SetFalse sets typ to False.
-func SetFalse(o Object, typ, reason, message string, now time.Time) (changed bool) {
-	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionFalse, Reason: reason, Message: message}, now)
+func SetFalse(o Object, typ string, why Cause, now time.Time) (changed bool) {
+	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionFalse, Reason: why.Reason, Message: why.Message}, now)
 }
 
 // SetUnknown sets typ to Unknown.
-func SetUnknown(o Object, typ, reason, message string, now time.Time) (changed bool) {
-	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: reason, Message: message}, now)
+func SetUnknown(o Object, typ string, why Cause, now time.Time) (changed bool) {
+	return Set(o, metav1.Condition{Type: typ, Status: metav1.ConditionUnknown, Reason: why.Reason, Message: why.Message}, now)
 }
 
 // Set writes type, status, reason and message of c at the object's generation, and then the root that

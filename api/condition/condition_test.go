@@ -77,7 +77,7 @@ func TestConditions(t *testing.T) {
 		},
 		{
 			name: "staying Unknown keeps the time since creation",
-			do:   func(o *thing) { condition.SetUnknown(o, "A", "LaunchFailed", "no", minute(3)) },
+			do:   func(o *thing) { condition.SetUnknown(o, "A", condition.Because("LaunchFailed", "no"), minute(3)) },
 			want: []string{
 				"A | Unknown | LaunchFailed | no | gen 1 +0s",
 				"B | Unknown | " + waiting + "gen 1 +0s",
@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 		{
 			name: "one False dependent makes the root False",
 			do: func(o *thing) {
-				condition.SetFalse(o, "A", "Broken", "it is broken", minute(1))
+				condition.SetFalse(o, "A", condition.Because("Broken", "it is broken"), minute(1))
 			},
 			want: []string{
 				"B | Unknown | " + waiting + "gen 1 +0s",
@@ -112,7 +112,7 @@ func TestConditions(t *testing.T) {
 			do: func(o *thing) {
 				condition.SetTrue(o, "A", minute(1))
 				condition.SetTrue(o, "B", minute(2))
-				condition.SetFalse(o, "X", "Off", "", minute(3))
+				condition.SetFalse(o, "X", condition.Because("Off", ""), minute(3))
 			},
 			want: []string{
 				"A | True | A |  | gen 1 +1m0s",
@@ -126,7 +126,7 @@ func TestConditions(t *testing.T) {
 			do: func(o *thing) {
 				condition.SetTrue(o, "A", minute(1))
 				condition.SetTrue(o, "B", minute(1))
-				condition.SetUnknown(o, "O", "Asking", "", minute(2))
+				condition.SetUnknown(o, "O", condition.Because("Asking", ""), minute(2))
 			},
 			want: []string{
 				"A | True | A |  | gen 1 +1m0s",
@@ -140,7 +140,7 @@ func TestConditions(t *testing.T) {
 			do: func(o *thing) {
 				condition.SetTrue(o, "A", minute(1))
 				condition.SetTrue(o, "B", minute(1))
-				condition.SetUnknown(o, "O", "Asking", "", minute(2))
+				condition.SetUnknown(o, "O", condition.Because("Asking", ""), minute(2))
 				condition.Clear(o, "O", minute(3))
 			},
 			want: []string{
@@ -166,8 +166,8 @@ func TestConditions(t *testing.T) {
 		{
 			name: "a new reason or message does not move the time",
 			do: func(o *thing) {
-				condition.SetFalse(o, "X", "Off", "one", minute(1))
-				condition.SetFalse(o, "X", "Out", "two", minute(2))
+				condition.SetFalse(o, "X", condition.Because("Off", "one"), minute(1))
+				condition.SetFalse(o, "X", condition.Because("Out", "two"), minute(2))
 			},
 			want: []string{
 				"A | Unknown | " + waiting + "gen 1 +0s",
@@ -180,7 +180,7 @@ func TestConditions(t *testing.T) {
 			name: "what was judged at an older generation is no longer believed",
 			do: func(o *thing) {
 				condition.SetTrue(o, "A", minute(1))
-				condition.SetFalse(o, "B", "Broken", "", minute(1))
+				condition.SetFalse(o, "B", condition.Because("Broken", ""), minute(1))
 				o.Generation = 2
 				condition.SetTrue(o, "A", minute(2))
 			},
@@ -238,7 +238,7 @@ func TestSettersTellWhetherThereIsSomethingToWrite(t *testing.T) {
 		{"second initialization", func() bool { return condition.Initialize(o) }, false},
 		{"new status", func() bool { return condition.SetTrue(o, "A", minute(1)) }, true},
 		{"same again, later", func() bool { return condition.SetTrue(o, "A", minute(2)) }, false},
-		{"new message", func() bool { return condition.SetTrueWithReason(o, "A", "A", "m", minute(2)) }, true},
+		{"new message", func() bool { return condition.SetTrueWithReason(o, "A", condition.Because("A", "m"), minute(2)) }, true},
 		{"clear what is absent", func() bool { return condition.Clear(o, "X", minute(2)) }, false},
 		{"clear a dependent", func() bool { return condition.Clear(o, "A", minute(2)) }, false},
 		{"set the root", func() bool { return condition.SetTrue(o, "Ready", minute(2)) }, false},
@@ -246,7 +246,7 @@ func TestSettersTellWhetherThereIsSomethingToWrite(t *testing.T) {
 		{"clear it", func() bool { return condition.Clear(o, "X", minute(2)) }, true},
 		{"same at a new generation", func() bool {
 			o.Generation++
-			return condition.SetTrueWithReason(o, "A", "A", "m", minute(3))
+			return condition.SetTrueWithReason(o, "A", condition.Because("A", "m"), minute(3))
 		}, true},
 	}
 	for _, s := range steps {
@@ -265,7 +265,7 @@ func TestReading(t *testing.T) {
 		t.Errorf("a dependent that nobody set counts from creation, not %v", c.LastTransitionTime)
 	}
 	condition.SetTrue(o, "A", minute(1))
-	condition.SetFalse(o, "B", "Broken", "", minute(1))
+	condition.SetFalse(o, "B", condition.Because("Broken", ""), minute(1))
 	if !condition.IsTrue(o, "A") || condition.IsTrue(o, "A", "B") || !condition.IsFalse(o, "B", "Ready") {
 		t.Errorf("unexpected: %v", lines(o.conditions))
 	}
@@ -325,7 +325,7 @@ func TestVeto(t *testing.T) {
 	if !condition.IsReady(o) {
 		t.Error("the veto is gone, and the object is not ready")
 	}
-	condition.SetFalse(o, "V", "Because", "it is so", minute(4))
+	condition.SetFalse(o, "V", condition.Because("Because", "it is so"), minute(4))
 	o.Generation = 2
 	condition.SetTrue(o, "A", minute(5))
 	condition.SetTrue(o, "B", minute(5))

@@ -245,7 +245,10 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 // newScheme has the kinds of Kubernetes, Karpenter and Dovetail.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme,
+		v1alpha1.AddToScheme, bufferv1.AddToScheme,
+	} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}

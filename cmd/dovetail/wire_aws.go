@@ -120,7 +120,10 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 
 // checkAWS refuses to start on the wrong cluster or without AWS, and reads what the first plan needs.
 func (a *assembly) checkAWS(ctx context.Context, local ekscluster.APIServer) error {
-	if err := retryAWS(ctx, a.log, "the cluster", func(ctx context.Context) error { return a.aws.Preflight.Preflight(ctx, local) }); err != nil {
+	if err := retryAWS(ctx, a.log, "the cluster", func(ctx context.Context) error {
+		return a.aws.Preflight.Preflight(ctx,
+			local)
+	}); err != nil {
 		return err
 	}
 	if missing := a.aws.Preflight.MissingPermissions(ctx); len(missing) > 0 {

@@ -74,7 +74,10 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		Objects: o, facts: f,
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
-	for _, step := range []func(){w.addNodes, w.addPods, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.applyDefaultSpread, w.addBuffers, w.addDevices} {
+	for _, step := range []func(){
+		w.addNodes, w.addPods, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.applyDefaultSpread,
+		w.addBuffers, w.addDevices,
+	} {
 		step()
 	}
 	return w.snap

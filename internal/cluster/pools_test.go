@@ -80,14 +80,16 @@ func TestPoolsThatMayLaunch(t *testing.T) {
 		}), []client.Object{classOf()}, nil, false, true},
 		{
 			"not ready",
-			poolOf("p", func(p *karpv1.NodePool) { condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", start) }),
+			poolOf("p", func(p *karpv1.NodePool) {
+				condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("X", ""), start)
+			}),
 			[]client.Object{classOf()},
 			nil,
 			false,
 			true,
 		},
 		{"one whose class selects nothing does not keep another from launching", poolOf("p", func(p *karpv1.NodePool) {
-			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "UnhealthyDependents", "", start)
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("UnhealthyDependents", ""), start)
 		}), []client.Object{classOf(), poolOf("q")}, nil, true, true},
 		{
 			"of a fixed size",

@@ -28,7 +28,10 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 	}
 	facts := s.facts()
 	objects := &Objects{}
-	for _, step := range []func(context.Context, *Objects) error{s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies, s.readBuffers, s.readOwners, s.readDevices} {
+	for _, step := range []func(context.Context, *Objects) error{
+		s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies,
+		s.readBuffers, s.readOwners, s.readDevices,
+	} {
 		if err := step(ctx, objects); err != nil {
 			return nil, fmt.Errorf("take a snapshot: %w", err)
 		}

@@ -33,7 +33,7 @@ func TestNodeThatWaitsForATaint(t *testing.T) {
 		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 	}
 	for reason, beyond := range map[string]bool{"KnownEphemeralTaintsExist": false, ReasonTaintStuck: true} {
-		condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, "", now)
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, condition.Because(reason, ""), now)
 		snap := BuildSnapshot(Objects{NodeClaims: []*karpv1.NodeClaim{claim}, Nodes: []*corev1.Node{node}}, Facts{Now: now})
 		if got := snap.Nodes[0]; (len(got.Taints) == 1) != beyond || (len(got.Nominated) == 0) != beyond {
 			t.Errorf("%s: taints %v, nominated %v", reason, got.Taints, got.Nominated)
@@ -49,7 +49,7 @@ func TestNodeThatNeverBecomesReadyTakesNoPods(t *testing.T) {
 	for _, taints := range [][]corev1.Taint{nil, {notReady}} {
 		node.Spec.Taints = taints
 		for reason, beyond := range map[string]bool{"NodeNotReady": false, ReasonNotReadyStuck: true} {
-			condition.SetUnknown(claim, karpv1.ConditionInitialized, reason, "", now)
+			condition.SetUnknown(claim, karpv1.ConditionInitialized, condition.Because(reason, ""), now)
 			snap := BuildSnapshot(Objects{NodeClaims: []*karpv1.NodeClaim{claim}, Nodes: []*corev1.Node{node}}, Facts{Now: now})
 			if got := snap.Nodes[0]; (len(got.Taints) == 1) != beyond || (len(got.Nominated) == 0) != beyond {
 				t.Errorf("%s, node with %v: taints %v, nominated %v", reason, taints, got.Taints, got.Nominated)

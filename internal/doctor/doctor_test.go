@@ -168,7 +168,12 @@ var breaks = map[string]struct {
 	"image-boot":              {joins(join.ImageFamilyMismatch), "EC2NodeClass default", "do this"},
 	"nodes-webhook":           {joins(join.WebhookBlocksNodes), "EC2NodeClass default", "do this"},
 	"network-selectors": {func(f *Facts) {
-		condition.SetFalse(&f.NodeClasses[0], awsv1.ConditionSubnetsReady, "SubnetsNotFound", "SubnetSelector did not match any Subnets", now)
+		condition.SetFalse(
+			&f.NodeClasses[0],
+			awsv1.ConditionSubnetsReady,
+			condition.Because("SubnetsNotFound", "SubnetSelector did not match any Subnets"),
+			now,
+		)
 	}, "EC2NodeClass default", "spec.subnetSelectorTerms"},
 	"network-one-zone": {
 		func(f *Facts) { f.NodeClasses[0].Status.Subnets = f.NodeClasses[0].Status.Subnets[:1] },
@@ -330,7 +335,7 @@ func TestStuckTaints(t *testing.T) {
 			f.Nodes[0].CreationTimestamp = metav1.NewTime(now.Add(-tt.age))
 			f.Nodes[0].Spec.Taints = tt.taints
 			if tt.stuck {
-				condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, "TaintStuck", "m", now)
+				condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, condition.Because("TaintStuck", "m"), now)
 			}
 			var got []string
 			for _, finding := range Run(f).Findings {
@@ -365,7 +370,7 @@ func TestNodeThatNeverBecomesReadyIsNamedOnce(t *testing.T) {
 			n.Status.Conditions = []corev1.NodeCondition{
 				{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"},
 			}
-			condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, tt.reason, "m", now)
+			condition.SetUnknown(&f.NodeClaims[0], karpv1.ConditionInitialized, condition.Because(tt.reason, "m"), now)
 			found := Run(f).Findings
 			if len(found) != tt.want {
 				t.Fatalf("%d findings, want %d: %+v", len(found), tt.want, found)

@@ -94,7 +94,10 @@ func selectorsMatchNothing(f *Facts) (out []Finding) {
 				!slices.Contains([]string{"SubnetsNotFound", "SecurityGroupsNotFound", "AMINotFound"}, condition.Reason) {
 				continue
 			}
-			terms := map[string]string{"SubnetsNotFound": "subnetSelectorTerms", "SecurityGroupsNotFound": "securityGroupSelectorTerms", "AMINotFound": "amiSelectorTerms"}[condition.Reason]
+			terms := map[string]string{
+				"SubnetsNotFound": "subnetSelectorTerms", "SecurityGroupsNotFound": "securityGroupSelectorTerms",
+				"AMINotFound": "amiSelectorTerms",
+			}[condition.Reason]
 			out = append(out, Finding{
 				Object: "EC2NodeClass " + c.Name, Seen: condition.Message,
 				Remedy: fmt.Sprintf(

@@ -88,7 +88,7 @@ func (r *reader) drift() error {
 		ours := slices.Contains([]string{disrupt.NodePoolDrifted, disrupt.RequirementsDrifted}, before.Reason)
 		switch {
 		case found.Reason != "":
-			condition.SetTrueWithReason(marked, karpv1.ConditionDrifted, found.Reason, found.Reason, r.world.Now)
+			condition.SetTrueWithReason(marked, karpv1.ConditionDrifted, condition.Because(found.Reason, found.Reason), r.world.Now)
 			r.world.Drifted[claim.Name] = found
 		case before.Status == metav1.ConditionTrue && !ours:
 			r.world.Drifted[claim.Name] = Drift{Reason: before.Reason} // its cause is in no file

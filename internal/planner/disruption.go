@@ -200,7 +200,16 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 	totals, _ := new(disrupt.PoolCosts).Update(view)
 	problem := consolidate.Compile(s)
 	allowances := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
-	found := consolidate.Find(problem, s, others, allowances, consolidate.PoolTotals(s, view.Candidates, totals), settings)
+	found := consolidate.Find(
+		consolidate.Input{
+			Problem:    problem,
+			Snapshot:   s,
+			Candidates: others,
+			Budgets:    allowances,
+			Totals:     consolidate.PoolTotals(s, view.Candidates, totals),
+		},
+		settings,
+	)
 	out.Commands = append(out.Commands, found.Commands...)
 	for _, left := range found.Unconsolidatable {
 		keep(left.Candidate.Node, left.Message)

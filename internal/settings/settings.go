@@ -198,15 +198,24 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		e.text("CLUSTER_CA_BUNDLE", ""),
 		"base64 of the API server's CA for nodes; the controller's own if not set",
 	)
-	flagBool(fs, &s.EKSControlPlane, "eks-control-plane", e.boolean("EKS_CONTROL_PLANE", false), "read the Kubernetes version from EKS")
 	flagBool(
 		fs,
-		&s.IsolatedVPC,
+		preset(&s.EKSControlPlane, e.boolean("EKS_CONTROL_PLANE", false)),
+		"eks-control-plane",
+		"read the Kubernetes version from EKS",
+	)
+	flagBool(
+		fs,
+		preset(&s.IsolatedVPC, e.boolean("ISOLATED_VPC", false)),
 		"isolated-vpc",
-		e.boolean("ISOLATED_VPC", false),
 		"do not call the pricing API, which has no VPC endpoint",
 	)
-	flagBool(fs, &s.DisableDryRun, "disable-dry-run", e.boolean("DISABLE_DRY_RUN", false), "do not validate node classes by dry runs")
+	flagBool(
+		fs,
+		preset(&s.DisableDryRun, e.boolean("DISABLE_DRY_RUN", false)),
+		"disable-dry-run",
+		"do not validate node classes by dry runs",
+	)
 	s.Planning.bind(fs, &e)
 	fs.StringVar(
 		&s.InterruptionQueue,
@@ -214,7 +223,12 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		e.text("INTERRUPTION_QUEUE", ""),
 		"name of the SQS queue with interruption events",
 	)
-	flagBool(fs, &s.EnableZonalShift, "enable-zonal-shift", e.boolean("ENABLE_ZONAL_SHIFT", false), "follow zonal shifts of the cluster")
+	flagBool(
+		fs,
+		preset(&s.EnableZonalShift, e.boolean("ENABLE_ZONAL_SHIFT", false)),
+		"enable-zonal-shift",
+		"follow zonal shifts of the cluster",
+	)
 	fs.DurationVar(
 		&s.AMIRefreshInterval,
 		"ami-refresh-interval",
@@ -231,9 +245,8 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
 	flagBool(
 		fs,
-		&s.MetricsSecure,
+		preset(&s.MetricsSecure, e.boolean("METRICS_SECURE", false)),
 		"metrics-secure",
-		e.boolean("METRICS_SECURE", false),
 		"serve /metrics by HTTPS, and only to clients that RBAC allows to get it",
 	)
 	fs.StringVar(
@@ -244,14 +257,18 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	)
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
 	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of both ports; all interfaces if not set")
-	flagBool(fs, &s.EnableProfiling, "enable-profiling", e.boolean("ENABLE_PROFILING", false), "serve /debug/pprof on the metrics port")
+	flagBool(
+		fs,
+		preset(&s.EnableProfiling, e.boolean("ENABLE_PROFILING", false)),
+		"enable-profiling",
+		"serve /debug/pprof on the metrics port",
+	)
 	fs.Float64Var(&s.KubeClientQPS, "kube-client-qps", e.float("KUBE_CLIENT_QPS", 200), "requests per second to the API server")
 	fs.IntVar(&s.KubeClientBurst, "kube-client-burst", e.integer("KUBE_CLIENT_BURST", 300), "burst of requests to the API server")
 	flagBool(
 		fs,
-		&s.DisableLeaderElection,
+		preset(&s.DisableLeaderElection, e.boolean("DISABLE_LEADER_ELECTION", false)),
 		"disable-leader-election",
-		e.boolean("DISABLE_LEADER_ELECTION", false),
 		"run without leader election; for a single replica only",
 	)
 	fs.StringVar(
@@ -289,9 +306,8 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	)
 	flagBool(
 		fs,
-		&s.ValidatePlans,
+		preset(&s.ValidatePlans, e.boolean("VALIDATE_PLANS", false)),
 		"validate-plans",
-		e.boolean("VALIDATE_PLANS", false),
 		"validate each plan before it is executed, and skip launches that break a rule",
 	)
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
@@ -312,9 +328,8 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		"how long a startup taint may stay, or a node be not Ready, before an event reports it")
 	flagBool(
 		fs,
-		&s.RepairStaleTaints,
+		preset(&s.RepairStaleTaints, e.boolean("REPAIR_STALE_TAINTS", true)),
 		"repair-stale-taints",
-		e.boolean("REPAIR_STALE_TAINTS", true),
 		"remove the taint of the cloud controller manager from nodes where a stale write has put it back",
 	)
 	fs.DurationVar(
@@ -327,23 +342,20 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
 	flagBool(
 		fs,
-		&s.DisableControllerWarmup,
+		preset(&s.DisableControllerWarmup, e.boolean("DISABLE_CONTROLLER_WARMUP", true)),
 		"disable-controller-warmup",
-		e.boolean("DISABLE_CONTROLLER_WARMUP", true),
 		"start watches only once this replica is elected",
 	)
 	flagBool(
 		fs,
-		&s.DisableClusterStateObservability,
+		preset(&s.DisableClusterStateObservability, e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false)),
 		"disable-cluster-state-observability",
-		e.boolean("DISABLE_CLUSTER_STATE_OBSERVABILITY", false),
 		"omit the metrics of each pod, and those of node pools' limits and usage",
 	)
 	flagBool(
 		fs,
-		&s.IgnoreDRARequests,
+		preset(&s.IgnoreDRARequests, e.boolean("IGNORE_DRA_REQUESTS", true)),
 		"ignore-dra-requests",
-		e.boolean("IGNORE_DRA_REQUESTS", true),
 		"leave pods with resource claims pending; if false, plan them with the devices that DRA drivers publish (needs Kubernetes 1.34)",
 	)
 	fs.StringVar(

@@ -162,7 +162,10 @@ func (s *Sim) seedRoles(spec ClusterSpec) (string, error) {
 	nodePolicies := []string{
 		"AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy", "AmazonSSMManagedInstanceCore",
 	}
-	if _, err := s.seedRole(NodeRole(spec.Name), nodePolicies, trust{service: "ec2.amazonaws.com", actions: []string{"sts:AssumeRole"}}); err != nil {
+	if _, err := s.seedRole(NodeRole(spec.Name), nodePolicies, trust{
+		service: "ec2.amazonaws.com",
+		actions: []string{"sts:AssumeRole"},
+	}); err != nil {
 		return "", err
 	}
 	if _, err := s.seedRole(ControllerRole(spec.Name), nil, controllerTrust...); err != nil {

@@ -146,7 +146,7 @@ func nodesGone(ctx context.Context, w *World, names []string) error {
 		}
 		for _, n := range nodes.Items {
 			if slices.Contains(names, n.Name) {
-				return fmt.Errorf("Node %s still exists", n.Name)
+				return fmt.Errorf("node %s still exists", n.Name)
 			}
 		}
 		return nil

@@ -131,7 +131,7 @@ func noIdleNodes(ctx context.Context, w *World, app string) error {
 			continue
 		}
 		if !neededAtCreation(w, n.OwnerReferences) {
-			return fmt.Errorf("Node %s has no pod of %s, and no pod waited for it when it was created: its launch was not necessary", n.Name, app)
+			return fmt.Errorf("node %s has no pod of %s, and no pod waited for it when it was created: its launch was not necessary", n.Name, app)
 		}
 		overtaken++
 	}

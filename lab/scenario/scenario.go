@@ -51,7 +51,8 @@ func (w *World) Note(format string, args ...any) {
 }
 
 // All returns the scenarios in their usual order. chaos runs with the given seeds; nodes is the size of
-// the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at least 20). A Scenario holds state and runs once, so each call returns new ones.
+// the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at least 20). A
+// Scenario holds state and runs once, so each call returns new ones.
 func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),

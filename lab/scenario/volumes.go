@@ -30,7 +30,10 @@ const (
 func volumeDetach() Scenario {
 	const replicas = 6
 	steps := []Step{startController(), installPool(manifests.MediumInstances, nil)}
-	for _, daemon := range []struct{ name, tolerations string }{{"with a toleration for every taint", toleratesAll}, {"without a toleration for karpenter.sh/disrupted", toleratesNone}} {
+	for _, daemon := range []struct{ name, tolerations string }{
+		{"with a toleration for every taint", toleratesAll},
+		{"without a toleration for karpenter.sh/disrupted", toleratesNone},
+	} {
 		steps = append(steps,
 			installStorage(daemon.name, daemon.tolerations),
 			runDatabase(replicas, "gp3"),
@@ -142,7 +145,7 @@ func replaceNode(replicas int) Step {
 				if client.IgnoreNotFound(err) == nil && err != nil {
 					return nil
 				}
-				return errors.Join(err, fmt.Errorf("Node %s still exists; attachments: %s", node, attachmentsOf(ctx, w, node)))
+				return errors.Join(err, fmt.Errorf("node %s still exists; attachments: %s", node, attachmentsOf(ctx, w, node)))
 			})
 			if err != nil {
 				return err

@@ -291,7 +291,8 @@ func (l *leaves) newLauncher(cfg Config) *launch.Launcher {
 	launching := launch.Config{
 		EC2: l.ec2, Identity: cfg.Identity, Templates: l.templates, Instances: l.instances, Addresses: l.addresses,
 		UnavailableOfferings: l.unavailable,
-		Cluster:              l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now, Log: cfg.Log,
+		Cluster:              l.cluster.Bootstrap, StrictMinValues: cfg.StrictMinValues, Window: cfg.Window, Meter: cfg.Meter, Now: cfg.Now,
+		Log: cfg.Log,
 	}
 	if l.reservations != nil { // a nil pointer would make an interface that is not nil
 		launching.Reservations = l.reservations

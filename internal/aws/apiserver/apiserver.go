@@ -166,7 +166,8 @@ func (r Reader) unreachable(ctx context.Context, ref *admissionv1.ServiceReferen
 		return "", nil // its endpoints are not managed by Kubernetes
 	}
 	var endpoints discoveryv1.EndpointSliceList
-	if err := r.Live.List(ctx, &endpoints, client.InNamespace(ref.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: ref.Name}); err != nil {
+	if err := r.Live.List(ctx, &endpoints, client.InNamespace(ref.Namespace),
+		client.MatchingLabels{discoveryv1.LabelServiceName: ref.Name}); err != nil {
 		return "", err
 	}
 	for _, s := range endpoints.Items {

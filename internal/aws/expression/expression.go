@@ -59,7 +59,12 @@ func more(a, b float64) bool { return a > b }
 // extremum is a function of two numbers that returns one of them, as a double if their types differ.
 func extremum(name string, better func(a, b float64) bool) []cel.EnvOption {
 	var options []cel.EnvOption
-	for _, kinds := range [][2]*cel.Type{{cel.IntType, cel.IntType}, {cel.DoubleType, cel.DoubleType}, {cel.IntType, cel.DoubleType}, {cel.DoubleType, cel.IntType}} {
+	for _, kinds := range [][2]*cel.Type{
+		{cel.IntType, cel.IntType},
+		{cel.DoubleType, cel.DoubleType},
+		{cel.IntType, cel.DoubleType},
+		{cel.DoubleType, cel.IntType},
+	} {
 		result := cel.DoubleType
 		if kinds[0] == cel.IntType && kinds[1] == cel.IntType {
 			result = cel.IntType
@@ -282,7 +287,10 @@ func ResolvedJSON(raw []byte, resolved awsv1.KubeletConfiguration) ([]byte, erro
 	if resolved.MaxPods != nil {
 		fields["maxPods"] = resolved.MaxPods
 	}
-	for name, reserved := range map[string]map[string]string{"kubeReserved": resolved.KubeReserved, "systemReserved": resolved.SystemReserved} {
+	for name, reserved := range map[string]map[string]string{
+		"kubeReserved":   resolved.KubeReserved,
+		"systemReserved": resolved.SystemReserved,
+	} {
 		if len(reserved) > 0 {
 			fields[name] = reserved
 		}

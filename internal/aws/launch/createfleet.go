@@ -78,7 +78,9 @@ type attemptWatcher struct{ unknown int }
 func (a *attemptWatcher) watch(o *ec2.Options) {
 	watcher := middleware.FinalizeMiddlewareFunc(
 		"dovetail:attempts",
-		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput,
+			middleware.Metadata, error,
+		) {
 			out, metadata, err := next.HandleFinalize(ctx, in)
 			if err != nil && !awserrors.IsRejected(err) {
 				a.unknown++

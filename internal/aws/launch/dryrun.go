@@ -76,7 +76,10 @@ func (s singleInstance) input(subnet string) *ec2.RunInstancesInput {
 			AssociatePublicIpAddress: nic.AssociatePublicIpAddress, SubnetId: aws.String(subnet),
 		})
 	}
-	for _, kind := range []ec2types.ResourceType{ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume, ec2types.ResourceTypeNetworkInterface} {
+	for _, kind := range []ec2types.ResourceType{
+		ec2types.ResourceTypeInstance, ec2types.ResourceTypeVolume,
+		ec2types.ResourceTypeNetworkInterface,
+	} {
 		in.TagSpecifications = append(in.TagSpecifications, ec2types.TagSpecification{ResourceType: kind, Tags: instance.Tags(s.tags)})
 	}
 	return in

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/dryrun"
 	"github.com/dovetail-k8s/dovetail/internal/aws/image"
 	"github.com/dovetail-k8s/dovetail/internal/aws/launch"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -32,7 +33,7 @@ const profileAfter = 5 * time.Second
 func (r *resolution) dryRun(ctx context.Context, note string) {
 	const condition = awsv1.ConditionValidationSucceeded
 	if r.DisableDryRun {
-		r.set(condition, metav1.ConditionTrue, condition, note, validatedAfter)
+		r.set(cloudprovider.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition, Message: note}, validatedAfter)
 		return
 	}
 	pools, err := r.pools(ctx)
@@ -54,10 +55,13 @@ func (r *resolution) dryRun(ctx context.Context, note string) {
 		left = r.DryRuns.Put(uid, input, verdict)
 	}
 	if verdict.Reason != "" {
-		r.set(condition, metav1.ConditionFalse, verdict.Reason, verdict.Message, left)
+		r.set(cloudprovider.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: verdict.Reason, Message: verdict.Message}, left)
 		return
 	}
-	r.set(condition, metav1.ConditionTrue, condition, note, min(left, validatedAfter))
+	r.set(
+		cloudprovider.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition, Message: note},
+		min(left, validatedAfter),
+	)
 }
 
 // undecided reports whether a condition of this generation of the class is unknown.
@@ -78,10 +82,13 @@ func (r *resolution) noVerdict(err error) {
 	case errors.Is(err, dryrun.ErrProfileNotSeen):
 		r.out.Next = min(r.out.Next, profileAfter)
 		if unknown {
-			r.set(condition, metav1.ConditionUnknown, "InstanceProfileNotVisible", message, profileAfter)
+			r.set(
+				cloudprovider.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: "InstanceProfileNotVisible", Message: message},
+				profileAfter,
+			)
 		}
 	case unknown && !awserrors.IsRetryable(err):
-		r.set(condition, metav1.ConditionUnknown, "DryRunFailed", message, retryAfter)
+		r.set(cloudprovider.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: "DryRunFailed", Message: message}, retryAfter)
 		r.failed(err)
 	default:
 		r.failed(err)

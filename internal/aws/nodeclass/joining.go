@@ -34,17 +34,34 @@ func (r *resolution) joining(ctx context.Context) {
 	first, faulty := cloudprovider.First(found)
 	switch {
 	case faulty && first.Certainty == cloudprovider.Certain:
-		r.set(condition, metav1.ConditionFalse, first.Cause, first.Text(), faultyAfter)
+		r.set(
+			cloudprovider.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: first.Cause, Message: first.Text()},
+			faultyAfter,
+		)
 	case faulty:
-		r.set(condition, metav1.ConditionUnknown, first.Cause, "likely: "+first.Text(), joinsAfter)
+		r.set(
+			cloudprovider.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: first.Cause, Message: "likely: " + first.Text()},
+			joinsAfter,
+		)
 	case len(unchecked(found)) > 0:
 		var messages []string
 		for _, f := range unchecked(found) {
 			messages = append(messages, f.Message)
 		}
-		r.set(condition, metav1.ConditionUnknown, unchecked(found)[0].Cause, strings.Join(messages, "; "), joinsAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    condition,
+				Status:  metav1.ConditionUnknown,
+				Reason:  unchecked(found)[0].Cause,
+				Message: strings.Join(messages, "; "),
+			},
+			joinsAfter,
+		)
 	case len(found) > 0: // nodes join, but do not work as they should
-		r.set(condition, metav1.ConditionTrue, found[0].Cause, found[0].Text(), joinsAfter)
+		r.set(
+			cloudprovider.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: found[0].Cause, Message: found[0].Text()},
+			joinsAfter,
+		)
 	default:
 		r.ready(condition, joinsAfter)
 	}
@@ -81,7 +98,11 @@ type JoinChecks struct{ checker *joincheck.Checker }
 func NewJoinChecks(checker *joincheck.Checker) *JoinChecks { return &JoinChecks{checker: checker} }
 
 // ExplainJoin finds out why the instance of a claim has not become a node, from everything that can be read.
-func (j *JoinChecks) ExplainJoin(ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass) ([]cloudprovider.Finding, error) {
+func (j *JoinChecks) ExplainJoin(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	class *awsv1.EC2NodeClass,
+) ([]cloudprovider.Finding, error) {
 	id, err := instance.ParseProviderID(claim.Status.ProviderID)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/placement"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // placementGroup finds the group that the class selects. Its ID is not part of the status: each launch looks it up, and the
@@ -19,9 +20,20 @@ func (r *resolution) placementGroup(ctx context.Context) {
 	var none *placement.NotFoundError
 	switch {
 	case errors.As(err, &none):
-		r.set(condition, metav1.ConditionFalse, "PlacementGroupNotFound", err.Error(), retryAfter)
+		r.set(
+			cloudprovider.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: "PlacementGroupNotFound", Message: err.Error()},
+			retryAfter,
+		)
 	case err != nil && !awserrors.IsRetryable(err):
-		r.set(condition, metav1.ConditionFalse, "PlacementGroupResolutionFailed", awserrors.WithoutRequestIDs(err).Error(), retryAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    condition,
+				Status:  metav1.ConditionFalse,
+				Reason:  "PlacementGroupResolutionFailed",
+				Message: awserrors.WithoutRequestIDs(err).Error(),
+			},
+			retryAfter,
+		)
 		r.failed(err)
 	case err != nil:
 		r.failed(err)

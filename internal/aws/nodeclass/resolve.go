@@ -111,11 +111,12 @@ type resolution struct {
 func (r *resolution) key() string { return offerings.ClassKey(r.class) }
 
 func (r *resolution) ready(condition string, again time.Duration) {
-	r.set(condition, metav1.ConditionTrue, condition, "", again)
+	r.set(cloudprovider.Condition{Type: condition, Status: metav1.ConditionTrue, Reason: condition, Message: ""}, again)
 }
 
-func (r *resolution) set(condition string, status metav1.ConditionStatus, reason, message string, again time.Duration) {
-	r.out.Conditions = append(r.out.Conditions, cloudprovider.Condition{Type: condition, Status: status, Reason: reason, Message: message})
+// set adds a condition, and has the class resolved again after that time at the latest.
+func (r *resolution) set(c cloudprovider.Condition, again time.Duration) {
+	r.out.Conditions = append(r.out.Conditions, c)
 	r.out.Next = min(r.out.Next, again)
 }
 
@@ -130,7 +131,15 @@ func (r *resolution) images(ctx context.Context) {
 	switch {
 	case errors.As(err, &unsupported):
 		r.out.Status.AMIs = nil
-		r.set(awsv1.ConditionAMIsReady, metav1.ConditionFalse, "UnsupportedAlias", err.Error(), validatedAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionAMIsReady,
+				Status:  metav1.ConditionFalse,
+				Reason:  "UnsupportedAlias",
+				Message: err.Error(),
+			},
+			validatedAfter,
+		)
 		return
 	case err != nil:
 		r.failed(err)
@@ -145,7 +154,15 @@ func (r *resolution) images(ctx context.Context) {
 		r.out.Status.AMIs = append(r.out.Status.AMIs, ami)
 	}
 	if len(found) == 0 {
-		r.set(awsv1.ConditionAMIsReady, metav1.ConditionFalse, "AMINotFound", "amiSelectorTerms select no image", retryAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionAMIsReady,
+				Status:  metav1.ConditionFalse,
+				Reason:  "AMINotFound",
+				Message: "amiSelectorTerms select no image",
+			},
+			retryAfter,
+		)
 		return
 	}
 	r.ready(awsv1.ConditionAMIsReady, imagesAfter)
@@ -185,7 +202,15 @@ func (r *resolution) subnets(ctx context.Context) {
 		r.out.Status.Subnets = append(r.out.Status.Subnets, awsv1.Subnet{ID: s.ID, Zone: s.Zone, ZoneID: s.ZoneID})
 	}
 	if len(found) == 0 {
-		r.set(awsv1.ConditionSubnetsReady, metav1.ConditionFalse, "SubnetsNotFound", "SubnetSelector did not match any Subnets", retryAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionSubnetsReady,
+				Status:  metav1.ConditionFalse,
+				Reason:  "SubnetsNotFound",
+				Message: "SubnetSelector did not match any Subnets",
+			},
+			retryAfter,
+		)
 		return
 	}
 	r.ready(awsv1.ConditionSubnetsReady, retryAfter)
@@ -202,8 +227,15 @@ func (r *resolution) securityGroups(ctx context.Context) {
 		r.out.Status.SecurityGroups = append(r.out.Status.SecurityGroups, awsv1.SecurityGroup{ID: g.ID, Name: g.Name})
 	}
 	if len(found) == 0 {
-		r.set(awsv1.ConditionSecurityGroupsReady, metav1.ConditionFalse, "SecurityGroupsNotFound",
-			"SecurityGroupSelector did not match any SecurityGroups", retryAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionSecurityGroupsReady,
+				Status:  metav1.ConditionFalse,
+				Reason:  "SecurityGroupsNotFound",
+				Message: "SecurityGroupSelector did not match any SecurityGroups",
+			},
+			retryAfter,
+		)
 		return
 	}
 	r.ready(awsv1.ConditionSecurityGroupsReady, groupsAfter)
@@ -221,14 +253,23 @@ func (r *resolution) instanceProfile(ctx context.Context) {
 	var missing *instanceprofile.RoleNotFoundError
 	switch {
 	case errors.As(err, &missing):
-		r.set(awsv1.ConditionInstanceProfileReady, metav1.ConditionFalse, "RoleNotFound",
-			fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role), retryAfter)
+		r.set(
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionInstanceProfileReady,
+				Status:  metav1.ConditionFalse,
+				Reason:  "RoleNotFound",
+				Message: fmt.Sprintf("IAM has no role %q; create it or correct spec.role", missing.Role),
+			},
+			retryAfter,
+		)
 	case awserrors.Is(err, awserrors.Unauthorized):
 		r.set(
-			awsv1.ConditionInstanceProfileReady,
-			metav1.ConditionUnknown,
-			"Unauthorized",
-			awserrors.WithoutRequestIDs(err).Error(),
+			cloudprovider.Condition{
+				Type:    awsv1.ConditionInstanceProfileReady,
+				Status:  metav1.ConditionUnknown,
+				Reason:  "Unauthorized",
+				Message: awserrors.WithoutRequestIDs(err).Error(),
+			},
 			retryAfter,
 		)
 		r.failed(err)
@@ -265,15 +306,17 @@ var dependencies = []string{
 func (r *resolution) validate(ctx context.Context) {
 	condition := awsv1.ConditionValidationSucceeded
 	refuse := func(reason, message string) {
-		r.set(condition, metav1.ConditionFalse, reason, message, validatedAfter)
+		r.set(cloudprovider.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: reason, Message: message}, validatedAfter)
 	}
 	family := image.Family(r.class)
 	if family == awsv1.AMIFamilyAL2023 && r.Cluster.Bootstrap().ServiceCIDR == "" {
 		r.set(
-			condition,
-			metav1.ConditionFalse,
-			"ClusterCIDRResolutionFailed",
-			"the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster",
+			cloudprovider.Condition{
+				Type:    condition,
+				Status:  metav1.ConditionFalse,
+				Reason:  "ClusterCIDRResolutionFailed",
+				Message: "the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster",
+			},
 			retryAfter,
 		)
 		return
@@ -299,7 +342,15 @@ func (r *resolution) validate(ctx context.Context) {
 			}
 		}
 		if len(pending) > 0 {
-			r.set(condition, wanted, "DependenciesNotReady", "not ready: "+strings.Join(pending, ", "), validatedAfter)
+			r.set(
+				cloudprovider.Condition{
+					Type:    condition,
+					Status:  wanted,
+					Reason:  "DependenciesNotReady",
+					Message: "not ready: " + strings.Join(pending, ", "),
+				},
+				validatedAfter,
+			)
 			return
 		}
 	}

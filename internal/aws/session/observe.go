@@ -33,7 +33,9 @@ func observe(o Observer) func(*middleware.Stack) error {
 		attempts := new(int)
 		whole := middleware.InitializeMiddlewareFunc(
 			"dovetail.Call",
-			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput,
+				middleware.Metadata, error,
+			) {
 				begin := time.Now()
 				out, metadata, err := next.HandleInitialize(ctx, in)
 				seen := see(ctx, metadata, err, begin)
@@ -44,7 +46,9 @@ func observe(o Observer) func(*middleware.Stack) error {
 		)
 		each := middleware.DeserializeMiddlewareFunc(
 			"dovetail.Attempt",
-			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+			func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput,
+				middleware.Metadata, error,
+			) {
 				begin := time.Now()
 				*attempts++ // attempts of one call follow each other
 				out, metadata, err := next.HandleDeserialize(ctx, in)

@@ -62,7 +62,10 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 func scheme(t testing.TB) *runtime.Scheme {
 	t.Helper()
 	out := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, resourcev1.AddToScheme, storagev1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, resourcev1.AddToScheme,
+		storagev1.AddToScheme, karpv1.AddToScheme, awsv1.AddToScheme, v1alpha1.AddToScheme, bufferv1.AddToScheme,
+	} {
 		if err := add(out); err != nil {
 			t.Fatal(err)
 		}

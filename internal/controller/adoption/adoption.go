@@ -153,7 +153,12 @@ func (l *Loop) report(ctx context.Context, c census) error {
 func (l *Loop) updateCondition(ctx context.Context, pool *karpv1.NodePool, c census) error {
 	_, err := patch.Status(ctx, l.Client, pool, func() {
 		if len(c.foreign) > 0 {
-			condition.SetTrueWithReason(pool, karpv1.ConditionClusterNameShared, ReasonClusterNameShared, c.sharedNameMessage(), l.Now())
+			condition.SetTrueWithReason(
+				pool,
+				karpv1.ConditionClusterNameShared,
+				condition.Because(ReasonClusterNameShared, c.sharedNameMessage()),
+				l.Now(),
+			)
 		} else {
 			condition.Clear(pool, karpv1.ConditionClusterNameShared, l.Now())
 		}

@@ -59,11 +59,13 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	settings := l.Consolidation
 	settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
 	found := consolidate.Find(
-		r.compiled(),
-		r.Snapshot,
-		candidates,
-		room.Allowances(),
-		consolidate.PoolTotals(r.Snapshot, r.Candidates, totals),
+		consolidate.Input{
+			Problem:    r.compiled(),
+			Snapshot:   r.Snapshot,
+			Candidates: candidates,
+			Budgets:    room.Allowances(),
+			Totals:     consolidate.PoolTotals(r.Snapshot, r.Candidates, totals),
+		},
 		settings,
 	)
 	took := l.Now().Sub(began)

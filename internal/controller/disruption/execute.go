@@ -152,7 +152,7 @@ func (l *Loop) markCandidate(ctx context.Context, c *disrupt.Candidate, e karpv1
 		return err
 	}
 	return patch.StatusWithRetry(ctx, clients, claim, func(claim *karpv1.NodeClaim) error {
-		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, string(e.Reason), string(e.Reason), l.Now())
+		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, condition.Because(string(e.Reason), string(e.Reason)), l.Now())
 		return nil
 	})
 }
@@ -182,7 +182,8 @@ func (l *Loop) releasePods(ctx context.Context, e karpv1.DisruptionCommand, move
 // validatePods reads the pods on the node from the API server and checks that the command is still valid for them.
 func (l *Loop) validatePods(ctx context.Context, cmd *disrupt.Command, c *disrupt.Candidate) error {
 	var pods corev1.PodList
-	if err := l.Live.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", c.Node.Name)}); err != nil {
+	if err := l.Live.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName",
+		c.Node.Name)}); err != nil {
 		return err
 	}
 	known := make(map[types.UID]bool, len(c.Node.Pods))

@@ -154,7 +154,7 @@ func static(p *karpv1.NodePool) {
 func TestStaticPoolThatLaunchesNothing(t *testing.T) {
 	tests := map[string]func(*karpv1.NodePool){
 		"it is not ready": func(p *karpv1.NodePool) {
-			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotReady", "", controllertest.Start)
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("NodeClassNotReady", ""), controllertest.Start)
 		},
 		"it is being deleted": func(p *karpv1.NodePool) {
 			at := after(0)
@@ -194,8 +194,7 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 					condition.SetTrueWithReason(
 						c,
 						karpv1.ConditionDrifted,
-						"AMIDrift",
-						"AMIDrift",
+						condition.Because("AMIDrift", "AMIDrift"),
 						controllertest.Start.Add(time.Duration(i-2)*time.Hour),
 					)
 				}), controllertest.ReadyNode(name, asInstance("m.small"), func(n *corev1.Node) { n.Labels[karpv1.LabelNodePool] = "bad" }),

@@ -214,7 +214,10 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.recordBlockedNodes(r.View)
 	l.recordPodEvents(r.View)
 	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Prune(r.View) })
-	for _, step := range []func(context.Context, *passState) error{l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted, l.proposeConsolidations} {
+	for _, step := range []func(context.Context, *passState) error{
+		l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted,
+		l.proposeConsolidations,
+	} {
 		errs = append(errs, step(ctx, r))
 	}
 	return r.started > 0, errors.Join(errs...)
@@ -352,10 +355,12 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	cmd, left := disrupt.Drift(
 		r.compiled(),
 		r.View,
-		candidates,
-		r.budgets[karpv1.DisruptionDrifted],
-		maxDriftSimulations,
-		schedule.DefaultBudget(),
+		disrupt.DriftSearch{
+			Order:         candidates,
+			Remaining:     r.budgets[karpv1.DisruptionDrifted],
+			MaxRejections: maxDriftSimulations,
+			Budget:        schedule.DefaultBudget(),
+		},
 	)
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.recordFailedDrift(r, left)

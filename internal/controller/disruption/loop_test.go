@@ -216,7 +216,7 @@ func TestRefusedDeletion(t *testing.T) {
 // reason is why a claim's node was about to be ended.
 func reason(c *karpv1.NodeClaim) {
 	controllertest.Initialized(c)
-	condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", controllertest.Start)
+	condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("Empty", "Empty"), controllertest.Start)
 }
 
 // What this process is ending is not opened again before the cache shows that it ends.

@@ -89,14 +89,32 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 		}
 		r.Empty()
 		if drifted := r.Drifted(false); len(drifted) > 0 {
-			disrupt.Drift(r.compiled(), r.View, drifted, r.budgets[karpv1.DisruptionDrifted], maxDriftSimulations, schedule.Budget{})
+			disrupt.Drift(
+				r.compiled(),
+				r.View,
+				disrupt.DriftSearch{
+					Order:         drifted,
+					Remaining:     r.budgets[karpv1.DisruptionDrifted],
+					MaxRejections: maxDriftSimulations,
+					Budget:        schedule.Budget{},
+				},
+			)
 		}
 		room := r.budgets[karpv1.DisruptionUnderutilized]
 		r.Fingerprint(room)
 		totals, _ := (&disrupt.PoolCosts{}).Update(r.View)
 		settings, began := l.Consolidation, l.Now()
 		settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
-		consolidate.Find(r.compiled(), snap, r.Candidates, room.Allowances(), consolidate.PoolTotals(snap, r.Candidates, totals), settings)
+		consolidate.Find(
+			consolidate.Input{
+				Problem:    r.compiled(),
+				Snapshot:   snap,
+				Candidates: r.Candidates,
+				Budgets:    room.Allowances(),
+				Totals:     consolidate.PoolTotals(snap, r.Candidates, totals),
+			},
+			settings,
+		)
 	})
 }
 

@@ -48,7 +48,7 @@ func newStateWithTypes(c client.Client, now func() time.Time) *cluster.State {
 
 func drifted(c *karpv1.NodeClaim) {
 	controllertest.Initialized(c)
-	condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start)
+	condition.SetTrueWithReason(c, karpv1.ConditionDrifted, condition.Because("AMIDrift", "AMIDrift"), controllertest.Start)
 }
 
 // asInstance makes a Node an instance with the fake instance types.

@@ -50,29 +50,32 @@ func NewRecorder(sink record.EventRecorder, now func() time.Time) *Recorder {
 
 // Normal publishes an event of type Normal.
 func (r *Recorder) Normal(o Object, reason, format string, args ...any) {
-	r.record(o, DefaultDedupeWindow, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+	r.record(o, DefaultDedupeWindow, entry{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)})
 }
 
 // NormalEvery is Normal with its own dedupe window.
 func (r *Recorder) NormalEvery(window time.Duration, o Object, reason, format string, args ...any) {
-	r.record(o, window, corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...))
+	r.record(o, window, entry{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)})
 }
 
 // Warn publishes an event of type Warning.
 func (r *Recorder) Warn(o Object, reason, format string, args ...any) {
-	r.record(o, DefaultDedupeWindow, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
+	r.record(o, DefaultDedupeWindow, entry{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)})
 }
 
 // WarnEvery is Warn with its own dedupe window.
 func (r *Recorder) WarnEvery(window time.Duration, o Object, reason, format string, args ...any) {
-	r.record(o, window, corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...))
+	r.record(o, window, entry{corev1.EventTypeWarning, reason, fmt.Sprintf(format, args...)})
 }
 
-func (r *Recorder) record(o Object, window time.Duration, typ, reason, message string) {
-	if r.repeated(key{o.GetUID(), reason, message}, window) {
+// entry is an event, without its object.
+type entry struct{ typ, reason, message string }
+
+func (r *Recorder) record(o Object, window time.Duration, e entry) {
+	if r.repeated(key{o.GetUID(), e.reason, e.message}, window) {
 		return
 	}
-	r.sink.Event(o, typ, reason, message)
+	r.sink.Event(o, e.typ, e.reason, e.message)
 }
 
 func (r *Recorder) repeated(k key, window time.Duration) bool {

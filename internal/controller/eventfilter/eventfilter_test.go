@@ -31,7 +31,7 @@ func TestIgnoreStatusUpdates(t *testing.T) {
 		{"the same again, as a resync sends it", func(*awsv1.EC2NodeClass) {}, false},
 		{"a condition in other words", func(c *awsv1.EC2NodeClass) {
 			c.ResourceVersion = "2"
-			condition.SetUnknown(c, awsv1.ConditionAMIsReady, "Unauthorized", "RequestID: 2", time.Now())
+			condition.SetUnknown(c, awsv1.ConditionAMIsReady, condition.Because("Unauthorized", "RequestID: 2"), time.Now())
 		}, false},
 		{"spec", func(c *awsv1.EC2NodeClass) { c.Generation++ }, true},
 		{"annotation", func(c *awsv1.EC2NodeClass) { c.Annotations = map[string]string{"a": "b"} }, true},
@@ -43,7 +43,7 @@ func TestIgnoreStatusUpdates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{awsv1.FinalizerTermination}}}
-			condition.SetUnknown(before, awsv1.ConditionAMIsReady, "Unauthorized", "RequestID: 1", time.Now())
+			condition.SetUnknown(before, awsv1.ConditionAMIsReady, condition.Because("Unauthorized", "RequestID: 1"), time.Now())
 			after := before.DeepCopy()
 			tt.change(after)
 			if got := IgnoreStatusUpdates().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {

@@ -104,7 +104,11 @@ func (a *Actor) act(ctx context.Context, claim *karpv1.NodeClaim, i interruption
 		if !known {
 			continue
 		}
-		a.recordEvents(claim, nodes, kind, r, i.detail)
+		message := r.message
+		if i.detail != "" {
+			message += ": " + i.detail
+		}
+		a.recordEvents(eventObjects(claim, nodes), kind, r.event, message)
 		a.markUnavailable(claim, kind)
 		forceful = forceful || r.forceful
 		if r.deletes && !because.deletes {
@@ -151,16 +155,12 @@ func eventObjects(claim *karpv1.NodeClaim, nodes []corev1.Node) []event.Object {
 	return out
 }
 
-func (a *Actor) recordEvents(claim *karpv1.NodeClaim, nodes []corev1.Node, kind cloudprovider.InterruptionKind, r rule, detail string) {
-	message := r.message
-	if detail != "" {
-		message += ": " + detail
-	}
-	for _, o := range eventObjects(claim, nodes) {
+func (a *Actor) recordEvents(objects []event.Object, kind cloudprovider.InterruptionKind, reason, message string) {
+	for _, o := range objects {
 		if kind == cloudprovider.RebalanceRecommended {
-			a.Events.Normal(o, r.event, "%s", message)
+			a.Events.Normal(o, reason, "%s", message)
 		} else {
-			a.Events.WarnEvery(eventInterval, o, r.event, "%s", message)
+			a.Events.WarnEvery(eventInterval, o, reason, "%s", message)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (a *Actor) tryDelete(ctx context.Context, claim *karpv1.NodeClaim, reason s
 		return false, nil
 	}
 	_, err = patch.Status(ctx, a.Client, claim, func() {
-		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, reason, reason, a.Now())
+		condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, condition.Because(reason, reason), a.Now())
 	})
 	if err != nil || deleting { // the reason makes a deletion in progress hurry
 		return false, err

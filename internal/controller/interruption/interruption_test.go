@@ -419,7 +419,12 @@ func TestStatusThatMayNotBeRead(t *testing.T) {
 // Without a queue nothing is read, and what was said of one before is taken back.
 func TestNoQueue(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general", func(p *karpv1.NodePool) {
-		condition.SetTrueWithReason(p, karpv1.ConditionInterruptionQueueUnavailable, "AccessDenied", "", controllertest.Start)
+		condition.SetTrueWithReason(
+			p,
+			karpv1.ConditionInterruptionQueueUnavailable,
+			condition.Because("AccessDenied", ""),
+			controllertest.Start,
+		)
 	}))
 	p := controller(t, f.API, nil, f.Now)
 	p.queue.Source = nil

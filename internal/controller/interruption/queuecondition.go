@@ -37,7 +37,7 @@ func (s *QueueCondition) SetUnavailable(ctx context.Context, err error) {
 	}
 	message += "; until this is corrected, nodes are not drained before they are interrupted"
 	s.updatePools(ctx, func(pool *karpv1.NodePool) {
-		condition.SetTrueWithReason(pool, karpv1.ConditionInterruptionQueueUnavailable, reason, message, s.Now())
+		condition.SetTrueWithReason(pool, karpv1.ConditionInterruptionQueueUnavailable, condition.Because(reason, message), s.Now())
 		s.Events.WarnEvery(eventInterval, pool, karpv1.ConditionInterruptionQueueUnavailable, "%s: %s", reason, message)
 	})
 }

@@ -40,15 +40,15 @@ func NewCloud(reg prometheus.Registerer) (*Cloud, error) {
 			"zone",
 			"zone_id",
 		),
-		batchTime: d.histogram(
-			"cloudprovider",
-			"batcher_batch_time_seconds",
-			"How long requests were collected for one call.",
-			durationBuckets,
-			"batcher",
-		),
-		batchSize: d.histogram("cloudprovider", "batcher_batch_size", "Requests in one call.", batchSizeBuckets, "batcher"),
-		userData:  d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the instances' user data; EC2 accepts 16384.", "nodeclass"),
+		batchTime: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "cloudprovider", Name: "batcher_batch_time_seconds",
+			Help: "How long requests were collected for one call.", Buckets: durationBuckets,
+		}, "batcher"),
+		batchSize: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "cloudprovider", Name: "batcher_batch_size", Help: "Requests in one call.",
+			Buckets: batchSizeBuckets,
+		}, "batcher"),
+		userData: d.gauge("ec2nodeclasses", "userdata_bytes", "Size of the instances' user data; EC2 accepts 16384.", "nodeclass"),
 	}
 	return c, d.err
 }

@@ -47,14 +47,10 @@ func newDisruption(d *registrar) Disruption {
 			"reason",
 		),
 		EligibleNodes: d.gauge(voluntary, "eligible_nodes", "Nodes that a disruption method could act on.", "reason"),
-		Evaluation: d.histogram(
-			voluntary,
-			"decision_evaluation_duration_seconds",
-			"Time to search for commands.",
-			durationBuckets,
-			"reason",
-			"consolidation_type",
-		),
+		Evaluation: d.histogram(prometheus.HistogramOpts{
+			Subsystem: voluntary, Name: "decision_evaluation_duration_seconds",
+			Help: "Time to search for commands.", Buckets: durationBuckets,
+		}, "reason", "consolidation_type"),
 		Decisions: d.counter(
 			voluntary,
 			"decisions_total",
@@ -92,15 +88,13 @@ func newDisruption(d *registrar) Disruption {
 			"reason",
 			"consolidation_type",
 		),
-		Score: d.histogram(
-			"consolidation",
-			"score",
-			"Savings per disruption, both as shares of the pool.",
-			[]float64{.1, .25, .33, .5, 1, 2, 5, 10},
-			"decision",
-			"nodepool",
-			"policy",
-		),
+		Score: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "consolidation", Name: "score",
+			Help: "Savings per disruption, both as shares of the pool.", Buckets: []float64{
+				.1, .25, .33, .5, 1, 2, 5,
+				10,
+			},
+		}, "decision", "nodepool", "policy"),
 		Moves:      d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy"),
 		CostErrors: d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool"),
 	}

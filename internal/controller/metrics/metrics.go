@@ -88,32 +88,20 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 			"consolidation_policy",
 			"termination_mode",
 		),
-		ClaimTermination: d.histogram(
-			"nodeclaims",
-			"termination_duration_seconds",
-			"Time from a NodeClaim's deletion until it is gone.",
-			prometheus.ExponentialBuckets(1, 2, 12),
-			"nodepool",
-		),
-		InstanceTermination: d.histogram(
-			"nodeclaims",
-			"instance_termination_duration_seconds",
-			"Time from the call that terminates an instance until it is gone.",
-			prometheus.ExponentialBuckets(1, 2, 11),
-			"nodepool",
-		),
-		NodesCreated:    d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
-		NodesTerminated: d.counter("nodes", "terminated_total", "Nodes deleted from the API server.", "nodepool", "zone"),
-		NodesDrained:    d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
-		Evictions:       d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
-		PodsDrained:     d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
-		SchedulingSeconds: d.histogram(
-			"scheduler",
-			"scheduling_duration_seconds",
-			"Time to compute a plan.",
-			durationBuckets,
-			"controller",
-		),
+		ClaimTermination: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "nodeclaims", Name: "termination_duration_seconds",
+			Help: "Time from a NodeClaim's deletion until it is gone.", Buckets: prometheus.ExponentialBuckets(1, 2, 12),
+		}, "nodepool"),
+		InstanceTermination: d.histogram(prometheus.HistogramOpts{Subsystem: "nodeclaims", Name: "instance_termination_duration_seconds", Help: "Time from the call that terminates an instance until it is gone.", Buckets: prometheus.ExponentialBuckets(1, 2, 11)}, "nodepool"),
+		NodesCreated:        d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
+		NodesTerminated:     d.counter("nodes", "terminated_total", "Nodes deleted from the API server.", "nodepool", "zone"),
+		NodesDrained:        d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
+		Evictions:           d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
+		PodsDrained:         d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
+		SchedulingSeconds: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "scheduler", Name: "scheduling_duration_seconds",
+			Help: "Time to compute a plan.", Buckets: durationBuckets,
+		}, "controller"),
 		Unschedulable: d.gauge("scheduler", "unschedulable_pods_count", "Pods that the last plan could not schedule.", "controller"),
 		PoolLimit:     d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
 		PoolUsage:     d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
@@ -209,11 +197,9 @@ func (d *registrar) gauge(subsystem, name, help string, labels ...string) *prome
 	return g
 }
 
-func (d *registrar) histogram(subsystem, name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(
-		prometheus.HistogramOpts{Namespace: namespace, Subsystem: subsystem, Name: name, Help: help, Buckets: buckets},
-		labels,
-	)
+func (d *registrar) histogram(opts prometheus.HistogramOpts, labels ...string) *prometheus.HistogramVec {
+	opts.Namespace = namespace
+	h := prometheus.NewHistogramVec(opts, labels)
 	d.register(h)
 	return h
 }

@@ -2,7 +2,6 @@ package patch
 
 import (
 	"context"
-	"encoding/json"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,35 +54,5 @@ func withRetry[T client.Object](ctx context.Context, clients Clients, o T, mutat
 			return err
 		}
 		from = clients.Live
-	}
-}
-
-// Change reads an object from first and writes what edit does to it.
-//
-// Deprecated: use ObjectWithRetry or StatusWithRetry.
-func Change[T client.Object](
-	ctx context.Context,
-	first, live client.Reader,
-	o T,
-	edit func(T) error,
-	write func(T, client.Patch) error,
-) error {
-	key, from := client.ObjectKeyFromObject(o), first
-	for attempt := 1; ; attempt++ {
-		if err := from.Get(ctx, key, o); err != nil {
-			return err
-		}
-		before := copyOf(o)
-		if err := edit(o); err != nil {
-			return err
-		}
-		p, err := diff(before, o, func(f map[string]json.RawMessage) bool { return objectChanged(f) || statusChanged(f) })
-		if p == nil || err != nil {
-			return err
-		}
-		if err = write(o, p); !apierrors.IsConflict(err) || attempt == maxAttempts {
-			return err
-		}
-		from = live
 	}
 }

@@ -90,10 +90,10 @@ func TestDecisionsOfAPass(t *testing.T) {
 		condition.SetTrue(p, karpv1.ConditionNodeRegistrationHealthy, controllertest.Start)
 	}
 	unhealthy := func(p *karpv1.NodePool) {
-		condition.SetFalse(p, karpv1.ConditionNodeRegistrationHealthy, "X", "", controllertest.Start)
+		condition.SetFalse(p, karpv1.ConditionNodeRegistrationHealthy, condition.Because("X", ""), controllertest.Start)
 	}
 	closed := func(p *karpv1.NodePool) {
-		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", controllertest.Start)
+		condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("X", ""), controllertest.Start)
 	}
 	start := controllertest.Start
 	for _, c := range []struct {

@@ -520,7 +520,7 @@ func selects(zone string) func(*corev1.Pod) {
 // Without a pool that may launch, nothing is created and every pod gets an event.
 func TestNoPools(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general", func(p *karpv1.NodePool) {
-		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "X", "", controllertest.Start)
+		condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("X", ""), controllertest.Start)
 	}), pending("a"))
 	run(t, provisioner(f))
 	if got := len(claims(t, f.API)); got != 0 {

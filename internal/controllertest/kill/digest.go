@@ -23,7 +23,10 @@ import (
 func digest(t *testing.T, w *World) []string {
 	t.Helper()
 	var out []string
-	for _, list := range []client.ObjectList{&karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{}, &corev1.PodList{}} {
+	for _, list := range []client.ObjectList{
+		&karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{},
+		&corev1.NodeList{}, &corev1.PodList{},
+	} {
 		if err := w.API.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}

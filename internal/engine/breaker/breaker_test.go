@@ -52,7 +52,7 @@ func image(id string) func(*karpv1.NodeClaim) {
 
 func without(typ string) func(*karpv1.NodeClaim) {
 	return func(c *karpv1.NodeClaim) {
-		condition.SetUnknown(c, typ, "LaunchFailed", "", at(0))
+		condition.SetUnknown(c, typ, condition.Because("LaunchFailed", ""), at(0))
 	}
 }
 
@@ -68,25 +68,25 @@ func TestOutcomes(t *testing.T) {
 		{"under way", replacement("a", 0), 9, false, "", 10},
 		{"late to register", replacement("a", 0), 10, true, "not registered", 0},
 		{"late to register, for a known cause", replacement("a", 0, func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeRoleNotMapped", "", at(2))
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("NodeRoleNotMapped", ""), at(2))
 		}), 10, true, "not registered (NodeRoleNotMapped)", 0},
 		{"a cause is known early", replacement("a", 0, func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "BootFailed", "", at(1))
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("BootFailed", ""), at(1))
 		}), 2, false, "", 3},
 		{"a cause is known, and some time has passed", replacement("a", 0, func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "BootFailed", "", at(1))
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("BootFailed", ""), at(1))
 		}), 3, true, "not registered (BootFailed)", 0},
 		{"registered, late to initialize", replacement("a", 0, func(c *karpv1.NodeClaim) {
 			condition.SetTrue(c, karpv1.ConditionRegistered, at(1))
-			condition.SetUnknown(c, karpv1.ConditionInitialized, "NodeNotReady", "", at(1))
+			condition.SetUnknown(c, karpv1.ConditionInitialized, condition.Because("NodeNotReady", ""), at(1))
 		}), 10, true, "not initialized (NodeNotReady)", 0},
 		{"came up", replacement("a", 0, up(3)), 4, true, "", 0},
 		{"came up late", replacement("a", 0, up(14)), 15, true, "", 0},
 		{"its instance ended before it came up", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "InstanceEnded", "", at(1))
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("InstanceEnded", ""), at(1))
 		}), 3, true, "not registered (InstanceEnded)", 0},
 		{"given back, another of its command having failed: says nothing", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeNotFound", "", at(1))
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("NodeNotFound", ""), at(1))
 		}), 3, false, "", 0},
 		{"given back when it was as good as late", replacement("a", 0, func(c *karpv1.NodeClaim) {
 			c.DeletionTimestamp = &metav1.Time{Time: at(10).Add(-2 * time.Second)}
@@ -97,10 +97,10 @@ func TestOutcomes(t *testing.T) {
 		{"no capacity: says nothing", replacement("a", 0, without(karpv1.ConditionLaunched), deleted(1)), 2, false, "", 0},
 		{"launch timed out", replacement("a", 0, without(karpv1.ConditionLaunched), deleted(5)), 6, true, "not launched (LaunchFailed)", 0},
 		{"taken back by spot: says nothing", replacement("a", 0, deleted(2), func(c *karpv1.NodeClaim) {
-			condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "SpotInterrupted", "", at(2))
+			condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("SpotInterrupted", ""), at(2))
 		}), 3, false, "", 0},
 		{"taken back by spot when it was late already", replacement("a", 0, deleted(12), func(c *karpv1.NodeClaim) {
-			condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "SpotInterrupted", "", at(12))
+			condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("SpotInterrupted", ""), at(12))
 		}), 13, true, "not registered", 0},
 		{"came up and is gone since", replacement("a", 0, up(3), deleted(30)), 31, true, "", 0},
 	} {

@@ -64,7 +64,16 @@ func TestBalancedRules(t *testing.T) {
 		if got := totals["general"]; got != (consolidate.Total{Cost: 0.2, Disruption: 4}) {
 			t.Errorf("totals are %+v, want a cost of 0.2 and a disruption of 4", got)
 		}
-		r := consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), totals, defaults())
+		r := consolidate.Find(
+			consolidate.Input{
+				Problem:    consolidate.Compile(s),
+				Snapshot:   s,
+				Candidates: list,
+				Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+				Totals:     totals,
+			},
+			defaults(),
+		)
 		wantRemoved(t, r, "b")
 	})
 	t.Run("an unavailable offering keeps its price", func(t *testing.T) {
@@ -112,7 +121,16 @@ func TestBalancedRules(t *testing.T) {
 		add(s, 1, "b", "xl", onDemand, one("pod-b", "1"))
 		list := candidates(s)
 		totals := consolidate.Totals{"general": {Cost: 0.2, Disruption: 2}, "other": {Cost: 100, Disruption: 2}}
-		r := consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), totals, defaults())
+		r := consolidate.Find(
+			consolidate.Input{
+				Problem:    consolidate.Compile(s),
+				Snapshot:   s,
+				Candidates: list,
+				Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+				Totals:     totals,
+			},
+			defaults(),
+		)
 		if slices.Contains(removedNames(r), "b") {
 			t.Errorf("found %s, want node b to stay: its pool rejects", describe(r))
 		}
@@ -126,7 +144,16 @@ func TestBalancedRules(t *testing.T) {
 		s.Nodes = append(s.Nodes, Node("room", "", func(n *snapshot.Node) { n.Claim, n.Pool = "", "" }))
 		list := candidates(s)
 		totals := consolidate.Totals{"general": {Cost: 1, Disruption: 10}, "other": {Cost: 1, Disruption: 10}}
-		r := consolidate.Find(consolidate.Compile(s), s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), totals, defaults())
+		r := consolidate.Find(
+			consolidate.Input{
+				Problem:    consolidate.Compile(s),
+				Snapshot:   s,
+				Candidates: list,
+				Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+				Totals:     totals,
+			},
+			defaults(),
+		)
 		wantRemoved(t, r, "a", "b")
 		for _, v := range r.Commands[0].Verdicts {
 			if want := map[string]float64{"general": 0.2, "other": 0.4}[v.Pool.Name]; len(r.Commands) != 1 || math.Abs(v.Savings-want) > 1e-9 {

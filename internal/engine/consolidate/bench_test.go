@@ -36,7 +36,16 @@ func pass(b *testing.B, s *snapshot.Snapshot) {
 	var r consolidate.Result
 	b.ReportAllocs()
 	for b.Loop() {
-		r = consolidate.Find(consolidate.Compile(s), s, list, allowed, consolidate.PoolTotals(s, list, nil), consolidate.Settings{})
+		r = consolidate.Find(
+			consolidate.Input{
+				Problem:    consolidate.Compile(s),
+				Snapshot:   s,
+				Candidates: list,
+				Budgets:    allowed,
+				Totals:     consolidate.PoolTotals(s, list, nil),
+			},
+			consolidate.Settings{},
+		)
 	}
 	used := 0
 	for _, c := range list {

@@ -28,7 +28,10 @@ func ExampleFind() {
 	view := disrupt.NewView(s)
 	budgets := disrupt.Allowances(s, karpv1.DisruptionUnderutilized)
 	totals := consolidate.PoolTotals(s, view.Candidates, nil)
-	found := consolidate.Find(consolidate.Compile(s), s, view.Candidates, budgets, totals, consolidate.Settings{})
+	found := consolidate.Find(
+		consolidate.Input{Problem: consolidate.Compile(s), Snapshot: s, Candidates: view.Candidates, Budgets: budgets, Totals: totals},
+		consolidate.Settings{},
+	)
 	for i := range found.Commands {
 		for _, line := range consolidate.Explain(&found.Commands[i]) {
 			fmt.Println(line)

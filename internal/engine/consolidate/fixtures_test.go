@@ -67,11 +67,13 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 func find(s *snapshot.Snapshot, st consolidate.Settings) consolidate.Result {
 	list := candidates(s)
 	return consolidate.Find(
-		consolidate.Compile(s),
-		s,
-		list,
-		disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
-		consolidate.PoolTotals(s, list, nil),
+		consolidate.Input{
+			Problem:    consolidate.Compile(s),
+			Snapshot:   s,
+			Candidates: list,
+			Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+			Totals:     consolidate.PoolTotals(s, list, nil),
+		},
 		st,
 	)
 }
@@ -167,7 +169,7 @@ func justProvisioned(tb testing.TB, pods int) *snapshot.Snapshot {
 		tb.Fatal(err)
 	}
 	small := slices.DeleteFunc(list, func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 4 })
-	s, err := workload.Named("replicas", pods, 1, small, true)
+	s, err := workload.Named(workload.Spec{Kind: "replicas", Pods: pods, Seed: 1, Types: small, Daemons: true})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -31,7 +31,9 @@ func fragmented(tb testing.TB, seed uint64) *snapshot.Snapshot {
 		list = workload.SyntheticTypes(60, onDemand)
 	}
 	small := slices.DeleteFunc(slices.Clone(list), func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 8 })
-	s, err := workload.Named(kinds[seed%uint64(len(kinds))], 60+r.IntN(200), seed, small, seed%3 == 0)
+	s, err := workload.Named(
+		workload.Spec{Kind: kinds[seed%uint64(len(kinds))], Pods: 60 + r.IntN(200), Seed: seed, Types: small, Daemons: seed%3 == 0},
+	)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -232,7 +234,16 @@ func TestFindRestoresProblem(t *testing.T) {
 			return out
 		}
 		before := simulate()
-		consolidate.Find(p, s, list, disrupt.Allowances(s, karpv1.DisruptionUnderutilized), consolidate.PoolTotals(s, list, nil), defaults())
+		consolidate.Find(
+			consolidate.Input{
+				Problem:    p,
+				Snapshot:   s,
+				Candidates: list,
+				Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+				Totals:     consolidate.PoolTotals(s, list, nil),
+			},
+			defaults(),
+		)
 		if diff := cmp.Diff(before, simulate()); diff != "" {
 			t.Fatalf("seed %d: before -, after +\n%s", seed, diff)
 		}

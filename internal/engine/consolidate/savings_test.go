@@ -121,7 +121,7 @@ func TestConvergesAfterScaleDown(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			list := ec2(t)
 			small := slices.DeleteFunc(slices.Clone(list), func(it *catalog.InstanceType) bool { return it.Capacity.Cpu().Value() > 8 })
-			s, err := workload.Named(kind, 2200, 1, small, true)
+			s, err := workload.Named(workload.Spec{Kind: kind, Pods: 2200, Seed: 1, Types: small, Daemons: true})
 			if err != nil {
 				t.Fatal(err)
 			}

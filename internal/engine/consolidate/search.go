@@ -66,25 +66,29 @@ type search struct {
 	stopped        bool
 }
 
+// Input is what Find searches.
+type Input struct {
+	Problem  *schedule.Problem // that of the snapshot, see Compile
+	Snapshot *snapshot.Snapshot
+	// Candidates are the nodes that nothing blocks from disruption.
+	Candidates []*disrupt.Candidate
+	// Budgets are for reason Underutilized.
+	Budgets []disrupt.Allowance
+	Totals  Totals
+}
+
 // Find searches for the commands that save most per disruption. They come best first, and all of them can be started at
-// once under the budgets. The Problem is that of the snapshot (see Compile), and is unchanged when Find returns.
-// Candidates are the nodes that nothing blocks from disruption; budgets are for reason Underutilized.
+// once under the budgets. The Problem is unchanged when Find returns.
 //
 // It costs a constant number of dual values (see computeValues), and for each trial (see runTrials) at most
 // maxGroupSimulations simulations per group of nodes and one per candidate.
-func Find(
-	p *schedule.Problem,
-	s *snapshot.Snapshot,
-	candidates []*disrupt.Candidate,
-	budgets []disrupt.Allowance,
-	totals Totals,
-	st Settings,
-) Result {
-	x := newSearch(p, s, totals, st)
-	for i := range budgets {
-		x.budget[budgets[i].Pool.Name] = budgets[i].Available()
+func Find(in Input, st Settings) Result {
+	p := in.Problem
+	x := newSearch(p, in.Snapshot, in.Totals, st)
+	for i := range in.Budgets {
+		x.budget[in.Budgets[i].Pool.Name] = in.Budgets[i].Available()
 	}
-	unconsolidatable := x.filterEligible(candidates)
+	unconsolidatable := x.filterEligible(in.Candidates)
 	if len(x.nodes) > 0 && st.MaxSimulations >= 0 && x.canLaunch() {
 		defer p.Revert()
 		x.placePending()

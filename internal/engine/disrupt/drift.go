@@ -72,27 +72,30 @@ func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Can
 
 func oneIfAny(n int) int { return min(n, 1) }
 
+// DriftSearch is what Drift searches, and how far.
+type DriftSearch struct {
+	// Order are the drifted nodes, the next to replace first.
+	Order     []*Candidate
+	Remaining *RemainingBudgets
+	// MaxRejections is after how many nodes with pods that cannot be scheduled elsewhere the search stops.
+	MaxRejections int
+	Budget        schedule.Budget // of each simulation
+}
+
 // Drift finds the next drifted node to replace: the first in order that the budgets allow, and with pods that can all
-// be scheduled elsewhere. Nil if there is none among the first most of them, not counting those that the budgets
+// be scheduled elsewhere. Nil if there is none before MaxRejections of them, not counting those that the budgets
 // block. Nodes with pods that cannot be scheduled are returned with the message. It costs one simulation per node
 // that is tried.
-func Drift(
-	p *schedule.Problem,
-	v *View,
-	order []*Candidate,
-	room *RemainingBudgets,
-	most int,
-	budget schedule.Budget,
-) (*Command, []Unconsolidatable) {
+func Drift(p *schedule.Problem, v *View, search DriftSearch) (*Command, []Unconsolidatable) {
 	var left []Unconsolidatable
-	for _, c := range order {
-		if !room.Allow([]*Candidate{c}) {
+	for _, c := range search.Order {
+		if !search.Remaining.Allow([]*Candidate{c}) {
 			continue
 		}
-		if len(left) == most {
+		if len(left) == search.MaxRejections {
 			break
 		}
-		o := EvaluateRemoval(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, budget))
+		o := EvaluateRemoval(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, search.Budget))
 		if why := o.Message(); why != "" {
 			left = append(left, Unconsolidatable{Candidate: c, Message: why})
 			continue

@@ -52,10 +52,12 @@ func nextDrift(s *snapshot.Snapshot, a *disrupt.DriftBackoff) (*disrupt.Command,
 	return disrupt.Drift(
 		schedule.Compile(s),
 		v,
-		order,
-		v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)),
-		maxTried,
-		schedule.Budget{},
+		disrupt.DriftSearch{
+			Order:         order,
+			Remaining:     v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)),
+			MaxRejections: maxTried,
+			Budget:        schedule.Budget{},
+		},
 	)
 }
 

@@ -183,11 +183,13 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 	problem := consolidate.Compile(with)
 	allowances := disrupt.Allowances(with, karpv1.DisruptionUnderutilized)
 	r := consolidate.Find(
-		problem,
-		with,
-		v.Candidates,
-		allowances,
-		consolidate.PoolTotals(with, v.Candidates, nil),
+		consolidate.Input{
+			Problem:    problem,
+			Snapshot:   with,
+			Candidates: v.Candidates,
+			Budgets:    allowances,
+			Totals:     consolidate.PoolTotals(with, v.Candidates, nil),
+		},
 		consolidate.Settings{MaxSimulations: 300},
 	)
 	if r.Simulations > 300 {
@@ -202,7 +204,11 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 		consolidate.Explain(c)
 		disrupt.ExceededLimit(with, c.Plan.Launches)
 	}
-	disrupt.Drift(problem, v, v.Candidates, v.RemainingBudgets(allowances), 5, schedule.Budget{})
+	disrupt.Drift(
+		problem,
+		v,
+		disrupt.DriftSearch{Order: v.Candidates, Remaining: v.RemainingBudgets(allowances), MaxRejections: 5, Budget: schedule.Budget{}},
+	)
 	template := &corev1.PodTemplateSpec{ObjectMeta: hostile[0].ObjectMeta, Spec: hostile[0].Spec}
 	b := &bufferv1.CapacityBuffer{}
 	b.Name, b.Namespace, b.UID = "b", "default", "b"

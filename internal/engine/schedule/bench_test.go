@@ -42,7 +42,7 @@ func catalogNamed(tb testing.TB, name string) []*catalog.InstanceType {
 
 // workloadSnapshot is a workload of n pods over a catalog.
 func workloadSnapshot(kind string, n int, seed uint64, list []*catalog.InstanceType, daemons bool) *snapshot.Snapshot {
-	s, err := workload.Named(kind, n, seed, list, daemons)
+	s, err := workload.Named(workload.Spec{Kind: kind, Pods: n, Seed: seed, Types: list, Daemons: daemons})
 	if err != nil {
 		panic(err) // a test that names no workload
 	}

@@ -254,7 +254,8 @@ func (sv *solver) validate(pod *corev1.Pod) (requirement.Pod, []Reason) {
 		return node, []Reason{{Code: InvalidPod, Message: "required node affinity has only empty terms, which no node matches"}}
 	}
 	effective := relaxationState{required: node.Required, preferred: node.Preferred}
-	if nodePool := effectiveRequirements(node, effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist &&
+	if nodePool := effectiveRequirements(node,
+		effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist &&
 		!nodePool.Impossible() {
 		return node, []Reason{{Code: NotManaged, Message: "the pod requires nodes that belong to no NodePool"}}
 	}

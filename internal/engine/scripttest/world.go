@@ -46,7 +46,10 @@ func newWorld() *world {
 		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
 		StorageClasses: map[string]*storagev1.StorageClass{},
 	}
-	for name, mode := range map[string]storagev1.VolumeBindingMode{"wait": storagev1.VolumeBindingWaitForFirstConsumer, "now": storagev1.VolumeBindingImmediate} {
+	for name, mode := range map[string]storagev1.VolumeBindingMode{
+		"wait": storagev1.VolumeBindingWaitForFirstConsumer,
+		"now":  storagev1.VolumeBindingImmediate,
+	} {
 		w.snap.Volumes.StorageClasses[name] = &storagev1.StorageClass{
 			ObjectMeta:        metav1.ObjectMeta{Name: name},
 			Provisioner:       "ebs.csi.aws.com",
@@ -117,30 +120,33 @@ func (w *world) doType(l line) error {
 	if onDemand < 0 {
 		return errors.New("type: expected price=... in $/h")
 	}
-	w.types = append(w.types, w.newType(name, onDemand, spot, zones, has, labels))
+	w.types = append(w.types, w.newType(typeSpec{name: name, onDemand: onDemand, spot: spot, zones: zones, capacity: has, labels: labels}))
 	return nil
 }
 
+// typeSpec describes an instance type of a script. Prices are in $/h; a negative spot price is a third of the on-demand price.
+type typeSpec struct {
+	name           string
+	onDemand, spot float64
+	zones          []string
+	capacity       corev1.ResourceList
+	labels         map[string]string
+}
+
 // newType is offered in zones; spot costs a third by default.
-func (w *world) newType(
-	name string,
-	onDemand, spot float64,
-	zones []string,
-	has corev1.ResourceList,
-	labels map[string]string,
-) *catalog.InstanceType {
-	if spot < 0 {
-		spot = onDemand / 3
+func (w *world) newType(s typeSpec) *catalog.InstanceType {
+	if s.spot < 0 {
+		s.spot = s.onDemand / 3
 	}
-	it := &catalog.InstanceType{Name: name, Capacity: has, Allocatable: has}
-	labels[corev1.LabelInstanceTypeStable] = name
-	it.Requirements = requirement.FromExactLabels(labels)
+	it := &catalog.InstanceType{Name: s.name, Capacity: s.capacity, Allocatable: s.capacity}
+	s.labels[corev1.LabelInstanceTypeStable] = s.name
+	it.Requirements = requirement.FromExactLabels(s.labels)
 	var offerings []catalog.Offering
-	for _, z := range zones {
+	for _, z := range s.zones {
 		offerings = append(
 			offerings,
-			enginetest.Offering(z, karpv1.CapacityTypeOnDemand, onDemand),
-			enginetest.Offering(z, karpv1.CapacityTypeSpot, spot),
+			enginetest.Offering(z, karpv1.CapacityTypeOnDemand, s.onDemand),
+			enginetest.Offering(z, karpv1.CapacityTypeSpot, s.spot),
 		)
 	}
 	return enginetest.WithOfferings(it, offerings...)
@@ -152,7 +158,10 @@ func (w *world) instanceTypes() []*catalog.InstanceType {
 		for i, name := range []string{"m.small", "m.medium", "m.large", "m.xlarge"} {
 			has := enginetest.Resources("cpu", fmt.Sprint(1<<i), "memory", fmt.Sprintf("%dGi", 4<<i), "pods", "110")
 			labels := map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}
-			w.types = append(w.types, w.newType(name, 0.05*float64(int(1)<<i), -1, w.zones, has, labels))
+			w.types = append(
+				w.types,
+				w.newType(typeSpec{name: name, onDemand: 0.05 * float64(int(1)<<i), spot: -1, zones: w.zones, capacity: has, labels: labels}),
+			)
 		}
 	}
 	return w.types

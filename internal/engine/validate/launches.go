@@ -189,7 +189,7 @@ func (c *check) resources(pl *host) {
 			continue
 		}
 		checked[out.it] = plain
-		c.outcomeFits(pl, out, total, taken, mixed)
+		c.outcomeFits(pl, out, load{total: total, ports: taken}, mixed)
 		for r, q := range asked {
 			if have := out.allocatable(r); q.Sign() > 0 && q.Cmp(have) > 0 {
 				c.failAt(at, "%s requests %s %s, more than the %s of %s", pl.name, q.String(), r, have.String(), out.it.Name)
@@ -198,8 +198,15 @@ func (c *check) resources(pl *host) {
 	}
 }
 
+// load is what runs on a launch whatever it becomes: the sum of its requests, and the host ports that it uses.
+type load struct {
+	total amounts
+	ports []port
+}
+
 // outcomeFits: the outcome holds the pods and those daemons that run on some outcomes only.
-func (c *check) outcomeFits(pl *host, out outcome, total amounts, taken []port, mixed []*corev1.Pod) {
+func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.Pod) {
+	total := always.total
 	at := []*host{pl}
 	if len(mixed) > 0 {
 		all := amounts{}
@@ -209,7 +216,7 @@ func (c *check) outcomeFits(pl *host, out outcome, total amounts, taken []port, 
 				continue
 			}
 			all.add(requests(d, true))
-			if p, found := portConflict(ports(d), taken); found {
+			if p, found := portConflict(ports(d), always.ports); found {
 				c.failAt(at, "%s as %s: pod %s uses host port %d of daemon %s", pl.name, out.it.Name, name(p.pod), p.number, d.Name)
 			}
 		}

@@ -242,8 +242,18 @@ func Snapshot(pools []snapshot.Pool, pods []*corev1.Pod, daemons bool) *snapshot
 	return s
 }
 
-// Named is a snapshot with n pods of the named workload over a catalog.
-func Named(kind string, n int, seed uint64, instanceTypes []*catalog.InstanceType, daemons bool) (*snapshot.Snapshot, error) {
+// Spec names a workload. Equal specs make equal snapshots.
+type Spec struct {
+	Kind    string
+	Pods    int
+	Seed    uint64
+	Types   []*catalog.InstanceType
+	Daemons bool // with DaemonSets
+}
+
+// Named returns a snapshot with the pods of a workload, pending, over a catalog. The error names a kind that does not exist.
+func Named(spec Spec) (*snapshot.Snapshot, error) {
+	kind, n, seed, instanceTypes, daemons := spec.Kind, spec.Pods, spec.Seed, spec.Types, spec.Daemons
 	pools := []snapshot.Pool{GeneralPool("general", instanceTypes)}
 	var pods []*corev1.Pod
 	var volumes snapshot.Volumes

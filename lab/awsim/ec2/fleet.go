@@ -176,7 +176,8 @@ func (in *createFleetInput) check() error {
 const reservedCapacity = "reserved-capacity"
 
 func (in *createFleetInput) checkReserved() error {
-	if err := oneOf("DefaultTargetCapacityType", in.Target.Default, spotLifecycle, onDemandLifecycle, capacityBlock, reservedCapacity); err != nil {
+	if err := oneOf("DefaultTargetCapacityType", in.Target.Default, spotLifecycle, onDemandLifecycle, capacityBlock,
+		reservedCapacity); err != nil {
 		return err
 	}
 	if (in.Reserved != nil) != (in.Target.Default == reservedCapacity) {
@@ -425,7 +426,8 @@ func (f *fleetLaunch) try(c *candidate, lifecycle string) (*instanceRecord, erro
 // matchesMarket rejects a template with another purchase option than the fleet.
 func matchesMarket(o *launchPlan, lifecycle string) error {
 	market := o.marketType()
-	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock || market == interruptible) ||
+	if reserved := lifecycle == capacityBlock || lifecycle == interruptible; reserved != (market == capacityBlock ||
+		market == interruptible) ||
 		reserved && market != lifecycle {
 		return combination("The market type %q of the launch template does not go with the target capacity type of the fleet", market)
 	}

@@ -136,7 +136,8 @@ func (e *EC2) noCapacity(o *launchPlan) error {
 	return protocol.Errorf("InsufficientInstanceCapacity",
 		"We currently do not have sufficient %[1]s capacity in the Availability Zone you requested (%[2]s). "+
 			"Our system will be working on provisioning additional capacity. You can currently get %[1]s capacity by not specifying an "+
-			"Availability Zone in your request or choosing %[3]s.", o.instanceType.Name, o.subnet.Zone, strings.Join(elsewhere, ", ")).WithStatus(500)
+			"Availability Zone in your request or choosing %[3]s.", o.instanceType.Name, o.subnet.Zone,
+		strings.Join(elsewhere, ", ")).WithStatus(500)
 }
 
 // publicIP hands out an address from Amazon's ranges.

@@ -107,7 +107,8 @@ func (e *EC2) AddSubnet(s Subnet) (string, error) {
 	switch {
 	case vpc == nil:
 		return "", fmt.Errorf("add subnet: no VPC %q", s.VPCID)
-	case !s.CIDR.IsValid() || !s.CIDR.Addr().Is4() || s.CIDR.Bits() < vpc.CIDR.Bits() || s.CIDR.Bits() > 28 || !vpc.CIDR.Contains(s.CIDR.Addr()):
+	case !s.CIDR.IsValid() || !s.CIDR.Addr().Is4() || s.CIDR.Bits() < vpc.CIDR.Bits() || s.CIDR.Bits() > 28 ||
+		!vpc.CIDR.Contains(s.CIDR.Addr()):
 		return "", fmt.Errorf("add subnet: CIDR %s: not within %s", s.CIDR, vpc.CIDR)
 	case s.IPv6CIDR.IsValid() && (!s.IPv6CIDR.Addr().Is6() || s.IPv6CIDR.Bits() != 64), s.AssignIPv6 && !s.IPv6CIDR.IsValid():
 		return "", fmt.Errorf("add subnet: IPv6 CIDR %s: no /64", s.IPv6CIDR)

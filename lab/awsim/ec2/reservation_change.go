@@ -88,7 +88,8 @@ func (e *EC2) createCapacityReservation(r *protocol.Request, in *createReservati
 		return nil, invalidValue("Value (%d) for parameter InstanceCount is invalid. It must be at least 1", in.Count)
 	}
 	tags := tagsFor("capacity-reservation", in.Tags)
-	if err := r.Authorize(e.making(r.Action, "capacity-reservation", tags, "ec2:InstanceType", in.InstanceType, "ec2:AvailabilityZone", zone)...); err != nil {
+	if err := r.Authorize(e.making(r.Action, "capacity-reservation", tags, "ec2:InstanceType", in.InstanceType, "ec2:AvailabilityZone",
+		zone)...); err != nil {
 		return nil, err
 	}
 	if in.DryRun {

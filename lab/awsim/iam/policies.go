@@ -44,7 +44,8 @@ type xmlPolicy struct {
 type policyOutput struct{ Policy xmlPolicy }
 
 func (a *Account) createPolicy(r *protocol.Request, in *createPolicyInput) (*policyOutput, error) {
-	if err := cmp.Or(checkName("policyName", in.PolicyName, longestPolicyName), checkPath(in.Path), checkTags(tagsOf(in.Tags), nil), checkIdentityPolicy(in.PolicyDocument)); err != nil {
+	if err := cmp.Or(checkName("policyName", in.PolicyName, longestPolicyName), checkPath(in.Path), checkTags(tagsOf(in.Tags), nil),
+		checkIdentityPolicy(in.PolicyDocument)); err != nil {
 		return nil, err
 	}
 	if sizeOf(in.PolicyDocument) > maxManagedPolicy {

@@ -111,7 +111,8 @@ func (k *Kubelet) reconcileStatus(ctx context.Context, now time.Time, force bool
 	if err != nil {
 		return false, err
 	}
-	if _, err := k.cfg.Client.CoreV1().Nodes().Patch(ctx, k.cfg.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := k.cfg.Client.CoreV1().Nodes().Patch(ctx, k.cfg.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+		"status"); err != nil {
 		return false, fmt.Errorf("failed to patch status for node %q: %w", k.cfg.Name, err)
 	}
 	return true, nil

@@ -45,7 +45,7 @@ func TestTransitions(t *testing.T) {
 	}
 	at := controllertest.Start.Add(30 * time.Second)
 	update(f, func(c *karpv1.NodeClaim) {
-		condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "boom", at)
+		condition.SetUnknown(c, karpv1.ConditionLaunched, condition.Because("LaunchFailed", "boom"), at)
 	})
 	f.Reconcile(r, "a")
 	if said := f.RecordedEvents(); len(said) > 0 {
@@ -68,7 +68,7 @@ func TestTransitions(t *testing.T) {
 	}
 	// One that is not part of every claim appears.
 	update(f, func(c *karpv1.NodeClaim) {
-		condition.SetFalse(c, karpv1.ConditionConsistentStateFound, "ConsistencyCheckFailed", "half of the memory", at)
+		condition.SetFalse(c, karpv1.ConditionConsistentStateFound, condition.Because("ConsistencyCheckFailed", "half of the memory"), at)
 	})
 	f.Reconcile(r, "a")
 	const want = "Normal ConsistentStateFound Status condition transitioned, Type: ConsistentStateFound, Status: Unknown -> False, Reason: ConsistencyCheckFailed, Message: half of the memory"

@@ -227,7 +227,7 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 		return nil
 	}
 	before := claim.DeepCopy()
-	if condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, reasonUnhealthy, reasonUnhealthy, now) {
+	if condition.SetTrueWithReason(claim, karpv1.ConditionDisruptionReason, condition.Because(reasonUnhealthy, reasonUnhealthy), now) {
 		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 			return err
 		}

@@ -195,7 +195,7 @@ const reasonTerminationFailed = "FailedTermination"
 func recordFailure(claim *karpv1.NodeClaim, err error, now time.Time) string {
 	message := fmt.Sprintf("Terminating instance %s failed: %v", claim.Status.ProviderID, err)
 	if !condition.IsTrue(claim, karpv1.ConditionInstanceTerminating) {
-		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, reasonTerminationFailed, message, now)
+		condition.SetUnknown(claim, karpv1.ConditionInstanceTerminating, condition.Because(reasonTerminationFailed, message), now)
 	}
 	return message
 }

@@ -190,7 +190,8 @@ func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request evi
 			pod.Namespace,
 			pod.Name,
 		)
-	case status != nil && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(), "more than one PodDisruptionBudget"):
+	case status != nil && status.Status().Code == http.StatusInternalServerError && strings.Contains(err.Error(),
+		"more than one PodDisruptionBudget"):
 		e.Events.Warn(
 			request.node,
 			"FailedDraining",

@@ -27,7 +27,7 @@ func TestReclaimedMachinesGiveTheirVolumesBackFirst(t *testing.T) {
 				t,
 				controllertest.ReadyNode("a", controllertest.DeletingNode, closed),
 				controllertest.Claim("a", controllertest.Initialized, controllertest.Deleting, func(c *karpv1.NodeClaim) {
-					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, tt.reason, tt.reason, controllertest.Start)
+					condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because(tt.reason, tt.reason), controllertest.Start)
 				}),
 				controllertest.Pod("web", "node-a"),
 				controllertest.Pod("db", "node-a", mounting("data")),

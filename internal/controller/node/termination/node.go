@@ -217,7 +217,7 @@ func (r *NodeReconciler) drain(_ context.Context, t *termination) (time.Duration
 	now := r.Now()
 	if t.claim != nil {
 		if _, started := condition.Get(t.claim, karpv1.ConditionDrained); !started {
-			condition.SetUnknown(t.claim, karpv1.ConditionDrained, "Draining", "", now)
+			condition.SetUnknown(t.claim, karpv1.ConditionDrained, condition.Because("Draining", ""), now)
 		}
 	}
 	pods, _ := splitDaemons(t.pods)
@@ -288,8 +288,7 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 			condition.SetFalse(
 				t.claim,
 				karpv1.ConditionVolumesDetached,
-				"TerminationGracePeriodElapsed",
-				"Volumes are still attached: "+strings.Join(holders, "; "),
+				condition.Because("TerminationGracePeriodElapsed", "Volumes are still attached: "+strings.Join(holders, "; ")),
 				now,
 			)
 		}
@@ -303,7 +302,12 @@ func (r *NodeReconciler) awaitDetachment(ctx context.Context, t *termination) (t
 		strings.Join(holders[:min(len(names), 5)], "; "),
 	)
 	if t.claim != nil {
-		condition.SetUnknown(t.claim, karpv1.ConditionVolumesDetached, "AwaitingVolumeDetachment", strings.Join(holders, "; "), now)
+		condition.SetUnknown(
+			t.claim,
+			karpv1.ConditionVolumesDetached,
+			condition.Because("AwaitingVolumeDetachment", strings.Join(holders, "; ")),
+			now,
+		)
 	}
 	return poll, nil
 }

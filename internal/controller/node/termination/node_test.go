@@ -465,7 +465,7 @@ func TestNodeWithAnOddDeadlineGoesAllTheSame(t *testing.T) {
 // Pods are evicted tier by tier, with the reason of their node's disruption.
 func TestDrainAsksTheEvictor(t *testing.T) {
 	f := controllertest.New(t, append(leaving(func(c *karpv1.NodeClaim) {
-		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, "Empty", "Empty", controllertest.Start)
+		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("Empty", "Empty"), controllertest.Start)
 	}), controllertest.Pod("web", "node-a"), controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet), controllertest.Pod("elsewhere", "node-b"))...)
 	r := nodeReconciler(f, &ec2{})
 	f.Reconcile(r, "node-a")

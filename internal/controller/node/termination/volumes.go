@@ -116,7 +116,8 @@ func holder(t *termination, a *storagev1.VolumeAttachment, pv *corev1.Persistent
 	switch csi := pv.Spec.CSI; {
 	case user != nil:
 		return fmt.Sprintf("pod %s/%s still runs with it", user.Namespace, user.Name)
-	case csi != nil && slices.Contains(t.node.Status.VolumesInUse, corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
+	case csi != nil && slices.Contains(t.node.Status.VolumesInUse,
+		corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)):
 		if !slices.ContainsFunc(t.pods, func(p *corev1.Pod) bool { return csiDriver(p) == csi.Driver && snapshot.Active(p) }) {
 			return fmt.Sprintf("it is mounted, and the daemon of %s that has to unmount it does not run on the node", csi.Driver)
 		}

@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		for _, issue := range issues {
 			r.Events.Warn(claim, "FailedConsistencyCheck", "%s", issue)
 		}
-		condition.SetFalse(claim, karpv1.ConditionConsistentStateFound, "ConsistencyCheckFailed", message, r.Now())
+		condition.SetFalse(claim, karpv1.ConditionConsistentStateFound, condition.Because("ConsistencyCheckFailed", message), r.Now())
 	} else {
 		condition.SetTrue(claim, karpv1.ConditionConsistentStateFound, r.Now())
 	}

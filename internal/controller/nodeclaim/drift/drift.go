@@ -154,7 +154,14 @@ func (r *Reconciler) typeOffered(ctx context.Context, claim *karpv1.NodeClaim, c
 	if err != nil {
 		return false, err
 	}
-	if !disrupt.StillOffered(claim, all, r.Labels, awsv1.LabelReservationID, awsv1.LabelReservationType, awsv1.LabelReservationInterruptible) {
+	if !disrupt.StillOffered(
+		claim,
+		all,
+		r.Labels,
+		awsv1.LabelReservationID,
+		awsv1.LabelReservationType,
+		awsv1.LabelReservationInterruptible,
+	) {
 		return false, nil
 	}
 	r.mu.Lock()
@@ -179,7 +186,7 @@ func (r *Reconciler) setDrifted(ctx context.Context, claim *karpv1.NodeClaim, re
 	if reason == "" {
 		changed = condition.Clear(claim, karpv1.ConditionDrifted, r.Now())
 	} else {
-		changed = condition.SetTrueWithReason(claim, karpv1.ConditionDrifted, reason, reason, r.Now())
+		changed = condition.SetTrueWithReason(claim, karpv1.ConditionDrifted, condition.Because(reason, reason), r.Now())
 	}
 	if !changed {
 		return nil

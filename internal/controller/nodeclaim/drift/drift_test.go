@@ -47,7 +47,7 @@ func large(c *karpv1.NodeClaim) {
 }
 
 func drifted(c *karpv1.NodeClaim) {
-	condition.SetTrueWithReason(c, karpv1.ConditionDrifted, "AMIDrift", "AMIDrift", controllertest.Start)
+	condition.SetTrueWithReason(c, karpv1.ConditionDrifted, condition.Because("AMIDrift", "AMIDrift"), controllertest.Start)
 }
 
 func reconciler(f *controllertest.Fixture, s *fakeCloud) *Reconciler {
@@ -91,7 +91,7 @@ func TestDrift(t *testing.T) {
 			name: "launching has failed so far", pool: controllertest.Pool("general"), cloud: fakeCloud{reason: "AMIDrift"},
 			claim: func(c *karpv1.NodeClaim) {
 				drifted(c)
-				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "no", controllertest.Start)
+				condition.SetUnknown(c, karpv1.ConditionLaunched, condition.Because("LaunchFailed", "no"), controllertest.Start)
 			},
 		},
 		{
@@ -176,7 +176,7 @@ func TestTypeIsNotOfferedAnyMore(t *testing.T) {
 	t.Run("the offerings of a class that is not ready are unknown", func(t *testing.T) {
 		class := controllertest.Class()
 		f.Do(f.API.Get(t.Context(), client.ObjectKeyFromObject(class), class))
-		condition.SetFalse(class, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "none", f.Now())
+		condition.SetFalse(class, awsv1.ConditionSubnetsReady, condition.Because("SubnetsNotFound", "none"), f.Now())
 		f.Do(f.API.Status().Update(t.Context(), class))
 		if f.Reconcile(r, "a"); reasonOf(f) != "" {
 			t.Errorf("%q", reasonOf(f))

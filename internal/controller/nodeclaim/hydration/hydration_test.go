@@ -80,7 +80,7 @@ func TestGenerations(t *testing.T) {
 	})
 	t.Run("undecided conditions keep their generation", func(t *testing.T) {
 		f := controllertest.New(t, controllertest.Claim("a", controllertest.Launched, func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionRegistered, "NodeNotFound", "", controllertest.Start)
+			condition.SetUnknown(c, karpv1.ConditionRegistered, condition.Because("NodeNotFound", ""), controllertest.Start)
 		}, next))
 		hydrate(f)
 		launched, _ := condition.Get(f.Claim("a"), karpv1.ConditionLaunched)

@@ -98,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 				return reconcile.Result{}, client.IgnoreNotFound(err)
 			}
 		}
-		condition.SetUnknown(claim, karpv1.ConditionInitialized, w.reason, w.message, r.Now())
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, condition.Because(w.reason, w.message), r.Now())
 		return reconcile.Result{RequeueAfter: w.recheckAfter}, r.patchStatus(ctx, claim, before)
 	}
 	node := &nodes[0]

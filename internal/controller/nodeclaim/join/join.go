@@ -183,7 +183,7 @@ func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grac
 	r.claims[claim.UID].covered = certain && (f.FromConfiguration || f.Scope != "")
 	r.mu.Unlock()
 	before := claim.DeepCopy()
-	if condition.SetUnknown(claim, karpv1.ConditionRegistered, f.Cause, text(f), r.Now()) {
+	if condition.SetUnknown(claim, karpv1.ConditionRegistered, condition.Because(f.Cause, text(f)), r.Now()) {
 		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 			return client.IgnoreNotFound(err)
 		}

@@ -27,8 +27,7 @@ func neverReady(name, pool string) *karpv1.NodeClaim {
 	condition.SetUnknown(
 		c,
 		karpv1.ConditionInitialized,
-		"NodeNeverReady",
-		"cni plugin not initialized",
+		condition.Because("NodeNeverReady", "cni plugin not initialized"),
 		controllertest.Start.Add(time.Minute),
 	)
 	return c

@@ -13,7 +13,12 @@ import (
 func waiting(name string) *karpv1.NodeClaim {
 	c := launched(name)
 	condition.SetTrue(c, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
-	condition.SetUnknown(c, karpv1.ConditionInitialized, "TaintStuck", "taint x is for y to remove", controllertest.Start)
+	condition.SetUnknown(
+		c,
+		karpv1.ConditionInitialized,
+		condition.Because("TaintStuck", "taint x is for y to remove"),
+		controllertest.Start,
+	)
 	return c
 }
 

@@ -259,7 +259,7 @@ func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err er
 		reason, message = create.Reason, create.Message
 	}
 	before := claim.DeepCopy()
-	if condition.SetUnknown(claim, karpv1.ConditionLaunched, reason, message, r.Now()) {
+	if condition.SetUnknown(claim, karpv1.ConditionLaunched, condition.Because(reason, message), r.Now()) {
 		_, patchErr := patch.StatusFrom(ctx, r.Client, before, claim)
 		err = errors.Join(err, client.IgnoreNotFound(patchErr))
 	}

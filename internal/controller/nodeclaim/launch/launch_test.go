@@ -191,7 +191,7 @@ func TestStaleClaimIsNotLaunchedAgain(t *testing.T) {
 // of that, the claim has its instance, and stays.
 func TestStaleClaimIsNotGivenUp(t *testing.T) {
 	notReady := func(c *awsv1.EC2NodeClass) {
-		condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
+		condition.SetFalse(c, awsv1.ConditionAMIsReady, condition.Because("AMINotFound", ""), controllertest.Start)
 	}
 	f := controllertest.New(t, controllertest.Class(notReady), controllertest.Claim("a", controllertest.Initialized))
 	r := reconciler(f, &fakeCloud{})
@@ -289,7 +289,7 @@ func TestFailures(t *testing.T) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
 		{"class is not ready", changed(func(c *awsv1.EC2NodeClass) {
-			condition.SetFalse(c, awsv1.ConditionAMIsReady, "AMINotFound", "", controllertest.Start)
+			condition.SetFalse(c, awsv1.ConditionAMIsReady, condition.Because("AMINotFound", ""), controllertest.Start)
 		}), nil, "nodeclass_not_ready", "", "", "", 0},
 		{
 			"class has not events yet",
@@ -400,7 +400,7 @@ func TestWakes(t *testing.T) {
 		want   bool
 	}{
 		{"its own words about a failure", func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "RequestID: 7", controllertest.Start)
+			condition.SetUnknown(c, karpv1.ConditionLaunched, condition.Because("LaunchFailed", "RequestID: 7"), controllertest.Start)
 		}, false},
 		{"launched", controllertest.Launched, true},
 		{"finalizer", func(c *karpv1.NodeClaim) { c.Finalizers = nil }, true},

@@ -22,7 +22,7 @@ func TestNextDeadline(t *testing.T) {
 		{
 			"a failing launch counts from creation, not from its last failure",
 			func(c *karpv1.NodeClaim) {
-				condition.SetUnknown(c, karpv1.ConditionLaunched, "LaunchFailed", "boom", created.Add(4*time.Minute))
+				condition.SetUnknown(c, karpv1.ConditionLaunched, condition.Because("LaunchFailed", "boom"), created.Add(4*time.Minute))
 			},
 			5 * time.Minute, "launch_timeout",
 		},
@@ -37,7 +37,7 @@ func TestNextDeadline(t *testing.T) {
 			"several nodes matched: fifteen minutes since that was found",
 			func(c *karpv1.NodeClaim) {
 				condition.SetTrue(c, karpv1.ConditionLaunched, created.Add(time.Minute))
-				condition.SetFalse(c, karpv1.ConditionRegistered, "MultipleNodesFound", "", created.Add(2*time.Minute))
+				condition.SetFalse(c, karpv1.ConditionRegistered, condition.Because("MultipleNodesFound", ""), created.Add(2*time.Minute))
 			},
 			17 * time.Minute, "registration_timeout",
 		},

@@ -38,7 +38,7 @@ func TestLateClaims(t *testing.T) {
 		{"four minutes without instance", controllertest.Claim("a"), 4 * time.Minute, time.Minute, ""},
 		{"six minutes without instance", controllertest.Claim("a"), 6 * time.Minute, 0, "launch_timeout"},
 		{"the condition's time decides, not the claim's", controllertest.Claim("a", func(c *karpv1.NodeClaim) {
-			condition.SetFalse(c, karpv1.ConditionLaunched, "X", "", controllertest.Start.Add(time.Hour))
+			condition.SetFalse(c, karpv1.ConditionLaunched, condition.Because("X", ""), controllertest.Start.Add(time.Hour))
 		}), time.Hour, LaunchTimeout, ""},
 		{"twenty minutes without Node", controllertest.Claim("a", controllertest.Launched), 20 * time.Minute, 0, "registration_timeout"},
 		{"registered, never initialized", controllertest.Claim("a", controllertest.Registered), 20 * time.Minute, 0, ""},
@@ -144,8 +144,7 @@ func TestNodeThatNeverBecomesReadyIsTerminatedUnlessItIsUsed(t *testing.T) {
 		condition.SetUnknown(
 			c,
 			karpv1.ConditionInitialized,
-			"NodeNeverReady",
-			"cni plugin not initialized",
+			condition.Because("NodeNeverReady", "cni plugin not initialized"),
 			controllertest.Start.Add(time.Minute),
 		)
 	}

@@ -80,7 +80,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case 0:
 		// The join controller reports why a Node is late.
 		if c, _ := condition.Get(claim, karpv1.ConditionRegistered); c.Reason == condition.ReasonAwaitingReconciliation {
-			condition.SetUnknown(claim, karpv1.ConditionRegistered, "NodeNotFound", "Node not registered with cluster", r.Now())
+			condition.SetUnknown(
+				claim,
+				karpv1.ConditionRegistered,
+				condition.Because("NodeNotFound", "Node not registered with cluster"),
+				r.Now(),
+			)
 		}
 	case 1:
 		hooks, err = r.register(ctx, claim, &nodes[0])
@@ -89,13 +94,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		before.ObjectMeta = *claim.ObjectMeta.DeepCopy() // register has written it
 		if hooks.pending() {
-			condition.SetUnknown(claim, karpv1.ConditionRegistered, "RegistrationHookPending", hooks.message(), r.Now())
+			condition.SetUnknown(claim, karpv1.ConditionRegistered, condition.Because("RegistrationHookPending", hooks.message()), r.Now())
 			break
 		}
 		claim.Status.NodeName = nodes[0].Name
 		condition.SetTrue(claim, karpv1.ConditionRegistered, r.Now())
 	default:
-		condition.SetFalse(claim, karpv1.ConditionRegistered, "MultipleNodesFound", "Invariant violated, matched multiple nodes", r.Now())
+		condition.SetFalse(
+			claim,
+			karpv1.ConditionRegistered,
+			condition.Because("MultipleNodesFound", "Invariant violated, matched multiple nodes"),
+			r.Now(),
+		)
 	}
 	if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)

@@ -212,7 +212,7 @@ func TestClaimsThatAreGone(t *testing.T) {
 		end := controllertest.Start.Add(time.Minute)
 		controllertest.Deleting(claim)
 		claim.DeletionTimestamp.Time = end
-		condition.SetUnknown(claim, karpv1.ConditionRegistered, "InstanceEnded", "", end)
+		condition.SetUnknown(claim, karpv1.ConditionRegistered, condition.Because("InstanceEnded", ""), end)
 		r.changed(claim, true, q)
 	}
 	if q.Len() != 1 {

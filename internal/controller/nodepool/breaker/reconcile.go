@@ -218,7 +218,12 @@ func (r *Reconciler) reportPaused(ctx context.Context, pool *karpv1.NodePool, bo
 	before := pool.DeepCopy()
 	was := condition.IsTrue(pool, karpv1.ConditionDisruptionPaused)
 	if len(reasons) > 0 {
-		condition.SetTrueWithReason(pool, karpv1.ConditionDisruptionPaused, strings.Join(reasons, "And"), strings.Join(why, "; "), r.Now())
+		condition.SetTrueWithReason(
+			pool,
+			karpv1.ConditionDisruptionPaused,
+			condition.Because(strings.Join(reasons, "And"), strings.Join(why, "; ")),
+			r.Now(),
+		)
 	} else {
 		condition.Clear(pool, karpv1.ConditionDisruptionPaused, r.Now())
 	}

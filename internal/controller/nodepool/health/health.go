@@ -55,8 +55,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		condition.SetUnknown(
 			pool,
 			karpv1.ConditionNodeRegistrationHealthy,
-			condition.ReasonAwaitingReconciliation,
-			"no node has registered yet since the NodePool or its EC2NodeClass changed",
+			condition.Because(
+				condition.ReasonAwaitingReconciliation,
+				"no node has registered yet since the NodePool or its EC2NodeClass changed",
+			),
 			r.Tracker.now(),
 		)
 	}

@@ -104,7 +104,7 @@ func TestCauseOfUnhealthiness(t *testing.T) {
 	}{
 		{"launched", controllertest.Claim("a", of("uid-pool"), controllertest.Launched), "RegistrationFailed", "Failed to register node"},
 		{"not launched", controllertest.Claim("a", of("uid-pool"), func(c *karpv1.NodeClaim) {
-			condition.SetUnknown(c, karpv1.ConditionLaunched, "Unauthorized", "may not ec2:CreateFleet", controllertest.Start)
+			condition.SetUnknown(c, karpv1.ConditionLaunched, condition.Because("Unauthorized", "may not ec2:CreateFleet"), controllertest.Start)
 		}), "Unauthorized", "may not ec2:CreateFleet"},
 	} {
 		f := controllertest.New(t, general(healthy))

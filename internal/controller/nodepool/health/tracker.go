@@ -87,7 +87,7 @@ func (t *Tracker) count(ctx context.Context, claim *karpv1.NodeClaim, registered
 			condition.SetTrue(pool, karpv1.ConditionNodeRegistrationHealthy, t.now())
 		case !registered && !healthy && !condition.IsFalse(pool, karpv1.ConditionNodeRegistrationHealthy):
 			reason, message := cause(claim)
-			condition.SetFalse(pool, karpv1.ConditionNodeRegistrationHealthy, reason, message, t.now())
+			condition.SetFalse(pool, karpv1.ConditionNodeRegistrationHealthy, condition.Because(reason, message), t.now())
 		}
 	})
 }

@@ -117,7 +117,7 @@ func TestPoolsThatCannotBeJudged(t *testing.T) {
 		controllertest.Class(func(c *awsv1.EC2NodeClass) { c.Name = "failing" }), controllertest.Pool("failing", other("failing")),
 		controllertest.Class(func(c *awsv1.EC2NodeClass) {
 			c.Name = "unready"
-			condition.SetFalse(c, c.ConditionTypes().Dependents[0], "None", "", controllertest.Start)
+			condition.SetFalse(c, c.ConditionTypes().Dependents[0], condition.Because("None", ""), controllertest.Start)
 		}), controllertest.Pool("unready", other("unready")),
 		controllertest.Pool("classless", other("none")))
 	fault := errors.New("throttled")

@@ -152,7 +152,7 @@ func TestPoolsThatAreLeftAlone(t *testing.T) {
 	for name, pool := range map[string]*karpv1.NodePool{
 		"not of a fixed size": controllertest.Pool("general"),
 		"not ready": fixed(2, -1, func(p *karpv1.NodePool) {
-			condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)
+			condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("NodeClassNotFound", ""), controllertest.Start)
 		}),
 		"being deleted": fixed(2, -1, func(p *karpv1.NodePool) {
 			p.DeletionTimestamp = controllertest.Pod("now", "").CreationTimestamp.DeepCopy()
@@ -172,7 +172,7 @@ func TestPoolsThatAreLeftAlone(t *testing.T) {
 // that are bound to it.
 func TestShrinkWhileNotReady(t *testing.T) {
 	pool := fixed(1, -1, func(p *karpv1.NodePool) {
-		condition.SetFalse(p, karpv1.ConditionNodeClassReady, "NodeClassNotFound", "", controllertest.Start)
+		condition.SetFalse(p, karpv1.ConditionNodeClassReady, condition.Because("NodeClassNotFound", ""), controllertest.Start)
 	})
 	f := controllertest.New(
 		t,

@@ -122,7 +122,10 @@ func forget(gauge *prometheus.GaugeVec, before, now map[series]bool) {
 // withZeros adds the resources that tools expect in every list.
 func withZeros(list corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods, corev1.ResourceEphemeralStorage, cluster.ResourceNodes} {
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourcePods,
+		corev1.ResourceEphemeralStorage, cluster.ResourceNodes,
+	} {
 		out[name] = *resource.NewQuantity(0, resource.DecimalSI)
 	}
 	for name, q := range list {

@@ -119,7 +119,7 @@ func (r *Reconciler) setNodesCanJoin(pool *karpv1.NodePool) time.Duration {
 		condition.Clear(pool, karpv1.ConditionNodesCanJoin, r.Now())
 		return 0
 	}
-	condition.SetFalse(pool, karpv1.ConditionNodesCanJoin, f.Cause, f.Text(), r.Now())
+	condition.SetFalse(pool, karpv1.ConditionNodesCanJoin, condition.Because(f.Cause, f.Text()), r.Now())
 	if until.IsZero() {
 		return 0
 	}
@@ -129,25 +129,25 @@ func (r *Reconciler) setNodesCanJoin(pool *karpv1.NodePool) time.Duration {
 // setConditions derives the pool's conditions from its spec and its node class, which is nil if it does not exist.
 func setConditions(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, now time.Time) {
 	if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
-		condition.SetFalse(pool, karpv1.ConditionValidationSucceeded, "NodePoolValidationFailed", err.Error(), now)
+		condition.SetFalse(pool, karpv1.ConditionValidationSucceeded, condition.Because("NodePoolValidationFailed", err.Error()), now)
 	} else {
 		condition.SetTrue(pool, karpv1.ConditionValidationSucceeded, now)
 	}
 	const typ = karpv1.ConditionNodeClassReady
 	if class == nil {
-		condition.SetFalse(pool, typ, "NodeClassNotFound", "NodeClass not found on cluster", now)
+		condition.SetFalse(pool, typ, condition.Because("NodeClassNotFound", "NodeClass not found on cluster"), now)
 		return
 	}
 	ready, known := condition.Get(class, condition.Ready)
 	switch {
 	case class.DeletionTimestamp != nil:
-		condition.SetFalse(pool, typ, "NodeClassTerminating", "NodeClass is Terminating", now)
+		condition.SetFalse(pool, typ, condition.Because("NodeClassTerminating", "NodeClass is Terminating"), now)
 	case condition.IsTrue(class, condition.Ready):
 		condition.SetTrue(pool, typ, now)
 	case known && condition.IsFalse(class, condition.Ready):
-		condition.SetFalse(pool, typ, ready.Reason, ready.Message, now)
+		condition.SetFalse(pool, typ, condition.Because(ready.Reason, ready.Message), now)
 	default:
-		condition.SetFalse(pool, typ, "NodeClassReadinessUnknown", "Node Class Readiness Unknown", now)
+		condition.SetFalse(pool, typ, condition.Because("NodeClassReadinessUnknown", "Node Class Readiness Unknown"), now)
 	}
 }
 

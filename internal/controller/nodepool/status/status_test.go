@@ -51,7 +51,7 @@ func TestReadiness(t *testing.T) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}
 		}), false, "NodeClassTerminating"},
 		{"class not ready: in its own words", controllertest.Class(func(c *awsv1.EC2NodeClass) {
-			condition.SetFalse(c, awsv1.ConditionSubnetsReady, "SubnetsNotFound", "no subnet", controllertest.Start)
+			condition.SetFalse(c, awsv1.ConditionSubnetsReady, condition.Because("SubnetsNotFound", "no subnet"), controllertest.Start)
 		}), false, condition.ReasonUnhealthyDependents},
 		{"class without conditions", &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, false, "NodeClassReadinessUnknown"},
 	}

@@ -1,0 +1,170 @@
+package archtest
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+const (
+	// maxColumns is what two windows side by side show on a wide screen; a tab counts as one column.
+	maxColumns = 140
+	// maxParameters is how many values a reader can tell apart at a call without looking up the function. A context does not count, nor do the values of a format.
+	maxParameters = 4
+)
+
+// goFiles calls visit with each Go file of the repository that people write, and its path from the root.
+func goFiles(t *testing.T, visit func(rel string, source []byte)) {
+	t.Helper()
+	const root = "../.."
+	seen := 0
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && p != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(p, ".go") || strings.HasPrefix(d.Name(), "zz_generated") {
+			return nil
+		}
+		source, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		seen++
+		visit(filepath.ToSlash(rel), source)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen < 20 {
+		t.Fatalf("read %d files only: check the path of the root", seen)
+	}
+}
+
+func TestLinesFitTheScreen(t *testing.T) {
+	goFiles(t, func(rel string, source []byte) {
+		if strings.HasSuffix(rel, "_test.go") {
+			return // a row of a table test reads best as one line
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, rel, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := linesOfTexts(files, f)
+		for n, line := range strings.Split(string(source), "\n") {
+			columns := utf8.RuneCountInString(line)
+			if columns > maxColumns && !texts[n+1] && !strings.Contains(line, "// +kubebuilder:") {
+				t.Errorf("%s:%d has %d columns: wrap it at %d", rel, n+1, columns, maxColumns)
+			}
+		}
+	})
+}
+
+// longText is the length from which a text stays on one line, in bytes, so that a search for it finds it as a whole.
+const longText = 60
+
+// linesOfTexts are the lines, counted from 1, that have a part of a long text.
+func linesOfTexts(files *token.FileSet, f *ast.File) map[int]bool {
+	out := map[int]bool{}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING && len(text.Value) > longText {
+			for line := files.Position(text.Pos()).Line; line <= files.Position(text.End()).Line; line++ {
+				out[line] = true
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func TestFunctionsHaveFewParametersAndErrorsComeLast(t *testing.T) {
+	goFiles(t, func(rel string, source []byte) {
+		if strings.HasSuffix(rel, "_test.go") {
+			return // libraries' hooks have the signatures that they have
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, rel, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if f, ok := n.(*ast.FuncDecl); ok {
+				for _, fault := range signatureFaults(f.Type) {
+					t.Errorf("%s: %s", files.Position(n.Pos()), fault)
+				}
+			}
+			return true
+		})
+	})
+}
+
+// signatureFaults lists what makes a function's type hard to call.
+func signatureFaults(f *ast.FuncType) []string {
+	var out []string
+	if n := parameters(f.Params); n > maxParameters {
+		out = append(out, "the function has more than 4 parameters: pass a struct, or make it a method")
+	}
+	if f.Results == nil {
+		return out
+	}
+	for i, result := range f.Results.List {
+		if name, ok := result.Type.(*ast.Ident); ok && name.Name == "error" && i < len(f.Results.List)-1 {
+			out = append(out, "the error is not the last result")
+		}
+	}
+	return out
+}
+
+// parameters counts the parameters of a function, without a context and those of a variadic rest.
+func parameters(list *ast.FieldList) int {
+	n := 0
+	for _, field := range list.List {
+		if s, ok := field.Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Context" {
+			continue
+		}
+		if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+			continue
+		}
+		n += max(1, len(field.Names))
+	}
+	return n
+}
+
+func TestSignatureFaults(t *testing.T) {
+	tests := []struct {
+		name, signature string
+		faults          int
+	}{
+		{"four parameters", "func(a, b int, c string, d bool)", 0},
+		{"a context does not count", "func(ctx context.Context, a, b int, c string, d bool) error", 0},
+		{"the values of a format do not count", "func(a, b int, c, format string, args ...any)", 0},
+		{"five parameters", "func(a, b int, c string, d, e bool)", 1},
+		{"the error comes last", "func() (int, error)", 0},
+		{"the error comes first", "func() (error, int)", 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			expr, err := parser.ParseExpr(tt.signature)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := signatureFaults(expr.(*ast.FuncType)); len(got) != tt.faults {
+				t.Errorf("faults = %q, want %d", got, tt.faults)
+			}
+		})
+	}
+}

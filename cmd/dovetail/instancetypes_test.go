@@ -220,7 +220,7 @@ func TestInstanceTypesOfANodePool(t *testing.T) {
 }
 
 func TestInstanceTypesOfACatalogFile(t *testing.T) {
-	if got := listed(t, "--catalog", "../../examples/catalog/machines.json"); len(got) == 0 || slices.Contains(got, "m5.large") {
+	if got := listed(t, "--catalog", "../../examples/catalog/instance-types.json"); len(got) == 0 || slices.Contains(got, "m5.large") {
 		t.Errorf("%q", got)
 	}
 }

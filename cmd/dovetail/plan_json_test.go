@@ -18,7 +18,7 @@ import (
 func planJSON(t *testing.T, args ...string) string {
 	t.Helper()
 	stdout, _, err := command("", append([]string{
-		"plan", "-f", examplePool, "-f", "testdata/plan/world.yaml", "--catalog", "../../examples/catalog/machines.json", "-o", "json",
+		"plan", "-f", examplePool, "-f", "testdata/plan/world.yaml", "--catalog", "../../examples/catalog/instance-types.json", "-o", "json",
 	}, args...)...)
 	var code exitCode
 	if !errors.As(err, &code) || code != exitIncomplete {

@@ -143,7 +143,7 @@ func TestPlanChoosesTheCatalog(t *testing.T) {
 		{"by default", "", nil, "us-east-1"},
 		{"of the nodes", strings.ReplaceAll(node, "%s", "us-west-2"), nil, "us-west-2"},
 		{"as asked", strings.ReplaceAll(node, "%s", "us-west-2"), []string{"--catalog", "eu-west-1"}, "eu-west-1"},
-		{"of a file", "", []string{"--catalog", "../../examples/catalog/machines.json"}, "eu-a"},
+		{"of a file", "", []string{"--catalog", "../../examples/catalog/instance-types.json"}, "eu-a"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stdout, _, err := command(tt.stdin, append([]string{"plan", "-f", examplePool, "-f", exampleShop, "-f", "-"}, tt.args...)...)
@@ -296,7 +296,7 @@ func TestPlanNamesTypesWithoutAPrice(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
-	broken := filepath.Join(t.TempDir(), "machines.json")
+	broken := filepath.Join(t.TempDir(), "instance-types.json")
 	if err := os.WriteFile(broken, []byte(`{"types": [{"name": "m"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

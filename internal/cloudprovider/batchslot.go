@@ -10,7 +10,7 @@ import (
 // annotation may have been launched, alone.
 const Unlaunched = "unlaunched"
 
-// Ticket is the slot of a claim in a batch launch. It is written on the claim before the call is made, so that a later process can
+// BatchSlot is the slot of a claim in a batch launch. It is written on the claim before the call is made, so that a later process can
 // find out which instance is the claim's: see internal/aws/launch.
 type BatchSlot struct {
 	// Launch is the ID of the launch, which its instances have as a tag.
@@ -19,7 +19,7 @@ type BatchSlot struct {
 	Index, Of int
 }
 
-// String is the form of a Ticket in an annotation.
+// String is the form of a BatchSlot in an annotation.
 func (t BatchSlot) String() string { return fmt.Sprintf("%s/%d/%d", t.Launch, t.Index, t.Of) }
 
 // ParseBatchSlot parses the result of String; false if s is something else.

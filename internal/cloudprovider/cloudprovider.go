@@ -37,7 +37,7 @@ type Instance struct {
 	NodeClaim string
 	// NodeClaimUID is that claim's UID; empty for instances that Dovetail did not launch.
 	NodeClaimUID string
-	// Launch is the ID of the batch launch that it comes from, see Ticket; empty if it was launched alone.
+	// Launch is the ID of the batch launch that it comes from, see BatchSlot; empty if it was launched alone.
 	Launch string
 	// UnusedSlots are the slots of that launch with claims that were not part of it in the end, ascending.
 	UnusedSlots []int

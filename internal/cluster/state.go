@@ -108,7 +108,7 @@ func (s *State) Created(claim *karpv1.NodeClaim) {
 	s.created[claim.UID] = claim.DeepCopy()
 }
 
-// Condemn marks a claim's node as deleting, from the decision on.
+// MarkForDeletion marks a claim's node as deleting, from the decision on.
 func (s *State) MarkForDeletion(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

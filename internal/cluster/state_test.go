@@ -278,7 +278,7 @@ func TestMarkedForDeletion(t *testing.T) {
 	deleting := func() bool { return w.snapshot(t).Nodes[0].Deleting }
 	w.MarkForDeletion(c.UID)
 	if !deleting() {
-		t.Error("a condemned node takes pods until the cache shows its deletion")
+		t.Error("a node marked for deletion takes pods until the cache shows its deletion")
 	}
 	w.Unmark(c.UID)
 	if deleting() {

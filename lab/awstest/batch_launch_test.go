@@ -81,13 +81,13 @@ func (s *launchFixture) launchBatch(claims ...*karpv1.NodeClaim) []launchResult 
 		if c.Annotations[karpv1.AnnotationLaunch] == "" {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
-		enrolled := c.DeepCopy()
+		annotated := c.DeepCopy()
 		done.Go(func() {
 			out[n].Launched, out[n].err = s.LaunchInBatch(s.t.Context(), c, s.class, func(_ context.Context, mark string) error {
-				metav1.SetMetaDataAnnotation(&enrolled.ObjectMeta, karpv1.AnnotationLaunch, mark)
+				metav1.SetMetaDataAnnotation(&annotated.ObjectMeta, karpv1.AnnotationLaunch, mark)
 				return nil
 			})
-			c.Annotations = enrolled.Annotations
+			c.Annotations = annotated.Annotations
 		})
 	}
 	done.Wait()
@@ -140,8 +140,8 @@ func TestBatchLaunch(t *testing.T) {
 		ids := map[string]bool{}
 		for n, b := range s.launchBatch(claims...) {
 			ids[b.ProviderID] = true
-			if ticket, ok := cloudprovider.ParseBatchSlot(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok ||
-				ticket.Of != 5 {
+			if slot, ok := cloudprovider.ParseBatchSlot(claims[n].Annotations[karpv1.AnnotationLaunch]); b.err != nil || !ok ||
+				slot.Of != 5 {
 				t.Errorf("%s: %v, annotation %v", claims[n].Name, b.err, claims[n].Annotations)
 			}
 		}

@@ -297,7 +297,7 @@ func (s *simulationFixture) clear(t *testing.T) {
 func (s *simulationFixture) runSeed(t *testing.T, seed uint64) {
 	t.Helper()
 	dice := rand.New(rand.NewPCG(seed, 1))
-	story := &simulation{simulationFixture: s, t: t, rng: dice}
+	sim := &simulation{simulationFixture: s, t: t, rng: dice}
 	for n := range 1 + dice.IntN(6) {
 		c := claim(
 			fmt.Sprintf("seed-%d-%d", seed, n),
@@ -307,32 +307,32 @@ func (s *simulationFixture) runSeed(t *testing.T, seed uint64) {
 		if dice.IntN(8) > 0 {
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationLaunch, cloudprovider.Unlaunched)
 		}
-		story.claims = append(story.claims, &storedClaim{claim: c})
+		sim.claims = append(sim.claims, &storedClaim{claim: c})
 	}
 	timing := awsim.DefaultTiming()
 	timing.Visible, timing.VisibleSpread = time.Duration(dice.IntN(20))*time.Second, time.Duration(1+dice.IntN(60))*time.Second
 	s.Sim.SetTiming(timing)
-	story.start()
+	sim.start()
 	for range 2 + dice.IntN(5) {
-		story.round(func() bool { return dice.IntN(6) == 0 })
-		if story.transport.dead || dice.IntN(4) == 0 {
-			story.start()
+		sim.round(func() bool { return dice.IntN(6) == 0 })
+		if sim.transport.dead || dice.IntN(4) == 0 {
+			sim.start()
 		}
-		if e := story.claims[dice.IntN(len(story.claims))]; dice.IntN(6) == 0 && !e.deleted {
+		if e := sim.claims[dice.IntN(len(sim.claims))]; dice.IntN(6) == 0 && !e.deleted {
 			e.deleted = true
 			e.version++
 		}
 		s.Clock.Advance(time.Duration(dice.IntN(40)) * time.Second)
 	}
-	if story.transport.dead {
-		story.start()
+	if sim.transport.dead {
+		sim.start()
 	}
-	story.transport.reliable, story.transport.callsUntilDeath = true, 0
+	sim.transport.reliable, sim.transport.callsUntilDeath = true, 0
 	for range 16 {
-		story.round(func() bool { return false })
+		sim.round(func() bool { return false })
 		s.Clock.Advance(20 * time.Second)
 	}
-	story.check()
+	sim.check()
 	s.clear(t)
 }
 

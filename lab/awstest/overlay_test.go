@@ -56,22 +56,22 @@ func TestUserPrices(t *testing.T) {
 			class := nodeClass("default")
 			resolve(t, c, class)
 			class.ResourceVersion = "1"
-			bought := func(name string) catalog.Offering {
+			offering := func(name string) catalog.Offering {
 				types, err := c.InstanceTypes(t.Context(), class)
 				if err != nil {
 					t.Fatal(err)
 				}
 				return offering(t, typeNamed(t, types, name), "us-east-1a", karpv1.CapacityTypeOnDemand)
 			}
-			known := bought("m5.xlarge").Price
-			if o := bought("m5.large"); o.Available {
+			known := offering("m5.xlarge").Price
+			if o := offering("m5.large"); o.Available {
 				t.Errorf("before: %+v", o)
 			}
 			prices, version = tt.prices, 1
-			if o := bought("m5.large"); o.Available != (tt.want > 0) || o.Price != tt.want {
+			if o := offering("m5.large"); o.Available != (tt.want > 0) || o.Price != tt.want {
 				t.Errorf("offering %+v, want price %g", o, tt.want)
 			}
-			if got := bought("m5.xlarge").Price; got != known {
+			if got := offering("m5.xlarge").Price; got != known {
 				t.Errorf("a known price has become %g", got)
 			}
 		})

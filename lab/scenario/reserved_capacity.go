@@ -25,7 +25,7 @@ func reservedCapacity() Scenario {
 	return Scenario{
 		Name: "reserved-capacity",
 		Summary: fmt.Sprintf(
-			"%d pods with one instance each, %d of them reserved; then the reservation is cancelled",
+			"%d pods with one instance each, %d of them reserved; then the reservation is canceled",
 			reserved+onDemand,
 			reserved,
 		),

@@ -24,7 +24,7 @@ func zonalShift() Scenario {
 	var shift zoneShift
 	return Scenario{
 		Name:    "zonal-shift",
-		Summary: "a zonal shift moves the cluster away from a zone: nothing is launched there until the shift is cancelled",
+		Summary: "a zonal shift moves the cluster away from a zone: nothing is launched there until the shift is canceled",
 		Steps: []Step{
 			{
 				Name: "start the controller while ARC fails: it becomes ready, and follows zonal shifts later", Timeout: 45 * time.Second,

@@ -21,7 +21,7 @@ import (
 // claims may be used again, UIDs are not.
 const TagNodeClaimUID = "dovetail.sh/nodeclaim-uid"
 
-// Tags of instances that were launched for several claims at once, see cloudprovider.Ticket.
+// Tags of instances that were launched for several claims at once, see cloudprovider.BatchSlot.
 const (
 	// TagLaunch is the ID of the launch.
 	TagLaunch = "dovetail.sh/launch"

@@ -16,7 +16,7 @@ func TestClaimChangesWakeTheLoop(t *testing.T) {
 	set := func(kind string) func(*karpv1.NodeClaim) {
 		return func(c *karpv1.NodeClaim) { condition.SetTrue(c, kind, time.Unix(0, 0)) }
 	}
-	doomed := func(c *karpv1.NodeClaim) { c.Annotations = map[string]string{karpv1.AnnotationDisruptionCommand: "{}"} }
+	disrupting := func(c *karpv1.NodeClaim) { c.Annotations = map[string]string{karpv1.AnnotationDisruptionCommand: "{}"} }
 	same := func(*karpv1.NodeClaim) {}
 	const moment = 100 * time.Millisecond
 	for _, tt := range []struct {
@@ -31,8 +31,8 @@ func TestClaimChangesWakeTheLoop(t *testing.T) {
 		{"is out of date", same, set(karpv1.ConditionDrifted), passInterval, 0, moment + gatherWindow},
 		{"is ready for pods", same, set(karpv1.ConditionInitialized), passInterval, 0, moment + gatherWindow},
 		{"is registered", same, set(karpv1.ConditionRegistered), passInterval, 0, passInterval},
-		{"is to be ended", same, doomed, passInterval, 0, passInterval},
-		{"is to be ended no more", doomed, same, passInterval, 0, moment + gatherWindow},
+		{"is to be disrupted", same, disrupting, passInterval, 0, passInterval},
+		{"is no longer to be disrupted", disrupting, same, passInterval, 0, moment + gatherWindow},
 		{"after a long pass", same, set(karpv1.ConditionDrifted), passInterval, 3 * time.Second, moment + 3*time.Second},
 		{"a proposal is due before", same, set(karpv1.ConditionDrifted), moment * 2, 0, moment * 2},
 		{"after a pass that acted", same, set(karpv1.ConditionDrifted), 0, 0, 0},

@@ -202,7 +202,7 @@ func TestKilledAtEveryWrite(t *testing.T) {
 		},
 		Process: func(w *kill.World, c client.Client, _ *kill.Cloud) []kill.Actor {
 			if q == nil {
-				q = &queue{now: w.Now, hidden: 10 * time.Second} // a story ends when nothing is written for 15 s
+				q = &queue{now: w.Now, hidden: 10 * time.Second} // a scenario ends when nothing is written for 15 s
 				q.send(
 					message(cloudprovider.SpotInterrupted, "i-a"),
 					message(cloudprovider.InstanceStopped, "i-a"),

@@ -16,14 +16,14 @@ import (
 // lockedState records when the provisioning lock is held.
 type lockedState struct {
 	*cluster.State
-	buying *bool
+	locked *bool
 	cut    func()
 }
 
 func (w lockedState) LockProvisioning() func() {
 	done := w.State.LockProvisioning()
-	*w.buying = true
-	return func() { *w.buying = false; done() }
+	*w.locked = true
+	return func() { *w.locked = false; done() }
 }
 
 func (w lockedState) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
@@ -35,10 +35,10 @@ func (w lockedState) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 func TestProvisioningIsLockedFromSnapshotToClaims(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), pending("a"))
 	p := provisioner(f)
-	var buying bool
+	var locked bool
 	var created int
-	p.State = lockedState{stateOf(f.API, f.API, f.Now), &buying, func() {
-		if !buying {
+	p.State = lockedState{stateOf(f.API, f.API, f.Now), &locked, func() {
+		if !locked {
 			t.Error("others may provision after the snapshot")
 		}
 	}}
@@ -46,7 +46,7 @@ func TestProvisioningIsLockedFromSnapshotToClaims(t *testing.T) {
 		Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if _, ok := o.(*karpv1.NodeClaim); ok {
 				created++
-				if !buying {
+				if !locked {
 					t.Error("others may provision before the claim is there")
 				}
 			}
@@ -54,7 +54,7 @@ func TestProvisioningIsLockedFromSnapshotToClaims(t *testing.T) {
 		},
 	})
 	run(t, p)
-	if created != 1 || buying {
-		t.Errorf("%d claims created; still buying: %v", created, buying)
+	if created != 1 || locked {
+		t.Errorf("%d claims created; still locked: %v", created, locked)
 	}
 }

@@ -69,7 +69,7 @@ func (c *Cloud) LaunchInBatch(
 	ctx context.Context,
 	claim *karpv1.NodeClaim,
 	_ *awsv1.EC2NodeClass,
-	enroll func(context.Context, string) error,
+	annotate func(context.Context, string) error,
 ) (cloudprovider.Launched, error) {
 	for _, i := range c.machines.All {
 		if i.Claim.UID == claim.UID && i.State == cloudprovider.Running {
@@ -77,7 +77,7 @@ func (c *Cloud) LaunchInBatch(
 		}
 	}
 	if claim.Annotations[karpv1.AnnotationLaunch] == cloudprovider.Unlaunched {
-		if err := enroll(ctx, ""); err != nil {
+		if err := annotate(ctx, ""); err != nil {
 			return cloudprovider.Launched{}, err
 		}
 	}

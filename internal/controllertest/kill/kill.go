@@ -34,7 +34,7 @@ const (
 	maxRounds   = 100
 )
 
-// Story is a scenario.
+// Scenario is a list of steps that a controller takes.
 type Scenario struct {
 	// Objects returns the objects at the start, new ones for each run.
 	Objects func() []client.Object

@@ -18,7 +18,7 @@ var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
 
 const drifted, underutilized = karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized
 
-// replacement is a claim, launched at a minute of the story.
+// replacement is a claim, launched at a minute of the test.
 func replacement(name string, minute int, change ...func(*karpv1.NodeClaim)) *karpv1.NodeClaim {
 	c := &karpv1.NodeClaim{}
 	c.Name, c.UID = name, types.UID("uid-"+name)

@@ -20,7 +20,7 @@ const maxNamedPods = 5
 type RemovalOutcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
 	Plan schedule.Plan
-	// Homeless are the candidates' pods that cannot be scheduled.
+	// Unschedulable are the candidates' pods that cannot be scheduled.
 	Unschedulable []schedule.Rejection
 	// Shared are pending pods for which a node would be launched that the candidates' pods share. Provisioning
 	// launches it first: otherwise there would be two nodes for one pod.

@@ -368,9 +368,9 @@ func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	if text := describeUnpriced(types, reqs); text != "" {
 		return text
 	}
-	s := fmt.Sprintf("none of the %d instance types that suit can be had at the moment", len(types))
+	s := fmt.Sprintf("none of the %d instance types that fit is available at the moment", len(types))
 	if len(types) == 1 {
-		s = fmt.Sprintf("%s, the only instance type that suits, cannot be had at the moment", types[0].Name)
+		s = fmt.Sprintf("%s, the only instance type that fits, is not available at the moment", types[0].Name)
 	}
 	for _, key := range []string{karpv1.LabelCapacityType, corev1.LabelTopologyZone} {
 		if r := reqs.Get(key); r.Operator() == corev1.NodeSelectorOpIn {

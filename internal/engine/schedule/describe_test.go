@@ -165,11 +165,11 @@ func TestReasonMessages(t *testing.T) {
 		}},
 		{"nothing to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"), Require(Zone, in, "z1"))}, Pod("a", Requests("cpu",
 			"3"))), []string{
-			"NoOffering: fits m.large in z1, but none of the 2 instance types that suit can be had at the moment in z1",
+			"NoOffering: fits m.large in z1, but none of the 2 instance types that fit is available at the moment in z1",
 		}},
 		{"one type is all, and not to be had", World([]snapshot.Pool{Pool("general", unavailableIn("z1"))}, Pod("a", Requests("cpu", "5"),
 			Selects(Zone, "z1"), Selects(Capacity, "spot"))), []string{
-			"NoOffering: fits m.xlarge in z1, but m.xlarge, the only instance type that suits, cannot be had at the moment as spot in z1",
+			"NoOffering: fits m.xlarge in z1, but m.xlarge, the only instance type that fits, is not available at the moment as spot in z1",
 		}},
 		{"no price is known", World([]snapshot.Pool{Pool("general", withoutPrices(Types()))}, Pod("a", Requests("cpu", "3"))), []string{
 			"NoOffering: fits m.large in z1, but no price is known of any of the 2 instance types that suit, and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)",
@@ -182,7 +182,7 @@ func TestReasonMessages(t *testing.T) {
 		},
 		{"no price is known of some, and others are sold out", World([]snapshot.Pool{Pool("general", mostlyUnpriced())}, Pod("a",
 			Requests("cpu", "1"))), []string{
-			"NoOffering: fits m.small in z1, but none of the 4 instance types that suit can be had at the moment",
+			"NoOffering: fits m.small in z1, but none of the 4 instance types that fit is available at the moment",
 		}},
 		{"too little to choose from", World(pool(Require(instanceType, exists), MinValues(3)), Pod("a", Requests("cpu", "3"))), []string{
 			"MinValues: fits m.large in z1, but too few instance types are left to choose from: 2 values of node.kubernetes.io/instance-type instead of at least 3",

@@ -184,7 +184,7 @@ func exclusiveTaints(t *testing.T) {
 		Pool("b", Types(), Require("rack", in, "foo", "baz"), PoolTaint("b", noPlace)),
 	})
 	web := func(n int, taint string) []*corev1.Pod {
-		return Pods(n, taint, app("web", Tolerates(taint), Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...)
+		return Pods(n, taint, app("web", Tolerates(taint), Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honor }))...)
 	}
 	b := &batches{t, world}
 	if p := b.plan(join(web(2, "a"), web(4, "b"))...); len(p.Rejected) > 0 {

@@ -14,7 +14,7 @@ import (
 type constraint = corev1.TopologySpreadConstraint
 
 var (
-	honour = corev1.NodeInclusionPolicyHonor
+	honor  = corev1.NodeInclusionPolicyHonor
 	ignore = corev1.NodeInclusionPolicyIgnore
 )
 
@@ -196,7 +196,7 @@ func TestSpread(t *testing.T) {
 		{
 			"unless taints are honored",
 			withNodes(
-				World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
+				World(pool(TemplateLabel("rack", "r0")), web(5, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honor }))...),
 				rack("n1", "r1", true),
 				rack("n2", "r2", true),
 			),
@@ -219,7 +219,7 @@ func TestSpread(t *testing.T) {
 					Pool("a", Types(), TemplateLabel("rack", "r0")),
 					Pool("b", Types(), TemplateLabel("rack", "r1"), PoolTaint("hard", noPlace)),
 				},
-				web(2, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honour }))...),
+				web(2, Spread("rack", 1, "web", func(c *constraint) { c.NodeTaintsPolicy = &honor }))...),
 			[]string{"a m.small: web x2"},
 		},
 		{

@@ -24,7 +24,7 @@ type spread struct {
 }
 
 func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spread {
-	honours := func(p *corev1.NodeInclusionPolicy, otherwise bool) bool {
+	honors := func(p *corev1.NodeInclusionPolicy, otherwise bool) bool {
 		if p == nil {
 			return otherwise
 		}
@@ -32,7 +32,7 @@ func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spr
 	}
 	sp := &spread{
 		selection: c.spreadSelection(pod, t), skew: int(t.MaxSkew), minDomains: 1, pod: pod,
-		honorAffinity: honours(t.NodeAffinityPolicy, true), honorTaints: honours(t.NodeTaintsPolicy, false),
+		honorAffinity: honors(t.NodeAffinityPolicy, true), honorTaints: honors(t.NodeTaintsPolicy, false),
 	}
 	if t.MinDomains != nil {
 		sp.minDomains = int(*t.MinDomains)

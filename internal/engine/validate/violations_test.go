@@ -52,7 +52,7 @@ func in(namespace string) func(*corev1.Pod) {
 // not apply yet, or of which the plan is then changed.
 func TestPlanFindsEachMistake(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
-	honour := corev1.NodeInclusionPolicyHonor
+	honor := corev1.NodeInclusionPolicyHonor
 	for _, c := range []struct {
 		name string
 		s    *snapshot.Snapshot
@@ -144,7 +144,7 @@ func TestPlanFindsEachMistake(t *testing.T) {
 			}
 		}, "another only 0, maxSkew is 1"},
 		{"a policy on taints ignored", func() *snapshot.Snapshot {
-			s := World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"), Spread(Zone, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honour }))...)
+			s := World(general(Require(Zone, corev1.NodeSelectorOpIn, "z1", "z2")), Pods(4, "a", Labeled("app", "a"), Spread(Zone, 1, "a", func(c *corev1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &honor }))...)
 			s.Nodes = []snapshot.Node{Node("n3", "general", func(n *snapshot.Node) {
 				n.Labels[Zone], n.Taints = "z3", []corev1.Taint{{Key: "hard", Effect: corev1.TaintEffectNoSchedule}}
 			})}

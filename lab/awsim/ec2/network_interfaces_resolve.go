@@ -99,7 +99,7 @@ func (o *launchPlan) planAddress(n int, spec interfaceSpec) (err error) {
 	case spec.PrivateIP == "":
 		return nil
 	case n > 0:
-		return protocol.Errorf("UnsupportedOperation", "The simulator gives addresses that are asked for to the first network interface only")
+		return protocol.Errorf("UnsupportedOperation", "The simulator assigns requested addresses to the first network interface only")
 	case o.privateIP.IsValid():
 		return combination("The private IP address may not be specified both for the instance and for its network interface")
 	}

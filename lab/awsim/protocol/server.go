@@ -141,7 +141,7 @@ func (s *Server) perform(svc *Service, r *Request) (any, Fault, error) {
 	}
 	out, err := s.run(handler, r)
 	if err == nil && s.cfg.Authorizer != nil && svc.authorizes(r.Action) && !r.authorized {
-		err = fmt.Errorf("%s:%s was performed without asking for the right to it", svc.Name, r.Action)
+		err = fmt.Errorf("%s:%s was performed without a check of its permission", svc.Name, r.Action)
 	}
 	if err != nil {
 		fault.Drop = false // the call's own error is its answer

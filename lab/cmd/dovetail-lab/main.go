@@ -1,5 +1,5 @@
 // Command dovetail-lab is a laboratory for node autoscalers: a real Kubernetes control plane and
-// a simulated AWS on one machine.
+// a simulated AWS on one computer.
 package main
 
 import (
@@ -49,8 +49,8 @@ func main() {
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dovetail-lab",
-		Short: "A real Kubernetes control plane and a simulated AWS, on one machine",
-		Long: `A real Kubernetes control plane and a simulated AWS, on one machine.
+		Short: "A real Kubernetes control plane and a simulated AWS, on one computer",
+		Long: `A real Kubernetes control plane and a simulated AWS, on one computer.
 
 Everything listens on the loopback interface only. You need no other software and no AWS
 account, and the lab leaves nothing behind.`,

@@ -119,12 +119,12 @@ func apiServer(n *corev1.Node, meanwhile func(*corev1.Node) bool) *fake.Clientse
 }
 
 // run lets a manager work for some time.
-func run(t *testing.T, client *fake.Clientset, c *cloud, story func()) {
+func run(t *testing.T, client *fake.Clientset, c *cloud, test func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- New(Config{Client: client, EC2: c, Region: "us-east-1"}).Run(ctx) }()
-	story()
+	test()
 	synctest.Wait()
 	stop()
 	if err := <-done; err != nil {

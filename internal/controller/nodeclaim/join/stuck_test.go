@@ -75,7 +75,7 @@ func TestLaunchesGoOnWithinTheSecondOfTheFirstNode(t *testing.T) {
 	}
 }
 
-// Where other nodes are initialized all the time, those that wait are late, and nothing is gained by buying no more.
+// Where other nodes are initialized all the time, those that wait are late, and nothing is gained by a stop of launches.
 func TestTaintsThatGoLate(t *testing.T) {
 	f := controllertest.New(t, class(), waiting("a"), waiting("b"), waiting("c"), launched("up"))
 	r := reconciler(f, &fakeCloud{})

@@ -32,7 +32,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 .PHONY: test
 test: build lint catalog-check chart-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
-	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 4 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
+	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
 .PHONY: scenarios
 scenarios: build ## Run every lab scenario and print its steps

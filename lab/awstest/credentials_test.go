@@ -343,17 +343,17 @@ func TestExplain(t *testing.T) {
 			awsim.Fault{Error: protocol.Errorf("AuthFailure", "AWS was not able to validate the provided access credentials").WithStatus(401)},
 			[]string{"does not know these credentials in us-east-1"},
 		},
-		{awsim.Fault{Error: protocol.Errorf("RequestExpired", "Request has expired.").WithStatus(400)}, []string{"clock is wrong"}},
+		{awsim.Fault{Error: protocol.Errorf("RequestExpired", "Request has expired.").WithStatus(400)}, []string{"clock of this host is wrong"}},
 		{
 			awsim.Fault{Error: protocol.Errorf("SignatureDoesNotMatch", "Signature expired: 20200101T000000Z is now earlier").WithStatus(403)},
-			[]string{"clock is wrong"},
+			[]string{"clock of this host is wrong"},
 		},
 		{
 			awsim.Fault{Error: protocol.Errorf("OptInRequired", "You are not subscribed").WithStatus(403)},
 			[]string{"has not enabled eks in us-east-1"},
 		},
 		{awsim.Fault{Error: protocol.Errorf("InternalError", "x").WithStatus(500), Drop: true}, []string{
-			"eks does not answer",
+			"eks does not respond",
 			"com.amazonaws.us-east-1.eks", "AWS_REGION",
 		}},
 	} {

@@ -89,7 +89,7 @@ func TestWindowsClassWithTheRoleOfLinuxNodesIsReady(t *testing.T) {
 	class.Spec.AMISelectorTerms = []awsv1.AMISelectorTerm{{Alias: "windows2022@latest"}}
 	got := joinCheck(t, w.start(cfg), class)
 	if got.Status != metav1.ConditionTrue || got.Reason != join.WindowsKubeProxyDenied ||
-		!strings.Contains(got.Message, "would cut off 3 Linux nodes") ||
+		!strings.Contains(got.Message, "would cut off 3 running Linux nodes") ||
 		strings.Contains(got.Message, "delete-access-entry") {
 		t.Errorf("%+v", got)
 	}

@@ -29,7 +29,7 @@ func nodeNeverReady() Scenario {
 			{
 				Name: "start the controller, which reports a node that is not Ready after 10 s", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
-					w.SetEnv("USUAL_TAINT_TIME", taintGracePeriod.String())
+					w.SetEnv("STARTUP_TAINT_GRACE_PERIOD", taintGracePeriod.String())
 					return w.StartController(ctx)
 				},
 			},

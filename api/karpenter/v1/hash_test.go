@@ -102,11 +102,11 @@ func TestHash(t *testing.T) {
 	}
 	before := hash(t, pool())
 	for _, tt := range tests {
-		row := "lifecycle row 74: "
-		if tt.changes {
-			row = "lifecycle row 73: "
+		rule := "drift: "
+		if !tt.changes {
+			rule = "no drift: "
 		}
-		t.Run(row+tt.name, func(t *testing.T) {
+		t.Run(rule+tt.name, func(t *testing.T) {
 			p := pool()
 			tt.change(p)
 			if changed := hash(t, p) != before; changed != tt.changes {

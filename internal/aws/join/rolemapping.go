@@ -267,7 +267,7 @@ func (a Access) kubeProxyDenied(why, remedy string) cloudprovider.Finding {
 	}
 	return cloudprovider.Finding{
 		Cause: WindowsKubeProxyDenied, Certainty: cloudprovider.Likely, Scope: RoleScope(a.nodeRole()), FromConfiguration: true, NodeJoins: true,
-		Message: joined + ", but their kube-proxy is not allowed to read Services, so pods on them reach neither Services nor DNS:  " + why,
+		Message: joined + ", but their kube-proxy is not allowed to read Services, so pods on them reach neither Services nor DNS: " + why,
 		Remedy:  remedy,
 	}
 }

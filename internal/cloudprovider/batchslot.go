@@ -15,7 +15,7 @@ const Unlaunched = "unlaunched"
 type BatchSlot struct {
 	// Launch is the ID of the launch, which its instances have as a tag.
 	Launch string
-	// Place is the claim's slot, from 0 to Of-1.
+	// Index is the claim's slot, from 0 to Of-1.
 	Index, Of int
 }
 

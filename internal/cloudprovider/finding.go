@@ -24,12 +24,12 @@ type Finding struct {
 	// Scope is what all claims with this cause have in common, for example role/arn:aws:iam::1:role/node. Empty if
 	// it concerns one instance only.
 	Scope string
-	// Standing is true for a fault that a check of the configuration finds, and no longer finds once it is fixed. A fault that only
+	// FromConfiguration is true for a fault that a check of the configuration finds, and no longer finds once it is fixed. A fault that only
 	// an instance can show is gone when another instance has joined.
 	FromConfiguration bool
-	// Joins is true if nodes join in spite of the fault, but do not work correctly. It does not explain a missing node.
+	// NodeJoins is true if nodes join in spite of the fault, but do not work correctly. It does not explain a missing node.
 	NodeJoins bool
-	// Ended is true if the instance is gone although nobody has terminated it on purpose.
+	// InstanceGone is true if the instance is gone although nobody has terminated it on purpose.
 	InstanceGone bool
 	// Message is one sentence on what is wrong, with the names of the objects.
 	Message string

@@ -41,7 +41,7 @@ type Message struct {
 	Sent        time.Time
 }
 
-// Ailment is an impairment of an instance, as EC2 reports it.
+// Impairment is an impairment of an instance, as EC2 reports it.
 type Impairment struct {
 	InstanceID string
 	// Kinds are the distinct kinds of impairment: InstanceStatusFailed, SystemStatusFailed, EventScheduled, in that order.

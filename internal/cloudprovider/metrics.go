@@ -14,7 +14,7 @@ type Meter interface {
 	UserData(nodeClass string, bytes int)
 }
 
-// Unmeasured is a Meter that records nothing.
+// NoMeter is a Meter that records nothing.
 type NoMeter struct{}
 
 // LaunchFailed does nothing.

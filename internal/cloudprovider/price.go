@@ -9,11 +9,11 @@ type PriceState struct {
 	Read time.Time
 	// Err is why the last attempt to read them failed, nil if it did not.
 	Err error
-	// Unasked is why they are not read from the cloud; empty if they are.
+	// NotReadReason is why they are not read from the cloud; empty if they are.
 	NotReadReason string
 	// Basis describes the prices that ship with the program: their region and month, and how missing ones are derived.
 	Basis string
-	// Due is true when prices of a platform are needed that were not read with the others.
+	// RefreshDue is true when prices of a platform are needed that were not read with the others.
 	RefreshDue bool
 }
 

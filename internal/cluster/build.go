@@ -68,7 +68,7 @@ type Facts struct {
 	BufferPods map[string]int
 }
 
-// Cut builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.
+// BuildSnapshot builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.
 func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 	w := &snapshotBuilder{
 		Objects: o, facts: f,

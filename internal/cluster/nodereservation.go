@@ -10,7 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/static"
 )
 
-// Fleet returns the nodes of a pool with their pods, including claims that have no instance yet.
+// PoolNodes returns the nodes of a pool with their pods, including claims that have no instance yet.
 func (s *State) PoolNodes(ctx context.Context, pool string) ([]snapshot.Node, error) {
 	if !s.Primed() {
 		if err := s.Refresh(ctx); err != nil {

@@ -44,7 +44,7 @@ func (o *Overlays) Set(book overlay.Overlays, pools []types.UID) {
 	}
 }
 
-// Lay returns a pool's instance types with the overlays applied. It returns false for a pool that was not evaluated
+// Apply returns a pool's instance types with the overlays applied. It returns false for a pool that was not evaluated
 // yet: its prices are unknown.
 func (o *Overlays) Apply(pool *karpv1.NodePool, from []*catalog.InstanceType) ([]*catalog.InstanceType, bool) {
 	o.mu.Lock()

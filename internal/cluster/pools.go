@@ -17,7 +17,7 @@ import (
 // ResourceNodes is the key under which a pool's limits count nodes.
 const ResourceNodes corev1.ResourceName = "nodes"
 
-// Open reports whether a pool launches nodes for pods: it is neither deleting nor static.
+// LaunchesForPods reports whether a pool launches nodes for pods: it is neither deleting nor static.
 func LaunchesForPods(pool *karpv1.NodePool) bool {
 	return pool.DeletionTimestamp == nil && pool.Spec.Replicas == nil
 }

@@ -122,7 +122,7 @@ func (s *State) MarkDisrupting(uid types.UID, replacements []string) {
 	s.disrupting[uid] = slices.Clone(replacements)
 }
 
-// Spare removes the marks of a claim after its deletion was rejected, or its command rolled back.
+// Unmark removes the marks of a claim after its deletion was rejected, or its command rolled back.
 func (s *State) Unmark(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *State) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Forget makes the next pass read the API server.
+// Invalidate makes the next pass read the API server.
 func (s *State) Invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

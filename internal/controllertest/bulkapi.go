@@ -17,7 +17,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Crowd is an API server for tests with thousands of NodeClaims. It finds claims by their instance as fast as a cache.
+// BulkAPI is an API server for tests with thousands of NodeClaims. It finds claims by their instance as fast as a cache.
 // It implements only the calls that deleting claims takes; any other call panics. Writes use optimistic locking.
 type BulkAPI struct {
 	client.Client
@@ -31,7 +31,7 @@ type BulkAPI struct {
 	nodes  map[string]*corev1.Node // by provider ID
 }
 
-// Has sets the node class of the claims.
+// SetNodeClass sets the node class of the claims.
 func (c *BulkAPI) SetNodeClass(class *awsv1.EC2NodeClass) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func NewBulkAPI(claims []*karpv1.NodeClaim) *BulkAPI {
 	return c
 }
 
-// Ended is how often each claim was deleted, by name; without those that were not.
+// Deleted is how often each claim was deleted, by name; without those that were not.
 func (c *BulkAPI) Deleted() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

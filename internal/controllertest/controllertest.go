@@ -60,7 +60,7 @@ func New(t *testing.T, objects ...client.Object) *Fixture {
 // Now reads the clock.
 func (f *Fixture) Now() time.Time { return f.Clock }
 
-// Said returns the events since it was last called, as "Warning Reason message".
+// RecordedEvents returns the events since it was last called, as "Warning Reason message".
 func (f *Fixture) RecordedEvents() []string {
 	var out []string
 	for {
@@ -198,7 +198,7 @@ func Initialized(c *karpv1.NodeClaim) {
 // Deleting marks a claim as being deleted.
 func Deleting(c *karpv1.NodeClaim) { c.DeletionTimestamp = &metav1.Time{Time: Start} }
 
-// Joined returns the Node of a claim as its kubelet creates it.
+// JoinedNode returns the Node of a claim as its kubelet creates it.
 func JoinedNode(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + claim, Labels: map[string]string{}}}
 	n.Spec.ProviderID = "aws:///us-east-1a/i-" + claim
@@ -209,7 +209,7 @@ func JoinedNode(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	return n
 }
 
-// Up returns the Node of a claim, ready for use.
+// ReadyNode returns the Node of a claim, ready for use.
 func ReadyNode(claim string, change ...func(*corev1.Node)) *corev1.Node {
 	return JoinedNode(claim, append([]func(*corev1.Node){func(n *corev1.Node) {
 		n.Finalizers = []string{karpv1.FinalizerTermination}
@@ -236,7 +236,7 @@ func Pod(name, node string, change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// Daemon makes a DaemonSet own a pod.
+// OwnedByDaemonSet makes a DaemonSet own a pod.
 func OwnedByDaemonSet(p *corev1.Pod) {
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent"}}
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
-// World is the state of a cluster as the files describe it.
+// ClusterState is the state of a cluster as the files describe it.
 type ClusterState struct {
 	// Objects are all objects but the Pools: what a pool may launch is in no file.
 	cluster.Objects

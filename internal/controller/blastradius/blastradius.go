@@ -55,5 +55,5 @@ func (c Count) Blocked() bool { return c.Unhealthy > (c.Total*UnhealthyPercent+9
 
 func (c Count) String() string { return fmt.Sprintf("%d of %d", c.Unhealthy, c.Total) }
 
-// Collectable is how many of total objects garbage collection may delete in one pass.
+// DeletableLimit is how many of total objects garbage collection may delete in one pass.
 func DeletableLimit(total int) int { return max(minDeletable, total*deletablePercent/100) }

@@ -25,7 +25,7 @@ type Finding struct{ Check, Severity, Object, Seen, Remedy string }
 
 // Loop runs the checks, on the leader.
 type Loop struct {
-	// Look runs all checks.
+	// Check runs all checks.
 	Check   func(ctx context.Context) []Finding
 	Metrics *metrics.Metrics
 	Log     *slog.Logger

@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
-// Standing reports on every NodePool whether the interruption queue can be read.
+// QueueCondition reports on every NodePool whether the interruption queue can be read.
 type QueueCondition struct {
 	Client client.Client
 	Events *event.Recorder

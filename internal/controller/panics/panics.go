@@ -44,7 +44,7 @@ func Error(f func() error) (err error) {
 	return err
 }
 
-// Logged is Error for work without a Reporter: it logs the stack of a panic itself.
+// ErrorLogged is Error for work without a Reporter: it logs the stack of a panic itself.
 func ErrorLogged(log *slog.Logger, what string, f func() error) error {
 	err := Error(f)
 	if caught, ok := err.(*Panic); ok {

@@ -18,12 +18,12 @@ const (
 	stableRunTime = 10 * time.Minute
 )
 
-// Restarts restarts loops that panic.
+// Restarter restarts loops that panic.
 type Restarter struct {
 	// Count is by the name of the loop.
 	Count *prometheus.CounterVec
 	Log   *slog.Logger
-	// Least is the first backoff; 0 means the default.
+	// FirstBackoff is the first backoff; 0 means the default.
 	FirstBackoff time.Duration
 }
 

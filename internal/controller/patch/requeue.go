@@ -17,7 +17,7 @@ const (
 	maxDelay   = 5 * time.Second
 )
 
-// Retry makes a reconciler that requeues a request when r reports a conflict, without an error. The delay doubles with
+// RequeueOnConflict makes a reconciler that requeues a request when r reports a conflict, without an error. The delay doubles with
 // each further conflict over the same object.
 func RequeueOnConflict(r reconcile.Reconciler) reconcile.Reconciler {
 	delays := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstDelay, maxDelay)

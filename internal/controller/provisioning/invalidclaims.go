@@ -39,7 +39,7 @@ func (r invalidClaim) message(what string) string {
 		"that the value comes from, or the template of NodePool %q", what, InvalidCauses(r.err), r.launch.Pool.Name)
 }
 
-// Invalidity lists what the API server rejects in an object: the fields, each with the problem.
+// InvalidCauses lists what the API server rejects in an object: the fields, each with the problem.
 func InvalidCauses(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {

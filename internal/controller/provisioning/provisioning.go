@@ -56,7 +56,7 @@ type clusterState interface {
 	Nominate(node string)
 	// SetBufferPods sets how many virtual pods each node holds.
 	SetBufferPods(nodes map[string]int)
-	// Forget makes the next snapshot read the API server, not the cache.
+	// Invalidate makes the next snapshot read the API server, not the cache.
 	Invalidate()
 }
 

@@ -37,7 +37,7 @@ const (
 	retention = 2 * maxBackoff
 )
 
-// Book holds the quarantined units, and until when. It is safe for concurrent use.
+// Registry holds the quarantined units, and until when. It is safe for concurrent use.
 type Registry struct {
 	now func() time.Time
 

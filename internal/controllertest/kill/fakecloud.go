@@ -13,7 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// Machines are the instances of a scenario. They outlive processes.
+// Instances are the instances of a scenario. They outlive processes.
 type Instances struct {
 	t *testing.T
 	// All in the order of their launch.
@@ -22,7 +22,7 @@ type Instances struct {
 	MayTerminate func(m *Instance) error
 }
 
-// Machine is an instance.
+// Instance is an instance.
 type Instance struct {
 	ProviderID string
 	Claim      *karpv1.NodeClaim

@@ -39,7 +39,7 @@ type Cause struct {
 	ClassUID types.UID `json:"classUID,omitempty"`
 }
 
-// Book is the history of a pool.
+// History is the history of a pool.
 type History struct {
 	Cause   Cause                               `json:"cause"`
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
@@ -78,7 +78,7 @@ type Outcome struct {
 // Failed reports whether the claim did not come up.
 func (o Outcome) Failed() bool { return o.Why != "" }
 
-// Renew resets the history if the cause of the failures is gone, and reports whether it has changed. images are those
+// ResetIfChanged resets the history if the cause of the failures is gone, and reports whether it has changed. images are those
 // that the node class launches now.
 func (b *History) ResetIfChanged(cause Cause, images []string, now time.Time) bool {
 	if b.Cause == (Cause{}) {
@@ -109,7 +109,7 @@ func (b *History) imagesReplaced(images []string) bool {
 	return failed
 }
 
-// Note adds an outcome, which may be known already; threshold is the number of failures that pauses a reason. It
+// AddOutcome adds an outcome, which may be known already; threshold is the number of failures that pauses a reason. It
 // reports whether the history has changed. A claim that counted as failed and came up after all counts as a success.
 func (b *History) AddOutcome(reason karpv1.DisruptionReason, o Outcome, threshold int) bool {
 	if o.Created.Before(&b.Since) {
@@ -168,7 +168,7 @@ func (r *Record) failed() int {
 	return n
 }
 
-// Standing is the state of the breaker for a reason.
+// State is the state of the breaker for a reason.
 type State int
 
 // The states of a breaker.
@@ -179,11 +179,11 @@ const (
 	Probing
 	// Open: no node may be replaced.
 	Open
-	// Due: one node may be replaced, as a probe.
+	// HalfOpen: one node may be replaced, as a probe.
 	HalfOpen
 )
 
-// Standing returns the state for a reason. underWay are the creation times of the claims for it that have no outcome
+// State returns the state for a reason. underWay are the creation times of the claims for it that have no outcome
 // yet.
 func (b *History) State(reason karpv1.DisruptionReason, underWay []time.Time, now time.Time) State {
 	r := b.Reasons[reason]
@@ -198,7 +198,7 @@ func (b *History) State(reason karpv1.DisruptionReason, underWay []time.Time, no
 	return HalfOpen
 }
 
-// Halts reports whether a command for a reason, started at a time, is not worth waiting for: the reason is paused,
+// Blocks reports whether a command for a reason, started at a time, is not worth waiting for: the reason is paused,
 // and the command is not the probe.
 func (b *History) Blocks(reason karpv1.DisruptionReason, started time.Time) bool {
 	r := b.Reasons[reason]

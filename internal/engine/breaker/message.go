@@ -10,7 +10,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// Why describes why a reason is paused: how many of how many failed, what they have in common, and what resumes it.
+// PauseMessage describes why a reason is paused: how many of how many failed, what they have in common, and what resumes it.
 func (b *History) PauseMessage(reason karpv1.DisruptionReason) string {
 	r := b.Reasons[reason]
 	if r == nil || r.Paused.IsZero() {

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Room is where the virtual pods of a snapshot are scheduled.
+// Placement is where the virtual pods of a snapshot are scheduled.
 type Placement struct {
 	// Nodes is how many of them each node of the snapshot has, by its Name.
 	Nodes map[string]int
@@ -28,7 +28,7 @@ type Placement struct {
 
 // Outcome counts the virtual pods of one buffer.
 type Outcome struct {
-	// Here fit on nodes that are up or launched, Coming need claims that are not launched yet. Nowhere cannot be
+	// OnExisting fit on nodes that are up or launched, Coming need claims that are not launched yet. Nowhere cannot be
 	// scheduled.
 	OnExisting, NeedNew, Unschedulable int
 	// Why is the reason of one that cannot be scheduled.

@@ -112,7 +112,7 @@ func IsVirtual(p *corev1.Pod) bool {
 	return p.Annotations[karpv1.AnnotationCapacityBufferFakePod] == "true"
 }
 
-// Of is the buffer of a virtual pod.
+// BufferOf is the buffer of a virtual pod.
 func BufferOf(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: p.Annotations[karpv1.AnnotationCapacityBufferNamespace], Name: p.Annotations[karpv1.AnnotationCapacityBufferName],

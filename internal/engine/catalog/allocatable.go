@@ -37,7 +37,7 @@ func atLeastZero(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// Overridden is list with the values of override, resource by resource.
+// Override is list with the values of override, resource by resource.
 func Override(list, override corev1.ResourceList) corev1.ResourceList {
 	if len(override) == 0 {
 		return list

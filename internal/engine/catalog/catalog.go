@@ -49,9 +49,9 @@ type Offering struct {
 	PriceDerived bool
 	// Available is false if there is no price, no subnet, or no capacity at the moment.
 	Available bool
-	// Why it is not Available, as a short message; empty if it is, or if the reason is unknown.
+	// UnavailableMessage it is not Available, as a short message; empty if it is, or if the reason is unknown.
 	UnavailableMessage string
-	// Lacks is the reason why it is not Available, if decisions depend on it.
+	// UnavailableReason is the reason why it is not Available, if decisions depend on it.
 	UnavailableReason UnavailableReason
 	// ReservationID is the capacity reservation that the offering uses; empty if it uses none.
 	ReservationID string

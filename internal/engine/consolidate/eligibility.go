@@ -77,7 +77,7 @@ func (i ineligibility) noEvent() bool {
 	return i == staticPool || i == emptyNode || i == notConsolidatable
 }
 
-// Wanted reports whether a candidate of a command that was found earlier may still be removed. If not, message says
+// StillEligible reports whether a candidate of a command that was found earlier may still be removed. If not, message says
 // why, and lately is true if the only reason is that pods have come or gone since.
 func StillEligible(c *disrupt.Candidate) (message string, lately bool) {
 	switch reason := ineligible(c); reason {

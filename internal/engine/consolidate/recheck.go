@@ -17,7 +17,7 @@ import (
 // Invalid is why a command must not be carried out any more.
 type Invalid struct {
 	Kind InvalidKind
-	// Why is the message.
+	// Message is the message.
 	Message string
 }
 

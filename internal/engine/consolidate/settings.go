@@ -12,13 +12,13 @@ import (
 type Settings struct {
 	// SpotToSpot allows spot nodes to be replaced by spot nodes (the feature gate SpotToSpotConsolidation).
 	SpotToSpot bool
-	// Questions limits the work, in simulations, so that the result does not depend on the speed of the computer.
+	// MaxSimulations limits the work, in simulations, so that the result does not depend on the speed of the computer.
 	// Zero means no limit, a negative number no simulation at all.
 	MaxSimulations int
-	// Over is called between simulations; once it returns true, the search stops with what it has found. Nil means no
+	// Stop is called between simulations; once it returns true, the search stops with what it has found. Nil means no
 	// limit.
 	Stop func() bool
-	// First are the pools that are searched first: the Unseen of an earlier search.
+	// PoolsFirst are the pools that are searched first: the Unseen of an earlier search.
 	PoolsFirst []string
 }
 
@@ -26,7 +26,7 @@ type Settings struct {
 type Result struct {
 	// Commands, those first that save most per disruption. All of them can be started at once under the budgets.
 	Commands []disrupt.Command
-	// Left are the candidates that stay, in their order.
+	// Unconsolidatable are the candidates that stay, in their order.
 	Unconsolidatable []disrupt.Unconsolidatable
 	// Rejected are the moves of single nodes that a pool of policy Balanced rejected; and if no command removes
 	// several nodes, the last rejected move of several.

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Attempts is the backoff of drift: it remembers the results of replacing nodes, so that a pool with replacements
+// DriftBackoff is the backoff of drift: it remembers the results of replacing nodes, so that a pool with replacements
 // that do not come up neither wastes launches nor delays others. It is plain data; the zero value remembers nothing.
 type DriftBackoff struct {
 	pools map[string]poolHistory
@@ -84,12 +84,12 @@ func (a *DriftBackoff) update(pool string, f func(*poolHistory)) {
 	a.pools[pool] = p
 }
 
-// Pauses reports whether the pool backs off: its nodes must not be replaced yet.
+// BacksOff reports whether the pool backs off: its nodes must not be replaced yet.
 func (a *DriftBackoff) BacksOff(pool string, now time.Time) bool {
 	return now.Before(a.pools[pool].backoffUntil)
 }
 
-// Forget drops claims that no longer exist.
+// Prune drops claims that no longer exist.
 func (a *DriftBackoff) Prune(v *View) {
 	there := make(map[types.UID]bool, len(v.Snapshot.Nodes))
 	for i := range v.Snapshot.Nodes {

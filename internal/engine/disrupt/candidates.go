@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// Kept is a node that is blocked from disruption.
+// Blocked is a node that is blocked from disruption.
 type Blocked struct {
 	Node   *snapshot.Node
 	Reason Reason
@@ -54,10 +54,10 @@ type View struct {
 	Snapshot *snapshot.Snapshot
 	// Candidates are the nodes that nothing blocks from disruption, in the order of the snapshot.
 	Candidates []*Candidate
-	// Bounded are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
+	// BoundedDrain are the nodes that only their pods block, and with claims that have a terminationGracePeriod: drift may
 	// still replace them.
 	BoundedDrain []*Candidate
-	// Kept are the other managed nodes, and those of Bounded.
+	// BlockedNodes are the other managed nodes, and those of Bounded.
 	BlockedNodes []Blocked
 
 	pools       map[string]*pool
@@ -73,7 +73,7 @@ type pool struct {
 	types map[string]*catalog.InstanceType
 }
 
-// Look classifies the nodes of a snapshot. It costs O(nodes + pods), and for each pod the PodDisruptionBudgets that
+// NewView classifies the nodes of a snapshot. It costs O(nodes + pods), and for each pod the PodDisruptionBudgets that
 // share a label with it.
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
@@ -216,13 +216,13 @@ func offeringPrice(t *catalog.InstanceType, zone, capacityType string) float64 {
 	return 0
 }
 
-// Blocked are the blocked nodes that the event DisruptionBlocked reports: all but those that are being disrupted
+// DisruptionBlocked are the blocked nodes that the event DisruptionBlocked reports: all but those that are being disrupted
 // already.
 func (v *View) DisruptionBlocked() []Blocked {
 	return slices.DeleteFunc(slices.Clone(v.BlockedNodes), func(k Blocked) bool { return k.Reason == AlreadyDisrupting })
 }
 
-// Load reports whether a pod keeps its node from being empty: it would have to move, and its eviction has a cost.
+// PreventsEmptiness reports whether a pod keeps its node from being empty: it would have to move, and its eviction has a cost.
 func PreventsEmptiness(p *corev1.Pod) bool { return snapshot.Reschedulable(p) && EvictionCost(p) > 0 }
 
 // EvictionCost is the cost of evicting a pod, in plain pods: 1, plus controller.kubernetes.io/pod-deletion-cost (in

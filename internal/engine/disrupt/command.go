@@ -34,7 +34,7 @@ type Candidate struct {
 // Command is one decision: remove the candidates once the plan's launches are initialized.
 type Command struct {
 	Reason karpv1.DisruptionReason
-	// Kind is the label consolidation_type of metrics: empty, multi, single; "" for drift.
+	// ConsolidationType is the label consolidation_type of metrics: empty, multi, single; "" for drift.
 	ConsolidationType string
 	Candidates        []*Candidate
 	// Plan places the pods. Its launches are the replacements.
@@ -56,7 +56,7 @@ type Verdict struct {
 	Saved, Disturbed, PoolCost, PoolDisruption float64
 }
 
-// Left is a candidate that no command removes.
+// Unconsolidatable is a candidate that no command removes.
 type Unconsolidatable struct {
 	Candidate *Candidate
 	// Why is the message of the event Unconsolidatable. If Quiet, no event is published: only explain commands show

@@ -110,7 +110,7 @@ func Drift(p *schedule.Problem, v *View, search DriftSearch) (*Command, []Uncons
 	return nil, left
 }
 
-// Cost is what the launches of a plan cost in $/h, each at its cheapest offering.
+// LaunchCost is what the launches of a plan cost in $/h, each at its cheapest offering.
 func LaunchCost(plan schedule.Plan) (sum float64) {
 	for i := range plan.Launches {
 		sum += plan.Launches[i].Offering.Price
@@ -118,7 +118,7 @@ func LaunchCost(plan schedule.Plan) (sum float64) {
 	return sum
 }
 
-// Turn is a set of nodes of a static pool to be replaced one for one.
+// StaticBatch is a set of nodes of a static pool to be replaced one for one.
 type StaticBatch struct {
 	Pool       *karpv1.NodePool
 	Candidates []*Candidate

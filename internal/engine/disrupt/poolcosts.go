@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
-// Ledger keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
+// PoolCosts keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
 // the nodes that were launched from it. The zero value is empty.
 type PoolCosts struct {
 	prices map[poolOffering]float64

@@ -6,7 +6,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 )
 
-// Room is what the disruption budgets of pools and the PodDisruptionBudgets have left, while commands are started one
+// RemainingBudgets is what the disruption budgets of pools and the PodDisruptionBudgets have left, while commands are started one
 // after another.
 type RemainingBudgets struct {
 	allowances []Allowance
@@ -14,7 +14,7 @@ type RemainingBudgets struct {
 	pdbs       pdbIndex
 }
 
-// Room returns what the allowances and the PodDisruptionBudgets have left before any command is started.
+// RemainingBudgets returns what the allowances and the PodDisruptionBudgets have left before any command is started.
 func (v *View) RemainingBudgets(allowances []Allowance) *RemainingBudgets {
 	r := &RemainingBudgets{
 		allowances: allowances,
@@ -28,7 +28,7 @@ func (v *View) RemainingBudgets(allowances []Allowance) *RemainingBudgets {
 	return r
 }
 
-// Left is how many more nodes of the pool may be disrupted.
+// Remaining is how many more nodes of the pool may be disrupted.
 func (r *RemainingBudgets) Remaining(pool string) int { return max(r.left[pool], 0) }
 
 // Allowances are the original allowances less what has been taken.
@@ -40,7 +40,7 @@ func (r *RemainingBudgets) Allowances() []Allowance {
 	return out
 }
 
-// Holds reports whether all of the candidates may be disrupted at once. A single node may have more pods of a
+// Allow reports whether all of the candidates may be disrupted at once. A single node may have more pods of a
 // PodDisruptionBudget than that allows to evict; a second one must wait then.
 func (r *RemainingBudgets) Allow(candidates []*Candidate) bool {
 	need := map[string]int{}
@@ -52,7 +52,7 @@ func (r *RemainingBudgets) Allow(candidates []*Candidate) bool {
 	return true
 }
 
-// Take records that the candidates are being disrupted.
+// Use records that the candidates are being disrupted.
 func (r *RemainingBudgets) Use(candidates []*Candidate) {
 	for _, c := range candidates {
 		r.left[c.Node.Pool]--

@@ -16,18 +16,18 @@ import (
 // maxNamedPods is how many pods a message names: an event holds 1 kB.
 const maxNamedPods = 5
 
-// Outcome is what a plan without the candidates means for their pods.
+// RemovalOutcome is what a plan without the candidates means for their pods.
 type RemovalOutcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
 	Plan schedule.Plan
 	// Unschedulable are the candidates' pods that cannot be scheduled.
 	Unschedulable []schedule.Rejection
-	// Shared are pending pods for which a node would be launched that the candidates' pods share. Provisioning
+	// SharedPending are pending pods for which a node would be launched that the candidates' pods share. Provisioning
 	// launches it first: otherwise there would be two nodes for one pod.
 	SharedPending []*corev1.Pod
 }
 
-// Refuses returns why the candidates cannot be removed, as events word it; empty if they can.
+// Message returns why the candidates cannot be removed, as events word it; empty if they can.
 func (o *RemovalOutcome) Message() string {
 	if len(o.Unschedulable) > 0 {
 		var parts []string
@@ -47,7 +47,7 @@ func (o *RemovalOutcome) Message() string {
 	return ""
 }
 
-// Judge extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no
+// EvaluateRemoval extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no
 // destination: if it does not come up, the pods would have no node. Pods of nodes that are deleting anyway may wait
 // there.
 func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) RemovalOutcome {

@@ -229,12 +229,12 @@ func Bound(p *corev1.Pod, node string) *corev1.Pod {
 	return p
 }
 
-// Asks sets the requests of the pod's container, see Resources.
+// Requests sets the requests of the pod's container, see Resources.
 func Requests(pairs ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = Resources(pairs...) }
 }
 
-// Labelled adds a label.
+// Labeled adds a label.
 func Labeled(key, value string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		if p.Labels == nil {

@@ -32,14 +32,14 @@ type Pool struct {
 	InstanceTypes []*catalog.InstanceType
 }
 
-// Verdict is the result of validating an overlay.
+// Validation is the result of validating an overlay.
 type Validation struct {
 	Overlay *v1alpha1.NodeOverlay
 	// Reason is that of the condition ValidationSucceeded being False, empty if the overlay is valid.
 	Reason, Message string
 }
 
-// Book is a list of valid overlays. The zero Book changes nothing. A Book is immutable.
+// Overlays is a list of valid overlays. The zero Book changes nothing. A Book is immutable.
 type Overlays struct {
 	labels   requirement.Labels
 	overlays []parsedOverlay // in the order of precedence
@@ -210,7 +210,7 @@ func (r parsedOverlay) matchingOfferings(it *catalog.InstanceType, pool requirem
 // Empty reports whether the Book changes nothing.
 func (b Overlays) Empty() bool { return len(b.overlays) == 0 }
 
-// Lay applies the Book to a pool's types. Types that no overlay selects are returned as they are; the others are
+// Apply applies the Book to a pool's types. Types that no overlay selects are returned as they are; the others are
 // copies, which differ in price and capacity only.
 func (b Overlays) Apply(pool *karpv1.NodePool, types []*catalog.InstanceType) []*catalog.InstanceType {
 	if b.Empty() {

@@ -13,7 +13,7 @@ import (
 type Devices interface {
 	// Claims finds the ResourceClaims that the pod uses. The error is for users: what the pod must wait for.
 	Claims(pod *corev1.Pod) ([]DeviceClaim, error)
-	// Open is the state of devices after these pods have left their nodes. A claim that no other pod uses can be
+	// Free is the state of devices after these pods have left their nodes. A claim that no other pod uses can be
 	// allocated anew.
 	Free(leaving map[types.UID]bool) DeviceState
 	// Labels are the keys of node labels that decide which devices can be used from a node, sorted.

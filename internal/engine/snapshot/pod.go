@@ -92,7 +92,7 @@ const (
 	ProtectionInvalid Protection = "invalid"
 )
 
-// Holds reports whether the pod must not be disrupted.
+// Blocks reports whether the pod must not be disrupted.
 func (p Protection) Blocks() bool { return p == ProtectedForever || p == ProtectedUntil }
 
 // DoNotDisrupt reads the pod's annotation. The time is when a protection by duration elapses, zero if the pod has not

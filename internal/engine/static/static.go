@@ -57,13 +57,13 @@ func Limit(pool *karpv1.NodePool) int64 {
 	return quantity.Value(limit)
 }
 
-// Grant is how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
+// WithinLimit is how many of want nodes the limit allows to add to a pool with have nodes, of which limit others have
 // reserved a part; never negative.
 func WithinLimit(limit, have, reserved, want int64) int64 {
 	return max(0, min(want, limit-have-reserved))
 }
 
-// Surplus selects n of the pool's active nodes to remove: first those without an instance, then empty ones, then
+// SelectForRemoval selects n of the pool's active nodes to remove: first those without an instance, then empty ones, then
 // those with the lowest eviction cost, and last those with a pod that must not be disrupted. Among equals a node in
 // the zone with most nodes is first, which keeps the pool spread over zones; then the youngest. It costs O(n x
 // nodes).

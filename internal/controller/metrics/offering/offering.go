@@ -37,7 +37,7 @@ type source interface {
 type Loop struct {
 	Client client.Client
 	Cloud  source
-	// Lay applies the NodeOverlays to a pool's types; false while they are not evaluated. Nil applies none.
+	// ApplyOverlays applies the NodeOverlays to a pool's types; false while they are not evaluated. Nil applies none.
 	ApplyOverlays func(pool *karpv1.NodePool, types []*catalog.InstanceType) ([]*catalog.InstanceType, bool)
 	// Reserved adds offerings in capacity reservations, of every type in every zone.
 	Reserved  bool

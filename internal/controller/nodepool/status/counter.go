@@ -32,7 +32,7 @@ type Counter struct {
 	Client  client.Client
 	State   usage
 	Metrics *metrics.Metrics
-	// Unmeasured omits limits and usage from the metrics.
+	// OmitMetrics omits limits and usage from the metrics.
 	OmitMetrics bool
 	Log         *slog.Logger
 

@@ -21,7 +21,7 @@ const (
 	Windows Platform = "windows"
 )
 
-// Sale identifies a price: an hour of a type in a region, with shared tenancy.
+// PriceQuery identifies a price: an hour of a type in a region, with shared tenancy.
 type PriceQuery struct {
 	Region, Type string
 	Spot         bool     // else on-demand

@@ -51,6 +51,8 @@ type constraintClass struct {
 	// matches are the groups that count the pods, declares the inverse groups of their own anti-affinity, blockedBy the
 	// inverse groups that keep them out.
 	matches, declares, blockedBy []*group
+	// zones are the constraint classes of pods that run in one zone instead of spreading over zones: see inZone.
+	zones map[string]*constraintClass
 }
 
 // class is an equivalence class of pods: equal constraints and equal requests.
@@ -83,6 +85,8 @@ type class struct {
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.
 	failedAt int
+	// whole is the class that this one is a part of: its pods in one zone. See zoneDivision.
+	whole *class
 }
 
 // relaxationLevel is what a pod requires of a node after some of its preferences have been dropped.

@@ -37,6 +37,9 @@ const (
 	balanced strategy = iota
 	// bySize does the same in the order of the queue, which has large pods first.
 	bySize
+	// undivided is balanced without dividing pods over zones first. Few pods are better served by the zones of nodes that
+	// have room for them.
+	undivided
 	// firstFit lets nodes grow as long as there is a type: first fit decreasing.
 	firstFit
 )
@@ -53,6 +56,8 @@ type outcome struct {
 	relaxedPreferences int
 	// unplaceable counts the pods of Rejected that no plan can schedule, whatever happens to other pods.
 	unplaceable int
+	// divided is true if pods were divided over zones.
+	divided bool
 }
 
 // Solve schedules the snapshot's pods: onto existing and in-flight nodes first, then onto new claims of the heaviest
@@ -98,8 +103,9 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.lp, sv.abandoned = nil, false
 	how := balanced
+	sv.wholeGroups = map[*group]bool{}
 	if budget.FirstFitOnly {
-		how = firstFit
+		how, sv.wholeGroups = firstFit, nil
 	}
 	best := sv.runStrategy(queue, budget, how, math.Inf(1))
 	switch {
@@ -114,8 +120,12 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	}
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
-	for _, how := range []strategy{bySize, firstFit} {
-		if how == bySize && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
+	others := []strategy{bySize, firstFit}
+	if best.divided {
+		others = []strategy{bySize, undivided, firstFit}
+	}
+	for _, how := range others {
+		if how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met

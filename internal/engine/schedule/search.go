@@ -57,7 +57,9 @@ type solver struct {
 	keyBuf          []byte          // buffer of candidates and internSet
 	candidatesByKey map[candidateKey]*candidates
 
-	lp             *lpRelaxation
+	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
+	lp, bound      *relaxation
+	priced         int // relaxations made so far
 	candidateCount int // lists of candidates made so far
 	offerings      int // of all templates' types
 

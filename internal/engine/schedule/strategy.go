@@ -101,7 +101,7 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing. A run is
 // given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
-	sv.lp, sv.abandoned = nil, false
+	sv.lp, sv.bound, sv.abandoned = nil, nil, false
 	how := balanced
 	sv.wholeGroups = map[*group]bool{}
 	if budget.FirstFitOnly {

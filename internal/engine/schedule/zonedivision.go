@@ -102,7 +102,10 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 			}
 		}
 	}
-	d.split(queue, assigned)
+	if len(assigned) > 0 {
+		d.split(queue, assigned)
+		sv.solveDivided()
+	}
 	return queue
 }
 
@@ -335,7 +338,7 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 				continue
 			}
 			duals := d.sv.lp.dualsOf(ti, cand)
-			least = min(least, cand.price*c.amounts.dot(duals)/max(tiny, duals.cost(ti.room)))
+			least = min(least, cand.price*c.amounts.dot(duals)/max(leastRoomValue, duals.cost(ti.room)))
 		}
 	}
 	d.prices[string(key)] = least
@@ -354,7 +357,7 @@ func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
 	}
 	in := requirement.In(corev1.LabelTopologyZone, zone)
 	sub := *k
-	sub.levels, sub.zones, sub.pricedRun = nil, nil, 0
+	sub.levels, sub.zones, sub.pricedBy = nil, nil, 0
 	for _, level := range k.levels {
 		own := relaxationLevel{strict: level.strict.With(in), full: level.full.With(in), tolerations: level.tolerations, blocked: level.blocked}
 		for _, g := range level.groups {
@@ -423,10 +426,20 @@ func (d *zoneDivision) zonedClass(key zonedClass) *class {
 	c := *key.c
 	c.whole = key.c
 	c.constraintClass = d.memberOf[key.c.constraintClass].in[key.zone]
-	c.constraintClass.demand, c.constraintClass.heaviestPool = key.c.demand, key.c.heaviestPool
 	c.count, c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, 0, nil
 	c.attempts = make([]attemptCache, len(c.levels))
 	return &c
+}
+
+// solveDivided solves the linear program of the search for the divided pods. The lower bound stays what it is without
+// the division.
+func (sv *solver) solveDivided() {
+	m := sv.newRelaxation()
+	m.roomDuals, m.lastValue = sv.bound.roomDuals, 0
+	for _, c := range sv.classes {
+		m.lastValue += c.boundValue * float64(c.count)
+	}
+	sv.lp = m
 }
 
 // mergeZones gives all pods their own classes back.
@@ -434,7 +447,10 @@ func (sv *solver) mergeZones(queue []*queuedPod) {
 	if sv.zonedClasses == 0 {
 		return
 	}
-	sv.zonedClasses = 0
+	sv.lp, sv.zonedClasses = sv.bound, 0
+	for _, c := range sv.classes {
+		c.lpPods = c.boundPods
+	}
 	for _, q := range queue {
 		if q.class.whole != nil {
 			q.class = q.class.whole

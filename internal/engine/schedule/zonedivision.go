@@ -96,6 +96,9 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 	}
 	assigned := map[*queuedPod]int{}
 	for _, list := range pods {
+		if len(list) < 2 {
+			continue // the search finds the zone of one pod
+		}
 		if zones := d.assign(list); zones != nil {
 			for i, q := range list {
 				assigned[q] = zones[i]

@@ -23,7 +23,7 @@ type solver struct {
 	strategy           strategy
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
-	softTaints         bool // some pool has a taint of effect PreferNoSchedule
+	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 	explaining         bool // refusals name the exact rule, for explanations; plain planning does not need it
 	explainer          *explainer
 
@@ -209,6 +209,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	slices.SortFunc(nodes, nodeOrder)
 	for i, n := range nodes {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
+		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	pools := make([]*snapshot.Pool, 0, len(s.Pools))
 	for i := range s.Pools {
@@ -225,8 +226,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.offerings += len(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
-		sv.softTaints = sv.softTaints ||
-			slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
 	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {

@@ -157,7 +157,7 @@ type sizing struct {
 // Cost: one pack per entry of the shortlist, that is types per tier times tiers, plus one per pattern.
 func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 	none := sizing{-1, -1, math.Inf(1)}
-	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy == firstFit {
+	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy.plain() {
 		return none
 	}
 	sv.resolveForRest()

@@ -23,7 +23,7 @@ type solver struct {
 	strategy           strategy
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
-	softTaints         bool // some pool has a taint of effect PreferNoSchedule
+	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 	explaining         bool // refusals name the exact rule, for explanations; plain planning does not need it
 	explainer          *explainer
 
@@ -130,26 +130,25 @@ func newSolver(s *snapshot.Snapshot) *solver {
 }
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
-// than most. A run that leaves divided pods over is repeated without dividing them, at most twice.
-func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, most float64) *outcome {
-	for steps := 0; ; {
-		o, repeat, used := sv.tryStrategy(queue, budget, how, most)
-		steps += used
-		if repeat {
-			continue
+// than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
+// dividing them, at most twice.
+func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
+	for {
+		if o, repeat := sv.tryStrategy(queue, how, most, steps); !repeat {
+			return o
 		}
-		if o != nil {
-			o.Stats.Steps = steps
-		}
-		return o
 	}
 }
 
 // tryStrategy is one run of runStrategy.
-func (sv *solver) tryStrategy(queue []*queuedPod, budget Budget, how strategy, most float64) (o *outcome, repeat bool, steps int) {
-	defer sv.undoRun()
-	defer sv.mergeZones(queue)
-	sv.budget, sv.strategy, sv.costCeiling = budget, how, most
+func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, steps *int) (o *outcome, repeat bool) {
+	defer func() {
+		*steps += sv.steps
+		sv.mergeZones(queue)
+		sv.undoRun()
+	}()
+	budget := sv.budget
+	sv.strategy, sv.costCeiling = how, most
 	if how == undivided {
 		sv.strategy = balanced
 	}
@@ -161,7 +160,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	case budget.FirstFitOnly:
 	case sv.lp == nil:
 		sv.solveRelaxation()
-	case how != firstFit: // which needs no dual prices
+	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
 	if how == balanced || how == bySize {
@@ -170,10 +169,10 @@ func (sv *solver) tryStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	divided := sv.zonedClasses > 0
 	left = sv.placeAll(left)
 	if sv.cost > sv.costCeiling || sv.abandoned {
-		return nil, false, sv.steps
+		return nil, false
 	}
 	if divided && sv.leavesDivided(left) {
-		return nil, true, sv.steps
+		return nil, true
 	}
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
@@ -182,12 +181,12 @@ func (sv *solver) tryStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	p := sv.plan(append(left, aside...), len(queue))
 	switch {
 	case sv.abandoned:
-		return nil, false, sv.steps
+		return nil, false
 	case divided && len(sv.bins) < bins: // a bin that cannot be launched may have held divided pods
 		sv.wholeGroups = nil
-		return nil, true, sv.steps
+		return nil, true
 	}
-	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless, divided}, false, sv.steps
+	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless, divided}, false
 }
 
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
@@ -251,6 +250,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	slices.SortFunc(nodes, nodeOrder)
 	for i, n := range nodes {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
+		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	pools := make([]*snapshot.Pool, 0, len(s.Pools))
 	for i := range s.Pools {
@@ -268,8 +268,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.numberZones(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
-		sv.softTaints = sv.softTaints ||
-			slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
 	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
@@ -323,7 +322,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
-	for deferring := sv.lp != nil && sv.strategy != firstFit && len(sv.templates) > 1; ; deferring = false {
+	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.templates) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -455,6 +454,9 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
+	if sv.strategy == leastPods {
+		return sv.placeInLeastPods(q, i)
+	}
 	if c.count == 1 {
 		return sv.placeLastInBin(q, i)
 	}
@@ -550,6 +552,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
+	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)

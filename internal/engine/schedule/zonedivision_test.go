@@ -69,7 +69,7 @@ func TestCheaperZonesGetMorePods(t *testing.T) {
 			}
 		}
 	}
-	if in["z2"]-in["z1"] != 20 || in["z3"] < in["z1"] || in["z1"]+in["z2"]+in["z3"] != 200 {
+	if in["z2"]-in["z1"] < 19 || in["z3"] < in["z1"] || in["z2"] < in["z3"] || in["z1"]+in["z2"]+in["z3"] != 200 {
 		t.Errorf("pods by zone: %v", in)
 	}
 }

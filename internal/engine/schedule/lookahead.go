@@ -276,7 +276,8 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) && d.cands.priceOf(cand) <= cand.price && d.mayBeIn(zone) {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) &&
+				d.cands.priceOf(cand) <= cand.price && d.mayBeIn(zone) {
 				p.take(d, d.n)
 			}
 		}

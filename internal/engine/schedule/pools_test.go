@@ -30,6 +30,7 @@ const (
 func TestPools(t *testing.T) {
 	replicas := int64(2)
 	cheap := []*catalog.InstanceType{Type("c.small", 0.03, "cpu", "1", "memory", "4Gi")}
+	large := []*catalog.InstanceType{Type("c.xlarge", 0.16, "cpu", "8", "memory", "32Gi")}
 	static := Pool("static", Types(), func(p *np) { p.Spec.Replicas = &replicas })
 	checkPlans(t, []planCase{
 		{"no pool", World(nil, Pod("a")), []string{"unschedulable (NoNodePools): a"}},
@@ -68,7 +69,7 @@ func TestPools(t *testing.T) {
 		},
 		{
 			"by what its node holds for the price, not by the price of the smallest node",
-			World([]snapshot.Pool{Pool("np-1", []*catalog.InstanceType{Type("c.xlarge", 0.16, "cpu", "8", "memory", "32Gi")}), Pool("np-2", Types())}, Pods(8, "a", Requests("cpu", "950m"))...),
+			World([]snapshot.Pool{Pool("np-1", large), Pool("np-2", Types())}, Pods(8, "a", Requests("cpu", "950m"))...),
 			[]string{"np-1 c.xlarge: a x8"},
 		},
 		{

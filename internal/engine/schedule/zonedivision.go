@@ -140,7 +140,7 @@ func (d *zoneDivision) findMembers() {
 		seen[k] = true
 		var groups []*zoneCounts
 		for _, v := range k.views(k.levels[0]) {
-			if v.g.typ == spread && v.g.key == corev1.LabelTopologyZone && !slices.ContainsFunc(groups, func(z *zoneCounts) bool { return z.g == v.g }) {
+			if v.g.typ == spread && v.g.key == corev1.LabelTopologyZone && !slices.Contains(groups, d.counts[v.g]) {
 				groups = append(groups, d.countsOf(v.g))
 			}
 		}

@@ -80,8 +80,8 @@ func TestDividedZoneRunsDry(t *testing.T) {
 	for _, it := range types {
 		it.Offerings[2].Available = it.Name == "c.4" // which holds no pod of web1 beside what limits allow
 	}
-	p := solveValid(t, World([]snapshot.Pool{Pool("general", types, Limit("cpu", "150"))}, webs(200, overZones(1))...))
-	plain := schedule.Solve(World([]snapshot.Pool{Pool("general", types, Limit("cpu", "150"))}, webs(200, overZones(1))...), schedule.Budget{FirstFitOnly: true})
+	s := World([]snapshot.Pool{Pool("general", types, Limit("cpu", "150"))}, webs(200, overZones(1))...)
+	p, plain := solveValid(t, s), schedule.Solve(s, schedule.Budget{FirstFitOnly: true})
 	if len(p.Rejected) == 0 || len(p.Rejected) > len(plain.Rejected) {
 		t.Errorf("%d pods are rejected, by first fit %d", len(p.Rejected), len(plain.Rejected))
 	}

@@ -1,7 +1,8 @@
-// Command dovetail-bench measures dovetail plan with the workloads of docs/performance.md, and prints the table of that page.
+// Command dovetail-bench measures dovetail plan with the workloads of docs/performance.md, and prints the table of that
+// page.
 //
-// Each figure is the lowest of several runs of the whole process. Seconds are CPU time, user and system: unlike wall time it
-// hardly depends on what else runs on the host.
+// Each figure is the lowest of several runs of the whole process. Seconds are CPU time, user and system: unlike wall
+// time it hardly depends on what else runs on the host.
 package main
 
 import (
@@ -84,11 +85,11 @@ func (b bench) run(out io.Writer) error {
 		t.printf("Commit %s on %s.\n\n", b.commit, host())
 	}
 	for _, name := range b.workloads {
-		recipe, err := b.recipe(name)
+		benchmark, err := b.benchmark(name)
 		if err != nil {
 			return err
 		}
-		list, err := recipe.Manifests()
+		list, err := benchmark.Manifests()
 		if err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (b bench) run(out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		t.row(recipe, best)
+		t.row(benchmark, best)
 		if err := os.Remove(file); err != nil {
 			return err
 		}
@@ -111,14 +112,14 @@ func (b bench) run(out io.Writer) error {
 	return t.err
 }
 
-// recipe reads the name of a workload: KIND-PODS.
-func (b bench) recipe(name string) (workload.Recipe, error) {
+// benchmark reads the name of a workload: KIND-PODS.
+func (b bench) benchmark(name string) (workload.Benchmark, error) {
 	kind, count, _ := strings.Cut(name, "-")
 	pods, err := strconv.Atoi(count)
 	if err != nil || pods <= 0 {
-		return workload.Recipe{}, fmt.Errorf("workload %q: want KIND-PODS, such as diverse-1000", name)
+		return workload.Benchmark{}, fmt.Errorf("workload %q: want KIND-PODS, such as diverse-1000", name)
 	}
-	r := workload.Recipe{Kind: kind, Pods: pods, Pool: b.pool, Seed: b.seed}
+	r := workload.Benchmark{Kind: kind, Pods: pods, Pool: b.pool, Seed: b.seed}
 	if kind == "multipool" {
 		r.Pool = ""
 	}

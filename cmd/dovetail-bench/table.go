@@ -39,7 +39,7 @@ func (t *table) printf(format string, args ...any) {
 }
 
 // row prints a workload.
-func (t *table) row(r workload.Recipe, f figures) {
+func (t *table) row(r workload.Benchmark, f figures) {
 	if t.first == nil {
 		t.first = map[string]float64{}
 		t.printf("| Workload | solve at ac0b20c | compile | solve | process at ac0b20c | process | read | print | MiB | $/h | over the bound | "+

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// cursor walks over JSON text, once and without allocations. It accepts what RFC 8259 allows, like encoding/json: a value
-// that it has passed is well-formed. The walk is a recursive descent; it costs O(bytes).
+// cursor walks over JSON text, once and without allocations. It accepts what RFC 8259 allows, like encoding/json: a
+// value that it has passed is well-formed. The walk is a recursive descent; it costs O(bytes).
 type cursor struct {
 	text  []byte
 	at    int

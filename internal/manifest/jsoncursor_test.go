@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// FuzzCursor compares the cursor with encoding/json: it accepts the same, and calls incomplete what more text may complete.
+// FuzzCursor compares the cursor with encoding/json: it accepts the same, and calls incomplete what more text may
+// complete.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		`{}`, ` {"a" : [1, -2.5e+3, 0, true,false ,null, "\u00e9\n"] , "b":{}}`, `[]`, `[1,]`, `{"a":1,}`, `{"a" 1}`, `{a:1}`, "[\"\t\"]", `["\x"]`,

@@ -11,9 +11,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// sharedParts holds decoded parts of the pods of one file by their text. Most pods of a file are replicas: their specs, labels
-// and often their status are equal. Each is decoded and validated once, and the pods share what it refers to. So whatever
-// completes a pod later either sets fields of its own, makes copies, or has the same effect on all pods with the part.
+// sharedParts holds decoded parts of the pods of one file by their text. Most pods of a file are replicas: their specs,
+// labels and often their status are equal. Each is decoded and validated once, and the pods share what it refers to. So
+// whatever completes a pod later either sets fields of its own, makes copies, or has the same effect on all pods with
+// the part.
 type sharedParts struct {
 	specs      sharedValues[corev1.PodSpec]
 	frames     sharedValues[corev1.PodSpec]
@@ -31,8 +32,8 @@ type sharedValues[T any] struct {
 	bytes  int
 }
 
-// maxSharedText bounds the text that is kept of each part, in bytes. Beyond it, the parts are forgotten: workloads come one
-// after the other in files, so that later pods rarely equal the first. 20,000 specs of 400 bytes fit.
+// maxSharedText bounds the text that is kept of each part, in bytes. Beyond it, the parts are forgotten: workloads come
+// one after the other in files, so that later pods rarely equal the first. 20,000 specs of 400 bytes fit.
 const maxSharedText = 8 << 20
 
 // of returns the value of a text. decode makes it, unless it is known.
@@ -58,8 +59,8 @@ func strictly[T any](text []byte) (*T, bool) {
 	return value, err == nil && len(unknown) == 0
 }
 
-// sharedPod adds a pod from shared parts. It reports false for a document that is not a pod, and for pods with an error, a note
-// or an unusual form: those are decoded as a whole.
+// sharedPod adds a pod from shared parts. It reports false for a document that is not a pod, and for pods with an
+// error, a note or an unusual form: those are decoded as a whole.
 func (f *fileReader) sharedPod(d *document, t *objectText) bool {
 	if t.odd || t.others || t.items != nil || !f.namesPod(d, t) {
 		return false
@@ -141,8 +142,8 @@ func (f *fileReader) shareSpec(spec *corev1.PodSpec, text []byte) bool {
 	return ok
 }
 
-// spec makes a spec of two parts: the resources of its containers, and the rest, which is the same for jobs that differ in their
-// size only. Resources take a third of the time to decode that a whole spec takes.
+// spec makes a spec of two parts: the resources of its containers, and the rest, which is the same for jobs that differ
+// in their size only. Resources take a third of the time to decode that a whole spec takes.
 func (p *sharedParts) spec(text []byte) (*corev1.PodSpec, bool) {
 	frame, cuts := cutResources(text)
 	whole, ok := p.frames.of(frame, func() (*corev1.PodSpec, bool) {
@@ -177,7 +178,8 @@ type resourcesText struct {
 	text      []byte
 }
 
-// cutResources replaces the resources of the containers in a spec by empty ones. Keys stay, so that repeated ones are found.
+// cutResources replaces the resources of the containers in a spec by empty ones. Keys stay, so that repeated ones are
+// found.
 func cutResources(spec []byte) (frame []byte, cuts []resourcesText) {
 	c, begin := cursor{text: spec}, 0
 	frame = make([]byte, 0, len(spec))

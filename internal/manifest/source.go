@@ -47,8 +47,8 @@ func (w *window) close() {
 	}
 }
 
-// window is the part of a file that is in memory: what has not been passed yet, and what is still to be kept. Its memory is
-// at most twice that part, and a chunk.
+// window is the part of a file that is in memory: what has not been passed yet, and what is still to be kept. Its
+// memory is at most twice that part, and a chunk.
 type window struct {
 	*source
 	name string
@@ -92,7 +92,8 @@ func (w *window) more() error {
 	return nil
 }
 
-// isText reports whether what was read last is UTF-8. A character at the end may be incomplete before the end of the file.
+// isText reports whether what was read last is UTF-8. A character at the end may be incomplete before the end of the
+// file.
 func (w *window) isText() bool {
 	end := len(w.text)
 	for i := end - 1; !w.eof && i >= max(w.checked, end-utf8.UTFMax); i-- {
@@ -111,7 +112,8 @@ func (w *window) isText() bool {
 // readError is an error of reading the file, not of its text.
 type readError struct{ error }
 
-// scan passes what pass passes, and reads as much as it needs: after more text it calls pass again, from the same place.
+// scan passes what pass passes, and reads as much as it needs: after more text it calls pass again, from the same
+// place.
 func (w *window) scan(pass func(*cursor) error) error {
 	for {
 		c := cursor{text: w.text, at: w.at}

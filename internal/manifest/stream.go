@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// file reads a file. JSON is read one object, or one item of a List, at a time, so that a file needs no memory but that of its
-// objects. The rest, from the first document on that is not JSON, is YAML and needs to be in memory.
+// file reads a file. JSON is read one object, or one item of a List, at a time, so that a file needs no memory but that
+// of its objects. The rest, from the first document on that is not JSON, is YAML and needs to be in memory.
 func (r *reader) file(path string) []error {
 	w, err := r.source.open(path)
 	if err != nil {
@@ -56,7 +56,8 @@ type fileReader struct {
 	failed bool
 }
 
-// json reads the next document if it is JSON. YAML may begin with a brace, too, so a document is JSON if its first chunk is.
+// json reads the next document if it is JSON. YAML may begin with a brace, too, so a document is JSON if its first
+// chunk is.
 func (f *fileReader) json() (found bool, _ error) {
 	w := f.window
 	for {
@@ -84,8 +85,8 @@ func (f *fileReader) json() (found bool, _ error) {
 	}
 }
 
-// largeDocument reads a JSON document that does not end in the first chunk. It reads one item at a time if the document is a
-// List with its kind before its items; otherwise all of it must be in memory.
+// largeDocument reads a JSON document that does not end in the first chunk. It reads one item at a time if the document
+// is a List with its kind before its items; otherwise all of it must be in memory.
 func (f *fileReader) largeDocument() (found bool, _ error) {
 	w := f.window
 	d := document{place: place{file: w.name, number: w.lineAt(w.at)}}
@@ -237,8 +238,8 @@ func (f *fileReader) item(list listItems, n int, t *objectText) {
 // maxListDepth bounds how deep Lists may be nested. kubectl nests none, and each level is parsed once more.
 const maxListDepth = 8
 
-// object reads a document, or its items if it is a List. depth is the number of Lists around it. An item of a list of one kind
-// has that kind.
+// object reads a document, or its items if it is a List. depth is the number of Lists around it. An item of a list of
+// one kind has that kind.
 func (f *fileReader) object(d document, t *objectText, depth int) {
 	if f.sharedPod(&d, t) {
 		return

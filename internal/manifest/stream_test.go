@@ -135,7 +135,7 @@ func TestAListIsNotKeptInMemory(t *testing.T) {
 func TestPlansDoNotChangePods(t *testing.T) {
 	for _, kind := range []string{"diverse", "replicas", "prefs", "volumes"} {
 		t.Run(kind, func(t *testing.T) {
-			list, err := workload.Recipe{Kind: kind, Pods: 300, Pool: "open", Seed: 3}.Manifests()
+			list, err := workload.Benchmark{Kind: kind, Pods: 300, Pool: "open", Seed: 3}.Manifests()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,8 +74,9 @@ func metaErrors(o client.Object) (out field.ErrorList) {
 	return append(out, labelErrors(o.GetLabels(), path.Child("labels"))...)
 }
 
-// plainSubdomain reports whether a name is a subdomain for sure: labels of letters and digits with single dots and dashes
-// between them. The regular expression that decides about other names takes a microsecond, and most names are plain.
+// plainSubdomain reports whether a name is a subdomain for sure: labels of letters and digits with single dots and
+// dashes between them. The regular expression that decides about other names takes a microsecond, and most names are
+// plain.
 func plainSubdomain(name string) bool {
 	separated := true
 	for i := range len(name) {

@@ -30,8 +30,8 @@ type Report struct {
 
 // Effort is the time and memory spent.
 type Effort struct {
-	// ReadSeconds is the time to read and validate the inputs and the catalog, CompileSeconds the time to build and compile
-	// the snapshot, SolveSeconds the time to search for the plan.
+	// ReadSeconds is the time to read and validate the inputs and the catalog, CompileSeconds the time to build and
+	// compile the snapshot, SolveSeconds the time to search for the plan.
 	ReadSeconds, CompileSeconds, SolveSeconds float64
 	// PrintSeconds returns the time to print. It is called last, so only the end of the output is missing.
 	PrintSeconds func() float64
@@ -142,8 +142,8 @@ func (p *jsonWriter) list(before, name string, n int, item func(int)) {
 	p.text("]")
 }
 
-// claim writes a jsonClaim. The names of pods and instance types are nearly all of a plan: without the encoder, which writes
-// everything and then indents it, they take a tenth of the time.
+// claim writes a jsonClaim. The names of pods and instance types are nearly all of a plan: without the encoder, which
+// writes everything and then indents it, they take a tenth of the time.
 func (p *jsonWriter) claim(l *schedule.Launch) {
 	p.text("{\n" + memberIndent + "\"nodePool\": ")
 	p.quoted(l.Pool.Name)

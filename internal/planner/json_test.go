@@ -14,7 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
-// The lists of a plan are written without encoding/json. They have the form that it would give them, whatever the names.
+// The lists of a plan are written without encoding/json. They have the form that it would give them, whatever the
+// names.
 func TestListsAreWrittenAsEncodingJSONDoes(t *testing.T) {
 	pool := enginetest.Pool("general", nil).NodePool
 	types := []*catalog.InstanceType{

@@ -170,7 +170,8 @@ func (m *instanceTypeEntry) offerings(zones []string, reservation string, sets o
 // offeringSets are the requirements of offerings. Offerings of different types share them: a catalog has few zones.
 type offeringSets map[[3]string]requirement.Set
 
-// of returns the requirements of an offering; reservation is the label that names a node's reservation, if there is one.
+// of returns the requirements of an offering; reservation is the label that names a node's reservation, if there is
+// one.
 func (s offeringSets) of(o *offering, reservation string) requirement.Set {
 	key := [...]string{o.CapacityType, o.Zone, o.Reservation}
 	if set, known := s[key]; known {

@@ -14,14 +14,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
-// Recipe names a workload of docs/performance.md: pending pods and NodePools, as manifests. Equal recipes make equal manifests.
-// The distributions are those of the workloads that planners of this field are compared with.
-type Recipe struct {
+// Benchmark names a workload of docs/performance.md: pending pods and NodePools, as manifests. Equal benchmarks make
+// equal manifests. The distributions are those of the workloads that planners of this field are compared with.
+type Benchmark struct {
 	// Kind is diverse, replicas, batch, prefs, volumes or multipool.
 	Kind string
 	Pods int
-	// Pool is open (every instance type), general (recent types of the categories c, m and r), or ondemand (the same, without
-	// spot). A recipe of kind multipool has pools of its own, and needs an empty one.
+	// Pool is open (every instance type), general (recent types of the categories c, m and r), or ondemand (the same,
+	// without spot). A benchmark of kind multipool has pools of its own, and needs an empty one.
 	Pool string
 	Seed uint64
 }
@@ -32,17 +32,17 @@ type List struct {
 	Items           []any `json:"items"`
 }
 
-// RecipeZones are the zones that recipes name.
-func RecipeZones() []string { return []string{"zone-a", "zone-b", "zone-c"} }
+// BenchmarkZones are the zones that benchmarks name.
+func BenchmarkZones() []string { return []string{"zone-a", "zone-b", "zone-c"} }
 
-// Manifests returns the NodePools and pods of a recipe. The error names what does not exist.
-func (r Recipe) Manifests() (*List, error) {
-	b := &recipeBuilder{source: source(r.Seed), Recipe: r}
+// Manifests returns the NodePools and pods of a benchmark. The error names what does not exist.
+func (r Benchmark) Manifests() (*List, error) {
+	b := &benchmarkBuilder{source: source(r.Seed), Benchmark: r}
 	makes, known := map[string]func(){
 		"diverse": b.diverse, "replicas": b.replicas, "batch": b.batch, "prefs": b.prefs, "volumes": b.volumes, "multipool": b.multipool,
 	}[r.Kind]
 	if !known {
-		return nil, fmt.Errorf("no recipe has the name %q", r.Kind)
+		return nil, fmt.Errorf("no benchmark has the name %q", r.Kind)
 	}
 	pools, err := r.pools()
 	if err != nil {
@@ -52,15 +52,15 @@ func (r Recipe) Manifests() (*List, error) {
 	return &List{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "List"}, Items: append(pools, b.pods...)}, nil
 }
 
-// recipeBuilder makes the pods of one recipe.
-type recipeBuilder struct {
-	Recipe
+// benchmarkBuilder makes the pods of one benchmark.
+type benchmarkBuilder struct {
+	Benchmark
 	source
 	pods []any
 }
 
 // pod adds a pending pod; edit changes it.
-func (b *recipeBuilder) pod(app string, size func(*corev1.Pod), edit ...func(*corev1.Pod)) {
+func (b *benchmarkBuilder) pod(app string, size func(*corev1.Pod), edit ...func(*corev1.Pod)) {
 	i := len(b.pods)
 	p := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -80,10 +80,10 @@ func (b *recipeBuilder) pod(app string, size func(*corev1.Pod), edit ...func(*co
 	b.pods = append(b.pods, p)
 }
 
-func (b *recipeBuilder) small() func(*corev1.Pod) { return small(&b.source) }
+func (b *benchmarkBuilder) small() func(*corev1.Pod) { return small(&b.source) }
 
 // letter draws one of seven labels.
-func (b *recipeBuilder) letter() string { return pick(&b.source, "a", "b", "c", "d", "e", "f", "g") }
+func (b *benchmarkBuilder) letter() string { return pick(&b.source, "a", "b", "c", "d", "e", "f", "g") }
 
 // spreadOver adds a spread constraint over the pods with a label.
 func spreadOver(topology, label, value string, when corev1.UnsatisfiableConstraintAction) func(*corev1.Pod) {
@@ -92,9 +92,10 @@ func spreadOver(topology, label, value string, when corev1.UnsatisfiableConstrai
 	})
 }
 
-// diverse has a fifth each of pods without constraints, pods spread over zones, pods spread over hosts, pods with affinity in a
-// zone, and pods with anti-affinity on hosts. The labels that spread rules count are not those of the pods that have the rules.
-func (b *recipeBuilder) diverse() {
+// diverse has a fifth each of pods without constraints, pods spread over zones, pods spread over hosts, pods with
+// affinity in a zone, and pods with anti-affinity on hosts. The labels that spread rules count are not those of the
+// pods that have the rules.
+func (b *benchmarkBuilder) diverse() {
 	fifth := b.Pods / 5
 	plain := func(n int) {
 		for range n {
@@ -123,9 +124,9 @@ func (b *recipeBuilder) diverse() {
 	plain(b.Pods - len(b.pods))
 }
 
-// replicas has 50 deployments with sizes that fall off as 1/k. Of ten, two are spread over zones, one prefers to be, one needs
-// amd64, and of the smaller ones one keeps its pods on separate nodes.
-func (b *recipeBuilder) replicas() {
+// replicas has 50 deployments with sizes that fall off as 1/k. Of ten, two are spread over zones, one prefers to be,
+// one needs amd64, and of the smaller ones one keeps its pods on separate nodes.
+func (b *benchmarkBuilder) replicas() {
 	const deployments = 50
 	total, sum := 0.0, 0.0
 	for k := range deployments {
@@ -153,9 +154,9 @@ func (b *recipeBuilder) replicas() {
 	}
 }
 
-// batch has jobs, each with its own size: Pareto CPU from a quarter of a core to 48, and memory around 2.8 GiB per core, mostly
-// within a factor of two.
-func (b *recipeBuilder) batch() {
+// batch has jobs, each with its own size: Pareto CPU from a quarter of a core to 48, and memory around 2.8 GiB per
+// core, mostly within a factor of two.
+func (b *benchmarkBuilder) batch() {
 	for range b.Pods {
 		cpu := min(0.25*math.Pow(1-b.unit(), -1/1.2), 48)
 		memory := min(cpu*math.Exp2(1.5+b.normal()), 384)
@@ -168,15 +169,16 @@ func (s *source) normal() float64 {
 	return math.Sqrt(-2*math.Log(1-s.unit())) * math.Cos(2*math.Pi*s.unit())
 }
 
-// prefs has 20 deployments that only prefer: the first zone, zones of their own, which are soon used up, and nodes of their own.
-func (b *recipeBuilder) prefs() {
+// prefs has 20 deployments that only prefer: the first zone, zones of their own, which are soon used up, and nodes of
+// their own.
+func (b *benchmarkBuilder) prefs() {
 	const deployments = 20
 	for k := range deployments {
 		app := fmt.Sprintf("pref-%02d", k)
 		size := b.small()
 		for len(b.pods) < b.Pods*(k+1)/deployments {
 			b.pod(app, size,
-				enginetest.Prefers(1, enginetest.Expr(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, RecipeZones()[0])),
+				enginetest.Prefers(1, enginetest.Expr(corev1.LabelTopologyZone, corev1.NodeSelectorOpIn, BenchmarkZones()[0])),
 				enginetest.PreferApart(10, corev1.LabelTopologyZone, app), enginetest.PreferApart(1, corev1.LabelHostname, app))
 		}
 	}
@@ -188,8 +190,8 @@ func inZone(zone string) func(*corev1.Pod) {
 }
 
 // volumes has three pods in five that are bound to a zone, half of them to the first.
-func (b *recipeBuilder) volumes() {
-	zones := RecipeZones()
+func (b *benchmarkBuilder) volumes() {
+	zones := BenchmarkZones()
 	for range b.Pods {
 		var edit []func(*corev1.Pod)
 		if b.unit() < 0.6 {
@@ -200,7 +202,7 @@ func (b *recipeBuilder) volumes() {
 }
 
 // multipool has pods for each of the pools of multiPools.
-func (b *recipeBuilder) multipool() {
+func (b *benchmarkBuilder) multipool() {
 	for range b.Pods {
 		switch r := b.unit(); {
 		case r < 0.30:

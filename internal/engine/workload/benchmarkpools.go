@@ -10,7 +10,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// poolManifest is the part of a NodePool that recipes set. The type of the API would write defaults, too.
+// poolManifest is the part of a NodePool that benchmarks set. The type of the API would write defaults, too.
 type poolManifest struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -69,14 +69,14 @@ func (p *poolManifest) tainted(key, value string) *poolManifest {
 	return p
 }
 
-// pools returns the NodePools of a recipe.
-func (r Recipe) pools() ([]any, error) {
+// pools returns the NodePools of a benchmark.
+func (r Benchmark) pools() ([]any, error) {
 	general := []poolRequirement{in(awsv1.LabelInstanceCategory, "c", "m", "r"), newerThan(2)}
 	switch {
 	case r.Kind == "multipool" && r.Pool == "":
 		return multiPools(), nil
 	case r.Kind == "multipool":
-		return nil, fmt.Errorf("recipe %s has pools of its own, and pool %q was requested", r.Kind, r.Pool)
+		return nil, fmt.Errorf("benchmark %s has pools of its own, and pool %q was requested", r.Kind, r.Pool)
 	case r.Pool == "open":
 		return []any{poolOf("default", 0)}, nil
 	case r.Pool == "general":
@@ -87,7 +87,8 @@ func (r Recipe) pools() ([]any, error) {
 	return nil, fmt.Errorf("no pool has the name %q: want open, general or ondemand", r.Pool)
 }
 
-// multiPools are five pools with weights and taints, over both architectures and capacity types. They need EC2's instance types.
+// multiPools are five pools with weights and taints, over both architectures and capacity types. They need EC2's
+// instance types.
 func multiPools() []any {
 	categories := in(awsv1.LabelInstanceCategory, "c", "m", "r")
 	capacity := func(types ...string) poolRequirement { return in(karpv1.LabelCapacityType, types...) }
@@ -127,11 +128,11 @@ type CatalogOffering struct {
 	Price        float64 `json:"price"`
 }
 
-// LinearCatalog is the synthetic catalog that planners of this field are measured with: type i has i CPUs, 2i GiB and 10i pods
-// at a linear price, in three zones, the last without spot.
+// LinearCatalog is the synthetic catalog that planners of this field are measured with: type i has i CPUs, 2i GiB and
+// 10i pods at a linear price, in three zones, the last without spot.
 func LinearCatalog(types int) *CatalogFile {
 	const reservedMilliCPU, reservedMebi = 100, 10
-	c := &CatalogFile{Name: fmt.Sprintf("fake-%d", types), Zones: RecipeZones()}
+	c := &CatalogFile{Name: fmt.Sprintf("fake-%d", types), Zones: BenchmarkZones()}
 	for i := 1; i <= types; i++ {
 		pods := strconv.Itoa(10 * i)
 		t := CatalogType{

@@ -14,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
-// podsOf returns the pods of a recipe's manifests, and all of the manifests as JSON.
-func podsOf(t *testing.T, r workload.Recipe) (pods []*corev1.Pod, text string) {
+// podsOf returns the pods of a benchmark's manifests, and all of the manifests as JSON.
+func podsOf(t *testing.T, r workload.Benchmark) (pods []*corev1.Pod, text string) {
 	t.Helper()
 	list, err := r.Manifests()
 	if err != nil {
@@ -33,16 +33,16 @@ func podsOf(t *testing.T, r workload.Recipe) (pods []*corev1.Pod, text string) {
 	return pods, string(data)
 }
 
-func TestEqualRecipesMakeEqualManifests(t *testing.T) {
+func TestEqualBenchmarksMakeEqualManifests(t *testing.T) {
 	for _, kind := range []string{"diverse", "replicas", "batch", "prefs", "volumes", "multipool"} {
 		t.Run(kind, func(t *testing.T) {
-			r := workload.Recipe{Kind: kind, Pods: 503, Pool: "general", Seed: 7}
+			r := workload.Benchmark{Kind: kind, Pods: 503, Pool: "general", Seed: 7}
 			if kind == "multipool" {
 				r.Pool = ""
 			}
 			pods, text := podsOf(t, r)
 			if _, again := podsOf(t, r); again != text {
-				t.Error("equal recipes make different manifests")
+				t.Error("equal benchmarks make different manifests")
 			}
 			if len(pods) != r.Pods {
 				t.Errorf("%d pods, want %d", len(pods), r.Pods)
@@ -77,7 +77,7 @@ func milliCPU(pods []*corev1.Pod) []int64 {
 }
 
 // The distributions are those that docs/performance.md describes.
-func TestRecipesHaveTheirDistributions(t *testing.T) {
+func TestBenchmarksHaveTheirDistributions(t *testing.T) {
 	const n = 20_000
 	about := func(what string, got, want, tolerance float64) {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestRecipesHaveTheirDistributions(t *testing.T) {
 		}
 	}
 	of := func(kind string) []*corev1.Pod {
-		pods, _ := podsOf(t, workload.Recipe{Kind: kind, Pods: n, Pool: "open", Seed: 1})
+		pods, _ := podsOf(t, workload.Benchmark{Kind: kind, Pods: n, Pool: "open", Seed: 1})
 		return pods
 	}
 	diverse := of("diverse")
@@ -131,17 +131,17 @@ func meanOf(list []int64) float64 {
 	return float64(sum) / float64(len(list))
 }
 
-func TestUnknownRecipesAreErrors(t *testing.T) {
+func TestUnknownBenchmarksAreErrors(t *testing.T) {
 	for _, tt := range []struct {
-		recipe workload.Recipe
-		want   string
+		benchmark workload.Benchmark
+		want      string
 	}{
-		{workload.Recipe{Kind: "varied", Pool: "open"}, `no recipe has the name "varied"`},
-		{workload.Recipe{Kind: "batch", Pool: "large"}, `no pool has the name "large"`},
-		{workload.Recipe{Kind: "multipool", Pool: "open"}, "pools of its own"},
+		{workload.Benchmark{Kind: "varied", Pool: "open"}, `no benchmark has the name "varied"`},
+		{workload.Benchmark{Kind: "batch", Pool: "large"}, `no pool has the name "large"`},
+		{workload.Benchmark{Kind: "multipool", Pool: "open"}, "pools of its own"},
 	} {
-		if _, err := tt.recipe.Manifests(); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%+v: error %v, want %q", tt.recipe, err, tt.want)
+		if _, err := tt.benchmark.Manifests(); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: error %v, want %q", tt.benchmark, err, tt.want)
 		}
 	}
 }

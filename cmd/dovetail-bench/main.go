@@ -82,7 +82,7 @@ func (b bench) run(out io.Writer) error {
 	}
 	t := table{out: out}
 	if b.write == "" {
-		t.printf("Commit %s on %s.\n\n", b.commit, host())
+		t.printf("Commit %s on %s. The lowest of %d runs.\n\n", b.commit, host(), b.runs)
 	}
 	for _, name := range b.workloads {
 		benchmark, err := b.benchmark(name)

@@ -66,23 +66,50 @@ type bench struct {
 	runs                        int
 }
 
-// run writes the inputs and measures each workload.
+// run measures each workload, or writes them all.
+//
+// Another process makes the inputs: the peak memory that the kernel reports of a process is at least that of the
+// process that started it.
 func (b bench) run(out io.Writer) error {
-	dir := b.write
-	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "dovetail-bench-"); err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
+	if b.write != "" {
+		return b.writeInputs()
 	}
-	catalog := filepath.Join(dir, "catalog.json")
-	if err := writeJSON(catalog, workload.LinearCatalog(instanceTypes)); err != nil {
+	dir, err := os.MkdirTemp("", "dovetail-bench-")
+	if err != nil {
 		return err
 	}
+	defer func() { _ = os.RemoveAll(dir) }()
 	t := table{out: out}
-	if b.write == "" {
-		t.printf("Commit %s on %s. The lowest of %d runs.\n\n", b.commit, host(), b.runs)
+	t.printf("Commit %s on %s. The lowest of %d runs.\n\n", b.commit, host(), b.runs)
+	for _, name := range b.workloads {
+		benchmark, err := b.benchmark(name)
+		if err != nil {
+			return err
+		}
+		writer := exec.Command(os.Args[0], "-write", dir, "-only", name, "-pool", b.pool, "-seed", strconv.FormatUint(b.seed, 10))
+		writer.Stderr = os.Stderr
+		if err := writer.Run(); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		file := filepath.Join(dir, name+".json")
+		best, err := b.measure(file, filepath.Join(dir, catalogFile))
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		t.row(benchmark, best)
+		if err := os.Remove(file); err != nil {
+			return err
+		}
+	}
+	return t.err
+}
+
+const catalogFile = "catalog.json"
+
+// writeInputs writes the catalog and the workloads.
+func (b bench) writeInputs() error {
+	if err := writeJSON(filepath.Join(b.write, catalogFile), workload.LinearCatalog(instanceTypes)); err != nil {
+		return err
 	}
 	for _, name := range b.workloads {
 		benchmark, err := b.benchmark(name)
@@ -93,23 +120,11 @@ func (b bench) run(out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(dir, name+".json")
-		if err := writeJSON(file, list); err != nil {
-			return err
-		}
-		if b.write != "" {
-			continue
-		}
-		best, err := b.measure(file, catalog)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		t.row(benchmark, best)
-		if err := os.Remove(file); err != nil {
+		if err := writeJSON(filepath.Join(b.write, name+".json"), list); err != nil {
 			return err
 		}
 	}
-	return t.err
+	return nil
 }
 
 // benchmark reads the name of a workload: KIND-PODS.
@@ -155,24 +170,10 @@ const exitIncomplete = 3
 // measure runs a plan several times.
 func (b bench) measure(file, catalog string) (best figures, _ error) {
 	for i := range b.runs {
-		cmd := exec.Command(b.binary, "plan", "-f", file, "--catalog", catalog, "-o", "json")
-		out, err := cmd.Output()
-		exit := (*exec.ExitError)(nil)
-		if errors.As(err, &exit) && exit.ExitCode() != exitIncomplete {
-			return figures{}, fmt.Errorf("%w: %s", err, exit.Stderr)
-		} else if err != nil && exit == nil {
+		now, err := b.plan(file, catalog)
+		if err != nil {
 			return figures{}, err
 		}
-		var plan struct {
-			Unschedulable []json.RawMessage `json:"unschedulable"`
-			Stats         figures           `json:"stats"`
-		}
-		if err := json.Unmarshal(out, &plan); err != nil {
-			return figures{}, fmt.Errorf("read the plan: %w", err)
-		}
-		now := plan.Stats
-		now.rejected = len(plan.Unschedulable)
-		now.process = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 		if i == 0 {
 			best = now
 			continue
@@ -182,4 +183,60 @@ func (b bench) measure(file, catalog string) (best figures, _ error) {
 		best.process, best.Memory = min(best.process, now.process), min(best.Memory, now.Memory)
 	}
 	return best, nil
+}
+
+// plan runs a plan once.
+func (b bench) plan(file, catalog string) (figures, error) {
+	output, err := os.Create(file + ".plan")
+	if err != nil {
+		return figures{}, err
+	}
+	defer func() { _ = errors.Join(output.Close(), os.Remove(output.Name())) }()
+	var notes strings.Builder
+	cmd := exec.Command(b.binary, "plan", "-f", file, "--catalog", catalog, "-o", "json")
+	cmd.Stdout, cmd.Stderr = output, &notes
+	exit := (*exec.ExitError)(nil)
+	if err := cmd.Run(); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != exitIncomplete) {
+		return figures{}, fmt.Errorf("%w: %s", err, notes.String())
+	}
+	if _, err := output.Seek(0, io.SeekStart); err != nil {
+		return figures{}, err
+	}
+	out, err := readPlan(json.NewDecoder(output))
+	if err != nil {
+		return figures{}, fmt.Errorf("read the plan: %w", err)
+	}
+	out.process = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	return out, nil
+}
+
+// readPlan reads the figures of a plan, one claim at a time: the text of a large plan has some hundred megabytes.
+func readPlan(d *json.Decoder) (out figures, err error) {
+	if _, err := d.Token(); err != nil { // the brace
+		return out, err
+	}
+	for d.More() {
+		member, err := d.Token()
+		if err != nil {
+			return out, err
+		}
+		if member == "stats" {
+			return out, d.Decode(&out)
+		}
+		if _, err := d.Token(); err != nil { // the bracket
+			return out, err
+		}
+		for ; d.More(); out.rejected++ {
+			if err := d.Decode(new(json.RawMessage)); err != nil {
+				return out, err
+			}
+		}
+		if _, err := d.Token(); err != nil {
+			return out, err
+		}
+		if member != "unschedulable" {
+			out.rejected = 0
+		}
+	}
+	return out, errors.New("it has no stats")
 }

@@ -100,7 +100,6 @@ func (f *fileReader) largeDocument() (found bool, _ error) {
 		if m.ended {
 			break
 		}
-		pass := m.value
 		if m.next == "items" && m.kind.isList() && m.kind.apiVersion != "" && !m.listed {
 			w.kept, m.listed = -1, true
 			d.kind = m.kind
@@ -112,7 +111,7 @@ func (f *fileReader) largeDocument() (found bool, _ error) {
 		if m.listed && slices.Contains([]string{"apiVersion", "kind", "items"}, m.next) {
 			f.errs = append(f.errs, d.errorf("%s is set twice", m.next))
 		}
-		if err := w.scan(pass); err != nil {
+		if err := w.scan(m.value); err != nil {
 			return f.syntaxError(d, err)
 		}
 	}

@@ -43,9 +43,9 @@
 // a class in one zone are a class of their own, which requires the zone. Among pools of equal weight a new bin goes to
 // the one with the least price per value (cheapestNewBin).
 //
-// Small queues are planned with several strategies. First fit decreasing always runs too, so that no plan costs
-// more; it stops once it has cost more than the best plan. The budget counts steps, not seconds. When it is spent, the
-// rest is placed by first fit.
+// Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest
+// pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
+// more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.
 //
 // # Pods with very many terms
 //

@@ -47,6 +47,11 @@
 // rest. Pods that would pay more in their heaviest pool than elsewhere wait, since nodes launched for others may have
 // room for them. In the end, bins that hold equal pods are replaced by the exact optimum (coverExactly).
 //
+// When nothing else lets a waiting pod follow the pods that it has affinity to, a node that could come up in several
+// domains gets the cheapest one (solver.decide). Pods that are left then are tried again in other orders of the queue:
+// in all orders if there are few, else in some (solver.solveWithRetries says which). The number of placed pods comes
+// before cost.
+//
 // Small queues are planned with several strategies. First fit decreasing always runs too, so that no plan costs
 // more; it stops once it has cost more than the best plan. The budget counts steps, not seconds. When it is spent, the
 // rest is placed by first fit.

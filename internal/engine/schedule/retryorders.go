@@ -303,7 +303,8 @@ func (o *orderSearch) plans(budget Budget, spent int) (out []Plan) {
 			return out
 		}
 	}
-	switch again := o.sv.runStrategy(order, budget, firstFit, math.Inf(1)); {
+	o.sv.budget = budget
+	switch again := o.sv.runStrategy(order, firstFit, math.Inf(1), new(int)); {
 	case o.sv.abandoned:
 		return []Plan{{Abandoned: true}}
 	case again != nil:

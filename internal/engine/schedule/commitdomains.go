@@ -159,7 +159,8 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
 func (sv *solver) decideFor(b *bin, v view) bool {
 	key := v.g.key
-	if _, single := b.cands.domain(key); single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+	_, single := b.cands.domain(key)
+	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
 		return false
 	}
 	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0

@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // TestAnotherOrderOfTheQueuePlacesMorePods checks that a pod waits only if no order places more pods: the largest pods
@@ -60,4 +62,17 @@ func TestRetriesAreBounded(t *testing.T) {
 	if most := 3*plenty.Stats.Steps + 200_000; limited.Stats.Steps > most {
 		t.Errorf("%d steps, want at most %d", limited.Stats.Steps, most)
 	}
+}
+
+// TestClaimsForOnePodLeaveTheZoneOpen checks that a pod's node need not be in one zone for the sake of pods that cannot
+// use its volume beside it: minValues may need types of several zones.
+func TestClaimsForOnePodLeaveTheZoneOpen(t *testing.T) {
+	types := []*catalog.InstanceType{
+		onlyIn("z1", Type("one", 0.1, "cpu", "2", "memory", "8Gi")), onlyIn("z2", Type("two", 0.1, "cpu", "2", "memory", "8Gi")),
+	}
+	pools := []snapshot.Pool{Pool("general", types, Require(corev1.LabelInstanceTypeStable, exists), MinValues(2))}
+	checkPlans(t, []planCase{{
+		"minValues over zones", storage(World(pools, Pods(2, "a", Claims("data"))...), disk{name: "data", class: "wait", edit: oncePod}),
+		[]string{"general one: a", "unschedulable (VolumeInUse): a"},
+	}})
 }

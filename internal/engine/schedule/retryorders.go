@@ -303,7 +303,9 @@ func (o *orderSearch) plans(budget Budget, spent int) (out []Plan) {
 			return out
 		}
 	}
-	o.sv.budget = budget
+	// The lower bound needs the values of the pods that are in the queue in this order: who uses a claim for one pod
+	// depends on it.
+	o.sv.budget, o.sv.lp = budget, nil
 	switch again := o.sv.runStrategy(order, firstFit, math.Inf(1), new(int)); {
 	case o.sv.abandoned:
 		return []Plan{{Abandoned: true}}

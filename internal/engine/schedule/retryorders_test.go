@@ -43,7 +43,7 @@ func TestAnotherOrderOfTheQueuePlacesMorePods(t *testing.T) {
 		{
 			"the user of a claim waits itself",
 			storage(World(pool(), Pod("big", Requests("cpu", "2"), Claims("data"), Near(Zone, "nobody")), Pod("small", Claims("data"))), once),
-			[]string{"general m.small z1: small", "unschedulable (VolumeInUse): big"},
+			[]string{"general m.small: small", "unschedulable (VolumeInUse): big"},
 		},
 	})
 }

@@ -93,8 +93,11 @@ var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
 func unboundZonal(volumes []volume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
-		if v.claim != nil && v.claim.Spec.VolumeName == "" && v.class != nil && slices.Contains(zonalDrivers, v.driver()) &&
-			!slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) && v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
+		if v.claim == nil || v.claim.Spec.VolumeName != "" || v.class == nil || !slices.Contains(zonalDrivers, v.driver()) ||
+			slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			continue
+		}
+		if mode := v.class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer {
 			out = append(out, v.key)
 		}
 	}

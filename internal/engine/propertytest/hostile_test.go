@@ -3,7 +3,6 @@ package propertytest_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -243,12 +242,7 @@ func checkHostile(d random) error {
 // there. DOVETAIL_WORLDS=first,count generates others.
 func TestHostilePodsHoldUpNobody(t *testing.T) {
 	failed := 0
-	first, count := uint64(0), uint64(hostileWorlds)
-	if v := os.Getenv("DOVETAIL_WORLDS"); v != "" {
-		if _, err := fmt.Sscanf(v, "%d,%d", &first, &count); err != nil {
-			t.Fatalf("DOVETAIL_WORLDS=%s: %v", v, err)
-		}
-	}
+	first, count := worldRange(t, hostileWorlds)
 	for _, seed := range []uint64{33248, 57151, 57846, 61213} { // failed once
 		if err := checkHostile(seeded(1_000_000 + seed)); err != nil {
 			t.Errorf("world %d: %v", seed, err)

@@ -116,7 +116,9 @@ func (d random) requests() edit {
 }
 
 func (d random) selector() edit {
-	switch d.n(8) {
+	switch d.n(9) {
+	case 8:
+		return Selects(corev1.LabelOSStable, pick(d, "linux", "windows"))
 	case 0:
 		return Selects(Zone, pick(d, Zones()...))
 	case 1:
@@ -283,6 +285,6 @@ func (d random) volume() edit {
 	}
 	return Claims(
 		pick(d, "disk-z1", "disk-z2", "disk-z1-or-z3", "disk-anywhere", "disk-local", "disk-host", "disk-new", "disk-new-z2", "disk-intree",
-			"disk-soon", "disk-lost", "disk-missing"),
+			"disk-soon", "disk-lost", "disk-missing", "disk-once", "disk-once", "disk-once-z1"),
 	)
 }

@@ -55,7 +55,12 @@ func (d random) instanceTypes() []*catalog.InstanceType {
 		it = WithLabel(it, Arch, pick(d, "amd64", "amd64", "amd64", "arm64"))
 		it = WithLabel(it, cores, fmt.Sprint(n))
 		it = WithLabel(it, corev1.LabelTopologyRegion, "r1")
-		it = WithLabel(it, corev1.LabelWindowsBuild)
+		if it = WithLabel(it, corev1.LabelWindowsBuild); d.maybe(12) {
+			it = WithLabel(WithLabel(it, corev1.LabelOSStable, "windows"), corev1.LabelWindowsBuild, "10.0.20348")
+		}
+		if d.maybe(25) {
+			it.VolumeLimits = map[string]int{"ebs.csi.aws.com": d.n(4)}
+		}
 		if it = WithLabel(it, gpu); accelerated {
 			it = WithLabel(it, gpu, pick(d, "t4", "a10"))
 		}

@@ -58,13 +58,29 @@ func (d random) daemon(name string) snapshot.DaemonSet {
 	add(70, Tolerates("hard"))
 	add(25, d.selector())
 	add(20, d.nodeAffinity())
-	add(15, HostPort("", 80, corev1.ProtocolTCP))
+	add(25, HostPort("", int32(pick(d, 80, 81)), corev1.ProtocolTCP))
+	add(12, d.daemonVolume())
 	add(10, func(p *corev1.Pod) { // limits without defaulted requests
 		r := &p.Spec.Containers[0].Resources
 		r.Limits, r.Requests = r.Requests, nil
 	})
 	add(8, Selects(karpv1.LabelInitialized, "true"))
 	return snapshot.DaemonSet{Namespace: "default", Name: name, Pod: Pod(name, edits...)}
+}
+
+// daemonVolume is an ephemeral volume, or a claim that all pods of the set share.
+func (d random) daemonVolume() edit {
+	class := pick(d, "wait", "wait", "wait-z2", "none")
+	if d.maybe(30) {
+		return Claims(pick(d, "disk-anywhere", "disk-z1", "disk-new"))
+	}
+	return func(p *corev1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "cache", VolumeSource: corev1.VolumeSource{
+			Ephemeral: &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{
+				Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+			}},
+		}})
+	}
 }
 
 // node is a managed one, initialized or in flight, or an unmanaged one.
@@ -106,6 +122,7 @@ func (d random) node(s *snapshot.Snapshot, name string) snapshot.Node {
 		if d.maybe(50) && n.Launched {
 			pod := s.DaemonSets[i].Pod.DeepCopy()
 			OwnedBy("apps/v1", "DaemonSet")(pod)
+			pod.OwnerReferences[0].Name = s.DaemonSets[i].Name
 			pod.Name, pod.UID = pod.Name+"-"+name, pod.UID+types.UID("-"+name)
 			n.Pods = append(n.Pods, Bound(pod, name))
 		}
@@ -232,6 +249,12 @@ func (d random) storage(s *snapshot.Snapshot) {
 		unbound(ns, "disk-new", "wait")
 		unbound(ns, "disk-new-z2", "wait-z2")
 		unbound(ns, "disk-soon", "now")
+		bound(ns, "disk-once-z1", csi, term(Expr(Zone, in, "z1")))
+		unbound(ns, "disk-once", "wait")
+		for _, name := range []string{"disk-once", "disk-once-z1"} { // one pod each
+			claim := s.Volumes.Claims[types.NamespacedName{Namespace: ns, Name: name}]
+			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+		}
 		bound(ns, "disk-lost", csi)
 		s.Volumes.Claims[types.NamespacedName{Namespace: ns, Name: "disk-lost"}].Status.Phase = corev1.ClaimLost
 	}

@@ -130,3 +130,55 @@ func (b *bin) capacityTypes(types []candidate) []string {
 	}
 	return available
 }
+
+// decide chooses the domain of a new node that may still come up in several, once nothing else lets a waiting pod be
+// placed that must follow pods on it. It takes the cheapest domain that the waiting pod can use. The queue is the
+// waiting pods. It returns whether it chose one.
+//
+// Invariant: every choice leaves one node one domain, so there are at most as many as nodes times topology keys. Cost:
+// waiting classes times bins, and a list of candidates per domain.
+func (sv *solver) decide(queue []*queuedPod) bool {
+	seen := map[*class]bool{}
+	for _, q := range queue {
+		if seen[q.class] {
+			continue
+		}
+		seen[q.class] = true
+		views := q.class.views(q.class.levels[len(q.class.levels)-1])
+		sv.steps += len(views)
+		for _, v := range views {
+			if v.g.typ == affinity && v.g.undecided > 0 && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
+				sv.generation++
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
+func (sv *solver) decideFor(b *bin, v view) bool {
+	key := v.g.key
+	_, single := b.cands.domain(key)
+	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+		return false
+	}
+	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0
+	for _, d := range sv.domainsOf(v.g, b.cands.reqs) {
+		if !reaches(*v.node, key, d) {
+			continue
+		}
+		cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, d)))
+		at := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == 0 })
+		if at >= 0 && (best == nil || cands.list[at].price < best.list[first].price) {
+			best, first = cands, at
+		}
+	}
+	if best == nil {
+		return false
+	}
+	sv.narrowBin(b, best)
+	sv.cost += best.list[first].price - b.cost
+	b.first, b.room, b.cost = first, nil, best.list[first].price
+	return true
+}

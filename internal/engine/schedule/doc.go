@@ -43,6 +43,11 @@
 // a class in one zone are a class of their own, which requires the zone. Among pools of equal weight a new bin goes to
 // the one with the least price per value (cheapestNewBin).
 //
+// When nothing else lets a waiting pod follow the pods that it has affinity to, a node that could come up in several
+// domains gets the cheapest one (solver.decide). Pods that are left then are tried again in other orders of the queue:
+// in all orders if there are few, else in some (solver.solveWithRetries says which). The number of placed pods comes
+// before cost.
+//
 // Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest
 // pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
 // more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.

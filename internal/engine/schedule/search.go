@@ -336,7 +336,7 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
-		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) {
+		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) {
 			return queue
 		}
 	}

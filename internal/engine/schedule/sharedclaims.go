@@ -88,12 +88,16 @@ func (u claimUsers) blocked(q *queuedPod) Reason {
 // zonalDrivers are CSI drivers with volumes that can only be used in the zone of the first pod that uses them.
 var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
 
-// unboundZonal are the claims of a pod that get their zone with the first pod that uses them.
+// unboundZonal are the claims of a pod that get their zone with the first pod that uses them, and that other pods may use
+// then: with ReadWriteOncePod, no other pod of the plan follows.
 func unboundZonal(volumes []volume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
-		if v.claim != nil && v.claim.Spec.VolumeName == "" && v.class != nil && slices.Contains(zonalDrivers, v.driver()) &&
-			v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer {
+		if v.claim == nil || v.claim.Spec.VolumeName != "" || v.class == nil || !slices.Contains(zonalDrivers, v.driver()) ||
+			slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
+			continue
+		}
+		if mode := v.class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer {
 			out = append(out, v.key)
 		}
 	}

@@ -35,7 +35,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 		defer func() { p.sv.templates = all }()
 		p.sv.templates = nil
 	}
-	return p.sv.solve(queue, q.Budget)
+	return p.sv.solveWithRetries(queue, q.Budget)
 }
 
 // queue removes the nodes and lists the pods that must be scheduled.

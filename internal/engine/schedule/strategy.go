@@ -84,7 +84,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)
-	plan := sv.solve(queue, budget)
+	plan := sv.solveWithRetries(queue, budget)
 	if plan.Abandoned {
 		return plan
 	}

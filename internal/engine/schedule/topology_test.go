@@ -470,9 +470,9 @@ func TestAffinity(t *testing.T) {
 		},
 		{"affinity to pods that do not exist", world(Pod("a", Near(Zone, "nobody"))), []string{"unschedulable (Topology): a"}},
 		{
-			"the target is not pinned",
+			"the target could be anywhere, and gets a zone",
 			world(join([]*corev1.Pod{db()}, web(10, Near(Zone, "db")))...),
-			[]string{"general m.small: db", "unschedulable (Topology): web x10"},
+			[]string{"general m.large z1: db, web x7", "general m.medium z1: web x3"},
 		},
 		{
 			"the target is pinned",

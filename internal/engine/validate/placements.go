@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -159,7 +160,8 @@ func (c *check) schedulable(pl *host, pod *corev1.Pod) {
 
 // attachLimits: no driver has more volumes on the node than it can attach; a volume that pods share counts once.
 func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
-	if len(pl.node.VolumeLimits) == 0 {
+	limits := c.attachLimitsOf(pl.node)
+	if len(limits) == 0 {
 		return
 	}
 	attached := attachedClaims{}
@@ -182,9 +184,29 @@ func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
 		before[driver] = len(claims)
 	}
 	add(joining)
-	for driver, limit := range pl.node.VolumeLimits {
+	for driver, limit := range limits {
 		if n := len(attached[driver]); n > int(limit) && n > before[driver] {
 			c.fail("%s: %d volumes of %s attached, at most %d can be", pl.name, n, driver, limit)
 		}
 	}
+}
+
+// attachLimitsOf are the node's own limits. A claim in flight also has those of its type: its node has none yet.
+func (c *check) attachLimitsOf(n *snapshot.Node) map[string]int32 {
+	out := maps.Clone(n.VolumeLimits)
+	pool := c.pool(n.Pool)
+	if n.Initialized || n.Claim == "" || pool == nil {
+		return out
+	}
+	if out == nil {
+		out = map[string]int32{}
+	}
+	for _, it := range pool.InstanceTypes {
+		for driver, limit := range it.VolumeLimits {
+			if _, known := out[driver]; !known && it.Name == n.Labels[corev1.LabelInstanceTypeStable] {
+				out[driver] = int32(limit)
+			}
+		}
+	}
+	return out
 }

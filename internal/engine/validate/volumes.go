@@ -80,9 +80,8 @@ func (c *check) launchAttaches(pl *host) {
 			all.add(c.daemonMounts(d))
 		}
 		for _, d := range mixed {
-			if slices.ContainsFunc(pl.outcomes, func(out outcome) bool {
-				return out.it.Name == it.Name && pl.satisfiesOn(out, c.labelDemandsOf(d))
-			}) {
+			runs := func(out outcome) bool { return out.it.Name == it.Name && pl.satisfiesOn(out, c.labelDemandsOf(d)) }
+			if slices.ContainsFunc(pl.outcomes, runs) {
 				all.add(c.daemonMounts(d))
 			}
 		}
@@ -131,19 +130,15 @@ func (c *check) oncePerPod() {
 	}
 }
 
-// sharesVolume reports whether the pod shares a claim with another pod that has a node.
+// sharesVolume reports whether the pod shares a claim with another pod that has a node, or that still runs on a node
+// that is being removed.
 func (c *check) sharesVolume(pod *corev1.Pod) bool {
-	for _, m := range c.mounts(pod) {
-		for _, other := range c.pods.all {
-			if other.pod.UID == pod.UID {
-				continue
-			}
-			for _, n := range c.mounts(other.pod) {
-				if n.claim == m.claim {
-					return true
-				}
-			}
-		}
+	mine := c.mounts(pod)
+	uses := func(other *corev1.Pod) bool {
+		return other.UID != pod.UID && slices.ContainsFunc(c.mounts(other), func(n mount) bool {
+			return slices.ContainsFunc(mine, func(m mount) bool { return m.claim == n.claim })
+		})
 	}
-	return false
+	return len(mine) > 0 && (slices.ContainsFunc(c.pods.all, func(m *scheduledPod) bool { return uses(m.pod) }) ||
+		slices.ContainsFunc(c.s.Pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != "" && uses(p) }))
 }

@@ -28,8 +28,9 @@ import (
 // hostileWorlds is how many a test run generates.
 const hostileWorlds = 500
 
-// stepsAtMost is many times the steps that a world of this size needs.
-const stepsAtMost = 200_000
+// stepsAtMost is many times the steps that a world of this size needs. With six pods that exclude each other, 720 orders
+// of the queue are tried.
+const stepsAtMost = 500_000
 
 // besides is the world with more pods pending.
 func withPods(s *snapshot.Snapshot, pods []*corev1.Pod) *snapshot.Snapshot {

@@ -123,7 +123,7 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (grow
 		return sv.chooseDomains(b, a, cands)
 	}
 	options, _ := sv.deviceOptions(b, a.c, cands)
-	last := &refusal{Devices, !a.c.sharesDevices()}
+	last := &refusal{code: Devices, final: !a.c.sharesDevices()}
 	for _, w := range options {
 		with := sv.withDevices(cands, w)
 		if with == nil {
@@ -134,7 +134,7 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (grow
 			g.devices = &w
 			return g, nil
 		}
-		last = &refusal{why.code, false}
+		last = &refusal{code: why.code}
 	}
 	return growth{}, last
 }

@@ -120,12 +120,13 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 			if !total.fitsBeside(b.total, b.t.types[cand.t].room) || !sv.reservationAllows(b, cand, ceilingEnforced) {
 				continue
 			}
-			ceiling, target := b.ceiling, b.target
+			ceiling, target, room, roomVersion := b.ceiling, b.target, b.room, b.roomVersion
 			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand, nil
 			if grown, why := sv.grow(b, a.c, a.level, ceilingEnforced); why == nil {
 				return b, grown
 			}
-			b.ceiling, b.target = ceiling, target
+			b.ceiling, b.target, b.room, b.roomVersion = ceiling, target, room, roomVersion
+			sv.noteRoom(b)
 			break
 		}
 	}

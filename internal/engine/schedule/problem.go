@@ -222,6 +222,7 @@ func (sv *solver) undoRun() {
 	}
 	copy(sv.slots.available, sv.start.slots)
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
+	sv.rooms.clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
 	sv.devices = nil

@@ -398,6 +398,9 @@ func (c *constraintClass) views(level *relaxationLevel) []view {
 // keepsApart reports whether the view is of an anti-affinity.
 func (v view) keepsApart() bool { return v.g.typ == antiAffinity || v.g.typ == inverse }
 
+// countsUndecided reports whether what the view allows depends on the undecided pods in the bin: see bootstrap.
+func (v *view) countsUndecided() bool { return v.g.typ == affinity && v.g.undecided > 0 }
+
 // bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
 // pod could follow it to.
 func (v view) bootstrap() bool {

@@ -325,6 +325,9 @@ func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
 
 // drivers are the DRA drivers with devices for the bin's pods on every type that the bin may become, sorted.
 func (b *bin) drivers(types []*catalog.InstanceType) []string {
+	if len(b.deviceOptions) == 0 {
+		return nil
+	}
 	count := map[string]int{}
 	for _, it := range types {
 		seen := map[string]bool{}

@@ -36,6 +36,8 @@ type demand struct {
 	// quota is an index into hostQuotas that bounds, together with other classes, the pods on one node; -1 if there is
 	// none.
 	quota int
+	// coarse is true once n has decided how many pods one turn takes: see untilBalanced.
+	coarse bool
 	// requests and amounts are those of one pod.
 	requests vec
 	amounts  vec64
@@ -147,11 +149,16 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 		return nil
 	}
 	queue := sv.lookAhead(b, first, g)
+	if s := &sv.sizing; sv.reuseSizing(queue, first, g) {
+		return sv.sizeAs(b, g, s.size, s.basisRow, slices.Clone(s.content))
+	}
+	sv.startSizing(queue, first, g)
 	best, size, basisRow := math.Inf(1), -1, -1
 	for _, pick := range sv.shortlist(b, first, g) {
 		cand := g.cands.list[pick.index]
 		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.basisRow}, nil)
 		sv.steps += len(queue)
+		sv.sizing.addPacking(queue)
 		score := cand.price / packed
 		if pick.basisRow >= 0 {
 			score /= patternBonus
@@ -161,15 +168,23 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 		}
 	}
 	if size < 0 {
+		sv.sizing.run = 0
 		return nil
 	}
+	cand := g.cands.list[size]
+	var content []plannedPods
+	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, basisRow}, &content)
+	sv.sizing.finishSizing(queue, size, basisRow, content)
+	return sv.sizeAs(b, g, size, basisRow, content)
+}
+
+// sizeAs makes a candidate the target of the bin, and uses up one node of the pattern that its content follows.
+func (sv *solver) sizeAs(b *bin, g growth, size, basisRow int, content []plannedPods) []plannedPods {
 	if basisRow >= 0 {
 		sv.lp.master.level[basisRow]--
 	}
 	cand := g.cands.list[size]
 	b.ceiling, b.target = cand.price, cand
-	var content []plannedPods
-	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, basisRow}, &content)
 	return content
 }
 
@@ -340,7 +355,9 @@ func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
 		return d.n
 	}
 	n := math.Ceil((float64(free[sv.memory]) - ratio*float64(free[sv.cpu])) / leans)
-	return int(min(max(n, 1+float64(d.n/maxTurns)), float64(d.n)))
+	turn := 1 + float64(d.n/maxTurns)
+	d.coarse = d.coarse || turn > n
+	return int(min(max(n, turn), float64(d.n)))
 }
 
 // dropUnfit drops demands at the front that do not fit or are used up.

@@ -70,6 +70,7 @@ type solver struct {
 	demands     []demand                  // buffer of lookAhead
 	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas      hostQuotas
+	sizing      sizing // of the last bin
 	slots       reservationSlots
 	freeBuf     vec         // buffer of pack
 	fittingBuf  []candidate // buffer of launch

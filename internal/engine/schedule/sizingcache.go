@@ -20,9 +20,9 @@ type sizing struct {
 	// offered are the demands that the bin could be filled with, quotas the bounds that some of them share.
 	offered []offeredDemand
 	quotas  []int
-	// size, basisRow and content are the decision: an index into the candidates, the pattern to follow, and the pods.
-	size, basisRow int
-	content        []plannedPods
+	// size, pattern and content are the decision: an index into the candidates, the pattern to follow, and the pods.
+	size, pattern int
+	content       []plannedPods
 }
 
 // offeredDemand is a demand as it was when the bin was sized.
@@ -49,8 +49,9 @@ func (o *offeredDemand) allows(d *demand) bool {
 // Cost: one comparison per demand, where the decision takes a packing per entry of the shortlist.
 func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 	s := &sv.sizing
-	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.cands || s.from != g.first || s.solvedFor != sv.lp.lastValue ||
-		len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) || !slices.Equal(s.matching, sv.lp.matching(first)) {
+	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.cands || s.from != g.first ||
+		s.solvedFor != sv.lp.lastValue || len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) ||
+		!slices.Equal(s.matching, sv.lp.program.MatchingPatterns(first.lpPods)) {
 		return false
 	}
 	for k := range queue {
@@ -69,7 +70,7 @@ func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 	if len(g.cands.t.limits.names) > 0 || len(sv.slots.ids) > 0 {
 		s.run = 0
 	}
-	s.matching = append(s.matching[:0], sv.lp.matching(first)...)
+	s.matching = append(s.matching[:0], sv.lp.program.MatchingPatterns(first.lpPods)...)
 	s.offered, s.quotas = s.offered[:0], append(s.quotas[:0], sv.quotas.most...)
 	for k := range queue {
 		d := &queue[k]
@@ -86,10 +87,10 @@ func (s *sizing) addPacking(queue []demand) {
 }
 
 // finishSizing records the decision.
-func (s *sizing) finishSizing(queue []demand, size, basisRow int, content []plannedPods) {
+func (s *sizing) finishSizing(queue []demand, size, pattern int, content []plannedPods) {
 	s.addPacking(queue)
 	for k := range queue {
 		s.offered[k].coarse = queue[k].coarse
 	}
-	s.size, s.basisRow, s.content = size, basisRow, append(s.content[:0], content...)
+	s.size, s.pattern, s.content = size, pattern, append(s.content[:0], content...)
 }

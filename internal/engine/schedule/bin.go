@@ -176,7 +176,7 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 // views are the class's views of its groups, from the perspective of the bin. They are valid until the next call.
 func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
 	views := c.views(level)
-	for i := range views {
+	for _, i := range c.sortedViews(level).affinities {
 		if views[i].countsUndecided() {
 			return sv.viewsWithUndecided(b, views)
 		}

@@ -56,10 +56,10 @@ type hostQuotas struct {
 
 // of is the quota that the class's pods share; -1 if there is none.
 func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
-	views := c.views(level)
+	views := c.sortedViews(level).own
 	for i := range views {
 		v := &views[i]
-		if !v.self || v.g.key != corev1.LabelHostname || v.g.typ != spread && v.g.typ != antiAffinity {
+		if v.g.key != corev1.LabelHostname || v.g.typ != spread && v.g.typ != antiAffinity {
 			continue
 		}
 		if k := slices.Index(q.groups, v.g); k >= 0 {
@@ -484,10 +484,10 @@ func (c *class) firstOpenLevel() *relaxationLevel {
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
 func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) bool {
-	views := c.views(level)
+	views := c.sortedViews(level).domains
 	for i := range views {
 		v := &views[i]
-		if v.g.typ == spread || v.g.key == corev1.LabelHostname || v.g.typ == affinity && slices.Contains(first.matches, v.g) {
+		if v.g.typ == affinity && slices.Contains(first.matches, v.g) {
 			continue
 		}
 		if domain, ok := cands.domain(v.g.key); ok && !v.allows(domain) {
@@ -500,10 +500,9 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) 
 // maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
 func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 	most := math.MaxInt
-	for _, v := range c.views(level) {
-		if !v.self {
-			continue
-		}
+	views := c.sortedViews(level).own
+	for i := range views {
+		v := &views[i]
 		switch {
 		case v.g.typ == antiAffinity:
 			most = 1

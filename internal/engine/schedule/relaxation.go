@@ -95,7 +95,8 @@ type relaxationLevel struct {
 	// groups are the topology constraints at this level.
 	groups []*group
 	// views are the groups from the perspective of the pods; made on first use.
-	views []view
+	views  []view
+	sorted sortedViews
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.

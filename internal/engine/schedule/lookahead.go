@@ -154,7 +154,7 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 	}
 	queue := sv.lookAhead(b, first, g)
 	if s := &sv.sizing; sv.reuseSizing(queue, first, g) {
-		return sv.sizeAs(b, g, s.size, s.pattern, slices.Clone(s.content))
+		return sv.sizeAs(b, g, sizingResult{s.size, s.pattern, slices.Clone(s.content)})
 	}
 	sv.startSizing(queue, first, g)
 	best, size, pattern := math.Inf(1), -1, -1
@@ -178,18 +178,18 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 	cand := g.cands.list[size]
 	var content []plannedPods
 	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pattern}, &content)
-	sv.sizing.finishSizing(queue, size, pattern, content)
-	return sv.sizeAs(b, g, size, pattern, content)
+	sv.sizing.finishSizing(queue, sizingResult{size, pattern, slices.Clone(content)})
+	return sv.sizeAs(b, g, sizingResult{size, pattern, content})
 }
 
 // sizeAs makes a candidate the target of the bin, and uses up one node of the pattern that its content follows.
-func (sv *solver) sizeAs(b *bin, g growth, size, pattern int, content []plannedPods) []plannedPods {
-	if pattern >= 0 {
-		sv.lp.program.LaunchPattern(pattern)
+func (sv *solver) sizeAs(b *bin, g growth, r sizingResult) []plannedPods {
+	if r.pattern >= 0 {
+		sv.lp.program.LaunchPattern(r.pattern)
 	}
-	cand := g.cands.list[size]
+	cand := g.cands.list[r.size]
 	b.ceiling, b.target = cand.price, cand
-	return content
+	return r.content
 }
 
 // fitTiers are lower bounds on the ratio of a pod's value to its cost at the dual prices of the type. Pods of an

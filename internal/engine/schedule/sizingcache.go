@@ -20,7 +20,12 @@ type sizing struct {
 	// offered are the demands that the bin could be filled with, quotas the bounds that some of them share.
 	offered []offeredDemand
 	quotas  []int
-	// size, pattern and content are the decision: an index into the candidates, the pattern to follow, and the pods.
+	sizingResult
+}
+
+// sizingResult is what a bin becomes: an index into the candidates, the pattern to follow or -1, and the pods besides
+// the first.
+type sizingResult struct {
 	size, pattern int
 	content       []plannedPods
 }
@@ -87,10 +92,10 @@ func (s *sizing) addPacking(queue []demand) {
 }
 
 // finishSizing records the decision.
-func (s *sizing) finishSizing(queue []demand, size, pattern int, content []plannedPods) {
+func (s *sizing) finishSizing(queue []demand, r sizingResult) {
 	s.addPacking(queue)
 	for k := range queue {
 		s.offered[k].coarse = queue[k].coarse
 	}
-	s.size, s.pattern, s.content = size, pattern, append(s.content[:0], content...)
+	s.sizingResult = r
 }

@@ -2,11 +2,11 @@ package schedule
 
 import "slices"
 
-// sizing is what sizeBin decided last, with all that the decision depends on. Queues have long runs of equal pods, and
+// sizedBin is what chooseSize decided last, with all that the decision depends on. Queues have long runs of equal pods, and
 // bins that are opened one after the other for them mostly become the same.
 //
-// Invariant: reused gives what sizeBin would decide again.
-type sizing struct {
+// Invariant: reused gives what chooseSize would decide again.
+type sizedBin struct {
 	disabled bool // for tests
 	run      int
 	first    *packingClass
@@ -20,14 +20,7 @@ type sizing struct {
 	// offered are the demands that the bin could be filled with, quotas the bounds that some of them share.
 	offered []offeredDemand
 	quotas  []int
-	sizingResult
-}
-
-// sizingResult is what a bin becomes: an index into the candidates, the pattern to follow or -1, and the pods besides
-// the first.
-type sizingResult struct {
-	size, pattern int
-	content       []plannedPods
+	sizing
 }
 
 // offeredDemand is a demand as it was when the bin was sized.
@@ -53,7 +46,7 @@ func (o *offeredDemand) allows(d *demand) bool {
 //
 // Cost: one comparison per demand, where the decision takes a packing per entry of the shortlist.
 func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
-	s := &sv.sizing
+	s := &sv.sized
 	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.cands || s.from != g.first ||
 		s.solvedFor != sv.lp.lastValue || len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) ||
 		!slices.Equal(s.matching, sv.lp.program.MatchingPatterns(first.lpPods)) {
@@ -70,7 +63,7 @@ func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 // startSizing records what a decision depends on. Limits and reservations change with each bin, so that nothing is
 // reused where there are any.
 func (sv *solver) startSizing(queue []demand, first *class, g growth) {
-	s := &sv.sizing
+	s := &sv.sized
 	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.lp.lastValue
 	if len(g.cands.t.limits.names) > 0 || len(sv.slots.ids) > 0 {
 		s.run = 0
@@ -85,17 +78,16 @@ func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 }
 
 // addPacking records what one packing took.
-func (s *sizing) addPacking(queue []demand) {
+func (s *sizedBin) addPacking(queue []demand) {
 	for k := range queue {
 		s.offered[k].most = max(s.offered[k].most, queue[k].taken)
 	}
 }
 
-// finishSizing records the decision.
-func (s *sizing) finishSizing(queue []demand, r sizingResult) {
-	s.addPacking(queue)
+// finish records the decision.
+func (s *sizedBin) finish(queue []demand, size sizing) {
 	for k := range queue {
 		s.offered[k].coarse = queue[k].coarse
 	}
-	s.sizingResult = r
+	s.sizing = size
 }

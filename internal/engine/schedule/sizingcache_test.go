@@ -27,7 +27,7 @@ func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]p
 		if why != nil {
 			t.Fatalf("no new bin takes a pod: %v", *why)
 		}
-		return sv.sizeBin(b, c, g), b.target
+		return sv.sizeBin(b, c, g, sv.chooseSize(b, c, g)), b.target
 	}
 }
 
@@ -77,7 +77,7 @@ func TestReusedSizingsChangeNoPlan(t *testing.T) {
 		s := enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...)
 		describe := func(reuse bool) []string {
 			sv := newSolver(s)
-			sv.sizing.disabled = !reuse
+			sv.sized.disabled = !reuse
 			var out []string
 			p := sv.solve(sv.compile(nil), Budget{})
 			for i := range p.Launches {

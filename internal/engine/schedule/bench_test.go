@@ -60,7 +60,7 @@ func BenchmarkSolve(b *testing.B) {
 		kind, market string
 		sizes        []int
 	}{
-		{"diverse", "synthetic-400", []int{1000, 20000, 100000}},
+		{"diverse", "synthetic-400", []int{1000, 5000, 20000, 50000, 100000}},
 		{"diverse", "ec2-od", []int{5000}},
 		{"replicas", "ec2-od", []int{5000, 30000, 100000}},
 		{"replicas", "ec2-spot", []int{5000}},

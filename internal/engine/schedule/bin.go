@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // bin is a planned NodeClaim.
@@ -76,12 +74,18 @@ type refusal struct {
 	code Code
 	// final is true when nothing later in this Solve can change it.
 	final bool
+	// view and domain are the index of the view and the only domain of the bin that it does not allow; empty if the
+	// refusal has another reason. No other reason can pass before this one.
+	view   int
+	domain string
 }
 
 // refusalPair are the refusals by one rule, not final and final, allocated once.
 type refusalPair [2]refusal
 
-func newRefusalPair(code Code) refusalPair { return refusalPair{{code, false}, {code, true}} }
+func newRefusalPair(code Code) refusalPair {
+	return refusalPair{{code: code}, {code: code, final: true}}
+}
 
 // refusal returns the preallocated refusal by one of the frequent rules.
 func (sv *solver) refusal(code Code, never bool) *refusal {
@@ -137,7 +141,7 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 		return growth{}, sv.refusal(Resources, true)
 	}
 	if len(c.ports) > 0 && c.clashes(b.ports) {
-		return growth{}, &refusal{HostPort, true}
+		return growth{}, &refusal{code: HostPort, final: true}
 	}
 	cands, why := sv.narrow(b.cands, level.internedFull)
 	if why != nil {
@@ -152,7 +156,7 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 			if with, why = sv.narrow(cands, alt); why != nil {
 				never = never && why.final
 				if i == len(c.volumes)-1 {
-					return growth{}, &refusal{Volume, never}
+					return growth{}, &refusal{code: Volume, final: never}
 				}
 				continue
 			}
@@ -163,22 +167,32 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 		}
 		never = never && why.final
 	}
-	if never != why.final {
-		why = &refusal{why.code, never}
+	if never != why.final || len(c.volumes) > 1 && why.domain != "" { // the other volumes' domains may open before
+		why = &refusal{code: why.code, final: never}
 	}
 	return growth{}, why
 }
 
-// views are the class's views of its groups, from the perspective of the bin.
+// views are the class's views of its groups, from the perspective of the bin. They are valid until the next call.
 func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
 	views := c.views(level)
-	if slices.ContainsFunc(views, func(v view) bool { return v.g.undecided > 0 }) {
-		views = slices.Clone(views)
-		for i := range views {
-			views[i].ownUndecided = b.undecidedOf(views[i].g)
+	for _, i := range c.sortedViews(level).affinities {
+		if views[i].countsUndecided() {
+			return sv.viewsWithUndecided(b, views)
 		}
 	}
 	return views
+}
+
+// viewsWithUndecided are the views with the undecided pods in the bin.
+func (sv *solver) viewsWithUndecided(b *bin, views []view) []view {
+	sv.viewBuf = append(sv.viewBuf[:0], views...)
+	for i := range sv.viewBuf {
+		if v := &sv.viewBuf[i]; v.countsUndecided() {
+			v.ownUndecided = b.undecidedOf(v.g)
+		}
+	}
+	return sv.viewBuf
 }
 
 // chooseDomains picks topology domains for the views, and finds the types that are left there.
@@ -189,42 +203,36 @@ func (sv *solver) chooseDomains(b *bin, a binRequest, cands *candidates) (growth
 	open := false // some label can still have several values
 	for i := range a.views {
 		v := &a.views[i]
-		ok := false
 		if v.g.key == corev1.LabelHostname {
-			ok = v.allowsBin(b.index)
-		} else if domain, single := cands.domain(v.g.key); single {
-			ok = v.allows(domain)
-		} else {
-			ok, open = true, true
-		}
-		if !ok {
-			return growth{}, sv.refusal(Topology, v.permanent())
+			if !v.allowsBin(b.index) {
+				return growth{}, sv.refusal(Topology, v.permanent())
+			}
+		} else if domain, single := cands.domain(v.g.key); !single {
+			open = true
+		} else if !v.allows(domain) {
+			sv.domainRefusal = refusal{code: Topology, view: i, domain: domain}
+			return growth{}, &sv.domainRefusal
 		}
 	}
 	if !open {
 		g, why := sv.cheapestFit(b, a, cands)
 		if why != nil && why.final && !sv.onlyHosts(a.views) && why.code != Resources {
-			why = &refusal{why.code, false}
+			why = &refusal{code: why.code}
 		}
 		return g, why
 	}
-	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
-	choices, blocked := sv.choices(a.views, cands.reqs, b.index, price)
-	if blocked != nil {
-		return growth{}, sv.refusal(Topology, blocked.permanent())
+	choices := sv.choicesFor(b, a, cands)
+	if choices.blocked != nil {
+		return growth{}, choices.blocked
 	}
 	var last *refusal
-	for _, choice := range choices {
-		next := cands
-		if len(choice) > 0 {
-			next = sv.candidates(b.t, cands.reqs.With(choice...))
-		}
-		g, why := sv.cheapestFit(b, a, next)
+	for k := range choices.list {
+		g, why := sv.cheapestFit(b, a, sv.chosen(choices, k))
 		if why == nil {
 			return g, nil
 		}
 		if last = why; why.final {
-			last = &refusal{why.code, false}
+			last = &refusal{code: why.code}
 		}
 	}
 	return growth{}, last
@@ -287,7 +295,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	case overLimit:
 		return growth{}, sv.refusal(Limits, false)
 	case taken:
-		return growth{}, &refusal{Reserved, false}
+		return growth{}, &refusal{code: Reserved}
 	case sv.explaining:
 		return growth{}, sv.noType(b, a.c, cands.reqs, b.total.plus(asked))
 	case a.mode == ceilingEnforced && cands == b.cands:
@@ -304,6 +312,7 @@ func (sv *solver) measureRoom(b *bin) {
 		return
 	}
 	b.roomVersion = b.version
+	defer sv.noteRoom(b)
 	if b.room == nil {
 		b.room = make(vec, len(b.total))
 	}
@@ -329,7 +338,7 @@ func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked [
 	missed, keep := t.minValuesShortfall(cands.reqs, types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.reservation != 0 {
-			return growth{}, &refusal{MinValues, true}
+			return growth{}, &refusal{code: MinValues, final: true}
 		}
 		g.relaxed = true
 		reqs := cands.reqs
@@ -413,6 +422,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.sharedVolumes[a] = true
 	}
 	b.version++
+	sv.noteRoom(b)
 	b.pods = append(b.pods, pod)
 	b.ports = append(b.ports, c.ports...)
 	if last := len(b.contents) - 1; last >= 0 && b.contents[last].class == c {

@@ -108,6 +108,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	}
 	sv.narrowBin(b, cands)
 	b.first, b.room = first, nil
+	sv.noteRoom(b)
 	return true
 }
 

@@ -123,7 +123,7 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (grow
 		return sv.chooseDomains(b, a, cands)
 	}
 	options, _ := sv.deviceOptions(b, a.c, cands)
-	last := &refusal{Devices, !a.c.sharesDevices()}
+	last := &refusal{code: Devices, final: !a.c.sharesDevices()}
 	for _, w := range options {
 		with := sv.withDevices(cands, w)
 		if with == nil {
@@ -134,7 +134,7 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (grow
 			g.devices = &w
 			return g, nil
 		}
-		last = &refusal{why.code, false}
+		last = &refusal{code: why.code}
 	}
 	return growth{}, last
 }
@@ -325,6 +325,9 @@ func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
 
 // drivers are the DRA drivers with devices for the bin's pods on every type that the bin may become, sorted.
 func (b *bin) drivers(types []*catalog.InstanceType) []string {
+	if len(b.deviceOptions) == 0 {
+		return nil
+	}
 	count := map[string]int{}
 	for _, it := range types {
 		seen := map[string]bool{}

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"encoding/binary"
 	"maps"
 	"slices"
 
@@ -19,10 +20,7 @@ const MaxInstanceTypes = 600
 // launch turns a bin into a claim. The Reason is set when the types that one claim may name do not reach minValues.
 func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
-	l := Launch{
-		Pool: t.pool, Pods: b.pods, MinValuesRelaxed: b.relaxed,
-		Requirements: b.cands.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname),
-	}
+	l := Launch{Pool: t.pool, Pods: slices.Clip(b.pods), MinValuesRelaxed: b.relaxed, Requirements: b.cands.ofClaim()}
 	all, blocked := []candidate(nil), t.conflictingGroups(b.ports, nil)
 	if b.reservation == 0 {
 		sv.fittingBuf = sv.fitting(sv.fittingBuf[:0], fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, blocked})
@@ -41,39 +39,85 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	sv.launchBuf = types
 	types, l.Requirements = sv.keepUnambiguous(b, types, l.Requirements)
 	types, reserved := sv.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
-	if missed, _ := t.minValuesShortfall(l.Requirements, types); len(missed) > 0 {
-		if !sv.bestEffort {
-			return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(l.Requirements, missed)}
+	if l.Requirements.HasMinValues() {
+		if missed, _ := t.minValuesShortfall(l.Requirements, types); len(missed) > 0 {
+			if !sv.bestEffort {
+				return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(l.Requirements, missed)}
+			}
+			l.MinValuesRelaxed = true
 		}
-		l.MinValuesRelaxed = true
+	}
+	list := t.launchTypes(types)
+	l.InstanceTypes = list.types
+	l.Requirements = sv.restrictToReservations(&l, reserved)
+	l.Drivers, l.Devices = b.drivers(l.InstanceTypes), b.devices
+	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
+	l.Requests = maps.Clone(list.overhead)
+	b.addRequests(l.Requests)
+	return l, Reason{}
+}
+
+// addRequests adds what the bin's pods request to a total.
+func (b *bin) addRequests(total corev1.ResourceList) {
+	for _, h := range b.contents {
+		for name, q := range h.class.resourceList {
+			q = q.DeepCopy() // the class keeps the original
+			q.Mul(int64(h.n))
+			sum := total[name].DeepCopy() // Quantity.Add may write to memory that copies share
+			sum.Add(quantity.Clamp(q))
+			total[name] = sum
+		}
+	}
+}
+
+// ofClaim are the requirements of a claim with these candidates, made on first use.
+func (c *candidates) ofClaim() requirement.Set {
+	if c.claimReqs == nil {
+		reqs := c.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname)
+		c.claimReqs = &reqs
+	}
+	return *c.claimReqs
+}
+
+// launchTypes is the types of launches, with what daemons take on whichever of them is launched.
+type launchTypes struct {
+	types    []*catalog.InstanceType
+	overhead corev1.ResourceList
+}
+
+// launchTypes returns the one list of these types, joined where they are variants of one type. Equal launches share it:
+// a list of all types takes more memory than all else of a launch.
+func (t *template) launchTypes(types []candidate) launchTypes {
+	t.key = t.key[:0]
+	for _, cand := range types {
+		t.key = binary.LittleEndian.AppendUint32(t.key, uint32(cand.t))
+	}
+	if known, ok := t.launches[string(t.key)]; ok {
+		return known
 	}
 	var groups []int
-	l.InstanceTypes = make([]*catalog.InstanceType, 0, len(types))
+	list := make([]*catalog.InstanceType, 0, len(types))
 	for _, cand := range types {
-		l.InstanceTypes = t.addVariant(l.InstanceTypes, t.types[cand.t].InstanceType)
+		list = t.addVariant(list, t.types[cand.t].InstanceType)
 		if g := t.types[cand.t].daemonGroup; !slices.Contains(groups, g) {
 			groups = append(groups, g)
 		}
 	}
-	l.Requirements = sv.restrictToReservations(&l, reserved)
-	l.Drivers, l.Devices = b.drivers(l.InstanceTypes), b.devices
-	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
-	l.Requests = leastOverhead(t, slices.Sorted(slices.Values(groups)))
-	for _, h := range b.contents {
-		all := h.class.resourceList.DeepCopy() // the class keeps the original
-		for name, q := range all {
-			q.Mul(int64(h.n))
-			all[name] = q
-		}
-		quantity.AddTo(l.Requests, all)
+	out := launchTypes{slices.Clip(list), leastOverhead(t, slices.Sorted(slices.Values(groups)))}
+	if t.launches == nil {
+		t.launches = map[string]launchTypes{}
 	}
-	return l, Reason{}
+	t.launches[string(t.key)] = out
+	return out
 }
 
 // reserveLimitsForAll reserves what limits have left for the bin's larger types, so that a launch has alternatives when
 // the smallest type is unavailable.
 func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
 	t := b.t
+	if len(t.limits.names) == 0 {
+		return
+	}
 	for _, cand := range types {
 		grown := b.reservedLimits.max(t.types[cand.t].capacity)
 		if more := grown.minus(b.reservedLimits); more.within(t.limitLeft) {

@@ -40,6 +40,8 @@ type demand struct {
 	// quota is an index into hostQuotas that bounds, together with other classes, the pods on one node; -1 if there is
 	// none.
 	quota int
+	// coarse is true once n has decided how many pods one turn takes: see untilBalanced.
+	coarse bool
 	// requests and amounts are those of one pod.
 	requests vec
 	amounts  vec64
@@ -60,10 +62,10 @@ type hostQuotas struct {
 
 // of is the quota that the class's pods share; -1 if there is none.
 func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
-	views := c.views(level)
+	views := c.sortedViews(level).own
 	for i := range views {
 		v := &views[i]
-		if !v.self || v.g.key != corev1.LabelHostname || v.g.typ != spread && v.g.typ != antiAffinity {
+		if v.g.key != corev1.LabelHostname || v.g.typ != spread && v.g.typ != antiAffinity {
 			continue
 		}
 		if k := slices.Index(q.groups, v.g); k >= 0 {
@@ -130,12 +132,13 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 			if !total.fitsBeside(b.total, b.t.types[cand.t].room) || !sv.reservationAllows(b, cand, ceilingEnforced) {
 				continue
 			}
-			ceiling, target := b.ceiling, b.target
+			ceiling, target, room, roomVersion := b.ceiling, b.target, b.room, b.roomVersion
 			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand, nil
 			if grown, why := sv.grow(b, a.c, a.level, ceilingEnforced); why == nil {
 				return b, grown
 			}
-			b.ceiling, b.target = ceiling, target
+			b.ceiling, b.target, b.room, b.roomVersion = ceiling, target, room, roomVersion
+			sv.noteRoom(b)
 			break
 		}
 	}
@@ -165,11 +168,16 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 		return none
 	}
 	queue := sv.lookAhead(b, first, g)
+	if sv.reuseSizing(queue, first, g) {
+		return sv.sized.sizing
+	}
+	sv.startSizing(queue, first, g)
 	best := none
 	for _, pick := range sv.shortlist(b, first, g) {
 		cand := g.cands.list[pick.index]
 		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.pattern}, nil)
 		sv.steps += len(queue)
+		sv.sized.addPacking(queue)
 		score := cand.price / packed
 		if pick.pattern >= 0 {
 			score /= patternBonus
@@ -179,6 +187,7 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 			best = sizing{pick.index, pick.pattern, min(best.score, score)}
 		}
 	}
+	sv.sized.finish(queue, best)
 	return best
 }
 
@@ -364,7 +373,9 @@ func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
 		return d.n
 	}
 	n := math.Ceil((float64(free[sv.memory]) - ratio*float64(free[sv.cpu])) / leans)
-	return int(min(max(n, 1+float64(d.n/maxTurns)), float64(d.n)))
+	turn := 1 + float64(d.n/maxTurns)
+	d.coarse = d.coarse || turn > n
+	return int(min(max(n, turn), float64(d.n)))
 }
 
 // dropUnfit drops demands at the front that do not fit or are used up.
@@ -496,10 +507,10 @@ func (c *class) firstOpenLevel() *relaxationLevel {
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
 func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) bool {
-	views := c.views(level)
+	views := c.sortedViews(level).domains
 	for i := range views {
 		v := &views[i]
-		if v.g.typ == spread || v.g.key == corev1.LabelHostname || v.g.typ == affinity && slices.Contains(first.matches, v.g) {
+		if v.g.typ == affinity && slices.Contains(first.matches, v.g) {
 			continue
 		}
 		if domain, ok := cands.domain(v.g.key); ok && !v.allows(domain) {
@@ -512,10 +523,9 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) 
 // maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
 func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 	most := math.MaxInt
-	for _, v := range c.views(level) {
-		if !v.self {
-			continue
-		}
+	views := c.sortedViews(level).own
+	for i := range views {
+		v := &views[i]
 		switch {
 		case v.g.typ == antiAffinity:
 			most = 1

@@ -56,9 +56,9 @@ func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusa
 	n := narrowResult{known: true}
 	if host := w.set.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn ||
 		host.Operator() == corev1.NodeSelectorOpDoesNotExist {
-		n.why = &refusal{Requirement, true} // a new node gets a name of its own
+		n.why = &refusal{code: Requirement, final: true} // a new node gets a name of its own
 	} else if !cands.reqs.Compatible(w.set, sv.s.Labels.WellKnown) {
-		n.why = &refusal{Requirement, true}
+		n.why = &refusal{code: Requirement, final: true}
 	} else if n.cands = sv.candidates(cands.t, cands.reqs.Intersect(sv.claimRequirements(cands, w.set))); n.cands.reqs.Equal(cands.reqs) {
 		n.cands = cands
 	}

@@ -81,6 +81,7 @@ func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
 	if into == nil {
 		sv.planned = append(sv.planned, content...)
 		sv.bins = append(sv.bins, b)
+		sv.rooms.add(anyRoom)
 		sv.addToBin(b, c, q.pod, o.g)
 		sv.measureRoom(b)
 		return

@@ -49,7 +49,7 @@ type Launch struct {
 	Pool *karpv1.NodePool
 	// Requirements hold for every node of the claim, minValues included. ClaimRequirements returns them for the API.
 	Requirements requirement.Set
-	// InstanceTypes that hold all Pods, cheapest first.
+	// InstanceTypes that hold all Pods, cheapest first. Launches share lists, so the caller must not modify them.
 	InstanceTypes []*catalog.InstanceType
 	// Offering is the cheapest available one of InstanceTypes[0].
 	Offering catalog.Offering

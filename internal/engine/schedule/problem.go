@@ -218,10 +218,11 @@ func (sv *solver) undoRun() {
 		g.counts, g.uncertain, g.countsByBin, g.undecided, g.touched = g.before, nil, g.countsByBin[:0], 0, false
 	}
 	for i, t := range sv.templates {
-		t.limitLeft = sv.start.limitLeft[i]
+		t.limitLeft, t.launches = sv.start.limitLeft[i], nil
 	}
 	copy(sv.slots.available, sv.start.slots)
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
+	sv.rooms.clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
 	sv.devices = nil

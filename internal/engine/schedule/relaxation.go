@@ -100,18 +100,19 @@ type relaxationLevel struct {
 	// groups are the topology constraints at this level.
 	groups []*group
 	// views are the groups from the perspective of the pods; made on first use.
-	views []view
+	views  []view
+	sorted sortedViews
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
 //
-// Invariant: a node or bin that is not listed can never again take a pod of the class.
+// Invariant: a node that is not listed can never again take a pod of the class.
 type attemptCache struct {
-	// nodes and bins are those that may still take a pod, in order. Bins from seenBins on have not been checked yet.
+	// nodes are those that may still take a pod, in order.
 	nodes       []*node
 	nodesListed bool
-	bins        []*bin
-	seenBins    int
+	bins        binList
+	byPods      []*bin // the same in the order of placeInLeastPods
 	closedBins  bitset // take no pod, even above the ceiling
 	noNewBin    bool   // no template makes a node for it
 }

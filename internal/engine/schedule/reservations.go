@@ -255,6 +255,9 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 		}
 		return reqs
 	}
+	if len(sv.slots.ids) == 0 {
+		return l.Requirements
+	}
 	for _, it := range l.InstanceTypes {
 		for i := range it.Offerings {
 			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && l.Requirements.Overlaps(o.Requirements) {

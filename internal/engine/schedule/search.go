@@ -31,11 +31,13 @@ type solver struct {
 	unusedAxes bitset // axes on which only unplaceable pods request something
 	cpu        int    // indexes into axes
 	memory     int
+	podAxis    int
 	pending    map[types.UID]bool // pods that this Solve schedules
 	daemons    []*daemon
 	templates  []*template
 	nodes      []*node
 	bins       []*bin
+	rooms      roomTree // of bins
 	allClasses []*class // all classes, in the order of the pods
 	classes    []*class // classes of this run, by their first pod in the queue
 	groups     []*group
@@ -65,18 +67,24 @@ type solver struct {
 
 	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
 	// placement.
-	waiting    []*packingClass
-	planned    []plannedPods
-	demands    []demand                  // of the last lookAhead
-	demandsFor *bin                      // the bin of the last lookAhead
-	ranking    [len(fitTiers)][2][]int32 // buffer of rankDemands
-	quotas     hostQuotas
-	slots      reservationSlots
-	freeBuf    vec         // buffer of pack
-	fittingBuf []candidate // buffer of launch
-	launchBuf  []candidate // buffer of launch
+	waiting     []*packingClass
+	planned     []plannedPods
+	demands     []demand                  // of the last lookAhead
+	demandsFor  *bin                      // the bin of the last lookAhead
+	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
+	quotas      hostQuotas
+	sized       sizedBin // the last bin that was sized
+	slots       reservationSlots
+	freeBuf     vec         // buffer of pack
+	fittingBuf  []candidate // buffer of launch
+	launchBuf   []candidate // buffer of launch
+	binWalks    []binWalk   // buffer of placeInWaitingBin
+	movedBins   []movedBin  // buffer of placeInWaitingBin
+	viewBuf     []view      // buffer of viewsWithUndecided
+	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
+	domainRefusal                                            refusal // buffer of closedDomain
 
 	steps     int
 	abandoned bool // Budget.Stop has ended planning
@@ -238,6 +246,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	requests = append(requests, sv.limitedDrivers())
 	sv.axes = sv.boundedAxes(requests)
 	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
+	sv.podAxis = sv.axes.index[corev1.ResourcePods]
 	sv.freeBuf = make(vec, len(sv.axes.names))
 	for _, d := range sv.daemons {
 		d.vec = sv.axes.vec(d.requests)
@@ -451,43 +460,50 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	return false
 }
 
+// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomTree skips
+// those that are full.
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
-	try := &c.attempts[i]
+	l := &c.attempts[i].bins
 	if sv.strategy == leastPods {
 		return sv.placeInLeastPods(q, i)
 	}
 	if c.count == 1 {
 		return sv.placeLastInBin(q, i)
 	}
-	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
-	try.seenBins = len(sv.bins)
-	kept := 0
-	for k, b := range try.bins {
+	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+		return true
+	}
+	for need := sv.roomFor(c); ; l.next++ {
+		if l.next = sv.rooms.next(l.next, need); l.next < 0 {
+			l.next = len(sv.bins)
+			return false
+		}
+		b := sv.bins[l.next]
 		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
 		if why == nil {
 			sv.addToBin(b, c, q.pod, g)
-			try.bins = append(try.bins[:kept], try.bins[k:]...)
 			return true
 		}
 		if !why.final {
-			try.bins[kept] = b
-			kept++
+			list := l.find(why)
+			l.lists[list].bins = append(l.lists[list].bins, int32(l.next))
 		}
 	}
-	try.bins = try.bins[:kept]
-	return false
 }
 
 // placeLastInBin is placeInBin for the last pod of its class, after which no record of failed bins is needed.
 func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
-	try := &q.class.attempts[i]
-	for _, list := range [...][]*bin{try.bins, sv.bins[try.seenBins:]} {
-		for _, b := range list {
-			if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil {
-				sv.addToBin(b, q.class, q.pod, g)
-				return true
-			}
+	l := &q.class.attempts[i].bins
+	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+		return true
+	}
+	need := sv.roomFor(q.class)
+	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
+		b := sv.bins[k]
+		if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil {
+			sv.addToBin(b, q.class, q.pod, g)
+			return true
 		}
 	}
 	return false

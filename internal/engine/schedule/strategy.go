@@ -188,25 +188,25 @@ func choose(all []*outcome) *outcome {
 func (sv *solver) placeInLeastPods(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
-	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
-	try.seenBins = len(sv.bins)
-	slices.SortFunc(try.bins, func(a, b *bin) int {
+	try.byPods = append(try.byPods, sv.bins[try.bins.next:]...)
+	try.bins.next = len(sv.bins)
+	slices.SortFunc(try.byPods, func(a, b *bin) int {
 		return cmp.Or(cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(a.index, b.index))
 	})
 	kept := 0
-	for k, b := range try.bins {
+	for k, b := range try.byPods {
 		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
 		if why == nil {
 			sv.addToBin(b, c, q.pod, g)
-			try.bins = append(try.bins[:kept], try.bins[k:]...)
+			try.byPods = append(try.byPods[:kept], try.byPods[k:]...)
 			return true
 		}
 		if !why.final {
-			try.bins[kept] = b
+			try.byPods[kept] = b
 			kept++
 		}
 	}
-	try.bins = try.bins[:kept]
+	try.byPods = try.byPods[:kept]
 	return false
 }
 

@@ -35,6 +35,9 @@ type template struct {
 	// keys are the labels that types define, domains the values of some of them; both made on first use.
 	keys    map[string]bool
 	domains map[string][]string
+	// launches are the lists of types that launches share, by the types' indexes; key is a buffer for these.
+	launches map[string]launchTypes
+	key      []byte
 	// hasVariants is true when some of the types are variants of one instance type.
 	hasVariants bool
 	// splitByDaemons is true when variants differ in the daemon pods that come with them.
@@ -102,7 +105,9 @@ type candidates struct {
 	domains       []knownDomain
 	// deviceViews are the candidates from the perspective of devices; made on first use.
 	deviceViews []deviceView
-	list        []candidate // cheapest first, then by name
+	// claimReqs are the requirements of a claim; made on first use.
+	claimReqs *requirement.Set
+	list      []candidate // cheapest first, then by name
 }
 
 // poolOrder puts heavier pools first, and among equals the name that sorts last. Among pools of equal weight price

@@ -397,8 +397,42 @@ func (c *constraintClass) views(level *relaxationLevel) []view {
 	return level.views
 }
 
+// sortedViews are those of a level's views that some steps look for. A pod can have thousands of views of other pods'
+// anti-affinity, and these steps run for each pair of pod and new node.
+type sortedViews struct {
+	made bool
+	// own are those of groups that count the pods themselves, domains those that follow or avoid pods in domains larger
+	// than a host.
+	own, domains []view
+	// affinities are indexes of the views that follow pods.
+	affinities []int
+}
+
+// sortedViews are the level's views by what steps look for. The caller must not modify them.
+func (c *constraintClass) sortedViews(level *relaxationLevel) *sortedViews {
+	l := &level.sorted
+	if !l.made {
+		l.made = true
+		for i, v := range c.views(level) {
+			if v.self {
+				l.own = append(l.own, v)
+			}
+			if v.g.typ == affinity {
+				l.affinities = append(l.affinities, i)
+			}
+			if v.g.typ != spread && v.g.key != corev1.LabelHostname {
+				l.domains = append(l.domains, v)
+			}
+		}
+	}
+	return l
+}
+
 // keepsApart reports whether the view is of an anti-affinity.
 func (v view) keepsApart() bool { return v.g.typ == antiAffinity || v.g.typ == inverse }
+
+// countsUndecided reports whether what the view allows depends on the undecided pods in the bin: see bootstrap.
+func (v *view) countsUndecided() bool { return v.g.typ == affinity && v.g.undecided > 0 }
 
 // bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
 // pod could follow it to.

@@ -1,0 +1,58 @@
+package schedule
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// zonalPods are pods that fill nodes of one zone, and others that may not go to that zone while nothing balances them:
+// pods of "zonal" count for the spread of "even", which has none of its own.
+func zonalPods(n int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, 2*n)
+	for i := range n {
+		pods = append(pods,
+			enginetest.Pod(fmt.Sprintf("zonal-%04d", i), enginetest.Labeled("app", "zonal"), enginetest.Requests("cpu", "500m"),
+				enginetest.Apart(enginetest.Host, "zonal"), enginetest.Selects(enginetest.Zone, "z1")),
+			enginetest.Pod(fmt.Sprintf("even-%04d", i), enginetest.Labeled("app", "even"), enginetest.Requests("cpu", "100m"),
+				enginetest.Spread(enginetest.Zone, 1, "zonal")))
+	}
+	return pods
+}
+
+// The work for a pod must not grow with the nodes in domains that topology has closed to it.
+func TestBinsOfClosedDomainsAreNotCheckedForEachPod(t *testing.T) {
+	stepsPerPod := func(n int) float64 {
+		p := Solve(enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, zonalPods(n)...), Budget{FirstFitOnly: true})
+		if len(p.Rejected) > 0 {
+			t.Fatalf("%d pods are rejected: %v", len(p.Rejected), p.Rejected[0].Reasons)
+		}
+		return float64(p.Stats.Steps) / float64(n)
+	}
+	few, many := stepsPerPod(100), stepsPerPod(800)
+	if many > 2*few {
+		t.Errorf("a pod takes %.0f steps among 800 and %.0f among 100", many, few)
+	}
+}
+
+func TestWalkKeepsTheOrderOfBins(t *testing.T) {
+	w := binWalk{bins: []int32{1, 3, 5, 7, 9}, read: 3, kept: 1}
+	if got := fmt.Sprint(w.rest()); got != "[1 7 9]" {
+		t.Errorf("after dropping bins 3 and 5, the list is %s", got)
+	}
+	l := binList{}
+	list := l.find(&refusal{view: 1, domain: "z1"})
+	for _, bin := range []int32{4, 2, 9, 3} {
+		l.insert(list, bin)
+	}
+	if got := fmt.Sprint(l.lists[l.find(&refusal{view: 1, domain: "z1"})].bins); got != "[2 3 4 9]" {
+		t.Errorf("bins are on the list as %s", got)
+	}
+	if l.find(&refusal{view: 0, domain: "z1"}) == list || l.find(&refusal{}) == list {
+		t.Error("bins that refuse for different reasons are on one list")
+	}
+}

@@ -1,0 +1,78 @@
+package schedule
+
+import "github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+
+// domainChoices are the choices of domains that topology leaves to a bin with these candidates.
+type domainChoices struct {
+	cands *candidates
+	// blocked is why there are none.
+	blocked *refusal
+	list    []choice
+	// narrowed are the candidates of each choice; nil until first used.
+	narrowed []*candidates
+}
+
+// choiceCache has the choices for one pod at one relaxation level, by the candidates of bins: many bins that the pod is
+// checked against are alike.
+//
+// Invariant: nothing has been placed since the choices were made.
+type choiceCache struct {
+	generation int
+	level      *relaxationLevel
+	made       []domainChoices
+}
+
+// maxCachedChoices bounds the search for cached choices. New nodes of a queue differ in the few requirements that their
+// first pods have in common, so that few sets of candidates occur before the next pod is placed.
+const maxCachedChoices = 16
+
+// choicesFor are the choices of domains for a pod in a bin with these candidates. They are valid until the next call.
+//
+// Cost: a few pointer comparisons for all bins but the first with such candidates.
+func (sv *solver) choicesFor(b *bin, a binRequest, cands *candidates) *domainChoices {
+	cache := &sv.choiceCache
+	if cache.generation != sv.generation || cache.level != a.level || len(cache.made) == maxCachedChoices {
+		cache.generation, cache.level, cache.made = sv.generation, a.level, cache.made[:0]
+	}
+	// What follows must not depend on the bin: prices do where capacity reservations are left, and affinity does where
+	// pods have no domain yet.
+	if !sv.choicesDependOnBin(a.views) {
+		for k := range cache.made {
+			if c := &cache.made[k]; c.cands == cands {
+				return c
+			}
+		}
+	}
+	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
+	list, blocked := sv.choices(a.views, cands.reqs, b.index, price)
+	made := domainChoices{cands: cands, list: list, narrowed: make([]*candidates, len(list))}
+	if blocked != nil {
+		made.blocked = sv.refusal(Topology, blocked.permanent())
+	}
+	cache.made = append(cache.made, made)
+	return &cache.made[len(cache.made)-1]
+}
+
+// choicesDependOnBin reports whether bins with the same candidates may have different choices.
+func (sv *solver) choicesDependOnBin(views []view) bool {
+	if len(sv.slots.ids) > 0 {
+		return true
+	}
+	for i := range views {
+		if views[i].countsUndecided() {
+			return true
+		}
+	}
+	return false
+}
+
+// chosen are the candidates of a choice.
+func (sv *solver) chosen(c *domainChoices, k int) *candidates {
+	if c.narrowed[k] == nil {
+		c.narrowed[k] = c.cands
+		if len(c.list[k]) > 0 {
+			c.narrowed[k] = sv.candidates(c.cands.t, c.cands.reqs.With(c.list[k]...))
+		}
+	}
+	return c.narrowed[k]
+}

@@ -1,0 +1,179 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// hostRule is a required rule over hostnames with the pods that it keeps apart from each other: topology spread with
+// DoNotSchedule, or anti-affinity. Its pods declare the rule and are counted by it.
+//
+// Invariant: no node of any plan holds more than most of these pods. When the last of them came to its node, its own
+// rule counted all others there.
+type hostRule struct {
+	g       *group
+	most    int // of the pods on one node
+	classes []hostClass
+	pods    int // scheduled, of all classes
+}
+
+// hostClass is a class under a hostRule.
+type hostClass struct {
+	c    *class
+	pods int // scheduled
+	// price is that of the cheapest node that holds a pod, in $/h.
+	price float64
+}
+
+// hostRules are the host rules of scheduled pods, in the order of their first class.
+func (sv *solver) hostRules() []*hostRule {
+	rules := map[*group]*hostRule{}
+	var out []*hostRule
+	scheduled := sv.scheduledPods()
+	for _, c := range sv.classes {
+		if scheduled[c] == 0 || c.unplaceable() {
+			continue
+		}
+		for _, v := range c.views(c.levels[len(c.levels)-1]) {
+			most := v.mostOnHost()
+			if most == 0 || !sv.countedEverywhere(v.g, c) {
+				continue
+			}
+			r := rules[v.g]
+			if r == nil {
+				r = &hostRule{g: v.g, most: most}
+				rules[v.g] = r
+				out = append(out, r)
+			}
+			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.lp.cheapestNodeFor(c)})
+			r.pods += scheduled[c]
+		}
+	}
+	return out
+}
+
+// scheduledPods counts the pods of this run on existing nodes and in bins, by class.
+func (sv *solver) scheduledPods() map[*class]int {
+	out := make(map[*class]int, len(sv.classes))
+	for _, c := range sv.classes {
+		if c.onExisting > 0 {
+			out[c] = c.onExisting
+		}
+	}
+	for _, b := range sv.bins {
+		for _, h := range b.contents {
+			out[h.class] += h.n
+		}
+	}
+	return out
+}
+
+// mostOnHost is how many pods one node may hold of those that declare the rule and are counted by it; zero if the view
+// is of no such rule.
+func (v *view) mostOnHost() int {
+	if v.g.key != corev1.LabelHostname || !v.self || v.g.claim != "" {
+		return 0
+	}
+	switch v.g.typ {
+	case spread:
+		return v.g.maxSkew
+	case antiAffinity:
+		return 1
+	}
+	return 0
+}
+
+// countedEverywhere reports whether the group counts the class's pods wherever they may run. A spread with
+// nodeTaintsPolicy Honor leaves out nodes with taints that its pods do not tolerate.
+func (sv *solver) countedEverywhere(g *group, c *class) bool {
+	last := c.levels[len(c.levels)-1]
+	for _, t := range sv.templates {
+		if !last.blocked.has(t.index) && !g.filter.admitsTaints(t.taints) {
+			return false
+		}
+	}
+	return g.filter == nil || !g.filter.taints ||
+		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && !g.filter.admitsTaints(n.src.Taints) })
+}
+
+// hostBound is a lower bound on the cost of any plan that schedules the same pods, from the host rules alone: the most
+// that any one of them proves.
+//
+// Let a rule have n pods, of which one node holds at most k. Existing nodes and capacity reservations take at most as
+// many of them as their free room and the rule allow, in the best case those with the most expensive nodes. Each other
+// node costs at least as much as the cheapest node for any of its pods. The sum of these prices is least where pods
+// with equal prices share nodes: with the pods sorted by price, the first of each k.
+//
+// Cost: classes and bins, and for rules that may prove more than the known bound, existing nodes.
+func (sv *solver) hostBound(known float64) float64 {
+	if sv.lp == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
+		return known
+	}
+	for _, r := range sv.hostRules() {
+		slices.SortStableFunc(r.classes, func(a, b hostClass) int { return cmp.Compare(b.price, a.price) })
+		if r.cost(0) > known {
+			known = max(known, r.cost(sv.podsOnPaidRoom(r)))
+		}
+	}
+	return known
+}
+
+// overHosts reports whether the group keeps pods apart from each other on hosts.
+func (g *group) overHosts() bool {
+	return g.key == corev1.LabelHostname && (g.typ == spread || g.typ == antiAffinity) && g.claim == ""
+}
+
+// cost is the least cost of new nodes for the rule's pods, without the skipped ones, which have the highest prices.
+func (r *hostRule) cost(skipped int) float64 {
+	total, open := 0.0, 0
+	for _, h := range r.classes {
+		n := max(0, h.pods-skipped)
+		skipped -= h.pods - n
+		more := max(0, n-open)
+		nodes := (more + r.most - 1) / r.most
+		total += float64(nodes) * h.price
+		open += nodes*r.most - n
+	}
+	return total
+}
+
+// podsOnPaidRoom bounds how many of the rule's pods existing nodes and reservations can hold.
+func (sv *solver) podsOnPaidRoom(r *hostRule) int {
+	least := slices.Clone(r.classes[0].c.requests)
+	for _, h := range r.classes[1:] {
+		for i, x := range h.c.requests {
+			least[i] = min(least[i], x)
+		}
+	}
+	counts := r.g.counts
+	if r.g.touched {
+		counts = r.g.before
+	}
+	out := 0
+	for _, n := range sv.nodes {
+		if !n.open || n.removed {
+			continue
+		}
+		free := n.free
+		if n.touched {
+			free = n.before.free
+		}
+		if !least.fits(free) {
+			continue
+		}
+		domain, ok := n.domain(corev1.LabelHostname)
+		if !ok {
+			return r.pods // such a node is no domain, and takes any number
+		}
+		out += max(0, r.most-counts[domain])
+	}
+	for _, slots := range sv.slots.total {
+		if slots > r.pods {
+			return r.pods
+		}
+		out += slots * r.most
+	}
+	return min(out, r.pods)
+}

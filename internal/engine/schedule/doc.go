@@ -21,20 +21,12 @@
 //
 // # Lower bound
 //
-// Give each offering o a dual price y(o, r) per unit of each resource r, such that the dual prices of its whole room
-// add up to no more than its price. The value v(c) of a pod of class c is the least that its requests cost, at dual
-// prices, on any offering that it can use and that holds it. The pods on a node of o have together at most the value
-// that their requests cost there, so at most the price of the node. So all pods together have no more value than any
-// plan costs, less the value of room that is paid for already: existing nodes and capacity reservations. This is weak
-// duality of the linear program "launch fractions of nodes, fill them with fractions of pods". It holds for any
-// dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node, prices include
-// it.
-//
-// Good dual prices come from column generation (Gilmore and Gomory 1961) over buckets of pods with similar proportions:
-// see lpRelaxation.generateColumns. The master LP chooses among patterns, which say what one node holds. At the
-// master's dual prices, a pricing LP per offering finds patterns that it lacks. Dual smoothing (Wentges 1997) keeps the
-// prices from oscillating. The program does not model topology: where topology decides, the bound is further below the
-// best plan.
+// The linear program "launch fractions of nodes, fill them with fractions of pods" gives each pod a value in $/h, such
+// that the pods of any node together are worth at most its price: see package lp. So all pods together have no more
+// value than any plan costs, less the value of room that is paid for already: existing nodes and capacity reservations.
+// It holds for any dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node,
+// prices include it. The program does not model topology: where topology decides, the bound is further below the best
+// plan.
 //
 // # Search
 //

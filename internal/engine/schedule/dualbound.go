@@ -2,187 +2,135 @@ package schedule
 
 import (
 	"encoding/binary"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 )
 
-// lpRelaxation is the linear-programming relaxation of the plan, and the dual prices that it yields.
-//
-// Each lpOffering has a dual price per unit of each resource, such that the prices of a whole node add up to no more
-// than the price of the offering. The value of a pod is the least that its requests cost on any lpOffering that it can
-// use and that holds it. Then the pods of any node, however it is packed, are worth no more than its price, and all
-// pods together no more than any plan costs. This lower bound is weak duality of "launch fractions of nodes, fill them
-// with fractions of pods". It holds for any dual-feasible prices. Good ones come from that program, solved over buckets
-// of similar pods by column generation: the master LP chooses among patterns, and a pricing LP per offering finds the
-// pattern with the most value.
-type lpRelaxation struct {
-	axes          int
+// relaxation is the linear program of a run: the solver's classes are its pods, and the offerings of all templates its
+// offerings, by their numbers. See package lp for what its prices prove.
+type relaxation struct {
+	// program is nil if no pod can use any offering.
+	program       *lp.Program
 	demandClasses []*demandClass
-	offerings     []lpOffering
-	// representative maps each offering to its lpOffering, or to one that dominates it; -1 where no pod can use it.
-	representative []int32
-	axesInUse      []int // axes that some pod requests
-	scale          vec64 // the largest room per axis
-	master         masterLP
-	buckets        []bucket
-	ready          bool // the master LP has its rows and starting patterns
-	pricing        pricingLP
-	// shares, values, amounts, duals and items are buffers of solvePricing.
-	shares [][]float64
-	//
-	values, amounts, duals []float64
-	//
-	items            []int
-	matchingPatterns []int // buffer of matching
-	patternLeft      []float64
-	// offerings that this solve looks at
-	active          []*lpOffering
-	stabilityCenter []float64 // the best dual-feasible prices of buckets so far
-
 	// roomDuals are, per axis, an upper bound on the value of one unit to any pod on an existing node.
 	roomDuals vec64
 	// queueValue is the value of the whole queue, lastValue that of the pods left at the last solve.
 	queueValue, lastValue float64
 	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
+	left              []lp.Left // buffer of resolve
 }
 
 // demandClass is pods that can use the same offerings.
 type demandClass struct {
-	index       int
-	offerings   bitset // over all templates' types
-	maxRequests vec    // per axis, the largest request of one pod
-	usable      []int  // indexes of lpOfferings, cheapest first
-}
-
-// lpOffering is an offering in the LP: a node that costs price and holds pods of some demand classes only.
-type lpOffering struct {
-	index int
-	room  vec
-	size  vec64 // room in units of scale, on the axes in use
-	price float64
-	// bit set of demand class indexes
-	demandClasses uint32
-	// packedValue is the most value that the room can hold at the last prices of buckets. duals are the prices per unit
-	// of each axis that prove it: no pod is worth more than it costs at them. feasibleDuals are duals scaled so that
-	// the whole room costs its price.
-	packedValue          float64
-	duals, feasibleDuals vec64
-	bestFeasible         vec64 // the feasibleDuals of the best bound so far
-}
-
-// bucket is pods of one demand class that request resources in about the same proportions.
-type bucket struct {
-	demandClass int
-	amount      vec64 // one unit of it, on the axes in use, in units of scale
-	need        vec64 // the same in units of each resource, on all axes
-	demand      float64
+	index     int
+	offerings bitset // over all templates' types
 }
 
 // vec64 is a floating-point number per axis.
 type vec64 []float64
 
-// maxDemandClasses bounds the size of the LP: lpOffering.demandClasses is one 32-bit word. Further demand classes share
-// the last one, which may use whatever any of them may. That makes the bound lower, but no less valid.
-const maxDemandClasses = 32
-
 // solveRelaxation computes the value of each pod and the lower bound, while all pods are still to be placed.
 //
-// Cost: linear in classes and candidates for setting up; then generateColumns.
+// Cost: linear in classes and candidates for setting up; then lp.New.
 func (sv *solver) solveRelaxation() {
-	m := &lpRelaxation{axes: len(sv.axes.names), roomDuals: make(vec64, len(sv.axes.names))}
+	m := &relaxation{roomDuals: make(vec64, len(sv.axes.names))}
 	sv.lp = m
+	sv.assignDemandClasses(m)
+	if len(m.demandClasses) == 0 {
+		return
+	}
+	in := lp.Input{Axes: len(sv.axes.names), Classes: len(m.demandClasses), Offerings: sv.lpOfferings(m)}
+	for _, c := range sv.classes {
+		if c.demand != nil && !c.unplaceable() {
+			c.lpPods = len(in.Pods)
+			in.Pods = append(in.Pods, lp.Pods{Class: c.demand.index, Requests: c.requests, Count: c.count})
+		}
+	}
+	m.program = lp.New(in)
+	for _, c := range sv.classes {
+		c.value = m.podValue(c)
+		c.boundValue = c.value
+		m.queueValue += c.value * float64(c.count)
+	}
+	m.lastValue = m.queueValue
+	m.roomDuals = m.program.ExistingRoomDuals(sv.start.free)
+	m.existingRoomValue = sv.start.free.dot(m.roomDuals)
+	if len(sv.templates) > 1 {
+		for _, c := range sv.classes {
+			c.deferred = sv.pricierInHeaviestPool(c)
+		}
+	}
+}
+
+// assignDemandClasses resets what classes know of the program, and finds the demand class of each that can be placed.
+func (sv *solver) assignDemandClasses(m *relaxation) {
 	known := map[string]*demandClass{}
 	byLists := map[string]*demandClass{}
 	var key []byte
 	for _, c := range sv.classes {
-		c.value, c.boundValue, c.bucket, c.deferred = 0, 0, -1, false
+		c.value, c.boundValue, c.lpPods, c.deferred = 0, 0, -1, false
 		if c.unplaceable() {
 			if c.pricedRun != sv.run {
 				c.demand, c.heaviestPool = nil, nil // those of an earlier run refer to offerings of that run
 			}
 			continue
 		}
-		if k := c.constraintClass; k.pricedRun != sv.run {
-			k.pricedRun = sv.run
-			lists := sv.candidateLists(k)
-			k.demand, k.heaviestPool = nil, nil
-			if len(lists) > 0 {
-				k.heaviestPool = lists[0]
-			}
-			key = key[:0]
-			for _, l := range lists {
-				key = binary.AppendUvarint(key, uint64(l.id))
-			}
-			g, ok := byLists[string(key)]
-			if !ok {
-				g = m.demandClassOf(sv.offeringsOf(lists), known)
-				byLists[string(key)] = g
-			}
-			k.demand = g
+		k := c.constraintClass
+		if k.pricedRun == sv.run {
+			continue
 		}
-	}
-	if len(m.demandClasses) == 0 {
-		return
-	}
-	m.addOfferings(sv)
-	// A pod that no offering holds, however large, must not distort the values of other pods.
-	sold := make([]*class, 0, len(sv.classes))
-	for _, c := range sv.classes {
-		if m.anyOfferingHolds(c) {
-			sold = append(sold, c)
-			for i, r := range c.requests {
-				c.demand.maxRequests[i] = max(c.demand.maxRequests[i], r)
-			}
+		k.pricedRun = sv.run
+		lists := sv.candidateLists(k)
+		k.demand, k.heaviestPool = nil, nil
+		if len(lists) > 0 {
+			k.heaviestPool = lists[0]
 		}
-	}
-	if len(sold) == 0 {
-		return
-	}
-	m.scaleAxes(sold)
-	m.fillBuckets(sold)
-	m.generateColumns(fullEffort)
-	for _, c := range sold {
-		c.value = m.podValue(c)
-		c.boundValue, c.deferred = c.value, false
-		m.queueValue += c.value * float64(c.count)
-	}
-	m.lastValue = m.queueValue
-	m.priceExistingRoom(sv.start.free, sold)
-	if len(sv.templates) > 1 {
-		for _, c := range sold {
-			c.deferred = m.pricierInHeaviestPool(c)
+		key = key[:0]
+		for _, l := range lists {
+			key = binary.AppendUvarint(key, uint64(l.id))
 		}
+		g, ok := byLists[string(key)]
+		if !ok {
+			g = m.demandClassOf(sv.offeringsOf(lists), known)
+			byLists[string(key)] = g
+		}
+		k.demand = g
 	}
 }
 
-// anyOfferingHolds reports whether some offering that the class can use has room for one of its pods.
-func (m *lpRelaxation) anyOfferingHolds(c *class) bool {
-	if c.demand == nil || c.unplaceable() {
-		return false
-	}
-	for _, k := range slices.Backward(c.demand.usable) { // the largest come last
-		if c.requests.within(m.offerings[k].room) {
-			return true
+// lpOfferings are the offerings of all templates, by number, with the demand classes that can use each of them.
+func (sv *solver) lpOfferings(m *relaxation) []lp.Offering {
+	out := make([]lp.Offering, sv.offerings)
+	for _, t := range sv.templates {
+		for i := range t.types {
+			ti := &t.types[i]
+			if slices.ContainsFunc(ti.room, func(r int64) bool { return r < 0 }) {
+				continue // nothing fits
+			}
+			for k := range ti.Offerings {
+				o := &out[ti.offering+k]
+				o.Room, o.Price = ti.room, sv.nodePrice(ti.Offerings[k].Price)
+				for _, g := range m.demandClasses {
+					if g.offerings.has(ti.offering + k) {
+						o.Classes.Add(g.index)
+					}
+				}
+			}
 		}
 	}
-	return false
+	return out
 }
 
-// resolveForStrategy is solveRelaxation for a queue that has been solved before, at the start of another strategy.
-func (sv *solver) resolveForStrategy() {
-	m := sv.lp
-	if len(m.buckets) == 0 {
-		return
+// podValue is the value of a pod of the class at the last prices; zero if no offering holds it.
+func (m *relaxation) podValue(c *class) float64 {
+	if m.program == nil || c.lpPods < 0 {
+		return 0
 	}
-	m.fillBuckets(sv.classes)
-	m.generateColumns(m.resolveEffort())
-	for _, c := range sv.classes {
-		c.value = m.podValue(c)
-	}
-	m.lastValue = m.queueValue
+	return m.program.Value(c.lpPods)
 }
 
 // maxPoolPremium is how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is
@@ -191,8 +139,8 @@ const maxPoolPremium = 1.1
 
 // pricierInHeaviestPool reports whether a pod of the class costs a good deal more in its heaviest pool than elsewhere.
 // Such a pod waits until nodes are launched elsewhere, which it may join.
-func (m *lpRelaxation) pricierInHeaviestPool(c *class) bool {
-	if c.demand == nil || c.heaviestPool == nil {
+func (sv *solver) pricierInHeaviestPool(c *class) bool {
+	if c.lpPods < 0 || c.heaviestPool == nil || !sv.lp.program.Holds(c.lpPods) {
 		return false
 	}
 	limit := c.value * maxPoolPremium
@@ -200,41 +148,49 @@ func (m *lpRelaxation) pricierInHeaviestPool(c *class) bool {
 		if cand.offering < 0 {
 			return false // there is a reservation
 		}
-		if k := m.representative[cand.offering]; k >= 0 && c.requests.within(c.heaviestPool.t.types[cand.t].room) {
-			if col := &m.offerings[k]; col.feasibleDuals.cost(c.requests)*cand.price <= limit*col.price {
-				return false
-			}
+		if c.requests.within(c.heaviestPool.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
+			return false
 		}
 	}
 	return true
+}
+
+// resolveForStrategy is solveRelaxation for a queue that has been solved before, at the start of another strategy.
+func (sv *solver) resolveForStrategy() {
+	sv.lp.resolve(sv.classes)
+	sv.lp.lastValue = sv.lp.queueValue
 }
 
 // resolveForRest solves the LP for the pods that are left, once their value is a good deal less than at the last solve:
 // other resources may be scarce then. The lower bound is not changed.
 func (sv *solver) resolveForRest() {
 	m := sv.lp
-	if sv.valueLeft > m.lastValue*m.resolveEffort().resolveBelow || len(m.buckets) == 0 {
+	if m.program == nil || sv.valueLeft > m.lastValue*m.program.ResolveBelow() {
 		return
 	}
 	m.lastValue = sv.valueLeft
-	waiting := sv.waitingClasses()
-	m.fillBuckets(waiting)
-	m.generateColumns(m.resolveEffort())
-	for i, c := range waiting {
-		if i > 0 && c.packingClass == waiting[i-1].packingClass {
-			c.value = waiting[i-1].value
+	m.resolve(sv.waitingClasses())
+}
+
+// resolve solves the program for the pods that are left of the classes, and gives these their new values.
+func (m *relaxation) resolve(classes []*class) {
+	if m.program == nil {
+		return
+	}
+	m.left = m.left[:0]
+	for _, c := range classes {
+		if c.lpPods >= 0 {
+			m.left = append(m.left, lp.Left{Pods: c.lpPods, Count: c.count})
+		}
+	}
+	m.program.Resolve(m.left)
+	for i, c := range classes {
+		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
+			c.value = classes[i-1].value
 		} else {
 			c.value = m.podValue(c)
 		}
 	}
-}
-
-// resolveEffort is the effort for solving the LP again.
-func (m *lpRelaxation) resolveEffort() lpEffort {
-	if len(m.demandClasses) > 1 {
-		return fullEffort
-	}
-	return quickEffort
 }
 
 // candidateLists lists, per template, the candidates that any relaxation level and volume alternative of the class
@@ -294,7 +250,7 @@ func (sv *solver) offeringsOf(lists []*candidates) bitset {
 }
 
 // demandClassOf returns the demand class of these offerings; nil if there are none.
-func (m *lpRelaxation) demandClassOf(offers bitset, known map[string]*demandClass) *demandClass {
+func (m *relaxation) demandClassOf(offers bitset, known map[string]*demandClass) *demandClass {
 	var key []byte
 	found := false
 	for _, word := range offers {
@@ -307,80 +263,31 @@ func (m *lpRelaxation) demandClassOf(offers bitset, known map[string]*demandClas
 	if g := known[string(key)]; g != nil {
 		return g
 	}
-	if len(m.demandClasses) == maxDemandClasses {
-		g := m.demandClasses[maxDemandClasses-1]
+	if len(m.demandClasses) == lp.MaxClasses {
+		g := m.demandClasses[lp.MaxClasses-1]
 		for i, word := range offers {
 			g.offerings[i] |= word
 		}
 		known[string(key)] = g
 		return g
 	}
-	g := &demandClass{index: len(m.demandClasses), offerings: offers, maxRequests: make(vec, m.axes)}
+	g := &demandClass{index: len(m.demandClasses), offerings: offers}
 	known[string(key)] = g
 	m.demandClasses = append(m.demandClasses, g)
 	return g
 }
 
-// podValue is the least that a pod of the class costs at dual prices, over all offerings that hold it, in $/h.
-//
-// Cost: one dot product per offering. Room is compared last, since most offerings already cost too much.
-func (m *lpRelaxation) podValue(c *class) float64 {
-	if c.demand == nil {
-		return 0
-	}
-	least := math.Inf(1)
-	for _, k := range c.demand.usable {
-		if col := &m.offerings[k]; c.amounts.dot(col.feasibleDuals) < least && c.requests.within(col.room) {
-			least = c.amounts.dot(col.feasibleDuals)
-		}
-	}
-	if math.IsInf(least, 1) {
-		return 0
-	}
-	return least
-}
-
-// priceExistingRoom bounds the value of a unit of room that is paid for already, on existing nodes and in reservations.
-// Pods of a demand class are worth no more than they cost on any one offering that holds the largest of them. Of these
-// offerings it takes the one with the least total, which makes the bound as tight as one offering can.
-func (m *lpRelaxation) priceExistingRoom(free vec64, classes []*class) {
-	all := slices.Clone(free)
-	for _, c := range classes {
-		for i, x := range c.requests {
-			all[i] += float64(x) * float64(c.count)
-		}
-	}
-	for _, g := range m.demandClasses {
-		var best *lpOffering
-		least := math.Inf(1)
-		for _, k := range g.usable {
-			col := &m.offerings[k]
-			if v := all.dot(col.feasibleDuals); v < least && g.maxRequests.within(col.room) {
-				best, least = col, v
-			}
-		}
-		for i := range m.roomDuals {
-			if best != nil {
-				m.roomDuals[i] = max(m.roomDuals[i], best.feasibleDuals[i])
-				continue
-			}
-			for _, k := range g.usable {
-				m.roomDuals[i] = max(m.roomDuals[i], m.offerings[k].feasibleDuals[i])
-			}
-		}
-	}
-	m.existingRoomValue = free.dot(m.roomDuals)
-}
-
 // dualsOf are the dual prices of the candidate's offering. A reserved candidate has those of the type at its normal
 // price.
-func (m *lpRelaxation) dualsOf(ti *typeInfo, cand candidate) vec64 {
-	if cand.offering >= 0 && m.representative[cand.offering] >= 0 {
-		return m.offerings[m.representative[cand.offering]].duals
+func (m *relaxation) dualsOf(ti *typeInfo, cand candidate) vec64 {
+	if cand.offering >= 0 {
+		if duals := m.program.Duals(cand.offering); duals != nil {
+			return duals
+		}
 	}
 	for k := range ti.Offerings { // in a reservation: as if it had its normal price
-		if col := m.representative[ti.offering+k]; col >= 0 {
-			return m.offerings[col].duals
+		if duals := m.program.Duals(ti.offering + k); duals != nil {
+			return duals
 		}
 	}
 	return m.roomDuals
@@ -416,21 +323,8 @@ func (sv *solver) lowerBound() float64 {
 		}
 	}
 	total -= sv.reservedValue()
-	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 {
-		single = sv.lp.cheapestNodeFor(dearest)
+	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.lpPods >= 0 {
+		single = sv.lp.program.CheapestNode(dearest.lpPods)
 	}
 	return max(total, single, 0)
-}
-
-// cheapestNodeFor is the price of the cheapest node that holds a pod of the class.
-func (m *lpRelaxation) cheapestNodeFor(c *class) float64 {
-	if c.demand == nil {
-		return 0
-	}
-	for _, k := range c.demand.usable { // cheapest first; dropped offerings are dominated
-		if col := &m.offerings[k]; c.requests.fits(col.room) {
-			return col.price * (1 - 1e-9)
-		}
-	}
-	return 0
 }

@@ -20,6 +20,10 @@ const (
 	// patternBonus is how much better a packing along a pattern of the master LP is taken to be than it looks: it
 	// leaves a queue that packs as well as before. At 2 % a pattern wins unless a greedy packing is clearly better.
 	patternBonus = 1.02
+	// tierSpan is the factor of price that one tier of the shortlist spans: a doubling of size is in another tier.
+	tierSpan = 1.4
+	// leastRoomValue, in $/h, keeps the price per value of an empty room finite.
+	leastRoomValue = 1e-9
 )
 
 // demand is what is left of a packing class while a new node is filled.
@@ -146,29 +150,29 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 		return nil
 	}
 	queue := sv.lookAhead(b, first, g)
-	best, size, basisRow := math.Inf(1), -1, -1
+	best, size, pattern := math.Inf(1), -1, -1
 	for _, pick := range sv.shortlist(b, first, g) {
 		cand := g.cands.list[pick.index]
-		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.basisRow}, nil)
+		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.pattern}, nil)
 		sv.steps += len(queue)
 		score := cand.price / packed
-		if pick.basisRow >= 0 {
+		if pick.pattern >= 0 {
 			score /= patternBonus
 		}
 		if score < best/nearlyEqual || score <= best*nearlyEqual && (size < 0 || cand.price > g.cands.list[size].price) {
-			best, size, basisRow = min(best, score), pick.index, pick.basisRow
+			best, size, pattern = min(best, score), pick.index, pick.pattern
 		}
 	}
 	if size < 0 {
 		return nil
 	}
-	if basisRow >= 0 {
-		sv.lp.master.level[basisRow]--
+	if pattern >= 0 {
+		sv.lp.program.LaunchPattern(pattern)
 	}
 	cand := g.cands.list[size]
 	b.ceiling, b.target = cand.price, cand
 	var content []plannedPods
-	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, basisRow}, &content)
+	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pattern}, &content)
 	return content
 }
 
@@ -181,8 +185,8 @@ var fitTiers = [...]float64{0.985, 0.95, 0}
 type packTarget struct {
 	ti   *typeInfo
 	cand candidate
-	// basisRow is the pattern to follow, as a row of the master's basis; -1 for none.
-	basisRow int
+	// pattern is the LP's pattern to follow; -1 for none.
+	pattern int
 }
 
 // packer is the state of one call of pack.
@@ -249,8 +253,8 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 			}
 		}
 	}
-	if target.basisRow >= 0 {
-		sv.packPattern(&p, first, target.basisRow)
+	if target.pattern >= 0 {
+		sv.packPattern(&p, first, target.pattern)
 	}
 	for tier := range fitTiers {
 		sv.packTier(&p, tier)
@@ -281,25 +285,16 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand c
 }
 
 // packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
-func (sv *solver) packPattern(p *packer, first *class, basisRow int) {
-	m := sv.lp
-	pattern := &m.master.patterns[m.master.basis[basisRow]]
-	m.patternLeft = append(m.patternLeft[:0], pattern.amounts...)
-	for i, row := range pattern.rows {
-		if row == first.bucket {
-			m.patternLeft[i] -= first.norm
-		}
-	}
+func (sv *solver) packPattern(p *packer, first *class, pattern int) {
+	content := sv.lp.program.Content(pattern, first.lpPods)
 	for k := range p.queue {
 		d := &p.queue[k]
-		if d.tier < 0 || d.class.bucket < 0 {
+		if d.tier < 0 || d.class.lpPods < 0 {
 			continue
 		}
-		if i := slices.Index(pattern.rows, d.class.bucket); i >= 0 {
-			if n := int(m.patternLeft[i]/d.class.norm + 0.5); n > 0 && d.requests.within(p.free) {
-				p.take(d, n)
-				m.patternLeft[i] -= float64(d.taken) * d.class.norm
-			}
+		if n := content.Pods(d.class.lpPods); n > 0 && d.requests.within(p.free) {
+			p.take(d, n)
+			content.Take(d.class.lpPods, d.taken)
 		}
 	}
 }
@@ -357,17 +352,16 @@ func dropUnfit(queue []demand, list []int32, free vec) []int32 {
 type sizeOption struct {
 	index         int
 	pricePerValue float64
-	basisRow      int // pattern to follow, as a row of the master's basis; -1: none
+	pattern       int // of the LP, to follow; -1: none
 }
 
 // shortlist picks, from each tier of price, the types with the least price per value by dual prices, and every type for
-// which the master LP has a pattern with pods like the first. A tier spans a factor of 1.4: a doubling of size is in
-// another tier.
+// which the master LP has a pattern with pods like the first.
 //
 // Cost: one pass over the candidates.
 func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	m := sv.lp
-	matching := m.matching(first)
+	matching := m.program.MatchingPatterns(first.lpPods)
 	var out []sizeOption
 	var tier [typesPerTier]sizeOption // the best of the tier so far
 	n := 0
@@ -381,18 +375,17 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 		}
 		if cand.price > top {
 			out = append(out, tier[:n]...)
-			n, top = 0, cand.price*1.4
+			n, top = 0, cand.price*tierSpan
 		}
 		duals := m.dualsOf(ti, cand)
 		if cand.offering >= 0 {
-			for _, i := range matching {
-				if col := m.master.patterns[m.master.basis[i]].column; col == int(m.representative[cand.offering]) &&
-					cand.price == m.offerings[col].price {
-					out = append(out, sizeOption{index: k, basisRow: i})
+			for _, pattern := range matching {
+				if m.program.PatternIsOf(pattern, cand.offering, cand.price) {
+					out = append(out, sizeOption{index: k, pattern: pattern})
 				}
 			}
 		}
-		r := sizeOption{k, cand.price / max(tiny, duals.cost(ti.room)-max(0, duals.cost(first.requests)-first.value)), -1}
+		r := sizeOption{k, cand.price / max(leastRoomValue, duals.cost(ti.room)-max(0, duals.cost(first.requests)-first.value)), -1}
 		if n < typesPerTier {
 			n++
 		} else if r.pricePerValue >= tier[n-1].pricePerValue {
@@ -405,22 +398,6 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 		tier[at] = r
 	}
 	return append(out, tier[:n]...)
-}
-
-// matching are the patterns with pods like the first that the master LP uses for more than one node. Patterns of a
-// single row are left out: they have no balance to keep.
-func (m *lpRelaxation) matching(first *class) []int {
-	m.matchingPatterns = m.matchingPatterns[:0]
-	if first.bucket < 0 {
-		return m.matchingPatterns
-	}
-	for i, j := range m.master.basis {
-		if j >= 0 && m.master.level[i] >= 1.5 && len(m.master.patterns[j].rows) > 1 &&
-			slices.Contains(m.master.patterns[j].rows, first.bucket) {
-			m.matchingPatterns = append(m.matchingPatterns, i)
-		}
-	}
-	return m.matchingPatterns
 }
 
 // cost is what an amount costs at these prices.

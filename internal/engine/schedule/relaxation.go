@@ -71,14 +71,13 @@ type class struct {
 	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
 	// bound, in $/h.
 	value, boundValue float64
-	bucket            int // in the LP; -1 if no offering holds it
+	lpPods            int // index of the pods in the LP; -1 if they are not in it
 	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
 	// unknownResources are requested resources that nothing has, if these have no axis.
 	unknownResources []corev1.ResourceName
 	// deferred classes launch nodes last: see pricierInHeaviestPool.
 	deferred bool
-	norm     float64 // size of a pod in the LP
 	// run is the last run with pods of the class; onExisting is how many of them are on existing nodes.
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.

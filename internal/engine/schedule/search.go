@@ -57,7 +57,7 @@ type solver struct {
 	keyBuf          []byte          // buffer of candidates and internSet
 	candidatesByKey map[candidateKey]*candidates
 
-	lp             *lpRelaxation
+	lp             *relaxation
 	candidateCount int // lists of candidates made so far
 	offerings      int // of all templates' types
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 )
 
 // Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
@@ -305,8 +307,8 @@ func (p *Problem) find(pod *corev1.Pod) *queuedPod {
 // PodValues is the value of pods and free room at dual prices, in $/h: the least cost of new nodes for all movable pods,
 // divided among them.
 type PodValues struct {
-	p      *Problem
-	prices []float64 // of buckets
+	p       *Problem
+	program *lp.Program
 	// Total is the value of all pods. No plan that launches nodes for all of them costs less, reservations aside.
 	Total float64
 }
@@ -326,8 +328,7 @@ func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
 	sv.startRun(queue)
 	sv.sumFreeRoom()
 	sv.solveRelaxation()
-	w := &PodValues{p: p, Total: sv.lp.queueValue}
-	w.prices = slices.Clone(sv.lp.stabilityCenter)
+	w := &PodValues{p: p, program: sv.lp.program, Total: sv.lp.queueValue}
 	sv.undoRun()
 	return w
 }
@@ -343,21 +344,8 @@ func (w *PodValues) Pod(pod *corev1.Pod) float64 {
 
 // Room is the most value of pods that the free room of a node can hold besides what is there.
 func (w *PodValues) Room(i int) float64 {
-	n, m := w.p.nodes[i], w.p.sv.lp
-	if !n.open || len(m.buckets) == 0 {
-		return 0
+	if n := w.p.nodes[i]; n.open && w.program != nil {
+		return w.program.RoomValue(n.free)
 	}
-	col := lpOffering{room: n.free, duals: make(vec64, m.axes)}
-	for _, axis := range m.axesInUse {
-		if n.free[axis] < 0 {
-			return 0
-		}
-		col.size = append(col.size, float64(n.free[axis])/m.scale[axis])
-	}
-	for k, c := range m.demandClasses {
-		if slices.ContainsFunc(c.usable, func(int) bool { return true }) {
-			col.demandClasses |= 1 << k
-		}
-	}
-	return m.solvePricing(&col, w.prices)
+	return 0
 }

@@ -1,0 +1,389 @@
+package lp
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// MaxClasses bounds the size of the program: a ClassSet is one 32-bit word.
+const MaxClasses = 32
+
+// ClassSet is a set of demand classes, by index.
+type ClassSet uint32
+
+// Add puts a demand class into the set.
+func (s *ClassSet) Add(class int) { *s |= 1 << class }
+
+// Has reports whether the set has the demand class.
+func (s ClassSet) Has(class int) bool { return s&(1<<class) != 0 }
+
+// Offering is a node that can be launched.
+type Offering struct {
+	// Room is what the node has for pods, per axis.
+	Room []int64
+	// Price is in $/h, and positive.
+	Price float64
+	// Classes can use the offering. Offerings without any are left out.
+	Classes ClassSet
+}
+
+// Pods are pods with equal requests that can use the same offerings.
+type Pods struct {
+	// Class is the demand class, below MaxClasses.
+	Class int
+	// Requests are those of one pod, per axis. They are not negative.
+	Requests []int64
+	// Count is the number of pods to plan.
+	Count int
+}
+
+// Input is what a program is made of. Offerings and Pods are known by their index from then on.
+type Input struct {
+	Axes      int // resources
+	Classes   int // demand classes
+	Offerings []Offering
+	Pods      []Pods
+}
+
+// Left is how many of some Pods are left to plan.
+type Left struct {
+	Pods  int // index into Input.Pods
+	Count int
+}
+
+// Program is the linear program of one Input, with its last solution.
+//
+// Invariant: feasibleDuals of every column are dual-feasible at all times.
+type Program struct {
+	axes    int
+	classes []demandClass
+	columns []column
+	// representative maps each offering to its column, or to one that dominates it; -1 where no pod can use it.
+	representative []int32
+	pods           []podGroup
+	axesInUse      []int     // axes that some pod requests
+	scale          []float64 // the largest room per axis
+	buckets        []bucket
+	master         masterLP
+	pricing        pricingLP
+	active         []*column // columns that this solve looks at
+	// stabilityCenter are the best dual-feasible prices of buckets so far.
+	stabilityCenter []float64
+	buffers         pricingBuffers
+	matching        []int // buffer of MatchingPatterns
+	left            []float64
+}
+
+// demandClass is pods that can use the same offerings.
+type demandClass struct {
+	usable      []int   // indexes of columns, cheapest first
+	maxRequests []int64 // per axis, the largest request of one pod
+}
+
+// podGroup is Pods in the program.
+type podGroup struct {
+	Pods
+	amounts []float64 // the requests
+	norm    float64   // size of a pod as one number: the sum of its shares of the largest room
+	bucket  int       // -1 if none
+	held    bool      // some offering has room for a pod
+}
+
+// column is an offering that no other dominates: a node that costs price and holds pods of some demand classes only.
+type column struct {
+	index   int
+	room    []int64
+	size    []float64 // room in units of scale, on the axes in use
+	price   float64
+	classes ClassSet
+	// packedValue is the most value that the room can hold at the last prices of buckets. duals are the prices per unit
+	// of each axis that prove it: no pod is worth more than it costs at them. feasibleDuals are duals scaled so that
+	// the whole room costs its price.
+	packedValue          float64
+	duals, feasibleDuals []float64
+	bestFeasible         []float64 // the feasibleDuals of the best bound so far
+}
+
+// New makes the program and solves it.
+//
+// Cost: offerings times columns for setting up, then generateColumns with the full effort.
+func New(in Input) *Program {
+	p := newProgram(in)
+	p.generateColumns(fullEffort)
+	return p
+}
+
+// newProgram is New without a solution.
+func newProgram(in Input) *Program {
+	p := &Program{axes: in.Axes, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods))}
+	for i := range p.classes {
+		p.classes[i].maxRequests = make([]int64, in.Axes)
+	}
+	p.addPods(in)
+	p.findAxesInUse()
+	p.addColumns(in.Offerings)
+	p.scaleAxes()
+	p.makeBuckets()
+	return p
+}
+
+// addPods copies the pods, and finds out which of them any offering holds. A pod that no offering holds, however large,
+// must not distort the values of other pods.
+func (p *Program) addPods(in Input) {
+	largestFirst := make([]int, 0, len(in.Offerings))
+	for i := range in.Offerings {
+		if in.Offerings[i].Classes != 0 {
+			largestFirst = append(largestFirst, i)
+		}
+	}
+	slices.SortStableFunc(largestFirst, func(a, b int) int { return cmp.Compare(in.Offerings[b].Price, in.Offerings[a].Price) })
+	amounts := make([]float64, in.Axes*len(in.Pods))
+	for k := range in.Pods {
+		g := &p.pods[k]
+		g.Pods, g.bucket, g.amounts = in.Pods[k], -1, amounts[k*in.Axes:(k+1)*in.Axes]
+		for axis, x := range g.Requests {
+			g.amounts[axis] = float64(x)
+		}
+		g.held = slices.ContainsFunc(largestFirst, func(i int) bool {
+			return in.Offerings[i].Classes.Has(g.Class) && within(g.Requests, in.Offerings[i].Room)
+		})
+		if !g.held {
+			continue
+		}
+		most := p.classes[g.Class].maxRequests
+		for axis, x := range g.Requests {
+			most[axis] = max(most[axis], x)
+		}
+	}
+}
+
+// findAxesInUse lists the axes on which some pod requests something.
+func (p *Program) findAxesInUse() {
+	for axis := range p.axes {
+		for k := range p.pods {
+			if g := &p.pods[k]; g.held && g.Requests[axis] > 0 {
+				p.axesInUse = append(p.axesInUse, axis)
+				break
+			}
+		}
+	}
+}
+
+// addColumns makes a column of each offering that no cheaper or equal one dominates: one with at least the same room,
+// on the axes in use, and the same demand classes.
+//
+// Cost: offerings times columns.
+func (p *Program) addColumns(offerings []Offering) {
+	p.representative = make([]int32, len(offerings))
+	cheapestFirst := make([]int, 0, len(offerings))
+	for i := range offerings {
+		p.representative[i] = -1
+		if offerings[i].Classes != 0 {
+			cheapestFirst = append(cheapestFirst, i)
+		}
+	}
+	slices.SortFunc(cheapestFirst, func(a, b int) int {
+		return cmp.Or(cmp.Compare(offerings[a].Price, offerings[b].Price), cmp.Compare(a, b))
+	})
+	for _, i := range cheapestFirst {
+		o := &offerings[i]
+		k := 0
+		for ; k < len(p.columns); k++ {
+			if c := &p.columns[k]; o.Classes&^c.classes == 0 && p.dominated(o.Room, c.room) {
+				break
+			}
+		}
+		if k == len(p.columns) {
+			duals := make([]float64, 2*p.axes)
+			p.columns = append(p.columns, column{
+				index: k, room: o.Room, price: o.Price, classes: o.Classes, duals: duals[:p.axes:p.axes], feasibleDuals: duals[p.axes:],
+			})
+			for j := range p.classes {
+				if o.Classes.Has(j) {
+					p.classes[j].usable = append(p.classes[j].usable, k)
+				}
+			}
+		}
+		p.representative[i] = int32(k)
+	}
+}
+
+// dominated reports whether a room has no more than another of anything that a pod requests.
+func (p *Program) dominated(room, by []int64) bool {
+	for _, axis := range p.axesInUse {
+		if room[axis] > by[axis] {
+			return false
+		}
+	}
+	return true
+}
+
+// scaleAxes brings numbers to about one, for the simplex method: amounts are in units of the largest room.
+func (p *Program) scaleAxes() {
+	p.scale = make([]float64, p.axes)
+	for _, axis := range p.axesInUse {
+		for k := range p.columns {
+			p.scale[axis] = max(p.scale[axis], float64(p.columns[k].room[axis]))
+		}
+	}
+	sizes := make([]float64, len(p.columns)*len(p.axesInUse))
+	for k := range p.columns {
+		c := &p.columns[k]
+		c.size, sizes = sizes[:len(p.axesInUse):len(p.axesInUse)], sizes[len(p.axesInUse):]
+		for n, axis := range p.axesInUse {
+			c.size[n] = float64(c.room[axis]) / p.scale[axis]
+		}
+	}
+}
+
+// Resolve solves the program again, for the pods that are left.
+//
+// Cost: that of generateColumns.
+func (p *Program) Resolve(left []Left) {
+	if len(p.buckets) == 0 {
+		return
+	}
+	for k := range p.buckets {
+		p.buckets[k].demand = 0
+	}
+	for _, l := range left {
+		if g := &p.pods[l.Pods]; g.bucket >= 0 {
+			p.buckets[g.bucket].demand += float64(l.Count) * g.norm
+		}
+	}
+	p.generateColumns(p.resolveEffort())
+}
+
+// ResolveBelow is the share of the last solve's value of all pods below which Resolve pays: the dual prices of the rest
+// may be different then.
+func (p *Program) ResolveBelow() float64 { return p.resolveEffort().resolveBelow }
+
+// within reports whether a room holds the requests.
+func within(requests, room []int64) bool {
+	room = room[:len(requests)]
+	for i, x := range requests {
+		if x > room[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func dot(a, b []float64) float64 {
+	total := 0.0
+	b = b[:len(a)]
+	for i, x := range a {
+		total += x * b[i]
+	}
+	return total
+}
+
+// Holds reports whether some offering has room for a pod.
+func (p *Program) Holds(pods int) bool { return p.pods[pods].held }
+
+// Value is the least that a pod costs at dual prices, over all offerings that hold it, in $/h. It is zero if none does.
+//
+// Cost: one dot product per offering. Room is compared last, since most offerings already cost too much.
+func (p *Program) Value(pods int) float64 {
+	g := &p.pods[pods]
+	if !g.held {
+		return 0
+	}
+	least := math.Inf(1)
+	for _, k := range p.classes[g.Class].usable {
+		if c := &p.columns[k]; dot(g.amounts, c.feasibleDuals) < least && within(g.Requests, c.room) {
+			least = dot(g.amounts, c.feasibleDuals)
+		}
+	}
+	return least
+}
+
+// Duals are the prices per unit of each axis at which the offering holds no pod that is worth more than it costs; nil
+// where no pod can use the offering. They are valid until the next solve, and not to be changed.
+func (p *Program) Duals(offering int) []float64 {
+	if k := p.representative[offering]; k >= 0 {
+		return p.columns[k].duals
+	}
+	return nil
+}
+
+// CostsAtMost reports whether a pod costs at most limit on an offering, at dual-feasible prices, if the offering's
+// price is the one given. Prices may differ, since equal nodes have one column, at the price of the cheapest.
+func (p *Program) CostsAtMost(pods, offering int, price, limit float64) bool {
+	k := p.representative[offering]
+	if k < 0 {
+		return false
+	}
+	c := &p.columns[k]
+	return dot(p.pods[pods].amounts, c.feasibleDuals)*price <= limit*c.price
+}
+
+// CheapestNode is the price of the cheapest node that holds the pod; zero if none does.
+func (p *Program) CheapestNode(pods int) float64 {
+	g := &p.pods[pods]
+	for _, k := range p.classes[g.Class].usable { // cheapest first; dropped offerings are dominated
+		if c := &p.columns[k]; within(g.Requests, c.room) {
+			return c.price * (1 - rounding)
+		}
+	}
+	return 0
+}
+
+// ExistingRoomDuals bounds the value of a unit of room that is paid for already, per axis; free is how much of it there
+// is. Pods of a demand class are worth no more than they cost on any one offering that holds the largest of them. Of
+// these offerings it takes the one with the least total, which makes the bound as tight as one offering can.
+//
+// Invariant: no pod is worth more than its requests cost at the result. Call it after New, before Resolve.
+func (p *Program) ExistingRoomDuals(free []float64) []float64 {
+	out := make([]float64, p.axes)
+	all := slices.Clone(free)
+	for k := range p.pods {
+		if g := &p.pods[k]; g.held {
+			for axis, x := range g.amounts {
+				all[axis] += x * float64(g.Count)
+			}
+		}
+	}
+	for j := range p.classes {
+		d := &p.classes[j]
+		var best *column
+		least := math.Inf(1)
+		for _, k := range d.usable {
+			c := &p.columns[k]
+			if v := dot(all, c.feasibleDuals); v < least && within(d.maxRequests, c.room) {
+				best, least = c, v
+			}
+		}
+		for axis := range out {
+			if best != nil {
+				out[axis] = max(out[axis], best.feasibleDuals[axis])
+				continue
+			}
+			for _, k := range d.usable {
+				out[axis] = max(out[axis], p.columns[k].feasibleDuals[axis])
+			}
+		}
+	}
+	return out
+}
+
+// RoomValue is the most value of pods that a room can hold, at the prices of buckets that the last solve found.
+func (p *Program) RoomValue(room []int64) float64 {
+	if len(p.buckets) == 0 {
+		return 0
+	}
+	c := column{room: room, duals: make([]float64, p.axes)}
+	for _, axis := range p.axesInUse {
+		if room[axis] < 0 {
+			return 0
+		}
+		c.size = append(c.size, float64(room[axis])/p.scale[axis])
+	}
+	for j := range p.classes {
+		if len(p.classes[j].usable) > 0 {
+			c.classes.Add(j)
+		}
+	}
+	return p.solvePricing(&c, p.stabilityCenter)
+}

@@ -322,7 +322,7 @@ func (sv *solver) lowerBound() float64 {
 			}
 		}
 	}
-	total -= sv.reservedValue()
+	total -= sv.reservedValue(sv.lp.roomDuals, nil)
 	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.lpPods >= 0 {
 		single = sv.lp.program.CheapestNode(dearest.lpPods)
 	}

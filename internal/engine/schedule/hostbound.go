@@ -33,8 +33,8 @@ func (sv *solver) hostRules() []*hostRule {
 	var out []*hostRule
 	scheduled := sv.scheduledPods()
 	for _, c := range sv.classes {
-		if scheduled[c] == 0 || c.unplaceable() {
-			continue
+		if scheduled[c] == 0 || c.lpPods < 0 {
+			continue // none on new nodes, or no offering holds them
 		}
 		for _, v := range c.views(c.levels[len(c.levels)-1]) {
 			most := v.mostOnHost()
@@ -47,7 +47,7 @@ func (sv *solver) hostRules() []*hostRule {
 				rules[v.g] = r
 				out = append(out, r)
 			}
-			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.lp.cheapestNodeFor(c)})
+			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.lp.program.CheapestNode(c.lpPods)})
 			r.pods += scheduled[c]
 		}
 	}
@@ -98,26 +98,41 @@ func (sv *solver) countedEverywhere(g *group, c *class) bool {
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && !g.filter.admitsTaints(n.src.Taints) })
 }
 
-// hostBound is a lower bound on the cost of any plan that schedules the same pods, from the host rules alone: the most
-// that any one of them proves.
+// addHostRules raises the plan's lower bound to what host rules prove, where the plan costs more than similarCost above
+// it. Otherwise the bound is good enough.
+func (sv *solver) addHostRules(p *Plan) {
+	bound, cost := &p.Stats.LowerBound, p.Stats.HourlyCost+p.Stats.NodeCost
+	if cost <= *bound*similarCost || sv.lp == nil || sv.lp.program == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
+		return
+	}
+	rules := sv.hostRules()
+	for _, r := range rules {
+		*bound = max(*bound, sv.hostRuleBound(r, *bound))
+	}
+	if cost > *bound*similarCost {
+		*bound = max(*bound, sv.hostProgramBound(rules, len(p.Launches)))
+	}
+}
+
+// hostRuleBound is a lower bound on the cost of any plan that schedules the same pods, from one host rule alone; zero if
+// it is not above the known bound.
 //
 // Let a rule have n pods, of which one node holds at most k. Existing nodes and capacity reservations take at most as
 // many of them as their free room and the rule allow, in the best case those with the most expensive nodes. Each other
 // node costs at least as much as the cheapest node for any of its pods. The sum of these prices is least where pods
 // with equal prices share nodes: with the pods sorted by price, the first of each k.
 //
-// Cost: classes and bins, and for rules that may prove more than the known bound, existing nodes.
-func (sv *solver) hostBound(known float64) float64 {
-	if sv.lp == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
-		return known
+// Cost: the rule's classes, and existing nodes if the rule may prove more than the known bound.
+func (sv *solver) hostRuleBound(r *hostRule, known float64) float64 {
+	slices.SortStableFunc(r.classes, func(a, b hostClass) int { return cmp.Compare(b.price, a.price) })
+	if r.cost(0) <= known {
+		return 0
 	}
-	for _, r := range sv.hostRules() {
-		slices.SortStableFunc(r.classes, func(a, b hostClass) int { return cmp.Compare(b.price, a.price) })
-		if r.cost(0) > known {
-			known = max(known, r.cost(sv.podsOnPaidRoom(r)))
-		}
+	paid := sv.podsOnExisting(r)
+	for _, slots := range sv.slots.total {
+		paid += min(slots, r.pods) * r.most
 	}
-	return known
+	return r.cost(min(paid, r.pods))
 }
 
 // overHosts reports whether the group keeps pods apart from each other on hosts.
@@ -139,8 +154,10 @@ func (r *hostRule) cost(skipped int) float64 {
 	return total
 }
 
-// podsOnPaidRoom bounds how many of the rule's pods existing nodes and reservations can hold.
-func (sv *solver) podsOnPaidRoom(r *hostRule) int {
+// podsOnExisting bounds how many of the rule's pods existing nodes can hold.
+//
+// Cost: nodes times axes.
+func (sv *solver) podsOnExisting(r *hostRule) int {
 	least := slices.Clone(r.classes[0].c.requests)
 	for _, h := range r.classes[1:] {
 		for i, x := range h.c.requests {
@@ -168,12 +185,6 @@ func (sv *solver) podsOnPaidRoom(r *hostRule) int {
 			return r.pods // such a node is no domain, and takes any number
 		}
 		out += max(0, r.most-counts[domain])
-	}
-	for _, slots := range sv.slots.total {
-		if slots > r.pods {
-			return r.pods
-		}
-		out += slots * r.most
 	}
 	return min(out, r.pods)
 }

@@ -544,9 +544,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes), sv.steps
 	p.Stats.LowerBound = sv.lowerBound()
-	if cost := p.Stats.HourlyCost + p.Stats.NodeCost; cost > p.Stats.LowerBound*similarCost {
-		p.Stats.LowerBound = sv.hostBound(p.Stats.LowerBound)
-	}
+	sv.addHostRules(&p)
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // poolReasons explains for each pool why it cannot launch a node for the class, after all other pods are scheduled.
-func (sv *solver) poolReasons(c *class) []Reason {
+func (e *explainer) poolReasons(c *class) []Reason {
+	sv := e.sv
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
@@ -33,10 +34,6 @@ func (sv *solver) poolReasons(c *class) []Reason {
 		}
 		return []Reason{{Code: Resources, Message: message}}
 	}
-	if sv.explainer == nil {
-		sv.explainer = newExplainer(sv)
-	}
-	e := sv.explainer
 	defer e.begin()()
 	var out []Reason
 	for _, t := range sv.templates {

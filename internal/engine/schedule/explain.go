@@ -26,11 +26,16 @@ const (
 // firstSuspects are the first maxSuspects of a list.
 func firstSuspects[T any](list []T) []T { return list[:min(len(list), maxSuspects)] }
 
-// explainer finds out why pods get no new node. It waives one rule after the other and runs the solver again, until the
-// pod fits. The waived rules are the reasons, and where the pod fits then is the nearest miss. The decision is the
+// explainer finds out why pods get no new node. It waives one rule after the other and tries to grow a new bin, until
+// the pod fits. The waived rules are the reasons, and where the pod fits then is the nearest miss. The decision is the
 // solver's own, so every reason is true of the solver.
+//
+// An explainer lives from the end of a search, when the state of the solver is final, to the reasons for all pods that
+// are left. It leaves nothing behind in the solver.
 type explainer struct {
 	sv *solver
+	// known are the reasons by class.
+	known map[*class][]Reason
 	// slots are the solver's, plus those of reservations that only some template in templates has.
 	slots reservationSlots
 	// templates are the solver's templates without some rules of their pools.
@@ -40,17 +45,36 @@ type explainer struct {
 func newExplainer(sv *solver) *explainer {
 	s := sv.slots
 	s.number, s.ids, s.available = maps.Clone(s.number), slices.Clone(s.ids), slices.Clone(s.available)
-	return &explainer{sv: sv, slots: s, templates: map[string]*template{}}
+	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: s, templates: map[string]*template{}}
 }
 
-// begin makes the solver distinguish refusals, until the returned function is called.
+// explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.
+func (sv *solver) explain(left []*queuedPod) []Rejection {
+	if len(left) == 0 {
+		return nil
+	}
+	e := newExplainer(sv)
+	out := make([]Rejection, 0, len(left))
+	for _, q := range left {
+		if e.known[q.class] == nil {
+			e.known[q.class] = e.reasons(q.class)
+		}
+		if sv.stopRequested() {
+			return nil
+		}
+		out = append(out, Rejection{Pod: q.pod, Reasons: e.known[q.class]})
+	}
+	return out
+}
+
+// begin gives the solver the explainer's slots, until the returned function is called. Explanations take no steps of the
+// budget.
 func (e *explainer) begin() (end func()) {
 	sv := e.sv
 	steps := sv.steps
-	sv.explaining = true
 	sv.slots, e.slots = e.slots, sv.slots
 	return func() {
-		sv.explaining, sv.steps = false, steps
+		sv.steps = steps
 		sv.slots, e.slots = e.slots, sv.slots
 	}
 }
@@ -176,7 +200,7 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	if l.ports {
 		k.setPorts(nil)
 	}
-	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingIgnored)
+	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingExplained)
 }
 
 // withDomainsOf is the group as if the template's nodes could be in all of their domains.

@@ -149,7 +149,7 @@ func (s *reservationSlots) reserve(b *bin, reservation int) {
 // reservationAllows reports whether the bin may become the candidate, as far as reservations are concerned. A bin
 // leaves its reservation, which is paid for, only for a pod that fits nowhere else.
 func (sv *solver) reservationAllows(b *bin, cand candidate, u ceilingMode) bool {
-	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u == ceilingIgnored)
+	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u != ceilingEnforced)
 }
 
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest per reservation.

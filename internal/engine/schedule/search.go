@@ -24,8 +24,6 @@ type solver struct {
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool has a taint of effect PreferNoSchedule
-	explaining         bool // refusals name the exact rule, for explanations; plain planning does not need it
-	explainer          *explainer
 
 	axes       axes
 	unusedAxes bitset // axes on which only unplaceable pods request something
@@ -508,16 +506,9 @@ func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
 
 // plan turns the state of the solver into the Plan.
 func (sv *solver) plan(left []*queuedPod, pods int) Plan {
-	p := Plan{Rejected: sv.rejected}
-	why := map[*class][]Reason{}
-	for _, q := range left {
-		if why[q.class] == nil {
-			why[q.class] = sv.rejectionReasons(q.class)
-		}
-		if sv.stopRequested() {
-			return Plan{}
-		}
-		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
+	p := Plan{Rejected: append(sv.rejected, sv.explain(left)...)}
+	if sv.abandoned {
+		return Plan{}
 	}
 	for _, n := range sv.nodes {
 		if len(n.placed) > 0 {

@@ -160,7 +160,8 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	err = solved(func() {
 		report.Plan = schedule.Solve(snap, budget)
 		if f.consolidate {
-			report.Consolidation = planner.Consolidate(snap, &report.Plan, consolidate.Settings{SpotToSpot: f.spotToSpot})
+			how := consolidate.Settings{SpotToSpot: f.spotToSpot, MaxSteps: consolidate.DefaultMaxSteps}
+			report.Consolidation = planner.Consolidate(snap, &report.Plan, how)
 		}
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ func (a *assembly) wireDisruption() error {
 		&disruption.Loop{
 			Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
 			StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
-			Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot)},
+			Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
 			Events:         a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 			ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
 		},

@@ -91,6 +91,78 @@ func linesOfTexts(files *token.FileSet, f *ast.File) map[int]bool {
 	return out
 }
 
+// clockFunctions are what package time has of clocks; a duration or an instant that is given is data.
+var clockFunctions = map[string]bool{
+	"After": true, "AfterFunc": true, "NewTicker": true, "NewTimer": true, "Now": true, "Since": true, "Sleep": true,
+	"Ticker": true, "Tick": true, "Timer": true, "Until": true,
+}
+
+// Equal snapshots must give equal plans on every computer, so budgets of the engine count steps.
+func TestEngineReadsNoClock(t *testing.T) {
+	goFiles(t, func(rel string, source []byte) {
+		if !strings.HasPrefix(rel, "internal/engine/") || strings.HasSuffix(rel, "_test.go") {
+			return
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, rel, source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for at, name := range clockUses(f) {
+			t.Errorf("%s: the engine uses time.%s: pass the instant in the snapshot, or count steps", files.Position(at), name)
+		}
+	})
+}
+
+// clockUses are the places where a file uses a clock of package time.
+func clockUses(f *ast.File) map[token.Pos]string {
+	out := map[token.Pos]string{}
+	local := ""
+	for _, spec := range f.Imports {
+		if spec.Path.Value != `"time"` {
+			continue
+		}
+		local = "time"
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		if local == "." {
+			out[spec.Pos()] = "*"
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok || local == "" {
+			return true
+		}
+		if x, ok := s.X.(*ast.Ident); ok && x.Name == local && clockFunctions[s.Sel.Name] {
+			out[s.Pos()] = s.Sel.Name
+		}
+		return true
+	})
+	return out
+}
+
+func TestClockUses(t *testing.T) {
+	for source, want := range map[string]int{
+		`import "time"; var d = 5 * time.Minute`:                                0,
+		`import "time"; func f(t time.Time) time.Duration { return t.Sub(t) }`:  0,
+		`import "time"; var t = time.Now()`:                                     1,
+		`import clock "time"; var now = clock.Now; var d = clock.Since(now())`:  2,
+		`import . "time"; var t = Now()`:                                        1,
+		`import "example.com/time"; type s struct{ time struct{ Now func() } }`: 0,
+		`import "time"; func f() { <-time.After(time.Second); time.Sleep(1) }`:  2,
+	} {
+		f, err := parser.ParseFile(token.NewFileSet(), "", "package p; "+source, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := clockUses(f); len(got) != want {
+			t.Errorf("%s: clocks are %v, want %d", source, got, want)
+		}
+	}
+}
+
 func TestFunctionsHaveFewParametersAndErrorsComeLast(t *testing.T) {
 	goFiles(t, func(rel string, source []byte) {
 		if strings.HasSuffix(rel, "_test.go") {

@@ -20,9 +20,6 @@ const (
 	repeatSearchAfter = 5 * time.Minute
 	// unconsolidatableDedupe is the window in which the same reason is not published again on a node.
 	unconsolidatableDedupe = 15 * time.Minute
-	// searchTimeout bounds one search, as Karpenter bounds multi-node consolidation. The commands found by then are
-	// used; pools that were not searched go first next time.
-	searchTimeout = time.Minute
 	// searchRestFactor is how many times the duration of a search that found nothing the loop rests before the next:
 	// with 10, searching takes at most about a tenth of one core.
 	searchRestFactor = 10
@@ -56,8 +53,6 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	}
 	candidates := l.withoutBackedOff(l.withoutExcluded(r.free(r.Candidates)))
 	began := l.Now()
-	settings := l.Consolidation
-	settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
 	found := consolidate.Find(
 		consolidate.Input{
 			Problem:    r.compiled(),
@@ -66,7 +61,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 			Budgets:    room.Allowances(),
 			Totals:     consolidate.PoolTotals(r.Snapshot, r.Candidates, totals),
 		},
-		settings,
+		l.Consolidation,
 	)
 	took := l.Now().Sub(began)
 	l.recordSearchMetrics(&found, len(candidates), took)
@@ -74,7 +69,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	l.lastSearch = fruitlessSearch{}
 	if len(found.Commands) == 0 {
 		l.lastSearch.until = r.Snapshot.Now.Add(searchRestFactor * took)
-		if !found.OverBudget && !found.TimedOut {
+		if !found.OverBudget && found.TimedOut == "" {
 			l.lastSearch.fingerprint, l.lastSearch.at = fingerprint, r.Snapshot.Now
 		}
 	}
@@ -122,8 +117,8 @@ func (l *Loop) recordSearchMetrics(found *consolidate.Result, candidates int, to
 		}
 	}
 	l.Metrics.EligibleNodes.WithLabelValues("underutilized").Set(float64(candidates - ineligible))
-	if found.TimedOut {
-		l.Metrics.Timeouts.WithLabelValues(consolidate.Multi).Inc()
+	if found.TimedOut != "" {
+		l.Metrics.Timeouts.WithLabelValues(found.TimedOut).Inc()
 	}
 }
 

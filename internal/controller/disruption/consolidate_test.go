@@ -196,12 +196,11 @@ func TestFruitlessSearchIsNotRepeated(t *testing.T) {
 	}
 }
 
-// A search that takes too long ends with what it has, and says so.
-func TestSearchOutOfTime(t *testing.T) {
+// A search that has taken all its steps stops with what it has found, and is counted. The next pass searches again.
+func TestSearchOutOfSteps(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
 	l := newLoopWithTypes(f)
-	at := f.Now()
-	l.Now = func() time.Time { at = at.Add(searchTimeout + 1); return at }
+	l.Consolidation.MaxSteps = 1
 	if _, err := l.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}

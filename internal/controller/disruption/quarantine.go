@@ -103,8 +103,6 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 		room := r.budgets[karpv1.DisruptionUnderutilized]
 		r.Fingerprint(room)
 		totals, _ := (&disrupt.PoolCosts{}).Update(r.View)
-		settings, began := l.Consolidation, l.Now()
-		settings.Stop = func() bool { return l.Now().Sub(began) > searchTimeout }
 		consolidate.Find(
 			consolidate.Input{
 				Problem:    r.compiled(),
@@ -113,7 +111,7 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 				Budgets:    room.Allowances(),
 				Totals:     consolidate.PoolTotals(snap, r.Candidates, totals),
 			},
-			settings,
+			l.Consolidation,
 		)
 	})
 }

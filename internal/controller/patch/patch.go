@@ -9,8 +9,7 @@ package patch
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,66 +33,44 @@ func Status(ctx context.Context, c client.Client, o client.Object, mutate func()
 
 // ObjectFrom is Object for a caller that copied the object before it began to change it.
 func ObjectFrom(ctx context.Context, c client.Client, before, o client.Object) (written bool, err error) {
-	p, err := diff(before, o, objectChanged)
-	if p == nil || err != nil {
-		return false, err
+	if !differ(before, o, func(field string) bool { return field != statusField }) {
+		return false, nil
 	}
-	err = c.Patch(ctx, o, p)
+	err = c.Patch(ctx, o, locked(before))
 	return err == nil, err
 }
 
 // StatusFrom is Status for a caller that copied the object before it began to change it.
 func StatusFrom(ctx context.Context, c client.Client, before, o client.Object) (written bool, err error) {
-	p, err := diff(before, o, statusChanged)
-	if p == nil || err != nil {
-		return false, err
+	if !differ(before, o, func(field string) bool { return field == statusField }) {
+		return false, nil
 	}
-	err = c.Status().Patch(ctx, o, p)
+	err = c.Status().Patch(ctx, o, locked(before))
 	return err == nil, err
 }
 
-// diff returns the merge patch from before to after, locked to before's resource version; nil if the part of the object
-// that changed selects is the same. Most reconciles change nothing: the comparison in memory spares them two JSON
-// encodings.
-func diff(before, after client.Object, changed func(fields map[string]json.RawMessage) bool) (client.Patch, error) {
-	if equality.Semantic.DeepEqual(before, after) {
-		return nil, nil
-	}
-	p := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	data, err := p.Data(after)
-	if err != nil {
-		return nil, err
-	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("decode the patch of %s %q: %w", after.GetObjectKind().GroupVersionKind().Kind, after.GetName(), err)
-	}
-	if !changed(fields) {
-		return nil, nil
-	}
-	return client.RawPatch(p.Type(), data), nil
+// locked is the merge patch from before to what is written, with before's resource version.
+func locked(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
-// objectChanged reports whether a patch changes anything but the status; the resource version in it is only the lock.
-func objectChanged(fields map[string]json.RawMessage) bool {
-	for key, value := range fields {
-		switch key {
-		case "status":
-		case "metadata":
-			var metadata map[string]json.RawMessage
-			if json.Unmarshal(value, &metadata) != nil || len(metadata) > 1 || metadata["resourceVersion"] == nil {
-				return true
-			}
-		default:
+// statusField is the field that a write of the status sends; a write of the object sends the others.
+const statusField = "Status"
+
+// differ reports whether two objects of one type differ in any of the selected fields. The resource version does not
+// count. Most reconciles change nothing: the comparison in memory spares them two JSON encodings.
+func differ(before, after client.Object, selected func(field string) bool) bool {
+	if version := after.GetResourceVersion(); version != before.GetResourceVersion() {
+		before = copyOf(before)
+		before.SetResourceVersion(version)
+	}
+	a, b := reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem()
+	for i := range a.NumField() {
+		if selected(a.Type().Field(i).Name) && !equality.Semantic.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
 			return true
 		}
 	}
 	return false
-}
-
-func statusChanged(fields map[string]json.RawMessage) bool {
-	_, ok := fields["status"]
-	return ok
 }
 
 func copyOf[T client.Object](o T) T { return o.DeepCopyObject().(T) }

@@ -62,7 +62,8 @@ func pass(b *testing.B, s *snapshot.Snapshot) {
 	}
 	b.ReportMetric(float64(len(s.Nodes)), "nodes")
 	b.ReportMetric(float64(pods), "pods")
-	b.ReportMetric(float64(r.Simulations), "questions")
+	b.ReportMetric(float64(r.Simulations), "simulations")
+	b.ReportMetric(float64(r.Steps), "steps")
 	b.ReportMetric(float64(len(r.Commands)), "commands")
 	b.ReportMetric(saved, "$/h-saved")
 }

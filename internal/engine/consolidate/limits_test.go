@@ -93,28 +93,29 @@ func TestSearchLimits(t *testing.T) {
 		add(s, 1, fmt.Sprintf("b%d", k), "xl", onDemand, one(fmt.Sprintf("pod-b%d", k), "3"))
 	}
 	t.Run("no simulation is allowed", func(t *testing.T) {
-		r := find(s, consolidate.Settings{MaxSimulations: -1})
-		if len(r.Commands) > 0 || !r.TimedOut || r.Examined != 0 || !slices.Equal(r.Unexamined, []string{"general", "other"}) {
+		r := find(s, consolidate.Settings{MaxSteps: -1})
+		if len(r.Commands) > 0 || r.TimedOut != consolidate.Multi || r.Examined != 0 || !slices.Equal(r.Unexamined, []string{"general", "other"}) {
 			t.Errorf("result is %+v, want nothing but that it timed out", r)
 		}
 	})
 	t.Run("pools that were not examined go first", func(t *testing.T) {
 		// One simulation places pending pods; the next removes the first candidate.
-		r := find(s, consolidate.Settings{MaxSimulations: 2})
-		if !r.TimedOut || r.Examined != 1 || len(r.Unexamined) != 1 {
+		limit := find(s, consolidate.Settings{MaxSteps: 1}).Steps + 1
+		r := find(s, consolidate.Settings{MaxSteps: limit})
+		if r.TimedOut != consolidate.Single || r.Simulations != 2 || r.Examined != 1 || len(r.Unexamined) != 1 {
 			t.Fatalf("%d are examined, not examined are %v; want one, and the other's pool", r.Examined, r.Unexamined)
 		}
-		again := find(s, consolidate.Settings{MaxSimulations: 2, PoolsFirst: r.Unexamined})
+		again := find(s, consolidate.Settings{MaxSteps: limit, PoolsFirst: r.Unexamined})
 		if len(again.Unexamined) != 1 || again.Unexamined[0] == r.Unexamined[0] {
 			t.Errorf("not examined are %v, want the other pool", again.Unexamined)
 		}
-		calls := 0
-		late := find(s, consolidate.Settings{Stop: func() bool { calls++; return calls > 1 }})
-		if !late.TimedOut || late.Examined != 1 || !slices.Equal(late.Unexamined, r.Unexamined) {
-			t.Errorf("when time is up after one candidate, %d are examined, not examined are %v", late.Examined, late.Unexamined)
-		}
-		if all := find(s, defaults()); all.TimedOut || len(all.Unexamined) > 0 || all.Examined != 6 {
+		all := find(s, defaults())
+		if all.TimedOut != "" || len(all.Unexamined) > 0 || all.Examined != 6 {
 			t.Errorf("without a limit, %d are examined and %v are not", all.Examined, all.Unexamined)
+		}
+		same := find(s, consolidate.Settings{MaxSteps: all.Steps + 1})
+		if same.TimedOut != "" || same.Steps != all.Steps || len(same.Commands) != len(all.Commands) {
+			t.Errorf("a limit that is not reached changes the result: %d steps, %d commands", same.Steps, len(same.Commands))
 		}
 	})
 	t.Run("the highest price per pod goes first", func(t *testing.T) {

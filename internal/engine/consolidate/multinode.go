@@ -184,7 +184,7 @@ func (x *search) removeGroup(nodes []*node, closed map[int]bool) {
 	for tries := 0; len(todo) > 0; tries++ {
 		g := slices.DeleteFunc(slices.Clone(todo[len(todo)-1]), func(n *node) bool { return n.destination || n.removed })
 		todo = todo[:len(todo)-1]
-		if tries >= maxGroupSimulations || x.limitReached() {
+		if tries >= maxGroupSimulations || x.limitReached(Multi) {
 			for _, n := range g {
 				delete(closed, n.Index)
 			}

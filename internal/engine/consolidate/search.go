@@ -63,7 +63,6 @@ type search struct {
 	// pendingApplied is how many plans are applied before the first move is.
 	pendingApplied int
 	result         Result
-	stopped        bool
 }
 
 // Input is what Find searches.
@@ -89,7 +88,7 @@ func Find(in Input, st Settings) Result {
 		x.budget[in.Budgets[i].Pool.Name] = in.Budgets[i].Available()
 	}
 	unconsolidatable := x.filterEligible(in.Candidates)
-	if len(x.nodes) > 0 && st.MaxSimulations >= 0 && x.canLaunch() {
+	if len(x.nodes) > 0 && st.MaxSteps >= 0 && x.canLaunch() {
 		defer p.Revert()
 		x.placePending()
 		x.computeValues()
@@ -180,19 +179,26 @@ func (x *search) placePending() {
 	}
 }
 
-// simulate runs one scheduling simulation, and counts it.
+// simulate runs one scheduling simulation, and counts its cost.
 func (x *search) simulate(q schedule.Simulation) schedule.Plan {
+	plan := x.problem.Simulate(q)
+	steps := plan.Stats.Steps
+	if !q.Budget.FirstFitOnly {
+		steps *= lookaheadFactor
+	}
 	x.result.Simulations++
-	return x.problem.Simulate(q)
+	x.result.Steps += simulationSteps + steps
+	return plan
 }
 
-// limitReached reports whether the limit of work or of time is reached.
-func (x *search) limitReached() bool {
-	if x.settings.MaxSimulations > 0 && x.result.Simulations >= x.settings.MaxSimulations ||
-		!x.stopped && x.settings.Stop != nil && x.settings.Stop() {
-		x.stopped = true
+// limitReached reports whether the search has taken all the steps that it may. The part of the search, Multi or Single,
+// that is the first to find this out counts as the one that timed out.
+func (x *search) limitReached(part string) bool {
+	if x.settings.MaxSteps == 0 || x.result.Steps < x.settings.MaxSteps {
+		return false
 	}
-	return x.stopped
+	x.result.TimedOut = cmp.Or(x.result.TimedOut, part)
+	return true
 }
 
 // computeValues finds the dual values of pods and of free room: the optimal dual solution of the linear program that
@@ -286,7 +292,10 @@ func (x *search) recordTimeout() {
 			seen[n.Pool.Name] = true
 		}
 	}
-	if x.result.TimedOut = x.stopped || x.settings.MaxSimulations < 0 && len(x.nodes) > 0; !x.result.TimedOut {
+	if x.settings.MaxSteps < 0 && len(x.nodes) > 0 {
+		x.result.TimedOut = Multi
+	}
+	if x.result.TimedOut == "" {
 		return
 	}
 	for name := range all {

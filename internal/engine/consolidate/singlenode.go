@@ -8,7 +8,7 @@ func (x *search) singleNode(nodes []*node) {
 		switch {
 		case n.removed || n.destination:
 			continue
-		case x.limitReached():
+		case x.limitReached(Single):
 			return
 		case x.budget[n.Pool.Name] <= 0:
 			x.result.OverBudget = true

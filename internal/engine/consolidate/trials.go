@@ -38,7 +38,7 @@ func (x *search) runTrials() {
 	start := x.result.OverBudget
 	var all []*trial
 	for _, removal := range x.removalSets() {
-		if len(all) > 0 && x.limitReached() {
+		if len(all) > 0 && x.limitReached(Multi) {
 			break
 		}
 		x.problem.RevertTo(x.pendingApplied)

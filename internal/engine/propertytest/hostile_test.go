@@ -156,6 +156,9 @@ func invalidClaims(s *snapshot.Snapshot, p schedule.Plan) error {
 	return errors.Join(errs...)
 }
 
+// maxHostileSteps bounds each search for consolidations.
+const maxHostileSteps = 3_000_000
+
 // survives looks for what could be disrupted where hostile pods run and others wait, and for what buffers of such
 // pods need.
 func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) (err error) {
@@ -190,11 +193,8 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 			Budgets:    allowances,
 			Totals:     consolidate.PoolTotals(with, v.Candidates, nil),
 		},
-		consolidate.Settings{MaxSimulations: 300},
+		consolidate.Settings{MaxSteps: maxHostileSteps},
 	)
-	if r.Simulations > 300 {
-		errs = append(errs, fmt.Errorf("%d questions", r.Simulations))
-	}
 	for i := range r.Commands {
 		c := &r.Commands[i]
 		errs = append(errs, invalidClaims(with, c.Plan))

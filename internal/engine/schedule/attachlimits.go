@@ -109,14 +109,14 @@ func (sv *solver) requestsIn(b *bin, c *class) vec {
 	return out
 }
 
-// limitVolumes writes the attach limits of a type into a room.
-func (sv *solver) limitVolumes(room vec, limits map[string]int) {
+// limitVolumes writes the attach limits of a type into a room, less what its daemons attach.
+func (sv *solver) limitVolumes(room vec, limits map[string]int, attached map[string]int) {
 	for driver, name := range sv.drivers {
 		limit, known := limits[driver]
 		if !known {
 			limit = unlimited
 		}
-		room[sv.axes.index[name]] = int64(max(0, limit))
+		room[sv.axes.index[name]] = int64(max(0, limit-attached[driver]))
 	}
 }
 

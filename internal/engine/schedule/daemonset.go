@@ -1,24 +1,30 @@
 package schedule
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// daemon is the pod of a DaemonSet, which new nodes must have room for.
+// daemon is the pod of a DaemonSet, which nodes must have room for.
 type daemon struct {
-	tolerations []corev1.Toleration
+	namespace, name string
+	tolerations     []corev1.Toleration
 	// alternatives are the label requirements of the pod, one of which must hold.
 	alternatives []requirement.Set
 	requests     corev1.ResourceList
 	vec          vec
 	ports        []hostPort
+	// attached are the volumes that count against a node's attach limits.
+	attached []attachment
 }
 
 // newDaemon parses a DaemonSet; false when its pods can run on no known node.
@@ -32,9 +38,12 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 		return nil, false
 	}
 	out := &daemon{
+		namespace:   d.Namespace,
+		name:        d.Name,
 		tolerations: pod.Spec.Tolerations,
 		requests:    snapshot.DaemonRequests(pod),
 		ports:       hostPorts(pod),
+		attached:    daemonAttachments(s, pod),
 	}
 	if len(out.requests) > manyAxes { // every launch has a copy of the list
 		maps.DeleteFunc(out.requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
@@ -48,18 +57,54 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	return out, len(out.alternatives) > 0
 }
 
-// withSoftTaints adds a toleration of all taints with effect PreferNoSchedule: these do not keep DaemonSet pods off a
-// node.
-func withSoftTaints(tolerations []corev1.Toleration) []corev1.Toleration {
-	return append(
-		slices.Clone(tolerations),
-		corev1.Toleration{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule},
-	)
+// daemonAttachments are the volumes that the pod attaches to its node. The ephemeral volumes of a template have no claims
+// yet, so that their storage classes name the drivers.
+func daemonAttachments(s *snapshot.Snapshot, pod *corev1.Pod) []attachment {
+	if !hasClaims(pod) {
+		return nil
+	}
+	volumes := podVolumes(s, pod)
+	for i := range volumes {
+		if volumes[i].claim == nil {
+			volumes[i].class = ephemeralClass(s, pod, volumes[i].key.Name)
+		}
+	}
+	out := attachments(volumes)
+	slices.SortFunc(out, attachmentOrder)
+	return slices.Compact(out)
+}
+
+// ephemeralClass is the storage class of the pod's ephemeral volume with this claim; nil if it is not known.
+func ephemeralClass(s *snapshot.Snapshot, pod *corev1.Pod, claim string) *storagev1.StorageClass {
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		if name, _ := claimName(pod, v); name != claim || v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+			continue
+		}
+		if class := v.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName; class != nil {
+			return s.Volumes.StorageClasses[*class]
+		}
+	}
+	return nil
+}
+
+// attachmentOrder is by driver, then by claim.
+func attachmentOrder(a, b attachment) int {
+	return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.claim.Namespace, b.claim.Namespace), cmp.Compare(a.claim.Name, b.claim.Name))
+}
+
+// isOn reports whether the daemon's pod is among the pods of a node.
+func (d *daemon) isOn(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+		return p.Namespace == d.namespace && !snapshot.Terminal(p) && slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1" && o.Name == d.name
+		})
+	})
 }
 
 // runsOn reports whether the daemon's pods run on an existing node.
 func (d *daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
-	if _, blocked := snapshot.Untolerated(withSoftTaints(d.tolerations), taints); blocked {
+	if _, blocked := snapshot.UntoleratedHard(d.tolerations, taints); blocked {
 		return false
 	}
 	for _, alt := range d.alternatives {

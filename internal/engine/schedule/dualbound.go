@@ -21,6 +21,7 @@ type relaxation struct {
 	queueValue, lastValue float64
 	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
+	hostBound         hostBound
 	left              []lp.Left // buffer of resolve
 }
 

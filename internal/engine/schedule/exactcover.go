@@ -55,8 +55,8 @@ type typeCount struct{ n, k int }
 
 // exactCover returns bins for the pods of the old ones, if these are better; nil otherwise.
 //
-// Invariant: under firstFit no replacement costs more than the old bins, since first fit is what all plans are compared
-// with.
+// Invariant: under a plain strategy no replacement costs more than the old bins, since plain plans are what all plans
+// are compared with.
 func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	var pods []*corev1.Pod
 	cost := 0.0
@@ -74,8 +74,8 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 		exact, price = fewer, dearer
 	}
 	sv.steps += len(pods) * len(holders)
-	if sv.strategy == firstFit && price > cost {
-		return nil // first fit is the reference for all plans
+	if sv.strategy.plain() && price > cost {
+		return nil // plain plans are the reference for all plans
 	}
 	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*similarCost || len(exact) > len(old) && cost <= price*similarCost {
 		return nil

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,7 +12,8 @@ import (
 // DoNotSchedule, or anti-affinity. Its pods declare the rule and are counted by it.
 //
 // Invariant: no node of any plan holds more than most of these pods. When the last of them came to its node, its own
-// rule counted all others there.
+// rule counted all others there. The rule leaves out no node that they can run on: a filter of a spread excludes only
+// nodes that its pods do not select or do not tolerate.
 type hostRule struct {
 	g       *group
 	most    int // of the pods on one node
@@ -27,18 +29,17 @@ type hostClass struct {
 	price float64
 }
 
-// hostRules are the host rules of scheduled pods, in the order of their first class.
-func (sv *solver) hostRules() []*hostRule {
+// hostRules are the host rules of the scheduled pods, in the order of their first class.
+func (sv *solver) hostRules(scheduled map[*class]int) []*hostRule {
 	rules := map[*group]*hostRule{}
 	var out []*hostRule
-	scheduled := sv.scheduledPods()
 	for _, c := range sv.classes {
 		if scheduled[c] == 0 || c.lpPods < 0 {
 			continue // none on new nodes, or no offering holds them
 		}
 		for _, v := range c.views(c.levels[len(c.levels)-1]) {
 			most := v.mostOnHost()
-			if most == 0 || !sv.countedEverywhere(v.g, c) {
+			if most == 0 {
 				continue
 			}
 			r := rules[v.g]
@@ -85,33 +86,31 @@ func (v *view) mostOnHost() int {
 	return 0
 }
 
-// countedEverywhere reports whether the group counts the class's pods wherever they may run. A spread with
-// nodeTaintsPolicy Honor leaves out nodes with taints that its pods do not tolerate.
-func (sv *solver) countedEverywhere(g *group, c *class) bool {
-	last := c.levels[len(c.levels)-1]
-	for _, t := range sv.templates {
-		if !last.blocked.has(t.index) && !g.filter.admitsTaints(t.taints) {
-			return false
-		}
-	}
-	return g.filter == nil || !g.filter.taints ||
-		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && !g.filter.admitsTaints(n.src.Taints) })
+// hostBound is what the host rules of certain scheduled pods prove, in $/h.
+type hostBound struct {
+	scheduled map[*class]int
+	value     float64
 }
 
 // addHostRules raises the plan's lower bound to what host rules prove, where the plan costs more than similarCost above
-// it. Otherwise the bound is good enough.
+// it. Otherwise the bound is good enough. Strategies that schedule the same pods share the result.
 func (sv *solver) addHostRules(p *Plan) {
 	bound, cost := &p.Stats.LowerBound, p.Stats.HourlyCost+p.Stats.NodeCost
 	if cost <= *bound*similarCost || sv.lp == nil || sv.lp.program == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
 		return
 	}
-	rules := sv.hostRules()
-	for _, r := range rules {
-		*bound = max(*bound, sv.hostRuleBound(r, *bound))
+	known, scheduled := &sv.lp.hostBound, sv.scheduledPods()
+	if !maps.Equal(known.scheduled, scheduled) {
+		known.scheduled, known.value = scheduled, 0
+		rules := sv.hostRules(scheduled)
+		for _, r := range rules {
+			known.value = max(known.value, sv.hostRuleBound(r, max(*bound, known.value)))
+		}
+		if cost > max(*bound, known.value)*similarCost {
+			known.value = max(known.value, sv.hostProgramBound(rules, len(p.Launches)))
+		}
 	}
-	if cost > *bound*similarCost {
-		*bound = max(*bound, sv.hostProgramBound(rules, len(p.Launches)))
-	}
+	*bound = max(*bound, known.value)
 }
 
 // hostRuleBound is a lower bound on the cost of any plan that schedules the same pods, from one host rule alone; zero if

@@ -11,7 +11,8 @@ const (
 	// maxHostAxes bounds the axes that host rules add to a program: each makes every pricing subproblem larger.
 	maxHostAxes = 4
 	// bindingShare is the share of the plan's nodes that a rule's pods need, below which the rule is left out of the
-	// program: the plan has enough nodes for them anyway.
+	// program: the plan has enough nodes for them anyway. At 0.5, the bound of diverse workloads on EC2 prices is the
+	// same (1 % above that without host rules), and that of replica workloads would be 0.08 % higher.
 	bindingShare = 0.9
 )
 
@@ -49,7 +50,7 @@ func (sv *solver) hostProgramBound(rules []*hostRule, nodes int) float64 {
 		return 0
 	}
 	slices.SortStableFunc(rules, func(a, b *hostRule) int { return cmp.Compare(b.pods*a.most, a.pods*b.most) })
-	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.scheduledPods()}
+	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.lp.hostBound.scheduled}
 	return h.bound()
 }
 

@@ -142,7 +142,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 // Invariant: content fits on the chosen type together with the first pod. Cost: one pack per entry of the shortlist,
 // that is types per tier times tiers, plus one per pattern.
 func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
-	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy == firstFit {
+	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy.plain() {
 		return nil
 	}
 	sv.resolveForRest()

@@ -61,33 +61,15 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 	}
 	n.free = sv.axes.vec(src.Allocatable)
 	n.limits = sv.volumeLimits(src)
-	running := make(vec, len(sv.axes.names))
-	for _, pod := range src.Pods {
-		if snapshot.Terminal(pod) || sv.pending[pod.UID] {
-			continue
-		}
-		v := sv.axes.vec(snapshot.Requests(pod))
-		n.free = n.free.minus(v)
-		if snapshot.DaemonOwned(pod) {
-			running = running.plus(v)
-		}
-		n.ports = append(n.ports, hostPorts(pod)...)
-		n.attach(attachments(podVolumes(sv.s, pod)))
-	}
-	expected := make(vec, len(sv.axes.names))
-	for _, d := range sv.daemons {
-		if d.runsOn(n.labels, src.Taints) {
-			expected = expected.plus(d.vec)
-		}
-	}
+	missing := sv.missingDaemons(n, sv.takeRunning(n))
 	for driver, name := range sv.drivers {
 		n.free[sv.axes.index[name]] = unlimited
 		if limit, known := n.limits[driver]; known {
 			n.free[sv.axes.index[name]] = int64(max(0, limit-n.inUse[driver]))
 		}
 	}
-	for i, missing := range expected.minus(running) {
-		n.free[i] = quantity.Sub(n.free[i], max(0, missing))
+	for i, reserved := range missing {
+		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
 		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
 		// that request them: else the first pod to name a resource would close nodes to all others.
 		if name := sv.axes.names[i]; name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
@@ -95,6 +77,43 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 		}
 	}
 	return n
+}
+
+// takeRunning subtracts what the node's running pods take: resources, host ports and attached volumes. It returns the
+// requests of its daemon pods.
+func (sv *solver) takeRunning(n *node) (daemons vec) {
+	daemons = make(vec, len(sv.axes.names))
+	for _, pod := range n.src.Pods {
+		if snapshot.Terminal(pod) || sv.pending[pod.UID] {
+			continue
+		}
+		v := sv.axes.vec(snapshot.Requests(pod))
+		n.free = n.free.minus(v)
+		if snapshot.DaemonOwned(pod) {
+			daemons = daemons.plus(v)
+		}
+		n.ports = append(n.ports, hostPorts(pod)...)
+		n.attach(attachments(podVolumes(sv.s, pod)))
+	}
+	return daemons
+}
+
+// missingDaemons is what daemons that belong on the node will still request there, beyond what its daemon pods do. It
+// reserves the host ports and the volumes of daemons whose pods do not run there yet: a pod that takes them would keep
+// the daemon off.
+func (sv *solver) missingDaemons(n *node, running vec) vec {
+	expected := make(vec, len(sv.axes.names))
+	for _, d := range sv.daemons {
+		if !d.runsOn(n.labels, n.src.Taints) {
+			continue
+		}
+		expected = expected.plus(d.vec)
+		if len(d.ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
+			n.ports = append(n.ports, d.ports...)
+			n.attach(d.attached)
+		}
+	}
+	return expected.minus(running)
 }
 
 func (n *node) domain(key string) (string, bool) {

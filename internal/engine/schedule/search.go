@@ -23,7 +23,7 @@ type solver struct {
 	strategy           strategy
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
-	softTaints         bool // some pool has a taint of effect PreferNoSchedule
+	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
 	axes       axes
 	unusedAxes bitset // axes on which only unplaceable pods request something
@@ -117,10 +117,14 @@ func newSolver(s *snapshot.Snapshot) *solver {
 }
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
-// than most.
-func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, most float64) *outcome {
-	defer sv.undoRun()
-	sv.budget, sv.strategy, sv.costCeiling = budget, how, most
+// than most, and adds the steps that it took to the count.
+func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
+	defer func() {
+		*steps += sv.steps
+		sv.undoRun()
+	}()
+	budget := sv.budget
+	sv.strategy, sv.costCeiling = how, most
 	left := sv.applyNominations(sv.startRun(queue))
 	left, aside := sv.splitUnplaceable(left)
 	hopeless := len(sv.rejected) + len(aside)
@@ -129,7 +133,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, budget Budget, how strategy, m
 	case budget.FirstFitOnly:
 	case sv.lp == nil:
 		sv.solveRelaxation()
-	case how != firstFit: // which needs no dual prices
+	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
 	left = sv.placeAll(left)
@@ -207,6 +211,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	slices.SortFunc(nodes, nodeOrder)
 	for i, n := range nodes {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
+		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	pools := make([]*snapshot.Pool, 0, len(s.Pools))
 	for i := range s.Pools {
@@ -223,8 +228,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.offerings += len(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
-		sv.softTaints = sv.softTaints ||
-			slices.ContainsFunc(t.taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
+		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
 	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
@@ -278,7 +282,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
-	for deferring := sv.lp != nil && sv.strategy != firstFit && len(sv.templates) > 1; ; deferring = false {
+	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.templates) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -410,6 +414,9 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
+	if sv.strategy == leastPods {
+		return sv.placeInLeastPods(q, i)
+	}
 	if c.count == 1 {
 		return sv.placeLastInBin(q, i)
 	}
@@ -534,6 +541,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes), sv.steps
+	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
 	sv.addHostRules(&p)
 	for _, t := range sv.templates {

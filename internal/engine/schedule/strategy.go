@@ -39,10 +39,16 @@ const (
 	bySize
 	// firstFit lets nodes grow as long as there is a type: first fit decreasing.
 	firstFit
+	// leastPods does the same, but a pod goes to the node with the fewest pods that can grow to hold it: worst fit
+	// decreasing by number of pods, which is Karpenter's rule.
+	leastPods
 )
 
-// maxPodsForAllStrategies is the number of pods up to which bySize runs too. In larger queues the partly filled nodes
-// at the end are a small part of the cost, and the second strategy would only double the time.
+// plain reports whether the strategy sizes nodes one pod at a time, without looking ahead.
+func (how strategy) plain() bool { return how == firstFit || how == leastPods }
+
+// maxPodsForAllStrategies is the number of pods up to which bySize and leastPods run too. In larger queues the partly
+// filled nodes at the end are a small part of the cost, and each strategy would take as much time as the first.
 const maxPodsForAllStrategies = 500
 
 // outcome is a plan with its strategy, its full cost, and the preferences that it drops.
@@ -93,29 +99,28 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 
 // solve plans the queue with each strategy and picks the best outcome.
 //
-// Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing. A run is
-// given up as soon as it costs more than the best outcome so far allows.
+// Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
+// queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
-	sv.lp, sv.abandoned = nil, false
-	how := balanced
+	sv.lp, sv.abandoned, sv.budget = nil, false, budget
+	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit
 	}
-	best := sv.runStrategy(queue, budget, how, math.Inf(1))
+	best := sv.runStrategy(queue, how, math.Inf(1), &steps)
 	switch {
 	case sv.abandoned:
 		return Plan{Abandoned: true}
 	case budget.FirstFitOnly:
 		return best.Plan
 	}
-	steps := best.Stats.Steps
 	if len(best.Launches) == 0 {
 		return best.Plan
 	}
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
-	for _, how := range []strategy{bySize, firstFit} {
-		if how == bySize && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
+	for _, how := range []strategy{bySize, firstFit, leastPods} {
+		if how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met
@@ -124,8 +129,7 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 		if len(best.Rejected) == best.unplaceable && (best.relaxedPreferences == 0 || pods > maxPodsForAllStrategies) {
 			most = best.cost * similarCost
 		}
-		if o := sv.runStrategy(queue, budget, how, most); o != nil {
-			steps += o.Stats.Steps
+		if o := sv.runStrategy(queue, how, most, &steps); o != nil {
 			all = append(all, o)
 		}
 		if sv.abandoned {
@@ -138,7 +142,7 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 }
 
 // choose picks the outcome that schedules the most pods, then the one that drops the fewest preferences, then the
-// cheapest. Of those within similarCost, it picks the one with the fewest nodes, unless that costs more than first fit.
+// cheapest. Of those within similarCost, it picks the one with the fewest nodes, unless that costs more than a plain one.
 func choose(all []*outcome) *outcome {
 	best := slices.MinFunc(all, func(a, b *outcome) int {
 		return cmp.Or(cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.relaxedPreferences, b.relaxedPreferences),
@@ -150,7 +154,7 @@ func choose(all []*outcome) *outcome {
 	}
 	limit := cheapest.cost * similarCost
 	for _, o := range all {
-		if o.strategy == firstFit && equal(o) {
+		if o.strategy.plain() && equal(o) {
 			limit = min(limit, o.cost)
 		}
 	}
@@ -160,6 +164,34 @@ func choose(all []*outcome) *outcome {
 		}
 	}
 	return best
+}
+
+// placeInLeastPods is placeInBin for leastPods: it tries bins with fewer pods first, and of those the older.
+//
+// Cost: a sort of the bins that may still take pods of the class, for each pod.
+func (sv *solver) placeInLeastPods(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	try.bins = append(try.bins, sv.bins[try.seenBins:]...)
+	try.seenBins = len(sv.bins)
+	slices.SortFunc(try.bins, func(a, b *bin) int {
+		return cmp.Or(cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(a.index, b.index))
+	})
+	kept := 0
+	for k, b := range try.bins {
+		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		if why == nil {
+			sv.addToBin(b, c, q.pod, g)
+			try.bins = append(try.bins[:kept], try.bins[k:]...)
+			return true
+		}
+		if !why.final {
+			try.bins[kept] = b
+			kept++
+		}
+	}
+	try.bins = try.bins[:kept]
+	return false
 }
 
 // nodePrice is what a node of an offering adds to the cost of the plan.

@@ -59,6 +59,17 @@ type typeInfo struct {
 type daemonGroup struct {
 	requests corev1.ResourceList
 	ports    []hostPort
+	attached map[string]int // volumes by driver
+}
+
+// attach adds the volumes of a daemon. A claim that several daemons use counts for each of them.
+func (g *daemonGroup) attach(list []attachment) {
+	if g.attached == nil && len(list) > 0 {
+		g.attached = map[string]int{}
+	}
+	for _, a := range list {
+		g.attached[a.driver]++
+	}
 }
 
 // candidate is a type that requirements admit, with the price of its cheapest available offering. A type is listed once
@@ -169,7 +180,7 @@ type templateDaemon struct {
 func (sv *solver) templateDaemons(t *template) []templateDaemon {
 	var out []templateDaemon
 	for _, d := range sv.daemons {
-		if _, blocked := snapshot.Untolerated(withSoftTaints(d.tolerations), t.taints); blocked {
+		if _, blocked := snapshot.UntoleratedHard(d.tolerations, t.taints); blocked {
 			continue
 		}
 		c := templateDaemon{daemon: d}
@@ -261,13 +272,14 @@ func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 					quantity.AddTo(group.requests, d.requests)
 					overhead = overhead.plus(d.vec)
 					group.ports = append(group.ports, d.ports...)
+					group.attach(d.attached)
 				}
 			}
 			t.daemonGroups, overheads = append(t.daemonGroups, group), append(overheads, overhead)
 		}
 		ti.daemonGroup = g
 		ti.room = sv.axes.vec(ti.Allocatable).minus(overheads[g])
-		sv.limitVolumes(ti.room, ti.VolumeLimits)
+		sv.limitVolumes(ti.room, ti.VolumeLimits, t.daemonGroups[g].attached)
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
 				ti.room[0] = -1

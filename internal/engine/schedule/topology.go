@@ -83,11 +83,13 @@ func (g *group) selects(pod *corev1.Pod) bool {
 	return (g.allNamespaces || g.namespaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
 }
 
+// admitsTaints reports whether a node with these taints counts. As in kube-scheduler, only taints that keep pods off
+// exclude a node: those with effect PreferNoSchedule do not.
 func (f *nodeFilter) admitsTaints(taints []corev1.Taint) bool {
 	if f == nil || !f.taints {
 		return true
 	}
-	_, found := snapshot.Untolerated(f.tolerations, taints)
+	_, found := snapshot.UntoleratedHard(f.tolerations, taints)
 	return !found
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,22 @@ func covers(t *corev1.Toleration, taint *corev1.Taint) bool {
 		return (t.Operator == corev1.TolerationOpGt) == (value > bound) && value != bound
 	}
 	return false
+}
+
+// UntoleratedHard returns the first taint that keeps pods with these tolerations off a node. Taints with effect
+// PreferNoSchedule keep no pod off.
+func UntoleratedHard(tolerations []corev1.Toleration, taints []corev1.Taint) (*corev1.Taint, bool) {
+	for i := range taints {
+		if taints[i].Effect != corev1.TaintEffectPreferNoSchedule && !Tolerates(tolerations, &taints[i]) {
+			return &taints[i], true
+		}
+	}
+	return nil, false
+}
+
+// HasSoft reports whether any of the taints has effect PreferNoSchedule.
+func HasSoft(taints []corev1.Taint) bool {
+	return slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectPreferNoSchedule })
 }
 
 // Untolerated returns the first taint that the tolerations do not cover, whatever its effect.

@@ -98,6 +98,13 @@ const (
 	respectSoftTaints                   // all taints do
 )
 
+// toleratesAll is tolerated, with soft taints counted too: a preference.
+func toleratesAll(pod *corev1.Pod, taints []corev1.Taint) bool {
+	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+		return !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return covers(&o, &t) })
+	})
+}
+
 // freshNode finds a node of the pool that the pod could have for itself after the plan.
 func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints) (string, bool) {
 	taints := pool.NodePool.Spec.Template.Spec.Taints
@@ -260,8 +267,10 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 			return false
 		}
 	}
-	total := amounts{}
+	total, attached := amounts{}, map[string]int{} // volumes by driver; a claim that daemons share counts for each
 	total.add(requests(f.pod, false))
+	own := attachedClaims{}
+	own.add(f.c.mounts(f.pod))
 	for i := range f.c.s.DaemonSets {
 		d := f.c.s.DaemonSets[i].Pod
 		if !f.c.daemon(d) || !tolerated(d, f.pool.NodePool.Spec.Template.Spec.Taints) || !f.mightRun(d, it) {
@@ -269,6 +278,16 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 		}
 		total.add(requests(d, true))
 		if _, found := portConflict(ports(f.pod), ports(d)); found {
+			return false
+		}
+		mounted := attachedClaims{}
+		mounted.add(f.c.daemonMounts(d))
+		for driver, claims := range mounted {
+			attached[driver] += len(claims)
+		}
+	}
+	for driver, claims := range own {
+		if limit, known := it.VolumeLimits[driver]; known && len(claims)+attached[driver] > limit {
 			return false
 		}
 	}

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -58,6 +57,9 @@ func (c *check) placedPods(pl *host, joining []*corev1.Pod) {
 		total.add(requests(pod, false))
 		taken = append(taken, ports(pod)...)
 	}
+	for _, daemon := range c.missingDaemons(pl) {
+		taken = append(taken, ports(daemon)...)
+	}
 	for _, pod := range joining {
 		c.schedulable(pl, pod)
 		needed.add(requests(pod, false))
@@ -83,7 +85,7 @@ func isDaemonSet(o metav1.OwnerReference) bool {
 func (c *check) expected(pl *host, running amounts) amounts {
 	out := amounts{}
 	for i := range c.s.DaemonSets {
-		if pod := c.s.DaemonSets[i].Pod; c.daemon(pod) && tolerated(pod, pl.taints) && pl.satisfies(c.labelDemandsOf(pod)) {
+		if pod := c.s.DaemonSets[i].Pod; c.belongs(pod, pl) {
 			out.add(requests(pod, true))
 		}
 	}
@@ -93,6 +95,28 @@ func (c *check) expected(pl *host, running amounts) amounts {
 			q.Set(0)
 		}
 		out[r] = q
+	}
+	return out
+}
+
+// belongs reports whether a DaemonSet has a pod on the node, now or soon.
+func (c *check) belongs(daemon *corev1.Pod, pl *host) bool {
+	return c.daemon(daemon) && tolerated(daemon, pl.taints) && pl.satisfies(c.labelDemandsOf(daemon))
+}
+
+// missingDaemons are the pods of DaemonSets that belong on the node and do not run there yet: their host ports and
+// volumes must stay free for them.
+func (c *check) missingDaemons(pl *host) []*corev1.Pod {
+	var out []*corev1.Pod
+	for i := range c.s.DaemonSets {
+		set := &c.s.DaemonSets[i]
+		there := func(p *corev1.Pod) bool {
+			return !snapshot.Terminal(p) && p.Namespace == set.Namespace &&
+				slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return isDaemonSet(o) && o.Name == set.Name })
+		}
+		if c.belongs(set.Pod, pl) && !slices.ContainsFunc(pl.node.Pods, there) {
+			out = append(out, set.Pod)
+		}
 	}
 	return out
 }
@@ -138,16 +162,14 @@ func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
 	if len(pl.node.VolumeLimits) == 0 {
 		return
 	}
-	attached := map[string]map[types.NamespacedName]bool{}
+	attached := attachedClaims{}
 	add := func(pods []*corev1.Pod) {
 		for _, pod := range pods {
-			for _, m := range c.mounts(pod) {
-				if attached[m.driver] == nil {
-					attached[m.driver] = map[types.NamespacedName]bool{}
-				}
-				attached[m.driver][m.claim] = true
-			}
+			attached.add(c.mounts(pod))
 		}
+	}
+	for _, daemon := range c.missingDaemons(pl) {
+		attached.add(c.daemonMounts(daemon))
 	}
 	for _, pod := range pl.node.Pods {
 		if !snapshot.Terminal(pod) && !c.planned[pod.UID] {

@@ -142,17 +142,10 @@ func atDomain(sp *spread, d string) []*host {
 
 // counts reports whether pods on the host count for the constraint.
 func (c *check) counts(sp *spread, at *host) bool {
-	if sp.honorTaints && !toleratesAll(sp.pod, at.taints) {
+	if sp.honorTaints && !tolerated(sp.pod, at.taints) {
 		return false
 	}
 	return !sp.honorAffinity || at.mightSatisfy(c.labelDemandsOf(sp.pod))
-}
-
-// toleratesAll is tolerated, with soft taints counted too, as nodeTaintsPolicy does.
-func toleratesAll(pod *corev1.Pod, taints []corev1.Taint) bool {
-	return !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
-		return !slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool { return covers(&o, &t) })
-	})
 }
 
 // floor is the lowest number of pods in any domain that exists or could be launched and that the pod can use; on
@@ -186,7 +179,7 @@ func (c *check) domains(sp *spread) []string {
 	}
 	for i := range c.s.Pools {
 		pool := &c.s.Pools[i]
-		if sp.honorTaints && !toleratesAll(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil ||
+		if sp.honorTaints && !tolerated(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil ||
 			c.exhausted(pool) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -206,6 +207,9 @@ type owner struct {
 
 // owners are those of a rule, the largest first: their rules are the most likely to cost something.
 func (c *comparison) owners(r Rule) []owner {
+	if r == ReservedRules && !c.hasReservations() {
+		return nil
+	}
 	index := map[string]int{}
 	var out []owner
 	for i := range c.s.Pools {
@@ -236,6 +240,15 @@ func (c *comparison) owners(r Rule) []owner {
 		return cmp.Or(cmp.Compare(b.cpu, a.cpu), cmp.Compare(a.name, b.name))
 	})
 	return out
+}
+
+// hasReservations reports whether any pool could launch into a capacity reservation.
+func (c *comparison) hasReservations() bool {
+	return slices.ContainsFunc(c.s.Pools, func(p snapshot.Pool) bool {
+		return slices.ContainsFunc(p.InstanceTypes, func(it *catalog.InstanceType) bool {
+			return slices.ContainsFunc(it.Offerings, func(o catalog.Offering) bool { return o.ReservationID != "" })
+		})
+	})
 }
 
 // addOwners measures the largest owners of a rule, one by one. A single owner is not measured again.

@@ -33,6 +33,12 @@ func types() []*catalog.InstanceType {
 	return out
 }
 
+// withReservation puts one small instance into a capacity reservation, which is paid for already.
+func withReservation(list []*catalog.InstanceType) []*catalog.InstanceType {
+	WithReservation(list[0], "cr-1", 1)
+	return list
+}
+
 // app is a pod of one core of a workload.
 func app(name string, edit ...func(*corev1.Pod)) func(i int) *corev1.Pod {
 	return func(i int) *corev1.Pod {
@@ -115,6 +121,12 @@ func TestCostsOfRules(t *testing.T) {
 			World([]snapshot.Pool{anyPool()}, times(4, app("web",
 				Needs(Expr(karpv1.LabelCapacityType, in, karpv1.CapacityTypeOnDemand))))...),
 			"on-demand only 0.075 (web 0.075), gap 0.000",
+		},
+		{
+			"a pool that leaves a capacity reservation unused",
+			World([]snapshot.Pool{Pool("general", withReservation(types()),
+				Require(karpv1.LabelCapacityType, in, karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot))}, times(2, app("web"))...),
+			"reserved rules 0.050 (NodePool general 0.050), gap 0.050",
 		},
 		{
 			"pods that no plan can schedule do not matter",

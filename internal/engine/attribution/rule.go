@@ -26,12 +26,13 @@ const (
 	Preferences Rule = "preferences"
 	// OnDemandOnly is a requirement on the capacity type that admits on-demand instances, but no spot instances.
 	OnDemandOnly Rule = "on-demand only"
-	// ReservedOnly is a requirement that admits nothing but capacity reservations.
-	ReservedOnly Rule = "reserved only"
+	// ReservedRules are requirements that admit nothing but capacity reservations, or certain ones, and those that admit
+	// none where there are some.
+	ReservedRules Rule = "reserved rules"
 )
 
 // rules are all of them, in order.
-var rules = []Rule{ZoneSpread, ZoneAffinity, ZoneSelection, HostRules, Preferences, OnDemandOnly, ReservedOnly}
+var rules = []Rule{ZoneSpread, ZoneAffinity, ZoneSelection, HostRules, Preferences, OnDemandOnly, ReservedRules}
 
 // without returns a copy of the pod that does not declare the rule; the pod itself if it does not declare it.
 func (r Rule) without(pod *corev1.Pod, labels *requirement.Labels) *corev1.Pod {
@@ -53,8 +54,8 @@ func (r Rule) without(pod *corev1.Pod, labels *requirement.Labels) *corev1.Pod {
 		c.dropPreferences()
 	case OnDemandOnly:
 		c.dropNodeRequirement(onDemandOnly)
-	case ReservedOnly:
-		c.dropNodeRequirement(func(x requirement.Requirement) bool { return reservedOnly(x, labels) })
+	case ReservedRules:
+		c.dropNodeRequirement(func(x requirement.Requirement) bool { return onReservations(x, labels) })
 	}
 	return c.result()
 }
@@ -64,13 +65,14 @@ func onDemandOnly(r requirement.Requirement) bool {
 	return r.Key() == karpv1.LabelCapacityType && r.Has(karpv1.CapacityTypeOnDemand) && !r.Has(karpv1.CapacityTypeSpot)
 }
 
-// reservedOnly reports whether a requirement admits nothing but capacity reservations, or some of them.
-func reservedOnly(r requirement.Requirement, labels *requirement.Labels) bool {
-	if labels.ReservationID != "" && r.Key() == labels.ReservationID {
-		return !r.AllowsAbsent()
+// onReservations reports whether a requirement decides on the use of capacity reservations, and on nothing else that
+// OnDemandOnly covers.
+func onReservations(r requirement.Requirement, labels *requirement.Labels) bool {
+	if r.Key() != karpv1.LabelCapacityType {
+		return labels.ReservationID != "" && r.Key() == labels.ReservationID
 	}
-	return r.Key() == karpv1.LabelCapacityType && r.Has(karpv1.CapacityTypeReserved) &&
-		!r.Has(karpv1.CapacityTypeOnDemand) && !r.Has(karpv1.CapacityTypeSpot)
+	only := !r.Has(karpv1.CapacityTypeOnDemand) && !r.Has(karpv1.CapacityTypeSpot)
+	return !onDemandOnly(r) && r.Has(karpv1.CapacityTypeReserved) == only
 }
 
 // ofPool reports whether NodePools can declare the rule, and with which requirements.
@@ -78,8 +80,8 @@ func (r Rule) ofPool(x requirement.Requirement, labels *requirement.Labels) bool
 	switch r {
 	case OnDemandOnly:
 		return onDemandOnly(x)
-	case ReservedOnly:
-		return reservedOnly(x, labels)
+	case ReservedRules:
+		return onReservations(x, labels)
 	case ZoneSelection:
 		return x.Key() == corev1.LabelTopologyZone
 	}

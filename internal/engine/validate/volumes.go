@@ -80,7 +80,9 @@ func (c *check) launchAttaches(pl *host) {
 			all.add(c.daemonMounts(d))
 		}
 		for _, d := range mixed {
-			if slices.ContainsFunc(pl.outcomes, func(out outcome) bool { return out.it.Name == it.Name && pl.satisfiesOn(out, c.labelDemandsOf(d)) }) {
+			if slices.ContainsFunc(pl.outcomes, func(out outcome) bool {
+				return out.it.Name == it.Name && pl.satisfiesOn(out, c.labelDemandsOf(d))
+			}) {
 				all.add(c.daemonMounts(d))
 			}
 		}

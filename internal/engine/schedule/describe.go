@@ -240,7 +240,8 @@ func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 			use += fmt.Sprintf(", %s planned", wording.Amount(name, planned))
 		}
 		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
-			wording.Amount(name, t.limit[i]), name, wording.Amount(name, max(0, t.limitLeft[i])), use, smallest.Name, wording.Amount(name, smallest.capacity[i])))
+			wording.Amount(name, t.limit[i]), name, wording.Amount(name, max(0, t.limitLeft[i])), use,
+			smallest.Name, wording.Amount(name, smallest.capacity[i])))
 	}
 	if len(parts) == 0 {
 		return "the pool's limits together leave no suitable instance type"

@@ -43,10 +43,13 @@ func (sv *solver) hostRules(scheduled map[*class]int) []*hostRule {
 				continue
 			}
 			r := rules[v.g]
-			if r == nil {
+			switch {
+			case r == nil:
 				r = &hostRule{g: v.g, most: most}
 				rules[v.g] = r
 				out = append(out, r)
+			case r.classes[len(r.classes)-1].c == c:
+				continue // the pods declare the rule twice
 			}
 			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.lp.program.CheapestNode(c.lpPods)})
 			r.pods += scheduled[c]

@@ -24,7 +24,7 @@ func twoSizes() []snapshot.Pool {
 
 // Plans that host rules make expensive are as good as the bound says.
 func TestHostRulesAreInTheBound(t *testing.T) {
-	core := Requests("cpu", "1")
+	core, ignore := Requests("cpu", "1"), corev1.NodeInclusionPolicyIgnore
 	for _, c := range []struct {
 		name  string
 		world *snapshot.Snapshot
@@ -37,6 +37,8 @@ func TestHostRulesAreInTheBound(t *testing.T) {
 		{"two sizes of pods with one rule", World(twoSizes(), append(
 			Pods(1, "web", Labeled("app", "web"), Requests("cpu", "3"), Apart(Host, "web")),
 			Pods(2, "web-s", Labeled("app", "web"), core, Apart(Host, "web"))...)...), 0.35, 0.35},
+		{"a rule that pods declare twice counts once", World(twoSizes(), Pods(3, "web", Labeled("app", "web"), core, Spread(Host, 1, "web"),
+			Spread(Host, 1, "web", func(c *constraint) { c.NodeAffinityPolicy = &ignore }))...), 0.30, 0.30},
 		{
 			"a preference does not count", World(twoSizes(), Pods(2, "web", Labeled("app", "web"), core, Spread(Host, 1, "web", anyway))...),
 			0.20, 0.10,

@@ -20,6 +20,9 @@ type Budget struct {
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
 	// does.
 	Stop func() bool
+	// Compiled is called once when the snapshot is compiled and the search begins, so that a caller with a clock can time
+	// both. It may be nil.
+	Compiled func()
 	// FirstFitOnly plans by first fit alone, without a lower bound: for many simulations of small changes.
 	FirstFitOnly bool
 }
@@ -70,6 +73,9 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	queue := sv.compile(nil)
 	if sv.abandoned {
 		return Plan{Abandoned: true}
+	}
+	if budget.Compiled != nil {
+		budget.Compiled()
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)

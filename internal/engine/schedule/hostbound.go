@@ -34,7 +34,7 @@ func (sv *solver) hostRules(scheduled map[*class]int) []*hostRule {
 	rules := map[*group]*hostRule{}
 	var out []*hostRule
 	for _, c := range sv.classes {
-		if scheduled[c] == 0 || c.lpPods < 0 {
+		if scheduled[c] == 0 || c.boundPods < 0 {
 			continue // none on new nodes, or no offering holds them
 		}
 		for _, v := range c.views(c.levels[len(c.levels)-1]) {
@@ -51,27 +51,36 @@ func (sv *solver) hostRules(scheduled map[*class]int) []*hostRule {
 			case r.classes[len(r.classes)-1].c == c:
 				continue // the pods declare the rule twice
 			}
-			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.lp.program.CheapestNode(c.lpPods)})
+			r.classes = append(r.classes, hostClass{c, scheduled[c], sv.bound.program.CheapestNode(c.boundPods)})
 			r.pods += scheduled[c]
 		}
 	}
 	return out
 }
 
-// scheduledPods counts the pods of this run on existing nodes and in bins, by class.
+// scheduledPods counts the pods of this run on existing nodes and in bins, by class. Classes that are divided over zones
+// count as a whole, as in the bound.
 func (sv *solver) scheduledPods() map[*class]int {
 	out := make(map[*class]int, len(sv.classes))
 	for _, c := range sv.classes {
 		if c.onExisting > 0 {
-			out[c] = c.onExisting
+			out[c.undivided()] += c.onExisting
 		}
 	}
 	for _, b := range sv.bins {
 		for _, h := range b.contents {
-			out[h.class] += h.n
+			out[h.class.undivided()] += h.n
 		}
 	}
 	return out
+}
+
+// undivided is the class that the class is a part of, or itself.
+func (c *class) undivided() *class {
+	if c.whole != nil {
+		return c.whole
+	}
+	return c
 }
 
 // mostOnHost is how many pods one node may hold of those that declare the rule and are counted by it; zero if the view
@@ -99,10 +108,10 @@ type hostBound struct {
 // it. Otherwise the bound is good enough. Strategies that schedule the same pods share the result.
 func (sv *solver) addHostRules(p *Plan) {
 	bound, cost := &p.Stats.LowerBound, p.Stats.HourlyCost+p.Stats.NodeCost
-	if cost <= *bound*similarCost || sv.lp == nil || sv.lp.program == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
+	if cost <= *bound*similarCost || sv.bound == nil || sv.bound.program == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
 		return
 	}
-	known, scheduled := &sv.lp.hostBound, sv.scheduledPods()
+	known, scheduled := &sv.bound.hostBound, sv.scheduledPods()
 	if !maps.Equal(known.scheduled, scheduled) {
 		known.scheduled, known.value = scheduled, 0
 		rules := sv.hostRules(scheduled)

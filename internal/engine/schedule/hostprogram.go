@@ -50,7 +50,7 @@ func (sv *solver) hostProgramBound(rules []*hostRule, nodes int) float64 {
 		return 0
 	}
 	slices.SortStableFunc(rules, func(a, b *hostRule) int { return cmp.Compare(b.pods*a.most, a.pods*b.most) })
-	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.lp.hostBound.scheduled}
+	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.bound.hostBound.scheduled}
 	return h.bound()
 }
 
@@ -83,7 +83,7 @@ func (h *hostProgram) addPods() {
 	}
 	index := map[hostDemand]int{}
 	for _, c := range h.sv.classes {
-		if h.scheduled[c] == 0 || c.lpPods < 0 {
+		if h.scheduled[c] == 0 || c.boundPods < 0 {
 			continue
 		}
 		requests := slices.Clone(c.requests)
@@ -91,7 +91,7 @@ func (h *hostProgram) addPods() {
 			requests = append(requests, int64(under[c]>>i&1))
 		}
 		d := hostDemand{rules: under[c]}
-		d.offerings.Add(c.demand.index)
+		d.offerings.Add(c.boundDemand.index)
 		h.pods = append(h.pods, lp.Pods{Class: h.demandOf(d, index), Requests: requests, Count: h.scheduled[c]})
 	}
 }
@@ -114,7 +114,7 @@ func (h *hostProgram) demandOf(d hostDemand, index map[hostDemand]int) int {
 
 // offerings are those of the relaxation, with room on the axes of rules.
 func (h *hostProgram) offerings() []lp.Offering {
-	out := h.sv.lpOfferings(h.sv.lp)
+	out := h.sv.lpOfferings(h.sv.bound)
 	rooms := map[*int64][]int64{} // by the room without them, which all offerings of a type share
 	for i := range out {
 		o := &out[i]

@@ -34,6 +34,8 @@ type planFlags struct {
 	region    string
 	namespace string
 	noTimings bool
+	// explainCost shows what the rules of pods and pools cost.
+	explainCost bool
 	// consolidate shows what consolidation would do, too.
 	consolidate, spotToSpot bool
 	maxInput                sizeLimit
@@ -100,6 +102,8 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
 	fs.BoolVar(&f.noTimings, "no-timings", false, "omit times and memory, so that the same inputs print the same bytes")
+	fs.BoolVar(&f.explainCost, "explain-cost", false,
+		"also show what zone rules, host rules, preferences and capacity types cost:\nplans again without each of them")
 	fs.BoolVar(&f.consolidate, "consolidate", false, "also show what consolidation would do to the nodes among the inputs")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
@@ -174,6 +178,13 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	}
 	if !f.noTimings {
 		report.Effort = &effort
+	}
+	if f.explainCost { // after the timings, which are those of the plan
+		budget.Compiled = nil
+		if err := solved(func() { report.RuleCosts = planner.RuleCosts(snap, &report.Plan, budget) }); err != nil {
+			return err
+		}
+		clock.lap()
 	}
 	for _, t := range report.Plan.Ignored {
 		fmt.Fprintf(stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))

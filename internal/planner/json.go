@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -24,6 +25,8 @@ type Report struct {
 	Drift   *Drift
 	// Consolidation is nil if it was not requested.
 	Consolidation *Consolidation
+	// RuleCosts are what the rules of pods and pools cost; nil if that was not requested.
+	RuleCosts *attribution.Result
 	// Effort is not printed if nil, so that equal inputs print equal bytes.
 	Effort *Effort
 }
@@ -82,6 +85,10 @@ func (r *Report) JSON(w io.Writer) error {
 		p.value(itemIndent, newUnschedulable(&r.Plan.Rejected[i]))
 	})
 	r.disruption(p)
+	if r.RuleCosts != nil {
+		p.text(",\n  \"ruleCosts\": ")
+		p.value("  ", newRuleCosts(r.RuleCosts))
+	}
 	p.text(",\n  \"stats\": ")
 	stats, err := r.stats()
 	if err != nil {

@@ -45,7 +45,7 @@ func (r *Report) table(w io.Writer, width int) error {
 	r.rejections(&b, width)
 	r.drift(&b, width)
 	r.consolidation(&b, width)
-	r.total(&b)
+	r.total(&b, width)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -367,7 +367,7 @@ func (r *Report) rejections(b *strings.Builder, width int) {
 	fmt.Fprintln(b)
 }
 
-func (r *Report) total(b *strings.Builder) {
+func (r *Report) total(b *strings.Builder, width int) {
 	onNew, onExisting := 0, 0
 	for i := range r.Plan.Launches {
 		onNew += len(r.Plan.Launches[i].Pods)
@@ -390,11 +390,12 @@ func (r *Report) total(b *strings.Builder) {
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
 		fmt.Fprintf(
 			b,
-			"Bound: $%s/h is the least for these pods; this plan costs %.1f %% more\n",
+			"Bound: $%s/h, which no plan can beat; this plan costs %.1f %% more\n",
 			dollars(bound),
 			max(0, 100*(total/bound-1)),
 		)
 	}
+	r.ruleCosts(b, width)
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
 		fmt.Fprintf(

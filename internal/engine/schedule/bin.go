@@ -67,6 +67,8 @@ const (
 	ceilingEnforced ceilingMode = iota
 	// ceilingIgnored: any type, since the pod fits nowhere else.
 	ceilingIgnored
+	// ceilingExplained is ceilingIgnored where the refusal names the exact rule, which plain planning does not need.
+	ceilingExplained
 )
 
 // refusal is why a bin does not take a pod.
@@ -296,7 +298,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 		return growth{}, sv.refusal(Limits, false)
 	case taken:
 		return growth{}, &refusal{code: Reserved}
-	case sv.explaining:
+	case a.mode == ceilingExplained:
 		return growth{}, sv.noType(b, a.c, cands.reqs, b.total.plus(asked))
 	case a.mode == ceilingEnforced && cands == b.cands:
 		sv.measureRoom(b)

@@ -8,17 +8,18 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // poolReasons explains for each pool why it cannot launch a node for the class, after all other pods are scheduled.
-func (sv *solver) poolReasons(c *class) []Reason {
+func (e *explainer) poolReasons(c *class) []Reason {
+	sv := e.sv
 	if len(sv.templates) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
@@ -33,10 +34,6 @@ func (sv *solver) poolReasons(c *class) []Reason {
 		}
 		return []Reason{{Code: Resources, Message: message}}
 	}
-	if sv.explainer == nil {
-		sv.explainer = newExplainer(sv)
-	}
-	e := sv.explainer
 	defer e.begin()()
 	var out []Reason
 	for _, t := range sv.templates {
@@ -57,78 +54,6 @@ func (sv *solver) poolReasons(c *class) []Reason {
 		out = append(out, best.reasons(t.pool.Name)...)
 	}
 	return out
-}
-
-// contradiction finds two requirements of the pod that no node can meet together, whichever alternative applies.
-func (sv *solver) contradiction(c *class) (Reason, bool) {
-	var found Reason
-	terms := [][]corev1.NodeSelectorRequirement{nil}
-	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
-		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		terms = nil
-		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			if len(t.MatchExpressions) > 0 {
-				terms = append(terms, t.MatchExpressions)
-			}
-		}
-	}
-	for _, term := range terms {
-		asked := slices.Clone(sv.s.Labels.FromLabels(c.pod.Spec.NodeSelector).All())
-		for _, x := range term {
-			if r, err := sv.s.Labels.Parse(x.Key, x.Operator, x.Values...); err == nil {
-				asked = append(asked, r)
-			}
-		}
-		for _, v := range c.volumes {
-			why := firstConflict(firstSuspects(asked), v.set.All())
-			if why.Code == "" {
-				return Reason{}, false
-			}
-			if found.Code == "" {
-				found = why
-			}
-		}
-	}
-	return found, found.Code != ""
-}
-
-// firstConflict finds the first two requirements that exclude each other.
-func firstConflict(pod, volume []requirement.Requirement) Reason {
-	for _, r := range volume {
-		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
-			return Reason{
-				Code:    Requirement,
-				Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key()),
-			}
-		}
-	}
-	for i, a := range pod {
-		for _, b := range pod[i+1:] {
-			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{
-					Code:    Requirement,
-					Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", requirementText(a), requirementText(b)),
-				}
-			}
-		}
-		for _, b := range volume {
-			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{
-					Code: Volume,
-					Message: fmt.Sprintf(
-						"the pod requires %s, but its volumes can only be used in %s: nothing can be both",
-						requirementText(a),
-						requirementText(b),
-					),
-				}
-			}
-		}
-	}
-	return Reason{}
-}
-
-func excludes(a, b requirement.Requirement) bool {
-	return !a.Overlaps(b) && !(a.AllowsAbsent() && b.AllowsAbsent())
 }
 
 // noType finds the rule by which no instance type holds the requests.
@@ -166,7 +91,7 @@ func (e *explainer) describeUnusable(t *template) Reason {
 			continue
 		}
 		out := t.unusable
-		out.Message = fmt.Sprintf("its own requirements filtered out all instance types: none has %s%s", requirementText(r), e.hintValue(r))
+		out.Message = fmt.Sprintf("its own requirements filtered out all instance types: none has %s%s", wording.Requirement(r), e.hintValue(r))
 		return out
 	}
 	return t.unusable
@@ -195,10 +120,10 @@ func (e *explainer) hintValue(r requirement.Requirement) string {
 		}
 		return false
 	})
-	if hint := hintAny(r.Values(), known); hint != "" || len(known) > maxEnumerated {
+	if hint := wording.Hint(r.Values(), known); hint != "" || len(known) > wording.MaxListed {
 		return hint
 	}
-	return fmt.Sprintf(" (there is only %s)", enumerate(slices.Sorted(maps.Keys(known))))
+	return fmt.Sprintf(" (there is only %s)", wording.List(slices.Sorted(maps.Keys(known))))
 }
 
 // hintPool is a hint at the pool that an unknown name was probably meant to be.
@@ -210,17 +135,7 @@ func (e *explainer) hintPool(r requirement.Requirement) string {
 	for _, p := range e.sv.s.Closed {
 		known[p.Name] = true
 	}
-	return hintAny(r.Values(), known)
-}
-
-// hintAny is the hint for the first of the words that is unknown but similar to a known one.
-func hintAny(words []string, known map[string]bool) string {
-	for _, w := range words {
-		if hint := didYouMean(w, slices.Sorted(maps.Keys(known))); !known[w] && hint != "" {
-			return hint
-		}
-	}
-	return ""
+	return wording.Hint(r.Values(), known)
 }
 
 // volumeName names the volume that requires something of a label.
@@ -253,7 +168,7 @@ func (e *explainer) describeView(v view) string {
 		case len(allowed) == 0:
 			s += " allows no more anywhere"
 		default:
-			s += " allows only " + enumerate(allowed)
+			s += " allows only " + wording.List(allowed)
 		}
 	case affinity:
 		s += fmt.Sprintf(" to pods with %s", g.selectorText())
@@ -288,7 +203,7 @@ func (g *group) distribution(empty bool) string {
 			out = append(out, fmt.Sprintf("%s (%d)", d, n))
 		}
 	}
-	return enumerate(out)
+	return wording.List(out)
 }
 
 // suitableTypes are the types that the pool would use for the pod, whatever their size and availability.
@@ -320,12 +235,13 @@ func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 		if smallest.capacity[i] <= t.limitLeft[i] {
 			continue
 		}
-		use := amount(name, t.used[i]) + " in use"
+		use := wording.Amount(name, t.used[i]) + " in use"
 		if planned := quantity.Sub(quantity.Sub(t.limit[i], t.used[i]), t.limitLeft[i]); planned > 0 {
-			use += fmt.Sprintf(", %s planned", amount(name, planned))
+			use += fmt.Sprintf(", %s planned", wording.Amount(name, planned))
 		}
 		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
-			amount(name, t.limit[i]), name, amount(name, max(0, t.limitLeft[i])), use, smallest.Name, amount(name, smallest.capacity[i])))
+			wording.Amount(name, t.limit[i]), name, wording.Amount(name, max(0, t.limitLeft[i])), use,
+			smallest.Name, wording.Amount(name, smallest.capacity[i])))
 	}
 	if len(parts) == 0 {
 		return "the pool's limits together leave no suitable instance type"
@@ -375,7 +291,7 @@ func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	for _, key := range []string{karpv1.LabelCapacityType, corev1.LabelTopologyZone} {
 		if r := reqs.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
 			word := map[string]string{karpv1.LabelCapacityType: " as ", corev1.LabelTopologyZone: " in "}[key]
-			s += word + enumerate(r.Values())
+			s += word + wording.List(r.Values())
 		}
 	}
 	return s
@@ -440,7 +356,7 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 					q.class.amount(name, need[i]),
 					name,
 					largest.Name,
-					amount(name, has),
+					wording.Amount(name, has),
 					e.daemonShare(largest, i),
 				),
 			)
@@ -457,7 +373,7 @@ func (c *class) amount(name corev1.ResourceName, n int64) string {
 	if q := c.resourceList[name]; n == quantity.Max {
 		return q.String()
 	}
-	return amount(name, n)
+	return wording.Amount(name, n)
 }
 
 func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
@@ -469,7 +385,7 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
 	name := e.sv.axes.names[axis]
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
-		return fmt.Sprintf(" after %s for daemons", amount(name, taken))
+		return fmt.Sprintf(" after %s for daemons", wording.Amount(name, taken))
 	}
 	return ""
 }
@@ -483,7 +399,7 @@ func (e *explainer) hintResource(name corev1.ResourceName) string {
 		}
 		return false
 	})
-	return hintAny([]string{string(name)}, known)
+	return wording.Hint([]string{string(name)}, known)
 }
 
 // extraRequirements prints the requirements beyond the template's own.
@@ -491,7 +407,7 @@ func extraRequirements(t *template, asked requirement.Set) string {
 	var parts []string
 	for _, r := range asked.All() {
 		if !t.reqs.Get(r.Key()).Intersect(r).Equal(t.reqs.Get(r.Key())) {
-			parts = append(parts, requirementText(r))
+			parts = append(parts, wording.Requirement(r))
 		}
 	}
 	if len(parts) == 0 {
@@ -504,19 +420,22 @@ func (sv *solver) amounts(v vec) string {
 	var parts []string
 	for i, name := range sv.axes.names {
 		if v[i] > 0 && name != corev1.ResourcePods {
-			parts = append(parts, fmt.Sprintf("%s %s", amount(name, v[i]), name))
+			parts = append(parts, fmt.Sprintf("%s %s", wording.Amount(name, v[i]), name))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-func amount(name corev1.ResourceName, n int64) string {
-	if name == corev1.ResourceCPU {
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+// hintKey is a hint at the label key that an unknown one was probably meant to be.
+func (e *explainer) hintKey(key string) string {
+	known := maps.Clone(e.sv.s.Labels.WellKnown)
+	if known == nil {
+		known = map[string]bool{}
 	}
-	if name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
-		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-		return resource.NewQuantity(n, resource.BinarySI).String()
+	for _, t := range e.sv.templates {
+		for _, k := range t.reqs.Keys() {
+			known[k] = true
+		}
 	}
-	return resource.NewQuantity(n, resource.DecimalSI).String()
+	return wording.DidYouMean(key, slices.Sorted(maps.Keys(known)))
 }

@@ -25,8 +25,11 @@
 // that the pods of any node together are worth at most its price: see package lp. So all pods together have no more
 // value than any plan costs, less the value of room that is paid for already: existing nodes and capacity reservations.
 // It holds for any dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node,
-// prices include it. The program does not model topology: where topology decides, the bound is further below the best
-// plan.
+// prices include it.
+//
+// Host rules, which are hostname spread and anti-affinity, enter the bound once a plan costs more than it: each rule
+// proves a number of nodes (hostRule), and a program with an axis per rule what they prove together (hostProgram). Other
+// topology is not modeled: where it decides, the bound is further below the best plan.
 //
 // # Search
 //

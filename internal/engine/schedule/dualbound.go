@@ -21,6 +21,7 @@ type relaxation struct {
 	queueValue, lastValue float64
 	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
+	hostBound         hostBound
 	left              []lp.Left // buffer of resolve
 }
 
@@ -40,7 +41,7 @@ func (sv *solver) solveRelaxation() {
 	m := sv.newRelaxation()
 	sv.lp, sv.bound = m, m
 	for _, c := range sv.classes {
-		c.boundValue, c.boundPods, c.deferred = c.value, c.lpPods, false
+		c.boundValue, c.boundPods, c.boundDemand, c.deferred = c.value, c.lpPods, c.demand, false
 	}
 	if m.program == nil {
 		return
@@ -340,7 +341,7 @@ func (sv *solver) lowerBound() float64 {
 			}
 		}
 	}
-	total -= sv.reservedValue()
+	total -= sv.reservedValue(sv.bound.roomDuals, nil)
 	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.boundPods >= 0 {
 		single = sv.bound.program.CheapestNode(dearest.boundPods)
 	}

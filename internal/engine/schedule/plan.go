@@ -101,6 +101,19 @@ type Reason struct {
 	Nearest *Nearest `json:"-"`
 }
 
+// Nearest is where a pod would be scheduled if the reasons of its pool did not exist.
+type Nearest struct {
+	InstanceType, Zone, CapacityType string
+}
+
+// String is for people.
+func (n *Nearest) String() string {
+	if n.Zone == "" {
+		return n.InstanceType
+	}
+	return n.InstanceType + " in " + n.Zone
+}
+
 // Code names a rule of the scheduler.
 type Code string
 

@@ -226,5 +226,4 @@ func (sv *solver) undoRun() {
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
 	sv.devices = nil
-	sv.explainer = nil // it caches findings of the run
 }

@@ -73,8 +73,9 @@ type class struct {
 	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
 	// bound, in $/h.
 	value, boundValue float64
-	lpPods            int // index of the pods in the LP; -1 if they are not in it
-	boundPods         int // the same in the LP of the lower bound
+	lpPods            int          // index of the pods in the LP; -1 if they are not in it
+	boundPods         int          // the same in the LP of the lower bound
+	boundDemand       *demandClass // of the LP of the lower bound
 	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
 	// unknownResources are requested resources that nothing has, if these have no axis.

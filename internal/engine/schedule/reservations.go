@@ -149,7 +149,7 @@ func (s *reservationSlots) reserve(b *bin, reservation int) {
 // reservationAllows reports whether the bin may become the candidate, as far as reservations are concerned. A bin
 // leaves its reservation, which is paid for, only for a pod that fits nowhere else.
 func (sv *solver) reservationAllows(b *bin, cand candidate, u ceilingMode) bool {
-	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u == ceilingIgnored)
+	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u != ceilingEnforced)
 }
 
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest per reservation.
@@ -269,14 +269,19 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 }
 
 // reservedValue bounds the value of pods that all reservations together can hold: nodes in them cost next to nothing.
-func (sv *solver) reservedValue() float64 {
+// After the axes of resources, duals may have those of host rules; each node has that much of them.
+func (sv *solver) reservedValue(duals vec64, hostRoom []int64) float64 {
+	byHostRules := 0.0
+	for i, r := range hostRoom {
+		byHostRules += duals[len(sv.axes.names)+i] * float64(r)
+	}
 	most := make([]float64, len(sv.slots.ids))
 	for _, t := range sv.templates {
 		for i := range t.types {
 			ti := &t.types[i]
-			worth := 0.0
+			worth := byHostRules
 			for axis, r := range ti.room {
-				worth += sv.bound.roomDuals[axis] * float64(max(0, r))
+				worth += duals[axis] * float64(max(0, r))
 			}
 			for _, r := range ti.reserved {
 				most[r.reservation-1] = max(most[r.reservation-1], worth)

@@ -24,8 +24,6 @@ type solver struct {
 	respectPreferences bool // preferences count until no node satisfies them
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
-	explaining         bool // refusals name the exact rule, for explanations; plain planning does not need it
-	explainer          *explainer
 
 	axes       axes
 	unusedAxes bitset // axes on which only unplaceable pods request something
@@ -533,16 +531,9 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 
 // plan turns the state of the solver into the Plan.
 func (sv *solver) plan(left []*queuedPod, pods int) Plan {
-	p := Plan{Rejected: sv.rejected}
-	why := map[*class][]Reason{}
-	for _, q := range left {
-		if why[q.class] == nil {
-			why[q.class] = sv.rejectionReasons(q.class)
-		}
-		if sv.stopRequested() {
-			return Plan{}
-		}
-		p.Rejected = append(p.Rejected, Rejection{Pod: q.pod, Reasons: why[q.class]})
+	p := Plan{Rejected: append(sv.rejected, sv.explain(left)...)}
+	if sv.abandoned {
+		return Plan{}
 	}
 	for _, n := range sv.nodes {
 		if len(n.placed) > 0 {
@@ -570,6 +561,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
+	sv.addHostRules(&p)
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)
 	}

@@ -57,12 +57,13 @@ func (sv *solver) chargeSteps(c *class, began int) {
 	sv.stepsOfClass[c.constraintClass] += sv.steps - began
 }
 
-// rejectionReasons are the reasons why pods of the class cannot be scheduled.
-func (sv *solver) rejectionReasons(c *class) []Reason {
+// reasons are the reasons why pods of the class cannot be scheduled.
+func (e *explainer) reasons(c *class) []Reason {
+	sv := e.sv
 	if sv.outOfSteps() || c.manyTerms && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.MaxSteps/manyTermShares {
 		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
 	}
-	out := sv.poolReasons(c)
+	out := e.poolReasons(c)
 	if n := requiredTerms(c.pod); n > MaxAlternatives {
 		out = append(slices.Clone(out), Reason{
 			Code: TooComplex,

@@ -1,4 +1,4 @@
-package schedule
+package wording
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// didYouMean is a hint at the known word that a word was probably meant to be; empty if none is similar.
-func didYouMean(word string, known []string) string {
+// DidYouMean is a hint at the known word that a word was probably meant to be; empty if none is similar.
+func DidYouMean(word string, known []string) string {
 	if near, ok := nearestWord(word, known); ok {
 		return fmt.Sprintf(" (did you mean %q?)", near)
 	}
@@ -71,16 +71,12 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// hintKey is a hint at the label key that an unknown one was probably meant to be.
-func (e *explainer) hintKey(key string) string {
-	known := maps.Clone(e.sv.s.Labels.WellKnown)
-	if known == nil {
-		known = map[string]bool{}
-	}
-	for _, t := range e.sv.templates {
-		for _, k := range t.reqs.Keys() {
-			known[k] = true
+// Hint is the hint for the first of the words that is unknown but similar to a known one.
+func Hint(words []string, known map[string]bool) string {
+	for _, w := range words {
+		if hint := DidYouMean(w, slices.Sorted(maps.Keys(known))); !known[w] && hint != "" {
+			return hint
 		}
 	}
-	return didYouMean(key, slices.Sorted(maps.Keys(known)))
+	return ""
 }

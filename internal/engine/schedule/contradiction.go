@@ -1,0 +1,83 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
+)
+
+// contradiction finds two requirements of the pod that no node can meet together, whichever alternative applies.
+func (sv *solver) contradiction(c *class) (Reason, bool) {
+	var found Reason
+	terms := [][]corev1.NodeSelectorRequirement{nil}
+	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		terms = nil
+		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			if len(t.MatchExpressions) > 0 {
+				terms = append(terms, t.MatchExpressions)
+			}
+		}
+	}
+	for _, term := range terms {
+		asked := slices.Clone(sv.s.Labels.FromLabels(c.pod.Spec.NodeSelector).All())
+		for _, x := range term {
+			if r, err := sv.s.Labels.Parse(x.Key, x.Operator, x.Values...); err == nil {
+				asked = append(asked, r)
+			}
+		}
+		for _, v := range c.volumes {
+			why := firstConflict(firstSuspects(asked), v.set.All())
+			if why.Code == "" {
+				return Reason{}, false
+			}
+			if found.Code == "" {
+				found = why
+			}
+		}
+	}
+	return found, found.Code != ""
+}
+
+// firstConflict finds the first two requirements that exclude each other.
+func firstConflict(pod, volume []requirement.Requirement) Reason {
+	for _, r := range volume {
+		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
+			return Reason{
+				Code:    Requirement,
+				Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key()),
+			}
+		}
+	}
+	for i, a := range pod {
+		for _, b := range pod[i+1:] {
+			if a.Key() == b.Key() && excludes(a, b) {
+				return Reason{
+					Code:    Requirement,
+					Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", wording.Requirement(a), wording.Requirement(b)),
+				}
+			}
+		}
+		for _, b := range volume {
+			if a.Key() == b.Key() && excludes(a, b) {
+				return Reason{
+					Code: Volume,
+					Message: fmt.Sprintf(
+						"the pod requires %s, but its volumes can only be used in %s: nothing can be both",
+						wording.Requirement(a),
+						wording.Requirement(b),
+					),
+				}
+			}
+		}
+	}
+	return Reason{}
+}
+
+func excludes(a, b requirement.Requirement) bool {
+	return !a.Overlaps(b) && !(a.AllowsAbsent() && b.AllowsAbsent())
+}

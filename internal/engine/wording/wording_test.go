@@ -1,0 +1,63 @@
+package wording_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
+)
+
+func TestRequirementsAreWordedAsSelectors(t *testing.T) {
+	for _, c := range []struct {
+		r           requirement.Requirement
+		text, value string
+	}{
+		{requirement.In("zone", "z1"), "zone=z1", "z1"},
+		{requirement.In("zone", "z2", "z1"), "zone in (z1, z2)", "one of z1, z2"},
+		{
+			requirement.In("n", "a", "b", "c", "d", "e", "f", "g"), "n in (a, b, c, d, e and 2 more)", "one of a, b, c, d, e and 2 more",
+		},
+		{requirement.NotIn("zone", "z1"), "zone not in (z1)", "zone not in (z1)"},
+		{requirement.DoesNotExist("zone"), "no label zone", "no label zone"},
+		{requirement.Exists("zone"), "any zone", "any zone"},
+		{requirement.AtLeast("cpu", 3).Intersect(requirement.AtMost("cpu", 8)), "cpu >= 3 and cpu <= 8", "cpu >= 3 and cpu <= 8"},
+	} {
+		if text, value := wording.Requirement(c.r), wording.Value(c.r); text != c.text || value != c.value {
+			t.Errorf("%v: %q and %q, want %q and %q", c.r, text, value, c.text, c.value)
+		}
+	}
+}
+
+func TestAmountsAreWordedAsQuantities(t *testing.T) {
+	for _, c := range []struct {
+		name corev1.ResourceName
+		n    int64
+		want string
+	}{
+		{corev1.ResourceCPU, 1500, "1500m"},
+		{corev1.ResourceCPU, 2000, "2"},
+		{corev1.ResourceMemory, 3 << 30, "3Gi"},
+		{corev1.ResourcePods, 110, "110"},
+	} {
+		if got := wording.Amount(c.name, c.n); got != c.want {
+			t.Errorf("%d of %s: %q, want %q", c.n, c.name, got, c.want)
+		}
+	}
+}
+
+func TestHintsAtMisspelledWords(t *testing.T) {
+	known := []string{"topology.kubernetes.io/zone", "kubernetes.io/arch", "team"}
+	for word, want := range map[string]string{
+		"topology.kubernets.io/zone":  ` (did you mean "topology.kubernetes.io/zone"?)`,
+		"zone":                        ` (did you mean "topology.kubernetes.io/zone"?)`,
+		"tema":                        ` (did you mean "team"?)`,
+		"something-else":              "",
+		"topology.kubernetes.io/zone": "",
+	} {
+		if got := wording.DidYouMean(word, known); got != want {
+			t.Errorf("%s: %q, want %q", word, got, want)
+		}
+	}
+}

@@ -70,7 +70,16 @@ chart-check: ## Test the Helm charts with Helm's own engine against the settings
 	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
 
 .PHONY: bench
-bench: ## Run the benchmarks (a quarter of an hour) and print medians of 5; bin/bench.txt has every run, for benchstat
+bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page
+	$(call build,./cmd/dovetail)
+	@go run ./cmd/dovetail-bench -binary $(BIN)/dovetail -commit $(COMMIT) $(BENCHFLAGS)
+
+.PHONY: bench-page
+bench-page: BENCHFLAGS += -page docs/performance.md
+bench-page: bench ## The same, and write the table into docs/performance.md
+
+.PHONY: microbench
+microbench: ## Run the Go benchmarks (a quarter of an hour) and print medians of 5; bin/bench.txt has every run, for benchstat
 	@mkdir -p $(BIN)
 	@go test -run '^$$' -bench . -benchmem -benchtime 1x -count 5 -timeout 2h ./internal/... ./lab/awstest > $(BIN)/bench.txt || { cat $(BIN)/bench.txt; exit 1; }
 	@awk -f hack/median.awk $(BIN)/bench.txt

@@ -64,7 +64,10 @@ shows the pods that it adds, removes and replaces. For a changed NodePool or EC2
 by which fields, and what replaces them. With --consolidate, it shows what the controller would consolidate.
 
 All inputs together may be as large as --max-input. Errors name the file and the line at which the document begins; all
-documents are checked, also after an error.`,
+documents are checked, also after an error.
+
+The output finishes with the times to read and validate the inputs and the catalog, to compile them, to solve, and to print what
+comes before, and with the peak memory. --no-timings omits all of them.`,
 		Example: `  dovetail plan -f nodepool.yaml -f deployments/
   kubectl get deployments,nodepools,ec2nodeclasses -A -o yaml | dovetail plan -f -
   dovetail plan -f shop.yaml --region eu-west-1 -o json
@@ -130,7 +133,7 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer tuneGC()()
-	start := time.Now()
+	clock := newStopwatch()
 	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
 	if err != nil {
 		return err
@@ -139,6 +142,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
+	effort := planner.Effort{ReadSeconds: clock.lap(), PeakRSS: peakRSS}
 	snap, notes, err := planner.BuildSnapshot(world, planner.Config{
 		Catalog:          catalog,
 		Settings:         planning,
@@ -150,8 +154,8 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	for _, note := range append(world.Notes, notes...) {
 		fmt.Fprintln(stderr, "note:", note)
 	}
-	ready := time.Now()
 	budget := schedule.DefaultBudget() // as the controller plans
+	budget.Compiled = func() { effort.CompileSeconds = clock.lap() }
 	var report planner.Report
 	err = solved(func() {
 		report.Plan = schedule.Solve(snap, budget)
@@ -163,14 +167,13 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
+	effort.SolveSeconds, effort.PrintSeconds = clock.lap(), clock.lap
 	report.Changes, report.Drift = world.Changes, planner.FindDrift(snap, world.Drifted)
 	for _, note := range planner.PriceNotes(report.Plan, catalog) {
 		fmt.Fprintln(stderr, "note:", note)
 	}
 	if !f.noTimings {
-		report.Effort = &planner.Effort{
-			CompileSeconds: ready.Sub(start).Seconds(), SolveSeconds: time.Since(ready).Seconds(), PeakRSS: peakRSS,
-		}
+		report.Effort = &effort
 	}
 	for _, t := range report.Plan.Ignored {
 		fmt.Fprintf(stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))
@@ -185,6 +188,18 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		return exitIncomplete
 	}
 	return nil
+}
+
+// stopwatch times what comes after each other.
+type stopwatch struct{ since time.Time }
+
+func newStopwatch() *stopwatch { return &stopwatch{time.Now()} }
+
+// lap returns the seconds since the last lap.
+func (s *stopwatch) lap() float64 {
+	before := s.since
+	s.since = time.Now()
+	return s.since.Sub(before).Seconds()
 }
 
 // openCatalog reads the catalog file, or the catalog that ships with the program.

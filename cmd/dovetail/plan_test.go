@@ -94,13 +94,16 @@ func TestPlanAsJSON(t *testing.T) {
 		u[0].Reasons[0].NodePool != "general" {
 		t.Errorf("unschedulable %+v", u)
 	}
-	for _, name := range []string{"pods", "classes", "instanceTypes", "compileSeconds", "solveSeconds", "hourlyCost", "lowerBound", "peakRSSBytes"} {
+	for _, name := range []string{
+		"pods", "classes", "instanceTypes", "readSeconds", "compileSeconds", "solveSeconds", "printSeconds", "hourlyCost", "lowerBound",
+		"peakRSSBytes",
+	} {
 		if report.Stats[name] <= 0 {
 			t.Errorf("stats.%s is %v", name, report.Stats[name])
 		}
 	}
-	if len(report.Stats) != 8 {
-		t.Errorf("stats %v, want the eight that are documented", report.Stats)
+	if len(report.Stats) != 10 {
+		t.Errorf("stats %v, want the ten that are documented", report.Stats)
 	}
 	if d := report.Stats["hourlyCost"] - cost; d > 1e-9 || d < -1e-9 {
 		t.Errorf("the claims cost %v, the stats say %v", cost, report.Stats["hourlyCost"])

@@ -43,7 +43,7 @@ func poolChecks() []Check {
 		},
 		{
 			ID: "pools-overlap", Area: "pools", Severity: Warning, Title: "two NodePools of equal weight accept the same pods",
-			Why: "which of them launches a node is undefined", needs: []Fact{NodePools}, run: overlappingPools,
+			Why: "price decides which of them launches a node", needs: []Fact{NodePools}, run: overlappingPools,
 		},
 		{
 			ID: "pools-no-limits", Area: "pools", Severity: Info, Title: "a NodePool has no limits",

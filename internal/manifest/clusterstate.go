@@ -63,7 +63,7 @@ type reader struct {
 	prototypes  map[kind]client.Object
 	definitions map[kind]*definition
 	objects     map[identity]*object
-	order       []identity
+	order       []*object      // of objects, as read
 	unnamed     map[string]int // generateName -> how many
 	takenAt     time.Time
 	skipped     map[kind]*skippedKind
@@ -72,12 +72,19 @@ type reader struct {
 	namespace   string
 	// overridden are the snapshot's objects that are supplied again beside it.
 	overridden map[identity]*object
+	// anyTaken is true if an object comes from a snapshot.
+	anyTaken bool
 }
 
 // object is a decoded document.
 type object struct {
 	client.Object
 	document
+}
+
+// identity identifies the object.
+func (o *object) identity() identity {
+	return identity{o.document.kind.kind, o.GetNamespace(), o.GetName()}
 }
 
 // Input is what Read reads.
@@ -181,25 +188,6 @@ func (r *reader) path(path string) []error {
 	return errs
 }
 
-func (r *reader) file(path string) []error {
-	name, data, err := r.source.read(path)
-	if err != nil {
-		return []error{err}
-	}
-	documents, errs := split(name, data)
-	if len(documents) == 0 && len(errs) == 0 {
-		r.note("%s: holds no objects", name)
-	}
-	taken := slices.ContainsFunc(documents, func(d document) bool { return d.kind == kind{headerVersion, headerKind} })
-	for _, d := range documents {
-		d.taken = taken
-		if err := r.add(d); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
 // add decodes, validates and adds one document.
 func (r *reader) add(d document) error {
 	k := d.kind
@@ -230,21 +218,31 @@ func (r *reader) add(d document) error {
 			r.note("%s: %s: %v", d.place, d.name(), err) // the cluster has it, and the engine tolerates it
 		}
 	}
-	r.identify(into, k.kind)
-	id := identity{k.kind, into.GetNamespace(), into.GetName()}
-	if before := r.objects[id]; before != nil {
-		if !before.document.taken || d.taken {
-			r.note("%s: %s replaces that of %s", d.place, d.name(), before.place)
-		} else {
-			r.overridden[id] = before
-			inherit(into, before.Object)
-		}
-	} else {
-		r.order = append(r.order, id)
-	}
-	d.raw = nil
-	r.objects[id] = &object{into, d}
+	r.register(into, d)
 	return nil
+}
+
+// register adds a valid object. An object with the same kind, namespace and name as an earlier one replaces it.
+func (r *reader) register(into client.Object, d document) {
+	r.identify(into, d.kind.kind)
+	d.raw = nil
+	o := &object{into, d}
+	id := o.identity()
+	before := r.objects[id]
+	r.anyTaken = r.anyTaken || d.taken
+	switch {
+	case before == nil:
+		r.objects[id] = o
+		r.order = append(r.order, o)
+		return
+	case !before.document.taken || d.taken:
+		r.note("%s: %s replaces that of %s", d.place, d.name(), before.place)
+	default:
+		old := *before
+		r.overridden[id] = &old
+		inherit(into, before.Object)
+	}
+	*before = *o
 }
 
 func (r *reader) header(d document) error {
@@ -321,8 +319,8 @@ func madeUID(kind, namespace, name string) types.UID {
 // all returns the objects of a type, in the order in which they were read.
 func all[T client.Object](r *reader) []T {
 	var out []T
-	for _, id := range r.order {
-		if o, ok := r.objects[id].Object.(T); ok {
+	for _, o := range r.order {
+		if o, ok := o.Object.(T); ok {
 			out = append(out, o)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 
 // taken reports whether an object comes from a snapshot of a cluster, which needs no completion.
 func (r *reader) taken(kind, namespace, name string) bool {
+	if !r.anyTaken {
+		return false
+	}
 	o := r.objects[identity{kind, namespace, name}]
 	return o != nil && o.document.taken
 }
@@ -25,6 +28,9 @@ func (r *reader) taken(kind, namespace, name string) bool {
 // takenPod reports whether a pod comes from a snapshot. A pod that replaces one of the snapshot may have the same name,
 // as those of StatefulSets.
 func (r *reader) takenPod(pod *corev1.Pod) bool {
+	if !r.anyTaken {
+		return false
+	}
 	o := r.objects[identity{"Pod", pod.Namespace, pod.Name}]
 	return o != nil && o.document.taken && o.Object == client.Object(pod)
 }
@@ -189,15 +195,15 @@ func (r *reader) completePods() {
 	}
 }
 
-// markUnschedulable marks a pod as the scheduler does when it finds no node.
+// markUnschedulable marks a pod as the scheduler does when it finds no node. Pods may share their conditions, so it
+// changes a copy.
 func markUnschedulable(pod *corev1.Pod) {
-	pod.Status.Conditions = slices.DeleteFunc(
-		pod.Status.Conditions,
-		func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled },
-	)
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
-	})
+	mark := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}
+	if slices.Equal(pod.Status.Conditions, []corev1.PodCondition{mark}) {
+		return
+	}
+	others := slices.DeleteFunc(slices.Clone(pod.Status.Conditions), func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled })
+	pod.Status.Conditions = append(others, mark)
 }
 
 // completeNamespaces makes the namespaces of the pods, with the label of their name.

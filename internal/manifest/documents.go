@@ -2,10 +2,8 @@ package manifest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -23,43 +21,12 @@ type text struct {
 	err  error
 }
 
-// texts returns the documents of a file, as JSON: separated by --- in YAML, concatenated in JSON. A syntax error in one
-// document does not hide the others: each has its own error.
-func texts(data []byte) []text {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if trimmed := bytes.TrimSpace(data); len(trimmed) > 0 && trimmed[0] == '{' {
-		if out, err := jsonTexts(data); err == nil {
-			return out // otherwise it may be YAML that begins with a brace
-		}
-	}
-	out := yamlTexts(data)
-	convert(out)
-	return out
-}
-
-func jsonTexts(data []byte) (out []text, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	line, counted := 1, 0
-	for {
-		var raw json.RawMessage
-		err := decoder.Decode(&raw)
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		begin := int(decoder.InputOffset()) - len(raw)
-		line, counted = line+bytes.Count(data[counted:begin], []byte("\n")), begin
-		out = append(out, text{line: line, data: raw})
-	}
-}
-
 // yamlTexts splits a stream of YAML at the lines that begin or end a document: YAML reserves --- and ... in the first
 // column.
-func yamlTexts(data []byte) (out []text) {
-	current := text{line: 1}
-	begin, line := 0, 1
+// The stream begins in the given line of its file.
+func yamlTexts(data []byte, line int) (out []text) {
+	current := text{line: line}
+	begin := 0
 	finish := func(end int) {
 		if current.data = data[begin:end]; !blank(current.data) {
 			empty := current.data[:len(current.data)-len(bytes.TrimLeft(current.data, " \t\r\n"))]

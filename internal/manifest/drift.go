@@ -238,7 +238,8 @@ func family(c *awsv1.EC2NodeClass) string {
 
 // noteSelectors notes which changes of overriding node classes cannot be evaluated from files.
 func (r *reader) noteSelectors() {
-	for _, id := range r.order {
+	for _, o := range r.order {
+		id := o.identity()
 		old, class := r.classes(id)
 		if old == nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -38,8 +39,7 @@ const maxPods = 1_000_000
 // already. A workload supplied beside a snapshot overrides the snapshot's.
 func (r *reader) expand() error {
 	owners := map[identity]bool{}
-	for _, id := range r.order {
-		o := r.objects[id]
+	for _, o := range r.order {
 		if owner := metav1.GetControllerOf(o); owner != nil {
 			owners[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
 			// The inputs may have a Deployment's pods without its ReplicaSet.
@@ -48,9 +48,10 @@ func (r *reader) expand() error {
 			}
 		}
 	}
-	overrides, names := r.newOverrides(), r.podNames()
-	for _, id := range r.order {
-		o := r.objects[id]
+	overrides := r.newOverrides()
+	names := sync.OnceValue(r.podNames) // only workloads need it
+	for _, o := range r.order {
+		id := o.identity()
 		if o.document.taken {
 			continue // its pods are in the snapshot
 		}
@@ -72,12 +73,12 @@ func (r *reader) expand() error {
 		switch {
 		case owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil:
 		case len(overrides.pods[id]) > 0:
-			overrides.replace(id, w, names)
+			overrides.replace(id, w, names())
 		case owners[id]:
 		default:
 			ordinal := w.firstIndex
 			for range w.replicas {
-				ordinal = names.free(&w, ordinal)
+				ordinal = names().free(&w, ordinal)
 				r.world.Pods = append(r.world.Pods, w.pod(ordinal))
 				r.claimsOf(w, ordinal)
 				ordinal++

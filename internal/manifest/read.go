@@ -13,16 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	kjson "sigs.k8s.io/json"
 )
 
 // document is one object before it is decoded.
 type document struct {
-	// place is the file, the line where the document begins, and the number of the item in a list, both from 1.
-	place string
+	place place
 	// raw is the document as JSON; nil once it has been decoded.
 	raw  []byte
 	kind kind
@@ -32,12 +29,29 @@ type document struct {
 	displayName string
 }
 
+// place is where a document is: a line of a file, or the item of a List; both are counted from 1. It becomes text only
+// in messages, since most documents have none.
+type place struct {
+	// list is the List that the document is an item of; nil if it is none.
+	list   *place
+	file   string
+	number int
+}
+
+// String returns FILE:LINE, or FILE:LINE: item N.
+func (p place) String() string {
+	if p.list != nil {
+		return fmt.Sprintf("%s: item %d", p.list, p.number)
+	}
+	return fmt.Sprintf("%s:%d", p.file, p.number)
+}
+
 // outline is the part of a document that is read before the rest is decoded.
 type outline struct {
-	APIVersion any               `json:"apiVersion"`
-	Kind       any               `json:"kind"`
-	Metadata   json.RawMessage   `json:"metadata"`
-	Items      []json.RawMessage `json:"items"`
+	APIVersion any             `json:"apiVersion"`
+	Kind       any             `json:"kind"`
+	Metadata   json.RawMessage `json:"metadata"`
+	Items      json.RawMessage `json:"items"`
 }
 
 // fields returns the document as a tree.
@@ -87,65 +101,26 @@ func sources(path string) ([]string, error) {
 	return out, err
 }
 
-// split returns the objects in a file, and the items of lists. An error in one document does not hide the others.
-func split(name string, data []byte) ([]document, []error) {
-	if !utf8.Valid(data) {
-		return nil, []error{fmt.Errorf("%s: is not text in UTF-8, so neither YAML nor JSON", name)}
-	}
-	var out []document
-	var errs []error
-	for _, text := range texts(data) {
-		d := document{place: fmt.Sprintf("%s:%d", name, text.line), raw: text.data}
-		switch {
-		case text.err != nil:
-			if bytes.Contains(data, []byte("{{")) {
-				text.err = fmt.Errorf("%w; this looks like a template: plan what it is rendered to (helm template ... | dovetail plan -f -)", text.err)
-			}
-			errs = append(errs, d.errorf("%w", text.err))
-		case !bytes.Equal(text.data, []byte("null")):
-			documents, wrong := open(d, 0)
-			out, errs = append(out, documents...), append(errs, wrong...)
-		}
-	}
-	return out, errs
-}
-
-// maxListDepth bounds how deep Lists may be nested. kubectl nests none, and each level is parsed once more.
-const maxListDepth = 8
-
-// open returns the document, or its items if it is a list. depth is the number of lists around it.
-func open(d document, depth int) ([]document, []error) {
-	var o outline
+// open reads the kind and the name of a document with the given text.
+func (d *document) open(t *objectText) error {
 	if first := bytes.TrimLeft(d.raw, " \t\r\n"); len(first) == 0 || first[0] != '{' {
-		return nil, []error{d.errorf("is not an object")}
+		return d.errorf("is not an object")
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.raw, &o); err != nil {
-		return nil, []error{d.errorf("%w", err)}
+	o, err := t.outline()
+	if err != nil {
+		return d.errorf("%w", err)
 	}
 	d.kind.apiVersion, _ = o.APIVersion.(string)
 	d.kind.kind, _ = o.Kind.(string)
 	d.displayName = displayName(o.Metadata)
 	if d.kind.kind == "" || d.kind.apiVersion == "" {
-		return nil, []error{d.errorf("%skind and apiVersion are needed, as in every Kubernetes object%s", prefixed(d.displayName), hint(d.place))}
+		return d.errorf("%skind and apiVersion are needed, as in every Kubernetes object%s", prefixed(d.displayName), hint(d.place.String()))
 	}
-	if o.Items == nil || !strings.HasSuffix(d.kind.kind, "List") {
-		return []document{d}, nil
-	}
-	if depth == maxListDepth {
-		return nil, []error{d.errorf("Lists are nested more than %d deep", maxListDepth)}
-	}
-	out := make([]document, 0, len(o.Items))
-	var errs []error
-	for i, item := range o.Items {
-		sub := document{place: fmt.Sprintf("%s: item %d", d.place, i+1), raw: item}
-		if d.kind.kind != "List" {
-			sub.raw = d.withKind(item)
-		}
-		inner, wrong := open(sub, depth+1)
-		out, errs = append(out, inner...), append(errs, wrong...)
-	}
-	return out, errs
+	return nil
 }
+
+// isList reports whether a kind is that of a List.
+func (k kind) isList() bool { return strings.HasSuffix(k.kind, "List") }
 
 // prefixed returns a name as the prefix of an error.
 func prefixed(name string) string {
@@ -168,12 +143,12 @@ func hint(place string) string {
 }
 
 // withKind adds the kind to an item of a list of one kind, where the API server omits it.
-func (d document) withKind(item []byte) []byte {
+func (k kind) withKind(item []byte) []byte {
 	fields, err := document{raw: item}.fields()
 	if _, named := fields["kind"]; err != nil || fields == nil || named {
 		return item
 	}
-	fields["kind"], fields["apiVersion"] = strings.TrimSuffix(d.kind.kind, "List"), d.kind.apiVersion
+	fields["kind"], fields["apiVersion"] = k.kind, k.apiVersion
 	if whole, err := json.Marshal(fields); err == nil {
 		return whole
 	}

@@ -14,7 +14,8 @@ import (
 type skippedKind struct {
 	count int
 	// place and displayName are those of the first.
-	place, displayName string
+	place       place
+	displayName string
 	// pods is true if at least one of them has a pod template.
 	pods bool
 }

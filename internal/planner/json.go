@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
@@ -28,8 +30,11 @@ type Report struct {
 
 // Effort is the time and memory spent.
 type Effort struct {
-	// CompileSeconds is the time to read the inputs and the catalog, SolveSeconds the time to plan.
-	CompileSeconds, SolveSeconds float64
+	// ReadSeconds is the time to read and validate the inputs and the catalog, CompileSeconds the time to build and
+	// compile the snapshot, SolveSeconds the time to search for the plan.
+	ReadSeconds, CompileSeconds, SolveSeconds float64
+	// PrintSeconds returns the time to print. It is called last, so only the end of the output is missing.
+	PrintSeconds func() float64
 	// PeakRSS returns the peak memory of the process in bytes. It is called last, since printing takes memory, too.
 	PeakRSS func() int64
 }
@@ -71,12 +76,10 @@ type jsonReason struct {
 // JSON prints the report for programs, piece by piece: the JSON of a large plan would take more memory than the plan.
 func (r *Report) JSON(w io.Writer) error {
 	p := &jsonWriter{w: bufio.NewWriterSize(w, 1<<16)}
-	p.list("{", "claims", len(r.Plan.Launches), func(i int) any { return newClaim(&r.Plan.Launches[i]) })
-	p.list(",", "existing", len(r.Plan.Placements), func(i int) any {
-		return jsonExisting{r.Plan.Placements[i].Node, names(r.Plan.Placements[i].Pods)}
-	})
-	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) any {
-		return newUnschedulable(&r.Plan.Rejected[i])
+	p.list("{", "claims", len(r.Plan.Launches), func(i int) { p.claim(&r.Plan.Launches[i]) })
+	p.list(",", "existing", len(r.Plan.Placements), func(i int) { p.existing(&r.Plan.Placements[i]) })
+	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) {
+		p.value(itemIndent, newUnschedulable(&r.Plan.Rejected[i]))
 	})
 	r.disruption(p)
 	p.text(",\n  \"stats\": ")
@@ -94,8 +97,9 @@ func (r *Report) JSON(w io.Writer) error {
 
 // jsonWriter writes parts of one object, until the first error.
 type jsonWriter struct {
-	w   *bufio.Writer
-	err error
+	w     *bufio.Writer
+	err   error
+	types map[typesKey]typesText
 }
 
 func (p *jsonWriter) text(s string) {
@@ -105,7 +109,10 @@ func (p *jsonWriter) text(s string) {
 }
 
 // value writes a value, with an indent before all lines but the first.
-func (p *jsonWriter) value(indent string, v any) {
+func (p *jsonWriter) value(indent string, v any) { p.text(p.encoded(indent, v)) }
+
+// encoded returns a value as JSON, with an indent before all lines but the first.
+func (p *jsonWriter) encoded(indent string, v any) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -113,23 +120,140 @@ func (p *jsonWriter) value(indent string, v any) {
 	if err := encoder.Encode(v); err != nil && p.err == nil {
 		p.err = err
 	}
-	p.text(strings.TrimSuffix(b.String(), "\n"))
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// list writes a field that is a list.
-func (p *jsonWriter) list(before, name string, n int, item func(int) any) {
+// itemIndent is the indent of the items of lists, memberIndent that of the members of such items.
+const itemIndent, memberIndent = "    ", itemIndent + "  "
+
+// list writes a field that is a list. item writes an item.
+func (p *jsonWriter) list(before, name string, n int, item func(int)) {
 	p.text(before + "\n  \"" + name + "\": [")
 	for i := range n {
 		if i > 0 {
 			p.text(",")
 		}
-		p.text("\n    ")
-		p.value("    ", item(i))
+		p.text("\n" + itemIndent)
+		item(i)
 	}
 	if n > 0 {
 		p.text("\n  ")
 	}
 	p.text("]")
+}
+
+// claim writes a jsonClaim. The names of pods and instance types are nearly all of a plan: without the encoder, which
+// writes everything and then indents it, they take a tenth of the time.
+func (p *jsonWriter) claim(l *schedule.Launch) {
+	p.text("{\n" + memberIndent + "\"nodePool\": ")
+	p.quoted(l.Pool.Name)
+	p.text(",\n" + memberIndent + "\"offering\": ")
+	p.value(memberIndent, newOffering(l))
+	p.instanceTypes(l.InstanceTypes)
+	p.text(",\n" + memberIndent + "\"requests\": ")
+	p.value(memberIndent, l.Requests)
+	p.pods(l.Pods)
+	p.text("\n" + itemIndent + "}")
+}
+
+// typesKey identifies a list of instance types well enough: a list with an equal key replaces the other.
+type typesKey struct {
+	first *catalog.InstanceType
+	n     int
+}
+
+// typesText is a list of instance types as JSON.
+type typesText struct {
+	list []*catalog.InstanceType
+	text string
+}
+
+// maxTypesTexts bounds the lists of instance types that are kept: at 400 types, each takes 10 KB.
+const maxTypesTexts = 256
+
+// instanceTypes writes a list of instance types. Many nodes have the same, which is most of the text of a plan.
+func (p *jsonWriter) instanceTypes(list []*catalog.InstanceType) {
+	var key typesKey
+	if key.n = len(list); key.n > 0 {
+		key.first = list[0]
+	}
+	if known, ok := p.types[key]; ok && slices.Equal(known.list, list) {
+		p.text(known.text)
+		return
+	}
+	var b bytes.Buffer
+	part := jsonWriter{w: bufio.NewWriter(&b), err: p.err}
+	part.names("instanceTypes", len(list), func(i int) (first, second string) { return list[i].Name, "" })
+	if p.err = part.err; p.err == nil {
+		p.err = part.w.Flush()
+	}
+	if p.types == nil || len(p.types) == maxTypesTexts {
+		p.types = map[typesKey]typesText{}
+	}
+	p.types[key] = typesText{list, b.String()}
+	p.text(b.String())
+}
+
+// existing writes a jsonExisting.
+func (p *jsonWriter) existing(pl *schedule.Placement) {
+	p.text("{\n" + memberIndent + "\"node\": ")
+	p.quoted(pl.Node)
+	p.pods(pl.Pods)
+	p.text("\n" + itemIndent + "}")
+}
+
+func (p *jsonWriter) pods(pods []*corev1.Pod) {
+	namespace, prefix := "", ""
+	p.names("pods", len(pods), func(i int) (first, second string) {
+		if i == 0 || pods[i].Namespace != namespace {
+			namespace, prefix = pods[i].Namespace, pods[i].Namespace+"/"
+		}
+		return prefix, pods[i].Name
+	})
+}
+
+// names writes a member that is a list of names, each in two parts.
+func (p *jsonWriter) names(member string, n int, name func(int) (first, second string)) {
+	p.text(",\n" + memberIndent + "\"" + member + "\": [")
+	var line []byte
+	for i := range n {
+		line = line[:0]
+		if i > 0 {
+			line = append(line, ',')
+		}
+		first, second := name(i)
+		line = append(line, "\n"+memberIndent+"  "...)
+		line = p.appendQuoted(line, first, second)
+		if p.err == nil {
+			_, p.err = p.w.Write(line)
+		}
+	}
+	if n > 0 {
+		p.text("\n" + memberIndent)
+	}
+	p.text("]")
+}
+
+// quoted writes a string.
+func (p *jsonWriter) quoted(s string) { p.text(string(p.appendQuoted(nil, s, ""))) }
+
+// appendQuoted appends a string, given in two parts.
+func (p *jsonWriter) appendQuoted(to []byte, first, second string) []byte {
+	if !plain(first) || !plain(second) {
+		return append(to, p.encoded("", first+second)...)
+	}
+	to = append(append(to, '"'), first...)
+	return append(append(to, second...), '"')
+}
+
+// plain reports whether JSON has a string as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if b := s[i]; b < ' ' || b > '~' || b == '"' || b == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func newUnschedulable(rejected *schedule.Rejection) jsonUnschedulable {
@@ -140,10 +264,14 @@ func newUnschedulable(rejected *schedule.Rejection) jsonUnschedulable {
 	return out
 }
 
+func newOffering(l *schedule.Launch) jsonOffering {
+	return jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price, l.Offering.PriceDerived}
+}
+
 func newClaim(l *schedule.Launch) jsonClaim {
 	claim := jsonClaim{
 		NodePool: l.Pool.Name,
-		Offering: jsonOffering{l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, l.Offering.Price, l.Offering.PriceDerived},
+		Offering: newOffering(l),
 		Requests: l.Requests,
 		Pods:     names(l.Pods),
 	}
@@ -165,7 +293,8 @@ func (r *Report) stats() (map[string]any, error) {
 	}
 	delete(out, "steps") // the engine's own measure
 	if e := r.Effort; e != nil {
-		out["compileSeconds"], out["solveSeconds"], out["peakRSSBytes"] = e.CompileSeconds, e.SolveSeconds, e.PeakRSS()
+		out["readSeconds"], out["compileSeconds"], out["solveSeconds"] = e.ReadSeconds, e.CompileSeconds, e.SolveSeconds
+		out["printSeconds"], out["peakRSSBytes"] = e.PrintSeconds(), e.PeakRSS()
 	}
 	return out, nil
 }

@@ -69,9 +69,9 @@ type jsonConsolidation struct {
 // disruption writes the changes to a snapshot, drift and consolidation, as far as there are any.
 func (r *Report) disruption(p *jsonWriter) {
 	if len(r.Changes) > 0 {
-		p.list(",", "changes", len(r.Changes), func(i int) any {
+		p.list(",", "changes", len(r.Changes), func(i int) {
 			c := r.Changes[i]
-			return jsonChange{c.Kind, c.Name, c.Was, c.Now, c.Added, c.Removed, c.Replaced, listOf(c.Fields)}
+			p.value(itemIndent, jsonChange{c.Kind, c.Name, c.Was, c.Now, c.Added, c.Removed, c.Replaced, listOf(c.Fields)})
 		})
 	}
 	if r.Drift != nil {

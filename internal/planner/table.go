@@ -399,10 +399,12 @@ func (r *Report) total(b *strings.Builder) {
 	if e := r.Effort; e != nil {
 		fmt.Fprintf(
 			b,
-			"Took:  %.2f s to read, %.2f s to plan%s, at most %d MiB of memory\n",
+			"Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",
+			e.ReadSeconds,
 			e.CompileSeconds,
 			e.SolveSeconds,
 			pace(r.Plan.Stats, e),
+			e.PrintSeconds(),
 			e.PeakRSS()>>20,
 		)
 	}

@@ -39,9 +39,13 @@
 // rest. Pods that would pay more in their heaviest pool than elsewhere wait, since nodes launched for others may have
 // room for them. In the end, bins that hold equal pods are replaced by the exact optimum (coverExactly).
 //
-// Small queues are planned with several strategies. First fit decreasing always runs too, so that no plan costs
-// more; it stops once it has cost more than the best plan. The budget counts steps, not seconds. When it is spent, the
-// rest is placed by first fit.
+// Pods that spread over zones are divided over them before new nodes are sized (zoneDivision). From then on the pods of
+// a class in one zone are a class of their own, which requires the zone. Among pools of equal weight a new bin goes to
+// the one with the least price per value (cheapestNewBin).
+//
+// Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest
+// pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
+// more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.
 //
 // # Pods with very many terms
 //

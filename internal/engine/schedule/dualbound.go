@@ -35,26 +35,15 @@ type vec64 []float64
 
 // solveRelaxation computes the value of each pod and the lower bound, while all pods are still to be placed.
 //
-// Cost: linear in classes and candidates for setting up; then lp.New.
+// Cost: that of newRelaxation.
 func (sv *solver) solveRelaxation() {
-	m := &relaxation{roomDuals: make(vec64, len(sv.axes.names))}
-	sv.lp = m
-	sv.assignDemandClasses(m)
-	if len(m.demandClasses) == 0 {
+	m := sv.newRelaxation()
+	sv.lp, sv.bound = m, m
+	for _, c := range sv.classes {
+		c.boundValue, c.boundPods, c.deferred = c.value, c.lpPods, false
+	}
+	if m.program == nil {
 		return
-	}
-	in := lp.Input{Axes: len(sv.axes.names), Classes: len(m.demandClasses), Offerings: sv.lpOfferings(m)}
-	for _, c := range sv.classes {
-		if c.demand != nil && !c.unplaceable() {
-			c.lpPods = len(in.Pods)
-			in.Pods = append(in.Pods, lp.Pods{Class: c.demand.index, Requests: c.requests, Count: c.count})
-		}
-	}
-	m.program = lp.New(in)
-	for _, c := range sv.classes {
-		c.value = m.podValue(c)
-		c.boundValue = c.value
-		m.queueValue += c.value * float64(c.count)
 	}
 	m.lastValue = m.queueValue
 	m.roomDuals = m.program.ExistingRoomDuals(sv.start.free)
@@ -66,28 +55,55 @@ func (sv *solver) solveRelaxation() {
 	}
 }
 
+// newRelaxation solves the linear program for the classes of the run, and gives them their values.
+//
+// Cost: linear in classes and candidates for setting up; then lp.New.
+func (sv *solver) newRelaxation() *relaxation {
+	m := &relaxation{roomDuals: make(vec64, len(sv.axes.names))}
+	sv.assignDemandClasses(m)
+	if len(m.demandClasses) == 0 {
+		return m
+	}
+	in := lp.Input{Axes: len(sv.axes.names), Classes: len(m.demandClasses), Offerings: sv.lpOfferings(m)}
+	for _, c := range sv.classes {
+		if c.demand != nil && !c.unplaceable() && c.count > 0 {
+			c.lpPods = len(in.Pods)
+			in.Pods = append(in.Pods, lp.Pods{Class: c.demand.index, Requests: c.requests, Count: c.count})
+		}
+	}
+	m.program = lp.New(in)
+	for _, c := range sv.classes {
+		c.value = m.podValue(c)
+		m.queueValue += c.value * float64(c.count)
+	}
+	return m
+}
+
 // assignDemandClasses resets what classes know of the program, and finds the demand class of each that can be placed.
 func (sv *solver) assignDemandClasses(m *relaxation) {
+	sv.priced++
 	known := map[string]*demandClass{}
 	byLists := map[string]*demandClass{}
 	var key []byte
 	for _, c := range sv.classes {
-		c.value, c.boundValue, c.lpPods, c.deferred = 0, 0, -1, false
-		if c.unplaceable() {
-			if c.pricedRun != sv.run {
+		c.value, c.lpPods = 0, -1
+		if c.unplaceable() || c.count == 0 {
+			if c.pricedBy != sv.priced {
 				c.demand, c.heaviestPool = nil, nil // those of an earlier run refer to offerings of that run
 			}
 			continue
 		}
 		k := c.constraintClass
-		if k.pricedRun == sv.run {
+		if k.pricedBy == sv.priced {
 			continue
 		}
-		k.pricedRun = sv.run
+		k.pricedBy = sv.priced
 		lists := sv.candidateLists(k)
 		k.demand, k.heaviestPool = nil, nil
-		if len(lists) > 0 {
-			k.heaviestPool = lists[0]
+		for _, l := range lists {
+			if l.t.weight == lists[0].t.weight {
+				k.heaviestPool = append(k.heaviestPool, l)
+			}
 		}
 		key = key[:0]
 		for _, l := range lists {
@@ -140,16 +156,18 @@ const maxPoolPremium = 1.1
 // pricierInHeaviestPool reports whether a pod of the class costs a good deal more in its heaviest pool than elsewhere.
 // Such a pod waits until nodes are launched elsewhere, which it may join.
 func (sv *solver) pricierInHeaviestPool(c *class) bool {
-	if c.lpPods < 0 || c.heaviestPool == nil || !sv.lp.program.Holds(c.lpPods) {
+	if c.lpPods < 0 || len(c.heaviestPool) == 0 || !sv.lp.program.Holds(c.lpPods) {
 		return false
 	}
 	limit := c.value * maxPoolPremium
-	for _, cand := range c.heaviestPool.list {
-		if cand.offering < 0 {
-			return false // there is a reservation
-		}
-		if c.requests.within(c.heaviestPool.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
-			return false
+	for _, l := range c.heaviestPool {
+		for _, cand := range l.list {
+			if cand.offering < 0 {
+				return false // there is a reservation
+			}
+			if c.requests.within(l.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
+				return false
+			}
 		}
 	}
 	return true
@@ -306,10 +324,10 @@ func (v vec64) dot(o vec64) float64 {
 // pods, less that of all room that existing nodes and reservations had. Without any of those it is at least the price
 // of the cheapest node for the pod with the highest value.
 func (sv *solver) lowerBound() float64 {
-	if sv.lp == nil {
+	if sv.bound == nil {
 		return 0
 	}
-	total, single := -sv.lp.existingRoomValue, 0.0
+	total, single := -sv.bound.existingRoomValue, 0.0
 	for _, c := range sv.classes {
 		total += c.boundValue * float64(c.onExisting)
 	}
@@ -323,8 +341,8 @@ func (sv *solver) lowerBound() float64 {
 		}
 	}
 	total -= sv.reservedValue()
-	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.lpPods >= 0 {
-		single = sv.lp.program.CheapestNode(dearest.lpPods)
+	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.boundPods >= 0 {
+		single = sv.bound.program.CheapestNode(dearest.boundPods)
 	}
 	return max(total, single, 0)
 }

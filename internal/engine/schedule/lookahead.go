@@ -45,6 +45,12 @@ type demand struct {
 	amounts  vec64
 }
 
+// mayBeIn reports whether the pods can run in the zone, given by its number. A node that could be in several zones is
+// filled for the one of its cheapest offering: pods of different zones cannot share it.
+func (d *demand) mayBeIn(zone int) bool {
+	return d.cands.zone == 0 || zone == 0 || d.cands.zone == zone
+}
+
 // hostQuotas is how many pods one node can have of each group that spreads or separates pods over hosts.
 type hostQuotas struct {
 	groups []*group
@@ -136,21 +142,30 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 	return nil, growth{}
 }
 
-// sizeBin decides what a new bin becomes: of the shortlist, the type with the least price per value of what it would
-// hold. It returns what to pack besides the first pod.
+// sizing is the size chosen for a new bin: a type, by its index in the candidate list.
+type sizing struct {
+	index int
+	// pattern is the one to follow; -1 for none.
+	pattern int
+	// score is the price per value of what the node would hold; +Inf if no size was chosen.
+	score float64
+}
+
+// chooseSize decides what a new bin becomes: of the shortlist, the type with the least price per value of what it would
+// hold. It changes nothing about the bin.
 //
-// Invariant: content fits on the chosen type together with the first pod. Cost: one pack per entry of the shortlist,
-// that is types per tier times tiers, plus one per pattern.
-func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
+// Cost: one pack per entry of the shortlist, that is types per tier times tiers, plus one per pattern.
+func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
+	none := sizing{-1, -1, math.Inf(1)}
 	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy.plain() {
-		return nil
+		return none
 	}
 	sv.resolveForRest()
 	if first.value <= 0 {
-		return nil
+		return none
 	}
 	queue := sv.lookAhead(b, first, g)
-	best, size, pattern := math.Inf(1), -1, -1
+	best := none
 	for _, pick := range sv.shortlist(b, first, g) {
 		cand := g.cands.list[pick.index]
 		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.pattern}, nil)
@@ -159,20 +174,32 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth) []plannedPods {
 		if pick.pattern >= 0 {
 			score /= patternBonus
 		}
-		if score < best/nearlyEqual || score <= best*nearlyEqual && (size < 0 || cand.price > g.cands.list[size].price) {
-			best, size, pattern = min(best, score), pick.index, pick.pattern
+		if score < best.score/nearlyEqual ||
+			score <= best.score*nearlyEqual && (best.index < 0 || cand.price > g.cands.list[best.index].price) {
+			best = sizing{pick.index, pick.pattern, min(best.score, score)}
 		}
 	}
-	if size < 0 {
+	return best
+}
+
+// sizeBin gives a new bin the chosen size, and returns what to pack besides the first pod.
+//
+// Invariant: content fits on the chosen type together with the first pod.
+func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []plannedPods {
+	if size.index < 0 {
 		return nil
 	}
-	if pattern >= 0 {
-		sv.lp.program.LaunchPattern(pattern)
+	queue := sv.demands
+	if sv.demandsFor != b {
+		queue = sv.lookAhead(b, first, g)
 	}
-	cand := g.cands.list[size]
+	if size.pattern >= 0 {
+		sv.lp.program.LaunchPattern(size.pattern)
+	}
+	cand := g.cands.list[size.index]
 	b.ceiling, b.target = cand.price, cand
 	var content []plannedPods
-	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pattern}, &content)
+	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, size.pattern}, &content)
 	return content
 }
 
@@ -245,10 +272,12 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
 	p := packer{queue: queue, ratio: ratio, free: free, content: content, quotas: &sv.quotas}
+	zone := sv.zoneOf(cand)
 	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) && d.cands.priceOf(cand) <= cand.price {
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) &&
+				d.cands.priceOf(cand) <= cand.price && d.mayBeIn(zone) {
 				p.take(d, d.n)
 			}
 		}
@@ -265,6 +294,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 // rankDemands finds the tier of each demand on the type, -1 if the demand cannot use it at the type's price. It sorts
 // those of each tier by whether they are CPU-heavy or memory-heavy, relative to the room.
 func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand candidate) {
+	zone := sv.zoneOf(cand)
 	for tier := range fitTiers {
 		for side := range 2 {
 			sv.ranking[tier][side] = sv.ranking[tier][side][:0]
@@ -273,7 +303,7 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand c
 	for k := range queue {
 		d := &queue[k]
 		d.tier, d.taken = -1, 0
-		if d.quota >= 0 || d.cands.priceOf(cand) > cand.price {
+		if d.quota >= 0 || d.cands.priceOf(cand) > cand.price || !d.mayBeIn(zone) {
 			continue
 		}
 		pays := d.amounts.dot(duals)
@@ -446,7 +476,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			})
 		}
 	}
-	sv.demands = out
+	sv.demands, sv.demandsFor = out, b
 	if placed > maxLookahead {
 		sv.waiting = slices.DeleteFunc(sv.waiting, func(f *packingClass) bool { return f.unplaced == 0 })
 	}

@@ -29,6 +29,8 @@ const (
 
 func TestPools(t *testing.T) {
 	replicas := int64(2)
+	cheap := []*catalog.InstanceType{Type("c.small", 0.03, "cpu", "1", "memory", "4Gi")}
+	large := []*catalog.InstanceType{Type("c.xlarge", 0.16, "cpu", "8", "memory", "32Gi")}
 	static := Pool("static", Types(), func(p *np) { p.Spec.Replicas = &replicas })
 	checkPlans(t, []planCase{
 		{"no pool", World(nil, Pod("a")), []string{"unschedulable (NoNodePools): a"}},
@@ -56,8 +58,28 @@ func TestPools(t *testing.T) {
 			[]string{"light m.small: a"},
 		},
 		{
-			"among equals the last name is tried first",
+			"among equal weights and prices the last name wins",
 			World([]snapshot.Pool{Pool("np-1", Types()), Pool("np-2", Types())}, Pod("a")),
+			[]string{"np-2 m.small: a"},
+		},
+		{
+			"among equal weights the cheaper pool wins",
+			World([]snapshot.Pool{Pool("np-1", cheap), Pool("np-2", Types())}, Pod("a")),
+			[]string{"np-1 c.small: a"},
+		},
+		{
+			"by what its node holds for the price, not by the price of the smallest node",
+			World([]snapshot.Pool{Pool("np-1", large), Pool("np-2", Types())}, Pods(8, "a", Requests("cpu", "950m"))...),
+			[]string{"np-1 c.xlarge: a x8"},
+		},
+		{
+			"a heavier pool wins at any price",
+			World([]snapshot.Pool{Pool("np-1", cheap), Pool("np-2", Types(), Weight(1))}, Pod("a")),
+			[]string{"np-2 m.small: a"},
+		},
+		{
+			"among equal weights a pool that does not take the pod is passed over",
+			World([]snapshot.Pool{Pool("np-1", cheap, PoolTaint("hard", noPlace)), Pool("np-2", Types())}, Pod("a")),
 			[]string{"np-2 m.small: a"},
 		},
 		{

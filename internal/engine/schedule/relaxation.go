@@ -36,10 +36,10 @@ type constraintClass struct {
 	levels []*relaxationLevel
 	// demand is the pods' demand class in the LP.
 	demand *demandClass
-	// heaviestPool are the candidates in the heaviest pool that takes the pods.
-	heaviestPool *candidates
-	// pricedRun is the last run that computed both.
-	pricedRun int
+	// heaviestPool are the candidates in the heaviest pool that takes the pods, or in all pools of its weight.
+	heaviestPool []*candidates
+	// pricedBy is the number of the relaxation that computed both.
+	pricedBy int
 	// invalid are the reasons why the pods cannot be considered at all.
 	invalid []Reason
 	// contradictory is true when no node can meet all requirements of the pods.
@@ -51,6 +51,8 @@ type constraintClass struct {
 	// matches are the groups that count the pods, declares the inverse groups of their own anti-affinity, blockedBy the
 	// inverse groups that keep them out.
 	matches, declares, blockedBy []*group
+	// zones are the constraint classes of pods that run in one zone instead of spreading over zones: see inZone.
+	zones map[string]*constraintClass
 }
 
 // class is an equivalence class of pods: equal constraints and equal requests.
@@ -72,6 +74,7 @@ type class struct {
 	// bound, in $/h.
 	value, boundValue float64
 	lpPods            int // index of the pods in the LP; -1 if they are not in it
+	boundPods         int // the same in the LP of the lower bound
 	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
 	// unknownResources are requested resources that nothing has, if these have no axis.
@@ -82,6 +85,8 @@ type class struct {
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.
 	failedAt int
+	// whole is the class that this one is a part of: its pods in one zone. See zoneDivision.
+	whole *class
 }
 
 // relaxationLevel is what a pod requires of a node after some of its preferences have been dropped.

@@ -273,7 +273,7 @@ func (sv *solver) reservedValue() float64 {
 			ti := &t.types[i]
 			worth := 0.0
 			for axis, r := range ti.room {
-				worth += sv.lp.roomDuals[axis] * float64(max(0, r))
+				worth += sv.bound.roomDuals[axis] * float64(max(0, r))
 			}
 			for _, r := range ti.reserved {
 				most[r.reservation-1] = max(most[r.reservation-1], worth)

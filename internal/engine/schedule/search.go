@@ -57,7 +57,9 @@ type solver struct {
 	keyBuf          []byte          // buffer of candidates and internSet
 	candidatesByKey map[candidateKey]*candidates
 
-	lp             *relaxation
+	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
+	lp, bound      *relaxation
+	priced         int // relaxations made so far
 	candidateCount int // lists of candidates made so far
 	offerings      int // of all templates' types
 
@@ -65,7 +67,8 @@ type solver struct {
 	// placement.
 	waiting    []*packingClass
 	planned    []plannedPods
-	demands    []demand                  // buffer of lookAhead
+	demands    []demand                  // of the last lookAhead
+	demandsFor *bin                      // the bin of the last lookAhead
 	ranking    [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas     hostQuotas
 	slots      reservationSlots
@@ -92,7 +95,14 @@ type solver struct {
 	// devices are the free ones; nil if no pod requests any.
 	devices snapshot.DeviceState
 
+	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
+	// group is divided. zonedClasses is the number of classes that the division of this run has made.
+	wholeGroups  map[*group]bool
+	zonedClasses int
+
 	run           int
+	offeringZones []int // by number of the offering: the number of its zone, from 1
+	zoneNumbers   map[string]int
 	start         baseline
 	touchedNodes  []*node
 	touchedGroups []*group
@@ -111,6 +121,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{},
 		pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{},
 		absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
+		zoneNumbers:        map[string]int{},
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		fullRefusal: newRefusalPair(
 			Resources,
@@ -119,14 +130,28 @@ func newSolver(s *snapshot.Snapshot) *solver {
 }
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
-// than most, and adds the steps that it took to the count.
+// than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
+// dividing them, at most twice.
 func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
+	for {
+		if o, repeat := sv.tryStrategy(queue, how, most, steps); !repeat {
+			return o
+		}
+	}
+}
+
+// tryStrategy is one run of runStrategy.
+func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, steps *int) (o *outcome, repeat bool) {
 	defer func() {
 		*steps += sv.steps
+		sv.mergeZones(queue)
 		sv.undoRun()
 	}()
 	budget := sv.budget
 	sv.strategy, sv.costCeiling = how, most
+	if how == undivided {
+		sv.strategy = balanced
+	}
 	left := sv.applyNominations(sv.startRun(queue))
 	left, aside := sv.splitUnplaceable(left)
 	hopeless := len(sv.rejected) + len(aside)
@@ -138,18 +163,30 @@ func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, st
 	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
+	if how == balanced || how == bySize {
+		left = sv.divideOverZones(left)
+	}
+	divided := sv.zonedClasses > 0
 	left = sv.placeAll(left)
 	if sv.cost > sv.costCeiling || sv.abandoned {
-		return nil
+		return nil, false
+	}
+	if divided && sv.leavesDivided(left) {
+		return nil, true
 	}
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
+	bins := len(sv.bins)
 	p := sv.plan(append(left, aside...), len(queue))
-	if sv.abandoned {
-		return nil
+	switch {
+	case sv.abandoned:
+		return nil, false
+	case divided && len(sv.bins) < bins: // a bin that cannot be launched may have held divided pods
+		sv.wholeGroups = nil
+		return nil, true
 	}
-	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless}
+	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless, divided}, false
 }
 
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
@@ -228,6 +265,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		for k := range t.types {
 			t.types[k].offering = sv.offerings
 			sv.offerings += len(t.types[k].Offerings)
+			sv.numberZones(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
@@ -477,42 +515,6 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	return false
 }
 
-func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
-	c := q.class
-	try := &c.attempts[i]
-	if try.noNewBin {
-		return false
-	}
-	hopeless := true
-	for _, t := range sv.templates {
-		if t.unusable.Code != "" {
-			continue
-		}
-		b := sv.newBin(t)
-		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
-		if why != nil {
-			hopeless = hopeless && why.final
-			continue
-		}
-		content := sv.sizeBin(b, c, g)
-		if into, g := sv.enlarge(b, g, binRequest{c: c, level: c.levels[i]}, content); into != nil {
-			for k := range content {
-				content[k].into = into
-			}
-			sv.planned = append(sv.planned, content...)
-			sv.addToBin(into, c, q.pod, g)
-			return true
-		}
-		sv.planned = append(sv.planned, content...)
-		sv.bins = append(sv.bins, b)
-		sv.addToBin(b, c, q.pod, g)
-		sv.measureRoom(b)
-		return true
-	}
-	try.noNewBin = hopeless
-	return false
-}
-
 // plan turns the state of the solver into the Plan.
 func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p := Plan{Rejected: sv.rejected}
@@ -549,7 +551,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes), sv.steps
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
 	for _, t := range sv.templates {

@@ -20,6 +20,9 @@ type Budget struct {
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
 	// does.
 	Stop func() bool
+	// Compiled is called once when the snapshot is compiled and the search begins, so that a caller with a clock can time
+	// both. It may be nil.
+	Compiled func()
 	// FirstFitOnly plans by first fit alone, without a lower bound: for many simulations of small changes.
 	FirstFitOnly bool
 }
@@ -37,6 +40,9 @@ const (
 	balanced strategy = iota
 	// bySize does the same in the order of the queue, which has large pods first.
 	bySize
+	// undivided is balanced without dividing pods over zones first. Few pods are better served by the zones of nodes that
+	// have room for them.
+	undivided
 	// firstFit lets nodes grow as long as there is a type: first fit decreasing.
 	firstFit
 	// leastPods does the same, but a pod goes to the node with the fewest pods that can grow to hold it: worst fit
@@ -59,6 +65,8 @@ type outcome struct {
 	relaxedPreferences int
 	// unplaceable counts the pods of Rejected that no plan can schedule, whatever happens to other pods.
 	unplaceable int
+	// divided is true if pods were divided over zones.
+	divided bool
 }
 
 // Solve schedules the snapshot's pods: onto existing and in-flight nodes first, then onto new claims of the heaviest
@@ -70,6 +78,9 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	queue := sv.compile(nil)
 	if sv.abandoned {
 		return Plan{Abandoned: true}
+	}
+	if budget.Compiled != nil {
+		budget.Compiled()
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)
@@ -102,7 +113,8 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
 // queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
-	sv.lp, sv.abandoned, sv.budget = nil, false, budget
+	sv.lp, sv.bound, sv.abandoned, sv.budget = nil, nil, false, budget
+	sv.wholeGroups = map[*group]bool{}
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit
@@ -119,7 +131,11 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	}
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
-	for _, how := range []strategy{bySize, firstFit, leastPods} {
+	others := []strategy{bySize, firstFit, leastPods}
+	if best.divided {
+		others = []strategy{bySize, undivided, firstFit, leastPods}
+	}
+	for _, how := range others {
 		if how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}

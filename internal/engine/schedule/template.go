@@ -19,6 +19,7 @@ import (
 type template struct {
 	index        int
 	pool         *karpv1.NodePool
+	weight       int32
 	reqs         requirement.Set
 	taints       []corev1.Taint
 	types        []typeInfo
@@ -90,6 +91,8 @@ type candidates struct {
 	reqs requirement.Set
 	// hasMin reports whether reqs has minValues.
 	hasMin bool
+	// zone is the number of the only zone of the candidates; 0 if they are in several.
+	zone int
 	// price is by index of typeInfo, outside reservations; +Inf where there is none.
 	price []float64
 	// reservedPrices are the prices in reservations.
@@ -102,7 +105,8 @@ type candidates struct {
 	list        []candidate // cheapest first, then by name
 }
 
-// poolOrder puts heavier pools first, and among equals the name that sorts last.
+// poolOrder puts heavier pools first, and among equals the name that sorts last. Among pools of equal weight price
+// decides, and the name only where prices are equal: see cheapestNewBin.
 func poolOrder(a, b *snapshot.Pool) int {
 	return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.NodePool.Name, a.NodePool.Name))
 }
@@ -116,7 +120,7 @@ func weight(p *snapshot.Pool) int32 {
 
 func (sv *solver) template(p *snapshot.Pool) *template {
 	np := p.NodePool
-	t := &template{pool: np, taints: np.Spec.Template.Spec.Taints, candidatesByReqs: map[string]*candidates{}}
+	t := &template{pool: np, weight: weight(p), taints: np.Spec.Template.Spec.Taints, candidatesByReqs: map[string]*candidates{}}
 	reqs, err := sv.s.Labels.FromPool(np, p.NodeClassLabel)
 	if err != nil {
 		t.unusable = Reason{Code: Requirement, NodePool: np.Name, Message: err.Error()}
@@ -297,6 +301,9 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 		return c
 	}
 	c := &candidates{id: sv.candidateCount, t: t, reqs: reqs, hasMin: reqs.HasMinValues(), price: make([]float64, len(t.types))}
+	if zone, single := reqs.Get(corev1.LabelTopologyZone).Single(); single {
+		c.zone = sv.zoneNumbers[zone]
+	}
 	sv.candidateCount++
 	sv.steps += len(t.types)
 	for i := range t.types {
@@ -321,6 +328,27 @@ func (sv *solver) candidates(t *template, reqs requirement.Set) *candidates {
 	slices.SortStableFunc(c.list, func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
 	t.candidatesByReqs[string(sv.keyBuf)] = c
 	return c
+}
+
+// numberZones records the zones of offerings, which have the next numbers.
+func (sv *solver) numberZones(offerings []catalog.Offering) {
+	for i := range offerings {
+		zone := offerings[i].Zone
+		n, known := sv.zoneNumbers[zone]
+		if !known && zone != "" {
+			n = len(sv.zoneNumbers) + 1
+			sv.zoneNumbers[zone] = n
+		}
+		sv.offeringZones = append(sv.offeringZones, n)
+	}
+}
+
+// zoneOf is the number of the zone of the candidate's offering; 0 if it is not known.
+func (sv *solver) zoneOf(cand candidate) int {
+	if cand.offering < 0 {
+		return 0
+	}
+	return sv.offeringZones[cand.offering]
 }
 
 // holds reports whether any of the types has room for the requests.

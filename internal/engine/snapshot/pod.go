@@ -172,7 +172,12 @@ func RequestLimits(spec *corev1.PodSpec) {
 }
 
 func withDefaultRequests(r corev1.ResourceRequirements) corev1.ResourceList {
-	if len(r.Limits) == 0 {
+	missing := false
+	for name := range r.Limits {
+		_, requested := r.Requests[name]
+		missing = missing || !requested
+	}
+	if !missing {
 		return r.Requests
 	}
 	out := maps.Clone(r.Limits)

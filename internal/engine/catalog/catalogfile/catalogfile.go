@@ -26,9 +26,9 @@ const defaultPodsPerNode = 110
 
 // file is the format. Quantities are those of Kubernetes, prices are in $/h.
 type file struct {
-	Name  string            `json:"name"`
-	Zones []string          `json:"zones"`
-	Types []json.RawMessage `json:"types"` // of instanceTypeEntry
+	Name  string              `json:"name"`
+	Zones []string            `json:"zones"`
+	Types []instanceTypeEntry `json:"types"`
 }
 
 // instanceTypeEntry is an instance type of the file.
@@ -39,7 +39,7 @@ type instanceTypeEntry struct {
 	Capacity    map[string]json.RawMessage `json:"capacity"`
 	Allocatable map[string]json.RawMessage `json:"allocatable"`
 	Labels      map[string]string          `json:"labels"`
-	Offerings   []json.RawMessage          `json:"offerings"` // of offering
+	Offerings   []offering                 `json:"offerings"`
 }
 
 type offering struct {
@@ -58,7 +58,7 @@ type offering struct {
 func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, error) {
 	var f file
 	if err := decodeStrict(data, &f); err != nil {
-		return nil, err
+		return nil, located(data, err)
 	}
 	for i, zone := range f.Zones {
 		switch {
@@ -71,19 +71,16 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 	if len(f.Types) == 0 {
 		return nil, errors.New("types: is empty")
 	}
-	seen := map[string]bool{}
+	seen, sets := map[string]bool{}, offeringSets{}
 	out := make([]*catalog.InstanceType, 0, len(f.Types))
 	for i := range f.Types {
-		var m instanceTypeEntry
-		if err := decodeStrict(f.Types[i], &m); err != nil {
-			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
-		}
-		it, err := m.instanceType(f.Zones, labels)
+		m := &f.Types[i]
+		it, err := m.instanceType(f.Zones, labels, sets)
 		if err == nil && seen[m.Name] {
 			err = errors.New("name: is listed twice")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("types[%d]%s: %w", i, nameIn(f.Types[i]), err)
+			return nil, fmt.Errorf("types[%d]%s: %w", i, inBrackets(m.Name), err)
 		}
 		seen[m.Name] = true
 		out = append(out, it)
@@ -92,7 +89,7 @@ func Decode(data []byte, labels requirement.Labels) ([]*catalog.InstanceType, er
 	return out, nil
 }
 
-func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labels) (*catalog.InstanceType, error) {
+func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labels, sets offeringSets) (*catalog.InstanceType, error) {
 	if m.Name == "" {
 		return nil, errors.New("name: is missing")
 	}
@@ -129,7 +126,7 @@ func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labe
 		}
 	}
 	it := &catalog.InstanceType{Name: m.Name, Capacity: capacity, Allocatable: allocatable}
-	if it.Offerings, err = m.offerings(zones, labels.ReservationID); err != nil {
+	if it.Offerings, err = m.offerings(zones, labels.ReservationID, sets); err != nil {
 		return nil, err
 	}
 	it.Requirements = m.requirements(it.Offerings, labels)
@@ -137,14 +134,11 @@ func (m *instanceTypeEntry) instanceType(zones []string, labels requirement.Labe
 }
 
 // offerings are those of the machine; reservation is the label that names a node's reservation, if there is one.
-func (m *instanceTypeEntry) offerings(zones []string, reservation string) ([]catalog.Offering, error) {
+func (m *instanceTypeEntry) offerings(zones []string, reservation string, sets offeringSets) ([]catalog.Offering, error) {
 	kinds := []string{karpv1.CapacityTypeOnDemand, karpv1.CapacityTypeSpot, karpv1.CapacityTypeReserved}
 	out := make([]catalog.Offering, 0, len(m.Offerings))
 	for i := range m.Offerings {
-		var o offering
-		if err := decodeStrict(m.Offerings[i], &o); err != nil {
-			return nil, fmt.Errorf("offerings[%d]: %w", i, err)
-		}
+		o := &m.Offerings[i]
 		switch {
 		case o.Zone == "":
 			return nil, fmt.Errorf("offerings[%d].zone: is missing", i)
@@ -163,24 +157,39 @@ func (m *instanceTypeEntry) offerings(zones []string, reservation string) ([]cat
 		case *o.Price == 0 && o.CapacityType != karpv1.CapacityTypeReserved:
 			return nil, fmt.Errorf("offerings[%d].price: is 0, which only a reserved offering can cost", i)
 		}
-		set := requirement.NewSet(
-			requirement.In(karpv1.LabelCapacityType, o.CapacityType),
-			requirement.In(corev1.LabelTopologyZone, o.Zone),
-		)
-		switch {
-		case reservation == "":
-		case o.Reservation == "":
-			set = set.With(requirement.DoesNotExist(reservation))
-		default:
-			set = set.With(requirement.In(reservation, o.Reservation))
-		}
 		available := (o.Available == nil || *o.Available) && (o.Reservation == "" || o.Remaining > 0)
 		out = append(out, catalog.Offering{
-			Zone: o.Zone, CapacityType: o.CapacityType, Price: *o.Price, Available: available, Requirements: set,
+			Zone: o.Zone, CapacityType: o.CapacityType, Price: *o.Price, Available: available,
+			Requirements:  sets.of(o, reservation),
 			ReservationID: o.Reservation, Remaining: o.Remaining,
 		})
 	}
 	return out, nil
+}
+
+// offeringSets are the requirements of offerings. Offerings of different types share them: a catalog has few zones.
+type offeringSets map[[3]string]requirement.Set
+
+// of returns the requirements of an offering; reservation is the label that names a node's reservation, if there is
+// one.
+func (s offeringSets) of(o *offering, reservation string) requirement.Set {
+	key := [...]string{o.CapacityType, o.Zone, o.Reservation}
+	if set, known := s[key]; known {
+		return set
+	}
+	set := requirement.NewSet(
+		requirement.In(karpv1.LabelCapacityType, o.CapacityType),
+		requirement.In(corev1.LabelTopologyZone, o.Zone),
+	)
+	switch {
+	case reservation == "":
+	case o.Reservation == "":
+		set = set.With(requirement.DoesNotExist(reservation))
+	default:
+		set = set.With(requirement.In(reservation, o.Reservation))
+	}
+	s[key] = set
+	return set
 }
 
 // requirements are the labels of a node of the type. Zone and capacity type are those of the offerings,
@@ -231,14 +240,51 @@ func decodeStrict(data []byte, into any) error {
 	return nil
 }
 
-// nameIn is the name of a type, in brackets, if it has one.
-func nameIn(machine []byte) string {
-	var m struct{ Name any }
-	_ = json.Unmarshal(machine, &m) // what is wrong with it is said already
-	if name, _ := m.Name.(string); name != "" {
-		return " (" + name + ")"
+// located adds to an error of decoding the whole file the part of the file that has it.
+func located(data []byte, err error) error {
+	var f struct {
+		Name  string            `json:"name"`
+		Zones []string          `json:"zones"`
+		Types []json.RawMessage `json:"types"`
 	}
-	return ""
+	if err := decodeStrict(data, &f); err != nil {
+		return err
+	}
+	for i, text := range f.Types {
+		var m struct {
+			Name        string                     `json:"name"`
+			Arch        string                     `json:"arch"`
+			OS          []string                   `json:"os"`
+			Capacity    map[string]json.RawMessage `json:"capacity"`
+			Allocatable map[string]json.RawMessage `json:"allocatable"`
+			Labels      map[string]string          `json:"labels"`
+			Offerings   []json.RawMessage          `json:"offerings"`
+		}
+		if err := decodeStrict(text, &m); err != nil {
+			return fmt.Errorf("types[%d]%s: %w", i, nameIn(text), err)
+		}
+		for j, text := range m.Offerings {
+			if err := decodeStrict(text, &offering{}); err != nil {
+				return fmt.Errorf("types[%d]%s: offerings[%d]: %w", i, inBrackets(m.Name), j, err)
+			}
+		}
+	}
+	return err
+}
+
+// nameIn is the name of a type that cannot be decoded, in brackets, if it has one.
+func nameIn(text []byte) string {
+	var m struct{ Name any }
+	_ = json.Unmarshal(text, &m) // the caller has the error
+	name, _ := m.Name.(string)
+	return inBrackets(name)
+}
+
+func inBrackets(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " (" + name + ")"
 }
 
 // resources reads quantities, which may be spelled as numbers.

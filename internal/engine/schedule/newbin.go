@@ -1,0 +1,93 @@
+package schedule
+
+import "math"
+
+// newBinOption is a new bin that takes a pod, before it is filled.
+type newBinOption struct {
+	b    *bin
+	g    growth
+	size sizing
+}
+
+// placeInNewBin opens a bin for the pod in the heaviest pool that takes it, and plans what else goes into it.
+func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
+	c := q.class
+	try := &c.attempts[i]
+	if try.noNewBin {
+		return false
+	}
+	hopeless := true
+	for from := 0; from < len(sv.templates); {
+		to := sv.equalWeight(from)
+		best, final := sv.cheapestNewBin(c, c.levels[i], sv.templates[from:to])
+		if best == nil {
+			hopeless, from = hopeless && final, to
+			continue
+		}
+		sv.openBin(q, i, best)
+		return true
+	}
+	try.noNewBin = hopeless
+	return false
+}
+
+// equalWeight is the end of the templates with the weight of the first. Templates are sorted by poolOrder.
+func (sv *solver) equalWeight(first int) int {
+	to := first + 1
+	for to < len(sv.templates) && sv.templates[to].weight == sv.templates[first].weight {
+		to++
+	}
+	return to
+}
+
+// cheapestNewBin chooses among pools of equal weight the one with the least price per value of what its node would hold:
+// the score by which sizeBin chooses among types. Equal scores leave the first. Without a size, the price of the cheapest
+// type that holds the pod decides. The second result reports, where no pool takes the pod, whether none ever will.
+//
+// Cost: one lookAhead and one chooseSize per pool that takes the pod, if there are several.
+func (sv *solver) cheapestNewBin(c *class, level *relaxationLevel, pools []*template) (best *newBinOption, final bool) {
+	final = true
+	for _, t := range pools {
+		if t.unusable.Code != "" {
+			continue
+		}
+		o := &newBinOption{b: sv.newBin(t)}
+		g, why := sv.grow(o.b, c, level, ceilingIgnored)
+		if why != nil {
+			final = final && why.final
+			continue
+		}
+		o.g, o.size = g, sv.chooseSize(o.b, c, g)
+		if best == nil || o.cheaperThan(best) {
+			best = o
+		}
+	}
+	return best, final
+}
+
+// cheaperThan compares by price per value, and by the price of the cheapest type where one of the two has no size.
+func (o *newBinOption) cheaperThan(other *newBinOption) bool {
+	if math.IsInf(o.size.score, 1) || math.IsInf(other.size.score, 1) {
+		return o.g.cands.list[o.g.first].price < other.g.cands.list[other.g.first].price
+	}
+	return o.size.score < other.size.score
+}
+
+// openBin puts the pod into the new bin, or into a bin that can be enlarged instead.
+func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
+	c, b := q.class, o.b
+	content := sv.sizeBin(b, c, o.g, o.size)
+	into, g := sv.enlarge(b, o.g, binRequest{c: c, level: c.levels[i]}, content)
+	if into == nil {
+		sv.planned = append(sv.planned, content...)
+		sv.bins = append(sv.bins, b)
+		sv.addToBin(b, c, q.pod, o.g)
+		sv.measureRoom(b)
+		return
+	}
+	for k := range content {
+		content[k].into = into
+	}
+	sv.planned = append(sv.planned, content...)
+	sv.addToBin(into, c, q.pod, g)
+}

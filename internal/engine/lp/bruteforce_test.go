@@ -3,6 +3,7 @@ package lp
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 )
@@ -110,11 +111,7 @@ func checkSolution(p *Program, pods []int, best float64) error {
 
 // nodeCost is what the whole room of a node costs at dual-feasible prices.
 func nodeCost(p *Program, c *column) float64 {
-	amounts := make([]float64, p.axes)
-	for axis, x := range c.room {
-		amounts[axis] = float64(x)
-	}
-	return dot(amounts, c.feasibleDuals)
+	return dotQuads(p.sizes.at(c.index), p.feasible.at(c.index))
 }
 
 // The bound holds after any number of rounds, and after solving again for some of the pods.
@@ -201,17 +198,17 @@ func planCost(p *Program) (float64, error) {
 		}
 		used := make([]float64, len(p.axesInUse))
 		from := &p.master.patterns[j]
-		for i, bucket := range from.rows {
-			held[bucket] += from.amounts[i] * p.master.level[row]
-			for n, x := range p.buckets[bucket].amount {
-				used[n] += x * from.amounts[i]
+		for _, e := range from.entries {
+			held[e.row] += e.amount * p.master.level[row]
+			for n := range used {
+				used[n] += p.buckets[e.row].amount[n/4][n%4] * e.amount
 			}
-			if !p.columns[from.column].classes.Has(p.buckets[bucket].class) {
+			if !p.columns[from.column].classes.Has(p.buckets[e.row].class) {
 				return 0, fmt.Errorf("a pattern of offering %d has pods that cannot use it", from.column)
 			}
 		}
 		for n, x := range used {
-			if size := p.columns[from.column].size[n]; x > size*(1+1e-6) {
+			if size := p.columns[from.column].pricing.size[n]; x > size*(1+1e-6) {
 				return 0, fmt.Errorf("a pattern of offering %d takes %.9f of %.9f", from.column, x, size)
 			}
 		}
@@ -248,73 +245,93 @@ func TestExistingRoomIsWorthThePodsInIt(t *testing.T) {
 	}
 }
 
-// The most value that a room holds is at a vertex: with n axes, at most n buckets, and the other axes with room left.
-func TestRoomHoldsTheMostValuableContent(t *testing.T) {
-	for seed := range uint64(500) {
-		r := rand.New(rand.NewPCG(seed, 4))
-		items, axes := 1+r.IntN(6), 1+r.IntN(3)
-		in := &pricingBuffers{amounts: make([]float64, items), duals: make([]float64, axes)}
-		for range axes {
-			in.shares = append(in.shares, make([]float64, items))
-		}
-		for i := range items {
-			in.items, in.values = append(in.items, i), append(in.values, r.Float64())
-			for axis := range axes {
-				if in.shares[axis][i] = 0.01 + r.Float64(); axis > 0 && r.IntN(4) == 0 {
-					in.shares[axis][i] = 0
-				}
-			}
-		}
-		got, want := (&pricingLP{}).solve(in), mostValue(in)
-		if math.Abs(got-want) > 1e-7*want {
-			t.Errorf("seed %d: %d items on %d axes: %.9f, want %.9f", seed, items, axes, got, want)
-		}
-		duals := 0.0
+// knapsack is a pricing LP, with the value of each item and the amounts per axis.
+type knapsack struct {
+	pricingLP
+	values  []float64
+	amounts [][]float64
+}
+
+func randomKnapsack(r *rand.Rand) (k knapsack, packed quads) {
+	items, axes := 1+r.IntN(6), 1+r.IntN(6)
+	packed = newQuads(items, axes)
+	k.duals = make([]quad, packed.stride)
+	for range axes {
+		k.size, k.amounts = append(k.size, 0.1+r.Float64()), append(k.amounts, make([]float64, items))
+	}
+	for i := range items {
+		k.items, k.values = append(k.items, int32(i)), append(k.values, r.Float64())
 		for axis := range axes {
-			duals += in.duals[axis]
-		}
-		if math.Abs(duals-want) > 1e-7*want {
-			t.Errorf("seed %d: the room is worth %.9f at its dual prices, and holds %.9f", seed, duals, want)
-		}
-		for i := range items {
-			cost := 0.0
-			for axis := range axes {
-				cost += in.duals[axis] * in.shares[axis][i]
+			if axis == 0 || r.IntN(4) > 0 {
+				k.amounts[axis][i] = 0.01 + r.Float64()
 			}
-			if cost < in.values[i]*(1-1e-7) {
-				t.Errorf("seed %d: item %d is worth %.9f and costs %.9f", seed, i, in.values[i], cost)
+			packed.at(i)[axis/4][axis%4] = k.amounts[axis][i]
+		}
+	}
+	return k, packed
+}
+
+// The most value that a room holds is at a vertex: with n axes, at most n buckets, and the other axes with room left.
+// New prices start from the last solution.
+func TestRoomHoldsTheMostValuableContent(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		k, packed := randomKnapsack(r)
+		for range 4 {
+			got, want := k.solve(k.values, packed, make([]float64, len(k.size))), k.mostValue()
+			if math.Abs(got-want) > 1e-7*want {
+				t.Errorf("seed %d: %d items on %d axes: %.9f, want %.9f", seed, len(k.items), len(k.size), got, want)
+			}
+			room := 0.0
+			for axis, size := range k.size {
+				room += size * k.dualOf(axis)
+			}
+			if math.Abs(room-want) > 1e-7*want {
+				t.Errorf("seed %d: the room is worth %.9f at its dual prices, and holds %.9f", seed, room, want)
+			}
+			for i, value := range k.values {
+				cost := 0.0
+				for axis := range k.size {
+					cost += k.dualOf(axis) * k.amounts[axis][i]
+				}
+				if cost < value*(1-1e-7) {
+					t.Errorf("seed %d: item %d is worth %.9f and costs %.9f", seed, i, value, cost)
+				}
+				k.values[i] *= 2 * r.Float64()
 			}
 		}
 	}
 }
 
+func (k *knapsack) dualOf(axis int) float64 { return k.duals[axis/4][axis%4] }
+
 // mostValue tries all vertices: all choices of as many columns as there are axes, among items and slacks.
-func mostValue(in *pricingBuffers) float64 {
-	items, axes := len(in.values), len(in.shares)
+func (k *knapsack) mostValue() float64 {
+	items, axes := len(k.values), len(k.size)
 	best := 0.0
 	for chosen := range 1 << (items + axes) {
-		var columns []int
-		for j := range items + axes {
-			if chosen&(1<<j) != 0 {
-				columns = append(columns, j)
-			}
-		}
-		if len(columns) != axes {
+		if bits.OnesCount(uint(chosen)) != axes {
 			continue
 		}
-		matrix := make([][]float64, axes) // with the right side, which is 1
-		for axis := range matrix {
-			for _, j := range columns {
-				switch {
-				case j < items:
-					matrix[axis] = append(matrix[axis], in.shares[axis][j])
-				case j-items == axis:
-					matrix[axis] = append(matrix[axis], 1)
-				default:
-					matrix[axis] = append(matrix[axis], 0)
-				}
+		var columns []int
+		matrix := make([][]float64, axes) // with the right side, which is the size
+		for j := range items + axes {
+			if chosen&(1<<j) == 0 {
+				continue
 			}
-			matrix[axis] = append(matrix[axis], 1)
+			columns = append(columns, j)
+			for axis := range matrix {
+				x := 0.0
+				if j < items {
+					x = k.amounts[axis][j]
+				} else if j-items == axis {
+					x = 1
+				}
+				matrix[axis] = append(matrix[axis], x)
+			}
+		}
+		for axis := range matrix {
+			matrix[axis] = append(matrix[axis], k.size[axis])
 		}
 		value := 0.0
 		for i, x := range gauss(matrix) {
@@ -322,7 +339,7 @@ func mostValue(in *pricingBuffers) float64 {
 				value = math.Inf(-1)
 			}
 			if columns[i] < items {
-				value += x * in.values[columns[i]]
+				value += x * k.values[columns[i]]
 			}
 		}
 		best = max(best, value)

@@ -23,9 +23,8 @@ const (
 // bucket is pods of one demand class that request resources in about the same proportions.
 type bucket struct {
 	class  int
-	amount []float64 // one unit of it, on the axes in use, in units of scale
-	need   []float64 // the same in units of each resource, on all axes
-	demand float64   // units
+	amount []quad  // one unit of it, on the axes in use, in units of scale
+	demand float64 // units
 }
 
 // proportions are binary logarithms: the requests of a pod on the first axes in use, relative to its largest. They are
@@ -43,7 +42,7 @@ func (p *Program) makeBuckets() {
 	logs := make([]proportions, len(p.pods))
 	for k := range p.pods {
 		if p.pods[k].held {
-			logs[k] = p.proportions(&p.pods[k])
+			logs[k] = p.proportions(k)
 		}
 	}
 	most := maxBuckets + min(bucketsPerClass*len(p.classes), maxMoreBuckets)
@@ -62,19 +61,18 @@ func (p *Program) makeBuckets() {
 }
 
 // proportions also sets the pod's norm.
-func (p *Program) proportions(g *podGroup) (out proportions) {
-	top := 0.0
-	for _, axis := range p.axesInUse {
-		share := g.amounts[axis] / p.scale[axis]
-		g.norm += share
-		top = max(top, share)
+func (p *Program) proportions(pods int) (out proportions) {
+	g, shares, top := &p.pods[pods], p.requests.at(pods), 0.0
+	for n := range p.axesInUse {
+		g.norm += shares[n/4][n%4]
+		top = max(top, shares[n/4][n%4])
 	}
 	if top == 0 {
 		return out
 	}
-	for n, axis := range p.axesInUse[:min(len(p.axesInUse), len(out))] {
+	for n := range min(len(p.axesInUse), len(out)) {
 		out[n] = math.Inf(-1)
-		if x := g.amounts[axis] / p.scale[axis] / top; x > negligible {
+		if x := shares[0][n] / top; x > negligible {
 			out[n] = math.Log2(x)
 		}
 	}
@@ -103,21 +101,23 @@ func (p *Program) groupPods(logs []proportions, perOctave float64) {
 		if !ok {
 			k = len(p.buckets)
 			index[key] = k
-			p.buckets = append(p.buckets, bucket{class: g.Class, amount: make([]float64, len(p.axesInUse))})
+			p.buckets = append(p.buckets, bucket{class: g.Class, amount: make([]quad, p.requests.stride)})
 		}
 		b := &p.buckets[k]
-		for n, axis := range p.axesInUse {
-			b.amount[n] += g.amounts[axis] / p.scale[axis] * float64(g.Count)
+		for i, shares := range p.requests.at(at) {
+			for n, x := range shares {
+				b.amount[i][n] += float64(x * float64(g.Count))
+			}
 		}
-		b.demand += float64(g.Count) * g.norm
+		b.demand += float64(float64(g.Count) * g.norm)
 		g.bucket = k
 	}
 	for k := range p.buckets {
 		b := &p.buckets[k]
-		b.need = make([]float64, p.axes)
-		for n, axis := range p.axesInUse {
-			b.amount[n] /= b.demand
-			b.need[axis] = b.amount[n] * p.scale[axis]
+		for i := range b.amount {
+			for n := range b.amount[i] {
+				b.amount[i][n] /= b.demand
+			}
 		}
 	}
 }
@@ -132,13 +132,14 @@ func (p *Program) seedMaster() []int {
 		moved[k] = -1
 		best, price, fits := -1, math.Inf(1), 0.0
 		for _, i := range p.classes[b.class].usable {
-			if n := p.columns[i].holds(&b); n > tiny && p.columns[i].price/n < price {
+			if n := holds(b.amount, p.sizes.at(i)); n > tiny && p.columns[i].price/n < price {
 				best, price, fits = i, p.columns[i].price/n, n
 			}
 		}
 		if best >= 0 {
 			moved[k] = len(rows)
-			p.master.patterns = append(p.master.patterns, pattern{[]int{len(rows)}, []float64{fits}, p.columns[best].price, best})
+			p.columns[best].patterns = append(p.columns[best].patterns, int32(len(rows)))
+			p.master.add(pattern{[]entry{{int32(len(rows)), fits}}, p.columns[best].price, best})
 			rows = append(rows, b)
 		}
 	}
@@ -146,23 +147,18 @@ func (p *Program) seedMaster() []int {
 	return moved
 }
 
-// holds is how much of a bucket alone fits onto a node.
-func (c *column) holds(b *bucket) float64 {
-	n := math.Inf(1)
-	for axis, x := range b.amount {
-		if x > 0 {
-			n = min(n, c.size[axis]/x)
+// holds is how much of a bucket alone fits into a room.
+func holds(amount, room []quad) float64 {
+	most := math.Inf(1)
+	for i := range amount {
+		for n, x := range amount[i] {
+			if x > 0 {
+				most = min(most, room[i][n]/x)
+			}
 		}
 	}
-	return n
+	return most
 }
 
-// usesOnlyAxesOf reports whether the offering has some of every resource that the bucket requests.
-func (b *bucket) usesOnlyAxesOf(c *column) bool {
-	for axis, x := range b.amount {
-		if x > 0 && c.size[axis] <= 0 {
-			return false
-		}
-	}
-	return true
-}
+// usesOnlyAxesOf reports whether a room has some of every resource that a bucket requests.
+func usesOnlyAxesOf(amount, room []quad) bool { return holds(amount, room) > 0 }

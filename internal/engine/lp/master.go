@@ -7,29 +7,30 @@ import "slices"
 // rows decide which patterns would reduce the cost.
 //
 // It is solved by the revised simplex method with an explicit basis inverse. The first len(demand) patterns cover one
-// row each: together they are the starting basis.
+// row each: together they are the first basis.
 type masterLP struct {
-	demand    []float64
-	patterns  []pattern
-	sparse    []entry // entries of the first flattened patterns, in order
-	flattened int
-	basis     []int // pattern indexes; ^k is the surplus of row k
-	inverse   []float64
-	level     []float64 // how many nodes of each basic pattern
-	price     []float64 // dual price per unit of each row
-	scratch   []float64
+	demand   []float64
+	patterns []pattern
+	// entries are those of the first len(ends) patterns, in order; ends[j] is where pattern j ends.
+	entries []entry
+	ends    []int32
+	cost    []float64
+	basis   []int // pattern indexes; ^k is the surplus of row k
+	inverse []float64
+	level   []float64 // how many nodes of each basic pattern
+	price   []float64 // dual price per unit of each row
+	scratch []float64
 }
 
 // entry is the amount of one row in a pattern.
 type entry struct {
-	row    int
+	row    int32
 	amount float64
 }
 
-// pattern is what one node of an offering holds of some rows.
+// pattern is what one node of an offering holds of some rows, in the order of rows.
 type pattern struct {
-	rows    []int
-	amounts []float64
+	entries []entry
 	cost    float64
 	column  int
 }
@@ -41,9 +42,19 @@ const (
 	// maxPivots bounds the work between two rounds of patterns. The basis stays feasible wherever it stops, so the
 	// prices can be used.
 	maxPivots = 200
+	// leastGain is the relative reduced cost below which a pattern does not reduce the cost.
+	leastGain = 1e-7
 )
 
-// reset returns to the starting basis of one pattern per row.
+// add adds a pattern.
+func (m *masterLP) add(p pattern) {
+	m.patterns = append(m.patterns, p)
+	m.entries = append(m.entries, p.entries...)
+	m.ends = append(m.ends, int32(len(m.entries)))
+	m.cost = append(m.cost, p.cost)
+}
+
+// reset returns to the first basis, of one pattern per row.
 func (m *masterLP) reset() {
 	n := len(m.demand)
 	m.basis = m.basis[:0]
@@ -51,10 +62,11 @@ func (m *masterLP) reset() {
 	m.level, m.price, m.scratch = zeroed(m.level, n), zeroed(m.price, n), zeroed(m.scratch, n)
 	for k := range n {
 		p := &m.patterns[k]
+		amount := p.entries[0].amount
 		m.basis = append(m.basis, k)
-		m.inverse[k*n+k] = 1 / p.amounts[0]
-		m.level[k] = m.demand[k] / p.amounts[0]
-		m.price[k] = p.cost / p.amounts[0]
+		m.inverse[k*n+k] = 1 / amount
+		m.level[k] = m.demand[k] / amount
+		m.price[k] = p.cost / amount
 	}
 }
 
@@ -74,7 +86,8 @@ func (m *masterLP) optimize() {
 		if enter == noColumn {
 			return
 		}
-		leave := m.leaving(enter)
+		m.setDirection(enter)
+		leave := m.leaving()
 		if leave < 0 {
 			return
 		}
@@ -89,18 +102,16 @@ const noColumn = int(^uint(0) >> 1)
 // Relative to the price, since a pattern of a large node has a larger gain than an equally good one of a small node.
 func (m *masterLP) entering() (column int, gain float64) {
 	column = noColumn
-	most := 1e-7
-	m.flatten()
-	at := 0
-	for j := range m.patterns {
-		p := &m.patterns[j]
-		worth, end := 0.0, at+len(p.rows)
-		for _, e := range m.sparse[at:end] {
-			worth += m.price[e.row] * e.amount
+	most := leastGain
+	at := int32(0)
+	for j, end := range m.ends {
+		worth := 0.0
+		for _, e := range m.entries[at:end] {
+			worth += float64(m.price[e.row] * e.amount)
 		}
 		at = end
-		if rate := (worth - p.cost) / p.cost; rate > most {
-			column, gain, most = j, worth-p.cost, rate
+		if over := worth - m.cost[j]; over > most*m.cost[j] {
+			column, gain, most = j, over, over/m.cost[j]
 		}
 	}
 	for k, y := range m.price {
@@ -111,37 +122,29 @@ func (m *masterLP) entering() (column int, gain float64) {
 	return column, gain
 }
 
-// flatten copies new patterns into one contiguous slice, since entering scans all of them at every pivot.
-func (m *masterLP) flatten() {
-	for ; m.flattened < len(m.patterns); m.flattened++ {
-		p := &m.patterns[m.flattened]
-		for i, r := range p.rows {
-			m.sparse = append(m.sparse, entry{r, p.amounts[i]})
+// setDirection computes into scratch how the levels of the basis fall per unit of the entering column.
+func (m *masterLP) setDirection(enter int) {
+	n := len(m.demand)
+	d := m.scratch
+	if enter < 0 {
+		for i := range d {
+			d[i] = -m.inverse[i*n+^enter]
+		}
+		return
+	}
+	clear(d)
+	for _, e := range m.patterns[enter].entries {
+		for i := range d {
+			d[i] += float64(m.inverse[i*n+int(e.row)] * e.amount)
 		}
 	}
 }
 
-// leaving is the basis row that limits the entering pattern (minimum ratio test). It leaves the direction in scratch.
-// Ties go to the lowest index, as in Bland's rule.
-func (m *masterLP) leaving(enter int) int {
-	n := len(m.demand)
-	d := m.scratch
-	clear(d)
-	add := func(row int, amount float64) {
-		for i := range d {
-			d[i] += m.inverse[i*n+row] * amount
-		}
-	}
-	if enter < 0 {
-		add(^enter, -1)
-	} else {
-		p := &m.patterns[enter]
-		for i, r := range p.rows {
-			add(r, p.amounts[i])
-		}
-	}
+// leaving is the basis row that limits the entering pattern (minimum ratio test). Ties go to the lowest index, as in
+// Bland's rule.
+func (m *masterLP) leaving() int {
 	leave, least := -1, 0.0
-	for i, x := range d {
+	for i, x := range m.scratch {
 		if x <= tiny {
 			continue
 		}
@@ -168,12 +171,12 @@ func (m *masterLP) pivot(enter, leave int, gain float64) {
 		}
 		other := m.inverse[i*n : i*n+n]
 		for j, y := range row {
-			other[j] -= x * y
+			other[j] -= float64(x * y)
 		}
-		m.level[i] = max(0, m.level[i]-x*m.level[leave])
+		m.level[i] = max(0, m.level[i]-float64(x*m.level[leave]))
 	}
 	for j, y := range row {
-		m.price[j] -= gain * y
+		m.price[j] -= float64(gain * y)
 	}
 	m.basis[leave] = enter
 }
@@ -183,14 +186,5 @@ func (m *masterLP) clampPrices() float64 {
 	for k, y := range m.price {
 		m.price[k] = max(0, y)
 	}
-	return m.valueAt(m.price)
-}
-
-// valueAt is the value of all demand at these prices of rows.
-func (m *masterLP) valueAt(price []float64) float64 {
-	total := 0.0
-	for k, d := range m.demand {
-		total += d * price[k]
-	}
-	return total
+	return dot(m.demand, m.price)
 }

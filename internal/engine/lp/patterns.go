@@ -15,8 +15,8 @@ func (p *Program) MatchingPatterns(pods int) []int {
 		return p.matching
 	}
 	for row, j := range p.master.basis {
-		if j >= 0 && p.master.level[row] >= worthwhileNodes && len(p.master.patterns[j].rows) > 1 &&
-			slices.Contains(p.master.patterns[j].rows, bucket) {
+		if j >= 0 && p.master.level[row] >= worthwhileNodes && len(p.master.patterns[j].entries) > 1 &&
+			p.master.patterns[j].has(bucket) {
 			p.matching = append(p.matching, row)
 		}
 	}
@@ -32,19 +32,22 @@ func (p *Program) PatternIsOf(pattern, offering int, price float64) bool {
 // LaunchPattern counts one node of the pattern as launched.
 func (p *Program) LaunchPattern(pattern int) { p.master.level[pattern]-- }
 
+// has reports whether the pattern has some of the bucket.
+func (p *pattern) has(bucket int) bool {
+	return slices.ContainsFunc(p.entries, func(e entry) bool { return int(e.row) == bucket })
+}
+
 // Content is what a pattern still has room for while a node is filled along it. It is valid until the next call of
 // Program.Content.
 type Content struct {
 	p    *Program
-	rows []int
-	left []float64
+	left []entry
 }
 
 // Content is the pattern's content besides one pod.
 func (p *Program) Content(pattern, besides int) Content {
-	from := &p.master.patterns[p.master.basis[pattern]]
-	p.left = append(p.left[:0], from.amounts...)
-	c := Content{p, from.rows, p.left}
+	p.left = append(p.left[:0], p.master.patterns[p.master.basis[pattern]].entries...)
+	c := Content{p, p.left}
 	c.Take(besides, 1)
 	return c
 }
@@ -52,8 +55,10 @@ func (p *Program) Content(pattern, besides int) Content {
 // Pods is how many whole pods the pattern has room for, to the nearest.
 func (c *Content) Pods(pods int) int {
 	g := &c.p.pods[pods]
-	if i := slices.Index(c.rows, g.bucket); i >= 0 {
-		return int(c.left[i]/g.norm + 0.5)
+	for i := range c.left {
+		if e := &c.left[i]; int(e.row) == g.bucket {
+			return int(e.amount/g.norm + 0.5)
+		}
 	}
 	return 0
 }
@@ -61,7 +66,9 @@ func (c *Content) Pods(pods int) int {
 // Take takes n pods out of what is left.
 func (c *Content) Take(pods, n int) {
 	g := &c.p.pods[pods]
-	if i := slices.Index(c.rows, g.bucket); i >= 0 {
-		c.left[i] -= float64(n) * g.norm
+	for i := range c.left {
+		if e := &c.left[i]; int(e.row) == g.bucket {
+			e.amount -= float64(float64(n) * g.norm)
+		}
 	}
 }

@@ -1,138 +1,138 @@
 package lp
 
-// pricingBuffers are what solvePricing reuses from call to call.
-type pricingBuffers struct {
-	items                  []int // buckets
-	values, amounts, duals []float64
-	shares                 [][]float64
-}
-
-// solvePricing computes the most value that a node of the offering holds at these prices of buckets, and the dual
-// prices that prove it. The content is in buffers.items and buffers.amounts until the next call.
-func (p *Program) solvePricing(c *column, price []float64) float64 {
-	f := &p.buffers
-	f.items, f.values = f.items[:0], f.values[:0]
-	if f.shares == nil {
-		f.shares = make([][]float64, len(p.axesInUse))
-	}
-	for i := range f.shares {
-		f.shares[i] = f.shares[i][:0]
-	}
-	for k := range p.buckets {
-		b := &p.buckets[k]
-		if price[k] <= 0 || !c.classes.Has(b.class) || !b.usesOnlyAxesOf(c) {
-			continue
-		}
-		f.items, f.values = append(f.items, k), append(f.values, price[k])
-		for axis, x := range b.amount {
-			share := 0.0
-			if x > 0 {
-				share = x / c.size[axis]
-			}
-			f.shares[axis] = append(f.shares[axis], share)
-		}
-	}
-	f.amounts = zeroed(f.amounts, len(f.items))
-	f.duals = zeroed(f.duals, len(p.axesInUse))
-	c.packedValue = p.pricing.solve(f)
-	for axis, i := range p.axesInUse {
-		c.duals[i] = 0
-		if c.size[axis] > 0 {
-			c.duals[i] = f.duals[axis] / c.size[axis] / p.scale[i]
-		}
-	}
-	return c.packedValue
-}
-
-// pattern is the content of the offering's node in the last solution of solvePricing.
-func (p *Program) pattern(c *column) pattern {
-	out := pattern{cost: c.price, column: c.index}
-	for i, x := range p.buffers.amounts {
-		if x > tiny {
-			out.rows, out.amounts = append(out.rows, p.buffers.items[i]), append(out.amounts, x)
-		}
-	}
-	return out
-}
+import (
+	"cmp"
+	"slices"
+)
 
 // pivotsPerAxis bounds the pivots of a pricing LP. Stopping early loses value but no correctness: makeFeasible scales
 // the duals in any case.
 const pivotsPerAxis = 8
 
-// pricingLP is the linear program "the most value that one room holds", with fractions of items: a fractional knapsack
-// with one constraint per resource. It has few rows and one column per item.
+// pricingLP is the linear program "the most value that one node of an offering holds", with fractions of pods: a
+// fractional knapsack with one constraint per axis. It has few rows, and one column per bucket that the offering can
+// hold, or slack of an axis.
+//
+// It is solved by the revised simplex method with Dantzig's rule. A new solve starts from the last basis: the room is
+// the same, so the basis is feasible at any prices. Mostly it is optimal too, and one look at each bucket confirms it.
 type pricingLP struct {
-	width   int
-	tableau []float64
-	basis   []int
+	items   []int32 // buckets that the offering can hold
+	size    []float64
+	basis   []int32 // buckets; ^axis is the slack of an axis in use
+	inverse []float64
+	level   []float64 // amount of each basic bucket
+	pivots  int       // since the last reset
+	// worth is the value of the room at the last prices; duals are the prices per unit of each axis that prove it.
+	worth float64
+	duals []quad
 }
 
-// solve maximizes values . x where, for each axis, the items' shares of the room add up to at most one. Shares are
-// shares[axis][item]. It returns the value; amounts gets x, duals gets the value of the room per axis.
+// maxPricingPivots is the number of pivots after which the basis inverse is made anew, against rounding errors.
+const maxPricingPivots = 1000
+
+// reset returns to the empty room.
+func (f *pricingLP) reset() {
+	axes := len(f.size)
+	f.pivots = 0
+	f.basis, f.level = f.basis[:0], append(f.level[:0], f.size...)
+	f.inverse = zeroed(f.inverse, axes*axes)
+	for axis := range axes {
+		f.basis = append(f.basis, int32(^axis))
+		f.inverse[axis*axes+axis] = 1
+	}
+}
+
+// solve maximizes the value of the room's content at these prices of buckets; amounts are those of one unit of each
+// bucket.
 //
-// It is the tableau simplex method with Dantzig's rule, from the empty room. Cost: at most pivotsPerAxis pivots per row,
-// each of rows times columns.
-func (f *pricingLP) solve(in *pricingBuffers) float64 {
-	items, axes := len(in.values), len(in.shares)
-	f.setUp(in)
-	objective := f.row(axes)
-	for range pivotsPerAxis * (axes + 1) {
-		enter := f.entering()
-		if enter < 0 {
+// Invariant: level is not negative. Cost of a pivot: the buckets that the offering can hold, and axes squared.
+func (f *pricingLP) solve(price []float64, amounts quads, direction []float64) float64 {
+	if f.pivots > maxPricingPivots || len(f.basis) == 0 {
+		f.reset()
+	}
+	for range pivotsPerAxis * (len(f.size) + 1) {
+		f.computeDuals(price)
+		enter, found := f.entering(price, amounts)
+		if !found {
 			break
 		}
-		leave := f.leaving(enter)
+		leave := f.leaving(enter, amounts, direction)
 		if leave < 0 {
 			break
 		}
-		f.pivot(enter, leave)
+		f.pivot(enter, leave, direction)
 	}
+	f.worth = 0
 	for i, j := range f.basis {
-		if j < items {
-			in.amounts[j] = f.row(i)[f.width-1]
+		if j >= 0 {
+			f.worth += float64(price[j] * f.level[i])
 		}
 	}
-	for i := range axes {
-		in.duals[i] = max(0, -objective[items+i])
-	}
-	return -objective[f.width-1]
-}
-
-// row is a row of the tableau; the last one is the objective.
-func (f *pricingLP) row(i int) []float64 { return f.tableau[i*f.width : (i+1)*f.width] }
-
-// setUp makes the tableau of the empty room: one row per axis, with the slack of each axis as the basis.
-func (f *pricingLP) setUp(in *pricingBuffers) {
-	items, axes := len(in.values), len(in.shares)
-	f.width = items + axes + 1
-	f.tableau = zeroed(f.tableau, (axes+1)*f.width)
-	f.basis = f.basis[:0]
-	for i := range axes {
-		copy(f.row(i), in.shares[i])
-		f.row(i)[items+i], f.row(i)[f.width-1] = 1, 1
-		f.basis = append(f.basis, items+i)
-	}
-	copy(f.row(axes), in.values)
-}
-
-// entering is the column with the most value per unit; -1 if none improves the value.
-func (f *pricingLP) entering() int {
-	enter, most := -1, tiny*1e-3
-	objective := f.row(len(f.basis))
-	for j, v := range objective[:f.width-1] {
-		if v > most {
-			enter, most = j, v
+	for i := range f.duals {
+		for n, y := range f.duals[i] {
+			f.duals[i][n] = max(0, y)
 		}
 	}
-	return enter
+	return f.worth
 }
 
-// leaving is the row that limits the entering column (minimum ratio test); -1 if none does.
-func (f *pricingLP) leaving(enter int) int {
+// computeDuals sets the duals of the basis at these prices of buckets.
+func (f *pricingLP) computeDuals(price []float64) {
+	clear(f.duals)
+	axes := len(f.size)
+	for i, j := range f.basis {
+		if j < 0 || price[j] == 0 {
+			continue
+		}
+		for axis, x := range f.inverse[i*axes : (i+1)*axes] {
+			f.duals[axis/4][axis%4] += float64(price[j] * x)
+		}
+	}
+}
+
+// entering is the bucket or slack with the most value per unit above what the room for it costs.
+func (f *pricingLP) entering(price []float64, amounts quads) (enter int32, found bool) {
+	most := tiny * 1e-3
+	if amounts.stride == 1 {
+		duals := f.duals[0]
+		for _, k := range f.items {
+			if v := price[k] - amounts.list[k].dot(&duals); v > most {
+				enter, most, found = k, v, true
+			}
+		}
+	} else {
+		for _, k := range f.items {
+			if v := price[k] - dotQuads(amounts.at(int(k)), f.duals); v > most {
+				enter, most, found = k, v, true
+			}
+		}
+	}
+	for axis := range f.size {
+		if v := -f.duals[axis/4][axis%4]; v > most {
+			enter, most, found = int32(^axis), v, true
+		}
+	}
+	return enter, found
+}
+
+// leaving is the basis row that limits the entering bucket or slack (minimum ratio test); -1 if none does. It sets the
+// direction.
+func (f *pricingLP) leaving(enter int32, amounts quads, direction []float64) int {
+	axes := len(f.size)
 	leave, least := -1, 0.0
 	for i := range f.basis {
-		if x := f.row(i)[enter]; x > tiny {
-			if ratio := f.row(i)[f.width-1] / x; leave < 0 || ratio < least {
+		row, d := f.inverse[i*axes:(i+1)*axes], 0.0
+		if enter < 0 {
+			d = row[^enter]
+		} else {
+			need := amounts.at(int(enter))
+			for axis, x := range row {
+				d += float64(x * need[axis/4][axis%4])
+			}
+		}
+		direction[i] = d
+		if d > tiny {
+			if ratio := f.level[i] / d; leave < 0 || ratio < least {
 				leave, least = i, ratio
 			}
 		}
@@ -140,22 +140,37 @@ func (f *pricingLP) leaving(enter int) int {
 	return leave
 }
 
-// pivot makes the entering column basic in the leaving row.
-func (f *pricingLP) pivot(enter, leave int) {
-	from := f.row(leave)
-	by := 1 / from[enter]
-	for j := range from {
-		from[j] *= by
+// pivot exchanges the entering bucket or slack with a basic one.
+func (f *pricingLP) pivot(enter int32, leave int, direction []float64) {
+	axes := len(f.size)
+	row := f.inverse[leave*axes : (leave+1)*axes]
+	by := 1 / direction[leave]
+	for j := range row {
+		row[j] *= by
 	}
-	for i := range len(f.basis) + 1 {
-		to := f.row(i)
-		factor := to[enter]
-		if i == leave || factor == 0 {
+	f.level[leave] *= by
+	for i := range f.basis {
+		x := direction[i]
+		if i == leave || x == 0 {
 			continue
 		}
-		for j, x := range from {
-			to[j] -= factor * x
+		other := f.inverse[i*axes : (i+1)*axes]
+		for j, y := range row {
+			other[j] -= float64(x * y)
 		}
+		f.level[i] = max(0, f.level[i]-float64(x*f.level[leave]))
 	}
 	f.basis[leave] = enter
+	f.pivots++
+}
+
+// appendContent appends what the room holds in the last solution, in the order of buckets.
+func (f *pricingLP) appendContent(out []entry) []entry {
+	for i, j := range f.basis {
+		if j >= 0 && f.level[i] > tiny {
+			out = append(out, entry{j, f.level[i]})
+		}
+	}
+	slices.SortFunc(out, func(a, b entry) int { return cmp.Compare(a.row, b.row) })
+	return out
 }

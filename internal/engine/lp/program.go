@@ -54,7 +54,7 @@ type Left struct {
 
 // Program is the linear program of one Input, with its last solution.
 //
-// Invariant: feasibleDuals of every column are dual-feasible at all times.
+// Invariant: feasible duals of every column are dual-feasible at all times.
 type Program struct {
 	axes    int
 	classes []demandClass
@@ -66,13 +66,22 @@ type Program struct {
 	scale          []float64 // the largest room per axis
 	buckets        []bucket
 	master         masterLP
-	pricing        pricingLP
-	active         []*column // columns that this solve looks at
-	// stabilityCenter are the best dual-feasible prices of buckets so far.
-	stabilityCenter []float64
-	buffers         pricingBuffers
-	matching        []int // buffer of MatchingPatterns
-	left            []float64
+
+	// On the axes in use, in units of scale: one unit of each bucket, one pod of each group, the room of each column.
+	amounts, requests, sizes quads
+	// feasible are the duals of each column, scaled so that the whole room costs its price; bestFeasible are those of the
+	// best bound so far.
+	feasible, bestFeasible quads
+	// stabilityCenter are the best dual-feasible prices of buckets so far; try are those of this round.
+	stabilityCenter, try []float64
+	// active are the columns that this solve looks at, leastInactive what buckets cost at least on others.
+	active        []*column
+	leastInactive []float64
+
+	direction []float64 // buffer of pricing LPs
+	matching  []int     // buffer of MatchingPatterns
+	left      []entry   // buffer of Content
+	content   []entry   // buffer of addPattern
 }
 
 // demandClass is pods that can use the same offerings.
@@ -84,25 +93,22 @@ type demandClass struct {
 // podGroup is Pods in the program.
 type podGroup struct {
 	Pods
-	amounts []float64 // the requests
-	norm    float64   // size of a pod as one number: the sum of its shares of the largest room
-	bucket  int       // -1 if none
-	held    bool      // some offering has room for a pod
+	norm   float64 // size of a pod as one number: the sum of its shares of the largest room
+	bucket int     // -1 if none
+	held   bool    // some offering has room for a pod
 }
 
 // column is an offering that no other dominates: a node that costs price and holds pods of some demand classes only.
 type column struct {
-	index   int
-	room    []int64
-	size    []float64 // room in units of scale, on the axes in use
-	price   float64
-	classes ClassSet
-	// packedValue is the most value that the room can hold at the last prices of buckets. duals are the prices per unit
-	// of each axis that prove it: no pod is worth more than it costs at them. feasibleDuals are duals scaled so that
-	// the whole room costs its price.
-	packedValue          float64
-	duals, feasibleDuals []float64
-	bestFeasible         []float64 // the feasibleDuals of the best bound so far
+	index    int
+	room     []int64
+	price    float64
+	classes  ClassSet
+	pricing  pricingLP
+	patterns []int32 // of the master LP
+	// duals are the prices per unit of each axis that prove how much value the room holds at the prices of the last
+	// solve: no pod is worth more than it costs at them.
+	duals []float64
 }
 
 // New makes the program and solves it.
@@ -125,6 +131,7 @@ func newProgram(in Input) *Program {
 	p.addColumns(in.Offerings)
 	p.scaleAxes()
 	p.makeBuckets()
+	p.preparePricing()
 	return p
 }
 
@@ -138,13 +145,9 @@ func (p *Program) addPods(in Input) {
 		}
 	}
 	slices.SortStableFunc(largestFirst, func(a, b int) int { return cmp.Compare(in.Offerings[b].Price, in.Offerings[a].Price) })
-	amounts := make([]float64, in.Axes*len(in.Pods))
 	for k := range in.Pods {
 		g := &p.pods[k]
-		g.Pods, g.bucket, g.amounts = in.Pods[k], -1, amounts[k*in.Axes:(k+1)*in.Axes]
-		for axis, x := range g.Requests {
-			g.amounts[axis] = float64(x)
-		}
+		g.Pods, g.bucket = in.Pods[k], -1
 		g.held = slices.ContainsFunc(largestFirst, func(i int) bool {
 			return in.Offerings[i].Classes.Has(g.Class) && within(g.Requests, in.Offerings[i].Room)
 		})
@@ -195,10 +198,7 @@ func (p *Program) addColumns(offerings []Offering) {
 			}
 		}
 		if k == len(p.columns) {
-			duals := make([]float64, 2*p.axes)
-			p.columns = append(p.columns, column{
-				index: k, room: o.Room, price: o.Price, classes: o.Classes, duals: duals[:p.axes:p.axes], feasibleDuals: duals[p.axes:],
-			})
+			p.columns = append(p.columns, column{index: k, room: o.Room, price: o.Price, classes: o.Classes, duals: make([]float64, p.axes)})
 			for j := range p.classes {
 				if o.Classes.Has(j) {
 					p.classes[j].usable = append(p.classes[j].usable, k)
@@ -227,29 +227,66 @@ func (p *Program) scaleAxes() {
 			p.scale[axis] = max(p.scale[axis], float64(p.columns[k].room[axis]))
 		}
 	}
-	sizes := make([]float64, len(p.columns)*len(p.axesInUse))
+	p.sizes = newQuads(len(p.columns), len(p.axesInUse))
 	for k := range p.columns {
-		c := &p.columns[k]
-		c.size, sizes = sizes[:len(p.axesInUse):len(p.axesInUse)], sizes[len(p.axesInUse):]
-		for n, axis := range p.axesInUse {
-			c.size[n] = float64(c.room[axis]) / p.scale[axis]
+		p.scaled(p.sizes.at(k), p.columns[k].room)
+	}
+	p.requests = newQuads(len(p.pods), len(p.axesInUse))
+	for k := range p.pods {
+		p.scaled(p.requests.at(k), p.pods[k].Requests)
+	}
+}
+
+// scaled converts amounts to units of scale, on the axes in use.
+func (p *Program) scaled(out []quad, amounts []int64) {
+	for n, axis := range p.axesInUse {
+		out[n/4][n%4] = float64(amounts[axis]) / p.scale[axis]
+	}
+}
+
+// preparePricing gives each column its pricing LP over the buckets that it can hold, and dual-feasible prices to begin
+// with.
+func (p *Program) preparePricing() {
+	axes := len(p.axesInUse)
+	p.direction = make([]float64, axes)
+	rows := len(p.buckets)
+	p.stabilityCenter, p.try, p.leastInactive = make([]float64, rows), make([]float64, rows), make([]float64, rows)
+	p.amounts = newQuads(rows, axes)
+	for k := range p.buckets {
+		copy(p.amounts.at(k), p.buckets[k].amount)
+	}
+	p.feasible, p.bestFeasible = newQuads(len(p.columns), axes), newQuads(len(p.columns), axes)
+	for j := range p.columns {
+		c := &p.columns[j]
+		c.pricing = p.newPricingLP(p.sizes.at(j), c.classes)
+		p.spreadPriceEvenly(c)
+	}
+}
+
+// newPricingLP is the pricing LP of a room, in units of scale, for pods of these demand classes.
+func (p *Program) newPricingLP(room []quad, classes ClassSet) pricingLP {
+	f := pricingLP{size: make([]float64, len(p.axesInUse)), duals: make([]quad, p.sizes.stride)}
+	for n := range f.size {
+		f.size[n] = room[n/4][n%4]
+	}
+	for k := range p.buckets {
+		if b := &p.buckets[k]; classes.Has(b.class) && usesOnlyAxesOf(b.amount, room) {
+			f.items = append(f.items, int32(k))
 		}
 	}
+	return f
 }
 
 // Resolve solves the program again, for the pods that are left.
 //
 // Cost: that of generateColumns.
 func (p *Program) Resolve(left []Left) {
-	if len(p.buckets) == 0 {
-		return
-	}
 	for k := range p.buckets {
 		p.buckets[k].demand = 0
 	}
 	for _, l := range left {
 		if g := &p.pods[l.Pods]; g.bucket >= 0 {
-			p.buckets[g.bucket].demand += float64(l.Count) * g.norm
+			p.buckets[g.bucket].demand += float64(float64(l.Count) * g.norm)
 		}
 	}
 	p.generateColumns(p.resolveEffort())
@@ -270,15 +307,6 @@ func within(requests, room []int64) bool {
 	return true
 }
 
-func dot(a, b []float64) float64 {
-	total := 0.0
-	b = b[:len(a)]
-	for i, x := range a {
-		total += x * b[i]
-	}
-	return total
-}
-
 // Holds reports whether some offering has room for a pod.
 func (p *Program) Holds(pods int) bool { return p.pods[pods].held }
 
@@ -290,10 +318,10 @@ func (p *Program) Value(pods int) float64 {
 	if !g.held {
 		return 0
 	}
-	least := math.Inf(1)
+	least, requests := math.Inf(1), p.requests.at(pods)
 	for _, k := range p.classes[g.Class].usable {
-		if c := &p.columns[k]; dot(g.amounts, c.feasibleDuals) < least && within(g.Requests, c.room) {
-			least = dot(g.amounts, c.feasibleDuals)
+		if v := dotQuads(requests, p.feasible.at(k)); v < least && within(g.Requests, p.columns[k].room) {
+			least = v
 		}
 	}
 	return least
@@ -315,8 +343,7 @@ func (p *Program) CostsAtMost(pods, offering int, price, limit float64) bool {
 	if k < 0 {
 		return false
 	}
-	c := &p.columns[k]
-	return dot(p.pods[pods].amounts, c.feasibleDuals)*price <= limit*c.price
+	return dotQuads(p.requests.at(pods), p.feasible.at(int(k)))*price <= limit*p.columns[k].price
 }
 
 // CheapestNode is the price of the cheapest node that holds the pod; zero if none does.
@@ -336,33 +363,36 @@ func (p *Program) CheapestNode(pods int) float64 {
 //
 // Invariant: no pod is worth more than its requests cost at the result. Call it after New, before Resolve.
 func (p *Program) ExistingRoomDuals(free []float64) []float64 {
-	out := make([]float64, p.axes)
-	all := slices.Clone(free)
-	for k := range p.pods {
-		if g := &p.pods[k]; g.held {
-			for axis, x := range g.amounts {
-				all[axis] += x * float64(g.Count)
+	all := make([]quad, p.sizes.stride)
+	for n, axis := range p.axesInUse {
+		all[n/4][n%4] = free[axis] / p.scale[axis]
+		for k := range p.pods {
+			if g := &p.pods[k]; g.held {
+				all[n/4][n%4] += float64(p.requests.at(k)[n/4][n%4] * float64(g.Count))
 			}
+		}
+	}
+	out := make([]float64, p.axes)
+	raise := func(k int) {
+		duals := p.feasible.at(k)
+		for n, axis := range p.axesInUse {
+			out[axis] = max(out[axis], duals[n/4][n%4]/p.scale[axis])
 		}
 	}
 	for j := range p.classes {
 		d := &p.classes[j]
-		var best *column
-		least := math.Inf(1)
+		best, least := -1, math.Inf(1)
 		for _, k := range d.usable {
-			c := &p.columns[k]
-			if v := dot(all, c.feasibleDuals); v < least && within(d.maxRequests, c.room) {
-				best, least = c, v
+			if v := dotQuads(all, p.feasible.at(k)); v < least && within(d.maxRequests, p.columns[k].room) {
+				best, least = k, v
 			}
 		}
-		for axis := range out {
-			if best != nil {
-				out[axis] = max(out[axis], best.feasibleDuals[axis])
-				continue
-			}
-			for _, k := range d.usable {
-				out[axis] = max(out[axis], p.columns[k].feasibleDuals[axis])
-			}
+		if best >= 0 {
+			raise(best)
+			continue
+		}
+		for _, k := range d.usable {
+			raise(k)
 		}
 	}
 	return out
@@ -370,20 +400,19 @@ func (p *Program) ExistingRoomDuals(free []float64) []float64 {
 
 // RoomValue is the most value of pods that a room can hold, at the prices of buckets that the last solve found.
 func (p *Program) RoomValue(room []int64) float64 {
-	if len(p.buckets) == 0 {
-		return 0
+	var classes ClassSet
+	for j := range p.classes {
+		if len(p.classes[j].usable) > 0 {
+			classes.Add(j)
+		}
 	}
-	c := column{room: room, duals: make([]float64, p.axes)}
 	for _, axis := range p.axesInUse {
 		if room[axis] < 0 {
 			return 0
 		}
-		c.size = append(c.size, float64(room[axis])/p.scale[axis])
 	}
-	for j := range p.classes {
-		if len(p.classes[j].usable) > 0 {
-			c.classes.Add(j)
-		}
-	}
-	return p.solvePricing(&c, p.stabilityCenter)
+	size := make([]quad, p.sizes.stride)
+	p.scaled(size, room)
+	f := p.newPricingLP(size, classes)
+	return f.solve(p.stabilityCenter, p.amounts, p.direction)
 }

@@ -20,6 +20,7 @@ type masterLP struct {
 	level   []float64 // how many nodes of each basic pattern
 	price   []float64 // dual price per unit of each row
 	scratch []float64
+	pivots  int // since the last reset
 }
 
 // entry is the amount of one row in a pattern.
@@ -57,7 +58,7 @@ func (m *masterLP) add(p pattern) {
 // reset returns to the first basis, of one pattern per row.
 func (m *masterLP) reset() {
 	n := len(m.demand)
-	m.basis = m.basis[:0]
+	m.basis, m.pivots = m.basis[:0], 0
 	m.inverse = zeroed(m.inverse, n*n)
 	m.level, m.price, m.scratch = zeroed(m.level, n), zeroed(m.price, n), zeroed(m.scratch, n)
 	for k := range n {
@@ -92,6 +93,9 @@ func (m *masterLP) optimize() {
 			return
 		}
 		m.pivot(enter, leave, gain)
+		for i, x := range m.level {
+			m.level[i] = max(0, x)
+		}
 	}
 }
 
@@ -173,12 +177,13 @@ func (m *masterLP) pivot(enter, leave int, gain float64) {
 		for j, y := range row {
 			other[j] -= float64(x * y)
 		}
-		m.level[i] = max(0, m.level[i]-float64(x*m.level[leave]))
+		m.level[i] -= float64(x * m.level[leave])
 	}
 	for j, y := range row {
 		m.price[j] -= float64(gain * y)
 	}
 	m.basis[leave] = enter
+	m.pivots++
 }
 
 // clampPrices makes all prices of rows non-negative and returns the value of all demand at them.

@@ -81,7 +81,11 @@ type Program struct {
 	direction []float64 // buffer of pricing LPs
 	matching  []int     // buffer of MatchingPatterns
 	left      []entry   // buffer of Content
-	content   []entry   // buffer of addPattern
+	// Buffers of addPatterns.
+	content     []entry
+	offers      []patternOffer
+	nearly      []*column
+	newOfBucket []int
 }
 
 // demandClass is pods that can use the same offerings.

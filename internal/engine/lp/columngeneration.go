@@ -41,8 +41,8 @@ const (
 	improves = 1 + 1e-6
 	// maxNewPerBucket is how many patterns a round adds for each bucket. Without it, every offering adds one: 200,000
 	// patterns in plans of several pools, of which the master LP uses some hundred and looks at all. With 8, plans of jobs
-	// and volumes cost up to 3 % more on EC2 prices; 24 and 80 cost the same as 16.
-	maxNewPerBucket = 16
+	// and volumes cost up to 3 % more on EC2 prices; 16 and 80 cost the same as 24.
+	maxNewPerBucket = 24
 	// rounding keeps dual-feasible prices below the price of the node, whatever the rounding of their sum.
 	rounding = 1e-9
 )

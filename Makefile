@@ -75,7 +75,7 @@ bench: ## Measure dovetail plan with the workloads of docs/performance.md (some 
 	@go run ./cmd/dovetail-bench -binary $(BIN)/dovetail -commit $(COMMIT) $(BENCHFLAGS)
 
 .PHONY: bench-page
-bench-page: BENCHFLAGS += -page docs/performance.md
+bench-page: override BENCHFLAGS += -page docs/performance.md
 bench-page: bench ## The same, and write the table into docs/performance.md
 
 .PHONY: microbench

@@ -114,7 +114,8 @@ type attemptCache struct {
 	nodesListed bool
 	bins        binList
 	byPods      []*bin // the same in the order of placeInLeastPods
-	closedBins  bitset // take no pod, even above the ceiling
+	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
+	aboveCeiling binList
 	noNewBin    bool   // no template makes a node for it
 }
 

@@ -29,7 +29,7 @@ type bin struct {
 	// target is the type that the bin was sized for. Below the ceiling it becomes nothing that costs more.
 	target  candidate
 	ceiling float64
-	// reservation is the capacity reservation that the bin is to be launched into: see reservationSlots.
+	// reservation is the capacity reservation that the bin is to be launched into: see package reservation.
 	reservation int
 	// sharedVolumes are the attached volumes that several pods use.
 	sharedVolumes map[attachment]bool
@@ -406,7 +406,8 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 		t.limitLeft = t.limitLeft.plus(b.reservedLimits).minus(g.reservedLimits)
 		b.reservedLimits = g.reservedLimits
 	}
-	sv.slots.reserve(b, g.reservation)
+	sv.slots.Move(b.reservation, g.reservation)
+	b.reservation = g.reservation
 	sv.allocateBinDevices(b, pod, g)
 	if len(b.pods) > 0 {
 		sv.cost -= b.cost

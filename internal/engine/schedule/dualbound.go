@@ -342,7 +342,7 @@ func (sv *solver) lowerBound() float64 {
 		}
 	}
 	total -= sv.reservedValue(sv.bound.roomDuals, nil)
-	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.boundPods >= 0 {
+	if dearest != nil && sv.start.nodes == 0 && sv.slots.Len() == 0 && dearest.boundPods >= 0 {
 		single = sv.bound.program.CheapestNode(dearest.boundPods)
 	}
 	return max(total, single, 0)

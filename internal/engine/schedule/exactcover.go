@@ -46,7 +46,7 @@ func (sv *solver) coverExactly() {
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
 	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
-	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.slots.ids) == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
+	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && sv.slots.Len() == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }
 

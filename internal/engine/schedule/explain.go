@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -37,15 +37,13 @@ type explainer struct {
 	// known are the reasons by class.
 	known map[*class][]Reason
 	// slots are the solver's, plus those of reservations that only some template in templates has.
-	slots reservationSlots
+	slots reservation.Slots
 	// templates are the solver's templates without some rules of their pools.
 	templates map[string]*template
 }
 
 func newExplainer(sv *solver) *explainer {
-	s := sv.slots
-	s.number, s.ids, s.available = maps.Clone(s.number), slices.Clone(s.ids), slices.Clone(s.available)
-	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: s, templates: map[string]*template{}}
+	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: sv.slots.Clone(), templates: map[string]*template{}}
 }
 
 // explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.

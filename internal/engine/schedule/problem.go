@@ -220,7 +220,7 @@ func (sv *solver) undoRun() {
 	for i, t := range sv.templates {
 		t.limitLeft, t.launches = sv.start.limitLeft[i], nil
 	}
-	copy(sv.slots.available, sv.start.slots)
+	sv.slots.Undo()
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
 	sv.rooms.clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -72,7 +73,7 @@ type solver struct {
 	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
-	slots       reservationSlots
+	slots       reservation.Slots
 	freeBuf     vec         // buffer of pack
 	fittingBuf  []candidate // buffer of launch
 	launchBuf   []candidate // buffer of launch
@@ -117,7 +118,6 @@ type solver struct {
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
 	limitLeft []vec // per template
-	slots     []int
 	free      vec64 // on existing nodes, per axis
 	nodes     int
 }
@@ -277,11 +277,10 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
-	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
+	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
 		sv.start.limitLeft = append(sv.start.limitLeft, t.limitLeft)
 	}
-	sv.start.slots = slices.Clone(sv.slots.available)
 	return sv.order(queue)
 }
 

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
 // Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
@@ -89,7 +90,7 @@ type appliedPlan struct {
 	addedPods      map[*node][]*queuedPod
 	groups         map[*group]map[string]int
 	limitLeft      []vec
-	slots          []int
+	slots          reservation.State
 	changedDomains []groupDomains
 }
 
@@ -102,7 +103,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
 		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
-		limitLeft: slices.Clone(sv.start.limitLeft), slots: slices.Clone(sv.start.slots),
+		limitLeft: slices.Clone(sv.start.limitLeft), slots: sv.slots.Marked(),
 	}
 	for _, i := range q.Removed {
 		p.remove(p.nodes[i])
@@ -154,7 +155,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	for i, t := range sv.templates {
 		sv.start.limitLeft[i] = t.limitLeft
 	}
-	copy(sv.start.slots, sv.slots.available)
+	sv.slots.Mark()
 	p.applied = append(p.applied, h)
 }
 
@@ -194,11 +195,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 		}
 		t.limitLeft = t.limitLeft.minus(most)
 	}
-	for _, id := range reservations(l, sv.s.Labels.ReservationID) {
-		if reservation, known := sv.slots.number[id]; known && sv.slots.available[reservation-1] > 0 {
-			sv.slots.available[reservation-1]--
-		}
-	}
+	sv.slots.TakeNamed(reservations(l, sv.s.Labels.ReservationID))
 	for _, pod := range l.Pods {
 		queued := p.find(pod)
 		if queued == nil {
@@ -260,8 +257,7 @@ func (p *Problem) RevertTo(n int) {
 		for i, t := range sv.templates {
 			t.limitLeft, sv.start.limitLeft[i] = h.limitLeft[i], h.limitLeft[i]
 		}
-		copy(sv.start.slots, h.slots)
-		copy(sv.slots.available, h.slots)
+		sv.slots.Restore(h.slots)
 		p.removed, p.changedDomains = append(p.removed, h.removed...), append(p.changedDomains, h.changedDomains...)
 		p.restoreRemoved()
 	}

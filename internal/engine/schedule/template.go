@@ -83,7 +83,7 @@ type candidate struct {
 	price float64
 	// offering is the number of that offering; -1 in a reservation.
 	offering int
-	// reservation is the capacity reservation that the type is launched into: see reservationSlots.
+	// reservation is the capacity reservation that the type is launched into: see package reservation.
 	reservation int
 }
 
@@ -150,7 +150,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	for _, it := range types {
 		if t.reqs.Overlaps(it.Requirements) {
 			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})
-			sv.slots.splitOfferings(&t.types[len(t.types)-1])
+			splitOfferings(&t.types[len(t.types)-1], &sv.slots)
 		}
 	}
 	sv.groupDaemons(t, daemons)

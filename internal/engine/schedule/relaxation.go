@@ -116,7 +116,7 @@ type attemptCache struct {
 	byPods      []*bin // the same in the order of placeInLeastPods
 	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
 	aboveCeiling binList
-	noNewBin    bool   // no template makes a node for it
+	noNewBin     bool // no template makes a node for it
 }
 
 // relaxationState is what a pod still requires and prefers while it is being relaxed.

@@ -18,6 +18,7 @@ type uniformBins struct {
 // exactly. This is the common case of a single workload that scales up, where few nodes are launched and the last one
 // matters.
 func (sv *solver) coverExactly() {
+	sv.hostGroups = sv.hostGroupsInUse()
 	bins := map[uniformBins][]*bin{}
 	var order []uniformBins
 	for _, b := range sv.bins {
@@ -45,9 +46,34 @@ func (sv *solver) coverExactly() {
 
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
-	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
+	onHosts := func(g *group) bool { return sv.hostGroups[g] }
 	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && sv.slots.Len() == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
+}
+
+// hostGroupsInUse are the groups over hostnames that pods of this run keep to. Those of preferences that all pods have
+// given up do not count.
+//
+// Cost: linear in relaxation levels and their groups.
+func (sv *solver) hostGroupsInUse() map[*group]bool {
+	out := map[*group]bool{}
+	use := func(groups []*group) {
+		for _, g := range groups {
+			if g.key == corev1.LabelHostname {
+				out[g] = true
+			}
+		}
+	}
+	for _, c := range sv.classes {
+		use(c.declares)
+		use(c.blockedBy)
+		for i, level := range c.levels {
+			if c.attempts[i].placed > 0 || i == len(c.levels)-1 {
+				use(level.groups)
+			}
+		}
+	}
+	return out
 }
 
 // typeCount is a type, by its index in the candidate list, and how many pods of a class it holds.

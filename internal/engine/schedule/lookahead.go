@@ -464,10 +464,11 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		if seen++; seen > maxLookahead {
 			break
 		}
-		level := c.firstOpenLevel()
-		if level == nil || level.blocked.has(b.t.index) {
+		open := sv.firstOpenLevel(c)
+		if open < 0 || c.levels[open].blocked.has(b.t.index) {
 			continue
 		}
+		level := c.levels[open]
 		cands, why := sv.narrow(g.cands, level.internedFull)
 		if why == nil && len(c.volumes) == 1 {
 			cands, why = sv.narrow(cands, c.volumes[0])
@@ -492,16 +493,6 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		sv.waiting = slices.DeleteFunc(sv.waiting, func(f *packingClass) bool { return f.unplaced == 0 })
 	}
 	return out
-}
-
-// firstOpenLevel is the first relaxation level that a new node could satisfy, as far as is known.
-func (c *class) firstOpenLevel() *relaxationLevel {
-	for i := range c.attempts {
-		if !c.attempts[i].noNewBin {
-			return c.levels[i]
-		}
-	}
-	return nil
 }
 
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the

@@ -100,6 +100,8 @@ type relaxationLevel struct {
 	blocked bitset
 	// groups are the topology constraints at this level.
 	groups []*group
+	// launchable is whether any template has the labels of the level: see launchableAt.
+	launchable answer
 	// views are the groups from the perspective of the pods; made on first use.
 	views  []view
 	sorted sortedViews
@@ -117,6 +119,7 @@ type attemptCache struct {
 	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
 	aboveCeiling binList
 	noNewBin     bool // no template makes a node for it
+	placed       int  // pods of the run that are placed at the level
 }
 
 // relaxationState is what a pod still requires and prefers while it is being relaxed.

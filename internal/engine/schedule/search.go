@@ -102,6 +102,8 @@ type solver struct {
 	// devices are the free ones; nil if no pod requests any.
 	devices snapshot.DeviceState
 
+	// hostGroups are the groups over hostnames that matter to coverExactly.
+	hostGroups map[*group]bool
 	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
 	// group is divided. zonedClasses is the number of classes that the division of this run has made.
 	wholeGroups  map[*group]bool
@@ -401,8 +403,7 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 		}
 		if sv.placeOnExisting(q, i) ||
 			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
-			sv.placed(q)
-			sv.relaxedPreferences += i
+			sv.placed(q, i)
 			return true
 		}
 	}
@@ -412,21 +413,24 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 
 // placePlannedIn puts the pod in a bin that was enlarged for it.
 func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
-	level := q.class.firstOpenLevel()
-	if level == nil {
+	level := sv.firstOpenLevel(q.class)
+	if level < 0 {
 		return false
 	}
-	g, why := sv.grow(b, q.class, level, ceilingEnforced)
+	g, why := sv.grow(b, q.class, q.class.levels[level], ceilingEnforced)
 	if why != nil {
 		return false
 	}
 	sv.addToBin(b, q.class, q.pod, g)
-	sv.placed(q)
+	sv.placed(q, level)
 	return true
 }
 
-func (sv *solver) placed(q *queuedPod) {
+// placed records that the pod is placed, at a relaxation level.
+func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
+	q.class.attempts[level].placed++
+	sv.relaxedPreferences += level
 	q.class.count--
 	q.class.packingClass.unplaced--
 	sv.valueLeft -= q.class.boundValue

@@ -123,7 +123,7 @@ func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
 			break
 		}
 		if sv.placeOnExisting(q, 0) {
-			sv.placed(q)
+			sv.placed(q, 0)
 		}
 	}
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })

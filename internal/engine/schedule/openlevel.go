@@ -1,0 +1,49 @@
+package schedule
+
+import "slices"
+
+// answer is a question that is answered at most once.
+type answer int
+
+const (
+	unasked answer = iota
+	yes
+	no
+)
+
+// firstOpenLevel is the first relaxation level that a new node could satisfy, as far as is known; -1 if there is none.
+func (sv *solver) firstOpenLevel(c *class) int {
+	last := len(c.attempts) - 1
+	for i := range c.attempts {
+		if !c.attempts[i].noNewBin && (i == last || sv.launchableAt(c.constraintClass, c.levels[i])) {
+			return i
+		}
+	}
+	return -1
+}
+
+// launchableAt reports whether some template has the labels that the level requires, together with those of a volume.
+// A preferred zone in which nothing is offered must not keep pods out of the choice of new nodes until their turn comes.
+//
+// Cost: one lookup per template and volume, once per level.
+func (sv *solver) launchableAt(k *constraintClass, level *relaxationLevel) bool {
+	if level.launchable == unasked {
+		level.launchable = no
+		if slices.ContainsFunc(sv.templates, func(t *template) bool { return sv.offers(t, k, level) }) {
+			level.launchable = yes
+		}
+	}
+	return level.launchable == yes
+}
+
+// offers reports whether the template has a candidate for the level with some volume alternative.
+func (sv *solver) offers(t *template, k *constraintClass, level *relaxationLevel) bool {
+	if t.unusable.Code != "" || level.blocked.has(t.index) {
+		return false
+	}
+	cands, why := sv.narrow(sv.candidates(t, t.reqs), level.internedFull)
+	return why == nil && slices.ContainsFunc(k.volumes, func(alt internedSet) bool {
+		with, why := sv.narrow(cands, alt)
+		return why == nil && len(with.list) > 0
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -196,7 +197,7 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 		k.volumes[0] = e.sv.internSet(q.volume)
 	}
 	if l.ports {
-		k.setPorts(nil)
+		k.ports = resources.PortSet{}
 	}
 	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingExplained)
 }
@@ -228,7 +229,7 @@ func (e *explainer) template(t *template, l waiver) *template {
 		out = *known
 	}
 	if l.limits {
-		out.limitLeft = make(vec, len(out.limitLeft))
+		out.limitLeft = make(resources.Vec, len(out.limitLeft))
 		for i := range out.limitLeft {
 			out.limitLeft[i] = 1 << 60
 		}

@@ -188,7 +188,7 @@ func (sv *solver) podsOnExisting(r *hostRule) int {
 		if n.touched {
 			free = n.before.free
 		}
-		if !least.fits(free) {
+		if !least.Fits(free) {
 			continue
 		}
 		domain, ok := n.domain(corev1.LabelHostname)

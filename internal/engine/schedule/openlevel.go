@@ -38,7 +38,7 @@ func (sv *solver) launchableAt(k *constraintClass, level *relaxationLevel) bool 
 
 // offers reports whether the template has a candidate for the level with some volume alternative.
 func (sv *solver) offers(t *template, k *constraintClass, level *relaxationLevel) bool {
-	if t.unusable.Code != "" || level.blocked.has(t.index) {
+	if t.unusable.Code != "" || level.blocked.Has(t.index) {
 		return false
 	}
 	cands, why := sv.narrow(sv.candidates(t, t.reqs), level.internedFull)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -173,8 +174,8 @@ func (p *Problem) restoreRemoved() {
 
 // nodeState is what scheduling pods changes about a node.
 type nodeState struct {
-	free     vec
-	ports    []hostPort
+	free     resources.Vec
+	ports    []resources.HostPort
 	attached map[attachment]bool
 	inUse    map[string]int32
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // reservedOffering is an offering of a type in a reservation.
@@ -57,16 +58,16 @@ func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 
 // reservationChoices is how many reservations the pods fit into, if they fit on no other new node; else math.MaxInt.
 func (sv *solver) reservationChoices(c *class) int {
-	var reservations bitset
+	var reservations resources.Bitset
 	n := 0
 	for _, l := range sv.candidateLists(c.constraintClass) {
 		for _, cand := range l.list {
 			switch {
-			case !c.requests.fits(l.t.types[cand.t].room):
+			case !c.requests.Fits(l.t.types[cand.t].room):
 			case cand.reservation == 0:
 				return math.MaxInt
-			case !reservations.has(cand.reservation):
-				reservations.add(cand.reservation)
+			case !reservations.Has(cand.reservation):
+				reservations.Add(cand.reservation)
 				n++
 			}
 		}
@@ -153,11 +154,11 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []can
 	if b.reservation == 0 {
 		return kept, nil
 	}
-	var wanted, given bitset
+	var wanted, given resources.Bitset
 	seen := map[int]bool{}
 	for _, cand := range kept {
-		if !wanted.has(cand.reservation) {
-			wanted.add(cand.reservation)
+		if !wanted.Has(cand.reservation) {
+			wanted.Add(cand.reservation)
 			reserved = append(reserved, sv.slots.ID(cand.reservation))
 		}
 		if !seen[cand.t] {
@@ -166,8 +167,8 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []can
 		seen[cand.t] = true
 	}
 	for _, cand := range all {
-		if cand.reservation != b.reservation && !wanted.has(cand.reservation) && !given.has(cand.reservation) {
-			given.add(cand.reservation)
+		if cand.reservation != b.reservation && !wanted.Has(cand.reservation) && !given.Has(cand.reservation) {
+			given.Add(cand.reservation)
 			sv.slots.Return(cand.reservation)
 		}
 	}
@@ -203,7 +204,7 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 func (sv *solver) reservedValue(duals vec64, hostRoom []int64) float64 {
 	byHostRules := 0.0
 	for i, r := range hostRoom {
-		byHostRules += duals[len(sv.axes.names)+i] * float64(r)
+		byHostRules += duals[sv.axes.Len()+i] * float64(r)
 	}
 	most := make([]float64, sv.slots.Len())
 	for _, t := range sv.templates {

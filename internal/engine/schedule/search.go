@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -26,9 +27,9 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes       axes
-	unusedAxes bitset // axes on which only unplaceable pods request something
-	cpu        int    // indexes into axes
+	axes       resources.Axes
+	unusedAxes resources.Bitset // axes on which only unplaceable pods request something
+	cpu        int              // indexes into axes
 	memory     int
 	podAxis    int
 	pending    map[types.UID]bool // pods that this Solve schedules
@@ -74,12 +75,12 @@ type solver struct {
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
 	slots       reservation.Slots
-	freeBuf     vec         // buffer of pack
-	fittingBuf  []candidate // buffer of launch
-	launchBuf   []candidate // buffer of launch
-	binWalks    []binWalk   // buffer of placeInWaitingBin
-	movedBins   []movedBin  // buffer of placeInWaitingBin
-	viewBuf     []view      // buffer of viewsWithUndecided
+	freeBuf     resources.Vec // buffer of pack
+	fittingBuf  []candidate   // buffer of launch
+	launchBuf   []candidate   // buffer of launch
+	binWalks    []binWalk     // buffer of placeInWaitingBin
+	movedBins   []movedBin    // buffer of placeInWaitingBin
+	viewBuf     []view        // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
@@ -119,8 +120,8 @@ type solver struct {
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	limitLeft []vec // per template
-	free      vec64 // on existing nodes, per axis
+	limitLeft []resources.Vec // per template
+	free      vec64           // on existing nodes, per axis
 	nodes     int
 }
 
@@ -202,7 +203,7 @@ func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
 	}
-	sv.start.free, sv.start.nodes = make(vec64, len(sv.axes.names)), 0
+	sv.start.free, sv.start.nodes = make(vec64, sv.axes.Len()), 0
 	for _, n := range sv.nodes {
 		sv.start.nodes += btoi(!n.removed)
 		for i, x := range n.free {
@@ -245,11 +246,11 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	}
 	requests = append(requests, sv.limitedDrivers())
 	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
-	sv.podAxis = sv.axes.index[corev1.ResourcePods]
-	sv.freeBuf = make(vec, len(sv.axes.names))
+	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
+	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
+	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		d.vec = sv.axes.vec(d.requests)
+		d.vec = sv.axes.Vec(d.requests)
 	}
 
 	nodes := make([]*snapshot.Node, len(s.Nodes))

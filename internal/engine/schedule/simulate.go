@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
@@ -59,7 +60,7 @@ func (p *Problem) queue(q Simulation) []*queuedPod {
 // destinations are the nodes with room for the least that any pod of the queue requests; in a large, well-used cluster
 // these are few. Nodes with nominated pods are always among them.
 func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
-	var least vec
+	var least resources.Vec
 	for _, queued := range queue {
 		if len(queued.class.invalid) > 0 {
 			continue
@@ -74,7 +75,7 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	}
 	out := p.targetBuf[:0]
 	for _, i := range into {
-		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.fits(n.free) {
+		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.Fits(n.free) {
 			out = append(out, n)
 		}
 	}
@@ -89,7 +90,7 @@ type appliedPlan struct {
 	nodes          map[*node]nodeState
 	addedPods      map[*node][]*queuedPod
 	groups         map[*group]map[string]int
-	limitLeft      []vec
+	limitLeft      []resources.Vec
 	slots          reservation.State
 	changedDomains []groupDomains
 }
@@ -188,12 +189,12 @@ func (p *Problem) applyLaunch(l *Launch) {
 		return
 	}
 	t := sv.templates[at]
-	if len(t.limits.names) > 0 {
-		most := make(vec, len(t.limits.names))
+	if t.limits.Len() > 0 {
+		most := make(resources.Vec, t.limits.Len())
 		for _, it := range l.InstanceTypes {
-			most = most.max(t.limits.capacity(it))
+			most = most.Max(capacity(it, t.limits))
 		}
-		t.limitLeft = t.limitLeft.minus(most)
+		t.limitLeft = t.limitLeft.Minus(most)
 	}
 	sv.slots.TakeNamed(reservations(l, sv.s.Labels.ReservationID))
 	for _, pod := range l.Pods {

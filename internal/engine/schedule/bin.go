@@ -115,10 +115,8 @@ func btoi(b bool) int {
 func (sv *solver) newBin(t *nodepool.Template) *bin {
 	sv.steps += len(t.Types())
 	return &bin{
-		index: len(
-			sv.bins,
-		), t: t, cands: t.Candidates(t.Requirements()), total: make(resources.Vec, sv.axes.Len()), target: nodepool.Candidate{Type: -1}, ceiling: math.Inf(1),
-		reservedLimits: t.NoLimits(), roomVersion: -1,
+		index: len(sv.bins), t: t, cands: t.Candidates(t.Requirements()), total: make(resources.Vec, sv.axes.Len()),
+		target: nodepool.Candidate{Type: -1}, ceiling: math.Inf(1), reservedLimits: t.NoLimits(), roomVersion: -1,
 	}
 }
 

@@ -169,8 +169,8 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 			return o
 		}
 	}
-	if places := e.sv.domainsOf(culprit.g, e.template(q.template, l).Requirements().Intersect(q.requirements(l))); key != corev1.LabelHostname &&
-		len(places) > 0 {
+	reqs := e.template(q.template, l).Requirements().Intersect(q.requirements(l))
+	if places := e.sv.domainsOf(culprit.g, reqs); key != corev1.LabelHostname && len(places) > 0 {
 		o.message += "; a node of this pool for it can only be in " + wording.List(places)
 	}
 	return o

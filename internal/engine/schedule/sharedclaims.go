@@ -108,7 +108,9 @@ func unboundZonal(volumes []volume) []types.NamespacedName {
 // sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
 func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
 	// With minValues on zones, a NodeClaim must leave several zones open, so its zone is not known in advance.
-	open := slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Requirements().Get(corev1.LabelTopologyZone).MinValues() > 1 })
+	open := slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool {
+		return t.Requirements().Get(corev1.LabelTopologyZone).MinValues() > 1
+	})
 	if open || !hasClaims(pod) {
 		return nil
 	}

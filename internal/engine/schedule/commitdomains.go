@@ -8,6 +8,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
@@ -79,11 +80,12 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	own := b.cands.Requirements().Get(key)
 	var domains []string
 	fitting := b.t.Fitting(nil, b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, b.t.ConflictingGroups(b.ports, nil)))
+	fitting, reqs := b.t.KeepUnambiguous(fitting, b.cands.Requirements(), b.reservation != reservation.None) // as the launch does
 	allowed := b.capacityTypes(fitting)
 	for _, cand := range fitting {
 		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.Requirements().Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
+			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
 				r := o.Requirements.Get(key)
 				if !o.Requirements.Defines(key) {
 					r = it.Requirements.Get(key)
@@ -101,7 +103,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
 		return false
 	}
-	cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, domains...)))
+	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
 	cheapest := b.cands.List()[b.first]
 	first := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool {
 		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation

@@ -260,6 +260,9 @@ func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
 		reqs,
 		t.Fitting(nil, b.fitQuery(growth{cands: t.Candidates(reqs)}, q.class.requests, t.ConflictingGroups(nil, q.class.ports.All()))),
 	)
+	if len(missed) == 0 { // there are enough types, but in several domains
+		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
+	}
 	return nodepool.DescribeShortfall(reqs, missed)
 }
 

@@ -1,6 +1,11 @@
 package schedule
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
 
 // answer is a question that is answered at most once.
 type answer int
@@ -29,7 +34,7 @@ func (sv *solver) firstOpenLevel(c *class) int {
 func (sv *solver) launchableAt(k *constraintClass, level *relaxationLevel) bool {
 	if level.launchable == unasked {
 		level.launchable = no
-		if slices.ContainsFunc(sv.templates, func(t *template) bool { return sv.offers(t, k, level) }) {
+		if slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return offers(t, k, level) }) {
 			level.launchable = yes
 		}
 	}
@@ -37,13 +42,13 @@ func (sv *solver) launchableAt(k *constraintClass, level *relaxationLevel) bool 
 }
 
 // offers reports whether the template has a candidate for the level with some volume alternative.
-func (sv *solver) offers(t *template, k *constraintClass, level *relaxationLevel) bool {
-	if t.unusable.Code != "" || level.blocked.Has(t.index) {
+func offers(t *nodepool.Template, k *constraintClass, level *relaxationLevel) bool {
+	if t.Unusable().Code != "" || level.blocked.Has(t.Index()) {
 		return false
 	}
-	cands, why := sv.narrow(sv.candidates(t, t.reqs), level.internedFull)
-	return why == nil && slices.ContainsFunc(k.volumes, func(alt internedSet) bool {
-		with, why := sv.narrow(cands, alt)
-		return why == nil && len(with.list) > 0
+	cands := t.Candidates(t.Requirements()).Narrow(level.internedFull)
+	return cands != nil && slices.ContainsFunc(k.volumes, func(alt requirement.Interned) bool {
+		with := cands.Narrow(alt)
+		return with != nil && len(with.List()) > 0
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Attachable volumes are an axis per CSI driver that has a known limit on some instance type. A pod requests one unit per
@@ -26,7 +27,7 @@ func (sv *solver) limitedDrivers() corev1.ResourceList {
 	sv.drivers = map[string]corev1.ResourceName{}
 	wanted := map[string]bool{}
 	note := func(pod *corev1.Pod) {
-		if !hasClaims(pod) {
+		if !volume.HasClaims(pod) {
 			return
 		}
 		for _, a := range attachments(podVolumes(sv.s, pod)) {
@@ -62,7 +63,7 @@ func (sv *solver) limitedDrivers() corev1.ResourceList {
 // claim with these alone is not bound by it.
 func (sv *solver) forgetSharers(queue []*queuedPod) {
 	for _, q := range queue {
-		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] || !hasClaims(q.pod) {
+		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] || !volume.HasClaims(q.pod) {
 			continue
 		}
 		for _, a := range attachments(podVolumes(sv.s, q.pod)) {
@@ -71,13 +72,9 @@ func (sv *solver) forgetSharers(queue []*queuedPod) {
 	}
 }
 
-func hasClaims(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
-}
-
 // addVolumes adds the volumes of the class's pods to their requests.
 func (sv *solver) addVolumes(c *class) {
-	if len(sv.drivers) == 0 || !hasClaims(c.pod) {
+	if len(sv.drivers) == 0 || !volume.HasClaims(c.pod) {
 		return
 	}
 	seen := map[attachment]bool{}

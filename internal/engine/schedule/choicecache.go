@@ -1,13 +1,16 @@
 package schedule
 
-import "github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+)
 
 // domainChoices are the choices of domains that topology leaves to a bin with these candidates.
 type domainChoices struct {
 	cands *candidates
 	// blocked is why there are none.
 	blocked *refusal
-	list    []choice
+	list    []topology.Choice
 	// narrowed are the candidates of each choice; nil until first used.
 	narrowed []*candidates
 }
@@ -44,22 +47,22 @@ func (sv *solver) choicesFor(b *bin, a binRequest, cands *candidates) *domainCho
 		}
 	}
 	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
-	list, blocked := sv.choices(a.views, cands.reqs, b.index, price)
+	list, blocked := sv.topology.Choices(topology.Query{Views: a.views, Node: cands.reqs, Index: b.index, Price: price})
 	made := domainChoices{cands: cands, list: list, narrowed: make([]*candidates, len(list))}
 	if blocked != nil {
-		made.blocked = sv.refusal(Topology, blocked.permanent())
+		made.blocked = sv.refusal(Topology, blocked.Permanent())
 	}
 	cache.made = append(cache.made, made)
 	return &cache.made[len(cache.made)-1]
 }
 
 // choicesDependOnBin reports whether bins with the same candidates may have different choices.
-func (sv *solver) choicesDependOnBin(views []view) bool {
+func (sv *solver) choicesDependOnBin(views []topology.View) bool {
 	if sv.slots.Len() > 0 {
 		return true
 	}
 	for i := range views {
-		if views[i].countsUndecided() {
+		if views[i].CountsUndecided() {
 			return true
 		}
 	}

@@ -7,13 +7,14 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
 // node's pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains.
 // The queue is the waiting pods. It returns whether anything changed.
 func (sv *solver) commit(queue []*queuedPod) bool {
-	relevant, seen := map[*group]bool{}, map[*class]bool{}
+	relevant, seen := map[*topology.Group]bool{}, map[*class]bool{}
 	for _, q := range queue {
 		if seen[q.class] {
 			continue
@@ -45,7 +46,7 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
 // pods, or tell nodes apart that count for them, sorted.
-func (b *bin) uncommitted(relevant map[*group]bool) []string {
+func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
@@ -55,18 +56,12 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 		}
 	}
 	for _, h := range b.contents {
-		for _, list := range [...][]*group{h.class.matches, h.class.declares} {
+		for _, list := range [...][]*topology.Group{h.class.matches, h.class.declares} {
 			for _, g := range list {
 				if !relevant[g] {
 					continue
 				}
-				add(g.key)
-				if g.filter != nil && g.filter.affinity {
-					add(g.filter.node.Selector.Keys()...)
-					for _, term := range g.filter.node.Required {
-						add(term.Keys()...)
-					}
-				}
+				add(g.NodeLabels()...)
 			}
 		}
 	}
@@ -149,7 +144,7 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 		views := q.class.views(q.class.levels[len(q.class.levels)-1])
 		sv.steps += len(views)
 		for _, v := range views {
-			if v.g.typ == affinity && v.g.undecided > 0 && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
+			if v.CountsUndecided() && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
 				sv.generation++
 				return true
 			}
@@ -159,15 +154,15 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 }
 
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
-func (sv *solver) decideFor(b *bin, v view) bool {
-	key := v.g.key
+func (sv *solver) decideFor(b *bin, v topology.View) bool {
+	key := v.Key()
 	_, single := b.cands.domain(key)
-	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
 		return false
 	}
 	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0
-	for _, d := range sv.domainsOf(v.g, b.cands.reqs) {
-		if !reaches(*v.node, key, d) {
+	for _, d := range sv.topology.DomainsOf(v.Group(), b.cands.reqs) {
+		if !v.Reaches(d) {
 			continue
 		}
 		cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, d)))

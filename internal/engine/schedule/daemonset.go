@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // daemon is the pod of a DaemonSet, which nodes must have room for.
@@ -61,7 +62,7 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 // daemonAttachments are the volumes that the pod attaches to its node. The ephemeral volumes of a template have no claims
 // yet, so that their storage classes name the drivers.
 func daemonAttachments(s *snapshot.Snapshot, pod *corev1.Pod) []attachment {
-	if !hasClaims(pod) {
+	if !volume.HasClaims(pod) {
 		return nil
 	}
 	volumes := podVolumes(s, pod)
@@ -79,7 +80,7 @@ func daemonAttachments(s *snapshot.Snapshot, pod *corev1.Pod) []attachment {
 func ephemeralClass(s *snapshot.Snapshot, pod *corev1.Pod, claim string) *storagev1.StorageClass {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if name, _ := claimName(pod, v); name != claim || v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+		if name, _ := volume.ClaimName(pod, v); name != claim || v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 			continue
 		}
 		if class := v.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName; class != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
@@ -151,60 +152,44 @@ func (e *explainer) volumeName(q *probeCase, key string) string {
 }
 
 // describeView describes a topology constraint, the distribution of its pods, and which domains that leaves.
-func (e *explainer) describeView(v view) string {
-	g := v.g
-	s := fmt.Sprintf("%s over %s", g.typ, g.key)
-	switch g.typ {
-	case spread:
-		s += fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true))
+func (e *explainer) describeView(v topology.View) string {
+	g := v.Group()
+	s := fmt.Sprintf("%s over %s", g.Type(), g.Key())
+	switch g.Type() {
+	case topology.Spread:
+		s += fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.MaxSkew(), g.Distribution(true))
 		var allowed []string
-		for _, d := range g.universe {
-			if v.allows(d) {
+		for _, d := range g.Universe() {
+			if v.Allows(d) {
 				allowed = append(allowed, d)
 			}
 		}
 		switch {
-		case len(g.usable) < g.minDomains:
-			s += fmt.Sprintf(" allows no more: minDomains is %d, and the pod can use only %d", g.minDomains, len(g.usable))
+		case len(g.Usable()) < g.MinDomains():
+			s += fmt.Sprintf(" allows no more: minDomains is %d, and the pod can use only %d", g.MinDomains(), len(g.Usable()))
 		case len(allowed) == 0:
 			s += " allows no more anywhere"
 		default:
 			s += " allows only " + wording.List(allowed)
 		}
-	case affinity:
-		s += fmt.Sprintf(" to pods with %s", g.selectorText())
-		switch where := g.distribution(false); {
-		case g.key == corev1.LabelHostname:
+	case topology.Affinity:
+		s += fmt.Sprintf(" to pods with %s", g.SelectorText())
+		switch where := g.Distribution(false); {
+		case g.OverHosts():
 			s += ": a new node has none, and the nodes that have some do not take the pod"
 		case where != "":
 			s += ", which are in " + where
-		case g.undecided > 0:
+		case g.Undecided() > 0:
 			s += ", which are on nodes that may yet come up anywhere"
 		default:
 			s += ": there are none"
 		}
-	case antiAffinity:
-		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.selectorText(), g.distribution(false))
-	case inverse:
-		s += ", which is or may come up in " + g.distribution(false)
+	case topology.AntiAffinity:
+		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.SelectorText(), g.Distribution(false))
+	case topology.Inverse:
+		s += ", which is or may come up in " + g.Distribution(false)
 	}
 	return s
-}
-
-// distribution lists the group's pods by domain: "z1 (2), z2 (1)".
-func (g *group) distribution(empty bool) string {
-	domains := slices.Collect(maps.Keys(g.counts))
-	if empty {
-		domains = append(domains, g.universe...)
-	}
-	slices.Sort(domains)
-	var out []string
-	for _, d := range slices.Compact(domains) {
-		if n := g.counts[d]; n > 0 || empty {
-			out = append(out, fmt.Sprintf("%s (%d)", d, n))
-		}
-	}
-	return wording.List(out)
 }
 
 // suitableTypes are the types that the pool would use for the pod, whatever their size and availability.

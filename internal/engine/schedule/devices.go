@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // wantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
@@ -70,7 +71,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 		n.site.Labels = map[string]string{}
 	}
 	for _, key := range sv.s.Devices.Labels() {
-		if v, ok := n.labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
+		if v, ok := n.Labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
 			n.site.Labels[key] = v
 		}
 	}
@@ -82,7 +83,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 
 // typeOf is the type that a node in flight was launched as, without devices if the type is unknown.
 func (sv *solver) typeOf(n *node) *catalog.InstanceType {
-	names := n.labels.Get(corev1.LabelInstanceTypeStable)
+	names := n.Labels.Get(corev1.LabelInstanceTypeStable)
 	for _, p := range sv.s.Pools {
 		if p.NodePool.Name != n.src.Pool || names.Operator() != corev1.NodeSelectorOpIn {
 			continue
@@ -189,7 +190,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 	var types [][]string
 	var none, nearest error
 	for _, look := range sv.deviceViews(cands) {
-		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.labels, Type: look.typ}
+		site := snapshot.DeviceNode{Node: topology.HostName(b.index), Labels: look.labels, Type: look.typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // uniformBins identifies bins that can become the same types and hold pods of one class.
@@ -45,7 +47,7 @@ func (sv *solver) coverExactly() {
 
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
-	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
+	onHosts := func(g *topology.Group) bool { return g.OverHosts() }
 	return !b.cands.hasMin && !b.relaxed && b.t.limits.Len() == 0 && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }

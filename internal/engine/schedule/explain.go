@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Bounds of an explanation. Eight are more than a message can show; the search over them costs one probe each.
@@ -84,7 +83,7 @@ type waiver struct {
 	// pool and pod are label keys on which the pool or the pod requires nothing.
 	pool, pod []string
 	// groups are topology constraints that do not count.
-	groups []*group
+	groups []*topology.Group
 }
 
 func (l waiver) withoutPool(key string) waiver {
@@ -97,7 +96,7 @@ func (l waiver) withoutPod(keys ...string) waiver {
 	return l
 }
 
-func (l waiver) withoutGroup(g *group) waiver {
+func (l waiver) withoutGroup(g *topology.Group) waiver {
 	l.groups = append(slices.Clone(l.groups), g)
 	return l
 }
@@ -176,18 +175,18 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 		internedFull:   e.sv.internSet(strict),
 		tolerations:    last.tolerations,
 		groups:         last.groups,
-		views:          []view{},
+		views:          []topology.View{},
 	}
 	if !l.taints {
 		level.blocked = last.blocked
 	}
 	for _, v := range q.class.views(last) {
-		if !slices.Contains(l.groups, v.g) {
-			v.pod = strict.Get(v.g.key)
-			if l.limits || slices.Contains(l.pool, v.g.key) {
-				v.g = v.g.withDomainsOf(t)
+		if !slices.Contains(l.groups, v.Group()) {
+			g := v.Group()
+			if l.limits || slices.Contains(l.pool, g.Key()) {
+				g = g.WithPool(t.forTopology())
 			}
-			level.views = append(level.views, v)
+			level.views = append(level.views, v.In(g, strict))
 		}
 	}
 	k, c := *q.class.constraintClass, *q.class
@@ -200,19 +199,6 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 		k.ports = resources.PortSet{}
 	}
 	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingExplained)
-}
-
-// withDomainsOf is the group as if the template's nodes could be in all of their domains.
-func (g *group) withDomainsOf(t *template) *group {
-	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.taints) {
-		return g
-	}
-	out := *g
-	out.universe = slices.Concat(g.universe, t.values(g.key))
-	slices.Sort(out.universe)
-	out.universe = slices.Compact(out.universe)
-	out.usable = out.reachable()
-	return &out
 }
 
 // template is the template of the pool under a waiver.
@@ -345,11 +331,11 @@ func (e *explainer) minimize(q *probeCase, all []obstacle, g growth) ([]obstacle
 // decide which nodes its spread counts, and those were counted with the present requirements.
 func (a *diagnosis) nearestIsExact(q *probeCase) bool {
 	relabelled := slices.ContainsFunc(a.obstacles, func(o obstacle) bool { return len(o.waiver.pod) > 0 })
-	lifted := func(g *group) bool {
+	lifted := func(g *topology.Group) bool {
 		return slices.ContainsFunc(a.obstacles, func(o obstacle) bool { return slices.Contains(o.waiver.groups, g) })
 	}
-	return !relabelled || !slices.ContainsFunc(q.class.levels[len(q.class.levels)-1].groups, func(g *group) bool {
-		return g.typ == spread && g.key != corev1.LabelHostname && !lifted(g)
+	return !relabelled || !slices.ContainsFunc(q.class.levels[len(q.class.levels)-1].groups, func(g *topology.Group) bool {
+		return g.Type() == topology.Spread && !g.OverHosts() && !lifted(g)
 	})
 }
 

@@ -72,15 +72,15 @@ func (sv *solver) narrow(cands *candidates, w internedSet) (*candidates, *refusa
 func (sv *solver) claimRequirements(cands *candidates, set requirement.Set) requirement.Set {
 	drop := []string{corev1.LabelHostname}
 	for _, r := range set.All() {
-		if key := r.Key(); !cands.reqs.Defines(key) && !sv.s.Labels.WellKnown[key] && !cands.t.definesLabel(key) {
+		if key := r.Key(); !cands.reqs.Defines(key) && !sv.s.Labels.WellKnown[key] && !cands.t.Defines(key) {
 			drop = append(drop, key)
 		}
 	}
 	return set.Without(drop...)
 }
 
-// definesLabel reports whether the template's instance types define the label.
-func (t *template) definesLabel(key string) bool {
+// Defines reports whether the template's instance types define the label.
+func (t *template) Defines(key string) bool {
 	if t.keys == nil {
 		t.keys = map[string]bool{}
 		for i := range t.types {

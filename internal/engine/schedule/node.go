@@ -10,13 +10,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // node is an existing or in-flight node of the snapshot with what this Solve has put on it.
 type node struct {
-	index  int
-	src    *snapshot.Node
-	labels requirement.Set
+	topology.Node // its labels, as far as they are known
+	index         int
+	src           *snapshot.Node
 	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
 	open  bool
 	free  resources.Vec
@@ -49,14 +50,18 @@ func nodeOrder(a, b *snapshot.Node) int {
 func (sv *solver) node(src *snapshot.Node, index int) *node {
 	n := &node{
 		index: index, src: src, open: !src.Deleting && (src.Launched || src.Claim == ""),
-		labels: sv.s.Labels.FromNode(src.Labels), attached: map[attachment]bool{}, inUse: map[string]int32{},
+		Node: topology.Node{
+			Labels: sv.s.Labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
+			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
+		},
+		attached: map[attachment]bool{}, inUse: map[string]int32{},
 	}
-	if !n.labels.Defines(corev1.LabelHostname) {
-		n.labels = n.labels.With(requirement.In(corev1.LabelHostname, src.Name))
+	if !n.Labels.Defines(corev1.LabelHostname) {
+		n.Labels = n.Labels.With(requirement.In(corev1.LabelHostname, src.Name))
 	}
 	if !n.open {
 		if reqs, err := sv.s.Labels.FromAPI(src.Requirements); err == nil && !src.Launched {
-			n.labels = n.labels.Intersect(reqs)
+			n.Labels = n.Labels.Intersect(reqs)
 		}
 		return n
 	}
@@ -105,7 +110,7 @@ func (sv *solver) takeRunning(n *node) (daemons resources.Vec) {
 func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		if !d.runsOn(n.labels, n.src.Taints) {
+		if !d.runsOn(n.Labels, n.src.Taints) {
 			continue
 		}
 		expected = expected.Plus(d.vec)
@@ -115,10 +120,6 @@ func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 		}
 	}
 	return expected.Minus(running)
-}
-
-func (n *node) domain(key string) (string, bool) {
-	return n.labels.Get(key).Single()
 }
 
 func (n *node) attach(list []attachment) {
@@ -166,21 +167,22 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.attachable(c.attached) {
 		return false, true
 	}
-	if !n.labels.Compatible(level.full, nil) {
+	if !n.Labels.Compatible(level.full, nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt internedSet) bool { return n.labels.Compatible(alt.set, nil) }) {
+	if !slices.ContainsFunc(c.volumes, func(alt internedSet) bool { return n.Labels.Compatible(alt.set, nil) }) {
 		return false, true
 	}
 	views := c.views(level)
 	sv.steps += len(views) + level.labelSteps()
-	for _, v := range views {
-		domain, has := n.domain(v.g.key)
-		if !has && v.keepsApart() && (n.src.Initialized || v.g.typ == inverse && v.g.empty()) {
+	for i := range views {
+		v := &views[i]
+		domain, has := n.Domain(v.Key())
+		if !has && v.KeepsApart() && (n.src.Initialized || v.Type() == topology.Inverse && v.Group().Empty()) {
 			continue // no domain means no neighbors; nor does an unscheduled pod's anti-affinity count
 		}
-		if !has || !v.allows(domain) {
-			return false, v.permanent()
+		if !has || !v.Allows(domain) {
+			return false, v.Permanent()
 		}
 	}
 	return sv.hasDevices(n, c)
@@ -200,29 +202,9 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 		n.attach(c.attached)
 	}
 	n.placed = append(n.placed, pod)
-	for _, list := range [][]*group{c.matches, c.declares} {
+	for _, list := range [][]*topology.Group{c.matches, c.declares} {
 		for _, g := range list {
-			if sv.counts(g, n) {
-				sv.touchGroup(g)
-				sv.countOn(n, g)
-			}
-		}
-	}
-}
-
-// countOn adds a pod on the node to a group. A claim that is not launched may come up in one of several domains: pods
-// that keep apart avoid all of them.
-func (sv *solver) countOn(n *node, g *group) {
-	domain, ok := n.domain(g.key)
-	switch {
-	case ok:
-		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.certain(n.labels, nil, sv.s.Labels.WellKnown))
-	case n.src.Launched || n.src.Claim == "": // the node has no such label
-	case g.typ == spread || g.typ == affinity:
-		g.undecided += btoi(len(sv.domainsOf(g, n.labels)) > 0)
-	default:
-		for _, d := range sv.domainsOf(g, n.labels) {
-			g.counts[d]++
+			sv.topology.CountOn(g, &n.Node)
 		}
 	}
 }

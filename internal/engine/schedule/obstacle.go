@@ -8,6 +8,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
@@ -112,7 +113,7 @@ func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked req
 		}
 	}
 	for _, v := range firstSuspects(q.class.views(q.class.levels[len(q.class.levels)-1])) {
-		o := obstacle{code: Topology, message: e.describeView(v), waiver: waiver{}.withoutGroup(v.g)}
+		o := obstacle{code: Topology, message: e.describeView(v), waiver: waiver{}.withoutGroup(v.Group())}
 		if _, why := e.probe(q, l.and(o.waiver)); cleared(why, Requirement, Volume) {
 			return o
 		}
@@ -139,10 +140,10 @@ func (e *explainer) podObstacle(q *probeCase, l waiver, key, what string) obstac
 // cause it.
 func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	views := q.class.views(q.class.levels[len(q.class.levels)-1])
-	views = slices.DeleteFunc(slices.Clone(views), func(v view) bool { return slices.Contains(l.groups, v.g) })
-	var culprits []view // waiving any one of them makes room
+	views = slices.DeleteFunc(slices.Clone(views), func(v topology.View) bool { return slices.Contains(l.groups, v.Group()) })
+	var culprits []topology.View // waiving any one of them makes room
 	for _, v := range firstSuspects(views) {
-		if _, why := e.probe(q, l.withoutGroup(v.g)); cleared(why, Topology) {
+		if _, why := e.probe(q, l.withoutGroup(v.Group())); cleared(why, Topology) {
 			culprits = append(culprits, v)
 		}
 	}
@@ -150,17 +151,17 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 		culprits = views[:1]
 	}
 	culprit := culprits[0]
-	o := obstacle{code: Topology, message: e.describeView(culprit), waiver: waiver{}.withoutGroup(culprit.g)}
+	o := obstacle{code: Topology, message: e.describeView(culprit), waiver: waiver{}.withoutGroup(culprit.Group())}
 	for _, v := range views { // pods that keep apart from each other do so in both directions
-		if v.g != culprit.g && v.keepsApart() && culprit.keepsApart() && v.g.key == culprit.g.key &&
-			v.g.selector.String() == culprit.g.selector.String() {
-			o.waiver = o.waiver.withoutGroup(v.g)
+		if v.Group() != culprit.Group() && v.KeepsApart() && culprit.KeepsApart() && v.Key() == culprit.Key() &&
+			v.Group().SameSelector(culprit.Group()) {
+			o.waiver = o.waiver.withoutGroup(v.Group())
 		}
 	}
 	for _, v := range culprits[1:] {
 		o.message += ", and " + e.describeView(v)
 	}
-	key := culprit.g.key
+	key := culprit.Key()
 	if slices.Contains(e.poolKeys(q.template), key) && !slices.Contains(l.pool, key) {
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, Topology, Requirement, Resources, Offering) {
 			o.waiver = waiver{}.withoutPool(key)
@@ -168,8 +169,8 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 			return o
 		}
 	}
-	if places := e.sv.domainsOf(culprit.g, e.template(q.template, l).reqs.Intersect(q.requirements(l))); key != corev1.LabelHostname &&
-		len(places) > 0 {
+	places := e.sv.topology.DomainsOf(culprit.Group(), e.template(q.template, l).reqs.Intersect(q.requirements(l)))
+	if !culprit.OverHosts() && len(places) > 0 {
 		o.message += "; a node of this pool for it can only be in " + wording.List(places)
 	}
 	return o

@@ -14,6 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // classifier sorts pods into constraint classes and classes, by keys that contain everything the scheduler considers.
@@ -32,7 +34,7 @@ type amountOf struct {
 	units int64
 }
 
-// Add returns the class of the pod.
+// add returns the class of the pod.
 func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 	f.key = f.key[:0]
 	list := f.request(pod)
@@ -156,7 +158,7 @@ func (f *classifier) addConstraints(pod *corev1.Pod) error {
 		f.key = binary.AppendVarint(f.key, int64(p.Port))
 	}
 	for i := range spec.Volumes {
-		if name, ok := claimName(pod, &spec.Volumes[i]); ok {
+		if name, ok := volume.ClaimName(pod, &spec.Volumes[i]); ok {
 			f.addString("claim")
 			f.addString(name)
 		}
@@ -236,21 +238,22 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	if sv.abandoned {
 		return nil
 	}
-	sv.countDeclared()
-	sv.indexGroups()
+	sv.topology.CountDeclared()
+	sv.topology.Index()
 	for _, k := range first {
-		sv.linkGroups(k)
+		k.matches, k.blockedBy = sv.topology.Find(k.pod)
 	}
 	// Unplaceable pods are compiled last: their constraints are needed for explanations and do not affect other pods.
 	if late := compile(func(*class) bool { return true }); len(late) > 0 {
-		sv.indexGroups()
+		sv.topology.Index()
 		for _, k := range late {
-			sv.linkGroups(k)
+			k.matches, k.blockedBy = sv.topology.Find(k.pod)
 		}
 	}
 	if sv.abandoned {
 		return nil
 	}
+	sv.steps += sv.topology.TakeSteps()
 	sv.groupForPacking(sv.allClasses)
 	if slices.ContainsFunc(first, func(k *constraintClass) bool { return k.manyTerms }) {
 		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.manyTerms) - btoi(b.class.manyTerms) })
@@ -330,38 +333,6 @@ func (sv *solver) oversized(requests resources.Vec) bool {
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
 }
 
-// linkGroups finds the topology groups that count pods of the class or keep them out.
-func (sv *solver) linkGroups(k *constraintClass) {
-	var found []int
-	sv.selectors.find(k.pod.Labels, func(i int) bool {
-		sv.steps++
-		if sv.groups[i].selects(k.pod) {
-			found = append(found, i)
-		}
-		return false
-	})
-	slices.Sort(found)
-	for _, i := range slices.Compact(found) {
-		if g := sv.groups[i]; g.typ == inverse {
-			k.blockedBy = append(k.blockedBy, g)
-		} else {
-			k.matches = append(k.matches, g)
-		}
-	}
-}
-
-// indexGroups builds the index that finds the groups that count a pod.
-func (sv *solver) indexGroups() {
-	sv.selectors = selectorIndex{}
-	for i, g := range sv.groups {
-		if len(g.parts) > 0 || g.claim != "" {
-			sv.selectors.any = append(sv.selectors.any, i) // such groups have their own index
-			continue
-		}
-		sv.selectors.add(i, g.selector)
-	}
-}
-
 // readConstraints parses what all pods of the class require of labels, volumes and devices, or returns why they cannot
 // be considered.
 func (sv *solver) readConstraints(k *constraintClass) []Reason {
@@ -413,7 +384,7 @@ func (sv *solver) compileConstraints(k *constraintClass) {
 	if len(k.invalid) > 0 && (!k.running || tooMany(k.pod).Code != "") {
 		return
 	}
-	k.declares = sv.apartGroups(inverse, k.pod)
+	k.declares = sv.topology.Apart(topology.Inverse, k.pod)
 	if len(k.invalid) == 0 {
 		k.invalid = sv.compileLevels(k)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Policies of snapshot.Settings.
@@ -27,26 +28,20 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes       resources.Axes
-	unusedAxes resources.Bitset // axes on which only unplaceable pods request something
-	cpu        int              // indexes into axes
-	memory     int
-	podAxis    int
-	pending    map[types.UID]bool // pods that this Solve schedules
-	daemons    []*daemon
-	templates  []*template
-	nodes      []*node
-	bins       []*bin
-	rooms      roomTree // of bins
-	allClasses []*class // all classes, in the order of the pods
-	classes    []*class // classes of this run, by their first pod in the queue
-	groups     []*group
-	groupByID  map[string]*group
-	// universes are the domains of groups that count all nodes, by key.
-	universes      map[string][]string
-	selectors      selectorIndex                  // finds the groups that count a pod
-	podIndex       *runningPods                   // made on first use
-	declarations   map[string][]*group            // of running pods with many terms
+	axes           resources.Axes
+	unusedAxes     resources.Bitset // axes on which only unplaceable pods request something
+	cpu            int              // indexes into axes
+	memory         int
+	podAxis        int
+	pending        map[types.UID]bool // pods that this Solve schedules
+	daemons        []*daemon
+	templates      []*template
+	topology       *topology.Registry // the groups that count pods per domain
+	nodes          []*node
+	bins           []*bin
+	rooms          roomTree                       // of bins
+	allClasses     []*class                       // all classes, in the order of the pods
+	classes        []*class                       // classes of this run, by their first pod in the queue
 	uses           map[types.NamespacedName]int   // how many pods use each claim
 	drivers        map[string]corev1.ResourceName // axes of attachable volumes, by CSI driver
 	allTaints      []corev1.Taint                 // made on first use
@@ -55,7 +50,6 @@ type solver struct {
 	// interned sets of requirements
 	setIDs          map[string]int
 	absentLabels    map[string]bool // labels that some pod or pool requires nodes to lack
-	absentByType    map[string]bool // labels that some type lacks: see absentOnSomeType
 	keyBuf          []byte          // buffer of candidates and internSet
 	candidatesByKey map[candidateKey]*candidates
 
@@ -75,12 +69,12 @@ type solver struct {
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
 	slots       reservation.Slots
-	freeBuf     resources.Vec // buffer of pack
-	fittingBuf  []candidate   // buffer of launch
-	launchBuf   []candidate   // buffer of launch
-	binWalks    []binWalk     // buffer of placeInWaitingBin
-	movedBins   []movedBin    // buffer of placeInWaitingBin
-	viewBuf     []view        // buffer of viewsWithUndecided
+	freeBuf     resources.Vec   // buffer of pack
+	fittingBuf  []candidate     // buffer of launch
+	launchBuf   []candidate     // buffer of launch
+	binWalks    []binWalk       // buffer of placeInWaitingBin
+	movedBins   []movedBin      // buffer of placeInWaitingBin
+	viewBuf     []topology.View // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
@@ -105,7 +99,7 @@ type solver struct {
 
 	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
 	// group is divided. zonedClasses is the number of classes that the division of this run has made.
-	wholeGroups  map[*group]bool
+	wholeGroups  map[*topology.Group]bool
 	zonedClasses int
 
 	run           int
@@ -113,7 +107,6 @@ type solver struct {
 	zoneNumbers   map[string]int
 	start         baseline
 	touchedNodes  []*node
-	touchedGroups []*group
 }
 
 // baseline is the state at the start of a run that later changes in place.
@@ -125,9 +118,9 @@ type baseline struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{},
+		s:       s,
 		pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{},
-		absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
+		candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
 		zoneNumbers:        map[string]int{},
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		fullRefusal: newRefusalPair(
@@ -233,6 +226,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.daemons = append(sv.daemons, d)
 		}
 	}
+	sv.topology = topology.NewRegistry(s, sv.pending)
 	queue := sv.classify(pods)
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
 	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
@@ -258,6 +252,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	slices.SortFunc(nodes, nodeOrder)
 	for i, n := range nodes {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
+		sv.topology.AddNode(&sv.nodes[i].Node)
 		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	pools := make([]*snapshot.Pool, 0, len(s.Pools))
@@ -276,6 +271,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.numberZones(t.types[k].Offerings)
 		}
 		sv.templates = append(sv.templates, t)
+		sv.topology.AddPool(t.forTopology(), t.limitsExhausted())
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
 	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
@@ -401,7 +397,8 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+			!sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.absentLabels) &&
+				(sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
 			sv.relaxedPreferences += i
 			return true

@@ -6,14 +6,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // exclusive are the claims of the pod that only one pod can use at a time (ReadWriteOncePod).
-func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
+func (sv *solver) exclusive(volumes []podVolume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
 		if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
@@ -45,7 +46,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 			promised[uid] = n
 		}
 		for _, pod := range n.src.Pods {
-			if placed[pod.UID] || snapshot.Terminal(pod) || !hasClaims(pod) {
+			if placed[pod.UID] || snapshot.Terminal(pod) || !volume.HasClaims(pod) {
 				continue
 			}
 			for _, key := range sv.exclusive(podVolumes(sv.s, pod)) {
@@ -98,7 +99,7 @@ var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
 
 // unboundZonal are the claims of a pod that get their zone with the first pod that uses them, and that other pods may use
 // then: with ReadWriteOncePod, no other pod of the plan follows.
-func unboundZonal(volumes []volume) []types.NamespacedName {
+func unboundZonal(volumes []podVolume) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, v := range volumes {
 		if v.claim == nil || v.claim.Spec.VolumeName != "" || v.class == nil || !slices.Contains(zonalDrivers, v.driver()) ||
@@ -113,27 +114,16 @@ func unboundZonal(volumes []volume) []types.NamespacedName {
 }
 
 // sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
-func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
-	if !hasClaims(pod) {
+func (sv *solver) sharedGroups(pod *corev1.Pod) []*topology.Group {
+	if !volume.HasClaims(pod) {
 		return nil
 	}
-	var out []*group
+	var out []*topology.Group
 	for _, key := range unboundZonal(podVolumes(sv.s, pod)) {
 		if sv.uses[key] < 2 {
 			continue
 		}
-		out = append(out, sv.internGroup(&group{
-			typ: affinity, key: corev1.LabelTopologyZone, selector: labels.Nothing(), namespaces: map[string]bool{key.Namespace: true},
-			claim: key.Name,
-		}, "claim "+key.Name))
+		out = append(out, sv.topology.SharedClaim(key))
 	}
 	return out
-}
-
-// usedBy reports whether the pod has a volume of the group's claim.
-func (g *group) usedBy(pod *corev1.Pod) bool {
-	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		name, ok := claimName(pod, &v)
-		return ok && name == g.claim
-	})
 }

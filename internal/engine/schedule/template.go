@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // template is a NodePool as the model for its NodeClaims.
@@ -362,22 +363,38 @@ func (t *template) holds(requests resources.Vec) bool {
 	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.Fits(ti.room) })
 }
 
+// forTopology is what topology has to know of the template's nodes.
+func (t *template) forTopology() topology.Pool { return topology.Pool{Taints: t.taints, Labels: t} }
+
+// Gives reports whether the nodes get this value of a label that no type defines, if their pods require it.
+func (t *template) Gives(key, value string) bool {
+	return t.reqs.Defines(key) && !t.Defines(key) && t.reqs.Get(key).Has(value)
+}
+
+// Lacks reports whether the nodes of some type do not have the label.
+func (t *template) Lacks(key string) bool {
+	return slices.ContainsFunc(t.types, func(ti typeInfo) bool {
+		r := ti.Requirements.Get(key)
+		return r.Operator() == corev1.NodeSelectorOpDoesNotExist && !r.Impossible()
+	})
+}
+
 // limitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the
 // domains that it names. Called before anything is planned.
 func (t *template) limitsExhausted() bool {
 	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.Within(t.limitLeft) })
 }
 
-// values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available
+// Values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available
 // or not, or those that the pool lists of a label that no type has. A domain that no node can be in is none: see
 // kube-scheduler's PodTopologySpread, which counts the domains of nodes that exist.
-func (t *template) values(key string) []string {
+func (t *template) Values(key string) []string {
 	if known, ok := t.domains[key]; ok {
 		return known
 	}
 	own, out := t.reqs.Get(key), []string(nil)
 	switch {
-	case t.definesLabel(key):
+	case t.Defines(key):
 		out = t.offeredValues(key, own)
 	case own.Operator() == corev1.NodeSelectorOpIn:
 		out = own.Values()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 const (
@@ -25,27 +26,16 @@ type attachment struct {
 	claim  types.NamespacedName
 }
 
-// claimName is the PersistentVolumeClaim behind a pod's volume.
-func claimName(pod *corev1.Pod, v *corev1.Volume) (string, bool) {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName, true
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name, true
-	}
-	return "", false
-}
-
-// volume is one claim of a pod, with its objects.
-type volume struct {
+// podVolume is one claim of a pod, with its objects.
+type podVolume struct {
 	key   types.NamespacedName
 	claim *corev1.PersistentVolumeClaim
 	pv    *corev1.PersistentVolume
 	class *storagev1.StorageClass
 }
 
-func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
-	v := volume{key: types.NamespacedName{Namespace: namespace, Name: name}}
+func lookUp(s *snapshot.Snapshot, namespace, name string) podVolume {
+	v := podVolume{key: types.NamespacedName{Namespace: namespace, Name: name}}
 	v.claim = s.Volumes.Claims[v.key]
 	if v.claim == nil {
 		return v
@@ -60,12 +50,12 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
 }
 
 // reason is a Reason that names the volume's claim.
-func (v volume) reason(code Code, format string, args ...any) Reason {
+func (v podVolume) reason(code Code, format string, args ...any) Reason {
 	return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
 }
 
 // unsupported is the reason why nodes of this cloud cannot use the volume; the zero Reason if they can.
-func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
+func (v podVolume) unsupported(u snapshot.UnsupportedStorage) Reason {
 	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
 		return v.reason(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
 	}
@@ -88,7 +78,7 @@ func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 }
 
 // blocked is the reason why a pod with this volume must wait; the zero Reason if it need not.
-func (v volume) blocked() Reason {
+func (v podVolume) blocked() Reason {
 	no := v.reason
 	switch {
 	case v.claim == nil:
@@ -126,7 +116,7 @@ func (v volume) blocked() Reason {
 }
 
 // alternatives are the label requirements of the volume's topology, one of which must hold; nil if there are none.
-func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, error) {
+func (v podVolume) alternatives(labels requirement.Labels) ([]requirement.Set, error) {
 	var out []requirement.Set
 	if v.pv == nil {
 		if v.class != nil {
@@ -158,7 +148,7 @@ func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, erro
 }
 
 // driver is the CSI driver that attaches the volume; empty if none counts it.
-func (v volume) driver() string {
+func (v podVolume) driver() string {
 	name := ""
 	switch {
 	case v.pv != nil && v.pv.Spec.CSI != nil:
@@ -175,10 +165,10 @@ func (v volume) driver() string {
 }
 
 // podVolumes looks up all claims of a pod.
-func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
-	var out []volume
+func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []podVolume {
+	var out []podVolume
 	for i := range pod.Spec.Volumes {
-		if name, ok := claimName(pod, &pod.Spec.Volumes[i]); ok {
+		if name, ok := volume.ClaimName(pod, &pod.Spec.Volumes[i]); ok {
 			out = append(out, lookUp(s, pod.Namespace, name))
 		}
 	}
@@ -187,7 +177,7 @@ func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
 
 // volumeAlternatives combines the topologies of all the pod's volumes: every combination that one node can satisfy, or,
 // if there is none, all combinations, so that the reason can be explained.
-func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Reason) {
+func (sv *solver) volumeAlternatives(volumes []podVolume) ([]requirement.Set, []Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {
 		for _, why := range []Reason{v.blocked(), v.unsupported(sv.s.Volumes.Unsupported)} {
@@ -225,7 +215,7 @@ func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Rea
 	return out, nil
 }
 
-func attachments(volumes []volume) []attachment {
+func attachments(volumes []podVolume) []attachment {
 	var out []attachment
 	for _, v := range volumes {
 		if d := v.driver(); d != "" {

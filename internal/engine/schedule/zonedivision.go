@@ -81,7 +81,9 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 	if sv.lp == nil || len(sv.lp.demandClasses) == 0 || sv.wholeGroups == nil {
 		return queue
 	}
-	d := &zoneDivision{sv: sv, counts: map[*topology.Group]*zoneCounts{}, memberOf: map[*constraintClass]*zoneMember{}, prices: map[string]float64{}}
+	d := &zoneDivision{
+		sv: sv, counts: map[*topology.Group]*zoneCounts{}, memberOf: map[*constraintClass]*zoneMember{}, prices: map[string]float64{},
+	}
 	d.findMembers()
 	if d.exclude(); !slices.ContainsFunc(d.groups, func(z *zoneCounts) bool { return !z.whole }) {
 		return queue

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // bin is a planned NodeClaim.
@@ -34,7 +35,7 @@ type bin struct {
 	// reservation is the capacity reservation that the bin is to be launched into: see package reservation.
 	reservation int
 	// sharedVolumes are the attached volumes that several pods use.
-	sharedVolumes map[attachment]bool
+	sharedVolumes map[volume.Attachment]bool
 	// version counts the bin's changes; roomVersion is the version at which room was exact.
 	version, roomVersion int
 	reservedLimits       resources.Vec
@@ -419,7 +420,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	}
 	for _, a := range c.shared {
 		if b.sharedVolumes == nil {
-			b.sharedVolumes = map[attachment]bool{}
+			b.sharedVolumes = map[volume.Attachment]bool{}
 		}
 		b.sharedVolumes[a] = true
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
@@ -142,10 +143,10 @@ func (e *explainer) hintPool(r requirement.Requirement) string {
 
 // volumeName names the volume that requires something of a label.
 func (e *explainer) volumeName(q *probeCase, key string) string {
-	for _, v := range podVolumes(e.sv.s, q.class.pod) {
-		if alternatives, err := v.alternatives(e.sv.s.Labels); err == nil &&
+	for _, v := range volume.Of(e.sv.s, q.class.pod) {
+		if alternatives, err := v.Alternatives(e.sv.s.Labels); err == nil &&
 			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(key) }) {
-			return fmt.Sprintf("volume claim %q", v.key.Name)
+			return fmt.Sprintf("volume claim %q", v.Key().Name)
 		}
 	}
 	return "a volume"

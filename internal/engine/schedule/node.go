@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // node is an existing or in-flight node of the snapshot with what this Solve has put on it.
@@ -19,15 +20,12 @@ type node struct {
 	index         int
 	src           *snapshot.Node
 	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
-	open  bool
-	free  resources.Vec
-	ports []resources.HostPort
-	// attached and inUse count distinct volumes per driver with a limit here.
-	attached map[attachment]bool
-	inUse    map[string]int32
-	limits   map[string]int32 // attach limits by driver
-	placed   []*corev1.Pod
-	devices  []DeviceUse // of placed
+	open    bool
+	free    resources.Vec
+	ports   []resources.HostPort
+	volumes volume.Attached
+	placed  []*corev1.Pod
+	devices []DeviceUse // of placed
 	// removed nodes do not exist in the current simulation.
 	removed bool
 	// before is the state at the start of a run, once the run has touched the node.
@@ -54,7 +52,6 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 			Labels: sv.s.Labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
 			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
 		},
-		attached: map[attachment]bool{}, inUse: map[string]int32{},
 	}
 	if !n.Labels.Defines(corev1.LabelHostname) {
 		n.Labels = n.Labels.With(requirement.In(corev1.LabelHostname, src.Name))
@@ -66,14 +63,9 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 		return n
 	}
 	n.free = sv.axes.Vec(src.Allocatable)
-	n.limits = sv.volumeLimits(src)
+	n.volumes = volume.NewAttached(sv.volumes.OfNode(src))
 	missing := sv.missingDaemons(n, sv.takeRunning(n))
-	for driver, name := range sv.drivers {
-		n.free[sv.axes.IndexOf(name)] = unlimited
-		if limit, known := n.limits[driver]; known {
-			n.free[sv.axes.IndexOf(name)] = int64(max(0, limit-n.inUse[driver]))
-		}
-	}
+	sv.volumes.LimitNode(n.free, sv.axes, &n.volumes)
 	for i, reserved := range missing {
 		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
 		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
@@ -99,7 +91,7 @@ func (sv *solver) takeRunning(n *node) (daemons resources.Vec) {
 			daemons = daemons.Plus(v)
 		}
 		n.ports = append(n.ports, resources.HostPorts(pod)...)
-		n.attach(attachments(podVolumes(sv.s, pod)))
+		n.volumes.Attach(volume.Attachments(volume.Of(sv.s, pod)))
 	}
 	return daemons
 }
@@ -116,43 +108,10 @@ func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 		expected = expected.Plus(d.vec)
 		if len(d.ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
 			n.ports = append(n.ports, d.ports...)
-			n.attach(d.attached)
+			n.volumes.Attach(d.attached)
 		}
 	}
 	return expected.Minus(running)
-}
-
-func (n *node) attach(list []attachment) {
-	for _, a := range list {
-		if !n.attached[a] {
-			n.attached[a] = true
-			n.inUse[a.driver]++
-		}
-	}
-}
-
-// attachable reports whether the node can attach the volumes.
-func (n *node) attachable(list []attachment) bool {
-	if len(n.limits) == 0 {
-		return true
-	}
-	if len(list) == 0 {
-		return true
-	}
-	extra := map[attachment]bool{}
-	more := map[string]int32{}
-	for _, a := range list {
-		if !n.attached[a] && !extra[a] {
-			extra[a] = true
-			more[a.driver]++
-		}
-	}
-	for driver, k := range more {
-		if limit, ok := n.limits[driver]; ok && n.inUse[driver]+k > limit {
-			return false
-		}
-	}
-	return true
 }
 
 // canJoin reports whether the pod fits on the node, and if not, whether that is final in this Solve.
@@ -164,7 +123,7 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	if _, blocked := snapshot.Untolerated(level.tolerations, n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.attachable(c.attached) {
+	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.volumes.CanAttach(c.attached) {
 		return false, true
 	}
 	if !n.Labels.Compatible(level.full, nil) {
@@ -199,7 +158,7 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	n.ports = append(n.ports, c.ports.All()...)
 	if len(c.attached) > 0 {
 		sv.touchVolumes(n)
-		n.attach(c.attached)
+		n.volumes.Attach(c.attached)
 	}
 	n.placed = append(n.placed, pod)
 	for _, list := range [][]*topology.Group{c.matches, c.declares} {

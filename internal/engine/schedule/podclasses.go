@@ -201,7 +201,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	for i, c := range sv.allClasses {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
 		sv.axes.Read(c.resourceList, c.requests)
-		sv.addVolumes(c)
+		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.pod)
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}
@@ -294,7 +294,7 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.invalid})
 			continue
 		}
-		if why := claims.blocked(q); why.Code != "" {
+		if why := claims.Blocked(q.pod, c.exclusive); why.Code != "" {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
 			continue
 		}
@@ -347,13 +347,13 @@ func (sv *solver) readConstraints(k *constraintClass) []Reason {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	volumes := podVolumes(sv.s, k.pod)
-	alternatives, reasons := sv.volumeAlternatives(volumes)
+	volumes := volume.Of(sv.s, k.pod)
+	alternatives, reasons := volume.Alternatives(sv.s, volumes)
 	if len(reasons) > 0 {
 		return reasons
 	}
-	k.node, k.attached, k.devices, k.tolerations = node, attachments(volumes), devices, sv.tolerations(k.pod)
-	k.exclusive = sv.exclusive(volumes)
+	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, sv.tolerations(k.pod)
+	k.exclusive = volume.Exclusive(volumes)
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, sv.internSet(alt))
 	}

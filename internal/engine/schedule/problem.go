@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +8,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Problem is a snapshot compiled for simulations: what would the plan be if these nodes were gone? A simulation copies
@@ -122,10 +122,9 @@ func (p *Problem) restoreRemoved() {
 
 // nodeState is what scheduling pods changes about a node.
 type nodeState struct {
-	free     resources.Vec
-	ports    []resources.HostPort
-	attached map[attachment]bool
-	inUse    map[string]int32
+	free    resources.Vec
+	ports   []resources.HostPort
+	volumes volume.Attached
 }
 
 // touch saves the state of a node before the first change.
@@ -134,7 +133,7 @@ func (sv *solver) touch(n *node) {
 		return
 	}
 	n.touched = true
-	n.before = nodeState{n.free, slices.Clip(n.ports), n.attached, n.inUse}
+	n.before = nodeState{n.free, slices.Clip(n.ports), n.volumes}
 	n.ports = n.before.ports
 	sv.touchedNodes = append(sv.touchedNodes, n)
 }
@@ -143,14 +142,14 @@ func (sv *solver) touch(n *node) {
 func (sv *solver) touchVolumes(n *node) {
 	if !n.ownVolumes {
 		n.ownVolumes = true
-		n.attached, n.inUse = maps.Clone(n.attached), maps.Clone(n.inUse)
+		n.volumes = n.volumes.Clone()
 	}
 }
 
 // undoRun restores everything that a run has changed.
 func (sv *solver) undoRun() {
 	for _, n := range sv.touchedNodes {
-		n.free, n.ports, n.attached, n.inUse = n.before.free, n.before.ports, n.before.attached, n.before.inUse
+		n.free, n.ports, n.volumes = n.before.free, n.before.ports, n.before.volumes
 		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 	}
 	sv.topology.Undo()

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // constraintClass is an equivalence class of pods with equal scheduling constraints, whatever they request.
@@ -31,7 +32,7 @@ type constraintClass struct {
 	// exclusive are the volume claims that no other pod can use at the same time.
 	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
-	attached []attachment
+	attached []volume.Attachment
 	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*relaxationLevel
 	// demand is the pods' demand class in the LP.
@@ -61,10 +62,10 @@ type class struct {
 	packingClass *packingClass
 	resourceList corev1.ResourceList
 	requests     resources.Vec
-	shared       []attachment // volumes with attach limits that other pods use too
-	amounts      vec64        // requests as floating-point numbers
-	count        int          // pods left
-	members      int          // pods in the snapshot
+	shared       []volume.Attachment // volumes with attach limits that other pods use too
+	amounts      vec64               // requests as floating-point numbers
+	count        int                 // pods left
+	members      int                 // pods in the snapshot
 	// pods in queue order; those before nextPod are scheduled.
 	pods    []*queuedPod
 	nextPod int

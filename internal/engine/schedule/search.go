@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Policies of snapshot.Settings.
@@ -36,17 +37,16 @@ type solver struct {
 	pending        map[types.UID]bool // pods that this Solve schedules
 	daemons        []*daemon
 	templates      []*template
+	volumes        *volume.Limits     // attach limits, and which pods share claims
 	topology       *topology.Registry // the groups that count pods per domain
 	nodes          []*node
 	bins           []*bin
-	rooms          roomTree                       // of bins
-	allClasses     []*class                       // all classes, in the order of the pods
-	classes        []*class                       // classes of this run, by their first pod in the queue
-	uses           map[types.NamespacedName]int   // how many pods use each claim
-	drivers        map[string]corev1.ResourceName // axes of attachable volumes, by CSI driver
-	allTaints      []corev1.Taint                 // made on first use
-	manyTermGroups int                            // groups that classes with many terms have added
-	stepsOfClass   map[*constraintClass]int       // steps that classes with many terms have taken in this run
+	rooms          roomTree                 // of bins
+	allClasses     []*class                 // all classes, in the order of the pods
+	classes        []*class                 // classes of this run, by their first pod in the queue
+	allTaints      []corev1.Taint           // made on first use
+	manyTermGroups int                      // groups that classes with many terms have added
+	stepsOfClass   map[*constraintClass]int // steps that classes with many terms have taken in this run
 	// interned sets of requirements
 	setIDs          map[string]int
 	absentLabels    map[string]bool // labels that some pod or pool requires nodes to lack
@@ -236,7 +236,8 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	for _, d := range sv.daemons {
 		requests = append(requests, d.requests)
 	}
-	requests = append(requests, sv.limitedDrivers())
+	sv.volumes = volume.NewLimits(s, sv.pending)
+	requests = append(requests, sv.volumes.Axes())
 	sv.axes = sv.boundedAxes(requests)
 	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
 	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)

@@ -231,7 +231,7 @@ func (p *Problem) RevertTo(n int) {
 	for _, h := range slices.Backward(p.applied[n:]) {
 		sv.topology.Restore(h.counts)
 		for n, state := range h.nodes {
-			n.free, n.ports, n.attached, n.inUse = state.free, state.ports, state.attached, state.inUse
+			n.free, n.ports, n.volumes = state.free, state.ports, state.volumes
 		}
 		p.pending = h.pending
 		for n, guests := range h.addedPods {

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // template is a NodePool as the model for its NodeClaims.
@@ -69,12 +70,12 @@ type daemonGroup struct {
 }
 
 // attach adds the volumes of a daemon. A claim that several daemons use counts for each of them.
-func (g *daemonGroup) attach(list []attachment) {
+func (g *daemonGroup) attach(list []volume.Attachment) {
 	if g.attached == nil && len(list) > 0 {
 		g.attached = map[string]int{}
 	}
 	for _, a := range list {
-		g.attached[a.driver]++
+		g.attached[a.Driver]++
 	}
 }
 
@@ -290,7 +291,7 @@ func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 		}
 		ti.daemonGroup = g
 		ti.room = sv.axes.Vec(ti.Allocatable).Minus(overheads[g])
-		sv.limitVolumes(ti.room, ti.VolumeLimits, t.daemonGroups[g].attached)
+		sv.volumes.LimitType(ti.room, sv.axes, ti.VolumeLimits, t.daemonGroups[g].attached)
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
 				ti.room[0] = -1

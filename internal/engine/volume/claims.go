@@ -1,4 +1,3 @@
-// Package volume says what the volumes of pods require of their nodes.
 package volume
 
 import (

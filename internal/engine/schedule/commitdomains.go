@@ -6,7 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -50,7 +52,7 @@ func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
-			if _, single := b.cands.domain(key); !single && key != corev1.LabelHostname {
+			if _, single := b.cands.Domain(key); !single && key != corev1.LabelHostname {
 				out = append(out, key)
 			}
 		}
@@ -70,13 +72,13 @@ func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 }
 
 func (sv *solver) commitTo(b *bin, key string) bool {
-	own := b.cands.reqs.Get(key)
+	own := b.cands.Requirements().Get(key)
 	var domains []string
-	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, b.t.conflictingGroups(b.ports, nil)})
-	fitting, reqs := sv.keepUnambiguous(b, fitting, b.cands.reqs) // as the launch does
+	fitting := b.t.Fitting(nil, b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, b.t.ConflictingGroups(b.ports, nil)))
+	fitting, reqs := b.t.KeepUnambiguous(fitting, b.cands.Requirements(), b.reservation != reservation.None) // as the launch does
 	allowed := b.capacityTypes(fitting)
 	for _, cand := range fitting {
-		it := b.t.types[cand.t].unreserved
+		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
 			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
 				r := o.Requirements.Get(key)
@@ -96,9 +98,11 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
 		return false
 	}
-	cands := sv.candidates(b.t, reqs.With(requirement.In(key, domains...)))
-	cheapest := b.cands.list[b.first]
-	first := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == cheapest.reservation })
+	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
+	cheapest := b.cands.List()[b.first]
+	first := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool {
+		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation
+	})
 	if first < 0 {
 		return false
 	}
@@ -109,12 +113,12 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 }
 
 // capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
-func (b *bin) capacityTypes(types []candidate) []string {
+func (b *bin) capacityTypes(types []nodepool.Candidate) []string {
 	var all, available []string
 	for _, cand := range types {
-		it := b.t.types[cand.t].unreserved
+		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) {
+			if o := &it.Offerings[i]; b.cands.Requirements().Overlaps(o.Requirements) {
 				all = append(all, o.CapacityType)
 				if o.Available && !slices.Contains(available, o.CapacityType) {
 					available = append(available, o.CapacityType)
@@ -122,7 +126,7 @@ func (b *bin) capacityTypes(types []candidate) []string {
 			}
 		}
 	}
-	if len(available) < b.cands.reqs.Get(karpv1.LabelCapacityType).MinValues() {
+	if len(available) < b.cands.Requirements().Get(karpv1.LabelCapacityType).MinValues() {
 		return all
 	}
 	return available
@@ -156,18 +160,18 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
 func (sv *solver) decideFor(b *bin, v topology.View) bool {
 	key := v.Key()
-	_, single := b.cands.domain(key)
-	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
+	_, single := b.cands.Domain(key)
+	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
 		return false
 	}
-	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0
-	for _, d := range sv.topology.DomainsOf(v.Group(), b.cands.reqs) {
+	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
+	for _, d := range sv.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
 		if !v.Reaches(d) {
 			continue
 		}
-		cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, d)))
-		at := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == 0 })
-		if at >= 0 && (best == nil || cands.list[at].price < best.list[first].price) {
+		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
+		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
+		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
 			best, first = cands, at
 		}
 	}
@@ -175,7 +179,7 @@ func (sv *solver) decideFor(b *bin, v topology.View) bool {
 		return false
 	}
 	sv.narrowBin(b, best)
-	sv.cost += best.list[first].price - b.cost
-	b.first, b.room, b.cost = first, nil, best.list[first].price
+	sv.cost += best.List()[first].Price - b.cost
+	b.first, b.room, b.cost = first, nil, best.List()[first].Price
 	return true
 }

@@ -153,8 +153,8 @@ func (sv *solver) undoRun() {
 		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 	}
 	sv.topology.Undo()
-	for i, t := range sv.templates {
-		t.limitLeft, t.launches = sv.start.limitLeft[i], nil
+	for _, t := range sv.pools.All() {
+		t.Undo()
 	}
 	sv.slots.Undo()
 	sv.touchedNodes, sv.bins, sv.rejected = sv.touchedNodes[:0], nil, nil

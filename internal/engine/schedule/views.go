@@ -1,6 +1,9 @@
 package schedule
 
-import "github.com/dovetail-k8s/dovetail/internal/engine/topology"
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+)
 
 // views are the topology constraints of a pod at this relaxation level. The caller must not modify them.
 func (c *constraintClass) views(level *relaxationLevel) []topology.View {
@@ -19,4 +22,9 @@ func (c *constraintClass) views(level *relaxationLevel) []topology.View {
 func (c *constraintClass) sortedViews(level *relaxationLevel) *topology.SortedViews {
 	level.sorted.Fill(c.views(level))
 	return &level.sorted
+}
+
+// forTopology is what topology has to know of nodes of the pool.
+func forTopology(t *nodepool.Template) topology.Pool {
+	return topology.Pool{Taints: t.Taints(), Labels: t}
 }

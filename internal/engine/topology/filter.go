@@ -53,7 +53,7 @@ func (f *filter) certain(node requirement.Set, pool PoolLabels, known map[string
 	certain := func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
 			if key := r.Key(); !node.Defines(key) {
-				missing := !known[key] && (pool == nil || !pool.Defines(key))
+				missing := !known[key] && (pool == nil || !pool.DefinesLabel(key))
 				return !missing || !r.AllowsAbsent()
 			}
 			have := node.Get(r.Key())

@@ -42,8 +42,8 @@ type Pool struct {
 type PoolLabels interface {
 	// Values are the domains of the key that the nodes may be in, sorted.
 	Values(key string) []string
-	// Defines reports whether the instance types define the label.
-	Defines(key string) bool
+	// DefinesLabel reports whether the instance types define the label.
+	DefinesLabel(key string) bool
 	// Gives reports whether the nodes get this value of a label that no type defines, if their pods require it.
 	Gives(key, value string) bool
 	// Lacks reports whether the nodes of some instance type do not have the label.

@@ -178,10 +178,10 @@ func (r *Registry) DomainsOf(g *Group, node requirement.Set) []string {
 
 // NoDomainLeft reports whether no new node can be in any domain that the pod's views and its requirements asked allow,
 // since each domain has a pod to keep away from. A new node has a domain unless a pod or pool requires that it has none:
-// absent are the labels of which one does. It is false where asked allows no domain that exists.
-func (r *Registry) NoDomainLeft(views []View, asked requirement.Set, absent map[string]bool) bool {
+// absent says of which labels one does. It is false where asked allows no domain that exists.
+func (r *Registry) NoDomainLeft(views []View, asked requirement.Set, absent func(key string) bool) bool {
 	return slices.ContainsFunc(views, func(v View) bool {
-		return v.KeepsApart() && !v.OverHosts() && r.labels.WellKnown[v.g.key] && !absent[v.g.key] &&
+		return v.KeepsApart() && !v.OverHosts() && r.labels.WellKnown[v.g.key] && !absent(v.g.key) &&
 			!r.lackedBySomeType(v.g.key) && v.g.full(asked.Get(v.g.key))
 	})
 }

@@ -26,7 +26,7 @@ type daemon struct {
 // newDaemon parses a DaemonSet; false when its pods can run on no known node.
 func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	pod := d.Pod
-	if pod == nil || s.Devices == nil && wantsDevices(&pod.Spec) {
+	if pod == nil || s.Devices == nil && snapshot.WantsDevices(&pod.Spec) {
 		return nil, false
 	}
 	node, err := s.Labels.FromPod(&pod.Spec)

@@ -17,16 +17,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// wantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
-// information about devices, such a pod is not planned, and such a daemon is not expected on new nodes.
-func wantsDevices(spec *corev1.PodSpec) bool {
-	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
-	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
-}
-
 // findClaims looks up the pod's resource claims, or returns why the pod must wait.
 func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
-	if !wantsDevices(&pod.Spec) {
+	if !snapshot.WantsDevices(&pod.Spec) {
 		return nil, nil
 	}
 	if sv.s.Devices == nil {

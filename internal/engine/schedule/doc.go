@@ -23,8 +23,9 @@
 // # Parts
 //
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
-// (resources), pods per domain and what the counts allow (topology), what volumes require and nodes can attach (volume),
-// free slots of capacity reservations (reservation), and the linear program (lp).
+// (resources), which pods are equal (podclass), pods per domain and what the counts allow (topology), what volumes require
+// and nodes can attach (volume), NodePools as models for new nodes (nodepool), free slots of capacity reservations
+// (reservation), and the linear program (lp).
 //
 // # Lower bound
 //

@@ -1,17 +1,13 @@
 package schedule
 
 import (
-	"cmp"
-	"encoding/binary"
-	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
-	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -19,157 +15,46 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// classifier sorts pods into constraint classes and classes, by keys that contain everything the scheduler considers.
+// classifier sorts pods into constraint classes and classes, by their keys.
 type classifier struct {
 	constraintClasses map[string]*constraintClass
 	classes           map[string]*class
 	// classes in the order of the pods
-	order   []*class
-	devices bool // the snapshot has device information
-	key     []byte
-	amounts []amountOf
-}
-
-type amountOf struct {
-	name  corev1.ResourceName
-	units int64
+	order []*class
+	keys  *podclass.Keys
 }
 
 // add returns the class of the pod.
 func (f *classifier) add(pod *corev1.Pod) (*class, error) {
-	f.key = f.key[:0]
-	list := f.request(pod)
-	for _, a := range f.amounts {
-		f.addString(string(a.name))
-		f.key = binary.AppendVarint(f.key, a.units)
+	key, err := f.keys.Of(pod)
+	if err != nil {
+		return nil, err
 	}
-	start := len(f.key)
-	if err := f.addConstraints(pod); err != nil {
-		return nil, fmt.Errorf("describe pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	c := f.classes[string(f.key)]
+	c := f.classes[string(key.All)]
 	if c == nil {
-		key := string(f.key)
-		k := f.constraintClasses[key[start:]]
+		all := string(key.All)
+		constraints := all[len(all)-len(key.Constraints):]
+		k := f.constraintClasses[constraints]
 		if k == nil {
 			k = &constraintClass{pod: pod}
 			k.ports = resources.NewPortSet(resources.HostPorts(pod))
-			f.constraintClasses[key[start:]] = k
+			f.constraintClasses[constraints] = k
 		}
-		if list == nil {
-			list = snapshot.Requests(pod)
+		if key.Requests == nil {
+			key.Requests = snapshot.Requests(pod)
 		}
-		c = &class{constraintClass: k, resourceList: list}
-		f.classes[key] = c
+		c = &class{constraintClass: k, resourceList: key.Requests}
+		f.classes[all] = c
 		f.order = append(f.order, c)
 	}
 	return c, nil
 }
 
-// request lists the requests of the pod, sorted by name. It returns the list only where it had to compute it.
-func (f *classifier) request(pod *corev1.Pod) corev1.ResourceList {
-	f.amounts = f.amounts[:0]
-	spec := &pod.Spec
-	plain := len(spec.Containers) == 1 && len(spec.InitContainers) == 0 && spec.Resources == nil && len(spec.Overhead) == 0 &&
-		len(pod.Status.ContainerStatuses) == 0
-	var made corev1.ResourceList
-	list := corev1.ResourceList(nil)
-	if plain {
-		list = spec.Containers[0].Resources.Requests
-		f.amounts = append(f.amounts, amountOf{corev1.ResourcePods, 1})
-	} else {
-		made = snapshot.Requests(pod)
-		list = made
-	}
-	for name, q := range list {
-		f.amounts = append(f.amounts, amountOf{name, quantity.Of(name, q)})
-	}
-	slices.SortFunc(f.amounts, func(a, b amountOf) int { return cmp.Compare(a.name, b.name) })
-	return made
-}
-
-func (f *classifier) addString(s string) {
-	f.key = binary.AppendUvarint(f.key, uint64(len(s)))
-	f.key = append(f.key, s...)
-}
-
-func (f *classifier) addMap(m map[string]string) {
-	f.key = binary.AppendUvarint(f.key, uint64(len(m)))
-	if len(m) == 1 {
-		for k, v := range m {
-			f.addString(k)
-			f.addString(v)
-		}
-		return
-	}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		f.addString(k)
-		f.addString(m[k])
-	}
-}
-
-// protoMessage is an API object with a deterministic binary form.
-type protoMessage interface {
-	Size() int
-	MarshalToSizedBuffer([]byte) (int, error)
-}
-
-func (f *classifier) addMessage(m protoMessage) error {
-	n := m.Size()
-	f.key = binary.AppendUvarint(f.key, uint64(n))
-	start := len(f.key)
-	f.key = append(f.key, make([]byte, n)...)
-	_, err := m.MarshalToSizedBuffer(f.key[start:])
-	return err
-}
-
-// addConstraints appends everything that the scheduler considers, except requests.
-func (f *classifier) addConstraints(pod *corev1.Pod) error {
-	spec := &pod.Spec
-	f.addString(pod.Namespace)
-	f.addMap(pod.Labels)
-	f.addMap(spec.NodeSelector)
-	devices := wantsDevices(spec)
-	f.key = append(f.key, byte(btoi(devices)))
-	if devices && f.devices {
-		f.addString(string(pod.UID)) // devices are allocated pod by pod
-	}
-	f.key = append(f.key, byte(btoi(spec.Affinity != nil)))
-	if spec.Affinity != nil {
-		if err := f.addMessage(spec.Affinity); err != nil {
-			return err
-		}
-	}
-	f.key = binary.AppendUvarint(f.key, uint64(len(spec.Tolerations)))
-	for i := range spec.Tolerations {
-		if err := f.addMessage(&spec.Tolerations[i]); err != nil {
-			return err
-		}
-	}
-	f.key = binary.AppendUvarint(f.key, uint64(len(spec.TopologySpreadConstraints)))
-	for i := range spec.TopologySpreadConstraints {
-		if err := f.addMessage(&spec.TopologySpreadConstraints[i]); err != nil {
-			return err
-		}
-	}
-	for _, p := range resources.HostPorts(pod) {
-		f.addString("port")
-		f.addString(p.IP)
-		f.addString(string(p.Protocol))
-		f.key = binary.AppendVarint(f.key, int64(p.Port))
-	}
-	for i := range spec.Volumes {
-		if name, ok := volume.ClaimName(pod, &spec.Volumes[i]); ok {
-			f.addString("claim")
-			f.addString(name)
-		}
-	}
-	return nil
-}
-
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
-	f := &classifier{constraintClasses: map[string]*constraintClass{}, classes: map[string]*class{}, devices: sv.s.Devices != nil}
+	f := &classifier{
+		constraintClasses: map[string]*constraintClass{}, classes: map[string]*class{}, keys: podclass.NewKeys(sv.s.Devices != nil),
+	}
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
 		for _, uid := range sv.s.Nodes[i].Nominated {

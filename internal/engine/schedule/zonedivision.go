@@ -249,7 +249,7 @@ func (d *zoneDivision) readCounts() {
 	}
 }
 
-// minCount is group.minCount for the counts so far.
+// minCount is the global minimum of the skew for the counts so far.
 func (z *zoneCounts) minCount() int {
 	if len(z.usable) == 0 || len(z.usable) < z.g.MinDomains() {
 		return 0

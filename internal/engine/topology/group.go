@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
-	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Type is the sort of a topology constraint.
@@ -118,8 +115,8 @@ func (g *Group) CountBefore(domain string) int {
 	return g.counts[domain]
 }
 
-// SameSelector reports whether both groups select pods by the same labels.
-func (g *Group) SameSelector(o *Group) bool { return g.selector.String() == o.selector.String() }
+// Selector is the label selector of the pods that count, as text. Joined terms and shared claims have none.
+func (g *Group) Selector() string { return g.selector.String() }
 
 // NodeLabels are the labels of nodes by which the group tells apart which pods count: its key, and what a filter asks.
 func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.labelKeys()...) }
@@ -234,31 +231,4 @@ func (g *Group) Empty() bool {
 		}
 	}
 	return g.undecided == 0 && !slices.ContainsFunc(g.countsByNew, func(n int) bool { return n != 0 })
-}
-
-// Distribution lists the group's pods by domain: "z1 (2), z2 (1)". It includes domains without pods if empty is true.
-func (g *Group) Distribution(empty bool) string {
-	domains := slices.Collect(maps.Keys(g.counts))
-	if empty {
-		domains = append(domains, g.universe...)
-	}
-	slices.Sort(domains)
-	var out []string
-	for _, d := range slices.Compact(domains) {
-		if n := g.counts[d]; n > 0 || empty {
-			out = append(out, fmt.Sprintf("%s (%d)", d, n))
-		}
-	}
-	return wording.List(out)
-}
-
-// SelectorText describes the pods that the group selects.
-func (g *Group) SelectorText() string {
-	switch {
-	case g.claim != "":
-		return fmt.Sprintf("volume claim %q", g.claim)
-	case len(g.parts) > 0:
-		return fmt.Sprintf("any of %d selectors", len(g.parts))
-	}
-	return g.selector.String()
 }

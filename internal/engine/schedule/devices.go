@@ -2,10 +2,8 @@ package schedule
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,18 +12,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
-
-// wantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
-// information about devices, such a pod is not planned, and such a daemon is not expected on new nodes.
-func wantsDevices(spec *corev1.PodSpec) bool {
-	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
-	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
-}
 
 // findClaims looks up the pod's resource claims, or returns why the pod must wait.
 func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
-	if !wantsDevices(&pod.Spec) {
+	if !snapshot.WantsDevices(&pod.Spec) {
 		return nil, nil
 	}
 	if sv.s.Devices == nil {
@@ -71,7 +63,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 		n.site.Labels = map[string]string{}
 	}
 	for _, key := range sv.s.Devices.Labels() {
-		if v, ok := n.labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
+		if v, ok := n.Labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
 			n.site.Labels[key] = v
 		}
 	}
@@ -83,7 +75,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 
 // typeOf is the type that a node in flight was launched as, without devices if the type is unknown.
 func (sv *solver) typeOf(n *node) *catalog.InstanceType {
-	names := n.labels.Get(corev1.LabelInstanceTypeStable)
+	names := n.Labels.Get(corev1.LabelInstanceTypeStable)
 	for _, p := range sv.s.Pools {
 		if p.NodePool.Name != n.src.Pool || names.Operator() != corev1.NodeSelectorOpIn {
 			continue
@@ -179,7 +171,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *nodepool.Candidates) ([
 	var types [][]string
 	var none, nearest error
 	for _, look := range cands.DeviceViews(sv.s.Devices.Labels()) {
-		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.Labels, Type: look.Typ}
+		site := snapshot.DeviceNode{Node: topology.HostName(b.index), Labels: look.Labels, Type: look.Typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)
@@ -255,25 +247,4 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 		}
 	}
 	return out
-}
-
-// describeDevices is the reason why no new node of the pool has devices for the pods.
-func (e *explainer) describeDevices(q *probeCase, l waiver) string {
-	t := e.template(q.template, l)
-	cands := t.Candidates(t.Requirements()).Narrow(e.sv.pools.Intern(q.requirements(l)))
-	if cands == nil {
-		return "no instance type of the pool has devices for its resource claims"
-	}
-	_, err := e.sv.deviceOptions(e.sv.newBin(t), q.class, cands)
-	if err == nil {
-		names := make([]string, len(q.class.devices))
-		for i, d := range q.class.devices {
-			names[i] = fmt.Sprintf("%q", d.Name)
-		}
-		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
-	}
-	if !slices.ContainsFunc(t.Types(), func(ti nodepool.Type) bool { return len(ti.DeviceSlices) > 0 }) {
-		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
-	}
-	return err.Error()
 }

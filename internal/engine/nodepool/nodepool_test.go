@@ -413,3 +413,18 @@ func TestDeviceViewsTellTypesWithDevicesApart(t *testing.T) {
 		}
 	}
 }
+
+// A zone in which a type is not sold is none of its domains, though the catalog has an unavailable offering there. A zone
+// without capacity for the moment is one.
+func TestZonesAreWhereTypesAreSold(t *testing.T) {
+	list := types()
+	for _, it := range list {
+		it.Requirements = it.Requirements.With(requirement.In(zone, "z1", "z2"))
+		for k := range it.Offerings {
+			it.Offerings[k].Available = it.Offerings[k].Zone == "z1"
+		}
+	}
+	if got := newFixture(nil, Pool("a", list)).All()[0].Values(zone); !slices.Equal(got, []string{"z1", "z2"}) {
+		t.Errorf("zones %v, want z1 and z2", got)
+	}
+}

@@ -141,22 +141,23 @@ func (t *Template) Values(key string) []string {
 	return out
 }
 
-// offeredValues are the values of key that the pool admits, sorted, of offerings that it admits.
+// offeredValues are the values of key that the pool admits, sorted, of offerings that it admits. An offering that is
+// unavailable for the moment counts; one in a zone that its type does not name is never sold.
 func (t *Template) offeredValues(key string, own requirement.Requirement) []string {
 	var out []string
 	for i := range t.types {
 		ofType := t.types[i].Requirements.Get(key)
+		fresh := func(v string) bool { return own.Has(v) && ofType.Has(v) && !slices.Contains(out, v) }
 		for k := range t.types[i].Offerings {
 			o, r := &t.types[i].Offerings[k], ofType
 			if o.Requirements.Defines(key) {
 				r = o.Requirements.Get(key)
 			}
-			if r.Operator() != corev1.NodeSelectorOpIn ||
-				!slices.ContainsFunc(r.Values(), func(v string) bool { return own.Has(v) && !slices.Contains(out, v) }) {
+			if r.Operator() != corev1.NodeSelectorOpIn || !slices.ContainsFunc(r.Values(), fresh) {
 				continue // nothing new: the common case
 			}
 			if t.reqs.Overlaps(o.Requirements) {
-				out = append(out, slices.DeleteFunc(slices.Clone(r.Values()), func(v string) bool { return !own.Has(v) })...)
+				out = append(out, slices.DeleteFunc(slices.Clone(r.Values()), func(v string) bool { return !fresh(v) })...)
 			}
 		}
 	}

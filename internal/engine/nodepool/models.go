@@ -42,9 +42,7 @@ type Models struct {
 	zoneNumbers map[string]int
 	lists       int // candidates made so far
 	admitted    map[admittedKey]*Candidates
-	// absentByType caches, by label, whether some type lacks it.
-	absentByType map[string]bool
-	keyBuf       []byte // buffer of Template.Candidates
+	keyBuf      []byte // buffer of Template.Candidates
 }
 
 // admittedKey is a template under the requirements of pods and of their volumes, by the sets' IDs.
@@ -56,7 +54,7 @@ type admittedKey struct {
 // NewModels models pools. Pools with replicas are not among them, since their nodes are not launched for pods.
 func NewModels(c Config, pools []snapshot.Pool) *Models {
 	m := &Models{
-		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{}, absentByType: map[string]bool{},
+		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{},
 	}
 	sorted := make([]*snapshot.Pool, 0, len(pools))
 	for i := range pools {
@@ -111,16 +109,6 @@ func (m *Models) Intern(set requirement.Set) requirement.Interned { return m.int
 
 // RequiresAbsent reports whether some pod or pool requires nodes to lack the label.
 func (m *Models) RequiresAbsent(key string) bool { return m.interner.RequiresAbsent(key) }
-
-// AbsentOnSomeType reports whether the nodes of some type do not have the label. Cost: all types, once per label.
-func (m *Models) AbsentOnSomeType(key string) bool {
-	lacked, known := m.absentByType[key]
-	if !known {
-		lacked = slices.ContainsFunc(m.templates, func(t *Template) bool { return t.someTypeLacks(key) })
-		m.absentByType[key] = lacked
-	}
-	return lacked
-}
 
 // ZoneOf is the number of the zone of the candidate's offering; 0 if it is not known.
 func (m *Models) ZoneOf(cand Candidate) int {

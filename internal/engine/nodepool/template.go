@@ -261,8 +261,8 @@ func (t *Template) Replaced(changed *snapshot.Pool) *Template {
 	return out
 }
 
-// someTypeLacks reports whether the nodes of some type do not have the label.
-func (t *Template) someTypeLacks(key string) bool {
+// Lacks reports whether the nodes of some type do not have the label.
+func (t *Template) Lacks(key string) bool {
 	return slices.ContainsFunc(t.types, func(ti Type) bool {
 		r := ti.Requirements.Get(key)
 		return r.Operator() == corev1.NodeSelectorOpDoesNotExist && !r.Impossible()
@@ -305,3 +305,8 @@ func (t *Template) TypeOf(cand Candidate) *Type { return &t.types[cand.Type] }
 
 // Weight is the weight of the pool: heavier pools are tried first.
 func (t *Template) Weight() int32 { return t.weight }
+
+// Gives reports whether the nodes get this value of a label that no type defines, if their pods require it.
+func (t *Template) Gives(key, value string) bool {
+	return t.reqs.Defines(key) && !t.DefinesLabel(key) && t.reqs.Get(key).Has(value)
+}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -9,6 +8,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // bin is a planned NodeClaim.
@@ -35,7 +36,7 @@ type bin struct {
 	// reservation is the capacity reservation that the bin is to be launched into: see package reservation.
 	reservation int
 	// sharedVolumes are the attached volumes that several pods use.
-	sharedVolumes map[attachment]bool
+	sharedVolumes map[volume.Attachment]bool
 	// version counts the bin's changes; roomVersion is the version at which room was exact.
 	version, roomVersion int
 	reservedLimits       resources.Vec
@@ -120,14 +121,11 @@ func (sv *solver) newBin(t *nodepool.Template) *bin {
 	}
 }
 
-// hostName is a placeholder for the host name that the bin's node will get.
-func hostName(index int) string { return fmt.Sprintf("new-node-%06d.invalid", index) }
-
 // binRequest is one pod to add to a bin.
 type binRequest struct {
 	c     *class
 	level *relaxationLevel
-	views []view
+	views []topology.View
 	mode  ceilingMode
 }
 
@@ -177,10 +175,10 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 }
 
 // views are the class's views of its groups, from the perspective of the bin. They are valid until the next call.
-func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
+func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []topology.View {
 	views := c.views(level)
-	for _, i := range c.sortedViews(level).affinities {
-		if views[i].countsUndecided() {
+	for _, i := range c.sortedViews(level).Affinities() {
+		if views[i].CountsUndecided() {
 			return sv.viewsWithUndecided(b, views)
 		}
 	}
@@ -188,11 +186,11 @@ func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []view {
 }
 
 // viewsWithUndecided are the views with the undecided pods in the bin.
-func (sv *solver) viewsWithUndecided(b *bin, views []view) []view {
+func (sv *solver) viewsWithUndecided(b *bin, views []topology.View) []topology.View {
 	sv.viewBuf = append(sv.viewBuf[:0], views...)
 	for i := range sv.viewBuf {
-		if v := &sv.viewBuf[i]; v.countsUndecided() {
-			v.ownUndecided = b.undecidedOf(v.g)
+		if v := &sv.viewBuf[i]; v.CountsUndecided() {
+			v.SetUndecided(b.undecidedOf(v.Group()))
 		}
 	}
 	return sv.viewBuf
@@ -206,13 +204,13 @@ func (sv *solver) chooseDomains(b *bin, a binRequest, cands *nodepool.Candidates
 	open := false // some label can still have several values
 	for i := range a.views {
 		v := &a.views[i]
-		if v.g.key == corev1.LabelHostname {
-			if !v.allowsBin(b.index) {
-				return growth{}, sv.refusal(Topology, v.permanent())
+		if v.OverHosts() {
+			if !v.AllowsNew(b.index) {
+				return growth{}, sv.refusal(Topology, v.Permanent())
 			}
-		} else if domain, single := cands.Domain(v.g.key); !single {
+		} else if domain, single := cands.Domain(v.Key()); !single {
 			open = true
-		} else if !v.allows(domain) {
+		} else if !v.Allows(domain) {
 			sv.domainRefusal = refusal{code: Topology, view: i, domain: domain}
 			return growth{}, &sv.domainRefusal
 		}
@@ -241,8 +239,8 @@ func (sv *solver) chooseDomains(b *bin, a binRequest, cands *nodepool.Candidates
 	return growth{}, last
 }
 
-func (sv *solver) onlyHosts(views []view) bool {
-	return !slices.ContainsFunc(views, func(v view) bool { return v.g.key != corev1.LabelHostname })
+func (sv *solver) onlyHosts(views []topology.View) bool {
+	return !slices.ContainsFunc(views, func(v topology.View) bool { return !v.OverHosts() })
 }
 
 // cheapestFit finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
@@ -395,7 +393,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	}
 	for _, a := range c.shared {
 		if b.sharedVolumes == nil {
-			b.sharedVolumes = map[attachment]bool{}
+			b.sharedVolumes = map[volume.Attachment]bool{}
 		}
 		b.sharedVolumes[a] = true
 	}
@@ -427,37 +425,17 @@ func (sv *solver) narrowBin(b *bin, cands *nodepool.Candidates) {
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
 	sv.steps += len(c.matches) + len(c.declares)
-	for _, list := range [...][]*group{c.matches, c.declares} {
+	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t)}
+	for _, list := range [...][]*topology.Group{c.matches, c.declares} {
 		for _, g := range list {
-			if !g.filter.admits(b.cands.Requirements(), b.t.Taints(), sv.s.Labels.WellKnown) {
-				continue
-			}
-			sv.touchGroup(g)
-			if g.key == corev1.LabelHostname {
-				g.addInBin(b.index, n)
-				continue
-			}
-			if d, ok := b.cands.Domain(g.key); ok {
-				g.add(d, n, g.filter.certain(b.cands.Requirements(), b.t, sv.s.Labels.WellKnown))
-				continue
-			}
-			domains := sv.domainsOf(g, b.cands.Requirements())
-			// Pods that keep apart must avoid every domain where the node may come up, so they count in all of them.
-			// Spread and affinity need to know the domain, so these pods stay undecided.
-			if len(domains) > 1 && (g.typ == spread || g.typ == affinity) {
-				g.undecided += n
-				continue
-			}
-			for _, d := range domains {
-				g.counts[d] += n
-			}
+			sv.topology.CountNew(g, &at, n)
 		}
 	}
 }
 
 // undecidedOf is how many pods of the bin the group counts without knowing their domain.
-func (b *bin) undecidedOf(g *group) int {
-	if g.undecided == 0 {
+func (b *bin) undecidedOf(g *topology.Group) int {
+	if g.Undecided() == 0 {
 		return 0
 	}
 	n := 0

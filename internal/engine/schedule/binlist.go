@@ -120,16 +120,11 @@ func (sv *solver) startWalks(s binSearch) []binWalk {
 	walks, views := sv.binWalks[:0], s.q.class.views(s.q.class.levels[s.level])
 	for k := range s.list.lists {
 		l := &s.list.lists[k]
-		if len(l.bins) > 0 && (l.domain == "" || views[l.view].mayAllow(l.domain)) {
+		if len(l.bins) > 0 && (l.domain == "" || views[l.view].MayAllow(l.domain)) {
 			walks = append(walks, binWalk{list: k, bins: l.bins})
 		}
 	}
 	return walks
-}
-
-// mayAllow is allows for any bin: what an affinity allows may depend on the undecided pods in the bin.
-func (v *view) mayAllow(domain string) bool {
-	return v.countsUndecided() || v.allows(domain)
 }
 
 // firstWalk is the walk that is at the first bin of all; nil if all walks are done.

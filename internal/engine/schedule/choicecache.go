@@ -3,6 +3,7 @@ package schedule
 import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // domainChoices are the choices of domains that topology leaves to a bin with these candidates.
@@ -10,7 +11,7 @@ type domainChoices struct {
 	cands *nodepool.Candidates
 	// blocked is why there are none.
 	blocked *refusal
-	list    []choice
+	list    []topology.Choice
 	// narrowed are the candidates of each choice; nil until first used.
 	narrowed []*nodepool.Candidates
 }
@@ -47,22 +48,22 @@ func (sv *solver) choicesFor(b *bin, a binRequest, cands *nodepool.Candidates) *
 		}
 	}
 	price := func(r requirement.Set) float64 { return sv.lowest(b, b.t.Candidates(r)) }
-	list, blocked := sv.choices(a.views, cands.Requirements(), b.index, price)
+	list, blocked := sv.topology.Choices(topology.Query{Views: a.views, Node: cands.Requirements(), Index: b.index, Price: price})
 	made := domainChoices{cands: cands, list: list, narrowed: make([]*nodepool.Candidates, len(list))}
 	if blocked != nil {
-		made.blocked = sv.refusal(Topology, blocked.permanent())
+		made.blocked = sv.refusal(Topology, blocked.Permanent())
 	}
 	cache.made = append(cache.made, made)
 	return &cache.made[len(cache.made)-1]
 }
 
 // choicesDependOnBin reports whether bins with the same candidates may have different choices.
-func (sv *solver) choicesDependOnBin(views []view) bool {
+func (sv *solver) choicesDependOnBin(views []topology.View) bool {
 	if sv.slots.Len() > 0 {
 		return true
 	}
 	for i := range views {
-		if views[i].countsUndecided() {
+		if views[i].CountsUndecided() {
 			return true
 		}
 	}

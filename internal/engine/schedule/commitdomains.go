@@ -9,13 +9,14 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
 // node's pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains.
 // The queue is the waiting pods. It returns whether anything changed.
 func (sv *solver) commit(queue []*queuedPod) bool {
-	relevant, seen := map[*group]bool{}, map[*class]bool{}
+	relevant, seen := map[*topology.Group]bool{}, map[*class]bool{}
 	for _, q := range queue {
 		if seen[q.class] {
 			continue
@@ -47,7 +48,7 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
 // pods, or tell nodes apart that count for them, sorted.
-func (b *bin) uncommitted(relevant map[*group]bool) []string {
+func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
@@ -57,18 +58,12 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 		}
 	}
 	for _, h := range b.contents {
-		for _, list := range [...][]*group{h.class.matches, h.class.declares} {
+		for _, list := range [...][]*topology.Group{h.class.matches, h.class.declares} {
 			for _, g := range list {
 				if !relevant[g] {
 					continue
 				}
-				add(g.key)
-				if g.filter != nil && g.filter.affinity {
-					add(g.filter.node.Selector.Keys()...)
-					for _, term := range g.filter.node.Required {
-						add(term.Keys()...)
-					}
-				}
+				add(g.NodeLabels()...)
 			}
 		}
 	}
@@ -153,7 +148,7 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 		views := q.class.views(q.class.levels[len(q.class.levels)-1])
 		sv.steps += len(views)
 		for _, v := range views {
-			if v.g.typ == affinity && v.g.undecided > 0 && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
+			if v.CountsUndecided() && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
 				sv.generation++
 				return true
 			}
@@ -163,15 +158,15 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 }
 
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
-func (sv *solver) decideFor(b *bin, v view) bool {
-	key := v.g.key
+func (sv *solver) decideFor(b *bin, v topology.View) bool {
+	key := v.Key()
 	_, single := b.cands.Domain(key)
-	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
 		return false
 	}
 	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
-	for _, d := range sv.domainsOf(v.g, b.cands.Requirements()) {
-		if !reaches(*v.node, key, d) {
+	for _, d := range sv.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
+		if !v.Reaches(d) {
 			continue
 		}
 		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))

@@ -12,18 +12,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
-
-// wantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
-// information about devices, such a pod is not planned, and such a daemon is not expected on new nodes.
-func wantsDevices(spec *corev1.PodSpec) bool {
-	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
-	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
-}
 
 // findClaims looks up the pod's resource claims, or returns why the pod must wait.
 func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
-	if !wantsDevices(&pod.Spec) {
+	if !snapshot.WantsDevices(&pod.Spec) {
 		return nil, nil
 	}
 	if sv.s.Devices == nil {
@@ -69,7 +63,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 		n.site.Labels = map[string]string{}
 	}
 	for _, key := range sv.s.Devices.Labels() {
-		if v, ok := n.labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
+		if v, ok := n.Labels.Get(sv.s.Labels.Normalize(key)).Single(); ok {
 			n.site.Labels[key] = v
 		}
 	}
@@ -81,7 +75,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 
 // typeOf is the type that a node in flight was launched as, without devices if the type is unknown.
 func (sv *solver) typeOf(n *node) *catalog.InstanceType {
-	names := n.labels.Get(corev1.LabelInstanceTypeStable)
+	names := n.Labels.Get(corev1.LabelInstanceTypeStable)
 	for _, p := range sv.s.Pools {
 		if p.NodePool.Name != n.src.Pool || names.Operator() != corev1.NodeSelectorOpIn {
 			continue
@@ -177,7 +171,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *nodepool.Candidates) ([
 	var types [][]string
 	var none, nearest error
 	for _, look := range cands.DeviceViews(sv.s.Devices.Labels()) {
-		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.Labels, Type: look.Typ}
+		site := snapshot.DeviceNode{Node: topology.HostName(b.index), Labels: look.Labels, Type: look.Typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)

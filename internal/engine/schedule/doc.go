@@ -20,6 +20,13 @@
 // The objective is the price of all new nodes plus a fixed cost per node. Among plans within 1 % of each other, the one
 // with fewer nodes wins. NodePool weight, limits, topology and all other rules are constraints.
 //
+// # Parts
+//
+// What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
+// (resources), which pods are equal (podclass), pods per domain and what the counts allow (topology), what volumes require
+// and nodes can attach (volume), NodePools as models for new nodes (nodepool), free slots of capacity reservations
+// (reservation), and the linear program (lp).
+//
 // # Lower bound
 //
 // The linear program "launch fractions of nodes, fill them with fractions of pods" gives each pod a value in $/h, such

@@ -55,13 +55,13 @@ func effectiveZone(k *constraintClass) string {
 		return slices.ContainsFunc(alternatives, func(r requirement.Requirement) bool { return r.Has(zone) })
 	}
 	for _, v := range k.views(k.levels[len(k.levels)-1]) {
-		if v.g.key != key {
+		if v.Key() != key {
 			continue
 		}
-		v.pod = requirement.Exists(key) // the pod's own requirement is applied below
+		v = v.Anywhere() // the pod's own requirement is applied below
 		var valid []string
-		for _, zone := range v.g.universe {
-			if v.allows(zone) {
+		for _, zone := range v.Group().Universe() {
+			if v.Allows(zone) {
 				valid = append(valid, zone)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // uniformBins identifies bins that can become the same types and hold pods of one class.
@@ -47,7 +48,7 @@ func (sv *solver) coverExactly() {
 
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
-	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
+	onHosts := (*topology.Group).OverHosts
 	return !b.cands.HasMinValues() && !b.relaxed && !b.t.HasLimits() && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }

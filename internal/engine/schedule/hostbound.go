@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // hostRule is a required rule over hostnames with the pods that it keeps apart from each other: topology spread with
@@ -15,7 +17,7 @@ import (
 // rule counted all others there. The rule leaves out no node that they can run on: a filter of a spread excludes only
 // nodes that its pods do not select or do not tolerate.
 type hostRule struct {
-	g       *group
+	g       *topology.Group
 	most    int // of the pods on one node
 	classes []hostClass
 	pods    int // scheduled, of all classes
@@ -31,22 +33,22 @@ type hostClass struct {
 
 // hostRules are the host rules of the scheduled pods, in the order of their first class.
 func (sv *solver) hostRules(scheduled map[*class]int) []*hostRule {
-	rules := map[*group]*hostRule{}
+	rules := map[*topology.Group]*hostRule{}
 	var out []*hostRule
 	for _, c := range sv.classes {
 		if scheduled[c] == 0 || c.boundPods < 0 {
 			continue // none on new nodes, or no offering holds them
 		}
 		for _, v := range c.views(c.levels[len(c.levels)-1]) {
-			most := v.mostOnHost()
+			most := v.MostOnHost()
 			if most == 0 {
 				continue
 			}
-			r := rules[v.g]
+			r := rules[v.Group()]
 			switch {
 			case r == nil:
-				r = &hostRule{g: v.g, most: most}
-				rules[v.g] = r
+				r = &hostRule{g: v.Group(), most: most}
+				rules[v.Group()] = r
 				out = append(out, r)
 			case r.classes[len(r.classes)-1].c == c:
 				continue // the pods declare the rule twice
@@ -83,21 +85,6 @@ func (c *class) undivided() *class {
 	return c
 }
 
-// mostOnHost is how many pods one node may hold of those that declare the rule and are counted by it; zero if the view
-// is of no such rule.
-func (v *view) mostOnHost() int {
-	if v.g.key != corev1.LabelHostname || !v.self || v.g.claim != "" {
-		return 0
-	}
-	switch v.g.typ {
-	case spread:
-		return v.g.maxSkew
-	case antiAffinity:
-		return 1
-	}
-	return 0
-}
-
 // hostBound is what the host rules of certain scheduled pods prove, in $/h.
 type hostBound struct {
 	scheduled map[*class]int
@@ -108,7 +95,8 @@ type hostBound struct {
 // it. Otherwise the bound is good enough. Strategies that schedule the same pods share the result.
 func (sv *solver) addHostRules(p *Plan) {
 	bound, cost := &p.Stats.LowerBound, p.Stats.HourlyCost+p.Stats.NodeCost
-	if cost <= *bound*similarCost || sv.bound == nil || sv.bound.program == nil || !slices.ContainsFunc(sv.groups, (*group).overHosts) {
+	if cost <= *bound*similarCost || sv.bound == nil || sv.bound.program == nil ||
+		!slices.ContainsFunc(sv.topology.Groups(), (*topology.Group).KeepsApartOnHosts) {
 		return
 	}
 	known, scheduled := &sv.bound.hostBound, sv.scheduledPods()
@@ -146,11 +134,6 @@ func (sv *solver) hostRuleBound(r *hostRule, known float64) float64 {
 	return r.cost(min(paid, r.pods))
 }
 
-// overHosts reports whether the group keeps pods apart from each other on hosts.
-func (g *group) overHosts() bool {
-	return g.key == corev1.LabelHostname && (g.typ == spread || g.typ == antiAffinity) && g.claim == ""
-}
-
 // cost is the least cost of new nodes for the rule's pods, without the skipped ones, which have the highest prices.
 func (r *hostRule) cost(skipped int) float64 {
 	total, open := 0.0, 0
@@ -175,10 +158,6 @@ func (sv *solver) podsOnExisting(r *hostRule) int {
 			least[i] = min(least[i], x)
 		}
 	}
-	counts := r.g.counts
-	if r.g.touched {
-		counts = r.g.before
-	}
 	out := 0
 	for _, n := range sv.nodes {
 		if !n.open || n.removed {
@@ -191,11 +170,11 @@ func (sv *solver) podsOnExisting(r *hostRule) int {
 		if !least.Fits(free) {
 			continue
 		}
-		domain, ok := n.domain(corev1.LabelHostname)
+		domain, ok := n.Domain(corev1.LabelHostname)
 		if !ok {
 			return r.pods // such a node is no domain, and takes any number
 		}
-		out += max(0, r.most-counts[domain])
+		out += max(0, r.most-r.g.CountBefore(domain))
 	}
 	return min(out, r.pods)
 }

@@ -4,10 +4,9 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 const (
@@ -58,30 +57,30 @@ func (d *demand) mayBeIn(zone int) bool {
 
 // hostQuotas is how many pods one node can have of each group that spreads or separates pods over hosts.
 type hostQuotas struct {
-	groups []*group
+	groups []*topology.Group
 	most   []int // for an empty node
 	left   []int
 }
 
 // of is the quota that the class's pods share; -1 if there is none.
 func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
-	views := c.sortedViews(level).own
+	views := c.sortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
-		if v.g.key != corev1.LabelHostname || v.g.typ != spread && v.g.typ != antiAffinity {
+		if !v.OverHosts() || v.Type() != topology.Spread && v.Type() != topology.AntiAffinity {
 			continue
 		}
-		if k := slices.Index(q.groups, v.g); k >= 0 {
+		if k := slices.Index(q.groups, v.Group()); k >= 0 {
 			return k
 		}
 		most := 1
-		if v.g.typ == spread {
-			most = v.g.maxSkew
+		if v.Type() == topology.Spread {
+			most = v.Group().MaxSkew()
 		}
-		if slices.Contains(first.matches, v.g) {
+		if slices.Contains(first.matches, v.Group()) {
 			most--
 		}
-		q.groups, q.most = append(q.groups, v.g), append(q.most, most)
+		q.groups, q.most = append(q.groups, v.Group()), append(q.most, most)
 		return len(q.groups) - 1
 	}
 	return -1
@@ -510,13 +509,13 @@ func (c *class) firstOpenLevel() *relaxationLevel {
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
 func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Candidates) bool {
-	views := c.sortedViews(level).domains
+	views := c.sortedViews(level).Domains()
 	for i := range views {
 		v := &views[i]
-		if v.g.typ == affinity && slices.Contains(first.matches, v.g) {
+		if v.Type() == topology.Affinity && slices.Contains(first.matches, v.Group()) {
 			continue
 		}
-		if domain, ok := cands.Domain(v.g.key); ok && !v.allows(domain) {
+		if domain, ok := cands.Domain(v.Key()); ok && !v.Allows(domain) {
 			return false
 		}
 	}
@@ -526,16 +525,16 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Can
 // maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
 func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 	most := math.MaxInt
-	views := c.sortedViews(level).own
+	views := c.sortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
 		switch {
-		case v.g.typ == antiAffinity:
+		case v.Type() == topology.AntiAffinity:
 			most = 1
-		case v.g.typ == spread && v.g.key == corev1.LabelHostname:
-			most = min(most, v.g.maxSkew)
-		case v.g.typ == spread:
-			if n := len(v.g.usable); n > 0 {
+		case v.Type() == topology.Spread && v.OverHosts():
+			most = min(most, v.Group().MaxSkew())
+		case v.Type() == topology.Spread:
+			if n := len(v.Group().Usable()); n > 0 {
 				most = min(most, (c.packingClass.unplaced+n-1)/n)
 			}
 		}

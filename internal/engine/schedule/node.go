@@ -10,23 +10,22 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // node is an existing or in-flight node of the snapshot with what this Solve has put on it.
 type node struct {
-	index  int
-	src    *snapshot.Node
-	labels requirement.Set
+	topology.Node // its labels, as far as they are known
+	index         int
+	src           *snapshot.Node
 	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
-	open  bool
-	free  resources.Vec
-	ports []resources.HostPort
-	// attached and inUse count distinct volumes per driver with a limit here.
-	attached map[attachment]bool
-	inUse    map[string]int32
-	limits   map[string]int32 // attach limits by driver
-	placed   []*corev1.Pod
-	devices  []DeviceUse // of placed
+	open    bool
+	free    resources.Vec
+	ports   []resources.HostPort
+	volumes volume.Attached
+	placed  []*corev1.Pod
+	devices []DeviceUse // of placed
 	// removed nodes do not exist in the current simulation.
 	removed bool
 	// before is the state at the start of a run, once the run has touched the node.
@@ -49,26 +48,24 @@ func nodeOrder(a, b *snapshot.Node) int {
 func (sv *solver) node(src *snapshot.Node, index int) *node {
 	n := &node{
 		index: index, src: src, open: !src.Deleting && (src.Launched || src.Claim == ""),
-		labels: sv.s.Labels.FromNode(src.Labels), attached: map[attachment]bool{}, inUse: map[string]int32{},
+		Node: topology.Node{
+			Labels: sv.s.Labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
+			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
+		},
 	}
-	if !n.labels.Defines(corev1.LabelHostname) {
-		n.labels = n.labels.With(requirement.In(corev1.LabelHostname, src.Name))
+	if !n.Labels.Defines(corev1.LabelHostname) {
+		n.Labels = n.Labels.With(requirement.In(corev1.LabelHostname, src.Name))
 	}
 	if !n.open {
 		if reqs, err := sv.s.Labels.FromAPI(src.Requirements); err == nil && !src.Launched {
-			n.labels = n.labels.Intersect(reqs)
+			n.Labels = n.Labels.Intersect(reqs)
 		}
 		return n
 	}
 	n.free = sv.axes.Vec(src.Allocatable)
-	n.limits = sv.volumeLimits(src)
+	n.volumes = volume.NewAttached(sv.volumes.OfNode(src))
 	missing := sv.missingDaemons(n, sv.takeRunning(n))
-	for driver, name := range sv.drivers {
-		n.free[sv.axes.IndexOf(name)] = unlimited
-		if limit, known := n.limits[driver]; known {
-			n.free[sv.axes.IndexOf(name)] = int64(max(0, limit-n.inUse[driver]))
-		}
-	}
+	sv.volumes.LimitNode(n.free, sv.axes, &n.volumes)
 	for i, reserved := range missing {
 		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
 		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
@@ -94,7 +91,7 @@ func (sv *solver) takeRunning(n *node) (daemons resources.Vec) {
 			daemons = daemons.Plus(v)
 		}
 		n.ports = append(n.ports, resources.HostPorts(pod)...)
-		n.attach(attachments(podVolumes(sv.s, pod)))
+		n.volumes.Attach(volume.Attachments(volume.Of(sv.s, pod)))
 	}
 	return daemons
 }
@@ -105,53 +102,16 @@ func (sv *solver) takeRunning(n *node) (daemons resources.Vec) {
 func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		if !d.runsOn(n.labels, n.src.Taints) {
+		if !d.runsOn(n.Labels, n.src.Taints) {
 			continue
 		}
 		expected = expected.Plus(d.Amounts)
 		if len(d.Ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
 			n.ports = append(n.ports, d.Ports...)
-			n.attach(d.attached)
+			n.volumes.Attach(d.attached)
 		}
 	}
 	return expected.Minus(running)
-}
-
-func (n *node) domain(key string) (string, bool) {
-	return n.labels.Get(key).Single()
-}
-
-func (n *node) attach(list []attachment) {
-	for _, a := range list {
-		if !n.attached[a] {
-			n.attached[a] = true
-			n.inUse[a.driver]++
-		}
-	}
-}
-
-// attachable reports whether the node can attach the volumes.
-func (n *node) attachable(list []attachment) bool {
-	if len(n.limits) == 0 {
-		return true
-	}
-	if len(list) == 0 {
-		return true
-	}
-	extra := map[attachment]bool{}
-	more := map[string]int32{}
-	for _, a := range list {
-		if !n.attached[a] && !extra[a] {
-			extra[a] = true
-			more[a.driver]++
-		}
-	}
-	for driver, k := range more {
-		if limit, ok := n.limits[driver]; ok && n.inUse[driver]+k > limit {
-			return false
-		}
-	}
-	return true
 }
 
 // canJoin reports whether the pod fits on the node, and if not, whether that is final in this Solve.
@@ -163,24 +123,25 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	if _, blocked := snapshot.Untolerated(level.tolerations, n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.attachable(c.attached) {
+	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.volumes.CanAttach(c.attached) {
 		return false, true
 	}
-	if !n.labels.Compatible(level.full, nil) {
+	if !n.Labels.Compatible(level.full, nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt requirement.Interned) bool { return n.labels.Compatible(alt.Set, nil) }) {
+	if !slices.ContainsFunc(c.volumes, func(alt requirement.Interned) bool { return n.Labels.Compatible(alt.Set, nil) }) {
 		return false, true
 	}
 	views := c.views(level)
 	sv.steps += len(views) + level.labelSteps()
-	for _, v := range views {
-		domain, has := n.domain(v.g.key)
-		if !has && v.keepsApart() && (n.src.Initialized || v.g.typ == inverse && v.g.empty()) {
+	for i := range views {
+		v := &views[i]
+		domain, has := n.Domain(v.Key())
+		if !has && v.KeepsApart() && (n.src.Initialized || v.Type() == topology.Inverse && v.Group().Empty()) {
 			continue // no domain means no neighbors; nor does an unscheduled pod's anti-affinity count
 		}
-		if !has || !v.allows(domain) {
-			return false, v.permanent()
+		if !has || !v.Allows(domain) {
+			return false, v.Permanent()
 		}
 	}
 	return sv.hasDevices(n, c)
@@ -197,32 +158,12 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	n.ports = append(n.ports, c.ports.All()...)
 	if len(c.attached) > 0 {
 		sv.touchVolumes(n)
-		n.attach(c.attached)
+		n.volumes.Attach(c.attached)
 	}
 	n.placed = append(n.placed, pod)
-	for _, list := range [][]*group{c.matches, c.declares} {
+	for _, list := range [][]*topology.Group{c.matches, c.declares} {
 		for _, g := range list {
-			if sv.counts(g, n) {
-				sv.touchGroup(g)
-				sv.countOn(n, g)
-			}
-		}
-	}
-}
-
-// countOn adds a pod on the node to a group. A claim that is not launched may come up in one of several domains: pods
-// that keep apart avoid all of them.
-func (sv *solver) countOn(n *node, g *group) {
-	domain, ok := n.domain(g.key)
-	switch {
-	case ok:
-		g.add(domain, 1, n.src.Launched || n.src.Claim == "" || g.filter.certain(n.labels, nil, sv.s.Labels.WellKnown))
-	case n.src.Launched || n.src.Claim == "": // the node has no such label
-	case g.typ == spread || g.typ == affinity:
-		g.undecided += btoi(len(sv.domainsOf(g, n.labels)) > 0)
-	default:
-		for _, d := range sv.domainsOf(g, n.labels) {
-			g.counts[d]++
+			sv.topology.CountOn(g, &n.Node)
 		}
 	}
 }

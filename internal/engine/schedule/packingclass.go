@@ -3,6 +3,8 @@ package schedule
 import (
 	"encoding/binary"
 	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // packingClass joins classes that new nodes need not tell apart: equal requests, equal candidates, equal topology. Pods
@@ -27,8 +29,8 @@ func (f *packingClass) first() *class {
 
 // groupForPacking sorts classes into packing classes.
 func (sv *solver) groupForPacking(classes []*class) {
-	numbers := make(map[*group]uint64, len(sv.groups))
-	for i, g := range sv.groups {
+	numbers := make(map[*topology.Group]uint64, len(sv.topology.Groups()))
+	for i, g := range sv.topology.Groups() {
 		numbers[g] = uint64(i)
 	}
 	families := map[string]*packingClass{}
@@ -64,14 +66,14 @@ func (sv *solver) groupForPacking(classes []*class) {
 }
 
 // appendPackingKey appends all constraints that matter to a new node, except host ports.
-func (k *constraintClass) appendPackingKey(key []byte, numbers map[*group]uint64) []byte {
-	list := func(groups []*group) {
+func (k *constraintClass) appendPackingKey(key []byte, numbers map[*topology.Group]uint64) []byte {
+	list := func(groups []*topology.Group) {
 		key = binary.AppendUvarint(key, uint64(len(groups)))
 		for _, g := range groups {
 			key = binary.AppendUvarint(key, numbers[g])
 		}
 	}
-	for _, groups := range [...][]*group{k.matches, k.declares, k.blockedBy} {
+	for _, groups := range [...][]*topology.Group{k.matches, k.declares, k.blockedBy} {
 		list(groups)
 	}
 	key = binary.AppendUvarint(key, uint64(len(k.volumes)))

@@ -1,173 +1,60 @@
 package schedule
 
 import (
-	"cmp"
-	"encoding/binary"
-	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
-	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// classifier sorts pods into constraint classes and classes, by keys that contain everything the scheduler considers.
+// classifier sorts pods into constraint classes and classes, by their keys.
 type classifier struct {
 	constraintClasses map[string]*constraintClass
 	classes           map[string]*class
 	// classes in the order of the pods
-	order   []*class
-	devices bool // the snapshot has device information
-	key     []byte
-	amounts []amountOf
+	order []*class
+	keys  *podclass.Keys
 }
 
-type amountOf struct {
-	name  corev1.ResourceName
-	units int64
-}
-
-// Add returns the class of the pod.
+// add returns the class of the pod.
 func (f *classifier) add(pod *corev1.Pod) (*class, error) {
-	f.key = f.key[:0]
-	list := f.request(pod)
-	for _, a := range f.amounts {
-		f.addString(string(a.name))
-		f.key = binary.AppendVarint(f.key, a.units)
+	key, err := f.keys.Of(pod)
+	if err != nil {
+		return nil, err
 	}
-	start := len(f.key)
-	if err := f.addConstraints(pod); err != nil {
-		return nil, fmt.Errorf("describe pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	c := f.classes[string(f.key)]
+	c := f.classes[string(key.All)]
 	if c == nil {
-		key := string(f.key)
-		k := f.constraintClasses[key[start:]]
+		all := string(key.All)
+		constraints := all[len(all)-len(key.Constraints):]
+		k := f.constraintClasses[constraints]
 		if k == nil {
 			k = &constraintClass{pod: pod}
 			k.ports = resources.NewPortSet(resources.HostPorts(pod))
-			f.constraintClasses[key[start:]] = k
+			f.constraintClasses[constraints] = k
 		}
-		if list == nil {
-			list = snapshot.Requests(pod)
+		if key.Requests == nil {
+			key.Requests = snapshot.Requests(pod)
 		}
-		c = &class{constraintClass: k, resourceList: list}
-		f.classes[key] = c
+		c = &class{constraintClass: k, resourceList: key.Requests}
+		f.classes[all] = c
 		f.order = append(f.order, c)
 	}
 	return c, nil
 }
 
-// request lists the requests of the pod, sorted by name. It returns the list only where it had to compute it.
-func (f *classifier) request(pod *corev1.Pod) corev1.ResourceList {
-	f.amounts = f.amounts[:0]
-	spec := &pod.Spec
-	plain := len(spec.Containers) == 1 && len(spec.InitContainers) == 0 && spec.Resources == nil && len(spec.Overhead) == 0 &&
-		len(pod.Status.ContainerStatuses) == 0
-	var made corev1.ResourceList
-	list := corev1.ResourceList(nil)
-	if plain {
-		list = spec.Containers[0].Resources.Requests
-		f.amounts = append(f.amounts, amountOf{corev1.ResourcePods, 1})
-	} else {
-		made = snapshot.Requests(pod)
-		list = made
-	}
-	for name, q := range list {
-		f.amounts = append(f.amounts, amountOf{name, quantity.Of(name, q)})
-	}
-	slices.SortFunc(f.amounts, func(a, b amountOf) int { return cmp.Compare(a.name, b.name) })
-	return made
-}
-
-func (f *classifier) addString(s string) {
-	f.key = binary.AppendUvarint(f.key, uint64(len(s)))
-	f.key = append(f.key, s...)
-}
-
-func (f *classifier) addMap(m map[string]string) {
-	f.key = binary.AppendUvarint(f.key, uint64(len(m)))
-	if len(m) == 1 {
-		for k, v := range m {
-			f.addString(k)
-			f.addString(v)
-		}
-		return
-	}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		f.addString(k)
-		f.addString(m[k])
-	}
-}
-
-// protoMessage is an API object with a deterministic binary form.
-type protoMessage interface {
-	Size() int
-	MarshalToSizedBuffer([]byte) (int, error)
-}
-
-func (f *classifier) addMessage(m protoMessage) error {
-	n := m.Size()
-	f.key = binary.AppendUvarint(f.key, uint64(n))
-	start := len(f.key)
-	f.key = append(f.key, make([]byte, n)...)
-	_, err := m.MarshalToSizedBuffer(f.key[start:])
-	return err
-}
-
-// addConstraints appends everything that the scheduler considers, except requests.
-func (f *classifier) addConstraints(pod *corev1.Pod) error {
-	spec := &pod.Spec
-	f.addString(pod.Namespace)
-	f.addMap(pod.Labels)
-	f.addMap(spec.NodeSelector)
-	devices := wantsDevices(spec)
-	f.key = append(f.key, byte(btoi(devices)))
-	if devices && f.devices {
-		f.addString(string(pod.UID)) // devices are allocated pod by pod
-	}
-	f.key = append(f.key, byte(btoi(spec.Affinity != nil)))
-	if spec.Affinity != nil {
-		if err := f.addMessage(spec.Affinity); err != nil {
-			return err
-		}
-	}
-	f.key = binary.AppendUvarint(f.key, uint64(len(spec.Tolerations)))
-	for i := range spec.Tolerations {
-		if err := f.addMessage(&spec.Tolerations[i]); err != nil {
-			return err
-		}
-	}
-	f.key = binary.AppendUvarint(f.key, uint64(len(spec.TopologySpreadConstraints)))
-	for i := range spec.TopologySpreadConstraints {
-		if err := f.addMessage(&spec.TopologySpreadConstraints[i]); err != nil {
-			return err
-		}
-	}
-	for _, p := range resources.HostPorts(pod) {
-		f.addString("port")
-		f.addString(p.IP)
-		f.addString(string(p.Protocol))
-		f.key = binary.AppendVarint(f.key, int64(p.Port))
-	}
-	for i := range spec.Volumes {
-		if name, ok := claimName(pod, &spec.Volumes[i]); ok {
-			f.addString("claim")
-			f.addString(name)
-		}
-	}
-	return nil
-}
-
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
-	f := &classifier{constraintClasses: map[string]*constraintClass{}, classes: map[string]*class{}, devices: sv.s.Devices != nil}
+	f := &classifier{
+		constraintClasses: map[string]*constraintClass{}, classes: map[string]*class{}, keys: podclass.NewKeys(sv.s.Devices != nil),
+	}
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
 		for _, uid := range sv.s.Nodes[i].Nominated {
@@ -200,7 +87,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	for i, c := range sv.allClasses {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
 		sv.axes.Read(c.resourceList, c.requests)
-		sv.addVolumes(c)
+		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.pod)
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}
@@ -237,21 +124,22 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	if sv.abandoned {
 		return nil
 	}
-	sv.countDeclared()
-	sv.indexGroups()
+	sv.topology.CountDeclared()
+	sv.topology.Index()
 	for _, k := range first {
-		sv.linkGroups(k)
+		k.matches, k.blockedBy = sv.topology.Find(k.pod)
 	}
 	// Unplaceable pods are compiled last: their constraints are needed for explanations and do not affect other pods.
 	if late := compile(func(*class) bool { return true }); len(late) > 0 {
-		sv.indexGroups()
+		sv.topology.Index()
 		for _, k := range late {
-			sv.linkGroups(k)
+			k.matches, k.blockedBy = sv.topology.Find(k.pod)
 		}
 	}
 	if sv.abandoned {
 		return nil
 	}
+	sv.steps += sv.topology.TakeSteps()
 	sv.groupForPacking(sv.allClasses)
 	if slices.ContainsFunc(first, func(k *constraintClass) bool { return k.manyTerms }) {
 		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.manyTerms) - btoi(b.class.manyTerms) })
@@ -292,7 +180,7 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.invalid})
 			continue
 		}
-		if why := claims.blocked(q); why.Code != "" {
+		if why := claims.Blocked(q.pod, c.exclusive); why.Code != "" {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
 			continue
 		}
@@ -331,38 +219,6 @@ func (sv *solver) oversized(requests resources.Vec) bool {
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
 }
 
-// linkGroups finds the topology groups that count pods of the class or keep them out.
-func (sv *solver) linkGroups(k *constraintClass) {
-	var found []int
-	sv.selectors.find(k.pod.Labels, func(i int) bool {
-		sv.steps++
-		if sv.groups[i].selects(k.pod) {
-			found = append(found, i)
-		}
-		return false
-	})
-	slices.Sort(found)
-	for _, i := range slices.Compact(found) {
-		if g := sv.groups[i]; g.typ == inverse {
-			k.blockedBy = append(k.blockedBy, g)
-		} else {
-			k.matches = append(k.matches, g)
-		}
-	}
-}
-
-// indexGroups builds the index that finds the groups that count a pod.
-func (sv *solver) indexGroups() {
-	sv.selectors = selectorIndex{}
-	for i, g := range sv.groups {
-		if len(g.parts) > 0 || g.claim != "" {
-			sv.selectors.any = append(sv.selectors.any, i) // such groups have their own index
-			continue
-		}
-		sv.selectors.add(i, g.selector)
-	}
-}
-
 // readConstraints parses what all pods of the class require of labels, volumes and devices, or returns why they cannot
 // be considered.
 func (sv *solver) readConstraints(k *constraintClass) []Reason {
@@ -377,13 +233,13 @@ func (sv *solver) readConstraints(k *constraintClass) []Reason {
 	if len(reasons) > 0 {
 		return reasons
 	}
-	volumes := podVolumes(sv.s, k.pod)
-	alternatives, reasons := sv.volumeAlternatives(volumes)
+	volumes := volume.Of(sv.s, k.pod)
+	alternatives, reasons := volume.Alternatives(sv.s, volumes)
 	if len(reasons) > 0 {
 		return reasons
 	}
-	k.node, k.attached, k.devices, k.tolerations = node, attachments(volumes), devices, sv.tolerations(k.pod)
-	k.exclusive = sv.exclusive(volumes)
+	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, sv.tolerations(k.pod)
+	k.exclusive = volume.Exclusive(volumes)
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, sv.pools.Intern(alt))
 	}
@@ -414,7 +270,7 @@ func (sv *solver) compileConstraints(k *constraintClass) {
 	if len(k.invalid) > 0 && (!k.running || tooMany(k.pod).Code != "") {
 		return
 	}
-	k.declares = sv.apartGroups(inverse, k.pod)
+	k.declares = sv.topology.Apart(topology.Inverse, k.pod)
 	if len(k.invalid) == 0 {
 		k.invalid = sv.compileLevels(k)
 	}

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-k8s/dovetail/internal/engine/explain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.
@@ -106,22 +106,23 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 		internedFull:   pools.Intern(a.Required),
 		tolerations:    last.tolerations,
 		groups:         last.groups,
-		views:          []view{},
+		views:          []topology.View{},
 	}
 	if !a.AnyTaints {
 		level.blocked = last.blocked
 	}
-	waived := func(g *group) bool {
-		return slices.ContainsFunc(a.Waived, func(c explain.Constraint) bool { return c.(*constraint).v.g == g })
+	waived := func(g *topology.Group) bool {
+		return slices.ContainsFunc(a.Waived, func(c explain.Constraint) bool { return c.(*constraint).Group() == g })
 	}
 	for _, v := range p.c.views(last) {
-		if !waived(v.g) {
-			v.pod = a.Required.Get(v.g.key)
-			if a.AllDomains || slices.Contains(a.NewDomains, v.g.key) {
-				v.g = v.g.withDomainsOf(a.Template)
-			}
-			level.views = append(level.views, v)
+		g := v.Group()
+		if waived(g) {
+			continue
 		}
+		if a.AllDomains || slices.Contains(a.NewDomains, g.Key()) {
+			g = g.WithPool(forTopology(a.Template))
+		}
+		level.views = append(level.views, v.In(g, a.Required))
 	}
 	k, c := *p.c.constraintClass, *p.c
 	c.constraintClass = &k
@@ -139,19 +140,6 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 	return nearest(g), ""
 }
 
-// withDomainsOf is the group as if the template's nodes could be in all of their domains.
-func (g *group) withDomainsOf(t *nodepool.Template) *group {
-	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.Taints()) {
-		return g
-	}
-	out := *g
-	out.universe = slices.Concat(g.universe, t.Values(g.key))
-	slices.Sort(out.universe)
-	out.universe = slices.Compact(out.universe)
-	out.usable = out.reachable()
-	return &out
-}
-
 // nearest is the cheapest offering of a growth.
 func nearest(g growth) *Nearest {
 	ti := g.cands.TypeOf(g.cands.List()[g.first])
@@ -164,12 +152,12 @@ func (p *classProber) Constraints() []explain.Constraint {
 	if p.constraints != nil {
 		return p.constraints
 	}
-	byGroup := map[*group]*constraint{}
+	byGroup := map[*topology.Group]*constraint{}
 	for _, v := range p.c.views(p.c.levels[len(p.c.levels)-1]) {
-		if byGroup[v.g] == nil {
-			byGroup[v.g] = &constraint{p.sv, v}
+		if byGroup[v.Group()] == nil {
+			byGroup[v.Group()] = &constraint{v, p.sv.topology}
 		}
-		p.constraints = append(p.constraints, byGroup[v.g])
+		p.constraints = append(p.constraints, byGroup[v.Group()])
 	}
 	return p.constraints
 }
@@ -182,10 +170,10 @@ func (p *classProber) FindDevices(on *nodepool.Candidates) error {
 
 // VolumeClaim names a volume claim of the pods that requires something of the label.
 func (p *classProber) VolumeClaim(label string) string {
-	for _, v := range podVolumes(p.sv.s, p.c.pod) {
-		if alternatives, err := v.alternatives(p.sv.s.Labels); err == nil &&
+	for _, v := range volume.Of(p.sv.s, p.c.pod) {
+		if alternatives, err := v.Alternatives(p.sv.s.Labels); err == nil &&
 			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(label) }) {
-			return v.key.Name
+			return v.Key().Name
 		}
 	}
 	return ""

@@ -13,6 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // constraintClass is an equivalence class of pods with equal scheduling constraints, whatever they request.
@@ -31,7 +33,7 @@ type constraintClass struct {
 	// exclusive are the volume claims that no other pod can use at the same time.
 	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
-	attached []attachment
+	attached []volume.Attachment
 	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*relaxationLevel
 	// demand is the pods' demand class in the LP.
@@ -50,7 +52,7 @@ type constraintClass struct {
 
 	// matches are the groups that count the pods, declares the inverse groups of their own anti-affinity, blockedBy the
 	// inverse groups that keep them out.
-	matches, declares, blockedBy []*group
+	matches, declares, blockedBy []*topology.Group
 	// zones are the constraint classes of pods that run in one zone instead of spreading over zones: see inZone.
 	zones map[string]*constraintClass
 }
@@ -61,10 +63,10 @@ type class struct {
 	packingClass *packingClass
 	resourceList corev1.ResourceList
 	requests     resources.Vec
-	shared       []attachment // volumes with attach limits that other pods use too
-	amounts      vec64        // requests as floating-point numbers
-	count        int          // pods left
-	members      int          // pods in the snapshot
+	shared       []volume.Attachment // volumes with attach limits that other pods use too
+	amounts      vec64               // requests as floating-point numbers
+	count        int                 // pods left
+	members      int                 // pods in the snapshot
 	// pods in queue order; those before nextPod are scheduled.
 	pods    []*queuedPod
 	nextPod int
@@ -99,10 +101,10 @@ type relaxationLevel struct {
 	// blocked are the templates with a taint that is not tolerated.
 	blocked resources.Bitset
 	// groups are the topology constraints at this level.
-	groups []*group
+	groups []*topology.Group
 	// views are the groups from the perspective of the pods; made on first use.
-	views  []view
-	sorted sortedViews
+	views  []topology.View
+	sorted topology.SortedViews
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
@@ -177,7 +179,7 @@ func (w relaxationState) relax(softTaints bool) (relaxationState, bool) {
 // terms share a bound on the groups that they add. Beyond it their preferences do not count, and pods that require so
 // much are not planned.
 func (sv *solver) compileLevels(k *constraintClass) []Reason {
-	before, intricate := len(sv.groups), k.hasManyTerms()
+	before, intricate := len(sv.topology.Groups()), k.hasManyTerms()
 	if intricate && sv.manyTermGroups >= maxManyTermGroups {
 		if max(len(requiredAffinity(k.pod)), hardSpreads(k.pod)) > fewTerms {
 			return []Reason{{Code: TooComplex, Message: fmt.Sprintf(
@@ -190,7 +192,7 @@ func (sv *solver) compileLevels(k *constraintClass) []Reason {
 		k.levels = sv.levels(k, sv.respectPreferences)
 	}
 	if k.manyTerms = intricate; intricate {
-		sv.manyTermGroups += len(sv.groups) - before
+		sv.manyTermGroups += len(sv.topology.Groups()) - before
 	}
 	return nil
 }
@@ -242,13 +244,6 @@ func (sv *solver) level(k *constraintClass, w relaxationState) *relaxationLevel 
 	sv.steps += 1 + len(w.spread) + len(w.affinity) + len(w.anti) + len(w.hard) + len(w.joinedPreferences)
 	level.groups = slices.Concat(w.spread, w.affinity, w.anti, w.hard, w.joinedPreferences)
 	return level
-}
-
-func requiredAnti(pod *corev1.Pod) []corev1.PodAffinityTerm {
-	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
-		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	}
-	return nil
 }
 
 // validate parses the node selection of the pod, or returns why the pod cannot be considered.

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Retries in other orders. First fit places pods one after the other and takes none back, so the order of the queue
@@ -115,7 +117,7 @@ func (o *orderSearch) possible(q *queuedPod) bool {
 		return false
 	}
 	last := c.levels[len(c.levels)-1]
-	return slices.ContainsFunc(last.groups, func(g *group) bool { return g.typ == spread || g.typ == affinity }) ||
+	return slices.ContainsFunc(last.groups, func(g *topology.Group) bool { return g.NeedsDomain() }) ||
 		len(o.try([]*queuedPod{q})) == 0
 }
 
@@ -245,7 +247,7 @@ func (o *orderSearch) betterOrders() {
 
 // isRequired reports whether other pods follow the pods of the class: they have affinity to them.
 func (c *class) isRequired() bool {
-	return slices.ContainsFunc(c.matches, func(g *group) bool { return g.typ == affinity })
+	return slices.ContainsFunc(c.matches, func(g *topology.Group) bool { return g.Type() == topology.Affinity })
 }
 
 // maxSqueaks is how often the pods that an order leaves are moved to the front of it.

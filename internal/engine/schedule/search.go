@@ -11,6 +11,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Policies of snapshot.Settings.
@@ -28,31 +30,24 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes       resources.Axes
-	unusedAxes resources.Bitset // axes on which only unplaceable pods request something
-	cpu        int              // indexes into axes
-	memory     int
-	podAxis    int
-	pending    map[types.UID]bool // pods that this Solve schedules
-	daemons    []*daemon
-	pools      *nodepool.Models // as models for new nodes
-	nodes      []*node
-	bins       []*bin
-	rooms      roomTree // of bins
-	allClasses []*class // all classes, in the order of the pods
-	classes    []*class // classes of this run, by their first pod in the queue
-	groups     []*group
-	groupByID  map[string]*group
-	// universes are the domains of groups that count all nodes, by key.
-	universes      map[string][]string
-	selectors      selectorIndex                  // finds the groups that count a pod
-	podIndex       *runningPods                   // made on first use
-	declarations   map[string][]*group            // of running pods with many terms
-	uses           map[types.NamespacedName]int   // how many pods use each claim
-	drivers        map[string]corev1.ResourceName // axes of attachable volumes, by CSI driver
-	allTaints      []corev1.Taint                 // made on first use
-	manyTermGroups int                            // groups that classes with many terms have added
-	stepsOfClass   map[*constraintClass]int       // steps that classes with many terms have taken in this run
+	axes           resources.Axes
+	unusedAxes     resources.Bitset // axes on which only unplaceable pods request something
+	cpu            int              // indexes into axes
+	memory         int
+	podAxis        int
+	pending        map[types.UID]bool // pods that this Solve schedules
+	daemons        []*daemon
+	pools          *nodepool.Models   // as models for new nodes
+	volumes        *volume.Limits     // attach limits, and which pods share claims
+	topology       *topology.Registry // the groups that count pods per domain
+	nodes          []*node
+	bins           []*bin
+	rooms          roomTree                 // of bins
+	allClasses     []*class                 // all classes, in the order of the pods
+	classes        []*class                 // classes of this run, by their first pod in the queue
+	allTaints      []corev1.Taint           // made on first use
+	manyTermGroups int                      // groups that classes with many terms have added
+	stepsOfClass   map[*constraintClass]int // steps that classes with many terms have taken in this run
 
 	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
 	lp, bound *relaxation
@@ -73,7 +68,7 @@ type solver struct {
 	launchBuf   []nodepool.Candidate // buffer of launch
 	binWalks    []binWalk            // buffer of placeInWaitingBin
 	movedBins   []movedBin           // buffer of placeInWaitingBin
-	viewBuf     []view               // buffer of viewsWithUndecided
+	viewBuf     []topology.View      // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
@@ -99,13 +94,12 @@ type solver struct {
 
 	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
 	// group is divided. zonedClasses is the number of classes that the division of this run has made.
-	wholeGroups  map[*group]bool
+	wholeGroups  map[*topology.Group]bool
 	zonedClasses int
 
-	run           int
-	start         baseline
-	touchedNodes  []*node
-	touchedGroups []*group
+	run          int
+	start        baseline
+	touchedNodes []*node
 }
 
 // baseline is the state at the start of a run that later changes in place.
@@ -116,8 +110,7 @@ type baseline struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{},
-		pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
+		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
 		limitRefusal: newRefusalPair(Limits), requirementRefusal: refusal{code: Requirement, final: true},
@@ -221,6 +214,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			sv.daemons = append(sv.daemons, d)
 		}
 	}
+	sv.topology = topology.NewRegistry(s, sv.pending)
 	queue := sv.classify(pods)
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
 	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
@@ -230,7 +224,8 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	for _, d := range sv.daemons {
 		requests = append(requests, d.Requests)
 	}
-	requests = append(requests, sv.limitedDrivers())
+	sv.volumes = volume.NewLimits(s, sv.pending)
+	requests = append(requests, sv.volumes.Axes())
 	sv.axes = sv.boundedAxes(requests)
 	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
 	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
@@ -246,10 +241,12 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	slices.SortFunc(nodes, nodeOrder)
 	for i, n := range nodes {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
+		sv.topology.AddNode(&sv.nodes[i].Node)
 		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	sv.pools = sv.newModels()
 	for _, t := range sv.pools.All() {
+		sv.topology.AddPool(forTopology(t), t.LimitsExhausted())
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())
 	}
 	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
@@ -264,7 +261,10 @@ func (sv *solver) newModels() *nodepool.Models {
 	}
 	return nodepool.NewModels(nodepool.Config{
 		Labels: sv.s.Labels, Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
-		Slots: &sv.slots, LimitVolumes: sv.limitVolumes, Steps: &sv.steps,
+		Slots: &sv.slots, Steps: &sv.steps,
+		LimitVolumes: func(room resources.Vec, limits, attached map[string]int) {
+			sv.volumes.LimitType(room, sv.axes, limits, attached)
+		},
 	}, sv.s.Pools)
 }
 
@@ -384,7 +384,8 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+			!sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.pools.RequiresAbsent) &&
+				(sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
 			sv.relaxedPreferences += i
 			return true

@@ -1,38 +1,24 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
-
-// exclusive are the claims of the pod that only one pod can use at a time (ReadWriteOncePod).
-func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
-	var out []types.NamespacedName
-	for _, v := range volumes {
-		if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
-			out = append(out, v.key)
-		}
-	}
-	return out
-}
-
-// claimUsers is the one pod that may use each claim with access mode ReadWriteOncePod.
-type claimUsers map[types.NamespacedName]*corev1.Pod
 
 // claimUsers finds the users of claims that only one pod can use: a running pod, else the pod that a node was launched
 // for and that can still use it, else the first in the queue.
-func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
+func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.exclusive) > 0 }) {
 		return nil
 	}
-	out, placed := claimUsers{}, make(map[types.UID]bool, len(queue))
+	out, placed := volume.Users{}, make(map[types.UID]bool, len(queue))
 	for _, q := range queue {
 		placed[q.pod.UID] = true
 	}
@@ -45,12 +31,10 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 			promised[uid] = n
 		}
 		for _, pod := range n.src.Pods {
-			if placed[pod.UID] || snapshot.Terminal(pod) || !hasClaims(pod) {
+			if placed[pod.UID] || snapshot.Terminal(pod) || !volume.HasClaims(pod) {
 				continue
 			}
-			for _, key := range sv.exclusive(podVolumes(sv.s, pod)) {
-				out[key] = pod
-			}
+			out.Take(pod, volume.Exclusive(volume.Of(sv.s, pod)))
 		}
 	}
 	for _, which := range []func(*queuedPod) bool{
@@ -65,9 +49,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 			if taken || !which(q) {
 				continue
 			}
-			for _, key := range q.class.exclusive {
-				out[key] = q.pod
-			}
+			out.Take(q.pod, q.class.exclusive)
 		}
 	}
 	return out
@@ -79,61 +61,43 @@ func (sv *solver) keepsPromise(n *node, c *class) bool {
 	return !n.src.Deleting && (!n.src.Initialized || len(c.devices) > 0 || sv.stillFits(n, c))
 }
 
-// blocked is the reason why the pod waits for another user of its claim; the zero Reason if it does not.
-func (u claimUsers) blocked(q *queuedPod) Reason {
-	for _, key := range q.class.exclusive {
-		if user := u[key]; user != nil && user != q.pod {
-			return Reason{Code: VolumeInUse, Message: fmt.Sprintf(
-				"volume claim %q has access mode ReadWriteOncePod, and pod %q uses it or is planned to; the pod waits until that one is gone",
-				key.Name,
-				user.Name,
-			)}
-		}
-	}
-	return Reason{}
-}
-
-// zonalDrivers are CSI drivers with volumes that can only be used in the zone of the first pod that uses them.
-var zonalDrivers = []string{ebsDriver, "ebs.csi.eks.amazonaws.com"}
-
-// unboundZonal are the claims of a pod that get their zone with the first pod that uses them, and that other pods may use
-// then: with ReadWriteOncePod, no other pod of the plan follows.
-func unboundZonal(volumes []volume) []types.NamespacedName {
-	var out []types.NamespacedName
-	for _, v := range volumes {
-		if v.claim == nil || v.claim.Spec.VolumeName != "" || v.class == nil || !slices.Contains(zonalDrivers, v.driver()) ||
-			slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {
-			continue
-		}
-		if mode := v.class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer {
-			out = append(out, v.key)
-		}
-	}
-	return out
-}
-
 // sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
-func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
-	if !hasClaims(pod) {
+func (sv *solver) sharedGroups(pod *corev1.Pod) []*topology.Group {
+	if !volume.HasClaims(pod) {
 		return nil
 	}
-	var out []*group
-	for _, key := range unboundZonal(podVolumes(sv.s, pod)) {
-		if sv.uses[key] < 2 {
+	var out []*topology.Group
+	for _, key := range volume.UnboundZonal(volume.Of(sv.s, pod)) {
+		if !sv.volumes.Shared(key) {
 			continue
 		}
-		out = append(out, sv.internGroup(&group{
-			typ: affinity, key: corev1.LabelTopologyZone, selector: labels.Nothing(), namespaces: map[string]bool{key.Namespace: true},
-			claim: key.Name,
-		}, "claim "+key.Name))
+		out = append(out, sv.topology.SharedClaim(key))
 	}
 	return out
 }
 
-// usedBy reports whether the pod has a volume of the group's claim.
-func (g *group) usedBy(pod *corev1.Pod) bool {
-	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		name, ok := claimName(pod, &v)
-		return ok && name == g.claim
-	})
+// forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
+// claim with these alone is not bound by it.
+func (sv *solver) forgetSharers(queue []*queuedPod) {
+	for _, q := range queue {
+		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] {
+			continue
+		}
+		sv.volumes.Forget(q.pod)
+	}
+}
+
+// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
+// already.
+func (sv *solver) requestsIn(b *bin, c *class) resources.Vec {
+	if len(c.shared) == 0 {
+		return c.requests
+	}
+	out := slices.Clone(c.requests)
+	for _, a := range c.shared {
+		if !b.sharedVolumes[a] {
+			out[sv.volumes.Axis(sv.axes, a.Driver)]++
+		}
+	}
+	return out
 }

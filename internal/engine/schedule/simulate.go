@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
@@ -84,14 +85,14 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 
 // appliedPlan is what an applied plan has changed, as it was before.
 type appliedPlan struct {
-	removed        []*node
-	pending        []*queuedPod
-	nodes          map[*node]nodeState
-	addedPods      map[*node][]*queuedPod
-	groups         map[*group]map[string]int
-	limitLeft      []resources.Vec
-	slots          reservation.State
-	changedDomains []groupDomains
+	removed   []*node
+	pending   []*queuedPod
+	nodes     map[*node]nodeState
+	addedPods map[*node][]*queuedPod
+	counts    topology.KeptCounts
+	limitLeft []resources.Vec
+	slots     reservation.State
+	lost      []topology.LostDomain
 }
 
 // Apply applies a plan of Simulate: later simulations see the cluster after it. Its nodes are removed, its pods are on their
@@ -102,7 +103,7 @@ type appliedPlan struct {
 func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
-		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
+		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{},
 		slots: sv.slots.Marked(),
 	}
 	for _, t := range sv.pools.All() {
@@ -111,8 +112,8 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	for _, i := range q.Removed {
 		p.remove(p.nodes[i])
 	}
-	h.removed, h.changedDomains = slices.Clone(p.removed), slices.Clone(p.changedDomains)
-	p.removed, p.changedDomains = p.removed[:0], p.changedDomains[:0]
+	h.removed, h.lost = slices.Clone(p.removed), p.removals.Keep()
+	p.removed = p.removed[:0]
 	if p.addedPods == nil {
 		p.addedPods = map[*node][]*queuedPod{}
 	}
@@ -150,11 +151,8 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 		h.nodes[n] = n.before
 		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
 	}
-	for _, g := range sv.touchedGroups {
-		h.groups[g] = g.before
-		g.uncertain, g.countsByBin, g.undecided, g.touched = nil, g.countsByBin[:0], 0, false
-	}
-	sv.touchedNodes, sv.touchedGroups = sv.touchedNodes[:0], sv.touchedGroups[:0]
+	h.counts = sv.topology.Keep()
+	sv.touchedNodes = sv.touchedNodes[:0]
 	for _, t := range sv.pools.All() {
 		t.Mark()
 	}
@@ -198,19 +196,9 @@ func (p *Problem) applyLaunch(l *Launch) {
 		if queued == nil {
 			continue
 		}
-		for _, list := range [...][]*group{queued.class.matches, queued.class.declares} {
+		for _, list := range [...][]*topology.Group{queued.class.matches, queued.class.declares} {
 			for _, g := range list {
-				if g.key == corev1.LabelHostname || !g.filter.admits(l.Requirements, t.Taints(), sv.s.Labels.WellKnown) {
-					continue
-				}
-				domains := sv.domainsOf(g, l.Requirements)
-				if len(domains) > 1 && (g.typ == spread || g.typ == affinity) {
-					continue
-				}
-				sv.touchGroup(g)
-				for _, d := range domains {
-					g.counts[d]++
-				}
+				sv.topology.CountLaunched(g, l.Requirements, forTopology(t))
 			}
 		}
 	}
@@ -237,11 +225,9 @@ func (p *Problem) AppliedPlans() int { return len(p.applied) }
 func (p *Problem) RevertTo(n int) {
 	sv := p.sv
 	for _, h := range slices.Backward(p.applied[n:]) {
-		for g, counts := range h.groups {
-			g.counts = counts
-		}
+		sv.topology.Restore(h.counts)
 		for n, state := range h.nodes {
-			n.free, n.ports, n.attached, n.inUse = state.free, state.ports, state.attached, state.inUse
+			n.free, n.ports, n.volumes = state.free, state.ports, state.volumes
 		}
 		p.pending = h.pending
 		for n, guests := range h.addedPods {
@@ -255,7 +241,8 @@ func (p *Problem) RevertTo(n int) {
 			t.Restore(h.limitLeft[i])
 		}
 		sv.slots.Restore(h.slots)
-		p.removed, p.changedDomains = append(p.removed, h.removed...), append(p.changedDomains, h.changedDomains...)
+		p.removed = append(p.removed, h.removed...)
+		p.removals.Reopen(h.lost)
 		p.restoreRemoved()
 	}
 	p.applied = p.applied[:n]

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // Budget bounds the work of a Solve in steps, so that the result does not depend on the speed of the host. One step is
@@ -114,7 +115,7 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.lp, sv.bound, sv.abandoned, sv.budget = nil, nil, false, budget
-	sv.wholeGroups = map[*group]bool{}
+	sv.wholeGroups = map[*topology.Group]bool{}
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit

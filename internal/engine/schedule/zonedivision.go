@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // zoneDivision divides pods that spread over zones before the search: each pod gets a zone, and the pods of one class in
@@ -30,7 +31,7 @@ type zoneDivision struct {
 	members  []*zoneMember
 	memberOf map[*constraintClass]*zoneMember
 	// counts are the groups, by group; groups lists them in the order in which members came.
-	counts map[*group]*zoneCounts
+	counts map[*topology.Group]*zoneCounts
 	groups []*zoneCounts
 	// prices caches the prices of zones by the candidates that they are computed from.
 	prices map[string]float64
@@ -48,7 +49,7 @@ type zoneMember struct {
 
 // zoneCounts is a spread group while its pods are divided. Slices are by index into zoneDivision.zones.
 type zoneCounts struct {
-	g *group
+	g *topology.Group
 	// count and sure are the number of pods, with and without those that may turn out not to count.
 	count, sure []int
 	// known marks the zones of the group's universe, usable lists those against which skew is measured.
@@ -80,7 +81,9 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 	if sv.lp == nil || len(sv.lp.demandClasses) == 0 || sv.wholeGroups == nil {
 		return queue
 	}
-	d := &zoneDivision{sv: sv, counts: map[*group]*zoneCounts{}, memberOf: map[*constraintClass]*zoneMember{}, prices: map[string]float64{}}
+	d := &zoneDivision{
+		sv: sv, counts: map[*topology.Group]*zoneCounts{}, memberOf: map[*constraintClass]*zoneMember{}, prices: map[string]float64{},
+	}
 	d.findMembers()
 	if d.exclude(); !slices.ContainsFunc(d.groups, func(z *zoneCounts) bool { return !z.whole }) {
 		return queue
@@ -140,8 +143,8 @@ func (d *zoneDivision) findMembers() {
 		seen[k] = true
 		var groups []*zoneCounts
 		for _, v := range k.views(k.levels[0]) {
-			if v.g.typ == spread && v.g.key == corev1.LabelTopologyZone && !slices.Contains(groups, d.counts[v.g]) {
-				groups = append(groups, d.countsOf(v.g))
+			if v.Type() == topology.Spread && v.Key() == corev1.LabelTopologyZone && !slices.Contains(groups, d.counts[v.Group()]) {
+				groups = append(groups, d.countsOf(v.Group()))
 			}
 		}
 		if len(groups) > 0 {
@@ -166,7 +169,7 @@ func (d *zoneDivision) findMembers() {
 }
 
 // countsOf returns the state of the group.
-func (d *zoneDivision) countsOf(g *group) *zoneCounts {
+func (d *zoneDivision) countsOf(g *topology.Group) *zoneCounts {
 	z := d.counts[g]
 	if z == nil {
 		z = &zoneCounts{g: g, component: len(d.groups), whole: d.sv.wholeGroups[g]}
@@ -205,8 +208,8 @@ func (k *constraintClass) onlySpreadsOverZones() bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(k.views(k.levels[0]), func(v view) bool {
-		return v.g.key == zone && (v.g.typ != spread || !v.self)
+	return !slices.ContainsFunc(k.views(k.levels[0]), func(v topology.View) bool {
+		return v.Key() == zone && (v.Type() != topology.Spread || !v.Self())
 	})
 }
 
@@ -230,26 +233,25 @@ func (d *zoneDivision) connect() {
 // readCounts reads the zones and the counts of all groups.
 func (d *zoneDivision) readCounts() {
 	for _, z := range d.groups {
-		d.zones = append(d.zones, z.g.universe...)
+		d.zones = append(d.zones, z.g.Universe()...)
 	}
 	slices.Sort(d.zones)
 	d.zones = slices.Compact(d.zones)
 	for _, z := range d.groups {
 		z.count, z.sure, z.known = make([]int, len(d.zones)), make([]int, len(d.zones)), make([]bool, len(d.zones))
 		for i, zone := range d.zones {
-			z.count[i] = z.g.counts[zone]
-			z.sure[i] = z.count[i] - z.g.uncertain[zone]
-			z.known[i] = slices.Contains(z.g.universe, zone)
-			if slices.Contains(z.g.usable, zone) {
+			z.count[i], z.sure[i] = z.g.Count(zone), z.g.SureCount(zone)
+			z.known[i] = slices.Contains(z.g.Universe(), zone)
+			if slices.Contains(z.g.Usable(), zone) {
 				z.usable = append(z.usable, i)
 			}
 		}
 	}
 }
 
-// minCount is group.minCount for the counts so far.
+// minCount is the global minimum of the skew for the counts so far.
 func (z *zoneCounts) minCount() int {
-	if len(z.usable) == 0 || len(z.usable) < z.g.minDomains {
+	if len(z.usable) == 0 || len(z.usable) < z.g.MinDomains() {
 		return 0
 	}
 	lowest := z.sure[z.usable[0]]
@@ -278,7 +280,7 @@ func (d *zoneDivision) assign(pods []*queuedPod) []int {
 			}
 			count, allowed := 0, true
 			for n, z := range m.groups {
-				allowed = allowed && z.known[zone] && z.count[zone]+1-floors[n] <= z.g.maxSkew
+				allowed = allowed && z.known[zone] && z.count[zone]+1-floors[n] <= z.g.MaxSkew()
 				count += z.count[zone]
 			}
 			if allowed && (best < 0 || m.price[zone] < m.price[best] || m.price[zone] == m.price[best] && count < fewest) {
@@ -353,7 +355,7 @@ func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
 	if known, ok := k.zones[zone]; ok {
 		return known
 	}
-	overZones := func(g *group) bool { return g.typ == spread && g.key == corev1.LabelTopologyZone }
+	overZones := func(g *topology.Group) bool { return g.Spreads(corev1.LabelTopologyZone) }
 	all := 0
 	for _, g := range k.levels[0].groups {
 		all += btoi(overZones(g))
@@ -471,7 +473,7 @@ func (sv *solver) leavesDivided(left []*queuedPod) bool {
 		}
 		found = true
 		for _, g := range q.class.whole.levels[0].groups {
-			if g.typ == spread && g.key == corev1.LabelTopologyZone {
+			if g.Spreads(corev1.LabelTopologyZone) {
 				sv.wholeGroups[g] = true
 			}
 		}

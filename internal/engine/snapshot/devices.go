@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,4 +64,11 @@ type DeviceAllocation struct {
 	Drivers []string
 	// Results are the allocations by claim, in their order; nil for claims that were allocated before.
 	Results []*resourcev1.AllocationResult
+}
+
+// WantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no
+// information about devices, such a pod is not planned, and such a daemon is not expected on new nodes.
+func WantsDevices(spec *corev1.PodSpec) bool {
+	claims := func(c corev1.Container) bool { return len(c.Resources.Claims) > 0 }
+	return len(spec.ResourceClaims) > 0 || slices.ContainsFunc(spec.Containers, claims) || slices.ContainsFunc(spec.InitContainers, claims)
 }

@@ -1,4 +1,4 @@
-package schedule
+package volume
 
 import (
 	"fmt"
@@ -8,44 +8,42 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 const (
-	ebsDriver        = "ebs.csi.aws.com"
-	ebsInTree        = "kubernetes.io/aws-ebs"
-	bindCompleted    = "pv.kubernetes.io/bind-completed"
-	maxVolumeChoices = 256
+	ebsDriver = "ebs.csi.aws.com"
+	// ebsInTree is the same driver under the name that it had inside Kubernetes.
+	ebsInTree = "kubernetes.io/aws-ebs"
+	// bindCompleted is the annotation of a claim whose binding is done.
+	bindCompleted = "pv.kubernetes.io/bind-completed"
+	// maxChoices bounds the combinations of topologies of one pod's volumes. Eight volumes with two zones each have 256
+	// before those that exclude each other are dropped.
+	maxChoices = 256
 )
 
-// attachment is a volume that counts against a driver's attach limit on a node.
-type attachment struct {
-	driver string
-	claim  types.NamespacedName
+// Attachment is a volume that counts against the attach limit of its CSI driver on a node.
+type Attachment struct {
+	Driver string
+	Claim  types.NamespacedName
 }
 
-// claimName is the PersistentVolumeClaim behind a pod's volume.
-func claimName(pod *corev1.Pod, v *corev1.Volume) (string, bool) {
-	switch {
-	case v.PersistentVolumeClaim != nil:
-		return v.PersistentVolumeClaim.ClaimName, true
-	case v.Ephemeral != nil:
-		return pod.Name + "-" + v.Name, true
-	}
-	return "", false
-}
-
-// volume is one claim of a pod, with its objects.
-type volume struct {
+// Volume is one claim of a pod, with its objects.
+type Volume struct {
 	key   types.NamespacedName
 	claim *corev1.PersistentVolumeClaim
 	pv    *corev1.PersistentVolume
 	class *storagev1.StorageClass
 }
 
-func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
-	v := volume{key: types.NamespacedName{Namespace: namespace, Name: name}}
+// Key is the name of the claim.
+func (v Volume) Key() types.NamespacedName { return v.key }
+
+// lookUp finds the objects of a claim.
+func lookUp(s *snapshot.Snapshot, namespace, name string) Volume {
+	v := Volume{key: types.NamespacedName{Namespace: namespace, Name: name}}
 	v.claim = s.Volumes.Claims[v.key]
 	if v.claim == nil {
 		return v
@@ -60,23 +58,23 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) volume {
 }
 
 // reason is a Reason that names the volume's claim.
-func (v volume) reason(code Code, format string, args ...any) Reason {
-	return Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
+func (v Volume) reason(code rejection.Code, format string, args ...any) rejection.Reason {
+	return rejection.Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
 }
 
 // unsupported is the reason why nodes of this cloud cannot use the volume; the zero Reason if they can.
-func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
+func (v Volume) unsupported(u snapshot.UnsupportedStorage) rejection.Reason {
 	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
-		return v.reason(Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
+		return v.reason(rejection.Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
 	}
 	if v.pv != nil || v.class == nil {
-		return Reason{}
+		return rejection.Reason{}
 	}
 	for _, term := range v.class.AllowedTopologies {
 		for _, e := range term.MatchLabelExpressions {
 			if slices.Contains(u.TopologyKeys, e.Key) {
 				return v.reason(
-					Unsupported,
+					rejection.Unsupported,
 					"is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have",
 					v.class.Name,
 					e.Key,
@@ -84,49 +82,49 @@ func (v volume) unsupported(u snapshot.UnsupportedStorage) Reason {
 			}
 		}
 	}
-	return Reason{}
+	return rejection.Reason{}
 }
 
 // blocked is the reason why a pod with this volume must wait; the zero Reason if it need not.
-func (v volume) blocked() Reason {
+func (v Volume) blocked() rejection.Reason {
 	no := v.reason
 	switch {
 	case v.claim == nil:
-		return no(Volume, "does not exist")
+		return no(rejection.Volume, "does not exist")
 	case v.claim.DeletionTimestamp != nil:
-		return no(Volume, "is being deleted")
+		return no(rejection.Volume, "is being deleted")
 	case v.claim.Status.Phase == corev1.ClaimLost:
-		return no(Volume, "has lost its volume")
+		return no(rejection.Volume, "has lost its volume")
 	}
 	if name := v.claim.Spec.VolumeName; name != "" {
 		switch {
 		case v.pv == nil:
-			return no(Volume, "is bound to volume %q, which does not exist", name)
+			return no(rejection.Volume, "is bound to volume %q, which does not exist", name)
 		case v.pv.DeletionTimestamp != nil:
-			return no(Volume, "is bound to volume %q, which is being deleted", name)
+			return no(rejection.Volume, "is bound to volume %q, which is being deleted", name)
 		}
 		if _, ok := v.claim.Annotations[bindCompleted]; !ok {
-			return no(VolumePending, "is not bound to volume %q yet", name)
+			return no(rejection.VolumePending, "is not bound to volume %q yet", name)
 		}
-		return Reason{}
+		return rejection.Reason{}
 	}
 	switch {
 	case v.claim.Spec.StorageClassName == nil || *v.claim.Spec.StorageClassName == "":
-		return no(VolumePending, "is not bound and names no storage class")
+		return no(rejection.VolumePending, "is not bound and names no storage class")
 	case v.class == nil:
-		return no(Volume, "names storage class %q, which does not exist", *v.claim.Spec.StorageClassName)
+		return no(rejection.Volume, "names storage class %q, which does not exist", *v.claim.Spec.StorageClassName)
 	case v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingImmediate:
 		return no(
-			VolumePending,
+			rejection.VolumePending,
 			"waits to be bound: storage class %q binds immediately, and the volume's zone decides where the pod can run",
 			v.class.Name,
 		)
 	}
-	return Reason{}
+	return rejection.Reason{}
 }
 
-// alternatives are the label requirements of the volume's topology, one of which must hold; nil if there are none.
-func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, error) {
+// Alternatives are the label requirements of the volume's topology, one of which must hold; nil if there are none.
+func (v Volume) Alternatives(labels requirement.Labels) ([]requirement.Set, error) {
 	var out []requirement.Set
 	if v.pv == nil {
 		if v.class != nil {
@@ -158,7 +156,7 @@ func (v volume) alternatives(labels requirement.Labels) ([]requirement.Set, erro
 }
 
 // driver is the CSI driver that attaches the volume; empty if none counts it.
-func (v volume) driver() string {
+func (v Volume) driver() string {
 	name := ""
 	switch {
 	case v.pv != nil && v.pv.Spec.CSI != nil:
@@ -174,30 +172,30 @@ func (v volume) driver() string {
 	return name
 }
 
-// podVolumes looks up all claims of a pod.
-func podVolumes(s *snapshot.Snapshot, pod *corev1.Pod) []volume {
-	var out []volume
+// Of looks up all claims of a pod.
+func Of(s *snapshot.Snapshot, pod *corev1.Pod) []Volume {
+	var out []Volume
 	for i := range pod.Spec.Volumes {
-		if name, ok := claimName(pod, &pod.Spec.Volumes[i]); ok {
+		if name, ok := ClaimName(pod, &pod.Spec.Volumes[i]); ok {
 			out = append(out, lookUp(s, pod.Namespace, name))
 		}
 	}
 	return out
 }
 
-// volumeAlternatives combines the topologies of all the pod's volumes: every combination that one node can satisfy, or,
+// Alternatives combines the topologies of all the pod's volumes: every combination that one node can satisfy, or,
 // if there is none, all combinations, so that the reason can be explained.
-func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Reason) {
+func Alternatives(s *snapshot.Snapshot, volumes []Volume) ([]requirement.Set, []rejection.Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {
-		for _, why := range []Reason{v.blocked(), v.unsupported(sv.s.Volumes.Unsupported)} {
+		for _, why := range []rejection.Reason{v.blocked(), v.unsupported(s.Volumes.Unsupported)} {
 			if why.Code != "" {
-				return nil, []Reason{why}
+				return nil, []rejection.Reason{why}
 			}
 		}
-		alternatives, err := v.alternatives(sv.s.Labels)
+		alternatives, err := v.Alternatives(s.Labels)
 		if err != nil {
-			return nil, []Reason{{Code: Volume, Message: err.Error()}}
+			return nil, []rejection.Reason{{Code: rejection.Volume, Message: err.Error()}}
 		}
 		if len(alternatives) == 0 {
 			continue
@@ -215,9 +213,9 @@ func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Rea
 		if len(good) == 0 {
 			good = all
 		}
-		if len(good) > maxVolumeChoices {
-			return nil, []Reason{
-				{Code: Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxVolumeChoices)},
+		if len(good) > maxChoices {
+			return nil, []rejection.Reason{
+				{Code: rejection.Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxChoices)},
 			}
 		}
 		out = good
@@ -225,11 +223,12 @@ func (sv *solver) volumeAlternatives(volumes []volume) ([]requirement.Set, []Rea
 	return out, nil
 }
 
-func attachments(volumes []volume) []attachment {
-	var out []attachment
+// Attachments are the volumes that count against an attach limit of the node.
+func Attachments(volumes []Volume) []Attachment {
+	var out []Attachment
 	for _, v := range volumes {
 		if d := v.driver(); d != "" {
-			out = append(out, attachment{d, v.key})
+			out = append(out, Attachment{d, v.key})
 		}
 	}
 	return out

@@ -1,0 +1,227 @@
+package topology
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Counts reports whether pods on the node count for the group. A claim without an instance may still get any well-known
+// label.
+func (r *Registry) Counts(g *Group, n *Node) bool {
+	var undefined map[string]bool
+	if n.Unlaunched {
+		undefined = r.labels.WellKnown
+	}
+	return g.filter.admits(n.Labels, n.Taints, undefined)
+}
+
+// CountsRunning reports whether pods that run on the node count for the group: it will get no other labels.
+func (r *Registry) CountsRunning(g *Group, n *Node) bool {
+	return g.filter.admits(n.Labels, n.Taints, nil)
+}
+
+// AddRunning adds by pods to the count in the node's domain, for good: Undo does not take them back.
+func (g *Group) AddRunning(n *Node, by int) {
+	if d, ok := n.Domain(g.key); ok {
+		if g.counts[d] += by; g.counts[d] == 0 {
+			delete(g.counts, d)
+		}
+	}
+}
+
+// CountOn counts one more pod on the node, if pods there count. A claim that is not launched may come up in one of
+// several domains: pods that keep apart avoid all of them.
+func (r *Registry) CountOn(g *Group, n *Node) {
+	if !r.Counts(g, n) {
+		return
+	}
+	r.touch(g)
+	domain, ok := n.Domain(g.key)
+	switch {
+	case ok:
+		g.add(domain, 1, !n.Unlaunched || g.filter.certain(n.Labels, nil, r.labels.WellKnown))
+	case !n.Unlaunched: // the node has no such label
+	case g.NeedsDomain():
+		if len(r.DomainsOf(g, n.Labels)) > 0 {
+			g.undecided++
+		}
+	default:
+		for _, d := range r.DomainsOf(g, n.Labels) {
+			g.counts[d]++
+		}
+	}
+}
+
+// CountNew counts n pods on the planned node, if pods there count.
+func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
+	if !g.filter.admits(at.Labels, at.Pool.Taints, r.labels.WellKnown) {
+		return
+	}
+	r.touch(g)
+	if g.OverHosts() {
+		g.addOnNew(at.Index, n)
+		return
+	}
+	if d, ok := at.Labels.Get(g.key).Single(); ok {
+		g.add(d, n, g.filter.certain(at.Labels, at.Pool.Labels, r.labels.WellKnown))
+		return
+	}
+	domains := r.DomainsOf(g, at.Labels)
+	// Pods that keep apart must avoid every domain where the node may come up, so they count in all of them. Spread and
+	// affinity need to know the domain, so these pods stay undecided.
+	if len(domains) > 1 && g.NeedsDomain() {
+		g.undecided += n
+		return
+	}
+	for _, d := range domains {
+		g.counts[d] += n
+	}
+}
+
+// CountLaunched counts one pod on a node that is being launched, where its domain is known or the pod keeps apart. No
+// group over hosts counts it, since nothing else can join it.
+func (r *Registry) CountLaunched(g *Group, node requirement.Set, pool Pool) {
+	if g.OverHosts() || !g.filter.admits(node, pool.Taints, r.labels.WellKnown) {
+		return
+	}
+	domains := r.DomainsOf(g, node)
+	if len(domains) > 1 && g.NeedsDomain() {
+		return
+	}
+	r.touch(g)
+	for _, d := range domains {
+		g.counts[d]++
+	}
+}
+
+// touch gives a group its own copy of counts to change.
+func (r *Registry) touch(g *Group) {
+	if !g.touched {
+		g.touched = true
+		g.before = g.counts
+		g.counts = maps.Clone(g.counts)
+		r.touched = append(r.touched, g)
+	}
+}
+
+// settle forgets what is known of planned nodes.
+func (g *Group) settle() {
+	g.uncertain, g.countsByNew, g.undecided, g.touched = nil, g.countsByNew[:0], 0, false
+}
+
+// Undo takes everything back that was counted since the last Undo or Keep.
+func (r *Registry) Undo() {
+	for _, g := range r.touched {
+		g.counts = g.before
+		g.settle()
+	}
+	r.touched = r.touched[:0]
+}
+
+// KeptCounts are the counts that a Keep has replaced.
+type KeptCounts map[*Group]map[string]int
+
+// Keep makes what was counted since the last Undo permanent, but for planned nodes. Restore takes it back.
+func (r *Registry) Keep() KeptCounts {
+	kept := KeptCounts{}
+	for _, g := range r.touched {
+		kept[g] = g.before
+		g.settle()
+	}
+	r.touched = r.touched[:0]
+	return kept
+}
+
+// Restore takes a Keep back. Later ones must have been taken back before.
+func (r *Registry) Restore(kept KeptCounts) {
+	for g, counts := range kept {
+		g.counts = counts
+	}
+}
+
+// Removals takes existing nodes out of the domains of groups, and brings them back.
+type Removals struct {
+	r *Registry
+	// nodes counts, for groups with domains that only existing nodes provide, the nodes in each of these domains.
+	nodes map[*Group]map[string]int
+	// lost are the groups that lost domains with removed nodes, as they were before, in the order of the losses.
+	lost []LostDomain
+}
+
+// LostDomain is a group as it was before it lost a domain.
+type LostDomain struct {
+	g                *Group
+	universe, usable []string
+}
+
+// Removals prepares the removal of nodes. Cost: groups times nodes.
+func (r *Registry) Removals() *Removals {
+	m := &Removals{r: r, nodes: map[*Group]map[string]int{}}
+	for _, g := range r.groups {
+		if !g.OverHosts() {
+			m.count(g)
+		}
+	}
+	return m
+}
+
+// count counts the nodes without which the group would lack a domain.
+func (m *Removals) count(g *Group) {
+	launchable := m.r.launchable(g)
+	for _, n := range m.r.nodes {
+		if d, ok := m.r.provides(n, g); ok && !slices.Contains(launchable, d) {
+			if m.nodes[g] == nil {
+				m.nodes[g] = map[string]int{}
+			}
+			m.nodes[g][d]++
+		}
+	}
+}
+
+// Remove takes the domains away that only this node provides.
+func (m *Removals) Remove(n *Node) {
+	for g, nodes := range m.nodes {
+		d, ok := m.r.provides(n, g)
+		if !ok || nodes[d] == 0 {
+			continue
+		}
+		if nodes[d]--; nodes[d] == 0 {
+			m.lost = append(m.lost, LostDomain{g, g.universe, g.usable})
+			without := func(s []string) []string {
+				return slices.DeleteFunc(slices.Clone(s), func(x string) bool { return x == d })
+			}
+			g.universe, g.usable = without(g.universe), without(g.usable)
+		}
+	}
+}
+
+// Return brings a removed node back. The domains come back with RestoreDomains, before it.
+func (m *Removals) Return(n *Node) {
+	for g, nodes := range m.nodes {
+		if d, ok := m.r.provides(n, g); ok {
+			if _, counted := nodes[d]; counted {
+				nodes[d]++
+			}
+		}
+	}
+}
+
+// RestoreDomains brings the domains of all removed nodes back.
+func (m *Removals) RestoreDomains() {
+	for _, l := range slices.Backward(m.lost) {
+		l.g.universe, l.g.usable = l.universe, l.usable
+	}
+	m.lost = m.lost[:0]
+}
+
+// Keep makes the losses so far permanent, and returns them for Reopen.
+func (m *Removals) Keep() []LostDomain {
+	kept := slices.Clone(m.lost)
+	m.lost = m.lost[:0]
+	return kept
+}
+
+// Reopen adds kept losses to those that RestoreDomains takes back.
+func (m *Removals) Reopen(kept []LostDomain) { m.lost = append(m.lost, kept...) }

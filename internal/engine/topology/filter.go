@@ -1,0 +1,100 @@
+package topology
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// filter decides which nodes a spread constraint counts (nodeAffinityPolicy and nodeTaintsPolicy). A nil filter counts
+// all.
+type filter struct {
+	node        requirement.Pod
+	affinity    bool
+	tolerations []corev1.Toleration
+	taints      bool
+}
+
+// admitsTaints reports whether a node with these taints counts. As in kube-scheduler, only taints that keep pods off
+// exclude a node: those with effect PreferNoSchedule do not.
+func (f *filter) admitsTaints(taints []corev1.Taint) bool {
+	if f == nil || !f.taints {
+		return true
+	}
+	_, found := snapshot.UntoleratedHard(f.tolerations, taints)
+	return !found
+}
+
+// admits reports whether a node with these labels counts; undefined are labels that it may still get.
+func (f *filter) admits(node requirement.Set, taints []corev1.Taint, undefined map[string]bool) bool {
+	if !f.admitsTaints(taints) {
+		return false
+	}
+	if f == nil || !f.affinity {
+		return true
+	}
+	if !node.Compatible(f.node.Selector, undefined) {
+		return false
+	}
+	return len(f.node.Required) == 0 ||
+		slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+}
+
+// certain reports whether every node with these labels counts, as far as affinity is concerned. Types of the pool may
+// still add known labels; without a pool they add none.
+func (f *filter) certain(node requirement.Set, pool PoolLabels, known map[string]bool) bool {
+	if f == nil || !f.affinity {
+		return true
+	}
+	certain := func(set requirement.Set) bool {
+		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
+			if key := r.Key(); !node.Defines(key) {
+				missing := !known[key] && (pool == nil || !pool.DefinesLabel(key))
+				return !missing || !r.AllowsAbsent()
+			}
+			have := node.Get(r.Key())
+			return !have.Equal(have.Intersect(r.WithMinValues(0)))
+		})
+	}
+	return certain(f.node.Selector) && (len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, certain))
+}
+
+// key is equal for filters that count the same nodes.
+func (f *filter) key() string {
+	out := ""
+	if f.affinity {
+		out = f.node.Selector.Key() // String abbreviates long lists of values
+		for _, t := range f.node.Required {
+			out += "|" + t.Key()
+		}
+	}
+	if f.taints {
+		if t, err := json.Marshal(f.tolerations); err == nil {
+			out += string(t)
+		}
+	}
+	return out
+}
+
+// labelKeys are the labels by which the filter tells nodes apart.
+func (f *filter) labelKeys() []string {
+	if f == nil || !f.affinity {
+		return nil
+	}
+	out := f.node.Selector.Keys()
+	for _, term := range f.node.Required {
+		out = append(out, term.Keys()...)
+	}
+	return out
+}
+
+// reaches reports whether a pod may run in a domain by any of its alternatives, considering only the label of the
+// domain.
+func reaches(pod requirement.Pod, key, domain string) bool {
+	return pod.Selector.Get(key).Has(domain) &&
+		(len(pod.Required) == 0 || slices.ContainsFunc(pod.Required, func(t requirement.Set) bool { return t.Get(key).Has(domain) }))
+}

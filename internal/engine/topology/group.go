@@ -1,0 +1,234 @@
+package topology
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+)
+
+// Type is the sort of a topology constraint.
+type Type int
+
+// Types of constraints.
+const (
+	Spread Type = iota
+	Affinity
+	AntiAffinity
+	// Inverse is a required anti-affinity seen from the pods that it keeps out: it counts the pods that declare it.
+	Inverse
+)
+
+func (t Type) String() string {
+	return [...]string{"topology spread", "pod affinity", "pod anti-affinity", "another pod's anti-affinity"}[t]
+}
+
+// Group counts pods per domain (a value of one label), for all pods with the same topology constraint. Two groups of one
+// Registry never have the same meaning.
+type Group struct {
+	typ           Type
+	key           string
+	allNamespaces bool
+	namespaces    map[string]bool
+	selector      labels.Selector
+	// parts are the groups that a joined group consists of; lookup finds them. Other groups have none.
+	parts  []*Group
+	lookup selectorIndex
+	// claim is the volume claim of a group that counts the pods that use it.
+	claim string
+	// maxSkew, minDomains and filter: spread only.
+	maxSkew, minDomains int
+	filter              *filter
+
+	// counts is the number of pods by domain.
+	counts map[string]int
+	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
+	// yet.
+	uncertain map[string]int
+	// countsByNew is the number of pods by planned node, for groups over hostnames.
+	countsByNew []int
+	// universe is every domain that exists or can be launched, sorted. Unused for hostnames: each new node adds one.
+	universe []string
+	// usable are the domains of the universe that the pods' own node selection allows, by any alternative. Skew is
+	// measured against these. Spread only.
+	usable []string
+	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.
+	// Skew is measured against them once a pod is there. Spread only.
+	requested []string
+	// undecided counts pods on planned nodes that have no single domain yet.
+	undecided int
+	// before are the counts at the last Undo or Keep, once something has changed them.
+	before  map[string]int
+	touched bool
+}
+
+// Type is the sort of the constraint.
+func (g *Group) Type() Type { return g.typ }
+
+// Key is the label whose values are the domains.
+func (g *Group) Key() string { return g.key }
+
+// OverHosts reports whether each node is a domain of its own.
+func (g *Group) OverHosts() bool { return g.key == corev1.LabelHostname }
+
+// Spreads reports whether the group spreads pods over the values of the label.
+func (g *Group) Spreads(key string) bool { return g.typ == Spread && g.key == key }
+
+// NeedsDomain reports whether pods of the group count only where their domain is known: they spread, or others follow
+// them. Pods that keep apart count wherever they may come up.
+func (g *Group) NeedsDomain() bool { return g.typ == Spread || g.typ == Affinity }
+
+// KeepsApartOnHosts reports whether the group bounds how many of its pods share a host.
+func (g *Group) KeepsApartOnHosts() bool {
+	return g.OverHosts() && (g.typ == Spread || g.typ == AntiAffinity) && g.claim == ""
+}
+
+// MaxSkew is the field of a spread.
+func (g *Group) MaxSkew() int { return g.maxSkew }
+
+// MinDomains is the field of a spread, 1 by default.
+func (g *Group) MinDomains() int { return g.minDomains }
+
+// Universe is every domain that exists or can be launched, sorted. The caller must not change it.
+func (g *Group) Universe() []string { return g.universe }
+
+// Usable are the domains of a spread's universe that the pods' own node selection allows. The caller must not change it.
+func (g *Group) Usable() []string { return g.usable }
+
+// Undecided is the number of pods on planned nodes that have no single domain yet.
+func (g *Group) Undecided() int { return g.undecided }
+
+// Count is the number of pods in the domain.
+func (g *Group) Count(domain string) int { return g.counts[domain] }
+
+// SureCount is Count without pods that may turn out not to count.
+func (g *Group) SureCount(domain string) int { return g.counts[domain] - g.uncertain[domain] }
+
+// CountBefore is the number of pods in the domain at the last Undo or Keep.
+func (g *Group) CountBefore(domain string) int {
+	if g.touched {
+		return g.before[domain]
+	}
+	return g.counts[domain]
+}
+
+// Selector is the label selector of the pods that count, as text. Joined terms and shared claims have none.
+func (g *Group) Selector() string { return g.selector.String() }
+
+// NodeLabels are the labels of nodes by which the group tells apart which pods count: its key, and what a filter asks.
+func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.labelKeys()...) }
+
+// selects reports whether the pod counts for the group, wherever it is.
+func (g *Group) selects(pod *corev1.Pod) bool {
+	switch {
+	case len(g.parts) > 0:
+		return g.lookup.find(pod.Labels, func(i int) bool { return g.parts[i].selects(pod) })
+	case g.claim != "":
+		return g.usedBy(pod)
+	}
+	return (g.allNamespaces || g.namespaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
+}
+
+// usedBy reports whether the pod has a volume of the group's claim.
+func (g *Group) usedBy(pod *corev1.Pod) bool {
+	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		name, ok := volume.ClaimName(pod, &v)
+		return ok && name == g.claim
+	})
+}
+
+// indexed reports whether the selector says by labels alone which pods may count.
+func (g *Group) indexed() bool { return len(g.parts) == 0 && g.claim == "" }
+
+// reachable are the domains of the universe that the pods' own node selection allows.
+func (g *Group) reachable() []string {
+	var out []string
+	for _, d := range g.universe {
+		if (g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)) && !slices.Contains(g.requested, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// WithPool is the group as if nodes of the pool could be in all of their domains.
+func (g *Group) WithPool(p Pool) *Group {
+	if g.OverHosts() || !g.filter.admitsTaints(p.Taints) {
+		return g
+	}
+	out := *g
+	out.universe = slices.Concat(g.universe, p.Labels.Values(g.key))
+	slices.Sort(out.universe)
+	out.universe = slices.Compact(out.universe)
+	out.usable = out.reachable()
+	return &out
+}
+
+// add counts n pods in a domain.
+func (g *Group) add(domain string, n int, sure bool) {
+	g.counts[domain] += n
+	if !sure {
+		if g.uncertain == nil {
+			g.uncertain = map[string]int{}
+		}
+		g.uncertain[domain] += n
+	}
+}
+
+func (g *Group) addOnNew(index, n int) {
+	for index >= len(g.countsByNew) {
+		g.countsByNew = append(g.countsByNew, 0)
+	}
+	g.countsByNew[index] += n
+}
+
+func (g *Group) countOnNew(index int) int {
+	if index < len(g.countsByNew) {
+		return g.countsByNew[index]
+	}
+	return 0
+}
+
+// minCount is the lowest count among the domains that the pods may use: the global minimum of the skew.
+func (g *Group) minCount() int {
+	if len(g.requested) > 0 {
+		return g.minCountWithRequested()
+	}
+	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
+		return 0
+	}
+	lowest := g.SureCount(g.usable[0])
+	for _, d := range g.usable[1:] {
+		lowest = min(lowest, g.SureCount(d))
+	}
+	return lowest
+}
+
+// full reports whether each domain that the requirement allows has a pod of the group. At least one has.
+func (g *Group) full(allowed requirement.Requirement) bool {
+	taken := false
+	for _, d := range g.universe {
+		switch {
+		case !allowed.Has(d):
+		case g.counts[d] == 0:
+			return false
+		default:
+			taken = true
+		}
+	}
+	return taken
+}
+
+// Empty reports whether no pod is counted anywhere. The anti-affinity of an unscheduled pod must not bind others: if
+// that pod is scheduled later, it keeps away from them itself.
+func (g *Group) Empty() bool {
+	for _, n := range g.counts {
+		if n != 0 {
+			return false
+		}
+	}
+	return g.undecided == 0 && !slices.ContainsFunc(g.countsByNew, func(n int) bool { return n != 0 })
+}

@@ -1,0 +1,54 @@
+package topology
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Node is an existing or in-flight node.
+type Node struct {
+	Labels requirement.Set
+	Taints []corev1.Taint
+	// Pods are those on the node in the snapshot.
+	Pods []*corev1.Pod
+	// Unlaunched is true for a claim without an instance, whose node may still get any well-known label.
+	Unlaunched bool
+	// Deleting nodes keep their pods counted, and provide no domain to others.
+	Deleting bool
+}
+
+// Domain is the only value of a label that the node has or can have.
+func (n *Node) Domain(key string) (string, bool) { return n.Labels.Get(key).Single() }
+
+// NewNode is a planned node.
+type NewNode struct {
+	// Index is its number among the planned nodes.
+	Index int
+	// Labels are its requirements, which may leave several values.
+	Labels requirement.Set
+	Pool   Pool
+}
+
+// Pool is the model for nodes that can be launched.
+type Pool struct {
+	Taints []corev1.Taint
+	Labels PoolLabels
+}
+
+// PoolLabels are the labels that nodes of a pool can get.
+type PoolLabels interface {
+	// Values are the domains of the key that the nodes may be in, sorted.
+	Values(key string) []string
+	// DefinesLabel reports whether the instance types define the label.
+	DefinesLabel(key string) bool
+	// Gives reports whether the nodes get this value of a label that no type defines, if their pods require it.
+	Gives(key, value string) bool
+	// Lacks reports whether the nodes of some instance type do not have the label.
+	Lacks(key string) bool
+}
+
+// HostName is a placeholder for the host name that a planned node will get, by its number.
+func HostName(index int) string { return fmt.Sprintf("new-node-%06d.invalid", index) }

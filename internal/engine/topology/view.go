@@ -1,0 +1,186 @@
+package topology
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// View is a topology group from the perspective of a pod.
+type View struct {
+	g    *Group
+	self bool // the pod counts itself
+	pod  requirement.Requirement
+	// node is the pod's node selection with all alternatives.
+	node *requirement.Pod
+	// ownUndecided is how many of the group's undecided pods are on the planned node at hand.
+	ownUndecided int
+}
+
+// NewView is the view of a pod that requires the labels, with the node selection node.
+func NewView(g *Group, pod *corev1.Pod, asked requirement.Set, node *requirement.Pod) View {
+	return View{g: g, self: g.typ != Inverse && g.selects(pod), pod: asked.Get(g.key), node: node}
+}
+
+// In is the view of another group with the same constraint, for a pod that requires these labels.
+func (v View) In(g *Group, asked requirement.Set) View {
+	v.g, v.pod = g, asked.Get(g.key)
+	return v
+}
+
+// Anywhere is the view of a pod that requires nothing of the domain, and only that it has one.
+func (v View) Anywhere() View {
+	v.pod = requirement.Exists(v.g.key)
+	return v
+}
+
+// Group is the group.
+func (v *View) Group() *Group { return v.g }
+
+// Key is the label whose values are the domains.
+func (v *View) Key() string { return v.g.key }
+
+// Type is the sort of the constraint.
+func (v *View) Type() Type { return v.g.typ }
+
+// Self reports whether the pod counts for its own constraint.
+func (v *View) Self() bool { return v.self }
+
+// OverHosts reports whether each node is a domain of its own.
+func (v *View) OverHosts() bool { return v.g.key == corev1.LabelHostname }
+
+// KeepsApart reports whether the view is of an anti-affinity.
+func (v *View) KeepsApart() bool { return v.g.typ == AntiAffinity || v.g.typ == Inverse }
+
+// Permanent reports whether what the view forbids now stays forbidden: pods are never taken off a host.
+func (v *View) Permanent() bool { return v.g.key == corev1.LabelHostname && v.g.typ != Affinity }
+
+// CountsUndecided reports whether what the view allows depends on the undecided pods on the planned node: see bootstrap.
+func (v *View) CountsUndecided() bool { return v.g.typ == Affinity && v.g.undecided > 0 }
+
+// SetUndecided states how many of the group's undecided pods are on the planned node at hand.
+func (v *View) SetUndecided(n int) { v.ownUndecided = n }
+
+// Reaches reports whether the pod may run in the domain by any of its alternatives.
+func (v *View) Reaches(domain string) bool { return reaches(*v.node, v.g.key, domain) }
+
+// MostOnHost is how many pods one node may hold of those that declare the constraint and are counted by it; zero if the
+// view is of no such rule over hosts.
+func (v *View) MostOnHost() int {
+	if v.g.key != corev1.LabelHostname || !v.self || v.g.claim != "" {
+		return 0
+	}
+	switch v.g.typ {
+	case Spread:
+		return v.g.maxSkew
+	case AntiAffinity:
+		return 1
+	}
+	return 0
+}
+
+// bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
+// pod could follow it to. The volume of a shared claim is where the first of its pods is, whoever can follow.
+func (v *View) bootstrap() bool {
+	if !v.self || v.g.undecided > v.ownUndecided {
+		return false
+	}
+	populated, reachable := false, false
+	for d, n := range v.g.counts {
+		if n > 0 {
+			populated = true
+			reachable = reachable || reaches(*v.node, v.g.key, d)
+		}
+	}
+	for i, n := range v.g.countsByNew {
+		if n > 0 {
+			populated = true
+			reachable = reachable || reaches(*v.node, v.g.key, HostName(i))
+		}
+	}
+	return !populated || !reachable && v.g.claim == ""
+}
+
+// Allows reports whether the pod may join the domain.
+func (v *View) Allows(domain string) bool {
+	return v.allowsCount(domain, v.g.counts[domain])
+}
+
+// MayAllow is Allows for any planned node: what an affinity allows may depend on the undecided pods there.
+func (v *View) MayAllow(domain string) bool {
+	return v.CountsUndecided() || v.Allows(domain)
+}
+
+// AllowsNew reports whether the pod may join the host that a planned node will be.
+func (v *View) AllowsNew(index int) bool {
+	n := v.g.countOnNew(index)
+	switch v.g.typ {
+	case Spread:
+		if v.self {
+			n++
+		}
+		return n <= v.g.maxSkew
+	case Affinity:
+		return v.allowsCount(HostName(index), n)
+	}
+	return n == 0
+}
+
+func (v *View) allowsCount(domain string, n int) bool {
+	switch v.g.typ {
+	case Spread:
+		floor := 0
+		if v.g.key != corev1.LabelHostname {
+			if _, known := slices.BinarySearch(v.g.universe, domain); !known {
+				return false
+			}
+			floor = v.g.minCount()
+		}
+		if v.self {
+			n++
+		}
+		return n-floor <= v.g.maxSkew
+	case Affinity:
+		return v.pod.Has(domain) && (n > 0 || v.bootstrap())
+	default:
+		return n == 0
+	}
+}
+
+// SortedViews are those of a pod's views that some steps look for. A pod can have thousands of views of other pods'
+// anti-affinity, and these steps run for each pair of pod and new node. The zero value is not filled yet.
+type SortedViews struct {
+	filled       bool
+	own, domains []View
+	affinities   []int
+}
+
+// Fill sorts the views, unless that is done already.
+func (s *SortedViews) Fill(views []View) {
+	if s.filled {
+		return
+	}
+	s.filled = true
+	for i, v := range views {
+		if v.self {
+			s.own = append(s.own, v)
+		}
+		if v.g.typ == Affinity {
+			s.affinities = append(s.affinities, i)
+		}
+		if v.g.typ != Spread && v.g.key != corev1.LabelHostname {
+			s.domains = append(s.domains, v)
+		}
+	}
+}
+
+// Own are the views of groups that count the pods themselves.
+func (s *SortedViews) Own() []View { return s.own }
+
+// Domains are the views that follow or avoid pods in domains larger than a host.
+func (s *SortedViews) Domains() []View { return s.domains }
+
+// Affinities are the indexes of the views that follow pods.
+func (s *SortedViews) Affinities() []int { return s.affinities }

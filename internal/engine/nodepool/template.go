@@ -109,9 +109,14 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 	return t
 }
 
-// Holds reports whether any of the types has room for the requests.
+// Holds reports whether any of the types has room for the requests. No allocation: it runs for each class of pods.
 func (t *Template) Holds(requests resources.Vec) bool {
-	return slices.ContainsFunc(t.types, func(ti Type) bool { return requests.Fits(ti.room) })
+	for i := range t.types {
+		if requests.Fits(t.types[i].room) {
+			return true
+		}
+	}
+	return false
 }
 
 // LimitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the

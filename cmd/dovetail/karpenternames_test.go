@@ -24,6 +24,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/crds"
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
@@ -225,6 +226,9 @@ func ourMetrics(t *testing.T) map[string][]string {
 		func() error { _, err := repair.NewMetrics(reg); return err },
 		func() error { _, err := newAWSCalls(reg); return err },
 		func() error { return reg.Register(buildInfo()) },
+		func() error {
+			return reg.Register(nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}))
+		},
 		func() error { return reg.Register(offering.NewCollector()) },
 		func() error {
 			return reg.Register(podlatency.NewCollector(nil, podlatency.NewDecisions(shared, time.Now), time.Now, slog.Default()))

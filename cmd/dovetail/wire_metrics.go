@@ -3,10 +3,12 @@ package main
 import (
 	"crypto/tls"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	goruntime "runtime"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,8 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -48,19 +52,24 @@ func (a *assembly) wireMetrics() error {
 	)
 }
 
-// wirePodMetrics wires the metrics of single pods, which are many in a large cluster and can be switched off.
+// wirePodMetrics wires the metrics of single pods and nodes, which are many in a large cluster and can be switched off.
 func (a *assembly) wirePodMetrics() error {
 	if a.decisions == nil {
 		return nil
 	}
 	c := a.mgr.GetClient()
 	collector := podlatency.NewCollector(c, a.decisions, time.Now, a.log)
+	ofNodes := nodes.NewCollector(nodes.Config{Cache: c, Now: time.Now, Log: a.log, Labels: nodeLabels()})
 	return errors.Join(
 		a.register(&podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}),
 		ctrlmetrics.Registry.Register(collector),
-		a.addLoops(collector),
+		ctrlmetrics.Registry.Register(ofNodes),
+		a.addLoops(collector, ofNodes),
 	)
 }
+
+// nodeLabels are the labels of nodes that their metrics have: those that instance types and offerings have.
+func nodeLabels() []string { return slices.Collect(maps.Keys(awsv1.Vocabulary().WellKnown)) }
 
 // awsCalls counts and times calls of AWS under the metric names that dashboards for Karpenter use.
 type awsCalls struct {

@@ -26,6 +26,9 @@ type Metrics struct {
 	ClaimTermination, InstanceTermination *prometheus.HistogramVec
 	// NodesCreated and NodesTerminated by nodepool, zone; NodesDrained by nodepool.
 	NodesCreated, NodesTerminated, NodesDrained *prometheus.CounterVec
+	// NodeTermination, in seconds since a Node's deletion, and NodeLifetime, since its creation, until it is gone; by nodepool.
+	NodeTermination *prometheus.SummaryVec
+	NodeLifetime    *prometheus.HistogramVec
 	// Evictions by HTTP code of the eviction call.
 	Evictions *prometheus.CounterVec
 	// PodsDrained by the reason that their node was terminated for.
@@ -82,8 +85,12 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		NodesCreated:    d.counter("nodes", "created_total", "Nodes registered.", "nodepool", "zone"),
 		NodesTerminated: d.counter("nodes", "terminated_total", "Nodes deleted from the API server.", "nodepool", "zone"),
 		NodesDrained:    d.counter("nodes", "drained_total", "Nodes drained.", "nodepool"),
-		Evictions:       d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
-		PodsDrained:     d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
+		NodeTermination: d.summary("nodes", "termination_duration_seconds", "Time from a Node's deletion until it is gone.", "nodepool"),
+		NodeLifetime: d.histogram(prometheus.HistogramOpts{
+			Subsystem: "nodes", Name: "lifetime_duration_seconds", Help: "Age of Nodes that are gone.", Buckets: lifetimeBuckets,
+		}, "nodepool"),
+		Evictions:   d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
+		PodsDrained: d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
 		SchedulingSeconds: d.histogram(prometheus.HistogramOpts{
 			Subsystem: "scheduler", Name: "scheduling_duration_seconds",
 			Help: "Time to compute a plan.", Buckets: durationBuckets,
@@ -159,6 +166,12 @@ var durationBuckets = []float64{
 	6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60, 120, 150, 300, 450, 600,
 }
 
+// lifetimeBuckets are Karpenter's, in seconds: from a quarter of an hour to 30 days.
+var lifetimeBuckets = []float64{
+	900, 1800, 2700, 3600, 7200, 14400, 21600, 28800, 36000, 43200, 57600, 72000, 86400, 172800, 259200, 432000, 864000, 1296000,
+	1728000, 2160000, 2592000,
+}
+
 // registrar registers metrics and keeps the first error, so that the declarations read as a list.
 type registrar struct {
 	reg prometheus.Registerer
@@ -188,6 +201,16 @@ func (d *registrar) histogram(opts prometheus.HistogramOpts, labels ...string) *
 	h := prometheus.NewHistogramVec(opts, labels)
 	d.register(h)
 	return h
+}
+
+// summary has Karpenter's quantiles.
+func (d *registrar) summary(subsystem, name, help string, labels ...string) *prometheus.SummaryVec {
+	s := prometheus.NewSummaryVec(prometheus.SummaryOpts{
+		Namespace: namespace, Subsystem: subsystem, Name: name, Help: help,
+		Objectives: map[float64]float64{0: .01, .5: .01, .9: .01, .99: .01, 1: .01},
+	}, labels)
+	d.register(s)
+	return s
 }
 
 // Disrupted counts the deletion of a claim by one of the reconcilers.

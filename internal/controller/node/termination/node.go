@@ -351,6 +351,11 @@ func (r *NodeReconciler) removeFinalizer(ctx context.Context, t *termination) er
 		return err
 	}
 	r.Log.Info("deleted node", "Node", t.node.Name)
-	r.Metrics.NodesTerminated.WithLabelValues(t.node.Labels[karpv1.LabelNodePool], t.node.Labels[corev1.LabelTopologyZone]).Inc()
+	pool := t.node.Labels[karpv1.LabelNodePool]
+	r.Metrics.NodesTerminated.WithLabelValues(pool, t.node.Labels[corev1.LabelTopologyZone]).Inc()
+	r.Metrics.NodeLifetime.WithLabelValues(pool).Observe(r.Now().Sub(before.CreationTimestamp.Time).Seconds())
+	if before.DeletionTimestamp != nil {
+		r.Metrics.NodeTermination.WithLabelValues(pool).Observe(r.Now().Sub(before.DeletionTimestamp.Time).Seconds())
+	}
 	return nil
 }

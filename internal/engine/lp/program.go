@@ -3,6 +3,7 @@ package lp
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -17,6 +18,9 @@ func (s *ClassSet) Add(class int) { *s |= 1 << class }
 
 // Has reports whether the set has the demand class.
 func (s ClassSet) Has(class int) bool { return s&(1<<class) != 0 }
+
+// len is the number of demand classes in the set.
+func (s ClassSet) len() int { return bits.OnesCount32(uint32(s)) }
 
 // Offering is a node that can be launched.
 type Offering struct {
@@ -61,11 +65,13 @@ type Program struct {
 	columns []column
 	// representative maps each offering to its column, or to one that dominates it; -1 where no pod can use it.
 	representative []int32
-	pods           []podGroup
-	axesInUse      []int     // axes that some pod requests
-	scale          []float64 // the largest room per axis
-	buckets        []bucket
-	master         masterLP
+	// frontier are the columns that none other beats per dollar, cheapest first: see findFrontier.
+	frontier  []*column
+	pods      []podGroup
+	axesInUse []int     // axes that some pod requests
+	scale     []float64 // the largest room per axis
+	buckets   []bucket
+	master    masterLP
 
 	// On the axes in use, in units of scale: one unit of each bucket, one pod of each group, the room of each column.
 	amounts, requests, sizes quads
@@ -74,13 +80,9 @@ type Program struct {
 	feasible, bestFeasible quads
 	// stabilityCenter are the best dual-feasible prices of buckets so far; try are those of this round.
 	stabilityCenter, try []float64
-	// active are the columns that this solve looks at, leastInactive what buckets cost at least on others.
-	active        []*column
-	leastInactive []float64
-
-	direction []float64 // buffer of pricing LPs
-	matching  []int     // buffer of MatchingPatterns
-	left      []entry   // buffer of Content
+	direction            []float64 // buffer of pricing LPs
+	matching             []int     // buffer of MatchingPatterns
+	left                 []entry   // buffer of Content
 	// Buffers of addPatterns.
 	content     []entry
 	offers      []patternOffer
@@ -91,6 +93,7 @@ type Program struct {
 // demandClass is pods that can use the same offerings.
 type demandClass struct {
 	usable      []int   // indexes of columns, cheapest first
+	frontier    []int   // those of them on the frontier
 	maxRequests []int64 // per axis, the largest request of one pod
 }
 
@@ -105,6 +108,7 @@ type podGroup struct {
 // column is an offering that no other dominates: a node that costs price and holds pods of some demand classes only.
 type column struct {
 	index    int
+	best     int // the column of the frontier that beats this one; itself if none does
 	room     []int64
 	price    float64
 	classes  ClassSet
@@ -134,6 +138,7 @@ func newProgram(in Input) *Program {
 	p.findAxesInUse()
 	p.addColumns(in.Offerings)
 	p.scaleAxes()
+	p.findFrontier()
 	p.makeBuckets()
 	p.preparePricing()
 	return p
@@ -254,7 +259,7 @@ func (p *Program) preparePricing() {
 	axes := len(p.axesInUse)
 	p.direction = make([]float64, axes)
 	rows := len(p.buckets)
-	p.stabilityCenter, p.try, p.leastInactive = make([]float64, rows), make([]float64, rows), make([]float64, rows)
+	p.stabilityCenter, p.try = make([]float64, rows), make([]float64, rows)
 	p.amounts = newQuads(rows, axes)
 	for k := range p.buckets {
 		copy(p.amounts.at(k), p.buckets[k].amount)
@@ -264,6 +269,11 @@ func (p *Program) preparePricing() {
 		c := &p.columns[j]
 		c.pricing = p.newPricingLP(p.sizes.at(j), c.classes)
 		p.spreadPriceEvenly(c)
+	}
+	for j := range p.columns {
+		if c := &p.columns[j]; c.best != j {
+			p.followFrontier(c)
+		}
 	}
 }
 
@@ -315,20 +325,40 @@ func within(requests, room []int64) bool {
 func (p *Program) Holds(pods int) bool { return p.pods[pods].held }
 
 // Value is the least that a pod costs at dual prices, over all offerings that hold it, in $/h. It is zero if none does.
+// A pod costs no less on a beaten offering than on the one of the frontier that beats it: see followFrontier. So beaten
+// ones matter only to a pod for which the better one is too small.
 //
-// Cost: one dot product per offering. Room is compared last, since most offerings already cost too much.
+// Cost: one dot product per offering of the frontier, for most pods.
 func (p *Program) Value(pods int) float64 {
 	g := &p.pods[pods]
 	if !g.held {
 		return 0
 	}
-	least, requests := math.Inf(1), p.requests.at(pods)
-	for _, k := range p.classes[g.Class].usable {
-		if v := dotQuads(requests, p.feasible.at(k)); v < least && within(g.Requests, p.columns[k].room) {
-			least = v
-		}
+	d := &p.classes[g.Class]
+	least, tooSmall := p.leastCost(pods, d.frontier, math.Inf(1))
+	if tooSmall {
+		least, _ = p.leastCost(pods, d.usable, least)
 	}
 	return least
+}
+
+// leastCost is the least that a pod costs on any of the columns that hold it, if that is less than a limit; else the
+// limit. It also reports whether a column that costs less may be too small.
+//
+// Room is compared last, since most columns already cost too much.
+func (p *Program) leastCost(pods int, columns []int, limit float64) (least float64, tooSmall bool) {
+	requests, amounts := p.requests.at(pods), p.pods[pods].Requests
+	least = limit
+	for _, k := range columns {
+		if v := dotQuads(requests, p.feasible.at(k)); v < least {
+			if within(amounts, p.columns[k].room) {
+				least = v
+			} else {
+				tooSmall = true
+			}
+		}
+	}
+	return least, tooSmall
 }
 
 // Duals are the prices per unit of each axis at which the offering holds no pod that is worth more than it costs; nil

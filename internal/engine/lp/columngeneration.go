@@ -70,7 +70,7 @@ func (p *Program) generateColumns(e effort) {
 	if len(p.buckets) == 0 {
 		return
 	}
-	best := p.start(e)
+	best, improved := p.start(e), false
 	for range e.rounds {
 		p.master.optimize()
 		// Lower and upper bound meet: further patterns cannot improve the prices by more than the gap.
@@ -93,7 +93,7 @@ func (p *Program) generateColumns(e effort) {
 		// The smoothed prices improve the bound: a serious step of the stabilization. Otherwise it is a null step,
 		// which only adds patterns.
 		if bound := p.feasiblePrices(p.try); bound > best {
-			best = bound
+			best, improved = bound, true
 			p.stabilityCenter, p.try = p.try, p.stabilityCenter
 			for _, c := range p.frontier {
 				copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
@@ -101,6 +101,11 @@ func (p *Program) generateColumns(e effort) {
 		}
 	}
 	if best >= 0 { // otherwise there was no round
+		for _, c := range p.frontier {
+			copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
+		}
+	}
+	if improved {
 		p.adopt()
 	}
 }
@@ -125,12 +130,9 @@ func (p *Program) start(e effort) (best float64) {
 	return dot(p.master.demand, p.stabilityCenter)
 }
 
-// adopt makes the best bound's duals the program's, and finds the duals of all offerings at the best prices of buckets:
-// those of beaten ones fit their own proportions, although others of the frontier decide the prices.
+// adopt finds the duals of all offerings at new best prices of buckets: those of beaten ones fit their own proportions,
+// although others of the frontier decide the prices.
 func (p *Program) adopt() {
-	for _, c := range p.frontier {
-		copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
-	}
 	for k := range p.columns {
 		c := &p.columns[k]
 		c.pricing.solve(p.stabilityCenter, p.amounts, p.direction)

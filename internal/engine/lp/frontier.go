@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// findFrontier finds the columns on the Pareto frontier of room per dollar (the skyline of Börzsönyi, Kossmann and
-// Stocker 2001), and for each other column one of the frontier that beats it: one that has at least as much of every
-// axis in use per dollar, for at least the same demand classes.
+// findFrontier finds the columns on the Pareto frontier of room and of room per dollar (the skyline of Börzsönyi,
+// Kossmann and Stocker 2001), and for each other column one of the frontier that beats it: one that is at least as large, and has
+// at least as much per dollar, on every axis in use, for at least the same demand classes.
 //
 // The program launches fractions of nodes, so a beaten column cannot lower its cost: instead of one node, take the
-// fraction of the better one that has the same price. Column generation looks at the frontier only. Of 400 synthetic
-// columns, 21 are on it; of 116 to 133 on EC2 prices, 21 to 24.
+// fraction of the better one that has the same price. And the better one holds every pod that the beaten one holds.
+// Column generation looks at the frontier only. Of 400 synthetic columns, 21 are on it; of 116 to 133 on EC2 prices, 63
+// to 67. Without the rule about size these would be 21 to 23, but plans cost the same, and consolidation replaced a third
+// more nodes in one simulated day.
 //
 // Invariant: a column on the frontier is its own best. Cost: columns times the frontier.
 func (p *Program) findFrontier() {
@@ -36,7 +38,7 @@ func (p *Program) findFrontier() {
 		c := &p.columns[k]
 		c.best = k
 		for _, o := range p.frontier {
-			if c.classes&^o.classes == 0 && noneLess(perDollar.at(o.index), perDollar.at(k)) {
+			if c.classes&^o.classes == 0 && noneLess(perDollar.at(o.index), perDollar.at(k)) && p.dominated(c.room, o.room) {
 				c.best = o.index
 				break
 			}

@@ -35,6 +35,10 @@ func TestBeatenOfferingsDoNotChangeTheBound(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		in := benchInput(1 + r.IntN(4))
 		in.Offerings, in.Pods = in.Offerings[:30+r.IntN(90)], in.Pods[:100+r.IntN(200)]
+		for i := range in.Offerings {
+			o := &in.Offerings[i]
+			o.Room = []int64{o.Room[0], o.Room[1], o.Room[0] / 100} // larger nodes hold more pods
+		}
 		p, all := newProgram(in), newProgram(in)
 		beaten += len(p.columns) - len(p.frontier)
 		all.frontier = nil

@@ -12,8 +12,8 @@ import (
 // The program launches fractions of nodes, so a beaten column cannot lower its cost: instead of one node, take the
 // fraction of the better one that has the same price. And the better one holds every pod that the beaten one holds.
 // Column generation looks at the frontier only. Of 400 synthetic columns, 21 are on it; of 116 to 133 on EC2 prices, 63
-// to 67. Without the rule about size these would be 21 to 23, but plans cost the same, and consolidation replaced a third
-// more nodes in one simulated day.
+// to 67. Without the rule about size these would be 21 to 23, but plans cost the same, and the value of a pod that is too
+// large for the better column would depend on all columns.
 //
 // Invariant: a column on the frontier is its own best. Cost: columns times the frontier.
 func (p *Program) findFrontier() {

@@ -58,3 +58,8 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 	}
 	return resources.NewAxes(names)
 }
+
+func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
+	q := l[name]
+	return q.IsZero()
+}

@@ -2,10 +2,8 @@ package schedule
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -255,25 +253,4 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 		}
 	}
 	return out
-}
-
-// describeDevices is the reason why no new node of the pool has devices for the pods.
-func (e *explainer) describeDevices(q *probeCase, l waiver) string {
-	t := e.template(q.template, l)
-	cands := t.Candidates(t.Requirements()).Narrow(e.sv.pools.Intern(q.requirements(l)))
-	if cands == nil {
-		return "no instance type of the pool has devices for its resource claims"
-	}
-	_, err := e.sv.deviceOptions(e.sv.newBin(t), q.class, cands)
-	if err == nil {
-		names := make([]string, len(q.class.devices))
-		for i, d := range q.class.devices {
-			names[i] = fmt.Sprintf("%q", d.Name)
-		}
-		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
-	}
-	if !slices.ContainsFunc(t.Types(), func(ti nodepool.Type) bool { return len(ti.DeviceSlices) > 0 }) {
-		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
-	}
-	return err.Error()
 }

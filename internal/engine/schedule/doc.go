@@ -56,6 +56,12 @@
 // pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
 // more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.
 //
+// # Explanation
+//
+// Package explain finds the reasons why pods are left. It sees the search through a prober, which opens a new node for a
+// pod as if some rules did not count, with the same code that plans (bin growth). It changes nothing about the plan and
+// takes no steps.
+//
 // # Pods with very many terms
 //
 // An API object holds some 10,000 terms, and one such pod must not delay others. So each sort of preference has at most

@@ -1,4 +1,4 @@
-package schedule
+package explain
 
 import (
 	"cmp"
@@ -13,80 +13,15 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// poolReasons explains for each pool why it cannot launch a node for the class, after all other pods are scheduled.
-func (e *explainer) poolReasons(c *class) []Reason {
-	sv := e.sv
-	if len(sv.pools.All()) == 0 {
-		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
-	}
-	if why, found := sv.contradiction(c); found {
-		return []Reason{why}
-	}
-	if n := len(c.unknownResources); n > 0 {
-		q := c.resourceList[c.unknownResources[0]]
-		message := fmt.Sprintf("the pod needs %s %s, which neither a node nor an instance type has", q.String(), c.unknownResources[0])
-		if n > 1 {
-			message += fmt.Sprintf(", nor any of %d other resources that it requests", n-1)
-		}
-		return []Reason{{Code: Resources, Message: message}}
-	}
-	defer e.begin()()
-	var out []Reason
-	for _, t := range sv.pools.All() {
-		if t.Unusable().Code != "" {
-			out = append(out, e.describeUnusable(t))
-			continue
-		}
-		var best *diagnosis
-		for _, q := range e.probeCases(t, c) {
-			if a := e.diagnose(q); best == nil || a.closer(best) {
-				best = &a
-			}
-		}
-		if len(best.obstacles) == 0 {
-			// The last placements removed the obstacle, and this plan did not try again; the next one will.
-			best.nearest, best.obstacles = nil, []obstacle{{code: Topology, message: "the pod can be scheduled only after others"}}
-		}
-		out = append(out, best.reasons(t.Pool().Name)...)
-	}
-	return out
-}
-
-// noType finds the rule by which no instance type holds the requests.
-func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources.Vec) *refusal {
-	t := b.t
-	if len(b.pods) > 0 {
-		return sv.refusal(Resources, true)
-	}
-	code := Requirement
-	ports := t.ConflictingGroups(b.ports, c.ports.All())
-	for i := range t.Types() {
-		ti := &t.Types()[i]
-		if !reqs.Overlaps(ti.Requirements) {
-			continue
-		}
-		if code == Requirement {
-			code = Resources
-		}
-		if !total.Fits(ti.Room()) {
-			continue
-		}
-		if !ti.BlockedBy(ports) {
-			return &refusal{code: Offering, final: true}
-		}
-		code = HostPort
-	}
-	return &refusal{code: code, final: true}
-}
-
 // describeUnusable is the reason why a pool can launch nothing, whatever a pod requires.
-func (e *explainer) describeUnusable(t *nodepool.Template) Reason {
+func (e *Explainer) describeUnusable(t *nodepool.Template) rejection.Reason {
 	types := e.sourcePool(t).InstanceTypes
 	for _, r := range t.Requirements().All() {
 		if slices.ContainsFunc(types, func(it *catalog.InstanceType) bool { return requirement.NewSet(r).Overlaps(it.Requirements) }) {
@@ -99,11 +34,10 @@ func (e *explainer) describeUnusable(t *nodepool.Template) Reason {
 	return t.Unusable()
 }
 
-func (e *explainer) describeTaints(q *probeCase) string {
-	last := q.class.levels[len(q.class.levels)-1]
+func (e *Explainer) describeTaints(q *nodeCase) string {
 	var out []string
 	for i := range q.template.Taints() {
-		if _, blocked := snapshot.Untolerated(last.tolerations, q.template.Taints()[i:i+1]); blocked {
+		if _, blocked := snapshot.Untolerated(q.pods.Tolerations, q.template.Taints()[i:i+1]); blocked {
 			out = append(out, taintString(&q.template.Taints()[i]))
 		}
 	}
@@ -114,7 +48,7 @@ func (e *explainer) describeTaints(q *probeCase) string {
 }
 
 // hintValue is a hint at the value that an unknown one was probably meant to be.
-func (e *explainer) hintValue(r requirement.Requirement) string {
+func (e *Explainer) hintValue(r requirement.Requirement) string {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
 		for _, v := range it.Requirements.Get(r.Key()).Values() {
@@ -129,87 +63,19 @@ func (e *explainer) hintValue(r requirement.Requirement) string {
 }
 
 // hintPool is a hint at the pool that an unknown name was probably meant to be.
-func (e *explainer) hintPool(r requirement.Requirement) string {
+func (e *Explainer) hintPool(r requirement.Requirement) string {
 	known := map[string]bool{}
-	for _, p := range e.sv.s.Pools {
+	for _, p := range e.s.Pools {
 		known[p.NodePool.Name] = true
 	}
-	for _, p := range e.sv.s.Closed {
+	for _, p := range e.s.Closed {
 		known[p.Name] = true
 	}
 	return wording.Hint(r.Values(), known)
 }
 
-// volumeName names the volume that requires something of a label.
-func (e *explainer) volumeName(q *probeCase, key string) string {
-	for _, v := range podVolumes(e.sv.s, q.class.pod) {
-		if alternatives, err := v.alternatives(e.sv.s.Labels); err == nil &&
-			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(key) }) {
-			return fmt.Sprintf("volume claim %q", v.key.Name)
-		}
-	}
-	return "a volume"
-}
-
-// describeView describes a topology constraint, the distribution of its pods, and which domains that leaves.
-func (e *explainer) describeView(v view) string {
-	g := v.g
-	s := fmt.Sprintf("%s over %s", g.typ, g.key)
-	switch g.typ {
-	case spread:
-		s += fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true))
-		var allowed []string
-		for _, d := range g.universe {
-			if v.allows(d) {
-				allowed = append(allowed, d)
-			}
-		}
-		switch {
-		case len(g.usable) < g.minDomains:
-			s += fmt.Sprintf(" allows no more: minDomains is %d, and the pod can use only %d", g.minDomains, len(g.usable))
-		case len(allowed) == 0:
-			s += " allows no more anywhere"
-		default:
-			s += " allows only " + wording.List(allowed)
-		}
-	case affinity:
-		s += fmt.Sprintf(" to pods with %s", g.selectorText())
-		switch where := g.distribution(false); {
-		case g.key == corev1.LabelHostname:
-			s += ": a new node has none, and the nodes that have some do not take the pod"
-		case where != "":
-			s += ", which are in " + where
-		case g.undecided > 0:
-			s += ", which are on nodes that may yet come up anywhere"
-		default:
-			s += ": there are none"
-		}
-	case antiAffinity:
-		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.selectorText(), g.distribution(false))
-	case inverse:
-		s += ", which is or may come up in " + g.distribution(false)
-	}
-	return s
-}
-
-// distribution lists the group's pods by domain: "z1 (2), z2 (1)".
-func (g *group) distribution(empty bool) string {
-	domains := slices.Collect(maps.Keys(g.counts))
-	if empty {
-		domains = append(domains, g.universe...)
-	}
-	slices.Sort(domains)
-	var out []string
-	for _, d := range slices.Compact(domains) {
-		if n := g.counts[d]; n > 0 || empty {
-			out = append(out, fmt.Sprintf("%s (%d)", d, n))
-		}
-	}
-	return wording.List(out)
-}
-
 // suitableTypes are the types that the pool would use for the pod, whatever their size and availability.
-func (e *explainer) suitableTypes(q *probeCase, l waiver) (*nodepool.Template, requirement.Set, []*nodepool.Type) {
+func (e *Explainer) suitableTypes(q *nodeCase, l waiver) (*nodepool.Template, requirement.Set, []*nodepool.Type) {
 	t := e.template(q.template, l)
 	reqs := t.Requirements().Intersect(q.requirements(l).Without(corev1.LabelHostname))
 	var out []*nodepool.Type
@@ -222,11 +88,11 @@ func (e *explainer) suitableTypes(q *probeCase, l waiver) (*nodepool.Template, r
 }
 
 // describeLimits names the limits that exclude even the smallest suitable type.
-func (e *explainer) describeLimits(q *probeCase, w waiver) string {
+func (e *Explainer) describeLimits(q *nodeCase, w waiver) string {
 	t, reqs, types := e.suitableTypes(q, w)
 	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool {
 		_, available := ti.Cheapest(reqs)
-		return !available || !q.class.requests.Fits(ti.Room())
+		return !available || !q.pods.Requests.Fits(ti.Room())
 	})
 	var parts []string
 	for _, l := range t.LimitUses() {
@@ -253,22 +119,20 @@ func (e *explainer) describeLimits(q *probeCase, w waiver) string {
 	return strings.Join(parts, "; ")
 }
 
-func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
+func (e *Explainer) describeMinValues(q *nodeCase, l waiver) string {
 	t, reqs, _ := e.suitableTypes(q, l)
-	b := e.sv.newBin(t)
-	missed, _ := t.MinValuesShortfall(
-		reqs,
-		t.Fitting(nil, b.fitQuery(growth{cands: t.Candidates(reqs)}, q.class.requests, t.ConflictingGroups(nil, q.class.ports.All()))),
-	)
+	missed, _ := t.MinValuesShortfall(reqs, t.Fitting(nil, nodepool.FitQuery{
+		Candidates: t.Candidates(reqs), Total: q.pods.Requests, Reserved: t.NoLimits(), Blocked: t.ConflictingGroups(nil, q.pods.Ports),
+	}))
 	if len(missed) == 0 { // there are enough types, but in several domains
 		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
 	}
 	return nodepool.DescribeShortfall(reqs, missed)
 }
 
-func (e *explainer) describePorts(q *probeCase) string {
+func (e *Explainer) describePorts(q *nodeCase) string {
 	var taken []string
-	for _, p := range q.class.ports.All() {
+	for _, p := range q.pods.Ports {
 		if q.template.DaemonsTake(p) {
 			taken = append(taken, p.String())
 		}
@@ -277,9 +141,9 @@ func (e *explainer) describePorts(q *probeCase) string {
 }
 
 // describeAvailability counts the types that fit but are not available.
-func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
+func (e *Explainer) describeAvailability(q *nodeCase, l waiver) string {
 	_, reqs, types := e.suitableTypes(q, l)
-	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool { return !q.class.requests.Fits(ti.Room()) })
+	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool { return !q.pods.Requests.Fits(ti.Room()) })
 	if text := describeUnpriced(types, reqs); text != "" {
 		return text
 	}
@@ -328,11 +192,11 @@ func describeUnpriced(types []*nodepool.Type, reqs requirement.Set) string {
 const maxSizesNamed = 5
 
 // describeSize compares the pod's requests with the largest type that suits it.
-func (e *explainer) describeSize(q *probeCase, l waiver) string {
+func (e *Explainer) describeSize(q *nodeCase, l waiver) string {
 	_, _, types := e.suitableTypes(q, l)
-	need := q.class.requests
+	need := q.pods.Requests
 	var parts []string
-	for i, name := range e.sv.axes.All() {
+	for i, name := range e.axes.All() {
 		if len(types) == 0 || need[i] == 0 || len(parts) == maxSizesNamed {
 			continue
 		}
@@ -340,9 +204,9 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 		switch has := max(0, largest.Room()[i]); {
 		case need[i] <= has:
 		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", q.class.amount(name, need[i]), name, e.hintResource(name)))
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", q.pods.amount(name, need[i]), name, e.hintResource(name)))
 		case has == 0 && isZero(largest.Allocatable, name):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", q.class.amount(name, need[i]), name))
+			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", q.pods.amount(name, need[i]), name))
 		default:
 			link := ", and %s, the largest type that suits it, has"
 			if !e.anyType(func(it *catalog.InstanceType) bool { return quantity.Of(name, it.Allocatable[name]) >= need[i] }) {
@@ -352,7 +216,7 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 				parts,
 				fmt.Sprintf(
 					"%s %s"+link+" %s for pods%s",
-					q.class.amount(name, need[i]),
+					q.pods.amount(name, need[i]),
 					name,
 					largest.Name,
 					wording.Amount(name, has),
@@ -362,14 +226,14 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "no single instance type has enough of everything that the pod needs: " + e.sv.amounts(need)
+		return "no single instance type has enough of everything that the pod needs: " + e.amounts(need)
 	}
 	return "the pod needs " + strings.Join(parts, "; and ")
 }
 
-// amount prints n of what a pod of the class requests.
-func (c *class) amount(name corev1.ResourceName, n int64) string {
-	if q := c.resourceList[name]; n == quantity.Max {
+// amount prints n of what a pod requests.
+func (p *Pods) amount(name corev1.ResourceName, n int64) string {
+	if q := p.ResourceList[name]; n == quantity.Max {
 		return q.String()
 	}
 	return wording.Amount(name, n)
@@ -381,8 +245,8 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 }
 
 // daemonShare describes what daemons take of a type.
-func (e *explainer) daemonShare(ti *nodepool.Type, axis int) string {
-	name := e.sv.axes.Name(axis)
+func (e *Explainer) daemonShare(ti *nodepool.Type, axis int) string {
+	name := e.axes.Name(axis)
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.Room()[axis]; taken > 0 && ti.Room()[axis] >= 0 {
 		return fmt.Sprintf(" after %s for daemons", wording.Amount(name, taken))
 	}
@@ -390,7 +254,7 @@ func (e *explainer) daemonShare(ti *nodepool.Type, axis int) string {
 }
 
 // hintResource is a hint at the resource that an unknown one was probably meant to be.
-func (e *explainer) hintResource(name corev1.ResourceName) string {
+func (e *Explainer) hintResource(name corev1.ResourceName) string {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
 		for n := range it.Allocatable {
@@ -415,9 +279,9 @@ func extraRequirements(t *nodepool.Template, asked requirement.Set) string {
 	return strings.Join(parts, ", ")
 }
 
-func (sv *solver) amounts(v resources.Vec) string {
+func (e *Explainer) amounts(v resources.Vec) string {
 	var parts []string
-	for i, name := range sv.axes.All() {
+	for i, name := range e.axes.All() {
 		if v[i] > 0 && name != corev1.ResourcePods {
 			parts = append(parts, fmt.Sprintf("%s %s", wording.Amount(name, v[i]), name))
 		}
@@ -426,12 +290,12 @@ func (sv *solver) amounts(v resources.Vec) string {
 }
 
 // hintKey is a hint at the label key that an unknown one was probably meant to be.
-func (e *explainer) hintKey(key string) string {
-	known := maps.Clone(e.sv.s.Labels.WellKnown)
+func (e *Explainer) hintKey(key string) string {
+	known := maps.Clone(e.labels().WellKnown)
 	if known == nil {
 		known = map[string]bool{}
 	}
-	for _, t := range e.sv.pools.All() {
+	for _, t := range e.pools.All() {
 		for _, k := range t.Requirements().Keys() {
 			known[k] = true
 		}
@@ -441,4 +305,33 @@ func (e *explainer) hintKey(key string) string {
 
 func taintString(t *corev1.Taint) string {
 	return strings.TrimSuffix(t.Key+"="+t.Value, "=") + ":" + string(t.Effect)
+}
+
+// describeDevices is the reason why no new node of the pool has devices for the pods.
+func (e *Explainer) describeDevices(q *nodeCase, l waiver) string {
+	t := e.template(q.template, l)
+	cands := t.Candidates(t.Requirements()).Narrow(e.pools.Intern(q.requirements(l)))
+	if cands == nil {
+		return "no instance type of the pool has devices for its resource claims"
+	}
+	err := q.pods.Search.FindDevices(cands)
+	if err == nil {
+		names := make([]string, len(q.pods.DeviceClaims))
+		for i, name := range q.pods.DeviceClaims {
+			names[i] = fmt.Sprintf("%q", name)
+		}
+		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
+	}
+	if !slices.ContainsFunc(t.Types(), func(ti nodepool.Type) bool { return len(ti.DeviceSlices) > 0 }) {
+		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
+	}
+	return err.Error()
+}
+
+// volumeName names the volume that requires something of a label.
+func volumeName(q *nodeCase, key string) string {
+	if claim := q.pods.Search.VolumeClaim(key); claim != "" {
+		return fmt.Sprintf("volume claim %q", claim)
+	}
+	return "a volume"
 }

@@ -124,7 +124,7 @@ func TestNoPlanCostsLessThanThePodsAreWorth(t *testing.T) {
 		best := cheapestPlan(in, pods)
 		for rounds := range 9 {
 			p := newProgram(in)
-			p.generateColumns(effort{rounds: rounds, minFill: 0.5 * r.Float64()})
+			p.generateColumns(effort{rounds: rounds})
 			if err := checkSolution(p, pods, best); err != nil {
 				t.Fatalf("seed %d, %d rounds: %v", seed, rounds, err)
 			}

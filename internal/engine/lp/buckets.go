@@ -131,7 +131,7 @@ func (p *Program) seedMaster() []int {
 	for k, b := range p.buckets {
 		moved[k] = -1
 		best, price, fits := -1, math.Inf(1), 0.0
-		for _, i := range p.classes[b.class].usable {
+		for _, i := range p.classes[b.class].frontier {
 			if n := holds(b.amount, p.sizes.at(i)); n > tiny && p.columns[i].price/n < price {
 				best, price, fits = i, p.columns[i].price/n, n
 			}

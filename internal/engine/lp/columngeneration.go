@@ -11,8 +11,6 @@ type effort struct {
 	// rounds bounds how often patterns are added, gap is the relative distance to the optimum at which it stops.
 	rounds int
 	gap    float64
-	// minFill is the share of its price that an offering must have held at the last solve to be looked at again.
-	minFill float64
 	// resolveBelow is the share of the last solve's value below which the rest is solved again.
 	resolveBelow float64
 	// keepCenter makes the last stability center the first one: then a solve whose demand has changed little ends with
@@ -24,8 +22,8 @@ type effort struct {
 // of fullEffort, 0.3 %, is well below the ratio at which plans count as equal, so that the bound does not decide between
 // plans.
 var (
-	fullEffort  = effort{rounds: 16, gap: 0.003, minFill: 0, resolveBelow: 0.7, keepCenter: true}
-	quickEffort = effort{rounds: 6, gap: 0.01, minFill: 0.9, resolveBelow: 0.6}
+	fullEffort  = effort{rounds: 16, gap: 0.003, resolveBelow: 0.7, keepCenter: true}
+	quickEffort = effort{rounds: 6, gap: 0.01, resolveBelow: 0.6}
 )
 
 const (
@@ -66,12 +64,13 @@ func (p *Program) resolveEffort() effort {
 // them may be the last. stabilityCenter has the bucket prices of the best bound, bestFeasible the duals that prove it.
 // The master's value is an upper bound on the relaxation, so the two together measure the gap.
 //
-// Cost: rounds times active offerings times one pricing LP, plus at most maxPivots pivots per round.
+// Cost: rounds times the frontier times two pricing LPs, plus at most maxPivots pivots per round, plus a pricing LP per
+// column.
 func (p *Program) generateColumns(e effort) {
 	if len(p.buckets) == 0 {
 		return
 	}
-	best := p.start(e)
+	best, improved := p.start(e), false
 	for range e.rounds {
 		p.master.optimize()
 		// Lower and upper bound meet: further patterns cannot improve the prices by more than the gap.
@@ -87,27 +86,32 @@ func (p *Program) generateColumns(e effort) {
 			}
 			p.addPatterns(p.mispriced(), p.master.price)
 		}
-		p.addPatterns(p.active, p.try)
-		for _, c := range p.active {
+		p.addPatterns(p.frontier, p.try)
+		for _, c := range p.frontier {
 			p.makeFeasible(c)
 		}
 		// The smoothed prices improve the bound: a serious step of the stabilization. Otherwise it is a null step,
 		// which only adds patterns.
 		if bound := p.feasiblePrices(p.try); bound > best {
-			best = bound
+			best, improved = bound, true
 			p.stabilityCenter, p.try = p.try, p.stabilityCenter
-			for _, c := range p.active {
+			for _, c := range p.frontier {
 				copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
 			}
 		}
 	}
 	if best >= 0 { // otherwise there was no round
+		for _, c := range p.frontier {
+			copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
+		}
+	}
+	if improved {
 		p.adopt()
 	}
 }
 
-// start prepares the master LP for the buckets' demand, and lists the offerings to look at. It returns the bound that
-// the stability center proves; negative if there is none.
+// start prepares the master LP for the buckets' demand. It returns the bound that the stability center proves; negative
+// if there is none.
 func (p *Program) start(e effort) (best float64) {
 	p.master.demand = p.master.demand[:0]
 	for k := range p.buckets {
@@ -117,34 +121,44 @@ func (p *Program) start(e effort) (best float64) {
 	if !again {
 		p.master.reset()
 	}
-	p.active = p.active[:0]
-	for k := range p.leastInactive {
-		p.leastInactive[k] = math.Inf(1)
-	}
-	for k := range p.columns {
-		c := &p.columns[k]
-		if c.pricing.worth >= e.minFill*c.price {
-			p.active = append(p.active, c)
-		} else {
-			p.lowerPrices(p.leastInactive, c)
-		}
-	}
 	if !again || !e.keepCenter {
 		return -1
 	}
-	for _, c := range p.active {
+	for _, c := range p.frontier {
 		copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
 	}
 	return dot(p.master.demand, p.stabilityCenter)
 }
 
-// adopt makes the best bound's duals the program's, with the duals of offerings at the best prices of buckets.
+// adopt finds the duals of all offerings at new best prices of buckets: those of beaten ones fit their own proportions,
+// although others of the frontier decide the prices.
 func (p *Program) adopt() {
-	for _, c := range p.active {
-		copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
+	for k := range p.columns {
+		c := &p.columns[k]
 		c.pricing.solve(p.stabilityCenter, p.amounts, p.direction)
 		for n, axis := range p.axesInUse {
 			c.duals[axis] = c.pricing.duals[n/4][n%4] / p.scale[axis]
+		}
+		if c.best != k {
+			p.followFrontier(c)
+		}
+	}
+}
+
+// followFrontier gives a beaten column the feasible duals of the better one, scaled so that the whole node costs its
+// price. The factor is at least one but for rounding, since the room has no more per dollar of anything: so no pod costs
+// less than on the better column.
+func (p *Program) followFrontier(c *column) {
+	better := p.feasible.at(c.best)
+	total := dotQuads(p.sizes.at(c.index), better)
+	if total <= 0 {
+		p.spreadPriceEvenly(c)
+		return
+	}
+	by := c.price / total * (1 - rounding)
+	for i, duals := range better {
+		for n, y := range duals {
+			p.feasible.at(c.index)[i][n] = y * by
 		}
 	}
 }
@@ -153,7 +167,7 @@ func (p *Program) adopt() {
 // smoothing could hide these (a misprice). Others rarely have one.
 func (p *Program) mispriced() []*column {
 	p.nearly = p.nearly[:0]
-	for _, c := range p.active {
+	for _, c := range p.frontier {
 		if c.pricing.worth > nearlyWorthIt*c.price {
 			p.nearly = append(p.nearly, c)
 		}
@@ -208,8 +222,10 @@ func sameEntry(a, b entry) bool {
 // feasiblePrices sets each bucket's price to the least that it costs anywhere at feasible duals, and returns the value
 // of all demand at these prices: the Lagrangian bound of the round.
 func (p *Program) feasiblePrices(price []float64) float64 {
-	copy(price, p.leastInactive)
-	for _, c := range p.active {
+	for k := range price {
+		price[k] = math.Inf(1)
+	}
+	for _, c := range p.frontier {
 		p.lowerPrices(price, c)
 	}
 	return dot(p.master.demand, price)

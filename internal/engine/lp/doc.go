@@ -17,7 +17,8 @@
 // bucket and one column per pattern, which is what one node of an offering holds. At the master's dual prices of
 // buckets, a pricing LP per offering finds the pattern with the most value. Patterns worth more than their price join
 // the master. Dual smoothing (Wentges 1997) keeps the prices from oscillating. Lower bound and master value enclose the
-// optimum, and the search stops when they are close.
+// optimum, and the search stops when they are close. Only offerings take part that no larger one beats in
+// room per dollar.
 //
 // # Use
 //

@@ -3,6 +3,7 @@ package lp
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -17,6 +18,9 @@ func (s *ClassSet) Add(class int) { *s |= 1 << class }
 
 // Has reports whether the set has the demand class.
 func (s ClassSet) Has(class int) bool { return s&(1<<class) != 0 }
+
+// len is the number of demand classes in the set.
+func (s ClassSet) len() int { return bits.OnesCount32(uint32(s)) }
 
 // Offering is a node that can be launched.
 type Offering struct {
@@ -61,11 +65,13 @@ type Program struct {
 	columns []column
 	// representative maps each offering to its column, or to one that dominates it; -1 where no pod can use it.
 	representative []int32
-	pods           []podGroup
-	axesInUse      []int     // axes that some pod requests
-	scale          []float64 // the largest room per axis
-	buckets        []bucket
-	master         masterLP
+	// frontier are the columns that no other beats, cheapest first: see findFrontier.
+	frontier  []*column
+	pods      []podGroup
+	axesInUse []int     // axes that some pod requests
+	scale     []float64 // the largest room per axis
+	buckets   []bucket
+	master    masterLP
 
 	// On the axes in use, in units of scale: one unit of each bucket, one pod of each group, the room of each column.
 	amounts, requests, sizes quads
@@ -74,13 +80,10 @@ type Program struct {
 	feasible, bestFeasible quads
 	// stabilityCenter are the best dual-feasible prices of buckets so far; try are those of this round.
 	stabilityCenter, try []float64
-	// active are the columns that this solve looks at, leastInactive what buckets cost at least on others.
-	active        []*column
-	leastInactive []float64
-
-	direction []float64 // buffer of pricing LPs
-	matching  []int     // buffer of MatchingPatterns
-	left      []entry   // buffer of Content
+	direction            []float64            // buffer of pricing LPs
+	items                map[itemsKey][]int32 // of pricing LPs, which share them
+	matching             []int                // buffer of MatchingPatterns
+	left                 []entry              // buffer of Content
 	// Buffers of addPatterns.
 	content     []entry
 	offers      []patternOffer
@@ -91,6 +94,7 @@ type Program struct {
 // demandClass is pods that can use the same offerings.
 type demandClass struct {
 	usable      []int   // indexes of columns, cheapest first
+	frontier    []int   // those of them on the frontier
 	maxRequests []int64 // per axis, the largest request of one pod
 }
 
@@ -105,6 +109,7 @@ type podGroup struct {
 // column is an offering that no other dominates: a node that costs price and holds pods of some demand classes only.
 type column struct {
 	index    int
+	best     int // the column of the frontier that beats this one; itself if none does
 	room     []int64
 	price    float64
 	classes  ClassSet
@@ -134,6 +139,7 @@ func newProgram(in Input) *Program {
 	p.findAxesInUse()
 	p.addColumns(in.Offerings)
 	p.scaleAxes()
+	p.findFrontier()
 	p.makeBuckets()
 	p.preparePricing()
 	return p
@@ -180,7 +186,10 @@ func (p *Program) findAxesInUse() {
 // addColumns makes a column of each offering that no cheaper or equal one dominates: one with at least the same room,
 // on the axes in use, and the same demand classes.
 //
-// Cost: offerings times columns.
+// Offerings of a type in other zones and capacity types share its room: the column of the cheapest is that of the others,
+// too.
+//
+// Cost: rooms times columns.
 func (p *Program) addColumns(offerings []Offering) {
 	p.representative = make([]int32, len(offerings))
 	cheapestFirst := make([]int, 0, len(offerings))
@@ -193,24 +202,40 @@ func (p *Program) addColumns(offerings []Offering) {
 	slices.SortFunc(cheapestFirst, func(a, b int) int {
 		return cmp.Or(cmp.Compare(offerings[a].Price, offerings[b].Price), cmp.Compare(a, b))
 	})
+	known := map[roomKey]int{}
 	for _, i := range cheapestFirst {
 		o := &offerings[i]
-		k := 0
-		for ; k < len(p.columns); k++ {
-			if c := &p.columns[k]; o.Classes&^c.classes == 0 && p.dominated(o.Room, c.room) {
-				break
-			}
-		}
-		if k == len(p.columns) {
-			p.columns = append(p.columns, column{index: k, room: o.Room, price: o.Price, classes: o.Classes, duals: make([]float64, p.axes)})
-			for j := range p.classes {
-				if o.Classes.Has(j) {
-					p.classes[j].usable = append(p.classes[j].usable, k)
-				}
-			}
+		key := roomKey{&o.Room[0], o.Classes}
+		k, ok := known[key]
+		if !ok {
+			k = p.columnFor(o)
+			known[key] = k
 		}
 		p.representative[i] = int32(k)
 	}
+}
+
+// roomKey identifies offerings with the same room, as a slice, and demand classes.
+type roomKey struct {
+	room    *int64
+	classes ClassSet
+}
+
+// columnFor is the first column that dominates the offering, or a new one.
+func (p *Program) columnFor(o *Offering) int {
+	for k := range p.columns {
+		if c := &p.columns[k]; o.Classes&^c.classes == 0 && p.dominated(o.Room, c.room) {
+			return k
+		}
+	}
+	k := len(p.columns)
+	p.columns = append(p.columns, column{index: k, room: o.Room, price: o.Price, classes: o.Classes, duals: make([]float64, p.axes)})
+	for j := range p.classes {
+		if o.Classes.Has(j) {
+			p.classes[j].usable = append(p.classes[j].usable, k)
+		}
+	}
+	return k
 }
 
 // dominated reports whether a room has no more than another of anything that a pod requests.
@@ -252,9 +277,9 @@ func (p *Program) scaled(out []quad, amounts []int64) {
 // with.
 func (p *Program) preparePricing() {
 	axes := len(p.axesInUse)
-	p.direction = make([]float64, axes)
+	p.direction, p.items = make([]float64, axes), map[itemsKey][]int32{}
 	rows := len(p.buckets)
-	p.stabilityCenter, p.try, p.leastInactive = make([]float64, rows), make([]float64, rows), make([]float64, rows)
+	p.stabilityCenter, p.try = make([]float64, rows), make([]float64, rows)
 	p.amounts = newQuads(rows, axes)
 	for k := range p.buckets {
 		copy(p.amounts.at(k), p.buckets[k].amount)
@@ -265,20 +290,47 @@ func (p *Program) preparePricing() {
 		c.pricing = p.newPricingLP(p.sizes.at(j), c.classes)
 		p.spreadPriceEvenly(c)
 	}
+	for j := range p.columns {
+		if c := &p.columns[j]; c.best != j {
+			p.followFrontier(c)
+		}
+	}
 }
 
 // newPricingLP is the pricing LP of a room, in units of scale, for pods of these demand classes.
 func (p *Program) newPricingLP(room []quad, classes ClassSet) pricingLP {
-	f := pricingLP{size: make([]float64, len(p.axesInUse)), duals: make([]quad, p.sizes.stride)}
+	axes := len(p.axesInUse)
+	numbers := make([]float64, axes*(axes+2)) // one allocation for all vectors
+	f := pricingLP{
+		size: numbers[:axes:axes], level: numbers[axes : axes : 2*axes], inverse: numbers[2*axes : 2*axes],
+		basis: make([]int32, 0, axes), duals: make([]quad, p.sizes.stride),
+	}
+	key := itemsKey{classes: classes}
 	for n := range f.size {
 		f.size[n] = room[n/4][n%4]
-	}
-	for k := range p.buckets {
-		if b := &p.buckets[k]; classes.Has(b.class) && usesOnlyAxesOf(b.amount, room) {
-			f.items = append(f.items, int32(k))
+		if f.size[n] <= 0 {
+			key.missing |= 1 << (n % 64)
 		}
 	}
+	known := false
+	if len(f.size) <= 64 {
+		f.items, known = p.items[key]
+	}
+	if !known {
+		for k := range p.buckets {
+			if b := &p.buckets[k]; classes.Has(b.class) && usesOnlyAxesOf(b.amount, room) {
+				f.items = append(f.items, int32(k))
+			}
+		}
+		p.items[key] = f.items
+	}
 	return f
+}
+
+// itemsKey identifies rooms that hold the same buckets, if there are up to 64 axes in use.
+type itemsKey struct {
+	classes ClassSet
+	missing uint64 // axes in use of which the room has nothing
 }
 
 // Resolve solves the program again, for the pods that are left.
@@ -315,15 +367,17 @@ func within(requests, room []int64) bool {
 func (p *Program) Holds(pods int) bool { return p.pods[pods].held }
 
 // Value is the least that a pod costs at dual prices, over all offerings that hold it, in $/h. It is zero if none does.
+// Beaten offerings do not matter: the better one holds the pod as well, and it costs no less on the beaten one (see
+// followFrontier).
 //
-// Cost: one dot product per offering. Room is compared last, since most offerings already cost too much.
+// Cost: one dot product per offering of the frontier. Room is compared last, since most already cost too much.
 func (p *Program) Value(pods int) float64 {
 	g := &p.pods[pods]
 	if !g.held {
 		return 0
 	}
 	least, requests := math.Inf(1), p.requests.at(pods)
-	for _, k := range p.classes[g.Class].usable {
+	for _, k := range p.classes[g.Class].frontier {
 		if v := dotQuads(requests, p.feasible.at(k)); v < least && within(g.Requests, p.columns[k].room) {
 			least = v
 		}

@@ -339,19 +339,16 @@ func (sv *solver) measureRoom(b *bin) {
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
 	types := sv.fitting(nil, fitQuery{b, g, b.total.Plus(sv.requestsIn(b, a.c)), blocked})
+	if g.reservation != 0 && t.choosesOfferings(cands.reqs) {
+		return growth{}, &refusal{code: MinValues, final: true}
+	}
 	missed, keep := t.minValuesShortfall(cands.reqs, types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.reservation != 0 {
 			return growth{}, &refusal{code: MinValues, final: true}
 		}
 		g.relaxed = true
-		reqs := cands.reqs
-		for _, r := range reqs.All() {
-			if n, ok := missed[r.Key()]; ok {
-				reqs = reqs.Replace(r.WithMinValues(n))
-			}
-		}
-		g.cands = sv.candidates(t, reqs) // the same types in the same order
+		g.cands = sv.candidates(t, withLoweredMinValues(cands.reqs, missed)) // the same types in the same order
 	}
 	if t.limits.Len() > 0 {
 		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))

@@ -30,9 +30,6 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 	}
 	changed := false
 	for _, b := range sv.bins {
-		if b.reservation != 0 {
-			continue // its reservation determines the domain
-		}
 		for _, key := range b.uncommitted(relevant) {
 			changed = sv.commitTo(b, key) || changed
 		}
@@ -76,23 +73,28 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 
 func (sv *solver) commitTo(b *bin, key string) bool {
 	own := b.cands.reqs.Get(key)
-	var domains []string
-	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, b.t.conflictingGroups(b.ports, nil)})
-	fitting, reqs := sv.keepUnambiguous(b, fitting, b.cands.reqs) // as the launch does
+	blocked := b.t.conflictingGroups(b.ports, nil)
+	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, blocked})
+	// As the launch does. A launch may name several reservations; this one names only that of the bin.
+	fitting, reqs := sv.keepUnambiguous(b, fitting, sv.inReservation(b))
 	allowed := b.capacityTypes(fitting)
+	var domains []string
 	for _, cand := range fitting {
-		it := b.t.types[cand.t].unreserved
+		it := &b.t.types[cand.t]
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
-				r := o.Requirements.Get(key)
-				if !o.Requirements.Defines(key) {
-					r = it.Requirements.Get(key)
-				}
-				if r.Operator() != corev1.NodeSelectorOpIn {
-					return false // the types do not determine the domain
-				}
-				domains = append(domains, r.Values()...)
+			o := &it.Offerings[i]
+			if (o.ReservationID != "") != (b.reservation != 0) || !reqs.Overlaps(o.Requirements) ||
+				b.reservation == 0 && !slices.Contains(allowed, o.CapacityType) {
+				continue
 			}
+			r := o.Requirements.Get(key)
+			if !o.Requirements.Defines(key) {
+				r = it.Requirements.Get(key)
+			}
+			if r.Operator() != corev1.NodeSelectorOpIn {
+				return false // the types do not determine the domain
+			}
+			domains = append(domains, r.Values()...)
 		}
 	}
 	domains = slices.DeleteFunc(domains, func(d string) bool { return !own.Has(d) })
@@ -111,6 +113,18 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	b.first, b.room = first, nil
 	sv.noteRoom(b)
 	return true
+}
+
+// inReservation are the bin's requirements, within its reservation if it has one.
+func (sv *solver) inReservation(b *bin) requirement.Set {
+	reqs := b.cands.reqs
+	if b.reservation == 0 {
+		return reqs
+	}
+	if key := sv.s.Labels.ReservationID; key != "" {
+		reqs = reqs.With(requirement.In(key, sv.slots.ID(b.reservation)))
+	}
+	return reqs.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 }
 
 // capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.

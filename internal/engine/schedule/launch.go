@@ -45,6 +45,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 				return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(l.Requirements, missed)}
 			}
 			l.MinValuesRelaxed = true
+			l.Requirements = withLoweredMinValues(l.Requirements, missed)
 		}
 	}
 	list := t.launchTypes(types)

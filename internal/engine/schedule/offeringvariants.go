@@ -98,13 +98,13 @@ func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Se
 		capacityType = requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
 	}
 	admitted := reqs.With(capacityType)
-	if t.ambiguous(types[0].t, listed, admitted) {
+	if t.ambiguous(b, types[0].t, listed, admitted) {
 		offering, _ := t.types[types[0].t].Cheapest(admitted)
 		reqs, admitted = reqs.Intersect(offering.Requirements), admitted.Intersect(offering.Requirements)
 	}
 	sure := []candidate{types[0]}
 	for _, cand := range types[1:] {
-		if o, ok := t.types[cand.t].Cheapest(admitted); ok && !t.ambiguous(cand.t, listed, admitted) {
+		if o, ok := t.types[cand.t].Cheapest(admitted); ok && !t.ambiguous(b, cand.t, listed, admitted) {
 			cand.price = o.Price
 			sure = append(sure, cand)
 		}
@@ -113,23 +113,30 @@ func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Se
 	return sure, reqs
 }
 
-// ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs.
-func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
+// ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs. One that
+// is unavailable may be available by the time of the launch: it must at least hold the bin's pods.
+func (t *template) ambiguous(b *bin, i int, listed map[int]bool, reqs requirement.Set) bool {
 	first := i // types are sorted by name
 	for first > 0 && t.types[first-1].Name == t.types[i].Name {
 		first--
 	}
 	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
-		if !listed[j] {
-			if _, ok := t.types[j].Cheapest(reqs); ok ||
-				t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
-					return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
-				}) {
-				return true
-			}
+		if listed[j] {
+			continue
+		}
+		if _, ok := t.types[j].Cheapest(reqs); ok || !t.holdsBin(b, j) && slices.ContainsFunc(t.types[j].Offerings,
+			func(o catalog.Offering) bool { return reqs.Overlaps(o.Requirements) }) {
+			return true
 		}
 	}
 	return false
+}
+
+// holdsBin reports whether a type holds what is in the bin, within the limits reserved for it.
+func (t *template) holdsBin(b *bin, i int) bool {
+	ti := &t.types[i]
+	blocked := t.conflictingGroups(b.ports, nil)
+	return b.total.Fits(ti.room) && (blocked == nil || !blocked[ti.daemonGroup]) && ti.capacity.Within(b.reservedLimits)
 }
 
 // addVariant adds a type to a list, cheapest first, in which each name occurs once. Variants are joined into one type

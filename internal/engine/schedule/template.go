@@ -41,8 +41,6 @@ type template struct {
 	key      []byte
 	// hasVariants is true when some of the types are variants of one instance type.
 	hasVariants bool
-	// splitByDaemons is true when variants differ in the daemon pods that come with them.
-	splitByDaemons bool
 	// unusable is the reason why the pool can launch nothing; empty if it can.
 	unusable Reason
 }
@@ -142,9 +140,7 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	types, daemons := variants(p.InstanceTypes), sv.templateDaemons(t)
 	// Claims omit types with some offerings that are too small. minValues may need those types, so such pools are not split.
 	if uneven := offeringDaemons(types, daemons); len(uneven) > 0 && !t.reqs.HasMinValues() {
-		whole := len(types)
 		types = splitTypesByDaemons(types, uneven)
-		t.splitByDaemons = len(types) > whole
 	}
 	t.hasVariants = len(types) > len(p.InstanceTypes)
 	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
@@ -425,7 +421,7 @@ func (t *template) minValuesShortfall(reqs requirement.Set, list []candidate) (m
 	for i, c := range list {
 		for key := range wanted {
 			for _, v := range t.types[c.t].Requirements.Get(key).Values() {
-				if reqs.Get(key).Has(v) {
+				if reqs.Get(key).Has(v) && !(v == karpv1.CapacityTypeReserved && t.reservationApart(list, reqs)) {
 					seen[key][v] = true
 				}
 			}

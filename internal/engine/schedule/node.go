@@ -176,8 +176,8 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	sv.steps += len(views) + level.labelSteps()
 	for _, v := range views {
 		domain, has := n.domain(v.g.key)
-		if !has && v.keepsApart() && (n.src.Initialized || v.g.typ == inverse && v.g.empty()) {
-			continue // no domain means no neighbors; nor does an unscheduled pod's anti-affinity count
+		if !has && v.keepsApart() && (n.src.Initialized || v.g.empty()) {
+			continue // no domain means no neighbors, and no pods of the group mean none in any domain
 		}
 		if !has || !v.allows(domain) {
 			return false, v.permanent()

@@ -358,10 +358,13 @@ func (t *template) holds(requests resources.Vec) bool {
 	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.Fits(ti.room) })
 }
 
-// limitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the
+// limitsExhausted reports whether the pool can launch nothing, at its limits or without offerings: no node of it will be in the
 // domains that it names. Called before anything is planned.
 func (t *template) limitsExhausted() bool {
-	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.Within(t.limitLeft) })
+	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool {
+		return ti.capacity.Within(t.limitLeft) &&
+			slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return t.reqs.Overlaps(o.Requirements) })
+	})
 }
 
 // values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available

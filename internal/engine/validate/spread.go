@@ -214,7 +214,7 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 	for _, it := range pool.InstanceTypes {
 		for k := range it.Offerings {
 			out := outcome{it, &it.Offerings[k]}
-			fits := offeredBy(it.Requirements, demands)
+			fits := offeredBy(it.Requirements, demands) && out.offeredBy(demands)
 			for r, limit := range pool.NodePool.Spec.Limits {
 				q := out.countsAgainstLimit(r).DeepCopy()
 				q.Add(pool.Used[r])

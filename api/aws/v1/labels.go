@@ -21,7 +21,6 @@ const (
 	LabelInstanceNetworkBandwidth    = Group + "/instance-network-bandwidth"             // Mbps
 	LabelInstanceHypervisor          = Group + "/instance-hypervisor"
 	LabelInstanceEncryptionInTransit = Group + "/instance-encryption-in-transit-supported"
-	LabelNitroSandbox                = Group + "/nitro-sandbox"
 	LabelInstanceLocalNVMe           = Group + "/instance-local-nvme" // GB
 	LabelInstanceGPUName             = Group + "/instance-gpu-name"
 	LabelInstanceGPUManufacturer     = Group + "/instance-gpu-manufacturer"
@@ -57,8 +56,10 @@ const (
 	// AnnotationInstanceProfileName is the profile a claim was launched with; it protects the profile from collection.
 	AnnotationInstanceProfileName = Group + "/instance-profile-name"
 	// AnnotationTagged is "true" on a claim whose instance got its tags after registration.
-	AnnotationTagged            = Group + "/tagged"
-	AnnotationClusterNameTagged = "compatibility." + Group + "/cluster-name-tagged"
+	AnnotationTagged = Group + "/tagged"
+	// AnnotationNVIDIAConsumableCapacity is, on an EC2NodeClass, how resource claims share an NVIDIA GPU. It is not part of the hash.
+	AnnotationNVIDIAConsumableCapacity = Group + "/nvidia-consumable-capacity"
+	AnnotationClusterNameTagged        = "compatibility." + Group + "/cluster-name-tagged"
 )
 
 // FinalizerTermination is on every EC2NodeClass until what was made for it in AWS is gone.
@@ -83,16 +84,14 @@ const (
 
 // Extended resources of EC2 instances.
 const (
-	ResourcePodENI            corev1.ResourceName = "vpc.amazonaws.com/pod-eni"
-	ResourceEFA               corev1.ResourceName = "vpc.amazonaws.com/efa"
-	ResourcePrivateIPv4       corev1.ResourceName = "vpc.amazonaws.com/PrivateIPv4Address"
-	ResourceNVIDIAGPU         corev1.ResourceName = "nvidia.com/gpu"
-	ResourceAMDGPU            corev1.ResourceName = "amd.com/gpu"
-	ResourceNeuron            corev1.ResourceName = "aws.amazon.com/neuron"
-	ResourceNeuronCore        corev1.ResourceName = "aws.amazon.com/neuroncore"
-	ResourceHabanaGaudi       corev1.ResourceName = "habana.ai/gaudi"
-	ResourceNitroSandbox      corev1.ResourceName = "eks.amazonaws.com/nitro-sandbox"
-	ResourceNitroSandboxSlots corev1.ResourceName = "eks.amazonaws.com/nip-slots"
+	ResourcePodENI      corev1.ResourceName = "vpc.amazonaws.com/pod-eni"
+	ResourceEFA         corev1.ResourceName = "vpc.amazonaws.com/efa"
+	ResourcePrivateIPv4 corev1.ResourceName = "vpc.amazonaws.com/PrivateIPv4Address"
+	ResourceNVIDIAGPU   corev1.ResourceName = "nvidia.com/gpu"
+	ResourceAMDGPU      corev1.ResourceName = "amd.com/gpu"
+	ResourceNeuron      corev1.ResourceName = "aws.amazon.com/neuron"
+	ResourceNeuronCore  corev1.ResourceName = "aws.amazon.com/neuroncore"
+	ResourceHabanaGaudi corev1.ResourceName = "habana.ai/gaudi"
 )
 
 // Condition types of EC2NodeClass. All decide about Ready.
@@ -115,6 +114,6 @@ const (
 func Resources() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		ResourcePodENI, ResourceEFA, ResourcePrivateIPv4, ResourceNVIDIAGPU, ResourceAMDGPU, ResourceNeuron, ResourceNeuronCore,
-		ResourceHabanaGaudi, ResourceNitroSandbox, ResourceNitroSandboxSlots,
+		ResourceHabanaGaudi,
 	}
 }

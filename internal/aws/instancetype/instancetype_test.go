@@ -406,6 +406,14 @@ func TestExtendedResources(t *testing.T) {
 	}
 }
 
+// The system volume has the size that Karpenter 1.15 gives it; images have grown.
+func TestBottlerocketsSystemVolume(t *testing.T) {
+	devices := instancetype.FamilyOf(awsv1.AMIFamilyBottlerocket).BlockDevices
+	if len(devices) != 2 || devices[0].EBS.VolumeSize.String() != "6Gi" || devices[1].EBS.VolumeSize.String() != "20Gi" {
+		t.Errorf("devices %+v", devices)
+	}
+}
+
 func TestClassOf(t *testing.T) {
 	nodeClass := &awsv1.EC2NodeClass{
 		Spec: awsv1.EC2NodeClassSpec{
@@ -416,6 +424,7 @@ func TestClassOf(t *testing.T) {
 			InstanceStorePolicy: awsv1.InstanceStoreRAID0,
 			ConnectionTracking:  &awsv1.ConnectionTracking{UDPTimeout: aws.Int32(30)},
 			CPUOptions:          &awsv1.CPUOptions{NestedVirtualization: "enabled"},
+			EnclaveOptions:      &awsv1.EnclaveOptions{Enabled: true},
 		},
 		Status: awsv1.EC2NodeClassStatus{Subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a"}}},
 	}
@@ -431,6 +440,7 @@ func TestClassOf(t *testing.T) {
 		InstanceStorePolicy:  awsv1.InstanceStoreRAID0,
 		ConnectionTracking:   true,
 		NestedVirtualization: true,
+		Enclaves:             true,
 		Subnets:              nodeClass.Status.Subnets,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -6,7 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
@@ -46,7 +48,7 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
-			if _, single := b.cands.domain(key); !single && key != corev1.LabelHostname {
+			if _, single := b.cands.Domain(key); !single && key != corev1.LabelHostname {
 				out = append(out, key)
 			}
 		}
@@ -72,19 +74,18 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 }
 
 func (sv *solver) commitTo(b *bin, key string) bool {
-	own := b.cands.reqs.Get(key)
-	blocked := b.t.conflictingGroups(b.ports, nil)
-	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, blocked})
+	own := b.cands.Requirements().Get(key)
+	q := b.fitQuery(growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, b.t.ConflictingGroups(b.ports, nil))
 	// As the launch does. A launch may name several reservations; this one names only that of the bin.
-	fitting, reqs := sv.keepUnambiguous(b, fitting, sv.inReservation(b))
+	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), sv.inReservation(b), q)
 	allowed := b.capacityTypes(fitting)
 	var domains []string
 	for _, cand := range fitting {
-		it := &b.t.types[cand.t]
+		it := b.t.TypeOf(cand)
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
-			if (o.ReservationID != "") != (b.reservation != 0) || !reqs.Overlaps(o.Requirements) ||
-				b.reservation == 0 && !slices.Contains(allowed, o.CapacityType) {
+			if (o.ReservationID != "") != (b.reservation != reservation.None) || !reqs.Overlaps(o.Requirements) ||
+				b.reservation == reservation.None && !slices.Contains(allowed, o.CapacityType) {
 				continue
 			}
 			r := o.Requirements.Get(key)
@@ -103,9 +104,11 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
 		return false
 	}
-	cands := sv.candidates(b.t, reqs.With(requirement.In(key, domains...)))
-	cheapest := b.cands.list[b.first]
-	first := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == cheapest.reservation })
+	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
+	cheapest := b.cands.List()[b.first]
+	first := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool {
+		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation
+	})
 	if first < 0 {
 		return false
 	}
@@ -117,8 +120,8 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 
 // inReservation are the bin's requirements, within its reservation if it has one.
 func (sv *solver) inReservation(b *bin) requirement.Set {
-	reqs := b.cands.reqs
-	if b.reservation == 0 {
+	reqs := b.cands.Requirements()
+	if b.reservation == reservation.None {
 		return reqs
 	}
 	if key := sv.s.Labels.ReservationID; key != "" {
@@ -128,12 +131,12 @@ func (sv *solver) inReservation(b *bin) requirement.Set {
 }
 
 // capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
-func (b *bin) capacityTypes(types []candidate) []string {
+func (b *bin) capacityTypes(types []nodepool.Candidate) []string {
 	var all, available []string
 	for _, cand := range types {
-		it := b.t.types[cand.t].unreserved
+		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) {
+			if o := &it.Offerings[i]; b.cands.Requirements().Overlaps(o.Requirements) {
 				all = append(all, o.CapacityType)
 				if o.Available && !slices.Contains(available, o.CapacityType) {
 					available = append(available, o.CapacityType)
@@ -141,7 +144,7 @@ func (b *bin) capacityTypes(types []candidate) []string {
 			}
 		}
 	}
-	if len(available) < b.cands.reqs.Get(karpv1.LabelCapacityType).MinValues() {
+	if len(available) < b.cands.Requirements().Get(karpv1.LabelCapacityType).MinValues() {
 		return all
 	}
 	return available
@@ -175,18 +178,18 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
 func (sv *solver) decideFor(b *bin, v view) bool {
 	key := v.g.key
-	_, single := b.cands.domain(key)
-	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+	_, single := b.cands.Domain(key)
+	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
 		return false
 	}
-	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0
-	for _, d := range sv.domainsOf(v.g, b.cands.reqs) {
+	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
+	for _, d := range sv.domainsOf(v.g, b.cands.Requirements()) {
 		if !reaches(*v.node, key, d) {
 			continue
 		}
-		cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, d)))
-		at := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == 0 })
-		if at >= 0 && (best == nil || cands.list[at].price < best.list[first].price) {
+		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
+		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
+		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
 			best, first = cands, at
 		}
 	}
@@ -194,7 +197,7 @@ func (sv *solver) decideFor(b *bin, v view) bool {
 		return false
 	}
 	sv.narrowBin(b, best)
-	sv.cost += best.list[first].price - b.cost
-	b.first, b.room, b.cost = first, nil, best.list[first].price
+	sv.cost += best.List()[first].Price - b.cost
+	b.first, b.room, b.cost = first, nil, best.List()[first].Price
 	return true
 }

@@ -86,7 +86,7 @@ microbench: ## Run the Go benchmarks (a quarter of an hour) and print medians of
 
 .PHONY: fuzz
 fuzz: ## Search for clusters with a wrong plan: 20,000 random ones, then FUZZTIME (10m) each for these and for pods that block others
-	DOVETAIL_WORLDS=0,20000 go test -run TestWorlds ./internal/engine/propertytest
+	DOVETAIL_WORLDS=0,20000 go test -run 'TestWorlds|TestWideWorlds' ./internal/engine/propertytest
 	go test -run '^$$' -fuzz FuzzWorlds -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/propertytest
 	go test -run '^$$' -fuzz FuzzHostilePods -fuzztime $(FUZZTIME) -parallel 2 ./internal/engine/propertytest
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -23,7 +24,7 @@ func (t *Template) MinValuesShortfall(reqs requirement.Set, list []Candidate) (m
 	for i, c := range list {
 		for key := range wanted {
 			for _, v := range t.types[c.Type].Requirements.Get(key).Values() {
-				if reqs.Get(key).Has(v) {
+				if reqs.Get(key).Has(v) && !(v == karpv1.CapacityTypeReserved && t.reservationApart(list, reqs)) {
 					seen[key][v] = true
 				}
 			}
@@ -81,4 +82,34 @@ func (m *Models) Unusable(bestEffort bool) []rejection.Reason {
 		}
 	}
 	return out
+}
+
+// WithLoweredMinValues are the requirements with what the types have of each key in place of its minValues.
+func WithLoweredMinValues(reqs requirement.Set, missed map[string]int) requirement.Set {
+	for _, r := range reqs.All() {
+		if n, ok := missed[r.Key()]; ok {
+			reqs = reqs.Replace(r.WithMinValues(n))
+		}
+	}
+	return reqs
+}
+
+// reservationApart reports whether a claim of these types, outside reservations, must exclude the capacity type of
+// reservations, since one of them has instances left: see KeepUnambiguous.
+func (t *Template) reservationApart(list []Candidate, reqs requirement.Set) bool {
+	return slices.ContainsFunc(list, func(c Candidate) bool {
+		return c.Reservation == 0 && slices.ContainsFunc(t.types[c.Type].reserved, func(o reservedOffering) bool {
+			return o.offering.Available && reqs.Overlaps(o.offering.Requirements)
+		})
+	})
+}
+
+// ChoosesOfferings reports whether minValues requires several values of a label that offerings define, such as the
+// capacity type. A capacity reservation has one value of each.
+func (t *Template) ChoosesOfferings(reqs requirement.Set) bool {
+	return slices.ContainsFunc(reqs.All(), func(r requirement.Requirement) bool {
+		return r.MinValues() > 1 && slices.ContainsFunc(t.types, func(ti Type) bool {
+			return slices.ContainsFunc(ti.reserved, func(o reservedOffering) bool { return o.offering.Requirements.Defines(r.Key()) })
+		})
+	})
 }

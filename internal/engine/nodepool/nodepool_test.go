@@ -308,7 +308,7 @@ func TestDaemonsTakeRoomAndPorts(t *testing.T) {
 	if len(launch.Overhead) != 0 {
 		t.Errorf("daemons take %v on whichever type is launched, want nothing: z2 has none", launch.Overhead)
 	}
-	if kept, reqs := tmpl.KeepUnambiguous(l.List()[:1], l.Requirements(), false); len(kept) != 1 || len(reqs.Get(zone).Values()) == 0 {
+	if kept, reqs := tmpl.KeepUnambiguous(l.List()[:1], l.Requirements(), nodepool.FitQuery{}); len(kept) != 1 || len(reqs.Get(zone).Values()) == 0 {
 		t.Errorf("a launch of one variant is not limited to its zones: %v", reqs)
 	}
 }

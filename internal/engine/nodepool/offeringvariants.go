@@ -82,9 +82,9 @@ func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Se
 
 // KeepUnambiguous makes sure that no node is launched on which the pods do not fit. For each type that the claim
 // names, any offering may be launched that the requirements admit. If an unlisted variant of the cheapest type is among
-// these, the requirements are narrowed to the cheapest type's offering; other types are left out. Reserved is
-// true for a launch into capacity reservations.
-func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, reserved bool) ([]Candidate, requirement.Set) {
+// these, the requirements are narrowed to the cheapest type's offering; other types are left out. The query is
+// that by which the types were found.
+func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, q FitQuery) ([]Candidate, requirement.Set) {
 	if !t.hasVariants || len(types) == 0 {
 		return types, reqs
 	}
@@ -94,17 +94,17 @@ func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, rese
 	}
 	// Claims use either reservations or other offerings, never both.
 	capacityType := requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
-	if reserved {
+	if q.Reservation != 0 {
 		capacityType = requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
 	}
 	admitted := reqs.With(capacityType)
-	if t.ambiguous(types[0].Type, listed, admitted) {
+	if t.ambiguous(types[0].Type, listed, admitted, &q) {
 		offering, _ := t.types[types[0].Type].Cheapest(admitted)
 		reqs, admitted = reqs.Intersect(offering.Requirements), admitted.Intersect(offering.Requirements)
 	}
 	sure := []Candidate{types[0]}
 	for _, cand := range types[1:] {
-		if o, ok := t.types[cand.Type].Cheapest(admitted); ok && !t.ambiguous(cand.Type, listed, admitted) {
+		if o, ok := t.types[cand.Type].Cheapest(admitted); ok && !t.ambiguous(cand.Type, listed, admitted, &q) {
 			cand.Price = o.Price
 			sure = append(sure, cand)
 		}
@@ -113,23 +113,28 @@ func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, rese
 	return sure, reqs
 }
 
-// ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs.
-func (t *Template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
+// ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs. One that
+// is unavailable may be available by the time of the launch: it must at least hold the pods.
+func (t *Template) ambiguous(i int, listed map[int]bool, reqs requirement.Set, q *FitQuery) bool {
 	first := i // types are sorted by name
 	for first > 0 && t.types[first-1].Name == t.types[i].Name {
 		first--
 	}
 	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
-		if !listed[j] {
-			if _, ok := t.types[j].Cheapest(reqs); ok ||
-				t.splitByDaemons && slices.ContainsFunc(t.types[j].Offerings, func(o catalog.Offering) bool {
-					return reqs.Overlaps(o.Requirements) // it may be available by the time of the launch
-				}) {
-				return true
-			}
+		if listed[j] {
+			continue
+		}
+		if _, ok := t.types[j].Cheapest(reqs); ok || !q.heldBy(&t.types[j]) && slices.ContainsFunc(t.types[j].Offerings,
+			func(o catalog.Offering) bool { return reqs.Overlaps(o.Requirements) }) {
+			return true
 		}
 	}
 	return false
+}
+
+// heldBy reports whether a type holds the total, within what is reserved of the pool's limits.
+func (q *FitQuery) heldBy(ti *Type) bool {
+	return q.Total.Fits(ti.room) && !ti.BlockedBy(q.Blocked) && ti.capacity.Within(q.Reserved)
 }
 
 // addVariant adds a type to a list, cheapest first, in which each name occurs once. Variants are joined into one type

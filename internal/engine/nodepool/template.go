@@ -40,8 +40,6 @@ type Template struct {
 	key      []byte
 	// hasVariants is true when some of the types are variants of one instance type.
 	hasVariants bool
-	// splitByDaemons is true when variants differ in the daemon pods that come with them.
-	splitByDaemons bool
 	// unusable is the reason why the pool can launch nothing; empty if it can.
 	unusable rejection.Reason
 }
@@ -80,9 +78,7 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 	types, daemons := variants(p.InstanceTypes), t.runningDaemons()
 	// Claims omit types with some offerings that are too small. minValues may need those types, so such pools are not split.
 	if uneven := offeringDaemons(types, daemons); len(uneven) > 0 && !t.reqs.HasMinValues() {
-		whole := len(types)
 		types = splitTypesByDaemons(types, uneven)
-		t.splitByDaemons = len(types) > whole
 	}
 	t.hasVariants = len(types) > len(p.InstanceTypes)
 	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
@@ -122,7 +118,10 @@ func (t *Template) Holds(requests resources.Vec) bool {
 // LimitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the
 // domains that it names. Called before anything is planned.
 func (t *Template) LimitsExhausted() bool {
-	return !slices.ContainsFunc(t.types, func(ti Type) bool { return ti.capacity.Within(t.limitLeft) })
+	return !slices.ContainsFunc(t.types, func(ti Type) bool {
+		return ti.capacity.Within(t.limitLeft) &&
+			slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return t.reqs.Overlaps(o.Requirements) })
+	})
 }
 
 // Values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available

@@ -31,7 +31,10 @@ func (d random) budget() schedule.Budget {
 
 // examine reports what is wrong with the world's plan, after shrinking the world.
 func examine(d random) (*snapshot.Snapshot, schedule.Plan, error) {
-	s, budget := d.world(), d.budget()
+	return examineWorld(d.world(), d.budget())
+}
+
+func examineWorld(s *snapshot.Snapshot, budget schedule.Budget) (*snapshot.Snapshot, schedule.Plan, error) {
 	p, err := violations(s, budget)
 	if err == nil {
 		return s, p, nil

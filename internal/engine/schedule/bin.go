@@ -336,19 +336,16 @@ func (sv *solver) measureRoom(b *bin) {
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
 	types := t.Fitting(nil, b.fitQuery(g, b.total.Plus(sv.requestsIn(b, a.c)), blocked))
+	if g.reservation != 0 && t.ChoosesOfferings(cands.Requirements()) {
+		return growth{}, &refusal{code: MinValues, final: true}
+	}
 	missed, keep := t.MinValuesShortfall(cands.Requirements(), types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.reservation != 0 {
 			return growth{}, &refusal{code: MinValues, final: true}
 		}
 		g.relaxed = true
-		reqs := cands.Requirements()
-		for _, r := range reqs.All() {
-			if n, ok := missed[r.Key()]; ok {
-				reqs = reqs.Replace(r.WithMinValues(n))
-			}
-		}
-		g.cands = t.Candidates(reqs) // the same types in the same order
+		g.cands = t.Candidates(nodepool.WithLoweredMinValues(cands.Requirements(), missed)) // the same types in the same order
 	}
 	if t.HasLimits() {
 		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))

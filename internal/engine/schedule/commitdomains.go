@@ -33,9 +33,6 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 	}
 	changed := false
 	for _, b := range sv.bins {
-		if b.reservation != 0 {
-			continue // its reservation determines the domain
-		}
 		for _, key := range b.uncommitted(relevant) {
 			changed = sv.commitTo(b, key) || changed
 		}
@@ -73,23 +70,27 @@ func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 
 func (sv *solver) commitTo(b *bin, key string) bool {
 	own := b.cands.Requirements().Get(key)
-	var domains []string
-	fitting := b.t.Fitting(nil, b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, b.t.ConflictingGroups(b.ports, nil)))
-	fitting, reqs := b.t.KeepUnambiguous(fitting, b.cands.Requirements(), b.reservation != reservation.None) // as the launch does
+	q := b.fitQuery(growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, b.t.ConflictingGroups(b.ports, nil))
+	// As the launch does. A launch may name several reservations; this one names only that of the bin.
+	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), sv.inReservation(b), q)
 	allowed := b.capacityTypes(fitting)
+	var domains []string
 	for _, cand := range fitting {
-		it := b.t.TypeOf(cand).Unreserved()
+		it := b.t.TypeOf(cand)
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
-				r := o.Requirements.Get(key)
-				if !o.Requirements.Defines(key) {
-					r = it.Requirements.Get(key)
-				}
-				if r.Operator() != corev1.NodeSelectorOpIn {
-					return false // the types do not determine the domain
-				}
-				domains = append(domains, r.Values()...)
+			o := &it.Offerings[i]
+			if (o.ReservationID != "") != (b.reservation != reservation.None) || !reqs.Overlaps(o.Requirements) ||
+				b.reservation == reservation.None && !slices.Contains(allowed, o.CapacityType) {
+				continue
 			}
+			r := o.Requirements.Get(key)
+			if !o.Requirements.Defines(key) {
+				r = it.Requirements.Get(key)
+			}
+			if r.Operator() != corev1.NodeSelectorOpIn {
+				return false // the types do not determine the domain
+			}
+			domains = append(domains, r.Values()...)
 		}
 	}
 	domains = slices.DeleteFunc(domains, func(d string) bool { return !own.Has(d) })
@@ -110,6 +111,18 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	b.first, b.room = first, nil
 	sv.noteRoom(b)
 	return true
+}
+
+// inReservation are the bin's requirements, within its reservation if it has one.
+func (sv *solver) inReservation(b *bin) requirement.Set {
+	reqs := b.cands.Requirements()
+	if b.reservation == reservation.None {
+		return reqs
+	}
+	if key := sv.s.Labels.ReservationID; key != "" {
+		reqs = reqs.With(requirement.In(key, sv.slots.ID(b.reservation)))
+	}
+	return reqs.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 }
 
 // capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.

@@ -22,7 +22,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
 	l := Launch{Pool: t.Pool(), Pods: slices.Clip(b.pods), MinValuesRelaxed: b.relaxed, Requirements: b.cands.ClaimRequirements()}
 	all, blocked := []nodepool.Candidate(nil), t.ConflictingGroups(b.ports, nil)
-	if b.reservation == 0 {
+	if b.reservation == reservation.None {
 		sv.fittingBuf = t.Fitting(sv.fittingBuf[:0], b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, blocked))
 		all = sv.fittingBuf
 	} else {
@@ -37,7 +37,8 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		}
 	}
 	sv.launchBuf = types
-	types, l.Requirements = t.KeepUnambiguous(types, l.Requirements, b.reservation != reservation.None)
+	q := b.fitQuery(growth{cands: b.cands, reservation: b.reservation}, b.total, blocked)
+	types, l.Requirements = t.KeepUnambiguous(types, l.Requirements, q)
 	types, reserved := sv.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if l.Requirements.HasMinValues() {
 		if missed, _ := t.MinValuesShortfall(l.Requirements, types); len(missed) > 0 {
@@ -45,6 +46,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 				return Launch{}, Reason{Code: MinValues, NodePool: t.Pool().Name, Message: nodepool.DescribeShortfall(l.Requirements, missed)}
 			}
 			l.MinValuesRelaxed = true
+			l.Requirements = nodepool.WithLoweredMinValues(l.Requirements, missed)
 		}
 	}
 	list := t.Launch(types)

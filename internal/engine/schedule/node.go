@@ -137,8 +137,8 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	for i := range views {
 		v := &views[i]
 		domain, has := n.Domain(v.Key())
-		if !has && v.KeepsApart() && (n.src.Initialized || v.Type() == topology.Inverse && v.Group().Empty()) {
-			continue // no domain means no neighbors; nor does an unscheduled pod's anti-affinity count
+		if !has && v.KeepsApart() && (n.src.Initialized || v.Group().Empty()) {
+			continue // no domain means no neighbors, and no pods of the group mean none in any domain
 		}
 		if !has || !v.Allows(domain) {
 			return false, v.Permanent()

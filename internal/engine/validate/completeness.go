@@ -432,7 +432,7 @@ func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domain
 		key := f.c.s.Labels.Normalize(r.Key)
 		values := map[string]bool{}
 		for _, out := range outcomes {
-			for _, v := range typeValues(out.it.Requirements, key) {
+			for _, v := range f.choices(outcomes, out, key) {
 				all := slices.Concat(f.poolDemands[key], f.demands)
 				if slices.ContainsFunc(all, func(e expr) bool { return e.key == key && !e.has(v) }) ||
 					slices.ContainsFunc(chosen, func(c domainChoice) bool { return c.key == key && !slices.Contains(c.domains, v) }) {
@@ -446,6 +446,21 @@ func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domain
 		}
 	}
 	return true
+}
+
+// choices are the values that the outcome's type has of a key: what minValues counts. If offerings of the type hold other
+// amounts than the type, one that holds too little is no choice. A claim outside reservations excludes their capacity
+// type where a reservation of any of its types has instances left.
+func (f *freshNodeSearch) choices(all []outcome, out outcome, key string) []string {
+	overrides := func(o catalog.Offering) bool { return len(o.Allocatable)+len(o.Capacity) > 0 }
+	if l, ok := out.ofOffering(key); ok && slices.ContainsFunc(out.it.Offerings, overrides) {
+		return l.values
+	}
+	reserved := func(o catalog.Offering) bool { return o.ReservationID != "" && o.Available }
+	return slices.DeleteFunc(slices.Clone(typeValues(out.it.Requirements, key)), func(v string) bool {
+		return key == karpv1.LabelCapacityType && v == karpv1.CapacityTypeReserved &&
+			slices.ContainsFunc(all, func(other outcome) bool { return slices.ContainsFunc(other.it.Offerings, reserved) })
+	})
 }
 
 func typeValues(set requirement.Set, key string) []string {

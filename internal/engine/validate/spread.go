@@ -155,6 +155,11 @@ func (c *check) floor(sp *spread, counts map[string]int) int {
 		return 0
 	}
 	domains := c.domains(sp)
+	for _, d := range c.launchedDomains(sp) { // of a label that a pool leaves open
+		if counts[d] > 0 && !slices.Contains(domains, d) {
+			domains = append(domains, d)
+		}
+	}
 	if len(domains) == 0 || len(domains) < sp.minDomains {
 		return 0
 	}
@@ -163,6 +168,18 @@ func (c *check) floor(sp *spread, counts map[string]int) int {
 		lowest = min(lowest, counts[d])
 	}
 	return lowest
+}
+
+// launchedDomains are the values of the key on nodes that the plan launches. kube-scheduler counts the domains of nodes
+// that exist, and these nodes do once their pods are scheduled.
+func (c *check) launchedDomains(sp *spread) []string {
+	var out []string
+	for _, pl := range c.hosts {
+		if d, ok := pl.label(sp.key).single(); ok && pl.launch != nil && c.counts(sp, pl) {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // domains are the values of the key that count for the constraint, sorted.
@@ -197,7 +214,7 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 	for _, it := range pool.InstanceTypes {
 		for k := range it.Offerings {
 			out := outcome{it, &it.Offerings[k]}
-			fits := offeredBy(it.Requirements, demands)
+			fits := offeredBy(it.Requirements, demands) && out.offeredBy(demands)
 			for r, limit := range pool.NodePool.Spec.Limits {
 				q := out.countsAgainstLimit(r).DeepCopy()
 				q.Add(pool.Used[r])

@@ -561,7 +561,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
-	sv.addHostRules(&p)
+	sv.addRules(&p)
 	for _, t := range sv.templates {
 		p.Stats.InstanceTypes += len(t.types)
 	}

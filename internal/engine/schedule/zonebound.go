@@ -1,0 +1,240 @@
+package schedule
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+)
+
+// zoneRule is a required topology spread over zones with the pods under it. Each of them declares the rule and is
+// counted by it, and no other scheduled pod is.
+//
+// Let zones have e(z) running pods of the rule, and let f(z) be the pods at the end of any plan, m the least f(z) of the
+// zones that skew is measured against. When the last pod came to zone z, the rule allowed it: f(z) was at most maxSkew
+// above the least count then, which only grows. So f(z) <= max(e(z), m + maxSkew). All f(z) together are the running and
+// the scheduled pods, which gives a least m. At least m - e(z) of the rule's pods are in each such zone. With minDomains
+// the rule allows less, not more.
+type zoneRule struct {
+	g       *group
+	classes []*class
+	pods    int // scheduled, of all classes
+}
+
+// zonePremiums is what zone rules add to a bound from dual prices.
+//
+// Let y be dual-feasible prices of offerings: the pods of a node cost no more than the node. The bound takes for each
+// pod the least that it costs on any offering. A pod in zone z costs at least what it costs on an offering of the zone:
+// the difference is its premium there. So each pod that must be on a new node in the zone adds its premium to the bound.
+// Of the pods under a rule, some number must be in the zone; existing nodes and reservations may take some of these; it
+// counts those with the least premiums. A class under several rules has its premium in the first one only.
+type zonePremiums struct {
+	sv        *solver
+	program   *lp.Program
+	pods      func(*class) int // their index in the program
+	scheduled map[*class]int
+	counted   map[*class]bool // the classes of earlier rules
+}
+
+// zonePremium is a pod's premium in a zone, in $/h, with the number of such pods.
+type zonePremium struct {
+	premium float64
+	pods    int
+}
+
+// zoneRules are the zone rules of the scheduled pods, in the order of their first class.
+//
+// Cost: the groups of each class.
+func (sv *solver) zoneRules(scheduled map[*class]int) []*zoneRule {
+	rules, others := map[*group]*zoneRule{}, map[*group]bool{}
+	var out []*zoneRule
+	for _, c := range sv.classes {
+		if scheduled[c] == 0 {
+			continue
+		}
+		var own []*group
+		for _, v := range c.views(c.levels[len(c.levels)-1]) {
+			if !v.g.overZones() || !v.self || slices.Contains(own, v.g) {
+				continue
+			}
+			own = append(own, v.g)
+			r := rules[v.g]
+			if r == nil {
+				r = &zoneRule{g: v.g}
+				rules[v.g] = r
+				out = append(out, r)
+			}
+			r.classes = append(r.classes, c)
+			r.pods += scheduled[c]
+		}
+		for _, g := range c.matches {
+			others[g] = others[g] || g.overZones() && !slices.Contains(own, g)
+		}
+	}
+	return slices.DeleteFunc(out, func(r *zoneRule) bool { return others[r.g] })
+}
+
+// overZones reports whether the group is a spread over zones.
+func (g *group) overZones() bool { return g.typ == spread && g.key == corev1.LabelTopologyZone }
+
+// floors is how many of the rule's pods must be in each zone, at least.
+//
+// Cost: pods times zones.
+func (r *zoneRule) floors() map[string]int {
+	if len(r.g.usable) == 0 {
+		return nil
+	}
+	running := r.g.counts
+	if r.g.touched {
+		running = r.g.before
+	}
+	total, least := r.pods, math.MaxInt
+	for _, zone := range r.g.universe {
+		total += running[zone]
+	}
+	for _, zone := range r.g.usable {
+		least = min(least, running[zone])
+	}
+	for ; ; least++ {
+		most := -r.g.maxSkew // one of the zones has no more than the least
+		for _, zone := range r.g.universe {
+			most += max(running[zone], least+r.g.maxSkew)
+		}
+		if most >= total {
+			break
+		}
+	}
+	out := map[string]int{}
+	for _, zone := range r.g.usable {
+		if n := least - running[zone]; n > 0 {
+			out[zone] = n
+		}
+	}
+	return out
+}
+
+// premiums is what zone rules add to the bound of a program, in $/h.
+func (sv *solver) premiums(rules []*zoneRule, program *lp.Program, index func(*class) int) float64 {
+	z := &zonePremiums{sv: sv, program: program, pods: index, scheduled: sv.bound.ruleBound.scheduled, counted: map[*class]bool{}}
+	return z.total(rules)
+}
+
+// total is what the rules together add to the bound, in $/h. It is zero where pods are nominated, since groups count
+// them and the bound does not.
+//
+// Cost: per class under a rule one pass over all offerings, and one over existing nodes.
+func (z *zonePremiums) total(rules []*zoneRule) float64 {
+	if slices.ContainsFunc(z.sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
+		return 0
+	}
+	total := 0.0
+	for _, r := range rules {
+		floors := r.floors()
+		if len(floors) == 0 {
+			continue
+		}
+		inZones := make([][]float64, len(r.classes)) // by class and number of the zone
+		for i, c := range r.classes {
+			inZones[i] = z.premiums(c)
+			z.counted[c] = true
+		}
+		for _, zone := range r.g.usable { // sorted, so that sums are the same on each run
+			if need := floors[zone] - z.paid(r, zone); need > 0 {
+				total += z.least(r, inZones, z.sv.zoneNumbers[zone], need)
+			}
+		}
+	}
+	return total
+}
+
+// least is the sum of the least premiums of so many of the rule's pods in a zone.
+func (z *zonePremiums) least(r *zoneRule, inZones [][]float64, zone, need int) float64 {
+	list := make([]zonePremium, 0, len(r.classes))
+	for i, c := range r.classes {
+		list = append(list, zonePremium{inZones[i][zone], z.scheduled[c]})
+	}
+	slices.SortFunc(list, func(a, b zonePremium) int { return cmp.Compare(a.premium, b.premium) })
+	total := 0.0
+	for _, p := range list {
+		n := min(need, p.pods)
+		total, need = total+float64(n)*p.premium, need-n
+	}
+	return total
+}
+
+// premiums are what a pod of the class costs in each zone above its value in the bound, by number of the zone. They are
+// zero where the zone has no offering for it, and for classes that have been counted.
+func (z *zonePremiums) premiums(c *class) []float64 {
+	out := make([]float64, len(z.sv.zoneNumbers)+1)
+	pods := z.pods(c)
+	if z.counted[c] || pods < 0 {
+		return out
+	}
+	least := math.Inf(1)
+	for i := range out {
+		out[i] = math.Inf(1)
+	}
+	for _, t := range z.sv.templates {
+		for i := range t.types {
+			ti := &t.types[i]
+			if !c.requests.within(ti.room) {
+				continue
+			}
+			for k := range ti.Offerings {
+				if o := ti.offering + k; c.boundDemand.offerings.has(o) {
+					cost, zone := z.program.FirstCost(pods, o, z.sv.nodePrice(ti.Offerings[k].Price)), z.sv.offeringZones[o]
+					out[zone], least = min(out[zone], cost), min(least, cost)
+				}
+			}
+		}
+	}
+	for i, cost := range out {
+		if out[i] = cost - least; math.IsInf(cost, 1) {
+			out[i] = 0
+		}
+	}
+	return out
+}
+
+// paid bounds how many of the rule's pods existing nodes of the zone and reservations can hold: as many pods with the
+// least requests of all on each axis.
+func (z *zonePremiums) paid(r *zoneRule, zone string) int {
+	if slices.ContainsFunc(z.sv.slots.total, func(slots int) bool { return slots > 0 }) {
+		return r.pods
+	}
+	least := slices.Clone(r.classes[0].requests)
+	for _, c := range r.classes[1:] {
+		for i, x := range c.requests {
+			least[i] = min(least[i], x)
+		}
+	}
+	out := 0
+	for _, n := range z.sv.nodes {
+		if domain, ok := n.domain(corev1.LabelTopologyZone); !n.open || n.removed || ok && domain != zone {
+			continue
+		}
+		free := n.free
+		if n.touched {
+			free = n.before.free
+		}
+		out += least.times(free, r.pods)
+	}
+	return min(out, r.pods)
+}
+
+// times is how often the amounts fit into a room, and at most so often.
+func (v vec) times(room vec, most int) int {
+	n := int64(most)
+	for i, x := range v {
+		switch {
+		case x > room[i]:
+			return 0
+		case x > 0:
+			n = min(n, room[i]/x)
+		}
+	}
+	return int(n)
+}

@@ -58,7 +58,7 @@ func (sv *solver) hostProgramBound(rules []*hostRule, nodes int, zones []*zoneRu
 
 // bound solves the program and sums the values of all pods, less that of room that is paid for, and their premiums.
 func (h *hostProgram) bound() float64 {
-	sv, axes := h.sv, len(h.sv.axes.names)
+	sv, axes := h.sv, h.sv.axes.Len()
 	h.addPods()
 	program := lp.New(lp.Input{Axes: axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods})
 	free := slices.Clone(sv.start.free)

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -25,9 +27,9 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes       axes
-	unusedAxes bitset // axes on which only unplaceable pods request something
-	cpu        int    // indexes into axes
+	axes       resources.Axes
+	unusedAxes resources.Bitset // axes on which only unplaceable pods request something
+	cpu        int              // indexes into axes
 	memory     int
 	podAxis    int
 	pending    map[types.UID]bool // pods that this Solve schedules
@@ -72,13 +74,13 @@ type solver struct {
 	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
-	slots       reservationSlots
-	freeBuf     vec         // buffer of pack
-	fittingBuf  []candidate // buffer of launch
-	launchBuf   []candidate // buffer of launch
-	binWalks    []binWalk   // buffer of placeInWaitingBin
-	movedBins   []movedBin  // buffer of placeInWaitingBin
-	viewBuf     []view      // buffer of viewsWithUndecided
+	slots       reservation.Slots
+	freeBuf     resources.Vec // buffer of pack
+	fittingBuf  []candidate   // buffer of launch
+	launchBuf   []candidate   // buffer of launch
+	binWalks    []binWalk     // buffer of placeInWaitingBin
+	movedBins   []movedBin    // buffer of placeInWaitingBin
+	viewBuf     []view        // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
@@ -116,9 +118,8 @@ type solver struct {
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	limitLeft []vec // per template
-	slots     []int
-	free      vec64 // on existing nodes, per axis
+	limitLeft []resources.Vec // per template
+	free      vec64           // on existing nodes, per axis
 	nodes     int
 }
 
@@ -200,7 +201,7 @@ func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
 	}
-	sv.start.free, sv.start.nodes = make(vec64, len(sv.axes.names)), 0
+	sv.start.free, sv.start.nodes = make(vec64, sv.axes.Len()), 0
 	for _, n := range sv.nodes {
 		sv.start.nodes += btoi(!n.removed)
 		for i, x := range n.free {
@@ -243,11 +244,11 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	}
 	requests = append(requests, sv.limitedDrivers())
 	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
-	sv.podAxis = sv.axes.index[corev1.ResourcePods]
-	sv.freeBuf = make(vec, len(sv.axes.names))
+	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
+	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
+	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		d.vec = sv.axes.vec(d.requests)
+		d.vec = sv.axes.Vec(d.requests)
 	}
 
 	nodes := make([]*snapshot.Node, len(s.Nodes))
@@ -277,11 +278,10 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
-	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
+	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
 		sv.start.limitLeft = append(sv.start.limitLeft, t.limitLeft)
 	}
-	sv.start.slots = slices.Clone(sv.slots.available)
 	return sv.order(queue)
 }
 
@@ -512,7 +512,7 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
 	for _, b := range sv.bins {
-		if try.closedBins.has(b.index) {
+		if try.closedBins.Has(b.index) {
 			continue
 		}
 		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
@@ -523,7 +523,7 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 			return true
 		}
 		if why.final {
-			try.closedBins.add(b.index)
+			try.closedBins.Add(b.index)
 		}
 	}
 	return false

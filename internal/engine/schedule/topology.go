@@ -127,7 +127,7 @@ func (f *nodeFilter) certain(node requirement.Set, t *template, known map[string
 	return certain(f.node.Selector) && (len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, certain))
 }
 
-// add counts n pods in a domain.
+// Add counts n pods in a domain.
 func (g *group) add(domain string, n int, sure bool) {
 	g.counts[domain] += n
 	if !sure {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // zoneRule is a required topology spread over zones with the pods under it. Each of them declares the rule and is
@@ -180,11 +181,11 @@ func (z *zonePremiums) premiums(c *class) []float64 {
 	for _, t := range z.sv.templates {
 		for i := range t.types {
 			ti := &t.types[i]
-			if !c.requests.within(ti.room) {
+			if !c.requests.Within(ti.room) {
 				continue
 			}
 			for k := range ti.Offerings {
-				if o := ti.offering + k; c.boundDemand.offerings.has(o) {
+				if o := ti.offering + k; c.boundDemand.offerings.Has(o) {
 					cost, zone := z.program.FirstCost(pods, o, z.sv.nodePrice(ti.Offerings[k].Price)), z.sv.offeringZones[o]
 					out[zone], least = min(out[zone], cost), min(least, cost)
 				}
@@ -202,7 +203,7 @@ func (z *zonePremiums) premiums(c *class) []float64 {
 // paid bounds how many of the rule's pods existing nodes of the zone and reservations can hold: as many pods with the
 // least requests of all on each axis.
 func (z *zonePremiums) paid(r *zoneRule, zone string) int {
-	if slices.ContainsFunc(z.sv.slots.total, func(slots int) bool { return slots > 0 }) {
+	if z.sv.slots.Len() > 0 {
 		return r.pods
 	}
 	least := slices.Clone(r.classes[0].requests)
@@ -220,15 +221,15 @@ func (z *zonePremiums) paid(r *zoneRule, zone string) int {
 		if n.touched {
 			free = n.before.free
 		}
-		out += least.times(free, r.pods)
+		out += timesWithin(least, free, r.pods)
 	}
 	return min(out, r.pods)
 }
 
-// times is how often the amounts fit into a room, and at most so often.
-func (v vec) times(room vec, most int) int {
+// timesWithin is how often the amounts fit into a room, up to most.
+func timesWithin(amounts, room resources.Vec, most int) int {
 	n := int64(most)
-	for i, x := range v {
+	for i, x := range amounts {
 		switch {
 		case x > room[i]:
 			return 0

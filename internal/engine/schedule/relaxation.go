@@ -112,9 +112,10 @@ type attemptCache struct {
 	nodes       []*node
 	nodesListed bool
 	bins        binList
-	byPods      []*bin           // the same in the order of placeInLeastPods
-	closedBins  resources.Bitset // take no pod, even above the ceiling
-	noNewBin    bool             // no template makes a node for it
+	byPods      []*bin // the same in the order of placeInLeastPods
+	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
+	aboveCeiling binList
+	noNewBin     bool // no template makes a node for it
 }
 
 // relaxationState is what a pod still requires and prefers while it is being relaxed.

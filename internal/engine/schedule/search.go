@@ -401,7 +401,7 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.noDomainLeft(c.views(c.levels[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
 			sv.relaxedPreferences += i
 			return true
@@ -469,7 +469,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	if c.count == 1 {
 		return sv.placeLastInBin(q, i)
 	}
-	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
 		return true
 	}
 	for need := sv.roomFor(c); ; l.next++ {
@@ -493,7 +493,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 // placeLastInBin is placeInBin for the last pod of its class, after which no record of failed bins is needed.
 func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	l := &q.class.attempts[i].bins
-	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
 		return true
 	}
 	need := sv.roomFor(q.class)
@@ -510,20 +510,21 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 // placeAboveCeiling puts the pod into any bin that holds it at any price, since no new bin is possible.
 func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	c := q.class
-	try := &c.attempts[i]
-	for _, b := range sv.bins {
-		if try.closedBins.Has(b.index) {
-			continue
-		}
+	l := &c.attempts[i].aboveCeiling
+	w := binSearch{q: q, level: i, list: l, mode: ceilingIgnored}
+	if len(l.lists) > 0 && sv.placeInWaitingBin(w) {
+		return true
+	}
+	for ; l.next < len(sv.bins); l.next++ {
+		b := sv.bins[l.next]
 		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
 		if why == nil {
-			b.ceiling = max(b.ceiling, g.cands.list[g.first].price)
-			b.room = nil
-			sv.addToBin(b, c, q.pod, g)
+			sv.addFound(b, w, g)
 			return true
 		}
-		if why.final {
-			try.closedBins.Add(b.index)
+		if !why.final {
+			list := l.find(why)
+			l.lists[list].bins = append(l.lists[list].bins, int32(l.next))
 		}
 	}
 	return false

@@ -505,15 +505,29 @@ func (g *group) empty() bool {
 	return g.undecided == 0 && !slices.ContainsFunc(g.countsByBin, func(n int) bool { return n != 0 })
 }
 
-// noDomainLeft reports whether no new node can be in any domain that the views allow, since each domain has a pod to
-// keep away from. A new node has a domain unless a pod requires that it has none.
-func (sv *solver) noDomainLeft(views []view) bool {
-	return slices.ContainsFunc(views, func(v view) bool {
+// noDomainLeft reports whether no new node can be in any domain that the level allows, since each domain has a pod to
+// keep away from. A new node has a domain unless a pod requires that it has none. A level that allows no domain that
+// exists is left to placeInNewBin, which remembers it.
+func (sv *solver) noDomainLeft(c *class, level *relaxationLevel) bool {
+	return slices.ContainsFunc(c.views(level), func(v view) bool {
 		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] &&
-			!sv.absentOnSomeType(v.g.key) &&
-			len(v.g.universe) > 0 &&
-			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
+			!sv.absentOnSomeType(v.g.key) && v.g.full(level.full.Get(v.g.key))
 	})
+}
+
+// full reports whether each domain that the requirement allows has a pod of the group. At least one has.
+func (g *group) full(allowed requirement.Requirement) bool {
+	taken := false
+	for _, d := range g.universe {
+		switch {
+		case !allowed.Has(d):
+		case g.counts[d] == 0:
+			return false
+		default:
+			taken = true
+		}
+	}
+	return taken
 }
 
 // choice narrows a new node to domains.

@@ -33,8 +33,8 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 		}
 	}
 	for _, d := range sv.daemons { // one missing resource excludes a DaemonSet as well as many do
-		for _, name := range slices.Sorted(maps.Keys(d.requests)) {
-			if q := d.requests[name]; !q.IsZero() && isZero(had, name) {
+		for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
+			if q := d.Requests[name]; !q.IsZero() && isZero(had, name) {
 				had[name] = q
 				break
 			}

@@ -31,7 +31,7 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 			}
 		}
 		for _, v := range c.volumes {
-			why := firstConflict(firstSuspects(asked), v.set.All())
+			why := firstConflict(firstSuspects(asked), v.Set.All())
 			if why.Code == "" {
 				return Reason{}, false
 			}

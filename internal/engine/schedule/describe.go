@@ -11,6 +11,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -21,7 +22,7 @@ import (
 // poolReasons explains for each pool why it cannot launch a node for the class, after all other pods are scheduled.
 func (e *explainer) poolReasons(c *class) []Reason {
 	sv := e.sv
-	if len(sv.templates) == 0 {
+	if len(sv.pools.All()) == 0 {
 		return []Reason{{Code: NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
 	}
 	if why, found := sv.contradiction(c); found {
@@ -37,8 +38,8 @@ func (e *explainer) poolReasons(c *class) []Reason {
 	}
 	defer e.begin()()
 	var out []Reason
-	for _, t := range sv.templates {
-		if t.unusable.Code != "" {
+	for _, t := range sv.pools.All() {
+		if t.Unusable().Code != "" {
 			out = append(out, e.describeUnusable(t))
 			continue
 		}
@@ -52,7 +53,7 @@ func (e *explainer) poolReasons(c *class) []Reason {
 			// The last placements removed the obstacle, and this plan did not try again; the next one will.
 			best.nearest, best.obstacles = nil, []obstacle{{code: Topology, message: "the pod can be scheduled only after others"}}
 		}
-		out = append(out, best.reasons(t.pool.Name)...)
+		out = append(out, best.reasons(t.Pool().Name)...)
 	}
 	return out
 }
@@ -64,19 +65,19 @@ func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources
 		return sv.refusal(Resources, true)
 	}
 	code := Requirement
-	ports := t.conflictingGroups(b.ports, c.ports.All())
-	for i := range t.types {
-		ti := &t.types[i]
+	ports := t.ConflictingGroups(b.ports, c.ports.All())
+	for i := range t.Types() {
+		ti := &t.Types()[i]
 		if !reqs.Overlaps(ti.Requirements) {
 			continue
 		}
 		if code == Requirement {
 			code = Resources
 		}
-		if !total.Fits(ti.room) {
+		if !total.Fits(ti.Room()) {
 			continue
 		}
-		if ports == nil || !ports[ti.daemonGroup] {
+		if !ti.BlockedBy(ports) {
 			return &refusal{code: Offering, final: true}
 		}
 		code = HostPort
@@ -85,25 +86,25 @@ func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources
 }
 
 // describeUnusable is the reason why a pool can launch nothing, whatever a pod requires.
-func (e *explainer) describeUnusable(t *template) Reason {
+func (e *explainer) describeUnusable(t *nodepool.Template) Reason {
 	types := e.sourcePool(t).InstanceTypes
-	for _, r := range t.reqs.All() {
+	for _, r := range t.Requirements().All() {
 		if slices.ContainsFunc(types, func(it *catalog.InstanceType) bool { return requirement.NewSet(r).Overlaps(it.Requirements) }) {
 			continue
 		}
-		out := t.unusable
+		out := t.Unusable()
 		out.Message = fmt.Sprintf("its own requirements filtered out all instance types: none has %s%s", wording.Requirement(r), e.hintValue(r))
 		return out
 	}
-	return t.unusable
+	return t.Unusable()
 }
 
 func (e *explainer) describeTaints(q *probeCase) string {
 	last := q.class.levels[len(q.class.levels)-1]
 	var out []string
-	for i := range q.template.taints {
-		if _, blocked := snapshot.Untolerated(last.tolerations, q.template.taints[i:i+1]); blocked {
-			out = append(out, taintString(&q.template.taints[i]))
+	for i := range q.template.Taints() {
+		if _, blocked := snapshot.Untolerated(last.tolerations, q.template.Taints()[i:i+1]); blocked {
+			out = append(out, taintString(&q.template.Taints()[i]))
 		}
 	}
 	if len(out) == 1 {
@@ -208,41 +209,43 @@ func (g *group) distribution(empty bool) string {
 }
 
 // suitableTypes are the types that the pool would use for the pod, whatever their size and availability.
-func (e *explainer) suitableTypes(q *probeCase, l waiver) (*template, requirement.Set, []*typeInfo) {
+func (e *explainer) suitableTypes(q *probeCase, l waiver) (*nodepool.Template, requirement.Set, []*nodepool.Type) {
 	t := e.template(q.template, l)
-	reqs := t.reqs.Intersect(q.requirements(l).Without(corev1.LabelHostname))
-	var out []*typeInfo
-	for i := range t.types {
-		if reqs.Overlaps(t.types[i].Requirements) {
-			out = append(out, &t.types[i])
+	reqs := t.Requirements().Intersect(q.requirements(l).Without(corev1.LabelHostname))
+	var out []*nodepool.Type
+	for i := range t.Types() {
+		if reqs.Overlaps(t.Types()[i].Requirements) {
+			out = append(out, &t.Types()[i])
 		}
 	}
 	return t, reqs, out
 }
 
 // describeLimits names the limits that exclude even the smallest suitable type.
-func (e *explainer) describeLimits(q *probeCase, l waiver) string {
-	t, reqs, types := e.suitableTypes(q, l)
-	types = slices.DeleteFunc(types, func(ti *typeInfo) bool {
+func (e *explainer) describeLimits(q *probeCase, w waiver) string {
+	t, reqs, types := e.suitableTypes(q, w)
+	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool {
 		_, available := ti.Cheapest(reqs)
-		return !available || !q.class.requests.Fits(ti.room)
+		return !available || !q.class.requests.Fits(ti.Room())
 	})
 	var parts []string
-	for i, name := range t.limits.All() {
+	for _, l := range t.LimitUses() {
 		if len(types) == 0 {
 			break
 		}
-		smallest := slices.MinFunc(types, func(a, b *typeInfo) int { return cmp.Compare(a.capacity[i], b.capacity[i]) })
-		if smallest.capacity[i] <= t.limitLeft[i] {
+		smallest := slices.MinFunc(types, func(a, b *nodepool.Type) int {
+			return cmp.Compare(a.AgainstLimits()[l.Axis], b.AgainstLimits()[l.Axis])
+		})
+		if smallest.AgainstLimits()[l.Axis] <= l.Left {
 			continue
 		}
-		use := wording.Amount(name, t.used[i]) + " in use"
-		if planned := quantity.Sub(quantity.Sub(t.limit[i], t.used[i]), t.limitLeft[i]); planned > 0 {
-			use += fmt.Sprintf(", %s planned", wording.Amount(name, planned))
+		use := wording.Amount(l.Name, l.Used) + " in use"
+		if planned := quantity.Sub(quantity.Sub(l.Limit, l.Used), l.Left); planned > 0 {
+			use += fmt.Sprintf(", %s planned", wording.Amount(l.Name, planned))
 		}
 		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
-			wording.Amount(name, t.limit[i]), name, wording.Amount(name, max(0, t.limitLeft[i])), use,
-			smallest.Name, wording.Amount(name, smallest.capacity[i])))
+			wording.Amount(l.Name, l.Limit), l.Name, wording.Amount(l.Name, max(0, l.Left)), use,
+			smallest.Name, wording.Amount(l.Name, smallest.AgainstLimits()[l.Axis])))
 	}
 	if len(parts) == 0 {
 		return "the pool's limits together leave no suitable instance type"
@@ -253,29 +256,20 @@ func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
 	t, reqs, _ := e.suitableTypes(q, l)
 	b := e.sv.newBin(t)
-	missed, _ := t.minValuesShortfall(
+	missed, _ := t.MinValuesShortfall(
 		reqs,
-		e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports.All())}),
+		t.Fitting(nil, b.fitQuery(growth{cands: t.Candidates(reqs)}, q.class.requests, t.ConflictingGroups(nil, q.class.ports.All()))),
 	)
 	if len(missed) == 0 { // there are enough types, but in several domains
 		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
 	}
-	return describeMinValues(reqs, missed)
-}
-
-func describeMinValues(reqs requirement.Set, missed map[string]int) string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(missed)) {
-		parts = append(parts, fmt.Sprintf("%d values of %s instead of at least %d", missed[key], key, reqs.Get(key).MinValues()))
-	}
-	return "too few instance types are left to choose from: " + strings.Join(parts, ", ")
+	return nodepool.DescribeShortfall(reqs, missed)
 }
 
 func (e *explainer) describePorts(q *probeCase) string {
 	var taken []string
 	for _, p := range q.class.ports.All() {
-		one := []resources.HostPort{p}
-		if slices.ContainsFunc(q.template.daemonGroups, func(g daemonGroup) bool { return resources.PortsConflict(one, g.ports) }) {
+		if q.template.DaemonsTake(p) {
 			taken = append(taken, p.String())
 		}
 	}
@@ -285,7 +279,7 @@ func (e *explainer) describePorts(q *probeCase) string {
 // describeAvailability counts the types that fit but are not available.
 func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	_, reqs, types := e.suitableTypes(q, l)
-	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.class.requests.Fits(ti.room) })
+	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool { return !q.class.requests.Fits(ti.Room()) })
 	if text := describeUnpriced(types, reqs); text != "" {
 		return text
 	}
@@ -303,7 +297,7 @@ func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 }
 
 // describeUnpriced describes that only prices are missing; empty if anything else is.
-func describeUnpriced(types []*typeInfo, reqs requirement.Set) string {
+func describeUnpriced(types []*nodepool.Type, reqs requirement.Set) string {
 	for _, ti := range types {
 		lacking := 0
 		for i := range ti.Offerings {
@@ -342,8 +336,8 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 		if len(types) == 0 || need[i] == 0 || len(parts) == maxSizesNamed {
 			continue
 		}
-		largest := slices.MaxFunc(types, func(a, b *typeInfo) int { return cmp.Compare(a.room[i], b.room[i]) })
-		switch has := max(0, largest.room[i]); {
+		largest := slices.MaxFunc(types, func(a, b *nodepool.Type) int { return cmp.Compare(a.Room()[i], b.Room()[i]) })
+		switch has := max(0, largest.Room()[i]); {
 		case need[i] <= has:
 		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
 			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", q.class.amount(name, need[i]), name, e.hintResource(name)))
@@ -387,9 +381,9 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 }
 
 // daemonShare describes what daemons take of a type.
-func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
+func (e *explainer) daemonShare(ti *nodepool.Type, axis int) string {
 	name := e.sv.axes.Name(axis)
-	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
+	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.Room()[axis]; taken > 0 && ti.Room()[axis] >= 0 {
 		return fmt.Sprintf(" after %s for daemons", wording.Amount(name, taken))
 	}
 	return ""
@@ -408,10 +402,10 @@ func (e *explainer) hintResource(name corev1.ResourceName) string {
 }
 
 // extraRequirements prints the requirements beyond the template's own.
-func extraRequirements(t *template, asked requirement.Set) string {
+func extraRequirements(t *nodepool.Template, asked requirement.Set) string {
 	var parts []string
 	for _, r := range asked.All() {
-		if !t.reqs.Get(r.Key()).Intersect(r).Equal(t.reqs.Get(r.Key())) {
+		if !t.Requirements().Get(r.Key()).Intersect(r).Equal(t.Requirements().Get(r.Key())) {
 			parts = append(parts, wording.Requirement(r))
 		}
 	}
@@ -437,10 +431,14 @@ func (e *explainer) hintKey(key string) string {
 	if known == nil {
 		known = map[string]bool{}
 	}
-	for _, t := range e.sv.templates {
-		for _, k := range t.reqs.Keys() {
+	for _, t := range e.sv.pools.All() {
+		for _, k := range t.Requirements().Keys() {
 			known[k] = true
 		}
 	}
 	return wording.DidYouMean(key, slices.Sorted(maps.Keys(known)))
+}
+
+func taintString(t *corev1.Taint) string {
+	return strings.TrimSuffix(t.Key+"="+t.Value, "=") + ":" + string(t.Effect)
 }

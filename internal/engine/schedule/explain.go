@@ -8,6 +8,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -40,11 +41,11 @@ type explainer struct {
 	// slots are the solver's, plus those of reservations that only some template in templates has.
 	slots reservation.Slots
 	// templates are the solver's templates without some rules of their pools.
-	templates map[string]*template
+	templates map[string]*nodepool.Template
 }
 
 func newExplainer(sv *solver) *explainer {
-	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: sv.slots.Clone(), templates: map[string]*template{}}
+	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: sv.slots.Clone(), templates: map[string]*nodepool.Template{}}
 }
 
 // explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.
@@ -113,7 +114,7 @@ func (l waiver) and(o waiver) waiver {
 
 // probeCase is one way in which a pool could make a node for pods of a class.
 type probeCase struct {
-	template *template
+	template *nodepool.Template
 	class    *class
 	// required are the label requirements of the pod, volume those of its volumes.
 	required, volume requirement.Set
@@ -145,7 +146,7 @@ type diagnosis struct {
 
 // probeCases are the ways in which a pool could serve the class: each alternative of required node affinity with each
 // alternative of its volumes' topologies.
-func (e *explainer) probeCases(t *template, c *class) []probeCase {
+func (e *explainer) probeCases(t *nodepool.Template, c *class) []probeCase {
 	terms := c.node.Required
 	if len(terms) == 0 {
 		terms = []requirement.Set{{}}
@@ -154,7 +155,7 @@ func (e *explainer) probeCases(t *template, c *class) []probeCase {
 	for _, term := range terms {
 		for _, v := range c.volumes {
 			if len(out) < maxAlternatives {
-				out = append(out, probeCase{template: t, class: c, required: c.node.Selector.Intersect(term), volume: v.set})
+				out = append(out, probeCase{template: t, class: c, required: c.node.Selector.Intersect(term), volume: v.Set})
 			}
 		}
 	}
@@ -164,16 +165,16 @@ func (e *explainer) probeCases(t *template, c *class) []probeCase {
 // probe tries to open a bin of the pool for the pod under a waiver.
 func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	t := e.template(q.template, l)
-	if t.unusable.Code != "" {
-		return growth{}, &refusal{code: t.unusable.Code}
+	if t.Unusable().Code != "" {
+		return growth{}, &refusal{code: t.Unusable().Code}
 	}
 	last := q.class.levels[len(q.class.levels)-1]
 	strict := q.required.Without(l.pod...)
 	level := &relaxationLevel{
 		strict:         strict,
 		full:           strict,
-		internedStrict: e.sv.internSet(strict),
-		internedFull:   e.sv.internSet(strict),
+		internedStrict: e.sv.pools.Intern(strict),
+		internedFull:   e.sv.pools.Intern(strict),
 		tolerations:    last.tolerations,
 		groups:         last.groups,
 		views:          []view{},
@@ -192,9 +193,9 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 	}
 	k, c := *q.class.constraintClass, *q.class
 	c.constraintClass = &k
-	k.volumes = []internedSet{{}}
+	k.volumes = []requirement.Interned{{}}
 	if !l.volume {
-		k.volumes[0] = e.sv.internSet(q.volume)
+		k.volumes[0] = e.sv.pools.Intern(q.volume)
 	}
 	if l.ports {
 		k.ports = resources.PortSet{}
@@ -203,12 +204,12 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 }
 
 // withDomainsOf is the group as if the template's nodes could be in all of their domains.
-func (g *group) withDomainsOf(t *template) *group {
-	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.taints) {
+func (g *group) withDomainsOf(t *nodepool.Template) *group {
+	if g.key == corev1.LabelHostname || !g.filter.admitsTaints(t.Taints()) {
 		return g
 	}
 	out := *g
-	out.universe = slices.Concat(g.universe, t.values(g.key))
+	out.universe = slices.Concat(g.universe, t.Values(g.key))
 	slices.Sort(out.universe)
 	out.universe = slices.Compact(out.universe)
 	out.usable = out.reachable()
@@ -216,29 +217,24 @@ func (g *group) withDomainsOf(t *template) *group {
 }
 
 // template is the template of the pool under a waiver.
-func (e *explainer) template(t *template, l waiver) *template {
-	out := *t
+func (e *explainer) template(t *nodepool.Template, l waiver) *nodepool.Template {
 	if len(l.pool) > 0 || l.minValues || l.availability {
-		key := fmt.Sprintf("%d %q %t %t", t.index, slices.Sorted(slices.Values(l.pool)), l.minValues, l.availability)
+		key := fmt.Sprintf("%d %q %t %t", t.Index(), slices.Sorted(slices.Values(l.pool)), l.minValues, l.availability)
 		known := e.templates[key]
 		if known == nil {
-			known = e.sv.template(e.pool(t, l))
-			known.index, known.limitLeft = t.index, t.limitLeft
+			known = t.Replaced(e.pool(t, l))
 			e.templates[key] = known
 		}
-		out = *known
+		t = known
 	}
 	if l.limits {
-		out.limitLeft = make(resources.Vec, len(out.limitLeft))
-		for i := range out.limitLeft {
-			out.limitLeft[i] = 1 << 60
-		}
+		return t.Unlimited()
 	}
-	return &out
+	return t
 }
 
 // pool is the template's pool under a waiver.
-func (e *explainer) pool(t *template, l waiver) *snapshot.Pool {
+func (e *explainer) pool(t *nodepool.Template, l waiver) *snapshot.Pool {
 	out := *e.sourcePool(t)
 	np := out.NodePool.DeepCopy()
 	out.NodePool = np
@@ -274,18 +270,18 @@ func (e *explainer) pool(t *template, l waiver) *snapshot.Pool {
 }
 
 // sourcePool is the snapshot's pool of the template.
-func (e *explainer) sourcePool(t *template) *snapshot.Pool {
-	i := slices.IndexFunc(e.sv.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == t.pool.Name })
+func (e *explainer) sourcePool(t *nodepool.Template) *snapshot.Pool {
+	i := slices.IndexFunc(e.sv.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == t.Pool().Name })
 	return &e.sv.s.Pools[i]
 }
 
 // poolKeys are the label keys that the pool's spec constrains, sorted.
-func (e *explainer) poolKeys(t *template) []string {
+func (e *explainer) poolKeys(t *nodepool.Template) []string {
 	var keys []string
-	for _, r := range t.pool.Spec.Template.Spec.Requirements {
+	for _, r := range t.Pool().Spec.Template.Spec.Requirements {
 		keys = append(keys, e.sv.s.Labels.Normalize(r.Key))
 	}
-	for k := range t.pool.Spec.Template.Labels {
+	for k := range t.Pool().Spec.Template.Labels {
 		keys = append(keys, e.sv.s.Labels.Normalize(k))
 	}
 	slices.Sort(keys)
@@ -355,13 +351,8 @@ func (a *diagnosis) nearestIsExact(q *probeCase) bool {
 
 // nearest is the cheapest offering of a growth.
 func nearest(g growth) *Nearest {
-	ti := &g.cands.t.types[g.cands.list[g.first].t]
-	o, _ := ti.unreserved.Cheapest(g.cands.reqs)
-	for _, r := range ti.reserved {
-		if g.reservation != 0 && r.reservation == g.reservation && g.cands.reqs.Overlaps(r.offering.Requirements) {
-			o = *r.offering
-		}
-	}
+	ti := g.cands.TypeOf(g.cands.List()[g.first])
+	o := ti.OfferingOf(g.cands.Requirements(), g.reservation)
 	return &Nearest{InstanceType: ti.Name, Zone: o.Zone, CapacityType: o.CapacityType}
 }
 

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
@@ -50,7 +51,7 @@ func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 		return e.podObstacle(q, l, host.Key(), fmt.Sprintf("%s, and a new node has a name of its own", wording.Requirement(host)))
 	}
 	t := e.template(q.template, l)
-	conflict, found := t.reqs.Conflict(asked, e.sv.s.Labels.WellKnown)
+	conflict, found := t.Requirements().Conflict(asked, e.sv.s.Labels.WellKnown)
 	if !found {
 		return e.identifyTypes(q, l, t, asked)
 	}
@@ -81,7 +82,7 @@ func (e *explainer) identifyLabels(q *probeCase, l waiver) obstacle {
 }
 
 // identifyTypes is identifyLabels for the case that pod and pool do not conflict, but no instance type satisfies both.
-func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked requirement.Set) obstacle {
+func (e *explainer) identifyTypes(q *probeCase, l waiver, t *nodepool.Template, asked requirement.Set) obstacle {
 	for _, r := range asked.All() {
 		if e.unknownValue(r) {
 			return e.podObstacle(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", wording.Requirement(r), e.hintValue(r)))
@@ -96,7 +97,7 @@ func (e *explainer) identifyTypes(q *probeCase, l waiver, t *template, asked req
 				code: Requirement, waiver: waiver{}.withoutPool(key),
 				message: fmt.Sprintf(
 					"the pool allows only %s, and no such instance type has %s",
-					wording.Requirement(t.reqs.Get(key)),
+					wording.Requirement(t.Requirements().Get(key)),
 					extraRequirements(t, asked),
 				),
 			}
@@ -164,12 +165,12 @@ func (e *explainer) identifyTopology(q *probeCase, l waiver) obstacle {
 	if slices.Contains(e.poolKeys(q.template), key) && !slices.Contains(l.pool, key) {
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, Topology, Requirement, Resources, Offering) {
 			o.waiver = waiver{}.withoutPool(key)
-			o.message = fmt.Sprintf("the pool allows only %s, and %s", wording.Requirement(q.template.reqs.Get(key)), o.message)
+			o.message = fmt.Sprintf("the pool allows only %s, and %s", wording.Requirement(q.template.Requirements().Get(key)), o.message)
 			return o
 		}
 	}
-	if places := e.sv.domainsOf(culprit.g, e.template(q.template, l).reqs.Intersect(q.requirements(l))); key != corev1.LabelHostname &&
-		len(places) > 0 {
+	reqs := e.template(q.template, l).Requirements().Intersect(q.requirements(l))
+	if places := e.sv.domainsOf(culprit.g, reqs); key != corev1.LabelHostname && len(places) > 0 {
 		o.message += "; a node of this pool for it can only be in " + wording.List(places)
 	}
 	return o
@@ -185,7 +186,7 @@ func (e *explainer) identifySize(q *probeCase, l waiver) obstacle {
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, Resources, Requirement) {
 			return obstacle{
 				code: Resources, waiver: waiver{}.withoutPool(key),
-				message: fmt.Sprintf("the pool allows only %s: %s", wording.Requirement(q.template.reqs.Get(key)), words),
+				message: fmt.Sprintf("the pool allows only %s: %s", wording.Requirement(q.template.Requirements().Get(key)), words),
 			}
 		}
 	}

@@ -202,12 +202,18 @@ func (m *Metrics) PodsDisrupted(claim *karpv1.NodeClaim, reason string, pods int
 
 // disruption are the values of the labels of ClaimsDisrupted and PodsDisruption.
 func disruption(claim *karpv1.NodeClaim, reason, policy string) []string {
-	mode := "graceful"
-	if grace := claim.Spec.TerminationGracePeriod; grace != nil {
-		mode = "eventual"
-		if grace.Duration <= 0 {
-			mode = "forceful"
-		}
+	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, TerminationMode(claim)}
+}
+
+// TerminationMode is the value of the label termination_mode: graceful without a termination grace period, forceful with one of
+// zero, eventual otherwise.
+func TerminationMode(claim *karpv1.NodeClaim) string {
+	switch grace := claim.Spec.TerminationGracePeriod; {
+	case grace == nil:
+		return "graceful"
+	case grace.Duration <= 0:
+		return "forceful"
+	default:
+		return "eventual"
 	}
-	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, mode}
 }

@@ -257,6 +257,9 @@ func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
 		reqs,
 		e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports.All())}),
 	)
+	if len(missed) == 0 { // there are enough types, but in several domains
+		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
+	}
 	return describeMinValues(reqs, missed)
 }
 

@@ -368,31 +368,48 @@ func (t *template) limitsExhausted() bool {
 	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.Within(t.limitLeft) })
 }
 
-// values are the domains of key that the template's nodes may be in.
+// values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available
+// or not, or those that the pool lists of a label that no type has. A domain that no node can be in is none: see
+// kube-scheduler's PodTopologySpread, which counts the domains of nodes that exist.
 func (t *template) values(key string) []string {
-	own := t.reqs.Get(key)
-	if own.Operator() == corev1.NodeSelectorOpIn {
-		return own.Values()
-	}
-	if known, ok := t.domains[key]; ok || !t.definesLabel(key) {
+	if known, ok := t.domains[key]; ok {
 		return known
 	}
+	own, out := t.reqs.Get(key), []string(nil)
+	switch {
+	case t.definesLabel(key):
+		out = t.offeredValues(key, own)
+	case own.Operator() == corev1.NodeSelectorOpIn:
+		out = own.Values()
+	}
+	if t.domains == nil {
+		t.domains = map[string][]string{}
+	}
+	t.domains[key] = out
+	return out
+}
+
+// offeredValues are the values of key that the pool admits, sorted, of offerings that it admits.
+func (t *template) offeredValues(key string, own requirement.Requirement) []string {
 	var out []string
 	for i := range t.types {
-		if r := t.types[i].Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
-			for _, v := range r.Values() {
-				if own.Has(v) {
-					out = append(out, v)
-				}
+		ofType := t.types[i].Requirements.Get(key)
+		for k := range t.types[i].Offerings {
+			o, r := &t.types[i].Offerings[k], ofType
+			if o.Requirements.Defines(key) {
+				r = o.Requirements.Get(key)
+			}
+			if r.Operator() != corev1.NodeSelectorOpIn ||
+				!slices.ContainsFunc(r.Values(), func(v string) bool { return own.Has(v) && !slices.Contains(out, v) }) {
+				continue // nothing new: the common case
+			}
+			if t.reqs.Overlaps(o.Requirements) {
+				out = append(out, slices.DeleteFunc(slices.Clone(r.Values()), func(v string) bool { return !own.Has(v) })...)
 			}
 		}
 	}
 	slices.Sort(out)
-	if t.domains == nil {
-		t.domains = map[string][]string{}
-	}
-	t.domains[key] = slices.Compact(out)
-	return t.domains[key]
+	return slices.Compact(out)
 }
 
 // minValuesShortfall returns, by key, how many values the types in list have of each key with minValues that they do

@@ -386,7 +386,7 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 		if sv.placeOnExisting(q, i) ||
 			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
-			sv.relaxedPreferences += i
+			sv.relaxedPreferences += c.levels[i].dropped
 			return true
 		}
 	}

@@ -137,14 +137,14 @@ func (z *zonePremiums) total(rules []*zoneRule) float64 {
 		if len(floors) == 0 {
 			continue
 		}
-		inZones := make([][]float64, len(r.classes)) // by class and number of the zone
+		inZones := make([]map[string]float64, len(r.classes)) // by class and zone
 		for i, c := range r.classes {
 			inZones[i] = z.premiums(c)
 			z.counted[c] = true
 		}
 		for _, zone := range r.g.usable { // sorted, so that sums are the same on each run
 			if need := floors[zone] - z.paid(r, zone); need > 0 {
-				total += z.least(r, inZones, z.sv.zoneNumbers[zone], need)
+				total += z.least(r, inZones, zone, need)
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (z *zonePremiums) total(rules []*zoneRule) float64 {
 }
 
 // least is the sum of the least premiums of so many of the rule's pods in a zone.
-func (z *zonePremiums) least(r *zoneRule, inZones [][]float64, zone, need int) float64 {
+func (z *zonePremiums) least(r *zoneRule, inZones []map[string]float64, zone string, need int) float64 {
 	list := make([]zonePremium, 0, len(r.classes))
 	for i, c := range r.classes {
 		list = append(list, zonePremium{inZones[i][zone], z.scheduled[c]})
@@ -166,36 +166,35 @@ func (z *zonePremiums) least(r *zoneRule, inZones [][]float64, zone, need int) f
 	return total
 }
 
-// premiums are what a pod of the class costs in each zone above its value in the bound, by number of the zone. They are
-// zero where the zone has no offering for it, and for classes that have been counted.
-func (z *zonePremiums) premiums(c *class) []float64 {
-	out := make([]float64, len(z.sv.zoneNumbers)+1)
-	pods := z.pods(c)
+// premiums are what a pod of the class costs in each zone above its value in the bound. They are zero where the zone has
+// no offering for it, and for classes that have been counted.
+func (z *zonePremiums) premiums(c *class) map[string]float64 {
+	pods, out := z.pods(c), map[string]float64{}
 	if z.counted[c] || pods < 0 {
 		return out
 	}
 	least := math.Inf(1)
-	for i := range out {
-		out[i] = math.Inf(1)
-	}
-	for _, t := range z.sv.templates {
-		for i := range t.types {
-			ti := &t.types[i]
-			if !c.requests.Within(ti.room) {
+	for _, t := range z.sv.pools.All() {
+		for i := range t.Types() {
+			ti := &t.Types()[i]
+			if !c.requests.Within(ti.Room()) {
 				continue
 			}
 			for k := range ti.Offerings {
-				if o := ti.offering + k; c.boundDemand.offerings.Has(o) {
-					cost, zone := z.program.FirstCost(pods, o, z.sv.nodePrice(ti.Offerings[k].Price)), z.sv.offeringZones[o]
-					out[zone], least = min(out[zone], cost), min(least, cost)
+				o, offering := ti.FirstOffering()+k, &ti.Offerings[k]
+				if !c.boundDemand.offerings.Has(o) {
+					continue
 				}
+				cost := z.program.FirstCost(pods, o, z.sv.pools.NodePrice(offering.Price))
+				if known, ok := out[offering.Zone]; !ok || cost < known {
+					out[offering.Zone] = cost
+				}
+				least = min(least, cost)
 			}
 		}
 	}
-	for i, cost := range out {
-		if out[i] = cost - least; math.IsInf(cost, 1) {
-			out[i] = 0
-		}
+	for zone := range out {
+		out[zone] -= least
 	}
 	return out
 }

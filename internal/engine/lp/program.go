@@ -78,6 +78,8 @@ type Program struct {
 	// feasible are the duals of each column, scaled so that the whole room costs its price; bestFeasible are those of the
 	// best bound so far.
 	feasible, bestFeasible quads
+	// first are the feasible duals at the end of New.
+	first quads
 	// stabilityCenter are the best dual-feasible prices of buckets so far; try are those of this round.
 	stabilityCenter, try []float64
 	direction            []float64            // buffer of pricing LPs
@@ -126,6 +128,7 @@ type column struct {
 func New(in Input) *Program {
 	p := newProgram(in)
 	p.generateColumns(fullEffort)
+	p.first = quads{p.feasible.stride, slices.Clone(p.feasible.list)}
 	return p
 }
 
@@ -402,6 +405,13 @@ func (p *Program) CostsAtMost(pods, offering int, price, limit float64) bool {
 		return false
 	}
 	return dotQuads(p.requests.at(pods), p.feasible.at(int(k)))*price <= limit*p.columns[k].price
+}
+
+// FirstCost is what a pod costs on an offering at the duals that New found, if the offering's price is the one given. On
+// each offering the pods of a node together cost no more than the node. The offering must be one that some pod can use.
+func (p *Program) FirstCost(pods, offering int, price float64) float64 {
+	k := int(p.representative[offering])
+	return dotQuads(p.requests.at(pods), p.first.at(k)) * price / p.columns[k].price
 }
 
 // CheapestNode is the price of the cheapest node that holds the pod; zero if none does.

@@ -36,7 +36,8 @@
 // prices include it.
 //
 // Host rules, which are hostname spread and anti-affinity, enter the bound once a plan costs more than it: each rule
-// proves a number of nodes (hostRule), and a program with an axis per rule what they prove together (hostProgram). Other
+// proves a number of nodes (hostRule), and a program with an axis per rule what they prove together (hostProgram). Zone
+// rules, which are required spreads over zones, enter it too: each proves a number of pods per zone (zoneRule). Other
 // topology is not modeled: where it decides, the bound is further below the best plan.
 //
 // # Search

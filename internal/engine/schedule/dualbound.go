@@ -21,7 +21,7 @@ type relaxation struct {
 	queueValue, lastValue float64
 	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
-	hostBound         hostBound
+	ruleBound         ruleBound
 	left              []lp.Left // buffer of resolve
 }
 
@@ -284,29 +284,38 @@ func (v vec64) dot(o vec64) float64 {
 	return total
 }
 
-// lowerBound is less than or equal to the cost of any plan that schedules the same pods: the value of the scheduled
-// pods, less that of all room that existing nodes and reservations had. Without any of those it is at least the price
-// of the cheapest node for the pod with the highest value.
+// lowerBound is less than or equal to the cost of any plan that schedules the same pods: valueBound, and without existing
+// nodes and reservations at least the price of the cheapest node for the pod with the highest value.
 func (sv *solver) lowerBound() float64 {
 	if sv.bound == nil {
 		return 0
 	}
-	total, single := -sv.bound.existingRoomValue, 0.0
-	for _, c := range sv.classes {
-		total += c.boundValue * float64(c.onExisting)
-	}
 	var dearest *class
 	for _, b := range sv.bins {
 		for _, h := range b.contents {
-			total += h.class.boundValue * float64(h.n)
 			if dearest == nil || h.class.boundValue > dearest.boundValue {
 				dearest = h.class
 			}
 		}
 	}
-	total -= sv.reservedValue(sv.bound.roomDuals, nil)
+	single := 0.0
 	if dearest != nil && sv.start.nodes == 0 && sv.slots.Len() == 0 && dearest.boundPods >= 0 {
 		single = sv.bound.program.CheapestNode(dearest.boundPods)
 	}
-	return max(total, single, 0)
+	return max(sv.valueBound(), single, 0)
+}
+
+// valueBound is the value of the scheduled pods, less that of all room that existing nodes and reservations had. No plan
+// that schedules the same pods costs less.
+func (sv *solver) valueBound() float64 {
+	total := -sv.bound.existingRoomValue
+	for _, c := range sv.classes {
+		total += c.boundValue * float64(c.onExisting)
+	}
+	for _, b := range sv.bins {
+		for _, h := range b.contents {
+			total += h.class.boundValue * float64(h.n)
+		}
+	}
+	return total - sv.reservedValue(sv.bound.roomDuals, nil)
 }

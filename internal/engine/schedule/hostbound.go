@@ -85,32 +85,49 @@ func (c *class) undivided() *class {
 	return c
 }
 
-// hostBound is what the host rules of certain scheduled pods prove, in $/h.
-type hostBound struct {
+// ruleBound is what the host rules and zone rules of certain scheduled pods prove, in $/h.
+type ruleBound struct {
 	scheduled map[*class]int
 	value     float64
 }
 
-// addHostRules raises the plan's lower bound to what host rules prove, where the plan costs more than similarCost above
-// it. Otherwise the bound is good enough. Strategies that schedule the same pods share the result.
-func (sv *solver) addHostRules(p *Plan) {
+// addRules raises the plan's lower bound to what host rules and zone rules prove, where the plan costs more than
+// similarCost above it. Otherwise the bound is good enough. Strategies that schedule the same pods share the result.
+func (sv *solver) addRules(p *Plan) {
 	bound, cost := &p.Stats.LowerBound, p.Stats.HourlyCost+p.Stats.NodeCost
-	if cost <= *bound*similarCost || sv.bound == nil || sv.bound.program == nil ||
-		!slices.ContainsFunc(sv.topology.Groups(), (*topology.Group).KeepsApartOnHosts) {
+	groups := sv.topology.Groups()
+	overHosts, overZones := slices.ContainsFunc(groups, (*topology.Group).KeepsApartOnHosts), slices.ContainsFunc(groups, overZones)
+	if cost <= *bound*similarCost || sv.bound == nil || sv.bound.program == nil || !overHosts && !overZones {
 		return
 	}
-	known, scheduled := &sv.bound.hostBound, sv.scheduledPods()
+	known, scheduled := &sv.bound.ruleBound, sv.scheduledPods()
 	if !maps.Equal(known.scheduled, scheduled) {
-		known.scheduled, known.value = scheduled, 0
-		rules := sv.hostRules(scheduled)
-		for _, r := range rules {
-			known.value = max(known.value, sv.hostRuleBound(r, max(*bound, known.value)))
+		known.scheduled, known.value = scheduled, *bound
+		var zones []*zoneRule
+		if overZones {
+			zones = sv.zoneRules(scheduled)
+			known.value = max(known.value, sv.valueBound()+sv.premiums(zones, sv.bound.program, (*class).boundIndex))
 		}
-		if cost > max(*bound, known.value)*similarCost {
-			known.value = max(known.value, sv.hostProgramBound(rules, len(p.Launches)))
+		if overHosts {
+			sv.addHostRules(cost, len(p.Launches), zones)
 		}
 	}
 	*bound = max(*bound, known.value)
+}
+
+// boundIndex is the number of the class's pods in the program of the lower bound.
+func (c *class) boundIndex() int { return c.boundPods }
+
+// addHostRules raises the bound from rules to what host rules prove, for a plan of so many nodes.
+func (sv *solver) addHostRules(cost float64, nodes int, zones []*zoneRule) {
+	known := &sv.bound.ruleBound
+	rules := sv.hostRules(known.scheduled)
+	for _, r := range rules {
+		known.value = max(known.value, sv.hostRuleBound(r, known.value))
+	}
+	if cost > known.value*similarCost {
+		known.value = max(known.value, sv.hostProgramBound(rules, nodes, zones))
+	}
 }
 
 // hostRuleBound is a lower bound on the cost of any plan that schedules the same pods, from one host rule alone; zero if

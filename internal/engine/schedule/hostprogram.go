@@ -27,8 +27,10 @@ type hostProgram struct {
 	sv        *solver
 	rules     []*hostRule
 	scheduled map[*class]int
+	zones     []*zoneRule
 	demands   []hostDemand // the demand classes of the program
 	pods      []lp.Pods
+	index     map[*class]int // of pods
 }
 
 // hostDemand is a demand class of the program: pods under the same host rules that can use the same offerings. Where
@@ -39,10 +41,10 @@ type hostDemand struct {
 }
 
 // hostProgramBound is a lower bound on the cost of any plan that schedules the same pods, from a hostProgram; zero if no
-// rule is likely to bind. The plan has so many new nodes.
+// rule is likely to bind. The plan has so many new nodes. Zone rules add to it what they add to any program.
 //
 // Cost: one more linear program, for rules that need at least bindingShare of the plan's nodes.
-func (sv *solver) hostProgramBound(rules []*hostRule, nodes int) float64 {
+func (sv *solver) hostProgramBound(rules []*hostRule, nodes int, zones []*zoneRule) float64 {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r *hostRule) bool {
 		return float64(r.pods) < bindingShare*float64(nodes*r.most)
 	})
@@ -50,11 +52,11 @@ func (sv *solver) hostProgramBound(rules []*hostRule, nodes int) float64 {
 		return 0
 	}
 	slices.SortStableFunc(rules, func(a, b *hostRule) int { return cmp.Compare(b.pods*a.most, a.pods*b.most) })
-	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.bound.hostBound.scheduled}
+	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.bound.ruleBound.scheduled, zones: zones}
 	return h.bound()
 }
 
-// bound solves the program and sums the values of all pods, less that of room that is paid for.
+// bound solves the program and sums the values of all pods, less that of room that is paid for, and their premiums.
 func (h *hostProgram) bound() float64 {
 	sv, axes := h.sv, h.sv.axes.Len()
 	h.addPods()
@@ -70,7 +72,7 @@ func (h *hostProgram) bound() float64 {
 	for i := range h.pods {
 		total += program.Value(i) * float64(h.pods[i].Count)
 	}
-	return total
+	return total + sv.premiums(h.zones, program, func(c *class) int { return h.index[c] })
 }
 
 // addPods lists the scheduled pods by class, with what they take of the axes of rules.
@@ -82,10 +84,13 @@ func (h *hostProgram) addPods() {
 		}
 	}
 	index := map[hostDemand]int{}
+	h.index = map[*class]int{}
 	for _, c := range h.sv.classes {
+		h.index[c] = -1
 		if h.scheduled[c] == 0 || c.boundPods < 0 {
 			continue
 		}
+		h.index[c] = len(h.pods)
 		requests := slices.Clone(c.requests)
 		for i := range h.rules {
 			requests = append(requests, int64(under[c]>>i&1))

@@ -133,8 +133,7 @@ type Stats struct {
 	// HourlyCost is the price of the new nodes, NodeCost their other cost (snapshot.Settings.NodeCost for each).
 	HourlyCost float64 `json:"hourlyCost"`
 	NodeCost   float64 `json:"nodeCost,omitempty"`
-	// RelaxedPreferences counts the relaxation steps of all scheduled pods: preferences given up, and alternatives of
-	// required node affinity passed over.
+	// RelaxedPreferences counts the preferences that scheduled pods give up.
 	RelaxedPreferences int `json:"-"`
 	// LowerBound is a lower bound on the cost of any plan that schedules the same pods, in $/h, both costs together;
 	// zero if the budget left it out.

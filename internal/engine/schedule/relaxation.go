@@ -100,6 +100,8 @@ type relaxationLevel struct {
 	tolerations                  []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
 	blocked resources.Bitset
+	// dropped is how many preferences this level drops. Alternatives of required node affinity are none.
+	dropped int
 	// groups are the topology constraints at this level.
 	groups []*topology.Group
 	// launchable is whether any template has the labels of the level: see launchableAt.
@@ -178,6 +180,15 @@ func (w relaxationState) relax(softTaints bool) (relaxationState, bool) {
 	return w, true
 }
 
+// preferences counts those that are left; tolerating soft taints counts as one dropped.
+func (w relaxationState) preferences() int {
+	out := btoi(len(w.joinedPreferences) > 0) + len(w.affinity) + len(w.anti) + len(w.preferred) - btoi(w.toleratesSoftTaints)
+	for _, soft := range w.soft {
+		out += btoi(soft)
+	}
+	return out
+}
+
 // compileLevels compiles the relaxation levels, or returns why the pods are too complex to plan. Classes with many
 // terms share a bound on the groups that they add. Beyond it their preferences do not count, and pods that require so
 // much are not planned.
@@ -204,9 +215,10 @@ func (sv *solver) compileLevels(k *constraintClass) []Reason {
 func (sv *solver) levels(k *constraintClass, respect bool) []*relaxationLevel {
 	var out []*relaxationLevel
 	w, more := sv.initialState(k, respect), true
-	steps := btoi(len(w.joinedPreferences) > 0)
+	steps, all := btoi(len(w.joinedPreferences) > 0), w.preferences()
 	for more {
 		out = append(out, sv.level(k, w))
+		out[len(out)-1].dropped = all - w.preferences()
 		w, more = w.relax(sv.softTaints)
 	}
 	if len(out)-steps == len(k.node.Required) {
@@ -219,6 +231,7 @@ func (sv *solver) levels(k *constraintClass, respect bool) []*relaxationLevel {
 	for i := 0; i < len(k.node.Required)-1; i++ {
 		w.required = k.node.Required[i : i+1]
 		again = append(again, sv.level(k, w))
+		again[i].dropped = out[last].dropped
 	}
 	return slices.Insert(out, last, again...)
 }

@@ -415,7 +415,7 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
 	q.class.attempts[level].placed++
-	sv.relaxedPreferences += level
+	sv.relaxedPreferences += q.class.levels[level].dropped
 	q.class.count--
 	q.class.packingClass.unplaced--
 	sv.valueLeft -= q.class.boundValue
@@ -550,7 +550,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
-	sv.addHostRules(&p)
+	sv.addRules(&p)
 	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p
 }

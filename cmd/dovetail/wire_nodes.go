@@ -33,7 +33,7 @@ func (a *assembly) wireNodes() error {
 		return err
 	}
 	return a.register(&repair.Reconciler{
-		Client: c, Policies: noderepair.Policies(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: log, Now: now,
+		Client: c, Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: log, Now: now,
 		StabilizationWindow: repair.StabilizationWindow,
 	})
 }

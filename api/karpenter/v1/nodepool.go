@@ -199,6 +199,7 @@ const (
 	DisruptionUnderutilized DisruptionReason = "Underutilized"
 	DisruptionEmpty         DisruptionReason = "Empty"
 	DisruptionDrifted       DisruptionReason = "Drifted"
+	DisruptionUnhealthy     DisruptionReason = "Unhealthy"
 )
 
 // NodePoolStatus is what is known about a NodePool.

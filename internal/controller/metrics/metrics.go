@@ -202,12 +202,18 @@ func (m *Metrics) PodsDisrupted(claim *karpv1.NodeClaim, reason string, pods int
 
 // disruption are the values of the labels of ClaimsDisrupted and PodsDisruption.
 func disruption(claim *karpv1.NodeClaim, reason, policy string) []string {
-	mode := "graceful"
-	if grace := claim.Spec.TerminationGracePeriod; grace != nil {
-		mode = "eventual"
-		if grace.Duration <= 0 {
-			mode = "forceful"
-		}
+	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, TerminationMode(claim)}
+}
+
+// TerminationMode is the label termination_mode: graceful without a terminationGracePeriod, forceful if that is zero,
+// else eventual.
+func TerminationMode(claim *karpv1.NodeClaim) string {
+	grace := claim.Spec.TerminationGracePeriod
+	switch {
+	case grace == nil:
+		return "graceful"
+	case grace.Duration <= 0:
+		return "forceful"
 	}
-	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, mode}
+	return "eventual"
 }

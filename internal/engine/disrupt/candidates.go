@@ -39,6 +39,7 @@ const (
 	NodeDoNotDisrupt  Reason = "NodeDoNotDisrupt"
 	NoLabel           Reason = "NoNodePoolLabel"
 	NoNodePool        Reason = "NoNodePool"
+	DoNotRepair       Reason = "DoNotRepair"
 	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
 	PDB               Reason = "PDB"
 	Unplannable       Reason = "Unplannable"

@@ -16,7 +16,7 @@ type node struct {
 	index  int
 	src    *snapshot.Node
 	labels requirement.Set
-	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
+	// open nodes take pods. Nodes that are terminating or await repair and claims of unknown size do not.
 	open  bool
 	free  vec
 	ports []hostPort
@@ -47,7 +47,7 @@ func nodeOrder(a, b *snapshot.Node) int {
 
 func (sv *solver) node(src *snapshot.Node, index int) *node {
 	n := &node{
-		index: index, src: src, open: !src.Deleting && (src.Launched || src.Claim == ""),
+		index: index, src: src, open: !src.Deleting && !src.AwaitsRepair() && (src.Launched || src.Claim == ""),
 		labels: sv.s.Labels.FromNode(src.Labels), attached: map[attachment]bool{}, inUse: map[string]int32{},
 	}
 	if !n.labels.Defines(corev1.LabelHostname) {

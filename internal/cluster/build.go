@@ -110,7 +110,7 @@ func (w *snapshotBuilder) addNodes() {
 			objectName[claim.UID] = node.Name
 		}
 		entry := w.facts.nodeFromClaim(claim, node)
-		w.addHealth(&entry, node)
+		w.addHealth(&entry, claim, node)
 		if !entry.Launched {
 			w.unlaunched[claim.UID] = claim
 		}

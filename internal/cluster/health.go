@@ -2,7 +2,9 @@ package cluster
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -15,7 +17,7 @@ type poolHealth struct {
 }
 
 // addHealth adds which conditions of the node a repair policy covers, and what to do about them.
-func (w *snapshotBuilder) addHealth(out *snapshot.Node, node *corev1.Node) {
+func (w *snapshotBuilder) addHealth(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 	if w.facts.Repair == nil || node == nil || !out.Registered {
 		return
 	}
@@ -25,7 +27,10 @@ func (w *snapshotBuilder) addHealth(out *snapshot.Node, node *corev1.Node) {
 		return
 	}
 	out.Unhealthy = true
-	if d, due := repair.Decide(faults, &repair.Reboots{}, w.facts.Now); due {
+	if out.Rebooting {
+		return
+	}
+	if d, due := repair.Decide(faults, pastReboots(claim), w.facts.Now); due {
 		out.Repair = &d
 	}
 	switch {
@@ -34,6 +39,23 @@ func (w *snapshotBuilder) addHealth(out *snapshot.Node, node *corev1.Node) {
 	case pool.vetoed:
 		out.DoNotRepair = "NodePool " + out.Pool
 	}
+}
+
+// pastReboots are the reboots of a claim's instance. A record that cannot be parsed counts as none: the decision to
+// reboot writes a new one.
+func pastReboots(claim *karpv1.NodeClaim) *repair.Reboots {
+	var out repair.Reboots
+	if c, known := condition.Get(claim, karpv1.ConditionRebooting); known && c.Status == metav1.ConditionFalse {
+		out.Ended = c.LastTransitionTime.Time
+	}
+	record, err := claim.Reboots()
+	if err != nil {
+		return &out
+	}
+	for _, at := range record.Started {
+		out.Started = append(out.Started, at.Time)
+	}
+	return &out
 }
 
 // healthOf returns how the nodes of a pool are repaired. Policies of the pool that are invalid are ignored: the loop

@@ -81,10 +81,12 @@ type Loop struct {
 	Breaker breaker
 	// Repairs counts repairs; nil if the feature gate NodeRepair is off, and nothing is repaired here.
 	Repairs *RepairMetrics
-	Events  *event.Recorder
-	Metrics *metrics.Metrics
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Rebooter checks whether instances can be rebooted; nil if nodes are only replaced.
+	Rebooter rebootChecker
+	Events   *event.Recorder
+	Metrics  *metrics.Metrics
+	Log      *slog.Logger
+	Now      func() time.Time
 	// ID returns a unique ID for a command.
 	ID func() string
 	// Settle is ValidationDelay in production.

@@ -72,6 +72,7 @@ func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
 	began := l.Now()
 	l.recordInvalidPolicies(r.Snapshot)
 	search, due := r.repairSearch(schedule.DefaultBudget())
+	search.Reboots = l.Rebooter != nil
 	_, blocked := r.Unhealthy()
 	for _, k := range blocked {
 		if k.Reason != disrupt.Nominated {
@@ -86,10 +87,12 @@ func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
 	}
 	l.logRepair(cmd.Candidates[0].Node)
 	r.take(cmd.Candidates)
-	if !isStatic(cmd) {
-		return l.executeRepair(ctx, r, cmd)
+	switch {
+	case cmd.Reboot:
+		return l.commitReboot(ctx, r, cmd)
+	case isStatic(cmd):
+		defer l.State.Release(cmd.Candidates[0].Pool.Name)
 	}
-	defer l.State.Release(cmd.Candidates[0].Pool.Name)
 	return l.executeRepair(ctx, r, cmd)
 }
 
@@ -105,7 +108,12 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 			continue
 		}
 		cmd, held := search.Evaluate(r.compiled, c)
-		if held == nil && isStatic(cmd) {
+		if held == nil && cmd.Reboot && !l.canReboot(ctx, c) {
+			replacing := *search
+			replacing.Reboots = false
+			cmd, held = replacing.Evaluate(r.compiled, c)
+		}
+		if held == nil && !cmd.Reboot && isStatic(cmd) {
 			held = l.reserveForRepair(ctx, c)
 		}
 		if held == nil {
@@ -147,15 +155,19 @@ func (l *Loop) executeRepair(ctx context.Context, r *passState, cmd *disrupt.Com
 	if r.started == started {
 		return err
 	}
-	n := cmd.Candidates[0].Node
 	claim := &karpv1.NodeClaim{}
-	if getErr := l.Client.Get(ctx, client.ObjectKey{Name: n.Claim}, claim); getErr != nil {
+	if getErr := l.Client.Get(ctx, client.ObjectKey{Name: cmd.Candidates[0].Node.Claim}, claim); getErr != nil {
 		return errors.Join(err, client.IgnoreNotFound(getErr))
 	}
-	l.Repairs.Unhealthy.WithLabelValues(
-		metrics.Snake(string(n.Repair.Cause.Condition.Type)), n.Pool, n.Labels[karpv1.LabelCapacityType], claim.Status.ImageID, metrics.TerminationMode(claim),
-	).Inc()
+	l.countRepair(cmd.Candidates[0].Node, claim)
 	return err
+}
+
+func (l *Loop) countRepair(n *snapshot.Node, claim *karpv1.NodeClaim) {
+	l.Repairs.Unhealthy.WithLabelValues(
+		metrics.Snake(string(n.Repair.Cause.Condition.Type)), n.Pool, n.Labels[karpv1.LabelCapacityType], claim.Status.ImageID,
+		metrics.TerminationMode(claim),
+	).Inc()
 }
 
 // logRepair logs why a node is repaired.

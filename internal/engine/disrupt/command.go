@@ -48,6 +48,8 @@ type Command struct {
 	// Bound of the drain, which counts from the deletion of the candidates; nil if only their NodeClaims bound it. A
 	// command with a bound evicts protected pods in the end.
 	Bound *time.Duration
+	// Reboot is true if the candidate is rebooted instead of removed.
+	Reboot bool
 }
 
 // Verdict is whether a NodePool of policy Balanced approves a command, as far as the command removes its nodes.

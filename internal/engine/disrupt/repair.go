@@ -24,7 +24,7 @@ const UnplaceablePodsDelay = 30 * time.Minute
 func (v *View) Unhealthy() (due []*Candidate, blocked []Blocked) {
 	for i := range v.Snapshot.Nodes {
 		n := &v.Snapshot.Nodes[i]
-		if n.Repair == nil || n.Claim == "" || n.Disrupting || n.Deleting || !n.Registered {
+		if n.Repair == nil || n.Claim == "" || n.Disrupting || n.Deleting || n.Rebooting || !n.Registered {
 			continue
 		}
 		if reason, message := v.repairBlocks(n); reason != "" {
@@ -84,6 +84,8 @@ type RepairSearch struct {
 	// Breaker holds repairs back where too many nodes are unhealthy.
 	Breaker *repair.Breaker
 	Budget  schedule.Budget // of each simulation
+	// Reboots is false if nodes are replaced where a policy says to reboot them.
+	Reboots bool
 }
 
 // HeldBack is a node that is due for repair, and why it is not repaired in this pass.
@@ -107,6 +109,10 @@ func (s *RepairSearch) Evaluate(p func() *schedule.Problem, c *Candidate) (*Comm
 		return nil, &HeldBack{Candidate: c, Message: fmt.Sprintf("budgets of NodePool %q allow no further repair now", c.Node.Pool)}
 	}
 	cmd := &Command{Reason: karpv1.DisruptionUnhealthy, Candidates: []*Candidate{c}, Bound: c.Node.Repair.Bound}
+	if c.Node.Repair.Action == karpv1.RepairReboot && s.Reboots {
+		cmd.Reboot = true
+		return cmd, nil
+	}
 	if replicas := c.Pool.Spec.Replicas; replicas != nil {
 		if active, pending := countNodes(s.View.Snapshot, c.Pool.Name); active+pending > *replicas {
 			return nil, &HeldBack{Candidate: c, Message: fmt.Sprintf("NodePool %q has more nodes than replicas and is scaled down first", c.Pool.Name)}
@@ -133,7 +139,7 @@ func (v *View) NewBreaker(due []*Candidate) *repair.Breaker {
 	for i := range v.Snapshot.Nodes {
 		if n := &v.Snapshot.Nodes[i]; n.Pool != "" && n.Registered {
 			b.Count(repair.Health{
-				Pool: n.Pool, Zone: n.Labels[corev1.LabelTopologyZone], Unhealthy: n.Unhealthy, Repairing: n.Unhealthy && (n.Disrupting || n.Deleting),
+				Pool: n.Pool, Zone: n.Labels[corev1.LabelTopologyZone], Unhealthy: n.Unhealthy, Repairing: n.Rebooting || n.Unhealthy && (n.Disrupting || n.Deleting),
 			})
 		}
 	}

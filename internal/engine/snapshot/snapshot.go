@@ -155,6 +155,8 @@ type Node struct {
 	// once the condition is no longer tolerated, nil before. Both need node repair to be on.
 	Unhealthy bool
 	Repair    *repair.Decision
+	// Rebooting is true from the decision to reboot the instance until that has ended. The node's capacity comes back.
+	Rebooting bool
 	// DoNotRepair names the object with an annotation that vetoes repairs of the node; empty if there is none.
 	DoNotRepair string
 	// Unplannable is why plans ignore the node: they neither disrupt it nor schedule pods on it. Usually empty.

@@ -37,6 +37,10 @@ func TestUnsupportedNodePool(t *testing.T) {
 		{"budget for drift", "{disruption: {budgets: [{nodes: 10%}, {nodes: '0', reasons: [Empty, Drifted]}]}}", nil},
 		{"budget for underutilized nodes", "{disruption: {budgets: [{nodes: '0', reasons: [Underutilized]}]}}", nil},
 		{
+			"budget for repair", "{disruption: {budgets: [{nodes: '0', reasons: [Empty, Unhealthy]}, {nodes: '1', reasons: [Unhealthy]}]}}",
+			[]string{"spec.disruption.budgets[].reasons[]"},
+		},
+		{
 			"reserved capacity",
 			"{template: {spec: {requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [spot, reserved]}]}}}",
 			nil,

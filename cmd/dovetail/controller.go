@@ -122,7 +122,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	surviveWatches(metrics.RunnablePanics)
-	if err := registerBuildInfo(); err != nil {
+	if err := ctrlmetrics.Registry.Register(buildInfo()); err != nil {
 		return err
 	}
 	calls, err := newAWSCalls(ctrlmetrics.Registry)

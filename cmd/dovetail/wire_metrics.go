@@ -15,13 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -63,37 +60,6 @@ func (a *assembly) wirePodMetrics() error {
 		ctrlmetrics.Registry.Register(collector),
 		a.addLoops(collector),
 	)
-}
-
-// measuredKind is a kind of object that has its transitions of conditions measured.
-type measuredKind struct {
-	name  string
-	empty func() transition.Object
-	class func(transition.Object) karpv1.NodeClassReference
-}
-
-// wireTransitions wires the metrics of conditions that change.
-func (a *assembly) wireTransitions(reg prometheus.Registerer) error {
-	for _, kind := range []measuredKind{
-		{"NodeClaim", func() transition.Object { return &karpv1.NodeClaim{} }, func(o transition.Object) karpv1.NodeClassReference {
-			return o.(*karpv1.NodeClaim).Spec.NodeClassRef
-		}},
-		{"NodePool", func() transition.Object { return &karpv1.NodePool{} }, func(o transition.Object) karpv1.NodeClassReference {
-			return o.(*karpv1.NodePool).Spec.Template.Spec.NodeClassRef
-		}},
-	} {
-		metrics, err := transition.NewMetrics(reg, kind.name)
-		if err != nil {
-			return err
-		}
-		if err := a.register(&transition.Reconciler{
-			Client: a.mgr.GetClient(), Kind: kind.name, New: kind.empty, Events: a.events, Metrics: metrics,
-			Ours: func(o transition.Object) bool { return awsv1.IsEC2NodeClass(kind.class(o)) },
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // awsCalls counts and times calls of AWS under the metric names that dashboards for Karpenter use.
@@ -169,11 +135,11 @@ func metricsOptions(s settings.Settings) metricsserver.Options {
 // at once.
 func withoutHTTP2(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }
 
-// registerBuildInfo registers the metric karpenter_build_info.
-func registerBuildInfo() error {
+// buildInfo is the metric karpenter_build_info.
+func buildInfo() prometheus.Collector {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: "karpenter", Name: "build_info", Help: "Constant 1, labeled by what is running.",
 	}, []string{"version", "goversion", "goarch", "commit"})
 	gauge.WithLabelValues(version, goruntime.Version(), goruntime.GOARCH, commit).Set(1)
-	return ctrlmetrics.Registry.Register(gauge)
+	return gauge
 }

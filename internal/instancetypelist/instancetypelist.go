@@ -212,7 +212,7 @@ func join[T ~string](list []T) string {
 // short are the short names of common labels.
 var short = map[string]string{
 	"arch": corev1.LabelArchStable, "os": corev1.LabelOSStable, "zone": corev1.LabelTopologyZone, "zone-id": awsv1.LabelZoneID,
-	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable, "nitro-sandbox": awsv1.LabelNitroSandbox,
+	"capacity-type": karpv1.LabelCapacityType, "type": corev1.LabelInstanceTypeStable,
 }
 
 // ParseLabels parses a selector in the syntax of kubectl's -l. A key without a domain is a label of instance types: cpu

@@ -28,6 +28,7 @@ var karpenters = []setting{
 	{"enable-zonal-shift", "false", "true"},
 	{"ami-refresh-interval", "1m0s", "2m0s"},
 	{"subnet-refresh-interval", "1m0s", "2m0s"},
+	{"security-group-refresh-interval", "1m0s", "2m0s"},
 	{"aws-feature-gates", "", "NodeClassCEL=true"},
 	{"karpenter-service", "", "karpenter"},
 	{"metrics-port", "8080", "9090"},
@@ -51,6 +52,7 @@ var karpenters = []setting{
 	{"min-values-policy", "Strict", "BestEffort"},
 	{"ignore-dra-requests", "true", "false"},
 	{"feature-gates", "", "NodeOverlay=true"},
+	{"legacy-node-repair", "false", "true"},
 	{"scheduler-config", "", "podTopologySpread: {}"},
 }
 
@@ -109,6 +111,7 @@ func TestInvalidSettingsAreNamed(t *testing.T) {
 		{"negative ENIs", "reserved-enis", "-1"},
 		{"images more often than once a minute", "ami-refresh-interval", "59s"},
 		{"subnets more often than once a minute", "subnet-refresh-interval", "59s"},
+		{"security groups more often than once a minute", "security-group-refresh-interval", "59s"},
 		{"feature gates without a value", "feature-gates", "NodeOverlay"},
 		{"AWS feature gate that is not a boolean", "aws-feature-gates", "NodeClassCEL=maybe"},
 		{"unknown preference policy", "preference-policy", "Maybe"},

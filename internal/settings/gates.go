@@ -20,29 +20,62 @@ const (
 	GateSpotToSpot       = "SpotToSpotConsolidation"
 )
 
-// GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
-const GateNodeClassCEL = "NodeClassCEL"
+// Feature gates of the AWS provider. They are off by default.
+const (
+	// GateNodeClassCEL is for expressions in kubelet settings.
+	GateNodeClassCEL = "NodeClassCEL"
+	// GateRebootForRepair lets node repair reboot an instance with a fault that a reboot may clear.
+	GateRebootForRepair = "RebootForRepair"
+)
 
 // gateSet is the names that one flag may have.
 type gateSet struct {
 	flag string
-	// known gates have an effect. Those of Karpenter are accepted without effect.
-	known, karpenter []string
+	// known gates have an effect.
+	known []string
+	// missing are Karpenter's that have none, with what happens instead.
+	missing map[string]string
 }
 
 var (
 	coreGates = gateSet{
 		"feature-gates",
 		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
-		[]string{"TerminateFirstDrift", "TerminateFirstRepair", "PodDeletionCostManagement"},
+		map[string]string{
+			"TerminateFirstDrift":       "a drifted node stays until its replacement can be launched",
+			"TerminateFirstRepair":      "an unhealthy node is repaired whether its replacement can be launched or not",
+			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
+		},
 	}
-	awsGates = gateSet{"aws-feature-gates", []string{GateNodeClassCEL}, []string{"DRANVIDIAGPU", "DRAEFA", "RebootForRepair"}}
+	awsGates = gateSet{
+		"aws-feature-gates",
+		[]string{GateNodeClassCEL, GateRebootForRepair},
+		map[string]string{
+			"DRANVIDIAGPU": "no instance is launched for the GPUs of a resource claim before a node publishes such a device",
+			"DRAEFA":       "no instance is launched for the EFA devices of a resource claim before a node publishes such a device",
+		},
+	}
 )
+
+// MissingGates are the feature gates of Karpenter, of both flags, that have no effect, with what happens instead.
+func MissingGates() map[string]string {
+	out := maps.Clone(coreGates.missing)
+	maps.Copy(out, awsGates.missing)
+	return out
+}
+
+// KnownGates are the feature gates of both flags that have an effect.
+func KnownGates() []string { return slices.Concat(coreGates.known, awsGates.known) }
 
 // GateWarnings are about feature gates without effect, with the name that was probably meant. They are not errors: Karpenter ignores
 // unknown names, and its deployments must start unchanged.
 func (s Settings) GateWarnings() []string {
 	return append(coreGates.warnings(s.FeatureGates, awsGates), awsGates.warnings(s.AWSFeatureGates, coreGates)...)
+}
+
+// names are those of all gates of the flag, sorted.
+func (g gateSet) names() []string {
+	return slices.Sorted(slices.Values(slices.Concat(g.known, slices.Collect(maps.Keys(g.missing)))))
 }
 
 // warnings are about the names in one flag; other is the set of the other flag.
@@ -52,13 +85,14 @@ func (g gateSet) warnings(text string, other gateSet) (out []string) {
 		return nil // Validate reports it
 	}
 	for _, name := range slices.Sorted(maps.Keys(on)) {
-		switch similar := spelling.Nearest(name, slices.Concat(g.known, g.karpenter), len(name)/3); {
+		instead, missing := g.missing[name]
+		switch similar := spelling.Nearest(name, g.names(), len(name)/3); {
 		case slices.Contains(g.known, name):
-		case slices.Contains(g.karpenter, name):
+		case missing:
 			if on[name] { // Karpenter's chart names all of its gates
-				out = append(out, fmt.Sprintf("--%s: %s has no effect here: Dovetail does not have this feature of Karpenter", g.flag, name))
+				out = append(out, fmt.Sprintf("--%s: %s has no effect here: %s", g.flag, name, instead))
 			}
-		case slices.Contains(other.known, name) || slices.Contains(other.karpenter, name):
+		case slices.Contains(other.names(), name):
 			out = append(out, fmt.Sprintf("--%s: %s has no effect here: set it by --%s", g.flag, name, other.flag))
 		case similar != "":
 			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: did you mean %s?", g.flag, name, similar))

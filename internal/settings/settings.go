@@ -35,6 +35,8 @@ type Settings struct {
 	EnableZonalShift      bool
 	AMIRefreshInterval    time.Duration
 	SubnetRefreshInterval time.Duration
+	// SecurityGroupRefreshInterval is how long the lists of security groups are cached.
+	SecurityGroupRefreshInterval time.Duration
 
 	MetricsPort, HealthProbePort int
 	// BindAddress is the IP address that both ports are opened on; empty means all interfaces, as kubelet's probes and
@@ -83,6 +85,9 @@ type Settings struct {
 
 	// DisableClusterStateObservability omits the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
+
+	// LegacyNodeRepair makes node repair that of Karpenter 1.14: without budgets, replacements and a bound for the drain.
+	LegacyNodeRepair bool
 
 	// The following are accepted so that a deployment of Karpenter starts, and have no effect. The first has none in Karpenter either;
 	// by the second, in millicores, Karpenter limits its concurrency.
@@ -241,6 +246,12 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		e.duration("SUBNET_REFRESH_INTERVAL", time.Minute),
 		"how long subnets are cached",
 	)
+	fs.DurationVar(
+		&s.SecurityGroupRefreshInterval,
+		"security-group-refresh-interval",
+		e.duration("SECURITY_GROUP_REFRESH_INTERVAL", time.Minute),
+		"how long security groups are cached",
+	)
 
 	fs.IntVar(&s.MetricsPort, "metrics-port", e.integer("METRICS_PORT", 8080), "port of /metrics")
 	flagBool(
@@ -342,6 +353,12 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	fs.StringVar(&s.KarpenterService, "karpenter-service", e.text("KARPENTER_SERVICE", ""), "accepted, has no effect")
 	flagBool(
 		fs,
+		preset(&s.LegacyNodeRepair, e.boolean("LEGACY_NODE_REPAIR", false)),
+		"legacy-node-repair",
+		"with the feature gate NodeRepair, repair nodes as Karpenter 1.14 does: at once, without budgets and without replacing them first",
+	)
+	flagBool(
+		fs,
 		preset(&s.DisableControllerWarmup, e.boolean("DISABLE_CONTROLLER_WARMUP", true)),
 		"disable-controller-warmup",
 		"start watches only once this replica is elected",
@@ -395,6 +412,8 @@ func (s Settings) Validate() error {
 	_, err := base64.StdEncoding.DecodeString(s.ClusterCABundle)
 	refuse(err != nil, "cluster-ca-bundle", "is not base64: %v", err)
 	refuse(s.AMIRefreshInterval < time.Minute, "ami-refresh-interval", "%v is less than 1m", s.AMIRefreshInterval)
+	refuse(s.SecurityGroupRefreshInterval < time.Minute, "security-group-refresh-interval", "%v is less than 1m",
+		s.SecurityGroupRefreshInterval)
 	refuse(s.SubnetRefreshInterval < time.Minute, "subnet-refresh-interval", "%v is less than 1m", s.SubnetRefreshInterval)
 	refuse(
 		math.IsNaN(s.KubeClientQPS) || math.IsInf(s.KubeClientQPS, 0),

@@ -121,10 +121,10 @@ func TestCreateFleetRequest(t *testing.T) {
 		{name: "a class with one efa-only interface", class: cards("interface", "efa-only"), claim: withEFA, see: efa, want: "1"},
 		{name: "a class with plain interfaces", class: cards("interface"), claim: withEFA, see: efa, want: "0"},
 		{
-			name: "a nitro sandbox", claim: requesting(awsv1.ResourceNitroSandbox),
+			name: "enclaves", class: func(c *class) { c.Spec.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true} },
 			see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "true",
 		},
-		{name: "no nitro sandbox", see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
+		{name: "no enclaves", see: func(o sentRequest) string { return o.template.Get(data + "EnclaveOptions.Enabled") }, want: "false"},
 		{name: "reserved capacity is switched off", cfg: func(c *adapter.Config) { c.ReservedCapacity = false }, see: func(o sentRequest) string {
 			return o.template.Get(data + "CapacityReservationSpecification.CapacityReservationPreference")
 		}},

@@ -66,6 +66,7 @@ spec:
   connectionTracking: {tcpEstablishedTimeout: 900, udpStreamTimeout: 60, udpTimeout: 30}
   context: a
   cpuOptions: {nestedVirtualization: enabled}
+  enclaveOptions: {enabled: true}
 status:
   subnets: [{id: subnet-1, zone: a, zoneID: b}]
   securityGroups: [{id: sg-1, name: a}]
@@ -75,7 +76,7 @@ status:
   conditions: [{type: A, status: "True", reason: B, message: "", lastTransitionTime: "2026-01-02T03:04:05Z", observedGeneration: 1}]
 `,
 		examples: join(
-			required(subnets, groups, images),
+			required(subnets, groups, images, "spec.enclaveOptions.enabled"),
 			families(),
 			[]ruleExample{
 				{rule: "A_ROLE", field: "spec", accept: "{role: null, instanceProfile: a}", reject: "{instanceProfile: a}", messageNames: "role"},

@@ -104,7 +104,7 @@ const (
 		`"karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz", "karpenter.k8s.aws/instance-memory", ` +
 		`"karpenter.k8s.aws/instance-ebs-bandwidth", "karpenter.k8s.aws/instance-network-bandwidth", ` +
 		`"karpenter.k8s.aws/instance-hypervisor", "karpenter.k8s.aws/instance-encryption-in-transit-supported", ` +
-		`"karpenter.k8s.aws/nitro-sandbox", "karpenter.k8s.aws/instance-local-nvme", ` +
+		`"karpenter.k8s.aws/instance-local-nvme", ` +
 		`"karpenter.k8s.aws/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-manufacturer", ` +
 		`"karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-gpu-memory", ` +
 		`"karpenter.k8s.aws/instance-accelerator-name", "karpenter.k8s.aws/instance-accelerator-manufacturer", ` +

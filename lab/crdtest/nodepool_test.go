@@ -165,6 +165,7 @@ status:
 				{rule: "P_BUDGETDUR", field: budget + ".duration", accept: "12h30m", reject: "90s"},
 				{rule: "P_BUDGETDUR", field: budget + ".duration", accept: "30m0s", reject: "1d"},
 				{rule: "enum", field: budget + ".reasons[0]", accept: "Drifted", reject: "Expired"},
+				{rule: "enum", field: budget + ".reasons[0]", accept: "Unhealthy", reject: "unhealthy"},
 				{rule: "unique", field: budget + ".reasons", accept: "[Empty, Underutilized]", reject: "[Empty, Empty]"},
 				{rule: "maxItems", field: budget + ".reasons", accept: "[Empty, Drifted]", reject: list(51, "Empty")},
 

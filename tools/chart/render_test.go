@@ -17,6 +17,8 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew; commit only what you understand")
@@ -108,6 +110,23 @@ func TestRefusals(t *testing.T) {
 			"{settings: {clusterName: a}, controller: {image: {repository: public.ecr.aws/karpenter/controller}}}",
 			"which is Karpenter",
 		},
+		"all of DRA, and a gate of it": {
+			"{settings: {clusterName: a, enableDRA: true, awsFeatureGates: {draNVIDIAGPU: true}}}", "remove settings.awsFeatureGates.draNVIDIAGPU",
+		},
+		"all of DRA, and a gate of it off": {
+			"{settings: {clusterName: a, enableDRA: true, awsFeatureGates: {draEFA: false}}}", "remove settings.awsFeatureGates.draEFA",
+		},
+		// Case 20 of Karpenter 1.15.
+		"all of DRA, and claims ignored": {
+			"{settings: {clusterName: a, enableDRA: true, ignoreDRARequests: true}}", "remove settings.ignoreDRARequests",
+		},
+		"all of DRA, and claims not ignored": {
+			"{settings: {clusterName: a, enableDRA: true, ignoreDRARequests: false}}", "remove settings.ignoreDRARequests",
+		},
+		"repair as before, and terminating first": {
+			"{settings: {clusterName: a, legacyNodeRepair: true, featureGates: {terminateFirstRepair: true}}}",
+			"remove settings.featureGates.terminateFirstRepair",
+		},
 	} {
 		if _, err := standard.render(valuesOf(t, tc.values)); err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: error %v, want %q", name, err, tc.says)
@@ -156,6 +175,30 @@ func TestUnknownSettingsAreNamed(t *testing.T) {
 	}
 	if n := strings.Count(notes, "WARNING"); n != 2 {
 		t.Errorf("%d warnings:\n%s", n, notes)
+	}
+}
+
+// A gate that has no effect is named where a user sees it.
+func TestGatesWithoutEffectAreNamed(t *testing.T) {
+	notes := func(values string) string {
+		rendered, err := standard.render(valuesOf(t, values))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rendered["dovetail/templates/NOTES.txt"]
+	}
+	if text := notes("{settings: {clusterName: a, featureGates: {nodeRepair: true}}}"); strings.Contains(text, "WARNING") {
+		t.Errorf("gates with an effect: %s", text)
+	}
+	text := notes(`{settings: {clusterName: a, enableDRA: true, awsFeatureGates: {rebootForRepair: true},
+		featureGates: {terminateFirstDrift: true, terminateFirstRepair: true, podDeletionCostManagement: true}}}`)
+	for gate := range settings.MissingGates() {
+		if !strings.Contains(text, "WARNING: the feature gate "+gate+" has no effect") {
+			t.Errorf("notes do not name %s:\n%s", gate, text)
+		}
+	}
+	if got, want := strings.Count(text, "WARNING"), len(settings.MissingGates()); got != want {
+		t.Errorf("%d warnings, want %d", got, want)
 	}
 }
 

@@ -124,9 +124,10 @@ func another(f *pflag.Flag) (value any, want string) {
 	case "feature-gates":
 		return map[string]any{
 			"nodeOverlay": true,
-		}, "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,StaticCapacity=false"
+		}, "CapacityBuffer=false,NodeOverlay=true,NodeRepair=false,PodDeletionCostManagement=false,ReservedCapacity=true," +
+			"SpotToSpotConsolidation=false,StaticCapacity=false,TerminateFirstDrift=false,TerminateFirstRepair=false"
 	case "aws-feature-gates":
-		return map[string]any{"nodeClassCEL": true}, "NodeClassCEL=true"
+		return map[string]any{"nodeClassCEL": true}, "NodeClassCEL=true,RebootForRepair=false"
 	case "scheduler-config":
 		return map[string]any{"podTopologySpread": map[string]any{}}, `{"podTopologySpread":{}}`
 	}
@@ -194,5 +195,24 @@ func TestVariablesWin(t *testing.T) {
 	env := environment(t, valuesOf(t, "{settings: {clusterName: shop}, controller: {env: [{name: BATCH_MAX_DURATION, value: 42s}]}}"))
 	if env["BATCH_MAX_DURATION"] != "42s" {
 		t.Errorf("BATCH_MAX_DURATION is %q", env["BATCH_MAX_DURATION"])
+	}
+}
+
+// Resource claims are planned with enableDRA and with each gate of DRA; else as ignoreDRARequests says, which is true by default.
+func TestDRA(t *testing.T) {
+	for name, tc := range map[string]struct{ values, ignored, gates string }{
+		"default":            {"", "true", "NodeClassCEL=false,RebootForRepair=false"},
+		"not ignored":        {"ignoreDRARequests: false", "false", "NodeClassCEL=false,RebootForRepair=false"},
+		"everything":         {"enableDRA: true", "false", "DRAEFA=true,DRANVIDIAGPU=true,NodeClassCEL=false,RebootForRepair=false"},
+		"GPUs":               {"awsFeatureGates: {draNVIDIAGPU: true}", "false", "DRANVIDIAGPU=true,NodeClassCEL=false,RebootForRepair=false"},
+		"EFA, and ignored":   {"ignoreDRARequests: true, awsFeatureGates: {draEFA: true}", "false", "DRAEFA=true,NodeClassCEL=false,RebootForRepair=false"},
+		"gates that are off": {"awsFeatureGates: {draEFA: false}", "true", "DRAEFA=false,NodeClassCEL=false,RebootForRepair=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := environment(t, valuesOf(t, "{settings: {clusterName: shop, "+tc.values+"}}"))
+			if env["IGNORE_DRA_REQUESTS"] != tc.ignored || env["AWS_FEATURE_GATES"] != tc.gates {
+				t.Errorf("IGNORE_DRA_REQUESTS=%s AWS_FEATURE_GATES=%s", env["IGNORE_DRA_REQUESTS"], env["AWS_FEATURE_GATES"])
+			}
+		})
 	}
 }

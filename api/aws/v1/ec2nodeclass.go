@@ -139,6 +139,9 @@ type EC2NodeClassSpec struct {
 	// +kubebuilder:default={httpEndpoint: enabled, httpProtocolIPv6: disabled, httpPutResponseHopLimit: 1, httpTokens: required}
 	// +optional
 	MetadataOptions *MetadataOptions `json:"metadataOptions,omitempty"`
+	// EnclaveOptions are about Nitro Enclaves. Without them, instances have none.
+	// +optional
+	EnclaveOptions *EnclaveOptions `json:"enclaveOptions,omitempty"`
 	// ConnectionTracking sets idle timeouts of the network interfaces. Only Nitro types have them.
 	// +optional
 	ConnectionTracking *ConnectionTracking `json:"connectionTracking,omitempty"`
@@ -148,6 +151,11 @@ type EC2NodeClassSpec struct {
 	// CPUOptions choose among instance types by features of their CPU.
 	// +optional
 	CPUOptions *CPUOptions `json:"cpuOptions,omitempty"`
+}
+
+// EnclavesEnabled reports whether instances may create Nitro Enclaves.
+func (c *EC2NodeClass) EnclavesEnabled() bool {
+	return c.Spec.EnclaveOptions != nil && c.Spec.EnclaveOptions.Enabled
 }
 
 // InstanceStorePolicy is what local NVMe disks are used for.

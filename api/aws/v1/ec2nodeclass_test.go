@@ -161,6 +161,11 @@ func TestHash(t *testing.T) {
 			c.Spec.PlacementGroupSelector = &awsv1.PlacementGroupSelector{Name: "a"}
 		}, true},
 		{"context", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) { c.Spec.Context = "a" }, true},
+		{"enclaves", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) {
+			c.Spec.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true}
+		}, true},
+		// Case 22: as with Karpenter, nodes drift.
+		{"enclaves that are off", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) { c.Spec.EnclaveOptions = &awsv1.EnclaveOptions{} }, true},
 		{"CPU options", func(c *awsv1.EC2NodeClass, _ *awsv1.HashInput) {
 			c.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: "enabled"}
 		}, true},

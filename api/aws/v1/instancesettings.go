@@ -115,6 +115,13 @@ type ConnectionTracking struct {
 	UDPTimeout *int32 `json:"udpTimeout,omitempty"`
 }
 
+// EnclaveOptions are about Nitro Enclaves.
+type EnclaveOptions struct {
+	// Enabled lets instances create enclaves. Only instance types that support Nitro Enclaves are launched then.
+	// +required
+	Enabled bool `json:"enabled"`
+}
+
 // CPUOptions choose among instance types by features of their CPU.
 type CPUOptions struct {
 	// NestedVirtualization, when enabled, keeps only types that can run virtual machines.

@@ -21,7 +21,6 @@ const (
 	LabelInstanceNetworkBandwidth    = Group + "/instance-network-bandwidth"             // Mbps
 	LabelInstanceHypervisor          = Group + "/instance-hypervisor"
 	LabelInstanceEncryptionInTransit = Group + "/instance-encryption-in-transit-supported"
-	LabelNitroSandbox                = Group + "/nitro-sandbox"
 	LabelInstanceLocalNVMe           = Group + "/instance-local-nvme" // GB
 	LabelInstanceGPUName             = Group + "/instance-gpu-name"
 	LabelInstanceGPUManufacturer     = Group + "/instance-gpu-manufacturer"
@@ -83,16 +82,14 @@ const (
 
 // Extended resources of EC2 instances.
 const (
-	ResourcePodENI            corev1.ResourceName = "vpc.amazonaws.com/pod-eni"
-	ResourceEFA               corev1.ResourceName = "vpc.amazonaws.com/efa"
-	ResourcePrivateIPv4       corev1.ResourceName = "vpc.amazonaws.com/PrivateIPv4Address"
-	ResourceNVIDIAGPU         corev1.ResourceName = "nvidia.com/gpu"
-	ResourceAMDGPU            corev1.ResourceName = "amd.com/gpu"
-	ResourceNeuron            corev1.ResourceName = "aws.amazon.com/neuron"
-	ResourceNeuronCore        corev1.ResourceName = "aws.amazon.com/neuroncore"
-	ResourceHabanaGaudi       corev1.ResourceName = "habana.ai/gaudi"
-	ResourceNitroSandbox      corev1.ResourceName = "eks.amazonaws.com/nitro-sandbox"
-	ResourceNitroSandboxSlots corev1.ResourceName = "eks.amazonaws.com/nip-slots"
+	ResourcePodENI      corev1.ResourceName = "vpc.amazonaws.com/pod-eni"
+	ResourceEFA         corev1.ResourceName = "vpc.amazonaws.com/efa"
+	ResourcePrivateIPv4 corev1.ResourceName = "vpc.amazonaws.com/PrivateIPv4Address"
+	ResourceNVIDIAGPU   corev1.ResourceName = "nvidia.com/gpu"
+	ResourceAMDGPU      corev1.ResourceName = "amd.com/gpu"
+	ResourceNeuron      corev1.ResourceName = "aws.amazon.com/neuron"
+	ResourceNeuronCore  corev1.ResourceName = "aws.amazon.com/neuroncore"
+	ResourceHabanaGaudi corev1.ResourceName = "habana.ai/gaudi"
 )
 
 // Condition types of EC2NodeClass. All decide about Ready.
@@ -115,6 +112,6 @@ const (
 func Resources() []corev1.ResourceName {
 	return []corev1.ResourceName{
 		ResourcePodENI, ResourceEFA, ResourcePrivateIPv4, ResourceNVIDIAGPU, ResourceAMDGPU, ResourceNeuron, ResourceNeuronCore,
-		ResourceHabanaGaudi, ResourceNitroSandbox, ResourceNitroSandboxSlots,
+		ResourceHabanaGaudi,
 	}
 }

@@ -60,7 +60,6 @@ func instanceTypeLabels() []string {
 		LabelInstanceNetworkBandwidth,
 		LabelInstanceHypervisor,
 		LabelInstanceEncryptionInTransit,
-		LabelNitroSandbox,
 		LabelInstanceLocalNVMe,
 		LabelInstanceGPUName,
 		LabelInstanceGPUManufacturer,

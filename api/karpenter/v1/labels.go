@@ -36,6 +36,8 @@ const (
 const (
 	// AnnotationDoNotDisrupt blocks voluntary disruption: "true", or on pods also a duration since start.
 	AnnotationDoNotDisrupt = Group + "/do-not-disrupt"
+	// AnnotationDisruptionCost is what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
+	AnnotationDisruptionCost = Group + "/disruption-cost"
 	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.
 	AnnotationNodePoolHash = Group + "/nodepool-hash"
 	// AnnotationNodePoolHashVersion is how AnnotationNodePoolHash was computed, see NodePoolHashVersion.

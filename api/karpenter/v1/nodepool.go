@@ -191,7 +191,7 @@ type Budget struct {
 }
 
 // DisruptionReason is why a node is given back voluntarily.
-// +kubebuilder:validation:Enum={Underutilized,Empty,Drifted}
+// +kubebuilder:validation:Enum={Underutilized,Empty,Drifted,Unhealthy}
 type DisruptionReason string
 
 // The reasons of voluntary disruption.
@@ -199,7 +199,8 @@ const (
 	DisruptionUnderutilized DisruptionReason = "Underutilized"
 	DisruptionEmpty         DisruptionReason = "Empty"
 	DisruptionDrifted       DisruptionReason = "Drifted"
-	DisruptionUnhealthy     DisruptionReason = "Unhealthy"
+	// DisruptionUnhealthy is the reason of node repair.
+	DisruptionUnhealthy DisruptionReason = "Unhealthy"
 )
 
 // NodePoolStatus is what is known about a NodePool.

@@ -68,8 +68,9 @@ type Config struct {
 	// MemoryOverhead is the fraction of memory that the hypervisor keeps for itself, for example 0.075.
 	MemoryOverhead float64
 	ReservedENIs   int
-	// AMIRefresh and SubnetRefresh are how long images and subnets are cached; a minute at least.
-	AMIRefresh, SubnetRefresh time.Duration
+	// AMIRefresh, SubnetRefresh and SecurityGroupRefresh are how long images, subnets and security groups are cached; a minute at
+	// least.
+	AMIRefresh, SubnetRefresh, SecurityGroupRefresh time.Duration
 	// StrictMinValues is true for the minValues policy Strict.
 	StrictMinValues bool
 	// ReservedCapacity is the feature gate of that name.
@@ -121,6 +122,8 @@ type Adapter struct {
 	Drift    *nodeclaim.DriftDetector
 	// Instances reads, tags and terminates instances.
 	Instances *zonalshift.Instances
+	// Rebooter reboots instances.
+	Rebooter *instance.Rebooter
 	// InstanceStatus reads which instances are impaired.
 	InstanceStatus *interruption.StatusReader
 	// ZonalShift follows zonal shifts, where that is configured.
@@ -144,6 +147,7 @@ func New(cfg Config) (*Adapter, error) {
 		Preflight:      preflight.New(l.ec2, l.cluster, cfg.Identity.Region),
 		Joins:          nodeclass.NewJoinChecks(l.joins),
 		Instances:      zonalshift.NewInstances(l.instances, l.network, l.shifts),
+		Rebooter:       &instance.Rebooter{Instances: l.instances, EC2: l.ec2},
 		InstanceStatus: &interruption.StatusReader{EC2: l.ec2, Now: cfg.Now},
 		ZonalShift:     zonalshift.NewFollower(l.shifts, l.cluster, cfg.Identity.Region, cfg.Now),
 	}
@@ -184,6 +188,7 @@ func (cfg *Config) complete() error {
 		cfg.Meter = cloudprovider.NoMeter{}
 	}
 	cfg.AMIRefresh, cfg.SubnetRefresh = max(cfg.AMIRefresh, time.Minute), max(cfg.SubnetRefresh, time.Minute)
+	cfg.SecurityGroupRefresh = max(cfg.SecurityGroupRefresh, time.Minute)
 	return nil
 }
 
@@ -219,7 +224,12 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 		KubernetesVersion: cfg.KubernetesVersion, ServerVersion: cfg.ServerVersion, VersionFromEKS: cfg.VersionFromEKS, Log: cfg.Log,
 	})
 	l.addresses = network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
-	l.network = network.NewFinder(l.ec2, cfg.SubnetRefresh, l.addresses, cfg.Now)
+	l.network = network.NewFinder(
+		l.ec2,
+		network.Intervals{Subnets: cfg.SubnetRefresh, SecurityGroups: cfg.SecurityGroupRefresh},
+		l.addresses,
+		cfg.Now,
+	)
 	l.images = image.NewFinder(l.ec2, ssm.NewFromConfig(cfg.AWS), cfg.AMIRefresh, cfg.Now)
 	l.groups = placement.NewFinder(l.ec2, cfg.Now)
 	l.profiles = instanceprofile.New(iamAPI, cfg.Identity, cfg.Now)

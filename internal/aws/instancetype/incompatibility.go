@@ -30,6 +30,8 @@ func (m typeForClass) incompatibility() string {
 		return "it starts with swap on, with which kubelet does not run"
 	case class.NestedVirtualization && !m.nestedVirtualization():
 		return "no nested virtualization"
+	case class.Enclaves && m.NitroEnclavesSupport != ec2types.NitroEnclavesSupportSupported:
+		return "no Nitro Enclaves"
 	case class.ConnectionTracking && m.Hypervisor != ec2types.InstanceTypeHypervisorNitro:
 		return "connection tracking needs the Nitro hypervisor"
 	case class.Group.ID != "" && !m.fitsPlacementGroup():

@@ -43,6 +43,7 @@ type Class struct {
 	NetworkInterfaces    []awsv1.NetworkInterface
 	ConnectionTracking   bool
 	NestedVirtualization bool
+	Enclaves             bool
 	Subnets              []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
 	Reservations []awsv1.CapacityReservation
@@ -79,6 +80,7 @@ func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 		NetworkInterfaces:    spec.NetworkInterfaces,
 		ConnectionTracking:   spec.ConnectionTracking != nil,
 		NestedVirtualization: spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization == "enabled",
+		Enclaves:             nodeClass.EnclavesEnabled(),
 		Subnets:              nodeClass.Status.Subnets,
 		Reservations:         nodeClass.Status.CapacityReservations,
 	}, nil

@@ -416,6 +416,7 @@ func TestClassOf(t *testing.T) {
 			InstanceStorePolicy: awsv1.InstanceStoreRAID0,
 			ConnectionTracking:  &awsv1.ConnectionTracking{UDPTimeout: aws.Int32(30)},
 			CPUOptions:          &awsv1.CPUOptions{NestedVirtualization: "enabled"},
+			EnclaveOptions:      &awsv1.EnclaveOptions{Enabled: true},
 		},
 		Status: awsv1.EC2NodeClassStatus{Subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a"}}},
 	}
@@ -431,6 +432,7 @@ func TestClassOf(t *testing.T) {
 		InstanceStorePolicy:  awsv1.InstanceStoreRAID0,
 		ConnectionTracking:   true,
 		NestedVirtualization: true,
+		Enclaves:             true,
 		Subnets:              nodeClass.Status.Subnets,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -37,7 +37,6 @@ func (r *Resolver) requirements(m typeForClass, zones []string) requirement.Set 
 		requirement.In(awsv1.LabelInstanceCapabilityFlex, strconv.FormatBool(strings.Contains(family, "-flex"))),
 		requirement.In(awsv1.LabelInstanceHypervisor, string(m.Hypervisor)),
 		requirement.In(awsv1.LabelInstanceEncryptionInTransit, strconv.FormatBool(m.encryptsInTransit())),
-		requirement.In(awsv1.LabelNitroSandbox, strconv.FormatBool(m.NitroEnclavesSupport == ec2types.NitroEnclavesSupportSupported)),
 		optional(awsv1.LabelInstanceLocalNVMe, m.localNVMe()),
 		optional(awsv1.LabelInstanceEBSBandwidth, m.ebsBandwidth()),
 		optional(awsv1.LabelInstanceNetworkBandwidth, r.networkBandwidth(m.name)),

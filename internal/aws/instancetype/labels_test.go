@@ -55,7 +55,6 @@ func TestLabelsOfAType(t *testing.T) {
 		awsv1.LabelInstanceMemory:              "196608",
 		awsv1.LabelInstanceHypervisor:          "nitro",
 		awsv1.LabelInstanceEncryptionInTransit: "true",
-		awsv1.LabelNitroSandbox:                "true",
 		awsv1.LabelInstanceLocalNVMe:           "3800",
 		awsv1.LabelInstanceEBSBandwidth:        "16000",
 		awsv1.LabelInstanceNetworkBandwidth:    "40000",
@@ -100,7 +99,7 @@ func TestLabels(t *testing.T) {
 			awsv1.LabelInstanceCategory: "u", awsv1.LabelInstanceGeneration: "1", awsv1.LabelInstanceFamily: "u-6tb1",
 		}},
 		{"bare metal", "m7i.metal-24xl", al2023, map[string]string{
-			awsv1.LabelInstanceSize: "metal-24xl", awsv1.LabelInstanceHypervisor: "", awsv1.LabelNitroSandbox: "false",
+			awsv1.LabelInstanceSize: "metal-24xl", awsv1.LabelInstanceHypervisor: "",
 		}},
 		{"high memory, seventh generation", "u7in-24tb.224xlarge", al2023, map[string]string{
 			awsv1.LabelInstanceCategory: "u", awsv1.LabelInstanceGeneration: "7",
@@ -250,6 +249,8 @@ func TestOfferings(t *testing.T) {
 			"nested virtualisation", "m5.large", class(awsv1.AMIFamilyAL2023, func(c *instancetype.Class) { c.NestedVirtualization = true }), nil,
 			nil,
 		},
+		{"enclaves", "m5.xlarge", class(awsv1.AMIFamilyAL2023, enclaves), nil, all},
+		{"enclaves where there are none", "t2.large", class(awsv1.AMIFamilyAL2023, enclaves), nil, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := market()
@@ -274,6 +275,8 @@ func interfaceAt(card, device int32) func(*instancetype.Class) {
 		}
 	}
 }
+
+func enclaves(c *instancetype.Class) { c.Enclaves = true }
 
 func connectionTracking(c *instancetype.Class) { c.ConnectionTracking = true }
 

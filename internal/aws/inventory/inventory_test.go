@@ -262,6 +262,9 @@ func TestChangesShowInTypes(t *testing.T) {
 		{"nested virtualization", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.CPUOptions = &awsv1.CPUOptions{NestedVirtualization: "enabled"}
 		}},
+		{"enclaves", func(_ *testSource, c *awsv1.EC2NodeClass) {
+			c.Spec.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true}
+		}},
 		{"network interfaces", func(_ *testSource, c *awsv1.EC2NodeClass) {
 			c.Spec.NetworkInterfaces = []awsv1.NetworkInterface{{DeviceIndex: 7, InterfaceType: awsv1.InterfaceTypeInterface}}
 		}},

@@ -99,16 +99,11 @@ func candidates(
 func fits(requests, allocatable corev1.ResourceList) bool {
 	for name, want := range requests {
 		have := allocatable[name]
-		if want.Cmp(have) > 0 && !uncounted(name) {
+		if want.Cmp(have) > 0 {
 			return false
 		}
 	}
 	return true
-}
-
-// uncounted resources are properties that a pod requests of an instance, not amounts that it uses up.
-func uncounted(name corev1.ResourceName) bool {
-	return name == awsv1.ResourceNitroSandbox || name == awsv1.ResourceNitroSandboxSlots
 }
 
 var exoticResources = []corev1.ResourceName{

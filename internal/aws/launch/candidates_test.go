@@ -56,15 +56,6 @@ func TestCandidates(t *testing.T) {
 		{"nothing fits", []requirement.Requirement{od}, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("5")}, []*catalog.InstanceType{
 			instanceType("a", nil, offering("on-demand", 0.1, a)),
 		}, ""},
-		{
-			"a nitro sandbox is no capacity",
-			[]requirement.Requirement{od},
-			corev1.ResourceList{awsv1.ResourceNitroSandbox: resource.MustParse("1")},
-			[]*catalog.InstanceType{
-				instanceType("a", nil, offering("on-demand", 0.1, a)),
-			},
-			"a:on-demand@0.1",
-		},
 		{"another zone", []requirement.Requirement{od, requirement.In(corev1.LabelTopologyZone, "us-east-1b")}, nil, []*catalog.InstanceType{
 			instanceType("a", nil, offering("on-demand", 0.1, a), offering("on-demand", 0.3, "us-east-1b")),
 		}, "a:on-demand@0.3"},

@@ -257,8 +257,6 @@ func (l *Launcher) template(ctx context.Context, o Request, p plan, g templateGr
 		return "", err
 	}
 	l.recordUserDataSize(o.Class.Name, len(userData))
-	_, enclave := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandbox]
-	_, slots := o.Claim.Spec.Resources.Requests[awsv1.ResourceNitroSandboxSlots]
 	in, err := Template(TemplateSpec{
 		Class:            o.Class,
 		ImageID:          g.image,
@@ -268,7 +266,6 @@ func (l *Launcher) template(ctx context.Context, o Request, p plan, g templateGr
 		Placement:        p.placement,
 		Reservation:      g.reservation,
 		EFAs:             g.efas,
-		Enclave:          enclave || slots,
 		IPv6:             cluster.IPv6(),
 		Region:           l.cfg.Identity.Region,
 		Tags:             l.sharedTags(o),

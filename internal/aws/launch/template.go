@@ -31,10 +31,9 @@ type TemplateSpec struct {
 	Placement cloudprovider.Placement
 	// EFAs is the number of EFA interfaces, 0 for a single plain interface.
 	EFAs int
-	// Enclave enables Nitro Enclaves.
-	Enclave bool
-	IPv6    bool
-	Region  string
+	IPv6 bool
+	// Region of the instances.
+	Region string
 	// Tags of the template and of everything that is launched from it.
 	Tags map[string]string
 	// Reservation that instances are launched into; zero for none.
@@ -74,7 +73,7 @@ func (b TemplateSpec) data() (*ec2types.RequestLaunchTemplateData, error) {
 	spec := b.Class.Spec
 	data := &ec2types.RequestLaunchTemplateData{
 		BlockDeviceMappings: devices,
-		EnclaveOptions:      &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(b.Enclave)},
+		EnclaveOptions:      &ec2types.LaunchTemplateEnclaveOptionsRequest{Enabled: aws.Bool(b.Class.EnclavesEnabled())},
 		IamInstanceProfile:  &ec2types.LaunchTemplateIamInstanceProfileSpecificationRequest{Name: aws.String(b.Class.Status.InstanceProfile)},
 		ImageId:             aws.String(b.ImageID),
 		MetadataOptions:     b.metadata(),

@@ -66,7 +66,7 @@ func TestTemplateName(t *testing.T) {
 		"capacity type":    func(b *TemplateSpec) { b.CapacityType = "spot" },
 		"tenancy":          func(b *TemplateSpec) { b.Tenancy = "dedicated" },
 		"EFA":              func(b *TemplateSpec) { b.EFAs = 1 },
-		"enclave":          func(b *TemplateSpec) { b.Enclave = true },
+		"enclave":          func(b *TemplateSpec) { b.Class.Spec.EnclaveOptions = &awsv1.EnclaveOptions{Enabled: true} },
 		"instance profile": func(b *TemplateSpec) { b.Class.Status.InstanceProfile = "other" },
 		"security groups":  func(b *TemplateSpec) { b.Class.Status.SecurityGroups = b.Class.Status.SecurityGroups[:1] },
 	} {

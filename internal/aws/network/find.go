@@ -35,12 +35,11 @@ type API interface {
 	ec2.DescribeSecurityGroupsAPIClient
 }
 
-const (
-	// pageSize is the number of results per call; the APIs allow up to 1000, and most accounts need one page.
-	pageSize = 500
-	// groupsTTL is how long security groups are cached: the same as the default for subnets.
-	groupsTTL = time.Minute
-)
+// pageSize is the number of results per call; the APIs allow up to 1000, and most accounts need one page.
+const pageSize = 500
+
+// Intervals are how long subnets and security groups are cached.
+type Intervals struct{ Subnets, SecurityGroups time.Duration }
 
 // Finder looks up subnets and security groups. Answers are cached under a key of the caller, made from
 // the node class and its generation, so that an edited class misses the cache.
@@ -52,12 +51,12 @@ type Finder struct {
 	zones     zones
 }
 
-// NewFinder returns a Finder that caches subnets for the interval. Every read of subnets is reported to addresses.
-func NewFinder(api API, interval time.Duration, addresses *Addresses, now func() time.Time) *Finder {
+// NewFinder returns a Finder. It reports every read of subnets to addresses.
+func NewFinder(api API, intervals Intervals, addresses *Addresses, now func() time.Time) *Finder {
 	return &Finder{
 		api:       api,
-		subnets:   ttlcache.New[string, []Subnet](interval, now),
-		groups:    ttlcache.New[string, []SecurityGroup](groupsTTL, now),
+		subnets:   ttlcache.New[string, []Subnet](intervals.Subnets, now),
+		groups:    ttlcache.New[string, []SecurityGroup](intervals.SecurityGroups, now),
 		addresses: addresses,
 	}
 }

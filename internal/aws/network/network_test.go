@@ -207,7 +207,7 @@ func (p *pages) DescribeSubnets(
 func TestEmptyPages(t *testing.T) {
 	t.Run("a page without results is not the end", func(t *testing.T) {
 		now := func() time.Time { return time.Time{} }
-		f := NewFinder(&pages{subnets: [][]string{nil, {"subnet-1"}, nil, {"subnet-2"}}}, time.Minute, NewAddresses(time.Minute, now), now)
+		f := NewFinder(&pages{subnets: [][]string{nil, {"subnet-1"}, nil, {"subnet-2"}}}, Intervals{time.Minute, time.Minute}, NewAddresses(time.Minute, now), now)
 		got, err := f.Subnets(t.Context(), "key", []awsv1.SubnetSelectorTerm{{Tags: map[string]string{"a": "1"}}})
 		if err != nil || len(got) != 2 {
 			t.Errorf("%v, %v", got, err)

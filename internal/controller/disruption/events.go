@@ -2,6 +2,7 @@ package disruption
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,9 @@ func claimRef(n *snapshot.Node) *karpv1.NodeClaim {
 // recordBudgets sets the metrics of disruption budgets for a reason, and publishes an event where they allow nothing.
 func (l *Loop) recordBudgets(reason karpv1.DisruptionReason, allowances []disrupt.Allowance) {
 	for _, a := range allowances {
-		l.Metrics.AllowedDisruptions.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Allowed))
-		l.Metrics.ConsumingBudgets.WithLabelValues(a.Pool.Name, string(reason)).Set(float64(a.Disrupting))
+		labels := []string{a.Pool.Name, strings.ToLower(string(reason))}
+		l.Metrics.AllowedDisruptions.WithLabelValues(labels...).Set(float64(a.Allowed))
+		l.Metrics.ConsumingBudgets.WithLabelValues(labels...).Set(float64(a.Disrupting))
 		if a.Err != nil && reason == karpv1.DisruptionEmpty { // log once: the error blocks all reasons
 			l.Log.Error("detected disruption budget errors", "NodePool", a.Pool.Name, "error", a.Err)
 		}
@@ -57,6 +59,7 @@ func (l *Loop) recordPodEvents(v *disrupt.View) {
 			continue
 		}
 		for _, p := range n.Pods {
+			l.recordDisruptionCost(p)
 			if _, annotated := p.Annotations[karpv1.AnnotationDoNotDisrupt]; !annotated || !snapshot.Active(p) {
 				continue
 			}
@@ -75,6 +78,14 @@ func (l *Loop) recordPodEvents(v *disrupt.View) {
 				l.Events.Normal(p, "DoNotDisruptGracePeriodElapsed", "The time for which the pod was protected from disruption has passed")
 			}
 		}
+	}
+}
+
+// recordDisruptionCost publishes on a pod that its annotation on what its eviction costs is ignored.
+func (l *Loop) recordDisruptionCost(p *corev1.Pod) {
+	if key, invalid := disrupt.InvalidCost(p); invalid && snapshot.Active(p) {
+		l.Events.Warn(p, "InvalidDisruptionCost", "Annotation %s is ignored: %q is not an integer from %d to %d",
+			key, p.Annotations[key], math.MinInt32, math.MaxInt32)
 	}
 }
 

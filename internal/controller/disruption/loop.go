@@ -23,6 +23,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
@@ -80,7 +81,7 @@ type Loop struct {
 	// Breaker may be nil: then nothing pauses.
 	Breaker breaker
 	// Repairs counts repairs; nil if the feature gate NodeRepair is off, and nothing is repaired here.
-	Repairs *RepairMetrics
+	Repairs *noderepair.Metrics
 	// Rebooter checks whether instances can be rebooted; nil if nodes are only replaced.
 	Rebooter rebootChecker
 	Events   *event.Recorder

@@ -277,6 +277,31 @@ func TestEventsOnProtectedPods(t *testing.T) {
 	}
 }
 
+func TestInvalidDisruptionCostsAreReported(t *testing.T) {
+	stating := func(values map[string]string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Annotations = values }
+	}
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		want        string
+	}{
+		"none":    {nil, ""},
+		"valid":   {map[string]string{karpv1.AnnotationDisruptionCost: "-5"}, ""},
+		"invalid": {map[string]string{karpv1.AnnotationDisruptionCost: "abc", corev1.PodDeletionCost: "5"}, karpv1.AnnotationDisruptionCost},
+		"a float": {map[string]string{corev1.PodDeletionCost: "1.5"}, corev1.PodDeletionCost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pod("web", "node-a", stating(tt.annotations)))...)
+			l, _ := loop(f)
+			pass(t, l)
+			said := slices.DeleteFunc(f.RecordedEvents(), func(s string) bool { return !strings.Contains(s, "InvalidDisruptionCost") })
+			if (tt.want == "") != (len(said) == 0) || tt.want != "" && !strings.Contains(said[0], "Annotation "+tt.want+" is ignored") {
+				t.Errorf("said %q, want one about %q", said, tt.want)
+			}
+		})
+	}
+}
+
 // pausedBreaker is a breaker that holds back one pool.
 type pausedBreaker string
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,21 +28,6 @@ const maxRepairSimulations = 50
 
 // atNodeLimit is the message on an unhealthy node of a static pool without room for its replacement. It is Karpenter's.
 const atNodeLimit = "static NodePool is at its node limit and cannot stage a replacement"
-
-// RepairMetrics count repairs.
-type RepairMetrics struct {
-	// Unhealthy counts the commands by condition, nodepool, capacity_type, image_id, termination_mode.
-	Unhealthy *prometheus.CounterVec
-}
-
-// NewRepairMetrics declares the metrics in reg.
-func NewRepairMetrics(reg prometheus.Registerer) (*RepairMetrics, error) {
-	m := &RepairMetrics{Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total",
-		Help: "Repairs of unhealthy nodes that were started.",
-	}, []string{"condition", "nodepool", "capacity_type", "image_id", "termination_mode"})}
-	return m, reg.Register(m.Unhealthy)
-}
 
 // reasons are the reasons for which this loop disrupts nodes.
 func (l *Loop) reasons() []karpv1.DisruptionReason {

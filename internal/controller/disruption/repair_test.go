@@ -20,6 +20,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
@@ -67,7 +68,7 @@ func repairingLoop(t *testing.T, f *controllertest.Fixture, c client.Client, now
 		Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()}, Repair: repairPolicies(t),
 	})
 	l := newLoop(f, c, state, now)
-	repairs, err := NewRepairMetrics(prometheus.NewRegistry())
+	repairs, err := noderepair.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

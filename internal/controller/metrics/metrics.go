@@ -205,15 +205,15 @@ func disruption(claim *karpv1.NodeClaim, reason, policy string) []string {
 	return []string{reason, claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], policy, TerminationMode(claim)}
 }
 
-// TerminationMode is the label termination_mode: graceful without a terminationGracePeriod, forceful if that is zero,
-// else eventual.
+// TerminationMode is the value of the label termination_mode: graceful without a termination grace period, forceful with one of
+// zero, eventual otherwise.
 func TerminationMode(claim *karpv1.NodeClaim) string {
-	grace := claim.Spec.TerminationGracePeriod
-	switch {
+	switch grace := claim.Spec.TerminationGracePeriod; {
 	case grace == nil:
 		return "graceful"
 	case grace.Duration <= 0:
 		return "forceful"
+	default:
+		return "eventual"
 	}
-	return "eventual"
 }

@@ -1,11 +1,21 @@
 package metrics
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 )
+
+// LabelDynamicResources is a label that is "true" for pods with resource claims and "false" for others.
+const LabelDynamicResources = "dynamic_resources"
+
+// DynamicResources is the value of LabelDynamicResources of a pod.
+func DynamicResources(pod *corev1.Pod) string {
+	return strconv.FormatBool(len(pod.Spec.ResourceClaims) > 0)
+}
 
 // Scheduling are the metrics of plans and of pending pods.
 type Scheduling struct {
@@ -15,11 +25,12 @@ type Scheduling struct {
 	PendingByZone *prometheus.GaugeVec
 	// PodDecision, in seconds: from the time a pod was first seen to the first plan for it.
 	PodDecision prometheus.Histogram
-	// PodBound and PodStartup, in seconds since the pod's creation.
-	PodBound   prometheus.Histogram
+	// PodBound, by dynamic_resources, and PodStartup, in seconds since the pod's creation.
+	PodBound   *prometheus.HistogramVec
 	PodStartup prometheus.Summary
-	// ProvisioningBound and ProvisioningStartup, in seconds since a plan assigned the pod to a healthy pool.
-	ProvisioningBound, ProvisioningStartup prometheus.Histogram
+	// ProvisioningBound, by dynamic_resources, and ProvisioningStartup, in seconds since a plan assigned the pod to a healthy pool.
+	ProvisioningBound   *prometheus.HistogramVec
+	ProvisioningStartup prometheus.Histogram
 	// StateNodes is how many nodes the cluster state has, StateSynced 1 while it is synced, StateUnsynced for how many
 	// seconds it has not been.
 	StateNodes, StateSynced, StateUnsynced prometheus.Gauge
@@ -55,8 +66,6 @@ func newScheduling(d *registrar) Scheduling {
 		name, help string
 	}{
 		{&s.PodDecision, "scheduling_decision_duration_seconds", "Time from when a pod was first seen to the first plan for it."},
-		{&s.PodBound, "bound_duration_seconds", "Time from a pod's creation until it was bound."},
-		{&s.ProvisioningBound, "provisioning_bound_duration_seconds", "Time from a plan that schedules the pod until it was bound."},
 		{&s.ProvisioningStartup, "provisioning_startup_duration_seconds", "Time from a plan that schedules the pod until it was ready."},
 	} {
 		*h.into = prometheus.NewHistogram(
@@ -64,6 +73,14 @@ func newScheduling(d *registrar) Scheduling {
 		)
 		d.register(*h.into)
 	}
+	s.PodBound = d.histogram(prometheus.HistogramOpts{
+		Subsystem: "pods", Name: "bound_duration_seconds", Buckets: durationBuckets,
+		Help: "Time from a pod's creation until it was bound.",
+	}, LabelDynamicResources)
+	s.ProvisioningBound = d.histogram(prometheus.HistogramOpts{
+		Subsystem: "pods", Name: "provisioning_bound_duration_seconds", Buckets: durationBuckets,
+		Help: "Time from a plan that schedules the pod until it was bound.",
+	}, LabelDynamicResources)
 	s.PodStartup = prometheus.NewSummary(prometheus.SummaryOpts{
 		Namespace: namespace, Subsystem: "pods", Name: "startup_duration_seconds", Help: "Time from a pod's creation until it was ready.",
 		Objectives: map[float64]float64{0: .01, .5: .01, .9: .01, .99: .01, 1: .01},

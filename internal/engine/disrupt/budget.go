@@ -23,8 +23,8 @@ type Allowance struct {
 	Pool *karpv1.NodePool
 	// Nodes is how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
 	Nodes int
-	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and except for repairs, those that
-	// are not Ready.
+	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and those that are not Ready, unless the reason
+	// is Unhealthy: what is to be repaired is not ready as a rule, and would use up the budget for its own repair.
 	Allowed, Disrupting int
 	// Err is the budget that is invalid. Nothing is allowed then.
 	Err error
@@ -54,7 +54,6 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 			continue
 		}
 		a.Nodes++
-		// A node that is not Ready is what a repair is for, so it takes nothing from the budget of repairs.
 		if n.Deleting || n.Disrupting || n.Rebooting || !n.Ready && reason != karpv1.DisruptionUnhealthy {
 			a.Disrupting++
 		}

@@ -153,18 +153,21 @@ func TestAllowances(t *testing.T) {
 		nodes     []snapshot.Node
 		budget    string
 		available int
+		repair    int
 	}{
-		{"100 %, two of ten not ready", append(many(8, ready), many(2, notReady)...), "100%", 8},
-		{"10 %, all deleting: never negative", many(10, deleting), "10%", 0},
+		{"100 %, two of ten not ready", append(many(8, ready), many(2, notReady)...), "100%", 8, 10},
+		{"10 %, all deleting: never negative", many(10, deleting), "10%", 0, 0},
+		// Case 11 of Karpenter 1.15.
+		{"10 nodes, all NotReady, budget 10 %", many(10, notReady), "10%", 0, 1},
 		{
 			"uninitialized, unmanaged and terminating nodes are not in the total",
 			append(many(10, ready),
 				node(func(n *snapshot.Node) { n.Initialized = false }),
 				node(func(n *snapshot.Node) { n.Claim = "" }),
 				node(func(n *snapshot.Node) { n.Deleting, n.InstanceTerminating = true, true })),
-			"10%", 1,
+			"10%", 1, 1,
 		},
-		{"30 % of ten", many(10, ready), "30%", 3},
+		{"30 % of ten", many(10, ready), "30%", 3, 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,6 +176,9 @@ func TestAllowances(t *testing.T) {
 			s := &snapshot.Snapshot{Now: sunday, Pools: []snapshot.Pool{{NodePool: pool}}, Nodes: tt.nodes}
 			if got := Allowances(s, karpv1.DisruptionEmpty)[0].Available(); got != tt.available {
 				t.Errorf("available %d, want %d", got, tt.available)
+			}
+			if got := Allowances(s, karpv1.DisruptionUnhealthy)[0].Available(); got != tt.repair {
+				t.Errorf("available to repair %d, want %d", got, tt.repair)
 			}
 		})
 	}

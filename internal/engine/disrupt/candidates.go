@@ -229,14 +229,34 @@ func (v *View) DisruptionBlocked() []Blocked {
 // PreventsEmptiness reports whether a pod keeps its node from being empty: it would have to move, and its eviction has a cost.
 func PreventsEmptiness(p *corev1.Pod) bool { return snapshot.Reschedulable(p) && EvictionCost(p) > 0 }
 
-// EvictionCost is the cost of evicting a pod, in plain pods: 1, plus controller.kubernetes.io/pod-deletion-cost (in
-// units of 2^27) and its priority (in units of 2^25), within ±10. A pod-deletion-cost that is not a number counts as
-// 0. The formula is Karpenter's.
+// statedCost is the eviction cost that an annotation of the pod states: karpenter.sh/disruption-cost, or the one of ReplicaSets
+// where the pod lacks that; 0 for none.
+func statedCost(p *corev1.Pod) (key string, cost int64, err error) {
+	key = karpv1.AnnotationDisruptionCost
+	text, ok := p.Annotations[key]
+	if !ok {
+		key = corev1.PodDeletionCost
+		if text, ok = p.Annotations[key]; !ok {
+			return key, 0, nil
+		}
+	}
+	cost, err = strconv.ParseInt(text, 10, 32)
+	return key, cost, err
+}
+
+// InvalidCost reports whether the pod's annotation on its eviction cost is ignored because it is not an int32, and which it is.
+func InvalidCost(p *corev1.Pod) (key string, invalid bool) {
+	key, _, err := statedCost(p)
+	return key, err != nil
+}
+
+// EvictionCost is the cost of evicting a pod, in plain pods: 1, plus what its annotation states (in units of 2^27) and its
+// priority (in units of 2^25), within ±10. An annotation that is not an int32 counts as 0. The formula is Karpenter's.
 func EvictionCost(p *corev1.Pod) float64 {
 	const perDeletionCost, perPriority, most = 1 << 27, 1 << 25, 10.0
 	cost := 1.0
-	if deletion, err := strconv.ParseFloat(p.Annotations[corev1.PodDeletionCost], 64); err == nil && !math.IsNaN(deletion) {
-		cost += deletion / perDeletionCost
+	if _, stated, err := statedCost(p); err == nil {
+		cost += float64(stated) / perDeletionCost
 	}
 	if p.Spec.Priority != nil {
 		cost += float64(*p.Spec.Priority) / perPriority

@@ -235,6 +235,16 @@ func TestEvictionCost(t *testing.T) {
 		{"at most ten", pod("x", priority(2_000_000_000)), 10},
 		{"at least minus ten", pod("x", annotated(corev1.PodDeletionCost, "-2147483647"), priority(-2_000_000_000)), -10},
 		{"not a number", pod("x", annotated(corev1.PodDeletionCost, "expensive")), 1},
+		{"not an integer", pod("x", annotated(corev1.PodDeletionCost, "134217728.0")), 1},
+		{"more than an int32", pod("x", annotated(corev1.PodDeletionCost, "2147483648")), 1},
+		{"Karpenter's annotation", pod("x", annotated(karpv1.AnnotationDisruptionCost, "-134217728")), 0},
+		{
+			"Karpenter's annotation wins",
+			pod("x", annotated(karpv1.AnnotationDisruptionCost, "134217728"), annotated(corev1.PodDeletionCost, "-134217728")), 2,
+		},
+		// Case 19 of Karpenter 1.15.
+		{"disruption-cost: abc, pod-deletion-cost: 5", pod("x", annotated(karpv1.AnnotationDisruptionCost, "abc"),
+			annotated(corev1.PodDeletionCost, "5")), 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -90,33 +91,33 @@ func (sv *solver) addVolumes(c *class) {
 			c.shared = append(c.shared, a)
 			continue
 		}
-		c.requests[sv.axes.index[name]]++
+		c.requests[sv.axes.IndexOf(name)]++
 	}
 }
 
 // requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
 // already.
-func (sv *solver) requestsIn(b *bin, c *class) vec {
+func (sv *solver) requestsIn(b *bin, c *class) resources.Vec {
 	if len(c.shared) == 0 {
 		return c.requests
 	}
 	out := slices.Clone(c.requests)
 	for _, a := range c.shared {
 		if !b.sharedVolumes[a] {
-			out[sv.axes.index[sv.drivers[a.driver]]]++
+			out[sv.axes.IndexOf(sv.drivers[a.driver])]++
 		}
 	}
 	return out
 }
 
 // limitVolumes writes the attach limits of a type into a room, less what its daemons attach.
-func (sv *solver) limitVolumes(room vec, limits map[string]int, attached map[string]int) {
+func (sv *solver) limitVolumes(room resources.Vec, limits map[string]int, attached map[string]int) {
 	for driver, name := range sv.drivers {
 		limit, known := limits[driver]
 		if !known {
 			limit = unlimited
 		}
-		room[sv.axes.index[name]] = int64(max(0, limit-attached[driver]))
+		room[sv.axes.IndexOf(name)] = int64(max(0, limit-attached[driver]))
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // bin is a planned NodeClaim.
@@ -17,25 +19,25 @@ type bin struct {
 	t     *template
 	cands *candidates // what the bin can become under the requirements of its pods
 	first int         // index into cands.list
-	total vec
+	total resources.Vec
 	pods  []*corev1.Pod
 	// contents counts the pods by class, in the order in which the classes came.
 	contents []classCount
-	ports    []hostPort
+	ports    []resources.HostPort
 	// room is an upper bound, per axis, on the room of any type that the bin can become below its ceiling.
-	room vec
+	room resources.Vec
 	// cost is the price of the cheapest type.
 	cost float64
 	// target is the type that the bin was sized for. Below the ceiling it becomes nothing that costs more.
 	target  candidate
 	ceiling float64
-	// reservation is the capacity reservation that the bin is to be launched into: see reservationSlots.
+	// reservation is the capacity reservation that the bin is to be launched into: see package reservation.
 	reservation int
 	// sharedVolumes are the attached volumes that several pods use.
 	sharedVolumes map[attachment]bool
 	// version counts the bin's changes; roomVersion is the version at which room was exact.
 	version, roomVersion int
-	reservedLimits       vec
+	reservedLimits       resources.Vec
 	// deviceOptions are how the pods with resource claims get their devices, one by one; devices is what they get.
 	deviceOptions []*deviceOption
 	devices       []DeviceUse
@@ -52,7 +54,7 @@ type classCount struct {
 type growth struct {
 	cands          *candidates
 	first          int
-	reservedLimits vec // nil if the pool has no limits
+	reservedLimits resources.Vec // nil if the pool has no limits
 	relaxed        bool
 	reservation    int
 	// devices is how the pod gets its devices; nil if it requests none.
@@ -114,8 +116,8 @@ func (sv *solver) newBin(t *template) *bin {
 	return &bin{
 		index: len(
 			sv.bins,
-		), t: t, cands: sv.candidates(t, t.reqs), total: make(vec, len(sv.axes.names)), target: candidate{t: -1}, ceiling: math.Inf(1),
-		reservedLimits: make(vec, len(t.limits.names)), roomVersion: -1,
+		), t: t, cands: sv.candidates(t, t.reqs), total: make(resources.Vec, sv.axes.Len()), target: candidate{t: -1}, ceiling: math.Inf(1),
+		reservedLimits: make(resources.Vec, t.limits.Len()), roomVersion: -1,
 	}
 }
 
@@ -136,13 +138,13 @@ type binRequest struct {
 // along the price list. No allocation unless topology has several domains to choose from.
 func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) (growth, *refusal) {
 	sv.steps++
-	if level.blocked.has(b.t.index) {
+	if level.blocked.Has(b.t.index) {
 		return growth{}, sv.refusal(Taint, true)
 	}
-	if u == ceilingEnforced && b.room != nil && !sv.requestsIn(b, c).fitsBeside(b.total, b.room) {
+	if u == ceilingEnforced && b.room != nil && !sv.requestsIn(b, c).FitsBeside(b.total, b.room) {
 		return growth{}, sv.refusal(Resources, true)
 	}
-	if len(c.ports) > 0 && c.clashes(b.ports) {
+	if c.ports.Len() > 0 && c.ports.Clash(b.ports) {
 		return growth{}, &refusal{code: HostPort, final: true}
 	}
 	cands, why := sv.narrow(b.cands, level.internedFull)
@@ -260,8 +262,8 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 			return growth{}, sv.refusal(Resources, true)
 		}
 	}
-	blocked := t.conflictingGroups(b.ports, a.c.ports)
-	limited := len(t.limits.names) > 0
+	blocked := t.conflictingGroups(b.ports, a.c.ports.All())
+	limited := t.limits.Len() > 0
 	overLimit, taken := false, false
 	for ; first < len(cands.list); first++ {
 		cand := cands.list[first]
@@ -269,10 +271,10 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 			break
 		}
 		ti := &t.types[cand.t]
-		if !asked.fitsBeside(b.total, ti.room) || (blocked != nil && blocked[ti.daemonGroup]) {
+		if !asked.FitsBeside(b.total, ti.room) || (blocked != nil && blocked[ti.daemonGroup]) {
 			continue
 		}
-		if limited && !ti.capacity.withinSum(t.limitLeft, b.reservedLimits) {
+		if limited && !ti.capacity.WithinSum(t.limitLeft, b.reservedLimits) {
 			overLimit = true
 			continue
 		}
@@ -299,7 +301,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	case taken:
 		return growth{}, &refusal{code: Reserved}
 	case a.mode == ceilingExplained:
-		return growth{}, sv.noType(b, a.c, cands.reqs, b.total.plus(asked))
+		return growth{}, sv.noType(b, a.c, cands.reqs, b.total.Plus(asked))
 	case a.mode == ceilingEnforced && cands == b.cands:
 		sv.measureRoom(b)
 	}
@@ -316,7 +318,7 @@ func (sv *solver) measureRoom(b *bin) {
 	b.roomVersion = b.version
 	defer sv.noteRoom(b)
 	if b.room == nil {
-		b.room = make(vec, len(b.total))
+		b.room = make(resources.Vec, len(b.total))
 	}
 	clear(b.room)
 	for _, cand := range b.cands.list[b.first:] {
@@ -324,7 +326,7 @@ func (sv *solver) measureRoom(b *bin) {
 			break
 		}
 		room := b.t.types[cand.t].room
-		if !b.total.fits(room) {
+		if !b.total.Fits(room) {
 			continue
 		}
 		for i, r := range room {
@@ -336,7 +338,7 @@ func (sv *solver) measureRoom(b *bin) {
 // cheapestFitMinValues is cheapestFit for requirements with minValues: the types left must have enough distinct values.
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
-	types := sv.fitting(nil, fitQuery{b, g, b.total.plus(sv.requestsIn(b, a.c)), blocked})
+	types := sv.fitting(nil, fitQuery{b, g, b.total.Plus(sv.requestsIn(b, a.c)), blocked})
 	missed, keep := t.minValuesShortfall(cands.reqs, types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.reservation != 0 {
@@ -351,10 +353,10 @@ func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked [
 		}
 		g.cands = sv.candidates(t, reqs) // the same types in the same order
 	}
-	if len(t.limits.names) > 0 {
-		g.reservedLimits = make(vec, len(b.reservedLimits))
+	if t.limits.Len() > 0 {
+		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))
 		for _, cand := range types[:keep] {
-			g.reservedLimits = g.reservedLimits.max(t.types[cand.t].capacity)
+			g.reservedLimits = g.reservedLimits.Max(t.types[cand.t].capacity)
 		}
 	}
 	return g, nil
@@ -365,7 +367,7 @@ type fitQuery struct {
 	bin    *bin
 	growth growth
 	// total is what the type must hold.
-	total vec
+	total resources.Vec
 	// blocked are the daemon groups with a conflicting host port; nil if there are none.
 	blocked []bool
 }
@@ -375,8 +377,8 @@ type fitQuery struct {
 func (sv *solver) fitting(out []candidate, q fitQuery) []candidate {
 	for _, cand := range q.growth.cands.list[q.growth.first:] {
 		ti := &q.bin.t.types[cand.t]
-		if cand.reservation == q.growth.reservation && q.total.fits(ti.room) && (q.blocked == nil || !q.blocked[ti.daemonGroup]) &&
-			ti.capacity.withinSum(q.bin.t.limitLeft, q.bin.reservedLimits) {
+		if cand.reservation == q.growth.reservation && q.total.Fits(ti.room) && (q.blocked == nil || !q.blocked[ti.daemonGroup]) &&
+			ti.capacity.WithinSum(q.bin.t.limitLeft, q.bin.reservedLimits) {
 			out = append(out, cand)
 		}
 	}
@@ -384,13 +386,13 @@ func (sv *solver) fitting(out []candidate, q fitQuery) []candidate {
 }
 
 // conflictingGroups marks the daemon groups with host ports that conflict; nil if there are none.
-func (t *template) conflictingGroups(taken, more []hostPort) []bool {
+func (t *template) conflictingGroups(taken, more []resources.HostPort) []bool {
 	if len(taken)+len(more) == 0 || !slices.ContainsFunc(t.daemonGroups, func(g daemonGroup) bool { return len(g.ports) > 0 }) {
 		return nil
 	}
 	out := make([]bool, len(t.daemonGroups))
 	for i, g := range t.daemonGroups {
-		out[i] = portsConflict(g.ports, taken) || portsConflict(g.ports, more)
+		out[i] = resources.PortsConflict(g.ports, taken) || resources.PortsConflict(g.ports, more)
 	}
 	return out
 }
@@ -403,10 +405,11 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.room = nil
 	}
 	if g.reservedLimits != nil {
-		t.limitLeft = t.limitLeft.plus(b.reservedLimits).minus(g.reservedLimits)
+		t.limitLeft = t.limitLeft.Plus(b.reservedLimits).Minus(g.reservedLimits)
 		b.reservedLimits = g.reservedLimits
 	}
-	sv.slots.reserve(b, g.reservation)
+	sv.slots.Move(b.reservation, g.reservation)
+	b.reservation = g.reservation
 	sv.allocateBinDevices(b, pod, g)
 	if len(b.pods) > 0 {
 		sv.cost -= b.cost
@@ -426,7 +429,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	b.version++
 	sv.noteRoom(b)
 	b.pods = append(b.pods, pod)
-	b.ports = append(b.ports, c.ports...)
+	b.ports = append(b.ports, c.ports.All()...)
 	if last := len(b.contents) - 1; last >= 0 && b.contents[last].class == c {
 		b.contents[last].n++
 	} else if i := slices.IndexFunc(b.contents, func(h classCount) bool { return h.class == c }); i >= 0 {

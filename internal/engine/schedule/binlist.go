@@ -62,19 +62,35 @@ type movedBin struct {
 	bin  int32
 }
 
+// binSearch is a search for the first waiting bin that takes a pod at a relaxation level.
+type binSearch struct {
+	q     *queuedPod
+	level int
+	list  *binList
+	mode  ceilingMode
+}
+
+// addFound puts the pod into the bin that the search has found. Above its ceiling, the bin gets another.
+func (sv *solver) addFound(b *bin, s binSearch, g growth) {
+	if s.mode == ceilingIgnored {
+		b.ceiling, b.room = max(b.ceiling, g.cands.list[g.first].price), nil
+	}
+	sv.addToBin(b, s.q.class, s.q.pod, g)
+}
+
 // placeInWaitingBin puts the pod into the first waiting bin that takes it.
 //
 // Invariant: bins are checked in the order in which they were opened. Cost: one check per list, and one per bin of the
 // open lists up to the one that takes the pod.
-func (sv *solver) placeInWaitingBin(q *queuedPod, i int) bool {
-	c, l := q.class, &q.class.attempts[i].bins
-	walks, moved, placed := sv.startWalks(c, i), sv.movedBins[:0], false
+func (sv *solver) placeInWaitingBin(s binSearch) bool {
+	c, l := s.q.class, s.list
+	walks, moved, placed := sv.startWalks(s), sv.movedBins[:0], false
 	for w := firstWalk(walks); w != nil && !placed; w = firstWalk(walks) {
 		bin := w.bins[w.read]
 		b := sv.bins[bin]
-		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		g, why := sv.grow(b, c, c.levels[s.level], s.mode)
 		if why == nil {
-			sv.addToBin(b, c, q.pod, g)
+			sv.addFound(b, s, g)
 			placed = true
 			break
 		}
@@ -99,11 +115,11 @@ func (sv *solver) placeInWaitingBin(q *queuedPod, i int) bool {
 	return placed
 }
 
-// startWalks starts a walk along each list with bins that may take a pod of the class now.
-func (sv *solver) startWalks(c *class, i int) []binWalk {
-	walks, views := sv.binWalks[:0], c.views(c.levels[i])
-	for k := range c.attempts[i].bins.lists {
-		l := &c.attempts[i].bins.lists[k]
+// startWalks starts a walk along each list with bins that may take the pod now.
+func (sv *solver) startWalks(s binSearch) []binWalk {
+	walks, views := sv.binWalks[:0], s.q.class.views(s.q.class.levels[s.level])
+	for k := range s.list.lists {
+		l := &s.list.lists[k]
 		if len(l.bins) > 0 && (l.domain == "" || views[l.view].mayAllow(l.domain)) {
 			walks = append(walks, binWalk{list: k, bins: l.bins})
 		}

@@ -39,6 +39,33 @@ func TestBinsOfClosedDomainsAreNotCheckedForEachPod(t *testing.T) {
 	}
 }
 
+// preferringPods are pods of ten Deployments that prefer one zone, and zones and hosts apart: most of it is given up.
+func preferringPods(n int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, 0, n)
+	for i := range n {
+		app := fmt.Sprintf("app-%d", i%10)
+		pods = append(pods, enginetest.Pod(fmt.Sprintf("%s-%05d", app, i), enginetest.Labeled("app", app),
+			enginetest.Requests("cpu", "100m"), enginetest.Prefers(1, enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, "z1")),
+			enginetest.PreferApart(10, enginetest.Zone, app), enginetest.PreferApart(1, enginetest.Host, app)))
+	}
+	return pods
+}
+
+// The work for a pod must not grow with the nodes that can no longer meet what it prefers.
+func TestBinsThatCannotMeetPreferencesAreNotCheckedForEachPod(t *testing.T) {
+	stepsPerPod := func(n int) float64 {
+		p := Solve(enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, preferringPods(n)...), Budget{})
+		if len(p.Rejected) > 0 {
+			t.Fatalf("%d pods are rejected: %v", len(p.Rejected), p.Rejected[0].Reasons)
+		}
+		return float64(p.Stats.Steps) / float64(n)
+	}
+	few, many := stepsPerPod(1000), stepsPerPod(4000)
+	if many > 1.5*few {
+		t.Errorf("a pod takes %.0f steps among 4,000 and %.0f among 1,000", many, few)
+	}
+}
+
 func TestWalkKeepsTheOrderOfBins(t *testing.T) {
 	w := binWalk{bins: []int32{1, 3, 5, 7, 9}, read: 3, kept: 1}
 	if got := fmt.Sprint(w.rest()); got != "[1 7 9]" {

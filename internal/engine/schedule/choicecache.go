@@ -55,7 +55,7 @@ func (sv *solver) choicesFor(b *bin, a binRequest, cands *candidates) *domainCho
 
 // choicesDependOnBin reports whether bins with the same candidates may have different choices.
 func (sv *solver) choicesDependOnBin(views []view) bool {
-	if len(sv.slots.ids) > 0 {
+	if sv.slots.Len() > 0 {
 		return true
 	}
 	for i := range views {

@@ -78,11 +78,12 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	own := b.cands.reqs.Get(key)
 	var domains []string
 	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, b.t.conflictingGroups(b.ports, nil)})
+	fitting, reqs := sv.keepUnambiguous(b, fitting, b.cands.reqs) // as the launch does
 	allowed := b.capacityTypes(fitting)
 	for _, cand := range fitting {
 		it := b.t.types[cand.t].unreserved
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
+			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
 				r := o.Requirements.Get(key)
 				if !o.Requirements.Defines(key) {
 					r = it.Requirements.Get(key)
@@ -100,7 +101,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
 		return false
 	}
-	cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, domains...)))
+	cands := sv.candidates(b.t, reqs.With(requirement.In(key, domains...)))
 	cheapest := b.cands.list[b.first]
 	first := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == cheapest.reservation })
 	if first < 0 {

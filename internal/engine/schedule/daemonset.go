@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -21,8 +22,8 @@ type daemon struct {
 	// alternatives are the label requirements of the pod, one of which must hold.
 	alternatives []requirement.Set
 	requests     corev1.ResourceList
-	vec          vec
-	ports        []hostPort
+	vec          resources.Vec
+	ports        []resources.HostPort
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
 }
@@ -42,7 +43,7 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 		name:        d.Name,
 		tolerations: pod.Spec.Tolerations,
 		requests:    snapshot.DaemonRequests(pod),
-		ports:       hostPorts(pod),
+		ports:       resources.HostPorts(pod),
 		attached:    daemonAttachments(s, pod),
 	}
 	if len(out.requests) > manyAxes { // every launch has a copy of the list

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
@@ -57,13 +58,13 @@ func (e *explainer) poolReasons(c *class) []Reason {
 }
 
 // noType finds the rule by which no instance type holds the requests.
-func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total vec) *refusal {
+func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources.Vec) *refusal {
 	t := b.t
 	if len(b.pods) > 0 {
 		return sv.refusal(Resources, true)
 	}
 	code := Requirement
-	ports := t.conflictingGroups(b.ports, c.ports)
+	ports := t.conflictingGroups(b.ports, c.ports.All())
 	for i := range t.types {
 		ti := &t.types[i]
 		if !reqs.Overlaps(ti.Requirements) {
@@ -72,7 +73,7 @@ func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total vec) *ref
 		if code == Requirement {
 			code = Resources
 		}
-		if !total.fits(ti.room) {
+		if !total.Fits(ti.room) {
 			continue
 		}
 		if ports == nil || !ports[ti.daemonGroup] {
@@ -224,10 +225,10 @@ func (e *explainer) describeLimits(q *probeCase, l waiver) string {
 	t, reqs, types := e.suitableTypes(q, l)
 	types = slices.DeleteFunc(types, func(ti *typeInfo) bool {
 		_, available := ti.Cheapest(reqs)
-		return !available || !q.class.requests.fits(ti.room)
+		return !available || !q.class.requests.Fits(ti.room)
 	})
 	var parts []string
-	for i, name := range t.limits.names {
+	for i, name := range t.limits.All() {
 		if len(types) == 0 {
 			break
 		}
@@ -254,8 +255,11 @@ func (e *explainer) describeMinValues(q *probeCase, l waiver) string {
 	b := e.sv.newBin(t)
 	missed, _ := t.minValuesShortfall(
 		reqs,
-		e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports)}),
+		e.sv.fitting(nil, fitQuery{b, growth{cands: e.sv.candidates(t, reqs)}, q.class.requests, t.conflictingGroups(nil, q.class.ports.All())}),
 	)
+	if len(missed) == 0 { // there are enough types, but in several domains
+		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
+	}
 	return describeMinValues(reqs, missed)
 }
 
@@ -269,9 +273,10 @@ func describeMinValues(reqs requirement.Set, missed map[string]int) string {
 
 func (e *explainer) describePorts(q *probeCase) string {
 	var taken []string
-	for _, p := range q.class.ports {
-		if slices.ContainsFunc(q.template.daemonGroups, func(g daemonGroup) bool { return portsConflict([]hostPort{p}, g.ports) }) {
-			taken = append(taken, fmt.Sprintf("%d/%s", p.port, p.protocol))
+	for _, p := range q.class.ports.All() {
+		one := []resources.HostPort{p}
+		if slices.ContainsFunc(q.template.daemonGroups, func(g daemonGroup) bool { return resources.PortsConflict(one, g.ports) }) {
+			taken = append(taken, p.String())
 		}
 	}
 	return fmt.Sprintf("a DaemonSet takes the pod's host port (%s) on every node that would suit", strings.Join(taken, ", "))
@@ -280,7 +285,7 @@ func (e *explainer) describePorts(q *probeCase) string {
 // describeAvailability counts the types that fit but are not available.
 func (e *explainer) describeAvailability(q *probeCase, l waiver) string {
 	_, reqs, types := e.suitableTypes(q, l)
-	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.class.requests.fits(ti.room) })
+	types = slices.DeleteFunc(types, func(ti *typeInfo) bool { return !q.class.requests.Fits(ti.room) })
 	if text := describeUnpriced(types, reqs); text != "" {
 		return text
 	}
@@ -333,7 +338,7 @@ func (e *explainer) describeSize(q *probeCase, l waiver) string {
 	_, _, types := e.suitableTypes(q, l)
 	need := q.class.requests
 	var parts []string
-	for i, name := range e.sv.axes.names {
+	for i, name := range e.sv.axes.All() {
 		if len(types) == 0 || need[i] == 0 || len(parts) == maxSizesNamed {
 			continue
 		}
@@ -383,7 +388,7 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 
 // daemonShare describes what daemons take of a type.
 func (e *explainer) daemonShare(ti *typeInfo, axis int) string {
-	name := e.sv.axes.names[axis]
+	name := e.sv.axes.Name(axis)
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.room[axis]; taken > 0 && ti.room[axis] >= 0 {
 		return fmt.Sprintf(" after %s for daemons", wording.Amount(name, taken))
 	}
@@ -416,9 +421,9 @@ func extraRequirements(t *template, asked requirement.Set) string {
 	return strings.Join(parts, ", ")
 }
 
-func (sv *solver) amounts(v vec) string {
+func (sv *solver) amounts(v resources.Vec) string {
 	var parts []string
-	for i, name := range sv.axes.names {
+	for i, name := range sv.axes.All() {
 		if v[i] > 0 && name != corev1.ResourcePods {
 			parts = append(parts, fmt.Sprintf("%s %s", wording.Amount(name, v[i]), name))
 		}

@@ -385,6 +385,9 @@ func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
 		_, message, _ = strings.Cut(message, ", but ")
 	}
 	named := func(kind, key string) bool { return strings.HasPrefix(message, kind+" over "+key) }
+	if strings.Contains(message, "to pods with volume claim ") {
+		pod.Spec.Volumes = nil
+	}
 	pod.Spec.TopologySpreadConstraints = slices.DeleteFunc(
 		pod.Spec.TopologySpreadConstraints,
 		func(c corev1.TopologySpreadConstraint) bool { return named("topology spread", c.TopologyKey) },

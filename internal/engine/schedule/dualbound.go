@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // relaxation is the linear program of a run: the solver's classes are its pods, and the offerings of all templates its
@@ -28,7 +29,7 @@ type relaxation struct {
 // demandClass is pods that can use the same offerings.
 type demandClass struct {
 	index     int
-	offerings bitset // over all templates' types
+	offerings resources.Bitset // over all templates' types
 }
 
 // vec64 is a floating-point number per axis.
@@ -60,12 +61,12 @@ func (sv *solver) solveRelaxation() {
 //
 // Cost: linear in classes and candidates for setting up; then lp.New.
 func (sv *solver) newRelaxation() *relaxation {
-	m := &relaxation{roomDuals: make(vec64, len(sv.axes.names))}
+	m := &relaxation{roomDuals: make(vec64, sv.axes.Len())}
 	sv.assignDemandClasses(m)
 	if len(m.demandClasses) == 0 {
 		return m
 	}
-	in := lp.Input{Axes: len(sv.axes.names), Classes: len(m.demandClasses), Offerings: sv.lpOfferings(m)}
+	in := lp.Input{Axes: sv.axes.Len(), Classes: len(m.demandClasses), Offerings: sv.lpOfferings(m)}
 	for _, c := range sv.classes {
 		if c.demand != nil && !c.unplaceable() && c.count > 0 {
 			c.lpPods = len(in.Pods)
@@ -132,7 +133,7 @@ func (sv *solver) lpOfferings(m *relaxation) []lp.Offering {
 				o := &out[ti.offering+k]
 				o.Room, o.Price = ti.room, sv.nodePrice(ti.Offerings[k].Price)
 				for _, g := range m.demandClasses {
-					if g.offerings.has(ti.offering + k) {
+					if g.offerings.Has(ti.offering + k) {
 						o.Classes.Add(g.index)
 					}
 				}
@@ -166,7 +167,7 @@ func (sv *solver) pricierInHeaviestPool(c *class) bool {
 			if cand.offering < 0 {
 				return false // there is a reservation
 			}
-			if c.requests.within(l.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
+			if c.requests.Within(l.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
 				return false
 			}
 		}
@@ -218,7 +219,7 @@ func (sv *solver) candidateLists(k *constraintClass) []*candidates {
 	var out []*candidates
 	for _, t := range sv.templates {
 		for _, level := range k.levels {
-			if level.blocked.has(t.index) {
+			if level.blocked.Has(t.index) {
 				continue
 			}
 			for _, alt := range k.volumes {
@@ -253,14 +254,14 @@ func (sv *solver) candidatesFor(o candidateKey, level *relaxationLevel, volume i
 }
 
 // offeringsOf are the offerings that any of the lists admits.
-func (sv *solver) offeringsOf(lists []*candidates) bitset {
-	out := make(bitset, (sv.offerings+63)/64)
+func (sv *solver) offeringsOf(lists []*candidates) resources.Bitset {
+	out := make(resources.Bitset, (sv.offerings+63)/64)
 	for _, l := range lists {
 		for _, cand := range l.list {
 			ti := &l.t.types[cand.t]
 			for i := range ti.Offerings {
 				if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && l.reqs.Overlaps(o.Requirements) {
-					out.add(ti.offering + i)
+					out.Add(ti.offering + i)
 				}
 			}
 		}
@@ -269,7 +270,7 @@ func (sv *solver) offeringsOf(lists []*candidates) bitset {
 }
 
 // demandClassOf returns the demand class of these offerings; nil if there are none.
-func (m *relaxation) demandClassOf(offers bitset, known map[string]*demandClass) *demandClass {
+func (m *relaxation) demandClassOf(offers resources.Bitset, known map[string]*demandClass) *demandClass {
 	var key []byte
 	found := false
 	for _, word := range offers {
@@ -342,7 +343,7 @@ func (sv *solver) lowerBound() float64 {
 		}
 	}
 	total -= sv.reservedValue(sv.bound.roomDuals, nil)
-	if dearest != nil && sv.start.nodes == 0 && len(sv.slots.ids) == 0 && dearest.boundPods >= 0 {
+	if dearest != nil && sv.start.nodes == 0 && sv.slots.Len() == 0 && dearest.boundPods >= 0 {
 		single = sv.bound.program.CheapestNode(dearest.boundPods)
 	}
 	return max(total, single, 0)

@@ -46,7 +46,7 @@ func (sv *solver) coverExactly() {
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
 	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
-	return !b.cands.hasMin && !b.relaxed && len(b.t.limits.names) == 0 && len(sv.slots.ids) == 0 && len(c.ports) == 0 && len(c.shared) == 0 &&
+	return !b.cands.hasMin && !b.relaxed && b.t.limits.Len() == 0 && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }
 
@@ -90,7 +90,7 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 		for axis, r := range c.requests {
 			b.total[axis] = r * int64(n)
 		}
-		for b.first = 0; !b.total.fits(cands.t.types[cands.list[b.first].t].room); b.first++ {
+		for b.first = 0; !b.total.Fits(cands.t.types[cands.list[b.first].t].room); b.first++ {
 		}
 		b.cost = cands.list[b.first].price
 		out = append(out, b)

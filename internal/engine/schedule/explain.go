@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,8 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -37,15 +38,13 @@ type explainer struct {
 	// known are the reasons by class.
 	known map[*class][]Reason
 	// slots are the solver's, plus those of reservations that only some template in templates has.
-	slots reservationSlots
+	slots reservation.Slots
 	// templates are the solver's templates without some rules of their pools.
 	templates map[string]*template
 }
 
 func newExplainer(sv *solver) *explainer {
-	s := sv.slots
-	s.number, s.ids, s.available = maps.Clone(s.number), slices.Clone(s.ids), slices.Clone(s.available)
-	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: s, templates: map[string]*template{}}
+	return &explainer{sv: sv, known: map[*class][]Reason{}, slots: sv.slots.Clone(), templates: map[string]*template{}}
 }
 
 // explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.
@@ -198,7 +197,7 @@ func (e *explainer) probe(q *probeCase, l waiver) (growth, *refusal) {
 		k.volumes[0] = e.sv.internSet(q.volume)
 	}
 	if l.ports {
-		k.setPorts(nil)
+		k.ports = resources.PortSet{}
 	}
 	return e.sv.grow(e.sv.newBin(t), &c, level, ceilingExplained)
 }
@@ -230,7 +229,7 @@ func (e *explainer) template(t *template, l waiver) *template {
 		out = *known
 	}
 	if l.limits {
-		out.limitLeft = make(vec, len(out.limitLeft))
+		out.limitLeft = make(resources.Vec, len(out.limitLeft))
 		for i := range out.limitLeft {
 			out.limitLeft[i] = 1 << 60
 		}

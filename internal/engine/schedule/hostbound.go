@@ -140,8 +140,8 @@ func (sv *solver) hostRuleBound(r *hostRule, known float64) float64 {
 		return 0
 	}
 	paid := sv.podsOnExisting(r)
-	for _, slots := range sv.slots.total {
-		paid += min(slots, r.pods) * r.most
+	for n := 1; n <= sv.slots.Len(); n++ {
+		paid += min(sv.slots.Total(n), r.pods) * r.most
 	}
 	return r.cost(min(paid, r.pods))
 }
@@ -188,7 +188,7 @@ func (sv *solver) podsOnExisting(r *hostRule) int {
 		if n.touched {
 			free = n.before.free
 		}
-		if !least.fits(free) {
+		if !least.Fits(free) {
 			continue
 		}
 		domain, ok := n.domain(corev1.LabelHostname)

@@ -56,7 +56,7 @@ func (sv *solver) hostProgramBound(rules []*hostRule, nodes int) float64 {
 
 // bound solves the program and sums the values of all pods, less that of room that is paid for.
 func (h *hostProgram) bound() float64 {
-	sv, axes := h.sv, len(h.sv.axes.names)
+	sv, axes := h.sv, h.sv.axes.Len()
 	h.addPods()
 	program := lp.New(lp.Input{Axes: axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods})
 	free := slices.Clone(sv.start.free)

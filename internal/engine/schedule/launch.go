@@ -32,7 +32,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	types := sv.launchBuf[:0]
 	for _, cand := range all {
 		// Any of the types may be launched, so none may count more against limits than was reserved.
-		if t.types[cand.t].capacity.within(b.reservedLimits) {
+		if t.types[cand.t].capacity.Within(b.reservedLimits) {
 			types = append(types, cand)
 		}
 	}
@@ -115,13 +115,13 @@ func (t *template) launchTypes(types []candidate) launchTypes {
 // the smallest type is unavailable.
 func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
 	t := b.t
-	if len(t.limits.names) == 0 {
+	if t.limits.Len() == 0 {
 		return
 	}
 	for _, cand := range types {
-		grown := b.reservedLimits.max(t.types[cand.t].capacity)
-		if more := grown.minus(b.reservedLimits); more.within(t.limitLeft) {
-			t.limitLeft, b.reservedLimits = t.limitLeft.minus(more), grown
+		grown := b.reservedLimits.Max(t.types[cand.t].capacity)
+		if more := grown.Minus(b.reservedLimits); more.Within(t.limitLeft) {
+			t.limitLeft, b.reservedLimits = t.limitLeft.Minus(more), grown
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 const (
@@ -43,7 +45,7 @@ type demand struct {
 	// coarse is true once n has decided how many pods one turn takes: see untilBalanced.
 	coarse bool
 	// requests and amounts are those of one pod.
-	requests vec
+	requests resources.Vec
 	amounts  vec64
 }
 
@@ -129,7 +131,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 			if cand.price > limit {
 				break
 			}
-			if !total.fitsBeside(b.total, b.t.types[cand.t].room) || !sv.reservationAllows(b, cand, ceilingEnforced) {
+			if !total.FitsBeside(b.total, b.t.types[cand.t].room) || !sv.reservationAllows(b, cand, ceilingEnforced) {
 				continue
 			}
 			ceiling, target, room, roomVersion := b.ceiling, b.target, b.room, b.roomVersion
@@ -230,7 +232,7 @@ type packer struct {
 	queue []demand
 	// ratio is the room's bytes per thousandth of a core.
 	ratio float64
-	free  vec
+	free  resources.Vec
 	// value is that of the pods packed so far.
 	value float64
 	// content gets the packed pods; nil if only the value matters.
@@ -285,7 +287,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.within(free) &&
+			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.Within(free) &&
 				d.cands.priceOf(cand) <= cand.price && d.mayBeIn(zone) {
 				p.take(d, d.n)
 			}
@@ -331,7 +333,7 @@ func (sv *solver) packPattern(p *packer, first *class, pattern int) {
 		if d.tier < 0 || d.class.lpPods < 0 {
 			continue
 		}
-		if n := content.Pods(d.class.lpPods); n > 0 && d.requests.within(p.free) {
+		if n := content.Pods(d.class.lpPods); n > 0 && d.requests.Within(p.free) {
 			p.take(d, n)
 			content.Take(d.class.lpPods, d.taken)
 		}
@@ -367,7 +369,7 @@ func (sv *solver) packTier(p *packer, tier int) {
 const maxTurns = 64
 
 // untilBalanced is how many pods of the demand it takes until the free room leans to the other resource.
-func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
+func (sv *solver) untilBalanced(d *demand, ratio float64, free resources.Vec) int {
 	leans := float64(d.requests[sv.memory]) - ratio*float64(d.requests[sv.cpu])
 	if leans == 0 {
 		return d.n
@@ -379,9 +381,9 @@ func (sv *solver) untilBalanced(d *demand, ratio float64, free vec) int {
 }
 
 // dropUnfit drops demands at the front that do not fit or are used up.
-func dropUnfit(queue []demand, list []int32, free vec) []int32 {
+func dropUnfit(queue []demand, list []int32, free resources.Vec) []int32 {
 	for len(list) > 0 {
-		if d := &queue[list[0]]; d.taken < d.n && d.requests.within(free) {
+		if d := &queue[list[0]]; d.taken < d.n && d.requests.Within(free) {
 			break
 		}
 		list = list[1:]
@@ -410,7 +412,7 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	for k := g.first; k < len(g.cands.list); k++ {
 		cand := g.cands.list[k]
 		ti := &b.t.types[cand.t]
-		if !first.requests.fits(ti.room) || !ti.capacity.withinSum(b.t.limitLeft, b.reservedLimits) ||
+		if !first.requests.Fits(ti.room) || !ti.capacity.WithinSum(b.t.limitLeft, b.reservedLimits) ||
 			!sv.reservationAllows(b, cand, ceilingEnforced) {
 			continue
 		}
@@ -442,7 +444,7 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 }
 
 // cost is what an amount costs at these prices.
-func (v vec64) cost(amount vec) float64 {
+func (v vec64) cost(amount resources.Vec) float64 {
 	total := 0.0
 	for i, x := range amount {
 		total += float64(x) * v[i]
@@ -465,7 +467,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			break
 		}
 		level := c.firstOpenLevel()
-		if level == nil || level.blocked.has(b.t.index) {
+		if level == nil || level.blocked.Has(b.t.index) {
 			continue
 		}
 		cands, why := sv.narrow(g.cands, level.internedFull)
@@ -537,7 +539,7 @@ func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 			}
 		}
 	}
-	if len(c.ports) > 0 {
+	if c.ports.Len() > 0 {
 		most = 1
 	}
 	if started && most != math.MaxInt {

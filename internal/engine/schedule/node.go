@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -18,8 +19,8 @@ type node struct {
 	labels requirement.Set
 	// open nodes take pods. Nodes that are terminating or await repair and claims of unknown size do not.
 	open  bool
-	free  vec
-	ports []hostPort
+	free  resources.Vec
+	ports []resources.HostPort
 	// attached and inUse count distinct volumes per driver with a limit here.
 	attached map[attachment]bool
 	inUse    map[string]int32
@@ -59,20 +60,20 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 		}
 		return n
 	}
-	n.free = sv.axes.vec(src.Allocatable)
+	n.free = sv.axes.Vec(src.Allocatable)
 	n.limits = sv.volumeLimits(src)
 	missing := sv.missingDaemons(n, sv.takeRunning(n))
 	for driver, name := range sv.drivers {
-		n.free[sv.axes.index[name]] = unlimited
+		n.free[sv.axes.IndexOf(name)] = unlimited
 		if limit, known := n.limits[driver]; known {
-			n.free[sv.axes.index[name]] = int64(max(0, limit-n.inUse[driver]))
+			n.free[sv.axes.IndexOf(name)] = int64(max(0, limit-n.inUse[driver]))
 		}
 	}
 	for i, reserved := range missing {
 		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
 		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
 		// that request them: else the first pod to name a resource would close nodes to all others.
-		if name := sv.axes.names[i]; name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
+		if name := sv.axes.Name(i); name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
 			n.free[i] = max(0, n.free[i])
 		}
 	}
@@ -81,18 +82,18 @@ func (sv *solver) node(src *snapshot.Node, index int) *node {
 
 // takeRunning subtracts what the node's running pods take: resources, host ports and attached volumes. It returns the
 // requests of its daemon pods.
-func (sv *solver) takeRunning(n *node) (daemons vec) {
-	daemons = make(vec, len(sv.axes.names))
+func (sv *solver) takeRunning(n *node) (daemons resources.Vec) {
+	daemons = make(resources.Vec, sv.axes.Len())
 	for _, pod := range n.src.Pods {
 		if snapshot.Terminal(pod) || sv.pending[pod.UID] {
 			continue
 		}
-		v := sv.axes.vec(snapshot.Requests(pod))
-		n.free = n.free.minus(v)
+		v := sv.axes.Vec(snapshot.Requests(pod))
+		n.free = n.free.Minus(v)
 		if snapshot.DaemonOwned(pod) {
-			daemons = daemons.plus(v)
+			daemons = daemons.Plus(v)
 		}
-		n.ports = append(n.ports, hostPorts(pod)...)
+		n.ports = append(n.ports, resources.HostPorts(pod)...)
 		n.attach(attachments(podVolumes(sv.s, pod)))
 	}
 	return daemons
@@ -101,19 +102,19 @@ func (sv *solver) takeRunning(n *node) (daemons vec) {
 // missingDaemons is what daemons that belong on the node will still request there, beyond what its daemon pods do. It
 // reserves the host ports and the volumes of daemons whose pods do not run there yet: a pod that takes them would keep
 // the daemon off.
-func (sv *solver) missingDaemons(n *node, running vec) vec {
-	expected := make(vec, len(sv.axes.names))
+func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
+	expected := make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
 		if !d.runsOn(n.labels, n.src.Taints) {
 			continue
 		}
-		expected = expected.plus(d.vec)
+		expected = expected.Plus(d.vec)
 		if len(d.ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
 			n.ports = append(n.ports, d.ports...)
 			n.attach(d.attached)
 		}
 	}
-	return expected.minus(running)
+	return expected.Minus(running)
 }
 
 func (n *node) domain(key string) (string, bool) {
@@ -162,7 +163,7 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	if _, blocked := snapshot.Untolerated(level.tolerations, n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.fits(n.free) || c.clashes(n.ports) || !n.attachable(c.attached) {
+	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.attachable(c.attached) {
 		return false, true
 	}
 	if !n.labels.Compatible(level.full, nil) {
@@ -190,10 +191,10 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
 	sv.allocateNodeDevices(n, c, pod)
 	if n.free != nil {
-		n.free = n.free.minus(c.requests)
+		n.free = n.free.Minus(c.requests)
 	}
 	c.onExisting++
-	n.ports = append(n.ports, c.ports...)
+	n.ports = append(n.ports, c.ports.All()...)
 	if len(c.attached) > 0 {
 		sv.touchVolumes(n)
 		n.attach(c.attached)

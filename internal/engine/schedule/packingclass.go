@@ -38,7 +38,7 @@ func (sv *solver) groupForPacking(classes []*class) {
 		if len(c.invalid) > 0 {
 			continue
 		}
-		if key = key[:0]; len(c.ports) > 0 {
+		if key = key[:0]; c.ports.Len() > 0 {
 			c.packingClass = &packingClass{}
 			continue
 		}

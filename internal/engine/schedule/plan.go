@@ -7,6 +7,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -92,59 +93,35 @@ func (r *Rejection) Ignored() bool {
 	})
 }
 
-// Reason is one cause, as data. Code is stable; Message is for people.
-type Reason struct {
-	Code     Code   `json:"code"`
-	NodePool string `json:"nodePool,omitempty"`
-	Message  string `json:"message"`
-	// Nearest is where the pod would go without the reasons of this pool; nil if nowhere.
-	Nearest *Nearest `json:"-"`
-}
+// A Reason is one cause, as data: see package rejection.
+type (
+	Reason  = rejection.Reason
+	Nearest = rejection.Nearest
+	Code    = rejection.Code
+)
 
-// Nearest is where a pod would be scheduled if the reasons of its pool did not exist.
-type Nearest struct {
-	InstanceType, Zone, CapacityType string
-}
-
-// String is for people.
-func (n *Nearest) String() string {
-	if n.Zone == "" {
-		return n.InstanceType
-	}
-	return n.InstanceType + " in " + n.Zone
-}
-
-// Code names a rule of the scheduler.
-type Code string
-
-// The rules that can keep a pod off a node.
+// The rules that can keep a pod off a node: see package rejection.
 const (
-	NoPools       Code = "NoNodePools"
-	NotManaged    Code = "OptedOut"
-	InvalidPod    Code = "InvalidPod"
-	Requirement   Code = "Requirements"
-	Taint         Code = "Taints"
-	Resources     Code = "Resources"
-	Offering      Code = "NoOffering"
-	Limits        Code = "Limits"
-	MinValues     Code = "MinValues"
-	HostPort      Code = "HostPort"
-	Topology      Code = "Topology"
-	Volume        Code = "Volume"
-	VolumePending Code = "VolumeUnbound"
-	Unsupported   Code = "Unsupported"
-	// VolumeInUse: another pod uses a volume claim that only one pod can use.
-	VolumeInUse Code = "VolumeInUse"
-	// TooComplex: the pod has so many terms that planning it would delay others.
-	TooComplex Code = "TooComplex"
-	// BudgetSpent: the plan ran out of steps before the pod's turn.
-	BudgetSpent Code = "BudgetSpent"
-	// DeviceClaims: the pod has DRA resource claims, which are not planned, or which are not ready.
-	DeviceClaims Code = "ResourceClaims"
-	// Devices: no devices are left for the pod's resource claims.
-	Devices Code = "Devices"
-	// Reserved: only capacity reservations fit, and in-flight nodes take what is left of them.
-	Reserved Code = "ReservedCapacity"
+	NoPools       = rejection.NoPools
+	NotManaged    = rejection.NotManaged
+	InvalidPod    = rejection.InvalidPod
+	Requirement   = rejection.Requirement
+	Taint         = rejection.Taint
+	Resources     = rejection.Resources
+	Offering      = rejection.Offering
+	Limits        = rejection.Limits
+	MinValues     = rejection.MinValues
+	HostPort      = rejection.HostPort
+	Topology      = rejection.Topology
+	Volume        = rejection.Volume
+	VolumePending = rejection.VolumePending
+	Unsupported   = rejection.Unsupported
+	VolumeInUse   = rejection.VolumeInUse
+	TooComplex    = rejection.TooComplex
+	BudgetSpent   = rejection.BudgetSpent
+	DeviceClaims  = rejection.DeviceClaims
+	Devices       = rejection.Devices
+	Reserved      = rejection.Reserved
 )
 
 // Stats is what the plan cost to compute and what it costs to run.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -31,7 +32,7 @@ type amountOf struct {
 	units int64
 }
 
-// add returns the class of the pod.
+// Add returns the class of the pod.
 func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 	f.key = f.key[:0]
 	list := f.request(pod)
@@ -49,7 +50,7 @@ func (f *classifier) add(pod *corev1.Pod) (*class, error) {
 		k := f.constraintClasses[key[start:]]
 		if k == nil {
 			k = &constraintClass{pod: pod}
-			k.setPorts(hostPorts(pod))
+			k.ports = resources.NewPortSet(resources.HostPorts(pod))
 			f.constraintClasses[key[start:]] = k
 		}
 		if list == nil {
@@ -148,11 +149,11 @@ func (f *classifier) addConstraints(pod *corev1.Pod) error {
 			return err
 		}
 	}
-	for _, p := range hostPorts(pod) {
+	for _, p := range resources.HostPorts(pod) {
 		f.addString("port")
-		f.addString(p.ip)
-		f.addString(string(p.protocol))
-		f.key = binary.AppendVarint(f.key, int64(p.port))
+		f.addString(p.IP)
+		f.addString(string(p.Protocol))
+		f.key = binary.AppendVarint(f.key, int64(p.Port))
 	}
 	for i := range spec.Volumes {
 		if name, ok := claimName(pod, &spec.Volumes[i]); ok {
@@ -193,18 +194,18 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 
 // order sorts the queue and compiles the constraints of its pods.
 func (sv *solver) order(queue []*queuedPod) []*queuedPod {
-	n := len(sv.axes.names)
-	requests, amounts := make(vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
+	n := sv.axes.Len()
+	requests, amounts := make(resources.Vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
 	for i, c := range sv.allClasses {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
-		sv.axes.read(c.resourceList, c.requests)
+		sv.axes.Read(c.resourceList, c.requests)
 		sv.addVolumes(c)
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}
 		c.oversized = len(c.unknownResources) > 0 || sv.oversized(c.requests)
 	}
-	cpu, memory := sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
+	cpu, memory := sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
 	for _, q := range queue {
 		q.cpu, q.memory = q.class.requests[cpu], q.class.requests[memory]
 	}
@@ -258,16 +259,16 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 }
 
 // findUnusedAxes finds the axes that only unplaceable pods request.
-func (sv *solver) findUnusedAxes() (out bitset) {
+func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 	if !slices.ContainsFunc(sv.allClasses, (*class).unplaceable) {
 		return nil
 	}
-	for i, name := range sv.axes.names {
+	for i, name := range sv.axes.All() {
 		asks := func(c *class) bool { return c.requests[i] > 0 && !c.unplaceable() }
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
 			!slices.ContainsFunc(sv.allClasses, asks) &&
 			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.vec[i] > 0 }) {
-			out.add(i)
+			out.Add(i)
 		}
 	}
 	return out
@@ -324,9 +325,9 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 }
 
 // oversized reports whether no existing node, as it is, and no instance type, when empty, has room for the requests.
-func (sv *solver) oversized(requests vec) bool {
+func (sv *solver) oversized(requests resources.Vec) bool {
 	return len(sv.templates) > 0 && !slices.ContainsFunc(sv.templates, func(t *template) bool { return t.holds(requests) }) &&
-		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.fits(n.free) })
+		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
 }
 
 // linkGroups finds the topology groups that count pods of the class or keep them out.

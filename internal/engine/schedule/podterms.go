@@ -310,7 +310,7 @@ func (k *constraintClass) hasManyTerms() bool {
 			n = max(n, len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution))
 		}
 	}
-	large := max(len(k.ports), len(spec.Tolerations), len(k.attached), k.node.Selector.Len())
+	large := max(k.ports.Len(), len(spec.Tolerations), len(k.attached), k.node.Selector.Len())
 	for _, term := range k.node.Required {
 		large = max(large, term.Len())
 	}

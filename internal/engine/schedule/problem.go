@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -173,8 +174,8 @@ func (p *Problem) restoreRemoved() {
 
 // nodeState is what scheduling pods changes about a node.
 type nodeState struct {
-	free     vec
-	ports    []hostPort
+	free     resources.Vec
+	ports    []resources.HostPort
 	attached map[attachment]bool
 	inUse    map[string]int32
 }
@@ -220,7 +221,7 @@ func (sv *solver) undoRun() {
 	for i, t := range sv.templates {
 		t.limitLeft, t.launches = sv.start.limitLeft[i], nil
 	}
-	copy(sv.slots.available, sv.start.slots)
+	sv.slots.Undo()
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil
 	sv.rooms.clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0

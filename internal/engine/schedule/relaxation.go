@@ -10,6 +10,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -17,9 +18,7 @@ import (
 type constraintClass struct {
 	pod   *corev1.Pod // one of them
 	node  requirement.Pod
-	ports []hostPort
-	// portsByNumber indexes the ports where there are many.
-	portsByNumber map[int32][]hostPort
+	ports resources.PortSet
 	// tolerations are the pod's, as far as any taint needs them.
 	tolerations []corev1.Toleration
 	// manyTerms is true for pods with so many terms that planning them is bounded: see hasManyTerms.
@@ -60,7 +59,7 @@ type class struct {
 	*constraintClass
 	packingClass *packingClass
 	resourceList corev1.ResourceList
-	requests     vec
+	requests     resources.Vec
 	shared       []attachment // volumes with attach limits that other pods use too
 	amounts      vec64        // requests as floating-point numbers
 	count        int          // pods left
@@ -97,7 +96,7 @@ type relaxationLevel struct {
 	internedStrict, internedFull internedSet // of strict and of full
 	tolerations                  []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
-	blocked bitset
+	blocked resources.Bitset
 	// groups are the topology constraints at this level.
 	groups []*group
 	// views are the groups from the perspective of the pods; made on first use.
@@ -114,8 +113,9 @@ type attemptCache struct {
 	nodesListed bool
 	bins        binList
 	byPods      []*bin // the same in the order of placeInLeastPods
-	closedBins  bitset // take no pod, even above the ceiling
-	noNewBin    bool   // no template makes a node for it
+	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
+	aboveCeiling binList
+	noNewBin     bool // no template makes a node for it
 }
 
 // relaxationState is what a pod still requires and prefers while it is being relaxed.
@@ -235,7 +235,7 @@ func (sv *solver) level(k *constraintClass, w relaxationState) *relaxationLevel 
 	}
 	for _, t := range sv.templates {
 		if _, blocked := snapshot.Untolerated(level.tolerations, t.taints); blocked {
-			level.blocked.add(t.index)
+			level.blocked.Add(t.index)
 		}
 	}
 	sv.steps += 1 + len(w.spread) + len(w.affinity) + len(w.anti) + len(w.hard) + len(w.joinedPreferences)

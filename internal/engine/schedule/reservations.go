@@ -5,25 +5,12 @@ import (
 	"math"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
-
-// reservationSlots counts what is left of capacity reservations. A bin that is to be launched into a reservation takes
-// one of its slots, and returns it when the bin becomes something else. So no plan uses more instances than a
-// reservation has.
-//
-// Reservations have numbers from 1 on; 0 is no reservation, as for most nodes.
-type reservationSlots struct {
-	number    map[string]int
-	ids       []string // by number - 1
-	available []int    // never negative
-	total     []int    // what the plan can use
-}
 
 // reservedOffering is an offering of a type in a reservation.
 type reservedOffering struct {
@@ -36,7 +23,7 @@ type reservedType struct{ t, reservation int }
 
 // splitOfferings separates a type's offerings in reservations from the others. A reservation has the least that any of
 // its offerings states, whatever pool it is in.
-func (s *reservationSlots) splitOfferings(ti *typeInfo) {
+func splitOfferings(ti *typeInfo, s *reservation.Slots) {
 	ti.unreserved = ti.InstanceType
 	if !slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return o.ReservationID != "" }) {
 		return
@@ -49,51 +36,15 @@ func (s *reservationSlots) splitOfferings(ti *typeInfo) {
 			open.Offerings = append(open.Offerings, *o)
 			continue
 		}
-		ti.reserved = append(ti.reserved, reservedOffering{s.add(o), o})
+		ti.reserved = append(ti.reserved, reservedOffering{s.Add(o.ReservationID, o.Remaining), o})
 	}
 	ti.unreserved = &open
-}
-
-func (s *reservationSlots) add(o *catalog.Offering) int {
-	n, known := s.number[o.ReservationID]
-	if !known {
-		if s.number == nil {
-			s.number = map[string]int{}
-		}
-		s.ids, s.available = append(s.ids, o.ReservationID), append(s.available, math.MaxInt)
-		n = len(s.ids)
-		s.number[o.ReservationID] = n
-	}
-	s.available[n-1] = max(0, min(s.available[n-1], o.Remaining))
-	return n
-}
-
-// markReserved takes the slots of in-flight claims without an instance: each claim needs a slot in every reservation
-// that it may be launched into. What is left is what the plan can use.
-func (s *reservationSlots) markReserved(nodes []snapshot.Node, key string) {
-	for i := range nodes {
-		n := &nodes[i]
-		if n.Claim == "" || n.Launched || key == "" {
-			continue
-		}
-		for _, r := range n.Requirements {
-			if r.Key != key || r.Operator != corev1.NodeSelectorOpIn {
-				continue
-			}
-			for _, id := range r.Values {
-				if reservation, known := s.number[id]; known && s.available[reservation-1] > 0 {
-					s.available[reservation-1]--
-				}
-			}
-		}
-	}
-	s.total = slices.Clone(s.available)
 }
 
 // reservedFirst puts pods first that fit only into reservations, and of those the ones with the fewest reservations to
 // choose from. Other pods can get any instance, and would leave them nothing.
 func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
-	if len(sv.slots.ids) == 0 {
+	if sv.slots.Len() == 0 {
 		return queue
 	}
 	choice := make(map[*class]int, len(sv.classes))
@@ -107,16 +58,16 @@ func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 
 // reservationChoices is how many reservations the pods fit into, if they fit on no other new node; else math.MaxInt.
 func (sv *solver) reservationChoices(c *class) int {
-	var reservations bitset
+	var reservations resources.Bitset
 	n := 0
 	for _, l := range sv.candidateLists(c.constraintClass) {
 		for _, cand := range l.list {
 			switch {
-			case !c.requests.fits(l.t.types[cand.t].room):
+			case !c.requests.Fits(l.t.types[cand.t].room):
 			case cand.reservation == 0:
 				return math.MaxInt
-			case !reservations.has(cand.reservation):
-				reservations.add(cand.reservation)
+			case !reservations.Has(cand.reservation):
+				reservations.Add(cand.reservation)
 				n++
 			}
 		}
@@ -127,29 +78,10 @@ func (sv *solver) reservationChoices(c *class) int {
 	return n
 }
 
-// isAvailable reports whether the bin has or could have a slot in the reservation.
-func (s *reservationSlots) isAvailable(b *bin, reservation int) bool {
-	return reservation == 0 || reservation == b.reservation || s.available[reservation-1] > 0
-}
-
-// reserve gives the bin a slot in place of the one that it has.
-func (s *reservationSlots) reserve(b *bin, reservation int) {
-	if reservation == b.reservation {
-		return
-	}
-	if b.reservation != 0 {
-		s.available[b.reservation-1]++
-	}
-	if reservation != 0 {
-		s.available[reservation-1]--
-	}
-	b.reservation = reservation
-}
-
 // reservationAllows reports whether the bin may become the candidate, as far as reservations are concerned. A bin
 // leaves its reservation, which is paid for, only for a pod that fits nowhere else.
 func (sv *solver) reservationAllows(b *bin, cand candidate, u ceilingMode) bool {
-	return sv.slots.isAvailable(b, cand.reservation) && (cand.reservation != 0 || b.reservation == 0 || u != ceilingEnforced)
+	return sv.slots.Available(cand.reservation, b.reservation) && (cand.reservation != 0 || b.reservation == 0 || u != ceilingEnforced)
 }
 
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest per reservation.
@@ -191,7 +123,7 @@ func (c *candidates) reservedPrice(cand candidate) float64 {
 // lowest is the lowest price of the candidates available to the bin; +Inf if there is none.
 func (sv *solver) lowest(b *bin, c *candidates) float64 {
 	for _, cand := range c.list {
-		if sv.slots.isAvailable(b, cand.reservation) {
+		if sv.slots.Available(cand.reservation, b.reservation) {
 			return cand.price
 		}
 	}
@@ -202,14 +134,13 @@ func (sv *solver) lowest(b *bin, c *candidates) float64 {
 // others with a slot left, so that the launch has alternatives. It takes those slots; see releaseUnusedSlots.
 func (sv *solver) reservationTypes(b *bin, blocked []bool) []candidate {
 	var types []candidate
-	for n := range sv.slots.ids {
-		reservation := n + 1
-		if !sv.slots.isAvailable(b, reservation) {
+	for n := 1; n <= sv.slots.Len(); n++ {
+		if !sv.slots.Available(n, b.reservation) {
 			continue
 		}
-		more := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, reservation: reservation}, b.total, blocked})
-		if len(more) > 0 && reservation != b.reservation {
-			sv.slots.available[n]--
+		more := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, reservation: n}, b.total, blocked})
+		if len(more) > 0 && n != b.reservation {
+			sv.slots.Take(n)
 		}
 		types = append(types, more...)
 	}
@@ -223,12 +154,12 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []can
 	if b.reservation == 0 {
 		return kept, nil
 	}
-	var wanted, given bitset
+	var wanted, given resources.Bitset
 	seen := map[int]bool{}
 	for _, cand := range kept {
-		if !wanted.has(cand.reservation) {
-			wanted.add(cand.reservation)
-			reserved = append(reserved, sv.slots.ids[cand.reservation-1])
+		if !wanted.Has(cand.reservation) {
+			wanted.Add(cand.reservation)
+			reserved = append(reserved, sv.slots.ID(cand.reservation))
 		}
 		if !seen[cand.t] {
 			types = append(types, cand)
@@ -236,9 +167,9 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []candidate) (types []can
 		seen[cand.t] = true
 	}
 	for _, cand := range all {
-		if cand.reservation != b.reservation && !wanted.has(cand.reservation) && !given.has(cand.reservation) {
-			given.add(cand.reservation)
-			sv.slots.available[cand.reservation-1]++
+		if cand.reservation != b.reservation && !wanted.Has(cand.reservation) && !given.Has(cand.reservation) {
+			given.Add(cand.reservation)
+			sv.slots.Return(cand.reservation)
 		}
 	}
 	slices.Sort(reserved)
@@ -255,7 +186,7 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 		}
 		return reqs
 	}
-	if len(sv.slots.ids) == 0 {
+	if sv.slots.Len() == 0 {
 		return l.Requirements
 	}
 	for _, it := range l.InstanceTypes {
@@ -273,9 +204,9 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 func (sv *solver) reservedValue(duals vec64, hostRoom []int64) float64 {
 	byHostRules := 0.0
 	for i, r := range hostRoom {
-		byHostRules += duals[len(sv.axes.names)+i] * float64(r)
+		byHostRules += duals[sv.axes.Len()+i] * float64(r)
 	}
-	most := make([]float64, len(sv.slots.ids))
+	most := make([]float64, sv.slots.Len())
 	for _, t := range sv.templates {
 		for i := range t.types {
 			ti := &t.types[i]
@@ -289,8 +220,8 @@ func (sv *solver) reservedValue(duals vec64, hostRoom []int64) float64 {
 		}
 	}
 	total := 0.0
-	for reservation, worth := range most {
-		total += worth * float64(sv.slots.total[reservation])
+	for i, worth := range most {
+		total += worth * float64(sv.slots.Total(i+1))
 	}
 	return total
 }

@@ -32,7 +32,7 @@ type roomTree struct {
 // minTree is the number of bins that the smallest tree holds.
 const minTree = 64
 
-// add appends a bin.
+// Add appends a bin.
 func (t *roomTree) add(r freeRoom) {
 	if leaves := len(t.nodes) / 2; t.bins == leaves {
 		old := t.nodes[leaves:]

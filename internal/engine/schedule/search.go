@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -25,9 +27,9 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes       axes
-	unusedAxes bitset // axes on which only unplaceable pods request something
-	cpu        int    // indexes into axes
+	axes       resources.Axes
+	unusedAxes resources.Bitset // axes on which only unplaceable pods request something
+	cpu        int              // indexes into axes
 	memory     int
 	podAxis    int
 	pending    map[types.UID]bool // pods that this Solve schedules
@@ -72,13 +74,13 @@ type solver struct {
 	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
-	slots       reservationSlots
-	freeBuf     vec         // buffer of pack
-	fittingBuf  []candidate // buffer of launch
-	launchBuf   []candidate // buffer of launch
-	binWalks    []binWalk   // buffer of placeInWaitingBin
-	movedBins   []movedBin  // buffer of placeInWaitingBin
-	viewBuf     []view      // buffer of viewsWithUndecided
+	slots       reservation.Slots
+	freeBuf     resources.Vec // buffer of pack
+	fittingBuf  []candidate   // buffer of launch
+	launchBuf   []candidate   // buffer of launch
+	binWalks    []binWalk     // buffer of placeInWaitingBin
+	movedBins   []movedBin    // buffer of placeInWaitingBin
+	viewBuf     []view        // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
@@ -116,9 +118,8 @@ type solver struct {
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	limitLeft []vec // per template
-	slots     []int
-	free      vec64 // on existing nodes, per axis
+	limitLeft []resources.Vec // per template
+	free      vec64           // on existing nodes, per axis
 	nodes     int
 }
 
@@ -200,7 +201,7 @@ func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
 	}
-	sv.start.free, sv.start.nodes = make(vec64, len(sv.axes.names)), 0
+	sv.start.free, sv.start.nodes = make(vec64, sv.axes.Len()), 0
 	for _, n := range sv.nodes {
 		sv.start.nodes += btoi(!n.removed)
 		for i, x := range n.free {
@@ -243,11 +244,11 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	}
 	requests = append(requests, sv.limitedDrivers())
 	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.index[corev1.ResourceCPU], sv.axes.index[corev1.ResourceMemory]
-	sv.podAxis = sv.axes.index[corev1.ResourcePods]
-	sv.freeBuf = make(vec, len(sv.axes.names))
+	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
+	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
+	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		d.vec = sv.axes.vec(d.requests)
+		d.vec = sv.axes.Vec(d.requests)
 	}
 
 	nodes := make([]*snapshot.Node, len(s.Nodes))
@@ -277,11 +278,10 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		sv.templates = append(sv.templates, t)
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
 	}
-	sv.slots.markReserved(s.Nodes, s.Labels.ReservationID)
+	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
 	for _, t := range sv.templates {
 		sv.start.limitLeft = append(sv.start.limitLeft, t.limitLeft)
 	}
-	sv.start.slots = slices.Clone(sv.slots.available)
 	return sv.order(queue)
 }
 
@@ -401,7 +401,7 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.noDomainLeft(c.views(c.levels[i])) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+			!sv.noDomainLeft(c, c.levels[i]) && (sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q)
 			sv.relaxedPreferences += i
 			return true
@@ -469,7 +469,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	if c.count == 1 {
 		return sv.placeLastInBin(q, i)
 	}
-	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
 		return true
 	}
 	for need := sv.roomFor(c); ; l.next++ {
@@ -493,7 +493,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 // placeLastInBin is placeInBin for the last pod of its class, after which no record of failed bins is needed.
 func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	l := &q.class.attempts[i].bins
-	if len(l.lists) > 0 && sv.placeInWaitingBin(q, i) {
+	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
 		return true
 	}
 	need := sv.roomFor(q.class)
@@ -510,20 +510,21 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 // placeAboveCeiling puts the pod into any bin that holds it at any price, since no new bin is possible.
 func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	c := q.class
-	try := &c.attempts[i]
-	for _, b := range sv.bins {
-		if try.closedBins.has(b.index) {
-			continue
-		}
+	l := &c.attempts[i].aboveCeiling
+	w := binSearch{q: q, level: i, list: l, mode: ceilingIgnored}
+	if len(l.lists) > 0 && sv.placeInWaitingBin(w) {
+		return true
+	}
+	for ; l.next < len(sv.bins); l.next++ {
+		b := sv.bins[l.next]
 		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
 		if why == nil {
-			b.ceiling = max(b.ceiling, g.cands.list[g.first].price)
-			b.room = nil
-			sv.addToBin(b, c, q.pod, g)
+			sv.addFound(b, w, g)
 			return true
 		}
-		if why.final {
-			try.closedBins.add(b.index)
+		if !why.final {
+			list := l.find(why)
+			l.lists[list].bins = append(l.lists[list].bins, int32(l.next))
 		}
 	}
 	return false

@@ -27,7 +27,7 @@ func (sv *solver) exclusive(volumes []volume) []types.NamespacedName {
 type claimUsers map[types.NamespacedName]*corev1.Pod
 
 // claimUsers finds the users of claims that only one pod can use: a running pod, else the pod that a node was launched
-// for, else the first in the queue.
+// for and that can still use it, else the first in the queue.
 func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.exclusive) > 0 }) {
 		return nil
@@ -36,13 +36,13 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 	for _, q := range queue {
 		placed[q.pod.UID] = true
 	}
-	promised := map[types.UID]bool{}
+	promised := map[types.UID]*node{}
 	for _, n := range sv.nodes {
 		if n.removed {
 			continue
 		}
 		for _, uid := range n.src.Nominated {
-			promised[uid] = true
+			promised[uid] = n
 		}
 		for _, pod := range n.src.Pods {
 			if placed[pod.UID] || snapshot.Terminal(pod) || !hasClaims(pod) {
@@ -53,14 +53,16 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 			}
 		}
 	}
-	for _, which := range []func(*corev1.Pod) bool{
-		func(p *corev1.Pod) bool { return p.Spec.NodeName != "" },
-		func(p *corev1.Pod) bool { return promised[p.UID] },
-		func(*corev1.Pod) bool { return true },
+	for _, which := range []func(*queuedPod) bool{
+		func(q *queuedPod) bool { return q.pod.Spec.NodeName != "" },
+		func(q *queuedPod) bool {
+			return promised[q.pod.UID] != nil && sv.keepsPromise(promised[q.pod.UID], q.class)
+		},
+		func(*queuedPod) bool { return true },
 	} {
 		for _, q := range queue {
 			taken := slices.ContainsFunc(q.class.exclusive, func(key types.NamespacedName) bool { return out[key] != nil && out[key] != q.pod })
-			if taken || !which(q.pod) {
+			if taken || !which(q) {
 				continue
 			}
 			for _, key := range q.class.exclusive {
@@ -69,6 +71,12 @@ func (sv *solver) claimUsers(queue []*queuedPod) claimUsers {
 		}
 	}
 	return out
+}
+
+// keepsPromise reports whether the node takes a pod that was nominated to it: see applyNominations. Devices do not count,
+// since it is asked before they are.
+func (sv *solver) keepsPromise(n *node, c *class) bool {
+	return !n.src.Deleting && (!n.src.Initialized || len(c.devices) > 0 || sv.stillFits(n, c))
 }
 
 // blocked is the reason why the pod waits for another user of its claim; the zero Reason if it does not.
@@ -106,9 +114,7 @@ func unboundZonal(volumes []volume) []types.NamespacedName {
 
 // sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
 func (sv *solver) sharedGroups(pod *corev1.Pod) []*group {
-	// With minValues on zones, a NodeClaim must leave several zones open, so its zone is not known in advance.
-	open := slices.ContainsFunc(sv.templates, func(t *template) bool { return t.reqs.Get(corev1.LabelTopologyZone).MinValues() > 1 })
-	if open || !hasClaims(pod) {
+	if !hasClaims(pod) {
 		return nil
 	}
 	var out []*group

@@ -6,6 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // Simulation describes a what-if: some nodes are removed, and their pods must be scheduled elsewhere.
@@ -58,7 +60,7 @@ func (p *Problem) queue(q Simulation) []*queuedPod {
 // destinations are the nodes with room for the least that any pod of the queue requests; in a large, well-used cluster
 // these are few. Nodes with nominated pods are always among them.
 func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
-	var least vec
+	var least resources.Vec
 	for _, queued := range queue {
 		if len(queued.class.invalid) > 0 {
 			continue
@@ -73,7 +75,7 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	}
 	out := p.targetBuf[:0]
 	for _, i := range into {
-		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.fits(n.free) {
+		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.Fits(n.free) {
 			out = append(out, n)
 		}
 	}
@@ -88,8 +90,8 @@ type appliedPlan struct {
 	nodes          map[*node]nodeState
 	addedPods      map[*node][]*queuedPod
 	groups         map[*group]map[string]int
-	limitLeft      []vec
-	slots          []int
+	limitLeft      []resources.Vec
+	slots          reservation.State
 	changedDomains []groupDomains
 }
 
@@ -102,7 +104,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
 		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
-		limitLeft: slices.Clone(sv.start.limitLeft), slots: slices.Clone(sv.start.slots),
+		limitLeft: slices.Clone(sv.start.limitLeft), slots: sv.slots.Marked(),
 	}
 	for _, i := range q.Removed {
 		p.remove(p.nodes[i])
@@ -154,7 +156,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	for i, t := range sv.templates {
 		sv.start.limitLeft[i] = t.limitLeft
 	}
-	copy(sv.start.slots, sv.slots.available)
+	sv.slots.Mark()
 	p.applied = append(p.applied, h)
 }
 
@@ -187,18 +189,14 @@ func (p *Problem) applyLaunch(l *Launch) {
 		return
 	}
 	t := sv.templates[at]
-	if len(t.limits.names) > 0 {
-		most := make(vec, len(t.limits.names))
+	if t.limits.Len() > 0 {
+		most := make(resources.Vec, t.limits.Len())
 		for _, it := range l.InstanceTypes {
-			most = most.max(t.limits.capacity(it))
+			most = most.Max(capacity(it, t.limits))
 		}
-		t.limitLeft = t.limitLeft.minus(most)
+		t.limitLeft = t.limitLeft.Minus(most)
 	}
-	for _, id := range reservations(l, sv.s.Labels.ReservationID) {
-		if reservation, known := sv.slots.number[id]; known && sv.slots.available[reservation-1] > 0 {
-			sv.slots.available[reservation-1]--
-		}
-	}
+	sv.slots.TakeNamed(reservations(l, sv.s.Labels.ReservationID))
 	for _, pod := range l.Pods {
 		queued := p.find(pod)
 		if queued == nil {
@@ -260,8 +258,7 @@ func (p *Problem) RevertTo(n int) {
 		for i, t := range sv.templates {
 			t.limitLeft, sv.start.limitLeft[i] = h.limitLeft[i], h.limitLeft[i]
 		}
-		copy(sv.start.slots, h.slots)
-		copy(sv.slots.available, h.slots)
+		sv.slots.Restore(h.slots)
 		p.removed, p.changedDomains = append(p.removed, h.removed...), append(p.changedDomains, h.changedDomains...)
 		p.restoreRemoved()
 	}

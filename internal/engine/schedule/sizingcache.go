@@ -65,7 +65,7 @@ func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 	s := &sv.sized
 	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.lp.lastValue
-	if len(g.cands.t.limits.names) > 0 || len(sv.slots.ids) > 0 {
+	if g.cands.t.limits.Len() > 0 || sv.slots.Len() > 0 {
 		s.run = 0
 	}
 	s.matching = append(s.matching[:0], sv.lp.program.MatchingPatterns(first.lpPods)...)

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -26,10 +27,10 @@ type template struct {
 	daemonGroups []daemonGroup
 	// limits are the axes of the pool's limits; limit, used and limitLeft are over them. limitLeft shrinks as bins
 	// reserve.
-	limits    axes
-	limit     vec
-	used      vec
-	limitLeft vec
+	limits    resources.Axes
+	limit     resources.Vec
+	used      resources.Vec
+	limitLeft resources.Vec
 	// candidatesByReqs caches candidates by the key of their requirements.
 	candidatesByReqs map[string]*candidates
 	// keys are the labels that types define, domains the values of some of them; both made on first use.
@@ -53,16 +54,16 @@ type typeInfo struct {
 	unreserved *catalog.InstanceType
 	reserved   []reservedOffering
 	// room is what is left for pods after the daemon pods that come with the node.
-	room        vec
+	room        resources.Vec
 	daemonGroup int
-	offering    int // number of the first offering: all offerings of all types before
-	capacity    vec // over the axes of the pool's limits
+	offering    int           // number of the first offering: all offerings of all types before
+	capacity    resources.Vec // over the axes of the pool's limits
 }
 
 // daemonGroup is what daemon pods take on all types that run the same ones.
 type daemonGroup struct {
 	requests corev1.ResourceList
-	ports    []hostPort
+	ports    []resources.HostPort
 	attached map[string]int // volumes by driver
 }
 
@@ -83,7 +84,7 @@ type candidate struct {
 	price float64
 	// offering is the number of that offering; -1 in a reservation.
 	offering int
-	// reservation is the capacity reservation that the type is launched into: see reservationSlots.
+	// reservation is the capacity reservation that the type is launched into: see package reservation.
 	reservation int
 }
 
@@ -134,9 +135,9 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	// Nodes have these two labels once they are initialized, and DaemonSets may select by them.
 	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
 	sv.noteAbsentLabels(t.reqs)
-	t.limits = newAxes(np.Spec.Limits)
-	t.limit, t.used = t.limits.vec(np.Spec.Limits), t.limits.vec(p.Used)
-	t.limitLeft = t.limit.minus(t.used)
+	t.limits = resources.NewAxes(np.Spec.Limits)
+	t.limit, t.used = t.limits.Vec(np.Spec.Limits), t.limits.Vec(p.Used)
+	t.limitLeft = t.limit.Minus(t.used)
 
 	types, daemons := variants(p.InstanceTypes), sv.templateDaemons(t)
 	// Claims omit types with some offerings that are too small. minValues may need those types, so such pools are not split.
@@ -149,8 +150,8 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 	slices.SortStableFunc(types, func(a, b *catalog.InstanceType) int { return cmp.Compare(a.Name, b.Name) })
 	for _, it := range types {
 		if t.reqs.Overlaps(it.Requirements) {
-			t.types = append(t.types, typeInfo{InstanceType: it, capacity: t.limits.capacity(it)})
-			sv.slots.splitOfferings(&t.types[len(t.types)-1])
+			t.types = append(t.types, typeInfo{InstanceType: it, capacity: capacity(it, t.limits)})
+			splitOfferings(&t.types[len(t.types)-1], &sv.slots)
 		}
 	}
 	sv.groupDaemons(t, daemons)
@@ -171,9 +172,9 @@ func (sv *solver) template(p *snapshot.Pool) *template {
 }
 
 // capacity is what a type counts against limits; the type itself is one of "nodes".
-func (a axes) capacity(it *catalog.InstanceType) vec {
-	v := a.vec(it.Capacity)
-	if i, ok := a.index[karpv1.ResourceNodes]; ok {
+func capacity(it *catalog.InstanceType, limits resources.Axes) resources.Vec {
+	v := limits.Vec(it.Capacity)
+	if i, ok := limits.Lookup(karpv1.ResourceNodes); ok {
 		v[i] = 1
 	}
 	return v
@@ -264,7 +265,7 @@ func offeringDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []
 // groupDaemons computes which daemons run on which types, and what room they leave.
 func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 	groups := map[string]int{}
-	var overheads []vec
+	var overheads []resources.Vec
 	members := make([]byte, len(daemons))
 	for i := range t.types {
 		ti := &t.types[i]
@@ -275,11 +276,11 @@ func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 		if !ok {
 			g = len(t.daemonGroups)
 			groups[string(members)] = g
-			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(vec, len(sv.axes.names))
+			group, overhead := daemonGroup{requests: corev1.ResourceList{}}, make(resources.Vec, sv.axes.Len())
 			for j, d := range daemons {
 				if members[j] > 0 {
 					quantity.AddTo(group.requests, d.requests)
-					overhead = overhead.plus(d.vec)
+					overhead = overhead.Plus(d.vec)
 					group.ports = append(group.ports, d.ports...)
 					group.attach(d.attached)
 				}
@@ -287,7 +288,7 @@ func (sv *solver) groupDaemons(t *template, daemons []templateDaemon) {
 			t.daemonGroups, overheads = append(t.daemonGroups, group), append(overheads, overhead)
 		}
 		ti.daemonGroup = g
-		ti.room = sv.axes.vec(ti.Allocatable).minus(overheads[g])
+		ti.room = sv.axes.Vec(ti.Allocatable).Minus(overheads[g])
 		sv.limitVolumes(ti.room, ti.VolumeLimits, t.daemonGroups[g].attached)
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
@@ -357,41 +358,58 @@ func (sv *solver) zoneOf(cand candidate) int {
 }
 
 // holds reports whether any of the types has room for the requests.
-func (t *template) holds(requests vec) bool {
-	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.fits(ti.room) })
+func (t *template) holds(requests resources.Vec) bool {
+	return slices.ContainsFunc(t.types, func(ti typeInfo) bool { return requests.Fits(ti.room) })
 }
 
 // limitsExhausted reports whether the pool can launch nothing, for example at its limits: no node of it will be in the
 // domains that it names. Called before anything is planned.
 func (t *template) limitsExhausted() bool {
-	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.within(t.limitLeft) })
+	return !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return ti.capacity.Within(t.limitLeft) })
 }
 
-// values are the domains of key that the template's nodes may be in.
+// values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available
+// or not, or those that the pool lists of a label that no type has. A domain that no node can be in is none: see
+// kube-scheduler's PodTopologySpread, which counts the domains of nodes that exist.
 func (t *template) values(key string) []string {
-	own := t.reqs.Get(key)
-	if own.Operator() == corev1.NodeSelectorOpIn {
-		return own.Values()
-	}
-	if known, ok := t.domains[key]; ok || !t.definesLabel(key) {
+	if known, ok := t.domains[key]; ok {
 		return known
 	}
+	own, out := t.reqs.Get(key), []string(nil)
+	switch {
+	case t.definesLabel(key):
+		out = t.offeredValues(key, own)
+	case own.Operator() == corev1.NodeSelectorOpIn:
+		out = own.Values()
+	}
+	if t.domains == nil {
+		t.domains = map[string][]string{}
+	}
+	t.domains[key] = out
+	return out
+}
+
+// offeredValues are the values of key that the pool admits, sorted, of offerings that it admits.
+func (t *template) offeredValues(key string, own requirement.Requirement) []string {
 	var out []string
 	for i := range t.types {
-		if r := t.types[i].Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
-			for _, v := range r.Values() {
-				if own.Has(v) {
-					out = append(out, v)
-				}
+		ofType := t.types[i].Requirements.Get(key)
+		for k := range t.types[i].Offerings {
+			o, r := &t.types[i].Offerings[k], ofType
+			if o.Requirements.Defines(key) {
+				r = o.Requirements.Get(key)
+			}
+			if r.Operator() != corev1.NodeSelectorOpIn ||
+				!slices.ContainsFunc(r.Values(), func(v string) bool { return own.Has(v) && !slices.Contains(out, v) }) {
+				continue // nothing new: the common case
+			}
+			if t.reqs.Overlaps(o.Requirements) {
+				out = append(out, slices.DeleteFunc(slices.Clone(r.Values()), func(v string) bool { return !own.Has(v) })...)
 			}
 		}
 	}
 	slices.Sort(out)
-	if t.domains == nil {
-		t.domains = map[string][]string{}
-	}
-	t.domains[key] = slices.Compact(out)
-	return t.domains[key]
+	return slices.Compact(out)
 }
 
 // minValuesShortfall returns, by key, how many values the types in list have of each key with minValues that they do

@@ -58,6 +58,9 @@ type group struct {
 	// usable are the domains of the universe that the pods' own node selection allows, by any alternative. Skew is
 	// measured against these. Spread only.
 	usable []string
+	// requested are the domains of the universe that only nodes launched for the group's own pods have: see
+	// requestedDomains. Skew is measured against them once a pod is there. Spread only.
+	requested []string
 	// undecided counts pods in bins that have no single domain yet.
 	undecided int
 	// before are the counts at the start of a run, once the run has touched them.
@@ -127,7 +130,7 @@ func (f *nodeFilter) certain(node requirement.Set, t *template, known map[string
 	return certain(f.node.Selector) && (len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, certain))
 }
 
-// add counts n pods in a domain.
+// Add counts n pods in a domain.
 func (g *group) add(domain string, n int, sure bool) {
 	g.counts[domain] += n
 	if !sure {
@@ -235,6 +238,9 @@ func (sv *solver) internGroup(g *group, filter string) *group {
 	if g.key != corev1.LabelHostname {
 		g.universe = sv.universe(g)
 		g.usable = g.reachable()
+		if g.requested = sv.requestedDomains(g); len(g.requested) > 0 {
+			g.universe = slices.Sorted(slices.Values(slices.Concat(g.universe, g.requested)))
+		}
 	}
 	if g.typ != inverse {
 		sv.countRunningPods(g)
@@ -248,7 +254,7 @@ func (sv *solver) internGroup(g *group, filter string) *group {
 func (g *group) reachable() []string {
 	var out []string
 	for _, d := range g.universe {
-		if g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d) {
+		if (g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)) && !slices.Contains(g.requested, d) {
 			out = append(out, d)
 		}
 	}
@@ -359,6 +365,9 @@ func (sv *solver) domainsOf(g *group, reqs requirement.Set) []string {
 
 // minCount is the lowest count among the domains that the pods may use: the global minimum of the skew.
 func (g *group) minCount() int {
+	if len(g.requested) > 0 {
+		return g.minCountWithRequested()
+	}
 	if len(g.usable) == 0 || len(g.usable) < g.minDomains {
 		return 0
 	}
@@ -435,7 +444,7 @@ func (v view) keepsApart() bool { return v.g.typ == antiAffinity || v.g.typ == i
 func (v *view) countsUndecided() bool { return v.g.typ == affinity && v.g.undecided > 0 }
 
 // bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
-// pod could follow it to.
+// pod could follow it to. The volume of a shared claim is where the first of its pods is, whoever can follow.
 func (v view) bootstrap() bool {
 	if !v.self || v.g.undecided > v.ownUndecided {
 		return false
@@ -453,7 +462,7 @@ func (v view) bootstrap() bool {
 			reachable = reachable || reaches(*v.node, v.g.key, hostName(i))
 		}
 	}
-	return !populated || !reachable
+	return !populated || !reachable && v.g.claim == ""
 }
 
 // allows reports whether the pod may join the domain.
@@ -505,15 +514,29 @@ func (g *group) empty() bool {
 	return g.undecided == 0 && !slices.ContainsFunc(g.countsByBin, func(n int) bool { return n != 0 })
 }
 
-// noDomainLeft reports whether no new node can be in any domain that the views allow, since each domain has a pod to
-// keep away from. A new node has a domain unless a pod requires that it has none.
-func (sv *solver) noDomainLeft(views []view) bool {
-	return slices.ContainsFunc(views, func(v view) bool {
+// noDomainLeft reports whether no new node can be in any domain that the level allows, since each domain has a pod to
+// keep away from. A new node has a domain unless a pod requires that it has none. A level that allows no domain that
+// exists is left to placeInNewBin, which remembers it.
+func (sv *solver) noDomainLeft(c *class, level *relaxationLevel) bool {
+	return slices.ContainsFunc(c.views(level), func(v view) bool {
 		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] &&
-			!sv.absentOnSomeType(v.g.key) &&
-			len(v.g.universe) > 0 &&
-			!slices.ContainsFunc(v.g.universe, func(d string) bool { return v.g.counts[d] == 0 })
+			!sv.absentOnSomeType(v.g.key) && v.g.full(level.full.Get(v.g.key))
 	})
+}
+
+// full reports whether each domain that the requirement allows has a pod of the group. At least one has.
+func (g *group) full(allowed requirement.Requirement) bool {
+	taken := false
+	for _, d := range g.universe {
+		switch {
+		case !allowed.Has(d):
+		case g.counts[d] == 0:
+			return false
+		default:
+			taken = true
+		}
+	}
+	return taken
 }
 
 // choice narrows a new node to domains.
@@ -591,7 +614,7 @@ type rankedDomain struct {
 func (sv *solver) options(views []view, reqs requirement.Set, price func(requirement.Set) float64) ([]requirement.Requirement, *view) {
 	key := views[0].g.key
 	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
-	single := false
+	spreads, first := false, false
 	// Pods that keep apart may also use a node without the label, if some types have none.
 	apart := sv.absentOnSomeType(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
 	for i, v := range views {
@@ -609,10 +632,10 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 			return nil, &views[i]
 		}
 		// Spread needs a single domain, and so does the first pod of an affinity that others will follow.
-		single = single || v.g.typ == spread ||
-			v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
+		spreads = spreads || v.g.typ == spread
+		first = first || v.g.typ == affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
-	if !single {
+	if !spreads && !first {
 		out := []requirement.Requirement{requirement.In(key, domains...)}
 		if apart && len(views[0].g.universe) > 0 {
 			out = append(out, requirement.NotIn(key, views[0].g.universe...))
@@ -638,6 +661,10 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 	out := make([]requirement.Requirement, len(order))
 	for i, o := range order {
 		out[i] = requirement.In(key, o.domain)
+	}
+	if !spreads && len(domains) > 1 && reqs.HasMinValues() {
+		// No single domain may have as many values as minValues requires. Others can follow onto the node itself.
+		out = append(out, requirement.In(key, domains...))
 	}
 	return out, nil
 }

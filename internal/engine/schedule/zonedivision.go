@@ -337,7 +337,7 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 	for _, l := range lists {
 		for _, cand := range l.list {
 			ti := &l.t.types[cand.t]
-			if cand.offering < 0 || !c.requests.fits(ti.room) {
+			if cand.offering < 0 || !c.requests.Fits(ti.room) {
 				continue
 			}
 			duals := d.sv.lp.dualsOf(ti, cand)

@@ -108,10 +108,12 @@ func (w *world) doType(l line) error {
 	has := corev1.ResourceList{corev1.ResourcePods: *resource.NewQuantity(110, resource.DecimalSI)}
 	onDemand, spot := -1.0, -1.0
 	zones, labels := w.zones, map[string]string{corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux"}
+	var spotZones []string
 	args := amounts(has, "cpu", "mem", "pods", "gpu", "disk")
 	args["price"] = func(_, v string) (err error) { onDemand, err = price(v); return err }
 	args["spot"] = func(_, v string) (err error) { spot, err = price(v); return err }
 	args["zones"] = func(_, v string) error { zones = strings.Split(v, ","); return nil }
+	args["spot-zones"] = func(_, v string) error { spotZones = strings.Split(v, ","); return nil }
 	args["arch"] = func(_, v string) error { labels[corev1.LabelArchStable] = v; return nil }
 	args["label:"] = func(key, v string) error { labels[label(key)] = v; return nil }
 	if err := l.take(args); err != nil {
@@ -120,7 +122,11 @@ func (w *world) doType(l line) error {
 	if onDemand < 0 {
 		return errors.New("type: expected price=... in $/h")
 	}
-	w.types = append(w.types, w.newType(typeSpec{name: name, onDemand: onDemand, spot: spot, zones: zones, capacity: has, labels: labels}))
+	it := w.newType(typeSpec{name: name, onDemand: onDemand, spot: spot, zones: zones, capacity: has, labels: labels})
+	it.Offerings = slices.DeleteFunc(it.Offerings, func(o catalog.Offering) bool {
+		return o.CapacityType == karpv1.CapacityTypeSpot && spotZones != nil && !slices.Contains(spotZones, o.Zone)
+	})
+	w.types = append(w.types, it)
 	return nil
 }
 
@@ -370,6 +376,10 @@ func (w *world) doVolume(l line) error {
 	claim.Spec.StorageClassName = &class
 	err = l.take(arguments{
 		"class": func(_, v string) error { class = v; return oneOf(v, "wait", "now") },
+		"-once": func(_, _ string) error {
+			claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+			return nil
+		},
 		"zone": func(_, v string) error {
 			pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name}}
 			pv.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}

@@ -87,7 +87,8 @@ func (c *check) poolDemands(pool *snapshot.Pool) map[string][]expr {
 	return out
 }
 
-// offerings: each type is available, the cheapest come first, and the offering is the cheapest of all.
+// offerings: each type is available, the cheapest come first, and the offering is the cheapest of all. Prices that differ
+// by rounding only are equal: planning adds the cost of a node to them.
 func (c *check) offerings(pl *host) {
 	at, l := []*host{pl}, pl.launch
 	price := map[string]float64{}
@@ -103,7 +104,7 @@ func (c *check) offerings(pl *host) {
 			c.failAt(at, "%s: %s is not available", pl.name, it.Name)
 			continue
 		}
-		if p < before {
+		if p < before-priceTolerance {
 			c.failAt(at, "%s: %s is cheaper than a type listed before it", pl.name, it.Name)
 		}
 		before = max(before, p)

@@ -211,32 +211,52 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 	return true
 }
 
-// poolDomains are the values of key that nodes of the pool may have: those that it lists itself, or those of its
-// types.
+// poolDomains are the values of key that nodes of the pool may have: those of its offerings, or those that it lists
+// itself of a label that no type has.
+//
+// kube-scheduler measures skew over the domains of nodes that exist: PodTopologySpread lists the nodes, skips those that
+// the policies of the constraint exclude, and takes the lowest count among the values that the others have
+// (calPreFilterState, minMatchNum). A value that no offering of the pool has under all its requirements is never one of
+// them, even if the pool lists it, or a type has it as another capacity type. That an offering is unavailable now does not
+// exclude it: nodes of it may come up, or be there already.
 func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 	demands := c.poolDemands(pool)
 	demands[pool.NodeClassLabel[0]] = append(
 		demands[pool.NodeClassLabel[0]],
 		expr{op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}},
 	)
-	listed := false
 	var values []string
-	for _, e := range demands[key] {
-		if e.op == corev1.NodeSelectorOpIn {
-			listed = true
-			values = append(values, e.values...)
+	defined := false
+	for _, it := range pool.InstanceTypes {
+		if !offeredBy(it.Requirements, demands) {
+			continue
+		}
+		defined = defined || it.Requirements.Defines(key)
+		for k := range it.Offerings {
+			out := outcome{it, &it.Offerings[k]}
+			if l, _ := out.label(key); out.offeredBy(demands) {
+				values = append(values, l.values...)
+			}
 		}
 	}
-	if !listed {
-		for _, it := range pool.InstanceTypes {
-			if r := it.Requirements.Get(key); offeredBy(it.Requirements, demands) && r.Operator() == corev1.NodeSelectorOpIn {
-				values = append(values, r.Values()...)
-			}
+	for _, e := range demands[key] {
+		if !defined && e.op == corev1.NodeSelectorOpIn {
+			values = append(values, e.values...)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(values), func(v string) bool {
 		return slices.ContainsFunc(demands[key], func(e expr) bool { return !e.has(v) })
 	})
+}
+
+// offeredBy reports whether a pool allows the labels of the offering, which are of one value each.
+func (out outcome) offeredBy(demands map[string][]expr) bool {
+	for key, list := range demands {
+		if l, ok := out.ofOffering(key); ok && slices.ContainsFunc(list, func(e expr) bool { return !e.may(l) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // offeredBy reports whether a pool allows a type's labels; a type may have no value of any.

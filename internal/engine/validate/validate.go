@@ -49,6 +49,7 @@ func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c.placements()
 	c.launches()
 	c.volumes()
+	c.sharedClaims()
 	c.limits()
 	c.reservations()
 	c.devices()

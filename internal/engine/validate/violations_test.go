@@ -108,6 +108,17 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Nodes[0].VolumeLimits = map[string]int32{"ebs.csi.aws.com": 1}
 		}, "2 volumes of ebs.csi.aws.com"},
+		{"a shared claim in two zones", func() *snapshot.Snapshot {
+			s := World(general(), Pod("a", Claims("x"), Selects(Zone, "z1")), Pod("b", Claims("x"), Selects(Zone, "z2")))
+			class, mode := "wait", storagev1.VolumeBindingWaitForFirstConsumer
+			s.Volumes.StorageClasses = map[string]*storagev1.StorageClass{class: {Provisioner: "nfs.example.com", VolumeBindingMode: &mode}}
+			s.Volumes.Claims = map[types.NamespacedName]*corev1.PersistentVolumeClaim{
+				{Namespace: "default", Name: "x"}: {Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class}},
+			}
+			return s
+		}(), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.Volumes.StorageClasses["wait"].Provisioner = "ebs.csi.aws.com"
+		}, "share volume claim x, which has no volume yet, but may be in two zones"},
 		{
 			"a limit on nodes, off by one", World(general(Limit("nodes", "2")), Pods(2, "a", Labeled("app", "a"), Apart(Host, "a"))...),
 			func(s *snapshot.Snapshot, _ *schedule.Plan) {

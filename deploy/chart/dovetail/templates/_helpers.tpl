@@ -83,7 +83,7 @@ annotations:
 {{/* The settings that are environment variables of their own name, in the order of their documentation. */}}
 {{- define "dovetail.settings" -}}
 clusterName clusterEndpoint clusterCABundle isolatedVPC eksControlPlane vmMemoryOverheadPercent interruptionQueue
-reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInterval
+reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInterval securityGroupRefreshInterval legacyNodeRepair
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
@@ -100,12 +100,44 @@ nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTai
 {{- if kindIs "string" . -}}{{ . }}{{- else -}}{{ toJson . }}{{- end -}}
 {{- end -}}
 
+{{/* Name of a gate: draEFA is DRAEFA, nodeRepair is NodeRepair. */}}
+{{- define "dovetail.gate" -}}
+{{- if hasPrefix "dra" . -}}DRA{{ trimPrefix "dra" . }}{{- else -}}{{ substr 0 1 . | upper }}{{ substr 1 (len .) . }}{{- end -}}
+{{- end -}}
+
+{{/* Gates of AWS: those of the settings, and both of DRA with enableDRA. */}}
+{{- define "dovetail.awsGates" -}}
+{{- $gates := deepCopy (.Values.settings.awsFeatureGates | default dict) -}}
+{{- if .Values.settings.enableDRA -}}
+{{- range list "draNVIDIAGPU" "draEFA" -}}
+{{- if and (hasKey $gates .) (not (kindIs "invalid" (get $gates .))) -}}
+{{- fail (printf "settings.enableDRA turns both gates of DRA on: remove settings.awsFeatureGates.%s, or set enableDRA to false" .) -}}
+{{- end -}}
+{{- $_ := set $gates . true -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $gates -}}
+{{- end -}}
+
+{{/* Whether resource claims are ignored: not with enableDRA or a gate of DRA. */}}
+{{- define "dovetail.ignoreDRARequests" -}}
+{{- $value := .Values.settings.ignoreDRARequests -}}
+{{- $gates := include "dovetail.awsGates" . | fromYaml -}}
+{{- if and .Values.settings.enableDRA (not (kindIs "invalid" $value)) -}}
+{{- fail "settings.enableDRA means that resource claims are not ignored: remove settings.ignoreDRARequests, or set enableDRA to false" -}}
+{{- end -}}
+{{- if or (get $gates "draNVIDIAGPU") (get $gates "draEFA") -}}false
+{{- else if kindIs "invalid" $value -}}true
+{{- else -}}{{ include "dovetail.text" $value }}
+{{- end -}}
+{{- end -}}
+
 {{/* Gates as Name=bool,... */}}
 {{- define "dovetail.gates" -}}
 {{- $gates := list -}}
 {{- range $name, $on := . -}}
 {{- if not (kindIs "invalid" $on) -}}
-{{- $gates = append $gates (printf "%s%s=%v" (substr 0 1 $name | upper) (substr 1 (len $name) $name) $on) -}}
+{{- $gates = append $gates (printf "%s=%v" (include "dovetail.gate" $name) $on) -}}
 {{- end -}}
 {{- end -}}
 {{- join "," $gates -}}
@@ -126,9 +158,13 @@ nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTai
 {{/* Environment variables of the settings. */}}
 {{- define "dovetail.ownEnv" -}}
 {{- $settings := .Values.settings -}}
+{{- if and $settings.legacyNodeRepair (get ($settings.featureGates | default dict) "terminateFirstRepair") -}}
+{{- fail "settings.legacyNodeRepair repairs nodes without launching replacements first: remove settings.featureGates.terminateFirstRepair" -}}
+{{- end -}}
 {{- range splitList " " (include "dovetail.settings" . | replace "\n" " ") -}}
 {{- if . -}}
 {{- $value := get $settings . -}}
+{{- if eq . "ignoreDRARequests" -}}{{- $value = include "dovetail.ignoreDRARequests" $ -}}{{- end -}}
 {{- if and (hasKey $settings .) (not (kindIs "invalid" $value)) (ne (toString $value) "") }}
 - name: {{ include "dovetail.variable" . }}
   value: {{ include "dovetail.text" $value | quote }}
@@ -139,7 +175,7 @@ nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTai
 - name: FEATURE_GATES
   value: {{ . | quote }}
 {{- end }}
-{{- with include "dovetail.gates" ($settings.awsFeatureGates | default dict) }}
+{{- with include "dovetail.gates" (include "dovetail.awsGates" . | fromYaml) }}
 - name: AWS_FEATURE_GATES
   value: {{ . | quote }}
 {{- end }}

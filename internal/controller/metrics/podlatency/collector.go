@@ -41,6 +41,7 @@ func NewCollector(cache client.Reader, decisions *Decisions, now func() time.Tim
 		return prometheus.NewDesc(prometheus.BuildFQName("karpenter", "pods", name), help, labels, nil)
 	}
 	of := []string{"name", "namespace"}
+	withDynamic := []string{"name", "namespace", metrics.LabelDynamicResources}
 	return &Collector{
 		cache: cache, decisions: decisions, now: now, log: log,
 		state: desc(
@@ -60,13 +61,13 @@ func NewCollector(cache client.Reader, decisions *Decisions, now func() time.Tim
 			"ready",
 			"managed",
 		),
-		unbound:   desc("unbound_time_seconds", "Time since the pod's creation, until it is bound.", of...),
+		unbound:   desc("unbound_time_seconds", "Time since the pod's creation, until it is bound.", withDynamic...),
 		unstarted: desc("unstarted_time_seconds", "Time since the pod's creation, until it runs.", of...),
 		undecided: desc(
 			"provisioning_scheduling_undecided_time_seconds",
 			"Time since the pod was first seen to need a node, until the first plan for it.",
 			of...),
-		placedUnbound: desc("provisioning_unbound_time_seconds", "Time since a plan schedules the pod, until it is bound.", of...),
+		placedUnbound: desc("provisioning_unbound_time_seconds", "Time since a plan schedules the pod, until it is bound.", withDynamic...),
 		placedWaiting: desc("provisioning_unstarted_time_seconds", "Time since a plan schedules the pod, until it runs.", of...),
 	}
 }
@@ -142,15 +143,15 @@ func (c *Collector) collectWaits(pod *corev1.Pod, now time.Time, to chan<- prome
 		return
 	}
 	known := c.decisions.Of(pod.UID)
-	send := func(desc *prometheus.Desc, since time.Time, waiting bool) {
+	send := func(desc *prometheus.Desc, since time.Time, waiting bool, more ...string) {
 		if waiting && !since.IsZero() {
-			to <- metrics.Gauge(desc, now.Sub(since).Seconds(), pod.Name, pod.Namespace)
+			to <- metrics.Gauge(desc, now.Sub(since).Seconds(), append([]string{pod.Name, pod.Namespace}, more...)...)
 		}
 	}
-	unbound := pod.Spec.NodeName == ""
+	unbound, dynamic := pod.Spec.NodeName == "", metrics.DynamicResources(pod)
 	send(c.unstarted, pod.CreationTimestamp.Time, true)
-	send(c.unbound, pod.CreationTimestamp.Time, unbound)
+	send(c.unbound, pod.CreationTimestamp.Time, unbound, dynamic)
 	send(c.undecided, known.Seen, unbound && known.Decided.IsZero())
-	send(c.placedUnbound, known.Schedulable, unbound)
+	send(c.placedUnbound, known.Schedulable, unbound, dynamic)
 	send(c.placedWaiting, known.Schedulable, true)
 }

@@ -180,8 +180,8 @@ func TestPodsAreMeasuredOnce(t *testing.T) {
 		got := []string{
 			measured(
 				t,
-				f.Metrics.PodBound,
-			), measured(t, f.Metrics.ProvisioningBound), measured(t, f.Metrics.PodStartup), measured(t, f.Metrics.ProvisioningStartup),
+				f.Metrics.PodBound.WithLabelValues("false").(prometheus.Metric),
+			), measured(t, f.Metrics.ProvisioningBound.WithLabelValues("false").(prometheus.Metric)), measured(t, f.Metrics.PodStartup), measured(t, f.Metrics.ProvisioningStartup),
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: bound and started, since creation and since placed (-want +got):\n%s", when, diff)
@@ -277,7 +277,7 @@ func TestCollector(t *testing.T) {
 karpenter_pods_provisioning_scheduling_undecided_time_seconds{name="seen",namespace="shop"} 20
 # HELP karpenter_pods_provisioning_unbound_time_seconds Time since a plan schedules the pod, until it is bound.
 # TYPE karpenter_pods_provisioning_unbound_time_seconds gauge
-karpenter_pods_provisioning_unbound_time_seconds{name="waits",namespace="shop"} 30
+karpenter_pods_provisioning_unbound_time_seconds{dynamic_resources="false",name="waits",namespace="shop"} 30
 # HELP karpenter_pods_provisioning_unstarted_time_seconds Time since a plan schedules the pod, until it runs.
 # TYPE karpenter_pods_provisioning_unstarted_time_seconds gauge
 karpenter_pods_provisioning_unstarted_time_seconds{name="waits",namespace="shop"} 30
@@ -289,8 +289,8 @@ karpenter_pods_state{arch="",capacity_type="",instance_type="m.large",managed="t
 karpenter_pods_state{arch="",capacity_type="",instance_type="m.large",managed="true",name="starts",namespace="shop",node="node-c",nodepool="general",owner="",phase="Pending",ready="false",scheduled="true",zone="z1"} 1
 # HELP karpenter_pods_unbound_time_seconds Time since the pod's creation, until it is bound.
 # TYPE karpenter_pods_unbound_time_seconds gauge
-karpenter_pods_unbound_time_seconds{name="seen",namespace="shop"} 30
-karpenter_pods_unbound_time_seconds{name="waits",namespace="shop"} 30
+karpenter_pods_unbound_time_seconds{dynamic_resources="false",name="seen",namespace="shop"} 30
+karpenter_pods_unbound_time_seconds{dynamic_resources="false",name="waits",namespace="shop"} 30
 # HELP karpenter_pods_unstarted_time_seconds Time since the pod's creation, until it runs.
 # TYPE karpenter_pods_unstarted_time_seconds gauge
 karpenter_pods_unstarted_time_seconds{name="seen",namespace="shop"} 30

@@ -96,7 +96,8 @@ func (p *Pods) measure(pod *corev1.Pod, w *wait) {
 	}
 	if w.toBind && pod.Spec.NodeName != "" {
 		w.toBind = false
-		observe(corev1.PodScheduled, p.Metrics.PodBound, p.Metrics.ProvisioningBound)
+		dynamic := metrics.DynamicResources(pod)
+		observe(corev1.PodScheduled, p.Metrics.PodBound.WithLabelValues(dynamic), p.Metrics.ProvisioningBound.WithLabelValues(dynamic))
 	}
 	if w.toStart && ready(pod) {
 		w.toStart = false

@@ -1,120 +1,79 @@
-// Package transition publishes events and metrics when conditions of NodeClaims and NodePools change their status.
+// Package transition publishes events and metrics when conditions of objects change their status.
 package transition
 
 import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/dovetail-k8s/dovetail/api/condition"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 )
 
-// Object has conditions, and can be looked up.
-type Object interface {
-	client.Object
-	condition.Object
-}
-
-// Metrics of the conditions of one kind.
-type Metrics struct {
-	// count is 1 for each condition of each object, by name, type, status, reason.
-	count *prometheus.GaugeVec
-	// transitions by type and the new status and reason; seconds, by type and the old status, is how long the old
-	// status lasted.
-	transitions *prometheus.CounterVec
-	seconds     *prometheus.HistogramVec
-}
-
-// NewMetrics declares the metrics of a kind, such as NodeClaim, in reg.
-func NewMetrics(reg prometheus.Registerer, kind string) (*Metrics, error) {
-	prefix := "operator_" + strings.ToLower(kind) + "_status_condition_"
-	m := &Metrics{
-		count: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: prefix + "count", Help: "Conditions of a " + kind + ": 1 for their current status.",
-		}, []string{"name", "type", "status", "reason"}),
-		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "transitions_total", Help: "Status changes of conditions of a " + kind + ", by the new status.",
-		}, []string{"type", "status", "reason"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "transition_seconds", Help: "How long conditions of a " + kind + " had a status before it changed.",
-			Buckets: prometheus.ExponentialBuckets(.5, 2, 14),
-		}, []string{"type", "status"}),
-	}
-	for _, c := range []prometheus.Collector{m.count, m.transitions, m.seconds} {
-		if err := reg.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
+// Kind is a kind of object with conditions.
+type Kind struct {
+	// Name is the kind's name, such as NodeClaim.
+	Name string
+	// New makes an empty object, Ours reports whether one is this controller's, and Conditions are those of one.
+	New        func() client.Object
+	Ours       func(client.Object) bool
+	Conditions func(client.Object) []metav1.Condition
+	// Labels are the keys of labels of the objects that the metrics have, too.
+	Labels []string
+	// Buckets are those of the durations, in seconds.
+	Buckets []float64
 }
 
 // Reconciler watches the conditions of one kind.
 type Reconciler struct {
-	Client client.Client
-	// Kind is the kind's name; New makes an empty object of it, and Ours says whether one is this controller's.
-	Kind    string
-	New     func() Object
-	Ours    func(Object) bool
+	Client  client.Client
+	Kind    Kind
 	Events  *event.Recorder
 	Metrics *Metrics
-
-	mu sync.Mutex
-	// seen are the last observed conditions of each object.
-	seen map[types.NamespacedName]observation
-}
-
-type observation struct {
-	uid        types.UID
-	conditions []metav1.Condition
 }
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named(strings.ToLower(r.Kind) + ".status").For(r.New()).Complete(r)
+	return builder.ControllerManagedBy(mgr).Named(strings.ToLower(r.Kind.Name) + ".status").For(r.Kind.New()).Complete(r)
 }
 
 // Reconcile compares an object's conditions with those at the last reconcile. It misses a change that was reverted in
 // between, and changes while no controller ran.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	o := r.New()
+	o := r.Kind.New()
 	if err := r.Client.Get(ctx, req.NamespacedName, o); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			r.forget(req.NamespacedName)
+			r.Metrics.forget(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if !r.Ours(o) {
+	if !r.Kind.Ours(o) {
 		return reconcile.Result{}, nil
 	}
-	now := condition.All(o)
-	before, known := r.exchange(req.NamespacedName, observation{uid: o.GetUID(), conditions: now})
-	r.Metrics.count.DeletePartialMatch(prometheus.Labels{"name": o.GetName()})
-	for _, c := range now {
-		r.Metrics.count.WithLabelValues(o.GetName(), c.Type, string(c.Status), c.Reason).Set(1)
-		if was, had := find(before, c.Type); known && (!had || was.Status != c.Status) {
-			r.record(o, was, c)
+	now := observation{uid: o.GetUID(), deleted: o.GetDeletionTimestamp(), conditions: r.Kind.Conditions(o)}
+	for _, key := range r.Kind.Labels {
+		now.labels = append(now.labels, o.GetLabels()[key])
+	}
+	before, known := r.Metrics.exchange(req.NamespacedName, now)
+	for _, c := range now.conditions {
+		if was, had := find(before.conditions, c.Type); known && (!had || was.Status != c.Status) {
+			r.Metrics.changed(now, was, c)
+			r.report(o, was, c)
 		}
 	}
 	return reconcile.Result{}, nil
 }
 
-// record publishes the event and the metrics of a change. A missing condition counts as Unknown.
-func (r *Reconciler) record(o Object, was, is metav1.Condition) {
-	r.Metrics.transitions.WithLabelValues(is.Type, string(is.Status), is.Reason).Inc()
-	from := metav1.ConditionUnknown
-	if was.Type != "" {
-		from = was.Status
-		r.Metrics.seconds.WithLabelValues(is.Type, string(was.Status)).Observe(is.LastTransitionTime.Sub(was.LastTransitionTime.Time).Seconds())
+// report publishes the event of a change. A missing condition counts as Unknown.
+func (r *Reconciler) report(o client.Object, was, is metav1.Condition) {
+	from := was.Status
+	if was.Type == "" {
+		from = metav1.ConditionUnknown
 	}
 	if from == is.Status {
 		return
@@ -133,23 +92,4 @@ func find(conditions []metav1.Condition, typ string) (metav1.Condition, bool) {
 		}
 	}
 	return metav1.Condition{}, false
-}
-
-// exchange stores the current observation and returns the previous one; false for a new object.
-func (r *Reconciler) exchange(name types.NamespacedName, now observation) ([]metav1.Condition, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.seen == nil {
-		r.seen = map[types.NamespacedName]observation{}
-	}
-	before, known := r.seen[name]
-	r.seen[name] = now
-	return before.conditions, known && before.uid == now.uid
-}
-
-func (r *Reconciler) forget(name types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.seen, name)
-	r.Metrics.count.DeletePartialMatch(prometheus.Labels{"name": name.Name})
 }

@@ -4,7 +4,8 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics count repairs.
 type Metrics struct {
-	// Unhealthy counts the claims deleted for their node's health, by condition, nodepool, capacity_type, image_id.
+	// Unhealthy counts the claims deleted for their node's health, by condition, nodepool, capacity_type, image_id,
+	// termination_mode.
 	Unhealthy *prometheus.CounterVec
 }
 
@@ -13,6 +14,6 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total",
 		Help: "Node claims deleted because their node was unhealthy.",
-	}, []string{"condition", "nodepool", "capacity_type", "image_id"})}
+	}, []string{"condition", "nodepool", "capacity_type", "image_id", "termination_mode"})}
 	return m, reg.Register(m.Unhealthy)
 }

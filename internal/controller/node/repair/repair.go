@@ -270,6 +270,7 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 		claim.Labels[karpv1.LabelNodePool],
 		claim.Labels[karpv1.LabelCapacityType],
 		claim.Status.ImageID,
+		metrics.TerminationMode(claim),
 	).Inc()
 	return nil
 }

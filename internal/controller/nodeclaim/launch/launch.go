@@ -63,7 +63,8 @@ type Reconciler struct {
 	// nothing to do.
 	launched sync.Map
 	// backoffs limit how soon a failed launch is repeated.
-	backoffs backoffs
+	backoffs  backoffs
+	podEvents podEvents
 }
 
 // Register adds the reconciler to mgr.
@@ -247,7 +248,8 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 // failed handles a launch error: it deletes the claim, or records the error for the next attempt.
 func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err error) error {
 	if capacity := (*cloudprovider.InsufficientCapacityError)(nil); errors.As(err, &capacity) {
-		r.Events.Warn(claim, "InsufficientCapacityError", "NodeClaim %s event: %s", claim.Name, truncate(err.Error()))
+		r.Events.Warn(claim, reasonInsufficientCapacity, "%s", capacityMessage(claim, err))
+		r.reportCapacity(ctx, claim, err)
 		return r.delete(ctx, claim, "insufficient_capacity", err)
 	}
 	if notReady := (*cloudprovider.NodeClassNotReadyError)(nil); errors.As(err, &notReady) {
@@ -280,13 +282,23 @@ func (r *Reconciler) delete(ctx context.Context, claim *karpv1.NodeClaim, reason
 	return err
 }
 
-// maxMessage is the length in characters to which messages are truncated: people read conditions and events.
-const maxMessage = 300
+// reasonInsufficientCapacity is the reason of events on claims and pods.
+const reasonInsufficientCapacity = "InsufficientCapacityError"
 
-// truncate keeps the first characters of a message.
+// capacityMessage is the message of these events.
+func capacityMessage(claim *karpv1.NodeClaim, cause error) string {
+	return truncate(fmt.Sprintf("NodeClaim %s event: %s", claim.Name, cause))
+}
+
+// maxMessage is the length in characters to which messages are truncated. It is Karpenter's, and the API server's limit for the
+// message of an event.
+const maxMessage = 1024
+
+// truncate keeps the first characters of a message; three dots at its end, within maxMessage, show that it was longer.
 func truncate(s string) string {
+	const dots = "..."
 	if runes := []rune(s); len(runes) > maxMessage {
-		return string(runes[:maxMessage]) + "..."
+		return string(runes[:maxMessage-len(dots)]) + dots
 	}
 	return s
 }

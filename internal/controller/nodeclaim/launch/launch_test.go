@@ -237,7 +237,7 @@ func TestLeftAlone(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	const long = 400
+	const long = 1200
 	changed := func(change func(*awsv1.EC2NodeClass)) func() *awsv1.EC2NodeClass {
 		return func() *awsv1.EC2NodeClass { return controllertest.Class(change) }
 	}
@@ -283,7 +283,7 @@ func TestFailures(t *testing.T) {
 			1,
 		},
 		{"anything else", ready, errors.New("boom"), "", "LaunchFailed", "boom", "", 1},
-		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 300) + "...", "", 1},
+		{"a long message is cut", ready, errors.New(strings.Repeat("x", long)), "", "LaunchFailed", strings.Repeat("x", 1021) + "...", "", 1},
 		{"class is missing", nil, nil, "insufficient_capacity", "", "", "InsufficientCapacityError", 0},
 		{"class is being deleted", changed(func(c *awsv1.EC2NodeClass) {
 			c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: controllertest.Start}, []string{awsv1.FinalizerTermination}

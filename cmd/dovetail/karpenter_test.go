@@ -1,0 +1,199 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// karpenter is testdata/karpenter-1.15.yaml: the names of Karpenter that its users refer to.
+type karpenter struct {
+	// Fields of the CustomResourceDefinitions, by kind.
+	Fields map[string][]string `json:"fields"`
+	// Settings are flags. Gates are feature gates with their defaults.
+	Settings        []string `json:"settings"`
+	Gates, AWSGates map[string]bool
+	ChartValues     []string `json:"chartValues"`
+
+	Labels, Annotations, Taints, Events []string
+	// Conditions by kind.
+	Conditions map[string][]string
+	// Metrics have labels.
+	Metrics map[string][]string
+	// Differences are what we lack of it, or have otherwise; Additions are names in its domain that it lacks.
+	Differences, Additions []difference
+}
+
+// difference is a row of docs/compatibility.md.
+type difference struct{ Sort, Name, Why string }
+
+// Sorts of names.
+const (
+	sortField, sortSetting, sortGate, sortValue          = "field", "setting", "feature gate", "chart value"
+	sortLabel, sortAnnotation, sortTaint, sortCondition  = "label", "annotation", "taint", "condition"
+	sortEvent, sortMetric, sortMetricLabels, placeholder = "event", "metric", "labels of metric", "NODE"
+)
+
+func readKarpenter(t *testing.T) karpenter {
+	t.Helper()
+	text, err := os.ReadFile("testdata/karpenter-1.15.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var k karpenter
+	if err := yaml.UnmarshalStrict(text, &k); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// names are those of one sort: Karpenter's, and ours. Additions says whether what only we have needs a row.
+type names struct {
+	sort         string
+	theirs, ours []string
+	additions    bool
+}
+
+// Each name of Karpenter is one of ours, or a listed difference; each name of ours in its domain is one of Karpenter's, or a listed
+// addition. A row that is not true any more is an error, too.
+func TestNamesAreKarpenters(t *testing.T) {
+	k := readKarpenter(t)
+	constants := stringConstants(t, "../../api")
+	metricsOfOurs := ourMetrics(t)
+	all := []names{
+		{sortField, flatten(k.Fields), ourFields(t), true},
+		{sortSetting, k.Settings, ourSettings(), true},
+		{sortGate, slices.Concat(keys(k.Gates), keys(k.AWSGates)), settings.KnownGates(), true},
+		{sortValue, k.ChartValues, ourChartValues(t), true},
+		{sortLabel, k.Labels, ourKeys(constants, "Label"), true},
+		{sortAnnotation, k.Annotations, ourKeys(constants, "Annotation"), true},
+		{sortTaint, k.Taints, ourKeys(constants, "TaintKey"), true},
+		{sortCondition, unique(flatten(k.Conditions, "")), ourConditions(constants), true},
+		{sortEvent, k.Events, stringLiterals(t, "../../internal", "../../api"), false},
+		{sortMetric, keys(k.Metrics), keys(metricsOfOurs), true},
+		{sortMetricLabels, commonMetrics(k.Metrics, metricsOfOurs), sameLabels(k.Metrics, metricsOfOurs), false},
+	}
+	for _, n := range all {
+		compareNames(t, n, rows(k.Differences, n.sort), rows(k.Additions, n.sort))
+	}
+	for gate, on := range k.Gates {
+		if got := (settings.Settings{}).Gate(gate); got != on {
+			t.Errorf("feature gate %s is %v by default, Karpenter's is %v", gate, got, on)
+		}
+	}
+}
+
+func compareNames(t *testing.T, n names, differences, additions map[string]bool) {
+	t.Helper()
+	if len(n.theirs) == 0 || len(n.ours) == 0 {
+		t.Errorf("%s: %d names of Karpenter, %d of ours", n.sort, len(n.theirs), len(n.ours))
+	}
+	theirs, ours := set(n.theirs), set(n.ours)
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		switch {
+		case !ours[name] && !hasRow(differences, name):
+			t.Errorf("%s %s of Karpenter is missing, and no row of differences says why", n.sort, name)
+		case ours[name] && hasRow(differences, name):
+			t.Errorf("%s %s is as Karpenter's: remove its row from differences", n.sort, name)
+		}
+	}
+	for name := range differences {
+		if !slices.ContainsFunc(n.theirs, func(their string) bool { return hasRow(map[string]bool{name: true}, their) }) {
+			t.Errorf("%s %s has a row of differences, but Karpenter has none of that name", n.sort, name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(ours)) {
+		if n.additions && !theirs[name] && !hasRow(additions, name) {
+			t.Errorf("%s %s is not Karpenter's, and no row of additions says what it is for", n.sort, name)
+		}
+	}
+	for name := range additions {
+		if !slices.ContainsFunc(n.ours, func(o string) bool { return hasRow(map[string]bool{name: true}, o) && !theirs[o] }) {
+			t.Errorf("%s %s has a row of additions, but there is none", n.sort, name)
+		}
+	}
+}
+
+// hasRow reports whether a row has a name, by itself or with all that begin like it ("a.*").
+func hasRow(rows map[string]bool, name string) bool {
+	for row := range rows {
+		if prefix, ok := strings.CutSuffix(row, "*"); name == row || ok && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// The page has a row for each difference and each addition, in the words and the order of the table.
+func TestNamesInDocumentation(t *testing.T) {
+	k := readKarpenter(t)
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for heading, list := range map[string][]difference{"Names of Karpenter 1.15 that are missing": k.Differences, "Additional names": k.Additions} {
+		var want []string
+		for _, d := range list {
+			want = append(want, fmt.Sprintf("| %s | `%s` | %s |", d.Sort, d.Name, d.Why))
+		}
+		_, section, found := strings.Cut(string(page), "\n## "+heading+"\n")
+		if !found {
+			t.Errorf("the page has no section %q", heading)
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		var got []string
+		for line := range strings.Lines(section) {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Sort ") {
+				got = append(got, line)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-table +page):\n%s\nthe rows of the table:\n%s", heading, diff, strings.Join(want, "\n"))
+		}
+	}
+}
+
+func rows(list []difference, sort string) map[string]bool {
+	out := map[string]bool{}
+	for _, d := range list {
+		if d.Sort == sort {
+			out[d.Name] = true
+		}
+	}
+	return out
+}
+
+func set(list []string) map[string]bool {
+	out := map[string]bool{}
+	for _, s := range list {
+		out[s] = true
+	}
+	return out
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+func unique(list []string) []string { return keys(set(list)) }
+
+// flatten joins keys and values: "NodePool spec.weight". With a separator of its own, an empty one, it drops the keys.
+func flatten(m map[string][]string, separator ...string) []string {
+	var out []string
+	for _, key := range keys(m) {
+		for _, value := range m[key] {
+			if len(separator) > 0 {
+				out = append(out, value)
+			} else {
+				out = append(out, key+" "+value)
+			}
+		}
+	}
+	return out
+}

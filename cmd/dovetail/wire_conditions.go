@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// coreBuckets, in seconds, and those of Prometheus for node classes are Karpenter's.
+var coreBuckets = prometheus.ExponentialBuckets(.5, 2, 15)
+
+// conditions are those of a kind of ours, with the missing ones as Unknown.
+func conditions(o client.Object) []metav1.Condition { return condition.All(o.(condition.Object)) }
+
+// nodeConditions are those of a Node, without their heartbeats.
+func nodeConditions(o client.Object) []metav1.Condition {
+	var out []metav1.Condition
+	for _, c := range o.(*corev1.Node).Status.Conditions {
+		out = append(out, metav1.Condition{
+			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), LastTransitionTime: c.LastTransitionTime,
+			Reason: c.Reason, Message: c.Message,
+		})
+	}
+	return out
+}
+
+// coreKinds are Karpenter's core kinds with conditions that are measured, and Nodes.
+func coreKinds() []transition.Kind {
+	return []transition.Kind{
+		{
+			Name: "NodeClaim", New: func() client.Object { return &karpv1.NodeClaim{} }, Conditions: conditions,
+			Ours:   func(o client.Object) bool { return awsv1.IsEC2NodeClass(o.(*karpv1.NodeClaim).Spec.NodeClassRef) },
+			Labels: []string{awsv1.LabelNodeClass, karpv1.LabelNodePool}, Buckets: coreBuckets,
+		},
+		{
+			Name: "NodePool", New: func() client.Object { return &karpv1.NodePool{} }, Conditions: conditions,
+			Ours: func(o client.Object) bool {
+				return awsv1.IsEC2NodeClass(o.(*karpv1.NodePool).Spec.Template.Spec.NodeClassRef)
+			},
+			Buckets: coreBuckets,
+		},
+		{
+			Name: "Node", New: func() client.Object { return &corev1.Node{} }, Conditions: nodeConditions,
+			Ours:   func(o client.Object) bool { return o.GetLabels()[awsv1.LabelNodeClass] != "" },
+			Labels: []string{awsv1.LabelNodeClass, karpv1.LabelNodePool, karpv1.LabelInitialized}, Buckets: coreBuckets,
+		},
+	}
+}
+
+// bufferKind is the kind of CapacityBuffers, which the API server may lack.
+func bufferKind() transition.Kind {
+	return transition.Kind{
+		Name: "CapacityBuffer", New: func() client.Object { return &bufferv1.CapacityBuffer{} },
+		Conditions: func(o client.Object) []metav1.Condition { return o.(*bufferv1.CapacityBuffer).Status.Conditions },
+		Ours:       func(client.Object) bool { return true }, Buckets: coreBuckets,
+	}
+}
+
+// nodeClassKind is the kind of node classes.
+func nodeClassKind() transition.Kind {
+	return transition.Kind{
+		Name: "EC2NodeClass", New: func() client.Object { return &awsv1.EC2NodeClass{} }, Conditions: conditions,
+		Ours: func(client.Object) bool { return true }, Buckets: prometheus.DefBuckets,
+	}
+}
+
+// wireTransitions wires the events and metrics of conditions that change.
+func (a *assembly) wireTransitions(reg prometheus.Registerer) error {
+	kinds := []transition.Kind{nodeClassKind()}
+	if !a.settings.DisableClusterStateObservability {
+		kinds = append(kinds, coreKinds()...)
+		if a.settings.Gate(settings.GateCapacityBuffer) {
+			kinds = append(kinds, bufferKind())
+		}
+	}
+	var errs []error
+	for _, kind := range kinds {
+		metrics, err := transition.NewMetrics(reg, kind, time.Now)
+		if err != nil {
+			return err
+		}
+		errs = append(errs, a.register(&transition.Reconciler{
+			Client: a.mgr.GetClient(), Kind: kind, Events: a.events, Metrics: metrics,
+		}))
+	}
+	return errors.Join(errs...)
+}

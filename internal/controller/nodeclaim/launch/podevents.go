@@ -1,0 +1,62 @@
+package launch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// podEventsPerSecond and podEventsBurst limit the events on pods about a lack of capacity, over all claims: a batch of thousands of
+// pods must not fill the API server with them. Both are Karpenter's.
+const podEventsPerSecond, podEventsBurst = 5, 10
+
+// podEvents publishes on pods why they do not get the node that was launched for them.
+type podEvents struct {
+	once  sync.Once
+	limit flowcontrol.PassiveRateLimiter
+}
+
+// passiveClock is the clock of a Reconciler, as a rate limiter reads it.
+type passiveClock func() time.Time
+
+// Now implements clock.PassiveClock.
+func (c passiveClock) Now() time.Time { return c() }
+
+// Since implements clock.PassiveClock.
+func (c passiveClock) Since(t time.Time) time.Duration { return c().Sub(t) }
+
+// reportCapacity publishes an event on each pod that still waits for a claim that EC2 has no capacity for. Pods without an event
+// for want of tokens get one at the next failure.
+func (r *Reconciler) reportCapacity(ctx context.Context, claim *karpv1.NodeClaim, cause error) {
+	nominated := claim.Nominated(karpv1.AnnotationNominatedPods)
+	if len(nominated) == 0 {
+		return
+	}
+	r.podEvents.once.Do(func() {
+		r.podEvents.limit = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(podEventsPerSecond, podEventsBurst, passiveClock(r.Now))
+	})
+	var pods corev1.PodList
+	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.Error("pods get no event about a lack of capacity", "NodeClaim", claim.Name, "error", err)
+		return
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != "" || !snapshot.Active(pod) || !slices.Contains(nominated, pod.UID) {
+			continue
+		}
+		if !r.podEvents.limit.TryAccept() {
+			return
+		}
+		r.Events.Warn(event.Object(pod), reasonInsufficientCapacity, "%s", capacityMessage(claim, cause))
+	}
+}

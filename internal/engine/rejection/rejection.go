@@ -1,0 +1,58 @@
+// Package rejection has the reasons why a pod cannot be scheduled, as data. Each part of the engine that can keep a pod
+// off a node states its own.
+package rejection
+
+// Reason is one cause, as data. Code is stable; Message is for people.
+type Reason struct {
+	Code     Code   `json:"code"`
+	NodePool string `json:"nodePool,omitempty"`
+	Message  string `json:"message"`
+	// Nearest is where the pod would go without the reasons of this pool; nil if nowhere.
+	Nearest *Nearest `json:"-"`
+}
+
+// Nearest is where a pod would be scheduled if the reasons of its pool did not exist.
+type Nearest struct {
+	InstanceType, Zone, CapacityType string
+}
+
+// String is for people.
+func (n *Nearest) String() string {
+	if n.Zone == "" {
+		return n.InstanceType
+	}
+	return n.InstanceType + " in " + n.Zone
+}
+
+// Code names a rule of the scheduler.
+type Code string
+
+// The rules that can keep a pod off a node.
+const (
+	NoPools       Code = "NoNodePools"
+	NotManaged    Code = "OptedOut"
+	InvalidPod    Code = "InvalidPod"
+	Requirement   Code = "Requirements"
+	Taint         Code = "Taints"
+	Resources     Code = "Resources"
+	Offering      Code = "NoOffering"
+	Limits        Code = "Limits"
+	MinValues     Code = "MinValues"
+	HostPort      Code = "HostPort"
+	Topology      Code = "Topology"
+	Volume        Code = "Volume"
+	VolumePending Code = "VolumeUnbound"
+	Unsupported   Code = "Unsupported"
+	// VolumeInUse: another pod uses a volume claim that only one pod can use.
+	VolumeInUse Code = "VolumeInUse"
+	// TooComplex: the pod has so many terms that planning it would delay others.
+	TooComplex Code = "TooComplex"
+	// BudgetSpent: the plan ran out of steps before the pod's turn.
+	BudgetSpent Code = "BudgetSpent"
+	// DeviceClaims: the pod has DRA resource claims, which are not planned, or which are not ready.
+	DeviceClaims Code = "ResourceClaims"
+	// Devices: no devices are left for the pod's resource claims.
+	Devices Code = "Devices"
+	// Reserved: only capacity reservations fit, and in-flight nodes take what is left of them.
+	Reserved Code = "ReservedCapacity"
+)

@@ -48,6 +48,10 @@ func (r *Rebooter) call(ctx context.Context, providerID string, dryRun bool) err
 	if err != nil {
 		return fmt.Errorf("reboot: %w", errors.Join(cloudprovider.ErrRebootRefused, err))
 	}
+	return r.callOwned(ctx, owned, dryRun)
+}
+
+func (r *Rebooter) callOwned(ctx context.Context, owned identity.Owned, dryRun bool) error {
 	id, err := owned.ID(identity.Instance)
 	if err != nil {
 		return err

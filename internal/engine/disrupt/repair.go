@@ -139,7 +139,8 @@ func (v *View) NewBreaker(due []*Candidate) *repair.Breaker {
 	for i := range v.Snapshot.Nodes {
 		if n := &v.Snapshot.Nodes[i]; n.Pool != "" && n.Registered {
 			b.Count(repair.Health{
-				Pool: n.Pool, Zone: n.Labels[corev1.LabelTopologyZone], Unhealthy: n.Unhealthy, Repairing: n.Rebooting || n.Unhealthy && (n.Disrupting || n.Deleting),
+				Pool: n.Pool, Zone: n.Labels[corev1.LabelTopologyZone], Unhealthy: n.Unhealthy,
+				Repairing: n.Rebooting || n.Unhealthy && (n.Disrupting || n.Deleting),
 			})
 		}
 	}

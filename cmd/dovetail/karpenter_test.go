@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,12 +29,17 @@ type karpenter struct {
 	Conditions map[string][]string
 	// Metrics have labels.
 	Metrics map[string][]string
+	// Behaviors and Cases are what Karpenter 1.15 does otherwise than before.
+	Behaviors, Cases []behavior
 	// Differences are what we lack of it, or have otherwise; Additions are names in its domain that it lacks.
 	Differences, Additions []difference
 }
 
 // difference is a row of docs/compatibility.md.
 type difference struct{ Sort, Name, Why string }
+
+// behavior is a rule of Karpenter. It has either a test of ours, as directory and function, or a reason why it does not hold here.
+type behavior struct{ Rule, Test, Why string }
 
 // Sorts of names.
 const (
@@ -132,18 +138,28 @@ func hasRow(rows map[string]bool, name string) bool {
 	return false
 }
 
-// The page has a row for each difference and each addition, in the words and the order of the table.
+// The page has a row for each difference, each addition and each behavior that is missing, in the words and the order of the table.
 func TestNamesInDocumentation(t *testing.T) {
 	k := readKarpenter(t)
 	page, err := os.ReadFile("../../docs/compatibility.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	tables := map[string][]string{}
+	add := func(heading, format string, cells ...any) {
+		tables[heading] = append(tables[heading], fmt.Sprintf(format, cells...))
+	}
 	for heading, list := range map[string][]difference{"Names of Karpenter 1.15 that are missing": k.Differences, "Additional names": k.Additions} {
-		var want []string
 		for _, d := range list {
-			want = append(want, fmt.Sprintf("| %s | `%s` | %s |", d.Sort, d.Name, d.Why))
+			add(heading, "| %s | `%s` | %s |", d.Sort, d.Name, d.Why)
 		}
+	}
+	for _, b := range slices.Concat(k.Behaviors, k.Cases) {
+		if b.Why != "" {
+			add("Behavior of Karpenter 1.15 that is missing", "| %s | %s |", strings.TrimLeft(b.Rule, "0123456789: "), b.Why)
+		}
+	}
+	for heading, want := range tables {
 		_, section, found := strings.Cut(string(page), "\n## "+heading+"\n")
 		if !found {
 			t.Errorf("the page has no section %q", heading)
@@ -151,7 +167,7 @@ func TestNamesInDocumentation(t *testing.T) {
 		section, _, _ = strings.Cut(section, "\n## ")
 		var got []string
 		for line := range strings.Lines(section) {
-			if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Sort ") {
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| Sort ") && !strings.HasPrefix(line, "| What ") {
 				got = append(got, line)
 			}
 		}
@@ -196,4 +212,31 @@ func flatten(m map[string][]string, separator ...string) []string {
 		}
 	}
 	return out
+}
+
+// Each rule names a test that exists, or states why it does not hold.
+func TestBehaviorsOfKarpenterAreTested(t *testing.T) {
+	k := readKarpenter(t)
+	for _, b := range slices.Concat(k.Behaviors, k.Cases) {
+		if (b.Test == "") == (b.Why == "") {
+			t.Errorf("%s: want either a test or a reason", b.Rule)
+		}
+		if b.Test == "" {
+			continue
+		}
+		dir, name, _ := strings.Cut(b.Test, " ")
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(t *testing.T")
+		}) {
+			t.Errorf("%s: there is no test %s in %s", b.Rule, name, dir)
+		}
+	}
+	if len(k.Behaviors) < 20 || len(k.Cases) != 22 {
+		t.Errorf("%d behaviors and %d cases", len(k.Behaviors), len(k.Cases))
+	}
 }

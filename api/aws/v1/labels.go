@@ -56,8 +56,10 @@ const (
 	// AnnotationInstanceProfileName is the profile a claim was launched with; it protects the profile from collection.
 	AnnotationInstanceProfileName = Group + "/instance-profile-name"
 	// AnnotationTagged is "true" on a claim whose instance got its tags after registration.
-	AnnotationTagged            = Group + "/tagged"
-	AnnotationClusterNameTagged = "compatibility." + Group + "/cluster-name-tagged"
+	AnnotationTagged = Group + "/tagged"
+	// AnnotationNVIDIAConsumableCapacity is, on an EC2NodeClass, how resource claims share an NVIDIA GPU. It is not part of the hash.
+	AnnotationNVIDIAConsumableCapacity = Group + "/nvidia-consumable-capacity"
+	AnnotationClusterNameTagged        = "compatibility." + Group + "/cluster-name-tagged"
 )
 
 // FinalizerTermination is on every EC2NodeClass until what was made for it in AWS is gone.

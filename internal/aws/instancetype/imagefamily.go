@@ -39,7 +39,7 @@ func FamilyOf(name string) Family {
 	case awsv1.AMIFamilyBottlerocket:
 		return Family{
 			Name: name, OS: corev1.Linux, ENILimitedPods: true,
-			EphemeralDevice: "/dev/xvdb", BlockDevices: []awsv1.BlockDeviceMapping{disk("/dev/xvda", 4), disk("/dev/xvdb", 20)},
+			EphemeralDevice: "/dev/xvdb", BlockDevices: []awsv1.BlockDeviceMapping{disk("/dev/xvda", 6), disk("/dev/xvdb", 20)},
 		}
 	case awsv1.AMIFamilyWindows2019:
 		return windows(name, "10.0.17763")

@@ -406,6 +406,14 @@ func TestExtendedResources(t *testing.T) {
 	}
 }
 
+// The system volume has the size that Karpenter 1.15 gives it; images have grown.
+func TestBottlerocketsSystemVolume(t *testing.T) {
+	devices := instancetype.FamilyOf(awsv1.AMIFamilyBottlerocket).BlockDevices
+	if len(devices) != 2 || devices[0].EBS.VolumeSize.String() != "6Gi" || devices[1].EBS.VolumeSize.String() != "20Gi" {
+		t.Errorf("devices %+v", devices)
+	}
+}
+
 func TestClassOf(t *testing.T) {
 	nodeClass := &awsv1.EC2NodeClass{
 		Spec: awsv1.EC2NodeClassSpec{

@@ -204,6 +204,38 @@ func (p *pages) DescribeSubnets(
 	return out, nil
 }
 
+// groupCalls counts how often security groups are read.
+type groupCalls struct {
+	API
+	n int
+}
+
+func (c *groupCalls) DescribeSecurityGroups(
+	context.Context,
+	*ec2.DescribeSecurityGroupsInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeSecurityGroupsOutput, error) {
+	c.n++
+	return &ec2.DescribeSecurityGroupsOutput{SecurityGroups: []ec2types.SecurityGroup{{GroupId: aws.String("sg-1")}}}, nil
+}
+
+func TestSecurityGroupsAreCachedForTheirInterval(t *testing.T) {
+	at := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	now := func() time.Time { return at }
+	api := &groupCalls{}
+	f := NewFinder(api, Intervals{Subnets: time.Minute, SecurityGroups: 5 * time.Minute}, NewAddresses(time.Minute, now), now)
+	for _, tc := range []struct {
+		after time.Duration
+		calls int
+	}{{0, 1}, {4 * time.Minute, 1}, {6 * time.Minute, 2}} {
+		at = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC).Add(tc.after)
+		found, err := f.SecurityGroups(t.Context(), "key", []awsv1.SecurityGroupSelectorTerm{{ID: "sg-1"}})
+		if err != nil || len(found) != 1 || api.n != tc.calls {
+			t.Errorf("after %v: %v, %v, %d calls, want %d", tc.after, found, err, api.n, tc.calls)
+		}
+	}
+}
+
 func TestEmptyPages(t *testing.T) {
 	t.Run("a page without results is not the end", func(t *testing.T) {
 		now := func() time.Time { return time.Time{} }

@@ -334,6 +334,10 @@ func (r *resolution) validate(ctx context.Context) {
 		refuse(problem.Reason, problem.Message)
 		return
 	}
+	if problem := CheckGPUSharing(r.class); problem.Reason != "" {
+		refuse(problem.Reason, problem.Message)
+		return
+	}
 	for _, wanted := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		var pending []string
 		for _, d := range dependencies {

@@ -375,6 +375,21 @@ func TestGaugesOfAPoolThatIsGone(t *testing.T) {
 	}
 }
 
+// Dashboards select by the reason in lower case, as Karpenter 1.15 writes it.
+func TestGaugesOfBudgets(t *testing.T) {
+	f := controllertest.New(t, emptyNodes("a")...)
+	l, _ := loop(f)
+	pass(t, l)
+	for _, reason := range []string{"empty", "drifted", "underutilized"} {
+		if n := testutil.ToFloat64(l.Metrics.AllowedDisruptions.WithLabelValues("general", reason)); n == 0 {
+			t.Errorf("no disruption is allowed for %s", reason)
+		}
+	}
+	if n := testutil.CollectAndCount(l.Metrics.AllowedDisruptions); n != 3 {
+		t.Errorf("%d series, want one for each reason in lower case", n)
+	}
+}
+
 // The API server stops answering before a command has left any trace but in our own memory, and comes back.
 func TestFailedRollbackIsRetried(t *testing.T) {
 	f := controllertest.New(t, driftedNodes("a")...)

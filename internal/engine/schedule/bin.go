@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
@@ -16,9 +17,9 @@ import (
 // that type and has been subtracted from the template's limitLeft.
 type bin struct {
 	index int
-	t     *template
-	cands *candidates // what the bin can become under the requirements of its pods
-	first int         // index into cands.list
+	t     *nodepool.Template
+	cands *nodepool.Candidates // what the bin can become under the requirements of its pods
+	first int                  // index into cands.list
 	total resources.Vec
 	pods  []*corev1.Pod
 	// contents counts the pods by class, in the order in which the classes came.
@@ -29,7 +30,7 @@ type bin struct {
 	// cost is the price of the cheapest type.
 	cost float64
 	// target is the type that the bin was sized for. Below the ceiling it becomes nothing that costs more.
-	target  candidate
+	target  nodepool.Candidate
 	ceiling float64
 	// reservation is the capacity reservation that the bin is to be launched into: see package reservation.
 	reservation int
@@ -52,7 +53,7 @@ type classCount struct {
 
 // growth is what a bin becomes with one more pod.
 type growth struct {
-	cands          *candidates
+	cands          *nodepool.Candidates
 	first          int
 	reservedLimits resources.Vec // nil if the pool has no limits
 	relaxed        bool
@@ -111,13 +112,11 @@ func btoi(b bool) int {
 	return 0
 }
 
-func (sv *solver) newBin(t *template) *bin {
-	sv.steps += len(t.types)
+func (sv *solver) newBin(t *nodepool.Template) *bin {
+	sv.steps += len(t.Types())
 	return &bin{
-		index: len(
-			sv.bins,
-		), t: t, cands: sv.candidates(t, t.reqs), total: make(resources.Vec, sv.axes.Len()), target: candidate{t: -1}, ceiling: math.Inf(1),
-		reservedLimits: make(resources.Vec, t.limits.Len()), roomVersion: -1,
+		index: len(sv.bins), t: t, cands: t.Candidates(t.Requirements()), total: make(resources.Vec, sv.axes.Len()),
+		target: nodepool.Candidate{Type: -1}, ceiling: math.Inf(1), reservedLimits: t.NoLimits(), roomVersion: -1,
 	}
 }
 
@@ -138,7 +137,7 @@ type binRequest struct {
 // along the price list. No allocation unless topology has several domains to choose from.
 func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) (growth, *refusal) {
 	sv.steps++
-	if level.blocked.Has(b.t.index) {
+	if level.blocked.Has(b.t.Index()) {
 		return growth{}, sv.refusal(Taint, true)
 	}
 	if u == ceilingEnforced && b.room != nil && !sv.requestsIn(b, c).FitsBeside(b.total, b.room) {
@@ -147,18 +146,18 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 	if c.ports.Len() > 0 && c.ports.Clash(b.ports) {
 		return growth{}, &refusal{code: HostPort, final: true}
 	}
-	cands, why := sv.narrow(b.cands, level.internedFull)
-	if why != nil {
-		return growth{}, why
+	cands := b.cands.Narrow(level.internedFull)
+	if cands == nil {
+		return growth{}, &sv.requirementRefusal
 	}
 	a := binRequest{c: c, level: level, views: sv.views(b, c, level), mode: u}
 	sv.steps += len(a.views)
-	never := true
+	never, why := true, &sv.requirementRefusal
 	for i, alt := range c.volumes {
 		with := cands
-		if alt.set.Len() > 0 {
-			if with, why = sv.narrow(cands, alt); why != nil {
-				never = never && why.final
+		if alt.Set.Len() > 0 {
+			if with = cands.Narrow(alt); with == nil {
+				why = &sv.requirementRefusal
 				if i == len(c.volumes)-1 {
 					return growth{}, &refusal{code: Volume, final: never}
 				}
@@ -200,7 +199,7 @@ func (sv *solver) viewsWithUndecided(b *bin, views []view) []view {
 }
 
 // chooseDomains picks topology domains for the views, and finds the types that are left there.
-func (sv *solver) chooseDomains(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
+func (sv *solver) chooseDomains(b *bin, a binRequest, cands *nodepool.Candidates) (growth, *refusal) {
 	if len(a.views) == 0 {
 		return sv.cheapestFit(b, a, cands)
 	}
@@ -211,7 +210,7 @@ func (sv *solver) chooseDomains(b *bin, a binRequest, cands *candidates) (growth
 			if !v.allowsBin(b.index) {
 				return growth{}, sv.refusal(Topology, v.permanent())
 			}
-		} else if domain, single := cands.domain(v.g.key); !single {
+		} else if domain, single := cands.Domain(v.g.key); !single {
 			open = true
 		} else if !v.allows(domain) {
 			sv.domainRefusal = refusal{code: Topology, view: i, domain: domain}
@@ -249,7 +248,7 @@ func (sv *solver) onlyHosts(views []view) bool {
 // cheapestFit finds the cheapest type that holds the bin's pods and one more, within limits, minValues and the ceiling.
 //
 // Invariant: bins only grow, so the search starts at b.first when the candidates are the same.
-func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
+func (sv *solver) cheapestFit(b *bin, a binRequest, cands *nodepool.Candidates) (growth, *refusal) {
 	t, asked := b.t, sv.requestsIn(b, a.c)
 	first, limit := 0, math.Inf(1)
 	if cands == b.cands {
@@ -257,38 +256,38 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	}
 	if a.mode == ceilingEnforced {
 		limit = b.ceiling
-		if cands != b.cands && b.target.t >= 0 && cands.priceOf(b.target) > limit {
+		if cands != b.cands && b.target.Type >= 0 && cands.PriceOf(b.target) > limit {
 			// The pod's requirements raise the price of the type that the bin was sized for, for all pods in it.
 			return growth{}, sv.refusal(Resources, true)
 		}
 	}
-	blocked := t.conflictingGroups(b.ports, a.c.ports.All())
-	limited := t.limits.Len() > 0
+	blocked := t.ConflictingGroups(b.ports, a.c.ports.All())
+	limited := t.HasLimits()
 	overLimit, taken := false, false
-	for ; first < len(cands.list); first++ {
-		cand := cands.list[first]
-		if cand.price > limit {
+	for ; first < len(cands.List()); first++ {
+		cand := cands.List()[first]
+		if cand.Price > limit {
 			break
 		}
-		ti := &t.types[cand.t]
-		if !asked.FitsBeside(b.total, ti.room) || (blocked != nil && blocked[ti.daemonGroup]) {
+		ti := t.TypeOf(cand)
+		if !asked.FitsBeside(b.total, ti.Room()) || ti.BlockedBy(blocked) {
 			continue
 		}
-		if limited && !ti.capacity.WithinSum(t.limitLeft, b.reservedLimits) {
+		if limited && !t.WithinLimits(ti, b.reservedLimits) {
 			overLimit = true
 			continue
 		}
 		if !sv.reservationAllows(b, cand, a.mode) {
-			taken = taken || cand.reservation != 0
+			taken = taken || cand.Reservation != 0
 			continue
 		}
-		g := growth{cands: cands, first: first, reservation: cand.reservation}
+		g := growth{cands: cands, first: first, reservation: cand.Reservation}
 		if limited {
-			g.reservedLimits = ti.capacity
+			g.reservedLimits = ti.AgainstLimits()
 		}
-		if cands.hasMin {
+		if cands.HasMinValues() {
 			grown, why := sv.cheapestFitMinValues(b, a, g, blocked)
-			if why != nil && cand.reservation != 0 {
+			if why != nil && cand.Reservation != 0 {
 				continue // types outside reservations leave more choice
 			}
 			return grown, why
@@ -301,7 +300,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *candidates) (growth, 
 	case taken:
 		return growth{}, &refusal{code: Reserved}
 	case a.mode == ceilingExplained:
-		return growth{}, sv.noType(b, a.c, cands.reqs, b.total.Plus(asked))
+		return growth{}, sv.noType(b, a.c, cands.Requirements(), b.total.Plus(asked))
 	case a.mode == ceilingEnforced && cands == b.cands:
 		sv.measureRoom(b)
 	}
@@ -321,11 +320,11 @@ func (sv *solver) measureRoom(b *bin) {
 		b.room = make(resources.Vec, len(b.total))
 	}
 	clear(b.room)
-	for _, cand := range b.cands.list[b.first:] {
-		if cand.price > b.ceiling {
+	for _, cand := range b.cands.List()[b.first:] {
+		if cand.Price > b.ceiling {
 			break
 		}
-		room := b.t.types[cand.t].room
+		room := b.t.TypeOf(cand).Room()
 		if !b.total.Fits(room) {
 			continue
 		}
@@ -338,63 +337,37 @@ func (sv *solver) measureRoom(b *bin) {
 // cheapestFitMinValues is cheapestFit for requirements with minValues: the types left must have enough distinct values.
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
-	types := sv.fitting(nil, fitQuery{b, g, b.total.Plus(sv.requestsIn(b, a.c)), blocked})
-	missed, keep := t.minValuesShortfall(cands.reqs, types)
+	types := t.Fitting(nil, b.fitQuery(g, b.total.Plus(sv.requestsIn(b, a.c)), blocked))
+	missed, keep := t.MinValuesShortfall(cands.Requirements(), types)
 	if len(missed) > 0 {
 		if !sv.bestEffort || len(b.pods) > 0 || g.reservation != 0 {
 			return growth{}, &refusal{code: MinValues, final: true}
 		}
 		g.relaxed = true
-		reqs := cands.reqs
+		reqs := cands.Requirements()
 		for _, r := range reqs.All() {
 			if n, ok := missed[r.Key()]; ok {
 				reqs = reqs.Replace(r.WithMinValues(n))
 			}
 		}
-		g.cands = sv.candidates(t, reqs) // the same types in the same order
+		g.cands = t.Candidates(reqs) // the same types in the same order
 	}
-	if t.limits.Len() > 0 {
+	if t.HasLimits() {
 		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))
 		for _, cand := range types[:keep] {
-			g.reservedLimits = g.reservedLimits.Max(t.types[cand.t].capacity)
+			g.reservedLimits = g.reservedLimits.Max(t.TypeOf(cand).AgainstLimits())
 		}
 	}
 	return g, nil
 }
 
-// fitQuery selects the types that a bin can become.
-type fitQuery struct {
-	bin    *bin
-	growth growth
-	// total is what the type must hold.
-	total resources.Vec
-	// blocked are the daemon groups with a conflicting host port; nil if there are none.
-	blocked []bool
-}
-
-// fitting appends the types from growth.first on that hold the total within the limits, in the growth's reservation or
-// outside of all.
-func (sv *solver) fitting(out []candidate, q fitQuery) []candidate {
-	for _, cand := range q.growth.cands.list[q.growth.first:] {
-		ti := &q.bin.t.types[cand.t]
-		if cand.reservation == q.growth.reservation && q.total.Fits(ti.room) && (q.blocked == nil || !q.blocked[ti.daemonGroup]) &&
-			ti.capacity.WithinSum(q.bin.t.limitLeft, q.bin.reservedLimits) {
-			out = append(out, cand)
-		}
+// fitQuery selects the types from the growth's first on that hold the total within the limits, in the growth's reservation
+// or outside of all. Blocked are the daemon groups with a conflicting host port; nil if there are none.
+func (b *bin) fitQuery(g growth, total resources.Vec, blocked []bool) nodepool.FitQuery {
+	return nodepool.FitQuery{
+		Candidates: g.cands, First: g.first, Reservation: g.reservation,
+		Total: total, Reserved: b.reservedLimits, Blocked: blocked,
 	}
-	return out
-}
-
-// conflictingGroups marks the daemon groups with host ports that conflict; nil if there are none.
-func (t *template) conflictingGroups(taken, more []resources.HostPort) []bool {
-	if len(taken)+len(more) == 0 || !slices.ContainsFunc(t.daemonGroups, func(g daemonGroup) bool { return len(g.ports) > 0 }) {
-		return nil
-	}
-	out := make([]bool, len(t.daemonGroups))
-	for i, g := range t.daemonGroups {
-		out[i] = resources.PortsConflict(g.ports, taken) || resources.PortsConflict(g.ports, more)
-	}
-	return out
 }
 
 // addToBin puts the pod into the bin as the growth describes, and counts it in its domains.
@@ -405,7 +378,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 		b.room = nil
 	}
 	if g.reservedLimits != nil {
-		t.limitLeft = t.limitLeft.Plus(b.reservedLimits).Minus(g.reservedLimits)
+		t.Reserve(b.reservedLimits, g.reservedLimits)
 		b.reservedLimits = g.reservedLimits
 	}
 	sv.slots.Move(b.reservation, g.reservation)
@@ -414,7 +387,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	if len(b.pods) > 0 {
 		sv.cost -= b.cost
 	}
-	b.cost = g.cands.list[g.first].price
+	b.cost = g.cands.List()[g.first].Price
 	sv.cost += b.cost
 	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
 	for i, r := range sv.requestsIn(b, c) {
@@ -441,7 +414,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 }
 
 // narrowBin gives the bin narrower candidates and moves the counts of its pods accordingly.
-func (sv *solver) narrowBin(b *bin, cands *candidates) {
+func (sv *solver) narrowBin(b *bin, cands *nodepool.Candidates) {
 	for _, h := range b.contents {
 		sv.count(b, h.class, -h.n)
 	}
@@ -456,7 +429,7 @@ func (sv *solver) count(b *bin, c *class, n int) {
 	sv.steps += len(c.matches) + len(c.declares)
 	for _, list := range [...][]*group{c.matches, c.declares} {
 		for _, g := range list {
-			if !g.filter.admits(b.cands.reqs, b.t.taints, sv.s.Labels.WellKnown) {
+			if !g.filter.admits(b.cands.Requirements(), b.t.Taints(), sv.s.Labels.WellKnown) {
 				continue
 			}
 			sv.touchGroup(g)
@@ -464,11 +437,11 @@ func (sv *solver) count(b *bin, c *class, n int) {
 				g.addInBin(b.index, n)
 				continue
 			}
-			if d, ok := b.cands.domain(g.key); ok {
-				g.add(d, n, g.filter.certain(b.cands.reqs, b.t, sv.s.Labels.WellKnown))
+			if d, ok := b.cands.Domain(g.key); ok {
+				g.add(d, n, g.filter.certain(b.cands.Requirements(), b.t, sv.s.Labels.WellKnown))
 				continue
 			}
-			domains := sv.domainsOf(g, b.cands.reqs)
+			domains := sv.domainsOf(g, b.cands.Requirements())
 			// Pods that keep apart must avoid every domain where the node may come up, so they count in all of them.
 			// Spread and affinity need to know the domain, so these pods stay undecided.
 			if len(domains) > 1 && (g.typ == spread || g.typ == affinity) {

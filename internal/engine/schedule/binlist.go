@@ -73,7 +73,7 @@ type binSearch struct {
 // addFound puts the pod into the bin that the search has found. Above its ceiling, the bin gets another.
 func (sv *solver) addFound(b *bin, s binSearch, g growth) {
 	if s.mode == ceilingIgnored {
-		b.ceiling, b.room = max(b.ceiling, g.cands.list[g.first].price), nil
+		b.ceiling, b.room = max(b.ceiling, g.cands.List()[g.first].Price), nil
 	}
 	sv.addToBin(b, s.q.class, s.q.pod, g)
 }

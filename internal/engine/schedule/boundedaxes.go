@@ -33,8 +33,8 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 		}
 	}
 	for _, d := range sv.daemons { // one missing resource excludes a DaemonSet as well as many do
-		for _, name := range slices.Sorted(maps.Keys(d.requests)) {
-			if q := d.requests[name]; !q.IsZero() && isZero(had, name) {
+		for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
+			if q := d.Requests[name]; !q.IsZero() && isZero(had, name) {
 				had[name] = q
 				break
 			}
@@ -57,4 +57,9 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 		names[name] = resource.Quantity{}
 	}
 	return resources.NewAxes(names)
+}
+
+func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
+	q := l[name]
+	return q.IsZero()
 }

@@ -1,15 +1,18 @@
 package schedule
 
-import "github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
 
 // domainChoices are the choices of domains that topology leaves to a bin with these candidates.
 type domainChoices struct {
-	cands *candidates
+	cands *nodepool.Candidates
 	// blocked is why there are none.
 	blocked *refusal
 	list    []choice
 	// narrowed are the candidates of each choice; nil until first used.
-	narrowed []*candidates
+	narrowed []*nodepool.Candidates
 }
 
 // choiceCache has the choices for one pod at one relaxation level, by the candidates of bins: many bins that the pod is
@@ -29,7 +32,7 @@ const maxCachedChoices = 16
 // choicesFor are the choices of domains for a pod in a bin with these candidates. They are valid until the next call.
 //
 // Cost: a few pointer comparisons for all bins but the first with such candidates.
-func (sv *solver) choicesFor(b *bin, a binRequest, cands *candidates) *domainChoices {
+func (sv *solver) choicesFor(b *bin, a binRequest, cands *nodepool.Candidates) *domainChoices {
 	cache := &sv.choiceCache
 	if cache.generation != sv.generation || cache.level != a.level || len(cache.made) == maxCachedChoices {
 		cache.generation, cache.level, cache.made = sv.generation, a.level, cache.made[:0]
@@ -43,9 +46,9 @@ func (sv *solver) choicesFor(b *bin, a binRequest, cands *candidates) *domainCho
 			}
 		}
 	}
-	price := func(r requirement.Set) float64 { return sv.lowest(b, sv.candidates(b.t, r)) }
-	list, blocked := sv.choices(a.views, cands.reqs, b.index, price)
-	made := domainChoices{cands: cands, list: list, narrowed: make([]*candidates, len(list))}
+	price := func(r requirement.Set) float64 { return sv.lowest(b, b.t.Candidates(r)) }
+	list, blocked := sv.choices(a.views, cands.Requirements(), b.index, price)
+	made := domainChoices{cands: cands, list: list, narrowed: make([]*nodepool.Candidates, len(list))}
 	if blocked != nil {
 		made.blocked = sv.refusal(Topology, blocked.permanent())
 	}
@@ -67,11 +70,11 @@ func (sv *solver) choicesDependOnBin(views []view) bool {
 }
 
 // chosen are the candidates of a choice.
-func (sv *solver) chosen(c *domainChoices, k int) *candidates {
+func (sv *solver) chosen(c *domainChoices, k int) *nodepool.Candidates {
 	if c.narrowed[k] == nil {
 		c.narrowed[k] = c.cands
 		if len(c.list[k]) > 0 {
-			c.narrowed[k] = sv.candidates(c.cands.t, c.cands.reqs.With(c.list[k]...))
+			c.narrowed[k] = c.cands.Template().Candidates(c.cands.Requirements().With(c.list[k]...))
 		}
 	}
 	return c.narrowed[k]

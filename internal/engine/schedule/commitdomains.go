@@ -6,7 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
@@ -49,7 +51,7 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 	var out []string
 	add := func(keys ...string) {
 		for _, key := range keys {
-			if _, single := b.cands.domain(key); !single && key != corev1.LabelHostname {
+			if _, single := b.cands.Domain(key); !single && key != corev1.LabelHostname {
 				out = append(out, key)
 			}
 		}
@@ -75,13 +77,13 @@ func (b *bin) uncommitted(relevant map[*group]bool) []string {
 }
 
 func (sv *solver) commitTo(b *bin, key string) bool {
-	own := b.cands.reqs.Get(key)
+	own := b.cands.Requirements().Get(key)
 	var domains []string
-	fitting := sv.fitting(nil, fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, b.t.conflictingGroups(b.ports, nil)})
-	fitting, reqs := sv.keepUnambiguous(b, fitting, b.cands.reqs) // as the launch does
+	fitting := b.t.Fitting(nil, b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, b.t.ConflictingGroups(b.ports, nil)))
+	fitting, reqs := b.t.KeepUnambiguous(fitting, b.cands.Requirements(), b.reservation != reservation.None) // as the launch does
 	allowed := b.capacityTypes(fitting)
 	for _, cand := range fitting {
-		it := b.t.types[cand.t].unreserved
+		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
 			if o := &it.Offerings[i]; reqs.Overlaps(o.Requirements) && slices.Contains(allowed, o.CapacityType) {
 				r := o.Requirements.Get(key)
@@ -101,9 +103,11 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
 		return false
 	}
-	cands := sv.candidates(b.t, reqs.With(requirement.In(key, domains...)))
-	cheapest := b.cands.list[b.first]
-	first := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == cheapest.reservation })
+	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
+	cheapest := b.cands.List()[b.first]
+	first := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool {
+		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation
+	})
 	if first < 0 {
 		return false
 	}
@@ -114,12 +118,12 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 }
 
 // capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
-func (b *bin) capacityTypes(types []candidate) []string {
+func (b *bin) capacityTypes(types []nodepool.Candidate) []string {
 	var all, available []string
 	for _, cand := range types {
-		it := b.t.types[cand.t].unreserved
+		it := b.t.TypeOf(cand).Unreserved()
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.reqs.Overlaps(o.Requirements) {
+			if o := &it.Offerings[i]; b.cands.Requirements().Overlaps(o.Requirements) {
 				all = append(all, o.CapacityType)
 				if o.Available && !slices.Contains(available, o.CapacityType) {
 					available = append(available, o.CapacityType)
@@ -127,7 +131,7 @@ func (b *bin) capacityTypes(types []candidate) []string {
 			}
 		}
 	}
-	if len(available) < b.cands.reqs.Get(karpv1.LabelCapacityType).MinValues() {
+	if len(available) < b.cands.Requirements().Get(karpv1.LabelCapacityType).MinValues() {
 		return all
 	}
 	return available
@@ -161,18 +165,18 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
 func (sv *solver) decideFor(b *bin, v view) bool {
 	key := v.g.key
-	_, single := b.cands.domain(key)
-	if single || b.reservation != 0 || b.cands.hasMin || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
+	_, single := b.cands.Domain(key)
+	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.g) == 0 {
 		return false
 	}
-	cheapest, best, first := b.cands.list[b.first], (*candidates)(nil), 0
-	for _, d := range sv.domainsOf(v.g, b.cands.reqs) {
+	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
+	for _, d := range sv.domainsOf(v.g, b.cands.Requirements()) {
 		if !reaches(*v.node, key, d) {
 			continue
 		}
-		cands := sv.candidates(b.t, b.cands.reqs.With(requirement.In(key, d)))
-		at := slices.IndexFunc(cands.list, func(c candidate) bool { return c.t == cheapest.t && c.reservation == 0 })
-		if at >= 0 && (best == nil || cands.list[at].price < best.list[first].price) {
+		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
+		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
+		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
 			best, first = cands, at
 		}
 	}
@@ -180,7 +184,7 @@ func (sv *solver) decideFor(b *bin, v view) bool {
 		return false
 	}
 	sv.narrowBin(b, best)
-	sv.cost += best.list[first].price - b.cost
-	b.first, b.room, b.cost = first, nil, best.list[first].price
+	sv.cost += best.List()[first].Price - b.cost
+	b.first, b.room, b.cost = first, nil, best.List()[first].Price
 	return true
 }

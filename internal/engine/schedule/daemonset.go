@@ -10,20 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// daemon is the pod of a DaemonSet, which nodes must have room for.
+// daemon is a DaemonSet, which existing nodes are compared with.
 type daemon struct {
+	nodepool.Daemon
 	namespace, name string
-	tolerations     []corev1.Toleration
-	// alternatives are the label requirements of the pod, one of which must hold.
-	alternatives []requirement.Set
-	requests     corev1.ResourceList
-	vec          resources.Vec
-	ports        []resources.HostPort
 	// attached are the volumes that count against a node's attach limits.
 	attached []attachment
 }
@@ -39,23 +35,28 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 		return nil, false
 	}
 	out := &daemon{
-		namespace:   d.Namespace,
-		name:        d.Name,
-		tolerations: pod.Spec.Tolerations,
-		requests:    snapshot.DaemonRequests(pod),
-		ports:       resources.HostPorts(pod),
-		attached:    daemonAttachments(s, pod),
+		Daemon: nodepool.Daemon{
+			Tolerations: pod.Spec.Tolerations,
+			Requests:    snapshot.DaemonRequests(pod),
+			Ports:       resources.HostPorts(pod),
+		},
+		namespace: d.Namespace,
+		name:      d.Name,
+		attached:  daemonAttachments(s, pod),
 	}
-	if len(out.requests) > manyAxes { // every launch has a copy of the list
-		maps.DeleteFunc(out.requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+	for _, a := range out.attached {
+		out.Drivers = append(out.Drivers, a.driver)
+	}
+	if len(out.Requests) > manyAxes { // every launch has a copy of the list
+		maps.DeleteFunc(out.Requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
 	}
 	for _, term := range node.Required {
-		out.alternatives = append(out.alternatives, node.Selector.Intersect(term))
+		out.Alternatives = append(out.Alternatives, node.Selector.Intersect(term))
 	}
 	if node.Required == nil {
-		out.alternatives = []requirement.Set{node.Selector}
+		out.Alternatives = []requirement.Set{node.Selector}
 	}
-	return out, len(out.alternatives) > 0
+	return out, len(out.Alternatives) > 0
 }
 
 // daemonAttachments are the volumes that the pod attaches to its node. The ephemeral volumes of a template have no claims
@@ -105,10 +106,10 @@ func (d *daemon) isOn(pods []*corev1.Pod) bool {
 
 // runsOn reports whether the daemon's pods run on an existing node.
 func (d *daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
-	if _, blocked := snapshot.UntoleratedHard(d.tolerations, taints); blocked {
+	if _, blocked := snapshot.UntoleratedHard(d.Tolerations, taints); blocked {
 		return false
 	}
-	for _, alt := range d.alternatives {
+	for _, alt := range d.Alternatives {
 		if labels.Compatible(alt, nil) {
 			return true
 		}

@@ -2,15 +2,14 @@ package schedule
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -118,14 +117,14 @@ func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 }
 
 // allocateDevices tries each option of devices for the pod, until the bin has a type with one.
-func (sv *solver) allocateDevices(b *bin, a binRequest, cands *candidates) (growth, *refusal) {
+func (sv *solver) allocateDevices(b *bin, a binRequest, cands *nodepool.Candidates) (growth, *refusal) {
 	if len(a.c.devices) == 0 {
 		return sv.chooseDomains(b, a, cands)
 	}
 	options, _ := sv.deviceOptions(b, a.c, cands)
 	last := &refusal{code: Devices, final: !a.c.sharesDevices()}
 	for _, w := range options {
-		with := sv.withDevices(cands, w)
+		with := cands.NarrowBy(w.reqs)
 		if with == nil {
 			continue
 		}
@@ -145,26 +144,15 @@ func (c *class) sharesDevices() bool {
 	return slices.ContainsFunc(c.devices, func(d snapshot.DeviceClaim) bool { return !d.Own })
 }
 
-// withDevices are the candidates that can use the devices of an option; nil if there are none.
-func (sv *solver) withDevices(cands *candidates, w deviceOption) *candidates {
-	if !cands.reqs.Compatible(w.reqs, sv.s.Labels.WellKnown) {
-		return nil
-	}
-	if reqs := cands.reqs.Intersect(sv.claimRequirements(cands, w.reqs)); !reqs.Equal(cands.reqs) {
-		return sv.candidates(cands.t, reqs)
-	}
-	return cands
-}
-
 // withFirstDevices are the candidates of the first device option for a pod of the class in the bin; nil if there is
 // none.
-func (sv *solver) withFirstDevices(b *bin, c *class, cands *candidates) *candidates {
+func (sv *solver) withFirstDevices(b *bin, c *class, cands *nodepool.Candidates) *nodepool.Candidates {
 	if len(c.devices) == 0 {
 		return cands
 	}
 	options, _ := sv.deviceOptions(b, c, cands)
 	for _, w := range options {
-		if with := sv.withDevices(cands, w); with != nil {
+		if with := cands.NarrowBy(w.reqs); with != nil {
 			return with
 		}
 	}
@@ -184,16 +172,16 @@ type deviceOption struct {
 
 // deviceOptions are the sets of devices that a pod can get in a bin, those on cheaper nodes first. The error is the
 // reason why there are none.
-func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOption, error) {
+func (sv *solver) deviceOptions(b *bin, c *class, cands *nodepool.Candidates) ([]deviceOption, error) {
 	var out []deviceOption
 	var types [][]string
 	var none, nearest error
-	for _, look := range sv.deviceViews(cands) {
-		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.labels, Type: look.typ}
+	for _, look := range cands.DeviceViews(sv.s.Devices.Labels()) {
+		site := snapshot.DeviceNode{Node: hostName(b.index), Labels: look.Labels, Type: look.Typ}
 		g, err := sv.devices.Find(c.devices, site)
 		if err != nil {
 			none = cmp.Or(none, err)
-			if look.typ != nil { // more specific than that other types have no devices at all
+			if look.Typ != nil { // more specific than that other types have no devices at all
 				nearest = cmp.Or(nearest, err)
 			}
 			continue
@@ -216,8 +204,8 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 			)
 		}
 		w := &out[i]
-		w.grants, types[i] = append(w.grants, g), append(types[i], look.types...)
-		for _, name := range look.types {
+		w.grants, types[i] = append(w.grants, g), append(types[i], look.Types...)
+		for _, name := range look.Types {
 			if len(g.Drivers) > 0 {
 				w.drivers[name] = g.Drivers
 			}
@@ -229,88 +217,6 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *candidates) ([]deviceOp
 		}
 	}
 	return out, cmp.Or(nearest, none)
-}
-
-// deviceView is a set of possible new nodes that devices cannot tell apart.
-type deviceView struct {
-	key    string
-	labels map[string]string
-	// typ is nil if none of types comes with devices; otherwise it is the only one.
-	typ   *catalog.InstanceType
-	types []string
-}
-
-// maxDeviceViews bounds how many combinations of label values are told apart in one offering. Devices select by zone
-// and a few more labels, so an offering has one or two; the bound protects against selectors over many-valued labels.
-const maxDeviceViews = 64
-
-// deviceViews are the different nodes that candidates can become, from the perspective of devices, cheapest first.
-func (sv *solver) deviceViews(cands *candidates) []deviceView {
-	if cands.deviceViews != nil {
-		return cands.deviceViews
-	}
-	keys := sv.s.Devices.Labels()
-	at := map[string]int{}
-	for _, cand := range cands.list {
-		it := cands.t.types[cand.t].InstanceType
-		for i := range it.Offerings {
-			o := &it.Offerings[i]
-			if !o.Available || !cands.reqs.Overlaps(o.Requirements) {
-				continue
-			}
-			for _, l := range sv.labelCombinations(cands.reqs, it, o.Requirements, keys) {
-				if len(it.DeviceSlices) > 0 {
-					l.typ = it
-					l.key = it.Name + "/" + l.key
-				}
-				k, known := at[l.key]
-				if !known {
-					k = len(cands.deviceViews)
-					at[l.key] = k
-					cands.deviceViews = append(cands.deviceViews, l)
-				}
-				if types := &cands.deviceViews[k].types; !slices.Contains(*types, it.Name) {
-					*types = append(*types, it.Name)
-				}
-			}
-		}
-	}
-	return cands.deviceViews
-}
-
-// labelCombinations lists the combinations of values that the labels can have on a node of an offering.
-func (sv *solver) labelCombinations(
-	reqs requirement.Set,
-	it *catalog.InstanceType,
-	offering requirement.Set,
-	keys []string,
-) []deviceView {
-	out := []deviceView{{labels: map[string]string{}}}
-	for _, raw := range keys {
-		key := sv.s.Labels.Normalize(raw)
-		if key == corev1.LabelHostname {
-			continue // not known before the launch
-		}
-		r := reqs.Get(key)
-		for _, more := range []requirement.Set{it.Requirements, offering} {
-			if more.Defines(key) {
-				r = reqs.With(more.Get(key)).Get(key)
-			}
-		}
-		if r.Operator() != corev1.NodeSelectorOpIn {
-			continue
-		}
-		var next []deviceView
-		for _, l := range out {
-			for _, v := range r.Values() {
-				labels := maps.Clone(l.labels)
-				labels[raw] = v
-				next = append(next, deviceView{key: l.key + raw + "=" + v + ",", labels: labels})
-			}
-		}
-		out = next[:min(len(next), maxDeviceViews)]
-	}
-	return out
 }
 
 // allocateBinDevices allocates the devices of a growth.
@@ -347,25 +253,4 @@ func (b *bin) drivers(types []*catalog.InstanceType) []string {
 		}
 	}
 	return out
-}
-
-// describeDevices is the reason why no new node of the pool has devices for the pods.
-func (e *explainer) describeDevices(q *probeCase, l waiver) string {
-	t := e.template(q.template, l)
-	cands, why := e.sv.narrow(e.sv.candidates(t, t.reqs), e.sv.internSet(q.requirements(l)))
-	if why != nil {
-		return "no instance type of the pool has devices for its resource claims"
-	}
-	_, err := e.sv.deviceOptions(e.sv.newBin(t), q.class, cands)
-	if err == nil {
-		names := make([]string, len(q.class.devices))
-		for i, d := range q.class.devices {
-			names[i] = fmt.Sprintf("%q", d.Name)
-		}
-		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
-	}
-	if !slices.ContainsFunc(t.types, func(ti typeInfo) bool { return len(ti.DeviceSlices) > 0 }) {
-		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
-	}
-	return err.Error()
 }

@@ -11,10 +11,11 @@
 //   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
 //   - A demandClass joins classes that can use the same offerings.
 //
-// A template is a NodePool with its instance types. An offering is a type in a zone and capacity type, at a price. A
-// bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of requirements are
-// interned, and the types that each set leaves are listed once, cheapest first. So the check whether a bin takes a pod
-// is a table lookup, a walk along a price list and a comparison of a few numbers, without an allocation.
+// A template is a NodePool with its instance types: see package nodepool. An offering is a type in a zone and capacity
+// type, at a price. A bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of
+// requirements are interned, and the types that each set leaves are listed once, cheapest first. So the check whether a
+// bin takes a pod is a table lookup, a walk along a price list and a comparison of a few numbers, without an allocation.
+// Slots of capacity reservations are counted by package reservation.
 //
 // The objective is the price of all new nodes plus a fixed cost per node. Among plans within 1 % of each other, the one
 // with fewer nodes wins. NodePool weight, limits, topology and all other rules are constraints.
@@ -54,6 +55,12 @@
 // Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest
 // pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
 // more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.
+//
+// # Explanation
+//
+// Package explain finds the reasons why pods are left. It sees the search through a prober, which opens a new node for a
+// pod as if some rules did not count, with the same code that plans (bin growth). It changes nothing about the plan and
+// takes no steps.
 //
 // # Pods with very many terms
 //

@@ -4,9 +4,8 @@ import (
 	"encoding/binary"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
@@ -50,7 +49,7 @@ func (sv *solver) solveRelaxation() {
 	m.lastValue = m.queueValue
 	m.roomDuals = m.program.ExistingRoomDuals(sv.start.free)
 	m.existingRoomValue = sv.start.free.dot(m.roomDuals)
-	if len(sv.templates) > 1 {
+	if len(sv.pools.All()) > 1 {
 		for _, c := range sv.classes {
 			c.deferred = sv.pricierInHeaviestPool(c)
 		}
@@ -103,17 +102,17 @@ func (sv *solver) assignDemandClasses(m *relaxation) {
 		lists := sv.candidateLists(k)
 		k.demand, k.heaviestPool = nil, nil
 		for _, l := range lists {
-			if l.t.weight == lists[0].t.weight {
+			if l.Template().Weight() == lists[0].Template().Weight() {
 				k.heaviestPool = append(k.heaviestPool, l)
 			}
 		}
 		key = key[:0]
 		for _, l := range lists {
-			key = binary.AppendUvarint(key, uint64(l.id))
+			key = binary.AppendUvarint(key, uint64(l.ID()))
 		}
 		g, ok := byLists[string(key)]
 		if !ok {
-			g = m.demandClassOf(sv.offeringsOf(lists), known)
+			g = m.demandClassOf(sv.pools.OfferingsOf(lists), known)
 			byLists[string(key)] = g
 		}
 		k.demand = g
@@ -122,18 +121,18 @@ func (sv *solver) assignDemandClasses(m *relaxation) {
 
 // lpOfferings are the offerings of all templates, by number, with the demand classes that can use each of them.
 func (sv *solver) lpOfferings(m *relaxation) []lp.Offering {
-	out := make([]lp.Offering, sv.offerings)
-	for _, t := range sv.templates {
-		for i := range t.types {
-			ti := &t.types[i]
-			if slices.ContainsFunc(ti.room, func(r int64) bool { return r < 0 }) {
+	out := make([]lp.Offering, sv.pools.OfferingCount())
+	for _, t := range sv.pools.All() {
+		for i := range t.Types() {
+			ti := &t.Types()[i]
+			if slices.ContainsFunc(ti.Room(), func(r int64) bool { return r < 0 }) {
 				continue // nothing fits
 			}
 			for k := range ti.Offerings {
-				o := &out[ti.offering+k]
-				o.Room, o.Price = ti.room, sv.nodePrice(ti.Offerings[k].Price)
+				o := &out[ti.FirstOffering()+k]
+				o.Room, o.Price = ti.Room(), sv.pools.NodePrice(ti.Offerings[k].Price)
 				for _, g := range m.demandClasses {
-					if g.offerings.Has(ti.offering + k) {
+					if g.offerings.Has(ti.FirstOffering() + k) {
 						o.Classes.Add(g.index)
 					}
 				}
@@ -163,11 +162,11 @@ func (sv *solver) pricierInHeaviestPool(c *class) bool {
 	}
 	limit := c.value * maxPoolPremium
 	for _, l := range c.heaviestPool {
-		for _, cand := range l.list {
-			if cand.offering < 0 {
+		for _, cand := range l.List() {
+			if cand.Offering < 0 {
 				return false // there is a reservation
 			}
-			if c.requests.Within(l.t.types[cand.t].room) && sv.lp.program.CostsAtMost(c.lpPods, cand.offering, cand.price, limit) {
+			if c.requests.Within(l.TypeOf(cand).Room()) && sv.lp.program.CostsAtMost(c.lpPods, cand.Offering, cand.Price, limit) {
 				return false
 			}
 		}
@@ -215,53 +214,16 @@ func (m *relaxation) resolve(classes []*class) {
 
 // candidateLists lists, per template, the candidates that any relaxation level and volume alternative of the class
 // leaves.
-func (sv *solver) candidateLists(k *constraintClass) []*candidates {
-	var out []*candidates
-	for _, t := range sv.templates {
+func (sv *solver) candidateLists(k *constraintClass) []*nodepool.Candidates {
+	var out []*nodepool.Candidates
+	for _, t := range sv.pools.All() {
 		for _, level := range k.levels {
-			if level.blocked.Has(t.index) {
+			if level.blocked.Has(t.Index()) {
 				continue
 			}
 			for _, alt := range k.volumes {
-				if l := sv.candidatesFor(candidateKey{t, level.internedStrict.id, alt.id}, level, alt); l != nil && !slices.Contains(out, l) {
+				if l := sv.pools.Admit(t, level.internedStrict, alt); l != nil && !slices.Contains(out, l) {
 					out = append(out, l)
-				}
-			}
-		}
-	}
-	return out
-}
-
-// candidateKey is a template under the strict requirements of pods and those of one of their volumes, by the sets' ids.
-type candidateKey struct {
-	t              *template
-	strict, volume int
-}
-
-// candidatesFor returns the candidates of a key, computed once; nil if there can be none.
-func (sv *solver) candidatesFor(o candidateKey, level *relaxationLevel, volume internedSet) *candidates {
-	l, known := sv.candidatesByKey[o]
-	if !known {
-		if o.t.reqs.Compatible(level.strict, sv.s.Labels.WellKnown) {
-			l = sv.candidates(
-				o.t,
-				o.t.reqs.Intersect(level.strict.Without(corev1.LabelHostname)).Intersect(volume.set.Without(corev1.LabelHostname)),
-			)
-		}
-		sv.candidatesByKey[o] = l
-	}
-	return l
-}
-
-// offeringsOf are the offerings that any of the lists admits.
-func (sv *solver) offeringsOf(lists []*candidates) resources.Bitset {
-	out := make(resources.Bitset, (sv.offerings+63)/64)
-	for _, l := range lists {
-		for _, cand := range l.list {
-			ti := &l.t.types[cand.t]
-			for i := range ti.Offerings {
-				if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && l.reqs.Overlaps(o.Requirements) {
-					out.Add(ti.offering + i)
 				}
 			}
 		}
@@ -299,14 +261,14 @@ func (m *relaxation) demandClassOf(offers resources.Bitset, known map[string]*de
 
 // dualsOf are the dual prices of the candidate's offering. A reserved candidate has those of the type at its normal
 // price.
-func (m *relaxation) dualsOf(ti *typeInfo, cand candidate) vec64 {
-	if cand.offering >= 0 {
-		if duals := m.program.Duals(cand.offering); duals != nil {
+func (m *relaxation) dualsOf(ti *nodepool.Type, cand nodepool.Candidate) vec64 {
+	if cand.Offering >= 0 {
+		if duals := m.program.Duals(cand.Offering); duals != nil {
 			return duals
 		}
 	}
 	for k := range ti.Offerings { // in a reservation: as if it had its normal price
-		if duals := m.program.Duals(ti.offering + k); duals != nil {
+		if duals := m.program.Duals(ti.FirstOffering() + k); duals != nil {
 			return duals
 		}
 	}

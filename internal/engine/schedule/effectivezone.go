@@ -45,7 +45,7 @@ func effectiveZone(k *constraintClass) string {
 	const key = corev1.LabelTopologyZone
 	own, volumes := zoneAlternatives(k.node), make([]requirement.Requirement, 0, len(k.volumes))
 	for _, alt := range k.volumes {
-		volumes = append(volumes, alt.set.Get(key))
+		volumes = append(volumes, alt.Set.Get(key))
 	}
 	candidates, constrained := listedValues(own)
 	if !constrained {

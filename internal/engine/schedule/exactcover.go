@@ -5,11 +5,13 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 )
 
 // uniformBins identifies bins that can become the same types and hold pods of one class.
 type uniformBins struct {
-	cands *candidates
+	cands *nodepool.Candidates
 	c     *class
 }
 
@@ -46,7 +48,7 @@ func (sv *solver) coverExactly() {
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
 	onHosts := func(g *group) bool { return g.key == corev1.LabelHostname }
-	return !b.cands.hasMin && !b.relaxed && b.t.limits.Len() == 0 && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
+	return !b.cands.HasMinValues() && !b.relaxed && !b.t.HasLimits() && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
 		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
 }
 
@@ -57,14 +59,14 @@ type typeCount struct{ n, k int }
 //
 // Invariant: under a plain strategy no replacement costs more than the old bins, since plain plans are what all plans
 // are compared with.
-func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
+func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) []*bin {
 	var pods []*corev1.Pod
 	cost := 0.0
 	for _, b := range old {
 		cost += b.cost
 		pods = append(pods, b.pods...)
 	}
-	holders := cands.typeCounts(c, len(pods))
+	holders := typeCounts(cands, c, len(pods))
 	exact, price := cheapestCover(cands, holders, len(pods), 0)
 	// Of plans within similarCost of the cheapest, it prefers the one with fewer nodes: a charge per node that adds up
 	// to the difference.
@@ -82,7 +84,7 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 	}
 	out := make([]*bin, 0, len(exact))
 	for i, h := range exact {
-		b := sv.newBin(cands.t)
+		b := sv.newBin(cands.Template())
 		b.index, b.cands = old[min(i, len(old)-1)].index, cands
 		n := min(h.n, len(pods))
 		b.pods, pods = slices.Clone(pods[:n]), pods[n:]
@@ -90,20 +92,20 @@ func (sv *solver) exactCover(cands *candidates, c *class, old []*bin) []*bin {
 		for axis, r := range c.requests {
 			b.total[axis] = r * int64(n)
 		}
-		for b.first = 0; !b.total.Fits(cands.t.types[cands.list[b.first].t].room); b.first++ {
+		for b.first = 0; !b.total.Fits(cands.TypeOf(cands.List()[b.first]).Room()); b.first++ {
 		}
-		b.cost = cands.list[b.first].price
+		b.cost = cands.List()[b.first].Price
 		out = append(out, b)
 	}
 	return out
 }
 
 // typeCounts are the types that hold pods of the class, each more of them than any cheaper type: the Pareto front.
-func (cands *candidates) typeCounts(c *class, most int) []typeCount {
+func typeCounts(cands *nodepool.Candidates, c *class, most int) []typeCount {
 	var out []typeCount
 	best := 0
-	for k, cand := range cands.list {
-		room := cands.t.types[cand.t].room
+	for k, cand := range cands.List() {
+		room := cands.TypeOf(cand).Room()
 		n := int64(most)
 		for i, r := range c.requests {
 			switch {
@@ -125,12 +127,12 @@ func (cands *candidates) typeCounts(c *class, most int) []typeCount {
 // charged extra.
 //
 // Invariant: cost[k] is the least cost of holding k pods. Cost: n times the types on the Pareto front.
-func cheapestCover(cands *candidates, holders []typeCount, n int, extra float64) ([]typeCount, float64) {
+func cheapestCover(cands *nodepool.Candidates, holders []typeCount, n int, extra float64) ([]typeCount, float64) {
 	cost, by := make([]float64, n+1), make([]typeCount, n+1)
 	for left := 1; left <= n; left++ {
 		cost[left] = math.Inf(1)
 		for _, h := range holders {
-			if x := cands.list[h.k].price + extra + cost[max(0, left-h.n)]; x < cost[left]-1e-12 {
+			if x := cands.List()[h.k].Price + extra + cost[max(0, left-h.n)]; x < cost[left]-1e-12 {
 				cost[left], by[left] = x, h
 			}
 		}
@@ -142,7 +144,7 @@ func cheapestCover(cands *candidates, holders []typeCount, n int, extra float64)
 			return nil, math.Inf(1)
 		}
 		out = append(out, by[left])
-		price += cands.list[by[left].k].price
+		price += cands.List()[by[left].k].Price
 	}
 	slices.SortStableFunc(out, func(a, b typeCount) int { return b.n - a.n })
 	return out, price

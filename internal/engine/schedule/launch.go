@@ -2,16 +2,16 @@ package schedule
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
 // MaxInstanceTypes is how many types one claim names at most, cheapest first: as many as Karpenter names.
@@ -20,39 +20,39 @@ const MaxInstanceTypes = 600
 // launch turns a bin into a claim. The Reason is set when the types that one claim may name do not reach minValues.
 func (sv *solver) launch(b *bin) (Launch, Reason) {
 	t := b.t
-	l := Launch{Pool: t.pool, Pods: slices.Clip(b.pods), MinValuesRelaxed: b.relaxed, Requirements: b.cands.ofClaim()}
-	all, blocked := []candidate(nil), t.conflictingGroups(b.ports, nil)
+	l := Launch{Pool: t.Pool(), Pods: slices.Clip(b.pods), MinValuesRelaxed: b.relaxed, Requirements: b.cands.ClaimRequirements()}
+	all, blocked := []nodepool.Candidate(nil), t.ConflictingGroups(b.ports, nil)
 	if b.reservation == 0 {
-		sv.fittingBuf = sv.fitting(sv.fittingBuf[:0], fitQuery{b, growth{cands: b.cands, first: b.first}, b.total, blocked})
+		sv.fittingBuf = t.Fitting(sv.fittingBuf[:0], b.fitQuery(growth{cands: b.cands, first: b.first}, b.total, blocked))
 		all = sv.fittingBuf
 	} else {
 		all = sv.reservationTypes(b, blocked)
 	}
-	sv.reserveLimitsForAll(b, all)
+	b.reservedLimits = t.ReserveForAll(all, b.reservedLimits)
 	types := sv.launchBuf[:0]
 	for _, cand := range all {
 		// Any of the types may be launched, so none may count more against limits than was reserved.
-		if t.types[cand.t].capacity.Within(b.reservedLimits) {
+		if t.TypeOf(cand).AgainstLimits().Within(b.reservedLimits) {
 			types = append(types, cand)
 		}
 	}
 	sv.launchBuf = types
-	types, l.Requirements = sv.keepUnambiguous(b, types, l.Requirements)
+	types, l.Requirements = t.KeepUnambiguous(types, l.Requirements, b.reservation != reservation.None)
 	types, reserved := sv.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if l.Requirements.HasMinValues() {
-		if missed, _ := t.minValuesShortfall(l.Requirements, types); len(missed) > 0 {
+		if missed, _ := t.MinValuesShortfall(l.Requirements, types); len(missed) > 0 {
 			if !sv.bestEffort {
-				return Launch{}, Reason{Code: MinValues, NodePool: t.pool.Name, Message: describeMinValues(l.Requirements, missed)}
+				return Launch{}, Reason{Code: MinValues, NodePool: t.Pool().Name, Message: nodepool.DescribeShortfall(l.Requirements, missed)}
 			}
 			l.MinValuesRelaxed = true
 		}
 	}
-	list := t.launchTypes(types)
-	l.InstanceTypes = list.types
+	list := t.Launch(types)
+	l.InstanceTypes = list.Types
 	l.Requirements = sv.restrictToReservations(&l, reserved)
 	l.Drivers, l.Devices = b.drivers(l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
-	l.Requests = maps.Clone(list.overhead)
+	l.Requests = maps.Clone(list.Overhead)
 	b.addRequests(l.Requests)
 	return l, Reason{}
 }
@@ -68,81 +68,6 @@ func (b *bin) addRequests(total corev1.ResourceList) {
 			total[name] = sum
 		}
 	}
-}
-
-// ofClaim are the requirements of a claim with these candidates, made on first use.
-func (c *candidates) ofClaim() requirement.Set {
-	if c.claimReqs == nil {
-		reqs := c.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname)
-		c.claimReqs = &reqs
-	}
-	return *c.claimReqs
-}
-
-// launchTypes is the types of launches, with what daemons take on whichever of them is launched.
-type launchTypes struct {
-	types    []*catalog.InstanceType
-	overhead corev1.ResourceList
-}
-
-// launchTypes returns the one list of these types, joined where they are variants of one type. Equal launches share it:
-// a list of all types takes more memory than all else of a launch.
-func (t *template) launchTypes(types []candidate) launchTypes {
-	t.key = t.key[:0]
-	for _, cand := range types {
-		t.key = binary.LittleEndian.AppendUint32(t.key, uint32(cand.t))
-	}
-	if known, ok := t.launches[string(t.key)]; ok {
-		return known
-	}
-	var groups []int
-	list := make([]*catalog.InstanceType, 0, len(types))
-	for _, cand := range types {
-		list = t.addVariant(list, t.types[cand.t].InstanceType)
-		if g := t.types[cand.t].daemonGroup; !slices.Contains(groups, g) {
-			groups = append(groups, g)
-		}
-	}
-	out := launchTypes{slices.Clip(list), leastOverhead(t, slices.Sorted(slices.Values(groups)))}
-	if t.launches == nil {
-		t.launches = map[string]launchTypes{}
-	}
-	t.launches[string(t.key)] = out
-	return out
-}
-
-// reserveLimitsForAll reserves what limits have left for the bin's larger types, so that a launch has alternatives when
-// the smallest type is unavailable.
-func (sv *solver) reserveLimitsForAll(b *bin, types []candidate) {
-	t := b.t
-	if t.limits.Len() == 0 {
-		return
-	}
-	for _, cand := range types {
-		grown := b.reservedLimits.Max(t.types[cand.t].capacity)
-		if more := grown.Minus(b.reservedLimits); more.Within(t.limitLeft) {
-			t.limitLeft, b.reservedLimits = t.limitLeft.Minus(more), grown
-		}
-	}
-}
-
-// leastOverhead is what daemons take on whichever of the types is launched: per resource the least of the groups, and
-// only resources that all of them take.
-func leastOverhead(t *template, groups []int) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	maps.Copy(out, t.daemonGroups[groups[0]].requests)
-	for _, g := range groups[1:] {
-		for name, least := range out {
-			q, ok := t.daemonGroups[g].requests[name]
-			switch {
-			case !ok:
-				delete(out, name)
-			case q.Cmp(least) < 0:
-				out[name] = q
-			}
-		}
-	}
-	return out
 }
 
 // CapacityTypes are those of the available offerings that the launch's requirements admit, sorted.

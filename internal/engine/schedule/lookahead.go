@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
@@ -32,7 +33,7 @@ const (
 type demand struct {
 	class *class // the first class of it
 	n     int
-	cands *candidates // the candidates where its pods fit together with the first pod
+	cands *nodepool.Candidates // the candidates where its pods fit together with the first pod
 	// value of one pod
 	value float64
 	// memoryPerCPU is bytes per millicore.
@@ -52,7 +53,7 @@ type demand struct {
 // mayBeIn reports whether the pods can run in the zone, given by its number. A node that could be in several zones is
 // filled for the one of its cheapest offering: pods of different zones cannot share it.
 func (d *demand) mayBeIn(zone int) bool {
-	return d.cands.zone == 0 || zone == 0 || d.cands.zone == zone
+	return d.cands.Zone() == 0 || zone == 0 || d.cands.Zone() == zone
 }
 
 // hostQuotas is how many pods one node can have of each group that spreads or separates pods over hosts.
@@ -104,38 +105,38 @@ const enlargeWindow = 8
 // Invariant: a bin that cannot be enlarged keeps its ceiling and target. Cost: at most enlargeWindow walks along a
 // price list.
 func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedPods) (*bin, growth) {
-	price := g.cands.list[g.first].price
+	price := g.cands.List()[g.first].Price
 	total := slices.Clone(a.c.requests)
 	for _, p := range content {
 		for i, r := range p.class.classes[0].requests {
 			total[i] += r * int64(p.n)
 		}
 	}
-	if fresh.target.t >= 0 {
+	if fresh.target.Type >= 0 {
 		price = fresh.ceiling
 	}
 	for k := len(sv.bins) - 1; k >= max(0, len(sv.bins)-enlargeWindow); k-- {
 		b := sv.bins[k]
-		if b.t != fresh.t || b.cands.hasMin {
+		if b.t != fresh.t || b.cands.HasMinValues() {
 			continue
 		}
-		cands, why := sv.narrow(b.cands, a.level.internedFull)
-		if why != nil {
+		cands := b.cands.Narrow(a.level.internedFull)
+		if cands == nil {
 			continue
 		}
 		if cands = sv.withFirstDevices(b, a.c, cands); cands == nil {
 			continue
 		}
-		limit := (b.cands.list[b.first].price + price) * (1 + 1e-9)
-		for _, cand := range cands.list {
-			if cand.price > limit {
+		limit := (b.cands.List()[b.first].Price + price) * (1 + 1e-9)
+		for _, cand := range cands.List() {
+			if cand.Price > limit {
 				break
 			}
-			if !total.FitsBeside(b.total, b.t.types[cand.t].room) || !sv.reservationAllows(b, cand, ceilingEnforced) {
+			if !total.FitsBeside(b.total, b.t.TypeOf(cand).Room()) || !sv.reservationAllows(b, cand, ceilingEnforced) {
 				continue
 			}
 			ceiling, target, room, roomVersion := b.ceiling, b.target, b.room, b.roomVersion
-			b.ceiling, b.target, b.room = max(ceiling, cand.price), cand, nil
+			b.ceiling, b.target, b.room = max(ceiling, cand.Price), cand, nil
 			if grown, why := sv.grow(b, a.c, a.level, ceilingEnforced); why == nil {
 				return b, grown
 			}
@@ -176,16 +177,16 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 	sv.startSizing(queue, first, g)
 	best := none
 	for _, pick := range sv.shortlist(b, first, g) {
-		cand := g.cands.list[pick.index]
-		packed := first.value + sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, pick.pattern}, nil)
+		cand := g.cands.List()[pick.index]
+		packed := first.value + sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, pick.pattern}, nil)
 		sv.steps += len(queue)
 		sv.sized.addPacking(queue)
-		score := cand.price / packed
+		score := cand.Price / packed
 		if pick.pattern >= 0 {
 			score /= patternBonus
 		}
 		if score < best.score/nearlyEqual ||
-			score <= best.score*nearlyEqual && (best.index < 0 || cand.price > g.cands.list[best.index].price) {
+			score <= best.score*nearlyEqual && (best.index < 0 || cand.Price > g.cands.List()[best.index].Price) {
 			best = sizing{pick.index, pick.pattern, min(best.score, score)}
 		}
 	}
@@ -207,10 +208,10 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 	if size.pattern >= 0 {
 		sv.lp.program.LaunchPattern(size.pattern)
 	}
-	cand := g.cands.list[size.index]
-	b.ceiling, b.target = cand.price, cand
+	cand := g.cands.List()[size.index]
+	b.ceiling, b.target = cand.Price, cand
 	var content []plannedPods
-	sv.pack(queue, first, packTarget{&b.t.types[cand.t], cand, size.pattern}, &content)
+	sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, size.pattern}, &content)
 	return content
 }
 
@@ -221,8 +222,8 @@ var fitTiers = [...]float64{0.985, 0.95, 0}
 
 // packTarget is the type that a new bin is filled as.
 type packTarget struct {
-	ti   *typeInfo
-	cand candidate
+	ti   *nodepool.Type
+	cand nodepool.Candidate
 	// pattern is the LP's pattern to follow; -1 for none.
 	pattern int
 }
@@ -273,7 +274,7 @@ func (p *packer) take(d *demand, most int) {
 // Invariant: free is not negative on any axis that a taken pod requests. No allocation if content is nil. Cost: linear
 // in the queue, plus maxTurns per large demand.
 func (sv *solver) pack(queue []demand, first *class, target packTarget, content *[]plannedPods) float64 {
-	room, cand := target.ti.room, target.cand
+	room, cand := target.ti.Room(), target.cand
 	free := sv.freeBuf[:len(room)]
 	for i, r := range room {
 		free[i] = r - first.requests[i]
@@ -283,12 +284,12 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
 	p := packer{queue: queue, ratio: ratio, free: free, content: content, quotas: &sv.quotas}
-	zone := sv.zoneOf(cand)
+	zone := sv.pools.ZoneOf(cand)
 	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
 			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.Within(free) &&
-				d.cands.priceOf(cand) <= cand.price && d.mayBeIn(zone) {
+				d.cands.PriceOf(cand) <= cand.Price && d.mayBeIn(zone) {
 				p.take(d, d.n)
 			}
 		}
@@ -304,8 +305,8 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 
 // rankDemands finds the tier of each demand on the type, -1 if the demand cannot use it at the type's price. It sorts
 // those of each tier by whether they are CPU-heavy or memory-heavy, relative to the room.
-func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand candidate) {
-	zone := sv.zoneOf(cand)
+func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand nodepool.Candidate) {
+	zone := sv.pools.ZoneOf(cand)
 	for tier := range fitTiers {
 		for side := range 2 {
 			sv.ranking[tier][side] = sv.ranking[tier][side][:0]
@@ -314,7 +315,7 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand c
 	for k := range queue {
 		d := &queue[k]
 		d.tier, d.taken = -1, 0
-		if d.quota >= 0 || d.cands.priceOf(cand) > cand.price || !d.mayBeIn(zone) {
+		if d.quota >= 0 || d.cands.PriceOf(cand) > cand.Price || !d.mayBeIn(zone) {
 			continue
 		}
 		pays := d.amounts.dot(duals)
@@ -409,26 +410,26 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 	var tier [typesPerTier]sizeOption // the best of the tier so far
 	n := 0
 	top := 0.0
-	for k := g.first; k < len(g.cands.list); k++ {
-		cand := g.cands.list[k]
-		ti := &b.t.types[cand.t]
-		if !first.requests.Fits(ti.room) || !ti.capacity.WithinSum(b.t.limitLeft, b.reservedLimits) ||
+	for k := g.first; k < len(g.cands.List()); k++ {
+		cand := g.cands.List()[k]
+		ti := b.t.TypeOf(cand)
+		if !first.requests.Fits(ti.Room()) || !b.t.WithinLimits(ti, b.reservedLimits) ||
 			!sv.reservationAllows(b, cand, ceilingEnforced) {
 			continue
 		}
-		if cand.price > top {
+		if cand.Price > top {
 			out = append(out, tier[:n]...)
-			n, top = 0, cand.price*tierSpan
+			n, top = 0, cand.Price*tierSpan
 		}
 		duals := m.dualsOf(ti, cand)
-		if cand.offering >= 0 {
+		if cand.Offering >= 0 {
 			for _, pattern := range matching {
-				if m.program.PatternIsOf(pattern, cand.offering, cand.price) {
+				if m.program.PatternIsOf(pattern, cand.Offering, cand.Price) {
 					out = append(out, sizeOption{index: k, pattern: pattern})
 				}
 			}
 		}
-		r := sizeOption{k, cand.price / max(leastRoomValue, duals.cost(ti.room)-max(0, duals.cost(first.requests)-first.value)), -1}
+		r := sizeOption{k, cand.Price / max(leastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
 		if n < typesPerTier {
 			n++
 		} else if r.pricePerValue >= tier[n-1].pricePerValue {
@@ -467,14 +468,14 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			break
 		}
 		level := c.firstOpenLevel()
-		if level == nil || level.blocked.Has(b.t.index) {
+		if level == nil || level.blocked.Has(b.t.Index()) {
 			continue
 		}
-		cands, why := sv.narrow(g.cands, level.internedFull)
-		if why == nil && len(c.volumes) == 1 {
-			cands, why = sv.narrow(cands, c.volumes[0])
+		cands := g.cands.Narrow(level.internedFull)
+		if cands != nil && len(c.volumes) == 1 {
+			cands = cands.Narrow(c.volumes[0])
 		}
-		if why != nil || !affinityAllows(first, c, level, cands) {
+		if cands == nil || !affinityAllows(first, c, level, cands) {
 			continue
 		}
 		n, started := f.unplaced, f == first.packingClass
@@ -508,14 +509,14 @@ func (c *class) firstOpenLevel() *relaxationLevel {
 
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
-func affinityAllows(first, c *class, level *relaxationLevel, cands *candidates) bool {
+func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Candidates) bool {
 	views := c.sortedViews(level).domains
 	for i := range views {
 		v := &views[i]
 		if v.g.typ == affinity && slices.Contains(first.matches, v.g) {
 			continue
 		}
-		if domain, ok := cands.domain(v.g.key); ok && !v.allows(domain) {
+		if domain, ok := cands.Domain(v.g.key); ok && !v.allows(domain) {
 			return false
 		}
 	}

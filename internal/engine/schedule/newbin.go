@@ -1,6 +1,10 @@
 package schedule
 
-import "math"
+import (
+	"math"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+)
 
 // newBinOption is a new bin that takes a pod, before it is filled.
 type newBinOption struct {
@@ -17,9 +21,9 @@ func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
 		return false
 	}
 	hopeless := true
-	for from := 0; from < len(sv.templates); {
+	for from := 0; from < len(sv.pools.All()); {
 		to := sv.equalWeight(from)
-		best, final := sv.cheapestNewBin(c, c.levels[i], sv.templates[from:to])
+		best, final := sv.cheapestNewBin(c, c.levels[i], sv.pools.All()[from:to])
 		if best == nil {
 			hopeless, from = hopeless && final, to
 			continue
@@ -34,7 +38,7 @@ func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
 // equalWeight is the end of the templates with the weight of the first. Templates are sorted by poolOrder.
 func (sv *solver) equalWeight(first int) int {
 	to := first + 1
-	for to < len(sv.templates) && sv.templates[to].weight == sv.templates[first].weight {
+	for to < len(sv.pools.All()) && sv.pools.All()[to].Weight() == sv.pools.All()[first].Weight() {
 		to++
 	}
 	return to
@@ -45,10 +49,10 @@ func (sv *solver) equalWeight(first int) int {
 // type that holds the pod decides. The second result reports, where no pool takes the pod, whether none ever will.
 //
 // Cost: one lookAhead and one chooseSize per pool that takes the pod, if there are several.
-func (sv *solver) cheapestNewBin(c *class, level *relaxationLevel, pools []*template) (best *newBinOption, final bool) {
+func (sv *solver) cheapestNewBin(c *class, level *relaxationLevel, pools []*nodepool.Template) (best *newBinOption, final bool) {
 	final = true
 	for _, t := range pools {
-		if t.unusable.Code != "" {
+		if t.Unusable().Code != "" {
 			continue
 		}
 		o := &newBinOption{b: sv.newBin(t)}
@@ -68,7 +72,7 @@ func (sv *solver) cheapestNewBin(c *class, level *relaxationLevel, pools []*temp
 // cheaperThan compares by price per value, and by the price of the cheapest type where one of the two has no size.
 func (o *newBinOption) cheaperThan(other *newBinOption) bool {
 	if math.IsInf(o.size.score, 1) || math.IsInf(other.size.score, 1) {
-		return o.g.cands.list[o.g.first].price < other.g.cands.list[other.g.first].price
+		return o.g.cands.List()[o.g.first].Price < other.g.cands.List()[other.g.first].Price
 	}
 	return o.size.score < other.size.score
 }

@@ -108,9 +108,9 @@ func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 		if !d.runsOn(n.labels, n.src.Taints) {
 			continue
 		}
-		expected = expected.Plus(d.vec)
-		if len(d.ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
-			n.ports = append(n.ports, d.ports...)
+		expected = expected.Plus(d.Amounts)
+		if len(d.Ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
+			n.ports = append(n.ports, d.Ports...)
 			n.attach(d.attached)
 		}
 	}
@@ -169,7 +169,7 @@ func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never 
 	if !n.labels.Compatible(level.full, nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt internedSet) bool { return n.labels.Compatible(alt.set, nil) }) {
+	if !slices.ContainsFunc(c.volumes, func(alt requirement.Interned) bool { return n.labels.Compatible(alt.Set, nil) }) {
 		return false, true
 	}
 	views := c.views(level)

@@ -76,11 +76,11 @@ func (k *constraintClass) appendPackingKey(key []byte, numbers map[*group]uint64
 	}
 	key = binary.AppendUvarint(key, uint64(len(k.volumes)))
 	for _, v := range k.volumes {
-		key = binary.AppendUvarint(key, uint64(v.id))
+		key = binary.AppendUvarint(key, uint64(v.ID))
 	}
 	for _, level := range k.levels {
-		key = binary.AppendUvarint(key, uint64(level.internedStrict.id))
-		key = binary.AppendUvarint(key, uint64(level.internedFull.id))
+		key = binary.AppendUvarint(key, uint64(level.internedStrict.ID))
+		key = binary.AppendUvarint(key, uint64(level.internedFull.ID))
 		key = binary.AppendUvarint(key, uint64(len(level.blocked)))
 		for _, word := range level.blocked {
 			key = binary.AppendUvarint(key, word)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -267,7 +268,7 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 		asks := func(c *class) bool { return c.requests[i] > 0 && !c.unplaceable() }
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
 			!slices.ContainsFunc(sv.allClasses, asks) &&
-			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.vec[i] > 0 }) {
+			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.Amounts[i] > 0 }) {
 			out.Add(i)
 		}
 	}
@@ -326,7 +327,7 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 
 // oversized reports whether no existing node, as it is, and no instance type, when empty, has room for the requests.
 func (sv *solver) oversized(requests resources.Vec) bool {
-	return len(sv.templates) > 0 && !slices.ContainsFunc(sv.templates, func(t *template) bool { return t.holds(requests) }) &&
+	return len(sv.pools.All()) > 0 && !slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Holds(requests) }) &&
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
 }
 
@@ -384,7 +385,7 @@ func (sv *solver) readConstraints(k *constraintClass) []Reason {
 	k.node, k.attached, k.devices, k.tolerations = node, attachments(volumes), devices, sv.tolerations(k.pod)
 	k.exclusive = sv.exclusive(volumes)
 	for _, alt := range alternatives {
-		k.volumes = append(k.volumes, sv.internSet(alt))
+		k.volumes = append(k.volumes, sv.pools.Intern(alt))
 	}
 	k.contradictory = contradictory(node, alternatives)
 	return nil

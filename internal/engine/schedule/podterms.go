@@ -281,8 +281,8 @@ func (sv *solver) taints() []corev1.Taint {
 		for _, n := range sv.nodes {
 			add(n.src.Taints)
 		}
-		for _, t := range sv.templates {
-			add(t.taints)
+		for _, t := range sv.pools.All() {
+			add(t.Taints())
 		}
 		sv.allTaints = slices.SortedFunc(maps.Keys(seen), func(a, b corev1.Taint) int {
 			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))

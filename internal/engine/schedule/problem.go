@@ -218,8 +218,8 @@ func (sv *solver) undoRun() {
 	for _, g := range sv.touchedGroups {
 		g.counts, g.uncertain, g.countsByBin, g.undecided, g.touched = g.before, nil, g.countsByBin[:0], 0, false
 	}
-	for i, t := range sv.templates {
-		t.limitLeft, t.launches = sv.start.limitLeft[i], nil
+	for _, t := range sv.pools.All() {
+		t.Undo()
 	}
 	sv.slots.Undo()
 	sv.touchedNodes, sv.touchedGroups, sv.bins, sv.rejected = sv.touchedNodes[:0], sv.touchedGroups[:0], nil, nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -24,7 +25,7 @@ type constraintClass struct {
 	// manyTerms is true for pods with so many terms that planning them is bounded: see hasManyTerms.
 	manyTerms bool
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
-	volumes []internedSet
+	volumes []requirement.Interned
 	// devices are the resource claims; none while devices are not planned.
 	devices []snapshot.DeviceClaim
 	// exclusive are the volume claims that no other pod can use at the same time.
@@ -36,7 +37,7 @@ type constraintClass struct {
 	// demand is the pods' demand class in the LP.
 	demand *demandClass
 	// heaviestPool are the candidates in the heaviest pool that takes the pods, or in all pools of its weight.
-	heaviestPool []*candidates
+	heaviestPool []*nodepool.Candidates
 	// pricedBy is the number of the relaxation that computed both.
 	pricedBy int
 	// invalid are the reasons why the pods cannot be considered at all.
@@ -93,7 +94,7 @@ type class struct {
 type relaxationLevel struct {
 	// strict is required; full adds the heaviest preference that is left.
 	strict, full                 requirement.Set
-	internedStrict, internedFull internedSet // of strict and of full
+	internedStrict, internedFull requirement.Interned // of strict and of full
 	tolerations                  []corev1.Toleration
 	// blocked are the templates with a taint that is not tolerated.
 	blocked resources.Bitset
@@ -222,20 +223,20 @@ func (sv *solver) level(k *constraintClass, w relaxationState) *relaxationLevel 
 	if len(w.required) > 0 {
 		level.strict = level.strict.Intersect(w.required[0])
 	}
-	level.internedStrict = sv.internSet(level.strict)
+	level.internedStrict = sv.pools.Intern(level.strict)
 	level.full, level.internedFull = level.strict, level.internedStrict
 	if len(w.preferred) > 0 {
 		level.full = level.full.Intersect(w.preferred[0])
-		level.internedFull = sv.internSet(level.full)
+		level.internedFull = sv.pools.Intern(level.full)
 	}
 	if w.toleratesSoftTaints {
 		level.tolerations = append(slices.Clone(level.tolerations), corev1.Toleration{
 			Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectPreferNoSchedule,
 		})
 	}
-	for _, t := range sv.templates {
-		if _, blocked := snapshot.Untolerated(level.tolerations, t.taints); blocked {
-			level.blocked.Add(t.index)
+	for _, t := range sv.pools.All() {
+		if _, blocked := snapshot.Untolerated(level.tolerations, t.Taints()); blocked {
+			level.blocked.Add(t.Index())
 		}
 	}
 	sv.steps += 1 + len(w.spread) + len(w.affinity) + len(w.anti) + len(w.hard) + len(w.joinedPreferences)

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 )
 
 // requestedDomains are the domains, sorted, that nodes get because the group's pods require them: values of a label that
@@ -31,9 +33,9 @@ func (sv *solver) requestedDomains(g *group) []string {
 
 // gives reports whether some pool gives a node the value of the group's key that its pods require.
 func (sv *solver) gives(g *group, d string) bool {
-	return slices.ContainsFunc(sv.templates, func(t *template) bool {
-		return t.reqs.Defines(g.key) && !t.definesLabel(g.key) && t.reqs.Get(g.key).Has(d) && !t.limitsExhausted() &&
-			g.filter.admitsTaints(t.taints)
+	return slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool {
+		return t.Requirements().Defines(g.key) && !t.DefinesLabel(g.key) && t.Requirements().Get(g.key).Has(d) && !t.LimitsExhausted() &&
+			g.filter.admitsTaints(t.Taints())
 	})
 }
 

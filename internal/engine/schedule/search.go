@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -34,7 +35,7 @@ type solver struct {
 	podAxis    int
 	pending    map[types.UID]bool // pods that this Solve schedules
 	daemons    []*daemon
-	templates  []*template
+	pools      *nodepool.Models // as models for new nodes
 	nodes      []*node
 	bins       []*bin
 	rooms      roomTree // of bins
@@ -52,18 +53,10 @@ type solver struct {
 	allTaints      []corev1.Taint                 // made on first use
 	manyTermGroups int                            // groups that classes with many terms have added
 	stepsOfClass   map[*constraintClass]int       // steps that classes with many terms have taken in this run
-	// interned sets of requirements
-	setIDs          map[string]int
-	absentLabels    map[string]bool // labels that some pod or pool requires nodes to lack
-	absentByType    map[string]bool // labels that some type lacks: see absentOnSomeType
-	keyBuf          []byte          // buffer of candidates and internSet
-	candidatesByKey map[candidateKey]*candidates
 
 	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
-	lp, bound      *relaxation
-	priced         int // relaxations made so far
-	candidateCount int // lists of candidates made so far
-	offerings      int // of all templates' types
+	lp, bound *relaxation
+	priced    int // relaxations made so far
 
 	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
 	// placement.
@@ -75,15 +68,16 @@ type solver struct {
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
 	slots       reservation.Slots
-	freeBuf     resources.Vec // buffer of pack
-	fittingBuf  []candidate   // buffer of launch
-	launchBuf   []candidate   // buffer of launch
-	binWalks    []binWalk     // buffer of placeInWaitingBin
-	movedBins   []movedBin    // buffer of placeInWaitingBin
-	viewBuf     []view        // buffer of viewsWithUndecided
+	freeBuf     resources.Vec        // buffer of pack
+	fittingBuf  []nodepool.Candidate // buffer of launch
+	launchBuf   []nodepool.Candidate // buffer of launch
+	binWalks    []binWalk            // buffer of placeInWaitingBin
+	movedBins   []movedBin           // buffer of placeInWaitingBin
+	viewBuf     []view               // buffer of viewsWithUndecided
 	choiceCache choiceCache
 
 	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
+	requirementRefusal                                       refusal
 	domainRefusal                                            refusal // buffer of closedDomain
 
 	steps     int
@@ -109,8 +103,6 @@ type solver struct {
 	zonedClasses int
 
 	run           int
-	offeringZones []int // by number of the offering: the number of its zone, from 1
-	zoneNumbers   map[string]int
 	start         baseline
 	touchedNodes  []*node
 	touchedGroups []*group
@@ -118,21 +110,17 @@ type solver struct {
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	limitLeft []resources.Vec // per template
-	free      vec64           // on existing nodes, per axis
-	nodes     int
+	free  vec64 // on existing nodes, per axis
+	nodes int
 }
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
 		s: s, groupByID: map[string]*group{}, universes: map[string][]string{}, declarations: map[string][]*group{},
-		pending: make(map[types.UID]bool, len(s.Pods)), setIDs: map[string]int{}, absentLabels: map[string]bool{},
-		absentByType: map[string]bool{}, candidatesByKey: map[candidateKey]*candidates{}, generation: 1,
-		zoneNumbers:        map[string]int{},
+		pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
-		fullRefusal: newRefusalPair(
-			Resources,
-		), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology), limitRefusal: newRefusalPair(Limits),
+		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
+		limitRefusal: newRefusalPair(Limits), requirementRefusal: refusal{code: Requirement, final: true},
 	}
 }
 
@@ -240,7 +228,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		requests = append(requests, c.resourceList)
 	}
 	for _, d := range sv.daemons {
-		requests = append(requests, d.requests)
+		requests = append(requests, d.Requests)
 	}
 	requests = append(requests, sv.limitedDrivers())
 	sv.axes = sv.boundedAxes(requests)
@@ -248,7 +236,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
 	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
-		d.vec = sv.axes.Vec(d.requests)
+		d.Amounts = sv.axes.Vec(d.Requests)
 	}
 
 	nodes := make([]*snapshot.Node, len(s.Nodes))
@@ -260,29 +248,24 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		sv.nodes = append(sv.nodes, sv.node(n, i))
 		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
-	pools := make([]*snapshot.Pool, 0, len(s.Pools))
-	for i := range s.Pools {
-		if s.Pools[i].NodePool.Spec.Replicas == nil {
-			pools = append(pools, &s.Pools[i])
-		}
-	}
-	slices.SortFunc(pools, poolOrder)
-	for i, p := range pools {
-		t := sv.template(p)
-		t.index = i
-		for k := range t.types {
-			t.types[k].offering = sv.offerings
-			sv.offerings += len(t.types[k].Offerings)
-			sv.numberZones(t.types[k].Offerings)
-		}
-		sv.templates = append(sv.templates, t)
-		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.taints)
+	sv.pools = sv.newModels()
+	for _, t := range sv.pools.All() {
+		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())
 	}
 	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
-	for _, t := range sv.templates {
-		sv.start.limitLeft = append(sv.start.limitLeft, t.limitLeft)
-	}
 	return sv.order(queue)
+}
+
+// newModels models the snapshot's pools.
+func (sv *solver) newModels() *nodepool.Models {
+	daemons := make([]*nodepool.Daemon, len(sv.daemons))
+	for i, d := range sv.daemons {
+		daemons[i] = &d.Daemon
+	}
+	return nodepool.NewModels(nodepool.Config{
+		Labels: sv.s.Labels, Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
+		Slots: &sv.slots, LimitVolumes: sv.limitVolumes, Steps: &sv.steps,
+	}, sv.s.Pools)
 }
 
 // applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its
@@ -329,7 +312,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
-	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.templates) > 1; ; deferring = false {
+	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -563,8 +546,6 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
 	sv.addHostRules(&p)
-	for _, t := range sv.templates {
-		p.Stats.InstanceTypes += len(t.types)
-	}
+	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
@@ -33,9 +34,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 		p.sv.nodes = p.destinations(q.Targets, queue)
 	}
 	if q.ExistingNodesOnly {
-		all := p.sv.templates
-		defer func() { p.sv.templates = all }()
-		p.sv.templates = nil
+		defer p.sv.pools.Hide()()
 	}
 	return p.sv.solveWithRetries(queue, q.Budget)
 }
@@ -104,7 +103,10 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
 		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{}, groups: map[*group]map[string]int{},
-		limitLeft: slices.Clone(sv.start.limitLeft), slots: sv.slots.Marked(),
+		slots: sv.slots.Marked(),
+	}
+	for _, t := range sv.pools.All() {
+		h.limitLeft = append(h.limitLeft, t.Marked())
 	}
 	for _, i := range q.Removed {
 		p.remove(p.nodes[i])
@@ -153,8 +155,8 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 		g.uncertain, g.countsByBin, g.undecided, g.touched = nil, g.countsByBin[:0], 0, false
 	}
 	sv.touchedNodes, sv.touchedGroups = sv.touchedNodes[:0], sv.touchedGroups[:0]
-	for i, t := range sv.templates {
-		sv.start.limitLeft[i] = t.limitLeft
+	for _, t := range sv.pools.All() {
+		t.Mark()
 	}
 	sv.slots.Mark()
 	p.applied = append(p.applied, h)
@@ -184,18 +186,12 @@ func (p *Plan) pods() map[*corev1.Pod]bool {
 // reservations.
 func (p *Problem) applyLaunch(l *Launch) {
 	sv := p.sv
-	at := slices.IndexFunc(sv.templates, func(t *template) bool { return t.pool == l.Pool })
+	at := slices.IndexFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Pool() == l.Pool })
 	if at < 0 {
 		return
 	}
-	t := sv.templates[at]
-	if t.limits.Len() > 0 {
-		most := make(resources.Vec, t.limits.Len())
-		for _, it := range l.InstanceTypes {
-			most = most.Max(capacity(it, t.limits))
-		}
-		t.limitLeft = t.limitLeft.Minus(most)
-	}
+	t := sv.pools.All()[at]
+	t.TakeLargest(l.InstanceTypes)
 	sv.slots.TakeNamed(reservations(l, sv.s.Labels.ReservationID))
 	for _, pod := range l.Pods {
 		queued := p.find(pod)
@@ -204,7 +200,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 		}
 		for _, list := range [...][]*group{queued.class.matches, queued.class.declares} {
 			for _, g := range list {
-				if g.key == corev1.LabelHostname || !g.filter.admits(l.Requirements, t.taints, sv.s.Labels.WellKnown) {
+				if g.key == corev1.LabelHostname || !g.filter.admits(l.Requirements, t.Taints(), sv.s.Labels.WellKnown) {
 					continue
 				}
 				domains := sv.domainsOf(g, l.Requirements)
@@ -255,8 +251,8 @@ func (p *Problem) RevertTo(n int) {
 				p.addedPods[n] = guests
 			}
 		}
-		for i, t := range sv.templates {
-			t.limitLeft, sv.start.limitLeft[i] = h.limitLeft[i], h.limitLeft[i]
+		for i, t := range sv.pools.All() {
+			t.Restore(h.limitLeft[i])
 		}
 		sv.slots.Restore(h.slots)
 		p.removed, p.changedDomains = append(p.removed, h.removed...), append(p.changedDomains, h.changedDomains...)

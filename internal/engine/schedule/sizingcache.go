@@ -1,6 +1,10 @@
 package schedule
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+)
 
 // sizedBin is what chooseSize decided last, with all that the decision depends on. Queues have long runs of equal pods, and
 // bins that are opened one after the other for them mostly become the same.
@@ -11,7 +15,7 @@ type sizedBin struct {
 	run      int
 	first    *packingClass
 	// cands and from are the candidates of the new bin and the first of them that holds the pod.
-	cands *candidates
+	cands *nodepool.Candidates
 	from  int
 	// solvedFor identifies the solution of the LP: the value of the pods that it was solved for. matching are the
 	// patterns that can be followed.
@@ -26,7 +30,7 @@ type sizedBin struct {
 // offeredDemand is a demand as it was when the bin was sized.
 type offeredDemand struct {
 	class *packingClass
-	cands *candidates
+	cands *nodepool.Candidates
 	n     int
 	quota int
 	// most is how many pods any of the packings took.
@@ -65,7 +69,7 @@ func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 	s := &sv.sized
 	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.lp.lastValue
-	if g.cands.t.limits.Len() > 0 || sv.slots.Len() > 0 {
+	if g.cands.Template().HasLimits() || sv.slots.Len() > 0 {
 		s.run = 0
 	}
 	s.matching = append(s.matching[:0], sv.lp.program.MatchingPatterns(first.lpPods)...)

@@ -9,11 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // sizedQueue is a solver about to open its first bin, for the first class of the queue.
-func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]plannedPods, candidate)) {
+func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]plannedPods, nodepool.Candidate)) {
 	t.Helper()
 	sv := newSolver(enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...))
 	queue := sv.startRun(sv.compile(nil))
@@ -21,8 +22,8 @@ func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]p
 	sv.solveRelaxation()
 	sv.resetWaiting()
 	c := queue[0].class
-	return sv, c, func() ([]plannedPods, candidate) {
-		b := sv.newBin(sv.templates[0])
+	return sv, c, func() ([]plannedPods, nodepool.Candidate) {
+		b := sv.newBin(sv.pools.All()[0])
 		g, why := sv.grow(b, c, c.levels[0], ceilingIgnored)
 		if why != nil {
 			t.Fatalf("no new bin takes a pod: %v", *why)
@@ -44,7 +45,7 @@ func TestEqualBinsAreSizedOnce(t *testing.T) {
 		t.Fatal("the bin is sized for its first pod only")
 	}
 	offered := func() ([]demand, growth) {
-		b := sv.newBin(sv.templates[0])
+		b := sv.newBin(sv.pools.All()[0])
 		g, _ := sv.grow(b, first, first.levels[0], ceilingIgnored)
 		return sv.lookAhead(b, first, g), g
 	}

@@ -1,9 +1,6 @@
 package schedule
 
 import (
-	"fmt"
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -55,26 +52,6 @@ func (sv *solver) chargeSteps(c *class, began int) {
 		sv.stepsOfClass = map[*constraintClass]int{}
 	}
 	sv.stepsOfClass[c.constraintClass] += sv.steps - began
-}
-
-// reasons are the reasons why pods of the class cannot be scheduled.
-func (e *explainer) reasons(c *class) []Reason {
-	sv := e.sv
-	if sv.outOfSteps() || c.manyTerms && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.MaxSteps/manyTermShares {
-		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
-	}
-	out := e.poolReasons(c)
-	if n := requiredTerms(c.pod); n > MaxAlternatives {
-		out = append(slices.Clone(out), Reason{
-			Code: TooComplex,
-			Message: fmt.Sprintf(
-				"of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms",
-				n,
-				MaxAlternatives,
-			),
-		})
-	}
-	return out
 }
 
 func requiredTerms(pod *corev1.Pod) int {

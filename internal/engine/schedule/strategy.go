@@ -88,7 +88,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	if plan.Abandoned {
 		return plan
 	}
-	plan.Zones, plan.UnusablePools, plan.Ignored = zones, sv.unusablePools(), ignoredTerms(queue)
+	plan.Zones, plan.UnusablePools, plan.Ignored = zones, sv.pools.Unusable(sv.bestEffort), ignoredTerms(queue)
 	plan.Stats.Steps += compiled
 	return plan
 }
@@ -209,6 +209,3 @@ func (sv *solver) placeInLeastPods(q *queuedPod, i int) bool {
 	try.byPods = try.byPods[:kept]
 	return false
 }
-
-// nodePrice is what a node of an offering adds to the cost of the plan.
-func (sv *solver) nodePrice(price float64) float64 { return price + sv.s.Settings.NodeCost }

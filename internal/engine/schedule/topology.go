@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -113,14 +114,14 @@ func (f *nodeFilter) admits(node requirement.Set, taints []corev1.Taint, undefin
 
 // certain reports whether every node with these labels counts, as far as affinity is concerned. Types of the template
 // may still add known labels; without a template they add none.
-func (f *nodeFilter) certain(node requirement.Set, t *template, known map[string]bool) bool {
+func (f *nodeFilter) certain(node requirement.Set, t *nodepool.Template, known map[string]bool) bool {
 	if f == nil || !f.affinity {
 		return true
 	}
 	certain := func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
 			if key := r.Key(); !node.Defines(key) {
-				missing := !known[key] && (t == nil || !t.definesLabel(key))
+				missing := !known[key] && (t == nil || !t.DefinesLabel(key))
 				return !missing || !r.AllowsAbsent()
 			}
 			have := node.Get(r.Key())
@@ -320,9 +321,9 @@ func (sv *solver) domainProvided(n *node, g *group) (string, bool) {
 // launchableDomains lists the group's domains on nodes that can be launched.
 func (sv *solver) launchableDomains(g *group) []string {
 	var out []string
-	for _, t := range sv.templates {
-		if !t.limitsExhausted() && g.filter.admitsTaints(t.taints) {
-			out = append(out, t.values(g.key)...)
+	for _, t := range sv.pools.All() {
+		if !t.LimitsExhausted() && g.filter.admitsTaints(t.Taints()) {
+			out = append(out, t.Values(g.key)...)
 		}
 	}
 	return out
@@ -519,8 +520,8 @@ func (g *group) empty() bool {
 // exists is left to placeInNewBin, which remembers it.
 func (sv *solver) noDomainLeft(c *class, level *relaxationLevel) bool {
 	return slices.ContainsFunc(c.views(level), func(v view) bool {
-		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.absentLabels[v.g.key] &&
-			!sv.absentOnSomeType(v.g.key) && v.g.full(level.full.Get(v.g.key))
+		return v.keepsApart() && v.g.key != corev1.LabelHostname && sv.s.Labels.WellKnown[v.g.key] && !sv.pools.RequiresAbsent(v.g.key) &&
+			!sv.pools.AbsentOnSomeType(v.g.key) && v.g.full(level.full.Get(v.g.key))
 	})
 }
 
@@ -588,21 +589,6 @@ func (sv *solver) choices(views []view, reqs requirement.Set, bin int, price fun
 	return out, nil
 }
 
-// absentOnSomeType reports whether the nodes of some type do not have the label.
-func (sv *solver) absentOnSomeType(key string) bool {
-	lacked, known := sv.absentByType[key]
-	if !known {
-		lacked = slices.ContainsFunc(sv.templates, func(t *template) bool {
-			return slices.ContainsFunc(t.types, func(ti typeInfo) bool {
-				r := ti.Requirements.Get(key)
-				return r.Operator() == corev1.NodeSelectorOpDoesNotExist && !r.Impossible()
-			})
-		})
-		sv.absentByType[key] = lacked
-	}
-	return lacked
-}
-
 // rankedDomain is a domain with what decides between domains: the pods of spreads there, then the price.
 type rankedDomain struct {
 	domain string
@@ -616,7 +602,7 @@ func (sv *solver) options(views []view, reqs requirement.Set, price func(require
 	domains := slices.Clone(sv.domainsOf(views[0].g, reqs))
 	spreads, first := false, false
 	// Pods that keep apart may also use a node without the label, if some types have none.
-	apart := sv.absentOnSomeType(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
+	apart := sv.pools.AbsentOnSomeType(key) && !slices.ContainsFunc(views, func(v view) bool { return !v.keepsApart() })
 	for i, v := range views {
 		left := domains[:0]
 		for _, d := range domains {

@@ -325,7 +325,7 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 	lists := d.sv.candidateLists(k)
 	var key []byte
 	for _, l := range lists {
-		key = binary.AppendUvarint(key, uint64(l.id))
+		key = binary.AppendUvarint(key, uint64(l.ID()))
 	}
 	for _, r := range c.requests {
 		key = binary.AppendVarint(key, r)
@@ -335,13 +335,13 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 	}
 	least := math.Inf(1)
 	for _, l := range lists {
-		for _, cand := range l.list {
-			ti := &l.t.types[cand.t]
-			if cand.offering < 0 || !c.requests.Fits(ti.room) {
+		for _, cand := range l.List() {
+			ti := l.TypeOf(cand)
+			if cand.Offering < 0 || !c.requests.Fits(ti.Room()) {
 				continue
 			}
 			duals := d.sv.lp.dualsOf(ti, cand)
-			least = min(least, cand.price*c.amounts.dot(duals)/max(leastRoomValue, duals.cost(ti.room)))
+			least = min(least, cand.Price*c.amounts.dot(duals)/max(leastRoomValue, duals.cost(ti.Room())))
 		}
 	}
 	d.prices[string(key)] = least
@@ -372,7 +372,7 @@ func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
 		if len(level.groups)-len(own.groups) < all || own.full.Get(corev1.LabelTopologyZone).Impossible() {
 			continue
 		}
-		own.internedStrict, own.internedFull = sv.internSet(own.strict), sv.internSet(own.full)
+		own.internedStrict, own.internedFull = sv.pools.Intern(own.strict), sv.pools.Intern(own.full)
 		sub.levels = append(sub.levels, &own)
 	}
 	if k.zones == nil {

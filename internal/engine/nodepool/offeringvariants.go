@@ -1,4 +1,4 @@
-package schedule
+package nodepool
 
 import (
 	"cmp"
@@ -80,41 +80,41 @@ func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Se
 	return reqs
 }
 
-// keepUnambiguous makes sure that no node is launched on which the bin's pods do not fit. For each type that the claim
+// KeepUnambiguous makes sure that no node is launched on which the pods do not fit. For each type that the claim
 // names, any offering may be launched that the requirements admit. If an unlisted variant of the cheapest type is among
-// these, the requirements are narrowed to the cheapest type's offering; other types are left out.
-func (sv *solver) keepUnambiguous(b *bin, types []candidate, reqs requirement.Set) ([]candidate, requirement.Set) {
-	t := b.t
+// these, the requirements are narrowed to the cheapest type's offering; other types are left out. Reserved is
+// true for a launch into capacity reservations.
+func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, reserved bool) ([]Candidate, requirement.Set) {
 	if !t.hasVariants || len(types) == 0 {
 		return types, reqs
 	}
 	listed := map[int]bool{}
 	for _, cand := range types {
-		listed[cand.t] = true
+		listed[cand.Type] = true
 	}
-	// Claims use either reservations or other offerings, never both: see restrictToReservations.
+	// Claims use either reservations or other offerings, never both.
 	capacityType := requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
-	if b.reservation > 0 {
+	if reserved {
 		capacityType = requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved)
 	}
 	admitted := reqs.With(capacityType)
-	if t.ambiguous(types[0].t, listed, admitted) {
-		offering, _ := t.types[types[0].t].Cheapest(admitted)
+	if t.ambiguous(types[0].Type, listed, admitted) {
+		offering, _ := t.types[types[0].Type].Cheapest(admitted)
 		reqs, admitted = reqs.Intersect(offering.Requirements), admitted.Intersect(offering.Requirements)
 	}
-	sure := []candidate{types[0]}
+	sure := []Candidate{types[0]}
 	for _, cand := range types[1:] {
-		if o, ok := t.types[cand.t].Cheapest(admitted); ok && !t.ambiguous(cand.t, listed, admitted) {
-			cand.price = o.Price
+		if o, ok := t.types[cand.Type].Cheapest(admitted); ok && !t.ambiguous(cand.Type, listed, admitted) {
+			cand.Price = o.Price
 			sure = append(sure, cand)
 		}
 	}
-	slices.SortStableFunc(sure[1:], func(a, b candidate) int { return cmp.Compare(a.price, b.price) })
+	slices.SortStableFunc(sure[1:], func(a, b Candidate) int { return cmp.Compare(a.Price, b.Price) })
 	return sure, reqs
 }
 
 // ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs.
-func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
+func (t *Template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) bool {
 	first := i // types are sorted by name
 	for first > 0 && t.types[first-1].Name == t.types[i].Name {
 		first--
@@ -134,7 +134,7 @@ func (t *template) ambiguous(i int, listed map[int]bool, reqs requirement.Set) b
 
 // addVariant adds a type to a list, cheapest first, in which each name occurs once. Variants are joined into one type
 // again, with the offerings of all.
-func (t *template) addVariant(list []*catalog.InstanceType, it *catalog.InstanceType) []*catalog.InstanceType {
+func (t *Template) addVariant(list []*catalog.InstanceType, it *catalog.InstanceType) []*catalog.InstanceType {
 	i := -1
 	if t.hasVariants {
 		i = slices.IndexFunc(list, func(o *catalog.InstanceType) bool { return o.Name == it.Name })

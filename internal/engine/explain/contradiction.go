@@ -1,20 +1,20 @@
-package schedule
+package explain
 
 import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // contradiction finds two requirements of the pod that no node can meet together, whichever alternative applies.
-func (sv *solver) contradiction(c *class) (Reason, bool) {
-	var found Reason
+func (e *Explainer) contradiction(p *Pods) (rejection.Reason, bool) {
+	var found rejection.Reason
 	terms := [][]corev1.NodeSelectorRequirement{nil}
-	if a := c.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+	if a := p.Pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
 		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		terms = nil
 		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -24,16 +24,16 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 		}
 	}
 	for _, term := range terms {
-		asked := slices.Clone(sv.s.Labels.FromLabels(c.pod.Spec.NodeSelector).All())
+		asked := slices.Clone(e.labels().FromLabels(p.Pod.Spec.NodeSelector).All())
 		for _, x := range term {
-			if r, err := sv.s.Labels.Parse(x.Key, x.Operator, x.Values...); err == nil {
+			if r, err := e.labels().Parse(x.Key, x.Operator, x.Values...); err == nil {
 				asked = append(asked, r)
 			}
 		}
-		for _, v := range c.volumes {
-			why := firstConflict(firstSuspects(asked), v.set.All())
+		for _, v := range p.Volumes {
+			why := firstConflict(firstSuspects(asked), v.Set.All())
 			if why.Code == "" {
-				return Reason{}, false
+				return rejection.Reason{}, false
 			}
 			if found.Code == "" {
 				found = why
@@ -44,11 +44,11 @@ func (sv *solver) contradiction(c *class) (Reason, bool) {
 }
 
 // firstConflict finds the first two requirements that exclude each other.
-func firstConflict(pod, volume []requirement.Requirement) Reason {
+func firstConflict(pod, volume []requirement.Requirement) rejection.Reason {
 	for _, r := range volume {
 		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
-			return Reason{
-				Code:    Requirement,
+			return rejection.Reason{
+				Code:    rejection.Requirement,
 				Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key()),
 			}
 		}
@@ -56,16 +56,16 @@ func firstConflict(pod, volume []requirement.Requirement) Reason {
 	for i, a := range pod {
 		for _, b := range pod[i+1:] {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{
-					Code:    Requirement,
+				return rejection.Reason{
+					Code:    rejection.Requirement,
 					Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", wording.Requirement(a), wording.Requirement(b)),
 				}
 			}
 		}
 		for _, b := range volume {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return Reason{
-					Code: Volume,
+				return rejection.Reason{
+					Code: rejection.Volume,
 					Message: fmt.Sprintf(
 						"the pod requires %s, but its volumes can only be used in %s: nothing can be both",
 						wording.Requirement(a),
@@ -75,7 +75,7 @@ func firstConflict(pod, volume []requirement.Requirement) Reason {
 			}
 		}
 	}
-	return Reason{}
+	return rejection.Reason{}
 }
 
 func excludes(a, b requirement.Requirement) bool {

@@ -1,0 +1,178 @@
+package nodepool
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Config is what models need to know of the cluster.
+type Config struct {
+	Labels requirement.Labels
+	// Axes are the resources that pods request.
+	Axes resources.Axes
+	// NodeCost is what each node costs in addition to its instance, in $/h.
+	NodeCost float64
+	Daemons  []*Daemon
+	// Slots counts the capacity reservations of all pools.
+	Slots *reservation.Slots
+	// LimitVolumes writes the attach limits of a type into a room over Axes, less the volumes that daemons attach, both by
+	// CSI driver.
+	LimitVolumes func(room resources.Vec, limits, attached map[string]int)
+	// Steps counts the work: each new list of candidates adds the types of its pool.
+	Steps *int
+}
+
+// Models are the NodePools of a plan as models for new nodes: Templates in the order in which they are tried, with what
+// they share. Results for sets of requirements are computed once and kept as long as the Models.
+type Models struct {
+	config    Config
+	interner  requirement.Interner
+	templates []*Template
+	hidden    bool // see hide
+	// offerings is the number of offerings of all types; zones are their zones, by number of the offering, as numbers from 1.
+	offerings   int
+	zones       []int
+	zoneNumbers map[string]int
+	lists       int // candidates made so far
+	admitted    map[admittedKey]*Candidates
+	// absentByType caches, by label, whether some type lacks it.
+	absentByType map[string]bool
+	keyBuf       []byte // buffer of Template.Candidates
+}
+
+// admittedKey is a template under the requirements of pods and of their volumes, by the sets' IDs.
+type admittedKey struct {
+	t           *Template
+	pod, volume int
+}
+
+// NewModels models pools. Pools with replicas are not among them, since their nodes are not launched for pods.
+func NewModels(c Config, pools []snapshot.Pool) *Models {
+	m := &Models{
+		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{}, absentByType: map[string]bool{},
+	}
+	sorted := make([]*snapshot.Pool, 0, len(pools))
+	for i := range pools {
+		if pools[i].NodePool.Spec.Replicas == nil {
+			sorted = append(sorted, &pools[i])
+		}
+	}
+	slices.SortFunc(sorted, poolOrder)
+	for i, p := range sorted {
+		t := m.model(p)
+		t.index = i
+		for k := range t.types {
+			t.types[k].offering = m.offerings
+			m.offerings += len(t.types[k].Offerings)
+			m.numberZones(t.types[k].Offerings)
+		}
+		t.limitLeftAtStart = t.limitLeft
+		m.templates = append(m.templates, t)
+	}
+	return m
+}
+
+// numberZones records the zones of offerings, which have the next numbers.
+func (m *Models) numberZones(offerings []catalog.Offering) {
+	for i := range offerings {
+		zone := offerings[i].Zone
+		n, known := m.zoneNumbers[zone]
+		if !known && zone != "" {
+			n = len(m.zoneNumbers) + 1
+			m.zoneNumbers[zone] = n
+		}
+		m.zones = append(m.zones, n)
+	}
+}
+
+// All are the templates, heaviest first.
+func (m *Models) All() []*Template {
+	if m.hidden {
+		return nil
+	}
+	return m.templates
+}
+
+// Hide leaves no templates until the returned function is called: for a plan on existing nodes only.
+func (m *Models) Hide() (show func()) {
+	m.hidden = true
+	return func() { m.hidden = false }
+}
+
+// Intern returns the interned form of a set, as narrow and admit need it.
+func (m *Models) Intern(set requirement.Set) requirement.Interned { return m.interner.Intern(set) }
+
+// RequiresAbsent reports whether some pod or pool requires nodes to lack the label.
+func (m *Models) RequiresAbsent(key string) bool { return m.interner.RequiresAbsent(key) }
+
+// AbsentOnSomeType reports whether the nodes of some type do not have the label. Cost: all types, once per label.
+func (m *Models) AbsentOnSomeType(key string) bool {
+	lacked, known := m.absentByType[key]
+	if !known {
+		lacked = slices.ContainsFunc(m.templates, func(t *Template) bool { return t.someTypeLacks(key) })
+		m.absentByType[key] = lacked
+	}
+	return lacked
+}
+
+// ZoneOf is the number of the zone of the candidate's offering; 0 if it is not known.
+func (m *Models) ZoneOf(cand Candidate) int {
+	if cand.Offering < 0 {
+		return 0
+	}
+	return m.zones[cand.Offering]
+}
+
+// NodePrice is what a node of an offering adds to the cost of the plan, in $/h.
+func (m *Models) NodePrice(price float64) float64 { return price + m.config.NodeCost }
+
+// Admit returns the candidates of a template under the requirements of pods and of their volumes; nil if the pool's
+// requirements exclude the pods'. Each pair is computed once.
+func (m *Models) Admit(t *Template, pod, volume requirement.Interned) *Candidates {
+	key := admittedKey{t, pod.ID, volume.ID}
+	l, known := m.admitted[key]
+	if !known {
+		if t.reqs.Compatible(pod.Set, m.config.Labels.WellKnown) {
+			l = t.Candidates(
+				t.reqs.Intersect(pod.Set.Without(corev1.LabelHostname)).Intersect(volume.Set.Without(corev1.LabelHostname)),
+			)
+		}
+		m.admitted[key] = l
+	}
+	return l
+}
+
+// OfferingsOf are the numbers of the available offerings, outside reservations, that any of the lists admits.
+func (m *Models) OfferingsOf(lists []*Candidates) resources.Bitset {
+	out := make(resources.Bitset, (m.offerings+63)/64)
+	for _, l := range lists {
+		for _, cand := range l.list {
+			ti := &l.t.types[cand.Type]
+			for i := range ti.Offerings {
+				if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && l.reqs.Overlaps(o.Requirements) {
+					out.Add(ti.offering + i)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// OfferingCount is the number of offerings of all types.
+func (m *Models) OfferingCount() int { return m.offerings }
+
+// TypeCount is the number of types of all templates.
+func (m *Models) TypeCount() int {
+	n := 0
+	for _, t := range m.All() {
+		n += len(t.types)
+	}
+	return n
+}

@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -224,6 +225,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 		func() error { _, err := metrics.NewCloud(reg); return err },
 		func() error { _, err := interruption.NewMetrics(reg); return err },
 		func() error { _, err := repair.NewMetrics(reg); return err },
+		func() error { _, err := reboot.NewMetrics(reg); return err },
 		func() error { _, err := newAWSCalls(reg); return err },
 		func() error { return reg.Register(buildInfo()) },
 		func() error {

@@ -59,6 +59,7 @@ type assembly struct {
 	// registrations is the recent success rate of registrations by NodePool.
 	registrations *health.Tracker
 	joining       joining
+	repair        nodeRepair
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -76,6 +77,10 @@ func (a *assembly) assemble(ctx context.Context) error {
 		a.overlays = &cluster.Overlays{}
 	}
 	if err := a.wireAWS(ctx); err != nil {
+		return err
+	}
+	var err error
+	if a.repair, err = newNodeRepair(a.settings); err != nil {
 		return err
 	}
 	a.state = a.newState()
@@ -104,6 +109,7 @@ func (a *assembly) newState() *cluster.State {
 		Live:             a.mgr.GetAPIReader(),
 		Types:            a.aws.Offerings,
 		Settings:         a.planning,
+		Repair:           a.repair.policies,
 		Overlays:         a.overlays,
 		CapacityBuffers:  a.settings.Gate(settings.GateCapacityBuffer),
 		Labels:           labels(),

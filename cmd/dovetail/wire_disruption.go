@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -34,18 +35,32 @@ func (a *assembly) wireDisruption() error {
 	queue := &disruption.Queue{
 		Client: c, Live: live, State: a.state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 	}
+	loop := &disruption.Loop{
+		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
+		StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
+		Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
+		Events:         a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
+	}
+	if a.repair.policies != nil {
+		loop.Repairs = a.repair.metrics
+		if a.settings.AWSGate(settings.GateRebootForRepair) {
+			loop.Rebooter = a.aws.Rebooter
+		}
+	}
+	reboots, err := reboot.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
 	return a.register(
 		&breaker.Reconciler{Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: paused, Log: log, Now: now},
 		&disruption.Consolidatable{Client: c, Log: log, Now: now},
 		&disruption.PodEvents{Client: c},
 		queue,
 		&drift.Reconciler{Client: c, Cloud: driftSource{a.aws.Drift, a.aws.Offerings}, Labels: labels(), Log: log, Now: now},
-		&disruption.Loop{
-			Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
-			StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
-			Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
-			Events:         a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
-			ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
+		loop,
+		&reboot.Reconciler{
+			Client: c, Live: live, Cloud: a.aws.Rebooter, Evictor: a.evictor, Events: a.events, Metrics: reboots, Log: log, Now: now,
 		},
 	)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/memory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
+	enginerepair "github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -25,15 +26,32 @@ func (a *assembly) wireNodes() error {
 		),
 		a.addLoops(a.evictor),
 	)
-	if err != nil || !a.settings.Gate(settings.GateNodeRepair) {
-		return err
-	}
-	repairs, err := repair.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
+	if err != nil || a.repair.metrics == nil || !a.settings.LegacyNodeRepair {
 		return err
 	}
 	return a.register(&repair.Reconciler{
-		Client: c, Policies: noderepair.Policies(), Events: a.events, Metrics: a.metrics, Repairs: repairs, Log: log, Now: now,
+		Client: c, Policies: noderepair.Legacy(), Events: a.events, Metrics: a.metrics, Repairs: a.repair.metrics, Log: log, Now: now,
 		StabilizationWindow: repair.StabilizationWindow,
 	})
+}
+
+// nodeRepair is node repair as part of disruption.
+type nodeRepair struct {
+	// policies are nil where disruption repairs nothing.
+	policies *enginerepair.Policies
+	// metrics are nil if the feature gate is off.
+	metrics *repair.Metrics
+}
+
+// newNodeRepair compiles the repair policies if the feature gate is on.
+func newNodeRepair(s settings.Settings) (nodeRepair, error) {
+	if !s.Gate(settings.GateNodeRepair) {
+		return nodeRepair{}, nil
+	}
+	m, err := repair.NewMetrics(ctrlmetrics.Registry)
+	if err != nil || s.LegacyNodeRepair {
+		return nodeRepair{metrics: m}, err
+	}
+	policies, err := enginerepair.Compile(noderepair.Policies(s.AWSGate(settings.GateRebootForRepair)))
+	return nodeRepair{policies, m}, err
 }

@@ -50,6 +50,11 @@ var importRules = []layer{
 
 	{dir: "internal/cloudprovider", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	{dir: "internal/aws", ours: []string{"api", "internal/cloudprovider", "internal/engine/requirement", "internal/engine/catalog"}},
+	{
+		dir:     "internal/aws/noderepair",
+		ours:    []string{"api", "internal/cloudprovider"},
+		inTests: []string{"internal/engine/repair"}, // which compiles the policies
+	},
 	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
 	{
 		dir:     "internal/controller",

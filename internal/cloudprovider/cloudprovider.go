@@ -97,6 +97,9 @@ type Launched struct {
 // ErrNotFound means that the instance is gone for good: terminated, or never launched.
 var ErrNotFound = errors.New("instance not found")
 
+// ErrRebootRefused means that the cloud will not reboot the instance, however often it is asked.
+var ErrRebootRefused = errors.New("the cloud refuses to reboot the instance")
+
 // ErrIdentityMismatch means that the API server in use is not that of the configured cluster. Nothing may be written then.
 var ErrIdentityMismatch = errors.New("IdentityMismatch")
 

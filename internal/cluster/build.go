@@ -16,6 +16,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -66,6 +67,8 @@ type Facts struct {
 	Nominated map[string]time.Time
 	// BufferPods is how many virtual pods the last plan put on each node; nil before the first plan.
 	BufferPods map[string]int
+	// Repair are the policies of node repair; nil if it is off.
+	Repair *repair.Policies
 }
 
 // BuildSnapshot builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.
@@ -92,6 +95,8 @@ type snapshotBuilder struct {
 	byNode map[string]int
 	// unlaunched are the claims that have no instance yet.
 	unlaunched map[types.UID]*karpv1.NodeClaim
+	// health is how the nodes of each pool are repaired, made on first use.
+	health map[string]poolHealth
 }
 
 func (w *snapshotBuilder) addNodes() {
@@ -105,6 +110,7 @@ func (w *snapshotBuilder) addNodes() {
 			objectName[claim.UID] = node.Name
 		}
 		entry := w.facts.nodeFromClaim(claim, node)
+		w.addHealth(&entry, claim, node)
 		if !entry.Launched {
 			w.unlaunched[claim.UID] = claim
 		}

@@ -40,6 +40,7 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		Consolidatable: condition.IsTrue(claim, karpv1.ConditionConsolidatable),
 		CreatedAt:      claim.CreationTimestamp.Time,
 		Nominated:      nominatedPods(claim, karpv1.AnnotationNominatedPods, f.NominationWindow, f.Now),
+		Rebooting:      condition.IsTrue(claim, karpv1.ConditionRebooting),
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}
@@ -52,6 +53,12 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 	}
 	stuck, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	switch {
+	case out.Rebooting:
+		// The taints go with the reboot, so its pods wait for it and get no other node.
+		out.Taints = slices.DeleteFunc(
+			slices.Clone(snapshot.SchedulingTaints(out.Taints, claim.Spec.StartupTaints, false /* initialized */)),
+			func(t corev1.Taint) bool { return t.Key == karpv1.TaintKeyRebooting },
+		)
 	case out.Initialized:
 	case stuck.Reason == ReasonTaintStuck && node != nil:
 		// It is unknown when the taint goes, so the pods are planned again, for other nodes.

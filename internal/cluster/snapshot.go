@@ -42,7 +42,9 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 
 // facts are the current facts without the marks of this process.
 func (s *State) facts() Facts {
-	return Facts{Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow}
+	return Facts{
+		Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow, Repair: s.cfg.Repair,
+	}
 }
 
 // addMarks adds the decisions of this process. Callers add them after reading the objects, so that decisions made in

@@ -21,6 +21,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -45,6 +46,8 @@ type Config struct {
 	// OnPoolSkipped is called for a pool when its instance types cannot be listed.
 	OnPoolSkipped func(pool *karpv1.NodePool, err error)
 	Settings      snapshot.Settings
+	// Repair are the policies of node repair; nil if it is off.
+	Repair *repair.Policies
 	// Labels is what label keys mean on this cloud.
 	Labels requirement.Labels
 	// NominationWindow is how long a nomination protects a node from disruption, and how long an initialized node keeps

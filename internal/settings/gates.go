@@ -20,8 +20,13 @@ const (
 	GateSpotToSpot       = "SpotToSpotConsolidation"
 )
 
-// GateNodeClassCEL is the feature gate of the AWS provider for expressions in kubelet settings. It is off by default.
-const GateNodeClassCEL = "NodeClassCEL"
+// Feature gates of the AWS provider. They are off by default.
+const (
+	// GateNodeClassCEL is for expressions in kubelet settings.
+	GateNodeClassCEL = "NodeClassCEL"
+	// GateRebootForRepair lets node repair reboot an instance with a fault that a reboot may clear.
+	GateRebootForRepair = "RebootForRepair"
+)
 
 // gateSet is the names that one flag may have.
 type gateSet struct {
@@ -44,11 +49,10 @@ var (
 	}
 	awsGates = gateSet{
 		"aws-feature-gates",
-		[]string{GateNodeClassCEL},
+		[]string{GateNodeClassCEL, GateRebootForRepair},
 		map[string]string{
-			"DRANVIDIAGPU":    "no instance is launched for the GPUs of a resource claim before a node publishes such a device",
-			"DRAEFA":          "no instance is launched for the EFA devices of a resource claim before a node publishes such a device",
-			"RebootForRepair": "unhealthy nodes are replaced, not rebooted",
+			"DRANVIDIAGPU": "no instance is launched for the GPUs of a resource claim before a node publishes such a device",
+			"DRAEFA":       "no instance is launched for the EFA devices of a resource claim before a node publishes such a device",
 		},
 	}
 )

@@ -86,11 +86,13 @@ type Settings struct {
 	// DisableClusterStateObservability omits the metrics of each pod, and those of pools' limits and usage.
 	DisableClusterStateObservability bool
 
+	// LegacyNodeRepair makes node repair that of Karpenter 1.14: without budgets, replacements and a bound for the drain.
+	LegacyNodeRepair bool
+
 	// The following are accepted so that a deployment of Karpenter starts, and have no effect. The first has none in Karpenter either;
-	// by the second, in millicores, Karpenter limits its concurrency; with the third, it repairs nodes as is done here always.
+	// by the second, in millicores, Karpenter limits its concurrency.
 	KarpenterService string
 	CPURequests      int64
-	LegacyNodeRepair bool
 }
 
 // Values of --preference-policy and --min-values-policy.
@@ -353,7 +355,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		fs,
 		preset(&s.LegacyNodeRepair, e.boolean("LEGACY_NODE_REPAIR", false)),
 		"legacy-node-repair",
-		"accepted, has no effect: with the feature gate NodeRepair, nodes are always repaired without budgets",
+		"with the feature gate NodeRepair, repair nodes as Karpenter 1.14 does: at once, without budgets and without replacing them first",
 	)
 	flagBool(
 		fs,

@@ -228,14 +228,25 @@ func (m host) goArch() string {
 	return "amd64"
 }
 
+// bootSum identifies a boot of an instance: each has another ID.
+func bootSum(id string, reboots int) []byte {
+	text := id
+	if reboots > 0 {
+		text += fmt.Sprintf("/%d", reboots)
+	}
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
+
 // info is what kubelet finds out about the system it runs on.
 func (m host) info() corev1.NodeSystemInfo {
 	sum := sha256.Sum256([]byte(m.instance.ID))
 	id := hex.EncodeToString(sum[:])
+	boot := hex.EncodeToString(bootSum(m.instance.ID, m.instance.Reboots))
 	out := corev1.NodeSystemInfo{
 		MachineID:               "ec2" + id[3:32],
 		SystemUUID:              fmt.Sprintf("ec2%s-%s-%s-%s-%s", id[3:8], id[8:12], id[12:16], id[16:20], id[20:32]),
-		BootID:                  fmt.Sprintf("%s-%s-%s-%s-%s", id[32:40], id[40:44], id[44:48], id[48:52], id[52:64]),
+		BootID:                  fmt.Sprintf("%s-%s-%s-%s-%s", boot[32:40], boot[40:44], boot[44:48], boot[48:52], boot[52:64]),
 		ContainerRuntimeVersion: "containerd://2.1.5",
 		KubeletVersion:          "v" + m.image.Kubernetes + ".0-eks-3abbec1",
 		OperatingSystem:         "linux",

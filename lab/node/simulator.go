@@ -137,26 +137,40 @@ func (f *Simulator) networkBlocked() <-chan struct{} {
 func (f *Simulator) Run(ctx context.Context) error {
 	var hosts sync.WaitGroup
 	defer hosts.Wait()
-	running := map[string]context.CancelFunc{}
+	running := map[string]bootedHost{}
 	defer func() {
-		for _, stop := range running {
-			stop()
+		for _, h := range running {
+			h.stop()
 		}
 	}()
 	for event := range f.cfg.Cloud.Watch(ctx) {
 		i := event.Instance
-		stop, up := running[i.ID]
-		switch {
-		case i.State == ec2.Running && !up:
-			hostCtx, cancel := context.WithCancel(ctx)
-			running[i.ID] = cancel
-			hosts.Go(func() { f.boot(hostCtx, i) })
-		case i.State != ec2.Running && up:
-			stop()
+		h, up := running[i.ID]
+		if up && (i.State != ec2.Running || i.Reboots != h.reboots) {
+			h.stop()
+			<-h.stopped
 			delete(running, i.ID)
+			up = false
 		}
+		if up || i.State != ec2.Running {
+			continue
+		}
+		hostCtx, cancel := context.WithCancel(ctx)
+		h = bootedHost{stop: cancel, stopped: make(chan struct{}), reboots: i.Reboots}
+		running[i.ID] = h
+		hosts.Go(func() {
+			defer close(h.stopped)
+			f.boot(hostCtx, i)
+		})
 	}
 	return nil
+}
+
+// bootedHost is an instance that runs, since so many reboots.
+type bootedHost struct {
+	stop    context.CancelFunc
+	stopped chan struct{}
+	reboots int
 }
 
 // allocatePodRange allocates an instance's pod addresses from the range that EKS documents for secondary

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -32,6 +34,8 @@ type DisruptionCommand struct {
 	// Replacements are the names of the claims that must be initialized first. They are created only after all
 	// candidates have the annotation.
 	Replacements []string `json:"replacements,omitempty"`
+	// Bound of the drain from the deletion of a candidate on, unless its own terminationGracePeriod is shorter.
+	Bound *metav1.Duration `json:"bound,omitempty"`
 }
 
 // DisruptionCommand returns the command that the claim is a candidate of; false if there is none. An annotation that

@@ -122,6 +122,8 @@ type Adapter struct {
 	Drift    *nodeclaim.DriftDetector
 	// Instances reads, tags and terminates instances.
 	Instances *zonalshift.Instances
+	// Rebooter reboots instances.
+	Rebooter *instance.Rebooter
 	// InstanceStatus reads which instances are impaired.
 	InstanceStatus *interruption.StatusReader
 	// ZonalShift follows zonal shifts, where that is configured.
@@ -145,6 +147,7 @@ func New(cfg Config) (*Adapter, error) {
 		Preflight:      preflight.New(l.ec2, l.cluster, cfg.Identity.Region),
 		Joins:          nodeclass.NewJoinChecks(l.joins),
 		Instances:      zonalshift.NewInstances(l.instances, l.network, l.shifts),
+		Rebooter:       &instance.Rebooter{Instances: l.instances, EC2: l.ec2},
 		InstanceStatus: &interruption.StatusReader{EC2: l.ec2, Now: cfg.Now},
 		ZonalShift:     zonalshift.NewFollower(l.shifts, l.cluster, cfg.Identity.Region, cfg.Now),
 	}

@@ -49,6 +49,8 @@ type Params struct {
 	// Parameters are SSM parameters that node classes name, in addition to those that AWS publishes: names or ARNs, optionally with a
 	// star at the end.
 	Parameters []string
+	// Reboots permits to reboot instances, which only the feature gate RebootForRepair needs.
+	Reboots bool
 }
 
 var (

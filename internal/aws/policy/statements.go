@@ -83,6 +83,14 @@ func statements(p Params) []Statement {
 			Conditions: p.owned(),
 		},
 	}
+	if p.Reboots {
+		out = append(out, Statement{
+			Sid:        "AllowScopedReboot",
+			Grants:     []Grant{{"ec2:RebootInstances", "the repair of instances with a fault that a reboot may clear"}},
+			Resources:  p.ec2("*", "instance"),
+			Conditions: p.owned(),
+		})
+	}
 	return append(append(out, profileStatements(p)...), readStatements(p)...)
 }
 

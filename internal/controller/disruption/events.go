@@ -155,6 +155,9 @@ func (l *Loop) countDecision(cmd *disrupt.Command) {
 }
 
 func decision(cmd *disrupt.Command) string {
+	if cmd.Reboot {
+		return "reboot"
+	}
 	if replacementCount(cmd) > 0 {
 		return "replace"
 	}
@@ -163,7 +166,10 @@ func decision(cmd *disrupt.Command) string {
 
 // replacementCount is how many replacements a command launches.
 func replacementCount(cmd *disrupt.Command) int {
-	if isStatic(cmd) {
+	switch {
+	case cmd.Reboot:
+		return 0
+	case isStatic(cmd):
 		return 1
 	}
 	return len(cmd.Plan.Launches)

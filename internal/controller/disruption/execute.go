@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,6 +65,9 @@ func (l *Loop) start(ctx context.Context, cmd *disrupt.Command, id string) error
 // newCommand returns the record of a command for its claims.
 func (l *Loop) newCommand(cmd *disrupt.Command, id string) karpv1.DisruptionCommand {
 	e := karpv1.DisruptionCommand{ID: id, Reason: cmd.Reason, Kind: cmd.ConsolidationType, Started: l.Now().UTC()}
+	if cmd.Bound != nil {
+		e.Bound = &metav1.Duration{Duration: *cmd.Bound}
+	}
 	for _, c := range cmd.Candidates {
 		e.Candidates = append(e.Candidates, c.Node.Claim)
 	}
@@ -78,7 +82,8 @@ func (l *Loop) newCommand(cmd *disrupt.Command, id string) karpv1.DisruptionComm
 
 // isStatic reports whether the command replaces a node of a static pool.
 func isStatic(cmd *disrupt.Command) bool {
-	return cmd.Reason == karpv1.DisruptionDrifted && cmd.Candidates[0].Pool.Spec.Replicas != nil
+	oneForOne := cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy
+	return oneForOne && cmd.Candidates[0].Pool.Spec.Replicas != nil
 }
 
 // replacementName is the name of a command's i-th replacement. It is derived from the command's ID, so that a claim
@@ -196,7 +201,7 @@ func (l *Loop) validatePods(ctx context.Context, cmd *disrupt.Command, c *disrup
 		switch {
 		case cmd.Reason == karpv1.DisruptionEmpty:
 			changed = disrupt.PreventsEmptiness(p) || !snapshot.Disruptable(p, l.Now())
-		case c.Node.Bounded && cmd.Reason == karpv1.DisruptionDrifted:
+		case cmd.Bound != nil, c.Node.Bounded && (cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy):
 			changed = snapshot.Reschedulable(p) && !known[p.UID]
 		default:
 			changed = snapshot.Reschedulable(p) && !known[p.UID] || !snapshot.Disruptable(p, l.Now())

@@ -23,6 +23,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
@@ -79,10 +80,14 @@ type Loop struct {
 	StaticCapacity bool
 	// Breaker may be nil: then nothing pauses.
 	Breaker breaker
-	Events  *event.Recorder
-	Metrics *metrics.Metrics
-	Log     *slog.Logger
-	Now     func() time.Time
+	// Repairs counts repairs; nil if the feature gate NodeRepair is off, and nothing is repaired here.
+	Repairs *noderepair.Metrics
+	// Rebooter checks whether instances can be rebooted; nil if nodes are only replaced.
+	Rebooter rebootChecker
+	Events   *event.Recorder
+	Metrics  *metrics.Metrics
+	Log      *slog.Logger
+	Now      func() time.Time
 	// ID returns a unique ID for a command.
 	ID func() string
 	// Settle is ValidationDelay in production.
@@ -205,7 +210,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.passSnapshot = snap
 	errs = append(errs, l.untaintOrphans(ctx, snap))
 	r := l.newPassState(snap)
-	for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
+	for _, reason := range l.reasons() {
 		allowances := disrupt.Allowances(snap, reason)
 		l.recordBudgets(reason, allowances)
 		r.budgets[reason] = r.RemainingBudgets(allowances)
@@ -215,7 +220,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.recordPodEvents(r.View)
 	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Prune(r.View) })
 	for _, step := range []func(context.Context, *passState) error{
-		l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted,
+		l.repairUnhealthy, l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted,
 		l.proposeConsolidations,
 	} {
 		errs = append(errs, step(ctx, r))
@@ -259,7 +264,7 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 		if at := (*taintError)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
 			l.exclude(at.node.ClaimUID)
 		}
-		if cmd.Reason == karpv1.DisruptionDrifted {
+		if cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy {
 			l.Queue.withAttempts(func(a *disrupt.DriftBackoff) {
 				a.Refused(cmd.Candidates[0].Node.Pool, candidateUIDs(cmd), l.Now(), l.Queue.Jitter())
 			})
@@ -342,7 +347,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
 		pool := c.Node.Pool
 		if _, known := blocked[pool]; !known {
-			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, pool)
+			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, pool, karpv1.DisruptionDrifted)
 		}
 		return blocked[pool]
 	})
@@ -372,12 +377,12 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	return l.execute(ctx, r, cmd)
 }
 
-// poolPaused reports whether the breaker pauses the replacement of drifted nodes in the pool.
-func (l *Loop) poolPaused(ctx context.Context, pool string) bool {
+// poolPaused reports whether the breaker pauses replacements in the pool.
+func (l *Loop) poolPaused(ctx context.Context, pool string, reason karpv1.DisruptionReason) bool {
 	if l.Breaker == nil {
 		return false
 	}
-	_, open := l.Breaker.Open(ctx, pool, karpv1.DisruptionDrifted)
+	_, open := l.Breaker.Open(ctx, pool, reason)
 	return open
 }
 

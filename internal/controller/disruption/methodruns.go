@@ -7,6 +7,7 @@ const abnormalInterval = 15 * time.Minute
 
 // The methods, as the log names them.
 const (
+	methodRepair        = "repair"
 	methodEmptiness     = "emptiness"
 	methodStaticDrift   = "static-drift"
 	methodDrift         = "drift"
@@ -23,10 +24,10 @@ func (l *Loop) logOverdueMethods() {
 	if l.methodRuns == nil {
 		l.methodRuns = map[string]methodRun{}
 	}
-	for _, name := range []string{methodEmptiness, methodStaticDrift, methodDrift, methodConsolidation} {
+	for _, name := range []string{methodRepair, methodEmptiness, methodStaticDrift, methodDrift, methodConsolidation} {
 		t, known := l.methodRuns[name]
 		switch {
-		case name == methodStaticDrift && !l.StaticCapacity:
+		case name == methodStaticDrift && !l.StaticCapacity, name == methodRepair && l.Repairs == nil:
 			continue
 		case !known:
 			t.last = now

@@ -41,7 +41,7 @@ func (l *Loop) executeDue(ctx context.Context, r *passState) error {
 	var errs []error
 	var moves []*disrupt.Command
 	for _, p := range proposals {
-		due := !p.due.After(now)
+		due := !p.due.After(now) && (!r.moved || p.cmd.Reason == karpv1.DisruptionEmpty) // the snapshot is of before a repair
 		var fresh *disrupt.Command
 		var failed *consolidate.Invalid
 		switch {
@@ -95,6 +95,9 @@ func (l *Loop) refresh(
 				why.Kind = overBudget
 			}
 			return nil, why
+		}
+		if r.taken[c.Node.ClaimUID] {
+			return nil, &consolidate.Invalid{Kind: consolidate.Churn, Message: fmt.Sprintf("node %s is being repaired", c.Node.Name)}
 		}
 		fresh.Candidates = append(fresh.Candidates, now[at])
 	}

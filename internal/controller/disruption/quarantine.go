@@ -84,8 +84,14 @@ func (l *Loop) quarantineCause(ctx context.Context, caught *panics.Panic) bool {
 func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 	return panics.Catch(func() {
 		r := l.newPassState(snap)
-		for _, reason := range []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized} {
+		for _, reason := range l.reasons() {
 			r.budgets[reason] = r.RemainingBudgets(disrupt.Allowances(snap, reason))
+		}
+		if l.Repairs != nil {
+			search, due := r.repairSearch(schedule.Budget{})
+			for _, c := range due {
+				search.Evaluate(r.compiled, c)
+			}
 		}
 		r.Empty()
 		if drifted := r.Drifted(false); len(drifted) > 0 {

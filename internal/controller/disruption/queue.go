@@ -378,6 +378,9 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 	if q.isDeleted(claim.UID) { // the cache does not show it yet
 		return nil
 	}
+	if err := q.boundDrain(ctx, claim, e); err != nil {
+		return err
+	}
 	pods := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName)
 	q.State.MarkForDeletion(claim.UID)
 	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})

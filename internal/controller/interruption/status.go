@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
@@ -87,6 +88,9 @@ func (s *Status) Pass(ctx context.Context) error {
 			return err
 		}
 		for i := range claims {
+			if condition.IsTrue(&claims[i], karpv1.ConditionRebooting) {
+				continue // its status checks fail until it has booted; the reboot has a deadline of its own
+			}
 			affected = append(affected, affectedClaim{&claims[i], a})
 		}
 	}

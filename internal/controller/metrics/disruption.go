@@ -112,13 +112,13 @@ func (m *Metrics) ClaimDisruptedByCommand(
 	policy karpv1.ConsolidationPolicy,
 	pods int,
 ) {
-	labels := disruption(claim, strings.ToLower(string(reason)), snake(string(policy)))
+	labels := disruption(claim, strings.ToLower(string(reason)), Snake(string(policy)))
 	m.ClaimsDisrupted.WithLabelValues(labels...).Inc()
 	m.PodsDisruption.WithLabelValues(labels...).Add(float64(pods))
 }
 
-// snake spells WhenEmpty as when_empty.
-func snake(s string) string {
+// Snake spells WhenEmpty as when_empty.
+func Snake(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		if r >= 'A' && r <= 'Z' {

@@ -58,6 +58,9 @@ func withoutTimes(o client.Object) client.Object {
 	}
 	if c, ok := o.(*karpv1.NodeClaim); ok {
 		withoutCommandID(c)
+		if _, ok := c.Annotations[karpv1.AnnotationTerminationTimestamp]; ok {
+			c.Annotations[karpv1.AnnotationTerminationTimestamp] = "a time"
+		}
 	}
 	if c, ok := o.(condition.Object); ok {
 		conditions := c.GetConditions()

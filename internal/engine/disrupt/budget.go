@@ -21,7 +21,7 @@ const Unlimited = math.MaxInt32
 // Allowance is what the budgets of a pool allow for one reason at one instant.
 type Allowance struct {
 	Pool *karpv1.NodePool
-	// Nodes is how many count as the pool's: managed, initialized, and with an instance that is not terminating.
+	// Nodes is how many count as the pool's: managed, initialized or rebooting, and with an instance that is not terminating.
 	Nodes int
 	// Allowed nodes may be disrupted at once. Disrupting counts those that are already, and those that are not Ready, unless the reason
 	// is Unhealthy: what is to be repaired is not ready as a rule, and would use up the budget for its own repair.
@@ -50,11 +50,11 @@ func Allowances(s *snapshot.Snapshot, reason karpv1.DisruptionReason) []Allowanc
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		a := byPool[n.Pool]
-		if a == nil || n.Claim == "" || !n.Initialized || n.InstanceTerminating {
+		if a == nil || n.Claim == "" || !n.Initialized && !n.Rebooting || n.InstanceTerminating {
 			continue
 		}
 		a.Nodes++
-		if n.Deleting || n.Disrupting || !n.Ready && reason != karpv1.DisruptionUnhealthy {
+		if n.Deleting || n.Disrupting || n.Rebooting || !n.Ready && reason != karpv1.DisruptionUnhealthy {
 			a.Disrupting++
 		}
 	}

@@ -33,12 +33,14 @@ type Reason string
 const (
 	AlreadyDisrupting Reason = "AlreadyDisrupting"
 	NoNode            Reason = "NoNode"
+	Rebooting         Reason = "Rebooting"
 	NotInitialized    Reason = "NotInitialized"
 	Deleting          Reason = "Deleting"
 	Nominated         Reason = "Nominated"
 	NodeDoNotDisrupt  Reason = "NodeDoNotDisrupt"
 	NoLabel           Reason = "NoNodePoolLabel"
 	NoNodePool        Reason = "NoNodePool"
+	DoNotRepair       Reason = "DoNotRepair"
 	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
 	PDB               Reason = "PDB"
 	Unplannable       Reason = "Unplannable"
@@ -142,6 +144,8 @@ func (v *View) nodeBlocks(n *snapshot.Node) (Reason, string) {
 		return AlreadyDisrupting, "candidate is already being disrupted"
 	case !n.Registered:
 		return NoNode, "nodeclaim does not have an associated node"
+	case n.Rebooting:
+		return Rebooting, "node is rebooting"
 	case !n.Initialized:
 		return NotInitialized, "node isn't initialized"
 	case n.Deleting:

@@ -1,6 +1,8 @@
 package disrupt
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 
@@ -43,6 +45,11 @@ type Command struct {
 	Savings float64
 	// Verdicts of the pools of policy Balanced.
 	Verdicts []Verdict
+	// Bound of the drain, which counts from the deletion of the candidates; nil if only their NodeClaims bound it. A
+	// command with a bound evicts protected pods in the end.
+	Bound *time.Duration
+	// Reboot is true if the candidate is rebooted instead of removed.
+	Reboot bool
 }
 
 // Verdict is whether a NodePool of policy Balanced approves a command, as far as the command removes its nodes.

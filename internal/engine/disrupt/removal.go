@@ -51,6 +51,17 @@ func (o *RemovalOutcome) Message() string {
 // destination: if it does not come up, the pods would have no node. Pods of nodes that are deleting anyway may wait
 // there.
 func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) RemovalOutcome {
+	unready := map[string]*snapshot.Node{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; !n.Initialized {
+			unready[n.Name] = n
+		}
+	}
+	return evaluate(candidates, plan, unready)
+}
+
+// evaluate is EvaluateRemoval with the nodes that are no destinations.
+func evaluate(candidates []*Candidate, plan schedule.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {
 		for _, p := range c.Pods {
@@ -58,12 +69,6 @@ func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, plan schedul
 		}
 	}
 	isOurs := func(p *corev1.Pod) bool { return ours[p.UID] }
-	unready := map[string]*snapshot.Node{}
-	for i := range s.Nodes {
-		if n := &s.Nodes[i]; !n.Initialized {
-			unready[n.Name] = n
-		}
-	}
 	o := RemovalOutcome{Plan: schedule.Plan{Stats: plan.Stats}}
 	for _, pl := range plan.Placements {
 		pods := slices.DeleteFunc(slices.Clone(pl.Pods), func(p *corev1.Pod) bool { return !isOurs(p) })

@@ -19,7 +19,7 @@ type node struct {
 	topology.Node // its labels, as far as they are known
 	index         int
 	src           *snapshot.Node
-	// open nodes take pods. Nodes that are terminating and claims of unknown size do not.
+	// open nodes take pods. Nodes that are terminating or await repair and claims of unknown size do not.
 	open    bool
 	free    resources.Vec
 	ports   []resources.HostPort
@@ -47,7 +47,7 @@ func nodeOrder(a, b *snapshot.Node) int {
 
 func (sv *solver) node(src *snapshot.Node, index int) *node {
 	n := &node{
-		index: index, src: src, open: !src.Deleting && (src.Launched || src.Claim == ""),
+		index: index, src: src, open: !src.Deleting && !src.AwaitsRepair() && (src.Launched || src.Claim == ""),
 		Node: topology.Node{
 			Labels: sv.s.Labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
 			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,

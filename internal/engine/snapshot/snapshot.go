@@ -14,6 +14,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -150,11 +151,23 @@ type Node struct {
 	ExpireAfter time.Duration
 	// Price in $/h of the offering that this node was launched from, 0 if unknown.
 	Price float64
+	// Unhealthy is true from the first moment of a condition that a repair policy covers. Repair is what to do about it
+	// once the condition is no longer tolerated, nil before. Both need node repair to be on.
+	Unhealthy bool
+	Repair    *repair.Decision
+	// Rebooting is true from the decision to reboot the instance until that has ended. The node's capacity comes back.
+	Rebooting bool
+	// DoNotRepair names the object with an annotation that vetoes repairs of the node; empty if there is none.
+	DoNotRepair string
 	// Unplannable is why plans ignore the node: they neither disrupt it nor schedule pods on it. Usually empty.
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
 }
+
+// AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to
+// move again.
+func (n *Node) AwaitsRepair() bool { return n.Repair != nil && n.DoNotRepair == "" }
 
 // DaemonSet is a template of pods that come with nodes.
 type DaemonSet struct {

@@ -43,6 +43,8 @@ type Instance struct {
 	Tags             map[string]string
 	LaunchedAt       time.Time
 	StateChangedAt   time.Time
+	// Reboots is how often the instance was rebooted.
+	Reboots int
 
 	VCPUs       int
 	MemoryMiB   int64

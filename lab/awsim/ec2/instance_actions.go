@@ -100,7 +100,7 @@ type rebootInput struct {
 	IDs    []string `query:"InstanceId,required"`
 }
 
-// rebootInstances has no effect that the API would show.
+// rebootInstances has no effect that the API would show. The system on the instance boots anew.
 func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, error) {
 	check := func(i *instanceRecord) error {
 		if i.State != Running && i.State != Pending {
@@ -108,7 +108,14 @@ func (e *EC2) rebootInstances(r *protocol.Request, in *rebootInput) (*struct{}, 
 		}
 		return nil
 	}
-	_, err := e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, _ time.Time) *instanceRecord { return i })
+	_, err := e.change(r, stateChanges{in.DryRun, in.IDs, check}, func(i *instanceRecord, _ time.Time) *instanceRecord {
+		if i.State != Running {
+			return i // it has not booted yet
+		}
+		i = e.fleet.put(i, func(i *instanceRecord) { i.Reboots++ })
+		e.notify(i)
+		return i
+	})
 	return nil, err
 }
 

@@ -277,12 +277,17 @@ func (e *EC2) enterState(r *instanceRecord, state string, at time.Time) *instanc
 		e.detachDisks(r)
 		e.scheduleTransition(transition{at: at.Add(e.cfg.Timing.TerminatedKept), id: r.ID, from: Terminated})
 	}
+	e.notify(r)
+	e.publish(stateChanged(r, at))
+	return r
+}
+
+// notify reports an instance to all that watch. The lock must be held.
+func (e *EC2) notify(r *instanceRecord) {
 	event := InstanceEvent{Instance: r.clone()}
 	for w := range e.fleet.watchers {
 		w.add(event)
 	}
-	e.publish(stateChanged(r, at))
-	return r
 }
 
 func (e *EC2) scheduleTransition(t transition) {

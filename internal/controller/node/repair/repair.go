@@ -6,10 +6,8 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -268,7 +266,7 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 	r.Metrics.Disrupted(claim, reason)
 	r.Metrics.PodsDisrupted(claim, reason, pods)
 	r.Repairs.Unhealthy.WithLabelValues(
-		snake(string(unhealthy.Type)),
+		metrics.Snake(string(unhealthy.Type)),
 		claim.Labels[karpv1.LabelNodePool],
 		claim.Labels[karpv1.LabelCapacityType],
 		claim.Status.ImageID,
@@ -281,16 +279,4 @@ func (r *Reconciler) repair(ctx context.Context, node *corev1.Node, claim *karpv
 func expired(claim *karpv1.NodeClaim, now time.Time) bool {
 	at, err := claim.TerminationDeadline()
 	return err == nil && at != nil && at.Before(now)
-}
-
-// snake converts a condition type to the case of metrics: ContainerRuntimeReady becomes container_runtime_ready.
-func snake(s string) string {
-	var out strings.Builder
-	for i, c := range s {
-		if unicode.IsUpper(c) && i > 0 {
-			out.WriteByte('_')
-		}
-		out.WriteRune(unicode.ToLower(c))
-	}
-	return out.String()
 }

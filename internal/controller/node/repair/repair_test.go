@@ -304,7 +304,7 @@ func TestWhatPeopleSee(t *testing.T) {
 		t.Errorf("events %q", events)
 	}
 	for typ, want := range map[string]string{"Ready": "ready", "ContainerRuntimeReady": "container_runtime_ready"} {
-		if got := snake(typ); got != want {
+		if got := metrics.Snake(typ); got != want {
 			t.Errorf("%s is %s in metrics, want %s", typ, got, want)
 		}
 	}

@@ -57,6 +57,8 @@ type eviction struct {
 	deadline *time.Time
 	// due is true once the pod's deadline requires its deletion instead of an eviction.
 	due bool
+	// until is when the pod may stay after all; nil if it must leave.
+	until *time.Time
 }
 
 func (e *Evictor) init() {
@@ -92,7 +94,7 @@ func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, dea
 	key := podKey{pod.Namespace, pod.Name, pod.UID}
 	e.mu.Lock()
 	have, known := e.requests[key]
-	if known && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
+	if known && have.until == nil && (deadline == nil || have.deadline != nil && !deadline.Before(*have.deadline)) {
 		deadline = have.deadline
 		if have.due || !overdue(pod, deadline, e.Now()) {
 			e.mu.Unlock()
@@ -102,6 +104,27 @@ func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, dea
 	e.requests[key] = eviction{node: node, reason: reason, deadline: deadline, due: overdue(pod, deadline, e.Now())}
 	e.mu.Unlock()
 	e.queue.Add(key)
+}
+
+// RequestUntil requests the eviction of a pod that may stay if it has not left by a time: nothing forces it out. A
+// request that the pod must leave stands; of two such requests the earlier time holds.
+func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string, until time.Time) {
+	e.init()
+	key := podKey{pod.Namespace, pod.Name, pod.UID}
+	e.mu.Lock()
+	if have, known := e.requests[key]; known && (have.until == nil || !until.Before(*have.until)) {
+		e.mu.Unlock()
+		return
+	}
+	e.requests[key] = eviction{node: node, reason: reason, until: &until}
+	e.mu.Unlock()
+	e.queue.Add(key)
+}
+
+// Next returns the pods that leave a node now, which are those of its current tier, and how many the node still waits for.
+func (e *Evictor) Next(pods []*corev1.Pod) (evict []*corev1.Pod, waiting int) {
+	d := nextDrain(pods, nil, e.Now())
+	return d.Evict, d.Waiting
 }
 
 func (e *Evictor) work(ctx context.Context) bool {
@@ -151,6 +174,8 @@ func (e *Evictor) evict(ctx context.Context, key podKey, request eviction) (done
 	}
 	now := e.Now()
 	switch {
+	case request.until != nil && !now.Before(*request.until):
+		return true
 	case overdue(pod, request.deadline, now):
 		return e.force(ctx, pod, request, now)
 	case !snapshot.Active(pod):

@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || claim == nil {
 		return reconcile.Result{}, err
 	}
-	if claim.DeletionTimestamp != nil ||
+	if claim.DeletionTimestamp != nil || condition.IsTrue(claim, karpv1.ConditionRebooting) ||
 		!condition.IsTrue(claim, karpv1.ConditionRegistered) || !condition.IsUnknown(claim, karpv1.ConditionInitialized) {
 		return reconcile.Result{}, nil
 	}

@@ -1,0 +1,229 @@
+package disruption
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/blastradius"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// repairBlockedWindow is the dedupe window of the event that the breaker holds repairs back. It is Karpenter's.
+const repairBlockedWindow = 15 * time.Minute
+
+// maxRepairSimulations is how many unhealthy nodes one pass tries whose pods fit nowhere.
+const maxRepairSimulations = 50
+
+// atNodeLimit is the message on an unhealthy node of a static pool without room for its replacement. It is Karpenter's.
+const atNodeLimit = "static NodePool is at its node limit and cannot stage a replacement"
+
+// reasons are the reasons for which this loop disrupts nodes.
+func (l *Loop) reasons() []karpv1.DisruptionReason {
+	out := []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized}
+	if l.Repairs != nil {
+		out = append(out, karpv1.DisruptionUnhealthy)
+	}
+	return out
+}
+
+// repairSearch prepares the search for a node to repair, and returns the nodes that are due.
+func (r *passState) repairSearch(budget schedule.Budget) (*disrupt.RepairSearch, []*disrupt.Candidate) {
+	due, _ := r.Unhealthy()
+	return &disrupt.RepairSearch{
+		View: r.View, Remaining: r.budgets[karpv1.DisruptionUnhealthy], Breaker: r.NewBreaker(due), Budget: budget,
+	}, due
+}
+
+// repairUnhealthy starts the repair of one node. The next pass, which follows at once, has a snapshot of the capacity
+// that is left.
+func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
+	if l.Repairs == nil {
+		return nil
+	}
+	l.noteMethodRun(methodRepair)
+	began := l.Now()
+	l.recordInvalidPolicies(r.Snapshot)
+	search, due := r.repairSearch(schedule.DefaultBudget())
+	search.Reboots = l.Rebooter != nil
+	_, blocked := r.Unhealthy()
+	for _, k := range blocked {
+		if k.Reason != disrupt.Nominated {
+			l.recordBlocked(k.Node, k.Message)
+		}
+	}
+	l.Metrics.EligibleNodes.WithLabelValues("unhealthy").Set(float64(len(due)))
+	cmd := l.nextRepair(ctx, r, search, due)
+	l.Metrics.Evaluation.WithLabelValues("unhealthy", "").Observe(l.Now().Sub(began).Seconds())
+	if cmd == nil {
+		return nil
+	}
+	l.logRepair(cmd.Candidates[0].Node)
+	r.take(cmd.Candidates)
+	switch {
+	case cmd.Reboot:
+		return l.commitReboot(ctx, r, cmd)
+	case isStatic(cmd):
+		defer l.State.Release(cmd.Candidates[0].Pool.Name)
+	}
+	return l.executeRepair(ctx, r, cmd)
+}
+
+// nextRepair finds the first repair that is possible now, and publishes why the nodes before it are not repaired. For a
+// node of a static pool it reserves a slot under the pool's limit.
+func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.RepairSearch, due []*disrupt.Candidate) *disrupt.Command {
+	rejected := 0
+	for _, c := range l.withoutBackedOff(r.free(due)) {
+		if rejected == maxRepairSimulations {
+			break
+		}
+		if l.backsOff(c.Node.Pool, r.Snapshot.Now) || l.poolPaused(ctx, c.Node.Pool, karpv1.DisruptionUnhealthy) {
+			continue
+		}
+		cmd, held := search.Evaluate(r.compiled, c)
+		if held == nil && cmd.Reboot && !l.canReboot(ctx, c) {
+			replacing := *search
+			replacing.Reboots = false
+			cmd, held = replacing.Evaluate(r.compiled, c)
+		}
+		if held == nil && !cmd.Reboot && isStatic(cmd) {
+			held = l.reserveForRepair(ctx, c)
+		}
+		if held == nil {
+			return cmd
+		}
+		if held.Simulated {
+			rejected++
+		}
+		l.recordHeldBack(held)
+	}
+	return nil
+}
+
+// backsOff reports whether replacements of the pool have failed lately.
+func (l *Loop) backsOff(pool string, now time.Time) (backsOff bool) {
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { backsOff = a.BacksOff(pool, now) })
+	return backsOff
+}
+
+// reserveForRepair reserves a slot for the replacement of a node of a static pool.
+func (l *Loop) reserveForRepair(ctx context.Context, c *disrupt.Candidate) *disrupt.HeldBack {
+	if c.Pool.DeletionTimestamp != nil || !condition.IsTrue(c.Pool, condition.Ready) {
+		return &disrupt.HeldBack{Candidate: c, Message: "static NodePool is not ready and cannot stage a replacement"}
+	}
+	granted, err := l.State.Reserve(ctx, c.Pool, 1)
+	switch {
+	case err != nil:
+		return &disrupt.HeldBack{Candidate: c, Message: "counting the nodes of the static NodePool: " + err.Error()}
+	case granted == 0:
+		return &disrupt.HeldBack{Candidate: c, Message: atNodeLimit}
+	}
+	return nil
+}
+
+// executeRepair starts the command and counts it.
+func (l *Loop) executeRepair(ctx context.Context, r *passState, cmd *disrupt.Command) error {
+	started := r.started
+	err := l.execute(ctx, r, cmd)
+	if r.started == started {
+		return err
+	}
+	claim := &karpv1.NodeClaim{}
+	if getErr := l.Client.Get(ctx, client.ObjectKey{Name: cmd.Candidates[0].Node.Claim}, claim); getErr != nil {
+		return errors.Join(err, client.IgnoreNotFound(getErr))
+	}
+	l.countRepair(cmd.Candidates[0].Node, claim)
+	return err
+}
+
+func (l *Loop) countRepair(n *snapshot.Node, claim *karpv1.NodeClaim) {
+	l.Repairs.Unhealthy.WithLabelValues(
+		metrics.Snake(string(n.Repair.Cause.Condition.Type)), n.Pool, n.Labels[karpv1.LabelCapacityType], claim.Status.ImageID,
+		metrics.TerminationMode(claim),
+	).Inc()
+}
+
+// logRepair logs why a node is repaired.
+func (l *Loop) logRepair(n *snapshot.Node) {
+	d := n.Repair
+	policy := d.Cause.Policy()
+	args := []any{
+		"Node", n.Name, "NodeClaim", n.Claim, "condition", d.Cause.Condition.Type, "status", d.Cause.Condition.Status,
+		"reason", d.Cause.Condition.Reason, "reason-regex", policy.Reason, "fallback", d.Cause.Fallback(), "action", d.Action,
+		"eligible-at", d.EligibleAt.UTC().Format(time.RFC3339),
+	}
+	if d.Bound != nil {
+		args = append(args, "termination-grace-period", d.Bound.String(), "termination-grace-period-condition", d.BoundBy.Condition.Type)
+	}
+	l.Log.Info("selected repair policy", args...)
+}
+
+// recordHeldBack publishes why a node that is due is not repaired.
+func (l *Loop) recordHeldBack(h *disrupt.HeldBack) {
+	n := h.Candidate.Node
+	if h.Breaker == nil {
+		l.recordBlocked(n, h.Message)
+		return
+	}
+	scope := "nodepool"
+	if h.Breaker.Zone != "" {
+		scope = "zone " + h.Breaker.Zone + " of the nodepool"
+	}
+	publish := func(o event.Object) {
+		l.Events.WarnEvery(repairBlockedWindow, o, blastradius.EventBlocked, "more than %d%% nodes are unhealthy in the %s (%d of %d)",
+			repair.MaxUnhealthyPercent, scope, h.Breaker.Unhealthy, h.Breaker.Nodes)
+	}
+	l.onNodeAndClaim(n, publish)
+	publish(h.Candidate.Pool)
+}
+
+// recordInvalidPolicies publishes on NodePools that their repair policies are ignored.
+func (l *Loop) recordInvalidPolicies(snap *snapshot.Snapshot) {
+	check := func(pool *karpv1.NodePool) {
+		if _, err := pool.RepairPolicies(); err != nil {
+			l.Events.WarnEvery(repairBlockedWindow, pool, "InvalidRepairPolicies", "Repair policies of the NodePool are ignored: %v", err)
+		}
+	}
+	for i := range snap.Pools {
+		check(snap.Pools[i].NodePool)
+	}
+	for _, pool := range snap.Closed {
+		check(pool)
+	}
+}
+
+// boundDrain sets the deadline of the claim's termination to the command's bound, counted from now, so that waiting for
+// replacements does not shorten the drain. It may be earlier than the claim's own deadline, never later.
+func (q *Queue) boundDrain(ctx context.Context, claim *karpv1.NodeClaim, e karpv1.DisruptionCommand) error {
+	if e.Bound == nil {
+		return nil
+	}
+	bound := e.Bound.Duration
+	if own := claim.Spec.TerminationGracePeriod; own != nil {
+		bound = min(bound, own.Duration)
+	}
+	deadline := q.Now().Add(bound)
+	live := claim.DeepCopy()
+	err := patch.ObjectWithRetry(ctx, patch.Clients{Client: q.Client, Live: q.Live}, live, func(c *karpv1.NodeClaim) error {
+		if c.UID != claim.UID {
+			return nil // another claim has its name
+		}
+		if at, err := c.TerminationDeadline(); err == nil && at != nil && !at.After(deadline) {
+			return nil
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline.UTC().Format(time.RFC3339))
+		return nil
+	})
+	return client.IgnoreNotFound(err)
+}

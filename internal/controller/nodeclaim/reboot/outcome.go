@@ -1,0 +1,128 @@
+package reboot
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+)
+
+// observe waits until the node has booted anew, lifts the fence, and ends the reboot when the node is Ready.
+func (r *Reconciler) observe(ctx context.Context, a *attempt) (time.Duration, error) {
+	booted := a.node != nil && a.node.Status.NodeInfo.BootID != a.claim.Annotations[karpv1.AnnotationRebootPreBootID]
+	if booted {
+		if err := r.setFence(ctx, a.node.Name, false /* present */); err != nil {
+			return 0, err
+		}
+		for _, o := range []event.Object{a.claim, a.node} {
+			r.Events.NormalEvery(eventWindow, o, "RebootObserved", "Node %s has booted anew", a.node.Name)
+		}
+		if cluster.NodeReady(a.node) {
+			return 0, r.end(ctx, a, resultSucceeded, "the node has booted anew and is Ready")
+		}
+	}
+	if by := a.record.RecoverBy; by == nil || r.Now().After(by.Time) {
+		why := "it has not booted anew in time"
+		if booted {
+			why = "it has booted anew and did not become Ready in time"
+		}
+		return 0, r.fail(ctx, a, resultTimeout, why)
+	}
+	return poll, nil
+}
+
+// end records how the reboot has ended, and leaves the node.
+func (r *Reconciler) end(ctx context.Context, a *attempt, result, why string) error {
+	now := r.Now()
+	reason := karpv1.RebootSucceeded
+	if result != resultSucceeded {
+		reason = karpv1.RebootFailed
+		r.publishFailure(a, why)
+	}
+	err := patch.StatusWithRetry(ctx, r.clients(), a.claim, func(c *karpv1.NodeClaim) error {
+		condition.SetFalse(c, karpv1.ConditionRebooting, condition.Because(reason, why), now)
+		condition.Clear(c, karpv1.ConditionDisruptionReason, now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.Metrics.ended(a, result, now)
+	r.Log.Info("reboot has ended", "NodeClaim", a.claim.Name, "result", result, "why", why)
+	return r.write(ctx, a, func(c *karpv1.NodeClaim) error {
+		delete(c.Annotations, karpv1.AnnotationRebootPreBootID)
+		return nil
+	})
+}
+
+// fail gives up the node: it is deleted, and pods that need a place get another node. Its drain has the same bound as
+// the one before the reboot.
+func (r *Reconciler) fail(ctx context.Context, a *attempt, result, why string) error {
+	r.publishFailure(a, why)
+	if a.node != nil {
+		if err := r.setFence(ctx, a.node.Name, false /* present */); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	if a.drainBound != nil {
+		deadline := r.Now().Add(*a.drainBound)
+		err := r.write(ctx, a, func(c *karpv1.NodeClaim) error {
+			if at, err := c.TerminationDeadline(); err != nil || at == nil || at.After(deadline) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline.UTC().Format(time.RFC3339))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	err := r.Client.Delete(ctx, a.claim, client.Preconditions{UID: &a.claim.UID, ResourceVersion: &a.claim.ResourceVersion})
+	if err != nil {
+		return err
+	}
+	r.Metrics.ended(a, result, r.Now())
+	r.Log.Info("replacing a node that could not be rebooted", "NodeClaim", a.claim.Name, "result", result, "why", why)
+	return nil
+}
+
+func (r *Reconciler) publishFailure(a *attempt, why string) {
+	r.Events.WarnEvery(eventWindow, a.claim, karpv1.RebootFailed, "Rebooting the instance failed: %s", why)
+	if a.node != nil {
+		r.Events.WarnEvery(eventWindow, a.node, karpv1.RebootFailed, "Rebooting the instance failed: %s", why)
+	}
+}
+
+// setFence adds the taint that keeps new pods off the node, or removes it. It skips the cache: a cache that does not
+// show the last change of the taint would make this one look unnecessary.
+func (r *Reconciler) setFence(ctx context.Context, name string, present bool) error {
+	clients := r.clients()
+	clients.SkipCache = true
+	fence := karpv1.TaintRebooting()
+	isFence := func(t corev1.Taint) bool { return t.MatchTaint(&fence) }
+	return patch.ObjectWithRetry(ctx, clients, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(n *corev1.Node) error {
+		switch {
+		case n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, isFence) == present:
+		case present:
+			n.Spec.Taints = append(n.Spec.Taints, fence)
+		default:
+			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isFence)
+		}
+		return nil
+	})
+}
+
+// write changes the claim outside its status, with the version that was read as a precondition.
+func (r *Reconciler) write(ctx context.Context, a *attempt, mutate func(*karpv1.NodeClaim) error) error {
+	return patch.ObjectWithRetry(ctx, r.clients(), a.claim, mutate)
+}
+
+func (r *Reconciler) clients() patch.Clients { return patch.Clients{Client: r.Client, Live: r.Live} }

@@ -3,8 +3,6 @@
 package support
 
 import (
-	"slices"
-
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -32,19 +30,7 @@ func UnsupportedNodePool(p *karpv1.NodePool) []Field { return used(nodePoolGaps(
 // UnsupportedNodeClass returns the fields that c uses in vain.
 func UnsupportedNodeClass(c *awsv1.EC2NodeClass) []Field { return used(nodeClassGaps(), c) }
 
-func nodePoolGaps() []gap[*karpv1.NodePool] {
-	return []gap[*karpv1.NodePool]{{
-		Field{"spec.disruption.budgets[].reasons[]", "budgets do not limit node repair, so Unhealthy in a budget is ignored"},
-		func(p *karpv1.NodePool) []string {
-			for _, b := range p.Spec.Disruption.Budgets {
-				if slices.Contains(b.Reasons, karpv1.DisruptionUnhealthy) {
-					return []string{"spec.disruption.budgets[].reasons[]"}
-				}
-			}
-			return nil
-		},
-	}}
-}
+func nodePoolGaps() []gap[*karpv1.NodePool] { return nil }
 
 func nodeClassGaps() []gap[*awsv1.EC2NodeClass] {
 	return []gap[*awsv1.EC2NodeClass]{

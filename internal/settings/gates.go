@@ -43,7 +43,7 @@ var (
 		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
 		map[string]string{
 			"TerminateFirstDrift":       "a drifted node stays until its replacement can be launched",
-			"TerminateFirstRepair":      "an unhealthy node is repaired whether its replacement can be launched or not",
+			"TerminateFirstRepair":      "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
 			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
 		},
 	}

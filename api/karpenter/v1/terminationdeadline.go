@@ -3,6 +3,8 @@ package v1
 import (
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // TerminationDeadline is the time by which the claim's node must be gone; nil if there is none. An annotation that cannot be
@@ -18,4 +20,12 @@ func (c *NodeClaim) TerminationDeadline() (*time.Time, error) {
 			AnnotationTerminationTimestamp, text)
 	}
 	return &at, nil
+}
+
+// TightenTerminationDeadline sets the deadline unless an earlier one stands. One that cannot be parsed is replaced.
+func (c *NodeClaim) TightenTerminationDeadline(at time.Time) {
+	if have, err := c.TerminationDeadline(); err == nil && have != nil && !have.After(at) {
+		return
+	}
+	metav1.SetMetaDataAnnotation(&c.ObjectMeta, AnnotationTerminationTimestamp, at.UTC().Format(time.RFC3339))
 }

@@ -8,12 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
 const (
 	// UnhealthyPercent is the share of nodes, rounded up, that may be unhealthy for any of them to be replaced. It is
 	// Karpenter's.
-	UnhealthyPercent = 20
+	UnhealthyPercent = repair.MaxUnhealthyPercent
 	// minDeletable and deletablePercent limit garbage collection: up to three orphans in one pass are plausible, more
 	// are most likely a mistake in the records. The percentage, rounded down, allows more in large clusters.
 	minDeletable, deletablePercent = 3, 5
@@ -51,7 +52,7 @@ func (s Scope) Kind() string {
 type Count struct{ Total, Unhealthy int }
 
 // Blocked reports whether so many nodes are unhealthy that none of them is replaced.
-func (c Count) Blocked() bool { return c.Unhealthy > (c.Total*UnhealthyPercent+99)/100 }
+func (c Count) Blocked() bool { return repair.TooMany(c.Unhealthy, c.Total) }
 
 func (c Count) String() string { return fmt.Sprintf("%d of %d", c.Unhealthy, c.Total) }
 

@@ -88,7 +88,8 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 			r.budgets[reason] = r.RemainingBudgets(disrupt.Allowances(snap, reason))
 		}
 		if l.Repairs != nil {
-			search, due := r.repairSearch(schedule.Budget{})
+			due, _ := r.Unhealthy()
+			search := r.repairSearch(due, schedule.Budget{})
 			for _, c := range due {
 				search.Evaluate(r.compiled, c)
 			}

@@ -26,23 +26,21 @@ type rebootChecker interface {
 }
 
 // canReboot checks the permission before the drain: a node that was drained for a reboot that EC2 then denies would have
-// been disrupted twice.
-func (l *Loop) canReboot(ctx context.Context, c *disrupt.Candidate) bool {
+// been disrupted twice. An error that may pass is returned: the node waits for the next pass.
+func (l *Loop) canReboot(ctx context.Context, c *disrupt.Candidate) (bool, error) {
 	claim := &karpv1.NodeClaim{}
 	err := l.Client.Get(ctx, client.ObjectKey{Name: c.Node.Claim}, claim)
 	if err == nil {
 		err = l.Rebooter.CheckReboot(ctx, claim.Status.ProviderID)
 	}
-	if err == nil {
-		return true
+	if !errors.Is(err, cloudprovider.ErrRebootRefused) && !errors.Is(err, cloudprovider.ErrNotFound) {
+		return err == nil, err
 	}
 	l.Log.Warn("node cannot be rebooted", "Node", c.Node.Name, "error", err)
-	if errors.Is(err, cloudprovider.ErrRebootRefused) {
-		l.onNodeAndClaim(c.Node, func(o event.Object) {
-			l.Events.WarnEvery(repairBlockedWindow, o, karpv1.RebootFailed, "Node is replaced instead of rebooted: %v", err)
-		})
-	}
-	return false
+	l.onNodeAndClaim(c.Node, func(o event.Object) {
+		l.Events.WarnEvery(repairBlockedWindow, o, karpv1.RebootFailed, "Node is replaced instead of rebooted: %v", err)
+	})
+	return false, nil
 }
 
 // commitReboot decides the reboot of a node: it records the bound of the drain and the time on the claim, then the

@@ -138,6 +138,25 @@ func TestNodesThatAreReplacedInsteadOfRebooted(t *testing.T) {
 	}
 }
 
+// EC2 is throttled when the permission is checked: the node waits, and is rebooted later.
+func TestRebootWaitsForAnErrorThatMayPass(t *testing.T) {
+	f := controllertest.New(t, nodesWith(5, 1, acceleratorFault, clearable)...)
+	l := repairingLoop(t, f, f.API, f.Now)
+	l.Rebooter = fakeRebooter{errors.New("RequestLimitExceeded")}
+	pass(t, l)
+	if len(repaired(f)) > 0 || condition.IsTrue(f.Claim("n0"), karpv1.ConditionRebooting) {
+		t.Error("the node is replaced or rebooted")
+	}
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "RequestLimitExceeded") {
+		t.Errorf("events %s", said)
+	}
+	l.Rebooter = fakeRebooter{}
+	pass(t, l)
+	if !condition.IsTrue(f.Claim("n0"), karpv1.ConditionRebooting) {
+		t.Error("the node is not rebooted")
+	}
+}
+
 // The process dies between the record and the condition: the reboot is decided again, and counts once.
 func TestRebootWhoseDecisionWasInterruptedCountsOnce(t *testing.T) {
 	f := controllertest.New(t, nodesWith(5, 1, acceleratorFault, clearable)...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -38,12 +37,11 @@ func (l *Loop) reasons() []karpv1.DisruptionReason {
 	return out
 }
 
-// repairSearch prepares the search for a node to repair, and returns the nodes that are due.
-func (r *passState) repairSearch(budget schedule.Budget) (*disrupt.RepairSearch, []*disrupt.Candidate) {
-	due, _ := r.Unhealthy()
+// repairSearch prepares the search among the nodes that are due.
+func (r *passState) repairSearch(due []*disrupt.Candidate, budget schedule.Budget) *disrupt.RepairSearch {
 	return &disrupt.RepairSearch{
 		View: r.View, Remaining: r.budgets[karpv1.DisruptionUnhealthy], Breaker: r.NewBreaker(due), Budget: budget,
-	}, due
+	}
 }
 
 // repairUnhealthy starts the repair of one node. The next pass, which follows at once, has a snapshot of the capacity
@@ -55,9 +53,9 @@ func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
 	l.noteMethodRun(methodRepair)
 	began := l.Now()
 	l.recordInvalidPolicies(r.Snapshot)
-	search, due := r.repairSearch(schedule.DefaultBudget())
+	due, blocked := r.Unhealthy()
+	search := r.repairSearch(due, schedule.DefaultBudget())
 	search.Reboots = l.Rebooter != nil
-	_, blocked := r.Unhealthy()
 	for _, k := range blocked {
 		if k.Reason != disrupt.Nominated {
 			l.recordBlocked(k.Node, k.Message)
@@ -92,10 +90,8 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 			continue
 		}
 		cmd, held := search.Evaluate(r.compiled, c)
-		if held == nil && cmd.Reboot && !l.canReboot(ctx, c) {
-			replacing := *search
-			replacing.Reboots = false
-			cmd, held = replacing.Evaluate(r.compiled, c)
+		if held == nil && cmd.Reboot {
+			cmd, held = l.rebootOrReplace(ctx, r, search, cmd)
 		}
 		if held == nil && !cmd.Reboot && isStatic(cmd) {
 			held = l.reserveForRepair(ctx, c)
@@ -109,6 +105,22 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 		l.recordHeldBack(held)
 	}
 	return nil
+}
+
+// rebootOrReplace returns the command to reboot a node, or if that is refused, the one to replace it.
+func (l *Loop) rebootOrReplace(
+	ctx context.Context, r *passState, search *disrupt.RepairSearch, cmd *disrupt.Command,
+) (*disrupt.Command, *disrupt.HeldBack) {
+	c := cmd.Candidates[0]
+	switch allowed, err := l.canReboot(ctx, c); {
+	case err != nil:
+		return nil, &disrupt.HeldBack{Candidate: c, Message: "checking whether the instance can be rebooted: " + err.Error()}
+	case allowed:
+		return cmd, nil
+	}
+	replacing := *search
+	replacing.Reboots = false
+	return replacing.Evaluate(r.compiled, c)
 }
 
 // backsOff reports whether replacements of the pool have failed lately.
@@ -219,10 +231,7 @@ func (q *Queue) boundDrain(ctx context.Context, claim *karpv1.NodeClaim, e karpv
 		if c.UID != claim.UID {
 			return nil // another claim has its name
 		}
-		if at, err := c.TerminationDeadline(); err == nil && at != nil && !at.After(deadline) {
-			return nil
-		}
-		metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline.UTC().Format(time.RFC3339))
+		c.TightenTerminationDeadline(deadline)
 		return nil
 	})
 	return client.IgnoreNotFound(err)

@@ -244,7 +244,6 @@ func TestRepairReplacesFirst(t *testing.T) {
 // The fault that has been due longest is repaired after half an hour, although the breaker holds the others back.
 func TestOldestFaultIsNotHeldBackForEver(t *testing.T) {
 	f := controllertest.New(t, nodesWith(5, 2, notReady, budget("100%"))...)
-	f.Do(f.API.Get(t.Context(), client.ObjectKey{Name: "node-n1"}, f.Node("node-n1")))
 	l := repairingLoop(t, f, f.API, f.Now)
 	pass(t, l)
 	if got := repaired(f); len(got) > 0 {

@@ -37,7 +37,10 @@ type poolHealth struct {
 type count struct{ nodes, unhealthy int }
 
 // tripped reports whether the unhealthy nodes exceed the share.
-func (c count) tripped() bool { return c.unhealthy > (c.nodes*MaxUnhealthyPercent+99)/100 }
+func (c count) tripped() bool { return TooMany(c.unhealthy, c.nodes) }
+
+// TooMany reports whether so many of the nodes are unhealthy that the cause is likely a common one.
+func TooMany(unhealthy, nodes int) bool { return unhealthy > (nodes*MaxUnhealthyPercent+99)/100 }
 
 type candidateFault struct {
 	node string

@@ -2,11 +2,8 @@ package reboot
 
 import (
 	"context"
-	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -76,9 +73,7 @@ func (r *Reconciler) fail(ctx context.Context, a *attempt, result, why string) e
 	if a.drainBound != nil {
 		deadline := r.Now().Add(*a.drainBound)
 		err := r.write(ctx, a, func(c *karpv1.NodeClaim) error {
-			if at, err := c.TerminationDeadline(); err != nil || at == nil || at.After(deadline) {
-				metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationTerminationTimestamp, deadline.UTC().Format(time.RFC3339))
-			}
+			c.TightenTerminationDeadline(deadline)
 			return nil
 		})
 		if err != nil {
@@ -101,23 +96,9 @@ func (r *Reconciler) publishFailure(a *attempt, why string) {
 	}
 }
 
-// setFence adds the taint that keeps new pods off the node, or removes it. It skips the cache: a cache that does not
-// show the last change of the taint would make this one look unnecessary.
+// setFence adds the taint that keeps new pods off the node, or removes it.
 func (r *Reconciler) setFence(ctx context.Context, name string, present bool) error {
-	clients := r.clients()
-	clients.SkipCache = true
-	fence := karpv1.TaintRebooting()
-	isFence := func(t corev1.Taint) bool { return t.MatchTaint(&fence) }
-	return patch.ObjectWithRetry(ctx, clients, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, func(n *corev1.Node) error {
-		switch {
-		case n.DeletionTimestamp != nil || slices.ContainsFunc(n.Spec.Taints, isFence) == present:
-		case present:
-			n.Spec.Taints = append(n.Spec.Taints, fence)
-		default:
-			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isFence)
-		}
-		return nil
-	})
+	return patch.Taint(ctx, r.clients(), name, karpv1.TaintRebooting(), present)
 }
 
 // write changes the claim outside its status, with the version that was read as a precondition.

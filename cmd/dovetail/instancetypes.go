@@ -111,7 +111,9 @@ with --ami-family and subnets in every zone.`,
 	complete(cmd, "sort", func(*cobra.Command) []string { return []string{"name", "price", "cpu", "memory"} })
 	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
-	for _, name := range []string{"preference-policy", "min-values-policy", "scheduler-config", "node-overhead-cost"} { // without effect here
+	for _, name := range []string{
+		"preference-policy", "preference-cost", "min-values-policy", "scheduler-config", "node-overhead-cost",
+	} { // without effect here
 		_ = fs.MarkHidden(name) // they are there
 	}
 	return cmd

@@ -273,8 +273,7 @@ func planSettings(p settings.Planning) (snapshot.Settings, error) {
 		return snapshot.Settings{}, err
 	}
 	return snapshot.Settings{
-		PreferencePolicy: snapshot.PreferencePolicy(
-			p.PreferencePolicy,
-		), MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
+		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), PreferenceCost: p.PreferenceCost,
+		MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
 	}, nil
 }

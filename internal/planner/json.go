@@ -84,6 +84,9 @@ func (r *Report) JSON(w io.Writer) error {
 	p.list(",", "unschedulable", len(r.Plan.Rejected), func(i int) {
 		p.value(itemIndent, newUnschedulable(&r.Plan.Rejected[i]))
 	})
+	if preferences := r.preferences(); len(preferences) > 0 {
+		p.list(",", "preferences", len(preferences), func(i int) { p.value(itemIndent, newPreference(&preferences[i])) })
+	}
 	r.disruption(p)
 	if r.RuleCosts != nil {
 		p.text(",\n  \"ruleCosts\": ")

@@ -43,6 +43,7 @@ func (r *Report) table(w io.Writer, width int) error {
 	r.use(&b)
 	r.placements(&b, width)
 	r.rejections(&b, width)
+	r.preferencesSection(&b, width)
 	r.drift(&b, width)
 	r.consolidation(&b, width)
 	r.total(&b, width)
@@ -394,6 +395,9 @@ func (r *Report) total(b *strings.Builder, width int) {
 			dollars(bound),
 			max(0, 100*(total/bound-1)),
 		)
+	}
+	if extra := r.Plan.Stats.PreferenceCost; extra > 0 {
+		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
 	}
 	r.ruleCosts(b, width)
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))

@@ -115,6 +115,8 @@ func TestInvalidSettingsAreNamed(t *testing.T) {
 		{"feature gates without a value", "feature-gates", "NodeOverlay"},
 		{"AWS feature gate that is not a boolean", "aws-feature-gates", "NodeClassCEL=maybe"},
 		{"unknown preference policy", "preference-policy", "Maybe"},
+		{"negative preference cost", "preference-cost", "-0.1"},
+		{"infinite preference cost", "preference-cost", "Inf"},
 		{"unknown minValues policy", "min-values-policy", "Maybe"},
 		{"unknown log level", "log-level", "loud"},
 	} {

@@ -99,9 +99,13 @@ type Settings struct {
 const (
 	PreferencesRespect  = "Respect"
 	PreferencesIgnore   = "Ignore"
+	PreferencesPriced   = "Priced"
 	MinValuesStrict     = "Strict"
 	MinValuesBestEffort = "BestEffort"
 )
+
+// DefaultPreferenceCost is the default of --preference-cost. TODO
+const DefaultPreferenceCost = 0.1
 
 // Planning settings are those that a plan depends on, whether it is executed or only printed.
 type Planning struct {
@@ -109,6 +113,8 @@ type Planning struct {
 	VMMemoryOverheadPercent           float64
 	ReservedENIs                      int
 	PreferencePolicy, MinValuesPolicy string
+	// PreferenceCost is the share of a pod's own price up to which the policy Priced pays for its preferences; 0.1 is 10 %.
+	PreferenceCost float64
 	// SchedulerConfig is YAML or JSON: the configuration of the kube-scheduler that plans depend on.
 	SchedulerConfig string
 	// NodeOverheadCost is what each node costs in addition to its price, in $/h: licenses, agents.
@@ -132,7 +138,13 @@ func (p *Planning) bind(fs *pflag.FlagSet, e *env) {
 		&p.PreferencePolicy,
 		"preference-policy",
 		e.text("PREFERENCE_POLICY", PreferencesRespect),
-		"Respect or Ignore the preferences of pods",
+		"Respect or Ignore the preferences of pods, or Priced: keep them up to --preference-cost",
+	)
+	fs.Float64Var(
+		&p.PreferenceCost,
+		"preference-cost",
+		e.float("PREFERENCE_COST", DefaultPreferenceCost),
+		"with --preference-policy=Priced: the most that the preferences of a pod may cost, as a fraction of the pod's own price",
 	)
 	fs.StringVar(
 		&p.MinValuesPolicy,
@@ -171,8 +183,12 @@ func (p Planning) Validate() error {
 		},
 		{p.ReservedENIs < 0, fmt.Sprintf("--reserved-enis %d is negative", p.ReservedENIs)},
 		{
-			!slices.Contains([]string{PreferencesRespect, PreferencesIgnore}, p.PreferencePolicy),
-			fmt.Sprintf("--preference-policy %q is neither Respect nor Ignore", p.PreferencePolicy),
+			!slices.Contains([]string{PreferencesRespect, PreferencesIgnore, PreferencesPriced}, p.PreferencePolicy),
+			fmt.Sprintf("--preference-policy %q is none of Respect, Ignore and Priced", p.PreferencePolicy),
+		},
+		{
+			p.PreferenceCost < 0 || math.IsInf(p.PreferenceCost, 0) || math.IsNaN(p.PreferenceCost),
+			fmt.Sprintf("--preference-cost %v is not a fraction of 0 or more", p.PreferenceCost),
 		},
 		{
 			!slices.Contains([]string{MinValuesStrict, MinValuesBestEffort}, p.MinValuesPolicy),

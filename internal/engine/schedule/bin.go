@@ -253,7 +253,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *nodepool.Candidates) 
 		first = b.first
 	}
 	if a.mode == ceilingEnforced {
-		limit = b.ceiling
+		limit = sv.ceilingOf(b)
 		if cands != b.cands && b.target.Type >= 0 && cands.PriceOf(b.target) > limit {
 			// The pod's requirements raise the price of the type that the bin was sized for, for all pods in it.
 			return growth{}, sv.refusal(Resources, true)
@@ -397,6 +397,9 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	b.version++
 	sv.noteRoom(b)
 	b.pods = append(b.pods, pod)
+	if sv.pricing != nil {
+		sv.pricing.filled = b
+	}
 	b.ports = append(b.ports, c.ports.All()...)
 	if last := len(b.contents) - 1; last >= 0 && b.contents[last].class == c {
 		b.contents[last].n++

@@ -467,7 +467,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			break
 		}
 		open := sv.firstOpenLevel(c)
-		if open < 0 || c.levels[open].blocked.Has(b.t.Index()) {
+		if open < 0 || !sv.pricing.fills(c) || c.levels[open].blocked.Has(b.t.Index()) {
 			continue
 		}
 		level := c.levels[open]

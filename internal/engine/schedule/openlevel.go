@@ -19,7 +19,7 @@ const (
 // firstOpenLevel is the first relaxation level that a new node could satisfy, as far as is known; -1 if there is none.
 func (sv *solver) firstOpenLevel(c *class) int {
 	last := len(c.attempts) - 1
-	for i := range c.attempts {
+	for i := sv.leastLevel(c); i <= last; i++ {
 		if !c.attempts[i].noNewBin && (i == last || sv.launchableAt(c.constraintClass, c.levels[i])) {
 			return i
 		}

@@ -18,6 +18,9 @@ type Plan struct {
 	Launches   []Launch
 	Rejected   []Rejection
 	Stats      Stats
+	// Preferences are what pods prefer, under the policy Priced, in the order of the queue. Pods of one workload are
+	// together, unless their constraints differ. Pods with very many terms are left out.
+	Preferences []PreferenceCost
 	// UnusablePools are pools that can launch nothing, whatever pods require, each with its Reason.
 	UnusablePools []Reason
 	// Ignored are terms of node affinity that no node can match, ordered by the pods' namespaces and names.
@@ -26,6 +29,8 @@ type Plan struct {
 	Abandoned bool
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or under FlexibleZone or NoZone.
 	Zones map[string]int
+	// droppedWorth is what the plan must save by dropping preferences, in $/h: see solver.droppedWorth.
+	droppedWorth float64
 }
 
 // Placement schedules pods onto a node of the snapshot.
@@ -133,6 +138,8 @@ type Stats struct {
 	// HourlyCost is the price of the new nodes, NodeCost their other cost (snapshot.Settings.NodeCost for each).
 	HourlyCost float64 `json:"hourlyCost"`
 	NodeCost   float64 `json:"nodeCost,omitempty"`
+	// PreferenceCost is what the plan costs more than a plan that ignores preferences, under the policy Priced.
+	PreferenceCost float64 `json:"preferenceCost,omitempty"`
 	// RelaxedPreferences counts the preferences that scheduled pods give up.
 	RelaxedPreferences int `json:"-"`
 	// LowerBound is a lower bound on the cost of any plan that schedules the same pods, in $/h, both costs together;

@@ -170,6 +170,7 @@ func (c *class) unplaceable() bool { return c.oversized || c.contradictory }
 func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 	sv.generation++
 	sv.run++
+	sv.pricing.start()
 	sv.classes = sv.classes[:0]
 	sv.rejected = slices.Clone(sv.invalidPods)
 	out := make([]*queuedPod, 0, len(queue))

@@ -102,6 +102,8 @@ type relaxationLevel struct {
 	blocked resources.Bitset
 	// dropped is how many preferences this level drops. Alternatives of required node affinity are none.
 	dropped int
+	// preferences is how many preferences this level keeps, under the policy Priced.
+	preferences int
 	// groups are the topology constraints at this level.
 	groups []*topology.Group
 	// launchable is whether any template has the labels of the level: see launchableAt.
@@ -204,6 +206,9 @@ func (sv *solver) compileLevels(k *constraintClass) []Reason {
 		k.levels = sv.levels(k, false)
 	} else {
 		k.levels = sv.levels(k, sv.respectPreferences)
+	}
+	if sv.pricing != nil {
+		markPreferences(k.levels, sv.softTaints)
 	}
 	if k.manyTerms = intricate; intricate {
 		sv.manyTermGroups += len(sv.topology.Groups()) - before

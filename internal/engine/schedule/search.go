@@ -27,6 +27,7 @@ type solver struct {
 	budget             Budget
 	strategy           strategy
 	respectPreferences bool // preferences count until no node satisfies them
+	pricing            *pricing
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
@@ -114,6 +115,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
 		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
+		pricing:     newPricing(s.Settings),
 		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
 		limitRefusal: newRefusalPair(Limits), requirementRefusal: refusal{code: Requirement, final: true},
 	}
@@ -176,7 +178,9 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 		sv.wholeGroups = nil
 		return nil, true
 	}
-	return &outcome{p, how, p.Stats.HourlyCost + p.Stats.NodeCost, sv.relaxedPreferences, hopeless, divided}, false
+	o = &outcome{p, how, p.cost(), sv.relaxedPreferences, hopeless, divided}
+	sv.weigh(o)
+	return o, false
 }
 
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
@@ -378,8 +382,16 @@ func (sv *solver) placePod(q *queuedPod) bool {
 // placePodFrom is placePod, begun at a number of steps. At each relaxation level, an existing node comes before a bin,
 // a bin before a new bin, and a new bin before exceeding the ceiling of a bin.
 func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
+	if sv.prices(q.class) {
+		return sv.placePriced(q, began)
+	}
+	return sv.placeFrom(q, sv.leastLevel(q.class), began)
+}
+
+// placeFrom is placePodFrom for the relaxation levels from the first one on.
+func (sv *solver) placeFrom(q *queuedPod, first, began int) bool {
 	c := q.class
-	for i := 0; i < len(c.levels); i++ {
+	for i := first; i < len(c.levels); i++ {
 		if c.manyTerms {
 			if i = sv.nextLevel(c, i, began); i < 0 {
 				break
@@ -398,6 +410,9 @@ func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 
 // placePlannedIn puts the pod in a bin that was enlarged for it.
 func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
+	if sv.prices(q.class) {
+		return sv.placePlannedAtAnyLevel(q, b)
+	}
 	level := sv.firstOpenLevel(q.class)
 	if level < 0 {
 		return false
@@ -550,6 +565,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound()
+	p.Preferences, p.droppedWorth = sv.preferenceCosts(), sv.droppedWorth()
 	sv.addRules(&p)
 	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p

@@ -37,7 +37,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 	if q.ExistingNodesOnly {
 		defer p.sv.pools.Hide()()
 	}
-	return p.sv.solveWithRetries(queue, q.Budget)
+	return p.sv.solveWithPolicy(queue, q.Budget)
 }
 
 // queue removes the nodes and lists the pods that must be scheduled.

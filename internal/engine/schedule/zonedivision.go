@@ -125,8 +125,8 @@ func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
 		if sv.stopRequested() || sv.outOfSteps() {
 			break
 		}
-		if sv.placeOnExisting(q, 0) {
-			sv.placed(q, 0)
+		if first := sv.leastLevel(q.class); sv.placeOnExisting(q, first) {
+			sv.placed(q, first)
 		}
 	}
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
@@ -144,7 +144,9 @@ func (d *zoneDivision) findMembers() {
 		var groups []*zoneCounts
 		for _, v := range k.views(k.levels[0]) {
 			if v.Type() == topology.Spread && v.Key() == corev1.LabelTopologyZone && !slices.Contains(groups, d.counts[v.Group()]) {
-				groups = append(groups, d.countsOf(v.Group()))
+				z := d.countsOf(v.Group())
+				z.whole = z.whole || !slices.Contains(k.levels[d.sv.leastKept(k)].groups, v.Group())
+				groups = append(groups, z)
 			}
 		}
 		if len(groups) > 0 {
@@ -185,7 +187,7 @@ func (d *zoneDivision) exclude() {
 	for changed := true; changed; {
 		changed = false
 		for _, m := range d.members {
-			if !slices.ContainsFunc(m.groups, func(z *zoneCounts) bool { return z.whole }) && m.k.onlySpreadsOverZones() {
+			if !slices.ContainsFunc(m.groups, func(z *zoneCounts) bool { return z.whole }) && m.k.onlySpreadsOverZones(d.sv.leastKept(m.k)) {
 				continue
 			}
 			for _, z := range m.groups {
@@ -197,18 +199,19 @@ func (d *zoneDivision) exclude() {
 }
 
 // onlySpreadsOverZones reports whether the class's spreads over zones count its own pods, and no other rule that may
-// give way or depends on pods elsewhere concerns its zone.
-func (k *constraintClass) onlySpreadsOverZones() bool {
+// give way or depends on pods elsewhere concerns its zone. Preferences of the relaxation levels before the first one do not
+// count.
+func (k *constraintClass) onlySpreadsOverZones(first int) bool {
 	const zone = corev1.LabelTopologyZone
 	if k.manyTerms {
 		return false
 	}
-	for _, level := range k.levels {
+	for _, level := range k.levels[first:] {
 		if !level.full.Get(zone).Equal(level.strict.Get(zone)) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(k.views(k.levels[0]), func(v topology.View) bool {
+	return !slices.ContainsFunc(k.views(k.levels[first]), func(v topology.View) bool {
 		return v.Key() == zone && (v.Type() != topology.Spread || !v.Self())
 	})
 }
@@ -364,7 +367,8 @@ func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
 	sub := *k
 	sub.levels, sub.zones, sub.pricedBy = nil, nil, 0
 	for _, level := range k.levels {
-		own := relaxationLevel{strict: level.strict.With(in), full: level.full.With(in), tolerations: level.tolerations, blocked: level.blocked}
+		own := relaxationLevel{strict: level.strict.With(in), full: level.full.With(in), tolerations: level.tolerations, blocked: level.blocked,
+			preferences: level.preferences}
 		for _, g := range level.groups {
 			if !overZones(g) {
 				own.groups = append(own.groups, g)

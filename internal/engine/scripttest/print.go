@@ -2,6 +2,7 @@ package scripttest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -29,6 +30,7 @@ func (w *world) print(p schedule.Plan) string {
 		lines = append(lines, fmt.Sprintf("place  %s on %s", w.podGroups(pl.Pods), pl.Node))
 	}
 	lines = append(lines, w.rejected(p.Rejected)...)
+	lines = append(lines, w.preferences(p.Preferences)...)
 	if len(p.Launches) > 0 {
 		lines = append(lines, fmt.Sprintf("cost   $%.4f/h, at least $%.4f/h", p.Stats.HourlyCost, p.Stats.LowerBound))
 	}
@@ -36,6 +38,29 @@ func (w *world) print(p schedule.Plan) string {
 		return "nothing\n"
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// preferences lists what has become of preferences, under the policy Priced.
+func (w *world) preferences(all []schedule.PreferenceCost) []string {
+	lines := make([]string, 0, len(all))
+	for i := range all {
+		p := &all[i]
+		var parts []string
+		if p.Kept > 0 {
+			parts = append(parts, fmt.Sprintf("kept x%d for $%.4f/h", p.Kept, p.KeptCost))
+		}
+		switch {
+		case p.Dropped > 0 && math.IsNaN(p.DroppedCost):
+			parts = append(parts, fmt.Sprintf("dropped x%d", p.Dropped))
+		case p.Dropped > 0:
+			parts = append(parts, fmt.Sprintf("dropped x%d instead of $%.4f/h", p.Dropped, p.DroppedCost))
+		}
+		if p.Unmet > 0 {
+			parts = append(parts, fmt.Sprintf("unmet x%d", p.Unmet))
+		}
+		lines = append(lines, fmt.Sprintf("prefer %s: %s: %s", w.group[p.Pod.UID], p.Text, strings.Join(parts, ", ")))
+	}
+	return lines
 }
 
 // rejected lists pods without a node, those with the same reasons together.

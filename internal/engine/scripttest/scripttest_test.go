@@ -73,7 +73,7 @@ func TestErrorsSayWhatIsExpected(t *testing.T) {
 		{"node n type=x", `s.txt:1: there is no type "x" so far`},
 		{"unavailable m.small capacity=free", `s.txt:1: unavailable: capacity: expected one of spot, on-demand, not "free"`},
 		{"volume v class=fast", `s.txt:1: volume: class: expected one of wait, now, not "fast"`},
-		{"set preferences=perhaps", `s.txt:1: set: preferences: expected one of respect, ignore, not "perhaps"`},
+		{"set preferences=perhaps", `s.txt:1: set: preferences: expected one of respect, ignore, priced, not "perhaps"`},
 		{"delete n", `s.txt:1: there is no node "n" so far`},
 		{"plan now", `s.txt:1: plan takes no arguments, not "now"`},
 	} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,8 +88,14 @@ func (w *world) doZones(l line) error {
 func (w *world) doSet(l line) error {
 	return l.take(arguments{
 		"preferences": func(_, v string) error {
-			w.snap.Settings.PreferencePolicy = map[string]snapshot.PreferencePolicy{"ignore": snapshot.PreferencesIgnore}[v]
-			return oneOf(v, "respect", "ignore")
+			w.snap.Settings.PreferencePolicy = map[string]snapshot.PreferencePolicy{
+				"ignore": snapshot.PreferencesIgnore, "priced": snapshot.PreferencesPriced,
+			}[v]
+			return oneOf(v, "respect", "ignore", "priced")
+		},
+		"preference-cost": func(_, v string) (err error) {
+			w.snap.Settings.PreferenceCost, err = strconv.ParseFloat(v, 64)
+			return err
 		},
 		"minvalues": func(_, v string) error {
 			w.snap.Settings.MinValuesPolicy = map[string]snapshot.MinValuesPolicy{"besteffort": snapshot.MinValuesBestEffort}[v]

@@ -53,6 +53,9 @@ type Snapshot struct {
 type Settings struct {
 	// PreferencePolicy is for soft constraints of pods.
 	PreferencePolicy PreferencePolicy
+	// PreferenceCost is, for PreferencesPriced, the most that the preferences of a pod may cost, as a share of the
+	// pod's own price.
+	PreferenceCost float64
 	// MinValuesPolicy is for requirements with minValues.
 	MinValuesPolicy MinValuesPolicy
 	// DefaultSpread is for pods without spread constraints of their own. The builder of a Snapshot has added them to
@@ -70,6 +73,8 @@ type PreferencePolicy string
 const (
 	PreferencesRespect PreferencePolicy = "Respect"
 	PreferencesIgnore  PreferencePolicy = "Ignore"
+	// PreferencesPriced keeps a preference while it costs no more than Settings.PreferenceCost.
+	PreferencesPriced PreferencePolicy = "Priced"
 )
 
 // MinValuesPolicy is what happens to minValues that no set of instance types satisfies.

@@ -87,7 +87,7 @@ reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInte
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
-nodeOverheadCost validatePlans panicSnapshotDir maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
+nodeOverheadCost preferenceCost validatePlans panicSnapshotDir maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
 {{- end -}}
 
 {{/* Name of the environment variable of a setting. */}}

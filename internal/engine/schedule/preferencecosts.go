@@ -1,0 +1,238 @@
+package schedule
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/preference"
+)
+
+// PreferenceCost is what the plan makes of one preference of pods with equal constraints, under the policy Priced.
+type PreferenceCost struct {
+	// Pod is one of the pods that prefer it.
+	Pod *corev1.Pod
+	// Text is the preference in words.
+	Text string
+	// Kept, Dropped and Unmet count the scheduled pods by what has become of the preference: dropped ones would cost too
+	// much, unmet ones nothing can meet.
+	Kept, Dropped, Unmet int
+	// KeptCost is what the kept ones cost, in $/h: by how much the nodes of these pods cost more than nodes without
+	// preferences would when the pods were placed. What several preferences of a pod cost together is divided equally. All
+	// together cost no more than Stats.PreferenceCost.
+	KeptCost float64
+	// DroppedCost is what keeping the dropped ones would cost, in $/h; NaN if it is not known.
+	DroppedCost float64
+	// OwnPrice is the sum of the own prices of the pods that keep it, each divided by the number of preferences that the
+	// pod keeps, in $/h. KeptCost is at most its share that snapshot.Settings.PreferenceCost allows.
+	OwnPrice float64
+
+	respected bool // the plan respects all preferences
+}
+
+// preferenceRecord is what a run finds out about the preferences of a constraint class.
+type preferenceRecord struct {
+	list preference.List
+	// uses are by preference.
+	uses []preferenceUse
+	// pays is what one pod would pay for each relaxation level above what it does pay, by class, in $/h; infinity if the
+	// level cannot be met.
+	pays map[*class][]float64
+}
+
+// preferenceUse is what is known of one preference.
+type preferenceUse struct {
+	keptCost, droppedCost float64 // of all pods, in $/h
+	priced, unmet         int     // pods that drop it at a known cost, and pods for which nothing meets it
+}
+
+// record is what the run knows of the preferences of the class.
+func (p *pricing) record(c *class) *preferenceRecord {
+	k := c.undivided().constraintClass
+	r := p.records[k]
+	if r == nil {
+		r = &preferenceRecord{list: preference.Of(&k.pod.Spec, k.node), pays: map[*class][]float64{}}
+		r.uses = make([]preferenceUse, len(r.list.Texts))
+		p.records[k] = r
+	}
+	return r
+}
+
+// recordPlaced records that the pod is placed at a level, at a rate of its own price. The levels before cost the excess
+// more, in $/h.
+func (sv *solver) recordPlaced(q *queuedPod, level int, rate float64, excess []float64) {
+	c := q.class
+	sv.placed(q, level)
+	if c.manyTerms {
+		return
+	}
+	r := sv.pricing.record(c)
+	cost := 0.0
+	if rate > 0 && c.levels[level].preferences > 0 {
+		cost = rate * sv.ownPrice(c)
+	}
+	kept := r.kept(c.levels[level].preferences)
+	for _, i := range kept {
+		r.uses[i].keptCost += cost / float64(len(kept))
+	}
+	for i := range r.uses {
+		if r.list.Fate(i, c.levels[level].preferences) != preference.Dropped {
+			continue
+		}
+		at := -1 // the last level that keeps it
+		for j := range min(level, len(excess)) {
+			if r.list.Fate(i, c.levels[j].preferences) == preference.Kept {
+				at = j
+			}
+		}
+		switch u := &r.uses[i]; {
+		case at < 0:
+		case math.IsInf(excess[at], 1):
+			u.unmet++
+		default:
+			u.priced++
+			u.droppedCost += max(0, excess[at]-cost)
+		}
+	}
+}
+
+// kept are the preferences that a level keeps.
+func (r *preferenceRecord) kept(n int) (out []int) {
+	for i := range r.uses {
+		if r.list.Fate(i, n) == preference.Kept {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// knownExcess is what the levels before the given one would cost a pod that has found room that is paid for. It is found
+// out once per class and run: later pods would pay about the same.
+func (sv *solver) knownExcess(q *queuedPod, level int) []float64 {
+	c := q.class
+	if level == 0 || c.manyTerms {
+		return nil
+	}
+	r := sv.pricing.record(c)
+	pays, known := r.pays[c]
+	if !known {
+		for i := range c.bare() {
+			cost := math.Inf(1)
+			if o := sv.cheapestOffer(q, i, fillWithAll); o != nil {
+				cost = sv.pays(c, o)
+			}
+			pays = append(pays, cost)
+		}
+		r.pays[c] = pays
+	}
+	return pays
+}
+
+// preferenceCosts lists the preferences of the pods of this run, in the order of the queue.
+func (sv *solver) preferenceCosts() []PreferenceCost {
+	p := sv.pricing
+	if p == nil || sv.budget.FirstFitOnly {
+		return nil
+	}
+	var out []PreferenceCost
+	var uses []preferenceUse            // of out
+	first := map[*constraintClass]int{} // where its preferences are in out
+	for _, c := range sv.classes {
+		k := c.undivided().constraintClass
+		if k.manyTerms || k.levels[0].preferences == 0 {
+			continue
+		}
+		r := p.record(c)
+		at, known := first[k]
+		if !known {
+			at = len(out)
+			first[k], uses = at, append(uses, r.uses...)
+			for _, text := range r.list.Texts {
+				out = append(out, PreferenceCost{Pod: k.pod, Text: text})
+			}
+		}
+		for i := range r.list.Texts {
+			for level := range c.attempts {
+				switch n := c.levels[level].preferences; r.list.Fate(i, n) {
+				case preference.Kept:
+					out[at+i].Kept += c.attempts[level].placed
+					out[at+i].OwnPrice += sv.ownPrice(c) * float64(c.attempts[level].placed) / float64(len(r.kept(n)))
+				case preference.Dropped:
+					out[at+i].Dropped += c.attempts[level].placed
+				}
+			}
+		}
+	}
+	for i := range out {
+		out[i].add(uses[i], p.mode)
+	}
+	return out
+}
+
+// add completes the counts with what a run knows.
+func (c *PreferenceCost) add(u preferenceUse, mode preferenceMode) {
+	switch mode {
+	case preferencesRespected: // only what nothing meets is dropped
+		c.Dropped, c.Unmet, c.respected = 0, c.Dropped, true
+		return
+	case preferencesIgnored:
+		c.DroppedCost = math.NaN()
+		return
+	}
+	c.KeptCost = u.keptCost
+	c.Unmet = min(u.unmet, c.Dropped)
+	if c.Dropped -= c.Unmet; c.Dropped == 0 {
+		return
+	}
+	c.DroppedCost = math.NaN()
+	if u.priced > 0 {
+		c.DroppedCost = u.droppedCost / float64(u.priced) * float64(c.Dropped)
+	}
+}
+
+// limitKeptCosts sets what the plan costs more than one without preferences. What the kept preferences were found to cost
+// is reduced to it; where nothing was found out, as for a plan that respects all, it is divided by the own prices of the
+// pods.
+func (p *Plan) limitKeptCosts(premium float64) {
+	p.Stats.PreferenceCost = premium
+	found, own := 0.0, 0.0
+	for i := range p.Preferences {
+		found += p.Preferences[i].KeptCost
+		own += p.Preferences[i].OwnPrice
+	}
+	for i := range p.Preferences {
+		switch c := &p.Preferences[i]; {
+		case found > premium:
+			c.KeptCost *= premium / found
+		case c.respected && own > 0:
+			c.KeptCost = premium * c.OwnPrice / own
+		}
+	}
+}
+
+// ignoredAfter are the preferences of a plan that ignores them, with what a plan that weighs them has found out about
+// keeping them.
+func ignoredAfter(ignored, weighed []PreferenceCost) []PreferenceCost {
+	type key struct {
+		pod  *corev1.Pod
+		text string
+	}
+	known := make(map[key]*PreferenceCost, len(weighed))
+	for i := range weighed {
+		known[key{weighed[i].Pod, weighed[i].Text}] = &weighed[i]
+	}
+	for i := range ignored {
+		c := &ignored[i]
+		w := known[key{c.Pod, c.Text}]
+		if w == nil {
+			continue
+		}
+		c.Unmet = min(c.Dropped, w.Unmet)
+		if c.Dropped -= c.Unmet; c.Dropped == 0 {
+			c.DroppedCost = 0
+		} else if w.Kept+w.Dropped > 0 {
+			c.DroppedCost = (w.KeptCost + w.DroppedCost) / float64(w.Kept+w.Dropped) * float64(c.Dropped)
+		}
+	}
+	return ignored
+}

@@ -1,0 +1,316 @@
+package schedule
+
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// preferenceMode is what a run does about preferences.
+type preferenceMode int
+
+const (
+	// preferencesRespected keeps them as long as anything satisfies them.
+	preferencesRespected preferenceMode = iota
+	// preferencesIgnored drops them all.
+	preferencesIgnored
+	// preferencesPriced keeps those that cost little: see placePriced.
+	preferencesPriced
+)
+
+// pricing is the state of the policy Priced. Under the other policies the solver has none.
+//
+// A queue with preferences is planned in all three modes, and the plan with the least objective is chosen: its price, and
+// the share of the own price of each pod that keeps none of its preferences. The plan that weighs preferences counts only
+// if it costs no more than the one that respects all. So:
+//
+//   - The plan costs no more than the one that respects preferences, and no more than the one that ignores them, plus the
+//     share of the own prices of the pods that keep some.
+//   - It leaves as few pods as the plan of the other two that leaves fewer.
+//   - No preference that is kept costs more than the share of the pod's own price.
+type pricing struct {
+	// share is the most that the preferences of a pod may cost, as a share of its own price.
+	share float64
+	mode  preferenceMode
+	// scope is which pods a new node is sized for.
+	scope fillScope
+	// first is the packing class that the node is sized for at the moment, at level.
+	first *packingClass
+	level int
+	// paidOnly keeps planned nodes without a size at their price.
+	paidOnly bool
+	// filled is the last bin that has got a pod.
+	filled *bin
+	// spareSizing is the last size for the other scope: sizes are compared for each new node, and mostly repeat.
+	spareSizing sizedBin
+	// ownPrices are own prices without a linear program, in $/h.
+	ownPrices map[*class]float64
+
+	// expected is the relaxation level at which the last pod of a class was placed that needed a new node, in this run or
+	// the one before: nodes are sized for pods that are likely to come.
+	expected map[*class]int
+
+	// What follows is of one run. rates are what a node costs for the preferences of its pods, as a share of their own
+	// prices; records is what has become of preferences.
+	rates   map[*bin]float64
+	records map[*constraintClass]*preferenceRecord
+}
+
+// fillScope is which pods of the queue a new node may be filled with.
+type fillScope int
+
+const (
+	fillWithAll fillScope = iota
+	// fillBare drops all preferences of the queue.
+	fillBare
+	// fillPreferring leaves pods without preferences out, which need not pay for those of others.
+	fillPreferring
+)
+
+// newPricing is nil unless the policy is Priced.
+func newPricing(s snapshot.Settings) *pricing {
+	if s.PreferencePolicy != snapshot.PreferencesPriced {
+		return nil
+	}
+	return &pricing{share: max(0, s.PreferenceCost), ownPrices: map[*class]float64{}, expected: map[*class]int{}}
+}
+
+// start begins the records of a run.
+func (p *pricing) start() {
+	if p == nil {
+		return
+	}
+	p.scope, p.first, p.paidOnly, p.filled = fillWithAll, nil, false, nil
+	p.rates, p.records = map[*bin]float64{}, map[*constraintClass]*preferenceRecord{}
+}
+
+// markPreferences counts what the relaxation levels of a class keep.
+func markPreferences(levels []*relaxationLevel, softTaints bool) {
+	last := levels[len(levels)-1].dropped - btoi(softTaints)
+	for _, level := range levels {
+		level.preferences = max(0, last-level.dropped)
+	}
+}
+
+// bare is the first relaxation level that keeps no preference.
+func (k *constraintClass) bare() int {
+	for i, level := range k.levels {
+		if level.preferences == 0 {
+			return i
+		}
+	}
+	return len(k.levels) - 1
+}
+
+// leastKept is the first relaxation level of the class that counts when pods are divided over zones.
+func (sv *solver) leastKept(k *constraintClass) int {
+	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
+		return 0
+	}
+	return k.bare()
+}
+
+// weigh makes outcomes comparable: in mode preferencesPriced by their objective, in mode preferencesIgnored by price.
+func (sv *solver) weigh(o *outcome) {
+	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
+		return
+	}
+	o.relaxedPreferences = 0
+	if sv.pricing.mode == preferencesPriced {
+		o.cost += o.droppedWorth
+	}
+}
+
+// leastLevel is the first relaxation level at which pods of the class are placed, or planned with others.
+func (sv *solver) leastLevel(c *class) int {
+	p := sv.pricing
+	if p == nil || p.mode == preferencesRespected {
+		return 0
+	}
+	switch {
+	case p.mode == preferencesIgnored || p.scope == fillBare:
+		return c.bare()
+	case c.packingClass == p.first:
+		return p.level
+	}
+	return p.expected[c]
+}
+
+// fills reports whether a new node may be filled with pods of the class.
+func (p *pricing) fills(c *class) bool {
+	return p == nil || p.scope != fillPreferring || c.levels[0].preferences > 0
+}
+
+// prices reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
+// terms are placed without theirs, as all are once the lookahead budget is spent.
+func (sv *solver) prices(c *class) bool {
+	return sv.pricing != nil && sv.pricing.mode == preferencesPriced && c.levels[0].preferences > 0
+}
+
+// pricesAny reports whether preferences are weighed in this mode. Plans one pod at a time are none of its plans: the other
+// modes have them.
+func (sv *solver) pricesAny() bool { return sv.pricing != nil && sv.pricing.mode == preferencesPriced }
+
+// ceilingOf is the most that a bin may cost with another pod.
+func (sv *solver) ceilingOf(b *bin) float64 {
+	if sv.pricing != nil && sv.pricing.paidOnly && b.target.Type < 0 {
+		return b.cost * (1 + 1e-9)
+	}
+	return b.ceiling
+}
+
+// scoped runs something with a scope of filling new nodes that are sized for pods of the class at a level.
+func (sv *solver) scoped(scope fillScope, c *class, level int, run func()) {
+	p := sv.pricing
+	swap := scope == fillBare
+	if swap {
+		sv.sized, p.spareSizing = p.spareSizing, sv.sized
+	}
+	p.scope, p.first, p.level = scope, c.packingClass, level
+	run()
+	p.scope, p.first, p.level = fillWithAll, nil, 0
+	if swap {
+		sv.sized, p.spareSizing = p.spareSizing, sv.sized
+	}
+}
+
+// ownPrice is what a pod of the class costs without preferences, in $/h: its value at the prices of the lower bound.
+// Without a linear program it is the pod's share of the type that costs the least for it.
+func (sv *solver) ownPrice(c *class) float64 {
+	if !sv.budget.FirstFitOnly {
+		return c.boundValue
+	}
+	if own, known := sv.pricing.ownPrices[c]; known {
+		return own
+	}
+	own := 0.0
+	for _, l := range sv.candidateLists(c.constraintClass) {
+		for _, cand := range l.List() {
+			room := l.TypeOf(cand).Room()
+			if !c.requests.Within(room) {
+				continue
+			}
+			if cost := cand.Price * shareOf(c.requests, room); own == 0 || cost < own {
+				own = cost
+			}
+		}
+	}
+	sv.pricing.ownPrices[c] = own
+	return own
+}
+
+// shareOf is the largest share of the room that the requests, which fit, take on any axis.
+func shareOf(requests, room resources.Vec) float64 {
+	most := 0.0
+	for i, r := range requests {
+		if r > 0 {
+			most = max(most, float64(r)/float64(room[i]))
+		}
+	}
+	return most
+}
+
+// droppedWorth is the share of the own prices of the pods of this run that keep none of their preferences, in $/h.
+func (sv *solver) droppedWorth() float64 {
+	p := sv.pricing
+	if p == nil || sv.budget.FirstFitOnly {
+		return 0
+	}
+	total := 0.0
+	for _, c := range sv.classes {
+		if c.undivided().levels[0].preferences == 0 {
+			continue
+		}
+		for i := range c.attempts {
+			if c.levels[i].preferences == 0 {
+				total += p.share * sv.ownPrice(c) * float64(c.attempts[i].placed)
+			}
+		}
+	}
+	return total
+}
+
+// solveWithPolicy is solveWithRetries, under the policy Priced in each mode. Plans by first fit alone only weigh preferences.
+func (sv *solver) solveWithPolicy(queue []*queuedPod, budget Budget) Plan {
+	switch p := sv.pricing; {
+	case p == nil:
+		return sv.solveWithRetries(queue, budget)
+	case budget.FirstFitOnly:
+		p.mode = preferencesPriced
+		defer func() { p.mode = preferencesRespected }()
+		return sv.solveWithRetries(queue, budget)
+	}
+	return sv.solveWithPrices(queue, budget)
+}
+
+// solveWithPrices plans the queue in all modes, and chooses: see pricing.
+func (sv *solver) solveWithPrices(queue []*queuedPod, budget Budget) Plan {
+	p := sv.pricing
+	defer func() { p.mode = preferencesRespected }()
+	clear(p.expected)
+	inMode := func(mode preferenceMode) Plan {
+		p.mode = mode
+		return sv.solveWithRetries(queue, budget)
+	}
+	respecting := inMode(preferencesRespected)
+	if respecting.Abandoned || !anyPrefers(queue) {
+		return respecting
+	}
+	ignoring := inMode(preferencesIgnored)
+	if ignoring.Abandoned {
+		return ignoring
+	}
+	spent := respecting.Stats.Steps + ignoring.Stats.Steps
+	all := []*Plan{&respecting, &ignoring}
+	if budget.LookaheadSteps == 0 || spent < budget.LookaheadSteps {
+		weighing := inMode(preferencesPriced)
+		if weighing.Abandoned {
+			return weighing
+		}
+		spent += weighing.Stats.Steps
+		ignoring.Preferences = ignoredAfter(ignoring.Preferences, weighing.Preferences)
+		if weighing.noWorseThan(&respecting) {
+			all = []*Plan{&respecting, &weighing, &ignoring}
+		}
+	}
+	best := all[0]
+	for _, other := range all[1:] {
+		if other.preferredTo(best) {
+			best = other
+		}
+	}
+	best.Stats.Steps = spent
+	if len(best.Rejected) == len(ignoring.Rejected) {
+		best.limitKeptCosts(max(0, best.cost()-ignoring.cost()))
+	}
+	return *best
+}
+
+// anyPrefers reports whether any pod prefers anything.
+func anyPrefers(queue []*queuedPod) bool {
+	for _, q := range queue {
+		if c := q.class; len(c.levels) > 0 && c.levels[0].preferences > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cost is the price of the plan's nodes with their other costs, in $/h.
+func (p *Plan) cost() float64 { return p.Stats.HourlyCost + p.Stats.NodeCost }
+
+// noWorseThan reports whether the plan leaves no more pods than another, and costs no more if they leave equally many.
+func (p *Plan) noWorseThan(other *Plan) bool {
+	if len(p.Rejected) != len(other.Rejected) {
+		return len(p.Rejected) < len(other.Rejected)
+	}
+	return p.cost() <= other.cost()*(1+1e-9)
+}
+
+// preferredTo reports whether the plan leaves fewer pods than another, or has a lower objective. Nearly equal ones leave
+// the other.
+func (p *Plan) preferredTo(other *Plan) bool {
+	if len(p.Rejected) != len(other.Rejected) {
+		return len(p.Rejected) < len(other.Rejected)
+	}
+	return p.cost()+p.droppedWorth < (other.cost()+other.droppedWorth)*(1-1e-9)
+}

@@ -1,0 +1,308 @@
+package schedule
+
+import (
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+)
+
+// placePriced is placePodFrom where preferences are priced. Room that is paid for is used at the first relaxation level
+// that fits it: it costs nothing. Else the pod needs a node, or a part of one, that is not paid for. Then the first level
+// counts at which this costs no more than without preferences, but for the share of the pod's own price.
+//
+// Cost: one walk through nodes and bins per level; for a new node, up to three sizes per level.
+func (sv *solver) placePriced(q *queuedPod, began int) bool {
+	c := q.class
+	bare := c.bare()
+	if c.manyTerms || sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps {
+		return sv.placeFrom(q, bare, began)
+	}
+	if sv.placeInPaidRoom(q, bare) {
+		return true
+	}
+	var base *offer
+	for i := bare; i < len(c.levels) && base == nil; i++ {
+		base = sv.cheapestOffer(q, i, fillBare)
+	}
+	if base == nil {
+		return sv.placeFrom(q, 0, began) // which keeps what can be met
+	}
+	excess := make([]float64, 0, bare) // what each level costs above the base, in $/h for this pod
+	for i := range bare {
+		o, rate := sv.bestOffer(q, i, base)
+		if rate <= sv.pricing.share*(1+1e-9) {
+			sv.pricing.expected[c], sv.pricing.record(c).pays[c] = i, excess
+			sv.accept(q, o)
+			sv.pricing.rates[sv.pricing.filled] = max(rate, sv.pricing.rates[sv.pricing.filled])
+			sv.recordPlaced(q, i, rate, excess)
+			return true
+		}
+		excess = append(excess, rate*sv.ownPrice(c))
+	}
+	sv.pricing.expected[c], sv.pricing.record(c).pays[c] = base.level, excess
+	sv.accept(q, base)
+	sv.recordPlaced(q, base.level, 0, excess)
+	return true
+}
+
+// placeInPaidRoom puts the pod on an existing node or into a bin that does not cost more with it, at the first level that
+// fits. It does not ignore taints of effect PreferNoSchedule.
+func (sv *solver) placeInPaidRoom(q *queuedPod, bare int) bool {
+	c := q.class
+	end := len(c.levels)
+	if sv.softTaints {
+		end = bare + 1
+	}
+	for i := range end {
+		onExisting := sv.placeOnExisting(q, i)
+		if !onExisting && (!sv.hasDomain(c, i) || !sv.placeInPaidBin(q, i)) {
+			continue
+		}
+		rate := 0.0
+		if !onExisting {
+			rate = sv.pricing.rates[sv.pricing.filled]
+		}
+		sv.recordPlaced(q, i, rate, sv.knownExcess(q, i))
+		return true
+	}
+	return false
+}
+
+// hasDomain reports whether a new node could be in a domain that the level allows.
+func (sv *solver) hasDomain(c *class, i int) bool {
+	return !sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.pools.RequiresAbsent)
+}
+
+// placeInPaidBin puts the pod into a bin that was sized for more than it holds, or has room at its price.
+func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
+	if !sv.strategy.plain() {
+		sv.pricing.paidOnly = true
+		defer func() { sv.pricing.paidOnly = false }()
+		return sv.placeInBin(q, i)
+	}
+	for _, b := range sv.bins {
+		if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil && rise(b, g) == 0 {
+			sv.addToBin(b, q.class, q.pod, g)
+			return true
+		}
+	}
+	return false
+}
+
+// placePlannedAtAnyLevel puts the pod in a bin that was enlarged for it, at the first level that fits.
+func (sv *solver) placePlannedAtAnyLevel(q *queuedPod, b *bin) bool {
+	for i, level := range q.class.levels[:q.class.bare()+1] {
+		if g, why := sv.grow(b, q.class, level, ceilingEnforced); why == nil {
+			sv.addToBin(b, q.class, q.pod, g)
+			sv.recordPlaced(q, i, sv.pricing.rates[b], sv.knownExcess(q, i))
+			return true
+		}
+	}
+	return false
+}
+
+// offer is a way to place a pod at a relaxation level where no room is paid for: a new node, or one that grows.
+type offer struct {
+	level int
+	// fresh is the new node; nil if bin grows as g instead. scope is what it is filled with.
+	fresh *newBinOption
+	scope fillScope
+	bin   *bin
+	g     growth
+	// price is that of the new node, or by how much the bin's rises, in $/h.
+	price float64
+	// value is what the new node would hold, own the own prices of the pods in it that keep preferences, both in $/h.
+	// They are zero where the node has no size.
+	value, own float64
+}
+
+// rise is by how much the price of the bin rises.
+func rise(b *bin, g growth) float64 { return max(0, g.cands.List()[g.first].Price-b.cost) }
+
+// bestOffer is the offer at a level with the least rate: what the node costs above the base, as a share of the own prices
+// of the pods that it keeps preferences for. It is nil, and the rate infinite, if the level cannot be met.
+//
+// A node that other pods fill costs more for all of them. Where that is too much, the node is sized without pods that
+// prefer nothing.
+func (sv *solver) bestOffer(q *queuedPod, i int, base *offer) (*offer, float64) {
+	best, least := (*offer)(nil), math.Inf(1)
+	for _, scope := range [...]fillScope{fillWithAll, fillPreferring} {
+		o := sv.cheapestOffer(q, i, scope)
+		if o == nil {
+			break
+		}
+		if rate := sv.rate(q.class, o, base); rate < least {
+			best, least = o, rate
+		}
+		if o.value == 0 || least <= sv.pricing.share {
+			break
+		}
+	}
+	return best, least
+}
+
+// rate is what an offer costs above the base, as a share of the own prices of the pods that keep preferences by it.
+func (sv *solver) rate(c *class, o, base *offer) float64 {
+	own := sv.ownPrice(c)
+	excess := sv.pays(c, o) - sv.pays(c, base)
+	switch {
+	case o.value > 0 && base.value > 0:
+		own, excess = o.own, o.price-base.price/base.value*o.value
+	case o.fresh != nil && base.fresh != nil && o.value == 0 && base.value == 0 && base.price > 0:
+		excess = own * (o.price/base.price - 1) // the pod pays its share of both nodes
+	}
+	switch {
+	case excess <= 1e-9*o.price:
+		return 0
+	case own <= 0:
+		return math.Inf(1)
+	}
+	return excess / own
+}
+
+// pays is what a pod of the class pays of the offer's price: of a new node in proportion to its value.
+func (sv *solver) pays(c *class, o *offer) float64 {
+	if o.value > 0 {
+		return o.price * c.value / o.value
+	}
+	return o.price
+}
+
+// cheapestOffer is a new node for the pod at a level, filled with the scope. Without a linear program the first bin that
+// takes the pod comes before a new node, else the first that takes it above its ceiling comes after. It is nil if the
+// level cannot be met.
+func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
+	c := q.class
+	if !sv.hasDomain(c, i) || i < c.bare() && !sv.launchableAt(c.constraintClass, c.levels[i]) {
+		return nil
+	}
+	if sv.strategy.plain() {
+		if o := sv.growthOffer(q, i, ceilingEnforced); o != nil {
+			return o
+		}
+	}
+	var out *offer
+	sv.scoped(scope, c, i, func() {
+		if fresh := sv.newBinOffer(c, i); fresh != nil {
+			out = sv.freshOffer(q, i, fresh)
+			out.scope = scope
+		}
+	})
+	if out == nil {
+		out = sv.growthOffer(q, i, ceilingIgnored)
+	}
+	return out
+}
+
+// growthOffer is the first bin that grows to take the pod.
+func (sv *solver) growthOffer(q *queuedPod, i int, mode ceilingMode) *offer {
+	for _, b := range sv.bins {
+		if g, why := sv.grow(b, q.class, q.class.levels[i], mode); why == nil {
+			return &offer{level: i, bin: b, g: g, price: rise(b, g)}
+		}
+	}
+	return nil
+}
+
+// newBinOffer is the cheapest new node in the heaviest pools that take the pod. Where a preferred spread over zones leaves
+// several, each of them is tried: other pods that the node could hold may be tied to one.
+func (sv *solver) newBinOffer(c *class, i int) *newBinOption {
+	try, level := &c.attempts[i], c.levels[i]
+	if try.noNewBin {
+		return nil
+	}
+	hopeless := true
+	for from := 0; from < len(sv.pools.All()); {
+		to := sv.equalWeight(from)
+		pools := sv.pools.All()[from:to]
+		best, final := sv.cheapestNewBin(c, level, pools)
+		if best == nil {
+			hopeless, from = hopeless && final, to
+			continue
+		}
+		if level.preferences > 0 {
+			for _, zone := range spreadZones(c, level) {
+				if o := sv.cheapestInZone(c, level, zone, pools); o != nil && o.cheaperThan(best) {
+					best = o
+				}
+			}
+		}
+		return best
+	}
+	try.noNewBin = hopeless
+	return nil
+}
+
+// spreadZones are the zones of the level's spreads over zones.
+func spreadZones(c *class, level *relaxationLevel) []string {
+	for _, v := range c.views(level) {
+		if v.Type() == topology.Spread && v.Key() == corev1.LabelTopologyZone {
+			return v.Group().Universe()
+		}
+	}
+	return nil
+}
+
+// cheapestInZone is cheapestNewBin for nodes in one zone.
+func (sv *solver) cheapestInZone(c *class, level *relaxationLevel, zone string, pools []*nodepool.Template) (best *newBinOption) {
+	in := requirement.In(corev1.LabelTopologyZone, zone)
+	for _, t := range pools {
+		if t.Unusable().Code != "" {
+			continue
+		}
+		o := &newBinOption{b: sv.newBin(t)}
+		if o.b.cands.Requirements().With(in).Get(corev1.LabelTopologyZone).Impossible() {
+			continue
+		}
+		o.b.cands = t.Candidates(o.b.cands.Requirements().With(in))
+		g, why := sv.grow(o.b, c, level, ceilingIgnored)
+		if why != nil {
+			continue
+		}
+		o.g, o.size = g, sv.chooseSize(o.b, c, g)
+		if best == nil || o.cheaperThan(best) {
+			best = o
+		}
+	}
+	return best
+}
+
+// freshOffer is the offer of a new node, with what it would hold.
+func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
+	c := q.class
+	o := &offer{level: i, fresh: fresh, price: fresh.g.cands.List()[fresh.g.first].Price}
+	if fresh.size.index < 0 {
+		return o
+	}
+	queue := sv.demands
+	if sv.demandsFor != fresh.b {
+		queue = sv.lookAhead(fresh.b, c, fresh.g)
+	}
+	cand := fresh.g.cands.List()[fresh.size.index]
+	o.price = cand.Price
+	o.value = c.value + sv.pack(queue, c, packTarget{fresh.b.t.TypeOf(cand), cand, fresh.size.pattern}, nil)
+	if c.levels[i].preferences > 0 {
+		o.own = sv.ownPrice(c)
+	}
+	for k := range queue {
+		d := &queue[k]
+		if open := sv.firstOpenLevel(d.class); open >= 0 && d.class.levels[open].preferences > 0 {
+			o.own += sv.ownPrice(d.class) * float64(d.taken)
+		}
+	}
+	return o
+}
+
+// accept places the pod as offered.
+func (sv *solver) accept(q *queuedPod, o *offer) {
+	if o.fresh == nil {
+		o.bin.ceiling, o.bin.room = max(o.bin.ceiling, o.g.cands.List()[o.g.first].Price), nil
+		sv.addToBin(o.bin, q.class, q.pod, o.g)
+		return
+	}
+	sv.scoped(o.scope, q.class, o.level, func() { sv.openBin(q, o.level, o.fresh) })
+}

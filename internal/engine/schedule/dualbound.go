@@ -22,6 +22,7 @@ type relaxation struct {
 	// existingRoomValue is the value of all free room on existing nodes.
 	existingRoomValue float64
 	ruleBound         ruleBound
+	solves            int       // so far
 	left              []lp.Left // buffer of resolve
 }
 
@@ -203,6 +204,7 @@ func (m *relaxation) resolve(classes []*class) {
 		}
 	}
 	m.program.Resolve(m.left)
+	m.solves++
 	for i, c := range classes {
 		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
 			c.value = classes[i-1].value

@@ -94,7 +94,7 @@ func (k *constraintClass) appendPackingKey(key []byte, numbers map[*topology.Gro
 
 // resetWaiting marks all pods of the run's classes as waiting.
 func (sv *solver) resetWaiting() {
-	sv.waiting, sv.valueLeft = sv.waiting[:0], 0
+	sv.waiting, sv.prices.valueLeft = sv.waiting[:0], 0
 	for _, c := range sv.classes {
 		f := c.packingClass
 		if f.run != sv.run {
@@ -103,7 +103,7 @@ func (sv *solver) resetWaiting() {
 		}
 		f.classes = append(f.classes, c)
 		f.unplaced += c.count
-		sv.valueLeft += c.boundValue * float64(c.count)
+		sv.prices.valueLeft += c.boundValue * float64(c.count)
 	}
 }
 

@@ -33,15 +33,16 @@ type rebooted struct {
 func rebootForRepair() Scenario {
 	const nodes = 4
 	s := newDisruptionFixture()
-	steps := append(
-		[]Step{{Name: "enable the feature gates NodeRepair and RebootForRepair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+	enable := Step{
+		Name: "enable the feature gates NodeRepair and RebootForRepair", Timeout: time.Second,
+		Run: func(_ context.Context, w *World) error {
 			w.SetFeatureGates("NodeRepair=true")
 			w.SetEnv("AWS_FEATURE_GATES", "RebootForRepair=true")
 			return nil
-		}}},
-		s.setUp()...)
-	steps = append(
-		steps,
+		},
+	}
+	steps := append(
+		append([]Step{enable}, s.setUp()...),
 		Step{
 			Name: "the NodePool reboots nodes for XID63", Timeout: 10 * time.Second,
 			Run: func(ctx context.Context, w *World) error {

@@ -222,7 +222,8 @@ func (r *Reconciler) recordCall(ctx context.Context, a *attempt, now time.Time) 
 	}
 	return r.write(ctx, a, func(c *karpv1.NodeClaim) error {
 		if recorded, err := c.Reboots(); err != nil || !recorded.CalledAt.Equal(known) {
-			return errors.Join(err, apierrors.NewConflict(schema.GroupResource{Resource: "nodeclaims"}, c.Name, errors.New("EC2 was called meanwhile")))
+			stale := errors.New("EC2 was called meanwhile")
+			return errors.Join(err, apierrors.NewConflict(schema.GroupResource{Resource: "nodeclaims"}, c.Name, stale))
 		}
 		metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationRebootPreBootID, a.node.Status.NodeInfo.BootID)
 		return c.SetReboots(&a.record)

@@ -9,7 +9,6 @@
 //     tolerations, volumes, topology groups, and its relaxation levels, one per step of dropping preferences.
 //   - A class has equal constraints and equal requests: pods that the scheduler cannot tell apart, with a count.
 //   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
-//   - A demandClass joins classes that can use the same offerings.
 //
 // A template is a NodePool with its instance types: see package nodepool. An offering is a type in a zone and capacity
 // type, at a price. A bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of
@@ -25,20 +24,7 @@
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal (podclass), pods per domain and what the counts allow (topology), what volumes require
 // and nodes can attach (volume), NodePools as models for new nodes (nodepool), free slots of capacity reservations
-// (reservation), and the linear program (lp).
-//
-// # Lower bound
-//
-// The linear program "launch fractions of nodes, fill them with fractions of pods" gives each pod a value in $/h, such
-// that the pods of any node together are worth at most its price: see package lp. So all pods together have no more
-// value than any plan costs, less the value of room that is paid for already: existing nodes and capacity reservations.
-// It holds for any dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node,
-// prices include it.
-//
-// Host rules, which are hostname spread and anti-affinity, enter the bound once a plan costs more than it: each rule
-// proves a number of nodes (hostRule), and a program with an axis per rule what they prove together (hostProgram). Zone
-// rules, which are required spreads over zones, enter it too: each proves a number of pods per zone (zoneRule). Other
-// topology is not modeled: where it decides, the bound is further below the best plan.
+// (reservation), and what pods are worth and no plan can cost less than (price, with the linear program in lp).
 //
 // # Search
 //

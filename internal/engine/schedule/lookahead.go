@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/price"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -24,8 +25,6 @@ const (
 	patternBonus = 1.02
 	// tierSpan is the factor of price that one tier of the shortlist spans: a doubling of size is in another tier.
 	tierSpan = 1.4
-	// leastRoomValue, in $/h, keeps the price per value of an empty room finite.
-	leastRoomValue = 1e-9
 )
 
 // demand is what is left of a packing class while a new node is filled.
@@ -203,7 +202,7 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 		queue = sv.lookAhead(b, first, g)
 	}
 	if size.pattern >= 0 {
-		sv.lp.program.LaunchPattern(size.pattern)
+		sv.prices.market.Program().LaunchPattern(size.pattern)
 	}
 	cand := g.cands.List()[size.index]
 	b.ceiling, b.target = cand.Price, cand
@@ -298,7 +297,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	if target.pattern >= 0 {
 		sv.packPattern(&p, first, target.pattern)
 	}
-	duals := sv.lp.dualsOf(target.ti, cand)
+	duals := sv.prices.market.Duals(target.ti, cand)
 	order := sv.orderFor(rankingKey{&duals[0], ratio}, duals)
 	for tier := range order.lists {
 		sv.packTier(&p, &order.lists[tier])
@@ -309,7 +308,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 
 // packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
 func (sv *solver) packPattern(p *packer, first *class, pattern int) {
-	content := sv.lp.program.Content(pattern, first.lpPods)
+	content := sv.prices.market.Program().Content(pattern, first.lpPods)
 	for k := range p.queue {
 		d := &p.queue[k]
 		if d.quota >= 0 || d.class.lpPods < 0 {
@@ -374,8 +373,8 @@ type sizeOption struct {
 //
 // Cost: one pass over the candidates.
 func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
-	m := sv.lp
-	matching := m.program.MatchingPatterns(first.lpPods)
+	m := sv.prices.market
+	matching := m.Program().MatchingPatterns(first.lpPods)
 	var out []sizeOption
 	var tier [typesPerTier]sizeOption // the best of the tier so far
 	n := 0
@@ -391,15 +390,15 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 			out = append(out, tier[:n]...)
 			n, top = 0, cand.Price*tierSpan
 		}
-		duals := m.dualsOf(ti, cand)
+		duals := vec64(m.Duals(ti, cand))
 		if cand.Offering >= 0 {
 			for _, pattern := range matching {
-				if m.program.PatternIsOf(pattern, cand.Offering, cand.Price) {
+				if m.Program().PatternIsOf(pattern, cand.Offering, cand.Price) {
 					out = append(out, sizeOption{index: k, pattern: pattern})
 				}
 			}
 		}
-		r := sizeOption{k, cand.Price / max(leastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
+		r := sizeOption{k, cand.Price / max(price.LeastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
 		if n < typesPerTier {
 			n++
 		} else if r.pricePerValue >= tier[n-1].pricePerValue {
@@ -412,6 +411,18 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 		tier[at] = r
 	}
 	return append(out, tier[:n]...)
+}
+
+// vec64 is a floating-point number per axis.
+type vec64 []float64
+
+func (v vec64) dot(o vec64) float64 {
+	total := 0.0
+	o = o[:len(v)]
+	for i, x := range v {
+		total += x * o[i]
+	}
+	return total
 }
 
 // cost is what an amount costs at these prices.

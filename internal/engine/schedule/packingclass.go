@@ -95,7 +95,7 @@ func (k *constraintClass) appendPackingKey(key []byte, numbers map[*topology.Gro
 
 // resetWaiting marks all pods of the run's classes as waiting.
 func (sv *solver) resetWaiting() {
-	sv.waiting, sv.valueLeft = sv.waiting[:0], 0
+	sv.waiting, sv.prices.valueLeft = sv.waiting[:0], 0
 	sv.demands, sv.demandsFor = sv.demands[:0], nil
 	sv.rankings.reset()
 	for _, c := range sv.classes {
@@ -107,7 +107,7 @@ func (sv *solver) resetWaiting() {
 		}
 		f.classes = append(f.classes, c)
 		f.unplaced += c.count
-		sv.valueLeft += c.boundValue * float64(c.count)
+		sv.prices.valueLeft += c.boundValue * float64(c.count)
 	}
 }
 

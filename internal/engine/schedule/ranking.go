@@ -97,8 +97,8 @@ func (r *rankings) read(cpu, memory int) {
 // Cost: none if the order is known; else linear in the classes.
 func (sv *solver) orderFor(key rankingKey, duals vec64) *ranking {
 	r := &sv.rankings
-	if r.solves != sv.lp.solves {
-		r.solves = sv.lp.solves
+	if r.solves != sv.prices.solves {
+		r.solves = sv.prices.solves
 		r.forget()
 	}
 	r.read(sv.cpu, sv.memory)

@@ -27,7 +27,7 @@ func (sv *solver) packSlowly(queue []demand, first *class, cand nodepool.Candida
 			taken[k]++
 		}
 	}
-	duals := sv.lp.dualsOf(ti, cand)
+	duals := vec64(sv.prices.market.Duals(ti, cand))
 	for tier, least := range fitTiers {
 		var left [2][]int // the CPU-heavy and the memory-heavy demands
 		for k := range queue {
@@ -69,7 +69,7 @@ func variedQueue(rng *rand.Rand) *solver {
 	sv := newSolver(enginetest.World([]snapshot.Pool{enginetest.Pool("general", types)}, pods...))
 	sv.startRun(sv.compile(nil))
 	sv.sumFreeRoom()
-	sv.solveRelaxation()
+	sv.priceQueue()
 	sv.resetWaiting()
 	return sv
 }
@@ -105,7 +105,7 @@ func TestPackingsTakeWhatASlowPackingTakes(t *testing.T) {
 				}
 			}
 			if round%2 == 1 {
-				sv.lp.resolve(sv.waitingClasses())
+				sv.resolve(sv.waitingClasses())
 			}
 		}
 	}

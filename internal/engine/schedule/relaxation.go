@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -36,12 +35,8 @@ type constraintClass struct {
 	attached []volume.Attachment
 	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*relaxationLevel
-	// demand is the pods' demand class in the LP.
-	demand *demandClass
-	// heaviestPool are the candidates in the heaviest pool that takes the pods, or in all pools of its weight.
-	heaviestPool []*nodepool.Candidates
-	// pricedBy is the number of the relaxation that computed both.
-	pricedBy int
+	// market is the number of the last market with such pods, usable their number there.
+	market, usable int
 	// invalid are the reasons why the pods cannot be considered at all.
 	invalid []Reason
 	// contradictory is true when no node can meet all requirements of the pods.
@@ -75,14 +70,14 @@ type class struct {
 	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
 	// bound, in $/h.
 	value, boundValue float64
-	lpPods            int          // index of the pods in the LP; -1 if they are not in it
-	boundPods         int          // the same in the LP of the lower bound
-	boundDemand       *demandClass // of the LP of the lower bound
+	lpPods            int // number of the pods in the market; -1 if they are not in it
+	boundPods         int // the same in the market of the lower bound
+	boundIndex        int // among the pods of the lower bound
 	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
 	// unknownResources are requested resources that nothing has, if these have no axis.
 	unknownResources []corev1.ResourceName
-	// deferred classes launch nodes last: see pricierInHeaviestPool.
+	// deferred classes launch nodes last: see price.Market.DearerInHeaviestPool.
 	deferred bool
 	// run is the last run with pods of the class; onExisting is how many of them are on existing nodes.
 	run, onExisting int

@@ -307,7 +307,7 @@ func (o *orderSearch) plans(budget Budget, spent int) (out []Plan) {
 	}
 	// The lower bound needs the values of the pods that are in the queue in this order: who uses a claim for one pod
 	// depends on it.
-	o.sv.budget, o.sv.lp = budget, nil
+	o.sv.budget, o.sv.prices.market = budget, nil
 	switch again := o.sv.runStrategy(order, firstFit, math.Inf(1), new(int)); {
 	case o.sv.abandoned:
 		return []Plan{{Abandoned: true}}

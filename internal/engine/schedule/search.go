@@ -49,9 +49,7 @@ type solver struct {
 	manyTermGroups int                      // groups that classes with many terms have added
 	stepsOfClass   map[*constraintClass]int // steps that classes with many terms have taken in this run
 
-	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
-	lp, bound *relaxation
-	priced    int // relaxations made so far
+	prices prices
 
 	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
 	// placement.
@@ -81,8 +79,6 @@ type solver struct {
 	// cost is the price of the bins as they are, a lower bound on their final price. Above costCeiling the run is given
 	// up.
 	cost, costCeiling float64
-	// valueLeft is the value of the pods that are left, by the lower bound's prices.
-	valueLeft float64
 	// relaxedPreferences counts preferences that were dropped for scheduled pods.
 	relaxedPreferences int
 	// generation counts placements: a pod that failed is not tried again before another pod is placed.
@@ -149,8 +145,8 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	sv.sumFreeRoom()
 	switch {
 	case budget.FirstFitOnly:
-	case sv.lp == nil:
-		sv.solveRelaxation()
+	case sv.prices.market == nil:
+		sv.priceQueue()
 	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
@@ -315,7 +311,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
-	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
+	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -419,7 +415,7 @@ func (sv *solver) placed(q *queuedPod, level int) {
 	sv.relaxedPreferences += q.class.levels[level].dropped
 	q.class.count--
 	q.class.packingClass.unplaced--
-	sv.valueLeft -= q.class.boundValue
+	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
 }
 
@@ -550,8 +546,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
-	p.Stats.LowerBound = sv.lowerBound()
-	sv.addRules(&p)
+	p.Stats.LowerBound = sv.lowerBound(&p)
 	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p
 }

@@ -77,15 +77,27 @@ func (sv *solver) sharedGroups(pod *corev1.Pod) []*topology.Group {
 }
 
 // forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
-// claim with these alone is not bound by it.
+// claim with these alone is not bound by it. A pod that a claim in flight was launched for keeps it, whatever it requires
+// now, and its volumes come up there.
 func (sv *solver) forgetSharers(queue []*queuedPod) {
-	for _, q := range queue {
-		if !q.class.unplaceable() && len(q.class.invalid) == 0 || !sv.pending[q.pod.UID] {
-			continue
+	if !slices.ContainsFunc(queue, (*queuedPod).cannotRun) {
+		return
+	}
+	promised := map[types.UID]bool{}
+	for _, n := range sv.nodes {
+		for _, uid := range n.src.Nominated {
+			promised[uid] = promised[uid] || !n.src.Deleting && !n.src.Initialized
 		}
-		sv.volumes.Forget(q.pod)
+	}
+	for _, q := range queue {
+		if sv.pending[q.pod.UID] && q.cannotRun() && (len(q.class.invalid) > 0 || !promised[q.pod.UID]) {
+			sv.volumes.Forget(q.pod)
+		}
 	}
 }
+
+// cannotRun reports whether the pod is unplaceable or invalid.
+func (q *queuedPod) cannotRun() bool { return q.class.unplaceable() || len(q.class.invalid) > 0 }
 
 // requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
 // already.

@@ -307,8 +307,8 @@ func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
 	sv.budget, sv.strategy, sv.costCeiling = Budget{}, balanced, 0
 	sv.startRun(queue)
 	sv.sumFreeRoom()
-	sv.solveRelaxation()
-	w := &PodValues{p: p, program: sv.lp.program, Total: sv.lp.queueValue}
+	sv.priceQueue()
+	w := &PodValues{p: p, program: sv.prices.market.Program(), Total: sv.prices.market.Total()}
 	sv.undoRun()
 	return w
 }

@@ -19,7 +19,7 @@ func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]p
 	sv := newSolver(enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...))
 	queue := sv.startRun(sv.compile(nil))
 	sv.sumFreeRoom()
-	sv.solveRelaxation()
+	sv.priceQueue()
 	sv.resetWaiting()
 	c := queue[0].class
 	return sv, c, func() ([]plannedPods, nodepool.Candidate) {

@@ -114,7 +114,7 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
 // queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
-	sv.lp, sv.bound, sv.abandoned, sv.budget = nil, nil, false, budget
+	sv.prices.market, sv.prices.bound, sv.abandoned, sv.budget = nil, nil, false, budget
 	sv.wholeGroups = map[*topology.Group]bool{}
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/price"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -78,7 +79,7 @@ type zonedPacking struct {
 //
 // Cost: pods times zones times groups per pod, and one pass over the candidates per constraint class and zone.
 func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
-	if sv.lp == nil || len(sv.lp.demandClasses) == 0 || sv.wholeGroups == nil {
+	if sv.prices.market == nil || sv.prices.market.Program() == nil || sv.wholeGroups == nil {
 		return queue
 	}
 	d := &zoneDivision{
@@ -335,17 +336,7 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 	if known, ok := d.prices[string(key)]; ok {
 		return known
 	}
-	least := math.Inf(1)
-	for _, l := range lists {
-		for _, cand := range l.List() {
-			ti := l.TypeOf(cand)
-			if cand.Offering < 0 || !c.requests.Fits(ti.Room()) {
-				continue
-			}
-			duals := d.sv.lp.dualsOf(ti, cand)
-			least = min(least, cand.Price*c.amounts.dot(duals)/max(leastRoomValue, duals.cost(ti.Room())))
-		}
-	}
+	least := d.sv.prices.market.LeastCost(c.requests, lists)
 	d.prices[string(key)] = least
 	return least
 }
@@ -362,7 +353,7 @@ func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
 	}
 	in := requirement.In(corev1.LabelTopologyZone, zone)
 	sub := *k
-	sub.levels, sub.zones, sub.pricedBy = nil, nil, 0
+	sub.levels, sub.zones, sub.market = nil, nil, 0
 	for _, level := range k.levels {
 		own := relaxationLevel{strict: level.strict.With(in), full: level.full.With(in), tolerations: level.tolerations, blocked: level.blocked}
 		for _, g := range level.groups {
@@ -439,12 +430,10 @@ func (d *zoneDivision) zonedClass(key zonedClass) *class {
 // solveDivided solves the linear program of the search for the divided pods. The lower bound stays what it is without
 // the division.
 func (sv *solver) solveDivided() {
-	m := sv.newRelaxation()
-	m.roomDuals, m.lastValue = sv.bound.roomDuals, 0
+	sv.prices.market, sv.prices.lastValue = sv.newMarket(price.Problem{RoomOf: sv.prices.whole}), 0
 	for _, c := range sv.classes {
-		m.lastValue += c.boundValue * float64(c.count)
+		sv.prices.lastValue += c.boundValue * float64(c.count)
 	}
-	sv.lp = m
 }
 
 // mergeZones gives all pods their own classes back.
@@ -452,7 +441,7 @@ func (sv *solver) mergeZones(queue []*queuedPod) {
 	if sv.zonedClasses == 0 {
 		return
 	}
-	sv.lp, sv.zonedClasses = sv.bound, 0
+	sv.prices.market, sv.zonedClasses = sv.prices.whole, 0
 	for _, c := range sv.classes {
 		c.lpPods = c.boundPods
 	}

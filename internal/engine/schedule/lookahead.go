@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -60,8 +61,8 @@ type hostQuotas struct {
 }
 
 // of is the quota that the class's pods share; -1 if there is none.
-func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
-	views := c.sortedViews(level).Own()
+func (q *hostQuotas) of(first, c *class, level *podclass.Level) int {
+	views := c.SortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
 		if !v.OverHosts() || v.Type() != topology.Spread && v.Type() != topology.AntiAffinity {
@@ -74,7 +75,7 @@ func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
 		if v.Type() == topology.Spread {
 			most = v.Group().MaxSkew()
 		}
-		if slices.Contains(first.matches, v.Group()) {
+		if slices.Contains(first.Matches(), v.Group()) {
 			most--
 		}
 		q.groups, q.most = append(q.groups, v.Group()), append(q.most, most)
@@ -116,7 +117,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 		if b.t != fresh.t || b.cands.HasMinValues() {
 			continue
 		}
-		cands := b.cands.Narrow(a.level.internedFull)
+		cands := b.cands.Narrow(a.level.InternedFull())
 		if cands == nil {
 			continue
 		}
@@ -451,13 +452,13 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		}
 		sv.rankings.lookedAt = max(sv.rankings.lookedAt, f.number+1)
 		open := sv.firstOpenLevel(c)
-		if open < 0 || c.levels[open].blocked.Has(b.t.Index()) {
+		if open < 0 || c.Levels()[open].Blocked().Has(b.t.Index()) {
 			continue
 		}
-		level := c.levels[open]
-		cands := g.cands.Narrow(level.internedFull)
-		if cands != nil && len(c.volumes) == 1 {
-			cands = cands.Narrow(c.volumes[0])
+		level := c.Levels()[open]
+		cands := g.cands.Narrow(level.InternedFull())
+		if cands != nil && len(c.Volumes()) == 1 {
+			cands = cands.Narrow(c.Volumes()[0])
 		}
 		if cands == nil || !affinityAllows(first, c, level, cands) {
 			continue
@@ -484,11 +485,11 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
-func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Candidates) bool {
-	views := c.sortedViews(level).Domains()
+func affinityAllows(first, c *class, level *podclass.Level, cands *nodepool.Candidates) bool {
+	views := c.SortedViews(level).Domains()
 	for i := range views {
 		v := &views[i]
-		if v.Type() == topology.Affinity && slices.Contains(first.matches, v.Group()) {
+		if v.Type() == topology.Affinity && slices.Contains(first.Matches(), v.Group()) {
 			continue
 		}
 		if domain, ok := cands.Domain(v.Key()); ok && !v.Allows(domain) {
@@ -499,9 +500,9 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Can
 }
 
 // maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
-func maxPerNode(c *class, level *relaxationLevel, started bool) int {
+func maxPerNode(c *class, level *podclass.Level, started bool) int {
 	most := math.MaxInt
-	views := c.sortedViews(level).Own()
+	views := c.SortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
 		switch {
@@ -515,7 +516,7 @@ func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 			}
 		}
 	}
-	if c.ports.Len() > 0 {
+	if c.Ports().Len() > 0 {
 		most = 1
 	}
 	if started && most != math.MaxInt {

@@ -83,7 +83,7 @@ func TestPackingsTakeWhatASlowPackingTakes(t *testing.T) {
 		first := sv.waiting[0].first()
 		for round := range 6 {
 			b := sv.newBin(sv.pools.All()[0])
-			g, why := sv.grow(b, first, first.levels[0], ceilingIgnored)
+			g, why := sv.grow(b, first, first.Levels()[0], ceilingIgnored)
 			if why != nil {
 				t.Fatalf("no new bin takes a pod: %v", *why)
 			}

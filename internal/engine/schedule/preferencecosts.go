@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/preference"
 )
 
@@ -48,10 +49,10 @@ type preferenceUse struct {
 
 // record is what the run knows of the preferences of the class.
 func (p *pricing) record(c *class) *preferenceRecord {
-	k := c.undivided().constraintClass
+	k := c.undivided().Constraints
 	r := p.records[k]
 	if r == nil {
-		r = &preferenceRecord{list: preference.Of(&k.pod.Spec, k.node), pays: map[*class][]float64{}}
+		r = &preferenceRecord{list: k.PreferenceList(), pays: map[*class][]float64{}}
 		r.uses = make([]preferenceUse, len(r.list.Texts))
 		p.records[k] = r
 	}
@@ -63,25 +64,25 @@ func (p *pricing) record(c *class) *preferenceRecord {
 func (sv *solver) recordPlaced(q *queuedPod, level int, rate float64, excess []float64) {
 	c := q.class
 	sv.placed(q, level)
-	if c.manyTerms {
+	if c.ManyTerms() {
 		return
 	}
 	r := sv.pricing.record(c)
 	cost := 0.0
-	if rate > 0 && c.levels[level].preferences > 0 {
+	if rate > 0 && c.Levels()[level].Preferences() > 0 {
 		cost = rate * sv.ownPrice(c)
 	}
-	kept := r.kept(c.levels[level].preferences)
+	kept := r.kept(c.Levels()[level].Preferences())
 	for _, i := range kept {
 		r.uses[i].keptCost += cost / float64(len(kept))
 	}
 	for i := range r.uses {
-		if r.list.Fate(i, c.levels[level].preferences) != preference.Dropped {
+		if r.list.Fate(i, c.Levels()[level].Preferences()) != preference.Dropped {
 			continue
 		}
 		at := -1 // the last level that keeps it
 		for j := range min(level, len(excess)) {
-			if r.list.Fate(i, c.levels[j].preferences) == preference.Kept {
+			if r.list.Fate(i, c.Levels()[j].Preferences()) == preference.Kept {
 				at = j
 			}
 		}
@@ -110,13 +111,13 @@ func (r *preferenceRecord) kept(n int) (out []int) {
 // out once per class and run: later pods would pay about the same.
 func (sv *solver) knownExcess(q *queuedPod, level int) []float64 {
 	c := q.class
-	if level == 0 || c.manyTerms {
+	if level == 0 || c.ManyTerms() {
 		return nil
 	}
 	r := sv.pricing.record(c)
 	pays, known := r.pays[c]
 	if !known {
-		for i := range c.bare() {
+		for i := range c.Bare() {
 			cost := math.Inf(1)
 			if o := sv.cheapestOffer(q, i, fillWithAll); o != nil {
 				cost = sv.pays(c, o)
@@ -135,11 +136,11 @@ func (sv *solver) preferenceCosts() []PreferenceCost {
 		return nil
 	}
 	var out []PreferenceCost
-	var uses []preferenceUse            // of out
-	first := map[*constraintClass]int{} // where its preferences are in out
+	var uses []preferenceUse                 // of out
+	first := map[*podclass.Constraints]int{} // where its preferences are in out
 	for _, c := range sv.classes {
-		k := c.undivided().constraintClass
-		if k.manyTerms || k.levels[0].preferences == 0 {
+		k := c.undivided().Constraints
+		if k.ManyTerms() || !k.Prefers() {
 			continue
 		}
 		r := p.record(c)
@@ -148,12 +149,12 @@ func (sv *solver) preferenceCosts() []PreferenceCost {
 			at = len(out)
 			first[k], uses = at, append(uses, r.uses...)
 			for _, text := range r.list.Texts {
-				out = append(out, PreferenceCost{Pod: k.pod, Text: text})
+				out = append(out, PreferenceCost{Pod: k.Pod(), Text: text})
 			}
 		}
 		for i := range r.list.Texts {
 			for level := range c.attempts {
-				switch n := c.levels[level].preferences; r.list.Fate(i, n) {
+				switch n := c.Levels()[level].Preferences(); r.list.Fate(i, n) {
 				case preference.Kept:
 					out[at+i].Kept += c.attempts[level].placed
 					out[at+i].OwnPrice += sv.ownPrice(c) * float64(c.attempts[level].placed) / float64(len(r.kept(n)))

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -52,7 +53,7 @@ type pricing struct {
 	// What follows is of one run. rates are what a node costs for the preferences of its pods, as a share of their own
 	// prices; records is what has become of preferences.
 	rates   map[*bin]float64
-	records map[*constraintClass]*preferenceRecord
+	records map[*podclass.Constraints]*preferenceRecord
 }
 
 // fillScope is which pods of the queue a new node may be filled with.
@@ -80,33 +81,15 @@ func (p *pricing) start() {
 		return
 	}
 	p.scope, p.first, p.paidOnly, p.filled = fillWithAll, nil, false, nil
-	p.rates, p.records = map[*bin]float64{}, map[*constraintClass]*preferenceRecord{}
-}
-
-// markPreferences counts what the relaxation levels of a class keep.
-func markPreferences(levels []*relaxationLevel, softTaints bool) {
-	last := levels[len(levels)-1].dropped - btoi(softTaints)
-	for _, level := range levels {
-		level.preferences = max(0, last-level.dropped)
-	}
-}
-
-// bare is the first relaxation level that keeps no preference.
-func (k *constraintClass) bare() int {
-	for i, level := range k.levels {
-		if level.preferences == 0 {
-			return i
-		}
-	}
-	return len(k.levels) - 1
+	p.rates, p.records = map[*bin]float64{}, map[*podclass.Constraints]*preferenceRecord{}
 }
 
 // leastKept is the first relaxation level of the class that counts when pods are divided over zones.
-func (sv *solver) leastKept(k *constraintClass) int {
+func (sv *solver) leastKept(k *podclass.Constraints) int {
 	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
 		return 0
 	}
-	return k.bare()
+	return k.Bare()
 }
 
 // weigh makes outcomes comparable: in mode preferencesPriced by their objective, in mode preferencesIgnored by price.
@@ -128,7 +111,7 @@ func (sv *solver) leastLevel(c *class) int {
 	}
 	switch {
 	case p.mode == preferencesIgnored || p.scope == fillBare:
-		return c.bare()
+		return c.Bare()
 	case c.packingClass == p.first:
 		return p.level
 	}
@@ -137,13 +120,13 @@ func (sv *solver) leastLevel(c *class) int {
 
 // fills reports whether a new node may be filled with pods of the class.
 func (p *pricing) fills(c *class) bool {
-	return p == nil || p.scope != fillPreferring || c.levels[0].preferences > 0
+	return p == nil || p.scope != fillPreferring || c.Prefers()
 }
 
-// prices reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
+// weighs reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
 // terms are placed without theirs, as all are once the lookahead budget is spent.
-func (sv *solver) prices(c *class) bool {
-	return sv.pricing != nil && sv.pricing.mode == preferencesPriced && c.levels[0].preferences > 0
+func (sv *solver) weighs(c *class) bool {
+	return sv.pricing != nil && sv.pricing.mode == preferencesPriced && c.Prefers()
 }
 
 // pricesAny reports whether preferences are weighed in this mode. Plans one pod at a time are none of its plans: the other
@@ -183,7 +166,7 @@ func (sv *solver) ownPrice(c *class) float64 {
 		return own
 	}
 	own := 0.0
-	for _, l := range sv.candidateLists(c.constraintClass) {
+	for _, l := range sv.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			room := l.TypeOf(cand).Room()
 			if !c.requests.Within(room) {
@@ -217,11 +200,11 @@ func (sv *solver) droppedWorth() float64 {
 	}
 	total := 0.0
 	for _, c := range sv.classes {
-		if c.undivided().levels[0].preferences == 0 {
+		if !c.undivided().Prefers() {
 			continue
 		}
 		for i := range c.attempts {
-			if c.levels[i].preferences == 0 {
+			if c.Levels()[i].Preferences() == 0 {
 				total += p.share * sv.ownPrice(c) * float64(c.attempts[i].placed)
 			}
 		}
@@ -288,7 +271,7 @@ func (sv *solver) solveWithPrices(queue []*queuedPod, budget Budget) Plan {
 // anyPrefers reports whether any pod prefers anything.
 func anyPrefers(queue []*queuedPod) bool {
 	for _, q := range queue {
-		if c := q.class; len(c.levels) > 0 && c.levels[0].preferences > 0 {
+		if c := q.class; c.Prefers() {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -17,15 +18,15 @@ import (
 // Cost: one walk through nodes and bins per level; for a new node, up to three sizes per level.
 func (sv *solver) placePriced(q *queuedPod, began int) bool {
 	c := q.class
-	bare := c.bare()
-	if c.manyTerms || sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps {
+	bare := c.Bare()
+	if c.ManyTerms() || sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps {
 		return sv.placeFrom(q, bare, began)
 	}
 	if sv.placeInPaidRoom(q, bare) {
 		return true
 	}
 	var base *offer
-	for i := bare; i < len(c.levels) && base == nil; i++ {
+	for i := bare; i < len(c.Levels()) && base == nil; i++ {
 		base = sv.cheapestOffer(q, i, fillBare)
 	}
 	if base == nil {
@@ -53,7 +54,7 @@ func (sv *solver) placePriced(q *queuedPod, began int) bool {
 // fits. It does not ignore taints of effect PreferNoSchedule.
 func (sv *solver) placeInPaidRoom(q *queuedPod, bare int) bool {
 	c := q.class
-	end := len(c.levels)
+	end := len(c.Levels())
 	if sv.softTaints {
 		end = bare + 1
 	}
@@ -74,7 +75,7 @@ func (sv *solver) placeInPaidRoom(q *queuedPod, bare int) bool {
 
 // hasDomain reports whether a new node could be in a domain that the level allows.
 func (sv *solver) hasDomain(c *class, i int) bool {
-	return !sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.pools.RequiresAbsent)
+	return !sv.topology.NoDomainLeft(c.Views(c.Levels()[i]), c.Levels()[i].Full(), sv.pools.RequiresAbsent)
 }
 
 // placeInPaidBin puts the pod into a bin that was sized for more than it holds, or has room at its price.
@@ -85,7 +86,7 @@ func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
 		return sv.placeInBin(q, i)
 	}
 	for _, b := range sv.bins {
-		if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil && rise(b, g) == 0 {
+		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil && rise(b, g) == 0 {
 			sv.addToBin(b, q.class, q.pod, g)
 			return true
 		}
@@ -95,7 +96,7 @@ func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
 
 // placePlannedAtAnyLevel puts the pod in a bin that was enlarged for it, at the first level that fits.
 func (sv *solver) placePlannedAtAnyLevel(q *queuedPod, b *bin) bool {
-	for i, level := range q.class.levels[:q.class.bare()+1] {
+	for i, level := range q.class.Levels()[:q.class.Bare()+1] {
 		if g, why := sv.grow(b, q.class, level, ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)
 			sv.recordPlaced(q, i, sv.pricing.rates[b], sv.knownExcess(q, i))
@@ -177,7 +178,7 @@ func (sv *solver) pays(c *class, o *offer) float64 {
 // level cannot be met.
 func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
 	c := q.class
-	if !sv.hasDomain(c, i) || i < c.bare() && !sv.launchableAt(c.constraintClass, c.levels[i]) {
+	if !sv.hasDomain(c, i) || i < c.Bare() && !c.LaunchableAt(c.Levels()[i], sv.pools) {
 		return nil
 	}
 	if sv.strategy.plain() {
@@ -201,7 +202,7 @@ func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
 // growthOffer is the first bin that grows to take the pod.
 func (sv *solver) growthOffer(q *queuedPod, i int, mode ceilingMode) *offer {
 	for _, b := range sv.bins {
-		if g, why := sv.grow(b, q.class, q.class.levels[i], mode); why == nil {
+		if g, why := sv.grow(b, q.class, q.class.Levels()[i], mode); why == nil {
 			return &offer{level: i, bin: b, g: g, price: rise(b, g)}
 		}
 	}
@@ -211,7 +212,7 @@ func (sv *solver) growthOffer(q *queuedPod, i int, mode ceilingMode) *offer {
 // newBinOffer is the cheapest new node in the heaviest pools that take the pod. Where a preferred spread over zones leaves
 // several, each of them is tried: other pods that the node could hold may be tied to one.
 func (sv *solver) newBinOffer(c *class, i int) *newBinOption {
-	try, level := &c.attempts[i], c.levels[i]
+	try, level := &c.attempts[i], c.Levels()[i]
 	if try.noNewBin {
 		return nil
 	}
@@ -224,7 +225,7 @@ func (sv *solver) newBinOffer(c *class, i int) *newBinOption {
 			hopeless, from = hopeless && final, to
 			continue
 		}
-		if level.preferences > 0 {
+		if level.Preferences() > 0 {
 			for _, zone := range spreadZones(c, level) {
 				if o := sv.cheapestInZone(c, level, zone, pools); o != nil && o.cheaperThan(best) {
 					best = o
@@ -238,8 +239,8 @@ func (sv *solver) newBinOffer(c *class, i int) *newBinOption {
 }
 
 // spreadZones are the zones of the level's spreads over zones.
-func spreadZones(c *class, level *relaxationLevel) []string {
-	for _, v := range c.views(level) {
+func spreadZones(c *class, level *podclass.Level) []string {
+	for _, v := range c.Views(level) {
 		if v.Type() == topology.Spread && v.Key() == corev1.LabelTopologyZone {
 			return v.Group().Universe()
 		}
@@ -248,7 +249,7 @@ func spreadZones(c *class, level *relaxationLevel) []string {
 }
 
 // cheapestInZone is cheapestNewBin for nodes in one zone.
-func (sv *solver) cheapestInZone(c *class, level *relaxationLevel, zone string, pools []*nodepool.Template) (best *newBinOption) {
+func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, pools []*nodepool.Template) (best *newBinOption) {
 	in := requirement.In(corev1.LabelTopologyZone, zone)
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
@@ -285,12 +286,12 @@ func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 	cand := fresh.g.cands.List()[fresh.size.index]
 	o.price = cand.Price
 	o.value = c.value + sv.pack(queue, c, packTarget{fresh.b.t.TypeOf(cand), cand, fresh.size.pattern}, nil)
-	if c.levels[i].preferences > 0 {
+	if c.Levels()[i].Preferences() > 0 {
 		o.own = sv.ownPrice(c)
 	}
 	for k := range queue {
 		d := &queue[k]
-		if open := sv.firstOpenLevel(d.class); open >= 0 && d.class.levels[open].preferences > 0 {
+		if open := sv.firstOpenLevel(d.class); open >= 0 && d.class.Levels()[open].Preferences() > 0 {
 			o.own += sv.ownPrice(d.class) * float64(d.taken)
 		}
 	}

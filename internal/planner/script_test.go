@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,6 +94,12 @@ func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 	}
 	settings := snapshot.Settings{PreferencePolicy: "Respect", MinValuesPolicy: "Strict"}
 	for _, f := range archive.Files {
+		if f.Name == "preference-cost" {
+			settings.PreferencePolicy = snapshot.PreferencesPriced
+			if settings.PreferenceCost, err = strconv.ParseFloat(strings.TrimSpace(string(f.Data)), 64); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if f.Name == "scheduler-config" {
 			if settings.DefaultSpread, err = cluster.DefaultSpread(string(f.Data)); err != nil {
 				t.Fatal(err)

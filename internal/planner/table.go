@@ -388,6 +388,9 @@ func (r *Report) total(b *strings.Builder, width int) {
 		fmt.Fprintf(b, ",\n       $%s/h of it beside their prices", dollars(extra))
 	}
 	fmt.Fprintln(b)
+	if extra := r.Plan.Stats.PreferenceCost; extra > 0 {
+		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
+	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
 		fmt.Fprintf(
 			b,
@@ -395,9 +398,6 @@ func (r *Report) total(b *strings.Builder, width int) {
 			dollars(bound),
 			max(0, 100*(total/bound-1)),
 		)
-	}
-	if extra := r.Plan.Stats.PreferenceCost; extra > 0 {
-		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
 	}
 	r.ruleCosts(b, width)
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))

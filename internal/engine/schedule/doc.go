@@ -51,6 +51,12 @@
 // pods, as Karpenter does. First fit decreasing always runs too, so that no plan costs more; it stops once it has cost
 // more than the best plan. The budget counts steps, not seconds. When it is spent, the rest is placed by first fit.
 //
+// # Preferences
+//
+// Pods have relaxation levels, one per step of dropping preferences, and a pod is placed at the first level that can be met. Under the policy
+// Priced a level counts only if it costs little more than dropping all preferences does (placePriced). Such plans are
+// compared with one that respects and one that ignores preferences: see pricing.
+//
 // # Explanation
 //
 // Package explain finds the reasons why pods are left. It sees the search through a prober, which opens a new node for a

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 )
 
 // TestKeptPreferencesCostNoMoreThanTheShare checks what plans report about preferences.
@@ -60,6 +61,32 @@ func TestPricedPlanDoesNotDependOnSnapshotOrder(t *testing.T) {
 			a, b := want.Preferences[i], got.Preferences[i]
 			if a.Text != b.Text || a.Kept != b.Kept || a.Dropped != b.Dropped || math.Abs(a.KeptCost-b.KeptCost) > 0 {
 				t.Fatalf("world %d: %+v becomes %+v", seed, a, b)
+			}
+		}
+	}
+}
+
+// TestPricedFirstFitPlansAreValid plans as consolidation does, without a linear program.
+func TestPricedFirstFitPlansAreValid(t *testing.T) {
+	for seed := range uint64(worlds / 2) {
+		s := randomWorld(seed)
+		s.Settings.PreferencePolicy, s.Settings.PreferenceCost = snapshot.PreferencesPriced, 0.1
+		p := schedule.Solve(s, schedule.Budget{FirstFitOnly: true})
+		if err := validate.Plan(s, p); err != nil {
+			t.Errorf("world %d: %v", seed, err)
+		}
+	}
+}
+
+// TestSpentBudgetDropsPreferences plans with a budget that ends the lookahead at once.
+func TestSpentBudgetDropsPreferences(t *testing.T) {
+	for seed := range uint64(worlds / 4) {
+		s := randomWorld(seed)
+		s.Settings.PreferencePolicy, s.Settings.PreferenceCost = snapshot.PreferencesPriced, 0.1
+		for _, steps := range []int{1, 200, 2000} {
+			p := schedule.Solve(s, schedule.Budget{LookaheadSteps: steps})
+			if err := validate.Plan(s, p); err != nil {
+				t.Errorf("world %d after %d steps: %v", seed, steps, err)
 			}
 		}
 	}

@@ -137,7 +137,8 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 		others = []strategy{bySize, undivided, firstFit, leastPods}
 	}
 	for _, how := range others {
-		if how.plain() && sv.pricesAny() || how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
+		if how.plain() && sv.pricesAny() ||
+			how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met

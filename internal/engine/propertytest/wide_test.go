@@ -76,9 +76,8 @@ func (d random) reserve(s *snapshot.Snapshot, percent int) {
 		if !d.maybe(percent) {
 			return WithLabel(it, ReservationID)
 		}
-		ids := it.Requirements.Get(zoneID).Values()
 		id := pick(d, "r-1", "r-2")
-		return WithLabel(WithReservation(it, id, left[id]), zoneID, append([]string{"z1-id"}, ids...)...)
+		return nameZones(WithReservation(it, id, left[id]))
 	})
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Claim != "" && !n.Launched && d.maybe(percent) {

@@ -100,6 +100,9 @@ var ErrNotFound = errors.New("instance not found")
 // ErrRebootRefused means that the cloud will not reboot the instance, however often it is asked.
 var ErrRebootRefused = errors.New("the cloud refuses to reboot the instance")
 
+// ErrOutcomeUnknown says that a call may have had its effect: no answer came, or the cloud failed.
+var ErrOutcomeUnknown = errors.New("it is unknown whether the call has had an effect")
+
 // ErrIdentityMismatch means that the API server in use is not that of the configured cluster. Nothing may be written then.
 var ErrIdentityMismatch = errors.New("IdentityMismatch")
 

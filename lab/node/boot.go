@@ -47,6 +47,9 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	pods, release := f.allocatePodRange()
 	defer release()
 	config.PodIPs = pods
+	var agent sync.WaitGroup
+	defer agent.Wait()
+	agent.Go(func() { m.monitor(ctx, config.Client) })
 	kubelet.New(config).Run(ctx)
 }
 

@@ -62,6 +62,8 @@ type Simulator struct {
 	mu        sync.Mutex
 	podBlocks map[int]bool    // pod address ranges in use, by number
 	broken    map[string]bool // images that do not boot, by ID
+	faults    faults
+	reboots   map[string]int // of running instances, by ID
 	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }
@@ -87,7 +89,10 @@ func New(cfg Config) (*Simulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Simulator{cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{}}
+	f := &Simulator{
+		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
+		faults: newFaults(), reboots: map[string]int{},
+	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
 	}
@@ -158,12 +163,19 @@ func (f *Simulator) Run(ctx context.Context) error {
 		hostCtx, cancel := context.WithCancel(ctx)
 		h = bootedHost{stop: cancel, stopped: make(chan struct{}), reboots: i.Reboots}
 		running[i.ID] = h
+		f.noteBoot(i)
 		hosts.Go(func() {
 			defer close(h.stopped)
 			f.boot(hostCtx, i)
 		})
 	}
 	return nil
+}
+
+func (f *Simulator) noteBoot(i awsim.Instance) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reboots[i.ID] = i.Reboots
 }
 
 // bootedHost is an instance that runs, since so many reboots.

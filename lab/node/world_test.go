@@ -48,6 +48,7 @@ type lab struct {
 	cluster *controlplane.Cluster
 	client  kubernetes.Interface
 	aws     aws.Config
+	nodes   *node.Simulator
 
 	dir    string
 	server *httptest.Server
@@ -151,6 +152,7 @@ func (w *lab) startNodes(ctx context.Context, endpoint *authn.Endpoint) error {
 	if err != nil {
 		return err
 	}
+	w.nodes = farm
 	identity, err := w.cluster.ClientConfig(authn.CloudControllerManager)
 	if err != nil {
 		return err

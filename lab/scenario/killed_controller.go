@@ -155,23 +155,29 @@ func killDuringScaleDown(moments []killPoint) Step {
 	return Step{
 		Name: "scale to 0, kill the controller when " + strings.Join(names, " and when "), Timeout: 2 * time.Minute,
 		Run: func(ctx context.Context, w *World) error {
-			for i, m := range moments {
-				killed := m.arm(w)
-				defer killed.disarm()
-				if i == 0 {
-					if err := w.Scale(ctx, spreadApp, 0); err != nil {
-						return err
-					}
-				} else if err := w.StartController(ctx); err != nil && !killed.fired() {
-					return err
-				}
-				if err := killed.wait(ctx); err != nil {
-					return err
-				}
-			}
-			return w.StartController(ctx)
+			return killInTurn(ctx, w, moments, func() error { return w.Scale(ctx, spreadApp, 0) })
 		},
 	}
+}
+
+// killInTurn begins something, kills the controller at one point of it after another, and starts it again after each. It
+// arms each point before the controller starts.
+func killInTurn(ctx context.Context, w *World, moments []killPoint, begin func() error) error {
+	for i, m := range moments {
+		killed := m.arm(w)
+		defer killed.disarm()
+		if i == 0 {
+			if err := begin(); err != nil {
+				return err
+			}
+		} else if err := w.StartController(ctx); err != nil && !killed.fired() {
+			return err
+		}
+		if err := killed.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return w.StartController(ctx)
 }
 
 // armedKill kills the controller once, at its point.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	labnode "github.com/dovetail-k8s/dovetail/lab/node"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
+
+// storageReady is a condition of the EKS node monitoring agent.
+const storageReady corev1.NodeConditionType = "StorageReady"
 
 // repairPolicies let the NodePool tolerate failed storage for five seconds, in place of 30 minutes.
 const repairPolicies = `[{"condition": "StorageReady", "status": "False", "reason": ".*", "toleration": "5s",
@@ -80,7 +85,12 @@ func repair() Scenario {
 			Name:    "the storage of one of them recovers: the node stays",
 			Timeout: time.Minute,
 			Run: func(ctx context.Context, w *World) error {
-				if err := setStorageReady(ctx, w, failed[0], corev1.ConditionTrue, time.Now()); err != nil {
+				node := &corev1.Node{}
+				if err := w.Client.Get(ctx, client.ObjectKey{Name: failed[0]}, node); err != nil {
+					return err
+				}
+				w.Recover(world.InstanceID(node.Spec.ProviderID), storageReady)
+				if err := awaitNodeCondition(ctx, w, node.Name, storageReady, corev1.ConditionTrue); err != nil {
 					return err
 				}
 				if err := errors.Join(awaitPaired(ctx, w), s.awaitPods(ctx, w)); err != nil {
@@ -98,8 +108,21 @@ func repair() Scenario {
 	}
 }
 
-// failStorage sets StorageReady=False on the n oldest nodes.
+// failStorage lets the storage of the n oldest nodes fail.
 func failStorage(ctx context.Context, w *World, n int) ([]string, error) {
+	nodes, err := oldestNodes(ctx, w, n)
+	var names []string
+	for _, node := range nodes {
+		w.Fail(world.InstanceID(node.Spec.ProviderID), labnode.Fault{
+			Condition: storageReady, Reason: "EBSVolumeImpaired", Message: "reads time out",
+		})
+		names = append(names, node.Name)
+	}
+	return names, err
+}
+
+// oldestNodes returns the n oldest nodes.
+func oldestNodes(ctx context.Context, w *World, n int) ([]corev1.Node, error) {
 	var nodes corev1.NodeList
 	if err := list(ctx, w, &nodes); err != nil {
 		return nil, err
@@ -107,36 +130,10 @@ func failStorage(ctx context.Context, w *World, n int) ([]string, error) {
 	if len(nodes.Items) < n {
 		return nil, fmt.Errorf("the cluster has only %d nodes, want %d", len(nodes.Items), n)
 	}
-	slices.SortFunc(nodes.Items, func(a, b corev1.Node) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	var names []string
-	since := time.Now()
-	for _, node := range nodes.Items[:n] {
-		if err := setStorageReady(ctx, w, node.Name, corev1.ConditionFalse, since); err != nil {
-			return nil, err
-		}
-		names = append(names, node.Name)
-	}
-	return names, nil
-}
-
-// setStorageReady sets the condition that EKS's node monitoring agent sets.
-func setStorageReady(ctx context.Context, w *World, name string, status corev1.ConditionStatus, since time.Time) error {
-	node := &corev1.Node{}
-	if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-		return err
-	}
-	before := node.DeepCopy()
-	node.Status.Conditions = append(
-		slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == "StorageReady" }),
-		corev1.NodeCondition{
-			Type: "StorageReady", Status: status, Reason: "EBSVolumeImpaired", Message: "reads time out",
-			LastTransitionTime: metav1.NewTime(since), LastHeartbeatTime: metav1.Now(),
-		},
-	)
-	if err := w.Client.Status().Patch(ctx, node, client.StrategicMergeFrom(before)); err != nil {
-		return fmt.Errorf("set StorageReady of Node %s: %w", name, err)
-	}
-	return nil
+	slices.SortFunc(nodes.Items, func(a, b corev1.Node) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return nodes.Items[:n], nil
 }
 
 // annotatePools sets an annotation of all NodePools.
@@ -168,5 +165,23 @@ func nodesGone(ctx context.Context, w *World, names []string) error {
 			}
 		}
 		return nil
+	})
+}
+
+// awaitNodeCondition waits until a condition of a Node has a status.
+func awaitNodeCondition(
+	ctx context.Context, w *World, name string, condition corev1.NodeConditionType, want corev1.ConditionStatus,
+) error {
+	return world.Until(ctx, func() error {
+		node := &corev1.Node{}
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+			return err
+		}
+		for _, c := range node.Status.Conditions {
+			if c.Type == condition && c.Status == want {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %s does not have %s=%s", name, condition, want)
 	})
 }

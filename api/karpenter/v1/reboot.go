@@ -44,6 +44,8 @@ type RebootRecord struct {
 	DrainBy metav1.Time `json:"drainBy"`
 	// IssueBy is when the attempt ends if EC2 has not accepted it.
 	IssueBy *metav1.Time `json:"issueBy,omitempty"`
+	// CalledAt is when EC2 was called last, if it has not rejected that call: the instance may boot anew because of it.
+	CalledAt *metav1.Time `json:"calledAt,omitempty"`
 	// RecoverBy is by when the node must be Ready again.
 	RecoverBy *metav1.Time `json:"recoverBy,omitempty"`
 }

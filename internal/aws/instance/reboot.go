@@ -25,8 +25,9 @@ type Rebooter struct {
 }
 
 // Reboot reboots one of our instances. The error is cloudprovider.ErrNotFound when the instance is terminated or
-// terminating, and wraps cloudprovider.ErrRebootRefused when EC2 or the instance's owner do not allow it. EC2 has no
-// token for the call: callers tell by the node's boot ID whether an earlier one took effect.
+// terminating, wraps cloudprovider.ErrRebootRefused when EC2 or the instance's owner do not allow it, and
+// cloudprovider.ErrOutcomeUnknown when the call may have had its effect. EC2 has no token for the call: callers tell by
+// the node's boot ID whether an earlier one took effect.
 func (r *Rebooter) Reboot(ctx context.Context, providerID string) error {
 	return r.call(ctx, providerID, false /* dryRun */)
 }
@@ -64,6 +65,9 @@ func (r *Rebooter) callOwned(ctx context.Context, owned identity.Owned, dryRun b
 		return fmt.Errorf("reboot instance %s: %w", id, errors.Join(cloudprovider.ErrNotFound, err))
 	case awserrors.Is(err, awserrors.Unauthorized):
 		return fmt.Errorf("reboot instance %s: %w", id, errors.Join(cloudprovider.ErrRebootRefused, awserrors.WithoutRequestIDs(err)))
+	}
+	if !awserrors.IsRejected(err) && !dryRun {
+		err = errors.Join(cloudprovider.ErrOutcomeUnknown, err)
 	}
 	return fmt.Errorf("reboot instance %s: %w", id, err)
 }

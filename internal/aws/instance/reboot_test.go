@@ -54,6 +54,7 @@ func TestReboot(t *testing.T) {
 		err                error
 		rebooted           bool
 		notFound, refusing bool
+		unknown            bool // whether the reboot, not its check, may have had its effect
 	}{
 		{name: "ours", owner: "uid-blue", state: "running", rebooted: true},
 		{name: "of another cluster", owner: "uid-green", state: "running", refusing: true},
@@ -61,15 +62,20 @@ func TestReboot(t *testing.T) {
 		{name: "unknown to EC2", owner: "uid-blue", state: "running", err: coded("InvalidInstanceID.NotFound"), notFound: true},
 		{name: "without permission", owner: "uid-blue", state: "running", err: coded("UnauthorizedOperation"), refusing: true},
 		{name: "throttled", owner: "uid-blue", state: "running", err: coded("RequestLimitExceeded")},
+		{name: "no answer", owner: "uid-blue", state: "running", err: errors.New("connection reset"), unknown: true},
+		{name: "failed", owner: "uid-blue", state: "running", err: &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer}, unknown: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			region := &rebootingEC2{owner: tc.owner, state: tc.state, err: tc.err}
 			r := &Rebooter{Instances: New(Config{EC2: region, Identity: blue, Now: time.Now, Window: batch.Window{Items: 1}}), EC2: region}
-			for _, call := range []func(context.Context, string) error{r.CheckReboot, r.Reboot} {
+			for i, call := range []func(context.Context, string) error{r.CheckReboot, r.Reboot} {
 				err := call(t.Context(), "aws:///us-east-1a/i-0123456789abcdef0")
 				if (err == nil) != tc.rebooted || errors.Is(err, cloudprovider.ErrNotFound) != tc.notFound ||
 					errors.Is(err, cloudprovider.ErrRebootRefused) != tc.refusing {
 					t.Errorf("error %v", err)
+				}
+				if got := errors.Is(err, cloudprovider.ErrOutcomeUnknown); got != (tc.unknown && i == 1) {
+					t.Errorf("outcome unknown: %t after %v", got, err)
 				}
 			}
 			want := []string{"i-0123456789abcdef0"}

@@ -5,11 +5,10 @@
 //
 // The solver groups pods into equivalence classes, from coarse to fine:
 //
-//   - A constraintClass has equal scheduling constraints, whatever the requests. It is compiled once: requirements,
-//     tolerations, volumes, topology groups, and its relaxation levels, one per step of dropping preferences.
+//   - podclass.Constraints are equal scheduling constraints, whatever the requests. They are compiled once: requirements,
+//     tolerations, volumes, topology groups, and relaxation levels, one per step of dropping preferences.
 //   - A class has equal constraints and equal requests: pods that the scheduler cannot tell apart, with a count.
 //   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
-//   - A demandClass joins classes that can use the same offerings.
 //
 // A template is a NodePool with its instance types: see package nodepool. An offering is a type in a zone and capacity
 // type, at a price. A bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of
@@ -23,22 +22,10 @@
 // # Parts
 //
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
-// (resources), which pods are equal (podclass), pods per domain and what the counts allow (topology), what volumes require
-// and nodes can attach (volume), NodePools as models for new nodes (nodepool), free slots of capacity reservations
-// (reservation), and the linear program (lp).
-//
-// # Lower bound
-//
-// The linear program "launch fractions of nodes, fill them with fractions of pods" gives each pod a value in $/h, such
-// that the pods of any node together are worth at most its price: see package lp. So all pods together have no more
-// value than any plan costs, less the value of room that is paid for already: existing nodes and capacity reservations.
-// It holds for any dual-feasible prices, and tests confirm it on small snapshots by brute force. With a cost per node,
-// prices include it.
-//
-// Host rules, which are hostname spread and anti-affinity, enter the bound once a plan costs more than it: each rule
-// proves a number of nodes (hostRule), and a program with an axis per rule what they prove together (hostProgram). Zone
-// rules, which are required spreads over zones, enter it too: each proves a number of pods per zone (zoneRule). Other
-// topology is not modeled: where it decides, the bound is further below the best plan.
+// (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
+// the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
+// (nodepool), free slots of capacity reservations (reservation), and what pods are worth and no plan can cost less than
+// (price, with the linear program in lp).
 //
 // # Search
 //
@@ -72,11 +59,8 @@
 //
 // # Pods with very many terms
 //
-// An API object holds some 10,000 terms, and one such pod must not delay others. So each sort of preference has at most
-// MaxSoftTerms relaxation steps. Terms beyond them are one step, the first to be dropped, and are joined into one group
-// per topology key. Required anti-affinity is joined in the same way, which is exact. Other required terms have bounds
-// (MaxRequiredTerms, MaxAlternatives). Such pods come last in the queue, and each constraintClass of them has a share
-// of the step budget.
+// Package podclass bounds the terms of a pod that count. Pods with many terms come last in the queue, and each class of
+// their constraints has a share of the step budget.
 //
 // # Complexity
 //

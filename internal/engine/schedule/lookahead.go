@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/price"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -24,8 +26,6 @@ const (
 	patternBonus = 1.02
 	// tierSpan is the factor of price that one tier of the shortlist spans: a doubling of size is in another tier.
 	tierSpan = 1.4
-	// leastRoomValue, in $/h, keeps the price per value of an empty room finite.
-	leastRoomValue = 1e-9
 )
 
 // demand is what is left of a packing class while a new node is filled.
@@ -63,8 +63,8 @@ type hostQuotas struct {
 }
 
 // of is the quota that the class's pods share; -1 if there is none.
-func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
-	views := c.sortedViews(level).Own()
+func (q *hostQuotas) of(first, c *class, level *podclass.Level) int {
+	views := c.SortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
 		if !v.OverHosts() || v.Type() != topology.Spread && v.Type() != topology.AntiAffinity {
@@ -77,7 +77,7 @@ func (q *hostQuotas) of(first, c *class, level *relaxationLevel) int {
 		if v.Type() == topology.Spread {
 			most = v.Group().MaxSkew()
 		}
-		if slices.Contains(first.matches, v.Group()) {
+		if slices.Contains(first.Matches(), v.Group()) {
 			most--
 		}
 		q.groups, q.most = append(q.groups, v.Group()), append(q.most, most)
@@ -119,7 +119,7 @@ func (sv *solver) enlarge(fresh *bin, g growth, a binRequest, content []plannedP
 		if b.t != fresh.t || b.cands.HasMinValues() {
 			continue
 		}
-		cands := b.cands.Narrow(a.level.internedFull)
+		cands := b.cands.Narrow(a.level.InternedFull())
 		if cands == nil {
 			continue
 		}
@@ -205,7 +205,7 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 		queue = sv.lookAhead(b, first, g)
 	}
 	if size.pattern >= 0 {
-		sv.lp.program.LaunchPattern(size.pattern)
+		sv.prices.market.Program().LaunchPattern(size.pattern)
 	}
 	cand := g.cands.List()[size.index]
 	b.ceiling, b.target = cand.Price, cand
@@ -284,7 +284,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	}
 	p := packer{queue: queue, ratio: ratio, free: free, content: content, quotas: &sv.quotas}
 	zone := sv.pools.ZoneOf(cand)
-	sv.rankDemands(queue, sv.lp.dualsOf(target.ti, cand), ratio, cand)
+	sv.rankDemands(queue, sv.prices.market.Duals(target.ti, cand), ratio, cand)
 	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
 		for k := range queue {
 			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.Within(free) &&
@@ -327,7 +327,7 @@ func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand n
 
 // packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
 func (sv *solver) packPattern(p *packer, first *class, pattern int) {
-	content := sv.lp.program.Content(pattern, first.lpPods)
+	content := sv.prices.market.Program().Content(pattern, first.lpPods)
 	for k := range p.queue {
 		d := &p.queue[k]
 		if d.tier < 0 || d.class.lpPods < 0 {
@@ -403,8 +403,8 @@ type sizeOption struct {
 //
 // Cost: one pass over the candidates.
 func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
-	m := sv.lp
-	matching := m.program.MatchingPatterns(first.lpPods)
+	m := sv.prices.market
+	matching := m.Program().MatchingPatterns(first.lpPods)
 	var out []sizeOption
 	var tier [typesPerTier]sizeOption // the best of the tier so far
 	n := 0
@@ -420,15 +420,15 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 			out = append(out, tier[:n]...)
 			n, top = 0, cand.Price*tierSpan
 		}
-		duals := m.dualsOf(ti, cand)
+		duals := vec64(m.Duals(ti, cand))
 		if cand.Offering >= 0 {
 			for _, pattern := range matching {
-				if m.program.PatternIsOf(pattern, cand.Offering, cand.Price) {
+				if m.Program().PatternIsOf(pattern, cand.Offering, cand.Price) {
 					out = append(out, sizeOption{index: k, pattern: pattern})
 				}
 			}
 		}
-		r := sizeOption{k, cand.Price / max(leastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
+		r := sizeOption{k, cand.Price / max(price.LeastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
 		if n < typesPerTier {
 			n++
 		} else if r.pricePerValue >= tier[n-1].pricePerValue {
@@ -441,6 +441,18 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 		tier[at] = r
 	}
 	return append(out, tier[:n]...)
+}
+
+// vec64 is a floating-point number per axis.
+type vec64 []float64
+
+func (v vec64) dot(o vec64) float64 {
+	total := 0.0
+	o = o[:len(v)]
+	for i, x := range v {
+		total += x * o[i]
+	}
+	return total
 }
 
 // cost is what an amount costs at these prices.
@@ -467,13 +479,13 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			break
 		}
 		open := sv.firstOpenLevel(c)
-		if open < 0 || c.levels[open].blocked.Has(b.t.Index()) {
+		if open < 0 || c.Levels()[open].Blocked().Has(b.t.Index()) {
 			continue
 		}
-		level := c.levels[open]
-		cands := g.cands.Narrow(level.internedFull)
-		if cands != nil && len(c.volumes) == 1 {
-			cands = cands.Narrow(c.volumes[0])
+		level := c.Levels()[open]
+		cands := g.cands.Narrow(level.InternedFull())
+		if cands != nil && len(c.Volumes()) == 1 {
+			cands = cands.Narrow(c.Volumes()[0])
 		}
 		if cands == nil || !affinityAllows(first, c, level, cands) {
 			continue
@@ -499,11 +511,11 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 
 // affinityAllows reports whether pods that must be near others could go to the domain of the candidates, after the
 // first pod.
-func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Candidates) bool {
-	views := c.sortedViews(level).Domains()
+func affinityAllows(first, c *class, level *podclass.Level, cands *nodepool.Candidates) bool {
+	views := c.SortedViews(level).Domains()
 	for i := range views {
 		v := &views[i]
-		if v.Type() == topology.Affinity && slices.Contains(first.matches, v.Group()) {
+		if v.Type() == topology.Affinity && slices.Contains(first.Matches(), v.Group()) {
 			continue
 		}
 		if domain, ok := cands.Domain(v.Key()); ok && !v.Allows(domain) {
@@ -514,9 +526,9 @@ func affinityAllows(first, c *class, level *relaxationLevel, cands *nodepool.Can
 }
 
 // maxPerNode bounds how many more pods of the class one new node can hold, by the topology constraints of the class.
-func maxPerNode(c *class, level *relaxationLevel, started bool) int {
+func maxPerNode(c *class, level *podclass.Level, started bool) int {
 	most := math.MaxInt
-	views := c.sortedViews(level).Own()
+	views := c.SortedViews(level).Own()
 	for i := range views {
 		v := &views[i]
 		switch {
@@ -530,7 +542,7 @@ func maxPerNode(c *class, level *relaxationLevel, started bool) int {
 			}
 		}
 	}
-	if c.ports.Len() > 0 {
+	if c.Ports().Len() > 0 {
 		most = 1
 	}
 	if started && most != math.MaxInt {

@@ -30,7 +30,7 @@ func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 func (sv *solver) reservationChoices(c *class) int {
 	var reservations resources.Bitset
 	n := 0
-	for _, l := range sv.candidateLists(c.constraintClass) {
+	for _, l := range sv.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			switch {
 			case !c.requests.Fits(l.TypeOf(cand).Room()):
@@ -131,31 +131,4 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 		}
 	}
 	return l.Requirements
-}
-
-// reservedValue bounds the value of pods that all reservations together can hold: nodes in them cost next to nothing.
-// After the axes of resources, duals may have those of host rules; each node has that much of them.
-func (sv *solver) reservedValue(duals vec64, hostRoom []int64) float64 {
-	byHostRules := 0.0
-	for i, r := range hostRoom {
-		byHostRules += duals[sv.axes.Len()+i] * float64(r)
-	}
-	most := make([]float64, sv.slots.Len())
-	for _, t := range sv.pools.All() {
-		for i := range t.Types() {
-			ti := &t.Types()[i]
-			worth := byHostRules
-			for axis, r := range ti.Room() {
-				worth += duals[axis] * float64(max(0, r))
-			}
-			for n := range ti.Reservations {
-				most[n-1] = max(most[n-1], worth)
-			}
-		}
-	}
-	total := 0.0
-	for i, worth := range most {
-		total += worth * float64(sv.slots.Total(i+1))
-	}
-	return total
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -30,28 +31,24 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes           resources.Axes
-	unusedAxes     resources.Bitset // axes on which only unplaceable pods request something
-	cpu            int              // indexes into axes
-	memory         int
-	podAxis        int
-	pending        map[types.UID]bool // pods that this Solve schedules
-	daemons        []*daemon
-	pools          *nodepool.Models   // as models for new nodes
-	volumes        *volume.Limits     // attach limits, and which pods share claims
-	topology       *topology.Registry // the groups that count pods per domain
-	nodes          []*node
-	bins           []*bin
-	rooms          roomTree                 // of bins
-	allClasses     []*class                 // all classes, in the order of the pods
-	classes        []*class                 // classes of this run, by their first pod in the queue
-	allTaints      []corev1.Taint           // made on first use
-	manyTermGroups int                      // groups that classes with many terms have added
-	stepsOfClass   map[*constraintClass]int // steps that classes with many terms have taken in this run
+	axes         resources.Axes
+	unusedAxes   resources.Bitset // axes on which only unplaceable pods request something
+	cpu          int              // indexes into axes
+	memory       int
+	podAxis      int
+	pending      map[types.UID]bool // pods that this Solve schedules
+	daemons      []*daemon
+	pools        *nodepool.Models   // as models for new nodes
+	volumes      *volume.Limits     // attach limits, and which pods share claims
+	topology     *topology.Registry // the groups that count pods per domain
+	nodes        []*node
+	bins         []*bin
+	rooms        roomTree                      // of bins
+	allClasses   []*class                      // all classes, in the order of the pods
+	classes      []*class                      // classes of this run, by their first pod in the queue
+	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
 
-	// lp is the program of the search, bound that of the lower bound. They differ while pods are divided over zones.
-	lp, bound *relaxation
-	priced    int // relaxations made so far
+	prices prices
 
 	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
 	// placement.
@@ -80,8 +77,6 @@ type solver struct {
 	// cost is the price of the bins as they are, a lower bound on their final price. Above costCeiling the run is given
 	// up.
 	cost, costCeiling float64
-	// valueLeft is the value of the pods that are left, by the lower bound's prices.
-	valueLeft float64
 	// relaxedPreferences counts preferences that were dropped for scheduled pods.
 	relaxedPreferences int
 	// generation counts placements: a pod that failed is not tried again before another pod is placed.
@@ -148,8 +143,8 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	sv.sumFreeRoom()
 	switch {
 	case budget.FirstFitOnly:
-	case sv.lp == nil:
-		sv.solveRelaxation()
+	case sv.prices.market == nil:
+		sv.priceQueue()
 	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
@@ -301,7 +296,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 }
 
 func (sv *solver) stillFits(n *node, c *class) bool {
-	return slices.ContainsFunc(c.levels, func(level *relaxationLevel) bool {
+	return slices.ContainsFunc(c.Levels(), func(level *podclass.Level) bool {
 		ok, _ := sv.canJoin(n, c, level)
 		return ok
 	})
@@ -314,7 +309,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.resetWaiting()
-	for deferring := sv.lp != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
+	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -367,7 +362,7 @@ func (sv *solver) placePod(q *queuedPod) bool {
 	if c.failedAt == sv.generation {
 		return false
 	}
-	if c.manyTerms {
+	if c.ManyTerms() {
 		began := sv.steps
 		defer func() { sv.chargeSteps(c, began) }()
 		return sv.placePodFrom(q, began)
@@ -379,14 +374,14 @@ func (sv *solver) placePod(q *queuedPod) bool {
 // a bin before a new bin, and a new bin before exceeding the ceiling of a bin.
 func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 	c := q.class
-	for i := 0; i < len(c.levels); i++ {
-		if c.manyTerms {
+	for i := 0; i < len(c.Levels()); i++ {
+		if c.ManyTerms() {
 			if i = sv.nextLevel(c, i, began); i < 0 {
 				break
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.pools.RequiresAbsent) &&
+			!sv.topology.NoDomainLeft(c.Views(c.Levels()[i]), c.Levels()[i].Full(), sv.pools.RequiresAbsent) &&
 				(sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q, i)
 			return true
@@ -402,7 +397,7 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 	if level < 0 {
 		return false
 	}
-	g, why := sv.grow(b, q.class, q.class.levels[level], ceilingEnforced)
+	g, why := sv.grow(b, q.class, q.class.Levels()[level], ceilingEnforced)
 	if why != nil {
 		return false
 	}
@@ -415,10 +410,10 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
 	q.class.attempts[level].placed++
-	sv.relaxedPreferences += q.class.levels[level].dropped
+	sv.relaxedPreferences += q.class.Levels()[level].Dropped()
 	q.class.count--
 	q.class.packingClass.unplaced--
-	sv.valueLeft -= q.class.boundValue
+	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
 }
 
@@ -431,7 +426,7 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	}
 	kept := 0
 	for k, n := range try.nodes {
-		ok, never := sv.canJoin(n, c, c.levels[i])
+		ok, never := sv.canJoin(n, c, c.Levels()[i])
 		if ok {
 			sv.join(n, c, q.pod)
 			try.nodes = append(try.nodes[:kept], try.nodes[k:]...)
@@ -466,7 +461,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 			return false
 		}
 		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		g, why := sv.grow(b, c, c.Levels()[i], ceilingEnforced)
 		if why == nil {
 			sv.addToBin(b, c, q.pod, g)
 			return true
@@ -487,7 +482,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	need := sv.roomFor(q.class)
 	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
 		b := sv.bins[k]
-		if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil {
+		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)
 			return true
 		}
@@ -505,7 +500,7 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	}
 	for ; l.next < len(sv.bins); l.next++ {
 		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
+		g, why := sv.grow(b, c, c.Levels()[i], ceilingIgnored)
 		if why == nil {
 			sv.addFound(b, w, g)
 			return true
@@ -549,8 +544,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	})
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
-	p.Stats.LowerBound = sv.lowerBound()
-	sv.addRules(&p)
+	p.Stats.LowerBound = sv.lowerBound(&p)
 	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p
 }

@@ -52,8 +52,8 @@ func (o *offeredDemand) allows(d *demand) bool {
 func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 	s := &sv.sized
 	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.cands || s.from != g.first ||
-		s.solvedFor != sv.lp.lastValue || len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) ||
-		!slices.Equal(s.matching, sv.lp.program.MatchingPatterns(first.lpPods)) {
+		s.solvedFor != sv.prices.lastValue || len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) ||
+		!slices.Equal(s.matching, sv.prices.market.Program().MatchingPatterns(first.lpPods)) {
 		return false
 	}
 	for k := range queue {
@@ -68,11 +68,11 @@ func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 // reused where there are any.
 func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 	s := &sv.sized
-	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.lp.lastValue
+	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.prices.lastValue
 	if g.cands.Template().HasLimits() || sv.slots.Len() > 0 {
 		s.run = 0
 	}
-	s.matching = append(s.matching[:0], sv.lp.program.MatchingPatterns(first.lpPods)...)
+	s.matching = append(s.matching[:0], sv.prices.market.Program().MatchingPatterns(first.lpPods)...)
 	s.offered, s.quotas = s.offered[:0], append(s.quotas[:0], sv.quotas.most...)
 	for k := range queue {
 		d := &queue[k]

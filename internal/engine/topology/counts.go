@@ -7,14 +7,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
-// Counts reports whether pods on the node count for the group. A claim without an instance may still get any well-known
-// label.
+// Counts reports whether pods on the node count for the group, or may, if it is a claim without an instance.
 func (r *Registry) Counts(g *Group, n *Node) bool {
-	var undefined map[string]bool
 	if n.Unlaunched {
-		undefined = r.labels.WellKnown
+		return g.filter.admitsTaints(n.Taints) && r.mayCount(g.filter, n)
 	}
-	return g.filter.admits(n.Labels, n.Taints, undefined)
+	return r.CountsRunning(g, n)
 }
 
 // CountsRunning reports whether pods that run on the node count for the group: it will get no other labels.
@@ -41,7 +39,7 @@ func (r *Registry) CountOn(g *Group, n *Node) {
 	domain, ok := n.Domain(g.key)
 	switch {
 	case ok:
-		g.add(domain, 1, !n.Unlaunched || g.filter.certain(n.Labels, nil, r.labels.WellKnown))
+		g.add(domain, 1, !n.Unlaunched || r.surelyCounts(g.filter, n))
 	case !n.Unlaunched: // the node has no such label
 	case g.NeedsDomain():
 		if len(r.DomainsOf(g, n.Labels)) > 0 {

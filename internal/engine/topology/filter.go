@@ -44,8 +44,8 @@ func (f *filter) admits(node requirement.Set, taints []corev1.Taint, undefined m
 		slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
 }
 
-// certain reports whether every node with these labels counts, as far as affinity is concerned. Types of the pool may
-// still add known labels; without a pool they add none.
+// certain reports whether every node of the pool with these labels counts, as far as affinity is concerned. Types of the
+// pool may still add known labels.
 func (f *filter) certain(node requirement.Set, pool PoolLabels, known map[string]bool) bool {
 	if f == nil || !f.affinity {
 		return true
@@ -53,8 +53,7 @@ func (f *filter) certain(node requirement.Set, pool PoolLabels, known map[string
 	certain := func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
 			if key := r.Key(); !node.Defines(key) {
-				missing := !known[key] && (pool == nil || !pool.DefinesLabel(key))
-				return !missing || !r.AllowsAbsent()
+				return known[key] || pool.DefinesLabel(key) || !r.AllowsAbsent()
 			}
 			have := node.Get(r.Key())
 			return !have.Equal(have.Intersect(r.WithMinValues(0)))

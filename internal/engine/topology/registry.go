@@ -29,6 +29,8 @@ type Registry struct {
 	running   *runningPods        // made on first use
 	declared  map[string][]*Group // of running pods with many terms
 	lacked    map[string]bool     // labels that some type lacks: see lackedBySomeType
+	known     map[string][]string // see knownValues
+	static    []snapshot.Pool     // those with replicas
 	touched   []*Group            // since the last Undo or Keep
 	steps     int
 }
@@ -38,7 +40,8 @@ type Registry struct {
 func NewRegistry(s *snapshot.Snapshot, pending map[types.UID]bool) *Registry {
 	return &Registry{
 		labels: s.Labels, namespaces: s.Namespaces, pending: pending, byID: map[string]*Group{}, universes: map[string][]string{},
-		declared: map[string][]*Group{}, lacked: map[string]bool{},
+		declared: map[string][]*Group{}, lacked: map[string]bool{}, known: map[string][]string{},
+		static: slices.DeleteFunc(slices.Clone(s.Pools), func(p snapshot.Pool) bool { return p.NodePool.Spec.Replicas == nil }),
 	}
 }
 

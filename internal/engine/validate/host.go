@@ -296,7 +296,8 @@ func (pl *host) ownLabel(key string) label {
 	if pl.node == nil {
 		return label{absent: true}
 	}
-	return label{values: pl.demanded(key, pl.allValues(key)), absent: true}
+	absent := !slices.ContainsFunc(pl.demands[key], func(e expr) bool { return !e.lacks() })
+	return label{values: pl.demanded(key, pl.allValues(key)), absent: absent}
 }
 
 // demanded are the values that the claim's requirements allow.

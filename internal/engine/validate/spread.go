@@ -106,7 +106,7 @@ func (c *check) skewWithinLimit(sp *spread) {
 			surely[d]++
 		}
 	}
-	floor := c.floor(sp, counts)
+	floor := c.floor(sp, counts, hostsOf(sp.owners))
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
 		d, ok := m.at.label(sp.key).single()
@@ -149,13 +149,14 @@ func (c *check) counts(sp *spread, at *host) bool {
 }
 
 // floor is the lowest number of pods in any domain that exists or could be launched and that the pod can use; on
-// hosts it is zero, since another can always be launched.
-func (c *check) floor(sp *spread, counts map[string]int) int {
+// hosts it is zero, since another can always be launched. Of labels that pools leave open, the launches among the hosts
+// give the values.
+func (c *check) floor(sp *spread, counts map[string]int, among []*host) int {
 	if sp.key == corev1.LabelHostname {
 		return 0
 	}
 	domains := c.domains(sp)
-	for _, d := range c.launchedDomains(sp) { // of a label that a pool leaves open
+	for _, d := range c.launchedDomains(sp, among) {
 		if counts[d] > 0 && !slices.Contains(domains, d) {
 			domains = append(domains, d)
 		}
@@ -170,14 +171,29 @@ func (c *check) floor(sp *spread, counts map[string]int) int {
 	return lowest
 }
 
-// launchedDomains are the values of the key on nodes that the plan launches. kube-scheduler counts the domains of nodes
+// launchedDomains are the values of the key on the launches among the hosts. kube-scheduler counts the domains of nodes
 // that exist, and these nodes do once their pods are scheduled.
-func (c *check) launchedDomains(sp *spread) []string {
+//
+// Of a finished plan, the launches that hold owners of the constraint count, and no others. kube-scheduler measures skew
+// when it schedules a pod, and never again: PodTopologySpread.calPreFilterState goes through the nodes of that moment. A
+// value that no pool lists and no node has, such as the one that a claim makes up for "team Exists", is no domain before
+// the launched node registers. If no owner is planned there, all owners can be scheduled before, and then the domain did
+// not exist for any of them. The pods of such a launch count only where they are, like all pods that may come later.
+func (c *check) launchedDomains(sp *spread, among []*host) []string {
 	var out []string
-	for _, pl := range c.hosts {
+	for _, pl := range among {
 		if d, ok := pl.label(sp.key).single(); ok && pl.launch != nil && c.counts(sp, pl) {
 			out = append(out, d)
 		}
+	}
+	return out
+}
+
+// hostsOf are the hosts of the pods.
+func hostsOf(pods []*scheduledPod) []*host {
+	out := make([]*host, len(pods))
+	for i, m := range pods {
+		out[i] = m.at
 	}
 	return out
 }

@@ -55,8 +55,8 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 		self = 1
 	}
 	known := *sp
-	known.honorAffinity = false // a domain may exist that other constraints of the pod exclude
-	domains, floor := c.domains(&known), c.floor(sp, surely)
+	known.honorAffinity = false                                       // a domain may exist that other constraints of the pod exclude
+	domains, floor := c.domains(&known), c.floor(sp, surely, c.hosts) // after the plan, all of its nodes exist
 	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
 		if sp.key == corev1.LabelHostname {
 			return self <= sp.skew

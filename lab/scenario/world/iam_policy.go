@@ -63,8 +63,14 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("identity of cluster %s: %w", c.ID, err)
 	}
 	var out, notes bytes.Buffer
-	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, "iam-policy", "--cluster-name", c.Name, "--identity", string(system.UID),
-		"--region", c.world.cfg.Region, "--account", c.world.AWS.AccountID(), "--interruption-queue", c.Name)
+	args := []string{
+		"iam-policy", "--cluster-name", c.Name, "--identity", string(system.UID),
+		"--region", c.world.cfg.Region, "--account", c.world.AWS.AccountID(), "--interruption-queue", c.Name,
+	}
+	if c.world.cfg.RebootForRepair {
+		args = append(args, "--reboot-for-repair")
+	}
+	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, args...)
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, notes.Bytes())

@@ -22,6 +22,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/clock"
 	"github.com/dovetail-k8s/dovetail/lab/node"
@@ -47,6 +49,8 @@ type Config struct {
 	// product. Otherwise it may do what the product says that it needs, and the account sees to it; without the product's
 	// binary, everything.
 	Unrestricted bool
+	// RebootForRepair lets the autoscalers of the product reboot instances, too.
+	RebootForRepair bool
 	// Region of the account. Default: us-east-1.
 	Region string
 	// Progress, if set, is called when a component starts and when it is healthy, from several goroutines.
@@ -204,6 +208,14 @@ func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 
 // UnblockNetworkPlugin lets the network plugins of all nodes start.
 func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
+
+// Fail gives an instance a fault, which the EKS node monitoring agent on it reports.
+func (w *World) Fail(instance string, fault node.Fault) { w.simulator.Fail(instance, fault) }
+
+// Recover ends an instance's fault of a condition.
+func (w *World) Recover(instance string, condition corev1.NodeConditionType) {
+	w.simulator.Recover(instance, condition)
+}
 
 // LogPath is the log file of the account, the instances and the authenticators.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }

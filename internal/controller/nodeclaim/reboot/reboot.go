@@ -14,7 +14,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -40,7 +42,10 @@ const (
 	issueTimeout = 5 * time.Minute
 	// recoveryTimeout is how long an instance may take to boot and become Ready; metal instances, which test their
 	// hardware first, may take metalRecoveryTimeout.
-	recoveryTimeout      = 20 * time.Minute
+	recoveryTimeout = 20 * time.Minute
+	// outcomeWait is how long a call with an unknown outcome may take to show as a new boot before EC2 is called again:
+	// EC2 has no token that would keep a second call from rebooting an instance that has just come back.
+	outcomeWait          = 2 * time.Minute
 	metalRecoveryTimeout = 45 * time.Minute
 	// MaxDrain ends a drain that nothing else bounds. Karpenter waits for ever, and the node holds a slot of its budget.
 	MaxDrain = time.Hour
@@ -182,18 +187,15 @@ func (r *Reconciler) drain(ctx context.Context, a *attempt) (time.Duration, erro
 	return min(poll, left), nil
 }
 
-// issue records the boot ID and calls EC2. The boot ID shows a later process whether the call took effect.
+// issue calls EC2, unless an earlier call may still show its effect. The boot ID that is recorded first shows a later
+// process whether a call took effect.
 func (r *Reconciler) issue(ctx context.Context, a *attempt) (time.Duration, error) {
-	if a.record.IssueBy == nil {
-		by := metav1.NewTime(r.Now().Add(issueTimeout))
-		a.record.IssueBy = &by
-		err := r.write(ctx, a, func(c *karpv1.NodeClaim) error {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationRebootPreBootID, a.node.Status.NodeInfo.BootID)
-			return c.SetReboots(&a.record)
-		})
-		if err != nil {
-			return 0, err
-		}
+	now := r.Now()
+	if at := a.record.CalledAt; at != nil && now.Before(at.Add(outcomeWait)) {
+		return min(poll, at.Add(outcomeWait).Sub(now)), nil
+	}
+	if err := r.recordCall(ctx, a, now); err != nil {
+		return 0, err
 	}
 	err := r.Cloud.Reboot(ctx, a.claim.Status.ProviderID)
 	switch {
@@ -201,8 +203,31 @@ func (r *Reconciler) issue(ctx context.Context, a *attempt) (time.Duration, erro
 		return poll, r.markIssued(ctx, a)
 	case errors.Is(err, cloudprovider.ErrRebootRefused), errors.Is(err, cloudprovider.ErrNotFound), r.Now().After(a.record.IssueBy.Time):
 		return 0, r.fail(ctx, a, resultProviderError, err.Error())
+	case errors.Is(err, cloudprovider.ErrOutcomeUnknown):
+		r.Log.Warn("reboot may or may not have begun", "NodeClaim", a.claim.Name, "error", err)
+		return poll, nil
 	}
-	return 0, err
+	a.record.CalledAt = nil
+	return 0, errors.Join(err, r.write(ctx, a, func(c *karpv1.NodeClaim) error { return c.SetReboots(&a.record) }))
+}
+
+// recordCall records before a call to EC2 when it is made, the boot that it is to end, and when the attempts end. It
+// fails with a conflict if the record shows a call that the cache did not: that call may be having its effect.
+func (r *Reconciler) recordCall(ctx context.Context, a *attempt, now time.Time) error {
+	known, at := a.record.CalledAt, metav1.NewTime(now)
+	a.record.CalledAt = &at
+	if a.record.IssueBy == nil {
+		by := metav1.NewTime(now.Add(issueTimeout))
+		a.record.IssueBy = &by
+	}
+	return r.write(ctx, a, func(c *karpv1.NodeClaim) error {
+		if recorded, err := c.Reboots(); err != nil || !recorded.CalledAt.Equal(known) {
+			stale := errors.New("EC2 was called meanwhile")
+			return errors.Join(err, apierrors.NewConflict(schema.GroupResource{Resource: "nodeclaims"}, c.Name, stale))
+		}
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationRebootPreBootID, a.node.Status.NodeInfo.BootID)
+		return c.SetReboots(&a.record)
+	})
 }
 
 // markIssued records that EC2 reboots the instance: the node is no longer initialized.

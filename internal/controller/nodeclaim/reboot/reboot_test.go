@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -187,19 +188,62 @@ func TestPodsLeaveBeforeTheReboot(t *testing.T) {
 func TestRebootIsNotIssuedTwice(t *testing.T) {
 	w := newWorld(t, requested)
 	w.mustStep(0)
-	w.cloud.err = errors.New("connection lost") // the call took effect all the same
-	if _, err := w.step(MinDrain); err == nil {
-		t.Fatal("the error is swallowed")
-	}
+	w.cloud.err = fmt.Errorf("%w: connection lost", cloudprovider.ErrOutcomeUnknown) // the call took effect all the same
+	w.mustStep(MinDrain)
 	w.restart()
 	w.cloud.err = nil
+	w.mustStep(time.Minute) // the instance has not booted yet
 	w.boot(true)
-	w.mustStep(time.Minute)
+	w.mustStep(30 * time.Second)
 	w.wantState("True RebootIssued")
 	w.mustStep(time.Second)
 	w.wantState("False RebootSucceeded")
 	if w.cloud.calls != 1 {
 		t.Errorf("%d calls, want 1", w.cloud.calls)
+	}
+}
+
+// A call without an answer, of which nothing is seen for two minutes, is repeated; one that EC2 has rejected at once.
+func TestCallIsRepeated(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		err   error
+		after time.Duration
+		calls int
+	}{
+		{"no answer, a minute later", cloudprovider.ErrOutcomeUnknown, time.Minute, 1},
+		{"no answer, two minutes later", cloudprovider.ErrOutcomeUnknown, 2 * time.Minute, 2},
+		{"throttled, a second later", errors.New("throttled"), time.Second, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, requested)
+			w.mustStep(0)
+			w.cloud.err = tc.err
+			_, _ = w.step(MinDrain)
+			w.restart()
+			w.cloud.err = nil
+			w.mustStep(tc.after)
+			if w.cloud.calls != tc.calls {
+				t.Errorf("%d calls, want %d", w.cloud.calls, tc.calls)
+			}
+		})
+	}
+}
+
+// A cache that does not show the last call yet leads to no second one.
+func TestStaleCacheDoesNotCallAgain(t *testing.T) {
+	w := newWorld(t, requested)
+	w.mustStep(0)
+	stale := w.Claim("a")
+	w.cloud.err = cloudprovider.ErrOutcomeUnknown
+	w.mustStep(MinDrain)
+	a := &attempt{claim: stale, node: w.Node("node-a")}
+	var err error
+	if a.record, err = stale.Reboots(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.r.recordCall(t.Context(), a, w.Clock); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package schedule
+package price
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ import (
 // the rule allows less, not more.
 type zoneRule struct {
 	g       *topology.Group
-	classes []*class
+	classes []*Scheduled
 	pods    int // scheduled, of all classes
 }
 
@@ -34,11 +34,11 @@ type zoneRule struct {
 // Of the pods under a rule, some number must be in the zone; existing nodes and reservations may take some of these; it
 // counts those with the least premiums. A class under several rules has its premium in the first one only.
 type zonePremiums struct {
-	sv        *solver
-	program   *lp.Program
-	pods      func(*class) int // their index in the program
-	scheduled map[*class]int
-	counted   map[*class]bool // the classes of earlier rules
+	b       *Bound
+	plan    *RuledPlan
+	program *lp.Program
+	pods    func(*Scheduled) int // their index in the program
+	counted map[*Scheduled]bool  // the classes of earlier rules
 }
 
 // zonePremium is a pod's premium in a zone, in $/h, with the number of such pods.
@@ -50,15 +50,14 @@ type zonePremium struct {
 // zoneRules are the zone rules of the scheduled pods, in the order of their first class.
 //
 // Cost: the groups of each class.
-func (sv *solver) zoneRules(scheduled map[*class]int) []*zoneRule {
+func zoneRules(scheduled []Scheduled) []*zoneRule {
 	rules, others := map[*topology.Group]*zoneRule{}, map[*topology.Group]bool{}
 	var out []*zoneRule
-	for _, c := range sv.classes {
-		if scheduled[c] == 0 {
-			continue
-		}
+	for i := range scheduled {
+		s := &scheduled[i]
 		var own []*topology.Group
-		for _, v := range c.views(c.levels[len(c.levels)-1]) {
+		for k := range s.Views {
+			v := &s.Views[k]
 			if !overZones(v.Group()) || !v.Self() || slices.Contains(own, v.Group()) {
 				continue
 			}
@@ -69,10 +68,10 @@ func (sv *solver) zoneRules(scheduled map[*class]int) []*zoneRule {
 				rules[v.Group()] = r
 				out = append(out, r)
 			}
-			r.classes = append(r.classes, c)
-			r.pods += scheduled[c]
+			r.classes = append(r.classes, s)
+			r.pods += s.Count
 		}
-		for _, g := range c.matches {
+		for _, g := range s.Matches {
 			others[g] = others[g] || overZones(g) && !slices.Contains(own, g)
 		}
 	}
@@ -115,8 +114,8 @@ func (r *zoneRule) floors() map[string]int {
 }
 
 // premiums is what zone rules add to the bound of a program, in $/h.
-func (sv *solver) premiums(rules []*zoneRule, program *lp.Program, index func(*class) int) float64 {
-	z := &zonePremiums{sv: sv, program: program, pods: index, scheduled: sv.bound.ruleBound.scheduled, counted: map[*class]bool{}}
+func (b *Bound) premiums(p *RuledPlan, rules []*zoneRule, program *lp.Program, index func(*Scheduled) int) float64 {
+	z := &zonePremiums{b: b, plan: p, program: program, pods: index, counted: map[*Scheduled]bool{}}
 	return z.total(rules)
 }
 
@@ -125,7 +124,7 @@ func (sv *solver) premiums(rules []*zoneRule, program *lp.Program, index func(*c
 //
 // Cost: per class under a rule one pass over all offerings, and one over existing nodes.
 func (z *zonePremiums) total(rules []*zoneRule) float64 {
-	if slices.ContainsFunc(z.sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
+	if z.plan.Nominated {
 		return 0
 	}
 	total := 0.0
@@ -135,9 +134,9 @@ func (z *zonePremiums) total(rules []*zoneRule) float64 {
 			continue
 		}
 		inZones := make([]map[string]float64, len(r.classes)) // by class and zone
-		for i, c := range r.classes {
-			inZones[i] = z.premiums(c)
-			z.counted[c] = true
+		for i, s := range r.classes {
+			inZones[i] = z.premiums(s)
+			z.counted[s] = true
 		}
 		for _, zone := range r.g.Usable() { // sorted, so that sums are the same on each run
 			if need := floors[zone] - z.paid(r, zone); need > 0 {
@@ -151,8 +150,8 @@ func (z *zonePremiums) total(rules []*zoneRule) float64 {
 // least is the sum of the least premiums of so many of the rule's pods in a zone.
 func (z *zonePremiums) least(r *zoneRule, inZones []map[string]float64, zone string, need int) float64 {
 	list := make([]zonePremium, 0, len(r.classes))
-	for i, c := range r.classes {
-		list = append(list, zonePremium{inZones[i][zone], z.scheduled[c]})
+	for i, s := range r.classes {
+		list = append(list, zonePremium{inZones[i][zone], s.Count})
 	}
 	slices.SortFunc(list, func(a, b zonePremium) int { return cmp.Compare(a.premium, b.premium) })
 	total := 0.0
@@ -165,24 +164,24 @@ func (z *zonePremiums) least(r *zoneRule, inZones []map[string]float64, zone str
 
 // premiums are what a pod of the class costs in each zone above its value in the bound. They are zero where the zone has
 // no offering for it, and for classes that have been counted.
-func (z *zonePremiums) premiums(c *class) map[string]float64 {
-	pods, out := z.pods(c), map[string]float64{}
-	if z.counted[c] || pods < 0 {
+func (z *zonePremiums) premiums(s *Scheduled) map[string]float64 {
+	m, pods, out := z.b.m, z.pods(s), map[string]float64{}
+	if z.counted[s] || pods < 0 {
 		return out
 	}
-	least := math.Inf(1)
-	for _, t := range z.sv.pools.All() {
+	least, class := math.Inf(1), m.classes[m.pods[m.numbers[s.Pods]].Class]
+	for _, t := range m.pools.All() {
 		for i := range t.Types() {
 			ti := &t.Types()[i]
-			if !c.requests.Within(ti.Room()) {
+			if !s.Requests.Within(ti.Room()) {
 				continue
 			}
 			for k := range ti.Offerings {
 				o, offering := ti.FirstOffering()+k, &ti.Offerings[k]
-				if !c.boundDemand.offerings.Has(o) {
+				if !class.offerings.Has(o) {
 					continue
 				}
-				cost := z.program.FirstCost(pods, o, z.sv.pools.NodePrice(offering.Price))
+				cost := z.program.FirstCost(pods, o, m.pools.NodePrice(offering.Price))
 				if known, ok := out[offering.Zone]; !ok || cost < known {
 					out[offering.Zone] = cost
 				}
@@ -199,25 +198,21 @@ func (z *zonePremiums) premiums(c *class) map[string]float64 {
 // paid bounds how many of the rule's pods existing nodes of the zone and reservations can hold: as many pods with the
 // least requests of all on each axis.
 func (z *zonePremiums) paid(r *zoneRule, zone string) int {
-	if z.sv.slots.Len() > 0 {
+	if z.b.slots.Len() > 0 {
 		return r.pods
 	}
-	least := slices.Clone(r.classes[0].requests)
-	for _, c := range r.classes[1:] {
-		for i, x := range c.requests {
+	least := slices.Clone(r.classes[0].Requests)
+	for _, s := range r.classes[1:] {
+		for i, x := range s.Requests {
 			least[i] = min(least[i], x)
 		}
 	}
 	out := 0
-	for _, n := range z.sv.nodes {
-		if domain, ok := n.Domain(corev1.LabelTopologyZone); !n.open || n.removed || ok && domain != zone {
+	for _, n := range z.plan.Existing {
+		if domain, ok := n.Domain(corev1.LabelTopologyZone); ok && domain != zone {
 			continue
 		}
-		free := n.free
-		if n.touched {
-			free = n.before.free
-		}
-		out += timesWithin(least, free, r.pods)
+		out += timesWithin(least, n.Free, r.pods)
 	}
 	return min(out, r.pods)
 }

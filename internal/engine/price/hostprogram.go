@@ -1,4 +1,4 @@
-package schedule
+package price
 
 import (
 	"cmp"
@@ -24,13 +24,12 @@ const (
 // under which no node's room costs more than the node, the pods of a node are worth no more than its price. Existing
 // nodes have what the rule still allows there, and nodes in reservations what it allows.
 type hostProgram struct {
-	sv        *solver
-	rules     []*hostRule
-	scheduled map[*class]int
-	zones     []*zoneRule
-	demands   []hostDemand // the demand classes of the program
-	pods      []lp.Pods
-	index     map[*class]int // of pods
+	b       *Bound
+	plan    *RuledPlan
+	rules   []*hostRule
+	demands []hostDemand // the demand classes of the program
+	pods    []lp.Pods
+	index   map[*Scheduled]int // of pods; -1 for those left out
 }
 
 // hostDemand is a demand class of the program: pods under the same host rules that can use the same offerings. Where
@@ -41,63 +40,63 @@ type hostDemand struct {
 }
 
 // hostProgramBound is a lower bound on the cost of any plan that schedules the same pods, from a hostProgram; zero if no
-// rule is likely to bind. The plan has so many new nodes. Zone rules add to it what they add to any program.
+// rule is likely to bind. Zone rules add to it what they add to any program.
 //
 // Cost: one more linear program, for rules that need at least bindingShare of the plan's nodes.
-func (sv *solver) hostProgramBound(rules []*hostRule, nodes int, zones []*zoneRule) float64 {
+func (b *Bound) hostProgramBound(p *RuledPlan, rules []*hostRule, zones []*zoneRule) float64 {
 	rules = slices.DeleteFunc(slices.Clone(rules), func(r *hostRule) bool {
-		return float64(r.pods) < bindingShare*float64(nodes*r.most)
+		return float64(r.pods) < bindingShare*float64(p.Nodes*r.most)
 	})
 	if len(rules) == 0 {
 		return 0
 	}
 	slices.SortStableFunc(rules, func(a, b *hostRule) int { return cmp.Compare(b.pods*a.most, a.pods*b.most) })
-	h := &hostProgram{sv: sv, rules: rules[:min(len(rules), maxHostAxes)], scheduled: sv.bound.ruleBound.scheduled, zones: zones}
-	return h.bound()
+	h := &hostProgram{b: b, plan: p, rules: rules[:min(len(rules), maxHostAxes)]}
+	return h.bound(zones)
 }
 
 // bound solves the program and sums the values of all pods, less that of room that is paid for, and their premiums.
-func (h *hostProgram) bound() float64 {
-	sv, axes := h.sv, h.sv.axes.Len()
+func (h *hostProgram) bound(zones []*zoneRule) float64 {
 	h.addPods()
-	program := lp.New(lp.Input{Axes: axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods})
-	free := slices.Clone(sv.start.free)
+	program := lp.New(lp.Input{Axes: h.b.m.axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods})
+	free := slices.Clone(h.b.free)
 	most := make([]int64, 0, len(h.rules))
 	for _, r := range h.rules {
-		free = append(free, float64(sv.podsOnExisting(r)))
+		free = append(free, float64(r.onExisting(h.plan.Existing)))
 		most = append(most, int64(r.most))
 	}
-	duals := vec64(program.ExistingRoomDuals(free))
-	total := -duals.dot(free) - sv.reservedValue(duals, most)
+	duals := program.ExistingRoomDuals(free)
+	total := -dot(duals, free) - h.b.reservedValue(duals, most)
 	for i := range h.pods {
 		total += program.Value(i) * float64(h.pods[i].Count)
 	}
-	return total + sv.premiums(h.zones, program, func(c *class) int { return h.index[c] })
+	return total + h.b.premiums(h.plan, zones, program, func(s *Scheduled) int { return h.index[s] })
 }
 
 // addPods lists the scheduled pods by class, with what they take of the axes of rules.
 func (h *hostProgram) addPods() {
-	under := map[*class]uint{}
+	under := map[*Scheduled]uint{}
 	for i, r := range h.rules {
 		for _, hc := range r.classes {
-			under[hc.c] |= 1 << i
+			under[hc.Scheduled] |= 1 << i
 		}
 	}
 	index := map[hostDemand]int{}
-	h.index = map[*class]int{}
-	for _, c := range h.sv.classes {
-		h.index[c] = -1
-		if h.scheduled[c] == 0 || c.boundPods < 0 {
+	h.index = map[*Scheduled]int{}
+	for k := range h.plan.Scheduled {
+		s := &h.plan.Scheduled[k]
+		number := h.b.m.numbers[s.Pods]
+		if h.index[s] = -1; number < 0 {
 			continue
 		}
-		h.index[c] = len(h.pods)
-		requests := slices.Clone(c.requests)
+		h.index[s] = len(h.pods)
+		requests := slices.Clone(s.Requests)
 		for i := range h.rules {
-			requests = append(requests, int64(under[c]>>i&1))
+			requests = append(requests, int64(under[s]>>i&1))
 		}
-		d := hostDemand{rules: under[c]}
-		d.offerings.Add(c.boundDemand.index)
-		h.pods = append(h.pods, lp.Pods{Class: h.demandOf(d, index), Requests: requests, Count: h.scheduled[c]})
+		d := hostDemand{rules: under[s]}
+		d.offerings.Add(h.b.m.pods[number].Class)
+		h.pods = append(h.pods, lp.Pods{Class: h.demandOf(d, index), Requests: requests, Count: s.Count})
 	}
 }
 
@@ -119,7 +118,7 @@ func (h *hostProgram) demandOf(d hostDemand, index map[hostDemand]int) int {
 
 // offerings are those of the relaxation, with room on the axes of rules.
 func (h *hostProgram) offerings() []lp.Offering {
-	out := h.sv.lpOfferings(h.sv.bound)
+	out := h.b.m.offerings()
 	rooms := map[*int64][]int64{} // by the room without them, which all offerings of a type share
 	for i := range out {
 		o := &out[i]

@@ -1,0 +1,204 @@
+package schedule
+
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/price"
+)
+
+// prices are what the pods of a run are worth.
+type prices struct {
+	// market is that of the search, whole that of the lower bound: see package price. They differ while pods are divided
+	// over zones.
+	market, whole *price.Market
+	bound         *price.Bound
+	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by whole.
+	lastValue, valueLeft float64
+	left                 []lp.Left // buffer of resolve
+}
+
+// priceQueue computes the value of each pod, while all pods are still to be placed.
+//
+// Cost: that of price.NewMarket.
+func (sv *solver) priceQueue() {
+	p := &sv.prices
+	p.market = sv.newMarket(price.Problem{Free: sv.start.free})
+	p.whole, p.bound, p.lastValue = p.market, price.NewBound(p.market, sv.start.free, &sv.slots), p.market.Total()
+	for i, c := range sv.classes {
+		c.boundValue, c.boundPods, c.boundIndex, c.deferred = c.value, c.lpPods, i, false
+	}
+	if p.market.Program() != nil && len(sv.pools.All()) > 1 {
+		for _, c := range sv.classes {
+			c.deferred = p.market.DearerInHeaviestPool(c.lpPods)
+		}
+	}
+}
+
+// newMarket prices the classes of the run, and gives them their values. The problem says what room there is.
+func (sv *solver) newMarket(p price.Problem) *price.Market {
+	usable := map[*podclass.Constraints]int{}
+	p.Pools, p.Axes, p.Pods = sv.pools, sv.axes.Len(), make([]price.Pods, len(sv.classes))
+	for i, c := range sv.classes {
+		if c.unplaceable() || c.count == 0 {
+			continue
+		}
+		at, known := usable[c.Constraints]
+		if !known {
+			at = len(p.Usable)
+			usable[c.Constraints], p.Usable = at, append(p.Usable, sv.candidateLists(c.Constraints))
+		}
+		p.Pods[i] = price.Pods{Requests: c.requests, Count: c.count, Usable: at}
+	}
+	m := price.NewMarket(p)
+	for i, c := range sv.classes {
+		c.lpPods = m.Number(i)
+		c.value = m.Value(c.lpPods)
+	}
+	return m
+}
+
+// resolveForStrategy prices a queue that has been priced before, at the start of another strategy.
+func (sv *solver) resolveForStrategy() {
+	sv.resolve(sv.classes)
+	sv.prices.lastValue = sv.prices.market.Total()
+}
+
+// resolveForRest prices the pods that are left, once their value is a good deal less than at the last solve: other
+// resources may be scarce then. The lower bound is not changed.
+func (sv *solver) resolveForRest() {
+	p := &sv.prices
+	if program := p.market.Program(); program == nil || p.valueLeft > p.lastValue*program.ResolveBelow() {
+		return
+	}
+	p.lastValue = p.valueLeft
+	sv.resolve(sv.waitingClasses())
+}
+
+// resolve solves the program for the pods that are left of the classes, and gives these their new values.
+func (sv *solver) resolve(classes []*class) {
+	p := &sv.prices
+	if p.market.Program() == nil {
+		return
+	}
+	p.left = p.left[:0]
+	for _, c := range classes {
+		if c.lpPods >= 0 {
+			p.left = append(p.left, lp.Left{Pods: c.lpPods, Count: c.count})
+		}
+	}
+	p.market.Program().Resolve(p.left)
+	for i, c := range classes {
+		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
+			c.value = classes[i-1].value
+		} else {
+			c.value = p.market.Value(c.lpPods)
+		}
+	}
+}
+
+// candidateLists lists, per template, the candidates that any relaxation level and volume alternative of the class
+// leaves.
+func (sv *solver) candidateLists(k *podclass.Constraints) []*nodepool.Candidates {
+	var out []*nodepool.Candidates
+	for _, t := range sv.pools.All() {
+		for _, level := range k.Levels() {
+			if level.Blocked().Has(t.Index()) {
+				continue
+			}
+			for _, alt := range k.Volumes() {
+				if l := sv.pools.Admit(t, level.InternedStrict(), alt); l != nil && !slices.Contains(out, l) {
+					out = append(out, l)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// lowerBound is less than or equal to the cost of any plan that schedules the same pods as this one. Where the plan costs
+// more than similarCost above the bound of prices, rules of topology raise it. Otherwise it is good enough.
+func (sv *solver) lowerBound(p *Plan) float64 {
+	if sv.prices.bound == nil {
+		return 0
+	}
+	plan := sv.valuedPlan()
+	bound, cost := sv.prices.bound.Of(plan), p.Stats.HourlyCost+p.Stats.NodeCost
+	if cost <= bound*similarCost || !slices.ContainsFunc(sv.topology.Groups(), price.Rules) {
+		return bound
+	}
+	return sv.prices.bound.WithRules(&price.RuledPlan{
+		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: sv.scheduledPods(), Existing: sv.existingNodes(),
+		Nominated: slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }),
+	}, bound, similarCost)
+}
+
+// valuedPlan is the plan of the run as the bound sees it.
+func (sv *solver) valuedPlan() price.Plan {
+	out := price.Plan{Dearest: -1}
+	var dearest *class
+	for _, c := range sv.classes {
+		out.Value += c.boundValue * float64(c.onExisting)
+	}
+	for _, b := range sv.bins {
+		for _, h := range b.contents {
+			out.Value += h.class.boundValue * float64(h.n)
+			if dearest == nil || h.class.boundValue > dearest.boundValue {
+				dearest = h.class
+			}
+		}
+	}
+	if dearest != nil && sv.start.nodes == 0 {
+		out.Dearest = dearest.boundIndex
+	}
+	return out
+}
+
+// scheduledPods are the pods of this run on existing nodes and in bins, by class. Classes that are divided over zones
+// count as a whole, as in the bound.
+func (sv *solver) scheduledPods() []price.Scheduled {
+	counts := make(map[*class]int, len(sv.classes))
+	for _, c := range sv.classes {
+		counts[c.undivided()] += c.onExisting
+	}
+	for _, b := range sv.bins {
+		for _, h := range b.contents {
+			counts[h.class.undivided()] += h.n
+		}
+	}
+	out := make([]price.Scheduled, 0, len(sv.classes))
+	for _, c := range sv.classes {
+		if n := counts[c]; n > 0 && c.whole == nil {
+			out = append(out, price.Scheduled{
+				Pods: c.boundIndex, Count: n, Requests: c.requests, Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
+			})
+		}
+	}
+	return out
+}
+
+// undivided is the class that the class is a part of, or itself.
+func (c *class) undivided() *class {
+	if c.whole != nil {
+		return c.whole
+	}
+	return c
+}
+
+// existingNodes are the nodes that took pods in this run, as they were before.
+func (sv *solver) existingNodes() []price.Node {
+	var out []price.Node
+	for _, n := range sv.nodes {
+		if !n.open || n.removed {
+			continue
+		}
+		free := n.free
+		if n.touched {
+			free = n.before.free
+		}
+		out = append(out, price.Node{Node: &n.Node, Free: free})
+	}
+	return out
+}

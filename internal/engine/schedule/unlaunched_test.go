@@ -1,0 +1,58 @@
+package schedule_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// claim is a NodeClaim without an instance, in a zone, for pods. All but its zone and pool is open.
+func claim(pool, zone string, pods ...*corev1.Pod) snapshot.Node {
+	return Node("claim", pool, func(n *snapshot.Node) {
+		n.Launched, n.Registered, n.Initialized, n.Ready = false, false, false, false
+		n.Labels = map[string]string{karpv1.LabelNodePool: pool, Zone: zone}
+		for _, p := range pods {
+			n.Nominated = append(n.Nominated, p.UID)
+		}
+	})
+}
+
+// A claim without an instance becomes nothing that no node is and no pool offers. So its zone is no domain for pods that
+// demand such a label, by any of their alternatives.
+func TestClaimsGetNoLabelThatNobodyOffers(t *testing.T) {
+	s := World(
+		[]snapshot.Pool{Pool("general", Types(), Require(Zone, corev1.NodeSelectorOpIn, "z2"))},
+		Pods(3, "web", Labeled("app", "web"), Spread(Zone, 2, "web"),
+			Needs(Expr(karpv1.LabelNodePool, corev1.NodeSelectorOpIn, "general")),
+			Needs(Expr(corev1.LabelOSStable, corev1.NodeSelectorOpIn, "windows")))...,
+	)
+	s.Nodes = []snapshot.Node{claim("other", "z1")}
+	if p := solveValid(t, s); len(p.Rejected) > 0 {
+		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
+	}
+}
+
+// A label that the claim leaves open and that has no other value than the allowed ones leaves no doubt that the claim's
+// pods count.
+func TestPodsOfClaimsCountIfNoOtherValueExists(t *testing.T) {
+	first := Pod("first", Labeled("app", "web"))
+	s := World(
+		[]snapshot.Pool{Pool("general", Types(), Require(Zone, corev1.NodeSelectorOpIn, "z2"))},
+		append(Pods(2, "web", Labeled("app", "web"), Spread(Zone, 1, "web"),
+			Needs(Expr(corev1.LabelOSStable, corev1.NodeSelectorOpNotIn, "windows"))), first)...,
+	)
+	s.Nodes = []snapshot.Node{claim("other", "z1", first)}
+	if p := solveValid(t, s); len(p.Rejected) > 0 {
+		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
+	}
+	windows := []*catalog.InstanceType{WithLabel(Types()[0], corev1.LabelOSStable, "windows")}
+	s.Pools = append(s.Pools, Pool("windows", windows, Require(Zone, corev1.NodeSelectorOpIn, "z1")))
+	if p := solveValid(t, s); len(p.Rejected) != 1 {
+		t.Errorf("%d pods rejected, though the claim may become a Windows node, which does not count", len(p.Rejected))
+	}
+}

@@ -18,6 +18,9 @@ const (
 	GateCapacityBuffer   = "CapacityBuffer"
 	GateNodeRepair       = "NodeRepair"
 	GateSpotToSpot       = "SpotToSpotConsolidation"
+	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first whose replacements cannot come first.
+	GateTerminateFirstDrift  = "TerminateFirstDrift"
+	GateTerminateFirstRepair = "TerminateFirstRepair"
 )
 
 // Feature gates of the AWS provider. They are off by default.
@@ -44,10 +47,11 @@ type gateSet struct {
 var (
 	coreGates = gateSet{
 		"feature-gates",
-		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
+		[]string{
+			GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot,
+			GateTerminateFirstDrift, GateTerminateFirstRepair,
+		},
 		map[string]string{
-			"TerminateFirstDrift":       "a drifted node stays until its replacement can be launched",
-			"TerminateFirstRepair":      "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
 			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
 		},
 	}

@@ -29,6 +29,10 @@ const (
 	GateNodeClassCEL = "NodeClassCEL"
 	// GateRebootForRepair lets node repair reboot an instance with a fault that a reboot may clear.
 	GateRebootForRepair = "RebootForRepair"
+	// GateDRANVIDIAGPU and GateDRAEFA launch instances for the devices that an instance type comes with, NVIDIA GPUs and
+	// EFA devices, which pods request by resource claims.
+	GateDRANVIDIAGPU = "DRANVIDIAGPU"
+	GateDRAEFA       = "DRAEFA"
 )
 
 // gateSet is the names that one flag may have.
@@ -53,11 +57,8 @@ var (
 	}
 	awsGates = gateSet{
 		"aws-feature-gates",
-		[]string{GateNodeClassCEL, GateRebootForRepair},
-		map[string]string{
-			"DRANVIDIAGPU": "no instance is launched for the GPUs of a resource claim before a node publishes such a device",
-			"DRAEFA":       "no instance is launched for the EFA devices of a resource claim before a node publishes such a device",
-		},
+		[]string{GateNodeClassCEL, GateRebootForRepair, GateDRANVIDIAGPU, GateDRAEFA},
+		nil,
 	}
 )
 

@@ -53,9 +53,9 @@
 //
 // # Preferences
 //
-// Pods have relaxation levels, one per step of dropping preferences, and a pod is placed at the first level that can be met. Under the policy
-// Priced a level counts only if it costs little more than dropping all preferences does (placePriced). Such plans are
-// compared with one that respects and one that ignores preferences: see pricing.
+// Pods have relaxation levels, one per step of dropping preferences, and a pod is placed at the first level that can be
+// met. Under the policy Priced a level counts only if it costs little more than dropping all preferences does
+// (placePriced). Such plans are compared with one that respects and one that ignores preferences: see pricing.
 //
 // # Explanation
 //

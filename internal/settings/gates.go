@@ -18,6 +18,8 @@ const (
 	GateCapacityBuffer   = "CapacityBuffer"
 	GateNodeRepair       = "NodeRepair"
 	GateSpotToSpot       = "SpotToSpotConsolidation"
+	// GatePodDeletionCost lets ReplicaSets remove the pods of nodes that will be disrupted next.
+	GatePodDeletionCost = "PodDeletionCostManagement"
 )
 
 // Feature gates of the AWS provider. They are off by default.
@@ -40,11 +42,10 @@ type gateSet struct {
 var (
 	coreGates = gateSet{
 		"feature-gates",
-		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
+		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot, GatePodDeletionCost},
 		map[string]string{
-			"TerminateFirstDrift":       "a drifted node stays until its replacement can be launched",
-			"TerminateFirstRepair":      "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
-			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
+			"TerminateFirstDrift":  "a drifted node stays until its replacement can be launched",
+			"TerminateFirstRepair": "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
 		},
 	}
 	awsGates = gateSet{

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
-	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"

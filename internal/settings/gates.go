@@ -20,6 +20,9 @@ const (
 	GateSpotToSpot       = "SpotToSpotConsolidation"
 	// GatePodDeletionCost lets ReplicaSets remove the pods of nodes that will be disrupted next.
 	GatePodDeletionCost = "PodDeletionCostManagement"
+	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first whose replacements cannot come first.
+	GateTerminateFirstDrift  = "TerminateFirstDrift"
+	GateTerminateFirstRepair = "TerminateFirstRepair"
 )
 
 // Feature gates of the AWS provider. They are off by default.
@@ -42,11 +45,11 @@ type gateSet struct {
 var (
 	coreGates = gateSet{
 		"feature-gates",
-		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot, GatePodDeletionCost},
-		map[string]string{
-			"TerminateFirstDrift":  "a drifted node stays until its replacement can be launched",
-			"TerminateFirstRepair": "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
+		[]string{
+			GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot,
+			GateTerminateFirstDrift, GateTerminateFirstRepair, GatePodDeletionCost,
 		},
+		map[string]string{},
 	}
 	awsGates = gateSet{
 		"aws-feature-gates",

@@ -246,9 +246,13 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 	l.discovered = discoveredmemory.New(cfg.Now)
 	l.dryRuns = dryrun.NewCache(cfg.Now)
 	l.inventory = l.newInventory(cfg, resolver)
-	l.instances = instance.New(instance.Config{
+	instances := instance.Config{
 		EC2: l.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Leading: cfg.Leading, Now: cfg.Now,
-	})
+	}
+	if l.reservations != nil {
+		instances.ReservationFreed = l.reservations.Ended
+	}
+	l.instances = instance.New(instances)
 	l.templates = launch.NewTemplates(l.ec2, cfg.Identity, cfg.Now)
 	l.launcher = l.newLauncher(cfg)
 	return l

@@ -103,6 +103,9 @@ type Market struct {
 	ZoneShifted func(zone string) bool
 	// Remaining returns how many more instances a capacity reservation accepts; nil means none.
 	Remaining func(reservation string) int
+	// ReservationHealthy reports whether a reservation would accept an instance if one of its instances ended; nil means that each
+	// would.
+	ReservationHealthy func(reservation string) bool
 	// DiscoveredMemory returns the memory that a node of the type reported with the class's images; nil means none did.
 	DiscoveredMemory func(instanceType string) (resource.Quantity, bool)
 }

@@ -42,18 +42,18 @@ func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	for _, c := range sv.classes {
 		for _, b := range sv.bins {
 			if n := testing.AllocsPerRun(10, func() {
-				if _, why := sv.grow(b, c, c.levels[0], ceilingEnforced); why == nil {
+				if _, why := sv.grow(b, c, c.Levels()[0], ceilingEnforced); why == nil {
 					yes++
 				} else {
 					no++
 				}
 			}); n > 0 {
-				t.Errorf("checking bin %d for a pod of %s allocates %v times", b.index, c.pod.Name, n)
+				t.Errorf("checking bin %d for a pod of %s allocates %v times", b.index, c.Pod().Name, n)
 			}
 		}
 		for _, n := range sv.nodes {
-			if allocated := testing.AllocsPerRun(10, func() { sv.canJoin(n, c, c.levels[0]) }); allocated > 0 {
-				t.Errorf("checking node %s for a pod of %s allocates %v times", n.src.Name, c.pod.Name, allocated)
+			if allocated := testing.AllocsPerRun(10, func() { sv.canJoin(n, c, c.Levels()[0]) }); allocated > 0 {
+				t.Errorf("checking node %s for a pod of %s allocates %v times", n.src.Name, c.Pod().Name, allocated)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -124,7 +125,7 @@ func (sv *solver) newBin(t *nodepool.Template) *bin {
 // binRequest is one pod to add to a bin.
 type binRequest struct {
 	c     *class
-	level *relaxationLevel
+	level *podclass.Level
 	views []topology.View
 	mode  ceilingMode
 }
@@ -133,30 +134,30 @@ type binRequest struct {
 //
 // Cost: amortized O(axes) for a refusal by size, which is checked first; a table lookup for requirements; then a walk
 // along the price list. No allocation unless topology has several domains to choose from.
-func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) (growth, *refusal) {
+func (sv *solver) grow(b *bin, c *class, level *podclass.Level, u ceilingMode) (growth, *refusal) {
 	sv.steps++
-	if level.blocked.Has(b.t.Index()) {
+	if level.Blocked().Has(b.t.Index()) {
 		return growth{}, sv.refusal(Taint, true)
 	}
 	if u == ceilingEnforced && b.room != nil && !sv.requestsIn(b, c).FitsBeside(b.total, b.room) {
 		return growth{}, sv.refusal(Resources, true)
 	}
-	if c.ports.Len() > 0 && c.ports.Clash(b.ports) {
+	if c.Ports().Len() > 0 && c.Ports().Clash(b.ports) {
 		return growth{}, &refusal{code: HostPort, final: true}
 	}
-	cands := b.cands.Narrow(level.internedFull)
+	cands := b.cands.Narrow(level.InternedFull())
 	if cands == nil {
 		return growth{}, &sv.requirementRefusal
 	}
 	a := binRequest{c: c, level: level, views: sv.views(b, c, level), mode: u}
 	sv.steps += len(a.views)
 	never, why := true, &sv.requirementRefusal
-	for i, alt := range c.volumes {
+	for i, alt := range c.Volumes() {
 		with := cands
 		if alt.Set.Len() > 0 {
 			if with = cands.Narrow(alt); with == nil {
 				why = &sv.requirementRefusal
-				if i == len(c.volumes)-1 {
+				if i == len(c.Volumes())-1 {
 					return growth{}, &refusal{code: Volume, final: never}
 				}
 				continue
@@ -168,16 +169,16 @@ func (sv *solver) grow(b *bin, c *class, level *relaxationLevel, u ceilingMode) 
 		}
 		never = never && why.final
 	}
-	if never != why.final || len(c.volumes) > 1 && why.domain != "" { // the other volumes' domains may open before
+	if never != why.final || len(c.Volumes()) > 1 && why.domain != "" { // the other volumes' domains may open before
 		why = &refusal{code: why.code, final: never}
 	}
 	return growth{}, why
 }
 
 // views are the class's views of its groups, from the perspective of the bin. They are valid until the next call.
-func (sv *solver) views(b *bin, c *class, level *relaxationLevel) []topology.View {
-	views := c.views(level)
-	for _, i := range c.sortedViews(level).Affinities() {
+func (sv *solver) views(b *bin, c *class, level *podclass.Level) []topology.View {
+	views := c.Views(level)
+	for _, i := range c.SortedViews(level).Affinities() {
 		if views[i].CountsUndecided() {
 			return sv.viewsWithUndecided(b, views)
 		}
@@ -259,7 +260,7 @@ func (sv *solver) cheapestFit(b *bin, a binRequest, cands *nodepool.Candidates) 
 			return growth{}, sv.refusal(Resources, true)
 		}
 	}
-	blocked := t.ConflictingGroups(b.ports, a.c.ports.All())
+	blocked := t.ConflictingGroups(b.ports, a.c.Ports().All())
 	limited := t.HasLimits()
 	overLimit, taken := false, false
 	for ; first < len(cands.List()); first++ {
@@ -397,7 +398,7 @@ func (sv *solver) addToBin(b *bin, c *class, pod *corev1.Pod, g growth) {
 	b.version++
 	sv.noteRoom(b)
 	b.pods = append(b.pods, pod)
-	b.ports = append(b.ports, c.ports.All()...)
+	b.ports = append(b.ports, c.Ports().All()...)
 	if last := len(b.contents) - 1; last >= 0 && b.contents[last].class == c {
 		b.contents[last].n++
 	} else if i := slices.IndexFunc(b.contents, func(h classCount) bool { return h.class == c }); i >= 0 {
@@ -421,9 +422,9 @@ func (sv *solver) narrowBin(b *bin, cands *nodepool.Candidates) {
 
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
-	sv.steps += len(c.matches) + len(c.declares)
+	sv.steps += len(c.Matches()) + len(c.Declares())
 	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t)}
-	for _, list := range [...][]*topology.Group{c.matches, c.declares} {
+	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			sv.topology.CountNew(g, &at, n)
 		}
@@ -437,7 +438,7 @@ func (b *bin) undecidedOf(g *topology.Group) int {
 	}
 	n := 0
 	for _, h := range b.contents {
-		if slices.Contains(h.class.matches, g) {
+		if slices.Contains(h.class.Matches(), g) {
 			n += h.n
 		}
 	}

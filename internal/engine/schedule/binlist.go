@@ -88,7 +88,7 @@ func (sv *solver) placeInWaitingBin(s binSearch) bool {
 	for w := firstWalk(walks); w != nil && !placed; w = firstWalk(walks) {
 		bin := w.bins[w.read]
 		b := sv.bins[bin]
-		g, why := sv.grow(b, c, c.levels[s.level], s.mode)
+		g, why := sv.grow(b, c, c.Levels()[s.level], s.mode)
 		if why == nil {
 			sv.addFound(b, s, g)
 			placed = true
@@ -117,7 +117,7 @@ func (sv *solver) placeInWaitingBin(s binSearch) bool {
 
 // startWalks starts a walk along each list with bins that may take the pod now.
 func (sv *solver) startWalks(s binSearch) []binWalk {
-	walks, views := sv.binWalks[:0], s.q.class.views(s.q.class.levels[s.level])
+	walks, views := sv.binWalks[:0], s.q.class.Views(s.q.class.Levels()[s.level])
 	for k := range s.list.lists {
 		l := &s.list.lists[k]
 		if len(l.bins) > 0 && (l.domain == "" || views[l.view].MayAllow(l.domain)) {

@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -22,7 +23,7 @@ type domainChoices struct {
 // Invariant: nothing has been placed since the choices were made.
 type choiceCache struct {
 	generation int
-	level      *relaxationLevel
+	level      *podclass.Level
 	made       []domainChoices
 }
 

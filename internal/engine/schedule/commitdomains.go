@@ -22,12 +22,12 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 			continue
 		}
 		seen[q.class] = true
-		for _, level := range q.class.levels {
-			for _, g := range level.groups {
+		for _, level := range q.class.Levels() {
+			for _, g := range level.Groups() {
 				relevant[g] = true
 			}
 		}
-		for _, g := range q.class.blockedBy {
+		for _, g := range q.class.BlockedBy() {
 			relevant[g] = true
 		}
 	}
@@ -55,7 +55,7 @@ func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
 		}
 	}
 	for _, h := range b.contents {
-		for _, list := range [...][]*topology.Group{h.class.matches, h.class.declares} {
+		for _, list := range [...][]*topology.Group{h.class.Matches(), h.class.Declares()} {
 			for _, g := range list {
 				if !relevant[g] {
 					continue
@@ -158,7 +158,7 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 			continue
 		}
 		seen[q.class] = true
-		views := q.class.views(q.class.levels[len(q.class.levels)-1])
+		views := q.class.Views(q.class.Levels()[len(q.class.Levels())-1])
 		sv.steps += len(views)
 		for _, v := range views {
 			if v.CountsUndecided() && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {

@@ -15,28 +15,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// findClaims looks up the pod's resource claims, or returns why the pod must wait.
-func (sv *solver) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []Reason) {
-	if !snapshot.WantsDevices(&pod.Spec) {
-		return nil, nil
-	}
-	if sv.s.Devices == nil {
-		return nil, []Reason{
-			{Code: DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"},
-		}
-	}
-	claims, err := sv.s.Devices.Claims(pod)
-	if err != nil {
-		return nil, []Reason{{Code: DeviceClaims, Message: err.Error()}}
-	}
-	return claims, nil
-}
-
 // findFreeDevices finds the devices that a run can allocate. Pods to be scheduled, and those on removed nodes, free
 // theirs.
 func (sv *solver) findFreeDevices(queue []*queuedPod) {
 	sv.devices = nil
-	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.devices) > 0 }) {
+	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.Devices()) > 0 }) {
 		return
 	}
 	leaving := map[types.UID]bool{}
@@ -92,27 +75,27 @@ func (sv *solver) typeOf(n *node) *catalog.InstanceType {
 // hasDevices reports whether a node has devices for the pods of the class, and if not, whether that is final in this
 // run.
 func (sv *solver) hasDevices(n *node, c *class) (ok, never bool) {
-	if len(c.devices) == 0 {
+	if len(c.Devices()) == 0 {
 		return true, false
 	}
-	_, err := sv.devices.Find(c.devices, sv.site(n))
+	_, err := sv.devices.Find(c.Devices(), sv.site(n))
 	return err == nil, !c.sharesDevices()
 }
 
 // allocateNodeDevices allocates devices for a pod on the node. A pod that keeps its node in any case may get none.
 func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
-	if len(c.devices) == 0 {
+	if len(c.Devices()) == 0 {
 		return
 	}
-	if g, err := sv.devices.Find(c.devices, sv.site(n)); err == nil {
-		sv.devices = sv.devices.With(c.devices, g)
-		n.devices = append(n.devices, DeviceUse{pod, c.devices, []snapshot.DeviceAllocation{g}})
+	if g, err := sv.devices.Find(c.Devices(), sv.site(n)); err == nil {
+		sv.devices = sv.devices.With(c.Devices(), g)
+		n.devices = append(n.devices, DeviceUse{pod, c.Devices(), []snapshot.DeviceAllocation{g}})
 	}
 }
 
 // allocateDevices tries each option of devices for the pod, until the bin has a type with one.
 func (sv *solver) allocateDevices(b *bin, a binRequest, cands *nodepool.Candidates) (growth, *refusal) {
-	if len(a.c.devices) == 0 {
+	if len(a.c.Devices()) == 0 {
 		return sv.chooseDomains(b, a, cands)
 	}
 	options, _ := sv.deviceOptions(b, a.c, cands)
@@ -135,13 +118,13 @@ func (sv *solver) allocateDevices(b *bin, a binRequest, cands *nodepool.Candidat
 // sharesDevices reports whether other pods may use claims of the pods: then these may get devices through them later.
 // Devices that are taken stay taken.
 func (c *class) sharesDevices() bool {
-	return slices.ContainsFunc(c.devices, func(d snapshot.DeviceClaim) bool { return !d.Own })
+	return slices.ContainsFunc(c.Devices(), func(d snapshot.DeviceClaim) bool { return !d.Own })
 }
 
 // withFirstDevices are the candidates of the first device option for a pod of the class in the bin; nil if there is
 // none.
 func (sv *solver) withFirstDevices(b *bin, c *class, cands *nodepool.Candidates) *nodepool.Candidates {
-	if len(c.devices) == 0 {
+	if len(c.Devices()) == 0 {
 		return cands
 	}
 	options, _ := sv.deviceOptions(b, c, cands)
@@ -172,7 +155,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *nodepool.Candidates) ([
 	var none, nearest error
 	for _, look := range cands.DeviceViews(sv.s.Devices.Labels()) {
 		site := snapshot.DeviceNode{Node: topology.HostName(b.index), Labels: look.Labels, Type: look.Typ}
-		g, err := sv.devices.Find(c.devices, site)
+		g, err := sv.devices.Find(c.Devices(), site)
 		if err != nil {
 			none = cmp.Or(none, err)
 			if look.Typ != nil { // more specific than that other types have no devices at all
@@ -191,7 +174,7 @@ func (sv *solver) deviceOptions(b *bin, c *class, cands *nodepool.Candidates) ([
 				out,
 			), append(
 				out,
-				deviceOption{reqs: asks, claims: c.devices, drivers: map[string][]string{}},
+				deviceOption{reqs: asks, claims: c.Devices(), drivers: map[string][]string{}},
 			), append(
 				types,
 				nil,

@@ -5,8 +5,8 @@
 //
 // The solver groups pods into equivalence classes, from coarse to fine:
 //
-//   - A constraintClass has equal scheduling constraints, whatever the requests. It is compiled once: requirements,
-//     tolerations, volumes, topology groups, and its relaxation levels, one per step of dropping preferences.
+//   - podclass.Constraints are equal scheduling constraints, whatever the requests. They are compiled once: requirements,
+//     tolerations, volumes, topology groups, and relaxation levels, one per step of dropping preferences.
 //   - A class has equal constraints and equal requests: pods that the scheduler cannot tell apart, with a count.
 //   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
 //
@@ -22,9 +22,10 @@
 // # Parts
 //
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
-// (resources), which pods are equal (podclass), pods per domain and what the counts allow (topology), what volumes require
-// and nodes can attach (volume), NodePools as models for new nodes (nodepool), free slots of capacity reservations
-// (reservation), and what pods are worth and no plan can cost less than (price, with the linear program in lp).
+// (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
+// the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
+// (nodepool), free slots of capacity reservations (reservation), and what pods are worth and no plan can cost less than
+// (price, with the linear program in lp).
 //
 // # Search
 //
@@ -58,11 +59,8 @@
 //
 // # Pods with very many terms
 //
-// An API object holds some 10,000 terms, and one such pod must not delay others. So each sort of preference has at most
-// MaxSoftTerms relaxation steps. Terms beyond them are one step, the first to be dropped, and are joined into one group
-// per topology key. Required anti-affinity is joined in the same way, which is exact. Other required terms have bounds
-// (MaxRequiredTerms, MaxAlternatives). Such pods come last in the queue, and each constraintClass of them has a share
-// of the step budget.
+// Package podclass bounds the terms of a pod that count. Pods with many terms come last in the queue, and each class of
+// their constraints has a share of the step budget.
 //
 // # Complexity
 //

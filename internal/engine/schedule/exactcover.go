@@ -50,8 +50,8 @@ func (sv *solver) coverExactly() {
 // interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
 func (sv *solver) interchangeable(b *bin, c *class) bool {
 	onHosts := func(g *topology.Group) bool { return sv.hostGroups[g] }
-	return !b.cands.HasMinValues() && !b.relaxed && !b.t.HasLimits() && sv.slots.Len() == 0 && c.ports.Len() == 0 && len(c.shared) == 0 &&
-		!slices.ContainsFunc(c.matches, onHosts) && !slices.ContainsFunc(c.declares, onHosts) && !slices.ContainsFunc(c.blockedBy, onHosts)
+	return !b.cands.HasMinValues() && !b.relaxed && !b.t.HasLimits() && sv.slots.Len() == 0 && c.Ports().Len() == 0 && len(c.shared) == 0 &&
+		!slices.ContainsFunc(c.Matches(), onHosts) && !slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
 }
 
 // hostGroupsInUse are the groups over hostnames that pods of this run keep to. Those of preferences that all pods have
@@ -68,11 +68,11 @@ func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
 		}
 	}
 	for _, c := range sv.classes {
-		use(c.declares)
-		use(c.blockedBy)
-		for i, level := range c.levels {
-			if c.attempts[i].placed > 0 || i == len(c.levels)-1 {
-				use(level.groups)
+		use(c.Declares())
+		use(c.BlockedBy())
+		for i, level := range c.Levels() {
+			if c.attempts[i].placed > 0 || i == len(c.Levels())-1 {
+				use(level.Groups())
 			}
 		}
 	}

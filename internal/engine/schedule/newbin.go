@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 )
 
 // newBinOption is a new bin that takes a pod, before it is filled.
@@ -23,7 +24,7 @@ func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
 	hopeless := true
 	for from := 0; from < len(sv.pools.All()); {
 		to := sv.equalWeight(from)
-		best, final := sv.cheapestNewBin(c, c.levels[i], sv.pools.All()[from:to])
+		best, final := sv.cheapestNewBin(c, c.Levels()[i], sv.pools.All()[from:to])
 		if best == nil {
 			hopeless, from = hopeless && final, to
 			continue
@@ -49,7 +50,7 @@ func (sv *solver) equalWeight(first int) int {
 // type that holds the pod decides. The second result reports, where no pool takes the pod, whether none ever will.
 //
 // Cost: one lookAhead and one chooseSize per pool that takes the pod, if there are several.
-func (sv *solver) cheapestNewBin(c *class, level *relaxationLevel, pools []*nodepool.Template) (best *newBinOption, final bool) {
+func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.Template) (best *newBinOption, final bool) {
 	final = true
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
@@ -81,7 +82,7 @@ func (o *newBinOption) cheaperThan(other *newBinOption) bool {
 func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
 	c, b := q.class, o.b
 	content := sv.sizeBin(b, c, o.g, o.size)
-	into, g := sv.enlarge(b, o.g, binRequest{c: c, level: c.levels[i]}, content)
+	into, g := sv.enlarge(b, o.g, binRequest{c: c, level: c.Levels()[i]}, content)
 	if into == nil {
 		sv.planned = append(sv.planned, content...)
 		sv.bins = append(sv.bins, b)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -115,25 +116,25 @@ func (sv *solver) missingDaemons(n *node, running resources.Vec) resources.Vec {
 }
 
 // canJoin reports whether the pod fits on the node, and if not, whether that is final in this Solve.
-func (sv *solver) canJoin(n *node, c *class, level *relaxationLevel) (ok, never bool) {
+func (sv *solver) canJoin(n *node, c *class, level *podclass.Level) (ok, never bool) {
 	sv.steps++
 	if !n.open || n.removed {
 		return false, true
 	}
-	if _, blocked := snapshot.Untolerated(level.tolerations, n.src.Taints); blocked {
+	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.Fits(n.free) || c.ports.Clash(n.ports) || !n.volumes.CanAttach(c.attached) {
+	if !c.requests.Fits(n.free) || c.Ports().Clash(n.ports) || !n.volumes.CanAttach(c.Attached()) {
 		return false, true
 	}
-	if !n.Labels.Compatible(level.full, nil) {
+	if !n.Labels.Compatible(level.Full(), nil) {
 		return false, true
 	}
-	if !slices.ContainsFunc(c.volumes, func(alt requirement.Interned) bool { return n.Labels.Compatible(alt.Set, nil) }) {
+	if !slices.ContainsFunc(c.Volumes(), func(alt requirement.Interned) bool { return n.Labels.Compatible(alt.Set, nil) }) {
 		return false, true
 	}
-	views := c.views(level)
-	sv.steps += len(views) + level.labelSteps()
+	views := c.Views(level)
+	sv.steps += len(views) + level.LabelSteps()
 	for i := range views {
 		v := &views[i]
 		domain, has := n.Domain(v.Key())
@@ -155,13 +156,13 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 		n.free = n.free.Minus(c.requests)
 	}
 	c.onExisting++
-	n.ports = append(n.ports, c.ports.All()...)
-	if len(c.attached) > 0 {
+	n.ports = append(n.ports, c.Ports().All()...)
+	if len(c.Attached()) > 0 {
 		sv.touchVolumes(n)
-		n.volumes.Attach(c.attached)
+		n.volumes.Attach(c.Attached())
 	}
 	n.placed = append(n.placed, pod)
-	for _, list := range [][]*topology.Group{c.matches, c.declares} {
+	for _, list := range [][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			sv.topology.CountOn(g, &n.Node)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -15,6 +16,7 @@ type packingClass struct {
 	run            int
 	classes        []*class
 	next, unplaced int
+	number         int // of rankings
 }
 
 // first is the first class with pods left; nil if there is none.
@@ -34,25 +36,25 @@ func (sv *solver) groupForPacking(classes []*class) {
 		numbers[g] = uint64(i)
 	}
 	families := map[string]*packingClass{}
-	described := map[*constraintClass]string{}
+	described := map[*podclass.Constraints]string{}
 	var key []byte
 	for _, c := range classes {
-		if len(c.invalid) > 0 {
+		if len(c.Invalid()) > 0 {
 			continue
 		}
-		if key = key[:0]; c.ports.Len() > 0 {
+		if key = key[:0]; c.Ports().Len() > 0 {
 			c.packingClass = &packingClass{}
 			continue
 		}
 		for _, r := range c.requests {
 			key = binary.AppendVarint(key, r)
 		}
-		text, known := described[c.constraintClass]
+		text, known := described[c.Constraints]
 		if !known {
 			start := len(key)
-			key = c.constraintClass.appendPackingKey(key, numbers)
+			key = c.Constraints.AppendPackingKey(key, numbers)
 			text = string(key[start:])
-			described[c.constraintClass] = text
+			described[c.Constraints] = text
 		} else {
 			key = append(key, text...)
 		}
@@ -65,41 +67,17 @@ func (sv *solver) groupForPacking(classes []*class) {
 	}
 }
 
-// appendPackingKey appends all constraints that matter to a new node, except host ports.
-func (k *constraintClass) appendPackingKey(key []byte, numbers map[*topology.Group]uint64) []byte {
-	list := func(groups []*topology.Group) {
-		key = binary.AppendUvarint(key, uint64(len(groups)))
-		for _, g := range groups {
-			key = binary.AppendUvarint(key, numbers[g])
-		}
-	}
-	for _, groups := range [...][]*topology.Group{k.matches, k.declares, k.blockedBy} {
-		list(groups)
-	}
-	key = binary.AppendUvarint(key, uint64(len(k.volumes)))
-	for _, v := range k.volumes {
-		key = binary.AppendUvarint(key, uint64(v.ID))
-	}
-	for _, level := range k.levels {
-		key = binary.AppendUvarint(key, uint64(level.internedStrict.ID))
-		key = binary.AppendUvarint(key, uint64(level.internedFull.ID))
-		key = binary.AppendUvarint(key, uint64(len(level.blocked)))
-		for _, word := range level.blocked {
-			key = binary.AppendUvarint(key, word)
-		}
-		list(level.groups)
-	}
-	return key
-}
-
 // resetWaiting marks all pods of the run's classes as waiting.
 func (sv *solver) resetWaiting() {
 	sv.waiting, sv.prices.valueLeft = sv.waiting[:0], 0
+	sv.demands, sv.demandsFor = sv.demands[:0], nil
+	sv.rankings.reset()
 	for _, c := range sv.classes {
 		f := c.packingClass
 		if f.run != sv.run {
 			f.run, f.classes, f.next, f.unplaced = sv.run, f.classes[:0], 0, 0
 			sv.waiting = append(sv.waiting, f)
+			sv.rankings.add(f)
 		}
 		f.classes = append(f.classes, c)
 		f.unplaced += c.count

@@ -24,7 +24,7 @@ type Plan struct {
 	Ignored []IgnoredTerms
 	// Abandoned is true when Budget.Stop ended planning. The plan is then empty and must not be carried out.
 	Abandoned bool
-	// Zones counts the pods in phase Pending by the zone that they are bound to, or under FlexibleZone or NoZone.
+	// Zones counts the pods in phase Pending by the zone that they are bound to, or under podclass.FlexibleZone or NoZone.
 	Zones map[string]int
 }
 

@@ -8,52 +8,13 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
-	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
-
-// classifier sorts pods into constraint classes and classes, by their keys.
-type classifier struct {
-	constraintClasses map[string]*constraintClass
-	classes           map[string]*class
-	// classes in the order of the pods
-	order []*class
-	keys  *podclass.Keys
-}
-
-// add returns the class of the pod.
-func (f *classifier) add(pod *corev1.Pod) (*class, error) {
-	key, err := f.keys.Of(pod)
-	if err != nil {
-		return nil, err
-	}
-	c := f.classes[string(key.All)]
-	if c == nil {
-		all := string(key.All)
-		constraints := all[len(all)-len(key.Constraints):]
-		k := f.constraintClasses[constraints]
-		if k == nil {
-			k = &constraintClass{pod: pod}
-			k.ports = resources.NewPortSet(resources.HostPorts(pod))
-			f.constraintClasses[constraints] = k
-		}
-		if key.Requests == nil {
-			key.Requests = snapshot.Requests(pod)
-		}
-		c = &class{constraintClass: k, resourceList: key.Requests}
-		f.classes[all] = c
-		f.order = append(f.order, c)
-	}
-	return c, nil
-}
 
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	f := &classifier{
-		constraintClasses: map[string]*constraintClass{}, classes: map[string]*class{}, keys: podclass.NewKeys(sv.s.Devices != nil),
+		constraintClasses: map[string]*podclass.Constraints{}, classes: map[string]*class{}, keys: podclass.NewKeys(sv.s.Devices != nil),
 	}
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
@@ -72,7 +33,9 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 			continue
 		}
 		c.members++
-		c.running = c.running || !sv.pending[p.UID] || nominated[p.UID]
+		if !sv.pending[p.UID] || nominated[p.UID] {
+			c.MarkRunning()
+		}
 		all[i] = queuedPod{pod: p, class: c}
 		queue = append(queue, &all[i])
 	}
@@ -87,7 +50,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	for i, c := range sv.allClasses {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
 		sv.axes.Read(c.resourceList, c.requests)
-		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.pod)
+		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.Pod())
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}
@@ -98,42 +61,43 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 		q.cpu, q.memory = q.class.requests[cpu], q.class.requests[memory]
 	}
 	slices.SortFunc(queue, queueOrder)
+	compiler := podclass.NewCompiler(podclass.Config{
+		Snapshot: sv.s, Pools: sv.pools, Topology: sv.topology, Volumes: sv.volumes, RespectPreferences: sv.respectPreferences,
+		SoftTaints: sv.softTaints, Steps: &sv.steps,
+	})
 	for _, q := range queue {
-		if k := q.class.constraintClass; !k.read {
+		if k := q.class.Constraints; !k.IsRead() {
 			if sv.stopRequested() {
 				return nil
 			}
-			k.read = true
-			k.pod = q.pod // the first in queue order, whatever the order of the snapshot
-			k.invalid = sv.readConstraints(k)
+			compiler.Read(k, q.pod) // the first in queue order, whatever the order of the snapshot
 		}
 	}
 	sv.unusedAxes = sv.findUnusedAxes()
 	sv.forgetSharers(queue)
-	compile := func(which func(*class) bool) (first []*constraintClass) {
+	compile := func(which func(*class) bool) (first []*podclass.Constraints) {
 		for _, q := range queue {
-			if k := q.class.constraintClass; !k.compiled && which(q.class) && !sv.stopRequested() {
-				k.compiled = true
-				sv.compileConstraints(k)
+			if k := q.class.Constraints; !k.IsCompiled() && which(q.class) && !sv.stopRequested() {
+				compiler.Compile(k)
 				first = append(first, k)
 			}
 		}
 		return first
 	}
-	first := compile(func(c *class) bool { return c.running || !c.unplaceable() })
+	first := compile(func(c *class) bool { return c.Running() || !c.unplaceable() })
 	if sv.abandoned {
 		return nil
 	}
 	sv.topology.CountDeclared()
 	sv.topology.Index()
 	for _, k := range first {
-		k.matches, k.blockedBy = sv.topology.Find(k.pod)
+		compiler.Find(k)
 	}
 	// Unplaceable pods are compiled last: their constraints are needed for explanations and do not affect other pods.
 	if late := compile(func(*class) bool { return true }); len(late) > 0 {
 		sv.topology.Index()
 		for _, k := range late {
-			k.matches, k.blockedBy = sv.topology.Find(k.pod)
+			compiler.Find(k)
 		}
 	}
 	if sv.abandoned {
@@ -141,8 +105,8 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	}
 	sv.steps += sv.topology.TakeSteps()
 	sv.groupForPacking(sv.allClasses)
-	if slices.ContainsFunc(first, func(k *constraintClass) bool { return k.manyTerms }) {
-		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.manyTerms) - btoi(b.class.manyTerms) })
+	if slices.ContainsFunc(first, func(k *podclass.Constraints) bool { return k.ManyTerms() }) {
+		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.ManyTerms()) - btoi(b.class.ManyTerms()) })
 	}
 	return queue
 }
@@ -164,7 +128,7 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 }
 
 // unplaceable reports whether no plan can schedule the class's pods, whatever happens to other pods.
-func (c *class) unplaceable() bool { return c.oversized || c.contradictory }
+func (c *class) unplaceable() bool { return c.oversized || c.Contradictory() }
 
 // startRun resets the state of classes for the queue, which it returns without the pods that cannot be considered.
 func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
@@ -176,17 +140,17 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 	claims := sv.claimUsers(queue)
 	for _, q := range queue {
 		c := q.class
-		if len(c.invalid) > 0 {
-			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.invalid})
+		if len(c.Invalid()) > 0 {
+			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.Invalid()})
 			continue
 		}
-		if why := claims.Blocked(q.pod, c.exclusive); why.Code != "" {
+		if why := claims.Blocked(q.pod, c.Exclusive()); why.Code != "" {
 			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
 			continue
 		}
 		if c.run != sv.run {
 			c.run, c.count, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0, 0
-			c.pods, c.attempts = slices.Grow(c.pods[:0], c.members), slices.Grow(c.attempts[:0], len(c.levels))[:len(c.levels)]
+			c.pods, c.attempts = slices.Grow(c.pods[:0], c.members), slices.Grow(c.attempts[:0], len(c.Levels()))[:len(c.Levels())]
 			clear(c.attempts)
 			sv.classes = append(sv.classes, c)
 		}
@@ -217,61 +181,4 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 func (sv *solver) oversized(requests resources.Vec) bool {
 	return len(sv.pools.All()) > 0 && !slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Holds(requests) }) &&
 		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
-}
-
-// readConstraints parses what all pods of the class require of labels, volumes and devices, or returns why they cannot
-// be considered.
-func (sv *solver) readConstraints(k *constraintClass) []Reason {
-	if why := tooMany(k.pod); why.Code != "" {
-		return []Reason{why}
-	}
-	devices, reasons := sv.findClaims(k.pod)
-	if len(reasons) > 0 {
-		return reasons
-	}
-	node, reasons := sv.validate(k.pod)
-	if len(reasons) > 0 {
-		return reasons
-	}
-	volumes := volume.Of(sv.s, k.pod)
-	alternatives, reasons := volume.Alternatives(sv.s, volumes)
-	if len(reasons) > 0 {
-		return reasons
-	}
-	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, sv.tolerations(k.pod)
-	k.exclusive = volume.Exclusive(volumes)
-	for _, alt := range alternatives {
-		k.volumes = append(k.volumes, sv.pools.Intern(alt))
-	}
-	k.contradictory = contradictory(node, alternatives)
-	return nil
-}
-
-// contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.
-func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
-	terms := node.Required
-	if len(terms) == 0 {
-		terms = []requirement.Set{{}}
-	}
-	for _, term := range terms {
-		asked := node.Selector.Intersect(term)
-		for _, v := range volumes {
-			if !slices.ContainsFunc(asked.Intersect(v).All(), requirement.Requirement.Impossible) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// compileConstraints finds the groups of the class and compiles its relaxation levels. Of pods that are not considered,
-// only running ones keep others away.
-func (sv *solver) compileConstraints(k *constraintClass) {
-	if len(k.invalid) > 0 && (!k.running || tooMany(k.pod).Code != "") {
-		return
-	}
-	k.declares = sv.topology.Apart(topology.Inverse, k.pod)
-	if len(k.invalid) == 0 {
-		k.invalid = sv.compileLevels(k)
-	}
 }

@@ -11,6 +11,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
@@ -164,7 +165,7 @@ func TestPodWithThousandsOfTermsDoesNotDelayOthers(t *testing.T) {
 func TestPreferencesBeyondTheBoundAreDroppedTogether(t *testing.T) {
 	picky := func(p *corev1.Pod) {
 		Labeled("app", "picky")(p)
-		for i := range schedule.MaxSoftTerms {
+		for i := range podclass.MaxSoftTerms {
 			PreferApart(100, Zone, fmt.Sprintf("nobody-%d", i))(p)
 		}
 		PreferApart(100, Zone, "first")(p)

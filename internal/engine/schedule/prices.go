@@ -5,6 +5,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
 )
 
@@ -14,11 +15,11 @@ type prices struct {
 	// over zones.
 	market, whole *price.Market
 	bound         *price.Bound
-	// made is the number of markets made so far.
-	made int
 	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by whole.
 	lastValue, valueLeft float64
-	left                 []lp.Left // buffer of resolve
+	// solves counts the solutions of markets so far.
+	solves int
+	left   []lp.Left // buffer of resolve
 }
 
 // priceQueue computes the value of each pod, while all pods are still to be placed.
@@ -40,20 +41,21 @@ func (sv *solver) priceQueue() {
 
 // newMarket prices the classes of the run, and gives them their values. The problem says what room there is.
 func (sv *solver) newMarket(p price.Problem) *price.Market {
-	sv.prices.made++
+	usable := map[*podclass.Constraints]int{}
 	p.Pools, p.Axes, p.Pods = sv.pools, sv.axes.Len(), make([]price.Pods, len(sv.classes))
 	for i, c := range sv.classes {
 		if c.unplaceable() || c.count == 0 {
 			continue
 		}
-		k := c.constraintClass
-		if k.market != sv.prices.made {
-			k.market, k.usable = sv.prices.made, len(p.Usable)
-			p.Usable = append(p.Usable, sv.candidateLists(k))
+		at, known := usable[c.Constraints]
+		if !known {
+			at = len(p.Usable)
+			usable[c.Constraints], p.Usable = at, append(p.Usable, sv.candidateLists(c.Constraints))
 		}
-		p.Pods[i] = price.Pods{Requests: c.requests, Count: c.count, Usable: k.usable}
+		p.Pods[i] = price.Pods{Requests: c.requests, Count: c.count, Usable: at}
 	}
 	m := price.NewMarket(p)
+	sv.prices.solves++
 	for i, c := range sv.classes {
 		c.lpPods = m.Number(i)
 		c.value = m.Value(c.lpPods)
@@ -91,6 +93,7 @@ func (sv *solver) resolve(classes []*class) {
 		}
 	}
 	p.market.Program().Resolve(p.left)
+	p.solves++
 	for i, c := range classes {
 		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
 			c.value = classes[i-1].value
@@ -102,15 +105,15 @@ func (sv *solver) resolve(classes []*class) {
 
 // candidateLists lists, per template, the candidates that any relaxation level and volume alternative of the class
 // leaves.
-func (sv *solver) candidateLists(k *constraintClass) []*nodepool.Candidates {
+func (sv *solver) candidateLists(k *podclass.Constraints) []*nodepool.Candidates {
 	var out []*nodepool.Candidates
 	for _, t := range sv.pools.All() {
-		for _, level := range k.levels {
-			if level.blocked.Has(t.Index()) {
+		for _, level := range k.Levels() {
+			if level.Blocked().Has(t.Index()) {
 				continue
 			}
-			for _, alt := range k.volumes {
-				if l := sv.pools.Admit(t, level.internedStrict, alt); l != nil && !slices.Contains(out, l) {
+			for _, alt := range k.Volumes() {
+				if l := sv.pools.Admit(t, level.InternedStrict(), alt); l != nil && !slices.Contains(out, l) {
 					out = append(out, l)
 				}
 			}
@@ -173,7 +176,7 @@ func (sv *solver) scheduledPods() []price.Scheduled {
 	for _, c := range sv.classes {
 		if n := counts[c]; n > 0 && c.whole == nil {
 			out = append(out, price.Scheduled{
-				Pods: c.boundIndex, Count: n, Requests: c.requests, Views: c.views(c.levels[len(c.levels)-1]), Matches: c.matches,
+				Pods: c.boundIndex, Count: n, Requests: c.requests, Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/explain"
@@ -44,21 +43,14 @@ type prober struct {
 // reasons are the reasons why pods of the class cannot be scheduled.
 func (p *prober) reasons(c *class) []Reason {
 	sv := p.sv
-	if sv.outOfSteps() || c.manyTerms && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.constraintClass] > sv.budget.MaxSteps/manyTermShares {
+	if sv.outOfSteps() || c.ManyTerms() && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.Constraints] > sv.budget.MaxSteps/manyTermShares {
 		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
 	}
 	end := p.begin()
 	out := p.explainer.Reasons(p.pods(c))
 	end()
-	if n := requiredTerms(c.pod); n > MaxAlternatives {
-		out = append(slices.Clone(out), Reason{
-			Code: TooComplex,
-			Message: fmt.Sprintf(
-				"of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms",
-				n,
-				MaxAlternatives,
-			),
-		})
+	if why := c.LeftOut(); why.Code != "" {
+		out = append(slices.Clone(out), why)
 	}
 	return out
 }
@@ -77,13 +69,13 @@ func (p *prober) begin() (end func()) {
 
 // pods are the pods of a class, as explanations see them.
 func (p *prober) pods(c *class) *explain.Pods {
-	last := c.levels[len(c.levels)-1]
+	last := c.Levels()[len(c.Levels())-1]
 	out := &explain.Pods{
-		Pod: c.pod, Selection: c.node, Volumes: c.volumes, Tolerations: last.tolerations,
-		Requests: c.requests, ResourceList: c.resourceList, UnknownResources: c.unknownResources, Ports: c.ports.All(),
+		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(),
+		Requests: c.requests, ResourceList: c.resourceList, UnknownResources: c.unknownResources, Ports: c.Ports().All(),
 		Search: &classProber{sv: p.sv, c: c},
 	}
-	for _, d := range c.devices {
+	for _, d := range c.Devices() {
 		out.DeviceClaims = append(out.DeviceClaims, d.Name)
 	}
 	return out
@@ -98,23 +90,12 @@ type classProber struct {
 
 // Try opens a bin for a pod of the class under waived rules.
 func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
-	last, pools := p.c.levels[len(p.c.levels)-1], p.sv.pools
-	level := &relaxationLevel{
-		strict:         a.Required,
-		full:           a.Required,
-		internedStrict: pools.Intern(a.Required),
-		internedFull:   pools.Intern(a.Required),
-		tolerations:    last.tolerations,
-		groups:         last.groups,
-		views:          []topology.View{},
-	}
-	if !a.AnyTaints {
-		level.blocked = last.blocked
-	}
+	last, pools := p.c.Levels()[len(p.c.Levels())-1], p.sv.pools
+	views := []topology.View{}
 	waived := func(g *topology.Group) bool {
 		return slices.ContainsFunc(a.Waived, func(c explain.Constraint) bool { return c.(*constraint).Group() == g })
 	}
-	for _, v := range p.c.views(last) {
+	for _, v := range p.c.Views(last) {
 		g := v.Group()
 		if waived(g) {
 			continue
@@ -122,17 +103,14 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 		if a.AllDomains || slices.Contains(a.NewDomains, g.Key()) {
 			g = g.WithPool(forTopology(a.Template))
 		}
-		level.views = append(level.views, v.In(g, a.Required))
+		views = append(views, v.In(g, a.Required))
 	}
-	k, c := *p.c.constraintClass, *p.c
-	c.constraintClass = &k
-	k.volumes = []requirement.Interned{{}}
+	c, alternative := *p.c, requirement.Interned{}
 	if a.Volume.Len() > 0 {
-		k.volumes[0] = pools.Intern(a.Volume)
+		alternative = pools.Intern(a.Volume)
 	}
-	if a.AnyPorts {
-		k.ports = resources.PortSet{}
-	}
+	c.Constraints = c.WithVolume(alternative, a.AnyPorts)
+	level := last.Alone(pools.Intern(a.Required), a.AnyTaints, views)
 	g, why := p.sv.grow(p.sv.newBin(a.Template), &c, level, ceilingExplained)
 	if why != nil {
 		return nil, why.code
@@ -153,7 +131,7 @@ func (p *classProber) Constraints() []explain.Constraint {
 		return p.constraints
 	}
 	byGroup := map[*topology.Group]*constraint{}
-	for _, v := range p.c.views(p.c.levels[len(p.c.levels)-1]) {
+	for _, v := range p.c.Views(p.c.Levels()[len(p.c.Levels())-1]) {
 		if byGroup[v.Group()] == nil {
 			byGroup[v.Group()] = &constraint{v, p.sv.topology}
 		}
@@ -170,7 +148,7 @@ func (p *classProber) FindDevices(on *nodepool.Candidates) error {
 
 // VolumeClaim names a volume claim of the pods that requires something of the label.
 func (p *classProber) VolumeClaim(label string) string {
-	for _, v := range volume.Of(p.sv.s, p.c.pod) {
+	for _, v := range volume.Of(p.sv.s, p.c.Pod()) {
 		if alternatives, err := v.Alternatives(p.sv.s.Labels); err == nil &&
 			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(label) }) {
 			return v.Key().Name
@@ -186,7 +164,7 @@ func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources
 		return sv.refusal(Resources, true)
 	}
 	code := Requirement
-	ports := t.ConflictingGroups(b.ports, c.ports.All())
+	ports := t.ConflictingGroups(b.ports, c.Ports().All())
 	for i := range t.Types() {
 		ti := &t.Types()[i]
 		if !reqs.Overlaps(ti.Requirements) {

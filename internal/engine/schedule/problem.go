@@ -81,7 +81,7 @@ func (p *Problem) remove(n *node) {
 // count adds the pods on a node to the counts of their groups, times by.
 func (p *Problem) count(n *node, by int) {
 	for _, q := range p.addedPods[n] {
-		for _, list := range [...][]*topology.Group{q.class.matches, q.class.declares} {
+		for _, list := range [...][]*topology.Group{q.class.Matches(), q.class.Declares()} {
 			for _, g := range list {
 				if p.sv.topology.Counts(g, &n.Node) {
 					g.AddRunning(&n.Node, by)
@@ -95,14 +95,14 @@ func (p *Problem) count(n *node, by int) {
 			continue
 		}
 		if snapshot.Active(pod) {
-			for _, g := range q.class.matches {
+			for _, g := range q.class.Matches() {
 				if p.sv.topology.CountsRunning(g, &n.Node) {
 					g.AddRunning(&n.Node, by)
 				}
 			}
 		}
 		if !snapshot.Terminal(pod) {
-			for _, g := range q.class.declares {
+			for _, g := range q.class.Declares() {
 				g.AddRunning(&n.Node, by)
 			}
 		}

@@ -30,7 +30,7 @@ func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
 func (sv *solver) reservationChoices(c *class) int {
 	var reservations resources.Bitset
 	n := 0
-	for _, l := range sv.candidateLists(c.constraintClass) {
+	for _, l := range sv.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			switch {
 			case !c.requests.Fits(l.TypeOf(cand).Room()):

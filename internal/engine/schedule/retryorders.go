@@ -113,11 +113,11 @@ func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
 // possible reports whether some order may place the pod: it fits alone, or depends on other pods.
 func (o *orderSearch) possible(q *queuedPod) bool {
 	c := q.class
-	if len(c.invalid) > 0 || c.unplaceable() {
+	if len(c.Invalid()) > 0 || c.unplaceable() {
 		return false
 	}
-	last := c.levels[len(c.levels)-1]
-	return slices.ContainsFunc(last.groups, func(g *topology.Group) bool { return g.NeedsDomain() }) ||
+	last := c.Levels()[len(c.Levels())-1]
+	return slices.ContainsFunc(last.Groups(), func(g *topology.Group) bool { return g.NeedsDomain() }) ||
 		len(o.try([]*queuedPod{q})) == 0
 }
 
@@ -229,7 +229,7 @@ func (o *orderSearch) permute(units []orderUnits, prefix []*queuedPod) {
 func (o *orderSearch) betterOrders() {
 	for _, key := range []func(*queuedPod) int{
 		func(q *queuedPod) int { return btoi(!o.rejected[q]) },
-		func(q *queuedPod) int { return len(o.sv.candidateLists(q.class.constraintClass)) },
+		func(q *queuedPod) int { return len(o.sv.candidateLists(q.class.Constraints)) },
 		func(q *queuedPod) int { return btoi(!q.class.isRequired()) },
 	} {
 		if o.squeak(sortedBy(o.pods, key)); o.done() {
@@ -247,7 +247,7 @@ func (o *orderSearch) betterOrders() {
 
 // isRequired reports whether other pods follow the pods of the class: they have affinity to them.
 func (c *class) isRequired() bool {
-	return slices.ContainsFunc(c.matches, func(g *topology.Group) bool { return g.Type() == topology.Affinity })
+	return slices.ContainsFunc(c.Matches(), func(g *topology.Group) bool { return g.Type() == topology.Affinity })
 }
 
 // maxSqueaks is how often the pods that an order leaves are moved to the front of it.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -30,24 +31,22 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes           resources.Axes
-	unusedAxes     resources.Bitset // axes on which only unplaceable pods request something
-	cpu            int              // indexes into axes
-	memory         int
-	podAxis        int
-	pending        map[types.UID]bool // pods that this Solve schedules
-	daemons        []*daemon
-	pools          *nodepool.Models   // as models for new nodes
-	volumes        *volume.Limits     // attach limits, and which pods share claims
-	topology       *topology.Registry // the groups that count pods per domain
-	nodes          []*node
-	bins           []*bin
-	rooms          roomTree                 // of bins
-	allClasses     []*class                 // all classes, in the order of the pods
-	classes        []*class                 // classes of this run, by their first pod in the queue
-	allTaints      []corev1.Taint           // made on first use
-	manyTermGroups int                      // groups that classes with many terms have added
-	stepsOfClass   map[*constraintClass]int // steps that classes with many terms have taken in this run
+	axes         resources.Axes
+	unusedAxes   resources.Bitset // axes on which only unplaceable pods request something
+	cpu          int              // indexes into axes
+	memory       int
+	podAxis      int
+	pending      map[types.UID]bool // pods that this Solve schedules
+	daemons      []*daemon
+	pools        *nodepool.Models   // as models for new nodes
+	volumes      *volume.Limits     // attach limits, and which pods share claims
+	topology     *topology.Registry // the groups that count pods per domain
+	nodes        []*node
+	bins         []*bin
+	rooms        roomTree                      // of bins
+	allClasses   []*class                      // all classes, in the order of the pods
+	classes      []*class                      // classes of this run, by their first pod in the queue
+	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
 
 	prices prices
 
@@ -55,9 +54,10 @@ type solver struct {
 	// placement.
 	waiting     []*packingClass
 	planned     []plannedPods
-	demands     []demand                  // of the last lookAhead
-	demandsFor  *bin                      // the bin of the last lookAhead
-	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
+	demands     []demand // of the last lookAhead
+	demandsFor  *bin     // the bin of the last lookAhead
+	touched     []int32  // the demands that the last packing took pods of, by index
+	rankings    rankings
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
 	slots       reservation.Slots
@@ -297,7 +297,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 }
 
 func (sv *solver) stillFits(n *node, c *class) bool {
-	return slices.ContainsFunc(c.levels, func(level *relaxationLevel) bool {
+	return slices.ContainsFunc(c.Levels(), func(level *podclass.Level) bool {
 		ok, _ := sv.canJoin(n, c, level)
 		return ok
 	})
@@ -363,7 +363,7 @@ func (sv *solver) placePod(q *queuedPod) bool {
 	if c.failedAt == sv.generation {
 		return false
 	}
-	if c.manyTerms {
+	if c.ManyTerms() {
 		began := sv.steps
 		defer func() { sv.chargeSteps(c, began) }()
 		return sv.placePodFrom(q, began)
@@ -375,14 +375,14 @@ func (sv *solver) placePod(q *queuedPod) bool {
 // a bin before a new bin, and a new bin before exceeding the ceiling of a bin.
 func (sv *solver) placePodFrom(q *queuedPod, began int) bool {
 	c := q.class
-	for i := 0; i < len(c.levels); i++ {
-		if c.manyTerms {
+	for i := 0; i < len(c.Levels()); i++ {
+		if c.ManyTerms() {
 			if i = sv.nextLevel(c, i, began); i < 0 {
 				break
 			}
 		}
 		if sv.placeOnExisting(q, i) ||
-			!sv.topology.NoDomainLeft(c.views(c.levels[i]), c.levels[i].full, sv.pools.RequiresAbsent) &&
+			!sv.topology.NoDomainLeft(c.Views(c.Levels()[i]), c.Levels()[i].Full(), sv.pools.RequiresAbsent) &&
 				(sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q, i)
 			return true
@@ -398,7 +398,7 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 	if level < 0 {
 		return false
 	}
-	g, why := sv.grow(b, q.class, q.class.levels[level], ceilingEnforced)
+	g, why := sv.grow(b, q.class, q.class.Levels()[level], ceilingEnforced)
 	if why != nil {
 		return false
 	}
@@ -411,7 +411,7 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
 	q.class.attempts[level].placed++
-	sv.relaxedPreferences += q.class.levels[level].dropped
+	sv.relaxedPreferences += q.class.Levels()[level].Dropped()
 	q.class.count--
 	q.class.packingClass.unplaced--
 	sv.prices.valueLeft -= q.class.boundValue
@@ -427,7 +427,7 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	}
 	kept := 0
 	for k, n := range try.nodes {
-		ok, never := sv.canJoin(n, c, c.levels[i])
+		ok, never := sv.canJoin(n, c, c.Levels()[i])
 		if ok {
 			sv.join(n, c, q.pod)
 			try.nodes = append(try.nodes[:kept], try.nodes[k:]...)
@@ -462,7 +462,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 			return false
 		}
 		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		g, why := sv.grow(b, c, c.Levels()[i], ceilingEnforced)
 		if why == nil {
 			sv.addToBin(b, c, q.pod, g)
 			return true
@@ -483,7 +483,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 	need := sv.roomFor(q.class)
 	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
 		b := sv.bins[k]
-		if g, why := sv.grow(b, q.class, q.class.levels[i], ceilingEnforced); why == nil {
+		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)
 			return true
 		}
@@ -501,7 +501,7 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	}
 	for ; l.next < len(sv.bins); l.next++ {
 		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.levels[i], ceilingIgnored)
+		g, why := sv.grow(b, c, c.Levels()[i], ceilingIgnored)
 		if why == nil {
 			sv.addFound(b, w, g)
 			return true

@@ -3,19 +3,17 @@ package schedule
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // claimUsers finds the users of claims that only one pod can use: a running pod, else the pod that a node was launched
 // for and that can still use it, else the first in the queue.
 func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
-	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.exclusive) > 0 }) {
+	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.Exclusive()) > 0 }) {
 		return nil
 	}
 	out, placed := volume.Users{}, make(map[types.UID]bool, len(queue))
@@ -45,11 +43,11 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 		func(*queuedPod) bool { return true },
 	} {
 		for _, q := range queue {
-			taken := slices.ContainsFunc(q.class.exclusive, func(key types.NamespacedName) bool { return out[key] != nil && out[key] != q.pod })
+			taken := slices.ContainsFunc(q.class.Exclusive(), func(key types.NamespacedName) bool { return out[key] != nil && out[key] != q.pod })
 			if taken || !which(q) {
 				continue
 			}
-			out.Take(q.pod, q.class.exclusive)
+			out.Take(q.pod, q.class.Exclusive())
 		}
 	}
 	return out
@@ -58,22 +56,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 // keepsPromise reports whether the node takes a pod that was nominated to it: see applyNominations. Devices do not count,
 // since it is asked before they are.
 func (sv *solver) keepsPromise(n *node, c *class) bool {
-	return !n.src.Deleting && (!n.src.Initialized || len(c.devices) > 0 || sv.stillFits(n, c))
-}
-
-// sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
-func (sv *solver) sharedGroups(pod *corev1.Pod) []*topology.Group {
-	if !volume.HasClaims(pod) {
-		return nil
-	}
-	var out []*topology.Group
-	for _, key := range volume.UnboundZonal(volume.Of(sv.s, pod)) {
-		if !sv.volumes.Shared(key) {
-			continue
-		}
-		out = append(out, sv.topology.SharedClaim(key))
-	}
-	return out
+	return !n.src.Deleting && (!n.src.Initialized || len(c.Devices()) > 0 || sv.stillFits(n, c))
 }
 
 // forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
@@ -90,14 +73,14 @@ func (sv *solver) forgetSharers(queue []*queuedPod) {
 		}
 	}
 	for _, q := range queue {
-		if sv.pending[q.pod.UID] && q.cannotRun() && (len(q.class.invalid) > 0 || !promised[q.pod.UID]) {
+		if sv.pending[q.pod.UID] && q.cannotRun() && (len(q.class.Invalid()) > 0 || !promised[q.pod.UID]) {
 			sv.volumes.Forget(q.pod)
 		}
 	}
 }
 
 // cannotRun reports whether the pod is unplaceable or invalid.
-func (q *queuedPod) cannotRun() bool { return q.class.unplaceable() || len(q.class.invalid) > 0 }
+func (q *queuedPod) cannotRun() bool { return q.class.unplaceable() || len(q.class.Invalid()) > 0 }
 
 // requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
 // already.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -62,7 +63,7 @@ func (p *Problem) queue(q Simulation) []*queuedPod {
 func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	var least resources.Vec
 	for _, queued := range queue {
-		if len(queued.class.invalid) > 0 {
+		if len(queued.class.Invalid()) > 0 {
 			continue
 		}
 		if least == nil {
@@ -196,7 +197,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 		if queued == nil {
 			continue
 		}
-		for _, list := range [...][]*topology.Group{queued.class.matches, queued.class.declares} {
+		for _, list := range [...][]*topology.Group{queued.class.Matches(), queued.class.Declares()} {
 			for _, g := range list {
 				sv.topology.CountLaunched(g, l.Requirements, forTopology(t))
 			}
@@ -256,9 +257,9 @@ func (p *Problem) TopologyNeutral(pods []*corev1.Pod) bool {
 		if queued == nil {
 			return false
 		}
-		k := queued.class.constraintClass
-		return len(k.matches)+len(k.declares)+len(k.blockedBy) > 0 ||
-			slices.ContainsFunc(k.levels, func(level *relaxationLevel) bool { return len(level.groups) > 0 })
+		k := queued.class.Constraints
+		return len(k.Matches())+len(k.Declares())+len(k.BlockedBy()) > 0 ||
+			slices.ContainsFunc(k.Levels(), func(level *podclass.Level) bool { return len(level.Groups()) > 0 })
 	})
 }
 

@@ -24,7 +24,7 @@ func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]p
 	c := queue[0].class
 	return sv, c, func() ([]plannedPods, nodepool.Candidate) {
 		b := sv.newBin(sv.pools.All()[0])
-		g, why := sv.grow(b, c, c.levels[0], ceilingIgnored)
+		g, why := sv.grow(b, c, c.Levels()[0], ceilingIgnored)
 		if why != nil {
 			t.Fatalf("no new bin takes a pod: %v", *why)
 		}
@@ -46,7 +46,7 @@ func TestEqualBinsAreSizedOnce(t *testing.T) {
 	}
 	offered := func() ([]demand, growth) {
 		b := sv.newBin(sv.pools.All()[0])
-		g, _ := sv.grow(b, first, first.levels[0], ceilingIgnored)
+		g, _ := sv.grow(b, first, first.Levels()[0], ceilingIgnored)
 		return sv.lookAhead(b, first, g), g
 	}
 	queue, g := offered()

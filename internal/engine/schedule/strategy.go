@@ -16,7 +16,7 @@ type Budget struct {
 	// LookaheadSteps bounds planning with lookahead; zero means no bound.
 	LookaheadSteps int
 	// MaxSteps ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
-	// terms come last, and each constraintClass of them has a share of it. Zero means no bound.
+	// terms come last, and each class of constraints of them has a share of it. Zero means no bound.
 	MaxSteps int
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
 	// does.
@@ -99,8 +99,8 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 	var out []IgnoredTerms
 	for _, q := range queue {
-		if k := q.class.constraintClass; len(k.invalid) == 0 && len(k.node.Ignored) > 0 {
-			out = append(out, IgnoredTerms{q.pod, k.node.Ignored})
+		if k := q.class.Constraints; len(k.Invalid()) == 0 && len(k.Selection().Ignored) > 0 {
+			out = append(out, IgnoredTerms{q.pod, k.Selection().Ignored})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b IgnoredTerms) int {
@@ -196,7 +196,7 @@ func (sv *solver) placeInLeastPods(q *queuedPod, i int) bool {
 	})
 	kept := 0
 	for k, b := range try.byPods {
-		g, why := sv.grow(b, c, c.levels[i], ceilingEnforced)
+		g, why := sv.grow(b, c, c.Levels()[i], ceilingEnforced)
 		if why == nil {
 			sv.addToBin(b, c, q.pod, g)
 			try.byPods = append(try.byPods[:kept], try.byPods[k:]...)

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -30,7 +30,7 @@ type zoneDivision struct {
 	zones []string
 	// members are the constraint classes of the run that have a spread over zones, in queue order; memberOf finds them.
 	members  []*zoneMember
-	memberOf map[*constraintClass]*zoneMember
+	memberOf map[*podclass.Constraints]*zoneMember
 	// counts are the groups, by group; groups lists them in the order in which members came.
 	counts map[*topology.Group]*zoneCounts
 	groups []*zoneCounts
@@ -40,11 +40,11 @@ type zoneDivision struct {
 
 // zoneMember is a constraint class whose pods are divided.
 type zoneMember struct {
-	k      *constraintClass
+	k      *podclass.Constraints
 	groups []*zoneCounts
 	// in are the constraint classes of the pods in each zone, by index into zones; nil where they cannot run. Made on
 	// first use, as price: what the pods cost in each zone, relative to others.
-	in    []*constraintClass
+	in    []*podclass.Constraints
 	price []float64
 }
 
@@ -83,7 +83,7 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 		return queue
 	}
 	d := &zoneDivision{
-		sv: sv, counts: map[*topology.Group]*zoneCounts{}, memberOf: map[*constraintClass]*zoneMember{}, prices: map[string]float64{},
+		sv: sv, counts: map[*topology.Group]*zoneCounts{}, memberOf: map[*podclass.Constraints]*zoneMember{}, prices: map[string]float64{},
 	}
 	d.findMembers()
 	if d.exclude(); !slices.ContainsFunc(d.groups, func(z *zoneCounts) bool { return !z.whole }) {
@@ -94,7 +94,7 @@ func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
 	d.readCounts()
 	pods := make([][]*queuedPod, len(d.groups))
 	for _, q := range queue {
-		if m := d.memberOf[q.class.constraintClass]; m != nil && !m.groups[0].whole {
+		if m := d.memberOf[q.class.Constraints]; m != nil && !m.groups[0].whole {
 			pods[m.groups[0].component] = append(pods[m.groups[0].component], q)
 		}
 	}
@@ -135,15 +135,15 @@ func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
 
 // findMembers lists the constraint classes with a spread over zones, and their groups.
 func (d *zoneDivision) findMembers() {
-	seen := map[*constraintClass]bool{}
+	seen := map[*podclass.Constraints]bool{}
 	for _, c := range d.sv.classes {
-		k := c.constraintClass
-		if seen[k] || c.count == 0 || len(k.levels) == 0 {
+		k := c.Constraints
+		if seen[k] || c.count == 0 || len(k.Levels()) == 0 {
 			continue
 		}
 		seen[k] = true
 		var groups []*zoneCounts
-		for _, v := range k.views(k.levels[0]) {
+		for _, v := range k.Views(k.Levels()[0]) {
 			if v.Type() == topology.Spread && v.Key() == corev1.LabelTopologyZone && !slices.Contains(groups, d.counts[v.Group()]) {
 				groups = append(groups, d.countsOf(v.Group()))
 			}
@@ -160,9 +160,9 @@ func (d *zoneDivision) findMembers() {
 		if c.count == 0 {
 			continue
 		}
-		for _, g := range c.matches {
+		for _, g := range c.Matches() {
 			if z := d.counts[g]; z != nil && !z.whole {
-				m := d.memberOf[c.constraintClass]
+				m := d.memberOf[c.Constraints]
 				z.whole = m == nil || !slices.Contains(m.groups, z)
 			}
 		}
@@ -186,7 +186,7 @@ func (d *zoneDivision) exclude() {
 	for changed := true; changed; {
 		changed = false
 		for _, m := range d.members {
-			if !slices.ContainsFunc(m.groups, func(z *zoneCounts) bool { return z.whole }) && m.k.onlySpreadsOverZones() {
+			if !slices.ContainsFunc(m.groups, func(z *zoneCounts) bool { return z.whole }) && m.k.OnlySpreadsOverZones() {
 				continue
 			}
 			for _, z := range m.groups {
@@ -195,23 +195,6 @@ func (d *zoneDivision) exclude() {
 			}
 		}
 	}
-}
-
-// onlySpreadsOverZones reports whether the class's spreads over zones count its own pods, and no other rule that may
-// give way or depends on pods elsewhere concerns its zone.
-func (k *constraintClass) onlySpreadsOverZones() bool {
-	const zone = corev1.LabelTopologyZone
-	if k.manyTerms {
-		return false
-	}
-	for _, level := range k.levels {
-		if !level.full.Get(zone).Equal(level.strict.Get(zone)) {
-			return false
-		}
-	}
-	return !slices.ContainsFunc(k.views(k.levels[0]), func(v topology.View) bool {
-		return v.Key() == zone && (v.Type() != topology.Spread || !v.Self())
-	})
 }
 
 // connect joins groups that share pods into components.
@@ -268,7 +251,7 @@ func (d *zoneDivision) assign(pods []*queuedPod) []int {
 	out := make([]int, len(pods))
 	floors := make([]int, 0, 1)
 	for i, q := range pods {
-		m := d.memberOf[q.class.constraintClass]
+		m := d.memberOf[q.class.Constraints]
 		d.price(m, q.class)
 		floors = floors[:0]
 		for _, z := range m.groups {
@@ -306,11 +289,11 @@ func (d *zoneDivision) price(m *zoneMember, c *class) {
 	if m.price != nil {
 		return
 	}
-	m.price, m.in = make([]float64, len(d.zones)), make([]*constraintClass, len(d.zones))
+	m.price, m.in = make([]float64, len(d.zones)), make([]*podclass.Constraints, len(d.zones))
 	least := math.Inf(1)
 	for i, zone := range d.zones {
 		m.price[i] = math.Inf(1)
-		if m.in[i] = d.sv.inZone(m.k, zone); m.in[i] != nil {
+		if m.in[i] = m.k.InZone(zone, d.sv.pools); m.in[i] != nil {
 			m.price[i] = d.leastCost(m.in[i], c)
 		}
 		least = min(least, m.price[i])
@@ -324,7 +307,7 @@ func (d *zoneDivision) price(m *zoneMember, c *class) {
 
 // leastCost is the least that a pod of class c costs at dual prices on a new node of the constraint class k: its share
 // of the node, at the node's price.
-func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
+func (d *zoneDivision) leastCost(k *podclass.Constraints, c *class) float64 {
 	lists := d.sv.candidateLists(k)
 	var key []byte
 	for _, l := range lists {
@@ -339,43 +322,6 @@ func (d *zoneDivision) leastCost(k *constraintClass, c *class) float64 {
 	least := d.sv.prices.market.LeastCost(c.requests, lists)
 	d.prices[string(key)] = least
 	return least
-}
-
-// inZone is the constraint class of pods that run in the zone instead of spreading over zones; nil if they cannot.
-func (sv *solver) inZone(k *constraintClass, zone string) *constraintClass {
-	if known, ok := k.zones[zone]; ok {
-		return known
-	}
-	overZones := func(g *topology.Group) bool { return g.Spreads(corev1.LabelTopologyZone) }
-	all := 0
-	for _, g := range k.levels[0].groups {
-		all += btoi(overZones(g))
-	}
-	in := requirement.In(corev1.LabelTopologyZone, zone)
-	sub := *k
-	sub.levels, sub.zones, sub.market = nil, nil, 0
-	for _, level := range k.levels {
-		own := relaxationLevel{strict: level.strict.With(in), full: level.full.With(in), tolerations: level.tolerations, blocked: level.blocked}
-		for _, g := range level.groups {
-			if !overZones(g) {
-				own.groups = append(own.groups, g)
-			}
-		}
-		// A level that gives up one of the spreads is no level of a division.
-		if len(level.groups)-len(own.groups) < all || own.full.Get(corev1.LabelTopologyZone).Impossible() {
-			continue
-		}
-		own.internedStrict, own.internedFull = sv.pools.Intern(own.strict), sv.pools.Intern(own.full)
-		sub.levels = append(sub.levels, &own)
-	}
-	if k.zones == nil {
-		k.zones = map[string]*constraintClass{}
-	}
-	k.zones[zone] = nil
-	if len(sub.levels) > 0 {
-		k.zones[zone] = &sub
-	}
-	return k.zones[zone]
 }
 
 // split gives assigned pods the classes of their zones, and lists the classes of the run anew: by the first pod that is
@@ -421,9 +367,9 @@ func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 func (d *zoneDivision) zonedClass(key zonedClass) *class {
 	c := *key.c
 	c.whole = key.c
-	c.constraintClass = d.memberOf[key.c.constraintClass].in[key.zone]
+	c.Constraints = d.memberOf[key.c.Constraints].in[key.zone]
 	c.count, c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, 0, nil
-	c.attempts = make([]attemptCache, len(c.levels))
+	c.attempts = make([]attemptCache, len(c.Levels()))
 	return &c
 }
 
@@ -461,7 +407,7 @@ func (sv *solver) leavesDivided(left []*queuedPod) bool {
 			continue
 		}
 		found = true
-		for _, g := range q.class.whole.levels[0].groups {
+		for _, g := range q.class.whole.Levels()[0].Groups() {
 			if g.Spreads(corev1.LabelTopologyZone) {
 				sv.wholeGroups[g] = true
 			}

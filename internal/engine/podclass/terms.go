@@ -1,15 +1,12 @@
-package schedule
+package podclass
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -44,11 +41,11 @@ type terms struct {
 }
 
 // tooMany is the reason why a pod has too many required terms to plan; the zero Reason if it has not.
-func tooMany(pod *corev1.Pod) Reason {
+func tooMany(pod *corev1.Pod) rejection.Reason {
 	hard := hardSpreads(pod)
-	no := func(n int, what string) Reason {
-		return Reason{
-			Code:    TooComplex,
+	no := func(n int, what string) rejection.Reason {
+		return rejection.Reason{
+			Code:    rejection.TooComplex,
 			Message: fmt.Sprintf("the pod has %d %s, and no more than %d are planned; use fewer terms", n, what, MaxRequiredTerms),
 		}
 	}
@@ -65,7 +62,7 @@ func tooMany(pod *corev1.Pod) Reason {
 	if len(keys) > MaxRequiredTerms {
 		return no(len(keys), "topology keys in required pod anti-affinity")
 	}
-	return Reason{}
+	return rejection.Reason{}
 }
 
 // hardSpreads counts the pod's spreads with DoNotSchedule.
@@ -85,9 +82,9 @@ func requiredAffinity(pod *corev1.Pod) []corev1.PodAffinityTerm {
 }
 
 // terms returns the groups of the pod's topology constraints.
-func (sv *solver) terms(pod *corev1.Pod, node requirement.Pod, respect bool) terms {
+func (x *Compiler) terms(pod *corev1.Pod, node requirement.Pod, respect bool) terms {
 	var t terms
-	of := topology.SpreadPod{Pod: pod, Node: node, Tolerations: sv.tolerations(pod)}
+	of := topology.SpreadPod{Pod: pod, Node: node, Tolerations: x.tolerations(pod)}
 	var soft []*corev1.TopologySpreadConstraint
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]
@@ -101,104 +98,55 @@ func (sv *solver) terms(pod *corev1.Pod, node requirement.Pod, respect bool) ter
 		case !hard:
 			soft = append(soft, c)
 		}
-		t.spread, t.soft = append(t.spread, sv.topology.Spread(of, c)), append(t.soft, !hard)
+		t.spread, t.soft = append(t.spread, x.topology.Spread(of, c)), append(t.soft, !hard)
 	}
 	if len(soft) > MaxSoftTerms {
 		// No two spreads of a pod have a topology key in common, so they cannot be joined.
 		for _, c := range soft[MaxSoftTerms:min(len(soft), 2*MaxSoftTerms)] {
-			t.joinedPreferences = append(t.joinedPreferences, sv.topology.Spread(of, c))
+			t.joinedPreferences = append(t.joinedPreferences, x.topology.Spread(of, c))
 		}
 	}
 	if a := pod.Spec.Affinity; a != nil && respect {
 		if a.PodAffinity != nil {
 			preferred := a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-			t.affinity = sv.softTerms(topology.Affinity, pod, preferred, &t.joinedPreferences)
+			t.affinity = x.softTerms(topology.Affinity, pod, preferred, &t.joinedPreferences)
 		}
 		if a.PodAntiAffinity != nil {
 			preferred := a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-			t.anti = sv.softTerms(topology.AntiAffinity, pod, preferred, &t.joinedPreferences)
+			t.anti = x.softTerms(topology.AntiAffinity, pod, preferred, &t.joinedPreferences)
 		}
 	}
 	for i := range requiredAffinity(pod) {
-		t.hard = append(t.hard, sv.topology.Affinity(topology.Affinity, pod, &requiredAffinity(pod)[i]))
+		t.hard = append(t.hard, x.topology.Affinity(topology.Affinity, pod, &requiredAffinity(pod)[i]))
 	}
-	t.hard = append(t.hard, sv.topology.Apart(topology.AntiAffinity, pod)...)
-	t.hard = append(t.hard, sv.sharedGroups(pod)...)
+	t.hard = append(t.hard, x.topology.Apart(topology.AntiAffinity, pod)...)
+	t.hard = append(t.hard, x.sharedGroups(pod)...)
 	return t
 }
 
 // softTerms are the groups of the heaviest terms; those of the others are appended to rest.
-func (sv *solver) softTerms(
+func (x *Compiler) softTerms(
 	typ topology.Type, pod *corev1.Pod, list []corev1.WeightedPodAffinityTerm, rest *[]*topology.Group,
 ) []*topology.Group {
 	list = heaviestFirst(list)
 	var out []*topology.Group
 	for i := range list[:min(len(list), MaxSoftTerms)] {
-		out = append(out, sv.topology.Affinity(typ, pod, &list[i].PodAffinityTerm))
+		out = append(out, x.topology.Affinity(typ, pod, &list[i].PodAffinityTerm))
 	}
 	if len(list) > MaxSoftTerms {
 		others := make([]*corev1.PodAffinityTerm, 0, len(list))
 		for i := range list[MaxSoftTerms:] {
 			others = append(others, &list[MaxSoftTerms+i].PodAffinityTerm)
 		}
-		joined := sv.topology.Joined(typ, pod, others)
+		joined := x.topology.Joined(typ, pod, others)
 		*rest = append(*rest, joined[:min(len(joined), MaxSoftTerms)]...)
 	}
 	return out
 }
 
-// tolerations are those of the pod. If there are many, it is one for each taint in the cluster.
-func (sv *solver) tolerations(pod *corev1.Pod) []corev1.Toleration {
-	all := pod.Spec.Tolerations
-	if len(all) <= fewTolerations {
-		return all
-	}
-	used := map[int]bool{}
-	note := func(taints []corev1.Taint) {
-		for i := range taints {
-			at := slices.IndexFunc(all, func(t corev1.Toleration) bool { return snapshot.Tolerates([]corev1.Toleration{t}, &taints[i]) })
-			if at >= 0 {
-				used[at] = true
-			}
-		}
-	}
-	note(sv.taints())
-	var out []corev1.Toleration
-	for _, i := range slices.Sorted(maps.Keys(used)) {
-		out = append(out, all[i])
-	}
-	return out
-}
-
-// fewTolerations is how many tolerations are used as they are.
-const fewTolerations = 64
-
-// taints are all taints of nodes and pools.
-func (sv *solver) taints() []corev1.Taint {
-	if sv.allTaints == nil {
-		seen := map[corev1.Taint]bool{}
-		add := func(list []corev1.Taint) {
-			for _, t := range list {
-				t.TimeAdded = nil
-				seen[t] = true
-			}
-		}
-		for _, n := range sv.nodes {
-			add(n.src.Taints)
-		}
-		for _, t := range sv.pools.All() {
-			add(t.Taints())
-		}
-		sv.allTaints = slices.SortedFunc(maps.Keys(seen), func(a, b corev1.Taint) int {
-			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Effect, b.Effect))
-		})
-	}
-	return sv.allTaints
-}
-
 // hasManyTerms reports whether the pods have so many terms that they come last in the queue, with a step budget of
 // their own.
-func (k *constraintClass) hasManyTerms() bool {
+func (k *Constraints) hasManyTerms() bool {
 	spec := &k.pod.Spec
 	n := max(
 		len(spec.TopologySpreadConstraints),
@@ -225,5 +173,24 @@ func (k *constraintClass) hasManyTerms() bool {
 // labelsPerStep is how many label comparisons count as one step.
 const labelsPerStep = 16
 
-// labelSteps is how many steps it takes to compare the labels of a node with the requirements of the level.
-func (level *relaxationLevel) labelSteps() int { return level.full.Len() / labelsPerStep }
+// LabelSteps is how many steps it takes to compare the labels of a node with the requirements of the level.
+func (level *Level) LabelSteps() int { return level.full.Len() / labelsPerStep }
+
+func requiredTerms(pod *corev1.Pod) int {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		return len(a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms)
+	}
+	return 0
+}
+
+// LeftOut is the reason to add for pods of which not all alternatives of node affinity are considered; else the zero
+// Reason.
+func (c *Constraints) LeftOut() rejection.Reason {
+	n := requiredTerms(c.pod)
+	if n <= MaxAlternatives {
+		return rejection.Reason{}
+	}
+	return rejection.Reason{Code: rejection.TooComplex, Message: fmt.Sprintf(
+		"of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms", n, MaxAlternatives,
+	)}
+}

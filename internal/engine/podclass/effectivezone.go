@@ -1,4 +1,4 @@
-package schedule
+package podclass
 
 import (
 	"slices"
@@ -16,32 +16,9 @@ const (
 	NoZone = "none"
 )
 
-// effectiveZones counts the pending pods by the zone that their requirements leave them, before anything is scheduled.
-// Preferences do not count, since they would be dropped.
-func effectiveZones(queue []*queuedPod) map[string]int {
-	out := map[string]int{}
-	zones := map[*constraintClass]string{}
-	var last *constraintClass // equal pods are adjacent in the queue
-	var zone string
-	for _, q := range queue {
-		k := q.class.constraintClass
-		if len(k.invalid) > 0 || q.pod.Status.Phase != corev1.PodPending {
-			continue
-		}
-		if k != last {
-			known := false
-			if zone, known = zones[k]; !known {
-				zone = effectiveZone(k)
-				zones[k] = zone
-			}
-			last = k
-		}
-		out[zone]++
-	}
-	return out
-}
-
-func effectiveZone(k *constraintClass) string {
+// EffectiveZone is the zone that the requirements of the pods leave them, before anything is scheduled: a name,
+// FlexibleZone or NoZone. Preferences do not count, since they would be dropped.
+func (k *Constraints) EffectiveZone() string {
 	const key = corev1.LabelTopologyZone
 	own, volumes := zoneAlternatives(k.node), make([]requirement.Requirement, 0, len(k.volumes))
 	for _, alt := range k.volumes {
@@ -54,7 +31,7 @@ func effectiveZone(k *constraintClass) string {
 	has := func(alternatives []requirement.Requirement, zone string) bool {
 		return slices.ContainsFunc(alternatives, func(r requirement.Requirement) bool { return r.Has(zone) })
 	}
-	for _, v := range k.views(k.levels[len(k.levels)-1]) {
+	for _, v := range k.Views(k.levels[len(k.levels)-1]) {
 		if v.Key() != key {
 			continue
 		}

@@ -1,0 +1,200 @@
+package podclass
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+)
+
+// Compiler compiles the constraints of pods, once per class of them. Its state is what classes share: the taints of the
+// cluster, and a bound on what pods with very many terms may add.
+type Compiler struct {
+	s                              *snapshot.Snapshot
+	pools                          *nodepool.Models
+	topology                       *topology.Registry
+	volumes                        *volume.Limits
+	respectPreferences, softTaints bool
+	steps                          *int
+	allTaints                      []corev1.Taint // made on first use
+	manyTermGroups                 int            // groups that pods with many terms have added
+}
+
+// Config is what constraints refer to. All fields are required.
+type Config struct {
+	Snapshot *snapshot.Snapshot
+	Pools    *nodepool.Models
+	Topology *topology.Registry
+	Volumes  *volume.Limits
+	// RespectPreferences is true if preferences count; softTaints if some node or pool has a taint of effect
+	// PreferNoSchedule.
+	RespectPreferences, SoftTaints bool
+	// Steps gets what compiling costs: one per group of a relaxation level.
+	Steps *int
+}
+
+// NewCompiler makes a compiler without state.
+func NewCompiler(c Config) *Compiler {
+	return &Compiler{
+		s: c.Snapshot, pools: c.Pools, topology: c.Topology, volumes: c.Volumes, respectPreferences: c.RespectPreferences,
+		softTaints: c.SoftTaints, steps: c.Steps,
+	}
+}
+
+// Read parses what all pods of the class require of labels, volumes and devices, by one of them. It comes
+// before Compile for all classes, since volumes of pods that cannot be considered bind no other pods.
+func (x *Compiler) Read(k *Constraints, pod *corev1.Pod) {
+	k.isRead, k.pod = true, pod
+	k.invalid = x.readConstraints(k)
+}
+
+// Compile finds the groups of the class and compiles its relaxation levels. Of pods that are not considered, only running
+// ones keep others away.
+func (x *Compiler) Compile(k *Constraints) {
+	k.isCompiled = true
+	if len(k.invalid) > 0 && (!k.running || tooMany(k.pod).Code != "") {
+		return
+	}
+	k.declares = x.topology.Apart(topology.Inverse, k.pod)
+	if len(k.invalid) == 0 {
+		k.invalid = x.addLevels(k)
+	}
+}
+
+// Find finds the groups that count the pods and that keep them out, among those of all classes.
+func (x *Compiler) Find(k *Constraints) { k.matches, k.blockedBy = x.topology.Find(k.pod) }
+
+// readConstraints is read, with the reasons why the pods cannot be considered.
+func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
+	if why := tooMany(k.pod); why.Code != "" {
+		return []rejection.Reason{why}
+	}
+	devices, reasons := x.findClaims(k.pod)
+	if len(reasons) > 0 {
+		return reasons
+	}
+	node, reasons := x.validate(k.pod)
+	if len(reasons) > 0 {
+		return reasons
+	}
+	volumes := volume.Of(x.s, k.pod)
+	alternatives, reasons := volume.Alternatives(x.s, volumes)
+	if len(reasons) > 0 {
+		return reasons
+	}
+	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, x.tolerations(k.pod)
+	k.exclusive = volume.Exclusive(volumes)
+	for _, alt := range alternatives {
+		k.volumes = append(k.volumes, x.pools.Intern(alt))
+	}
+	k.contradictory = contradictory(node, alternatives)
+	return nil
+}
+
+// contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.
+func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
+	terms := node.Required
+	if len(terms) == 0 {
+		terms = []requirement.Set{{}}
+	}
+	for _, term := range terms {
+		asked := node.Selector.Intersect(term)
+		for _, v := range volumes {
+			if !slices.ContainsFunc(asked.Intersect(v).All(), requirement.Requirement.Impossible) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// validate parses the node selection of the pod, or returns why the pod cannot be considered.
+func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reason) {
+	node, err := x.s.Labels.FromPod(&pod.Spec)
+	if err != nil {
+		return node, []rejection.Reason{{Code: rejection.InvalidPod, Message: err.Error()}}
+	}
+	if node.Required != nil && len(node.Required) == 0 {
+		return node, []rejection.Reason{
+			{Code: rejection.InvalidPod, Message: "required node affinity has only empty terms, which no node matches"},
+		}
+	}
+	effective := relaxationState{required: node.Required, preferred: node.Preferred}
+	if nodePool := effectiveRequirements(node,
+		effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist &&
+		!nodePool.Impossible() {
+		return node, []rejection.Reason{{Code: rejection.NotManaged, Message: "the pod requires nodes that belong to no NodePool"}}
+	}
+	var reasons []rejection.Reason
+	for _, set := range append([]requirement.Set{node.Selector}, node.Required...) {
+		for _, r := range set.All() {
+			if why := x.invalidRequirement(r); why != "" {
+				reasons = append(reasons, rejection.Reason{Code: rejection.InvalidPod, Message: why})
+			}
+		}
+	}
+	node.Required = node.Required[:min(len(node.Required), MaxAlternatives)]
+	return node, slices.Compact(reasons)
+}
+
+func effectiveRequirements(node requirement.Pod, w relaxationState) requirement.Set {
+	set := node.Selector
+	if len(w.required) > 0 {
+		set = set.Intersect(w.required[0])
+	}
+	if len(w.preferred) > 0 {
+		set = set.Intersect(w.preferred[0])
+	}
+	return set
+}
+
+func (x *Compiler) invalidRequirement(r requirement.Requirement) string {
+	if x.s.Labels.IsRestricted(r.Key()) {
+		return fmt.Sprintf("the pod selects by label %q, which is reserved", r.Key())
+	}
+	known := x.s.Labels.KnownValues[r.Key()]
+	if len(known) > 0 && r.Operator() == corev1.NodeSelectorOpIn && !slices.ContainsFunc(known, r.Has) {
+		return fmt.Sprintf("the pod requires %s, but that label is always one of %v", r, known)
+	}
+	return ""
+}
+
+// findClaims looks up the pod's resource claims, or returns why the pod must wait.
+func (x *Compiler) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []rejection.Reason) {
+	if !snapshot.WantsDevices(&pod.Spec) {
+		return nil, nil
+	}
+	if x.s.Devices == nil {
+		return nil, []rejection.Reason{
+			{Code: rejection.DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"},
+		}
+	}
+	claims, err := x.s.Devices.Claims(pod)
+	if err != nil {
+		return nil, []rejection.Reason{{Code: rejection.DeviceClaims, Message: err.Error()}}
+	}
+	return claims, nil
+}
+
+// sharedGroups are affinity groups that keep the pod in one zone with other users of a claim that has no volume yet.
+func (x *Compiler) sharedGroups(pod *corev1.Pod) []*topology.Group {
+	if !volume.HasClaims(pod) {
+		return nil
+	}
+	var out []*topology.Group
+	for _, key := range volume.UnboundZonal(volume.Of(x.s, pod)) {
+		if !x.volumes.Shared(key) {
+			continue
+		}
+		out = append(out, x.topology.SharedClaim(key))
+	}
+	return out
+}

@@ -1,0 +1,122 @@
+package schedule
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+)
+
+// class is an equivalence class of pods: equal constraints and equal requests.
+type class struct {
+	*podclass.Constraints
+	packingClass *packingClass
+	resourceList corev1.ResourceList
+	requests     resources.Vec
+	shared       []volume.Attachment // volumes with attach limits that other pods use too
+	amounts      vec64               // requests as floating-point numbers
+	count        int                 // pods left
+	members      int                 // pods in the snapshot
+	// pods in queue order; those before nextPod are scheduled.
+	pods    []*queuedPod
+	nextPod int
+	// attempts are the attempt caches, by relaxation level.
+	attempts []attemptCache
+	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
+	// bound, in $/h.
+	value, boundValue float64
+	lpPods            int // number of the pods in the market; -1 if they are not in it
+	boundPods         int // the same in the market of the lower bound
+	boundIndex        int // among the pods of the lower bound
+	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
+	oversized bool
+	// unknownResources are requested resources that nothing has, if these have no axis.
+	unknownResources []corev1.ResourceName
+	// deferred classes launch nodes last: see price.Market.DearerInHeaviestPool.
+	deferred bool
+	// run is the last run with pods of the class; onExisting is how many of them are on existing nodes.
+	run, onExisting int
+	// failedAt is the solver's generation of the last failed attempt.
+	failedAt int
+	// whole is the class that this one is a part of: its pods in one zone. See zoneDivision.
+	whole *class
+}
+
+// attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
+//
+// Invariant: a node that is not listed can never again take a pod of the class.
+type attemptCache struct {
+	// nodes are those that may still take a pod, in order.
+	nodes       []*node
+	nodesListed bool
+	bins        binList
+	byPods      []*bin // the same in the order of placeInLeastPods
+	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
+	aboveCeiling binList
+	noNewBin     bool // no template makes a node for it
+	placed       int  // pods of the run that are placed at the level
+}
+
+// queueOrder puts large pods first, so that small ones fill what they leave, then the oldest. This is the order of
+// first fit decreasing; it is total, so plans do not depend on the order of the snapshot.
+func queueOrder(a, b *queuedPod) int {
+	if a.cpu != b.cpu {
+		return cmp.Compare(b.cpu, a.cpu)
+	}
+	if a.memory != b.memory {
+		return cmp.Compare(b.memory, a.memory)
+	}
+	if older := a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time); older != 0 {
+		return older
+	}
+	if a.pod.UID != b.pod.UID {
+		return cmp.Compare(a.pod.UID, b.pod.UID)
+	}
+	return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name))
+}
+
+// queuedPod is a pod in the queue.
+type queuedPod struct {
+	pod         *corev1.Pod
+	class       *class
+	cpu, memory int64
+	placed      bool
+}
+
+// classifier sorts pods into constraint classes and classes, by their keys.
+type classifier struct {
+	constraintClasses map[string]*podclass.Constraints
+	classes           map[string]*class
+	// classes in the order of the pods
+	order []*class
+	keys  *podclass.Keys
+}
+
+// add returns the class of the pod.
+func (f *classifier) add(pod *corev1.Pod) (*class, error) {
+	key, err := f.keys.Of(pod)
+	if err != nil {
+		return nil, err
+	}
+	c := f.classes[string(key.All)]
+	if c == nil {
+		all := string(key.All)
+		constraints := all[len(all)-len(key.Constraints):]
+		k := f.constraintClasses[constraints]
+		if k == nil {
+			k = podclass.New(pod)
+			f.constraintClasses[constraints] = k
+		}
+		if key.Requests == nil {
+			key.Requests = snapshot.Requests(pod)
+		}
+		c = &class{Constraints: k, resourceList: key.Requests}
+		f.classes[all] = c
+		f.order = append(f.order, c)
+	}
+	return c, nil
+}

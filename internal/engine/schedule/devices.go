@@ -51,7 +51,7 @@ func (sv *solver) site(n *node) snapshot.DeviceNode {
 		}
 	}
 	if n.src.Claim != "" && !n.src.Initialized {
-		n.site.Type = sv.typeOf(n)
+		n.site.Type = sv.typeOf(n).WithDevicesOf(n.src.DRADrivers)
 	}
 	return n.site
 }

@@ -38,8 +38,11 @@ func (a *assembly) wireDisruption() error {
 	loop := &disruption.Loop{
 		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
 		StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
-		Consolidation:  consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
-		Events:         a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+		TerminateFirst: disruption.TerminateFirst{
+			Drift: a.settings.Gate(settings.GateTerminateFirstDrift), Repair: a.settings.Gate(settings.GateTerminateFirstRepair),
+		},
+		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
+		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
 	}
 	if a.repair.policies != nil {

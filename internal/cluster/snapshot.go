@@ -129,6 +129,19 @@ func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]
 	if !LaunchesForPods(pool) || !condition.IsTrue(pool, condition.Ready) {
 		return nil, nil
 	}
+	instanceTypes, err := s.typesOfClass(ctx, pool)
+	if err != nil || instanceTypes == nil {
+		return nil, err
+	}
+	if s.cfg.Overlays != nil {
+		// A pool for which the overlays have not been evaluated yet launches nothing. That takes a moment only.
+		instanceTypes, _ = s.cfg.Overlays.Apply(pool, instanceTypes)
+	}
+	return instanceTypes, nil
+}
+
+// typesOfClass returns the instance types of the pool's node class; nil if they cannot be listed.
+func (s *State) typesOfClass(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
 	class := &awsv1.EC2NodeClass{}
 	if err := s.cfg.Cache.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class); err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -137,10 +150,6 @@ func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]
 	if err != nil {
 		s.cfg.OnPoolSkipped(pool, err)
 		return nil, nil
-	}
-	if s.cfg.Overlays != nil {
-		// A pool for which the overlays have not been evaluated yet launches nothing. That takes a moment only.
-		instanceTypes, _ = s.cfg.Overlays.Apply(pool, instanceTypes)
 	}
 	return instanceTypes, nil
 }

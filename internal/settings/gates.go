@@ -18,6 +18,9 @@ const (
 	GateCapacityBuffer   = "CapacityBuffer"
 	GateNodeRepair       = "NodeRepair"
 	GateSpotToSpot       = "SpotToSpotConsolidation"
+	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first whose replacements cannot come first.
+	GateTerminateFirstDrift  = "TerminateFirstDrift"
+	GateTerminateFirstRepair = "TerminateFirstRepair"
 )
 
 // Feature gates of the AWS provider. They are off by default.
@@ -26,6 +29,10 @@ const (
 	GateNodeClassCEL = "NodeClassCEL"
 	// GateRebootForRepair lets node repair reboot an instance with a fault that a reboot may clear.
 	GateRebootForRepair = "RebootForRepair"
+	// GateDRANVIDIAGPU and GateDRAEFA launch instances for the devices that an instance type comes with, NVIDIA GPUs and
+	// EFA devices, which pods request by resource claims.
+	GateDRANVIDIAGPU = "DRANVIDIAGPU"
+	GateDRAEFA       = "DRAEFA"
 )
 
 // gateSet is the names that one flag may have.
@@ -40,20 +47,18 @@ type gateSet struct {
 var (
 	coreGates = gateSet{
 		"feature-gates",
-		[]string{GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot},
+		[]string{
+			GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot,
+			GateTerminateFirstDrift, GateTerminateFirstRepair,
+		},
 		map[string]string{
-			"TerminateFirstDrift":       "a drifted node stays until its replacement can be launched",
-			"TerminateFirstRepair":      "an unhealthy node stays until its replacement can be launched, or it is not Ready for another 30 minutes",
 			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
 		},
 	}
 	awsGates = gateSet{
 		"aws-feature-gates",
-		[]string{GateNodeClassCEL, GateRebootForRepair},
-		map[string]string{
-			"DRANVIDIAGPU": "no instance is launched for the GPUs of a resource claim before a node publishes such a device",
-			"DRAEFA":       "no instance is launched for the EFA devices of a resource claim before a node publishes such a device",
-		},
+		[]string{GateNodeClassCEL, GateRebootForRepair, GateDRANVIDIAGPU, GateDRAEFA},
+		nil,
 	}
 )
 

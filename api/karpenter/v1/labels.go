@@ -64,7 +64,8 @@ const (
 	// launched together with others.
 	AnnotationLaunch = "dovetail.sh/launch"
 	// AnnotationLaunchReason is, on a claim that was launched to replace nodes, the DisruptionReason; written when
-	// the claim is created. Claims for pending pods lack it.
+	// the claim is created. Claims for pending pods lack it. A claim of a static pool that makes up for nodes which are
+	// terminated first has it, too.
 	AnnotationLaunchReason = "dovetail.sh/launch-reason"
 	// AnnotationReplaces lists, comma-separated, the names of the claims that such a claim replaces.
 	AnnotationReplaces = "dovetail.sh/replaces"

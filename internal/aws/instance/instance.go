@@ -32,6 +32,10 @@ import (
 // VisibleWithin is the time after which every existing instance is visible to reads.
 const VisibleWithin = 2 * time.Minute
 
+// endingTTL is how long the reservation of an instance is remembered that is being terminated: longer than EC2 takes to shut down
+// an instance, which is some minutes for bare metal.
+const endingTTL = 15 * time.Minute
+
 // ErrNotVisible means that EC2 does not know an instance that may be too new to be visible. Retry.
 var ErrNotVisible = errors.New("instance is not visible yet")
 
@@ -57,6 +61,9 @@ type Config struct {
 	Window batch.Window
 	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
+	// ReservationFreed is told the capacity reservation of an instance that has ended after this process terminated it. Nil means
+	// that nobody is told.
+	ReservationFreed func(id string)
 	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
 	// leads from the start.
 	Leading <-chan struct{}
@@ -83,6 +90,9 @@ type Instances struct {
 	// launched are the instances that this process launched lately; visible are those of them that EC2 has shown.
 	launched *ttlcache.Cache[string, cloudprovider.Instance]
 	visible  *ttlcache.Cache[string, struct{}]
+	// ending has the capacity reservations of instances that are being terminated. EC2 need not state them to the end.
+	ending           *ttlcache.Cache[string, string]
+	reservationFreed func(id string)
 }
 
 // New returns the Instances of a cluster.
@@ -107,6 +117,9 @@ func New(cfg Config) *Instances {
 		leading:  cfg.Leading,
 		launched: ttlcache.New[string, cloudprovider.Instance](VisibleWithin, cfg.Now),
 		visible:  ttlcache.New[string, struct{}](VisibleWithin, cfg.Now),
+		ending:   ttlcache.New[string, string](endingTTL, cfg.Now),
+
+		reservationFreed: cfg.ReservationFreed,
 	}
 	if s.leading == nil {
 		s.leadingSince = s.now()
@@ -176,9 +189,18 @@ func (s *Instances) get(ctx context.Context, providerID string, by describeBatch
 	s.visible.Set(id, struct{}{})
 	if found.State == cloudprovider.Terminated {
 		s.launched.Delete(id)
+		s.noteEnded(id)
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
+}
+
+// noteEnded reports the reservation of an instance that has ended, once.
+func (s *Instances) noteEnded(id string) {
+	if reserved, ok := s.ending.Get(id); ok && s.reservationFreed != nil {
+		s.ending.Delete(id)
+		s.reservationFreed(reserved)
+	}
 }
 
 // missing handles an ID that EC2 does not know. An instance that an earlier leader launched last may still be
@@ -190,6 +212,7 @@ func (s *Instances) missing(id string) (cloudprovider.Instance, error) {
 	if s.JustBecameLeader() {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrNotVisible)
 	}
+	s.noteEnded(id)
 	return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, ErrUnknown)
 }
 

@@ -27,6 +27,8 @@ var lackOfReason = map[string]catalog.UnavailableReason{
 	NotSold:  catalog.ReasonNotOffered,
 	NoSubnet: catalog.ReasonNotOffered,
 	NoPrice:  catalog.ReasonNoPrice,
+
+	FullReserved: catalog.ReasonFull,
 }
 
 // offerings returns one offering per zone of the market, capacity type and partition of the placement group, in this

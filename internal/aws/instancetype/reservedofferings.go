@@ -55,15 +55,16 @@ func (m typeForClass) reservedOfferings(refused string, market Market) []catalog
 			case why != "":
 			case r.State == reservation.Expiring:
 				why = EndingReserved
+			case market.Unavailable != nil && market.Unavailable(key), market.ReservationHealthy != nil && !market.ReservationHealthy(r.ID):
+				why = NoCapacity
 			case remaining <= 0:
 				why = FullReserved
-			case market.Unavailable != nil && market.Unavailable(key):
-				why = NoCapacity
 			}
 			out = append(out, catalog.Offering{
 				Zone: r.AvailabilityZone, CapacityType: karpv1.CapacityTypeReserved, Requirements: m.reservedLabels(r, key),
 				Price:         price / ReservedDiscount,
 				ReservationID: r.ID, Remaining: remaining, Available: why == "", UnavailableMessage: why,
+				UnavailableReason: lackOfReason[why],
 			})
 		}
 	}

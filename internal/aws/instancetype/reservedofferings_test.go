@@ -31,11 +31,13 @@ func TestReservedOfferings(t *testing.T) {
 			),
 			reservation("cr-full", "us-east-1a"),
 			reservation("cr-no-subnet", "us-east-1c"),
+			reservation("cr-refused", "us-east-1a"),
 			reservation("cr-ending", "us-east-1a", func(r *awsv1.CapacityReservation) { r.State = "expiring" }),
 		}
 	})
 	m := market()
-	m.Remaining = func(id string) int { return map[string]int{"cr-full": 0}[id] + map[bool]int{true: 2}[id != "cr-full"] }
+	m.Remaining = func(id string) int { return map[bool]int{true: 2}[id != "cr-full" && id != "cr-refused"] }
+	m.ReservationHealthy = func(id string) bool { return id != "cr-refused" }
 	it := resolved(t, settings, info(t, "m5.large"), c, m)
 	got := map[string]string{}
 	for _, o := range it.Offerings {
@@ -51,14 +53,15 @@ func TestReservedOfferings(t *testing.T) {
 		if id != o.ReservationID || o.CapacityType != karpv1.CapacityTypeReserved {
 			t.Errorf("%+v", o)
 		}
-		got[id] = fmt.Sprintf("%s %s %s %.0e %d %v", o.Zone, kind, lent, o.Price, o.Remaining, o.Available)
+		got[id] = fmt.Sprintf("%s %s %s %.0e %d %v %s", o.Zone, kind, lent, o.Price, o.Remaining, o.Available, o.UnavailableReason)
 	}
 	want := map[string]string{
-		"cr-1":         "us-east-1a default false 1e-07 2 true",
-		"cr-2":         "us-east-1b capacity-block true 1e-07 2 true",
-		"cr-full":      "us-east-1a default false 1e-07 0 false",
-		"cr-no-subnet": "us-east-1c default false 1e-07 2 false",
-		"cr-ending":    "us-east-1a default false 1e-07 2 false",
+		"cr-1":         "us-east-1a default false 1e-07 2 true ",
+		"cr-2":         "us-east-1b capacity-block true 1e-07 2 true ",
+		"cr-full":      "us-east-1a default false 1e-07 0 false full",
+		"cr-refused":   "us-east-1a default false 1e-07 0 false ",
+		"cr-no-subnet": "us-east-1c default false 1e-07 2 false place",
+		"cr-ending":    "us-east-1a default false 1e-07 2 false ",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v\nwant\n%v", got, want)

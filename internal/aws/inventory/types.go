@@ -216,7 +216,7 @@ func (s *Source) market(in resolveInputs) instancetype.Market {
 		ZoneShifted: func(zone string) bool { return s.shifted(ids[zone]) },
 	}
 	if s.cfg.Reservations != nil {
-		market.Remaining = s.cfg.Reservations.Remaining
+		market.Remaining, market.ReservationHealthy = s.cfg.Reservations.Remaining, s.cfg.Reservations.Healthy
 	}
 	if s.cfg.DiscoveredMemory != nil {
 		market.DiscoveredMemory = func(instanceType string) (resource.Quantity, bool) {

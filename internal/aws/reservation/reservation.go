@@ -1,8 +1,9 @@
 // Package reservation finds the capacity reservations of node classes, and counts the free instances of each.
 //
 // EC2 is read about once a minute. Between two reads the count decreases with each launch of this process, and drops to
-// zero when EC2 reports that a reservation is full. It increases only with a read: a terminated instance frees its
-// place at most a minute late, and no launch is sent to a full reservation.
+// zero when EC2 reports that a reservation is full. It increases only with a read, and no launch is sent to a full
+// reservation. When an instance in a reservation has ended, EC2 is read again at the next use; if it is late to count the
+// instance as ended, a minute later.
 package reservation
 
 import (
@@ -66,6 +67,8 @@ type freeCount struct {
 	// launched are the times of launches that the answer may not include.
 	launched []time.Time
 	full     bool // EC2 reported it since
+	// endedAt is when an instance in it was last seen to have ended.
+	endedAt time.Time
 	// blockedUntil is until when no launch is tried, whatever EC2 counts; zero if launches are allowed.
 	blockedUntil time.Time
 }
@@ -200,13 +203,13 @@ func (f *Finder) recordCounts(found []ec2types.CapacityReservation, asked time.T
 		if known.queriedAt.After(asked) {
 			continue // another node class has queried since
 		}
-		before := known.remaining()
+		before, wasHealthy := known.remaining(), known.healthy()
 		known.free, known.queriedAt, known.full = free, asked, false
 		if !asked.Before(known.blockedUntil) {
 			known.blockedUntil = time.Time{}
 		}
 		known.launched = slices.DeleteFunc(known.launched, asked.After)
-		if known.remaining() != before {
+		if known.remaining() != before || known.healthy() != wasHealthy {
 			f.version++
 		}
 	}
@@ -218,11 +221,17 @@ func (f *Finder) recordCounts(found []ec2types.CapacityReservation, asked time.T
 }
 
 func (c *freeCount) remaining() int {
-	if c.full || !c.blockedUntil.IsZero() {
+	if c.full || !c.healthy() {
 		return 0
 	}
 	return max(0, c.free-len(c.launched))
 }
+
+// healthy reports whether EC2 has counted the reservation and launches instances into it.
+func (c *freeCount) healthy() bool { return !c.queriedAt.IsZero() && c.blockedUntil.IsZero() }
+
+// outdated reports whether an instance in it has ended since EC2 was queried.
+func (c *freeCount) outdated() bool { return c.endedAt.After(c.queriedAt) }
 
 // Remaining returns how many more instances a reservation accepts, as far as is known; zero for an unknown one.
 func (f *Finder) Remaining(id string) int {
@@ -234,11 +243,29 @@ func (f *Finder) Remaining(id string) int {
 	return 0
 }
 
-// AllCounted reports whether all of these were counted once.
+// Healthy reports whether a reservation accepts instances, as far as is known, apart from whether one is free.
+func (f *Finder) Healthy(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := f.counts[id]
+	return c != nil && c.healthy()
+}
+
+// AllCounted reports whether all of these were counted once, and no instance in them has ended since.
 func (f *Finder) AllCounted(all []awsv1.CapacityReservation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil })
+	return !slices.ContainsFunc(all, func(r awsv1.CapacityReservation) bool { return f.counts[r.ID] == nil || f.counts[r.ID].outdated() })
+}
+
+// Ended records that an instance in a reservation has ended: EC2 is queried again at the next use.
+func (f *Finder) Ended(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.counts[id]; c != nil {
+		c.endedAt = f.now()
+		f.found.Clear()
+	}
 }
 
 // Launched records an instance that was launched into a reservation.

@@ -58,3 +58,57 @@ func TestReclaimedReservationIsUnavailableForThreeMinutes(t *testing.T) {
 	expect(time.Minute, 0, "still")
 	expect(time.Minute, 5, "three minutes later")
 }
+
+// counted answers with a number of free instances, and counts the queries.
+type counted struct{ free, queries int32 }
+
+func (c *counted) DescribeCapacityReservations(
+	context.Context,
+	*ec2.DescribeCapacityReservationsInput,
+	...func(*ec2.Options),
+) (*ec2.DescribeCapacityReservationsOutput, error) {
+	c.queries++
+	return &ec2.DescribeCapacityReservationsOutput{CapacityReservations: []ec2types.CapacityReservation{{
+		CapacityReservationId: aws.String("cr-1"), AvailableInstanceCount: &c.free, InstanceMatchCriteria: ec2types.InstanceMatchCriteriaTargeted,
+	}}}, nil
+}
+
+// The place of an instance that has ended is known at once, not a minute later. A full reservation is healthy; one that
+// is not counted, or that EC2 launches nothing into, is not.
+func TestEndedInstanceFreesItsPlace(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	api := &counted{}
+	f := NewFinder(api, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	used := []awsv1.CapacityReservation{{ID: "cr-1"}}
+	use := func() {
+		t.Helper()
+		now = now.Add(time.Second)
+		if f.AllCounted(used) {
+			return
+		}
+		if _, err := f.Reservations(t.Context(), "class", []awsv1.CapacityReservationSelectorTerm{{ID: "cr-1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f.Healthy("cr-1") {
+		t.Error("healthy before it was counted")
+	}
+	use()
+	use()
+	if f.Remaining("cr-1") != 0 || !f.Healthy("cr-1") || api.queries != 1 {
+		t.Fatalf("room for %d, healthy %v, %d queries", f.Remaining("cr-1"), f.Healthy("cr-1"), api.queries)
+	}
+	now = now.Add(time.Second)
+	api.free = 1
+	f.Ended("cr-1")
+	f.Ended("cr-unknown")
+	use()
+	use()
+	if f.Remaining("cr-1") != 1 || api.queries != 2 {
+		t.Errorf("room for %d after %d queries, want 1 after 2", f.Remaining("cr-1"), api.queries)
+	}
+	f.Unavailable("cr-1")
+	if f.Healthy("cr-1") {
+		t.Error("healthy although EC2 launches nothing into it")
+	}
+}

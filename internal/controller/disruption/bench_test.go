@@ -15,6 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
@@ -33,6 +34,10 @@ func (fixedState) Invalidate()                                            {}
 func (fixedState) Release(string)                                         {}
 func (fixedState) Reserve(context.Context, *karpv1.NodePool, int64) (int64, error) {
 	return 0, nil
+}
+
+func (fixedState) ReservedRoom(context.Context, *karpv1.NodePool) (reservation.TemplateRoom, error) {
+	return reservation.TemplateRoom{}, nil
 }
 
 // BenchmarkIdlePass is a pass over a fleet of which every node has pods, after one that has found nothing to do.

@@ -152,11 +152,15 @@ func (l *Loop) countDecision(cmd *disrupt.Command) {
 	for _, pool := range affectedPools(cmd) {
 		l.Metrics.DecisionsByPool.WithLabelValues(pool, decision, reason, cmd.ConsolidationType).Inc()
 	}
+	l.countTerminateFirst(cmd)
 }
 
 func decision(cmd *disrupt.Command) string {
 	if cmd.Reboot {
 		return "reboot"
+	}
+	if cmd.TerminateFirst != "" {
+		return "terminate-first"
 	}
 	if replacementCount(cmd) > 0 {
 		return "replace"

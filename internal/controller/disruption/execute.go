@@ -80,8 +80,11 @@ func (l *Loop) newCommand(cmd *disrupt.Command, id string) karpv1.DisruptionComm
 	return e
 }
 
-// isStatic reports whether the command replaces a node of a static pool.
+// isStatic reports whether the command launches the replacement of a node of a static pool.
 func isStatic(cmd *disrupt.Command) bool {
+	if cmd.TerminateFirst != "" {
+		return false
+	}
 	oneForOne := cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy
 	return oneForOne && cmd.Candidates[0].Pool.Spec.Replicas != nil
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -57,6 +58,7 @@ type clusterState interface {
 	Invalidate()
 	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
 	Release(pool string)
+	ReservedRoom(ctx context.Context, pool *karpv1.NodePool) (reservation.TemplateRoom, error)
 }
 
 // breaker pauses replacements in a pool, by reason, after replacements that failed.
@@ -78,6 +80,8 @@ type Loop struct {
 	Consolidation consolidate.Settings
 	// StaticCapacity is the feature gate StaticCapacity: drifted nodes of static pools are replaced, too.
 	StaticCapacity bool
+	// TerminateFirst are the reasons for which nodes may go before their replacements come.
+	TerminateFirst TerminateFirst
 	// Breaker may be nil: then nothing pauses.
 	Breaker breaker
 	// Repairs counts repairs; nil if the feature gate NodeRepair is off, and nothing is repaired here.
@@ -278,7 +282,7 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 
 // pausedByBreaker checks the breaker for each pool that would lose or gain a node.
 func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (string, bool) {
-	if l.Breaker == nil || replacementCount(cmd) == 0 {
+	if l.Breaker == nil || replacementCount(cmd) == 0 && cmd.TerminateFirst == "" {
 		return "", false
 	}
 	pools := map[string]bool{}
@@ -287,6 +291,9 @@ func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (strin
 	}
 	for i := range cmd.Plan.Launches {
 		pools[cmd.Plan.Launches[i].Pool.Name] = true
+	}
+	for _, name := range cmd.RefillPools {
+		pools[name] = true
 	}
 	for name := range pools {
 		if why, open := l.Breaker.Open(ctx, name, cmd.Reason); open {
@@ -312,18 +319,8 @@ func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
 		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
 			continue // replacements would not launch
 		}
-		if turn.Candidates = l.withoutBackedOff(turn.Candidates); len(turn.Candidates) == 0 {
-			continue
-		}
-		granted, err := l.State.Reserve(ctx, turn.Pool, int64(len(turn.Candidates)))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, c := range turn.Candidates[:granted] {
-			r.take([]*disrupt.Candidate{c})
-			errs = append(errs, l.execute(ctx, r, &disrupt.Command{Reason: karpv1.DisruptionDrifted, Candidates: []*disrupt.Candidate{c}}))
-			l.State.Release(turn.Pool.Name)
+		if turn.Candidates = l.withoutBackedOff(turn.Candidates); len(turn.Candidates) > 0 {
+			errs = append(errs, l.replaceInStaticPool(ctx, r, turn)...)
 		}
 	}
 	return errors.Join(errs...)
@@ -365,6 +362,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 			Remaining:     r.budgets[karpv1.DisruptionDrifted],
 			MaxRejections: maxDriftSimulations,
 			Budget:        schedule.DefaultBudget(),
+			Freed:         l.freedSlots(r, karpv1.DisruptionDrifted),
 		},
 	)
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())

@@ -25,9 +25,6 @@ const repairBlockedWindow = 15 * time.Minute
 // maxRepairSimulations is how many unhealthy nodes one pass tries whose pods fit nowhere.
 const maxRepairSimulations = 50
 
-// atNodeLimit is the message on an unhealthy node of a static pool without room for its replacement. It is Karpenter's.
-const atNodeLimit = "static NodePool is at its node limit and cannot stage a replacement"
-
 // reasons are the reasons for which this loop disrupts nodes.
 func (l *Loop) reasons() []karpv1.DisruptionReason {
 	out := []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized}
@@ -55,7 +52,7 @@ func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
 	l.recordInvalidPolicies(r.Snapshot)
 	due, blocked := r.Unhealthy()
 	search := r.repairSearch(due, schedule.DefaultBudget())
-	search.Reboots = l.Rebooter != nil
+	search.Reboots, search.Freed = l.Rebooter != nil, l.freedSlots(r, karpv1.DisruptionUnhealthy)
 	for _, k := range blocked {
 		if k.Reason != disrupt.Nominated {
 			l.recordBlocked(k.Node, k.Message)
@@ -94,7 +91,7 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 			cmd, held = l.rebootOrReplace(ctx, r, search, cmd)
 		}
 		if held == nil && !cmd.Reboot && isStatic(cmd) {
-			held = l.reserveForRepair(ctx, c)
+			cmd, held = l.stageRepair(ctx, r, cmd)
 		}
 		if held == nil {
 			return cmd
@@ -129,19 +126,32 @@ func (l *Loop) backsOff(pool string, now time.Time) (backsOff bool) {
 	return backsOff
 }
 
-// reserveForRepair reserves a slot for the replacement of a node of a static pool.
-func (l *Loop) reserveForRepair(ctx context.Context, c *disrupt.Candidate) *disrupt.HeldBack {
+// stageRepair reserves a slot for the replacement of a node of a static pool. If none can come first, it returns the
+// command that terminates the node first.
+func (l *Loop) stageRepair(ctx context.Context, r *passState, cmd *disrupt.Command) (*disrupt.Command, *disrupt.HeldBack) {
+	c := cmd.Candidates[0]
+	hold := func(why string) (*disrupt.Command, *disrupt.HeldBack) {
+		return nil, &disrupt.HeldBack{Candidate: c, Message: why}
+	}
 	if c.Pool.DeletionTimestamp != nil || !condition.IsTrue(c.Pool, condition.Ready) {
-		return &disrupt.HeldBack{Candidate: c, Message: "static NodePool is not ready and cannot stage a replacement"}
+		return hold("static NodePool is not ready and cannot stage a replacement")
 	}
-	granted, err := l.State.Reserve(ctx, c.Pool, 1)
-	switch {
-	case err != nil:
-		return &disrupt.HeldBack{Candidate: c, Message: "counting the nodes of the static NodePool: " + err.Error()}
-	case granted == 0:
-		return &disrupt.HeldBack{Candidate: c, Message: atNodeLimit}
+	refill, err := l.staticRefill(ctx, r, c.Pool, karpv1.DisruptionUnhealthy)
+	if err != nil {
+		return hold(err.Error())
 	}
-	return nil
+	first, why := refill.AtLimit, ""
+	if refill.Room.Exhausted() {
+		first = refill.InReservation
+	} else if granted, err := l.State.Reserve(ctx, c.Pool, refill.Stageable(1)); err != nil {
+		return hold("counting the nodes of the static NodePool: " + err.Error())
+	} else if granted > 0 {
+		return cmd, nil
+	}
+	if cmd, why = first(c); cmd == nil {
+		return hold(why)
+	}
+	return cmd, nil
 }
 
 // executeRepair starts the command and counts it.

@@ -18,6 +18,8 @@ type Disruption struct {
 	Evaluation *prometheus.HistogramVec
 	// Decisions by decision, reason, consolidation_type; DecisionsByPool by nodepool before these.
 	Decisions, DecisionsByPool *prometheus.CounterVec
+	// TerminateFirst by nodepool, reason, terminate_first_reason.
+	TerminateFirst *prometheus.CounterVec
 	// Timeouts and FailedValidations by consolidation_type.
 	Timeouts, FailedValidations *prometheus.CounterVec
 	// QueueFailures by decision, reason, consolidation_type: replacements that did not become ready.
@@ -67,6 +69,14 @@ func newDisruption(d *registrar) Disruption {
 			"decision",
 			"reason",
 			"consolidation_type",
+		),
+		TerminateFirst: d.counter(
+			voluntary,
+			"terminate_first_decisions_total",
+			"Nodes terminated before their replacement was launched, since that could not come first.",
+			"nodepool",
+			"reason",
+			"terminate_first_reason",
 		),
 		Timeouts: d.counter(
 			voluntary,

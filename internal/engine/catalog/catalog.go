@@ -84,6 +84,7 @@ type UnavailableReason string
 const (
 	ReasonNotOffered UnavailableReason = "place" // the zone does not offer the type, or the class has no subnet there
 	ReasonNoPrice    UnavailableReason = "price" // nothing is launched at an unknown price
+	ReasonFull       UnavailableReason = "full"  // the capacity reservation is healthy, and has no free instance
 )
 
 // PriceOverlaid reports whether a NodeOverlay sets the price of any offering.

@@ -65,7 +65,7 @@ func (d *State) Node(src *snapshot.Node, labels requirement.Set) snapshot.Device
 		}
 	}
 	if src.Claim != "" && !src.Initialized {
-		out.Type = d.typeOf(src, labels)
+		out.Type = d.typeOf(src, labels).WithDevicesOf(src.DRADrivers)
 	}
 	return out
 }

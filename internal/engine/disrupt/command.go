@@ -50,6 +50,10 @@ type Command struct {
 	Bound *time.Duration
 	// Reboot is true if the candidate is rebooted instead of removed.
 	Reboot bool
+	// TerminateFirst is why the candidate is terminated before a replacement is launched; empty if it is not. The command
+	// launches nothing: provisioning, or the static pool, launches the replacement in one of RefillPools.
+	TerminateFirst TerminateFirstReason
+	RefillPools    []string
 }
 
 // Verdict is whether a NodePool of policy Balanced approves a command, as far as the command removes its nodes.

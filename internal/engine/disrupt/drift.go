@@ -80,12 +80,15 @@ type DriftSearch struct {
 	// MaxRejections is after how many nodes with pods that cannot be scheduled elsewhere the search stops.
 	MaxRejections int
 	Budget        schedule.Budget // of each simulation
+	// Freed lets nodes in full capacity reservations be terminated first; nil if they may not.
+	Freed *FreedSlots
 }
 
 // Drift finds the next drifted node to replace: the first in order that the budgets allow, and with pods that can all
-// be scheduled elsewhere. Nil if there is none before MaxRejections of them, not counting those that the budgets
-// block. Nodes with pods that cannot be scheduled are returned with the message. It costs one simulation per node
-// that is tried.
+// be scheduled elsewhere, if need be once it has freed its slot in a capacity reservation. Nil if there is none before
+// MaxRejections of them, not counting those that the budgets block. Nodes with pods that cannot be scheduled are
+// returned with the message. It costs one simulation per node that is tried, and a second one per node in a full
+// reservation.
 func Drift(p *schedule.Problem, v *View, search DriftSearch) (*Command, []Unconsolidatable) {
 	var left []Unconsolidatable
 	for _, c := range search.Order {
@@ -97,6 +100,13 @@ func Drift(p *schedule.Problem, v *View, search DriftSearch) (*Command, []Uncons
 		}
 		o := EvaluateRemoval(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, search.Budget))
 		if why := o.Message(); why != "" {
+			if len(o.Unschedulable) > 0 {
+				cmd, waits := search.Freed.Command(c, karpv1.DisruptionDrifted)
+				if cmd != nil {
+					return cmd, left
+				}
+				why = cmp.Or(waits, why)
+			}
 			left = append(left, Unconsolidatable{Candidate: c, Message: why})
 			continue
 		}

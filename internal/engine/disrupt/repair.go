@@ -86,6 +86,8 @@ type RepairSearch struct {
 	Budget  schedule.Budget // of each simulation
 	// Reboots is false if nodes are replaced where a policy says to reboot them.
 	Reboots bool
+	// Freed lets nodes in full capacity reservations be terminated first; nil if they may not.
+	Freed *FreedSlots
 }
 
 // HeldBack is a node that is due for repair, and why it is not repaired in this pass.
@@ -120,7 +122,15 @@ func (s *RepairSearch) Evaluate(p func() *schedule.Problem, c *Candidate) (*Comm
 		return cmd, nil
 	}
 	o := evaluate(cmd.Candidates, p().WhatIf([]int{c.Index}, c.Pods, s.Budget), nil)
-	if why := o.Message(); why != "" && !mayLosePods(c, &o, s.View.Snapshot.Now) {
+	why := o.Message()
+	if len(o.Unschedulable) > 0 {
+		first, waits := s.Freed.Command(c, karpv1.DisruptionUnhealthy)
+		if first != nil {
+			return first, nil
+		}
+		why = cmp.Or(waits, why)
+	}
+	if why != "" && !mayLosePods(c, &o, s.View.Snapshot.Now) {
 		return nil, &HeldBack{Candidate: c, Message: why, Simulated: true}
 	}
 	cmd.Plan, cmd.Savings = o.Plan, c.Price-LaunchCost(o.Plan)

@@ -108,6 +108,9 @@ func WithReservation(it *catalog.InstanceType, id string, n int) *catalog.Instan
 	o := Offering(Zones()[0], karpv1.CapacityTypeReserved, price)
 	o.Requirements = o.Requirements.With(requirement.In(ReservationID, id))
 	o.ReservationID, o.Remaining, o.Available = id, n, n > 0
+	if n == 0 {
+		o.UnavailableReason = catalog.ReasonFull
+	}
 	return WithOfferings(it, append(it.Offerings, o)...)
 }
 

@@ -55,9 +55,10 @@ type solver struct {
 	// placement.
 	waiting     []*packingClass
 	planned     []plannedPods
-	demands     []demand                  // of the last lookAhead
-	demandsFor  *bin                      // the bin of the last lookAhead
-	ranking     [len(fitTiers)][2][]int32 // buffer of rankDemands
+	demands     []demand // of the last lookAhead
+	demandsFor  *bin     // the bin of the last lookAhead
+	touched     []int32  // the demands that the last packing took pods of, by index
+	rankings    rankings
 	quotas      hostQuotas
 	sized       sizedBin // the last bin that was sized
 	slots       reservation.Slots

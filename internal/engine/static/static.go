@@ -21,6 +21,8 @@ type Counts struct {
 	// Active stay. Pending wait until their replacement is initialized, and are removed then. Deleting are being
 	// deleted.
 	Active, Pending, Deleting int64
+	// Unlaunched are those of the active ones that have no instance yet.
+	Unlaunched int64
 }
 
 // All is how many nodes the pool has, in any state.
@@ -36,9 +38,23 @@ func Count(nodes []snapshot.Node) (c Counts) {
 			c.Deleting++
 		default:
 			c.Active++
+			if !n.Launched {
+				c.Unlaunched++
+			}
 		}
 	}
 	return c
+}
+
+// LaunchReason is the disruption that new nodes of a pool make up for: Drifted while nodes of it are drifted, else none.
+// What becomes of such a node says whether another drifted one may go.
+func LaunchReason(nodes []snapshot.Node) karpv1.DisruptionReason {
+	for i := range nodes {
+		if n := &nodes[i]; n.Initialized && !n.DriftedAt.IsZero() {
+			return karpv1.DisruptionDrifted
+		}
+	}
+	return ""
 }
 
 // Missing is how many nodes to add. A node that waits for its replacement counts as one: the disruption command

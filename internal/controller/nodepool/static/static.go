@@ -1,5 +1,5 @@
 // Package static keeps static NodePools at their number of replicas: it creates missing NodeClaims, as far as the
-// pool's limit on nodes allows, and deletes surplus ones. The engine decides which.
+// pool's limit on nodes and its capacity reservations allow, and deletes surplus ones. The engine decides which.
 package static
 
 import (
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/static"
 )
@@ -36,6 +38,9 @@ const (
 	// recheckInterval is the time between two reconciles of a pool when nothing changes; limitedInterval is the same
 	// while the limit on nodes keeps it from growing, which a terminating node ends.
 	recheckInterval, limitedInterval = time.Minute, 30 * time.Second
+	// fullInterval is the same while the capacity reservations of the pool have no free instance. Asking costs no call: EC2 is
+	// queried once for each instance that ends, and every minute.
+	fullInterval = 5 * time.Second
 	// parallelism bounds how many NodeClaims are created or deleted at once: the API server must
 	// stay responsive while one large pool changes.
 	parallelism = 20
@@ -48,6 +53,7 @@ type fleet interface {
 	PoolNodes(ctx context.Context, pool string) ([]snapshot.Node, error)
 	Reserve(ctx context.Context, pool *karpv1.NodePool, want int64) (int64, error)
 	Release(pool string)
+	ReservedRoom(ctx context.Context, pool *karpv1.NodePool) (reservation.TemplateRoom, error)
 	Created(claim *karpv1.NodeClaim)
 	MarkForDeletion(uid types.UID)
 	Unmark(uid types.UID)
@@ -56,13 +62,15 @@ type fleet interface {
 
 // Reconciler keeps pools at their number of replicas. It never reconciles one pool concurrently.
 type Reconciler struct {
-	Client  client.Client
-	State   fleet
-	Labels  requirement.Labels
-	Events  *event.Recorder
-	Metrics *metrics.Metrics
-	Log     *slog.Logger
-	Now     func() time.Time
+	Client client.Client
+	State  fleet
+	Labels requirement.Labels
+	// TerminateFirst is the feature gate TerminateFirstDrift: drifted nodes may go before their replacements come.
+	TerminateFirst bool
+	Events         *event.Recorder
+	Metrics        *metrics.Metrics
+	Log            *slog.Logger
+	Now            func() time.Time
 }
 
 // Register adds the reconciler to mgr.
@@ -105,15 +113,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if missing == 0 || !condition.IsTrue(pool, condition.Ready) { // becoming ready triggers a reconcile
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
-	granted, err := r.State.Reserve(ctx, pool, missing)
+	want := r.launchable(ctx, pool, counts, missing)
+	if want == 0 {
+		return reconcile.Result{RequeueAfter: fullInterval}, nil
+	}
+	granted, err := r.State.Reserve(ctx, pool, want)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if granted < missing {
+	if granted < want {
 		r.Log.Info("the limit on nodes keeps a node pool below its replicas", "NodePool", pool.Name, "replicas", *pool.Spec.Replicas,
 			"nodes", counts.All(), "limit", static.Limit(pool), "created", granted)
 	}
-	if err := r.create(ctx, pool, granted); err != nil {
+	var reason karpv1.DisruptionReason
+	if r.TerminateFirst {
+		reason = static.LaunchReason(nodes)
+	}
+	if err := r.create(ctx, batch{pool, reason, granted}); err != nil {
 		if apierrors.IsInvalid(err) { // a retry is rejected, too; a change of the pool triggers a reconcile
 			r.Events.WarnEvery(invalidEventWindow, pool, "NodeClaimInvalid",
 				"The API server rejects the NodeClaims of the pool as invalid: %s. Correct spec.template of the pool", provisioning.InvalidCauses(err))
@@ -122,26 +138,55 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, err
 	}
-	if granted < missing {
+	switch {
+	case granted < want:
 		return reconcile.Result{RequeueAfter: limitedInterval}, nil
+	case want < missing:
+		return reconcile.Result{RequeueAfter: fullInterval}, nil
 	}
 	return reconcile.Result{RequeueAfter: recheckInterval}, nil
 }
 
-// create creates n NodeClaims. A failure of one does not delay the others. But they are alike: if the first is invalid,
-// it tries no other.
-func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64) error {
-	if n == 0 {
+// launchable is how many of the missing nodes can be launched now. Where only capacity reservations are allowed, it is what
+// these have free: claims beyond it would be launched in vain, and deleted, again and again.
+func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, counts static.Counts, missing int64) int64 {
+	room, err := r.State.ReservedRoom(ctx, pool)
+	if err != nil { // a launch reports what is wrong
+		r.Log.Debug("the room for a node pool in capacity reservations is not known", "NodePool", pool.Name, "error", err)
+		return missing
+	}
+	if !room.Only {
+		return missing
+	}
+	free := max(0, int64(room.Free)-counts.Unlaunched)
+	if free < missing {
+		r.Log.Info("capacity reservations keep a node pool below its replicas", "NodePool", pool.Name, "replicas", *pool.Spec.Replicas,
+			"nodes", counts.All(), "free", free)
+	}
+	return min(free, missing)
+}
+
+// batch is a number of claims to create in a pool; reason is the disruption that they make up for, empty for none.
+type batch struct {
+	pool   *karpv1.NodePool
+	reason karpv1.DisruptionReason
+	n      int64
+}
+
+// create creates NodeClaims. A failure of one does not delay the others. But they are alike: if the first is invalid, it
+// tries no other.
+func (r *Reconciler) create(ctx context.Context, b batch) error {
+	if b.n == 0 {
 		return nil
 	}
 	first := panics.ErrorLogged(r.Log, "static pool", func() error {
-		defer r.State.Release(pool.Name)
-		return r.createOne(ctx, pool)
+		defer r.State.Release(b.pool.Name)
+		return r.createOne(ctx, b)
 	})
-	errs := make([]error, n-1)
+	errs := make([]error, b.n-1)
 	if apierrors.IsInvalid(first) {
 		for range errs {
-			r.State.Release(pool.Name)
+			r.State.Release(b.pool.Name)
 		}
 		return first
 	}
@@ -149,8 +194,8 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 	group.SetLimit(parallelism)
 	for i := range errs {
 		group.Go(func() error {
-			defer r.State.Release(pool.Name)
-			errs[i] = panics.ErrorLogged(r.Log, "static pool", func() error { return r.createOne(ctx, pool) })
+			defer r.State.Release(b.pool.Name)
+			errs[i] = panics.ErrorLogged(r.Log, "static pool", func() error { return r.createOne(ctx, b) })
 			return nil
 		})
 	}
@@ -158,10 +203,14 @@ func (r *Reconciler) create(ctx context.Context, pool *karpv1.NodePool, n int64)
 	return errors.Join(append(errs, first)...)
 }
 
-func (r *Reconciler) createOne(ctx context.Context, pool *karpv1.NodePool) error {
+func (r *Reconciler) createOne(ctx context.Context, b batch) error {
+	pool := b.pool
 	claim, err := provisioning.StaticClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, r.Labels)
 	if err != nil {
 		return err
+	}
+	if b.reason != "" {
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunchReason, string(b.reason))
 	}
 	if err := r.Client.Create(ctx, claim); err != nil {
 		// The API server may have created it in spite of the error: the state reads it again before the next claim.

@@ -121,7 +121,8 @@ func (d deviceNode) await(ctx context.Context, w *World) error {
 		waited = waited || launched && c.Annotations[karpv1.AnnotationRequestedDRADrivers] == d.driver
 	}
 	if !allocated || !waited {
-		return fmt.Errorf("a device of %s is allocated: %v; a NodeClaim of type %s waited for it: %v", d.driver, allocated, d.instanceType, waited)
+		return fmt.Errorf(
+			"a device of %s is allocated: %v; a NodeClaim of type %s waited for it: %v", d.driver, allocated, d.instanceType, waited)
 	}
 	if err := world.Until(ctx, func() error { return devicesAsExpected(ctx, w) }); err != nil {
 		return err

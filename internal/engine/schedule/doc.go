@@ -24,8 +24,8 @@
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
 // the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
-// (nodepool), free slots of capacity reservations (reservation), and what pods are worth and no plan can cost less than
-// (price, with the linear program in lp).
+// (nodepool), free slots of capacity reservations (reservation), devices (devices), and what pods are worth and no plan
+// can cost less than (price, with the linear program in lp). The result is data (plan).
 //
 // # Search
 //
@@ -71,7 +71,7 @@
 // # Complexity
 //
 // Compiling is linear in pods, and in types per distinct set of requirements. A pod that equals the one before it
-// checks only the bins opened since that have room for it (roomTree), and those that wait for a domain only once it is
+// checks only the bins opened since that have room for it (roomtree.Tree), and those that wait for a domain only once it is
 // open (binList). Opening a bin costs a few types times at most maxLookahead packing classes, and less when it becomes
 // the same as the bin before it (sizing). So the time per pod does not grow from 1,000 to
 // 200,000 pods: see BenchmarkSolve.

@@ -9,28 +9,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/preference"
 )
 
-// PreferenceCost is what the plan makes of one preference of pods with equal constraints, under the policy Priced.
-type PreferenceCost struct {
-	// Pod is one of the pods that prefer it.
-	Pod *corev1.Pod
-	// Text is the preference in words.
-	Text string
-	// Kept, Dropped and Unmet count the scheduled pods by what has become of the preference: dropped ones would cost too
-	// much, unmet ones nothing can meet.
-	Kept, Dropped, Unmet int
-	// KeptCost is what the kept ones cost, in $/h: by how much the nodes of these pods cost more than nodes without
-	// preferences would when the pods were placed. What several preferences of a pod cost together is divided equally. All
-	// together cost no more than Stats.PreferenceCost.
-	KeptCost float64
-	// DroppedCost is what keeping the dropped ones would cost, in $/h; NaN if it is not known.
-	DroppedCost float64
-	// OwnPrice is the sum of the own prices of the pods that keep it, each divided by the number of preferences that the
-	// pod keeps, in $/h. KeptCost is at most its share that snapshot.Settings.PreferenceCost allows.
-	OwnPrice float64
-
-	respected bool // the plan respects all preferences
-}
-
 // preferenceRecord is what a run finds out about the preferences of a constraint class.
 type preferenceRecord struct {
 	list preference.List
@@ -165,16 +143,16 @@ func (sv *solver) preferenceCosts() []PreferenceCost {
 		}
 	}
 	for i := range out {
-		out[i].add(uses[i], p.mode)
+		addUse(&out[i], uses[i], p.mode)
 	}
 	return out
 }
 
-// add completes the counts with what a run knows.
-func (c *PreferenceCost) add(u preferenceUse, mode preferenceMode) {
+// addUse completes the counts with what a run knows.
+func addUse(c *PreferenceCost, u preferenceUse, mode preferenceMode) {
 	switch mode {
 	case preferencesRespected: // only what nothing meets is dropped
-		c.Dropped, c.Unmet, c.respected = 0, c.Dropped, true
+		c.Dropped, c.Unmet, c.Respected = 0, c.Dropped, true
 		return
 	case preferencesIgnored:
 		c.DroppedCost = math.NaN()
@@ -188,26 +166,6 @@ func (c *PreferenceCost) add(u preferenceUse, mode preferenceMode) {
 	c.DroppedCost = math.NaN()
 	if u.priced > 0 {
 		c.DroppedCost = u.droppedCost / float64(u.priced) * float64(c.Dropped)
-	}
-}
-
-// limitKeptCosts sets what the plan costs more than one without preferences. What the kept preferences were found to cost
-// is reduced to it; where nothing was found out, as for a plan that respects all, it is divided by the own prices of the
-// pods.
-func (p *Plan) limitKeptCosts(premium float64) {
-	p.Stats.PreferenceCost = premium
-	found, own := 0.0, 0.0
-	for i := range p.Preferences {
-		found += p.Preferences[i].KeptCost
-		own += p.Preferences[i].OwnPrice
-	}
-	for i := range p.Preferences {
-		switch c := &p.Preferences[i]; {
-		case found > premium:
-			c.KeptCost *= premium / found
-		case c.respected && own > 0:
-			c.KeptCost = premium * c.OwnPrice / own
-		}
 	}
 }
 

@@ -99,7 +99,7 @@ func (sv *solver) weigh(o *outcome) {
 	}
 	o.relaxedPreferences = 0
 	if sv.pricing.mode == preferencesPriced {
-		o.cost += o.droppedWorth
+		o.cost += o.DroppedWorth
 	}
 }
 
@@ -251,19 +251,19 @@ func (sv *solver) solveWithPrices(queue []*queuedPod, budget Budget) Plan {
 		}
 		spent += weighing.Stats.Steps
 		ignoring.Preferences = ignoredAfter(ignoring.Preferences, weighing.Preferences)
-		if weighing.noWorseThan(&respecting) {
+		if weighing.NoWorseThan(&respecting) {
 			all = []*Plan{&respecting, &weighing, &ignoring}
 		}
 	}
 	best := all[0]
 	for _, other := range all[1:] {
-		if other.preferredTo(best) {
+		if other.PreferredTo(best) {
 			best = other
 		}
 	}
 	best.Stats.Steps = spent
 	if len(best.Rejected) == len(ignoring.Rejected) {
-		best.limitKeptCosts(max(0, best.cost()-ignoring.cost()))
+		best.LimitKeptCosts(max(0, best.Cost()-ignoring.Cost()))
 	}
 	return *best
 }
@@ -276,24 +276,4 @@ func anyPrefers(queue []*queuedPod) bool {
 		}
 	}
 	return false
-}
-
-// cost is the price of the plan's nodes with their other costs, in $/h.
-func (p *Plan) cost() float64 { return p.Stats.HourlyCost + p.Stats.NodeCost }
-
-// noWorseThan reports whether the plan leaves no more pods than another, and costs no more if they leave equally many.
-func (p *Plan) noWorseThan(other *Plan) bool {
-	if len(p.Rejected) != len(other.Rejected) {
-		return len(p.Rejected) < len(other.Rejected)
-	}
-	return p.cost() <= other.cost()*(1+1e-9)
-}
-
-// preferredTo reports whether the plan leaves fewer pods than another, or has a lower objective. Nearly equal ones leave
-// the other.
-func (p *Plan) preferredTo(other *Plan) bool {
-	if len(p.Rejected) != len(other.Rejected) {
-		return len(p.Rejected) < len(other.Rejected)
-	}
-	return p.cost()+p.droppedWorth < (other.cost()+other.droppedWorth)*(1-1e-9)
 }

@@ -7,10 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -44,7 +46,7 @@ type solver struct {
 	topology     *topology.Registry // the groups that count pods per domain
 	nodes        []*node
 	bins         []*bin
-	rooms        roomTree                      // of bins
+	rooms        roomtree.Tree                 // of bins
 	allClasses   []*class                      // all classes, in the order of the pods
 	classes      []*class                      // classes of this run, by their first pod in the queue
 	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
@@ -86,8 +88,7 @@ type solver struct {
 	rejected    []Rejection
 	invalidPods []Rejection // pods that cannot be parsed
 
-	// devices are the free ones; nil if no pod requests any.
-	devices snapshot.DeviceState
+	devices *devices.State
 
 	// hostGroups are the groups over hostnames that matter to coverExactly.
 	hostGroups map[*topology.Group]bool
@@ -109,7 +110,7 @@ type baseline struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
+		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1, devices: devices.New(s),
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		pricing:     newPricing(s.Settings),
 		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
@@ -174,7 +175,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 		sv.wholeGroups = nil
 		return nil, true
 	}
-	o = &outcome{p, how, p.cost(), sv.relaxedPreferences, hopeless, divided}
+	o = &outcome{p, how, p.Cost(), sv.relaxedPreferences, hopeless, divided}
 	sv.weigh(o)
 	return o, false
 }
@@ -457,7 +458,7 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	return false
 }
 
-// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomTree skips
+// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomtree.Tree skips
 // those that are full.
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
@@ -472,7 +473,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	for need := sv.roomFor(c); ; l.next++ {
-		if l.next = sv.rooms.next(l.next, need); l.next < 0 {
+		if l.next = sv.rooms.Next(l.next, need); l.next < 0 {
 			l.next = len(sv.bins)
 			return false
 		}
@@ -496,7 +497,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	need := sv.roomFor(q.class)
-	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
+	for k := sv.rooms.Next(l.next, need); k >= 0; k = sv.rooms.Next(k+1, need) {
 		b := sv.bins[k]
 		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)
@@ -561,7 +562,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound(&p)
-	p.Preferences, p.droppedWorth = sv.preferenceCosts(), sv.droppedWorth()
+	p.Preferences, p.DroppedWorth = sv.preferenceCosts(), sv.droppedWorth()
 	p.Stats.InstanceTypes = sv.pools.TypeCount()
 	return p
 }

@@ -48,6 +48,8 @@ const (
 	// DisruptionPool is a NodePool with variable disruption settings, and its EC2NodeClass. Variables: CLUSTER_NAME,
 	// AMI_ALIAS, CPUS (a JSON list), CAPACITY_TYPE, EXPIRE_AFTER, CONSOLIDATE_AFTER, BUDGET.
 	DisruptionPool = "disruption-pool.yaml"
+	// PatchPods lets the controller patch pods.
+	PatchPods = "patch-pods.yaml"
 	// DisruptionWorkload are two Deployments, front and store, each with a PodDisruptionBudget of a tenth; an instance of
 	// 2 CPUs fits one pod of front. Variables: FRONT, STORE (replicas).
 	DisruptionWorkload = "disruption-workload.yaml"
@@ -65,6 +67,12 @@ const (
 	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
 	// in JSON).
 	ImageFamily = "image-family.yaml"
+	// Devices is a NodePool of instance types with NVIDIA GPUs, some of them with EFA, and its EC2NodeClass. Variable:
+	// CLUSTER_NAME.
+	Devices = "devices.yaml"
+	// DevicesWorkload are two Deployments with no replicas, gpu and efa, whose pods request nothing but a device by a
+	// ResourceClaim, and the device classes.
+	DevicesWorkload = "devices-workload.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

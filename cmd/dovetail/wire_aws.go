@@ -100,6 +100,8 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		StrictMinValues:    a.settings.MinValuesPolicy == settings.MinValuesStrict,
 		ReservedCapacity:   a.settings.Gate(settings.GateReservedCapacity),
 		KubeletExpressions: a.settings.AWSGate(settings.GateNodeClassCEL),
+		NVIDIADevices:      a.settings.AWSGate(settings.GateDRANVIDIAGPU),
+		DRADrivers:         draDrivers(a.settings),
 		Fallback:           prices,
 		DisableDryRun:      a.settings.DisableDryRun,
 		ZonalShift:         a.settings.EnableZonalShift,
@@ -119,6 +121,17 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		config.Overlay, config.UserPrices = a.overlay, a.overlays.Prices
 	}
 	return config, nil
+}
+
+// draDrivers are the DRA drivers whose devices instance types come with: none while resource claims are ignored.
+func draDrivers(s settings.Settings) (drivers []string) {
+	if s.AWSGate(settings.GateDRANVIDIAGPU) && !s.IgnoreDRARequests {
+		drivers = append(drivers, awsv1.DRADriverNVIDIA)
+	}
+	if s.AWSGate(settings.GateDRAEFA) && !s.IgnoreDRARequests {
+		drivers = append(drivers, awsv1.DRADriverEFA)
+	}
+	return drivers
 }
 
 // checkAWS refuses to start on the wrong cluster or without AWS, and reads what the first plan needs.

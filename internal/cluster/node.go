@@ -41,6 +41,7 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		CreatedAt:      claim.CreationTimestamp.Time,
 		Nominated:      nominatedPods(claim, karpv1.AnnotationNominatedPods, f.NominationWindow, f.Now),
 		Rebooting:      condition.IsTrue(claim, karpv1.ConditionRebooting),
+		DRADrivers:     karpv1.RequestedDRADrivers(claim),
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}

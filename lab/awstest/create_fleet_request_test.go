@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -48,6 +49,9 @@ func TestCreateFleetRequest(t *testing.T) {
 	}
 	requesting := func(name corev1.ResourceName) func(*claims) {
 		return func(c *claims) { c.Spec.Resources.Requests[name] = resource.MustParse("1") }
+	}
+	devices := func(c *claims) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, karpv1.AnnotationRequestedDRADrivers, awsv1.DRADriverEFA)
 	}
 	only := func(requirements ...karpv1.Requirement) func(*claims) {
 		return func(c *claims) { c.Spec.Requirements = requirements }
@@ -115,6 +119,12 @@ func TestCreateFleetRequest(t *testing.T) {
 		{name: "EFA is requested", claim: all(withEFA, requesting(awsv1.ResourceEFA)), see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
 		}, want: "efa 1"},
+		{
+			name: "devices of EFA are requested", claim: all(withEFA, devices),
+			see: func(o sentRequest) string {
+				return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
+			}, want: "efa 1",
+		},
 		{name: "EFA that is not", claim: withEFA, see: func(o sentRequest) string {
 			return o.template.Get(data+"NetworkInterface.1.InterfaceType") + " " + efa(o)
 		}, want: " 0"},

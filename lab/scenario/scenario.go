@@ -58,8 +58,8 @@ func All(m Seeds, nodes int) []Scenario {
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
 		zonalShift(),
-		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(),
-		spotInterruption(), consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
+		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
+		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
 		twoClustersOneName(nodes),
 	}
 }

@@ -1,11 +1,11 @@
 // Command ec2catalog generates internal/engine/catalog/offline/data: every EC2 instance type, where it is offered,
-// and what it costs, in the format that the package offline documents.
+// what it costs, and which devices its nodes publish, in the format that the package offline documents.
 //
-// What the types are and where they are offered comes from data/ (see its README). Prices come from two Go modules,
-// pinned by version and checksum (sources.go) and fetched by the go command, so that no account and no network but
-// the module proxy is needed. A price that no source has is not written: the header of a region's file holds the
-// ratios by which the package offline derives it. The output depends on nothing else: the same sources give the same
-// text.
+// What the types are and where they are offered comes from data/ (see its README). Prices, and the devices that DRA
+// drivers publish, come from two Go modules, pinned by version and checksum (sources.go) and fetched by the go command,
+// so that no account and no network but the module proxy is needed. A price that no source has is not written: the
+// header of a region's file holds the ratios by which the package offline derives it. The output depends on nothing
+// else: the same sources give the same text.
 //
 //	cd tools/ec2catalog && GOWORK=off go run .          # write the files
 //	cd tools/ec2catalog && GOWORK=off go run . -check   # fail if the committed files differ
@@ -79,7 +79,13 @@ func generate() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{"types.tsv.gz": encodeTypes(known, prices.windowsFees(known))}
+	devices, err := readDevices()
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{
+		"types.tsv.gz": encodeTypes(known, prices.windowsFees(known)), "devices.tsv.gz": encodeDevices(devices),
+	}
 	for _, m := range markets(known, prices) {
 		files[m.name+".tsv.gz"] = m.encode()
 	}

@@ -21,8 +21,8 @@ var (
 		"github.com/cristim/ec2-instances-info", "v0.0.0-20250528091325-32acf84f42eb",
 		"h1:exJ9FsMTbotSG5xgDHmFJE84gV3MZ4JRpR8nhbgJz/k=",
 	}
-	// priceTables has newer prices of us-east-1 and GovCloud, and prices of China. Its tables are read as data; its
-	// code is not.
+	// priceTables has newer prices of us-east-1 and GovCloud, prices of China, and devices of DRA drivers. Its tables are
+	// read as data; its code is not.
 	priceTables = module{
 		"github.com/aws/karpenter-provider-aws", "v1.15.1",
 		"h1:6eH///KgWKDwD2R6wHRnKGN8Vu8OHueaXjNdx64TnuY=",

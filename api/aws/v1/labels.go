@@ -57,9 +57,23 @@ const (
 	AnnotationInstanceProfileName = Group + "/instance-profile-name"
 	// AnnotationTagged is "true" on a claim whose instance got its tags after registration.
 	AnnotationTagged = Group + "/tagged"
-	// AnnotationNVIDIAConsumableCapacity is, on an EC2NodeClass, how resource claims share an NVIDIA GPU. It is not part of the hash.
+	// AnnotationNVIDIAConsumableCapacity is, on an EC2NodeClass, how resource claims share an NVIDIA GPU: one of the
+	// GPUSharing modes, or the number of claims that may share one. It is not part of the hash.
 	AnnotationNVIDIAConsumableCapacity = Group + "/nvidia-consumable-capacity"
 	AnnotationClusterNameTagged        = "compatibility." + Group + "/cluster-name-tagged"
+)
+
+// Values of AnnotationNVIDIAConsumableCapacity besides a number. Empty is GPUSharingDisabled.
+const (
+	GPUSharingDisabled  = "disabled"
+	GPUSharingMemory    = "memory"
+	GPUSharingUnlimited = "unlimited"
+)
+
+// DRA drivers whose devices instance types come with.
+const (
+	DRADriverNVIDIA = "gpu.nvidia.com"
+	DRADriverEFA    = "dra.net"
 )
 
 // FinalizerTermination is on every EC2NodeClass until what was made for it in AWS is gone.

@@ -75,8 +75,10 @@ type Config struct {
 	StrictMinValues bool
 	// ReservedCapacity is the feature gate of that name.
 	ReservedCapacity bool
-	// KubeletExpressions is the feature gate NodeClassCEL.
-	KubeletExpressions bool
+	// KubeletExpressions is the feature gate NodeClassCEL, NVIDIADevices is DRANVIDIAGPU.
+	KubeletExpressions, NVIDIADevices bool
+	// DRADrivers are the DRA drivers whose devices instance types come with.
+	DRADrivers []string
 	// UserPrices are the user's, in $/h by type, for types without a price of AWS, and a version that changes with them. Nil has none.
 	UserPrices func() (prices map[string]float64, version int)
 	// Overlay applies the NodeOverlays of the claim's pool to instance types. Nil leaves the types as they are.
@@ -137,6 +139,7 @@ func New(cfg Config) (*Adapter, error) {
 	}
 	resolver, err := instancetype.New(instancetype.Settings{
 		Region: cfg.Identity.Region, ReservedENIs: cfg.ReservedENIs, MemoryOverhead: cfg.MemoryOverhead, Expressions: cfg.KubeletExpressions,
+		DRADrivers: cfg.DRADrivers,
 	})
 	if err != nil {
 		return nil, err
@@ -161,7 +164,8 @@ func New(cfg Config) (*Adapter, error) {
 	a.NodeClasses = nodeclass.NewResolver(nodeclass.Config{
 		EC2: l.ec2, Cluster: l.cluster, Network: l.network, Images: l.images, Groups: l.groups, Reservations: l.reservations,
 		Profiles: l.profiles, Offerings: a.Offerings, Inventory: l.inventory, Joins: l.joins, Launcher: l.launcher, DryRuns: l.dryRuns,
-		NodePools: cfg.NodePools, DisableDryRun: cfg.DisableDryRun, KubeletExpressions: cfg.KubeletExpressions, Now: cfg.Now,
+		NodePools: cfg.NodePools, DisableDryRun: cfg.DisableDryRun, KubeletExpressions: cfg.KubeletExpressions,
+		NVIDIADevices: cfg.NVIDIADevices, Now: cfg.Now,
 	})
 	a.Launcher = nodeclaim.NewLauncher(nodeclaim.LauncherConfig{
 		Launch: l.launcher, Offerings: a.Offerings, Inventory: l.inventory, Groups: l.groups, Cluster: l.cluster, Overlay: cfg.Overlay,

@@ -32,6 +32,8 @@ type Settings struct {
 	MemoryOverhead float64
 	// Expressions enables expressions in the kubelet settings of node classes; else an expression counts as not set.
 	Expressions bool
+	// DRADrivers are the DRA drivers whose devices types come with, as far as the catalog has them.
+	DRADrivers []string
 }
 
 // Class is the part of an EC2NodeClass that instance types depend on.
@@ -44,7 +46,9 @@ type Class struct {
 	ConnectionTracking   bool
 	NestedVirtualization bool
 	Enclaves             bool
-	Subnets              []awsv1.Subnet
+	// GPUSharing is how claims share NVIDIA GPUs.
+	GPUSharing string
+	Subnets    []awsv1.Subnet
 	// Reservations are the capacity reservations that nodes may use.
 	Reservations []awsv1.CapacityReservation
 	// Group is the placement group of the instances; zero for none.
@@ -81,6 +85,7 @@ func ClassOf(nodeClass *awsv1.EC2NodeClass, amiFamily string) (Class, error) {
 		ConnectionTracking:   spec.ConnectionTracking != nil,
 		NestedVirtualization: spec.CPUOptions != nil && spec.CPUOptions.NestedVirtualization == "enabled",
 		Enclaves:             nodeClass.EnclavesEnabled(),
+		GPUSharing:           nodeClass.Annotations[awsv1.AnnotationNVIDIAConsumableCapacity],
 		Subnets:              nodeClass.Status.Subnets,
 		Reservations:         nodeClass.Status.CapacityReservations,
 	}, nil
@@ -122,6 +127,7 @@ type Resolver struct {
 	settings  Settings
 	branch    table // branch network interfaces
 	bandwidth table // Mbps
+	devices   Devices
 	compiler  *expression.Compiler
 }
 
@@ -135,11 +141,15 @@ func New(settings Settings) (*Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network bandwidth: %w", err)
 	}
+	devices, err := LoadDevices(settings.DRADrivers)
+	if err != nil {
+		return nil, err
+	}
 	compiler, err := expression.NewCompiler()
 	if err != nil {
 		return nil, err
 	}
-	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth, compiler: compiler}, nil
+	return &Resolver{settings: settings, branch: branch, bandwidth: bandwidth, devices: devices, compiler: compiler}, nil
 }
 
 // ClassResolver resolves types for one node class at one moment. It is for one goroutine.
@@ -196,6 +206,7 @@ func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.Instan
 		Capacity:     capacity,
 		Allocatable:  allocatable,
 		VolumeLimits: m.volumeLimits(),
+		DeviceSlices: s.resolver.deviceSlices(m),
 	}, err
 }
 

@@ -425,6 +425,12 @@ func outcomeUnknown(err error) error {
 	}
 }
 
+// requestsEFA reports whether pods of the NodeClaim request EFA interfaces, as a resource or as devices.
+func requestsEFA(claim *karpv1.NodeClaim) bool {
+	_, requested := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
+	return requested || slices.Contains(karpv1.RequestedDRADrivers(claim), awsv1.DRADriverEFA)
+}
+
 // sharedTags are the tags that NodeClaims of one class and pool have in common.
 func (l *Launcher) sharedTags(o Request) map[string]string {
 	return l.cfg.Identity.LaunchTags(o.Class.Name, o.Claim.Labels[karpv1.LabelNodePool], o.Class.Spec.Tags)
@@ -432,8 +438,7 @@ func (l *Launcher) sharedTags(o Request) map[string]string {
 
 // EFAs returns the number of EFA interfaces that an instance of the type gets for the NodeClaim.
 func EFAs(claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, capacity corev1.ResourceList) int {
-	_, requested := claim.Spec.Resources.Requests[awsv1.ResourceEFA]
-	if !requested && len(class.Spec.NetworkInterfaces) == 0 {
+	if !requestsEFA(claim) && len(class.Spec.NetworkInterfaces) == 0 {
 		return 0
 	}
 	q := capacity[awsv1.ResourceEFA]

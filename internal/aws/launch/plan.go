@@ -186,7 +186,7 @@ func (p plan) overrides(o Request) ([]templateGroup, map[templateGroup][]ec2type
 			return nil, nil, createError(err)
 		}
 		g := templateGroup{image: imageID, maxPods: c.Capacity.Pods().Value(), kubelet: kubelet}
-		if _, requested := o.Claim.Spec.Resources.Requests[awsv1.ResourceEFA]; requested {
+		if requestsEFA(o.Claim) {
 			g.efas = EFAs(o.Claim, o.Class, c.Capacity)
 		}
 		for _, offering := range c.offerings {

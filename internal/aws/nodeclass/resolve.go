@@ -66,6 +66,8 @@ type Config struct {
 	DisableDryRun bool
 	// KubeletExpressions is the feature gate NodeClassCEL.
 	KubeletExpressions bool
+	// NVIDIADevices is the feature gate DRANVIDIAGPU.
+	NVIDIADevices bool
 	Now                func() time.Time
 }
 
@@ -334,7 +336,7 @@ func (r *resolution) validate(ctx context.Context) {
 		refuse(problem.Reason, problem.Message)
 		return
 	}
-	if problem := CheckGPUSharing(r.class); problem.Reason != "" {
+	if problem := CheckGPUSharing(r.class, r.NVIDIADevices); problem.Reason != "" {
 		refuse(problem.Reason, problem.Message)
 		return
 	}

@@ -32,9 +32,9 @@ type allocations struct {
 	allocated structured.AllocatedState
 	// held are the claims with devices, with the nodes where these can be used.
 	held map[types.UID]*corev1.NodeSelector
-	// failedSearches caches searches without a result on nodes without devices of their own; nil means too few devices.
-	// The entries stay valid for books derived from this one, which have fewer free devices.
-	failedSearches map[string]error
+	// versions are those of nodes with devices that are not published yet, by name; see search.
+	versions map[string]int
+	searches *searches
 }
 
 var _ snapshot.DeviceState = (*allocations)(nil)
@@ -42,9 +42,10 @@ var _ snapshot.DeviceState = (*allocations)(nil)
 // Open implements snapshot.Devices.
 func (d *Devices) Free(leaving map[types.UID]bool) snapshot.DeviceState {
 	b := &allocations{
-		devices:        d,
-		held:           map[types.UID]*corev1.NodeSelector{},
-		failedSearches: map[string]error{},
+		devices:  d,
+		held:     map[types.UID]*corev1.NodeSelector{},
+		versions: map[string]int{},
+		searches: newSearches(),
 		allocated: structured.AllocatedState{
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -84,9 +85,10 @@ func (b *allocations) markAllocated(r *resourcev1.DeviceRequestAllocationResult)
 // With implements snapshot.DeviceBook.
 func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.DeviceAllocation) snapshot.DeviceState {
 	out := &allocations{
-		devices:        b.devices,
-		held:           maps.Clone(b.held),
-		failedSearches: b.failedSearches,
+		devices:  b.devices,
+		held:     maps.Clone(b.held),
+		versions: maps.Clone(b.versions),
+		searches: b.searches,
 		allocated: structured.AllocatedState{
 			AllocatedDevices: maps.Clone(
 				b.allocated.AllocatedDevices,
@@ -104,11 +106,20 @@ func (b *allocations) With(claims []snapshot.DeviceClaim, grants ...snapshot.Dev
 			for j := range r.Devices.Results {
 				if device := &r.Devices.Results[j]; k == 0 || strings.HasPrefix(device.Pool, snapshot.ExpectedPool) {
 					out.markAllocated(device)
+					out.change(device.Pool)
 				}
 			}
 		}
 	}
 	return out
+}
+
+// change gives the node of an expected pool another version.
+func (b *allocations) change(pool string) {
+	if strings.HasPrefix(pool, snapshot.ExpectedPool) {
+		b.searches.versions++
+		b.versions[nodeOfPool(pool)] = b.searches.versions
+	}
 }
 
 // Find implements snapshot.DeviceBook.
@@ -130,7 +141,11 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 		}
 		g.Reach = append(g.Reach, reach...)
 	}
-	results, err := b.allocate(open, node, at)
+	query := b.searchFor(open, at)
+	if found, ok := b.known(query, at.Node); ok && len(open) == len(claims) {
+		return found, nil
+	}
+	results, err := b.allocate(query, open, at)
 	if err != nil {
 		return g, fmt.Errorf("look for devices for resource claim %s: %w", strings.Join(names, ", "), err)
 	}
@@ -145,7 +160,11 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 		reach, _ := matchingTerm(g.Results[i].NodeSelector, node)
 		g.Reach = append(g.Reach, reach...)
 	}
-	return g, fillGrant(&g)
+	err = fillGrant(&g)
+	if err == nil && len(open) == len(claims) && b.repeatable(query) {
+		b.searches.found[query] = foundDevices{at.Node, g}
+	}
+	return g, err
 }
 
 // matchingTerm returns the label requirements of the selector's first term that the node matches. A nil selector
@@ -163,48 +182,32 @@ func matchingTerm(s *corev1.NodeSelector, node *corev1.Node) ([]corev1.NodeSelec
 	return nil, false
 }
 
-// allocate runs the scheduler's allocator, or uses a cached failure. It returns fewer results than claims if there are
-// not enough devices.
+// allocate runs the scheduler's allocator, unless an equal search has failed. It returns fewer results than claims if
+// there are not enough devices.
 func (b *allocations) allocate(
+	query search,
 	claims []*resourcev1.ResourceClaim,
-	node *corev1.Node,
 	at snapshot.DeviceNode,
 ) ([]resourcev1.AllocationResult, error) {
 	if len(claims) == 0 {
 		return nil, nil
 	}
-	published, own := b.devices.onNode[at.Node]
-	if at.Type != nil {
-		published, own = slices.Concat(b.devices.shared, expectedSlices(at)), len(at.Type.DeviceSlices) > 0
-	}
-	if !own {
-		published = b.devices.shared
-	}
-	if own {
-		return b.runAllocator(claims, node, published)
-	}
-	key := b.searchKey(claims, at)
-	if err, known := b.failedSearches[key]; known {
+	if failed, err := b.failedBefore(query, claims); failed {
 		return nil, err
 	}
+	published := b.devices.shared
+	switch {
+	case query.instanceType != "":
+		published = slices.Concat(published, expectedSlices(at))
+	case query.node != "":
+		published = b.devices.onNode[at.Node]
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
 	results, err := b.runAllocator(claims, node, published)
 	if len(results) == 0 {
-		b.failedSearches[key] = err
+		b.noteFailure(query, claims, err)
 	}
 	return results, err
-}
-
-// searchKey identifies a search by the claims and by the node's labels that devices outside of nodes select on.
-func (b *allocations) searchKey(claims []*resourcev1.ResourceClaim, at snapshot.DeviceNode) string {
-	var text strings.Builder
-	for _, c := range claims {
-		fmt.Fprintf(&text, "%s ", c.UID)
-	}
-	for _, key := range b.devices.labels {
-		value, ok := at.Labels[key]
-		fmt.Fprintf(&text, "%q %t ", value, ok)
-	}
-	return text.String()
 }
 
 func (b *allocations) runAllocator(
@@ -229,7 +232,7 @@ func expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
 	for i, spec := range at.Type.DeviceSlices {
 		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
-		spec.Pool.Name = strings.Join([]string{snapshot.ExpectedPool, at.Node, at.Type.Name, spec.Pool.Name}, "/")
+		spec.Pool.Name = expectedPools(at.Node) + at.Type.Name + "/" + spec.Pool.Name
 		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", snapshot.ExpectedPool, i)}, Spec: spec}
 	}
 	return out

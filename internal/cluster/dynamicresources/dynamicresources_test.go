@@ -406,9 +406,16 @@ func TestPlans(t *testing.T) {
 		{
 			"a node in flight will have the devices of its type",
 			devices(nodes(World(pool(gpu1), Pod("a", uses("c"))), Node("n1", "general", func(n *snapshot.Node) {
-				n.Initialized, n.Labels[corev1.LabelInstanceTypeStable] = false, "gpu1"
+				n.Initialized, n.Labels[corev1.LabelInstanceTypeStable], n.DRADrivers = false, "gpu1", []string{driver}
 			})), list(claim("c", 1))),
 			[]string{"n1: a"},
+		},
+		{
+			"a node in flight that does not wait for the driver may never have its devices",
+			devices(nodes(World(pool(gpu1), Pod("a", uses("c"))), Node("n1", "general", func(n *snapshot.Node) {
+				n.Initialized, n.Labels[corev1.LabelInstanceTypeStable], n.DRADrivers = false, "gpu1", []string{network}
+			})), list(claim("c", 1))),
+			[]string{"gpu1 with gpu.example.com: a"},
 		},
 		{
 			"what a node publishes while it is in flight does not count",

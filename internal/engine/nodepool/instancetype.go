@@ -3,6 +3,8 @@ package nodepool
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -47,6 +49,12 @@ func (ti *Type) splitOfferings(s *reservation.Slots) {
 		ti.reserved = append(ti.reserved, reservedOffering{s.Add(o.ReservationID, o.Remaining), o})
 	}
 	ti.unreserved = &open
+}
+
+// Sells reports whether the type names the offering's zone. Catalogs list offerings in other zones, too, as unavailable
+// ones: nothing is ever launched there.
+func (ti *Type) Sells(o *catalog.Offering) bool {
+	return ti.Requirements.Get(corev1.LabelTopologyZone).Has(o.Zone)
 }
 
 // capacity is what a type counts against limits; the type itself is one of "nodes".

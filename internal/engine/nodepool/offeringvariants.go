@@ -125,7 +125,7 @@ func (t *Template) ambiguous(i int, listed map[int]bool, reqs requirement.Set, q
 			continue
 		}
 		if _, ok := t.types[j].Cheapest(reqs); ok || !q.heldBy(&t.types[j]) && slices.ContainsFunc(t.types[j].Offerings,
-			func(o catalog.Offering) bool { return reqs.Overlaps(o.Requirements) }) {
+			func(o catalog.Offering) bool { return t.types[j].Sells(&o) && reqs.Overlaps(o.Requirements) }) {
 			return true
 		}
 	}

@@ -120,7 +120,7 @@ func (t *Template) Holds(requests resources.Vec) bool {
 func (t *Template) LimitsExhausted() bool {
 	return !slices.ContainsFunc(t.types, func(ti Type) bool {
 		return ti.capacity.Within(t.limitLeft) &&
-			slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return t.reqs.Overlaps(o.Requirements) })
+			slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool { return ti.Sells(&o) && t.reqs.Overlaps(o.Requirements) })
 	})
 }
 
@@ -146,7 +146,7 @@ func (t *Template) Values(key string) []string {
 }
 
 // offeredValues are the values of key that the pool admits, sorted, of offerings that it admits. An offering that is
-// unavailable for the moment counts; one in a zone that its type does not name is never sold.
+// unavailable for the moment counts, one that is never sold does not.
 func (t *Template) offeredValues(key string, own requirement.Requirement) []string {
 	var out []string
 	for i := range t.types {
@@ -160,7 +160,7 @@ func (t *Template) offeredValues(key string, own requirement.Requirement) []stri
 			if r.Operator() != corev1.NodeSelectorOpIn || !slices.ContainsFunc(r.Values(), fresh) {
 				continue // nothing new: the common case
 			}
-			if t.reqs.Overlaps(o.Requirements) {
+			if t.types[i].Sells(o) && t.reqs.Overlaps(o.Requirements) {
 				out = append(out, slices.DeleteFunc(slices.Clone(r.Values()), func(v string) bool { return !fresh(v) })...)
 			}
 		}

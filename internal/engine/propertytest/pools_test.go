@@ -2,6 +2,7 @@ package propertytest_test
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -89,6 +90,41 @@ func (d random) offerings(it *catalog.InstanceType, price float64) *catalog.Inst
 		}
 	}
 	return WithLabel(WithOfferings(it, offered...), zoneID, ids...)
+}
+
+// unsold lets a type be sold in one zone only, or not in one of the zones. As in catalogs of EC2, the type then does not
+// name the others, of which it may list offerings all the same, as unavailable ones.
+func (d random) unsold(it *catalog.InstanceType) {
+	zone, only := pick(d, Zones()...), d.maybe(50)
+	sold := func(o catalog.Offering) bool { return (o.Zone == zone) == only }
+	if !slices.ContainsFunc(it.Offerings, sold) {
+		return
+	}
+	price := it.Offerings[0].Price
+	for _, z := range Zones() {
+		listed := slices.ContainsFunc(it.Offerings, func(o catalog.Offering) bool { return o.Zone == z })
+		if o := Offering(z, karpv1.CapacityTypeOnDemand, price); !listed && !sold(o) && d.maybe(50) {
+			o.Requirements = o.Requirements.With(requirement.In(zoneID, z+"-id"))
+			it.Offerings = append(it.Offerings, o)
+		}
+	}
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; !sold(*o) {
+			o.Available, o.UnavailableReason = false, catalog.ReasonNotOffered
+		}
+	}
+	nameZones(it)
+}
+
+// nameZones lets the type name the zones in which it is sold.
+func nameZones(it *catalog.InstanceType) *catalog.InstanceType {
+	var zones, ids []string
+	for _, o := range it.Offerings {
+		if o.UnavailableReason != catalog.ReasonNotOffered {
+			zones, ids = append(zones, o.Zone), append(ids, o.Zone+"-id")
+		}
+	}
+	return WithLabel(WithLabel(it, Zone, zones...), zoneID, ids...)
 }
 
 // requirement is one of a pool's, on a label of types, offerings, or its own.

@@ -2,7 +2,6 @@ package propertytest_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +26,7 @@ func (d random) wideWorld() *snapshot.Snapshot {
 	s.Labels.ReservationID = ReservationID
 	s.Labels.WellKnown[ReservationID] = true
 	d.reserve(s, pick(d, 0, 0, 50))
-	// Not with minValues: a claim that must leave out some offerings of a type may then have too few to choose from.
-	if d.maybe(35) && !slices.ContainsFunc(s.Pools, hasMinValues) {
+	if d.maybe(35) {
 		d.overlay(s)
 	}
 	for i := range s.Pools {
@@ -48,10 +46,6 @@ func (d random) wideWorld() *snapshot.Snapshot {
 		d.widenDaemon(s.DaemonSets[i].Pod)
 	}
 	return s
-}
-
-func hasMinValues(p snapshot.Pool) bool {
-	return slices.ContainsFunc(p.NodePool.Spec.Template.Spec.Requirements, func(r karpv1.Requirement) bool { return r.MinValues != nil })
 }
 
 // replaceTypes replaces instance types in all pools that have them.
@@ -76,9 +70,8 @@ func (d random) reserve(s *snapshot.Snapshot, percent int) {
 		if !d.maybe(percent) {
 			return WithLabel(it, ReservationID)
 		}
-		ids := it.Requirements.Get(zoneID).Values()
 		id := pick(d, "r-1", "r-2")
-		return WithLabel(WithReservation(it, id, left[id]), zoneID, append([]string{"z1-id"}, ids...)...)
+		return nameZones(WithReservation(it, id, left[id]))
 	})
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Claim != "" && !n.Launched && d.maybe(percent) {

@@ -44,6 +44,11 @@ func (d random) world() *snapshot.Snapshot {
 		}
 	}
 	d.storage(s)
+	for _, it := range types {
+		if d.maybe(30) {
+			d.unsold(it)
+		}
+	}
 	return s
 }
 

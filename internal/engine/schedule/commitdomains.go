@@ -79,7 +79,7 @@ func (sv *solver) commitTo(b *bin, key string) bool {
 		it := b.t.TypeOf(cand)
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
-			if (o.ReservationID != "") != (b.reservation != reservation.None) || !reqs.Overlaps(o.Requirements) ||
+			if (o.ReservationID != "") != (b.reservation != reservation.None) || !it.Sells(o) || !reqs.Overlaps(o.Requirements) ||
 				b.reservation == reservation.None && !slices.Contains(allowed, o.CapacityType) {
 				continue
 			}

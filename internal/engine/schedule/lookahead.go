@@ -35,18 +35,14 @@ type demand struct {
 	cands *nodepool.Candidates // the candidates where its pods fit together with the first pod
 	// value of one pod
 	value float64
-	// memoryPerCPU is bytes per millicore.
-	memoryPerCPU float64
-	// tier is how well the pods go with the type at hand; taken is how many are in the room that is being packed.
-	tier, taken int
+	// taken is how many are in the room that is being packed.
+	taken int
 	// quota is an index into hostQuotas that bounds, together with other classes, the pods on one node; -1 if there is
 	// none.
 	quota int
 	// coarse is true once n has decided how many pods one turn takes: see untilBalanced.
-	coarse bool
-	// requests and amounts are those of one pod.
-	requests resources.Vec
-	amounts  vec64
+	coarse   bool
+	requests resources.Vec // of one pod
 }
 
 // mayBeIn reports whether the pods can run in the zone, given by its number. A node that could be in several zones is
@@ -60,6 +56,8 @@ type hostQuotas struct {
 	groups []*topology.Group
 	most   []int // for an empty node
 	left   []int
+	// demands are the indexes of the demands with a quota.
+	demands []int32
 }
 
 // of is the quota that the class's pods share; -1 if there is none.
@@ -179,7 +177,7 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 		cand := g.cands.List()[pick.index]
 		packed := first.value + sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, pick.pattern}, nil)
 		sv.steps += len(queue)
-		sv.sized.addPacking(queue)
+		sv.sized.addPacking(queue, sv.touched)
 		score := cand.Price / packed
 		if pick.pattern >= 0 {
 			score /= patternBonus
@@ -214,11 +212,6 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 	return content
 }
 
-// fitTiers are lower bounds on the ratio of a pod's value to its cost at the dual prices of the type. Pods of an
-// earlier tier are packed first. A pod in an optimal pattern has ratio 1 (complementary slackness); 0.985 allows for
-// the gap at which the LP stops and for the averages within a bucket.
-var fitTiers = [...]float64{0.985, 0.95, 0}
-
 // packTarget is the type that a new bin is filled as.
 type packTarget struct {
 	ti   *nodepool.Type
@@ -229,7 +222,12 @@ type packTarget struct {
 
 // packer is the state of one call of pack.
 type packer struct {
-	queue []demand
+	queue    []demand
+	demandOf []int32 // see rankings
+	cand     nodepool.Candidate
+	zone     int // the candidate's
+	// touched are the indexes of demands that pods were taken of, with repetitions.
+	touched []int32
 	// ratio is the room's bytes per thousandth of a core.
 	ratio float64
 	free  resources.Vec
@@ -243,6 +241,7 @@ type packer struct {
 // take packs up to most pods of a demand, as many as fit. It is a method and not a closure, which would be allocated
 // for each call of pack.
 func (p *packer) take(d *demand, most int) {
+	p.touched = append(p.touched, p.demandOf[d.class.packingClass.number])
 	n := int64(min(d.n-d.taken, most))
 	if d.quota >= 0 {
 		n = min(n, int64(p.quotas.left[d.quota]))
@@ -270,8 +269,9 @@ func (p *packer) take(d *demand, most int) {
 // tiers. Within a tier the next pod is the one that requests relatively more of the resource of which more is left, CPU
 // or memory: a room is wasted when one of the two runs out early. Among those, the order is the queue's.
 //
-// Invariant: free is not negative on any axis that a taken pod requests. No allocation if content is nil. Cost: linear
-// in the queue, plus maxTurns per large demand.
+// Invariant: free is not negative on any axis that a taken pod requests. No allocation if content is nil, once the
+// ranking is known. Cost: linear in the demands that fit, plus a comparison for each rankBlock of the others and maxTurns
+// per large demand.
 func (sv *solver) pack(queue []demand, first *class, target packTarget, content *[]plannedPods) float64 {
 	room, cand := target.ti.Room(), target.cand
 	free := sv.freeBuf[:len(room)]
@@ -282,47 +282,29 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	if sv.strategy == balanced {
 		ratio = float64(room[sv.memory]) / float64(max(1, room[sv.cpu]))
 	}
-	p := packer{queue: queue, ratio: ratio, free: free, content: content, quotas: &sv.quotas}
-	zone := sv.pools.ZoneOf(cand)
-	sv.rankDemands(queue, sv.prices.market.Duals(target.ti, cand), ratio, cand)
-	if sv.quotas.left = append(sv.quotas.left[:0], sv.quotas.most...); len(sv.quotas.left) > 0 {
-		for k := range queue {
-			if d := &queue[k]; d.quota >= 0 && sv.quotas.left[d.quota] > 0 && d.requests.Within(free) &&
-				d.cands.PriceOf(cand) <= cand.Price && d.mayBeIn(zone) {
-				p.take(d, d.n)
-			}
+	for _, k := range sv.touched { // by the last packing
+		queue[k].taken = 0
+	}
+	p := packer{
+		queue: queue, demandOf: sv.rankings.demandOf, cand: cand, zone: sv.pools.ZoneOf(cand), touched: sv.touched[:0],
+		ratio: ratio, free: free, content: content, quotas: &sv.quotas,
+	}
+	p.quotas.left = append(p.quotas.left[:0], p.quotas.most...)
+	for _, k := range p.quotas.demands {
+		if d := &queue[k]; p.quotas.left[d.quota] > 0 && d.requests.Within(free) && p.allows(d) {
+			p.take(d, d.n)
 		}
 	}
 	if target.pattern >= 0 {
 		sv.packPattern(&p, first, target.pattern)
 	}
-	for tier := range fitTiers {
-		sv.packTier(&p, tier)
+	duals := sv.prices.market.Duals(target.ti, cand)
+	order := sv.orderFor(rankingKey{&duals[0], ratio}, duals)
+	for tier := range order.lists {
+		sv.packTier(&p, &order.lists[tier])
 	}
+	sv.touched = p.touched
 	return p.value
-}
-
-// rankDemands finds the tier of each demand on the type, -1 if the demand cannot use it at the type's price. It sorts
-// those of each tier by whether they are CPU-heavy or memory-heavy, relative to the room.
-func (sv *solver) rankDemands(queue []demand, duals vec64, ratio float64, cand nodepool.Candidate) {
-	zone := sv.pools.ZoneOf(cand)
-	for tier := range fitTiers {
-		for side := range 2 {
-			sv.ranking[tier][side] = sv.ranking[tier][side][:0]
-		}
-	}
-	for k := range queue {
-		d := &queue[k]
-		d.tier, d.taken = -1, 0
-		if d.quota >= 0 || d.cands.PriceOf(cand) > cand.Price || !d.mayBeIn(zone) {
-			continue
-		}
-		pays := d.amounts.dot(duals)
-		for d.tier = 0; d.tier < len(fitTiers)-1 && d.value < fitTiers[d.tier]*pays; d.tier++ {
-		}
-		list := &sv.ranking[d.tier][btoi(d.memoryPerCPU > ratio)]
-		*list = append(*list, int32(k))
-	}
 }
 
 // packPattern packs along a pattern of the master LP: of each bucket as much as the pattern has, in whole pods.
@@ -330,34 +312,34 @@ func (sv *solver) packPattern(p *packer, first *class, pattern int) {
 	content := sv.prices.market.Program().Content(pattern, first.lpPods)
 	for k := range p.queue {
 		d := &p.queue[k]
-		if d.tier < 0 || d.class.lpPods < 0 {
+		if d.quota >= 0 || d.class.lpPods < 0 {
 			continue
 		}
-		if n := content.Pods(d.class.lpPods); n > 0 && d.requests.Within(p.free) {
+		if n := content.Pods(d.class.lpPods); n > 0 && d.requests.Within(p.free) && p.allows(d) {
 			p.take(d, n)
 			content.Take(d.class.lpPods, d.taken)
 		}
 	}
 }
 
-// packTier takes from the queue all pods of the tier that fit, in balance of CPU and memory.
-func (sv *solver) packTier(p *packer, tier int) {
-	left := sv.ranking[tier] // the CPU-heavy and the memory-heavy demands not considered yet
+// packTier takes from the queue all pods of a tier that fit, in balance of CPU and memory.
+func (sv *solver) packTier(p *packer, lists *[2]rankedList) {
+	left := [2]rankCursor{{rankedList: &lists[0]}, {rankedList: &lists[1]}} // the CPU-heavy and the memory-heavy demands
 	for {
 		side := 0
 		if sv.strategy == balanced {
 			side = btoi(float64(p.free[sv.memory]) > p.ratio*float64(p.free[sv.cpu]))
 		}
-		if left[side] = dropUnfit(p.queue, left[side], p.free); len(left[side]) == 0 {
+		d := p.next(&left[side])
+		if d == nil {
 			side = 1 - side
-			if left[side] = dropUnfit(p.queue, left[side], p.free); len(left[side]) == 0 {
+			if d = p.next(&left[side]); d == nil {
 				return
 			}
 		}
-		d := &p.queue[left[side][0]]
-		if sv.strategy != balanced || len(left[1-side]) == 0 {
+		if sv.strategy != balanced || p.exhausted(&left[1-side]) {
 			p.take(d, d.n)
-			left[side] = left[side][1:]
+			left[side].at++
 			continue
 		}
 		p.take(d, sv.untilBalanced(d, p.ratio, p.free))
@@ -378,17 +360,6 @@ func (sv *solver) untilBalanced(d *demand, ratio float64, free resources.Vec) in
 	turn := 1 + float64(d.n/maxTurns)
 	d.coarse = d.coarse || turn > n
 	return int(min(max(n, turn), float64(d.n)))
-}
-
-// dropUnfit drops demands at the front that do not fit or are used up.
-func dropUnfit(queue []demand, list []int32, free resources.Vec) []int32 {
-	for len(list) > 0 {
-		if d := &queue[list[0]]; d.taken < d.n && d.requests.Within(free) {
-			break
-		}
-		list = list[1:]
-	}
-	return list
 }
 
 // sizeOption is a type in a candidate list with its price per value that it could hold.
@@ -466,8 +437,9 @@ func (v vec64) cost(amount resources.Vec) float64 {
 
 // lookAhead lists the packing classes of the queue that could join the bin, as far as is known without placing them.
 func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
+	sv.rankings.removeDemands(sv.demands)
 	out := sv.demands[:0]
-	sv.quotas.groups, sv.quotas.most = sv.quotas.groups[:0], sv.quotas.most[:0]
+	sv.quotas.groups, sv.quotas.most, sv.quotas.demands = sv.quotas.groups[:0], sv.quotas.most[:0], sv.quotas.demands[:0]
 	seen, placed := 0, 0
 	for _, f := range sv.waiting {
 		c := f.first()
@@ -478,6 +450,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		if seen++; seen > maxLookahead {
 			break
 		}
+		sv.rankings.lookedAt = max(sv.rankings.lookedAt, f.number+1)
 		open := sv.firstOpenLevel(c)
 		if open < 0 || c.Levels()[open].Blocked().Has(b.t.Index()) {
 			continue
@@ -495,14 +468,15 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			n--
 		}
 		if n = min(n, maxPerNode(c, level, started)); n > 0 {
-			out = append(out, demand{
-				class: c, n: n, cands: cands, value: c.value, memoryPerCPU: float64(c.requests[sv.memory]) / float64(max(1, c.requests[sv.cpu])),
-				quota:    sv.quotas.of(first, c, level),
-				requests: c.requests, amounts: c.amounts,
-			})
+			quota := sv.quotas.of(first, c, level)
+			if quota >= 0 {
+				sv.quotas.demands = append(sv.quotas.demands, int32(len(out)))
+			}
+			out = append(out, demand{class: c, n: n, cands: cands, value: c.value, quota: quota, requests: c.requests})
 		}
 	}
-	sv.demands, sv.demandsFor = out, b
+	sv.rankings.indexDemands(out)
+	sv.demands, sv.demandsFor, sv.touched = out, b, sv.touched[:0]
 	if placed > maxLookahead {
 		sv.waiting = slices.DeleteFunc(sv.waiting, func(f *packingClass) bool { return f.unplaced == 0 })
 	}

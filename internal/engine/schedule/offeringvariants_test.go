@@ -90,3 +90,16 @@ func TestOfferingsWithMoreCapacity(t *testing.T) {
 		}
 	}
 }
+
+// Where a type is not sold, no offering of it keeps the claim from leaving the zone open.
+func TestOfferingsThatAreNotSoldLimitNoClaim(t *testing.T) {
+	od := karpv1.CapacityTypeOnDemand
+	small := Offering("z3", od, 1)
+	small.Allocatable = Resources("cpu", "1")
+	it := soldIn(WithOfferings(Type("some", 0, "cpu", "4"), Offering("z1", od, 1), Offering("z2", od, 1), small), "z1", "z2")
+	s := World(singlePool(it), Pod("a", Requests("cpu", "3")))
+	p := solveValid(t, s)
+	if len(p.Launches) != 1 || p.Launches[0].Requirements.Defines(Zone) {
+		t.Errorf("%d launches, want one that leaves the zone open", len(p.Launches))
+	}
+}

@@ -16,6 +16,7 @@ type packingClass struct {
 	run            int
 	classes        []*class
 	next, unplaced int
+	number         int // of rankings
 }
 
 // first is the first class with pods left; nil if there is none.
@@ -69,11 +70,14 @@ func (sv *solver) groupForPacking(classes []*class) {
 // resetWaiting marks all pods of the run's classes as waiting.
 func (sv *solver) resetWaiting() {
 	sv.waiting, sv.prices.valueLeft = sv.waiting[:0], 0
+	sv.demands, sv.demandsFor = sv.demands[:0], nil
+	sv.rankings.reset()
 	for _, c := range sv.classes {
 		f := c.packingClass
 		if f.run != sv.run {
 			f.run, f.classes, f.next, f.unplaced = sv.run, f.classes[:0], 0, 0
 			sv.waiting = append(sv.waiting, f)
+			sv.rankings.add(f)
 		}
 		f.classes = append(f.classes, c)
 		f.unplaced += c.count

@@ -17,7 +17,9 @@ type prices struct {
 	bound         *price.Bound
 	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by whole.
 	lastValue, valueLeft float64
-	left                 []lp.Left // buffer of resolve
+	// solves counts the solutions of markets so far.
+	solves int
+	left   []lp.Left // buffer of resolve
 }
 
 // priceQueue computes the value of each pod, while all pods are still to be placed.
@@ -53,6 +55,7 @@ func (sv *solver) newMarket(p price.Problem) *price.Market {
 		p.Pods[i] = price.Pods{Requests: c.requests, Count: c.count, Usable: at}
 	}
 	m := price.NewMarket(p)
+	sv.prices.solves++
 	for i, c := range sv.classes {
 		c.lpPods = m.Number(i)
 		c.value = m.Value(c.lpPods)
@@ -90,6 +93,7 @@ func (sv *solver) resolve(classes []*class) {
 		}
 	}
 	p.market.Program().Resolve(p.left)
+	p.solves++
 	for i, c := range classes {
 		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
 			c.value = classes[i-1].value

@@ -81,9 +81,9 @@ func (sv *solver) startSizing(queue []demand, first *class, g growth) {
 	}
 }
 
-// addPacking records what one packing took.
-func (s *sizedBin) addPacking(queue []demand) {
-	for k := range queue {
+// addPacking records what one packing took: pods of the touched demands.
+func (s *sizedBin) addPacking(queue []demand, touched []int32) {
+	for _, k := range touched {
 		s.offered[k].most = max(s.offered[k].most, queue[k].taken)
 	}
 }

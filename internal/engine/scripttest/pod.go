@@ -135,19 +135,23 @@ func affinityArgument(p *corev1.Pod, add func(key, app string) func(*corev1.Pod)
 	}
 }
 
-// spread parses KEY/SKEW[/DOMAINS][/taints] over pods of the same name.
+// spread parses KEY/SKEW[/DOMAINS][/taints][/all-nodes] over pods of the same name.
 func spread(p *corev1.Pod, v string, how corev1.UnsatisfiableConstraintAction) error {
 	parts := strings.Split(v, "/")
 	if len(parts) < 2 {
-		return fmt.Errorf("expected LABEL/SKEW, as in zone/1, with /MINDOMAINS or /taints behind, not %q", v)
+		return fmt.Errorf("expected LABEL/SKEW, as in zone/1, with /MINDOMAINS, /taints or /all-nodes behind, not %q", v)
 	}
 	skew, err := number(parts[1])
 	enginetest.Spread(label(parts[0]), int32(skew), p.Labels["app"], func(c *corev1.TopologySpreadConstraint) {
 		c.WhenUnsatisfiable = how
 		for _, part := range parts[2:] {
-			if part == "taints" {
-				honor := corev1.NodeInclusionPolicyHonor
+			honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
+			switch part {
+			case "taints":
 				c.NodeTaintsPolicy = &honor
+				continue
+			case "all-nodes":
+				c.NodeAffinityPolicy = &ignore
 				continue
 			}
 			var n int

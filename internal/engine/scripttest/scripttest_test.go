@@ -60,7 +60,7 @@ func TestErrorsSayWhatIsExpected(t *testing.T) {
 		},
 		{"pod web cpu=much", `s.txt:1: pod: cpu: expected a quantity such as 500m or 2Gi, not "much"`},
 		{"pod web cpu=", "s.txt:1: pod: cpu has no value"},
-		{"pod web spread=zone", `s.txt:1: pod: spread: expected LABEL/SKEW, as in zone/1, with /MINDOMAINS or /taints behind, not "zone"`},
+		{"pod web spread=zone", `s.txt:1: pod: spread: expected LABEL/SKEW, as in zone/1, with /MINDOMAINS, /taints or /all-nodes behind, not "zone"`},
 		{"pod web affinity=zone", `s.txt:1: pod: affinity: expected LABEL/APP, as in zone/web, not "zone"`},
 		{"pod web on=n1", `s.txt:1: pod: on: there is no node "n1" so far`},
 		{

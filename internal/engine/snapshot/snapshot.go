@@ -163,6 +163,9 @@ type Node struct {
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
+	// DRADrivers are the DRA drivers that must publish devices before the node is initialized: of its type's devices, those of
+	// other drivers may never come, or may require another launch.
+	DRADrivers []string
 }
 
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to

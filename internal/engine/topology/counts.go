@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -69,13 +71,20 @@ func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
 	domains := r.DomainsOf(g, at.Labels)
 	// Pods that keep apart must avoid every domain where the node may come up, so they count in all of them. Spread and
 	// affinity need to know the domain, so these pods stay undecided.
-	if len(domains) > 1 && g.NeedsDomain() {
+	if g.NeedsDomain() && r.ambiguous(g, at.Labels, domains) {
 		g.undecided += n
 		return
 	}
 	for _, d := range domains {
 		g.counts[d] += n
 	}
+}
+
+// ambiguous reports whether a new node with these labels may come up in another domain than any single one of those that
+// exist. Of a label that no type has and that its requirements leave open, the claim makes up a value.
+func (r *Registry) ambiguous(g *Group, node requirement.Set, domains []string) bool {
+	open := !r.labels.WellKnown[g.key] && node.Get(g.key).Operator() != corev1.NodeSelectorOpIn
+	return len(domains) > 1 || len(domains) == 1 && open
 }
 
 // CountLaunched counts one pod on a node that is being launched, where its domain is known or the pod keeps apart. No
@@ -85,7 +94,7 @@ func (r *Registry) CountLaunched(g *Group, node requirement.Set, pool Pool) {
 		return
 	}
 	domains := r.DomainsOf(g, node)
-	if len(domains) > 1 && g.NeedsDomain() {
+	if g.NeedsDomain() && r.ambiguous(g, node, domains) {
 		return
 	}
 	r.touch(g)

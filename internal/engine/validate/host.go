@@ -116,7 +116,7 @@ func (c *check) launched(i int, l *schedule.Launch) *host {
 	for _, it := range c.typesOf(l) {
 		mismatched := pl.mismatched(it)
 		for k := range it.Offerings {
-			if out := (outcome{it, &it.Offerings[k]}); pl.admits(out, mismatched) {
+			if out := (outcome{it, &it.Offerings[k]}); out.sold() && pl.admits(out, mismatched) {
 				pl.outcomes = append(pl.outcomes, out)
 			}
 		}
@@ -170,6 +170,13 @@ func (c *check) typesOf(l *schedule.Launch) []*catalog.InstanceType {
 		}
 	}
 	return out
+}
+
+// sold reports whether the type names the offering's zone. A catalog may list offerings in other zones, as unavailable
+// ones; nothing is ever launched there.
+func (out outcome) sold() bool {
+	l, ok := labelIn(out.it.Requirements, corev1.LabelTopologyZone)
+	return !ok || slices.Contains(l.values, out.o.Zone)
 }
 
 // capacity and allocatable are the type's, unless the offering overrides them.

@@ -230,7 +230,7 @@ func (c *check) exhausted(pool *snapshot.Pool) bool {
 	for _, it := range pool.InstanceTypes {
 		for k := range it.Offerings {
 			out := outcome{it, &it.Offerings[k]}
-			fits := offeredBy(it.Requirements, demands) && out.offeredBy(demands)
+			fits := offeredBy(it.Requirements, demands) && out.sold() && out.offeredBy(demands)
 			for r, limit := range pool.NodePool.Spec.Limits {
 				q := out.countsAgainstLimit(r).DeepCopy()
 				q.Add(pool.Used[r])
@@ -267,7 +267,7 @@ func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 		defined = defined || it.Requirements.Defines(key)
 		for k := range it.Offerings {
 			out := outcome{it, &it.Offerings[k]}
-			if l, _ := out.label(key); out.offeredBy(demands) {
+			if l, _ := out.label(key); out.sold() && out.offeredBy(demands) {
 				values = append(values, l.values...)
 			}
 		}

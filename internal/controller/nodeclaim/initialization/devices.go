@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -22,15 +21,15 @@ func (r *Reconciler) waitsForDrivers(
 	claim *karpv1.NodeClaim,
 	node *corev1.Node,
 ) (reason, message string, err error) {
-	list := claim.Annotations[karpv1.AnnotationRequestedDRADrivers]
-	if list == "" {
+	drivers := karpv1.RequestedDRADrivers(claim)
+	if len(drivers) == 0 {
 		return "", "", nil
 	}
 	var published resourcev1.ResourceSliceList
 	if err := r.Client.List(ctx, &published); err != nil {
 		return "", "", fmt.Errorf("read the devices of node %q: %w", node.Name, err)
 	}
-	if missing := unpublished(list, node.Name, published.Items); missing != "" {
+	if missing := unpublished(drivers, node.Name, published.Items); missing != "" {
 		return "DRADriverPoolsNotPublished", fmt.Sprintf(
 			"DRA driver %q has not published a complete pool of devices of Node %s",
 			missing,
@@ -40,23 +39,19 @@ func (r *Reconciler) waitsForDrivers(
 	return "", "", nil
 }
 
-// unpublished returns the first of the comma-separated drivers that has no complete pool on the node; empty if all have
-// one.
-func unpublished(drivers, node string, published []resourcev1.ResourceSlice) string {
+// unpublished returns the first of the drivers that has no complete pool on the node; empty if all have one.
+func unpublished(drivers []string, node string, published []resourcev1.ResourceSlice) string {
 	complete := map[string]bool{}
 	for _, p := range poolsOn(node, published) {
 		complete[p.driver] = complete[p.driver] || p.declared > 0 && p.seen == p.declared
 	}
-	for driver := range strings.SplitSeq(withoutBlanks(drivers), ",") {
-		if driver != "" && !complete[driver] {
+	for _, driver := range drivers {
+		if !complete[driver] {
 			return driver
 		}
 	}
 	return ""
 }
-
-// withoutBlanks removes the blanks that people put into annotations.
-func withoutBlanks(drivers string) string { return strings.ReplaceAll(drivers, " ", "") }
 
 // devicePool is the highest generation of a driver's pool on a node.
 type devicePool struct {

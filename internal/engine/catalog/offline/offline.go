@@ -1,8 +1,9 @@
 // Package offline has the EC2 instance types and their prices without calling AWS.
 //
 // It serves whatever must work without an account: the offline planner, the AWS API simulator of the lab, benchmarks,
-// and prices until the first response of the Pricing API. The data is embedded, a file of types and one of prices per
-// region, which tools/ec2catalog generates; see the formats in decode.go and markets.go. It is as of the day it was
+// and prices until the first response of the Pricing API. The data is embedded, a file of types, one of the devices of
+// DRA drivers and one of prices per region, which tools/ec2catalog generates; see the formats in decode.go, devices.go
+// and markets.go. It is as of the day it was
 // generated (see Catalog.Sources), and no substitute for DescribeInstanceTypes where that can be called.
 package offline
 
@@ -33,7 +34,7 @@ func Regions() []string {
 	entries, _ := embedded.ReadDir("data") // cannot fail: it is embedded
 	var names []string
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), suffix); name != "types" {
+		if name := strings.TrimSuffix(e.Name(), suffix); name != "types" && name != "devices" {
 			names = append(names, name)
 		}
 	}

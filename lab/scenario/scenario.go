@@ -57,8 +57,8 @@ func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
-		zonalShift(),
-		emptyNodes(), expire(), repair(), rebootForRepair(), deletionCost(), spotInterruption(),
+		zonalShift(), draFromZero(),
+		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
 		twoClustersOneName(nodes),
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
@@ -12,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -44,7 +44,7 @@ type solver struct {
 	topology     *topology.Registry // the groups that count pods per domain
 	nodes        []*node
 	bins         []*bin
-	rooms        roomTree                      // of bins
+	rooms        roomtree.Tree                 // of bins
 	allClasses   []*class                      // all classes, in the order of the pods
 	classes      []*class                      // classes of this run, by their first pod in the queue
 	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
@@ -189,81 +189,6 @@ func (sv *solver) sumFreeRoom() {
 			}
 		}
 	}
-}
-
-// compile brings the snapshot, and more pods besides the pending ones, into the form that the search works on. The
-// order does not depend on the order of the snapshot. It returns all pods in queue order.
-func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
-	s := sv.s
-	pods := make([]*corev1.Pod, 0, len(s.Pods)+len(more))
-	for _, p := range s.Pods {
-		if !sv.pending[p.UID] {
-			sv.pending[p.UID] = true
-			pods = append(pods, p)
-		}
-	}
-	for _, p := range more {
-		if !sv.pending[p.UID] {
-			pods = append(pods, p)
-		}
-	}
-	for i := range s.DaemonSets {
-		if d, ok := newDaemon(s, &s.DaemonSets[i]); ok {
-			sv.daemons = append(sv.daemons, d)
-		}
-	}
-	sv.topology = topology.NewRegistry(s, sv.pending)
-	queue := sv.classify(pods)
-	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
-	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
-	for _, c := range sv.allClasses {
-		requests = append(requests, c.resourceList)
-	}
-	for _, d := range sv.daemons {
-		requests = append(requests, d.Requests)
-	}
-	sv.volumes = volume.NewLimits(s, sv.pending)
-	requests = append(requests, sv.volumes.Axes())
-	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
-	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
-	sv.freeBuf = make(resources.Vec, sv.axes.Len())
-	for _, d := range sv.daemons {
-		d.Amounts = sv.axes.Vec(d.Requests)
-	}
-
-	nodes := make([]*snapshot.Node, len(s.Nodes))
-	for i := range s.Nodes {
-		nodes[i] = &s.Nodes[i]
-	}
-	slices.SortFunc(nodes, nodeOrder)
-	for i, n := range nodes {
-		sv.nodes = append(sv.nodes, sv.node(n, i))
-		sv.topology.AddNode(&sv.nodes[i].Node)
-		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
-	}
-	sv.pools = sv.newModels()
-	for _, t := range sv.pools.All() {
-		sv.topology.AddPool(forTopology(t), t.LimitsExhausted())
-		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())
-	}
-	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
-	return sv.order(queue)
-}
-
-// newModels models the snapshot's pools.
-func (sv *solver) newModels() *nodepool.Models {
-	daemons := make([]*nodepool.Daemon, len(sv.daemons))
-	for i, d := range sv.daemons {
-		daemons[i] = &d.Daemon
-	}
-	return nodepool.NewModels(nodepool.Config{
-		Labels: sv.s.Labels, Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
-		Slots: &sv.slots, Steps: &sv.steps,
-		LimitVolumes: func(room resources.Vec, limits, attached map[string]int) {
-			sv.volumes.LimitType(room, sv.axes, limits, attached)
-		},
-	}, sv.s.Pools)
 }
 
 // applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its
@@ -442,7 +367,7 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	return false
 }
 
-// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomTree skips
+// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomtree.Tree skips
 // those that are full.
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
@@ -457,7 +382,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	for need := sv.roomFor(c); ; l.next++ {
-		if l.next = sv.rooms.next(l.next, need); l.next < 0 {
+		if l.next = sv.rooms.Next(l.next, need); l.next < 0 {
 			l.next = len(sv.bins)
 			return false
 		}
@@ -481,7 +406,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	need := sv.roomFor(q.class)
-	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
+	for k := sv.rooms.Next(l.next, need); k >= 0; k = sv.rooms.Next(k+1, need) {
 		b := sv.bins[k]
 		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)

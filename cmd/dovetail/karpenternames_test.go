@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
+	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
@@ -226,6 +227,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 		func() error { _, err := interruption.NewMetrics(reg); return err },
 		func() error { _, err := repair.NewMetrics(reg); return err },
 		func() error { _, err := reboot.NewMetrics(reg); return err },
+		func() error { _, err := deletioncost.NewMetrics(reg); return err },
 		func() error { _, err := newAWSCalls(reg); return err },
 		func() error { return reg.Register(buildInfo()) },
 		func() error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclaim"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
+	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
@@ -52,6 +53,16 @@ func (a *assembly) wireDisruption() error {
 		}
 	}
 	reboots, err := reboot.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	costs, err := deletioncost.NewMetrics(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	err = a.addLoops(&deletioncost.Loop{
+		Client: c, State: a.state, Enabled: a.settings.Gate(settings.GatePodDeletionCost), Metrics: costs, Log: log, After: time.After,
+	})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,8 @@ const (
 	GateCapacityBuffer   = "CapacityBuffer"
 	GateNodeRepair       = "NodeRepair"
 	GateSpotToSpot       = "SpotToSpotConsolidation"
+	// GatePodDeletionCost lets ReplicaSets remove the pods of nodes that will be disrupted next.
+	GatePodDeletionCost = "PodDeletionCostManagement"
 	// GateTerminateFirstDrift and GateTerminateFirstRepair terminate nodes first whose replacements cannot come first.
 	GateTerminateFirstDrift  = "TerminateFirstDrift"
 	GateTerminateFirstRepair = "TerminateFirstRepair"
@@ -37,11 +39,8 @@ const (
 
 // gateSet is the names that one flag may have.
 type gateSet struct {
-	flag string
-	// known gates have an effect.
-	known []string
-	// missing are Karpenter's that have none, with what happens instead.
-	missing map[string]string
+	flag  string
+	names []string
 }
 
 var (
@@ -49,38 +48,19 @@ var (
 		"feature-gates",
 		[]string{
 			GateReservedCapacity, GateStaticCapacity, GateNodeOverlay, GateCapacityBuffer, GateNodeRepair, GateSpotToSpot,
-			GateTerminateFirstDrift, GateTerminateFirstRepair,
-		},
-		map[string]string{
-			"PodDeletionCostManagement": "pods get no deletion cost; those that users set count in consolidation",
+			GateTerminateFirstDrift, GateTerminateFirstRepair, GatePodDeletionCost,
 		},
 	}
-	awsGates = gateSet{
-		"aws-feature-gates",
-		[]string{GateNodeClassCEL, GateRebootForRepair, GateDRANVIDIAGPU, GateDRAEFA},
-		nil,
-	}
+	awsGates = gateSet{"aws-feature-gates", []string{GateNodeClassCEL, GateRebootForRepair, GateDRANVIDIAGPU, GateDRAEFA}}
 )
 
-// MissingGates are the feature gates of Karpenter, of both flags, that have no effect, with what happens instead.
-func MissingGates() map[string]string {
-	out := maps.Clone(coreGates.missing)
-	maps.Copy(out, awsGates.missing)
-	return out
-}
+// KnownGates are the feature gates of both flags.
+func KnownGates() []string { return slices.Concat(coreGates.names, awsGates.names) }
 
-// KnownGates are the feature gates of both flags that have an effect.
-func KnownGates() []string { return slices.Concat(coreGates.known, awsGates.known) }
-
-// GateWarnings are about feature gates without effect, with the name that was probably meant. They are not errors: Karpenter ignores
+// GateWarnings are about names that are no feature gates, with the name that was probably meant. They are not errors: Karpenter ignores
 // unknown names, and its deployments must start unchanged.
 func (s Settings) GateWarnings() []string {
 	return append(coreGates.warnings(s.FeatureGates, awsGates), awsGates.warnings(s.AWSFeatureGates, coreGates)...)
-}
-
-// names are those of all gates of the flag, sorted.
-func (g gateSet) names() []string {
-	return slices.Sorted(slices.Values(slices.Concat(g.known, slices.Collect(maps.Keys(g.missing)))))
 }
 
 // warnings are about the names in one flag; other is the set of the other flag.
@@ -90,19 +70,14 @@ func (g gateSet) warnings(text string, other gateSet) (out []string) {
 		return nil // Validate reports it
 	}
 	for _, name := range slices.Sorted(maps.Keys(on)) {
-		instead, missing := g.missing[name]
-		switch similar := spelling.Nearest(name, g.names(), len(name)/3); {
-		case slices.Contains(g.known, name):
-		case missing:
-			if on[name] { // Karpenter's chart names all of its gates
-				out = append(out, fmt.Sprintf("--%s: %s has no effect here: %s", g.flag, name, instead))
-			}
-		case slices.Contains(other.names(), name):
+		switch similar := spelling.Nearest(name, slices.Sorted(slices.Values(g.names)), len(name)/3); {
+		case slices.Contains(g.names, name):
+		case slices.Contains(other.names, name):
 			out = append(out, fmt.Sprintf("--%s: %s has no effect here: set it by --%s", g.flag, name, other.flag))
 		case similar != "":
 			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: did you mean %s?", g.flag, name, similar))
 		default:
-			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: known are %s", g.flag, name, strings.Join(g.known, ", ")))
+			out = append(out, fmt.Sprintf("--%s: %s is not known and has no effect: known are %s", g.flag, name, strings.Join(g.names, ", ")))
 		}
 	}
 	return out

@@ -139,10 +139,6 @@ func TestFeatureGatesWithoutEffectAreNamedAtTheStart(t *testing.T) {
 		},
 		{"of another case", "noderepair=false", "", "--feature-gates: noderepair is not known and has no effect: did you mean NodeRepair?"},
 		{"unheard of", "Drift=true", "", "--feature-gates: Drift is not known and has no effect: known are ReservedCapacity, StaticCapacity, "},
-		{
-			"Karpenter's, which is missing here", "PodDeletionCostManagement=true", "",
-			"--feature-gates: PodDeletionCostManagement has no effect here: pods get no deletion cost",
-		},
 		{"Karpenter's, off as its chart says", "PodDeletionCostManagement=false", "DRAEFA=false", ""},
 		{"at the wrong flag", "NodeClassCEL=true", "", "--feature-gates: NodeClassCEL has no effect here: set it by --aws-feature-gates"},
 		{"of AWS", "", "NodeClasCEL=true", "--aws-feature-gates: NodeClasCEL is not known and has no effect: did you mean NodeClassCEL?"},

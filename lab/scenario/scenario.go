@@ -58,7 +58,8 @@ func All(m Seeds, nodes int) []Scenario {
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
 		zonalShift(),
-		emptyNodes(), expire(), repair(), rebootForRepair(), spotInterruption(), consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
+		emptyNodes(), expire(), repair(), rebootForRepair(), deletionCost(), spotInterruption(),
+		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
 		twoClustersOneName(nodes),
 	}
 }

@@ -36,6 +36,9 @@ const (
 const (
 	// AnnotationDoNotDisrupt blocks voluntary disruption: "true", or on pods also a duration since start.
 	AnnotationDoNotDisrupt = Group + "/do-not-disrupt"
+	// AnnotationOwnDeletionCost repeats the value of controller.kubernetes.io/pod-deletion-cost on a pod where we have set it. If the
+	// two differ, somebody else has.
+	AnnotationOwnDeletionCost = "dovetail.sh/pod-deletion-cost"
 	// AnnotationDisruptionCost is what the eviction of a pod costs, an int32; it replaces controller.kubernetes.io/pod-deletion-cost.
 	AnnotationDisruptionCost = Group + "/disruption-cost"
 	// AnnotationNodePoolHash is NodePool.Hash at the time of writing; a claim's differing from its pool's is drift.

@@ -236,8 +236,8 @@ func statedCost(p *corev1.Pod) (key string, cost int64, err error) {
 	text, ok := p.Annotations[key]
 	if !ok {
 		key = corev1.PodDeletionCost
-		if text, ok = p.Annotations[key]; !ok {
-			return key, 0, nil
+		if text, ok = p.Annotations[key]; !ok || p.Annotations[karpv1.AnnotationOwnDeletionCost] == text {
+			return key, 0, nil // our own value says where the pod is, not what it costs
 		}
 	}
 	cost, err = strconv.ParseInt(text, 10, 32)

@@ -242,6 +242,10 @@ func TestEvictionCost(t *testing.T) {
 			"Karpenter's annotation wins",
 			pod("x", annotated(karpv1.AnnotationDisruptionCost, "134217728"), annotated(corev1.PodDeletionCost, "-134217728")), 2,
 		},
+		{
+			"our own deletion cost says where the pod is, not what it costs",
+			pod("x", annotated(corev1.PodDeletionCost, "-134217728"), annotated(karpv1.AnnotationOwnDeletionCost, "-134217728")), 1,
+		},
 		// Case 19 of Karpenter 1.15.
 		{"disruption-cost: abc, pod-deletion-cost: 5", pod("x", annotated(karpv1.AnnotationDisruptionCost, "abc"),
 			annotated(corev1.PodDeletionCost, "5")), 1},

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -42,7 +43,7 @@ type bin struct {
 	version, roomVersion int
 	reservedLimits       resources.Vec
 	// deviceOptions are how the pods with resource claims get their devices, one by one; devices is what they get.
-	deviceOptions []*deviceOption
+	deviceOptions []*devices.Option
 	devices       []DeviceUse
 	// relaxed is true if minValues were lowered.
 	relaxed bool
@@ -61,7 +62,7 @@ type growth struct {
 	relaxed        bool
 	reservation    int
 	// devices is how the pod gets its devices; nil if it requests none.
-	devices *deviceOption
+	devices *devices.Option
 }
 
 // ceilingMode decides whether a bin may become a type above its price ceiling.

@@ -24,8 +24,8 @@
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
 // the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
-// (nodepool), free slots of capacity reservations (reservation), and what pods are worth and no plan can cost less than
-// (price, with the linear program in lp).
+// (nodepool), free slots of capacity reservations (reservation), devices (devices), and what pods are worth and no plan
+// can cost less than (price, with the linear program in lp). The result is data (plan).
 //
 // # Search
 //

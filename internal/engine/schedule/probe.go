@@ -142,7 +142,7 @@ func (p *classProber) Constraints() []explain.Constraint {
 
 // FindDevices is the reason why no node of the candidates has devices for the class's pods; nil if some node has.
 func (p *classProber) FindDevices(on *nodepool.Candidates) error {
-	_, err := p.sv.deviceOptions(p.sv.newBin(on.Template()), p.c, on)
+	_, err := p.sv.devices.Options(p.c.Devices(), len(p.sv.bins), on)
 	return err
 }
 

@@ -161,5 +161,5 @@ func (sv *solver) undoRun() {
 	sv.rooms.clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
-	sv.devices = nil
+	sv.devices.End()
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
@@ -85,8 +86,7 @@ type solver struct {
 	rejected    []Rejection
 	invalidPods []Rejection // pods that cannot be parsed
 
-	// devices are the free ones; nil if no pod requests any.
-	devices snapshot.DeviceState
+	devices *devices.State
 
 	// hostGroups are the groups over hostnames that matter to coverExactly.
 	hostGroups map[*topology.Group]bool
@@ -108,7 +108,7 @@ type baseline struct {
 
 func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
-		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1,
+		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1, devices: devices.New(s),
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
 		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
 		limitRefusal: newRefusalPair(Limits), requirementRefusal: refusal{code: Requirement, final: true},

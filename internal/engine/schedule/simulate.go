@@ -118,7 +118,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	if p.addedPods == nil {
 		p.addedPods = map[*node][]*queuedPod{}
 	}
-	planned := plan.pods()
+	planned := plan.Pods()
 	p.pending = slices.DeleteFunc(slices.Clone(p.pending), func(queued *queuedPod) bool { return planned[queued.pod] })
 	for _, i := range q.Removed {
 		n := p.nodes[i]
@@ -161,26 +161,6 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	p.applied = append(p.applied, h)
 }
 
-// pods are all pods that the plan mentions.
-func (p *Plan) pods() map[*corev1.Pod]bool {
-	out := map[*corev1.Pod]bool{}
-	note := func(pods []*corev1.Pod) {
-		for _, pod := range pods {
-			out[pod] = true
-		}
-	}
-	for i := range p.Placements {
-		note(p.Placements[i].Pods)
-	}
-	for i := range p.Launches {
-		note(p.Launches[i].Pods)
-	}
-	for i := range p.Rejected {
-		out[p.Rejected[i].Pod] = true
-	}
-	return out
-}
-
 // applyLaunch counts a launch's pods in the domains that are known, and subtracts what it takes of limits and
 // reservations.
 func (p *Problem) applyLaunch(l *Launch) {
@@ -191,7 +171,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 	}
 	t := sv.pools.All()[at]
 	t.TakeLargest(l.InstanceTypes)
-	sv.slots.TakeNamed(reservations(l, sv.s.Labels.ReservationID))
+	sv.slots.TakeNamed(l.Reservations(sv.s.Labels.ReservationID))
 	for _, pod := range l.Pods {
 		queued := p.find(pod)
 		if queued == nil {
@@ -203,17 +183,6 @@ func (p *Problem) applyLaunch(l *Launch) {
 			}
 		}
 	}
-}
-
-// reservations are the capacity reservations that a launch takes.
-func reservations(l *Launch, key string) []string {
-	if key == "" || !l.Requirements.Defines(key) {
-		return nil
-	}
-	if r := l.Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
-		return r.Values()
-	}
-	return nil
 }
 
 // Revert reverts all applied plans.

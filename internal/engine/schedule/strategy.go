@@ -100,7 +100,7 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 	var out []IgnoredTerms
 	for _, q := range queue {
 		if k := q.class.Constraints; len(k.Invalid()) == 0 && len(k.Selection().Ignored) > 0 {
-			out = append(out, IgnoredTerms{q.pod, k.Selection().Ignored})
+			out = append(out, IgnoredTerms{Pod: q.pod, Why: k.Selection().Ignored})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b IgnoredTerms) int {

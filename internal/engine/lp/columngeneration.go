@@ -71,6 +71,24 @@ func (p *Program) generateColumns(e effort) {
 		return
 	}
 	best, improved := p.start(e), false
+	if p.partial {
+		best, improved = p.searchPartially(e, best)
+	} else {
+		best, improved = p.search(p.frontier, e, best)
+	}
+	if best >= 0 { // otherwise there was no round
+		for _, c := range p.frontier {
+			copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
+		}
+	}
+	if improved {
+		p.adopt()
+	}
+}
+
+// search adds patterns of the columns in rounds. It returns the best bound on a program of these columns alone, where the
+// stability center proves the one given, and whether it is a better one.
+func (p *Program) search(columns []*column, e effort, best float64) (_ float64, improved bool) {
 	for range e.rounds {
 		p.master.optimize()
 		// Lower and upper bound meet: further patterns cannot improve the prices by more than the gap.
@@ -84,30 +102,23 @@ func (p *Program) generateColumns(e effort) {
 			for k, y := range p.master.price {
 				p.try[k] = float64(smoothing*p.stabilityCenter[k]) + float64((1-smoothing)*y)
 			}
-			p.addPatterns(p.mispriced(), p.master.price)
+			p.addPatterns(p.mispriced(columns), p.master.price)
 		}
-		p.addPatterns(p.frontier, p.try)
-		for _, c := range p.frontier {
+		p.addPatterns(columns, p.try)
+		for _, c := range columns {
 			p.makeFeasible(c)
 		}
 		// The smoothed prices improve the bound: a serious step of the stabilization. Otherwise it is a null step,
 		// which only adds patterns.
-		if bound := p.feasiblePrices(p.try); bound > best {
+		if bound := p.feasiblePrices(p.try, columns); bound > best {
 			best, improved = bound, true
 			p.stabilityCenter, p.try = p.try, p.stabilityCenter
-			for _, c := range p.frontier {
+			for _, c := range columns {
 				copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
 			}
 		}
 	}
-	if best >= 0 { // otherwise there was no round
-		for _, c := range p.frontier {
-			copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
-		}
-	}
-	if improved {
-		p.adopt()
-	}
+	return best, improved
 }
 
 // start prepares the master LP for the buckets' demand. It returns the bound that the stability center proves; negative
@@ -165,9 +176,9 @@ func (p *Program) followFrontier(c *column) {
 
 // mispriced are the offerings that were nearly worth their price. They get patterns at the master's own prices too, or
 // smoothing could hide these (a misprice). Others rarely have one.
-func (p *Program) mispriced() []*column {
+func (p *Program) mispriced(columns []*column) []*column {
 	p.nearly = p.nearly[:0]
-	for _, c := range p.frontier {
+	for _, c := range columns {
 		if c.pricing.worth > nearlyWorthIt*c.price {
 			p.nearly = append(p.nearly, c)
 		}
@@ -219,13 +230,13 @@ func sameEntry(a, b entry) bool {
 	return a.row == b.row && math.Abs(a.amount-b.amount) <= tiny*a.amount
 }
 
-// feasiblePrices sets each bucket's price to the least that it costs anywhere at feasible duals, and returns the value
-// of all demand at these prices: the Lagrangian bound of the round.
-func (p *Program) feasiblePrices(price []float64) float64 {
+// feasiblePrices sets each bucket's price to the least that it costs on any of the columns at feasible duals, and returns
+// the value of all demand at these prices: the Lagrangian bound of the round.
+func (p *Program) feasiblePrices(price []float64, columns []*column) float64 {
 	for k := range price {
 		price[k] = math.Inf(1)
 	}
-	for _, c := range p.frontier {
+	for _, c := range columns {
 		p.lowerPrices(price, c)
 	}
 	return dot(p.master.demand, price)

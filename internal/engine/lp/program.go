@@ -48,6 +48,9 @@ type Input struct {
 	Classes   int // demand classes
 	Offerings []Offering
 	Pods      []Pods
+	// Partial makes the program look at few offerings most of the time: see searchPartially. It finds the same bound within
+	// the gap at which solving stops, sooner where many offerings are on the frontier.
+	Partial bool
 }
 
 // Left is how many of some Pods are left to plan.
@@ -61,6 +64,7 @@ type Left struct {
 // Invariant: feasible duals of every column are dual-feasible at all times.
 type Program struct {
 	axes    int
+	partial bool // see Input.Partial
 	classes []demandClass
 	columns []column
 	// representative maps each offering to its column, or to one that dominates it; -1 where no pod can use it.
@@ -134,7 +138,7 @@ func New(in Input) *Program {
 
 // newProgram is New without a solution.
 func newProgram(in Input) *Program {
-	p := &Program{axes: in.Axes, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods))}
+	p := &Program{axes: in.Axes, partial: in.Partial, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods))}
 	for i := range p.classes {
 		p.classes[i].maxRequests = make([]int64, in.Axes)
 	}

@@ -58,7 +58,9 @@ func (b *Bound) hostProgramBound(p *RuledPlan, rules []*hostRule, zones []*zoneR
 // bound solves the program and sums the values of all pods, less that of room that is paid for, and their premiums.
 func (h *hostProgram) bound(zones []*zoneRule) float64 {
 	h.addPods()
-	program := lp.New(lp.Input{Axes: h.b.m.axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods})
+	program := lp.New(lp.Input{
+		Axes: h.b.m.axes + len(h.rules), Classes: len(h.demands), Offerings: h.offerings(), Pods: h.pods, Partial: true,
+	})
 	free := slices.Clone(h.b.free)
 	most := make([]int64, 0, len(h.rules))
 	for _, r := range h.rules {

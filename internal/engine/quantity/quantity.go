@@ -78,6 +78,25 @@ func scaled(q resource.Quantity, scale resource.Scale) int64 {
 
 func power(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
+// Exact reports whether the quantity is n of the engine's units: nothing finer, and not beyond Max.
+func Exact(name corev1.ResourceName, q resource.Quantity, n int64) bool {
+	if n >= Max || n <= Min {
+		return false
+	}
+	if name == corev1.ResourceCPU {
+		return q.Cmp(*resource.NewMilliQuantity(n, q.Format)) == 0
+	}
+	return q.CmpInt64(n) == 0
+}
+
+// New is n of the engine's units.
+func New(name corev1.ResourceName, n int64, format resource.Format) resource.Quantity {
+	if name == corev1.ResourceCPU {
+		return *resource.NewMilliQuantity(n, format)
+	}
+	return *resource.NewQuantity(n, format)
+}
+
 // Clamp limits the amount to Min and Max, so that it can be added and compared at low cost.
 func Clamp(q resource.Quantity) resource.Quantity {
 	if within(q) {

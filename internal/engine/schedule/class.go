@@ -17,6 +17,7 @@ type class struct {
 	packingClass *packingClass
 	resourceList corev1.ResourceList
 	requests     resources.Vec
+	listed       uint64              // see listedAxes
 	shared       []volume.Attachment // volumes with attach limits that other pods use too
 	amounts      vec64               // requests as floating-point numbers
 	count        int                 // pods left

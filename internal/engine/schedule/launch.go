@@ -2,14 +2,17 @@ package schedule
 
 import (
 	"maps"
+	"math/bits"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // MaxInstanceTypes is how many types one claim names at most, cheapest first: as many as Karpenter names.
@@ -53,19 +56,70 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	l.Drivers, l.Devices = devices.Drivers(b.deviceOptions, l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = maps.Clone(list.Overhead)
-	b.addRequests(l.Requests)
+	b.addRequests(l.Requests, sv.axes)
 	return l, Reason{}
 }
 
-// addRequests adds what the bin's pods request to a total.
-func (b *bin) addRequests(total corev1.ResourceList) {
+// addRequests adds what the bin's pods request to a total. Mostly they request whole units, which add up as numbers:
+// quantities are made once per resource instead of once per class. A bin's sums do not overflow, since its room holds them.
+func (b *bin) addRequests(total corev1.ResourceList, axes resources.Axes) {
+	var sums [maxListedAxes]int64
+	var like [maxListedAxes]resource.Format // of the first amount, as Quantity.Add has it
+	var all uint64
+	for _, h := range b.contents {
+		if h.class.listed == 0 && len(h.class.resourceList) > 0 {
+			b.addQuantities(total)
+			return
+		}
+		if added := h.class.listed &^ all; added != 0 {
+			for left := added; left != 0; left &= left - 1 {
+				axis := bits.TrailingZeros64(left)
+				like[axis] = h.class.resourceList[axes.Name(axis)].Format
+			}
+			all |= added
+		}
+		for left := h.class.listed; left != 0; left &= left - 1 {
+			axis := bits.TrailingZeros64(left)
+			sums[axis] += int64(h.n) * h.class.requests[axis]
+		}
+	}
+	for left := all; left != 0; left &= left - 1 {
+		axis := bits.TrailingZeros64(left)
+		name := axes.Name(axis)
+		sum := total[name].DeepCopy() // Quantity.Add may write to memory that copies share
+		sum.Add(quantity.New(name, sums[axis], like[axis]))
+		total[name] = sum
+	}
+}
+
+// addQuantities is addRequests for any quantities.
+func (b *bin) addQuantities(total corev1.ResourceList) {
 	for _, h := range b.contents {
 		for name, q := range h.class.resourceList {
 			q = q.DeepCopy() // the class keeps the original
 			q.Mul(int64(h.n))
-			sum := total[name].DeepCopy() // Quantity.Add may write to memory that copies share
+			sum := total[name].DeepCopy()
 			sum.Add(quantity.Clamp(q))
 			total[name] = sum
 		}
 	}
+}
+
+// maxListedAxes is the number of axes up to which a class knows those that its list names.
+const maxListedAxes = 64
+
+// listedAxes are the axes that the list names, if the amounts there are the very quantities of the list; else none. A
+// quantity may be finer than the unit, zero, or beyond the largest number, and volumes may add to an axis.
+func listedAxes(axes resources.Axes, list corev1.ResourceList, amounts resources.Vec) (out uint64) {
+	if axes.Len() > maxListedAxes {
+		return 0
+	}
+	for name, q := range list {
+		axis, ok := axes.Lookup(name)
+		if !ok || amounts[axis] <= 0 || !quantity.Exact(name, q, amounts[axis]) {
+			return 0
+		}
+		out |= 1 << axis
+	}
+	return out
 }

@@ -51,6 +51,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
 		sv.axes.Read(c.resourceList, c.requests)
 		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.Pod())
+		c.listed = listedAxes(sv.axes, c.resourceList, c.requests)
 		for axis, x := range c.requests {
 			c.amounts[axis] = float64(x)
 		}

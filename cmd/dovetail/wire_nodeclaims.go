@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -55,7 +57,7 @@ func (a *assembly) wireNodeClaims() error {
 		},
 		&expiration.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&hydration.Reconciler{Client: c, Now: now},
-		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now},
+		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
 		&termination.ClaimReconciler{Client: c, Cloud: instances, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 	)
@@ -85,6 +87,14 @@ type guarded struct {
 	*nodeclass.JoinChecks
 	*nodeclaim.Launcher
 	*zonalshift.Instances
+}
+
+// expectedDevices are the devices that plans expect of the nodes of claims; nil while resource claims are ignored.
+func (a *assembly) expectedDevices() func(context.Context, *karpv1.NodeClaim) ([]resourcev1.ResourceSliceSpec, error) {
+	if a.settings.IgnoreDRARequests {
+		return nil
+	}
+	return a.state.ExpectedDevices
 }
 
 func (a *assembly) newJoining() joining {

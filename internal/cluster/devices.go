@@ -41,11 +41,12 @@ func (s *State) readDevices(ctx context.Context, o *Objects) error {
 	return nil
 }
 
-// addDevices adds the devices of initialized nodes that are not deleting.
+// addDevices adds the devices of initialized nodes that are not deleting, and what they tell about new nodes.
 func (w *snapshotBuilder) addDevices() {
 	if w.Devices == nil {
 		return
 	}
+	w.learnDevices()
 	w.snap.Devices = dynamicresources.New(dynamicresources.Objects{
 		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes,
 		Up: func(node string) bool {

@@ -50,7 +50,10 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	var agent sync.WaitGroup
 	defer agent.Wait()
 	agent.Go(func() { m.monitor(ctx, config.Client) })
+	var drivers sync.WaitGroup
+	drivers.Go(func() { m.runDRADrivers(ctx, config) })
 	kubelet.New(config).Run(ctx)
+	drivers.Wait()
 }
 
 // host is an instance as the software on it sees it.

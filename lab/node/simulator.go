@@ -19,6 +19,7 @@ import (
 
 	"sigs.k8s.io/kwok/pkg/apis/v1alpha1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/ec2"
 	"github.com/dovetail-k8s/dovetail/lab/awsim/image"
@@ -62,8 +63,11 @@ type Simulator struct {
 	mu        sync.Mutex
 	podBlocks map[int]bool    // pod address ranges in use, by number
 	broken    map[string]bool // images that do not boot, by ID
-	faults    faults
-	reboots   map[string]int // of running instances, by ID
+	// draDrivers are those that instances run, draDevices what they publish.
+	draDrivers []string
+	draDevices offline.Devices
+	faults     faults
+	reboots    map[string]int // of running instances, by ID
 	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }

@@ -57,7 +57,7 @@ func All(m Seeds, nodes int) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
-		zonalShift(),
+		zonalShift(), draFromZero(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), deletionCost(), spotInterruption(),
 		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
 		twoClustersOneName(nodes),

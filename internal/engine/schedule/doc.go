@@ -65,7 +65,7 @@
 // # Complexity
 //
 // Compiling is linear in pods, and in types per distinct set of requirements. A pod that equals the one before it
-// checks only the bins opened since that have room for it (roomTree), and those that wait for a domain only once it is
+// checks only the bins opened since that have room for it (roomtree.Tree), and those that wait for a domain only once it is
 // open (binList). Opening a bin costs a few types times at most maxLookahead packing classes, and less when it becomes
 // the same as the bin before it (sizing). So the time per pod does not grow from 1,000 to
 // 200,000 pods: see BenchmarkSolve.

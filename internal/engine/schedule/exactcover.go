@@ -1,11 +1,11 @@
 package schedule
 
 import (
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/cover"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -79,9 +79,6 @@ func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
 	return out
 }
 
-// typeCount is a type, by its index in the candidate list, and how many pods of a class it holds.
-type typeCount struct{ n, k int }
-
 // exactCover returns bins for the pods of the old ones, if these are better; nil otherwise.
 //
 // Invariant: under a plain strategy no replacement costs more than the old bins, since plain plans are what all plans
@@ -93,12 +90,12 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) [
 		cost += b.cost
 		pods = append(pods, b.pods...)
 	}
-	holders := typeCounts(cands, c, len(pods))
-	exact, price := cheapestCover(cands, holders, len(pods), 0)
+	holders := cover.Holders(cands, c.requests, len(pods))
+	exact, price := cover.Cheapest(cands, holders, len(pods), 0)
 	// Of plans within similarCost of the cheapest, it prefers the one with fewer nodes: a charge per node that adds up
 	// to the difference.
 	slack := (similarCost - 1) * price
-	fewer, dearer := cheapestCover(cands, holders, len(pods), slack/float64(max(1, len(exact))))
+	fewer, dearer := cover.Cheapest(cands, holders, len(pods), slack/float64(max(1, len(exact))))
 	if len(fewer) < len(exact) {
 		exact, price = fewer, dearer
 	}
@@ -113,7 +110,7 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) [
 	for i, h := range exact {
 		b := sv.newBin(cands.Template())
 		b.index, b.cands = old[min(i, len(old)-1)].index, cands
-		n := min(h.n, len(pods))
+		n := min(h.Pods, len(pods))
 		b.pods, pods = slices.Clone(pods[:n]), pods[n:]
 		b.contents = []classCount{{c, n}}
 		for axis, r := range c.requests {
@@ -125,54 +122,4 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) [
 		out = append(out, b)
 	}
 	return out
-}
-
-// typeCounts are the types that hold pods of the class, each more of them than any cheaper type: the Pareto front.
-func typeCounts(cands *nodepool.Candidates, c *class, most int) []typeCount {
-	var out []typeCount
-	best := 0
-	for k, cand := range cands.List() {
-		room := cands.TypeOf(cand).Room()
-		n := int64(most)
-		for i, r := range c.requests {
-			switch {
-			case room[i] < 0:
-				n = 0
-			case r > 0:
-				n = min(n, room[i]/r)
-			}
-		}
-		if int(n) > best {
-			best = int(n)
-			out = append(out, typeCount{best, k})
-		}
-	}
-	return out
-}
-
-// cheapestCover is the cheapest choice of nodes that together hold n pods, largest first, with its price. Each node is
-// charged extra.
-//
-// Invariant: cost[k] is the least cost of holding k pods. Cost: n times the types on the Pareto front.
-func cheapestCover(cands *nodepool.Candidates, holders []typeCount, n int, extra float64) ([]typeCount, float64) {
-	cost, by := make([]float64, n+1), make([]typeCount, n+1)
-	for left := 1; left <= n; left++ {
-		cost[left] = math.Inf(1)
-		for _, h := range holders {
-			if x := cands.List()[h.k].Price + extra + cost[max(0, left-h.n)]; x < cost[left]-1e-12 {
-				cost[left], by[left] = x, h
-			}
-		}
-	}
-	var out []typeCount
-	price := 0.0
-	for left := n; left > 0; left -= by[left].n {
-		if by[left].n == 0 {
-			return nil, math.Inf(1)
-		}
-		out = append(out, by[left])
-		price += cands.List()[by[left].k].Price
-	}
-	slices.SortStableFunc(out, func(a, b typeCount) int { return b.n - a.n })
-	return out, price
 }

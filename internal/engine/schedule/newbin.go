@@ -5,6 +5,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 )
 
 // newBinOption is a new bin that takes a pod, before it is filled.
@@ -86,7 +87,7 @@ func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
 	if into == nil {
 		sv.planned = append(sv.planned, content...)
 		sv.bins = append(sv.bins, b)
-		sv.rooms.add(anyRoom)
+		sv.rooms.Add(roomtree.AnyRoom)
 		sv.addToBin(b, c, q.pod, o.g)
 		sv.measureRoom(b)
 		return

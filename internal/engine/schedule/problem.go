@@ -158,7 +158,7 @@ func (sv *solver) undoRun() {
 	}
 	sv.slots.Undo()
 	sv.touchedNodes, sv.bins, sv.rejected = sv.touchedNodes[:0], nil, nil
-	sv.rooms.clear()
+	sv.rooms.Clear()
 	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
 	sv.stepsOfClass = nil
 	sv.devices.End()

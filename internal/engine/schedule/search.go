@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -44,7 +45,7 @@ type solver struct {
 	topology     *topology.Registry // the groups that count pods per domain
 	nodes        []*node
 	bins         []*bin
-	rooms        roomTree                      // of bins
+	rooms        roomtree.Tree                 // of bins
 	allClasses   []*class                      // all classes, in the order of the pods
 	classes      []*class                      // classes of this run, by their first pod in the queue
 	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
@@ -442,7 +443,7 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	return false
 }
 
-// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomTree skips
+// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomtree.Tree skips
 // those that are full.
 func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 	c := q.class
@@ -457,7 +458,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	for need := sv.roomFor(c); ; l.next++ {
-		if l.next = sv.rooms.next(l.next, need); l.next < 0 {
+		if l.next = sv.rooms.Next(l.next, need); l.next < 0 {
 			l.next = len(sv.bins)
 			return false
 		}
@@ -481,7 +482,7 @@ func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
 		return true
 	}
 	need := sv.roomFor(q.class)
-	for k := sv.rooms.next(l.next, need); k >= 0; k = sv.rooms.next(k+1, need) {
+	for k := sv.rooms.Next(l.next, need); k >= 0; k = sv.rooms.Next(k+1, need) {
 		b := sv.bins[k]
 		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
 			sv.addToBin(b, q.class, q.pod, g)

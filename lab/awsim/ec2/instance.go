@@ -51,6 +51,7 @@ type Instance struct {
 	GPUs        []GPU
 	Neuron      []Accelerator // AWS's own accelerators
 	MaxENIs     int           // on the default network card
+	EFAs        int           // interfaces of EFA
 	IPv4PerENI  int
 	LocalDiskGB int64 // instance store, all disks
 	RootDiskGiB int   // size of the root volume

@@ -89,6 +89,11 @@ func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 			i.MaxENIs = card.MaxENIs
 		}
 	}
+	for _, n := range o.nics {
+		if strings.HasPrefix(n.kind, "efa") {
+			i.EFAs++
+		}
+	}
 	for _, g := range o.groups {
 		i.SecurityGroupIDs = append(i.SecurityGroupIDs, g.ID)
 	}

@@ -67,6 +67,12 @@ const (
 	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
 	// in JSON).
 	ImageFamily = "image-family.yaml"
+	// Devices is a NodePool of instance types with NVIDIA GPUs, some of them with EFA, and its EC2NodeClass. Variable:
+	// CLUSTER_NAME.
+	Devices = "devices.yaml"
+	// DevicesWorkload are two Deployments with no replicas, gpu and efa, whose pods request nothing but a device by a
+	// ResourceClaim, and the device classes.
+	DevicesWorkload = "devices-workload.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

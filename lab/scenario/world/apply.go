@@ -134,6 +134,7 @@ func decode(manifest []byte) ([]*unstructured.Unstructured, error) {
 func namespaced(kind string) bool {
 	switch kind {
 	case "Deployment",
+		"ResourceClaimTemplate",
 		"StatefulSet",
 		"DaemonSet",
 		"ConfigMap",

@@ -209,6 +209,11 @@ func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 // UnblockNetworkPlugin lets the network plugins of all nodes start.
 func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 
+// InstallDRADrivers lets instances that boot from now on publish the devices of these DRA drivers.
+func (w *World) InstallDRADrivers(names ...string) error {
+	return w.simulator.InstallDRADrivers(names...)
+}
+
 // Fail gives an instance a fault, which the EKS node monitoring agent on it reports.
 func (w *World) Fail(instance string, fault node.Fault) { w.simulator.Fail(instance, fault) }
 

@@ -1,5 +1,5 @@
-// Package consistency compares the capacity of a node with the capacity that its NodeClaim expects. Plans count on the
-// expected capacity: pods that are planned for a node with much less do not fit on it.
+// Package consistency compares the capacity and the devices of a node with those that its NodeClaim expects. Plans count
+// on them: pods that are planned for a node with much less do not fit on it.
 package consistency
 
 import (
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,6 +41,8 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Devices are the devices that plans expect of a claim's node. Nil if resource claims are ignored.
+	Devices func(context.Context, *karpv1.NodeClaim) ([]resourcev1.ResourceSliceSpec, error)
 
 	mu sync.Mutex
 	// checked holds the last check of each claim by name; the UID distinguishes claims that reuse a name.
@@ -80,8 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil || len(nodes) != 1 {
 		return reconcile.Result{}, err
 	}
+	missing, err := r.missingDevices(ctx, claim, nodes[0].Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	before := claim.DeepCopy()
-	if issues := shortfalls(claim, &nodes[0]); len(issues) > 0 {
+	if issues := append(shortfalls(claim, &nodes[0]), missing...); len(issues) > 0 {
 		message := strings.Join(issues, ", ")
 		r.Log.Info("failed consistency check", "NodeClaim", claim.Name, "Node", nodes[0].Name, "issues", message)
 		for _, issue := range issues {

@@ -102,6 +102,11 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
+	requests, err := metrics.NewAPIServer(ctrlmetrics.Registry)
+	if err != nil {
+		return err
+	}
+	config.Wrap(requests.Wrap)
 	// Each client that is made from it has a rate limit of its own: events do not wait for other requests.
 	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
 	if err := reach(config, s); err != nil {

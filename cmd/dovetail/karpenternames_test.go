@@ -224,6 +224,8 @@ func ourMetrics(t *testing.T) map[string][]string {
 	}
 	for _, register := range []func() error{
 		func() error { _, err := metrics.NewCloud(reg); return err },
+		func() error { _, err := metrics.NewCloudCalls(reg); return err },
+		func() error { _, err := metrics.NewAPIServer(reg); return err },
 		func() error { _, err := interruption.NewMetrics(reg); return err },
 		func() error { _, err := repair.NewMetrics(reg); return err },
 		func() error { _, err := reboot.NewMetrics(reg); return err },
@@ -258,7 +260,7 @@ func ourMetrics(t *testing.T) map[string][]string {
 // describer is a registry that keeps the names and labels of metrics, whether they have values or not.
 type describer struct{ out map[string][]string }
 
-var description = regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
+var description = regexp.MustCompile(`fqName: "([^"]*)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 
 // Register implements prometheus.Registerer.
 func (d *describer) Register(c prometheus.Collector) error {
@@ -269,7 +271,13 @@ func (d *describer) Register(c prometheus.Collector) error {
 	}()
 	for desc := range descs {
 		m := description.FindStringSubmatch(desc.String())
-		d.out[m[1]] = strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
+		split := func(text string) []string { return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) }
+		labels := split(m[3])
+		for _, constant := range split(m[2]) {
+			name, _, _ := strings.Cut(constant, "=")
+			labels = append(labels, name)
+		}
+		d.out[m[1]] = labels
 	}
 	return nil
 }

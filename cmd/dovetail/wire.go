@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -46,9 +47,11 @@ type assembly struct {
 
 	// What follows is set by assemble.
 
-	sdk   awssdk.Config
-	aws   *adapter.Adapter
-	state *cluster.State
+	sdk awssdk.Config
+	aws *adapter.Adapter
+	// cloudCalls measures what controllers ask of aws.
+	cloudCalls *metrics.CloudCalls
+	state      *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
 	panics  *panics.Reporter
@@ -83,6 +86,9 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if a.repair, err = newNodeRepair(a.settings); err != nil {
 		return err
 	}
+	if a.cloudCalls, err = metrics.NewCloudCalls(ctrlmetrics.Registry); err != nil {
+		return err
+	}
 	a.state = a.newState()
 	a.registrations = health.NewTracker(a.mgr.GetClient(), time.Now)
 	a.joining = a.newJoining()
@@ -107,7 +113,7 @@ func (a *assembly) newState() *cluster.State {
 		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
 		Live:             a.mgr.GetAPIReader(),
-		Types:            a.aws.Offerings,
+		Types:            a.measure("state").offerings(a.aws.Offerings),
 		Settings:         a.planning,
 		Repair:           a.repair.policies,
 		Overlays:         a.overlays,

@@ -39,12 +39,12 @@ func nodeConditions(o client.Object) []metav1.Condition {
 func coreKinds() []transition.Kind {
 	return []transition.Kind{
 		{
-			Name: "NodeClaim", New: func() client.Object { return &karpv1.NodeClaim{} }, Conditions: conditions,
+			Group: karpv1.Group, Name: "NodeClaim", New: func() client.Object { return &karpv1.NodeClaim{} }, Conditions: conditions,
 			Ours:   func(o client.Object) bool { return awsv1.IsEC2NodeClass(o.(*karpv1.NodeClaim).Spec.NodeClassRef) },
 			Labels: []string{awsv1.LabelNodeClass, karpv1.LabelNodePool}, Buckets: coreBuckets,
 		},
 		{
-			Name: "NodePool", New: func() client.Object { return &karpv1.NodePool{} }, Conditions: conditions,
+			Group: karpv1.Group, Name: "NodePool", New: func() client.Object { return &karpv1.NodePool{} }, Conditions: conditions,
 			Ours: func(o client.Object) bool {
 				return awsv1.IsEC2NodeClass(o.(*karpv1.NodePool).Spec.Template.Spec.NodeClassRef)
 			},
@@ -61,7 +61,7 @@ func coreKinds() []transition.Kind {
 // bufferKind is the kind of CapacityBuffers, which the API server may lack.
 func bufferKind() transition.Kind {
 	return transition.Kind{
-		Name: "CapacityBuffer", New: func() client.Object { return &bufferv1.CapacityBuffer{} },
+		Group: bufferv1.Group, Name: "CapacityBuffer", New: func() client.Object { return &bufferv1.CapacityBuffer{} },
 		Conditions: func(o client.Object) []metav1.Condition { return o.(*bufferv1.CapacityBuffer).Status.Conditions },
 		Ours:       func(client.Object) bool { return true }, Buckets: coreBuckets,
 	}
@@ -70,7 +70,7 @@ func bufferKind() transition.Kind {
 // nodeClassKind is the kind of node classes.
 func nodeClassKind() transition.Kind {
 	return transition.Kind{
-		Name: "EC2NodeClass", New: func() client.Object { return &awsv1.EC2NodeClass{} }, Conditions: conditions,
+		Group: awsv1.Group, Name: "EC2NodeClass", New: func() client.Object { return &awsv1.EC2NodeClass{} }, Conditions: conditions,
 		Ours: func(client.Object) bool { return true }, Buckets: prometheus.DefBuckets,
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclaim"
-	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
@@ -20,8 +18,8 @@ import (
 
 // driftSource compares instances with their node class, and their type with the types that are offered.
 type driftSource struct {
-	*nodeclaim.DriftDetector
-	*offerings.Source
+	measuredDrift
+	measuredOfferings
 }
 
 // wireDisruption wires drift and consolidation: what finds nodes to disrupt, the queue that carries it out, and the circuit
@@ -66,15 +64,19 @@ func (a *assembly) wireDisruption() error {
 	if err != nil {
 		return err
 	}
+	drifts := a.measure("nodeclaim.drift")
 	return a.register(
 		&breaker.Reconciler{Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: paused, Log: log, Now: now},
 		&disruption.Consolidatable{Client: c, Log: log, Now: now},
 		&disruption.PodEvents{Client: c},
 		queue,
-		&drift.Reconciler{Client: c, Cloud: driftSource{a.aws.Drift, a.aws.Offerings}, Labels: labels(), Log: log, Now: now},
+		&drift.Reconciler{
+			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings)}, Labels: labels(), Log: log, Now: now,
+		},
 		loop,
 		&reboot.Reconciler{
-			Client: c, Live: live, Cloud: a.aws.Rebooter, Evictor: a.evictor, Events: a.events, Metrics: reboots, Log: log, Now: now,
+			Client: c, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
+			Events: a.events, Metrics: reboots, Log: log, Now: now,
 		},
 	)
 }

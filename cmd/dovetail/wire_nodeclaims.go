@@ -13,7 +13,6 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclaim"
 	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclass"
-	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/adoption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
@@ -33,14 +32,15 @@ import (
 
 // claimInstances are the instances of claims: found by provider ID or by claim, and terminated.
 type claimInstances struct {
-	*zonalshift.Instances
+	measuredInstances
 	*nodeclaim.Launcher
 }
 
 // wireNodeClaims wires the lifecycle of NodeClaims from launch to termination, and the garbage collection of what it leaves.
 func (a *assembly) wireNodeClaims() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
-	instances := claimInstances{a.aws.Instances, a.aws.Launcher}
+	instances := func(controller string) measuredInstances { return a.measure(controller).instances(a.aws.Instances) }
+	launched := func(controller string) claimInstances { return claimInstances{instances(controller), a.aws.Launcher} }
 	err := a.register(
 		a.joining.Reconciler,
 		&launch.Reconciler{Client: c, Cloud: a.joining.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
@@ -59,13 +59,19 @@ func (a *assembly) wireNodeClaims() error {
 		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
-		&termination.ClaimReconciler{Client: c, Cloud: instances, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&termination.ClaimReconciler{
+			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+		},
 	)
 	return errors.Join(err, a.addLoops(
-		&adoption.Loop{Client: c, Cloud: a.aws.Instances, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&garbagecollection.Instances{Client: c, Live: live, Cloud: instances, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
-		&garbagecollection.Claims{Client: c, Cloud: a.aws.Instances, Events: a.events, Metrics: a.metrics, Log: log},
-		&reservation.Loop{Client: c, Cloud: a.aws.Instances, Metrics: a.metrics, Log: log},
+		&adoption.Loop{Client: c, Cloud: instances("nodeclaim.adoption"), Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&garbagecollection.Instances{
+			Client: c, Live: live, Cloud: launched("instance.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+		},
+		&garbagecollection.Claims{
+			Client: c, Cloud: instances("nodeclaim.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log,
+		},
+		&reservation.Loop{Client: c, Cloud: instances("nodeclaim.reservation"), Metrics: a.metrics, Log: log},
 	))
 }
 
@@ -85,8 +91,8 @@ type guarded struct {
 	*nodeclass.Resolver
 	*nodeclass.Resources
 	*nodeclass.JoinChecks
-	*nodeclaim.Launcher
-	*zonalshift.Instances
+	measuredLauncher
+	measuredInstances
 }
 
 // expectedDevices are the devices that plans expect of the nodes of claims; nil while resource claims are ignored.
@@ -107,6 +113,7 @@ func (a *assembly) newJoining() joining {
 			}
 		}
 	}
+	launching := a.measure("nodeclaim.launch")
 	breakers, removals := join.NewBreakers(time.Now, changed), cluster.NewTaintRemovals()
 	return joining{
 		Reconciler: &join.Reconciler{
@@ -114,7 +121,9 @@ func (a *assembly) newJoining() joining {
 			Removals: removals, Timeout: liveness.RegistrationTimeout,
 			Events: a.events, Metrics: a.metrics, Log: a.log, Now: time.Now,
 		},
-		guard: join.NewLaunchGuard(guarded{a.aws.NodeClasses, a.aws.Resources, a.aws.Joins, a.aws.Launcher, a.aws.Instances}, breakers, time.Now),
+		guard: join.NewLaunchGuard(guarded{
+			a.aws.NodeClasses, a.aws.Resources, a.aws.Joins, launching.launcher(a.aws.Launcher), launching.instances(a.aws.Instances),
+		}, breakers, time.Now),
 
 		removals: removals,
 		classes:  classes,

@@ -21,7 +21,8 @@ func (a *assembly) wireNodes() error {
 		a.register(
 			&memory.Reconciler{Client: c, Cloud: a.aws.Offerings},
 			&termination.NodeReconciler{
-				Client: c, Cloud: a.aws.Instances, Evictor: a.evictor, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+				Client: c, Cloud: a.measure("node.termination").instances(a.aws.Instances), Evictor: a.evictor,
+				Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			},
 		),
 		a.addLoops(a.evictor),

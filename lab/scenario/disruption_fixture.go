@@ -180,6 +180,13 @@ func runningPodUIDs(ctx context.Context, w *World, app string) (map[types.UID]bo
 // awaitEventMessage waits for an event on an object of a kind and returns its message. An empty name matches any
 // object.
 func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string) (string, error) {
+	return awaitMatchingEvent(ctx, w, func(e corev1.Event) bool {
+		return e.InvolvedObject.Kind == kind && (name == "" || e.InvolvedObject.Name == name) && e.Reason == reason
+	}, fmt.Sprintf("%s on %s %s", reason, kind, name))
+}
+
+// awaitMatchingEvent waits for an event and returns its message.
+func awaitMatchingEvent(ctx context.Context, w *World, matches func(corev1.Event) bool, what string) (string, error) {
 	message := ""
 	err := world.Until(ctx, func() error {
 		var events corev1.EventList
@@ -187,12 +194,12 @@ func awaitEventMessage(ctx context.Context, w *World, kind, name, reason string)
 			return err
 		}
 		for _, e := range events.Items {
-			if o := e.InvolvedObject; o.Kind == kind && (name == "" || o.Name == name) && e.Reason == reason {
+			if matches(e) {
 				message = e.Message
 				return nil
 			}
 		}
-		return fmt.Errorf("no event %s on %s %s", reason, kind, name)
+		return fmt.Errorf("no event %s", what)
 	})
 	return message, err
 }

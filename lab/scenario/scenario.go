@@ -58,7 +58,7 @@ func All(m Seeds, nodes int) []Scenario {
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
 		zonalShift(), draFromZero(),
-		emptyNodes(), expire(), repair(), rebootForRepair(), deletionCost(), spotInterruption(),
+		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
 		twoClustersOneName(nodes),
 	}

@@ -17,7 +17,6 @@ import (
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
-
 )
 
 var update = flag.Bool("update", false, "write the golden files anew; commit only what you understand")

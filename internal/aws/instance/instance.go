@@ -61,8 +61,8 @@ type Config struct {
 	Window batch.Window
 	// Meter records failures; nil records nothing.
 	Meter cloudprovider.Meter
-	// ReservationFreed is told the capacity reservation of an instance that has ended after this process terminated it. Nil means
-	// that nobody is told.
+	// ReservationFreed is told the capacity reservation of an instance that was seen to shut down and has terminated. Nil means that
+	// nobody is told.
 	ReservationFreed func(id string)
 	// Leading is closed when this process becomes the leader: until then another process may launch. Nil means that it
 	// leads from the start.
@@ -187,12 +187,22 @@ func (s *Instances) get(ctx context.Context, providerID string, by describeBatch
 	}
 	found := s.convert(described)
 	s.visible.Set(id, struct{}{})
+	if found.State == cloudprovider.ShuttingDown {
+		s.noteEnding(found)
+	}
 	if found.State == cloudprovider.Terminated {
 		s.launched.Delete(id)
 		s.noteEnded(id)
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, cloudprovider.ErrNotFound)
 	}
 	return found, nil
+}
+
+// noteEnding remembers the reservation of an instance that is being terminated, by this process or an earlier one.
+func (s *Instances) noteEnding(i cloudprovider.Instance) {
+	if i.Reservation.ID != "" {
+		s.ending.Set(i.ID, i.Reservation.ID)
+	}
 }
 
 // noteEnded reports the reservation of an instance that has ended, once.

@@ -59,9 +59,7 @@ func (s *Instances) Terminate(ctx context.Context, providerID string) error {
 		return fmt.Errorf("terminate instance %s: %w", i.ID, err)
 	}
 	s.launched.Delete(i.ID)
-	if i.Reservation.ID != "" {
-		s.ending.Set(i.ID, i.Reservation.ID)
-	}
+	s.noteEnding(i)
 	return nil
 }
 

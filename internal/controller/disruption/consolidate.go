@@ -33,6 +33,18 @@ type fruitlessSearch struct {
 	until time.Time
 }
 
+// recordCosts measures what the pools cost, in $/h.
+func (l *Loop) recordCosts(r *passState) {
+	totals, unknown := l.ledger.Update(r.View)
+	for pool, n := range unknown {
+		l.Metrics.CostErrors.WithLabelValues(pool).Add(float64(n))
+	}
+	for pool := range l.gaugedPools {
+		l.Metrics.Cost.WithLabelValues(pool).Set(totals[pool])
+	}
+	r.costs = totals
+}
+
 // proposeConsolidations searches for nodes that cost more than they are worth. The commands of one search do not
 // conflict. Those of the next search could use the same free capacity, so it waits until the last ones have started or
 // been dropped.
@@ -41,10 +53,6 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		return nil
 	}
 	l.noteMethodRun(methodConsolidation)
-	totals, unknown := l.ledger.Update(r.View)
-	for pool, n := range unknown {
-		l.Metrics.CostErrors.WithLabelValues(pool).Add(float64(n))
-	}
 	room := r.budgets[karpv1.DisruptionUnderutilized]
 	fingerprint := r.Fingerprint(room)
 	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter ||
@@ -59,7 +67,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 			Snapshot:   r.Snapshot,
 			Candidates: candidates,
 			Budgets:    room.Allowances(),
-			Totals:     consolidate.PoolTotals(r.Snapshot, r.Candidates, totals),
+			Totals:     consolidate.PoolTotals(r.Snapshot, r.Candidates, r.costs),
 		},
 		l.Consolidation,
 	)

@@ -100,6 +100,7 @@ func (l *Loop) deletePoolGauges(allowances []disrupt.Allowance) {
 			of := prometheus.Labels{"nodepool": name}
 			l.Metrics.AllowedDisruptions.DeletePartialMatch(of)
 			l.Metrics.ConsumingBudgets.DeletePartialMatch(of)
+			l.Metrics.Cost.DeletePartialMatch(of)
 		}
 	}
 	l.gaugedPools = existing

@@ -388,6 +388,21 @@ func TestGaugesOfBudgets(t *testing.T) {
 	if n := testutil.CollectAndCount(l.Metrics.AllowedDisruptions); n != 3 {
 		t.Errorf("%d series, want one for each reason in lower case", n)
 	}
+	f.Do(f.API.Delete(t.Context(), controllertest.Pool("general")))
+	pass(t, l)
+	if n := testutil.CollectAndCount(l.Metrics.AllowedDisruptions) + testutil.CollectAndCount(l.Metrics.Cost); n > 0 {
+		t.Errorf("%d series of a pool that is gone", n)
+	}
+}
+
+// The cost of a pool is that of its nodes, in every pass.
+func TestGaugeOfCost(t *testing.T) {
+	f := controllertest.New(t, driftedNodes("a", "b")...)
+	l := newLoopWithTypes(f)
+	pass(t, l)
+	if got := testutil.ToFloat64(l.Metrics.Cost.WithLabelValues("general")); got != 0.2 {
+		t.Errorf("cost %v $/h, want 0.2: two m.small", got)
+	}
 }
 
 // The API server stops answering before a command has left any trace but in our own memory, and comes back.

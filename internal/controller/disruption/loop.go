@@ -169,6 +169,8 @@ type passState struct {
 	*disrupt.View
 	// budgets are the disruptions that the budgets still allow, by reason.
 	budgets map[karpv1.DisruptionReason]*disrupt.RemainingBudgets
+	// costs are what the nodes of pools cost, in $/h.
+	costs map[string]float64
 	// taken are claims that a command of this pass, or a proposal, includes.
 	taken map[types.UID]bool
 	// started counts the commands of this pass.
@@ -220,6 +222,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 		r.budgets[reason] = r.RemainingBudgets(allowances)
 		l.deletePoolGauges(allowances)
 	}
+	l.recordCosts(r)
 	l.recordBlockedNodes(r.View)
 	l.recordPodEvents(r.View)
 	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Prune(r.View) })

@@ -27,6 +27,8 @@ type Disruption struct {
 	// Score and Moves by decision, nodepool, policy.
 	Score *prometheus.HistogramVec
 	Moves *prometheus.CounterVec
+	// Cost by nodepool: what its nodes cost, in $/h.
+	Cost *prometheus.GaugeVec
 	// CostErrors by nodepool: nodes without a known price.
 	CostErrors *prometheus.CounterVec
 }
@@ -106,6 +108,7 @@ func newDisruption(d *registrar) Disruption {
 			},
 		}, "decision", "nodepool", "policy"),
 		Moves:      d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy"),
+		Cost:       d.gauge("nodepools", "cost_total", "What the nodes of a pool cost now, in $/h.", "nodepool"),
 		CostErrors: d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool"),
 	}
 	for _, consolidationType := range []string{"multi", "single"} {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
@@ -190,81 +189,6 @@ func (sv *solver) sumFreeRoom() {
 			}
 		}
 	}
-}
-
-// compile brings the snapshot, and more pods besides the pending ones, into the form that the search works on. The
-// order does not depend on the order of the snapshot. It returns all pods in queue order.
-func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
-	s := sv.s
-	pods := make([]*corev1.Pod, 0, len(s.Pods)+len(more))
-	for _, p := range s.Pods {
-		if !sv.pending[p.UID] {
-			sv.pending[p.UID] = true
-			pods = append(pods, p)
-		}
-	}
-	for _, p := range more {
-		if !sv.pending[p.UID] {
-			pods = append(pods, p)
-		}
-	}
-	for i := range s.DaemonSets {
-		if d, ok := newDaemon(s, &s.DaemonSets[i]); ok {
-			sv.daemons = append(sv.daemons, d)
-		}
-	}
-	sv.topology = topology.NewRegistry(s, sv.pending)
-	queue := sv.classify(pods)
-	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
-	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
-	for _, c := range sv.allClasses {
-		requests = append(requests, c.resourceList)
-	}
-	for _, d := range sv.daemons {
-		requests = append(requests, d.Requests)
-	}
-	sv.volumes = volume.NewLimits(s, sv.pending)
-	requests = append(requests, sv.volumes.Axes())
-	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
-	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
-	sv.freeBuf = make(resources.Vec, sv.axes.Len())
-	for _, d := range sv.daemons {
-		d.Amounts = sv.axes.Vec(d.Requests)
-	}
-
-	nodes := make([]*snapshot.Node, len(s.Nodes))
-	for i := range s.Nodes {
-		nodes[i] = &s.Nodes[i]
-	}
-	slices.SortFunc(nodes, nodeOrder)
-	for i, n := range nodes {
-		sv.nodes = append(sv.nodes, sv.node(n, i))
-		sv.topology.AddNode(&sv.nodes[i].Node)
-		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
-	}
-	sv.pools = sv.newModels()
-	for _, t := range sv.pools.All() {
-		sv.topology.AddPool(forTopology(t), t.LimitsExhausted())
-		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())
-	}
-	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)
-	return sv.order(queue)
-}
-
-// newModels models the snapshot's pools.
-func (sv *solver) newModels() *nodepool.Models {
-	daemons := make([]*nodepool.Daemon, len(sv.daemons))
-	for i, d := range sv.daemons {
-		daemons[i] = &d.Daemon
-	}
-	return nodepool.NewModels(nodepool.Config{
-		Labels: sv.s.Labels, Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
-		Slots: &sv.slots, Steps: &sv.steps,
-		LimitVolumes: func(room resources.Vec, limits, attached map[string]int) {
-			sv.volumes.LimitType(room, sv.axes, limits, attached)
-		},
-	}, sv.s.Pools)
 }
 
 // applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its

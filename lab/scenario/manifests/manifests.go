@@ -63,6 +63,10 @@ const (
 	Reserved = "reserved.yaml"
 	// ReservedWorkload is a Deployment with no replicas; each pod takes an instance of 2 CPUs.
 	ReservedWorkload = "reserved-workload.yaml"
+	// TerminateFirst are two NodePools of nodes that cannot be replaced before they go, and their EC2NodeClasses: fixed has
+	// two replicas, which is its limit, and reserved runs in the cluster's capacity reservations only. Variables:
+	// CLUSTER_NAME, FIXED_AMI, RESERVED_AMI (aliases).
+	TerminateFirst = "terminate-first.yaml"
 	// ImageFamily is a NodePool of one instance type, its EC2NodeClass with every setting that all families support, and a
 	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
 	// in JSON).

@@ -16,6 +16,17 @@ import (
 // Metrics of the conditions of one kind. Gauges are computed at each scrape, so that deleted objects leave nothing behind.
 type Metrics struct {
 	now func() time.Time
+	// own have the kind in their names and the kind's labels; shared are Karpenter's older ones, the same for all kinds,
+	// with group and kind as labels.
+	own, shared *family
+
+	mu sync.Mutex
+	// seen are the last observed conditions of each object.
+	seen map[types.NamespacedName]observation
+}
+
+// family is one set of metrics.
+type family struct {
 	// count is 1 for each condition of each object, current for how long it has had its status.
 	count, current *prometheus.Desc
 	// terminating is for how long an object has been deleted and still exists.
@@ -25,10 +36,6 @@ type Metrics struct {
 	seconds     *prometheus.HistogramVec
 	// termination is the time from an object's deletion until it was gone.
 	termination *prometheus.HistogramVec
-
-	mu sync.Mutex
-	// seen are the last observed conditions of each object.
-	seen map[types.NamespacedName]observation
 }
 
 // observation is what was last seen of an object.
@@ -41,36 +48,14 @@ type observation struct {
 
 // NewMetrics declares the metrics of a kind in reg.
 func NewMetrics(reg prometheus.Registerer, kind Kind, now func() time.Time) (*Metrics, error) {
-	prefix := "operator_" + strings.ToLower(kind.Name) + "_"
-	labels := func(own ...string) []string {
-		for _, key := range kind.Labels {
-			own = append(own, strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(key))
-		}
-		return own
-	}
-	gauge := func(name, help string, own ...string) *prometheus.Desc {
-		return prometheus.NewDesc(prefix+name, help, labels(own...), nil)
-	}
-	histogram := func(name, help string, own ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: kind.Buckets}, labels(own...))
-	}
 	m := &Metrics{
 		now: now, seen: map[types.NamespacedName]observation{},
-		count: gauge("status_condition_count", "Conditions of a "+kind.Name+": 1 for their current status.",
-			"namespace", "name", "type", "status", "reason"),
-		current: gauge("status_condition_current_status_seconds", "For how long a condition of a "+kind.Name+" has had its status.",
-			"namespace", "name", "type", "status", "reason"),
-		terminating: gauge("termination_current_time_seconds", "Time since the deletion of a "+kind.Name+" that still exists.",
-			"namespace", "name"),
-		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: prefix + "status_condition_transitions_total",
-			Help: "Status changes of conditions of a " + kind.Name + ", by the new status.",
-		}, labels("type", "status", "reason")),
-		seconds: histogram("status_condition_transition_seconds",
-			"How long conditions of a "+kind.Name+" had a status before it changed to another.", "type", "status", "to_status"),
-		termination: histogram("termination_duration_seconds", "Time from the deletion of a "+kind.Name+" until it was gone."),
+		own:    newFamily("operator_"+strings.ToLower(kind.Name)+"_", kind, nil),
+		shared: newFamily("operator_", Kind{Buckets: kind.Buckets}, prometheus.Labels{"group": kind.Group, "kind": kind.Name}),
 	}
-	for _, c := range []prometheus.Collector{m, m.transitions, m.seconds, m.termination} {
+	for _, c := range []prometheus.Collector{
+		m, m.own.transitions, m.own.seconds, m.own.termination, m.shared.transitions, m.shared.seconds, m.shared.termination,
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}
@@ -78,10 +63,49 @@ func NewMetrics(reg prometheus.Registerer, kind Kind, now func() time.Time) (*Me
 	return m, nil
 }
 
+// newFamily declares metrics with the labels of the kind, and with constant ones.
+func newFamily(prefix string, kind Kind, constant prometheus.Labels) *family {
+	of := "an object"
+	if kind.Name != "" {
+		of = "a " + kind.Name
+	}
+	labels := func(own ...string) []string {
+		for _, key := range kind.Labels {
+			own = append(own, strings.NewReplacer("/", "_", ".", "_", "-", "_").Replace(key))
+		}
+		return own
+	}
+	gauge := func(name, help string, own ...string) *prometheus.Desc {
+		return prometheus.NewDesc(prefix+name, help, labels(own...), constant)
+	}
+	histogram := func(name, help string, own ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: kind.Buckets, ConstLabels: constant}, labels(own...),
+		)
+	}
+	return &family{
+		count: gauge("status_condition_count", "Conditions of "+of+": 1 for their current status.",
+			"namespace", "name", "type", "status", "reason"),
+		current: gauge("status_condition_current_status_seconds", "For how long a condition of "+of+" has had its status.",
+			"namespace", "name", "type", "status", "reason"),
+		terminating: gauge("termination_current_time_seconds", "Time since the deletion of "+of+" that still exists.",
+			"namespace", "name"),
+		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: prefix + "status_condition_transitions_total", ConstLabels: constant,
+			Help: "Status changes of conditions of " + of + ", by the new status.",
+		}, labels("type", "status", "reason")),
+		seconds: histogram("status_condition_transition_seconds",
+			"How long conditions of "+of+" had a status before it changed to another.", "type", "status", "to_status"),
+		termination: histogram("termination_duration_seconds", "Time from the deletion of "+of+" until it was gone."),
+	}
+}
+
 // Describe names the gauges.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.count, m.current, m.terminating} {
-		to <- d
+	for _, f := range []*family{m.own, m.shared} {
+		for _, d := range []*prometheus.Desc{f.count, f.current, f.terminating} {
+			to <- d
+		}
 	}
 }
 
@@ -91,22 +115,34 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	defer m.mu.Unlock()
 	now := m.now()
 	for name, o := range m.seen {
-		for _, c := range o.conditions {
-			labels := slices.Concat([]string{name.Namespace, name.Name, c.Type, string(c.Status), c.Reason}, o.labels)
-			to <- metrics.Gauge(m.count, 1, labels...)
-			to <- metrics.Gauge(m.current, now.Sub(c.LastTransitionTime.Time).Seconds(), labels...)
-		}
-		if o.deleted != nil {
-			to <- metrics.Gauge(m.terminating, now.Sub(o.deleted.Time).Seconds(), append([]string{name.Namespace, name.Name}, o.labels...)...)
-		}
+		m.own.collect(to, name, o, now)
+		o.labels = nil
+		m.shared.collect(to, name, o, now)
+	}
+}
+
+// collect sends the gauges of one object.
+func (f *family) collect(to chan<- prometheus.Metric, name types.NamespacedName, o observation, now time.Time) {
+	for _, c := range o.conditions {
+		labels := slices.Concat([]string{name.Namespace, name.Name, c.Type, string(c.Status), c.Reason}, o.labels)
+		to <- metrics.Gauge(f.count, 1, labels...)
+		to <- metrics.Gauge(f.current, now.Sub(c.LastTransitionTime.Time).Seconds(), labels...)
+	}
+	if o.deleted != nil {
+		to <- metrics.Gauge(f.terminating, now.Sub(o.deleted.Time).Seconds(), append([]string{name.Namespace, name.Name}, o.labels...)...)
 	}
 }
 
 // changed counts a change of a condition, and measures how long the old status lasted.
 func (m *Metrics) changed(o observation, was, is metav1.Condition) {
-	m.transitions.WithLabelValues(append([]string{is.Type, string(is.Status), is.Reason}, o.labels...)...).Inc()
+	m.own.changed(o.labels, was, is)
+	m.shared.changed(nil, was, is)
+}
+
+func (f *family) changed(labels []string, was, is metav1.Condition) {
+	f.transitions.WithLabelValues(append([]string{is.Type, string(is.Status), is.Reason}, labels...)...).Inc()
 	if was.Type != "" {
-		m.seconds.WithLabelValues(append([]string{is.Type, string(was.Status), string(is.Status)}, o.labels...)...).
+		f.seconds.WithLabelValues(append([]string{is.Type, string(was.Status), string(is.Status)}, labels...)...).
 			Observe(is.LastTransitionTime.Sub(was.LastTransitionTime.Time).Seconds())
 	}
 }
@@ -125,7 +161,9 @@ func (m *Metrics) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o, known := m.seen[name]; known && o.deleted != nil {
-		m.termination.WithLabelValues(o.labels...).Observe(m.now().Sub(o.deleted.Time).Seconds())
+		took := m.now().Sub(o.deleted.Time).Seconds()
+		m.own.termination.WithLabelValues(o.labels...).Observe(took)
+		m.shared.termination.WithLabelValues().Observe(took)
 	}
 	delete(m.seen, name)
 }

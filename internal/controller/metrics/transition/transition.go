@@ -17,8 +17,8 @@ import (
 
 // Kind is a kind of object with conditions.
 type Kind struct {
-	// Name is the kind's name, such as NodeClaim.
-	Name string
+	// Group and Name are the kind's API group and name, such as karpenter.sh and NodeClaim.
+	Group, Name string
 	// New makes an empty object, Ours reports whether one is this controller's, and Conditions are those of one.
 	New        func() client.Object
 	Ours       func(client.Object) bool

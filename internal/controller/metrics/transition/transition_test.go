@@ -21,7 +21,7 @@ import (
 func claims(t *testing.T, f *controllertest.Fixture) *Reconciler {
 	t.Helper()
 	kind := Kind{
-		Name: "NodeClaim", New: func() client.Object { return &karpv1.NodeClaim{} }, Labels: []string{karpv1.LabelNodePool},
+		Group: karpv1.Group, Name: "NodeClaim", New: func() client.Object { return &karpv1.NodeClaim{} }, Labels: []string{karpv1.LabelNodePool},
 		Ours:       func(o client.Object) bool { return o.(*karpv1.NodeClaim).Spec.NodeClassRef.Kind != "Other" },
 		Conditions: func(o client.Object) []metav1.Condition { return condition.All(o.(*karpv1.NodeClaim)) },
 		Buckets:    prometheus.DefBuckets,
@@ -97,11 +97,18 @@ func TestTransitions(t *testing.T) {
 	if got := gauges(t, r.Metrics, count); !slices.Contains(got, of("True", "Launched")) || slices.Contains(got, of("Unknown", "LaunchFailed")) {
 		t.Errorf("the gauge shows the status of before: %q", got)
 	}
-	if got := testutil.ToFloat64(r.Metrics.transitions.WithLabelValues("Launched", "True", "Launched", "general")); got != 1 {
+	if got := testutil.ToFloat64(r.Metrics.own.transitions.WithLabelValues("Launched", "True", "Launched", "general")); got != 1 {
 		t.Errorf("%v transitions", got)
 	}
-	if n := samples(t, r.Metrics.seconds.WithLabelValues("Launched", "Unknown", "True", "general")); n != 1 {
+	if n := samples(t, r.Metrics.own.seconds.WithLabelValues("Launched", "Unknown", "True", "general")); n != 1 {
 		t.Errorf("the time from Unknown to True is measured %d times", n)
+	}
+	shared := strings.Replace(strings.TrimPrefix(of("True", "Launched"), "karpenter_sh_nodepool=general "), "name=", "group=karpenter.sh kind=NodeClaim name=", 1)
+	if got := gauges(t, r.Metrics, "operator_status_condition_count"); !slices.Contains(got, shared) {
+		t.Errorf("the gauge of all kinds has %q, want %q", got, shared)
+	}
+	if got := testutil.ToFloat64(r.Metrics.shared.transitions.WithLabelValues("Launched", "True", "Launched")); got != 1 {
+		t.Errorf("%v transitions counted for all kinds", got)
 	}
 	// One that is not part of every claim appears.
 	update(f, func(c *karpv1.NodeClaim) {
@@ -157,7 +164,7 @@ func TestGaugesGrowUntilTheObjectIsGone(t *testing.T) {
 	if got := slices.Concat(gauges(t, r.Metrics, current), gauges(t, r.Metrics, terminating)); len(got) > 0 {
 		t.Errorf("of a claim that is gone: %q", got)
 	}
-	if n := samples(t, r.Metrics.termination.WithLabelValues("general")); n != 1 {
+	if n := samples(t, r.Metrics.own.termination.WithLabelValues("general")); n != 1 {
 		t.Errorf("its termination is measured %d times", n)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	capacityMemory resourcev1.QualifiedName = "memory"
 	// memoryTolerance is the share of the expected memory that a device may lack: how much a GPU's driver reports can differ
 	// from the table of devices. The table's sizes 81152 and 81920 MiB are 0.9 % apart, 23028 and 23034 MiB less; all others
-	// are at least 6 % apart, so no other size passes for the expected one.
+	// are at least 6 % apart.
 	memoryTolerance = 0.02
 )
 

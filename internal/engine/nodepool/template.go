@@ -169,6 +169,10 @@ func (t *Template) offeredValues(key string, own requirement.Requirement) []stri
 	return slices.Compact(out)
 }
 
+// HasVariants reports whether offerings of some type hold other amounts than the type, so that a claim may have to leave
+// types out: see KeepUnambiguous.
+func (t *Template) HasVariants() bool { return t.hasVariants }
+
 // HasLimits reports whether the pool has limits.
 func (t *Template) HasLimits() bool { return t.limits.Len() > 0 }
 

@@ -337,7 +337,8 @@ func (sv *solver) measureRoom(b *bin) {
 // cheapestFitMinValues is cheapestFit for requirements with minValues: the types left must have enough distinct values.
 func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked []bool) (growth, *refusal) {
 	t, cands := b.t, g.cands
-	types := t.Fitting(nil, b.fitQuery(g, b.total.Plus(sv.requestsIn(b, a.c)), blocked))
+	q := b.fitQuery(g, b.total.Plus(sv.requestsIn(b, a.c)), blocked)
+	types := t.Fitting(nil, q)
 	if g.reservation != 0 && t.ChoosesOfferings(cands.Requirements()) {
 		return growth{}, &refusal{code: MinValues, final: true}
 	}
@@ -349,10 +350,20 @@ func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked [
 		g.relaxed = true
 		g.cands = t.Candidates(nodepool.WithLoweredMinValues(cands.Requirements(), missed)) // the same types in the same order
 	}
+	if t.HasVariants() && !sv.bestEffort {
+		keep = len(types) // the more variants of a type are in a claim, the fewer have to be left out
+	}
 	if t.HasLimits() {
 		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))
 		for _, cand := range types[:keep] {
 			g.reservedLimits = g.reservedLimits.Max(t.TypeOf(cand).AgainstLimits())
+		}
+	}
+	if t.HasVariants() && !sv.bestEffort {
+		q.Reserved = g.reservedLimits
+		sure, reqs := t.KeepUnambiguous(types, cands.Requirements(), q) // as the launch does
+		if missed, _ := t.MinValuesShortfall(reqs, sure); len(missed) > 0 {
+			return growth{}, &refusal{code: MinValues}
 		}
 	}
 	return g, nil

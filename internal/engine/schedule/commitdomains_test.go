@@ -40,7 +40,8 @@ func TestCapacityTypesAreThoseOfZonesWhereTypesAreSold(t *testing.T) {
 	it.Offerings = slices.DeleteFunc(it.Offerings, func(o catalog.Offering) bool {
 		return o.Zone == "z1" && o.CapacityType == karpv1.CapacityTypeOnDemand
 	})
-	s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{it})}, Pods(3, "web", Labeled("app", "web"), Spread(Capacity, 2, "web"))...)
+	web := Pods(3, "web", Labeled("app", "web"), Spread(Capacity, 2, "web"))
+	s := World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{it})}, web...)
 	if p := solveValid(t, s); len(p.Rejected) > 0 {
 		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
 	}

@@ -103,3 +103,27 @@ func TestOfferingsThatAreNotSoldLimitNoClaim(t *testing.T) {
 		t.Errorf("%d launches, want one that leaves the zone open", len(p.Launches))
 	}
 }
+
+// No claim of two types can be sure to have the device: one has it in z1 on demand, the other in z2 as spot. Where two types
+// are demanded, another pool takes the pod.
+func TestMinValuesThatNoClaimCanReachLeavePodsToOtherPools(t *testing.T) {
+	const device = "example.com/device"
+	with := func(name, zone, capacityType string) *catalog.InstanceType {
+		it := Type(name, 1, "cpu", "4")
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Zone == zone && o.CapacityType == capacityType {
+				o.Capacity, o.Allocatable = Resources(device, "1"), Resources(device, "1")
+			}
+		}
+		return it
+	}
+	types := []*catalog.InstanceType{with("x", "z1", karpv1.CapacityTypeOnDemand), with("y", "z2", karpv1.CapacityTypeSpot)}
+	two := func(np *karpv1.NodePool) {
+		Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists)(np)
+		MinValues(2)(np)
+	}
+	s := World([]snapshot.Pool{Pool("choosy", types, Weight(9), two), Pool("other", types)}, Pod("a", Requests(device, "1")))
+	if p := solveValid(t, s); len(p.Rejected) > 0 {
+		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
+	}
+}

@@ -420,7 +420,10 @@ func (f *freshNodeSearch) allowed(outcomes []outcome, rules []topologyRule, key 
 	return domains, settle, absent
 }
 
-// minValuesSatisfied reports whether the remaining types have the values that the pool's minValues require.
+// minValuesSatisfied reports whether the remaining types have the values that the pool's minValues require. It is false,
+// since it does not know, where offerings of a type hold other amounts than the type. A claim must exclude those that hold
+// too little, and it excludes labels: if one type holds the pod in z1 on demand only, and another in z2 as spot only, a claim
+// of both would also allow z1 as spot and z2 on demand.
 func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domainChoice) bool {
 	if f.c.s.Settings.MinValuesPolicy == snapshot.MinValuesBestEffort {
 		return true
@@ -428,6 +431,9 @@ func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domain
 	for _, r := range f.pool.NodePool.Spec.Template.Spec.Requirements {
 		if r.MinValues == nil {
 			continue
+		}
+		if slices.ContainsFunc(outcomes, outcome.differs) {
+			return false
 		}
 		key := f.c.s.Labels.Normalize(r.Key)
 		values := map[string]bool{}
@@ -448,14 +454,14 @@ func (f *freshNodeSearch) minValuesSatisfied(outcomes []outcome, chosen []domain
 	return true
 }
 
-// choices are the values that the outcome's type has of a key: what minValues counts. If offerings of the type hold other
-// amounts than the type, one that holds too little is no choice. A claim outside reservations excludes their capacity
-// type where a reservation of any of its types has instances left.
+// differs reports whether some offering of the outcome's type holds other amounts than the type.
+func (out outcome) differs() bool {
+	return slices.ContainsFunc(out.it.Offerings, func(o catalog.Offering) bool { return len(o.Allocatable)+len(o.Capacity) > 0 })
+}
+
+// choices are the values that the outcome's type has of a key: what minValues counts. A claim outside reservations
+// excludes their capacity type where a reservation of any of its types has instances left.
 func (f *freshNodeSearch) choices(all []outcome, out outcome, key string) []string {
-	overrides := func(o catalog.Offering) bool { return len(o.Allocatable)+len(o.Capacity) > 0 }
-	if l, ok := out.ofOffering(key); ok && slices.ContainsFunc(out.it.Offerings, overrides) {
-		return l.values
-	}
 	reserved := func(o catalog.Offering) bool { return o.ReservationID != "" && o.Available }
 	return slices.DeleteFunc(slices.Clone(typeValues(out.it.Requirements, key)), func(v string) bool {
 		return key == karpv1.LabelCapacityType && v == karpv1.CapacityTypeReserved &&

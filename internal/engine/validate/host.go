@@ -272,6 +272,9 @@ func (pl *host) labelBeforeLimits(key string) label {
 			l.add(label{values: pl.demanded(key, e.values)})
 		}
 	}
+	if r := pl.launch.Requirements.Get(key); r.Operator() == corev1.NodeSelectorOpIn { // the claim names the types that are left
+		l.add(label{values: r.Values()})
+	}
 	return l
 }
 

@@ -68,7 +68,7 @@ type Config struct {
 	KubeletExpressions bool
 	// NVIDIADevices is the feature gate DRANVIDIAGPU.
 	NVIDIADevices bool
-	Now                func() time.Time
+	Now           func() time.Time
 }
 
 // Resolver resolves node classes. It is safe for concurrent use.

@@ -52,6 +52,9 @@ func TestMissingDevices(t *testing.T) {
 			"attribute model is L4 instead of T4",
 		},
 		{"an attribute less", list(gpus(2, "15Gi", attributes{"model": text("T4")})), list(driver), "it has no attribute driverVersion"},
+		{"memory that is 2 % less", list(gpus(2, "15053Mi", full)), list(driver), ""}, // of 15360Mi
+		{"memory that is 2 % more", list(gpus(2, "15667Mi", full)), list(driver), ""},
+		{"less memory than that", list(gpus(2, "15052Mi", full)), list(driver), "capacity memory is 15052Mi instead of 15Gi"},
 		{"less memory", list(gpus(2, "14Gi", full)), list(driver), "capacity memory is 14Gi instead of 15Gi"},
 		{"shared", list(shared), list(driver), "the driver lets several claims share it"},
 	} {

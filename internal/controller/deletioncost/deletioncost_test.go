@@ -133,7 +133,7 @@ func TestWritesFail(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f, l := fixture(t, twoPods()...)
-			l.Client = interceptor.NewClient(f.API.(client.WithWatch), interceptor.Funcs{
+			l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if o.GetName() == "1" {
 						return tc.err
@@ -165,7 +165,7 @@ func TestWritesFail(t *testing.T) {
 func TestTurnedOffWithoutPermission(t *testing.T) {
 	f, l := fixture(t, twoPods()...)
 	l.Enabled = false
-	l.Client = interceptor.NewClient(f.API.(client.WithWatch), interceptor.Funcs{
+	l.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "2", errors.New("no"))
 		},

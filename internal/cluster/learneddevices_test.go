@@ -42,7 +42,12 @@ func TestDevicesAreLearned(t *testing.T) {
 		want   string // devices of the type small
 	}{
 		{"nothing is published", []node{old}, nil, "from-the-table"},
-		{"a driver that is not in the table", []node{old}, []*resourcev1.ResourceSlice{slice("old", "a.example.com", "a0", "a1")}, "from-the-table a0 a1"},
+		{
+			"a driver that is not in the table",
+			[]node{old},
+			[]*resourcev1.ResourceSlice{slice("old", "a.example.com", "a0", "a1")},
+			"from-the-table a0 a1",
+		},
 		{"one that is", []node{old}, []*resourcev1.ResourceSlice{slice("old", "known.example.com", "b0")}, "from-the-table"},
 		{
 			"the newest node counts",
@@ -50,7 +55,12 @@ func TestDevicesAreLearned(t *testing.T) {
 			[]*resourcev1.ResourceSlice{slice("old", "a.example.com", "a0"), slice("young", "a.example.com", "a1")},
 			"from-the-table a1",
 		},
-		{"not before it is initialized", []node{starting}, []*resourcev1.ResourceSlice{slice("starting", "a.example.com", "a0")}, "from-the-table"},
+		{
+			"not before it is initialized",
+			[]node{starting},
+			[]*resourcev1.ResourceSlice{slice("starting", "a.example.com", "a0")},
+			"from-the-table",
+		},
 		{
 			"a node of another pool",
 			[]node{{"other", "special", "small", time.Hour, false}},

@@ -33,22 +33,16 @@ type rebooted struct {
 func rebootForRepair() Scenario {
 	const nodes = 4
 	s := newDisruptionFixture()
-	enable := Step{
-		Name: "enable the feature gates NodeRepair and RebootForRepair", Timeout: time.Second,
+	reboots := Step{
+		Name: "enable the feature gate RebootForRepair", Timeout: time.Second,
 		Run: func(_ context.Context, w *World) error {
-			w.SetFeatureGates("NodeRepair=true")
 			w.SetEnv("AWS_FEATURE_GATES", "RebootForRepair=true")
 			return nil
 		},
 	}
 	steps := append(
-		append([]Step{enable}, s.setUp()...),
-		Step{
-			Name: "the NodePool reboots nodes for XID63", Timeout: 10 * time.Second,
-			Run: func(ctx context.Context, w *World) error {
-				return annotatePools(ctx, w, karpv1.AnnotationRepairPolicies, rebootPolicies)
-			},
-		},
+		append([]Step{enableRepair(), reboots}, s.setUp()...),
+		repairBy("the NodePool reboots nodes for XID63", rebootPolicies),
 		s.fill(nodes, nodes, 0),
 		Step{
 			Name:    "a GPU has a fault that a reboot clears: the node is rebooted, and no instance is launched for its pods",

@@ -30,19 +30,8 @@ func repair() Scenario {
 	s := newDisruptionFixture()
 	var failed []string
 	steps := append(
-		[]Step{{Name: "enable the feature gate NodeRepair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
-			w.SetFeatureGates("NodeRepair=true")
-			return nil
-		}}},
-		s.setUp()...)
-	steps = append(steps, Step{
-		Name: "the NodePool tolerates failed storage for 5 s", Timeout: 10 * time.Second,
-		Run: func(ctx context.Context, w *World) error {
-			return annotatePools(ctx, w, karpv1.AnnotationRepairPolicies, repairPolicies)
-		},
-	})
-	steps = append(
-		steps,
+		append([]Step{enableRepair()}, s.setUp()...),
+		repairBy("the NodePool tolerates failed storage for 5 s", repairPolicies),
 		s.fill(nodes, nodes, 0),
 		Step{
 			Name:    "the storage of one node fails: its replacement is ready before it goes, and budgets of pods hold",
@@ -106,6 +95,21 @@ func repair() Scenario {
 		Summary: "the node monitoring agent reports failed storage: one node is replaced, three of ten are not",
 		Steps:   steps,
 	}
+}
+
+// enableRepair turns node repair on.
+func enableRepair() Step {
+	return Step{Name: "enable the feature gate NodeRepair", Timeout: time.Second, Run: func(_ context.Context, w *World) error {
+		w.SetFeatureGates("NodeRepair=true")
+		return nil
+	}}
+}
+
+// repairBy gives the NodePools repair policies.
+func repairBy(name, policies string) Step {
+	return Step{Name: name, Timeout: 10 * time.Second, Run: func(ctx context.Context, w *World) error {
+		return annotatePools(ctx, w, karpv1.AnnotationRepairPolicies, policies)
+	}}
 }
 
 // failStorage lets the storage of the n oldest nodes fail.

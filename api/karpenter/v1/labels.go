@@ -90,6 +90,11 @@ func TaintDisrupted() corev1.Taint {
 	return corev1.Taint{Key: TaintKeyDisrupted, Effect: corev1.TaintEffectNoSchedule}
 }
 
+// IsTaintDisrupted reports whether t is the disruption taint, whatever its value.
+func IsTaintDisrupted(t corev1.Taint) bool {
+	return t.Key == TaintKeyDisrupted && t.Effect == corev1.TaintEffectNoSchedule
+}
+
 // TaintUnregistered returns the taint that every node must boot with; registration removes it.
 func TaintUnregistered() corev1.Taint {
 	return corev1.Taint{Key: TaintKeyUnregistered, Effect: corev1.TaintEffectNoExecute}

@@ -63,7 +63,10 @@ func TestReboot(t *testing.T) {
 		{name: "without permission", owner: "uid-blue", state: "running", err: coded("UnauthorizedOperation"), refusing: true},
 		{name: "throttled", owner: "uid-blue", state: "running", err: coded("RequestLimitExceeded")},
 		{name: "no answer", owner: "uid-blue", state: "running", err: errors.New("connection reset"), unknown: true},
-		{name: "failed", owner: "uid-blue", state: "running", err: &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer}, unknown: true},
+		{
+			name: "failed", owner: "uid-blue", state: "running", unknown: true,
+			err: &smithy.GenericAPIError{Code: "InternalError", Fault: smithy.FaultServer},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			region := &rebootingEC2{owner: tc.owner, state: tc.state, err: tc.err}

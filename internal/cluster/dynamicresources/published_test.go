@@ -45,7 +45,10 @@ func TestMissingDevices(t *testing.T) {
 	}{
 		{"as expected, and more", list(gpus(3, "16Gi", full)), list(driver), ""},
 		{"nothing, of a driver that the node was not launched for", nil, list(network), ""},
-		{"nothing", nil, list(driver), "expected 2 devices of DRA driver gpu.example.com, but 2 of them were not published: dev-0: there are fewer devices"},
+		{
+			"nothing", nil, list(driver),
+			"expected 2 devices of DRA driver gpu.example.com, but 2 of them were not published: dev-0: there are fewer devices",
+		},
 		{"one of two", list(gpus(1, "15Gi", full)), list(driver), "but 1 of them were not published: dev-1: there are fewer devices"},
 		{
 			"another model", list(gpus(2, "15Gi", attributes{"model": text("L4"), "driverVersion": text("580")})), list(driver),
@@ -106,7 +109,8 @@ func TestLearnedDevices(t *testing.T) {
 	})
 	s.Devices[1].Taints = []resourcev1.DeviceTaint{{Key: "unhealthy", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
 	got := dynamicresources.Learned(list(s))[0].Devices
-	if len(got) != 1 || len(got[0].Attributes) != 2 || got[0].Attributes["model"].StringValue == nil || got[0].Attributes["root"].StringValue == nil {
+	if len(got) != 1 || len(got[0].Attributes) != 2 ||
+		got[0].Attributes["model"].StringValue == nil || got[0].Attributes["root"].StringValue == nil {
 		t.Errorf("learned %+v", got)
 	}
 	if len(s.Devices) != 2 || len(s.Devices[0].Attributes) != 6 {

@@ -393,7 +393,7 @@ func (l *Loop) untaintOrphans(ctx context.Context, snap *snapshot.Snapshot) erro
 	var errs []error
 	for i := range snap.Nodes {
 		n := &snap.Nodes[i]
-		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, isDisruptionTaint) {
+		if n.Claim == "" || !n.Registered || n.Deleting || n.Disrupting || !slices.ContainsFunc(n.Taints, karpv1.IsTaintDisrupted) {
 			continue
 		}
 		if err := l.untaintOrphan(ctx, n); client.IgnoreNotFound(err) != nil {

@@ -98,7 +98,7 @@ func deletingClaims(f *controllertest.Fixture) []string {
 }
 
 func isTainted(f *controllertest.Fixture, node string) bool {
-	return slices.ContainsFunc(f.Node(node).Spec.Taints, isDisruptionTaint)
+	return slices.ContainsFunc(f.Node(node).Spec.Taints, karpv1.IsTaintDisrupted)
 }
 
 // pass proposes, and acts on what was proposed.

@@ -43,7 +43,7 @@ func closedNodes(f *controllertest.Fixture) (n int) {
 	var list corev1.NodeList
 	f.Do(f.API.List(f.Context(), &list))
 	for i := range list.Items {
-		if slices.ContainsFunc(list.Items[i].Spec.Taints, isDisruptionTaint) {
+		if slices.ContainsFunc(list.Items[i].Spec.Taints, karpv1.IsTaintDisrupted) {
 			n++
 		}
 	}

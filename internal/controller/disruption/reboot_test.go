@@ -82,7 +82,8 @@ func TestPodsWaitForARebootingNode(t *testing.T) {
 	l.Rebooter = fakeRebooter{}
 	pass(t, l)
 	n := f.Node("node-n0")
-	n.Spec.Taints = append(n.Spec.Taints, karpv1.TaintRebooting(), corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
+	n.Spec.Taints = append(n.Spec.Taints, karpv1.TaintRebooting(),
+		corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
 	f.Do(f.API.Update(t.Context(), n))
 	plan := l.newPassState(snapshotOf(t, l)).compiled().WhatIf(nil, nil, schedule.DefaultBudget())
 	if len(plan.Launches) != 0 || len(plan.Placements) != 1 || plan.Placements[0].Node != "node-n0" {

@@ -141,7 +141,10 @@ func TestWhichNodesAreRepaired(t *testing.T) {
 		event   string
 	}{
 		{name: "1 of 5", nodes: 5, bad: 1, change: notReady, repairs: true},
-		{name: "2 of 5", nodes: 5, bad: 2, change: notReady, event: "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the nodepool (2 of 5)"},
+		{
+			name: "2 of 5", nodes: 5, bad: 2, change: notReady,
+			event: "Warning NodeRepairBlocked more than 20% nodes are unhealthy in the nodepool (2 of 5)",
+		},
 		{name: "still tolerated", nodes: 5, bad: 1, change: broken(corev1.NodeReady, corev1.ConditionUnknown, 29)},
 		{name: "a condition without a policy", nodes: 5, bad: 1, change: broken(corev1.NodeDiskPressure, corev1.ConditionTrue, 1000)},
 		{

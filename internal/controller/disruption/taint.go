@@ -3,7 +3,6 @@ package disruption
 import (
 	"context"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -13,9 +12,4 @@ import (
 // setTaint adds the disruption taint to the node, or removes it.
 func setTaint(ctx context.Context, c client.Client, live client.Reader, name string, present bool) error {
 	return patch.Taint(ctx, patch.Clients{Client: c, Live: live}, name, karpv1.TaintDisrupted(), present)
-}
-
-func isDisruptionTaint(t corev1.Taint) bool {
-	d := karpv1.TaintDisrupted()
-	return t.MatchTaint(&d)
 }

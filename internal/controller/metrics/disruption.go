@@ -100,21 +100,26 @@ func newDisruption(d *registrar) Disruption {
 			"reason",
 			"consolidation_type",
 		),
-		Score: d.histogram(prometheus.HistogramOpts{
-			Subsystem: "consolidation", Name: "score",
-			Help: "Savings per disruption, both as shares of the pool.", Buckets: []float64{
-				.1, .25, .33, .5, 1, 2, 5,
-				10,
-			},
-		}, "decision", "nodepool", "policy"),
-		Moves:      d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy"),
-		Cost:       d.gauge("nodepools", "cost_total", "What the nodes of a pool cost now, in $/h.", "nodepool"),
-		CostErrors: d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool"),
 	}
+	out.declareCosts(d)
 	for _, consolidationType := range []string{"multi", "single"} {
 		out.Timeouts.WithLabelValues(consolidationType)
 	}
 	return out
+}
+
+// declareCosts declares the metrics of prices and savings.
+func (m *Disruption) declareCosts(d *registrar) {
+	m.Score = d.histogram(prometheus.HistogramOpts{
+		Subsystem: "consolidation", Name: "score",
+		Help: "Savings per disruption, both as shares of the pool.", Buckets: []float64{
+			.1, .25, .33, .5, 1, 2, 5,
+			10,
+		},
+	}, "decision", "nodepool", "policy")
+	m.Moves = d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy")
+	m.Cost = d.gauge("nodepools", "cost_total", "What the nodes of a pool cost now, in $/h.", "nodepool")
+	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool")
 }
 
 // Ended counts the deletion of a claim by a command, with its pods. policy is the consolidation policy of its pool for

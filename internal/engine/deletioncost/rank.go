@@ -29,7 +29,7 @@ func Rank(v *disrupt.View, left Budgets) Ranking {
 	out := Ranking{Leaving: map[string]bool{}}
 	for i := range v.Snapshot.Nodes {
 		n := &v.Snapshot.Nodes[i]
-		if n.Claim != "" && (n.Deleting || n.Disrupting || slices.ContainsFunc(n.Taints, isDisruptionTaint)) {
+		if n.Claim != "" && (n.Deleting || n.Disrupting || slices.ContainsFunc(n.Taints, karpv1.IsTaintDisrupted)) {
 			out.Leaving[n.Name] = true
 		}
 	}
@@ -45,10 +45,6 @@ func Rank(v *disrupt.View, left Budgets) Ranking {
 	}
 	out.Next = append(within(drifted, left.Drifted), within(others, left.Underutilized)...)
 	return out
-}
-
-func isDisruptionTaint(t corev1.Taint) bool {
-	return t.Key == karpv1.TaintKeyDisrupted && t.Effect == corev1.TaintEffectNoSchedule
 }
 
 // hasLastingPod reports whether the node has a pod that is not of a ReplicaSet, Job or DaemonSet: scaling down other

@@ -35,9 +35,9 @@ func capacityNumbers() []grafana.Panel {
 	spot := "count(" + of("karpenter_nodes_current_lifetime_seconds", inPool, `capacity_type="spot"`) + ")"
 	all := "count(" + of("karpenter_nodes_current_lifetime_seconds", inPool) + ")"
 	month := stat("Cost per month", hoursPerMonth+" * sum("+of("karpenter_nodepools_cost_total", inPool)+") or vector(0)", grafana.Dollars,
-		neutral, "What the present nodes cost in a month, in $. Savings plans and credits are not in these prices.")
+		"What the present nodes cost in a month, in $. Savings plans and credits are not in these prices.")
 	month.Decimals = value(0)
-	share := stat("Spot nodes", "100 * ("+spot+" or vector(0)) / "+all, grafana.Percent, neutral,
+	share := stat("Spot nodes", "100 * ("+spot+" or vector(0)) / "+all, grafana.Percent,
 		"Share of nodes that are spot. If it falls, EC2 lacks spot capacity of the allowed types: allow more types and zones.")
 	share.Decimals, share.Empty = value(0), "No nodes"
 	return []grafana.Panel{
@@ -54,10 +54,10 @@ func capacityNumbers() []grafana.Panel {
 }
 
 func utilization(title, resource string) grafana.Panel {
-	p := stat(title, requested("", resource), grafana.Percent, fullIsGood,
+	p := stat(title, requested("", resource), grafana.Percent,
 		"Requests of all pods, as a percentage of what the nodes of the NodePools have. If it is low for long, see Why does my node stay? "+
 			"in the documentation of disruption.")
-	p.Decimals, p.Empty = value(0), "No nodes"
+	p.Steps, p.Decimals, p.Empty = fullIsGood, value(0), "No nodes"
 	return p
 }
 
@@ -161,7 +161,8 @@ func capacitySupply() []grafana.Panel {
 				"the limit, or find what grows.",
 		}, empty("No NodePool has limits")),
 		as(over("Offerings without capacity", grafana.Count, grafana.Query{
-			Expr: "sum by (capacity_type, zone) (" + of("karpenter_cloudprovider_instance_type_offering_available") + " == bool 0)", Legend: "{{capacity_type}} {{zone}}",
+			Expr:   "sum by (capacity_type, zone) (" + of("karpenter_cloudprovider_instance_type_offering_available") + " == bool 0)",
+			Legend: "{{capacity_type}} {{zone}}",
 		}, "Offerings that no NodePool can launch now: not allowed, or EC2 lacks capacity. A step up in one zone is a lack of capacity or a "+
 			"zonal shift: allow other zones."), wide(third)),
 		launchFailures(),

@@ -107,7 +107,9 @@ const (
 )
 
 // capacityTypes have the same colors in every panel.
-var capacityTypes = []grafana.Color{{Series: "on-demand", Color: "blue"}, {Series: "spot", Color: "yellow"}, {Series: "reserved", Color: "purple"}}
+var capacityTypes = []grafana.Color{
+	{Series: "on-demand", Color: "blue"}, {Series: "spot", Color: "yellow"}, {Series: "reserved", Color: "purple"},
+}
 
 // noneIsGood colors a count of faults.
 var noneIsGood = []grafana.Step{{Color: good}, {From: 1, Color: bad}}
@@ -122,17 +124,17 @@ var neutral = []grafana.Step{{Color: plain}}
 func value[T any](v T) *T { return &v }
 
 // stat is a number on top of a page.
-func stat(title, expr string, unit grafana.Unit, steps []grafana.Step, description string) grafana.Panel {
+func stat(title, expr string, unit grafana.Unit, description string) grafana.Panel {
 	return grafana.Panel{
-		Kind: grafana.Stat, Title: title, Unit: unit, Width: sixth, Steps: steps, Description: description,
+		Kind: grafana.Stat, Title: title, Unit: unit, Width: sixth, Steps: neutral, Description: description,
 		Queries: []grafana.Query{{Expr: expr}},
 	}
 }
 
 // number is a stat of a count.
 func number(title, expr string, steps []grafana.Step, description string) grafana.Panel {
-	p := stat(title, expr, grafana.Count, steps, description)
-	p.Decimals = value(0)
+	p := stat(title, expr, grafana.Count, description)
+	p.Steps, p.Decimals = steps, value(0)
 	return p
 }
 

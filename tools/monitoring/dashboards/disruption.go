@@ -24,9 +24,9 @@ func deleting() string { return of("operator_nodeclaim_termination_current_time_
 func disruptionNumbers() []grafana.Panel {
 	const minutes = 60.0
 	longest := stat("Longest termination", "max("+deleting()+") or vector(0)", grafana.Seconds,
-		[]grafana.Step{{Color: good}, {From: 10 * minutes, Color: warning}, {From: 60 * minutes, Color: bad}},
 		"For how long the NodeClaim that was deleted first has been terminating. Its conditions Drained and VolumesDetached have what it "+
 			"waits for: kubectl describe nodeclaim NAME.")
+	longest.Steps = []grafana.Step{{Color: good}, {From: 10 * minutes, Color: warning}, {From: 60 * minutes, Color: bad}}
 	return []grafana.Panel{
 		number("Nodes disrupted", total("karpenter_nodeclaims_disrupted_total", inPool), neutral,
 			"NodeClaims that the controller has deleted in the time of the page. The panel below has the reasons."),

@@ -38,7 +38,7 @@ func overviewNumbers() []grafana.Panel {
 
 // costPerHour is what all nodes cost now.
 func costPerHour() grafana.Panel {
-	p := stat("Cost per hour", "sum("+of("karpenter_nodepools_cost_total", inPool)+") or vector(0)", grafana.Dollars, neutral,
+	p := stat("Cost per hour", "sum("+of("karpenter_nodepools_cost_total", inPool)+") or vector(0)", grafana.Dollars,
 		"What the nodes of the NodePools cost now, in $/h, by the prices that plans use. If it rises without new pods, see the dashboard "+
 			"Capacity and cost.")
 	p.Decimals = value(2)

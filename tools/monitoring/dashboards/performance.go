@@ -22,9 +22,9 @@ func performance() grafana.Dashboard {
 const throttled = `code=~"429|503"`
 
 func performanceNumbers() []grafana.Panel {
-	seconds := func(title, metric string, slow float64, description string, matchers ...string) grafana.Panel {
-		p := stat(title, typical("0.99", metric, matchers...), grafana.Seconds,
-			[]grafana.Step{{Color: good}, {From: slow / 2, Color: warning}, {From: slow, Color: bad}}, description)
+	seconds := func(title, metric string, slow float64, description string) grafana.Panel {
+		p := stat(title, typical("0.99", metric), grafana.Seconds, description)
+		p.Steps = []grafana.Step{{Color: good}, {From: slow / 2, Color: warning}, {From: slow, Color: bad}}
 		p.Empty = "None yet"
 		return p
 	}
@@ -36,7 +36,7 @@ func performanceNumbers() []grafana.Panel {
 				"(settings.batchMaxDuration, 10 s)."),
 		seconds("Plan, p99", "karpenter_scheduler_scheduling_duration_seconds", 30,
 			"Time to compute a plan, the slowest of a hundred. Above some seconds: give the controller more CPU; docs/performance.md has what to "+
-				"expect.", `controller="provisioner"`),
+				"expect."),
 		number("Throttled calls of AWS", total("aws_sdk_go_request_attempt_total", throttled), fewIsGood,
 			"Attempts that AWS rejected because they were too many, in the time of the page. Some are normal while many nodes launch. Many: ask "+
 				"AWS for a higher rate, or find what else calls."),

@@ -438,7 +438,7 @@ func (sv *solver) narrowBin(b *bin, cands *nodepool.Candidates) {
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
 	sv.steps += len(c.Matches()) + len(c.Declares())
-	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t)}
+	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t), Outcomes: b.cands}
 	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			sv.topology.CountNew(g, &at, n)

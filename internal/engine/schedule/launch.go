@@ -52,7 +52,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	}
 	list := t.Launch(types)
 	l.InstanceTypes = list.Types
-	l.Requirements = sv.restrictToReservations(&l, reserved)
+	l.Requirements = sv.restrictToReservations(&l, b, types, reserved)
 	l.Drivers, l.Devices = devices.Drivers(b.deviceOptions, l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = maps.Clone(list.Overhead)

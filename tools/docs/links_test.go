@@ -124,7 +124,7 @@ func pages(t *testing.T) (out []string) {
 			return err
 		}
 		hidden := strings.HasPrefix(d.Name(), ".") && d.Name() != ".github" && p != Root
-		if d.IsDir() && (hidden || slices.Contains([]string{"node_modules", "bin", "testdata"}, d.Name())) {
+		if d.IsDir() && (hidden || slices.Contains([]string{"node_modules", "bin", "testdata", "site"}, d.Name())) {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(p, ".md") {
@@ -195,6 +195,23 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	} {
 		if problem := check("docs/install.md", link, read); (problem != "") != broken {
 			t.Errorf("%s: %q", link, problem)
+		}
+	}
+}
+
+// The site's list of pages has only pages that exist.
+func TestPagesOfTheSiteExist(t *testing.T) {
+	config, err := os.ReadFile(filepath.Join(Root, "docs", "site", ".vitepress", "config.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := regexp.MustCompile(`page\('[^']*', '([^']*)'\)`).FindAllStringSubmatch(string(config), -1)
+	if len(listed) < 20 {
+		t.Errorf("only %d pages", len(listed))
+	}
+	for _, page := range listed {
+		if _, err := os.Stat(filepath.Join(Root, "docs", filepath.FromSlash(page[1])+".md")); err != nil {
+			t.Errorf("%s: %v", page[1], err)
 		}
 	}
 }

@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check docs-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check chart-check monitoring-check docs-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
@@ -78,6 +78,14 @@ docs-check: ## Test the links of the documentation, the examples for EKS, and th
 .PHONY: docs
 docs: ## Build the documentation as a static site with search, in docs/site/dist (needs npm)
 	cd docs/site && npm ci --no-audit --no-fund && npm run build
+
+.PHONY: dashboards
+dashboards: ## Regenerate the Grafana dashboards of the chart
+	cd tools/monitoring && GOWORK=off go run .
+
+.PHONY: monitoring-check
+monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
+	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
 .PHONY: bench
 bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page

@@ -1,6 +1,8 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -75,7 +77,23 @@ func TestDashboards(t *testing.T) {
 	if none := render("{settings: {clusterName: shop}}"); len(none) > 0 {
 		t.Errorf("nobody wants dashboards, and there are %v", none)
 	}
-	extra := render("{settings: {clusterName: shop}, dashboards: {enabled: true}}")["dovetail-dashboard-extra"]
+	all := render("{settings: {clusterName: shop}, dashboards: {enabled: true}}")
+	shipped, err := filepath.Glob(filepath.Join(charts, "dovetail", "dashboards", "*.json"))
+	if err != nil || len(all) != len(shipped)+1 {
+		t.Errorf("%d ConfigMaps for %d dashboards and one more (%v)", len(all), len(shipped), err)
+	}
+	for _, path := range shipped {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Base(path)
+		name := "dovetail-dashboard-" + strings.TrimPrefix(strings.TrimSuffix(file, ".json"), "dovetail-")
+		if all[name].Data[file] != strings.TrimSpace(string(text)) {
+			t.Errorf("%s is not %s", name, file)
+		}
+	}
+	extra := all["dovetail-dashboard-extra"]
 	if strings.TrimSpace(extra.Data["extra.json"]) != strings.TrimSpace(text) || extra.Labels["grafana_dashboard"] != "1" {
 		t.Errorf("labels %v, text %q", extra.Labels, extra.Data["extra.json"])
 	}

@@ -83,6 +83,10 @@ docs: ## Build the documentation as a static site with search, in docs/site/dist
 dashboards: ## Regenerate the Grafana dashboards of the chart
 	cd tools/monitoring && GOWORK=off go run .
 
+.PHONY: dashboards-pictures
+dashboards-pictures: ## Draw the dashboards for docs with the metrics in the file CAPTURE, from dovetail-lab run --metrics-out
+	cd tools/monitoring && GOWORK=off go run . -draw $(abspath $(CAPTURE))
+
 .PHONY: monitoring-check
 monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
 	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test ./...

@@ -18,7 +18,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-13s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/dovetail and bin/dovetail-lab (the first time takes some minutes)
@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check image-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check chart-check image-check monitoring-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
@@ -93,6 +93,14 @@ image-check: build ## Build the image for this host twice, inspect it, push it t
 .PHONY: plugin
 plugin: ## Build the kubectl plugin for Linux, macOS and Windows, with checksums and krew's manifest, into bin/plugin
 	@$(IMAGE_TOOL) plugin -out $(BIN)/plugin
+
+.PHONY: dashboards
+dashboards: ## Regenerate the Grafana dashboards of the chart
+	cd tools/monitoring && GOWORK=off go run .
+
+.PHONY: monitoring-check
+monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
+	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
 .PHONY: bench
 bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page

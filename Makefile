@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check image-check monitoring-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check chart-check image-check monitoring-check docs-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
@@ -55,8 +55,10 @@ fmt: ## Format all Go code
 	go tool gofumpt -w $$(git ls-files '*.go' | grep -v zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate deepcopy functions and CRDs
+generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, and the reference pages
 	go generate ./api/...
+	cd tools/chart && GOWORK=off go generate .
+	cd tools/docs && GOWORK=off go generate .
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices
@@ -68,7 +70,15 @@ catalog-check: ## Test the generator, and that the committed catalog is its outp
 
 .PHONY: chart-check
 chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
-	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
+	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
+.PHONY: docs-check
+docs-check: ## Test the links of the documentation, the examples for EKS, and that reference pages are fresh
+	cd tools/docs && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
+.PHONY: docs
+docs: ## Build the documentation as a static site with search, in docs/site/dist (needs npm)
+	cd docs/site && npm ci --no-audit --no-fund && npm run build
 
 # Another toolchain compiles and compresses differently. Go downloads the pinned one if it is not this host's.
 IMAGE_TOOL = cd tools/image && GOWORK=off GOTOOLCHAIN=$$(awk '$$1 == "toolchain" {print $$2}' go.mod) go run .

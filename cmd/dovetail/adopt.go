@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -226,7 +227,7 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
 	account, err := adapter.New(adapter.Config{
-		AWS: sdk, Identity: known.identity, Now: time.Now, Log: log,
+		AWS: sdk, Identity: known.identity, Now: time.Now, Jitter: rand.Float64, Log: log,
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},

@@ -5,7 +5,6 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/aws/nodeclaim"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
@@ -115,10 +114,10 @@ func (o measuredOfferings) InstanceTypes(ctx context.Context, class *awsv1.EC2No
 }
 
 // rebooter measures reboots.
-func (m measured) rebooter(r *instance.Rebooter) measuredRebooter { return measuredRebooter{r, m} }
+func (m measured) rebooter(r *zonalshift.Rebooter) measuredRebooter { return measuredRebooter{r, m} }
 
 type measuredRebooter struct {
-	*instance.Rebooter
+	*zonalshift.Rebooter
 	by measured
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
@@ -52,8 +53,8 @@ it would launch, what they cost, and why pods stay pending. It calls no cluster 
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
-PersistentVolumes, PersistentVolumeClaims, StorageClasses; PodDisruptionBudgets, Namespaces, Services,
-PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Objects of other kinds are skipped,
+PersistentVolumes, PersistentVolumeClaims, StorageClasses; ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices;
+PodDisruptionBudgets, Namespaces, Services, PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Objects of other kinds are skipped,
 with a note on stderr.
 
 A workload stands for the pods that it would create, unless those are among the inputs. Pods without a node are
@@ -241,9 +242,13 @@ func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, erro
 	if err != nil {
 		return nil, err
 	}
-	r, err := offlineregion.New(data, instancetype.Settings{
+	how := instancetype.Settings{
 		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
-	})
+	}
+	if w.RequestDevices() { // as with the feature gates of both
+		how.DRADrivers = []string{awsv1.DRADriverNVIDIA, awsv1.DRADriverEFA}
+	}
+	r, err := offlineregion.New(data, how)
 	if err != nil {
 		if f.catalog == "" {
 			return nil, fmt.Errorf("--region: %w", err)

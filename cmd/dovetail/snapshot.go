@@ -15,13 +15,14 @@ func snapshotCommand() *cobra.Command {
 		Use:   "snapshot",
 		Short: "Write everything that plans of a cluster depend on to one file, to plan it elsewhere",
 		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, StorageClasses,
-PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, and what Services,
-ReplicationControllers, ReplicaSets and StatefulSets select, and writes them as one YAML file for dovetail plan -f.
+PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, what Services,
+ReplicationControllers, ReplicaSets and StatefulSets select, and ResourceClaims, their templates, DeviceClasses and ResourceSlices
+if it may read them, and writes them as one YAML file for dovetail plan -f.
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context.
 
 The file has nothing that a plan does not depend on: Secrets and ConfigMaps are not read; pods are written without
-environment, commands, probes and configuration volumes, node classes without user data; of annotations, only those of
-karpenter.sh and of storage are kept. Names, labels and images are in it: check the file before you share it.
+environment, commands, probes and configuration volumes, node classes without user data, resource claims without configuration;
+of annotations, only those of karpenter.sh and of storage are kept. Names, labels and images are in it: check the file before you share it.
 
 If writing fails, the incomplete file is removed.`,
 		Example: `  dovetail snapshot > now.yaml

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
@@ -111,6 +112,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		Leading:            a.mgr.Elected(),
 		Meter:              meter,
 		Now:                time.Now,
+		Jitter:             rand.Float64,
 		Log:                a.log,
 	}
 	config.ServerVersion = func(context.Context) (string, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // wireProvisioning wires the provisioner, and the triggers that start a batch.
@@ -19,6 +20,7 @@ func (a *assembly) wireProvisioning() error {
 		a.addLoops(&provisioning.Provisioner{
 			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
 			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
+			TerminateFirst: a.settings.Gate(settings.GateTerminateFirstDrift),
 		}),
 	)
 }

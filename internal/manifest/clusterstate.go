@@ -72,6 +72,8 @@ type reader struct {
 	namespace   string
 	// overridden are the snapshot's objects that are supplied again beside it.
 	overridden map[identity]*object
+	// gone are the snapshot's pods that workloads beside it replace.
+	gone map[types.UID]bool
 	// anyTaken is true if an object comes from a snapshot.
 	anyTaken bool
 }
@@ -113,6 +115,7 @@ func (in Input) Read() (*ClusterState, error) {
 		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{},
 		skipped:    map[kind]*skippedKind{},
 		overridden: map[identity]*object{},
+		gone:       map[types.UID]bool{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
 		source:     source{stdin: in.Stdin, limit: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
 	}
@@ -354,7 +357,7 @@ func (r *reader) finish() error {
 	if err := r.drift(); err != nil {
 		return err
 	}
-	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeNamespaces} {
+	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeDevices, r.completeNamespaces} {
 		complete()
 	}
 	return r.completeRuntimes()

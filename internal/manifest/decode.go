@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,32 +29,36 @@ type kind struct{ apiVersion, kind string }
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
 	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
-	"RuntimeClass",
+	"RuntimeClass", "DeviceClass", "ResourceSlice",
 }
 
 // prototypes returns empty objects of the kinds that affect a plan.
 func prototypes() map[kind]client.Object {
 	return map[kind]client.Object{
-		{"v1", "Pod"}:                                 &corev1.Pod{},
-		{"v1", "Node"}:                                &corev1.Node{},
-		{"v1", "Namespace"}:                           &corev1.Namespace{},
-		{"v1", "Service"}:                             &corev1.Service{},
-		{"v1", "ReplicationController"}:               &corev1.ReplicationController{},
-		{"v1", "PersistentVolume"}:                    &corev1.PersistentVolume{},
-		{"v1", "PersistentVolumeClaim"}:               &corev1.PersistentVolumeClaim{},
-		{"apps/v1", "Deployment"}:                     &appsv1.Deployment{},
-		{"apps/v1", "ReplicaSet"}:                     &appsv1.ReplicaSet{},
-		{"apps/v1", "StatefulSet"}:                    &appsv1.StatefulSet{},
-		{"apps/v1", "DaemonSet"}:                      &appsv1.DaemonSet{},
-		{"batch/v1", "Job"}:                           &batchv1.Job{},
-		{"policy/v1", "PodDisruptionBudget"}:          &policyv1.PodDisruptionBudget{},
-		{"scheduling.k8s.io/v1", "PriorityClass"}:     &schedulingv1.PriorityClass{},
-		{"node.k8s.io/v1", "RuntimeClass"}:            &nodev1.RuntimeClass{},
-		{"storage.k8s.io/v1", "StorageClass"}:         &storagev1.StorageClass{},
-		{"storage.k8s.io/v1", "CSINode"}:              &storagev1.CSINode{},
-		{karpv1.GroupVersion.String(), "NodePool"}:    &karpv1.NodePool{},
-		{karpv1.GroupVersion.String(), "NodeClaim"}:   &karpv1.NodeClaim{},
-		{awsv1.GroupVersion.String(), "EC2NodeClass"}: &awsv1.EC2NodeClass{},
+		{"v1", "Pod"}:                                   &corev1.Pod{},
+		{"v1", "Node"}:                                  &corev1.Node{},
+		{"v1", "Namespace"}:                             &corev1.Namespace{},
+		{"v1", "Service"}:                               &corev1.Service{},
+		{"v1", "ReplicationController"}:                 &corev1.ReplicationController{},
+		{"v1", "PersistentVolume"}:                      &corev1.PersistentVolume{},
+		{"v1", "PersistentVolumeClaim"}:                 &corev1.PersistentVolumeClaim{},
+		{"apps/v1", "Deployment"}:                       &appsv1.Deployment{},
+		{"apps/v1", "ReplicaSet"}:                       &appsv1.ReplicaSet{},
+		{"apps/v1", "StatefulSet"}:                      &appsv1.StatefulSet{},
+		{"apps/v1", "DaemonSet"}:                        &appsv1.DaemonSet{},
+		{"batch/v1", "Job"}:                             &batchv1.Job{},
+		{"policy/v1", "PodDisruptionBudget"}:            &policyv1.PodDisruptionBudget{},
+		{"scheduling.k8s.io/v1", "PriorityClass"}:       &schedulingv1.PriorityClass{},
+		{"node.k8s.io/v1", "RuntimeClass"}:              &nodev1.RuntimeClass{},
+		{"storage.k8s.io/v1", "StorageClass"}:           &storagev1.StorageClass{},
+		{"storage.k8s.io/v1", "CSINode"}:                &storagev1.CSINode{},
+		{"resource.k8s.io/v1", "ResourceClaim"}:         &resourcev1.ResourceClaim{},
+		{"resource.k8s.io/v1", "ResourceClaimTemplate"}: &resourcev1.ResourceClaimTemplate{},
+		{"resource.k8s.io/v1", "DeviceClass"}:           &resourcev1.DeviceClass{},
+		{"resource.k8s.io/v1", "ResourceSlice"}:         &resourcev1.ResourceSlice{},
+		{karpv1.GroupVersion.String(), "NodePool"}:      &karpv1.NodePool{},
+		{karpv1.GroupVersion.String(), "NodeClaim"}:     &karpv1.NodeClaim{},
+		{awsv1.GroupVersion.String(), "EC2NodeClass"}:   &awsv1.EC2NodeClass{},
 	}
 }
 

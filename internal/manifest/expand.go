@@ -86,6 +86,9 @@ func (r *reader) expand() error {
 		}
 	}
 	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return overrides.gone[p] })
+	for pod := range overrides.gone {
+		r.gone[pod.UID] = true
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,16 @@ func scrub(o client.Object) {
 		t.Parameters = nil
 	case *policyv1.PodDisruptionBudget:
 		t.Status.DisruptedPods = nil
+	case *resourcev1.ResourceClaimTemplate:
+		scrubMeta(&t.Spec.ObjectMeta)
+		t.Spec.Spec.Devices.Config = nil
+	case *resourcev1.ResourceClaim:
+		t.Spec.Devices.Config, t.Status.Devices = nil, nil
+		if t.Status.Allocation != nil {
+			t.Status.Allocation.Devices.Config = nil
+		}
+	case *resourcev1.DeviceClass:
+		t.Spec.Config = nil
 	}
 }
 
@@ -117,6 +128,7 @@ func scrubbedStatus(s *corev1.PodStatus) corev1.PodStatus {
 	out := corev1.PodStatus{
 		Phase: s.Phase, NominatedNodeName: s.NominatedNodeName, StartTime: s.StartTime, Resize: s.Resize, Resources: s.Resources,
 		AllocatedResources:    s.AllocatedResources,
+		ResourceClaimStatuses: s.ResourceClaimStatuses,
 		ContainerStatuses:     scrubbedStatuses(s.ContainerStatuses),
 		InitContainerStatuses: scrubbedStatuses(s.InitContainerStatuses),
 	}

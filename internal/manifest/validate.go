@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -55,6 +56,12 @@ func validate(o client.Object) field.ErrorList {
 		return append(out, selectorErrors(t.Spec.Selector, spec.Child("selector"))...)
 	case *corev1.Node:
 		return append(out, nodeErrors(t)...)
+	case *resourcev1.ResourceClaim:
+		return append(out, requestErrors(t.Spec.Devices.Requests, spec.Child("devices", "requests"))...)
+	case *resourcev1.ResourceClaimTemplate:
+		return append(out, requestErrors(t.Spec.Spec.Devices.Requests, spec.Child("spec", "devices", "requests"))...)
+	case *resourcev1.ResourceSlice:
+		return append(out, sliceErrors(&t.Spec, spec)...)
 	}
 	return out
 }
@@ -181,6 +188,7 @@ func podErrors(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 		}
 		gates[g.Name] = true
 	}
+	out = append(out, podClaimErrors(s, path)...)
 	return append(out, volumeErrors(s.Volumes, path.Child("volumes"))...)
 }
 

@@ -26,6 +26,7 @@ type cloud struct {
 	*nodeclaim.Launcher
 	*nodeclaim.DriftDetector
 	*zonalshift.Instances
+	*zonalshift.Rebooter
 	*interruption.StatusReader
 	*zonalshift.Follower
 
@@ -39,8 +40,8 @@ func newCloud(cfg adapter.Config) (*cloud, error) {
 		return nil, err
 	}
 	return &cloud{
-		a.Preflight, a.NodeClasses, a.Resources, a.Joins, a.Offerings, a.Launcher, a.Drift, a.Instances, a.InstanceStatus, a.ZonalShift,
-		a.Cluster, cfg,
+		a.Preflight, a.NodeClasses, a.Resources, a.Joins, a.Offerings, a.Launcher, a.Drift, a.Instances, a.Rebooter,
+		a.InstanceStatus, a.ZonalShift, a.Cluster, cfg,
 	}, nil
 }
 

@@ -90,7 +90,7 @@ func (w *world) config(uid string) adapter.Config {
 		AWS:      sdk,
 		Identity: identity.Identity{ClusterUID: uid, ClusterName: clusterName, AccountID: "111122223333", Region: "us-east-1"},
 		Cluster:  bootstrap.Cluster{Name: clusterName, DNS: "10.100.0.10"}, MemoryOverhead: 0.075, ReservedCapacity: true,
-		DisableDryRun: true, Fallback: prices, Now: w.Clock.Now, Log: slog.New(slog.DiscardHandler),
+		DisableDryRun: true, Fallback: prices, Now: w.Clock.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 		Window: batch.Window{Idle: time.Millisecond, Max: 20 * time.Millisecond, Items: 500},
 	}
 }

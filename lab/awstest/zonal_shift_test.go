@@ -1,6 +1,7 @@
 package awstest
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -184,6 +185,20 @@ func TestInstancesInAShiftedZone(t *testing.T) {
 		}
 		if got := listed(); !slices.Equal(got, sorted(a2, b)) {
 			t.Errorf("listed %v", got)
+		}
+	})
+	t.Run("nothing is rebooted in the shifted zone", func(t *testing.T) {
+		for _, call := range []func(context.Context, string) error{c.CheckReboot, c.Reboot} {
+			if err := call(t.Context(), a2); err == nil || errors.Is(err, cloudprovider.ErrRebootRefused) ||
+				!strings.Contains(err.Error(), "shifted away") {
+				t.Errorf("error %v, want one that may pass", err)
+			}
+			if err := call(t.Context(), b); err != nil {
+				t.Errorf("in another zone: %v", err)
+			}
+		}
+		if !c.Away(a2) || c.Away(b) {
+			t.Errorf("%t, %t", c.Away(a2), c.Away(b))
 		}
 	})
 	admin := ec2.NewFromConfig(w.Config)

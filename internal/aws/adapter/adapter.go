@@ -103,7 +103,9 @@ type Config struct {
 	// Meter counts for metrics. Nil counts nothing.
 	Meter cloudprovider.Meter
 	Now   func() time.Time
-	Log   *slog.Logger
+	// Jitter returns a number in [0, 1).
+	Jitter func() float64
+	Log    *slog.Logger
 }
 
 // Adapter is AWS for one cluster. Each part is safe for concurrent use.
@@ -125,7 +127,7 @@ type Adapter struct {
 	// Instances reads, tags and terminates instances.
 	Instances *zonalshift.Instances
 	// Rebooter reboots instances.
-	Rebooter *instance.Rebooter
+	Rebooter *zonalshift.Rebooter
 	// InstanceStatus reads which instances are impaired.
 	InstanceStatus *interruption.StatusReader
 	// ZonalShift follows zonal shifts, where that is configured.
@@ -150,10 +152,10 @@ func New(cfg Config) (*Adapter, error) {
 		Preflight:      preflight.New(l.ec2, l.cluster, cfg.Identity.Region),
 		Joins:          nodeclass.NewJoinChecks(l.joins),
 		Instances:      zonalshift.NewInstances(l.instances, l.network, l.shifts),
-		Rebooter:       &instance.Rebooter{Instances: l.instances, EC2: l.ec2},
 		InstanceStatus: &interruption.StatusReader{EC2: l.ec2, Now: cfg.Now},
 		ZonalShift:     zonalshift.NewFollower(l.shifts, l.cluster, cfg.Identity.Region, cfg.Now),
 	}
+	a.Rebooter = zonalshift.NewRebooter(a.Instances, &instance.Rebooter{Instances: l.instances, EC2: l.ec2})
 	a.Offerings = offerings.New(offerings.Config{
 		Inventory: l.inventory, Prices: l.prices, Reservations: l.reservations, Unavailable: l.unavailable, Discovered: l.discovered,
 		Log: cfg.Log,
@@ -248,7 +250,7 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 	}
 	l.unavailable = unavailableofferings.New(cfg.Now)
 	l.discovered = discoveredmemory.New(cfg.Now)
-	l.dryRuns = dryrun.NewCache(cfg.Now)
+	l.dryRuns = dryrun.NewCache(cfg.Now, cfg.Jitter)
 	l.inventory = l.newInventory(cfg, resolver)
 	instances := instance.Config{
 		EC2: l.ec2, Identity: cfg.Identity, Match: cfg.Match, Window: cfg.Window, Meter: cfg.Meter, Leading: cfg.Leading, Now: cfg.Now,

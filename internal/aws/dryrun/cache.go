@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// allowedTTL is how long a positive verdict is used. Permissions are rarely taken away, and a launch reports it
-	// too.
-	allowedTTL = 30 * time.Minute
+	// minAllowedTTL and maxAllowedTTL bound how long a positive verdict is used. Permissions are rarely taken away, and a
+	// launch reports it too. The time varies, so that classes that became valid together, as after a restart, do not stay
+	// together: each dry run is two or more calls of EC2's launch APIs.
+	minAllowedTTL, maxAllowedTTL = 25 * time.Minute, 35 * time.Minute
 	// firstRejectionTTL is how long the first rejection is used. It doubles with each further rejection, up to
 	// maxRejectionTTL.
 	firstRejectionTTL, maxRejectionTTL = 30 * time.Second, 5 * time.Minute
@@ -19,7 +20,8 @@ const (
 
 // Cache holds verdicts. It is safe for concurrent use.
 type Cache struct {
-	now func() time.Time
+	now    func() time.Time
+	jitter func() float64
 
 	mu      sync.Mutex
 	entries map[string]entry
@@ -32,8 +34,10 @@ type entry struct {
 	rejections int // in a row
 }
 
-// NewCache returns an empty Cache.
-func NewCache(now func() time.Time) *Cache { return &Cache{now: now, entries: map[string]entry{}} }
+// NewCache returns an empty Cache. jitter returns a number in [0, 1).
+func NewCache(now func() time.Time, jitter func() float64) *Cache {
+	return &Cache{now: now, jitter: jitter, entries: map[string]entry{}}
+}
 
 // Get returns the verdict for a node class and its remaining TTL. about identifies everything that the verdict depends
 // on: a verdict for other inputs does not count.
@@ -56,9 +60,10 @@ func (m *Cache) Put(class, about string, v Verdict) time.Duration {
 	if before := m.entries[class]; v.Reason != "" && before.inputHash == about {
 		e.rejections = before.rejections
 	}
-	believed := allowedTTL
+	var believed time.Duration
 	switch v.Reason {
 	case "":
+		believed = minAllowedTTL + time.Duration(m.jitter()*float64(maxAllowedTTL-minAllowedTTL))
 	case InstanceProfileNotFound:
 		believed = profileNotFoundTTL
 	default:

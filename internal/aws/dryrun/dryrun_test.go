@@ -14,7 +14,8 @@ import (
 
 func TestCache(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	m := NewCache(func() time.Time { return now })
+	var jitter float64
+	m := NewCache(func() time.Time { return now }, func() float64 { return jitter })
 	// wait lets a verdict expire and reports how long that took.
 	wait := func(about string, v Verdict) time.Duration {
 		left := m.Put("class", about, v)
@@ -39,8 +40,11 @@ func TestCache(t *testing.T) {
 	if d := wait("b", no); d != 30*s {
 		t.Errorf("after an edit, a no is believed for %v", d)
 	}
-	if d := wait("b", Verdict{}); d != 30*time.Minute {
-		t.Errorf("a yes is believed for %v", d)
+	for random, want := range map[float64]time.Duration{0: 25 * time.Minute, 0.5: 30 * time.Minute, 0.9: 34 * time.Minute} {
+		jitter = random
+		if d := wait("b", Verdict{}); d != want {
+			t.Errorf("with the random number %v a yes is believed for %v, want %v", random, d, want)
+		}
 	}
 	if d := wait("b", no); d != 30*s {
 		t.Errorf("after a yes, a no is believed for %v", d)

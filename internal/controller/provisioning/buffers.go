@@ -35,7 +35,7 @@ func (p *Provisioner) planBuffers(ctx context.Context, snap *snapshot.Snapshot, 
 	if len(room.Launches) > 0 {
 		p.Log.Info("computed new nodeclaim(s) to fit capacity buffer(s)", "nodeclaims", len(room.Launches))
 	}
-	refused, err := p.launch(ctx, room.Launches, snap.Labels)
+	refused, err := p.launch(ctx, room.Launches, snap)
 	unitIndex := quarantine.NewUnits()
 	for _, r := range refused {
 		p.Quarantine.Add(quarantine.Buffers, unitsOf([]invalidClaim{r}, unitIndex), r.message("capacity buffer"))

@@ -77,7 +77,7 @@ func TestPoolChangedBeforeTheClaimIsCreated(t *testing.T) {
 	}
 	changed.Spec.Template.Labels = map[string]string{"version": "2"}
 	f.Do(f.API.Update(t.Context(), changed))
-	if _, err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
+	if _, err := p.launch(t.Context(), plan.Launches, s); err != nil {
 		t.Fatal(err)
 	}
 	got := claims(t, f.API)

@@ -101,7 +101,7 @@ func TestRelaxedMinValuesAreRecorded(t *testing.T) {
 		}
 		plan := schedule.Solve(s, schedule.Budget{})
 		plan.Launches[0].MinValuesRelaxed = relaxed
-		if _, err := p.launch(t.Context(), plan.Launches, s.Labels); err != nil {
+		if _, err := p.launch(t.Context(), plan.Launches, s); err != nil {
 			t.Fatal(err)
 		}
 		if got := claims(t, f.API)[0].Annotations[karpv1.AnnotationMinValuesRelaxed]; got != value {

@@ -49,7 +49,7 @@ func TestManyClaims(t *testing.T) {
 	for i := range launches {
 		launches[i] = schedule.Launch{Pool: pool, InstanceTypes: engine.Types()[:1]}
 	}
-	if _, err := p.launch(t.Context(), launches, engine.World(nil).Labels); !apierrors.IsForbidden(err) {
+	if _, err := p.launch(t.Context(), launches, engine.World(nil)); !apierrors.IsForbidden(err) {
 		t.Errorf("error %v", err)
 	}
 	if got := len(claims(t, f.API)); got != many-many/10 {

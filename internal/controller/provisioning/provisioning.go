@@ -27,7 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -75,6 +75,9 @@ type Provisioner struct {
 	Now       func() time.Time
 	// ValidatePlans turns on the check of each plan before it is executed; launches that violate a rule are withheld.
 	ValidatePlans bool
+	// TerminateFirst is the feature gate TerminateFirstDrift: launches that make up for drifted nodes which went first count for
+	// the breaker.
+	TerminateFirst bool
 	// Solve computes plans; nil means schedule.Solve.
 	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
 	// PlanBuffers computes the capacity for capacity buffers; nil means buffer.Plan.
@@ -221,7 +224,7 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 	p.recordPodEvents(plan, snap.Closed)
 	p.recordPoolEvents(plan, snap)
 	free, err := p.releasePods(ctx, plan.Launches)
-	refused, failed := p.launch(ctx, free, snap.Labels)
+	refused, failed := p.launch(ctx, free, snap)
 	return outcome{snap: snap, plan: plan, refused: refused, err: errors.Join(err, failed)}
 }
 
@@ -351,13 +354,13 @@ func joinReasons(reasons []schedule.Reason) string {
 }
 
 // launch creates the NodeClaims of a plan in parallel. A rejected claim does not affect the others.
-func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, labels requirement.Labels) ([]invalidClaim, error) {
+func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, snap *snapshot.Snapshot) ([]invalidClaim, error) {
 	errs := make([]error, len(launches))
 	var group errgroup.Group
 	group.SetLimit(maxParallelCreates)
 	for i := range launches {
 		group.Go(func() error {
-			errs[i] = panics.Error(func() error { return p.create(ctx, &launches[i], labels) })
+			errs[i] = panics.Error(func() error { return p.create(ctx, &launches[i], snap) })
 			return nil
 		})
 	}
@@ -372,7 +375,7 @@ func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, la
 }
 
 // create creates the NodeClaim of a launch, unless its pool was deleted or replaced since the plan.
-func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels requirement.Labels) error {
+func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snapshot.Snapshot) error {
 	pool := &karpv1.NodePool{}
 	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(l.Pool), pool); err != nil {
 		return fmt.Errorf("create a node claim for pool %q: %w", l.Pool.Name, err)
@@ -380,9 +383,12 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, labels req
 	if pool.UID != l.Pool.UID || pool.DeletionTimestamp != nil {
 		return nil
 	}
-	claim, err := Claim(l, labels)
+	claim, err := Claim(l, snap.Labels)
 	if err != nil {
 		return err
+	}
+	if reason := disrupt.RefillReason(snap, l); p.TerminateFirst && reason != "" {
+		claim.Annotations[karpv1.AnnotationLaunchReason] = string(reason)
 	}
 	if err := p.Client.Create(ctx, claim); err != nil {
 		// The claim may have been created nevertheless: the next pass reads the API server to find out.

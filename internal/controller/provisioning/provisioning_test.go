@@ -289,7 +289,7 @@ func TestPoolDeletedBeforeTheClaimIsCreated(t *testing.T) {
 			if again {
 				f.Do(f.API.Create(t.Context(), controllertest.Pool("general")))
 			}
-			_, err = p.launch(t.Context(), plan.Launches, s.Labels)
+			_, err = p.launch(t.Context(), plan.Launches, s)
 			if got := len(claims(t, f.API)); got != 0 || again != (err == nil) {
 				t.Errorf("%d claims, error %v", got, err)
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -240,6 +241,41 @@ func TestStaticNodeWithoutRoomForItsReplacement(t *testing.T) {
 			cmd, why := decide(v.Drifted(true)[0])
 			if (cmd == nil) != (tt.want == "") || cmd != nil && cmd.TerminateFirst != tt.want || !strings.HasPrefix(why, tt.message) {
 				t.Errorf("command %+v, %q; want %q, %q", cmd, why, tt.want, tt.message)
+			}
+		})
+	}
+}
+
+// A launch into a reservation with drifted nodes makes up for one that was terminated first.
+func TestRefillReason(t *testing.T) {
+	into := func(ids ...string) *schedule.Launch {
+		l := &schedule.Launch{}
+		if len(ids) > 0 {
+			l.Requirements = requirement.NewSet(requirement.In(ReservationID, ids...))
+		}
+		return l
+	}
+	healthy := reservedNode("a", "cr-1", 1)
+	healthy.DriftedAt = time.Time{}
+	starting := reservedNode("a", "cr-1", 1)
+	starting.Initialized = false
+	for _, tc := range []struct {
+		name string
+		node snapshot.Node
+		l    *schedule.Launch
+		want karpv1.DisruptionReason
+	}{
+		{"a drifted node in the reservation", reservedNode("a", "cr-1", 1), into("cr-1", "cr-2"), karpv1.DisruptionDrifted},
+		{"in another", reservedNode("a", "cr-3", 1), into("cr-1", "cr-2"), ""},
+		{"a launch into none", reservedNode("a", "cr-1", 1), into(), ""},
+		{"no node is drifted", healthy, into("cr-1"), ""},
+		{"the drifted one has not come up itself", starting, into("cr-1"), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := World([]snapshot.Pool{reservedPool(reservedType("cr-1"))})
+			s.Nodes = []snapshot.Node{tc.node}
+			if got := disrupt.RefillReason(s, tc.l); got != tc.want {
+				t.Errorf("reason %q, want %q", got, tc.want)
 			}
 		})
 	}

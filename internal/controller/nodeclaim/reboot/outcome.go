@@ -61,6 +61,15 @@ func (r *Reconciler) end(ctx context.Context, a *attempt, result, why string) er
 	})
 }
 
+// abandon ends a reboot that EC2 has not been called for, because the cluster is shifted away from the node's zone. The node
+// stays: its fault may be the zone's, and pass with it.
+func (r *Reconciler) abandon(ctx context.Context, a *attempt) error {
+	if err := r.setFence(ctx, a.node.Name, false /* present */); err != nil {
+		return err
+	}
+	return r.end(ctx, a, resultProviderError, "the cluster is shifted away from its zone, where nothing is rebooted; the node stays")
+}
+
 // fail gives up the node: it is deleted, and pods that need a place get another node. Its drain has the same bound as
 // the one before the reboot.
 func (r *Reconciler) fail(ctx context.Context, a *attempt, result, why string) error {

@@ -65,6 +65,8 @@ const (
 // cloudprovider.ErrRebootRefused if a repetition is pointless.
 type rebooter interface {
 	Reboot(ctx context.Context, providerID string) error
+	// Away reports whether the cluster is shifted away from the instance's zone: nothing is rebooted there.
+	Away(providerID string) bool
 }
 
 // evictor evicts pods until a deadline, after which it leaves those that are left.
@@ -152,6 +154,9 @@ func (r *Reconciler) advance(ctx context.Context, a *attempt) (time.Duration, er
 	before := a.claim.Annotations[karpv1.AnnotationRebootPreBootID]
 	if a.record.IssueBy != nil && before != a.node.Status.NodeInfo.BootID {
 		return 0, r.markIssued(ctx, a) // an earlier process has called EC2
+	}
+	if at := a.record.CalledAt; r.Cloud.Away(a.claim.Status.ProviderID) && (at == nil || !r.Now().Before(at.Add(outcomeWait))) {
+		return 0, r.abandon(ctx, a)
 	}
 	if err := r.setFence(ctx, a.node.Name, true /* present */); err != nil {
 		return 0, err

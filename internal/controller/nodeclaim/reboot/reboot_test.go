@@ -29,7 +29,10 @@ type fakeCloud struct {
 	calls int
 	err   error
 	boots func()
+	away  bool // the cluster is shifted away from the zone
 }
+
+func (c *fakeCloud) Away(string) bool { return c.away }
 
 func (c *fakeCloud) Reboot(context.Context, string) error {
 	c.calls++
@@ -245,6 +248,47 @@ func TestStaleCacheDoesNotCallAgain(t *testing.T) {
 	if err := w.r.recordCall(t.Context(), a, w.Clock); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
+}
+
+// The cluster is shifted away from the zone before EC2 is called: the reboot ends, and the node stays, with its pods.
+func TestNothingIsRebootedInAShiftedZone(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		begun bool // the node has been fenced
+	}{{"before the fence", false}, {"while pods leave", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, requested, controllertest.Pod("web", "node-a"))
+			if tc.begun {
+				w.mustStep(0)
+			}
+			w.cloud.away = true
+			w.restart()
+			w.mustStep(time.Minute)
+			w.wantState("False RebootFailed")
+			claim := w.Claim("a")
+			if w.cloud.calls > 0 || w.fenced() || claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionInitialized) {
+				t.Errorf("%d calls, fenced %t, deleting since %v", w.cloud.calls, w.fenced(), claim.DeletionTimestamp)
+			}
+			if said := strings.Join(w.RecordedEvents(), "\n"); !strings.Contains(said, "the cluster is shifted away from its zone") {
+				t.Errorf("events %s", said)
+			}
+		})
+	}
+}
+
+// A shift that begins when EC2 was called already changes nothing: the new boot ends the reboot.
+func TestShiftAfterTheCallDoesNotEndAReboot(t *testing.T) {
+	w := newWorld(t, requested)
+	w.mustStep(0)
+	w.cloud.err = cloudprovider.ErrOutcomeUnknown
+	w.mustStep(MinDrain)
+	w.cloud.away = true
+	w.mustStep(time.Minute)
+	w.wantState("True RebootRequested")
+	w.boot(true)
+	w.mustStep(30 * time.Second)
+	w.mustStep(time.Second)
+	w.wantState("False RebootSucceeded")
 }
 
 // A node that cannot be rebooted, or does not come back, is replaced; a restart grants no more time.

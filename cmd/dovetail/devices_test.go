@@ -184,7 +184,8 @@ func TestClaimsScaleFromZero(t *testing.T) {
 		},
 		{
 			"a version of the driver, which nobody knows yet", of(1, asks(request("g", gpu, 1, recent))),
-			`no place: look for devices for resource claim "p0": claim default/p0: selector #0: ` +
+			`no place: look for devices for resource claim "p0": claim default/p0: ` +
+				`selector #0 on device gpu.nvidia.com/~/new-node-000000.invalid/g6f.large/gpus-g6f.large/gpu-0: ` +
 				`CEL runtime error: no such overload: isGreaterThan(string, kubernetes.Semver)`,
 		},
 		{

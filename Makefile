@@ -54,8 +54,9 @@ fmt: ## Format all Go code
 	go tool gofumpt -w $$(git ls-files '*.go' | grep -v zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate deepcopy functions and CRDs
+generate: ## Regenerate deepcopy functions, CRDs and docs/metrics.md
 	go generate ./api/...
+	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices

@@ -117,7 +117,9 @@ func (m *Disruption) declareCosts(d *registrar) {
 			10,
 		},
 	}, "decision", "nodepool", "policy")
-	m.Moves = d.counter("consolidation", "moves_total", "Consolidation commands that were scored, by verdict.", "decision", "nodepool", "policy")
+	m.Moves = d.counter(
+		"consolidation", "moves_total", "Consolidation commands that were scored, by verdict.", "decision", "nodepool", "policy",
+	)
 	m.Cost = d.gauge("nodepools", "cost_total", "What the nodes of a NodePool cost now, in $/h.", "nodepool")
 	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes of a NodePool without a known price.", "nodepool")
 }

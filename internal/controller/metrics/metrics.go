@@ -62,7 +62,10 @@ type Metrics struct {
 func New(reg prometheus.Registerer) (*Metrics, error) {
 	d := registrar{reg: reg}
 	m := &Metrics{
-		ClaimsCreated: d.counter("nodeclaims", "created_total", "NodeClaims that the controller created, by the reason.", "reason", "nodepool", "min_values_relaxed"),
+		ClaimsCreated: d.counter(
+			"nodeclaims", "created_total", "NodeClaims that the controller created, by the reason.",
+			"reason", "nodepool", "min_values_relaxed",
+		),
 		ClaimsTerminated: d.counter(
 			"nodeclaims", "terminated_total", "NodeClaims deleted from the API server.", "nodepool", "capacity_type", "zone",
 		),

@@ -108,6 +108,10 @@ plugin: ## Build the kubectl plugin for Linux, macOS and Windows, with checksums
 dashboards: ## Regenerate the Grafana dashboards of the chart
 	cd tools/monitoring && GOWORK=off go run .
 
+.PHONY: dashboards-pictures
+dashboards-pictures: ## Draw the dashboards for docs with the metrics in the file CAPTURE, from dovetail-lab run --metrics-out
+	cd tools/monitoring && GOWORK=off go run . -draw $(abspath $(CAPTURE))
+
 .PHONY: monitoring-check
 monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
 	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test ./...

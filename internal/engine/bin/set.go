@@ -89,11 +89,10 @@ func (s *Set) Cost() float64 { return s.cost }
 func (s *Set) Last() *Bin { return s.last }
 
 // Fresh is a bin without pods, which is not one of the set before Open.
-func (s *Set) Fresh(t *nodepool.Template) *Bin { return s.FreshAs(t.Candidates(t.Requirements())) }
+func (s *Set) Fresh(t *nodepool.Template) *Bin { return s.fresh(t, t.Candidates(t.Requirements())) }
 
-// FreshAs is a fresh bin that can become these candidates.
-func (s *Set) FreshAs(cands *nodepool.Candidates) *Bin {
-	t := cands.Template()
+// fresh is Fresh for some of the candidates. Explanations have templates that share the candidates of others.
+func (s *Set) fresh(t *nodepool.Template, cands *nodepool.Candidates) *Bin {
 	*s.steps += len(t.Types())
 	return &Bin{
 		index: len(s.all), t: t, cands: cands, total: make(resources.Vec, s.axes.Len()),
@@ -120,7 +119,7 @@ func (s *Set) Open(o Opening, pod *corev1.Pod) {
 // Cover is a bin that holds these pods of one class, as the cheapest candidate that does. It takes the place of one of the
 // set: see Replace.
 func (s *Set) Cover(old *Bin, c *podclass.Class, pods []*corev1.Pod) *Bin {
-	b := s.FreshAs(old.cands)
+	b := s.fresh(old.t, old.cands)
 	b.index, b.pods, b.contents = old.index, pods, []classCount{{c, len(pods)}}
 	for axis, r := range c.Requests() {
 		b.total[axis] = r * int64(len(pods))

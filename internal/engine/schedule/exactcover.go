@@ -53,7 +53,8 @@ func (sv *solver) coverExactly() {
 // interchangeable reports whether no rule over hosts, and no reservation, makes a difference between nodes for the pods.
 func (sv *solver) interchangeable(c *podclass.Class) bool {
 	onHosts := func(g *topology.Group) bool { return sv.hostGroups[g] }
-	return sv.slots.Len() == 0 && !slices.ContainsFunc(c.Matches(), onHosts) && !slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
+	return sv.slots.Len() == 0 && !slices.ContainsFunc(c.Matches(), onHosts) &&
+		!slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
 }
 
 // hostGroupsInUse are the groups over hostnames that pods of this run keep to. Those of preferences that all pods have

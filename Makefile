@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check chart-check monitoring-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
@@ -68,6 +68,14 @@ catalog-check: ## Test the generator, and that the committed catalog is its outp
 .PHONY: chart-check
 chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
 	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
+
+.PHONY: dashboards
+dashboards: ## Regenerate the Grafana dashboards of the chart
+	cd tools/monitoring && GOWORK=off go run .
+
+.PHONY: monitoring-check
+monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
+	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
 .PHONY: bench
 bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page

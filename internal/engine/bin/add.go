@@ -68,7 +68,7 @@ func (s *Set) narrow(b *Bin, cands *nodepool.Candidates) {
 // count adds n pods of a class in the bin to all groups that count them.
 func (s *Set) count(b *Bin, c *podclass.Class, n int) {
 	*s.steps += len(c.Matches()) + len(c.Declares())
-	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology()}
+	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
 	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			s.topology.CountNew(g, &at, n)

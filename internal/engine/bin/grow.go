@@ -212,21 +212,17 @@ func (s *Set) cheapestFitMinValues(b *Bin, a request, g Growth, blocked []bool) 
 		g.relaxed = true
 		g.cands = t.Candidates(nodepool.WithLoweredMinValues(cands.Requirements(), missed)) // the same types in the same order
 	}
-	if t.HasVariants() && !s.bestEffort {
-		keep = len(types) // the more variants of a type are in a claim, the fewer have to be left out
-	}
-	if t.HasLimits() {
-		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))
-		for _, cand := range types[:keep] {
-			g.reservedLimits = g.reservedLimits.Max(t.TypeOf(cand).AgainstLimits())
-		}
-	}
-	if t.HasVariants() && !s.bestEffort {
-		q.Reserved = g.reservedLimits
-		sure, reqs := t.KeepUnambiguous(types, cands.Requirements(), q) // as the launch does
-		if missed, _ := t.MinValuesShortfall(reqs, sure); len(missed) > 0 {
+	if t.HasVariants() {
+		claim := nodepool.ClaimQuery{FitQuery: q, Types: types, Requirements: g.cands.Requirements()}
+		reserved, reached := t.LimitsForMinValues(claim, keep)
+		if !reached && !s.bestEffort {
 			return Growth{}, &Refusal{code: rejection.MinValues}
 		}
+		if t.HasLimits() {
+			g.reservedLimits = reserved
+		}
+	} else if t.HasLimits() {
+		g.reservedLimits = t.LargestOf(types[:keep])
 	}
 	return g, nil
 }

@@ -53,7 +53,8 @@ func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 	} else {
 		all = s.reservationTypes(b, blocked)
 	}
-	b.reservedLimits = t.ReserveForAll(all, b.reservedLimits)
+	q := b.fitQuery(Growth{cands: b.cands, reservation: b.reservation}, b.total, blocked)
+	b.reservedLimits = t.ReserveForClaim(nodepool.ClaimQuery{FitQuery: q, Types: all, Requirements: l.Requirements})
 	types := s.launchBuf[:0]
 	for _, cand := range all {
 		// Any of the types may be launched, so none may count more against limits than was reserved.
@@ -62,7 +63,7 @@ func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 		}
 	}
 	s.launchBuf = types
-	q := b.fitQuery(Growth{cands: b.cands, reservation: b.reservation}, b.total, blocked)
+	q.Reserved = b.reservedLimits
 	types, l.Requirements = t.KeepUnambiguous(types, l.Requirements, q)
 	types, reserved := s.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if l.Requirements.HasMinValues() {
@@ -76,7 +77,7 @@ func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 	}
 	list := t.Launch(types)
 	l.InstanceTypes = list.Types
-	l.Requirements = s.restrictToReservations(&l, reserved)
+	l.Requirements = s.restrictToReservations(&l, b, types, reserved)
 	l.Drivers, l.Devices = devices.Drivers(b.deviceOptions, l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = maps.Clone(list.Overhead)

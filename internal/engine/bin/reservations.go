@@ -81,7 +81,9 @@ func (s *Set) releaseUnusedSlots(b *Bin, all, kept []nodepool.Candidate) (types 
 
 // restrictToReservations narrows a launch's requirements to the reservations that it keeps, or, without any, to
 // capacity outside reservations.
-func (s *Set) restrictToReservations(l *plan.Launch, reserved []string) requirement.Set {
+func (s *Set) restrictToReservations(
+	l *plan.Launch, b *Bin, types []nodepool.Candidate, reserved []string,
+) requirement.Set {
 	if len(reserved) > 0 {
 		reqs := l.Requirements.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 		if key := s.reservationLabel; key != "" {
@@ -89,15 +91,8 @@ func (s *Set) restrictToReservations(l *plan.Launch, reserved []string) requirem
 		}
 		return reqs
 	}
-	if s.slots.Len() == 0 {
-		return l.Requirements
-	}
-	for _, it := range l.InstanceTypes {
-		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && l.Requirements.Overlaps(o.Requirements) {
-				return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
-			}
-		}
+	if s.slots.Len() > 0 && b.t.ExcludesReservations(types, l.Requirements) {
+		return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 	}
 	return l.Requirements
 }

@@ -488,3 +488,14 @@ func (p *Program) RoomValue(room []int64) float64 {
 	f := p.newPricingLP(size, classes)
 	return f.solve(p.stabilityCenter, p.amounts, p.direction)
 }
+
+// Nodes is how many nodes the last solution launches, in fractions.
+func (p *Program) Nodes() float64 {
+	total := 0.0
+	for i, pattern := range p.master.basis {
+		if pattern >= 0 {
+			total += p.master.level[i]
+		}
+	}
+	return total
+}

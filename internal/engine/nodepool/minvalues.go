@@ -21,10 +21,11 @@ func (t *Template) MinValuesShortfall(reqs requirement.Set, list []Candidate) (m
 			wanted[r.Key()], seen[r.Key()] = r.MinValues(), map[string]bool{}
 		}
 	}
+	unreserved := wanted[karpv1.LabelCapacityType] > 0 && t.ExcludesReservations(list, reqs)
 	for i, c := range list {
 		for key := range wanted {
 			for _, v := range t.types[c.Type].Requirements.Get(key).Values() {
-				if reqs.Get(key).Has(v) && !(v == karpv1.CapacityTypeReserved && t.reservationApart(list, reqs)) {
+				if reqs.Get(key).Has(v) && !(unreserved && key == karpv1.LabelCapacityType && v == karpv1.CapacityTypeReserved) {
 					seen[key][v] = true
 				}
 			}
@@ -94,13 +95,26 @@ func WithLoweredMinValues(reqs requirement.Set, missed map[string]int) requireme
 	return reqs
 }
 
-// reservationApart reports whether a claim of these types, outside reservations, must exclude the capacity type of
-// reservations, since one of them has instances left: see KeepUnambiguous.
-func (t *Template) reservationApart(list []Candidate, reqs requirement.Set) bool {
+// ExcludesReservations reports whether a claim of these types, outside reservations, must exclude the capacity type of
+// reservations: one of the types has instances left in a reservation, or has a variant there that may not hold the pods,
+// since it is not among the candidates.
+//
+// Cost: types times their offerings in reservations.
+func (t *Template) ExcludesReservations(list []Candidate, reqs requirement.Set) bool {
+	listed := func(i int) bool { return slices.ContainsFunc(list, func(c Candidate) bool { return c.Type == i }) }
 	return slices.ContainsFunc(list, func(c Candidate) bool {
-		return c.Reservation == 0 && slices.ContainsFunc(t.types[c.Type].reserved, func(o reservedOffering) bool {
-			return o.offering.Available && reqs.Overlaps(o.offering.Requirements)
-		})
+		if c.Reservation != 0 {
+			return false
+		}
+		from, to := t.variantsOf(c.Type)
+		for i := from; i < to; i++ {
+			for _, r := range t.types[i].reserved {
+				if reqs.Overlaps(r.offering.Requirements) && (r.offering.Available || t.types[i].Sells(r.offering) && !listed(i)) {
+					return true
+				}
+			}
+		}
+		return false
 	})
 }
 

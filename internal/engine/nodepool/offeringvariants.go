@@ -116,11 +116,8 @@ func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, q Fi
 // ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs. One that
 // is unavailable may be available by the time of the launch: it must at least hold the pods.
 func (t *Template) ambiguous(i int, listed map[int]bool, reqs requirement.Set, q *FitQuery) bool {
-	first := i // types are sorted by name
-	for first > 0 && t.types[first-1].Name == t.types[i].Name {
-		first--
-	}
-	for j := first; j < len(t.types) && t.types[j].Name == t.types[i].Name; j++ {
+	from, to := t.variantsOf(i)
+	for j := from; j < to; j++ {
 		if listed[j] {
 			continue
 		}

@@ -56,8 +56,8 @@ func newSimplePlanner(s *snapshot.Snapshot, r *rand.Rand) *simplePlanner {
 	return p
 }
 
-// valid reports whether the plan so far is, with the waiting pods rejected.
-func (p *simplePlanner) valid() bool {
+// valid reports whether the plan so far is, with the waiting pods rejected and the pod scheduled last.
+func (p *simplePlanner) valid(pod *corev1.Pod) bool {
 	plan := p.plan
 	plan.Stats = schedule.Stats{Pods: len(p.s.Pods), NodeCost: p.s.Settings.NodeCost * float64(len(plan.Launches))}
 	for i := range plan.Launches {
@@ -66,7 +66,7 @@ func (p *simplePlanner) valid() bool {
 	for _, pod := range p.waiting {
 		plan.Rejected = append(plan.Rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: "none", Message: "none"}}})
 	}
-	return len(validate.Check(p.s, plan)) == 0
+	return len(validate.Check(p.s, plan)) == 0 && validate.SpreadHoldsLast(p.s, plan, pod)
 }
 
 // run plans the pods and returns how many have a node.
@@ -88,7 +88,7 @@ func (p *simplePlanner) place(pod *corev1.Pod) bool {
 	for i := range p.s.Nodes {
 		n := &p.s.Nodes[i]
 		p.plan.Placements = append(p.plan.Placements, schedule.Placement{Node: n.Name, Claim: n.Claim, Pods: []*corev1.Pod{pod}})
-		if p.valid() {
+		if p.valid(pod) {
 			return true
 		}
 		p.plan.Placements = p.plan.Placements[:len(p.plan.Placements)-1]
@@ -96,7 +96,7 @@ func (p *simplePlanner) place(pod *corev1.Pod) bool {
 	for i := range p.plan.Launches {
 		before := p.plan.Launches[i]
 		for _, labels := range p.labels[pod] {
-			if p.add(&p.plan.Launches[i], pod, labels) && p.valid() {
+			if p.add(&p.plan.Launches[i], pod, labels) && p.valid(pod) {
 				return true
 			}
 			p.plan.Launches[i] = before
@@ -162,7 +162,7 @@ func (p *simplePlanner) launch(pod *corev1.Pod, pool *snapshot.Pool) bool {
 				continue
 			}
 			p.plan.Launches = append(p.plan.Launches, l)
-			if p.valid() {
+			if p.valid(pod) {
 				return true
 			}
 			p.plan.Launches = p.plan.Launches[:len(p.plan.Launches)-1]

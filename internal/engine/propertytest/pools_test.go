@@ -116,6 +116,27 @@ func (d random) unsold(it *catalog.InstanceType) {
 	nameZones(it)
 }
 
+// closeZone lets no type be sold in the zone, unless one is sold nowhere else. Pools may still list the zone, and nodes of
+// other origin may be there.
+func closeZone(types []*catalog.InstanceType, zone string) {
+	elsewhere := func(o catalog.Offering) bool {
+		return o.Zone != zone && o.UnavailableReason != catalog.ReasonNotOffered
+	}
+	for _, it := range types {
+		if !slices.ContainsFunc(it.Offerings, elsewhere) {
+			return
+		}
+	}
+	for _, it := range types {
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Zone == zone {
+				o.Available, o.UnavailableReason = false, catalog.ReasonNotOffered
+			}
+		}
+		nameZones(it)
+	}
+}
+
 // nameZones lets the type name the zones in which it is sold.
 func nameZones(it *catalog.InstanceType) *catalog.InstanceType {
 	var zones, ids []string

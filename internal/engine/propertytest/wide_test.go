@@ -2,7 +2,6 @@ package propertytest_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +26,7 @@ func (d random) wideWorld() *snapshot.Snapshot {
 	s.Labels.ReservationID = ReservationID
 	s.Labels.WellKnown[ReservationID] = true
 	d.reserve(s, pick(d, 0, 0, 50))
-	// Not where minValues may be lowered: the search reserves limits for types that the claim then leaves out.
-	if d.maybe(35) && (s.Settings.MinValuesPolicy == snapshot.MinValuesStrict || !slices.ContainsFunc(s.Pools, hasMinValues)) {
+	if d.maybe(35) {
 		d.overlay(s)
 	}
 	for i := range s.Pools {
@@ -48,10 +46,6 @@ func (d random) wideWorld() *snapshot.Snapshot {
 		d.widenDaemon(s.DaemonSets[i].Pod)
 	}
 	return s
-}
-
-func hasMinValues(p snapshot.Pool) bool {
-	return slices.ContainsFunc(p.NodePool.Spec.Template.Spec.Requirements, func(r karpv1.Requirement) bool { return r.MinValues != nil })
 }
 
 // replaceTypes replaces instance types in all pools that have them.

@@ -49,6 +49,9 @@ func (d random) world() *snapshot.Snapshot {
 			d.unsold(it)
 		}
 	}
+	if d.maybe(10) {
+		closeZone(types, pick(d, Zones()...))
+	}
 	return s
 }
 

@@ -350,21 +350,17 @@ func (sv *solver) cheapestFitMinValues(b *bin, a binRequest, g growth, blocked [
 		g.relaxed = true
 		g.cands = t.Candidates(nodepool.WithLoweredMinValues(cands.Requirements(), missed)) // the same types in the same order
 	}
-	if t.HasVariants() && !sv.bestEffort {
-		keep = len(types) // the more variants of a type are in a claim, the fewer have to be left out
-	}
-	if t.HasLimits() {
-		g.reservedLimits = make(resources.Vec, len(b.reservedLimits))
-		for _, cand := range types[:keep] {
-			g.reservedLimits = g.reservedLimits.Max(t.TypeOf(cand).AgainstLimits())
-		}
-	}
-	if t.HasVariants() && !sv.bestEffort {
-		q.Reserved = g.reservedLimits
-		sure, reqs := t.KeepUnambiguous(types, cands.Requirements(), q) // as the launch does
-		if missed, _ := t.MinValuesShortfall(reqs, sure); len(missed) > 0 {
+	if t.HasVariants() {
+		claim := nodepool.ClaimQuery{FitQuery: q, Types: types, Requirements: g.cands.Requirements()}
+		reserved, reached := t.LimitsForMinValues(claim, keep)
+		if !reached && !sv.bestEffort {
 			return growth{}, &refusal{code: MinValues}
 		}
+		if t.HasLimits() {
+			g.reservedLimits = reserved
+		}
+	} else if t.HasLimits() {
+		g.reservedLimits = t.LargestOf(types[:keep])
 	}
 	return g, nil
 }
@@ -438,7 +434,7 @@ func (sv *solver) narrowBin(b *bin, cands *nodepool.Candidates) {
 // count adds n pods of a class in the bin to all groups that count them.
 func (sv *solver) count(b *bin, c *class, n int) {
 	sv.steps += len(c.Matches()) + len(c.Declares())
-	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t)}
+	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: forTopology(b.t), Outcomes: b.cands}
 	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			sv.topology.CountNew(g, &at, n)

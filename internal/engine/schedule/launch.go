@@ -29,7 +29,8 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	} else {
 		all = sv.reservationTypes(b, blocked)
 	}
-	b.reservedLimits = t.ReserveForAll(all, b.reservedLimits)
+	q := b.fitQuery(growth{cands: b.cands, reservation: b.reservation}, b.total, blocked)
+	b.reservedLimits = t.ReserveForClaim(nodepool.ClaimQuery{FitQuery: q, Types: all, Requirements: l.Requirements})
 	types := sv.launchBuf[:0]
 	for _, cand := range all {
 		// Any of the types may be launched, so none may count more against limits than was reserved.
@@ -38,7 +39,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 		}
 	}
 	sv.launchBuf = types
-	q := b.fitQuery(growth{cands: b.cands, reservation: b.reservation}, b.total, blocked)
+	q.Reserved = b.reservedLimits
 	types, l.Requirements = t.KeepUnambiguous(types, l.Requirements, q)
 	types, reserved := sv.releaseUnusedSlots(b, all, types[:min(len(types), MaxInstanceTypes)])
 	if l.Requirements.HasMinValues() {
@@ -52,7 +53,7 @@ func (sv *solver) launch(b *bin) (Launch, Reason) {
 	}
 	list := t.Launch(types)
 	l.InstanceTypes = list.Types
-	l.Requirements = sv.restrictToReservations(&l, reserved)
+	l.Requirements = sv.restrictToReservations(&l, b, types, reserved)
 	l.Drivers, l.Devices = devices.Drivers(b.deviceOptions, l.InstanceTypes), b.devices
 	l.Offering, _ = l.InstanceTypes[0].Cheapest(l.Requirements)
 	l.Requests = maps.Clone(list.Overhead)

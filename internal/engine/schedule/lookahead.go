@@ -101,25 +101,30 @@ type sizing struct {
 	score float64
 }
 
+// noSize is no size chosen.
+var noSize = sizing{-1, -1, math.Inf(1)}
+
 // chooseSize decides what a new bin becomes: of the shortlist, the type with the least price per value of what it would
 // hold. It changes nothing about the bin.
 //
 // Cost: one pack per entry of the shortlist, that is types per tier times tiers, plus one per pattern.
 func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
-	none := sizing{-1, -1, math.Inf(1)}
 	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy.plain() {
-		return none
+		return noSize
 	}
 	sv.resolveForRest()
 	if first.value <= 0 {
-		return none
+		return noSize
+	}
+	if sv.opensCheapest(first) {
+		return sv.cheapestSize(b, first, g)
 	}
 	queue := sv.lookAhead(b, first, g)
 	if sv.reuseSizing(queue, first, g) {
 		return sv.sized.sizing
 	}
 	sv.startSizing(queue, first, g)
-	best := none
+	best := noSize
 	for _, pick := range sv.shortlist(b, first, g) {
 		cand := g.cands.List()[pick.index]
 		packed := first.value + sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, pick.pattern}, nil)
@@ -145,6 +150,11 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 	if size.index < 0 {
 		return nil
 	}
+	cand := g.cands.List()[size.index]
+	b.ceiling, b.target = cand.Price, cand
+	if sv.opensCheapest(first) {
+		return nil
+	}
 	queue := sv.demands
 	if sv.demandsFor != b {
 		queue = sv.lookAhead(b, first, g)
@@ -152,8 +162,6 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 	if size.pattern >= 0 {
 		sv.prices.market.Program().LaunchPattern(size.pattern)
 	}
-	cand := g.cands.List()[size.index]
-	b.ceiling, b.target = cand.Price, cand
 	var content []plannedPods
 	sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, size.pattern}, &content)
 	return content

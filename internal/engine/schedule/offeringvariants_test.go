@@ -127,3 +127,22 @@ func TestMinValuesThatNoClaimCanReachLeavePodsToOtherPools(t *testing.T) {
 		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
 	}
 }
+
+// A claim that must leave three capacity types open may not become a reserved instance with less memory.
+func TestReservationsOfSmallerVariantsAreExcluded(t *testing.T) {
+	small := WithReservation(Type("small", 0.1, "cpu", "2", "memory", "8Gi"), "r-1", 1)
+	for i := range small.Offerings {
+		if o := &small.Offerings[i]; o.ReservationID != "" {
+			o.Capacity, o.Allocatable = Resources("memory", "1Gi"), Resources("memory", "1Gi")
+		}
+	}
+	full := WithReservation(Type("medium", 0.2, "cpu", "4", "memory", "16Gi"), "r-2", 0)
+	three := func(np *karpv1.NodePool) { Require(Capacity, corev1.NodeSelectorOpExists)(np); MinValues(3)(np) }
+	types := []*catalog.InstanceType{small, full}
+	s := World([]snapshot.Pool{Pool("choosy", types, Weight(9), three), Pool("other", types)}, Pod("a", Requests("memory", "3Gi")))
+	s.Labels.ReservationID, s.Labels.WellKnown[ReservationID] = ReservationID, true
+	p := solveValid(t, s)
+	if len(p.Rejected) > 0 {
+		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
+	}
+}

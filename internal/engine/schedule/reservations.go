@@ -112,7 +112,7 @@ func (sv *solver) releaseUnusedSlots(b *bin, all, kept []nodepool.Candidate) (ty
 
 // restrictToReservations narrows a launch's requirements to the reservations that it keeps, or, without any, to
 // capacity outside reservations.
-func (sv *solver) restrictToReservations(l *Launch, reserved []string) requirement.Set {
+func (sv *solver) restrictToReservations(l *Launch, b *bin, types []nodepool.Candidate, reserved []string) requirement.Set {
 	if len(reserved) > 0 {
 		reqs := l.Requirements.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 		if key := sv.s.Labels.ReservationID; key != "" {
@@ -120,15 +120,8 @@ func (sv *solver) restrictToReservations(l *Launch, reserved []string) requireme
 		}
 		return reqs
 	}
-	if sv.slots.Len() == 0 {
-		return l.Requirements
-	}
-	for _, it := range l.InstanceTypes {
-		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.ReservationID != "" && o.Available && l.Requirements.Overlaps(o.Requirements) {
-				return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
-			}
-		}
+	if sv.slots.Len() > 0 && b.t.ExcludesReservations(types, l.Requirements) {
+		return l.Requirements.With(requirement.NotIn(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
 	}
 	return l.Requirements
 }

@@ -89,6 +89,10 @@ type solver struct {
 
 	devices *devices.State
 
+	// apart are the host rules that decide how many nodes a plan has; keepApart is true in runs of apartFirst.
+	apart     map[*topology.Group]bool
+	keepApart bool
+
 	// hostGroups are the groups over hostnames that matter to coverExactly.
 	hostGroups map[*topology.Group]bool
 	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
@@ -137,7 +141,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	}()
 	budget := sv.budget
 	sv.strategy, sv.costCeiling = how, most
-	if how == undivided {
+	if how == undivided || how == apartFirst {
 		sv.strategy = balanced
 	}
 	left := sv.applyNominations(sv.startRun(queue))
@@ -148,11 +152,17 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	case budget.FirstFitOnly:
 	case sv.prices.market == nil:
 		sv.priceQueue()
+		if sv.apart = sv.overwhelmingHostRules(left); how == balanced && len(sv.apart) > 0 {
+			how = apartFirst
+		}
 	case !how.plain(): // plain ones need no dual prices
 		sv.resolveForStrategy()
 	}
-	if how == balanced || how == bySize {
+	if how != undivided && !how.plain() {
 		left = sv.divideOverZones(left)
+	}
+	if sv.keepApart = how == apartFirst; sv.keepApart {
+		left = sv.apartFirst(left)
 	}
 	divided := sv.zonedClasses > 0
 	left = sv.placeAll(left)

@@ -44,6 +44,9 @@ const (
 	// undivided is balanced without dividing pods over zones first. Few pods are better served by the zones of nodes that
 	// have room for them.
 	undivided
+	// apartFirst is balanced, but the pods that host rules keep apart open the cheapest nodes, and others fill these up:
+	// see apartfirst.go.
+	apartFirst
 	// firstFit lets nodes grow as long as there is a type: first fit decreasing.
 	firstFit
 	// leastPods does the same, but a pod goes to the node with the fewest pods that can grow to hold it: worst fit
@@ -53,6 +56,11 @@ const (
 
 // plain reports whether the strategy sizes nodes one pod at a time, without looking ahead.
 func (how strategy) plain() bool { return how == firstFit || how == leastPods }
+
+// forAnyQueue reports whether the strategy also runs for queues of more than maxPodsForAllStrategies.
+func (how strategy) forAnyQueue() bool {
+	return how == balanced || how == firstFit || how == apartFirst
+}
 
 // maxPodsForAllStrategies is the number of pods up to which bySize and leastPods run too. In larger queues the partly
 // filled nodes at the end are a small part of the cost, and each strategy would take as much time as the first.
@@ -132,13 +140,9 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	}
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
-	others := []strategy{bySize, firstFit, leastPods}
-	if best.divided {
-		others = []strategy{bySize, undivided, firstFit, leastPods}
-	}
-	for _, how := range others {
+	for _, how := range sv.otherStrategies(queue, best) {
 		if how.plain() && sv.pricesAny() ||
-			how != firstFit && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
+			!how.forAnyQueue() && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met
@@ -157,6 +161,24 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	best = choose(all)
 	best.Stats.Steps = steps
 	return best.Plan
+}
+
+// otherStrategies are those to try after the first.
+func (sv *solver) otherStrategies(queue []*queuedPod, best *outcome) []strategy {
+	out := []strategy{bySize, firstFit, leastPods}
+	if best.divided {
+		out = []strategy{bySize, undivided, firstFit, leastPods}
+	}
+	if best.strategy == apartFirst {
+		if len(best.Rejected) > best.unplaceable {
+			out = slices.Insert(out, 0, balanced) // limits may hold more pods on larger nodes
+		}
+		return out
+	}
+	if sv.apart = sv.decisiveHostRules(queue, best); len(sv.apart) > 0 {
+		out = slices.Insert(out, 0, apartFirst)
+	}
+	return out
 }
 
 // choose picks the outcome that schedules the most pods, then the one that drops the fewest preferences, then the

@@ -56,3 +56,21 @@ func TestPodsOfClaimsCountIfNoOtherValueExists(t *testing.T) {
 		t.Errorf("%d pods rejected, though the claim may become a Windows node, which does not count", len(p.Rejected))
 	}
 }
+
+// Pods on a planned node count for a spread if the node has the labels that the spread's pods select, whatever it is launched
+// as: here no type has a GPU, and only one pod asks for that.
+func TestPodsOnPlannedNodesCountWhateverIsLaunched(t *testing.T) {
+	const gpu = "example.com/gpu"
+	var types []*catalog.InstanceType
+	for _, it := range Types() {
+		types = append(types, WithLabel(it, gpu))
+	}
+	without := Needs(Expr(gpu, corev1.NodeSelectorOpDoesNotExist))
+	pods := append(Pods(2, "web", Labeled("app", "web"), Requests("cpu", "100m")),
+		Pod("one-more", Requests("cpu", "100m"), Spread(karpv1.LabelNodePool, 1, "web"), Near(corev1.LabelInstanceTypeStable, "web"), without))
+	s := World([]snapshot.Pool{Pool("general", types)}, pods...)
+	s.Labels.WellKnown[gpu] = true
+	if p := solveValid(t, s); len(p.Rejected) > 0 {
+		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
+	}
+}

@@ -65,7 +65,7 @@ func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
 		return
 	}
 	if d, ok := at.Labels.Get(g.key).Single(); ok {
-		g.add(d, n, g.filter.certain(at.Labels, at.Pool.Labels, r.labels.WellKnown))
+		g.add(d, n, g.filter.certain(at))
 		return
 	}
 	domains := r.DomainsOf(g, at.Labels)

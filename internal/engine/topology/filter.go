@@ -17,6 +17,8 @@ type filter struct {
 	affinity    bool
 	tolerations []corev1.Toleration
 	taints      bool
+	// onOutcomes caches whether all of the outcomes have the labels that node selects.
+	onOutcomes map[Outcomes]bool
 }
 
 // admitsTaints reports whether a node with these taints counts. As in kube-scheduler, only taints that keep pods off
@@ -44,22 +46,31 @@ func (f *filter) admits(node requirement.Set, taints []corev1.Taint, undefined m
 		slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
 }
 
-// certain reports whether every node of the pool with these labels counts, as far as affinity is concerned. Types of the
-// pool may still add known labels.
-func (f *filter) certain(node requirement.Set, pool PoolLabels, known map[string]bool) bool {
+// certain reports whether the planned node counts whatever it is launched as, as far as affinity is concerned.
+func (f *filter) certain(at *NewNode) bool {
 	if f == nil || !f.affinity {
 		return true
 	}
-	certain := func(set requirement.Set) bool {
+	if f.anyTerm(func(set requirement.Set) bool {
 		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool {
-			if key := r.Key(); !node.Defines(key) {
-				return known[key] || pool.DefinesLabel(key) || !r.AllowsAbsent()
-			}
-			have := node.Get(r.Key())
-			return !have.Equal(have.Intersect(r.WithMinValues(0)))
+			have := at.Labels.Get(r.Key())
+			return !at.Labels.Defines(r.Key()) || !have.Equal(have.Intersect(r.WithMinValues(0)))
 		})
+	}) {
+		return true // the common case
 	}
-	return certain(f.node.Selector) && (len(f.node.Required) == 0 || slices.ContainsFunc(f.node.Required, certain))
+	if at.Outcomes == nil {
+		return false
+	}
+	known, ok := f.onOutcomes[at.Outcomes]
+	if !ok {
+		if f.onOutcomes == nil {
+			f.onOutcomes = map[Outcomes]bool{}
+		}
+		known = at.Outcomes.AllSatisfy(f.node)
+		f.onOutcomes[at.Outcomes] = known
+	}
+	return known
 }
 
 // key is equal for filters that count the same nodes.

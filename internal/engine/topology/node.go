@@ -30,6 +30,14 @@ type NewNode struct {
 	// Labels are its requirements, which may leave several values.
 	Labels requirement.Set
 	Pool   Pool
+	// Outcomes are the instances that it may be launched as. Nil means that only Labels are known.
+	Outcomes Outcomes
+}
+
+// Outcomes are the instances that planned nodes with equal labels may be launched as. Equal values are the same outcomes.
+type Outcomes interface {
+	// AllSatisfy reports whether each of them has the labels that the pod selects.
+	AllSatisfy(pod requirement.Pod) bool
 }
 
 // Pool is the model for nodes that can be launched.
@@ -42,8 +50,6 @@ type Pool struct {
 type PoolLabels interface {
 	// Values are the domains of the key that the nodes may be in, sorted.
 	Values(key string) []string
-	// DefinesLabel reports whether the instance types define the label.
-	DefinesLabel(key string) bool
 	// Gives reports whether the nodes get this value of a label that no type defines, if their pods require it.
 	Gives(key, value string) bool
 	// Lacks reports whether the nodes of some instance type do not have the label.

@@ -25,9 +25,8 @@ func (threeZones) Values(key string) []string {
 	return nil
 }
 
-func (threeZones) DefinesLabel(key string) bool { return key == Zone }
-func (threeZones) Gives(string, string) bool    { return false }
-func (threeZones) Lacks(string) bool            { return false }
+func (threeZones) Gives(string, string) bool { return false }
+func (threeZones) Lacks(string) bool         { return false }
 
 // registry has a node in z1 and one in z2 with these pods, and a pool with nodes in three zones.
 func registry(z1, z2 []*corev1.Pod) (*topology.Registry, []*topology.Node) {

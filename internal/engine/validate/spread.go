@@ -10,6 +10,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -127,6 +128,35 @@ func (c *check) skewWithinLimit(sp *spread) {
 			)
 		}
 	}
+}
+
+// SpreadHoldsLast reports whether kube-scheduler could schedule the pod after all others of the plan, as far as its hard
+// topology spread is concerned. Check cannot know in which order pods are scheduled. Who does know counts all pods that
+// came before, since PodTopologySpread measures skew against each pod that has a node at that moment.
+func SpreadHoldsLast(s *snapshot.Snapshot, p schedule.Plan, pod *corev1.Pod) bool {
+	c := newCheck(s, p)
+	at := slices.IndexFunc(c.pods.all, func(m *scheduledPod) bool { return m.pod == pod })
+	return at >= 0 && !slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(t corev1.TopologySpreadConstraint) bool {
+		if t.WhenUnsatisfiable != corev1.DoNotSchedule {
+			return false
+		}
+		sp, counts := c.spread(pod, &t), map[string]int{}
+		for _, m := range c.pods.selected(sp.selection) {
+			if d, ok := m.at.label(sp.key).single(); ok && m.active && m.pod != pod && c.counts(sp, m.at) {
+				counts[d]++
+			}
+		}
+		d, ok := c.pods.all[at].at.label(sp.key).single()
+		return !ok || counts[d]+self(sp, pod)-c.floor(sp, counts, c.hosts) > sp.skew
+	})
+}
+
+// self is one if the constraint counts the pod that states it.
+func self(sp *spread, pod *corev1.Pod) int {
+	if sp.has(pod) {
+		return 1
+	}
+	return 0
 }
 
 // atDomain are the hosts of the constraint's owners in the domain.

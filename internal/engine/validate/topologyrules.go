@@ -50,18 +50,14 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 			}
 		}
 	}
-	self := 0
-	if sp.has(pod) {
-		self = 1
-	}
 	known := *sp
 	known.honorAffinity = false                                       // a domain may exist that other constraints of the pod exclude
 	domains, floor := c.domains(&known), c.floor(sp, surely, c.hosts) // after the plan, all of its nodes exist
 	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
 		if sp.key == corev1.LabelHostname {
-			return self <= sp.skew
+			return self(sp, pod) <= sp.skew
 		}
-		return slices.Contains(domains, d) && counts[d]+self-floor <= sp.skew
+		return slices.Contains(domains, d) && counts[d]+self(sp, pod)-floor <= sp.skew
 	}}
 }
 

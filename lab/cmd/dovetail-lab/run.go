@@ -29,6 +29,7 @@ type runOptions struct {
 	parallel           int
 	kills              uint64
 	worlds, nodes      int
+	metrics            metricsOptions
 }
 
 func newRun() *cobra.Command {
@@ -45,6 +46,7 @@ prints the state of the world and keeps the logs.`,
   dovetail-lab run chaos --first-seed 17 --seeds 1
   dovetail-lab run chaos --seeds 200 --worlds 3
   dovetail-lab run drift-rollout --kill-controller 7
+  dovetail-lab run repair --metrics-out metrics.om --metrics-match 'karpenter_nodes_.*'
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,6 +55,9 @@ prints the state of the world and keeps the logs.`,
 				return usageError(cmd, err)
 			}
 			if err := checkOutput(o.output); err != nil {
+				return usageError(cmd, err)
+			}
+			if err := o.metrics.check(all); err != nil {
 				return usageError(cmd, err)
 			}
 			if o.parallel < 0 {
@@ -92,6 +97,7 @@ prints the state of the world and keeps the logs.`,
 		"directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)",
 	)
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory after a success")
+	o.metrics.bind(cmd.Flags())
 	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
 	return cmd
 }
@@ -309,15 +315,17 @@ func (o runOptions) runScenario(
 	if o.kills != 0 {
 		s = scenario.WithKills(s, o.kills)
 	}
+	s, write := o.metrics.record(s)
 	cfg := world.Config{Dir: dir, Dovetail: dovetail}
 	if o.output == "json" {
 		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
-		return o.removeState(result, remove)
+		result, err := o.removeState(result, remove)
+		return result, errors.Join(err, write())
 	}
 	report.Title(s)
 	result, err := o.removeState(scenario.Run(ctx, s, cfg, report), remove)
 	report.Result(result)
-	return result, err
+	return result, errors.Join(err, write())
 }
 
 // removeState removes the state of a scenario, unless it failed or --keep is set.

@@ -35,6 +35,9 @@ const (
 
 var errNoBinary = errors.New("start the controller: no dovetail binary is configured")
 
+// ErrNeverStarted means that the cluster's controller has not been started yet.
+var ErrNeverStarted = errors.New("the controller was never started")
+
 // Variable is an environment variable.
 type Variable struct{ Name, Value string }
 
@@ -160,6 +163,9 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	url := c.metrics
 	c.mu.Unlock()
+	if url == "" {
+		return "", ErrNeverStarted
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err

@@ -1,0 +1,70 @@
+package nodepool
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// AllSatisfy reports whether a node of the candidates has the labels that the pod selects, whatever it is launched as. If
+// the pod has alternatives, different offerings may satisfy different ones.
+//
+// Cost: types times offerings times the pod's requirements.
+func (c *Candidates) AllSatisfy(pod requirement.Pod) bool {
+	for _, cand := range c.list {
+		from, to := c.t.variantsOf(cand.Type)
+		for i := from; i < to; i++ {
+			ti := &c.t.types[i]
+			for k := range ti.Offerings {
+				o := &ti.Offerings[k]
+				if ti.Sells(o) && c.reqs.Overlaps(o.Requirements) && !c.satisfies(ti, o, pod) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// variantsOf are the indexes of the types that are variants of the same instance type, the last one excluded. Types are
+// sorted by name.
+func (t *Template) variantsOf(i int) (from, to int) {
+	from, to = i, i+1
+	for from > 0 && t.types[from-1].Name == t.types[i].Name {
+		from--
+	}
+	for to < len(t.types) && t.types[to].Name == t.types[i].Name {
+		to++
+	}
+	return from, to
+}
+
+// satisfies reports whether a node of the offering has the labels that the pod selects.
+func (c *Candidates) satisfies(ti *Type, o *catalog.Offering, pod requirement.Pod) bool {
+	has := func(set requirement.Set) bool {
+		return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool { return !c.surelyHas(ti, o, r) })
+	}
+	return has(pod.Selector) && (len(pod.Required) == 0 || slices.ContainsFunc(pod.Required, has))
+}
+
+// surelyHas reports whether the label of a node of the offering satisfies the requirement with each value that it may get.
+func (c *Candidates) surelyHas(ti *Type, o *catalog.Offering, r requirement.Requirement) bool {
+	key := r.Key()
+	have := c.reqs.Get(key)
+	switch {
+	case key == corev1.LabelHostname: // a new node has a name, which no node has now
+		lowest, highest := r.Bounds()
+		return lowest == nil && highest == nil && (r.Operator() == corev1.NodeSelectorOpNotIn || r.Operator() == corev1.NodeSelectorOpExists)
+	case have.MinValues() > 0: // the claim leaves a choice of values
+	case o.Requirements.Defines(key):
+		have = have.Intersect(o.Requirements.Get(key))
+	case ti.Requirements.Defines(key):
+		have = have.Intersect(ti.Requirements.Get(key))
+	case !c.reqs.Defines(key):
+		return !c.t.models.config.Labels.WellKnown[key] && r.AllowsAbsent()
+	}
+	return have.Equal(have.Intersect(r.WithMinValues(0)))
+}

@@ -1,0 +1,59 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dovetail-k8s/dovetail/lab/scenario/capture"
+	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+)
+
+// metricsJob is the job of the scrapes, as Prometheus would label them. Their instance is the ID of the cluster.
+const metricsJob = "dovetail"
+
+// WithMetrics returns the scenario with the metrics of its controllers recorded at an interval, from their first start to the end.
+func WithMetrics(s Scenario, r *capture.Recorder, interval time.Duration) Scenario {
+	inner := s.Background
+	s.Background = func(ctx context.Context, w *World) error {
+		group, ctx := errgroup.WithContext(ctx)
+		if inner != nil {
+			group.Go(func() error { return inner(ctx, w) })
+		}
+		for _, c := range w.Clusters {
+			group.Go(func() error { return record(ctx, c, r, interval) })
+		}
+		return group.Wait()
+	}
+	return s
+}
+
+// record scrapes the controller of a cluster until ctx ends, which is not an error. A controller that does not answer is down, as
+// for Prometheus; one that was never started has no scrapes.
+func record(ctx context.Context, c *world.Cluster, r *capture.Recorder, interval time.Duration) error {
+	target := map[string]string{"job": metricsJob, "instance": c.ID}
+	for pause(ctx, interval) == nil {
+		at := time.Now()
+		text, err := scrape(ctx, c, interval)
+		if errors.Is(err, world.ErrNeverStarted) || ctx.Err() != nil {
+			continue
+		}
+		if err := r.Add(at, target, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scrape returns the metrics of a controller; empty if it does not answer within the interval.
+func scrape(ctx context.Context, c *world.Cluster, interval time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, interval)
+	defer cancel()
+	text, err := c.Metrics(ctx)
+	if err != nil {
+		return "", err
+	}
+	return text, nil
+}

@@ -59,6 +59,7 @@ generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the c
 	go generate ./api/...
 	cd tools/chart && GOWORK=off go generate .
 	cd tools/docs && GOWORK=off go generate .
+	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices

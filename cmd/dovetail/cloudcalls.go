@@ -27,7 +27,9 @@ type measured struct {
 }
 
 // measure returns the parts for a controller.
-func (a *assembly) measure(controller string) measured { return measured{a.cloudCalls, controller} }
+func (a *assembly) measure(controller string) measured {
+	return measured{a.measures.cloudCalls, controller}
+}
 
 // instances measures calls about instances.
 func (m measured) instances(i *zonalshift.Instances) measuredInstances {

@@ -36,7 +36,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
@@ -102,17 +102,18 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return fmt.Errorf("find the cluster: %w (set KUBECONFIG, or run inside the cluster)", err)
 	}
 	config.UserAgent = "dovetail/" + version
-	requests, err := metrics.NewAPIServer(ctrlmetrics.Registry)
+	measures, err := declareMetrics(ctrlmetrics.Registry, s)
 	if err != nil {
 		return err
 	}
-	config.Wrap(requests.Wrap)
+	config.Wrap(measures.requests.Wrap)
+	config.Wrap(measures.lease.Wrap)
 	// Each client that is made from it has a rate limit of its own: events do not wait for other requests.
 	config.QPS, config.Burst = float32(s.KubeClientQPS), s.KubeClientBurst
 	if err := reach(config, s); err != nil {
 		return err
 	}
-	mgr, err := newManager(config, s)
+	mgr, err := newManager(config, s, measures.registry)
 	if err != nil {
 		return err
 	}
@@ -122,22 +123,12 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	}
 	stopEvents, recorder := newRecorder(clientset, mgr.GetScheme())
 	defer stopEvents()
-	metrics, err := metrics.New(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
+	metrics := measures.shared
 	surviveWatches(metrics.RunnablePanics)
-	if err := ctrlmetrics.Registry.Register(buildInfo()); err != nil {
-		return err
-	}
-	calls, err := newAWSCalls(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
 	a := &assembly{
 		settings: s, planning: planning, log: log, clientset: clientset,
 		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarter{Count: metrics.RunnablePanics, Log: log}},
-		events: event.NewRecorder(recorder, time.Now), metrics: metrics, awsCalls: calls,
+		events: event.NewRecorder(recorder, time.Now), metrics: metrics, measures: measures,
 		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration),
 	}
 	a.evictor = &termination.Evictor{
@@ -208,7 +199,7 @@ func reach(config *rest.Config, s settings.Settings) error {
 }
 
 // newManager prepares caches, leader election, health and metrics endpoints. It starts nothing.
-func newManager(config *rest.Config, s settings.Settings) (manager.Manager, error) {
+func newManager(config *rest.Config, s settings.Settings, registry *inventory.Registry) (manager.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -220,7 +211,7 @@ func newManager(config *rest.Config, s settings.Settings) (manager.Manager, erro
 		LeaderElectionNamespace:       s.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)),
-		Metrics:                       metricsOptions(s),
+		Metrics:                       metricsOptions(s, registry),
 		Cache:                         cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
 		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup), RecoverPanic: new(true)},
 		NewClient: func(config *rest.Config, o client.Options) (client.Client, error) {

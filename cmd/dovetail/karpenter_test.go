@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/yaml"
 
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -27,12 +29,18 @@ type karpenter struct {
 	Labels, Annotations, Taints, Events []string
 	// Conditions by kind.
 	Conditions map[string][]string
-	// Metrics have labels.
-	Metrics map[string][]string
+	// Metrics, and LibraryMetrics, which come from the libraries of both.
+	Metrics, LibraryMetrics map[string]karpenterMetric
 	// Behaviors and Cases are what Karpenter 1.15 does otherwise than before.
 	Behaviors, Cases []behavior
 	// Differences are what we lack of it, or have otherwise; Additions are names in its domain that it lacks.
 	Differences, Additions []difference
+}
+
+// karpenterMetric describes a metric. Stability is stable, beta, alpha or deprecated.
+type karpenterMetric struct {
+	Type, Stability string
+	Labels          []string
 }
 
 // difference is a row of docs/compatibility.md.
@@ -93,6 +101,27 @@ func TestNamesAreKarpenters(t *testing.T) {
 	for gate, on := range k.Gates {
 		if got := (settings.Settings{}).Gate(gate); got != on {
 			t.Errorf("feature gate %s is %v by default, Karpenter's is %v", gate, got, on)
+		}
+	}
+}
+
+// Types are Karpenter's, too. The libraries have the labels that its pages have.
+func TestTypesOfMetricsAreKarpenters(t *testing.T) {
+	k := readKarpenter(t)
+	for _, m := range allMetrics(t, prometheus.NewRegistry()) {
+		if their, ok := k.Metrics[m.Name]; ok && their.Type != m.Type {
+			t.Errorf("%s is a %s, Karpenter's is a %s", m.Name, m.Type, their.Type)
+		}
+	}
+	ofLibraries := map[string]inventory.Metric{}
+	for _, m := range libraryMetrics(t) {
+		ofLibraries[m.Name] = m
+	}
+	for name, their := range k.LibraryMetrics {
+		ours := ofLibraries[name]
+		slices.Sort(their.Labels)
+		if ours.Type != their.Type || !slices.Equal(ours.Labels, their.Labels) {
+			t.Errorf("%s is %+v, Karpenter's is %+v", name, ours, their)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,15 +21,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
-	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
-	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
-	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
-	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -214,89 +207,44 @@ func stringLiterals(t *testing.T, dirs ...string) []string {
 	return out
 }
 
-// ourMetrics are the labels of all metrics that the controller registers, but those of our own domain.
-func ourMetrics(t *testing.T) map[string][]string {
+// allMetrics are those that the controller registers, on top of an empty registry: without those of its libraries.
+func allMetrics(t *testing.T, inner inventory.Inner) []inventory.Metric {
 	t.Helper()
-	reg := &describer{out: map[string][]string{}}
-	shared, err := metrics.New(reg)
+	m, err := declareMetrics(inner, settings.Settings{LeaderElectionName: "lease"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, register := range []func() error{
-		func() error { _, err := metrics.NewCloud(reg); return err },
-		func() error { _, err := metrics.NewCloudCalls(reg); return err },
-		func() error { _, err := metrics.NewAPIServer(reg); return err },
-		func() error { _, err := interruption.NewMetrics(reg); return err },
-		func() error { _, err := repair.NewMetrics(reg); return err },
-		func() error { _, err := reboot.NewMetrics(reg); return err },
-		func() error { _, err := deletioncost.NewMetrics(reg); return err },
-		func() error { _, err := newAWSCalls(reg); return err },
-		func() error { return reg.Register(buildInfo()) },
-		func() error {
-			return reg.Register(nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}))
-		},
-		func() error { return reg.Register(offering.NewCollector()) },
-		func() error {
-			return reg.Register(podlatency.NewCollector(nil, podlatency.NewDecisions(shared, time.Now), time.Now, slog.Default()))
-		},
-	} {
-		if err := register(); err != nil {
-			t.Fatal(err)
-		}
+	m.registry.MustRegister(
+		nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}),
+		podlatency.NewCollector(nil, podlatency.NewDecisions(m.shared, time.Now), time.Now, slog.Default()),
+	)
+	all, err := m.registry.Metrics()
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, kind := range append(coreKinds(), nodeClassKind(), bufferKind()) {
-		if _, err := transition.NewMetrics(reg, kind, time.Now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name := range reg.out {
-		if strings.HasPrefix(name, "dovetail_") {
-			delete(reg.out, name)
-		}
-	}
-	return reg.out
+	return all
 }
 
-// describer is a registry that keeps the names and labels of metrics, whether they have values or not.
-type describer struct{ out map[string][]string }
-
-var description = regexp.MustCompile(`fqName: "([^"]*)".*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
-
-// Register implements prometheus.Registerer.
-func (d *describer) Register(c prometheus.Collector) error {
-	descs := make(chan *prometheus.Desc)
-	go func() {
-		c.Describe(descs)
-		close(descs)
-	}()
-	for desc := range descs {
-		m := description.FindStringSubmatch(desc.String())
-		split := func(text string) []string { return strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) }
-		labels := split(m[3])
-		for _, constant := range split(m[2]) {
-			name, _, _ := strings.Cut(constant, "=")
-			labels = append(labels, name)
+// ourMetrics are the labels of all metrics that the controller registers, but those of our own domain.
+func ourMetrics(t *testing.T) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for _, m := range allMetrics(t, prometheus.NewRegistry()) {
+		if !strings.HasPrefix(m.Name, ourPrefix) {
+			out[m.Name] = m.Labels
 		}
-		d.out[m[1]] = labels
 	}
-	return nil
+	return out
 }
 
-// MustRegister implements prometheus.Registerer.
-func (d *describer) MustRegister(all ...prometheus.Collector) {
-	for _, c := range all {
-		_ = d.Register(c) // it never fails
-	}
-}
+// ourPrefix begins the names of metrics that Karpenter lacks.
+const ourPrefix = "dovetail_"
 
-// Unregister implements prometheus.Registerer.
-func (*describer) Unregister(prometheus.Collector) bool { return false }
-
-// commonMetrics are those that both have, with labels that can be compared.
-func commonMetrics(theirs, ours map[string][]string) []string {
+// commonMetrics are those// commonMetrics are those that both have, with labels that can be compared.
+func commonMetrics(theirs map[string]karpenterMetric, ours map[string][]string) []string {
 	var out []string
-	for name, labels := range theirs {
-		if _, ok := ours[name]; ok && !slices.Contains(labels, placeholder) {
+	for name, their := range theirs {
+		if _, ok := ours[name]; ok && !slices.Contains(their.Labels, placeholder) {
 			out = append(out, name)
 		}
 	}
@@ -304,10 +252,10 @@ func commonMetrics(theirs, ours map[string][]string) []string {
 }
 
 // sameLabels are the metrics with the labels that Karpenter's have.
-func sameLabels(theirs, ours map[string][]string) []string {
+func sameLabels(theirs map[string]karpenterMetric, ours map[string][]string) []string {
 	var out []string
 	for _, name := range commonMetrics(theirs, ours) {
-		if slices.Equal(slices.Sorted(slices.Values(theirs[name])), slices.Sorted(slices.Values(ours[name]))) {
+		if slices.Equal(slices.Sorted(slices.Values(theirs[name].Labels)), slices.Sorted(slices.Values(ours[name]))) {
 			out = append(out, name)
 		}
 	}

@@ -10,12 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
-	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -41,17 +39,15 @@ type assembly struct {
 	clientset kubernetes.Interface
 	events    *event.Recorder
 	metrics   *metrics.Metrics
+	measures  *measures
 	batch     *provisioning.Batch
 	evictor   *termination.Evictor
-	awsCalls  session.Observer
 
 	// What follows is set by assemble.
 
-	sdk awssdk.Config
-	aws *adapter.Adapter
-	// cloudCalls measures what controllers ask of aws.
-	cloudCalls *metrics.CloudCalls
-	state      *cluster.State
+	sdk   awssdk.Config
+	aws   *adapter.Adapter
+	state *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
 	panics  *panics.Reporter
@@ -83,10 +79,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if a.repair, err = newNodeRepair(a.settings); err != nil {
-		return err
-	}
-	if a.cloudCalls, err = metrics.NewCloudCalls(ctrlmetrics.Registry); err != nil {
+	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
 		return err
 	}
 	a.state = a.newState()

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -29,7 +28,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -38,7 +36,7 @@ import (
 // wireAWS builds the AWS adapter, and checks that it works on the right cluster.
 func (a *assembly) wireAWS(ctx context.Context) error {
 	if err := retryAWS(ctx, a.log, "region and credentials", func(ctx context.Context) (err error) {
-		if a.sdk, err = loadSDK(ctx, a.log, a.awsCalls); err != nil {
+		if a.sdk, err = loadSDK(ctx, a.log, a.measures.awsCalls); err != nil {
 			return err
 		}
 		return session.Authenticate(ctx, a.sdk, os.Getenv)
@@ -74,10 +72,6 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 	if err != nil {
 		return adapter.Config{}, err
 	}
-	meter, err := metrics.NewCloud(ctrlmetrics.Registry)
-	if err != nil {
-		return adapter.Config{}, err
-	}
 	config := adapter.Config{
 		AWS: a.sdk,
 		Identity: identity.Identity{
@@ -110,7 +104,7 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
 		Leading:            a.mgr.Elected(),
-		Meter:              meter,
+		Meter:              a.measures.cloud,
 		Now:                time.Now,
 		Jitter:             rand.Float64,
 		Log:                a.log,

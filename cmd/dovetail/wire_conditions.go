@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -75,23 +74,24 @@ func nodeClassKind() transition.Kind {
 	}
 }
 
-// wireTransitions wires the events and metrics of conditions that change.
-func (a *assembly) wireTransitions(reg prometheus.Registerer) error {
+// measuredKinds are the kinds with conditions that are measured.
+func measuredKinds(s settings.Settings) []transition.Kind {
 	kinds := []transition.Kind{nodeClassKind()}
-	if !a.settings.DisableClusterStateObservability {
-		kinds = append(kinds, coreKinds()...)
-		if a.settings.Gate(settings.GateCapacityBuffer) {
-			kinds = append(kinds, bufferKind())
-		}
+	if !s.DisableClusterStateObservability {
+		kinds = append(append(kinds, coreKinds()...), bufferKind())
 	}
+	return kinds
+}
+
+// wireTransitions wires the events and metrics of conditions that change.
+func (a *assembly) wireTransitions() error {
 	var errs []error
-	for _, kind := range kinds {
-		metrics, err := transition.NewMetrics(reg, kind, time.Now)
-		if err != nil {
-			return err
+	for _, kind := range measuredKinds(a.settings) {
+		if kind.Group == bufferv1.Group && !a.settings.Gate(settings.GateCapacityBuffer) {
+			continue // the API server may lack the kind
 		}
 		errs = append(errs, a.register(&transition.Reconciler{
-			Client: a.mgr.GetClient(), Kind: kind, Events: a.events, Metrics: metrics,
+			Client: a.mgr.GetClient(), Kind: kind, Events: a.events, Metrics: a.measures.transitions[kind.Name],
 		}))
 	}
 	return errors.Join(errs...)

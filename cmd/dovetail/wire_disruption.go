@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
 	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
@@ -26,10 +25,6 @@ type driftSource struct {
 // breaker that pauses it.
 func (a *assembly) wireDisruption() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
-	paused, err := breaker.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
 	pauses := breaker.New(c, now)
 	queue := &disruption.Queue{
 		Client: c, Live: live, State: a.state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
@@ -50,23 +45,18 @@ func (a *assembly) wireDisruption() error {
 			loop.Rebooter = a.aws.Rebooter
 		}
 	}
-	reboots, err := reboot.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
-	costs, err := deletioncost.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
-	err = a.addLoops(&deletioncost.Loop{
-		Client: c, State: a.state, Enabled: a.settings.Gate(settings.GatePodDeletionCost), Metrics: costs, Log: log, After: time.After,
+	err := a.addLoops(&deletioncost.Loop{
+		Client: c, State: a.state, Enabled: a.settings.Gate(settings.GatePodDeletionCost), Metrics: a.measures.deletionCosts, Log: log,
+		After: time.After,
 	})
 	if err != nil {
 		return err
 	}
 	drifts := a.measure("nodeclaim.drift")
 	return a.register(
-		&breaker.Reconciler{Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: paused, Log: log, Now: now},
+		&breaker.Reconciler{
+			Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: a.measures.breaker, Log: log, Now: now,
+		},
 		&disruption.Consolidatable{Client: c, Log: log, Now: now},
 		&disruption.PodEvents{Client: c},
 		queue,
@@ -76,7 +66,7 @@ func (a *assembly) wireDisruption() error {
 		loop,
 		&reboot.Reconciler{
 			Client: c, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
-			Events: a.events, Metrics: reboots, Log: log, Now: now,
+			Events: a.events, Metrics: a.measures.reboots, Log: log, Now: now,
 		},
 	)
 }

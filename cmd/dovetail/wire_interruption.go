@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	awsinterruption "github.com/dovetail-k8s/dovetail/internal/aws/interruption"
 	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
@@ -12,11 +11,7 @@ import (
 
 // wireInterruption wires the interruption queue and the status checks of instances.
 func (a *assembly) wireInterruption() error {
-	received, err := interruption.NewMetrics(ctrlmetrics.Registry)
-	if err != nil {
-		return err
-	}
-	c, log, now := a.mgr.GetClient(), a.log, time.Now
+	c, received, log, now := a.mgr.GetClient(), a.measures.interruptions, a.log, time.Now
 	actor := &interruption.Actor{
 		Client: c, Live: a.mgr.GetAPIReader(), Cloud: a.aws.Offerings, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 	}

@@ -12,14 +12,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/clusterstate"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
@@ -36,18 +38,16 @@ func (a *assembly) newDecisions() *podlatency.Decisions {
 
 // wireMetrics wires what only measures.
 func (a *assembly) wireMetrics() error {
-	offerings := offering.NewCollector()
 	loop := &offering.Loop{
-		Client: a.mgr.GetClient(), Cloud: a.aws.Offerings, Reserved: a.settings.Gate(settings.GateReservedCapacity), Collector: offerings,
-		Events: a.events, Log: a.log,
+		Client: a.mgr.GetClient(), Cloud: a.aws.Offerings, Reserved: a.settings.Gate(settings.GateReservedCapacity),
+		Collector: a.measures.offerings, Events: a.events, Log: a.log,
 	}
 	if a.overlays != nil {
 		loop.ApplyOverlays = a.overlays.Apply
 	}
 	return errors.Join(
 		a.addLoops(&clusterstate.Watch{State: a.state, Metrics: a.metrics, Log: a.log, Now: time.Now}, loop),
-		ctrlmetrics.Registry.Register(offerings),
-		a.wireTransitions(ctrlmetrics.Registry),
+		a.wireTransitions(),
 		a.wirePodMetrics(),
 	)
 }
@@ -62,8 +62,8 @@ func (a *assembly) wirePodMetrics() error {
 	ofNodes := nodes.NewCollector(nodes.Config{Cache: c, Now: time.Now, Log: a.log, Labels: nodeLabels()})
 	return errors.Join(
 		a.register(&podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}),
-		ctrlmetrics.Registry.Register(collector),
-		ctrlmetrics.Registry.Register(ofNodes),
+		a.measures.registry.Register(collector),
+		a.measures.registry.Register(ofNodes),
 		a.addLoops(collector, ofNodes),
 	)
 }
@@ -121,8 +121,10 @@ func (a *awsCalls) Attempt(s session.Seen) {
 
 // metricsOptions is how metrics and profiles are served. With --metrics-secure, a client needs a token that the API server accepts,
 // and the permission to get the path.
-func metricsOptions(s settings.Settings) metricsserver.Options {
-	options := metricsserver.Options{BindAddress: net.JoinHostPort(s.BindAddress, strconv.Itoa(s.MetricsPort))}
+func metricsOptions(s settings.Settings, registry *inventory.Registry) metricsserver.Options {
+	options := metricsserver.Options{
+		BindAddress: net.JoinHostPort(s.BindAddress, strconv.Itoa(s.MetricsPort)), FilterProvider: listing(registry, s.MetricsSecure),
+	}
 	if s.EnableProfiling {
 		options.ExtraHandlers = map[string]http.Handler{
 			"/debug/pprof/":        http.HandlerFunc(pprof.Index),
@@ -133,11 +135,24 @@ func metricsOptions(s settings.Settings) metricsserver.Options {
 	}
 	if s.MetricsSecure {
 		options.SecureServing = true
-		options.FilterProvider = filters.WithAuthenticationAndAuthorization
 		options.CertDir = s.MetricsCertDir
 		options.TLSOpts = []func(*tls.Config){withoutHTTP2}
 	}
 	return options
+}
+
+// listing makes /metrics list every metric, and protects all paths if it is asked to.
+func listing(registry *inventory.Registry, secure bool) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		protect := func(_ logr.Logger, h http.Handler) (http.Handler, error) { return h, nil }
+		if secure {
+			var err error
+			if protect, err = filters.WithAuthenticationAndAuthorization(config, client); err != nil {
+				return nil, err
+			}
+		}
+		return func(log logr.Logger, h http.Handler) (http.Handler, error) { return protect(log, registry.Handler(h)) }, nil
+	}
 }
 
 // withoutHTTP2 allows HTTP/1.1 only: scrapes need no streams, and HTTP/2 lets clients exhaust a server with streams that they reset

@@ -15,8 +15,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -55,9 +57,13 @@ func reviewer(w http.ResponseWriter, r *http.Request) {
 // serveMetrics serves as the controller does, and returns the address.
 func serveMetrics(t *testing.T, s settings.Settings) string {
 	t.Helper()
+	registry, err := inventory.New(ctrlmetrics.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
 	api := httptest.NewServer(http.HandlerFunc(reviewer))
 	t.Cleanup(api.Close)
-	server, err := metricsserver.NewServer(metricsOptions(s), &rest.Config{Host: api.URL}, api.Client())
+	server, err := metricsserver.NewServer(metricsOptions(s, registry), &rest.Config{Host: api.URL}, api.Client())
 	if err != nil {
 		t.Fatal(err)
 	}

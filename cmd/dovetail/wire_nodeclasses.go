@@ -4,8 +4,6 @@ import (
 	"errors"
 	"time"
 
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/instanceprofile"
@@ -41,11 +39,10 @@ func (a *assembly) wireZonalShift() error {
 	if !a.settings.EnableZonalShift {
 		return nil
 	}
-	readable, err := zonalshift.NewReadableGauge(ctrlmetrics.Registry)
-	return errors.Join(err, a.addLoops(
-		&zonalshift.Refresher{Cloud: a.aws.ZonalShift, Readable: readable, Log: a.log},
+	return a.addLoops(
+		&zonalshift.Refresher{Cloud: a.aws.ZonalShift, Readable: a.measures.shiftsReadable.WithLabelValues(), Log: a.log},
 		&zonalshift.EventRecorder{
 			Client: a.mgr.GetClient(), Cloud: a.aws.ZonalShift, Labels: labels(), Events: a.events, Log: a.log, Now: time.Now,
 		},
-	))
+	)
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"time"
 
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-
 	"github.com/dovetail-k8s/dovetail/internal/aws/noderepair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/memory"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
@@ -45,13 +43,12 @@ type nodeRepair struct {
 }
 
 // newNodeRepair compiles the repair policies if the feature gate is on.
-func newNodeRepair(s settings.Settings) (nodeRepair, error) {
+func newNodeRepair(s settings.Settings, m *repair.Metrics) (nodeRepair, error) {
 	if !s.Gate(settings.GateNodeRepair) {
 		return nodeRepair{}, nil
 	}
-	m, err := repair.NewMetrics(ctrlmetrics.Registry)
-	if err != nil || s.LegacyNodeRepair {
-		return nodeRepair{metrics: m}, err
+	if s.LegacyNodeRepair {
+		return nodeRepair{metrics: m}, nil
 	}
 	policies, err := enginerepair.Compile(noderepair.Policies(s.AWSGate(settings.GateRebootForRepair)))
 	return nodeRepair{policies, m}, err

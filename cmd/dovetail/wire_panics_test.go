@@ -52,6 +52,7 @@ func TestReconcilersRecoverFromPanics(t *testing.T) {
 	mgr, err := newManager(
 		&rest.Config{Host: "http://127.0.0.1:1"},
 		settings.Settings{LeaderElectionName: "lease", LeaderElectionNamespace: "kube-system"},
+		nil,
 	)
 	if err != nil {
 		t.Fatal(err)

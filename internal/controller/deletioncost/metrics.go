@@ -22,11 +22,11 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "karpenter", Subsystem: "pod_deletion_cost", Name: "pod_annotation_writes_total",
-			Help: "Deletion costs of pods, by what became of the write.",
+			Help: "Writes of deletion costs of pods, by result.",
 		}, []string{"result"}),
 		Pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "karpenter", Subsystem: "pod_deletion_cost", Name: "nodes_with_pending_annotation_writes",
-			Help: "Nodes with pods whose deletion cost is still to be written.",
+			Help: "Nodes with pods that still need a deletion cost.",
 		}, []string{"nodepool"}),
 	}
 	for _, result := range []string{resultUpdated, resultUnchanged, resultNotFound, resultConflict, resultError} {

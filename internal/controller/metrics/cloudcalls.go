@@ -24,10 +24,10 @@ func NewCloudCalls(reg prometheus.Registerer) (*CloudCalls, error) {
 	c := &CloudCalls{
 		duration: d.histogram(prometheus.HistogramOpts{
 			Subsystem: "cloudprovider", Name: "duration_seconds", Buckets: prometheus.DefBuckets,
-			Help: "How long the cloud provider takes, by what a controller asks of it.",
+			Help: "How long calls of the cloud provider take, by the controller that makes them.",
 		}, "controller", "method", "provider"),
-		errors: d.counter("cloudprovider", "errors_total", "Errors of the cloud provider, by what a controller asked of it. "+
-			"The NodePool is empty where it is not known.", "controller", "method", "provider", "error", "nodepool"),
+		errors: d.counter("cloudprovider", "errors_total", "Calls of the cloud provider that failed. "+
+			"nodepool is empty where it is not known.", "controller", "method", "provider", "error", "nodepool"),
 	}
 	return c, d.err
 }

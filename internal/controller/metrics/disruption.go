@@ -39,14 +39,14 @@ func newDisruption(d *registrar) Disruption {
 		AllowedDisruptions: d.gauge(
 			"nodepools",
 			"allowed_disruptions",
-			"Nodes that the budgets allow to be disrupted at once.",
+			"Nodes that the budgets of the NodePool allow to be disrupted now, by reason.",
 			"nodepool",
 			"reason",
 		),
 		ConsumingBudgets: d.gauge(
 			"nodepools",
 			"nodes_consuming_budgets",
-			"Nodes that are being disrupted or are not ready.",
+			"Nodes that use up a budget: they are being disrupted, or are not Ready.",
 			"nodepool",
 			"reason",
 		),
@@ -58,7 +58,7 @@ func newDisruption(d *registrar) Disruption {
 		Decisions: d.counter(
 			voluntary,
 			"decisions_total",
-			"Disruption commands started.",
+			"Disruption commands that were started.",
 			"decision",
 			"reason",
 			"consolidation_type",
@@ -66,7 +66,7 @@ func newDisruption(d *registrar) Disruption {
 		DecisionsByPool: d.counter(
 			voluntary,
 			"decisions_by_nodepool_total",
-			"Disruption commands started, once for each pool that loses nodes.",
+			"Disruption commands that were started, once for each NodePool that loses nodes.",
 			"nodepool",
 			"decision",
 			"reason",
@@ -95,7 +95,7 @@ func newDisruption(d *registrar) Disruption {
 		QueueFailures: d.counter(
 			voluntary,
 			"queue_failures_total",
-			"Replacements that did not become ready.",
+			"Replacements that were not initialized, so their disruption command was rolled back.",
 			"decision",
 			"reason",
 			"consolidation_type",
@@ -112,14 +112,16 @@ func newDisruption(d *registrar) Disruption {
 func (m *Disruption) declareCosts(d *registrar) {
 	m.Score = d.histogram(prometheus.HistogramOpts{
 		Subsystem: "consolidation", Name: "score",
-		Help: "Savings per disruption, both as shares of the pool.", Buckets: []float64{
+		Help: "Score of a consolidation command: its savings divided by its disruption, both as shares of the NodePool.", Buckets: []float64{
 			.1, .25, .33, .5, 1, 2, 5,
 			10,
 		},
 	}, "decision", "nodepool", "policy")
-	m.Moves = d.counter("consolidation", "moves_total", "Commands that were scored.", "decision", "nodepool", "policy")
-	m.Cost = d.gauge("nodepools", "cost_total", "What the nodes of a pool cost now, in $/h.", "nodepool")
-	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes without a known price.", "nodepool")
+	m.Moves = d.counter(
+		"consolidation", "moves_total", "Consolidation commands that were scored, by verdict.", "decision", "nodepool", "policy",
+	)
+	m.Cost = d.gauge("nodepools", "cost_total", "What the nodes of a NodePool cost now, in $/h.", "nodepool")
+	m.CostErrors = d.counter("nodepools", "cost_tracker_errors_total", "Nodes of a NodePool without a known price.", "nodepool")
 }
 
 // Ended counts the deletion of a claim by a command, with its pods. policy is the consolidation policy of its pool for

@@ -62,16 +62,19 @@ type Metrics struct {
 func New(reg prometheus.Registerer) (*Metrics, error) {
 	d := registrar{reg: reg}
 	m := &Metrics{
-		ClaimsCreated: d.counter("nodeclaims", "created_total", "NodeClaims created.", "reason", "nodepool", "min_values_relaxed"),
+		ClaimsCreated: d.counter(
+			"nodeclaims", "created_total", "NodeClaims that the controller created, by the reason.",
+			"reason", "nodepool", "min_values_relaxed",
+		),
 		ClaimsTerminated: d.counter(
 			"nodeclaims", "terminated_total", "NodeClaims deleted from the API server.", "nodepool", "capacity_type", "zone",
 		),
 		ClaimsDisrupted: d.counter(
-			"nodeclaims", "disrupted_total", "NodeClaims deleted by the controller.",
+			"nodeclaims", "disrupted_total", "NodeClaims that the controller deleted, by the reason.",
 			"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode",
 		),
 		PodsDisruption: d.counter(
-			"pods", "disruption_initiated_total", "Pods on NodeClaims deleted by the controller.",
+			"pods", "disruption_initiated_total", "Pods that must move because the controller deleted their NodeClaim.",
 			"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode",
 		),
 		ClaimTermination: d.histogram(prometheus.HistogramOpts{
@@ -89,15 +92,15 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		NodeLifetime: d.histogram(prometheus.HistogramOpts{
 			Subsystem: "nodes", Name: "lifetime_duration_seconds", Help: "Age of Nodes that are gone.", Buckets: lifetimeBuckets,
 		}, "nodepool"),
-		Evictions:   d.counter("pods", "eviction_requests_total", "Calls of the eviction API.", "code"),
-		PodsDrained: d.counter("pods", "drained_total", "Pods drained from terminating nodes.", "reason"),
+		Evictions:   d.counter("pods", "eviction_requests_total", "Calls of the eviction API, by HTTP status code.", "code"),
+		PodsDrained: d.counter("pods", "drained_total", "Pods drained from terminating nodes, by the reason of the termination.", "reason"),
 		SchedulingSeconds: d.histogram(prometheus.HistogramOpts{
 			Subsystem: "scheduler", Name: "scheduling_duration_seconds",
 			Help: "Time to compute a plan.", Buckets: durationBuckets,
 		}, "controller"),
 		Unschedulable: d.gauge("scheduler", "unschedulable_pods_count", "Pods that the last plan could not schedule.", "controller"),
-		PoolLimit:     d.gauge("nodepools", "limit", "spec.limits.", "resource_type", "nodepool"),
-		PoolUsage:     d.gauge("nodepools", "usage", "What counts against spec.limits.", "resource_type", "nodepool"),
+		PoolLimit:     d.gauge("nodepools", "limit", "What spec.limits of the NodePool allows.", "resource_type", "nodepool"),
+		PoolUsage:     d.gauge("nodepools", "usage", "What the nodes of the NodePool count against spec.limits.", "resource_type", "nodepool"),
 	}
 	m.Scheduling, m.Disruption = newScheduling(&d), newDisruption(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -60,8 +60,8 @@ func NewCollector(cfg Config) *Collector {
 	}
 	return &Collector{
 		cache: cfg.Cache, now: cfg.Now, log: cfg.Log, keys: keys,
-		allocatable:    desc("nodes_allocatable", "What pods may request of a node.", ofResource),
-		overhead:       desc("nodes_system_overhead", "Capacity of a node that pods may not request.", ofResource),
+		allocatable:    desc("nodes_allocatable", "Allocatable of a node, in cores, bytes or pieces.", ofResource),
+		overhead:       desc("nodes_system_overhead", "Capacity of a node less its allocatable.", ofResource),
 		podRequests:    desc("nodes_total_pod_requests", "Requests of the pods on a node, without those of DaemonSets.", ofResource),
 		podLimits:      desc("nodes_total_pod_limits", "Limits of the pods on a node, without those of DaemonSets.", ofResource),
 		daemonRequests: desc("nodes_total_daemon_requests", "Requests of the pods of DaemonSets on a node.", ofResource),

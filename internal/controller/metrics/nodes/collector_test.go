@@ -60,7 +60,7 @@ func TestNodes(t *testing.T) {
 # HELP karpenter_cluster_utilization_percent Requests of all pods, as a percentage of what all nodes have.
 # TYPE karpenter_cluster_utilization_percent gauge
 karpenter_cluster_utilization_percent{resource_type="cpu"} 15.454545454545455
-# HELP karpenter_nodes_allocatable What pods may request of a node.
+# HELP karpenter_nodes_allocatable Allocatable of a node, in cores, bytes or pieces.
 # TYPE karpenter_nodes_allocatable gauge
 karpenter_nodes_allocatable{managed="false",node_name="foreign",nodepool="",phase="",resource_type="cpu",zone="z1"} 2
 karpenter_nodes_allocatable{managed="true",node_name="a",nodepool="general",phase="",resource_type="cpu",zone="z1"} 3.5
@@ -68,7 +68,7 @@ karpenter_nodes_allocatable{managed="true",node_name="a",nodepool="general",phas
 # TYPE karpenter_nodes_current_lifetime_seconds gauge
 karpenter_nodes_current_lifetime_seconds{managed="false",node_name="foreign",nodepool="",phase="",zone="z1"} 60
 karpenter_nodes_current_lifetime_seconds{managed="true",node_name="a",nodepool="general",phase="",zone="z1"} 60
-# HELP karpenter_nodes_system_overhead Capacity of a node that pods may not request.
+# HELP karpenter_nodes_system_overhead Capacity of a node less its allocatable.
 # TYPE karpenter_nodes_system_overhead gauge
 karpenter_nodes_system_overhead{managed="false",node_name="foreign",nodepool="",phase="",resource_type="cpu",zone="z1"} 0
 karpenter_nodes_system_overhead{managed="true",node_name="a",nodepool="general",phase="",resource_type="cpu",zone="z1"} 0.5

@@ -25,7 +25,7 @@ func NewCollector() *Collector {
 		return prometheus.NewDesc("karpenter_cloudprovider_instance_type_"+name, help, labels, nil)
 	}
 	return &Collector{
-		cpus:   named("cpu_cores", "vCPUs of an instance type.", "instance_type"),
+		cpus:   named("cpu_cores", "vCPUs of the instance type.", "instance_type"),
 		memory: named("memory_bytes", "Memory capacity of a node of the instance type.", "instance_type"),
 		available: named(
 			"offering_available",

@@ -68,6 +68,9 @@ func newFamily(prefix string, kind Kind, constant prometheus.Labels) *family {
 	of := "an object"
 	if kind.Name != "" {
 		of = "a " + kind.Name
+		if strings.ContainsRune("AEIO", rune(kind.Name[0])) {
+			of = "an " + kind.Name
+		}
 	}
 	labels := func(own ...string) []string {
 		for _, key := range kind.Labels {

@@ -13,7 +13,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{Unhealthy: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total",
-		Help: "Node claims deleted because their node was unhealthy.",
+		Help: "NodeClaims that node repair deleted or rebooted, by the condition of the node.",
 	}, []string{"condition", "nodepool", "capacity_type", "image_id", "termination_mode"})}
 	return m, reg.Register(m.Unhealthy)
 }

@@ -20,16 +20,19 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	buckets := prometheus.ExponentialBuckets(10, 2, 8)
 	m := &Metrics{
 		Reboots: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "karpenter", Subsystem: "nodes", Name: "reboots_total", Help: "Reboots of nodes that have ended.",
+			Namespace: "karpenter", Subsystem: "nodes", Name: "reboots_total", Help: "Reboots of nodes that are over, by result.",
 		}, []string{"result"}),
 		Duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "karpenter", Subsystem: "nodes", Name: "reboot_duration_seconds",
-			Help: "Time from the decision to reboot a node until the end of the reboot.", Buckets: buckets,
+			Help: "Time from the decision to reboot a node until the reboot is over.", Buckets: buckets,
 		}, []string{"result"}),
 		Recovery: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Namespace: "karpenter", Subsystem: "nodes", Name: "reboot_recovery_duration_seconds",
 			Help: "Time from the reboot of an instance until its node is Ready.", Buckets: buckets,
 		}),
+	}
+	for _, result := range []string{resultSucceeded, resultProviderError, resultTimeout, resultInvalidRequest} {
+		m.Reboots.WithLabelValues(result) // an alert on the increase misses a counter that begins with 1
 	}
 	for _, c := range []prometheus.Collector{m.Reboots, m.Duration, m.Recovery} {
 		if err := reg.Register(c); err != nil {

@@ -47,11 +47,12 @@ type Refresher struct {
 	Log      *slog.Logger
 }
 
-// NewReadableGauge declares the gauge of a Refresher in reg.
-func NewReadableGauge(reg prometheus.Registerer) (prometheus.Gauge, error) {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
+// NewReadableGauge declares the gauge of a Refresher in reg. It has no labels, and no value until a Refresher gets it: where shifts are
+// not followed, 0 would be an alert.
+func NewReadableGauge(reg prometheus.Registerer) (*prometheus.GaugeVec, error) {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dovetail_zonal_shifts_readable", Help: "1 while the zonal shifts of the cluster can be read, 0 while they cannot.",
-	})
+	}, nil)
 	return g, reg.Register(g)
 }
 

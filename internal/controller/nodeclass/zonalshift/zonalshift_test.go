@@ -92,10 +92,11 @@ func TestTeller(t *testing.T) {
 func TestFailingZonalShiftsAreRetriedWithBackoff(t *testing.T) {
 	f := controllertest.New(t)
 	synctest.Test(t, func(t *testing.T) {
-		readable, err := NewReadableGauge(prometheus.NewRegistry())
+		gauge, err := NewReadableGauge(prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
+		readable := gauge.WithLabelValues()
 		began := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		defer cancel()

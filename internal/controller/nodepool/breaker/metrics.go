@@ -25,7 +25,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 			Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready.",
 		}, []string{"nodepool", "reason"}),
 		Replacements: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dovetail_replacements_total", Help: "Node claims that were launched to replace others, by outcome.",
+			Name: "dovetail_replacements_total", Help: "NodeClaims that were launched to replace others, by outcome: came_up or failed.",
 		}, []string{"nodepool", "reason", "outcome"}),
 	}
 	return m, errors.Join(reg.Register(m.Paused), reg.Register(m.Replacements))

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
+	"github.com/dovetail-k8s/dovetail/internal/controller/interruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/offering"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/transition"
+	"github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// measures are the metrics of the controller. All are declared before anything runs, whatever features are on, so that /metrics lists
+// them from the start. Those of single pods and nodes are registered with their collectors.
+type measures struct {
+	registry *inventory.Registry
+
+	requests       *metrics.APIServer
+	lease          *metrics.Lease
+	shared         *metrics.Metrics
+	awsCalls       *awsCalls
+	cloud          *metrics.Cloud
+	cloudCalls     *metrics.CloudCalls
+	breaker        *breaker.Metrics
+	reboots        *reboot.Metrics
+	repairs        *repair.Metrics
+	deletionCosts  *deletioncost.Metrics
+	interruptions  *interruption.Metrics
+	shiftsReadable *prometheus.GaugeVec
+	offerings      *offering.Collector
+	// transitions by kind.
+	transitions map[string]*transition.Metrics
+}
+
+// declareMetrics declares the metrics on top of a registry.
+func declareMetrics(inner inventory.Inner, s settings.Settings) (*measures, error) {
+	reg, err := inventory.New(inner)
+	if err != nil {
+		return nil, err
+	}
+	m := &measures{registry: reg, offerings: offering.NewCollector(), transitions: map[string]*transition.Metrics{}}
+	for _, declare := range []func() error{
+		func() (err error) { m.requests, err = metrics.NewAPIServer(reg); return err },
+		func() (err error) { m.lease, err = metrics.NewLease(reg, s.LeaderElectionName); return err },
+		func() (err error) { m.shared, err = metrics.New(reg); return err },
+		func() (err error) { m.awsCalls, err = newAWSCalls(reg); return err },
+		func() (err error) { m.cloud, err = metrics.NewCloud(reg); return err },
+		func() (err error) { m.cloudCalls, err = metrics.NewCloudCalls(reg); return err },
+		func() (err error) { m.breaker, err = breaker.NewMetrics(reg); return err },
+		func() (err error) { m.reboots, err = reboot.NewMetrics(reg); return err },
+		func() (err error) { m.repairs, err = repair.NewMetrics(reg); return err },
+		func() (err error) { m.deletionCosts, err = deletioncost.NewMetrics(reg); return err },
+		func() (err error) { m.interruptions, err = interruption.NewMetrics(reg); return err },
+		func() (err error) { m.shiftsReadable, err = zonalshift.NewReadableGauge(reg); return err },
+		func() error { return reg.Register(m.offerings) },
+		func() error { return reg.Register(buildInfo()) },
+	} {
+		if err := declare(); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range measuredKinds(s) {
+		if m.transitions[kind.Name], err = transition.NewMetrics(reg, kind, time.Now); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}

@@ -216,7 +216,8 @@ func (s *stopwatch) lap() float64 {
 	return s.since.Sub(before).Seconds()
 }
 
-// beginCatalog reads the catalog while the inputs are read, where flags say which it is.
+// beginCatalog reads the catalog while the inputs are read, where flags say which it is. It is read again if pods turn out to
+// request devices, which the types then have to list.
 func (f *planFlags) beginCatalog() (wait func(*manifest.ClusterState) (planner.Catalog, error)) {
 	if f.catalog == "" && f.region == "" {
 		return f.openCatalog
@@ -229,14 +230,17 @@ func (f *planFlags) beginCatalog() (wait func(*manifest.ClusterState) (planner.C
 		c, err := f.openCatalog(nil)
 		return opened{c, err}
 	})
-	return func(*manifest.ClusterState) (planner.Catalog, error) {
+	return func(w *manifest.ClusterState) (planner.Catalog, error) {
 		o := begun.Wait()
+		if o.err == nil && w.RequestDevices() {
+			return f.openCatalog(w)
+		}
 		return o.Catalog, o.err
 	}
 }
 
 // openCatalog reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
-// flag does.
+// flag does, and whether pods request devices; nil is inputs that say neither.
 func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)
@@ -267,7 +271,7 @@ func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, erro
 	how := instancetype.Settings{
 		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
 	}
-	if w.RequestDevices() { // as with the feature gates of both
+	if w != nil && w.RequestDevices() { // as with the feature gates of both
 		how.DRADrivers = []string{awsv1.DRADriverNVIDIA, awsv1.DRADriverEFA}
 	}
 	r, err := offlineregion.New(data, how)

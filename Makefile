@@ -18,7 +18,7 @@ endef
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-12s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1m%-16s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/dovetail and bin/dovetail-lab (the first time takes some minutes)
@@ -30,7 +30,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 	@$(BIN)/dovetail-lab up
 
 .PHONY: test
-test: build lint catalog-check chart-check monitoring-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: build lint catalog-check chart-check image-check monitoring-check docs-check ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@# The scenarios wait more than they compute: they start first, four at a time, and the other packages run beside them, one after another.
 	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -p 2 -timeout 40m -parallel 3 ./lab/scenario ./lab/awstest ./lab/docstest ./lab/... ./...
 
@@ -43,20 +43,23 @@ chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five world
 	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 5
 
 .PHONY: lint
-lint: ## Run gofumpt, vet and staticcheck
+lint: ## Run gofumpt, vet, staticcheck and actionlint
 	@out=$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v zz_generated)); \
 	if [ -n "$$out" ]; then echo "not formatted (run: make fmt):"; echo "$$out"; exit 1; fi
 	go vet ./... ./lab/...
 	go tool staticcheck ./... ./lab/...
+	cd tools/ci && GOWORK=off go tool actionlint -shellcheck= -pyflakes= ../../.github/workflows/*.yml
 
 .PHONY: fmt
 fmt: ## Format all Go code
 	go tool gofumpt -w $$(git ls-files '*.go' | grep -v zz_generated)
 
 .PHONY: generate
-generate: ## Regenerate deepcopy functions, CRDs and docs/metrics.md
+generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, and the reference pages
 	go generate ./api/...
 	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
+	cd tools/chart && GOWORK=off go generate .
+	cd tools/docs && GOWORK=off go generate .
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices
@@ -68,11 +71,47 @@ catalog-check: ## Test the generator, and that the committed catalog is its outp
 
 .PHONY: chart-check
 chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
-	cd tools/chart && GOWORK=off go vet . && GOWORK=off go test .
+	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
+.PHONY: docs-check
+docs-check: ## Test the links of the documentation, the examples for EKS, and that reference pages are fresh
+	cd tools/docs && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
+.PHONY: docs
+docs: ## Build the documentation as a static site with search, in docs/site/dist (needs npm)
+	cd docs/site && npm ci --no-audit --no-fund && npm run build
+
+# Another toolchain compiles and compresses differently. Go downloads the pinned one if it is not this host's.
+IMAGE_TOOL = cd tools/image && GOWORK=off GOTOOLCHAIN=$$(awk '$$1 == "toolchain" {print $$2}' go.mod) go run .
+
+.PHONY: image
+image: ## Build the container image for amd64 and arm64 into bin/image, and print its digest
+	@$(IMAGE_TOOL) build -out $(BIN)/image
+
+.PHONY: image-verify
+image-verify: ## Build the image again from a copy of the sources, with an empty build cache, and compare digests (some minutes)
+	@$(IMAGE_TOOL) verify -out $(BIN)/image
+
+.PHONY: image-push
+image-push: ## Push the image and its SBOMs to REF, such as REF=registry.example.com/dovetail:0.1.0, with the login of docker
+	@$(IMAGE_TOOL) push -out $(BIN)/image $(REF)
+
+.PHONY: image-check
+image-check: build ## Build the image for this host twice, inspect it, push it to a registry in memory, and run it in the lab
+	cd tools/image && GOWORK=off go vet . && DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test -timeout 40m .
+	cd tools/ci && GOWORK=off go vet . && GOWORK=off go test .
+
+.PHONY: plugin
+plugin: ## Build the kubectl plugin for Linux, macOS and Windows, with checksums and krew's manifest, into bin/plugin
+	@$(IMAGE_TOOL) plugin -out $(BIN)/plugin
 
 .PHONY: dashboards
 dashboards: ## Regenerate the Grafana dashboards of the chart
 	cd tools/monitoring && GOWORK=off go run .
+
+.PHONY: dashboards-pictures
+dashboards-pictures: ## Draw the dashboards for docs with the metrics in the file CAPTURE, from dovetail-lab run --metrics-out
+	cd tools/monitoring && GOWORK=off go run . -draw $(abspath $(CAPTURE))
 
 .PHONY: monitoring-check
 monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 type doctorFlags struct {
 	accountFlags
 	output         choice
+	failOn         choice
 	all, manifests bool
 }
 
@@ -55,6 +57,9 @@ minutes, and counts the findings in the metric dovetail_doctor_findings.`,
 	f.bind(cmd, "name of the EKS cluster; without it, checks that need AWS are skipped")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
+	f.failOn = choice{string(doctor.Warning), []string{string(doctor.Warning), string(doctor.Error)}}
+	cmd.Flags().Var(&f.failOn, "fail-on", "exit with code 1 for findings of this `severity` or worse: warning, error")
+	complete(cmd, "fail-on", func(*cobra.Command) []string { return f.failOn.known })
 	cmd.Flags().BoolVar(&f.all, "all", false, "also show findings of severity info")
 	cmd.Flags().BoolVar(&f.manifests, "fix-manifests", false, "print only the remedies that are manifests, as one YAML file")
 	return cmd
@@ -114,7 +119,7 @@ func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 
 // print writes the report in the format of the flags. Its error is the exit code: something is wrong, or not known.
 func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
-	wrong := len(report.At(doctor.Warning).Findings) > 0
+	wrong := len(report.At(cmp.Or(doctor.Severity(f.failOn.value), doctor.Warning)).Findings) > 0
 	if !f.all {
 		report = report.At(doctor.Warning)
 	}

@@ -45,6 +45,18 @@ func TestDoctorPrints(t *testing.T) {
 			exitError, `"severity": "warning"`,
 			"1 findings",
 		},
+		{
+			"wrong, but not an error",
+			doctorFlags{failOn: choice{value: "error"}},
+			[]doctor.Finding{finding(doctor.Warning)},
+			nil, "seen warning", "ERROR",
+		},
+		{
+			"an error",
+			doctorFlags{failOn: choice{value: "error"}},
+			[]doctor.Finding{finding(doctor.Error), finding(doctor.Warning)},
+			exitError, "seen error", "seen info",
+		},
 		{"manifests", doctorFlags{manifests: true}, []doctor.Finding{finding(doctor.Warning)}, exitError, "kind: warning", "why:"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

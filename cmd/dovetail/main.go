@@ -23,7 +23,11 @@ var (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal exits the program at once
-	err := rootCommand().ExecuteContext(ctx)
+	root := rootCommand()
+	if isPlugin(os.Args[0]) {
+		asPlugin(root)
+	}
+	err := root.ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -52,10 +52,14 @@ func TestReferencesUseTheVocabulary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{
+	names := []string{
 		"docs/plan.schema.json", "deploy/chart/dovetail/values.yaml", "deploy/chart/dovetail/templates/NOTES.txt",
-		"deploy/chart/dovetail-crd/values.yaml",
-	} {
+		"deploy/chart/dovetail-crd/values.yaml", "deploy/chart/dovetail/rules/dovetail.yaml",
+	}
+	for _, page := range []string{"overview", "capacity", "disruption", "performance", "failures"} {
+		names = append(names, "deploy/chart/dovetail/dashboards/dovetail-"+page+".json")
+	}
+	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)

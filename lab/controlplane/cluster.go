@@ -26,7 +26,7 @@ import (
 
 const (
 	// version is the minor version of Kubernetes that the components are.
-	version = "1.36"
+	version = "1.37"
 	// startTimeout is how long a start may take on a busy host. It usually takes a few seconds.
 	startTimeout = 2 * time.Minute
 	// kubeconfigName names the administrator's kubeconfig file in the state directory.
@@ -349,7 +349,7 @@ func (c *Cluster) Endpoint() string { return c.endpoint }
 // CA is the authority of the API server's certificate, as PEM.
 func (c *Cluster) CA() []byte { return c.ca.CA() }
 
-// Version is the minor version of Kubernetes, as "1.36".
+// Version is the minor version of Kubernetes, as "1.37".
 func (c *Cluster) Version() string { return version }
 
 // ClientConfig makes a client that the API server knows as the given user with the given groups,

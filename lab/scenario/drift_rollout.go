@@ -63,7 +63,7 @@ func aliasRelease(alias string) string { return alias[strings.LastIndexByte(alia
 
 // awaitImage waits until exactly nodes instances run, all with this AMI and with a NodeClaim.
 func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
-	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(alias))
+	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.37-"+aliasRelease(alias))
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func badAMI() Scenario {
 				if before, err = nodeClaimNames(ctx, w); err != nil {
 					return err
 				}
-				id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(newImage))
+				id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.37-"+aliasRelease(newImage))
 				if err != nil {
 					return err
 				}

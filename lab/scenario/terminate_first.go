@@ -168,7 +168,7 @@ func (s *terminateFirstFixture) rollOut(ctx context.Context, w *World) error {
 
 // loseOne changes the NodePool with replicas back to an image that no longer boots.
 func (s *terminateFirstFixture) loseOne(ctx context.Context, w *World) error {
-	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.36-"+aliasRelease(oldImage))
+	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.37-"+aliasRelease(oldImage))
 	if err != nil {
 		return err
 	}

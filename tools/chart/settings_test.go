@@ -12,39 +12,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/settings/chartvalue"
 )
 
-// elsewhere are the values of settings that are not under their own name below settings; empty for none.
-var elsewhere = map[string]string{
-	"log-level": "logLevel", "log-output-paths": "logOutputPaths", "log-error-output-paths": "logErrorOutputPaths",
-	"metrics-port": "controller.metrics.port", "health-probe-port": "controller.healthProbe.port",
-	"metrics-secure": "controller.metrics.secure", "metrics-cert-dir": "controller.metrics.certDir",
-	"feature-gates": "settings.featureGates", "aws-feature-gates": "settings.awsFeatureGates",
-	"memory-limit": "", "cpu-requests": "", // are the container's
-	"bind-address":      "", // of a pod: all interfaces
-	"karpenter-service": "", // has no effect
-}
-
-// acronyms are words of settings that are not written as others.
-var acronyms = map[string]string{"vpc": "VPC", "enis": "ENIs", "qps": "QPS", "dra": "DRA", "ca": "CA"}
-
-// path is that of the value of a flag.
+// path is that of the value of a flag; nil if the chart has none.
 func path(flag string) []string {
-	if p, ok := elsewhere[flag]; ok {
-		if p == "" {
-			return nil
-		}
-		return strings.Split(p, ".")
+	value := chartvalue.Of(flag)
+	if value == "" {
+		return nil
 	}
-	words := strings.Split(flag, "-")
-	for i, w := range words[1:] {
-		if upper, ok := acronyms[w]; ok {
-			words[i+1] = upper
-		} else {
-			words[i+1] = strings.ToUpper(w[:1]) + w[1:]
-		}
-	}
-	return []string{"settings", strings.Join(words, "")}
+	return strings.Split(value, ".")
 }
 
 // environment is what the container of a rendered Deployment is given as text.

@@ -1,19 +1,33 @@
-// Monitoring generates Dovetail's Grafana dashboards, and draws them from the metrics of a run of the lab.
+// Monitoring generates Dovetail's Grafana dashboards, and draws them with the metrics of a run of the lab.
 package main
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/tools/monitoring/dashboards"
+	"github.com/dovetail-k8s/dovetail/tools/monitoring/picture"
+	"github.com/dovetail-k8s/dovetail/tools/monitoring/series"
 )
 
 // chart is the directory of the Helm chart that ships the dashboards and rules.
 const chart = "../../deploy/chart/dovetail"
 
 func main() {
-	if err := generate(filepath.Join(chart, "dashboards")); err != nil {
+	capture := flag.String("draw", "", "draw the dashboards with the metrics in this file, which dovetail-lab run --metrics-out has written")
+	images := flag.String("images", "../../docs/images", "directory of the pictures")
+	flag.Parse()
+	var err error
+	if *capture == "" {
+		err = generate(filepath.Join(chart, "dashboards"))
+	} else {
+		err = draw(context.Background(), *capture, *images)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "monitoring:", err)
 		os.Exit(1)
 	}
@@ -35,3 +49,36 @@ func generate(dir string) error {
 	}
 	return nil
 }
+
+// draw writes a picture of each dashboard.
+func draw(ctx context.Context, capture, dir string) error {
+	text, err := os.ReadFile(capture)
+	if err != nil {
+		return err
+	}
+	store, err := series.Load(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", capture, err)
+	}
+	from, to := store.Span()
+	if err := addAlerts(ctx, store, from, to); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	window := picture.Window{Store: store, From: from, To: to, Scrape: store.Interval()}
+	for _, d := range dashboards.All() {
+		svg, err := picture.Draw(ctx, d, window)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, d.UID+".svg"), []byte(svg), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// evaluation is the time between two evaluations of the alert rules in pictures.
+const evaluation = 15 * time.Second

@@ -34,8 +34,7 @@ func shippedQueries(t *testing.T) []query {
 		out = append(out, query{where, expr})
 	}
 	for _, d := range dashboards.All() {
-		panels, _, _ := d.Layout()
-		for _, p := range panels {
+		for _, p := range d.Panels() {
 			for _, q := range p.Queries {
 				add(d.Title+", "+p.Title, grafana.Interpolate(q.Expr, time.Minute, time.Hour, 15*time.Second))
 			}

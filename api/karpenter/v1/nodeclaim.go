@@ -70,7 +70,7 @@ type NodeClaimSpec struct {
 	// +required
 	NodeClassRef NodeClassReference `json:"nodeClassRef"`
 	// TerminationGracePeriod bounds how long draining may take. After it pods are deleted whatever
-	// PodDisruptionBudgets and do-not-disrupt annotations say. Unset means without bound.
+	// PodDisruptionBudgets and do-not-disrupt annotations allow. Unset means without bound.
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Schemaless

@@ -74,7 +74,7 @@ type NodeClaimTemplate struct {
 	Spec NodeClaimTemplateSpec `json:"spec"`
 }
 
-// ObjectMeta is what a template may say about the metadata of NodeClaim and Node.
+// ObjectMeta is what a template may set in the metadata of NodeClaim and Node.
 type ObjectMeta struct {
 	// Labels are put on NodeClaim and Node, and count as requirements.
 	// +kubebuilder:validation:MaxProperties=100
@@ -115,7 +115,7 @@ type NodeClaimTemplateSpec struct {
 	// +required
 	NodeClassRef NodeClassReference `json:"nodeClassRef"`
 	// TerminationGracePeriod bounds how long draining may take. After it pods are deleted whatever
-	// PodDisruptionBudgets and do-not-disrupt annotations say. Unset means without bound.
+	// PodDisruptionBudgets and do-not-disrupt annotations allow. Unset means without bound.
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Schemaless

@@ -10,7 +10,7 @@ import (
 // The minor versions of Kubernetes 1 that this program is tested with.
 const (
 	oldestMinor = 26
-	newestMinor = 36
+	newestMinor = 37
 )
 
 // KubernetesVersion is the minor version, such as 1.33, that images are chosen for.

@@ -124,8 +124,8 @@ func TestPods(t *testing.T) {
 		t.Errorf("pod %+v", p.Spec)
 	}
 	left := []corev1.VolumeMount{{Name: "scratch"}}
-	if len(p.Spec.Volumes) != 1 || !slices.Equal(p.Spec.Containers[0].VolumeMounts, left) ||
-		!slices.Equal(p.Spec.InitContainers[0].VolumeMounts, left) ||
+	if len(p.Spec.Volumes) != 1 || !cmp.Equal(p.Spec.Containers[0].VolumeMounts, left) ||
+		!cmp.Equal(p.Spec.InitContainers[0].VolumeMounts, left) ||
 		len(p.Spec.Containers[0].VolumeDevices) != 0 {
 		t.Errorf("volumes %v, mounts %v and %v", p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts, p.Spec.InitContainers[0].VolumeMounts)
 	}

@@ -56,7 +56,7 @@ func bottlerocketReleases() []release {
 }
 
 // Kubernetes returns the minor versions for which images exist, oldest first.
-func Kubernetes() []string { return []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36"} }
+func Kubernetes() []string { return []string{"1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"} }
 
 // al2Last is the last Kubernetes version with Amazon Linux 2 images; windows2025First the first with Windows Server
 // 2025.

@@ -70,7 +70,7 @@ func serve(ctx context.Context, opts options.CompletedOptions) error {
 // linker; without it clients would get v0.0.0, which no chart or client accepts.
 type releasedVersion struct {
 	basecompatibility.EffectiveVersion
-	release string // as in "v1.36.3"; empty if unknown
+	release string // as in "v1.37.2"; empty if unknown
 }
 
 func (v releasedVersion) Info() *version.Info {

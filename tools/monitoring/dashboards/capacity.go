@@ -25,10 +25,13 @@ var fullIsGood = []grafana.Step{{Color: bad}, {From: 40, Color: warning}, {From:
 
 // requested is the share of a resource that pods request of the nodes of the NodePools.
 func requested(by, resource string) string {
-	matchers := []string{inPool, `resource_type="` + resource + `"`}
-	sum := "sum" + by
-	return "100 * (" + sum + " (" + of("karpenter_nodes_total_pod_requests", matchers...) + ") + " + sum + " (" +
-		of("karpenter_nodes_total_daemon_requests", matchers...) + ")) / " + sum + " (" + of("karpenter_nodes_allocatable", matchers...) + ")"
+	sum := func(metric string) string {
+		return "sum" + by + " (" + of(metric, inPool, `resource_type="`+resource+`"`) + ")"
+	}
+	pods, daemons, has := sum("karpenter_nodes_total_pod_requests"), sum("karpenter_nodes_total_daemon_requests"),
+		sum("karpenter_nodes_allocatable")
+	none := "0 * " + has // empty nodes have no requests
+	return "100 * ((" + pods + " or " + none + ") + (" + daemons + " or " + none + ")) / " + has
 }
 
 func capacityNumbers() []grafana.Panel {
@@ -161,8 +164,9 @@ func capacitySupply() []grafana.Panel {
 				"the limit, or find what grows.",
 		}, empty("No NodePool has limits")),
 		as(over("Offerings without capacity", grafana.Count, grafana.Query{
-			Expr:   "sum by (capacity_type, zone) (" + of("karpenter_cloudprovider_instance_type_offering_available") + " == bool 0)",
-			Legend: "{{capacity_type}} {{zone}}",
+			Expr: "sum by (zone) (" + of("karpenter_cloudprovider_instance_type_offering_available", `capacity_type!="reserved"`) +
+				" == bool 0)",
+			Legend: "{{zone}}",
 		}, "Offerings that no NodePool can launch now: not allowed, or EC2 lacks capacity. A step up in one zone is a lack of capacity or a "+
 			"zonal shift: allow other zones."), wide(third)),
 		launchFailures(),
@@ -172,12 +176,7 @@ func capacitySupply() []grafana.Panel {
 // capacityNodes lists the nodes.
 func capacityNodes() grafana.Panel {
 	labels := "node_name, nodepool, instance_type, capacity_type, zone"
-	used := func(resource string) string {
-		r := `resource_type="` + resource + `"`
-		return "100 * (sum by (" + labels + ") (" + of("karpenter_nodes_total_pod_requests", inPool, r) + ") + sum by (" + labels + ") (" +
-			of("karpenter_nodes_total_daemon_requests", inPool, r) + ")) / sum by (" + labels + ") (" +
-			of("karpenter_nodes_allocatable", inPool, r) + ")"
-	}
+	used := func(resource string) string { return requested(" by ("+labels+")", resource) }
 	return grafana.Panel{
 		Kind: grafana.Table, Title: "Nodes", Unit: grafana.Count, Width: full, Empty: "No nodes",
 		Description: "All nodes of the NodePools. An old node with low requests is blocked from consolidation: kubectl describe node NAME shows " +

@@ -175,9 +175,28 @@ func with(q ...grafana.Query) func(*grafana.Panel) {
 // empty is shown when a panel has no series, which is good for lists of faults.
 func empty(text string) func(*grafana.Panel) { return func(p *grafana.Panel) { p.Empty = text } }
 
-// percentiles are two lines of a histogram: what is typical, and the slowest one of a hundred.
+// recent is a quantile of a histogram of rare events: over ten minutes, so that single ones form a line.
+func recent(q, by, metric string, matchers ...string) string {
+	return strings.ReplaceAll(quantile(q, by, metric, matchers...), "[$__rate_interval]", "[10m]")
+}
+
+// percentiles are two lines of a histogram of rare events: what is typical, and the slowest one of a hundred.
 func percentiles(title, metric, description string, matchers ...string) grafana.Panel {
-	return as(over(title, grafana.Seconds, grafana.Query{Expr: quantile("0.5", "", metric, matchers...), Legend: "p50"}, description),
-		with(grafana.Query{Expr: quantile("0.99", "", metric, matchers...), Legend: "p99"}),
+	return as(over(title, grafana.Seconds, grafana.Query{Expr: recent("0.5", "", metric, matchers...), Legend: "p50"}, description),
+		with(grafana.Query{Expr: recent("0.99", "", metric, matchers...), Legend: "p99"}),
 		colored([]grafana.Color{{Series: "p50", Color: "blue"}, {Series: "p99", Color: "orange"}}))
+}
+
+// ranking is a bar for each of the eight largest current values, where lines would be too many.
+func ranking(title string, unit grafana.Unit, q grafana.Query, description string) grafana.Panel {
+	q.Expr = "topk(8, " + q.Expr + ")"
+	return grafana.Panel{
+		Kind: grafana.BarGauge, Title: title, Unit: unit, Width: third, Min: value(0.0), Steps: neutral, Description: description,
+		Queries: []grafana.Query{q},
+	}
+}
+
+// typicalBy is a quantile of a histogram over the time that the page shows, by labels, where there is one.
+func typicalBy(q, by, metric string, matchers ...string) string {
+	return fmt.Sprintf("(histogram_quantile(%s, sum by (le, %s) (rate(%s[$__range]))) > 0)", q, by, of(metric+"_bucket", matchers...))
 }

@@ -12,8 +12,9 @@ func disruption() grafana.Dashboard {
 			{Title: "Why nodes are terminated", Height: panelHeight, Panels: disruptionReasons()},
 			{Title: "What keeps nodes", Height: panelHeight, Panels: disruptionBudgets()},
 			{Title: "Draining and termination", Height: panelHeight, Panels: disruptionDrains()},
-			{Title: "Interruption and repair", Height: panelHeight, Panels: disruptionRepair()},
-			{Title: "Decisions of consolidation", Height: panelHeight, Panels: disruptionSearch()},
+			{Title: "Interruptions and replacements", Height: panelHeight, Panels: disruptionInterruptions()},
+			{Title: "Repair", Height: panelHeight, Panels: disruptionRepair(), Collapsed: true},
+			{Title: "Search and feature gates", Height: panelHeight, Panels: disruptionSearch(), Collapsed: true},
 		},
 	}
 }
@@ -102,18 +103,37 @@ func disruptionDrains() []grafana.Panel {
 	}
 }
 
-func disruptionRepair() []grafana.Panel {
+func disruptionInterruptions() []grafana.Panel {
 	return []grafana.Panel{
 		bars("Interruptions",
 			grafana.Query{
 				Expr:   events("message_type", "karpenter_interruption_received_messages_total", `message_type!="no_op"`),
 				Legend: "{{message_type}}",
 			},
-			"Messages of the interruption queue about instances of this cluster, by kind. Many spot interruptions: allow more instance types and "+
-				"zones."),
+			"Messages of the interruption queue about instances of this cluster, by kind; instance_terminated also follows each termination by "+
+				"Dovetail. Many spot interruptions: allow more instance types and zones."),
 		percentiles("Delay of interruptions", "karpenter_interruption_message_queue_duration_seconds",
 			"From an event of AWS until its message was handled. A spot instance is gone 2 min after its notice. Above 30 s, check the CPU of "+
 				"the controller and the age of messages in SQS."),
+		bars("Replacements by outcome", grafana.Query{
+			Expr: events("reason, outcome", "dovetail_replacements_total", inPool), Legend: "{{reason}} {{outcome}}",
+		}, "NodeClaims that were launched to replace others, by outcome. After some that fail, the reason is paused for the NodePool: read its "+
+			"condition DisruptionPaused."),
+		as(over("Age of nodes when they are gone", grafana.Seconds, grafana.Query{
+			Expr:   recent("0.5", "nodepool", "karpenter_nodes_lifetime_duration_seconds", inPool),
+			Legend: "{{nodepool}}",
+		}, "Median age of nodes that were terminated. Minutes mean churn: raise consolidateAfter of the NodePool, or set budgets."),
+			wide(half), empty("No node is gone")),
+		as(list("Paused", "max by (nodepool, reason) ("+of("dovetail_disruption_paused", inPool)+") > 0",
+			"NodePools and reasons for which nodes are not replaced, because too many replacements did not become ready. The cause: kubectl "+
+				"describe nodepool NAME.",
+			grafana.Column{Field: "nodepool", Title: "NodePool"}, grafana.Column{Field: "reason", Title: "Reason"}),
+			wide(half), empty("Nothing is paused")),
+	}
+}
+
+func disruptionRepair() []grafana.Panel {
+	return []grafana.Panel{
 		as(bars("Unhealthy nodes disrupted", grafana.Query{
 			Expr:   events("condition", "karpenter_nodeclaims_unhealthy_disrupted_total", inPool),
 			Legend: "{{condition}}",
@@ -129,27 +149,13 @@ func disruptionRepair() []grafana.Panel {
 		as(percentiles("Time of a reboot until the node is Ready", "karpenter_nodes_reboot_recovery_duration_seconds",
 			"From the reboot of a node until it is Ready again. If it is longer than replacing takes, turn settings.awsFeatureGates.rebootForRepair "+
 				"off."), empty("No node was rebooted")),
-		bars("Replacements by outcome", grafana.Query{
-			Expr: events("reason, outcome", "dovetail_replacements_total", inPool), Legend: "{{reason}} {{outcome}}",
-		}, "NodeClaims that were launched to replace others, by outcome. After some that fail, the reason is paused for the NodePool: read its "+
-			"condition DisruptionPaused."),
-		as(over("Age of nodes when they are gone", grafana.Seconds, grafana.Query{
-			Expr:   quantile("0.5", "nodepool", "karpenter_nodes_lifetime_duration_seconds", inPool),
-			Legend: "{{nodepool}}",
-		}, "Median age of nodes that were terminated. Minutes mean churn: raise consolidateAfter of the NodePool, or set budgets."),
-			empty("No node is gone")),
-		as(list("Paused", "max by (nodepool, reason) ("+of("dovetail_disruption_paused", inPool)+") > 0",
-			"NodePools and reasons for which nodes are not replaced, because too many replacements did not become ready: kubectl describe nodepool "+
-				"NAME has the cause.",
-			grafana.Column{Field: "nodepool", Title: "NodePool"}, grafana.Column{Field: "reason", Title: "Reason"}),
-			wide(third), empty("Nothing is paused")),
 	}
 }
 
 func disruptionSearch() []grafana.Panel {
 	return []grafana.Panel{
 		over("Time to search for commands", grafana.Seconds, grafana.Query{
-			Expr:   quantile("0.99", "reason", "karpenter_voluntary_disruption_decision_evaluation_duration_seconds"),
+			Expr:   recent("0.99", "reason", "karpenter_voluntary_disruption_decision_evaluation_duration_seconds"),
 			Legend: "{{reason}}",
 		}, "The slowest one of a hundred searches, by reason. Above a minute, disruption lags: give the controller more CPU."),
 		as(bars("Searches and commands given up", grafana.Query{
@@ -166,7 +172,7 @@ func disruptionSearch() []grafana.Panel {
 		}, "What NodePools with the policy Balanced decided about commands. Only rejections for long: it would save too little for what it "+
 			"disrupts."),
 		as(over("Balanced: savings for disruption", grafana.Count, grafana.Query{
-			Expr:   quantile("0.5", "decision", "karpenter_consolidation_score", inPool),
+			Expr:   recent("0.5", "decision", "karpenter_consolidation_score", inPool),
 			Legend: "{{decision}}",
 		}, "Median share of the price of the NodePool that a command saves, for the share of the NodePool that it disrupts. At 0.5 and more "+
 			"it is accepted."), empty("No NodePool is Balanced")),

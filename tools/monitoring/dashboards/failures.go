@@ -45,7 +45,7 @@ func failureNumbers() []grafana.Panel {
 			") or vector(0)", noneIsGood,
 			"Terminating nodes with volumes that are attached more than a minute after the pods have gone. The condition VolumesDetached has "+
 				"what holds them."),
-		number("Two nodes for one pod", "sum("+of("dovetail_doctor_findings", `check="storage-immediate"`)+") or vector(0)", fewIsGood,
+		number("Classes that bind at once", "sum("+of("dovetail_doctor_findings", `check="storage-immediate"`)+") or vector(0)", fewIsGood,
 			"StorageClasses that choose a zone before the pod has a node, so that pods may need a second node. Set volumeBindingMode: "+
 				"WaitForFirstConsumer."),
 		number("Startup taints that stay", conditions("nodeclaim", notInitialized), noneIsGood,
@@ -85,7 +85,7 @@ func sharedName() []grafana.Panel {
 			grafana.Query{Expr: "sum(" + of("dovetail_adopted_instances_total") + ")", Legend: "adopted so far"})),
 		as(list("NodePools that report it", "sum by (name, reason) ("+
 			of("operator_nodepool_status_condition_count", `type="ClusterNameShared"`, `status="True"`)+")",
-			"NodePools with the condition ClusterNameShared: kubectl describe nodepool NAME has the UID of the other cluster and its instances.",
+			"NodePools with the condition ClusterNameShared. kubectl describe nodepool NAME has the UID of the other cluster and its instances.",
 			grafana.Column{Field: "name", Title: "NodePool"}, grafana.Column{Field: "reason", Title: "Reason"}),
 			wide(third), empty("None")),
 	}
@@ -98,7 +98,7 @@ func neverJoin() []grafana.Panel {
 		}, "NodeClaims with an instance that did not become a node in time, by cause. The event of the NodeClaim has the remedy: dovetail doctor "+
 			"prints it as a command."), empty("All nodes have joined")),
 		waiting("NodeClaims that do not join", notJoining,
-			"NodeClaims with an instance and without a node, and the cause: kubectl describe nodeclaim NAME has the remedy.", "Cause"),
+			"NodeClaims with an instance and without a node, and the cause. kubectl describe nodeclaim NAME has the remedy.", "Cause"),
 		as(list("Launches held back", "max by (kind, name, reason) ("+of("operator_status_condition_count", `type="NodesCanJoin"`,
 			`status="False"`)+")",
 			"NodePools and EC2NodeClasses that launch one node at a time, because nodes do not join. They resume when one joins. The condition has "+
@@ -126,7 +126,8 @@ func stuckVolumes() []grafana.Panel {
 		}, "For how long the oldest node has waited for its volumes. Above a minute the CSI driver on the node is gone or stuck: check that its "+
 			"DaemonSet tolerates karpenter.sh/disrupted."), empty("No node waits for volumes")),
 		doctorFindings("Findings about storage", "storage-.*",
-			"What dovetail doctor finds about volumes and their drivers, such as DaemonSets that do not tolerate the disruption taint."),
+			"What dovetail doctor finds about volumes and their drivers, such as DaemonSets that do not tolerate the disruption taint. Run it "+
+				"for the remedies."),
 	}
 }
 
@@ -150,7 +151,7 @@ func twoNodes() []grafana.Panel {
 func stuckTaints() []grafana.Panel {
 	return []grafana.Panel{
 		waiting("Nodes with a taint that stays", notInitialized,
-			"Nodes that take no pods, because of a startup taint or because they are not Ready: kubectl describe nodeclaim NAME has the taint and "+
+			"Nodes that take no pods, because of a startup taint or because they are not Ready. kubectl describe nodeclaim NAME has the taint and "+
 				"its owner.", "Reason"),
 		percentiles("Time until a node is initialized", "operator_nodeclaim_status_condition_transition_seconds",
 			"From the registration of a node until it takes pods. If it rises, the cloud controller manager or a network plugin is slow: check its "+

@@ -27,7 +27,7 @@ func overviewNumbers() []grafana.Panel {
 		number("Unschedulable pods",
 			"sum("+of("karpenter_scheduler_unschedulable_pods_count", `controller="provisioner"`)+") or vector(0)", noneIsGood,
 			"Pods that no NodePool can launch a node for. The event FailedScheduling on each pod has the reason for each NodePool."),
-		number("Findings of doctor", "sum("+of("dovetail_doctor_findings", `severity=~"error|warning"`)+") or vector(0)", noneIsGood,
+		number("Findings", "sum("+of("dovetail_doctor_findings", `severity=~"error|warning"`)+") or vector(0)", noneIsGood,
 			"Errors and warnings that the checks of dovetail doctor have found. Run dovetail doctor for objects and remedies."),
 		number("Leaders", "sum("+of("leader_election_master_status")+") or vector(0)",
 			[]grafana.Step{{Color: bad}, {From: 1, Color: good}, {From: 2, Color: bad}},
@@ -109,7 +109,8 @@ func overviewFaults() []grafana.Panel {
 		alerts(),
 		as(list("Conditions that are not True",
 			"sort_desc(max by (kind, name, type, reason) ("+of("operator_status_condition_current_status_seconds", `status!="True"`,
-				`kind=~"NodePool|EC2NodeClass|NodeClaim"`, `type=~"Ready|NodesCanJoin|Launched|Registered|Initialized"`)+"))",
+				`kind=~"NodePool|EC2NodeClass|NodeClaim"`, `type=~"[A-Z].*Ready|NodesCanJoin|Launched|Registered|Initialized|ValidationSucceeded"`)+
+				"))",
 			"NodePools, EC2NodeClasses and NodeClaims that are not ready, and for how long. The condition has a message with the remedy: "+
 				"kubectl describe KIND NAME. NodeClaims are in this list while their nodes boot.",
 			grafana.Column{Field: "kind", Title: "Kind"}, grafana.Column{Field: "name", Title: "Name"},

@@ -38,9 +38,9 @@ func performanceNumbers() []grafana.Panel {
 			"Time to compute a plan, the slowest of a hundred. Above some seconds: give the controller more CPU; docs/performance.md has what to "+
 				"expect."),
 		number("Throttled calls of AWS", total("aws_sdk_go_request_attempt_total", throttled), fewIsGood,
-			"Attempts that AWS rejected because they were too many, in the time of the page. Some are normal while many nodes launch. Many: ask "+
-				"AWS for a higher rate, or find what else calls."),
-		number("Errors of controllers", total("controller_runtime_reconcile_errors_total"), fewIsGood,
+			"Attempts that AWS rejected because they were too many, in the time of the page. Some are normal while many nodes launch. Many: "+
+				"request a higher rate from AWS, or find what else calls."),
+		number("Failed reconciliations", total("controller_runtime_reconcile_errors_total"), fewIsGood,
 			"Reconciliations that failed, in the time of the page. Single ones are retried. If the number grows, read the log of the controller."),
 		number("Panics", "sum(increase("+of("dovetail_engine_panics_total")+"[$__range])) + sum(increase("+
 			of("controller_runtime_reconcile_panics_total")+"[$__range])) + (sum(increase("+of("dovetail_runnable_panics_total")+
@@ -64,7 +64,7 @@ func performancePods() []grafana.Panel {
 			"plan.")),
 		as(over("Steps of a NodeClaim", grafana.Seconds, grafana.Query{
 			Expr: "histogram_quantile(0.9, sum by (le, type) (rate(" + of("operator_nodeclaim_status_condition_transition_seconds_bucket",
-				inClaimPool, `type=~"Launched|Registered|Initialized"`, `to_status="True"`) + "[$__rate_interval])))",
+				inClaimPool, `type=~"Launched|Registered|Initialized"`, `to_status="True"`) + "[10m])))",
 			Legend: "{{type}}",
 		}, "How long NodeClaims wait for each step, 9 of 10 at most. Launched: EC2. Registered: boot of the instance. Initialized: network plugin, "+
 			"drivers and startup taints.")),
@@ -86,7 +86,7 @@ func performancePods() []grafana.Panel {
 func performancePlans() []grafana.Panel {
 	return []grafana.Panel{
 		over("Time to compute a plan, p99", grafana.Seconds, grafana.Query{
-			Expr: quantile("0.99", "controller", "karpenter_scheduler_scheduling_duration_seconds"), Legend: "{{controller}}",
+			Expr: recent("0.99", "controller", "karpenter_scheduler_scheduling_duration_seconds"), Legend: "{{controller}}",
 		}, "The slowest one of a hundred plans, by controller. Above some seconds: give the controller more CPU; docs/performance.md has what to "+
 			"expect."),
 		as(over("Pods of the plan in progress", grafana.Count, grafana.Query{
@@ -119,44 +119,45 @@ func performancePlans() []grafana.Panel {
 func performanceAWS() []grafana.Panel {
 	return []grafana.Panel{
 		over("Calls of AWS", grafana.PerSecond, grafana.Query{
-			Expr: "sum by (action) (" + perSecond("aws_sdk_go_request_total") + ")", Legend: "{{action}}",
-		}, "Calls of AWS per second, by action. If one dominates, check for a loop: dovetail doctor lists late nodes."),
+			Expr: "sum by (service) (" + perSecond("aws_sdk_go_request_total") + ")", Legend: "{{service}}",
+		}, "Calls of AWS per second, by service. Calls of EC2 rise with launches; if they stay high, see the actions beside."),
+		ranking("Most frequent calls", grafana.PerSecond, grafana.Query{
+			Expr: "sum by (action) (rate(" + of("aws_sdk_go_request_total") + "[$__range]))", Legend: "{{action}}",
+		}, "Calls of AWS per second over the time of the page, by action. If one dominates that is not DescribeInstances or ReceiveMessage, "+
+			"report it."),
 		as(bars("Calls of AWS that failed", grafana.Query{
-			Expr:   events("action, code", "aws_sdk_go_request_total", `code!~"2..|412"`),
+			Expr:   events("action, code", "aws_sdk_go_request_total", `code=~"401|403|429|5.."`) + " > 0",
 			Legend: "{{action}} {{code}}",
-		}, "Calls that failed after all retries, by action and code. UnauthorizedOperation or AccessDenied: dovetail doctor lists the missing "+
-			"permissions."), empty("No call has failed")),
-		over("Time of a call of AWS, p99", grafana.Seconds, grafana.Query{
-			Expr: quantile("0.99", "action", "aws_sdk_go_request_duration_seconds"), Legend: "{{action}}",
-		}, "The slowest one of a hundred calls, retries included. If it is much longer than single attempts, AWS throttles."),
+		}, "Calls that failed after all retries, by action and HTTP code. 403: dovetail doctor lists the missing permissions. 429 and 503: AWS "+
+			"throttles."), empty("No call has failed")),
+		ranking("Slowest calls, p99", grafana.Seconds, grafana.Query{
+			Expr:   typicalBy("0.99", "action", "aws_sdk_go_request_duration_seconds", `action!="ReceiveMessage"`),
+			Legend: "{{action}}",
+		}, "The slowest one of a hundred calls, retries included, over the time of the page. Above some seconds, AWS throttles or is slow. "+
+			"ReceiveMessage is left out: it waits for messages."),
 		over("Retries of AWS", grafana.PerSecond, grafana.Query{
 			Expr: "sum by (service) (rate(" + of("aws_sdk_go_request_retry_count_sum") + "[$__rate_interval]))", Legend: "{{service}}",
 		}, "Attempts beyond the first, per second. Steady retries mean throttling or faults of AWS."),
-		over("What controllers ask of the cloud, p99", grafana.Seconds, grafana.Query{
+		over("Operations of the cloud, p99", grafana.Seconds, grafana.Query{
 			Expr: quantile("0.99", "method", "karpenter_cloudprovider_duration_seconds"), Legend: "{{method}}",
 		}, "The slowest one of a hundred operations, by method. Create includes the time to collect launches for one call."),
 		as(bars("Errors of the cloud", grafana.Query{
-			Expr: events("method, error", "karpenter_cloudprovider_errors_total"), Legend: "{{method}} {{error}}",
-		}, "Errors by operation. InsufficientCapacityError: allow more instance types and zones. NodeClaimNotFoundError of Delete is normal: the "+
-			"instance is gone."), empty("No operation has failed")),
+			Expr: events("method, error", "karpenter_cloudprovider_errors_total", `error!="NodeClaimNotFoundError"`), Legend: "{{method}} {{error}}",
+		}, "Errors by operation. InsufficientCapacityError: allow more instance types and zones. Others: the event on "+
+			"the NodeClaim has the cause."), empty("No operation has failed")),
 		over("Requests in one call", grafana.Count, grafana.Query{
-			Expr: "sum by (batcher) (" + perSecond("karpenter_cloudprovider_batcher_batch_size_sum") + ") / sum by (batcher) (" +
-				perSecond("karpenter_cloudprovider_batcher_batch_size_count") + ")",
+			Expr: "sum by (batcher) (" + "rate(" + of("karpenter_cloudprovider_batcher_batch_size_sum") + "[10m])" + ") / sum by (batcher) (" +
+				"rate(" + of("karpenter_cloudprovider_batcher_batch_size_count") + "[10m])" + ")",
 			Legend: "{{batcher}}",
 		}, "Requests that were joined into one call, on average. More means fewer calls. At 1 while AWS throttles, requests come too slowly to "+
 			"join."),
 		over("Time to collect a call, p99", grafana.Seconds, grafana.Query{
-			Expr: quantile("0.99", "batcher", "karpenter_cloudprovider_batcher_batch_time_seconds"), Legend: "{{batcher}}",
+			Expr: recent("0.99", "batcher", "karpenter_cloudprovider_batcher_batch_time_seconds"), Legend: "{{batcher}}",
 		}, "How long requests wait for others to join them. Above 1 s, the controller lacks CPU."),
-		as(bars("Terminations that failed", grafana.Query{
-			Expr: events("zone", "karpenter_cloudprovider_instance_termination_failures_total"), Legend: "{{zone}}",
-		}, "Calls to terminate an instance that failed. They are retried. If they go on: dovetail doctor lists missing permissions."),
-			empty("No termination has failed")),
 	}
 }
 
 func performanceControllers() []grafana.Panel {
-	const busy = "topk(8, "
 	return []grafana.Panel{
 		over("Requests to the API server", grafana.PerSecond, grafana.Query{
 			Expr: "sum by (method, code) (" + perSecond("client_go_request_total") + ")", Legend: "{{method}} {{code}}",
@@ -165,29 +166,29 @@ func performanceControllers() []grafana.Panel {
 		over("Time of the API server, p99", grafana.Seconds, grafana.Query{
 			Expr: quantile("0.99", "verb", "client_go_request_duration_seconds"), Legend: "{{verb}}",
 		}, "The slowest one of a hundred requests, by verb. Above a second, the API server or an admission webhook is slow."),
-		over("Reconciliations", grafana.PerSecond, grafana.Query{
-			Expr:   busy + "sum by (controller) (" + perSecond("controller_runtime_reconcile_total") + "))",
+		ranking("Busiest controllers", grafana.Operations, grafana.Query{
+			Expr:   "sum by (controller) (rate(" + of("controller_runtime_reconcile_total") + "[$__range]))",
 			Legend: "{{controller}}",
-		}, "The eight busiest controllers, in reconciliations per second. One far above the others without changes in the cluster: report it."),
-		over("Time of a reconciliation, p99", grafana.Seconds, grafana.Query{
-			Expr: busy + quantile("0.99", "controller", "controller_runtime_reconcile_time_seconds") + ")", Legend: "{{controller}}",
-		}, "The eight slowest controllers. Those that launch and terminate wait for AWS."),
+		}, "Reconciliations per second over the time of the page. One far above the others without changes in the cluster: report it."),
+		ranking("Slowest controllers, p99", grafana.Seconds, grafana.Query{
+			Expr: typicalBy("0.99", "controller", "controller_runtime_reconcile_time_seconds"), Legend: "{{controller}}",
+		}, "The slowest one of a hundred reconciliations, over the time of the page. Those that launch and terminate wait for AWS."),
 		as(bars("Errors of controllers", grafana.Query{
 			Expr: events("controller", "controller_runtime_reconcile_errors_total") + " > 0", Legend: "{{controller}}",
 		}, "Reconciliations that failed and are retried. If one goes on, the log has the object and the cause."), empty("No errors")),
 		over("Depth of queues", grafana.Count, grafana.Query{
-			Expr: busy + "sum by (name) (" + of("workqueue_depth") + "))", Legend: "{{name}}",
-		}, "Objects that wait for their controller: the eight longest queues. If one does not become empty, the controller lacks CPU, or waits for "+
+			Expr: "sum(" + of("workqueue_depth") + ")", Legend: "all controllers",
+		}, "Objects that wait for a controller. See the slowest queues for which. If it does not come down, the controller lacks CPU, or waits for "+
 			"AWS."),
-		over("Time in the queue, p99", grafana.Seconds, grafana.Query{
-			Expr: busy + quantile("0.99", "name", "workqueue_queue_duration_seconds") + ")", Legend: "{{name}}",
-		}, "How long objects wait for their controller: the eight slowest queues. If it is long, see the depth of the queue."),
-		over("Longest reconciliation in progress", grafana.Seconds, grafana.Query{
-			Expr: busy + "max by (name) (" + of("workqueue_longest_running_processor_seconds") + "))", Legend: "{{name}}",
-		}, "For how long a controller has worked on one object. Minutes mean that it hangs: take a profile (settings.enableProfiling), and "+
-			"report it."),
+		ranking("Slowest queues, p99", grafana.Seconds, grafana.Query{
+			Expr: typicalBy("0.99", "name", "workqueue_queue_duration_seconds"), Legend: "{{name}}",
+		}, "How long objects wait for their controller, the slowest one of a hundred, over the time of the page. If it is long, see the depth of the queue."),
+		as(over("Longest reconciliation in progress", grafana.Seconds, grafana.Query{
+			Expr: "max by (name) (" + of("workqueue_longest_running_processor_seconds") + ") > 5", Legend: "{{name}}",
+		}, "Controllers that have worked on one object for more than 5 s. Minutes mean that it hangs: take a profile (settings.enableProfiling), and "+
+			"report it."), empty("None takes long")),
 		as(bars("Writes of deletion costs", grafana.Query{
-			Expr: events("result", "karpenter_pod_deletion_cost_pod_annotation_writes_total"), Legend: "{{result}}",
+			Expr: events("result", "karpenter_pod_deletion_cost_pod_annotation_writes_total") + " > 0", Legend: "{{result}}",
 		}, "Annotations of pods with their deletion cost (feature gate PodDeletionCostManagement). Errors: read the log for the pods."),
 			empty("The feature gate is off")),
 	}
@@ -211,7 +212,7 @@ func performanceProcess() []grafana.Panel {
 		over("User data", grafana.Bytes, grafana.Query{
 			Expr: "max by (nodeclass) (" + of("karpenter_ec2nodeclasses_userdata_bytes") + ")", Legend: "{{nodeclass}}",
 		}, "Size of the user data of the instances. EC2 accepts 16 KiB: move scripts to the image or to S3 before."),
-		as(over("What AWS cannot be asked", grafana.Count, grafana.Query{
+		as(over("Sources of AWS that do not answer", grafana.Count, grafana.Query{
 			Expr: "1 - min by (queue) (" + of("dovetail_interruption_queue_available") + ")", Legend: "queue {{queue}} cannot be read",
 		}, "1 while the interruption queue, or the zonal shifts, cannot be read. Nodes are then not replaced before an interruption, or launched in "+
 			"a shifted zone: run dovetail doctor."),

@@ -30,7 +30,9 @@ type Row struct {
 	Title string
 	// Height of each panel, in units of 30 pixels.
 	Height int
-	Panels []Panel
+	// Collapsed rows show their panels, and make their queries, only when they are opened.
+	Collapsed bool
+	Panels    []Panel
 }
 
 // Variable is a choice at the top of the page.
@@ -56,15 +58,15 @@ type Unit string
 
 // The units that the dashboards use.
 const (
-	Count     Unit = "short"
-	Seconds   Unit = "s"
-	Bytes     Unit = "bytes"
-	Ratio     Unit = "percentunit" // 1 is 100 %
-	Percent   Unit = "percent"     // 100 is 100 %
-	Dollars   Unit = "currencyUSD"
-	PerSecond Unit = "cps"
-	Cores     Unit = "none"
-	Since     Unit = "dateTimeFromNow" // milliseconds since 1970
+	Count      Unit = "short"
+	Seconds    Unit = "s"
+	Bytes      Unit = "bytes"
+	Ratio      Unit = "percentunit" // 1 is 100 %
+	Percent    Unit = "percent"     // 100 is 100 %
+	Dollars    Unit = "currencyUSD"
+	PerSecond  Unit = "reqps" // requests
+	Operations Unit = "ops"
+	Cores      Unit = "none"
 )
 
 // Panel shows the results of queries.
@@ -137,31 +139,52 @@ type Placed struct {
 	X, Y, Height int
 }
 
-// Heading is the title of a row with its place.
+// Heading is the title of a row with its place, and its panels if it is collapsed.
 type Heading struct {
-	Title string
-	Y     int
+	Title  string
+	Y      int
+	Hidden []Placed
 }
 
-// Layout places the panels: each line has the height of its row, and a heading has the height 1.
+// Layout places the panels: each line has the height of its row, and a heading has the height 1. The panels of collapsed rows take
+// no place.
 func (d Dashboard) Layout() (panels []Placed, headings []Heading, height int) {
 	y := 0
 	for _, row := range d.Rows {
 		if row.Title != "" {
-			headings = append(headings, Heading{row.Title, y})
+			headings = append(headings, Heading{Title: row.Title, Y: y})
 			y++
 		}
-		x := 0
-		for _, p := range row.Panels {
-			if x+p.Width > columns {
-				x, y = 0, y+row.Height
-			}
-			panels = append(panels, Placed{p, x, y, row.Height})
-			x += p.Width
+		placed, end := row.layout(y)
+		if row.Collapsed {
+			headings[len(headings)-1].Hidden = placed
+			continue
 		}
-		y += row.Height
+		panels, y = append(panels, placed...), end
 	}
 	return panels, headings, y
+}
+
+// Panels are all panels, also those of collapsed rows.
+func (d Dashboard) Panels() []Panel {
+	var out []Panel
+	for _, row := range d.Rows {
+		out = append(out, row.Panels...)
+	}
+	return out
+}
+
+// layout places the panels of a row from a height on, and returns where they are over.
+func (r Row) layout(y int) (out []Placed, end int) {
+	x := 0
+	for _, p := range r.Panels {
+		if x+p.Width > columns {
+			x, y = 0, y+r.Height
+		}
+		out = append(out, Placed{p, x, y, r.Height})
+		x += p.Width
+	}
+	return out, y + r.Height
 }
 
 // JSON is the dashboard as a file that Grafana imports. Equal dashboards have equal bytes.

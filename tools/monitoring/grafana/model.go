@@ -84,7 +84,7 @@ type panel struct {
 	Targets         []target         `json:"targets,omitempty"`
 	Transformations []transformation `json:"transformations,omitempty"`
 	Interval        string           `json:"interval,omitempty"`
-	Panels          []struct{}       `json:"panels,omitempty"`
+	Panels          []panel          `json:"panels,omitempty"`
 }
 
 type fieldConfig struct {
@@ -147,9 +147,10 @@ func (d Dashboard) model() model {
 		}
 		out.Panels = append(out.Panels, p.model())
 	}
-	for i := range out.Panels {
-		out.Panels[i].ID = i + 1
+	for _, h := range headings {
+		out.Panels = append(out.Panels, h.model())
 	}
+	number(out.Panels, 1)
 	return out
 }
 
@@ -170,8 +171,21 @@ func (v Variable) model() variable {
 }
 
 func (h Heading) model() panel {
-	collapsed := false
-	return panel{Type: "row", Title: h.Title, Collapsed: &collapsed, GridPos: gridPos{H: 1, W: columns, Y: h.Y}}
+	collapsed := len(h.Hidden) > 0
+	out := panel{Type: "row", Title: h.Title, Collapsed: &collapsed, GridPos: gridPos{H: 1, W: columns, Y: h.Y}}
+	for _, p := range h.Hidden {
+		out.Panels = append(out.Panels, p.model())
+	}
+	return out
+}
+
+// number gives the panels IDs from one on, and returns the next.
+func number(panels []panel, id int) int {
+	for i := range panels {
+		panels[i].ID = id
+		id = number(panels[i].Panels, id+1)
+	}
+	return id
 }
 
 func (p Placed) model() panel {

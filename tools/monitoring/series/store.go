@@ -225,3 +225,18 @@ func (s *set) Next() bool                        { s.at++; return s.at < len(s.s
 func (s *set) At() storage.Series                { return s.series[s.at] }
 func (s *set) Err() error                        { return nil }
 func (s *set) Warnings() annotations.Annotations { return nil }
+
+// Interval is the usual time between two scrapes: the median time between samples of the series up.
+func (s *Store) Interval() time.Duration {
+	var all []int64
+	for _, e := range s.byName["up"] {
+		for i := 1; i < len(e.samples); i++ {
+			all = append(all, e.samples[i].T()-e.samples[i-1].T())
+		}
+	}
+	if len(all) == 0 {
+		return time.Minute
+	}
+	slices.Sort(all)
+	return time.Duration(all[len(all)/2]) * time.Millisecond
+}

@@ -210,3 +210,21 @@ nodeOverheadCost preferenceCost validatePlans panicSnapshotDir maxFailedReplacem
       divisor: 1m
       resource: requests.cpu
 {{- end -}}
+
+{{/* Security context of a container of the image. */}}
+{{- define "dovetail.containerSecurity" -}}
+runAsUser: 65532
+runAsGroup: 65532
+runAsNonRoot: true
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- range $name := list "appArmorProfile" "seLinuxOptions" "seccompProfile" }}
+{{- with get $.Values.controller.securityContext $name }}
+{{ $name }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,19 @@
+{{/* Made from values.yaml by "make generate": the names in each section of the values. */}}
+{{- define "dovetail.known" }}
+.: global nameOverride fullnameOverride additionalLabels additionalAnnotations imagePullPolicy imagePullSecrets service serviceAccount additionalClusterRoleRules serviceMonitor networkPolicy prometheusRule dashboards replicas revisionHistoryLimit strategy podLabels podAnnotations podDisruptionBudget podSecurityContext priorityClassName terminationGracePeriodSeconds hostNetwork schedulerName dnsPolicy dnsConfig nodeSelector affinity topologySpreadConstraints tolerations initContainers extraVolumes controller logLevel logOutputPaths logErrorOutputPaths settings
+service: annotations
+serviceAccount: create name annotations
+serviceMonitor: enabled additionalLabels relabelings metricRelabelings endpointConfig sampleLimit
+networkPolicy: enabled metricsFrom additionalIngress egress
+prometheusRule: enabled additionalLabels
+dashboards: enabled labels annotations folder
+podDisruptionBudget: name maxUnavailable
+controller: containerName image securityContext resources defaultResources env envFrom extraVolumeMounts sidecarContainer sidecarVolumeMounts metrics healthProbe
+controller.image: repository tag digest
+controller.securityContext: appArmorProfile seLinuxOptions seccompProfile
+controller.metrics: port secure certDir
+controller.healthProbe: port
+settings: clusterName clusterEndpoint clusterCABundle isolatedVPC eksControlPlane vmMemoryOverheadPercent interruptionQueue reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInterval securityGroupRefreshInterval awsFeatureGates batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests enableDRA disableClusterStateObservability schedulerConfig featureGates legacyNodeRepair kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection leaderElectionName leaderElectionNamespace nodeOverheadCost preferenceCost validatePlans panicSnapshotDir maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
+settings.awsFeatureGates: nodeClassCEL draNVIDIAGPU draEFA rebootForRepair
+settings.featureGates: nodeRepair nodeOverlay reservedCapacity spotToSpotConsolidation staticCapacity capacityBuffer podDeletionCostManagement terminateFirstDrift terminateFirstRepair
+{{- end }}

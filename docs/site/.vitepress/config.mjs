@@ -1,0 +1,108 @@
+// The site of the documentation. Its pages are those of docs, which copy.mjs has copied to pages.
+import { defineConfig } from 'vitepress'
+import { existsSync, readFileSync, readdirSync } from 'node:fs'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const docs = fileURLToPath(new URL('../..', import.meta.url))
+const pages = fileURLToPath(new URL('../pages', import.meta.url))
+const repository = 'https://github.com/dovetail-k8s/dovetail'
+
+// outside leads links to files beside the pages, such as examples, to the repository.
+function outside(md) {
+  md.core.ruler.push('links-outside', (state) => {
+    const page = path.join(docs, path.relative(pages, state.env.path))
+    for (const block of state.tokens) {
+      for (const token of block.children ?? []) {
+        const href = token.type === 'link_open' ? token.attrGet('href') : null
+        if (!href || /^([a-z]+:|#)/.test(href)) continue
+        const target = path.resolve(path.dirname(page), decodeURI(href.split('#')[0]))
+        const inside = path.relative(docs, target)
+        if (!inside.startsWith('..') && inside.endsWith('.md')) continue
+        if (!existsSync(target)) throw new Error(`${page}: ${href} does not exist`)
+        token.attrSet('href', `${repository}/tree/main/${path.relative(path.dirname(docs), target)}`)
+      }
+    }
+  })
+}
+
+const page = (text, link) => ({ text, link })
+
+// more is a group for the pages that no other group lists.
+function more(groups) {
+  const listed = new Set(groups.flatMap((group) => group.items.map((item) => item.link)))
+  const items = []
+  for (const name of readdirSync(pages).sort()) {
+    const link = '/' + name.replace(/\.md$/, '')
+    if (!name.endsWith('.md') || name === 'index.md' || listed.has(link)) continue
+    const [, title] = readFileSync(path.join(pages, name), 'utf8').match(/^# (.*)$/m)
+    items.push(page(title, link))
+  }
+  return items.length ? [...groups, { text: 'More', items }] : groups
+}
+
+export default defineConfig({
+  title: 'Dovetail',
+  description: 'Node autoscaler for Amazon EKS',
+  srcDir: 'pages',
+  outDir: 'dist',
+  rewrites: { 'reference/README.md': 'reference/index.md' },
+  cleanUrls: false,
+  markdown: { config: outside },
+  themeConfig: {
+    search: { provider: 'local' },
+    socialLinks: [{ icon: 'github', link: repository }],
+    sidebar: more([
+      {
+        text: 'Start',
+        items: [
+          page('Getting started on EKS', '/getting-started-eks'),
+          page('Concepts', '/concepts'),
+          page('FAQ', '/faq'),
+          page('Comparison', '/comparison'),
+        ],
+      },
+      {
+        text: 'Operate',
+        items: [
+          page('Install', '/install'),
+          page('Settings', '/settings'),
+          page('Disruption', '/disruption'),
+          page('Troubleshooting', '/troubleshooting'),
+          page('Check a cluster', '/doctor'),
+          page('AWS', '/aws'),
+          page('Ownership', '/ownership'),
+          page('Compatibility', '/compatibility'),
+        ],
+      },
+      {
+        text: 'Plan',
+        items: [
+          page('Plan', '/plan'),
+          page('Instance types', '/instance-types'),
+          page('Performance', '/performance'),
+          page('Commands', '/cli'),
+        ],
+      },
+      {
+        text: 'API reference',
+        items: [
+          page('NodePool', '/reference/nodepool'),
+          page('EC2NodeClass', '/reference/ec2nodeclass'),
+          page('NodeClaim', '/reference/nodeclaim'),
+          page('NodeOverlay', '/reference/nodeoverlay'),
+          page('CapacityBuffer', '/reference/capacitybuffer'),
+        ],
+      },
+      {
+        text: 'Contribute',
+        items: [
+          page('Architecture', '/architecture'),
+          page('Lab', '/lab'),
+          page('Glossary', '/glossary'),
+          page('Dependencies', '/dependencies'),
+        ],
+      },
+    ]),
+  },
+})

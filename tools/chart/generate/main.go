@@ -1,0 +1,19 @@
+// Command generate makes the files of the charts that are derived from their values: README.md, values.schema.json and
+// templates/_known.tpl.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/dovetail-k8s/dovetail/tools/chart/reference"
+)
+
+func main() {
+	for _, chart := range os.Args[1:] {
+		if err := reference.Write(chart); err != nil {
+			fmt.Fprintf(os.Stderr, "error: %s: %v\n", chart, err)
+			os.Exit(1)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+// Command image builds what a release of Dovetail consists of: the container image for several platforms, with an SBOM for each, and the
+// kubectl plugin. It needs no container runtime. The same commit gives the same files, byte for byte, on every host.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+const usage = `Usage:
+  image build [flags]             build the image as an OCI layout and an archive, and print its digest
+  image verify [flags]            build it again from a copy of the sources with an empty cache, and compare digests
+  image extract [flags] FILE      write the binary of this host's platform from the archive to FILE
+  image plugin [flags]            build the archives of the kubectl plugin, their checksums and the manifest for krew
+  image push [flags] REFERENCE... push the layout and its SBOMs to a registry, with the credentials of docker login
+`
+
+// imagePlatforms are those of EC2 instances with Linux.
+var imagePlatforms = []string{"linux/amd64", "linux/arm64"}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// run is one run of the command.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("a command is missing\n" + usage)
+	}
+	var o options
+	directory, defaults := "../../bin/image", imagePlatforms
+	if args[0] == "plugin" {
+		directory, defaults = "../../bin/plugin", pluginPlatforms
+	}
+	flags := flag.NewFlagSet("image "+args[0], flag.ContinueOnError)
+	flags.StringVar(&o.root, "root", "../..", "root of the repository")
+	flags.StringVar(&o.out, "out", directory, "directory of the results; it is replaced")
+	platforms := flags.String("platforms", strings.Join(defaults, ","), "platforms to build for")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	o.platforms = strings.Split(*platforms, ",")
+	switch args[0] {
+	case "build":
+		return build(ctx, o, out)
+	case "verify":
+		return verify(ctx, o, out)
+	case "plugin":
+		return plugin(ctx, o, out)
+	case "extract":
+		if flags.NArg() != 1 {
+			return errors.New("extract takes the name of one file")
+		}
+		return extractBinary(o, flags.Arg(0))
+	case "push":
+		return push(ctx, o, flags.Args(), out)
+	}
+	return fmt.Errorf("unknown command %q\n%s", args[0], usage)
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -138,11 +139,12 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer tuneGC()()
 	clock := newStopwatch()
+	catalogOf := f.beginCatalog()
 	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
 	if err != nil {
 		return err
 	}
-	catalog, err := f.openCatalog(world)
+	catalog, err := catalogOf(world)
 	if err != nil {
 		return err
 	}
@@ -213,7 +215,27 @@ func (s *stopwatch) lap() float64 {
 	return s.since.Sub(before).Seconds()
 }
 
-// openCatalog reads the catalog file, or the catalog that ships with the program.
+// beginCatalog reads the catalog while the inputs are read, where flags say which it is.
+func (f *planFlags) beginCatalog() (wait func(*manifest.ClusterState) (planner.Catalog, error)) {
+	if f.catalog == "" && f.region == "" {
+		return f.openCatalog
+	}
+	type opened struct {
+		planner.Catalog
+		err error
+	}
+	begun := parallel.Begin(func() opened {
+		c, err := f.openCatalog(nil)
+		return opened{c, err}
+	})
+	return func(*manifest.ClusterState) (planner.Catalog, error) {
+		o := begun.Wait()
+		return o.Catalog, o.err
+	}
+}
+
+// openCatalog reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
+// flag does.
 func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, error) {
 	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
 		data, err := f.maxInput.read(f.catalog)

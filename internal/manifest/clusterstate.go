@@ -22,6 +22,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 )
 
 // ClusterState is the state of a cluster as the files describe it.
@@ -61,7 +62,7 @@ type identity struct {
 type reader struct {
 	world       *ClusterState
 	prototypes  map[kind]client.Object
-	definitions map[kind]*definition
+	definitions map[kind]*parallel.Future[madeDefinition]
 	objects     map[identity]*object
 	order       []*object      // of objects, as read
 	unnamed     map[string]int // generateName -> how many
@@ -110,8 +111,8 @@ func Read(paths []string, stdin io.Reader) (*ClusterState, error) {
 func (in Input) Read() (*ClusterState, error) {
 	r := &reader{
 		world:      &ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}},
-		prototypes: prototypes(), definitions: map[kind]*definition{}, objects: map[identity]*object{}, unnamed: map[string]int{},
-		skipped:    map[kind]*skippedKind{},
+		prototypes: prototypes(), definitions: map[kind]*parallel.Future[madeDefinition]{}, objects: map[identity]*object{},
+		unnamed: map[string]int{}, skipped: map[kind]*skippedKind{},
 		overridden: map[identity]*object{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
 		source:     source{stdin: in.Stdin, limit: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
@@ -260,21 +261,18 @@ func (r *reader) header(d document) error {
 // account, which no plan reads: its errors become notes.
 func (r *reader) applyDefinition(d *document) error {
 	k := d.kind
-	if d.taken || (k.kind != "NodePool" && k.kind != "EC2NodeClass") {
+	if d.taken || !k.defined() {
 		return nil
 	}
-	if r.definitions[k] == nil {
-		s, err := newDefinition(k)
-		if err != nil {
-			return err
-		}
-		r.definitions[k] = s
+	made := r.definitionOf(k).Wait()
+	if made.err != nil {
+		return made.err
 	}
 	fields, err := d.fields()
 	if err != nil {
 		return d.errorf("%s: %w", d.name(), err)
 	}
-	errs := r.definitions[k].complete(fields)
+	errs := made.complete(fields)
 	if d.raw, err = json.Marshal(fields); err != nil {
 		return d.errorf("%s: %w", d.name(), err)
 	}

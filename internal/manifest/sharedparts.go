@@ -62,21 +62,31 @@ func strictly[T any](text []byte) (*T, bool) {
 // sharedPod adds a pod from shared parts. It reports false for a document that is not a pod, and for pods with an
 // error, a note or an unusual form: those are decoded as a whole.
 func (f *fileReader) sharedPod(d *document, t *objectText) bool {
+	pod := &corev1.Pod{}
+	if !f.decodePod(pod, d, t) {
+		return false
+	}
+	f.addPod(pod, *d)
+	return true
+}
+
+// decodePod is sharedPod without adding the pod, and without effect on what is read from then on.
+func (f *fileReader) decodePod(pod *corev1.Pod, d *document, t *objectText) bool {
 	if t.odd || t.others || t.items != nil || !f.namesPod(d, t) {
 		return false
 	}
-	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
-	if !f.shareMetadata(&pod.ObjectMeta, t) || !f.shareSpec(&pod.Spec, t.spec) || !f.shareStatus(&pod.Status, t.status) {
-		return false
-	}
-	whole := *d
-	whole.kind, whole.taken, whole.displayName = kind{"v1", "Pod"}, f.taken, pod.Name
+	pod.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	return f.shareMetadata(&pod.ObjectMeta, t) && f.shareSpec(&pod.Spec, t.spec) && f.shareStatus(&pod.Status, t.status)
+}
+
+// addPod adds a decoded pod.
+func (f *fileReader) addPod(pod *corev1.Pod, d document) {
+	d.kind, d.taken, d.displayName = kind{"v1", "Pod"}, f.taken, pod.Name
 	if pod.Namespace != "" {
-		whole.displayName = pod.Namespace + "/" + pod.Name
+		d.displayName = pod.Namespace + "/" + pod.Name
 	}
 	f.objects++
-	f.register(pod, whole)
-	return true
+	f.register(pod, d)
 }
 
 // namesPod reports whether the document is a pod, by its own kind or that of the list around it.
@@ -161,6 +171,9 @@ func (p *sharedParts) spec(text []byte) (*corev1.PodSpec, bool) {
 	spec.Containers = slices.Clone(whole.Containers)
 	for _, cut := range cuts {
 		resources, ok := p.resources.of(cut.text, func() (*corev1.ResourceRequirements, bool) {
+			if r, plain := plainResources(cut.text); plain {
+				return r, true
+			}
 			r, ok := strictly[corev1.ResourceRequirements](cut.text)
 			return r, ok && len(requirementErrors(*r, field.NewPath("resources"))) == 0
 		})

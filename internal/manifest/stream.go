@@ -23,31 +23,41 @@ func (r *reader) file(path string) []error {
 		w.at = len(byteOrderMark)
 	}
 	f := &fileReader{reader: r, window: w, shared: newSharedParts()}
-	for more := true; more; {
-		if more, err = f.json(); err != nil {
-			return append(f.errs, err)
-		}
+	if err := f.all(); err != nil {
+		f.fail(err)
 	}
-	if f.failed {
-		return f.errs
-	}
-	rest, line, err := w.all()
-	if err != nil {
-		return append(f.errs, err)
-	}
-	f.yaml(rest, line)
+	f.catchUp()
 	if f.objects == 0 && len(f.errs) == 0 {
 		r.note("%s: holds no objects", w.name)
 	}
 	return f.errs
 }
 
+// all reads all documents. The error is that of the file.
+func (f *fileReader) all() error {
+	for more := true; more; {
+		var err error
+		if more, err = f.json(); err != nil {
+			return err
+		}
+	}
+	if f.failed {
+		return nil
+	}
+	rest, line, err := f.window.all()
+	if err == nil {
+		f.yaml(rest, line)
+	}
+	return err
+}
+
 // fileReader reads the documents of one file. An error in one document does not hide the others.
 type fileReader struct {
 	*reader
 	*window
-	shared *sharedParts
-	errs   []error
+	shared  *sharedParts
+	errs    []error
+	waiting readAhead
 	// objects counts what was read, without Lists.
 	objects int
 	// taken is true after the header of a snapshot.
@@ -109,7 +119,7 @@ func (f *fileReader) largeDocument() (found bool, _ error) {
 			continue
 		}
 		if m.listed && slices.Contains([]string{"apiVersion", "kind", "items"}, m.next) {
-			f.errs = append(f.errs, d.errorf("%s is set twice", m.next))
+			f.fail(d.errorf("%s is set twice", m.next))
 		}
 		if err := w.scan(m.value); err != nil {
 			return f.syntaxError(d, err)
@@ -240,7 +250,7 @@ const maxListDepth = 8
 // object reads a document, or its items if it is a List. depth is the number of Lists around it. An item of a list of
 // one kind has that kind.
 func (f *fileReader) object(d document, t *objectText, depth int) {
-	if f.sharedPod(&d, t) {
+	if f.ahead(&d, t, depth) || f.sharedPod(&d, t) {
 		return
 	}
 	if d.kind.kind != "" && t.kind == nil {
@@ -306,7 +316,7 @@ func (f *fileReader) yaml(data []byte, line int) {
 			if bytes.Contains(data, []byte("{{")) {
 				text.err = fmt.Errorf("%w; this looks like a template: plan what it is rendered to (helm template ... | dovetail plan -f -)", text.err)
 			}
-			f.errs = append(f.errs, d.errorf("%w", text.err))
+			f.fail(d.errorf("%w", text.err))
 		case !bytes.Equal(text.data, []byte("null")):
 			f.object(d, &parsed[i], 0)
 		}
@@ -328,6 +338,6 @@ func (f *fileReader) syntaxError(d document, err error) (found bool, _ error) {
 	default:
 		err = d.errorf("line %d: not valid JSON at %.20q", line, f.text[f.at:])
 	}
-	f.errs = append(f.errs, err)
+	f.fail(err)
 	return false, nil
 }

@@ -146,3 +146,26 @@ func TestReservationsOfSmallerVariantsAreExcluded(t *testing.T) {
 		t.Errorf("rejected: %v", p.Rejected[0].Reasons)
 	}
 }
+
+// A claim reserves limits for the types that it names. Here it leaves out the large type, which has the device in one of its
+// zones only, so the limit is enough for a second node.
+func TestClaimsReserveNoLimitsForTypesThatTheyLeaveOut(t *testing.T) {
+	const device = "example.com/device"
+	small, other := Type("small", 0.1, "cpu", "2", device, "1"), Type("other", 0.2, "cpu", "2", device, "1")
+	large := Type("large", 0.3, "cpu", "8")
+	large.Offerings[0].Capacity, large.Offerings[0].Allocatable = Resources(device, "1"), Resources(device, "1")
+	two := func(np *karpv1.NodePool) {
+		Require(corev1.LabelInstanceTypeStable, corev1.NodeSelectorOpExists)(np)
+		MinValues(2)(np)
+	}
+	for policy, types := range map[snapshot.MinValuesPolicy][]*catalog.InstanceType{
+		snapshot.MinValuesBestEffort: {small, large},
+		snapshot.MinValuesStrict:     {small, other, large},
+	} {
+		s := World([]snapshot.Pool{Pool("choosy", types, two, Limit("cpu", "8"))}, Pods(2, "a", Requests(device, "1"))...)
+		s.Settings.MinValuesPolicy = policy
+		if p := solveValid(t, s); len(p.Launches) != 2 {
+			t.Errorf("%s: %d launches, want 2; %d pods rejected", policy, len(p.Launches), len(p.Rejected))
+		}
+	}
+}

@@ -57,9 +57,9 @@ fmt: ## Format all Go code
 .PHONY: generate
 generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, and the reference pages
 	go generate ./api/...
-	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
 	cd tools/chart && GOWORK=off go generate .
 	cd tools/docs && GOWORK=off go generate .
+	UPDATE=1 go test ./cmd/dovetail -run TestMetricsPage
 
 .PHONY: catalog
 catalog: ## Regenerate the offline catalog of EC2 types and prices

@@ -23,6 +23,7 @@ var resources = map[string]struct {
 	schema.GroupVersionResource
 	namespaced bool
 }{
+	"Pod":        {schema.GroupVersionResource{Version: "v1", Resource: "pods"}, true},
 	"Deployment": {schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, true},
 	"NetworkPolicy": {
 		schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"},

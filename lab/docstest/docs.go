@@ -7,12 +7,16 @@
 //   - make TARGET: make has to know how to make it; what it would run is run by CI itself.
 //   - eval LINE: bash runs it, and the lines that follow see what it exports.
 //   - anything else is run by bash and has to exit with 0.
+//
+// Console blocks are for clusters of the reader's own. The lab runs those of their commands that only read (see Reads).
 package docstest
 
 import (
 	"bufio"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -57,4 +61,31 @@ func Lines(document io.Reader) ([]Line, error) {
 		return nil, fmt.Errorf("line %d: the block does not end", begun)
 	}
 	return out, scanner.Err()
+}
+
+// placeholder is what a reader replaces in a command, such as NAME or $CLUSTER_NAME.
+var placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b[^:]|\b[A-Z]{2,}$|\$|--watch`)
+
+// Reads are the commands of a document's console blocks that any cluster can answer: kubectl get, without anything that the reader
+// has to replace.
+func Reads(document io.Reader) ([]Line, error) {
+	var out []Line
+	scanner, goesOn := bufio.NewScanner(document), false
+	for n := 1; scanner.Scan(); n++ {
+		text := strings.TrimSpace(scanner.Text())
+		command, begins := strings.CutPrefix(text, "$ ")
+		if !begins && !goesOn {
+			continue
+		}
+		command, more := strings.CutSuffix(command, `\`)
+		if begins {
+			out = append(out, Line{Number: n, Text: command})
+		} else {
+			out[len(out)-1].Text += command
+		}
+		goesOn = more
+	}
+	return slices.DeleteFunc(out, func(l Line) bool {
+		return !strings.HasPrefix(l.Text, "kubectl get ") || placeholder.MatchString(l.Text)
+	}), scanner.Err()
 }

@@ -49,9 +49,10 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		for _, line := range lines {
 			r.follow(t, fmt.Sprintf("%s:%d", name, line.Number), line.Text)
 		}
+		r.read(t, path, name)
 	}
-	if r.followed == 0 {
-		t.Error("the documents hold no commands")
+	if r.followed == 0 || r.reads < 4 {
+		t.Errorf("the documents hold only %d commands, and %d that read", r.followed, r.reads)
 	}
 	r.end(t)
 }
@@ -61,6 +62,24 @@ type runner struct {
 	lab         *labtest.Session // once it was booted
 	environment []string         // what the lines so far have exported
 	followed    int
+	reads       int
+}
+
+// read runs the commands of a document that only read a cluster; the lab's is the reader's.
+func (r *runner) read(t *testing.T, path, name string) {
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := docstest.Reads(file)
+	_ = file.Close()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for _, line := range lines {
+		r.reads++
+		r.run(t, fmt.Sprintf("%s:%d", name, line.Number), "bin/dovetail-lab "+line.Text)
+	}
 }
 
 // follow runs a line.
@@ -151,6 +170,18 @@ func TestLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []docstest.Line{{Number: 5, Text: "make lab"}, {Number: 7, Text: "echo a b"}, {Number: 16, Text: "true"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestReads(t *testing.T) {
+	got, err := docstest.Reads(strings.NewReader("```console\n$ kubectl get nodes \\\n    -o wide\nNAME  STATUS\n$ kubectl get pod POD\n" +
+		"$ kubectl get nodes --watch\n$ kubectl delete nodes\n$ kubectl get x -o custom-columns='NAME:.metadata.name'\n```\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []docstest.Line{{Number: 2, Text: "kubectl get nodes -o wide"}, {Number: 8, Text: "kubectl get x -o custom-columns='NAME:.metadata.name'"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

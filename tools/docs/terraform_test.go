@@ -240,3 +240,58 @@ func decode(t *testing.T, text []byte) (out any) {
 	}
 	return out
 }
+
+// The values that the example gives the chart are in the chart's schema.
+func TestTerraformValuesAreTheCharts(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(Root, "deploy", "chart", "dovetail", "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema valueSchema
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, b := range terraform(t) {
+		values, ok := b.Body.Attributes["values"]
+		if b.Type != "resource" || b.Labels[0] != "helm_release" || !ok {
+			continue
+		}
+		encode := values.Expr.(*hclsyntax.TupleConsExpr).Exprs[0].(*hclsyntax.FunctionCallExpr)
+		for _, given := range encode.Args[0].(*hclsyntax.FunctionCallExpr).Args {
+			seen += checkValues(t, "", given, schema)
+		}
+	}
+	if seen < 5 {
+		t.Errorf("only %d values", seen)
+	}
+}
+
+// valueSchema is what is needed of a schema to know names.
+type valueSchema struct {
+	Properties map[string]valueSchema `json:"properties"`
+}
+
+// checkValues compares the keys of an object, or of the object that a for expression makes, with a schema, and counts them.
+func checkValues(t *testing.T, path string, given hclsyntax.Expression, schema valueSchema) (n int) {
+	check := func(key hclsyntax.Expression, value hclsyntax.Expression) {
+		name := hcl.ExprAsKeyword(key)
+		if literal, diags := key.Value(nil); name == "" && !diags.HasErrors() {
+			name = literal.AsString()
+		}
+		below, ok := schema.Properties[name]
+		if !ok {
+			t.Errorf("%s: %s%s is no value of the chart", key.Range(), path, name)
+		}
+		n += 1 + checkValues(t, path+name+".", value, below)
+	}
+	switch given := given.(type) {
+	case *hclsyntax.ObjectConsExpr:
+		for _, item := range given.Items {
+			check(item.KeyExpr, item.ValueExpr)
+		}
+	case *hclsyntax.ForExpr:
+		check(given.KeyExpr, given.ValExpr)
+	}
+	return n
+}

@@ -66,6 +66,7 @@ export default defineConfig({
         text: 'Operate',
         items: [
           page('Install', '/install'),
+          page('Image', '/image'),
           page('Settings', '/settings'),
           page('Disruption', '/disruption'),
           page('Troubleshooting', '/troubleshooting'),

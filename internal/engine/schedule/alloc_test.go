@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -35,20 +36,20 @@ func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	s.Nodes = append(s.Nodes, enginetest.Node("n1", "general"), enginetest.Node("n2", "general"))
 	sv := newSolver(s)
 	sv.placeAll(sv.startRun(sv.compile(nil)))
-	if len(sv.bins) == 0 {
+	if sv.bins.Len() == 0 {
 		t.Fatal("there is no bin to check")
 	}
 	yes, no := 0, 0
 	for _, c := range sv.classes {
-		for _, b := range sv.bins {
+		for i, b := range sv.bins.All() {
 			if n := testing.AllocsPerRun(10, func() {
-				if _, why := sv.grow(b, c, c.Levels()[0], ceilingEnforced); why == nil {
+				if _, why := sv.bins.Grow(b, c.Class, c.Levels()[0], bin.BelowCeiling); why == nil {
 					yes++
 				} else {
 					no++
 				}
 			}); n > 0 {
-				t.Errorf("checking bin %d for a pod of %s allocates %v times", b.index, c.Pod().Name, n)
+				t.Errorf("checking bin %d for a pod of %s allocates %v times", i, c.Pod().Name, n)
 			}
 		}
 		for _, n := range sv.nodes {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -107,11 +108,10 @@ func (sv *solver) apartFirst(queue []*queuedPod) []*queuedPod {
 // cheapestSize is the cheapest type for the first pod alone.
 //
 // Cost: one pass over the candidates.
-func (sv *solver) cheapestSize(b *bin, first *class, g growth) sizing {
-	for k := g.first; k < len(g.cands.List()); k++ {
-		cand := g.cands.List()[k]
-		if ti := b.t.TypeOf(cand); first.requests.Fits(ti.Room()) && b.t.WithinLimits(ti, b.reservedLimits) &&
-			sv.reservationAllows(b, cand, ceilingEnforced) {
+func (sv *solver) cheapestSize(b *bin.Bin, first *class, g bin.Growth) sizing {
+	for k := g.First(); k < len(g.Candidates().List()); k++ {
+		cand := g.Candidates().List()[k]
+		if first.Requests().Fits(b.Template().TypeOf(cand).Room()) && sv.bins.CanBecome(b, cand) {
 			return sizing{k, -1, cand.Price / first.value}
 		}
 	}

@@ -41,7 +41,7 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 		}
 	}
 	for _, c := range sv.allClasses {
-		for name, q := range c.resourceList {
+		for name, q := range c.ResourceList() {
 			if _, known := had[name]; !known && !q.IsZero() {
 				c.unknownResources = append(c.unknownResources, name)
 			}

@@ -5,23 +5,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
-	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // class is an equivalence class of pods: equal constraints and equal requests.
 type class struct {
-	*podclass.Constraints
+	*podclass.Class
 	packingClass *packingClass
-	resourceList corev1.ResourceList
-	requests     resources.Vec
-	listed       uint64              // see listedAxes
-	shared       []volume.Attachment // volumes with attach limits that other pods use too
-	amounts      vec64               // requests as floating-point numbers
-	count        int                 // pods left
-	members      int                 // pods in the snapshot
+	amounts      vec64 // requests as floating-point numbers
+	count        int   // pods left
+	members      int   // pods in the snapshot
 	// pods in queue order; those before nextPod are scheduled.
 	pods    []*queuedPod
 	nextPod int
@@ -54,12 +48,19 @@ type attemptCache struct {
 	// nodes are those that may still take a pod, in order.
 	nodes       []*node
 	nodesListed bool
-	bins        binList
-	byPods      []*bin // the same in the order of placeInLeastPods
+	bins        bin.List
 	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
-	aboveCeiling binList
+	aboveCeiling bin.List
 	noNewBin     bool // no template makes a node for it
 	placed       int  // pods of the run that are placed at the level
+}
+
+// classOf is the class of the run that bins know as this one.
+func (sv *solver) classOf(c *podclass.Class) *class {
+	if n := c.Number() - len(sv.allClasses); n >= 0 {
+		return sv.zoned[n]
+	}
+	return sv.allClasses[c.Number()]
 }
 
 // queueOrder puts large pods first, so that small ones fill what they leave, then the oldest. This is the order of
@@ -86,38 +87,4 @@ type queuedPod struct {
 	class       *class
 	cpu, memory int64
 	placed      bool
-}
-
-// classifier sorts pods into constraint classes and classes, by their keys.
-type classifier struct {
-	constraintClasses map[string]*podclass.Constraints
-	classes           map[string]*class
-	// classes in the order of the pods
-	order []*class
-	keys  *podclass.Keys
-}
-
-// add returns the class of the pod.
-func (f *classifier) add(pod *corev1.Pod) (*class, error) {
-	key, err := f.keys.Of(pod)
-	if err != nil {
-		return nil, err
-	}
-	c := f.classes[string(key.All)]
-	if c == nil {
-		all := string(key.All)
-		constraints := all[len(all)-len(key.Constraints):]
-		k := f.constraintClasses[constraints]
-		if k == nil {
-			k = podclass.New(pod)
-			f.constraintClasses[constraints] = k
-		}
-		if key.Requests == nil {
-			key.Requests = snapshot.Requests(pod)
-		}
-		c = &class{Constraints: k, resourceList: key.Requests}
-		f.classes[all] = c
-		f.order = append(f.order, c)
-	}
-	return c, nil
 }

@@ -1,20 +1,9 @@
 package schedule
 
-import (
-	"slices"
+import "github.com/dovetail-k8s/dovetail/internal/engine/topology"
 
-	corev1 "k8s.io/api/core/v1"
-
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
-)
-
-// commit narrows new nodes to the domains where they can really come up, after no more pods fit. The types that hold a
-// node's pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains.
-// The queue is the waiting pods. It returns whether anything changed.
+// commit narrows new nodes to the domains where they can really come up, after no more pods fit: see bin.Set. The queue is
+// the waiting pods. It returns whether anything changed.
 func (sv *solver) commit(queue []*queuedPod) bool {
 	relevant, seen := map[*topology.Group]bool{}, map[*class]bool{}
 	for _, q := range queue {
@@ -31,126 +20,18 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 			relevant[g] = true
 		}
 	}
-	changed := false
-	for _, b := range sv.bins {
-		for _, key := range b.uncommitted(relevant) {
-			changed = sv.commitTo(b, key) || changed
-		}
-	}
+	changed := sv.bins.Commit(relevant)
 	if changed {
 		sv.generation++
 	}
 	return changed
 }
 
-// uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
-// pods, or tell nodes apart that count for them, sorted.
-func (b *bin) uncommitted(relevant map[*topology.Group]bool) []string {
-	var out []string
-	add := func(keys ...string) {
-		for _, key := range keys {
-			if _, single := b.cands.Domain(key); !single && key != corev1.LabelHostname {
-				out = append(out, key)
-			}
-		}
-	}
-	for _, h := range b.contents {
-		for _, list := range [...][]*topology.Group{h.class.Matches(), h.class.Declares()} {
-			for _, g := range list {
-				if !relevant[g] {
-					continue
-				}
-				add(g.NodeLabels()...)
-			}
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-func (sv *solver) commitTo(b *bin, key string) bool {
-	own := b.cands.Requirements().Get(key)
-	q := b.fitQuery(growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, b.t.ConflictingGroups(b.ports, nil))
-	// As the launch does. A launch may name several reservations; this one names only that of the bin.
-	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), sv.inReservation(b), q)
-	allowed := b.capacityTypes(fitting)
-	var domains []string
-	for _, cand := range fitting {
-		it := b.t.TypeOf(cand)
-		for i := range it.Offerings {
-			o := &it.Offerings[i]
-			if (o.ReservationID != "") != (b.reservation != reservation.None) || !it.Sells(o) || !reqs.Overlaps(o.Requirements) ||
-				b.reservation == reservation.None && !slices.Contains(allowed, o.CapacityType) {
-				continue
-			}
-			r := o.Requirements.Get(key)
-			if !o.Requirements.Defines(key) {
-				r = it.Requirements.Get(key)
-			}
-			if r.Operator() != corev1.NodeSelectorOpIn {
-				return false // the types do not determine the domain
-			}
-			domains = append(domains, r.Values()...)
-		}
-	}
-	domains = slices.DeleteFunc(domains, func(d string) bool { return !own.Has(d) })
-	slices.Sort(domains)
-	domains = slices.Compact(domains)
-	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
-		return false
-	}
-	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
-	cheapest := b.cands.List()[b.first]
-	first := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool {
-		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation
-	})
-	if first < 0 {
-		return false
-	}
-	sv.narrowBin(b, cands)
-	b.first, b.room = first, nil
-	sv.noteRoom(b)
-	return true
-}
-
-// inReservation are the bin's requirements, within its reservation if it has one.
-func (sv *solver) inReservation(b *bin) requirement.Set {
-	reqs := b.cands.Requirements()
-	if b.reservation == reservation.None {
-		return reqs
-	}
-	if key := sv.s.Labels.ReservationID; key != "" {
-		reqs = reqs.With(requirement.In(key, sv.slots.ID(b.reservation)))
-	}
-	return reqs.With(requirement.In(karpv1.LabelCapacityType, karpv1.CapacityTypeReserved))
-}
-
-// capacityTypes are those that a claim of these types would name: the available ones, unless minValues needs more.
-func (b *bin) capacityTypes(types []nodepool.Candidate) []string {
-	var all, available []string
-	for _, cand := range types {
-		it := b.t.TypeOf(cand).Unreserved()
-		for i := range it.Offerings {
-			if o := &it.Offerings[i]; b.cands.Requirements().Overlaps(o.Requirements) {
-				all = append(all, o.CapacityType)
-				if o.Available && !slices.Contains(available, o.CapacityType) {
-					available = append(available, o.CapacityType)
-				}
-			}
-		}
-	}
-	if len(available) < b.cands.Requirements().Get(karpv1.LabelCapacityType).MinValues() {
-		return all
-	}
-	return available
-}
-
 // decide chooses the domain of a new node that may still come up in several, once nothing else lets a waiting pod be
 // placed that must follow pods on it. It takes the cheapest domain that the waiting pod can use. The queue is the
 // waiting pods. It returns whether it chose one.
 //
-// Invariant: every choice leaves one node one domain, so there are at most as many as nodes times topology keys. Cost:
-// waiting classes times bins, and a list of candidates per domain.
+// Cost: waiting classes times bins, and that of bin.Set.
 func (sv *solver) decide(queue []*queuedPod) bool {
 	seen := map[*class]bool{}
 	for _, q := range queue {
@@ -161,7 +42,7 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 		views := q.class.Views(q.class.Levels()[len(q.class.Levels())-1])
 		sv.steps += len(views)
 		for _, v := range views {
-			if v.CountsUndecided() && slices.ContainsFunc(sv.bins, func(b *bin) bool { return sv.decideFor(b, v) }) {
+			if v.CountsUndecided() && sv.bins.Decide(v) {
 				sv.generation++
 				return true
 			}
@@ -170,29 +51,9 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 	return false
 }
 
-// decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
-func (sv *solver) decideFor(b *bin, v topology.View) bool {
-	key := v.Key()
-	_, single := b.cands.Domain(key)
-	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
-		return false
+func btoi(b bool) int {
+	if b {
+		return 1
 	}
-	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
-	for _, d := range sv.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
-		if !v.Reaches(d) {
-			continue
-		}
-		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
-		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
-		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
-			best, first = cands, at
-		}
-	}
-	if best == nil {
-		return false
-	}
-	sv.narrowBin(b, best)
-	sv.cost += best.List()[first].Price - b.cost
-	b.first, b.room, b.cost = first, nil, best.List()[first].Price
-	return true
+	return 0
 }

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -38,7 +39,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
 	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}
 	for _, c := range sv.allClasses {
-		requests = append(requests, c.resourceList)
+		requests = append(requests, c.ResourceList())
 	}
 	for _, d := range sv.daemons {
 		requests = append(requests, d.Requests)
@@ -48,6 +49,10 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	sv.axes = sv.boundedAxes(requests)
 	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
 	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
+	sv.bins = bin.NewSet(bin.Config{
+		Axes: sv.axes, Topology: sv.topology, Volumes: sv.volumes, Devices: sv.devices, Slots: &sv.slots,
+		ReservationLabel: s.Labels.ReservationID, BestEffort: sv.bestEffort, Steps: &sv.steps,
+	})
 	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
 		d.Amounts = sv.axes.Vec(d.Requests)
@@ -65,7 +70,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	}
 	sv.pools = sv.newModels()
 	for _, t := range sv.pools.All() {
-		sv.topology.AddPool(forTopology(t), t.LimitsExhausted())
+		sv.topology.AddPool(t.ForTopology(), t.LimitsExhausted())
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())
 	}
 	sv.slots.TakeInFlight(s.Nodes, s.Labels.ReservationID)

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
-	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -59,51 +58,4 @@ func (sv *solver) allocateNodeDevices(n *node, c *class, pod *corev1.Pod) {
 		sv.devices.Take(c.Devices(), g)
 		n.devices = append(n.devices, DeviceUse{Pod: pod, Claims: c.Devices(), Grants: []snapshot.DeviceAllocation{g}})
 	}
-}
-
-// allocateDevices tries each option of devices for the pod, until the bin has a type with one.
-func (sv *solver) allocateDevices(b *bin, a binRequest, cands *nodepool.Candidates) (growth, *refusal) {
-	if len(a.c.Devices()) == 0 {
-		return sv.chooseDomains(b, a, cands)
-	}
-	options, _ := sv.devices.Options(a.c.Devices(), b.index, cands)
-	last := &refusal{code: Devices, final: !devices.Shared(a.c.Devices())}
-	for _, w := range options {
-		with := cands.NarrowBy(w.Requirements())
-		if with == nil {
-			continue
-		}
-		g, why := sv.chooseDomains(b, a, with)
-		if why == nil {
-			g.devices = &w
-			return g, nil
-		}
-		last = &refusal{code: why.code}
-	}
-	return growth{}, last
-}
-
-// withFirstDevices are the candidates of the first device option for a pod of the class in the bin; nil if there is
-// none.
-func (sv *solver) withFirstDevices(b *bin, c *class, cands *nodepool.Candidates) *nodepool.Candidates {
-	if len(c.Devices()) == 0 {
-		return cands
-	}
-	options, _ := sv.devices.Options(c.Devices(), b.index, cands)
-	for _, w := range options {
-		if with := cands.NarrowBy(w.Requirements()); with != nil {
-			return with
-		}
-	}
-	return nil
-}
-
-// allocateBinDevices allocates the devices of a growth.
-func (sv *solver) allocateBinDevices(b *bin, pod *corev1.Pod, g growth) {
-	if g.devices == nil {
-		return
-	}
-	sv.devices.TakeOption(g.devices)
-	b.deviceOptions = append(b.deviceOptions, g.devices)
-	b.devices = append(b.devices, DeviceUse{Pod: pod, Claims: g.devices.Claims(), Grants: g.devices.Grants()})
 }

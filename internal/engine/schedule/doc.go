@@ -7,10 +7,11 @@
 //
 //   - podclass.Constraints are equal scheduling constraints, whatever the requests. They are compiled once: requirements,
 //     tolerations, volumes, topology groups, and relaxation levels, one per step of dropping preferences.
-//   - A class has equal constraints and equal requests: pods that the scheduler cannot tell apart, with a count.
+//   - A podclass.Class has equal constraints and equal requests: pods that the scheduler cannot tell apart.
 //   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
 //
 // A template is a NodePool with its instance types: see package nodepool. An offering is a type in a zone and capacity
+
 // type, at a price. A bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of
 // requirements are interned, and the types that each set leaves are listed once, cheapest first. So the check whether a
 // bin takes a pod is a table lookup, a walk along a price list and a comparison of a few numbers, without an allocation.
@@ -24,8 +25,9 @@
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
 // the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
-// (nodepool), free slots of capacity reservations (reservation), devices (devices), and what pods are worth and no plan
-// can cost less than (price, with the linear program in lp). The result is data (plan).
+// (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
+// (devices), and what pods are worth and no plan can cost less than (price, with the linear program in lp). The result is
+// data (plan).
 //
 // # Search
 //
@@ -60,7 +62,7 @@
 // # Explanation
 //
 // Package explain finds the reasons why pods are left. It sees the search through a prober, which opens a new node for a
-// pod as if some rules did not count, with the same code that plans (bin growth). It changes nothing about the plan and
+// pod as if some rules did not count, with the same code that plans (bin bin.Growth). It changes nothing about the plan and
 // takes no steps.
 //
 // # Pods with very many terms
@@ -72,7 +74,7 @@
 //
 // Compiling is linear in pods, and in types per distinct set of requirements. A pod that equals the one before it
 // checks only the bins opened since that have room for it (roomtree.Tree), and those that wait for a domain only once it is
-// open (binList). Opening a bin costs a few types times at most maxLookahead packing classes, and less when it becomes
+// open (bin.List). Opening a bin costs a few types times at most maxLookahead packing classes, and less when it becomes
 // the same as the bin before it (sizing). So the time per pod does not grow from 1,000 to
 // 200,000 pods: see BenchmarkSolve.
 // Solving the LP costs rounds times offerings times buckets, none of which grows with the number of pods. A what-if

@@ -5,15 +5,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/cover"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // uniformBins identifies bins that can become the same types and hold pods of one class.
 type uniformBins struct {
 	cands *nodepool.Candidates
-	c     *class
+	c     *podclass.Class
 }
 
 // coverExactly replaces bins that hold pods of one class only and can become the same types. How many nodes of which
@@ -22,20 +24,21 @@ type uniformBins struct {
 // matters.
 func (sv *solver) coverExactly() {
 	sv.hostGroups = sv.hostGroupsInUse()
-	bins := map[uniformBins][]*bin{}
+	bins := map[uniformBins][]*bin.Bin{}
 	var order []uniformBins
-	for _, b := range sv.bins {
-		if len(b.contents) != 1 || !sv.interchangeable(b, b.contents[0].class) {
+	for _, b := range sv.bins.All() {
+		c := b.OnlyClass()
+		if c == nil || !sv.interchangeable(c) {
 			continue
 		}
-		k := uniformBins{b.cands, b.contents[0].class}
+		k := uniformBins{b.Candidates(), c}
 		if bins[k] == nil {
 			order = append(order, k)
 		}
 		bins[k] = append(bins[k], b)
 	}
-	replaced := map[*bin]bool{}
-	var fresh []*bin
+	replaced := map[*bin.Bin]bool{}
+	var fresh []*bin.Bin
 	for _, k := range order {
 		if better := sv.exactCover(k.cands, k.c, bins[k]); better != nil {
 			fresh = append(fresh, better...)
@@ -44,14 +47,14 @@ func (sv *solver) coverExactly() {
 			}
 		}
 	}
-	sv.bins = append(slices.DeleteFunc(sv.bins, func(b *bin) bool { return replaced[b] }), fresh...)
+	sv.bins.Replace(replaced, fresh)
 }
 
-// interchangeable reports whether it makes no difference, except to the price, which of the bin's pods share a node.
-func (sv *solver) interchangeable(b *bin, c *class) bool {
+// interchangeable reports whether no rule over hosts, and no reservation, makes a difference between nodes for the pods.
+func (sv *solver) interchangeable(c *podclass.Class) bool {
 	onHosts := func(g *topology.Group) bool { return sv.hostGroups[g] }
-	return !b.cands.HasMinValues() && !b.relaxed && !b.t.HasLimits() && sv.slots.Len() == 0 && c.Ports().Len() == 0 && len(c.shared) == 0 &&
-		!slices.ContainsFunc(c.Matches(), onHosts) && !slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
+	return sv.slots.Len() == 0 && !slices.ContainsFunc(c.Matches(), onHosts) &&
+		!slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
 }
 
 // hostGroupsInUse are the groups over hostnames that pods of this run keep to. Those of preferences that all pods have
@@ -83,14 +86,14 @@ func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
 //
 // Invariant: under a plain strategy no replacement costs more than the old bins, since plain plans are what all plans
 // are compared with.
-func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) []*bin {
+func (sv *solver) exactCover(cands *nodepool.Candidates, c *podclass.Class, old []*bin.Bin) []*bin.Bin {
 	var pods []*corev1.Pod
 	cost := 0.0
 	for _, b := range old {
-		cost += b.cost
-		pods = append(pods, b.pods...)
+		cost += b.Cost()
+		pods = append(pods, b.Pods()...)
 	}
-	holders := cover.Holders(cands, c.requests, len(pods))
+	holders := cover.Holders(cands, c.Requests(), len(pods))
 	exact, price := cover.Cheapest(cands, holders, len(pods), 0)
 	// Of plans within similarCost of the cheapest, it prefers the one with fewer nodes: a charge per node that adds up
 	// to the difference.
@@ -106,20 +109,11 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *class, old []*bin) [
 	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*similarCost || len(exact) > len(old) && cost <= price*similarCost {
 		return nil
 	}
-	out := make([]*bin, 0, len(exact))
+	out := make([]*bin.Bin, 0, len(exact))
 	for i, h := range exact {
-		b := sv.newBin(cands.Template())
-		b.index, b.cands = old[min(i, len(old)-1)].index, cands
 		n := min(h.Pods, len(pods))
-		b.pods, pods = slices.Clone(pods[:n]), pods[n:]
-		b.contents = []classCount{{c, n}}
-		for axis, r := range c.requests {
-			b.total[axis] = r * int64(n)
-		}
-		for b.first = 0; !b.total.Fits(cands.TypeOf(cands.List()[b.first]).Room()); b.first++ {
-		}
-		b.cost = cands.List()[b.first].Price
-		out = append(out, b)
+		out = append(out, sv.bins.Cover(old[min(i, len(old)-1)], c, slices.Clone(pods[:n])))
+		pods = pods[n:]
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -223,9 +224,9 @@ func TestMinValues(t *testing.T) {
 
 func TestMinValuesOfTruncatedClaim(t *testing.T) {
 	var types []*catalog.InstanceType
-	for i := range schedule.MaxInstanceTypes + 1 {
+	for i := range bin.MaxInstanceTypes + 1 {
 		family := "common"
-		if i == schedule.MaxInstanceTypes {
+		if i == bin.MaxInstanceTypes {
 			family = "rare" // and the dearest: it does not make the list
 		}
 		types = append(types, WithLabel(Type("t"+strings.Repeat("x", i), float64(1+i), "cpu", "1"), "example.com/family", family))

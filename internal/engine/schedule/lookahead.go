@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
@@ -89,7 +90,7 @@ func (q *hostQuotas) of(first, c *class, level *podclass.Level) int {
 type plannedPods struct {
 	class *packingClass
 	n     int
-	into  *bin
+	into  *bin.Bin
 }
 
 // sizing is the size chosen for a new bin: a type, by its index in the candidate list.
@@ -108,7 +109,7 @@ var noSize = sizing{-1, -1, math.Inf(1)}
 // hold. It changes nothing about the bin.
 //
 // Cost: one pack per entry of the shortlist, that is types per tier times tiers, plus one per pattern.
-func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
+func (sv *solver) chooseSize(b *bin.Bin, first *class, g bin.Growth) sizing {
 	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || first.value <= 0 || sv.strategy.plain() {
 		return noSize
 	}
@@ -126,8 +127,8 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 	sv.startSizing(queue, first, g)
 	best := noSize
 	for _, pick := range sv.shortlist(b, first, g) {
-		cand := g.cands.List()[pick.index]
-		packed := first.value + sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, pick.pattern}, nil)
+		cand := g.Candidates().List()[pick.index]
+		packed := first.value + sv.pack(queue, first, packTarget{b.Template().TypeOf(cand), cand, pick.pattern}, nil)
 		sv.steps += len(queue)
 		sv.sized.addPacking(queue, sv.touched)
 		score := cand.Price / packed
@@ -135,7 +136,7 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 			score /= patternBonus
 		}
 		if score < best.score/nearlyEqual ||
-			score <= best.score*nearlyEqual && (best.index < 0 || cand.Price > g.cands.List()[best.index].Price) {
+			score <= best.score*nearlyEqual && (best.index < 0 || cand.Price > g.Candidates().List()[best.index].Price) {
 			best = sizing{pick.index, pick.pattern, min(best.score, score)}
 		}
 	}
@@ -146,12 +147,12 @@ func (sv *solver) chooseSize(b *bin, first *class, g growth) sizing {
 // sizeBin gives a new bin the chosen size, and returns what to pack besides the first pod.
 //
 // Invariant: content fits on the chosen type together with the first pod.
-func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []plannedPods {
+func (sv *solver) sizeBin(b *bin.Bin, first *class, g bin.Growth, size sizing) []plannedPods {
 	if size.index < 0 {
 		return nil
 	}
-	cand := g.cands.List()[size.index]
-	b.ceiling, b.target = cand.Price, cand
+	cand := g.Candidates().List()[size.index]
+	b.Size(cand)
 	if sv.opensCheapest(first) {
 		return nil
 	}
@@ -163,7 +164,7 @@ func (sv *solver) sizeBin(b *bin, first *class, g growth, size sizing) []planned
 		sv.prices.market.Program().LaunchPattern(size.pattern)
 	}
 	var content []plannedPods
-	sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, size.pattern}, &content)
+	sv.pack(queue, first, packTarget{b.Template().TypeOf(cand), cand, size.pattern}, &content)
 	return content
 }
 
@@ -231,7 +232,7 @@ func (sv *solver) pack(queue []demand, first *class, target packTarget, content 
 	room, cand := target.ti.Room(), target.cand
 	free := sv.freeBuf[:len(room)]
 	for i, r := range room {
-		free[i] = r - first.requests[i]
+		free[i] = r - first.Requests()[i]
 	}
 	ratio := math.Inf(1) // all pods count as CPU-heavy
 	if sv.strategy == balanced {
@@ -328,18 +329,17 @@ type sizeOption struct {
 // which the master LP has a pattern with pods like the first.
 //
 // Cost: one pass over the candidates.
-func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
+func (sv *solver) shortlist(b *bin.Bin, first *class, g bin.Growth) []sizeOption {
 	m := sv.prices.market
 	matching := m.Program().MatchingPatterns(first.lpPods)
 	var out []sizeOption
 	var tier [typesPerTier]sizeOption // the best of the tier so far
 	n := 0
 	top := 0.0
-	for k := g.first; k < len(g.cands.List()); k++ {
-		cand := g.cands.List()[k]
-		ti := b.t.TypeOf(cand)
-		if !first.requests.Fits(ti.Room()) || !b.t.WithinLimits(ti, b.reservedLimits) ||
-			!sv.reservationAllows(b, cand, ceilingEnforced) {
+	for k := g.First(); k < len(g.Candidates().List()); k++ {
+		cand := g.Candidates().List()[k]
+		ti := b.Template().TypeOf(cand)
+		if !first.Requests().Fits(ti.Room()) || !sv.bins.CanBecome(b, cand) {
 			continue
 		}
 		if cand.Price > top {
@@ -354,7 +354,7 @@ func (sv *solver) shortlist(b *bin, first *class, g growth) []sizeOption {
 				}
 			}
 		}
-		r := sizeOption{k, cand.Price / max(price.LeastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.requests)-first.value)), -1}
+		r := sizeOption{k, cand.Price / max(price.LeastRoomValue, duals.cost(ti.Room())-max(0, duals.cost(first.Requests())-first.value)), -1}
 		if n < typesPerTier {
 			n++
 		} else if r.pricePerValue >= tier[n-1].pricePerValue {
@@ -391,7 +391,7 @@ func (v vec64) cost(amount resources.Vec) float64 {
 }
 
 // lookAhead lists the packing classes of the queue that could join the bin, as far as is known without placing them.
-func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
+func (sv *solver) lookAhead(b *bin.Bin, first *class, g bin.Growth) []demand {
 	sv.rankings.removeDemands(sv.demands)
 	out := sv.demands[:0]
 	sv.quotas.groups, sv.quotas.most, sv.quotas.demands = sv.quotas.groups[:0], sv.quotas.most[:0], sv.quotas.demands[:0]
@@ -407,11 +407,11 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 		}
 		sv.rankings.lookedAt = max(sv.rankings.lookedAt, f.number+1)
 		open := sv.firstOpenLevel(c)
-		if open < 0 || !sv.pricing.fills(c) || c.Levels()[open].Blocked().Has(b.t.Index()) {
+		if open < 0 || !sv.pricing.fills(c) || c.Levels()[open].Blocked().Has(b.Template().Index()) {
 			continue
 		}
 		level := c.Levels()[open]
-		cands := g.cands.Narrow(level.InternedFull())
+		cands := g.Candidates().Narrow(level.InternedFull())
 		if cands != nil && len(c.Volumes()) == 1 {
 			cands = cands.Narrow(c.Volumes()[0])
 		}
@@ -427,7 +427,7 @@ func (sv *solver) lookAhead(b *bin, first *class, g growth) []demand {
 			if quota >= 0 {
 				sv.quotas.demands = append(sv.quotas.demands, int32(len(out)))
 			}
-			out = append(out, demand{class: c, n: n, cands: cands, value: c.value, quota: quota, requests: c.requests})
+			out = append(out, demand{class: c, n: n, cands: cands, value: c.value, quota: quota, requests: c.Requests()})
 		}
 	}
 	sv.rankings.indexDemands(out)

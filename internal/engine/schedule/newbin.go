@@ -2,16 +2,17 @@ package schedule
 
 import (
 	"math"
+	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
-	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 )
 
 // newBinOption is a new bin that takes a pod, before it is filled.
 type newBinOption struct {
-	b    *bin
-	g    growth
+	b    *bin.Bin
+	g    bin.Growth
 	size sizing
 }
 
@@ -57,10 +58,10 @@ func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodep
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := &newBinOption{b: sv.newBin(t)}
-		g, why := sv.grow(o.b, c, level, ceilingIgnored)
+		o := &newBinOption{b: sv.bins.Fresh(t)}
+		g, why := sv.bins.Grow(o.b, c.Class, level, bin.AnyPrice)
 		if why != nil {
-			final = final && why.final
+			final = final && why.Final()
 			continue
 		}
 		o.g, o.size = g, sv.chooseSize(o.b, c, g)
@@ -74,7 +75,7 @@ func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodep
 // cheaperThan compares by price per value, and by the price of the cheapest type where one of the two has no size.
 func (o *newBinOption) cheaperThan(other *newBinOption) bool {
 	if math.IsInf(o.size.score, 1) || math.IsInf(other.size.score, 1) {
-		return o.g.cands.List()[o.g.first].Price < other.g.cands.List()[other.g.first].Price
+		return o.g.Cheapest().Price < other.g.Cheapest().Price
 	}
 	return o.size.score < other.size.score
 }
@@ -83,18 +84,22 @@ func (o *newBinOption) cheaperThan(other *newBinOption) bool {
 func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
 	c, b := q.class, o.b
 	content := sv.sizeBin(b, c, o.g, o.size)
-	into, g := sv.enlarge(b, o.g, binRequest{c: c, level: c.Levels()[i]}, content)
+	total := slices.Clone(c.Requests())
+	for _, p := range content {
+		for axis, r := range p.class.classes[0].Requests() {
+			total[axis] += r * int64(p.n)
+		}
+	}
+	opening := bin.Opening{Bin: b, Growth: o.g, Class: c.Class, Level: c.Levels()[i]}
+	into, g := sv.bins.Enlarge(opening, total)
 	if into == nil {
 		sv.planned = append(sv.planned, content...)
-		sv.bins = append(sv.bins, b)
-		sv.rooms.Add(roomtree.AnyRoom)
-		sv.addToBin(b, c, q.pod, o.g)
-		sv.measureRoom(b)
+		sv.bins.Open(opening, q.pod)
 		return
 	}
 	for k := range content {
 		content[k].into = into
 	}
 	sv.planned = append(sv.planned, content...)
-	sv.addToBin(into, c, q.pod, g)
+	sv.bins.Add(into, c.Class, q.pod, g)
 }

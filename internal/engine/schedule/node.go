@@ -124,7 +124,7 @@ func (sv *solver) canJoin(n *node, c *class, level *podclass.Level) (ok, never b
 	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked {
 		return false, true
 	}
-	if !c.requests.Fits(n.free) || c.Ports().Clash(n.ports) || !n.volumes.CanAttach(c.Attached()) {
+	if !c.Requests().Fits(n.free) || c.Ports().Clash(n.ports) || !n.volumes.CanAttach(c.Attached()) {
 		return false, true
 	}
 	if !n.Labels.Compatible(level.Full(), nil) {
@@ -153,7 +153,7 @@ func (sv *solver) join(n *node, c *class, pod *corev1.Pod) {
 	sv.touch(n)
 	sv.allocateNodeDevices(n, c, pod)
 	if n.free != nil {
-		n.free = n.free.Minus(c.requests)
+		n.free = n.free.Minus(c.Requests())
 	}
 	c.onExisting++
 	n.ports = append(n.ports, c.Ports().All()...)

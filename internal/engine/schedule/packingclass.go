@@ -46,7 +46,7 @@ func (sv *solver) groupForPacking(classes []*class) {
 			c.packingClass = &packingClass{}
 			continue
 		}
-		for _, r := range c.requests {
+		for _, r := range c.Requests() {
 			key = binary.AppendVarint(key, r)
 		}
 		text, known := described[c.Constraints]

@@ -13,9 +13,7 @@ import (
 
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
-	f := &classifier{
-		constraintClasses: map[string]*podclass.Constraints{}, classes: map[string]*class{}, keys: podclass.NewKeys(sv.s.Devices != nil),
-	}
+	f := podclass.NewClassifier(sv.s.Devices != nil)
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
 		for _, uid := range sv.s.Nodes[i].Nominated {
@@ -25,13 +23,17 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	all := make([]queuedPod, len(pods))
 	queue := make([]*queuedPod, 0, len(pods))
 	for i, p := range pods {
-		c, err := f.add(p)
+		known, err := f.ClassOf(p)
 		if err != nil {
 			if sv.pending[p.UID] {
 				sv.invalidPods = append(sv.invalidPods, Rejection{Pod: p, Reasons: []Reason{{Code: InvalidPod, Message: err.Error()}}})
 			}
 			continue
 		}
+		if known.Number() == len(sv.allClasses) {
+			sv.allClasses = append(sv.allClasses, &class{Class: known})
+		}
+		c := sv.allClasses[known.Number()]
 		c.members++
 		if !sv.pending[p.UID] || nominated[p.UID] {
 			c.MarkRunning()
@@ -39,7 +41,6 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 		all[i] = queuedPod{pod: p, class: c}
 		queue = append(queue, &all[i])
 	}
-	sv.allClasses = f.order
 	return queue
 }
 
@@ -48,18 +49,16 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	n := sv.axes.Len()
 	requests, amounts := make(resources.Vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
 	for i, c := range sv.allClasses {
-		c.requests, c.amounts = requests[i*n:(i+1)*n:(i+1)*n], amounts[i*n:(i+1)*n:(i+1)*n]
-		sv.axes.Read(c.resourceList, c.requests)
-		c.shared = sv.volumes.AddTo(c.requests, sv.axes, c.Pod())
-		c.listed = listedAxes(sv.axes, c.resourceList, c.requests)
-		for axis, x := range c.requests {
+		c.amounts = amounts[i*n : (i+1)*n : (i+1)*n]
+		c.Measure(sv.axes, sv.volumes, requests[i*n:(i+1)*n:(i+1)*n])
+		for axis, x := range c.Requests() {
 			c.amounts[axis] = float64(x)
 		}
-		c.oversized = len(c.unknownResources) > 0 || sv.oversized(c.requests)
+		c.oversized = len(c.unknownResources) > 0 || sv.oversized(c.Requests())
 	}
 	cpu, memory := sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
 	for _, q := range queue {
-		q.cpu, q.memory = q.class.requests[cpu], q.class.requests[memory]
+		q.cpu, q.memory = q.class.Requests()[cpu], q.class.Requests()[memory]
 	}
 	slices.SortFunc(queue, queueOrder)
 	compiler := podclass.NewCompiler(podclass.Config{
@@ -118,7 +117,7 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 		return nil
 	}
 	for i, name := range sv.axes.All() {
-		asks := func(c *class) bool { return c.requests[i] > 0 && !c.unplaceable() }
+		asks := func(c *class) bool { return c.Requests()[i] > 0 && !c.unplaceable() }
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
 			!slices.ContainsFunc(sv.allClasses, asks) &&
 			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.Amounts[i] > 0 }) {

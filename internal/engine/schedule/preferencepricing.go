@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -37,10 +38,6 @@ type pricing struct {
 	// first is the packing class that the node is sized for at the moment, at level.
 	first *packingClass
 	level int
-	// paidOnly keeps planned nodes without a size at their price.
-	paidOnly bool
-	// filled is the last bin that has got a pod.
-	filled *bin
 	// spareSizing is the last size for the other scope: sizes are compared for each new node, and mostly repeat.
 	spareSizing sizedBin
 	// ownPrices are own prices without a linear program, in $/h.
@@ -52,7 +49,7 @@ type pricing struct {
 
 	// What follows is of one run. rates are what a node costs for the preferences of its pods, as a share of their own
 	// prices; records is what has become of preferences.
-	rates   map[*bin]float64
+	rates   map[*bin.Bin]float64
 	records map[*podclass.Constraints]*preferenceRecord
 }
 
@@ -80,8 +77,8 @@ func (p *pricing) start() {
 	if p == nil {
 		return
 	}
-	p.scope, p.first, p.paidOnly, p.filled = fillWithAll, nil, false, nil
-	p.rates, p.records = map[*bin]float64{}, map[*podclass.Constraints]*preferenceRecord{}
+	p.scope, p.first = fillWithAll, nil
+	p.rates, p.records = map[*bin.Bin]float64{}, map[*podclass.Constraints]*preferenceRecord{}
 }
 
 // leastKept is the first relaxation level of the class that counts when pods are divided over zones.
@@ -133,14 +130,6 @@ func (sv *solver) weighs(c *class) bool {
 // modes have them.
 func (sv *solver) pricesAny() bool { return sv.pricing != nil && sv.pricing.mode == preferencesPriced }
 
-// ceilingOf is the most that a bin may cost with another pod.
-func (sv *solver) ceilingOf(b *bin) float64 {
-	if sv.pricing != nil && sv.pricing.paidOnly && b.target.Type < 0 {
-		return b.cost * (1 + 1e-9)
-	}
-	return b.ceiling
-}
-
 // scoped runs something with a scope of filling new nodes that are sized for pods of the class at a level.
 func (sv *solver) scoped(scope fillScope, c *class, level int, run func()) {
 	p := sv.pricing
@@ -169,10 +158,10 @@ func (sv *solver) ownPrice(c *class) float64 {
 	for _, l := range sv.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			room := l.TypeOf(cand).Room()
-			if !c.requests.Within(room) {
+			if !c.Requests().Within(room) {
 				continue
 			}
-			if cost := cand.Price * shareOf(c.requests, room); own == 0 || cost < own {
+			if cost := cand.Price * shareOf(c.Requests(), room); own == 0 || cost < own {
 				own = cost
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -38,7 +39,7 @@ func (sv *solver) placePriced(q *queuedPod, began int) bool {
 		if rate <= sv.pricing.share*(1+1e-9) {
 			sv.pricing.expected[c], sv.pricing.record(c).pays[c] = i, excess
 			sv.accept(q, o)
-			sv.pricing.rates[sv.pricing.filled] = max(rate, sv.pricing.rates[sv.pricing.filled])
+			sv.pricing.rates[sv.bins.Last()] = max(rate, sv.pricing.rates[sv.bins.Last()])
 			sv.recordPlaced(q, i, rate, excess)
 			return true
 		}
@@ -65,7 +66,7 @@ func (sv *solver) placeInPaidRoom(q *queuedPod, bare int) bool {
 		}
 		rate := 0.0
 		if !onExisting {
-			rate = sv.pricing.rates[sv.pricing.filled]
+			rate = sv.pricing.rates[sv.bins.Last()]
 		}
 		sv.recordPlaced(q, i, rate, sv.knownExcess(q, i))
 		return true
@@ -81,13 +82,11 @@ func (sv *solver) hasDomain(c *class, i int) bool {
 // placeInPaidBin puts the pod into a bin that was sized for more than it holds, or has room at its price.
 func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
 	if !sv.strategy.plain() {
-		sv.pricing.paidOnly = true
-		defer func() { sv.pricing.paidOnly = false }()
-		return sv.placeInBin(q, i)
+		return sv.placeInBin(q, i, bin.AtItsPrice)
 	}
-	for _, b := range sv.bins {
-		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil && rise(b, g) == 0 {
-			sv.addToBin(b, q.class, q.pod, g)
+	for _, b := range sv.bins.All() {
+		if g, why := sv.bins.Grow(b, q.class.Class, q.class.Levels()[i], bin.BelowCeiling); why == nil && b.Rise(g) == 0 {
+			sv.bins.Add(b, q.class.Class, q.pod, g)
 			return true
 		}
 	}
@@ -95,10 +94,10 @@ func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
 }
 
 // placePlannedAtAnyLevel puts the pod in a bin that was enlarged for it, at the first level that fits.
-func (sv *solver) placePlannedAtAnyLevel(q *queuedPod, b *bin) bool {
+func (sv *solver) placePlannedAtAnyLevel(q *queuedPod, b *bin.Bin) bool {
 	for i, level := range q.class.Levels()[:q.class.Bare()+1] {
-		if g, why := sv.grow(b, q.class, level, ceilingEnforced); why == nil {
-			sv.addToBin(b, q.class, q.pod, g)
+		if g, why := sv.bins.Grow(b, q.class.Class, level, bin.BelowCeiling); why == nil {
+			sv.bins.Add(b, q.class.Class, q.pod, g)
 			sv.recordPlaced(q, i, sv.pricing.rates[b], sv.knownExcess(q, i))
 			return true
 		}
@@ -112,17 +111,14 @@ type offer struct {
 	// fresh is the new node; nil if bin grows as g instead. scope is what it is filled with.
 	fresh *newBinOption
 	scope fillScope
-	bin   *bin
-	g     growth
+	bin   *bin.Bin
+	g     bin.Growth
 	// price is that of the new node, or by how much the bin's rises, in $/h.
 	price float64
 	// value is what the new node would hold, own the own prices of the pods in it that keep preferences, both in $/h.
 	// They are zero where the node has no size.
 	value, own float64
 }
-
-// rise is by how much the price of the bin rises.
-func rise(b *bin, g growth) float64 { return max(0, g.cands.List()[g.first].Price-b.cost) }
 
 // bestOffer is the offer at a level with the least rate: what the node costs above the base, as a share of the own prices
 // of the pods that it keeps preferences for. It is nil, and the rate infinite, if the level cannot be met.
@@ -182,7 +178,7 @@ func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
 		return nil
 	}
 	if sv.strategy.plain() {
-		if o := sv.growthOffer(q, i, ceilingEnforced); o != nil {
+		if o := sv.growthOffer(q, i, bin.BelowCeiling); o != nil {
 			return o
 		}
 	}
@@ -194,16 +190,16 @@ func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
 		}
 	})
 	if out == nil {
-		out = sv.growthOffer(q, i, ceilingIgnored)
+		out = sv.growthOffer(q, i, bin.AnyPrice)
 	}
 	return out
 }
 
 // growthOffer is the first bin that grows to take the pod.
-func (sv *solver) growthOffer(q *queuedPod, i int, mode ceilingMode) *offer {
-	for _, b := range sv.bins {
-		if g, why := sv.grow(b, q.class, q.class.Levels()[i], mode); why == nil {
-			return &offer{level: i, bin: b, g: g, price: rise(b, g)}
+func (sv *solver) growthOffer(q *queuedPod, i int, mode bin.Mode) *offer {
+	for _, b := range sv.bins.All() {
+		if g, why := sv.bins.Grow(b, q.class.Class, q.class.Levels()[i], mode); why == nil {
+			return &offer{level: i, bin: b, g: g, price: b.Rise(g)}
 		}
 	}
 	return nil
@@ -255,12 +251,13 @@ func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, p
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := &newBinOption{b: sv.newBin(t)}
-		if o.b.cands.Requirements().With(in).Get(corev1.LabelTopologyZone).Impossible() {
+		o := &newBinOption{b: sv.bins.Fresh(t)}
+		reqs := t.Requirements().With(in)
+		if reqs.Get(corev1.LabelTopologyZone).Impossible() {
 			continue
 		}
-		o.b.cands = t.Candidates(o.b.cands.Requirements().With(in))
-		g, why := sv.grow(o.b, c, level, ceilingIgnored)
+		o.b.Narrow(t.Candidates(reqs))
+		g, why := sv.bins.Grow(o.b, c.Class, level, bin.AnyPrice)
 		if why != nil {
 			continue
 		}
@@ -275,7 +272,7 @@ func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, p
 // freshOffer is the offer of a new node, with what it would hold.
 func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 	c := q.class
-	o := &offer{level: i, fresh: fresh, price: fresh.g.cands.List()[fresh.g.first].Price}
+	o := &offer{level: i, fresh: fresh, price: fresh.g.Cheapest().Price}
 	if fresh.size.index < 0 {
 		return o
 	}
@@ -283,9 +280,9 @@ func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 	if sv.demandsFor != fresh.b {
 		queue = sv.lookAhead(fresh.b, c, fresh.g)
 	}
-	cand := fresh.g.cands.List()[fresh.size.index]
+	cand := fresh.g.Candidates().List()[fresh.size.index]
 	o.price = cand.Price
-	o.value = c.value + sv.pack(queue, c, packTarget{fresh.b.t.TypeOf(cand), cand, fresh.size.pattern}, nil)
+	o.value = c.value + sv.pack(queue, c, packTarget{fresh.b.Template().TypeOf(cand), cand, fresh.size.pattern}, nil)
 	if c.Levels()[i].Preferences() > 0 {
 		o.own = sv.ownPrice(c)
 	}
@@ -301,8 +298,7 @@ func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 // accept places the pod as offered.
 func (sv *solver) accept(q *queuedPod, o *offer) {
 	if o.fresh == nil {
-		o.bin.ceiling, o.bin.room = max(o.bin.ceiling, o.g.cands.List()[o.g.first].Price), nil
-		sv.addToBin(o.bin, q.class, q.pod, o.g)
+		sv.bins.AddAbove(o.bin, q.at(o.level, bin.AnyPrice), o.g)
 		return
 	}
 	sv.scoped(o.scope, q.class, o.level, func() { sv.openBin(q, o.level, o.fresh) })

@@ -52,7 +52,7 @@ func (sv *solver) newMarket(p price.Problem) *price.Market {
 			at = len(p.Usable)
 			usable[c.Constraints], p.Usable = at, append(p.Usable, sv.candidateLists(c.Constraints))
 		}
-		p.Pods[i] = price.Pods{Requests: c.requests, Count: c.count, Usable: at}
+		p.Pods[i] = price.Pods{Requests: c.Requests(), Count: c.count, Usable: at}
 	}
 	m := price.NewMarket(p)
 	sv.prices.solves++
@@ -146,11 +146,12 @@ func (sv *solver) valuedPlan() price.Plan {
 	for _, c := range sv.classes {
 		out.Value += c.boundValue * float64(c.onExisting)
 	}
-	for _, b := range sv.bins {
-		for _, h := range b.contents {
-			out.Value += h.class.boundValue * float64(h.n)
-			if dearest == nil || h.class.boundValue > dearest.boundValue {
-				dearest = h.class
+	for _, b := range sv.bins.All() {
+		for of, n := range b.Contents() {
+			c := sv.classOf(of)
+			out.Value += c.boundValue * float64(n)
+			if dearest == nil || c.boundValue > dearest.boundValue {
+				dearest = c
 			}
 		}
 	}
@@ -167,16 +168,16 @@ func (sv *solver) scheduledPods() []price.Scheduled {
 	for _, c := range sv.classes {
 		counts[c.undivided()] += c.onExisting
 	}
-	for _, b := range sv.bins {
-		for _, h := range b.contents {
-			counts[h.class.undivided()] += h.n
+	for _, b := range sv.bins.All() {
+		for of, n := range b.Contents() {
+			counts[sv.classOf(of).undivided()] += n
 		}
 	}
 	out := make([]price.Scheduled, 0, len(sv.classes))
 	for _, c := range sv.classes {
 		if n := counts[c]; n > 0 && c.whole == nil {
 			out = append(out, price.Scheduled{
-				Pods: c.boundIndex, Count: n, Requests: c.requests, Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
+				Pods: c.boundIndex, Count: n, Requests: c.Requests(), Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
 			})
 		}
 	}

@@ -3,11 +3,11 @@ package schedule
 import (
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/explain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -72,7 +72,7 @@ func (p *prober) pods(c *class) *explain.Pods {
 	last := c.Levels()[len(c.Levels())-1]
 	out := &explain.Pods{
 		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(),
-		Requests: c.requests, ResourceList: c.resourceList, UnknownResources: c.unknownResources, Ports: c.Ports().All(),
+		Requests: c.Requests(), ResourceList: c.ResourceList(), UnknownResources: c.unknownResources, Ports: c.Ports().All(),
 		Search: &classProber{sv: p.sv, c: c},
 	}
 	for _, d := range c.Devices() {
@@ -101,27 +101,27 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 			continue
 		}
 		if a.AllDomains || slices.Contains(a.NewDomains, g.Key()) {
-			g = g.WithPool(forTopology(a.Template))
+			g = g.WithPool(a.Template.ForTopology())
 		}
 		views = append(views, v.In(g, a.Required))
 	}
-	c, alternative := *p.c, requirement.Interned{}
+	alternative := requirement.Interned{}
 	if a.Volume.Len() > 0 {
 		alternative = pools.Intern(a.Volume)
 	}
-	c.Constraints = c.WithVolume(alternative, a.AnyPorts)
+	c := p.c.With(p.c.WithVolume(alternative, a.AnyPorts), p.c.Number())
 	level := last.Alone(pools.Intern(a.Required), a.AnyTaints, views)
-	g, why := p.sv.grow(p.sv.newBin(a.Template), &c, level, ceilingExplained)
+	g, why := p.sv.bins.Grow(p.sv.bins.Fresh(a.Template), c, level, bin.Explained)
 	if why != nil {
-		return nil, why.code
+		return nil, why.Code()
 	}
 	return nearest(g), ""
 }
 
 // nearest is the cheapest offering of a growth.
-func nearest(g growth) *Nearest {
-	ti := g.cands.TypeOf(g.cands.List()[g.first])
-	o := ti.OfferingOf(g.cands.Requirements(), g.reservation)
+func nearest(g bin.Growth) *Nearest {
+	ti := g.Candidates().TypeOf(g.Cheapest())
+	o := ti.OfferingOf(g.Candidates().Requirements(), g.Reservation())
 	return &Nearest{InstanceType: ti.Name, Zone: o.Zone, CapacityType: o.CapacityType}
 }
 
@@ -142,7 +142,7 @@ func (p *classProber) Constraints() []explain.Constraint {
 
 // FindDevices is the reason why no node of the candidates has devices for the class's pods; nil if some node has.
 func (p *classProber) FindDevices(on *nodepool.Candidates) error {
-	_, err := p.sv.devices.Options(p.c.Devices(), len(p.sv.bins), on)
+	_, err := p.sv.devices.Options(p.c.Devices(), p.sv.bins.Len(), on)
 	return err
 }
 
@@ -155,31 +155,4 @@ func (p *classProber) VolumeClaim(label string) string {
 		}
 	}
 	return ""
-}
-
-// noType finds the rule by which no instance type holds the requests.
-func (sv *solver) noType(b *bin, c *class, reqs requirement.Set, total resources.Vec) *refusal {
-	t := b.t
-	if len(b.pods) > 0 {
-		return sv.refusal(Resources, true)
-	}
-	code := Requirement
-	ports := t.ConflictingGroups(b.ports, c.Ports().All())
-	for i := range t.Types() {
-		ti := &t.Types()[i]
-		if !reqs.Overlaps(ti.Requirements) {
-			continue
-		}
-		if code == Requirement {
-			code = Resources
-		}
-		if !total.Fits(ti.Room()) {
-			continue
-		}
-		if !ti.BlockedBy(ports) {
-			return &refusal{code: Offering, final: true}
-		}
-		code = HostPort
-	}
-	return &refusal{code: code, final: true}
 }

@@ -157,9 +157,9 @@ func (sv *solver) undoRun() {
 		t.Undo()
 	}
 	sv.slots.Undo()
-	sv.touchedNodes, sv.bins, sv.rejected = sv.touchedNodes[:0], nil, nil
-	sv.rooms.Clear()
-	sv.planned, sv.steps, sv.relaxedPreferences, sv.cost = sv.planned[:0], 0, 0, 0
+	sv.touchedNodes, sv.rejected = sv.touchedNodes[:0], nil
+	sv.bins.Clear()
+	sv.planned, sv.steps, sv.relaxedPreferences = sv.planned[:0], 0, 0
 	sv.stepsOfClass = nil
 	sv.devices.End()
 }

@@ -1,8 +1,6 @@
 package schedule
 
-import (
-	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-)
+import "github.com/dovetail-k8s/dovetail/internal/engine/resources"
 
 // fitTiers are lower bounds on the ratio of a pod's value to its cost at the dual prices of the type. Pods of an
 // earlier tier are packed first. A pod in an optimal pattern has ratio 1 (complementary slackness); 0.985 allows for
@@ -85,9 +83,9 @@ func (r *rankings) add(f *packingClass) {
 func (r *rankings) read(cpu, memory int) {
 	for ; r.readUpTo < r.lookedAt; r.readUpTo++ {
 		if c := r.classes[r.readUpTo].first(); c != nil {
-			ratio := float64(c.requests[memory]) / float64(max(1, c.requests[cpu]))
+			ratio := float64(c.Requests()[memory]) / float64(max(1, c.Requests()[cpu]))
 			r.priced = append(r.priced, pricedClass{int32(r.readUpTo), c.value, ratio})
-			r.amounts, r.requests = append(r.amounts, c.amounts...), append(r.requests, c.requests...)
+			r.amounts, r.requests = append(r.amounts, c.amounts...), append(r.requests, c.Requests()...)
 		}
 	}
 }

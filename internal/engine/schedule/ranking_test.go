@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -16,7 +17,7 @@ import (
 // packSlowly is what pack takes of each demand, with the order found anew and each demand looked at each time.
 func (sv *solver) packSlowly(queue []demand, first *class, cand nodepool.Candidate) []int {
 	ti := sv.pools.All()[0].TypeOf(cand)
-	free, taken := ti.Room().Minus(first.requests), make([]int, len(queue))
+	free, taken := ti.Room().Minus(first.Requests()), make([]int, len(queue))
 	ratio := float64(ti.Room()[sv.memory]) / float64(max(1, ti.Room()[sv.cpu]))
 	take := func(k, most int) {
 		for range most {
@@ -82,14 +83,14 @@ func TestPackingsTakeWhatASlowPackingTakes(t *testing.T) {
 		sv := variedQueue(rng)
 		first := sv.waiting[0].first()
 		for round := range 6 {
-			b := sv.newBin(sv.pools.All()[0])
-			g, why := sv.grow(b, first, first.Levels()[0], ceilingIgnored)
+			b := sv.bins.Fresh(sv.pools.All()[0])
+			g, why := sv.bins.Grow(b, first.Class, first.Levels()[0], bin.AnyPrice)
 			if why != nil {
-				t.Fatalf("no new bin takes a pod: %v", *why)
+				t.Fatalf("no new bin takes a pod: %v", why.Code())
 			}
 			queue := sv.lookAhead(b, first, g)
-			for _, cand := range g.cands.List()[g.first:] {
-				sv.pack(queue, first, packTarget{b.t.TypeOf(cand), cand, -1}, nil)
+			for _, cand := range g.Candidates().List()[g.First():] {
+				sv.pack(queue, first, packTarget{b.Template().TypeOf(cand), cand, -1}, nil)
 				var got []int
 				for k := range queue {
 					got = append(got, queue[k].taken)

@@ -6,12 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/roomtree"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -44,9 +44,9 @@ type solver struct {
 	volumes      *volume.Limits     // attach limits, and which pods share claims
 	topology     *topology.Registry // the groups that count pods per domain
 	nodes        []*node
-	bins         []*bin
-	rooms        roomtree.Tree                 // of bins
-	allClasses   []*class                      // all classes, in the order of the pods
+	bins         *bin.Set                      // the nodes to launch
+	allClasses   []*class                      // all classes, by number: in the order of the pods
+	zoned        []*class                      // classes of divided pods, by number after those of allClasses
 	classes      []*class                      // classes of this run, by their first pod in the queue
 	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
 
@@ -54,32 +54,21 @@ type solver struct {
 
 	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
 	// placement.
-	waiting     []*packingClass
-	planned     []plannedPods
-	demands     []demand // of the last lookAhead
-	demandsFor  *bin     // the bin of the last lookAhead
-	touched     []int32  // the demands that the last packing took pods of, by index
-	rankings    rankings
-	quotas      hostQuotas
-	sized       sizedBin // the last bin that was sized
-	slots       reservation.Slots
-	freeBuf     resources.Vec        // buffer of pack
-	fittingBuf  []nodepool.Candidate // buffer of launch
-	launchBuf   []nodepool.Candidate // buffer of launch
-	binWalks    []binWalk            // buffer of placeInWaitingBin
-	movedBins   []movedBin           // buffer of placeInWaitingBin
-	viewBuf     []topology.View      // buffer of viewsWithUndecided
-	choiceCache choiceCache
-
-	fullRefusal, taintRefusal, topologyRefusal, limitRefusal refusalPair
-	requirementRefusal                                       refusal
-	domainRefusal                                            refusal // buffer of closedDomain
+	waiting    []*packingClass
+	planned    []plannedPods
+	demands    []demand // of the last lookAhead
+	demandsFor *bin.Bin // the bin of the last lookAhead
+	touched    []int32  // the demands that the last packing took pods of, by index
+	rankings   rankings
+	quotas     hostQuotas
+	sized      sizedBin // the last bin that was sized
+	slots      reservation.Slots
+	freeBuf    resources.Vec // buffer of pack
 
 	steps     int
 	abandoned bool // Budget.Stop has ended planning
-	// cost is the price of the bins as they are, a lower bound on their final price. Above costCeiling the run is given
-	// up.
-	cost, costCeiling float64
+	// costCeiling is the price of bins above which the run is given up.
+	costCeiling float64
 	// relaxedPreferences counts preferences that were dropped for scheduled pods.
 	relaxedPreferences int
 	// generation counts placements: a pod that failed is not tried again before another pod is placed.
@@ -96,9 +85,8 @@ type solver struct {
 	// hostGroups are the groups over hostnames that matter to coverExactly.
 	hostGroups map[*topology.Group]bool
 	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
-	// group is divided. zonedClasses is the number of classes that the division of this run has made.
-	wholeGroups  map[*topology.Group]bool
-	zonedClasses int
+	// group is divided.
+	wholeGroups map[*topology.Group]bool
 
 	run          int
 	start        baseline
@@ -115,9 +103,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
 		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1, devices: devices.New(s),
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
-		pricing:     newPricing(s.Settings),
-		fullRefusal: newRefusalPair(Resources), taintRefusal: newRefusalPair(Taint), topologyRefusal: newRefusalPair(Topology),
-		limitRefusal: newRefusalPair(Limits), requirementRefusal: refusal{code: Requirement, final: true},
+		pricing: newPricing(s.Settings),
 	}
 }
 
@@ -164,9 +150,9 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	if sv.keepApart = how == apartFirst; sv.keepApart {
 		left = sv.apartFirst(left)
 	}
-	divided := sv.zonedClasses > 0
+	divided := len(sv.zoned) > 0
 	left = sv.placeAll(left)
-	if sv.cost > sv.costCeiling || sv.abandoned {
+	if sv.bins.Cost() > sv.costCeiling || sv.abandoned {
 		return nil, false
 	}
 	if divided && sv.leavesDivided(left) {
@@ -175,12 +161,12 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
-	bins := len(sv.bins)
+	bins := sv.bins.Len()
 	p := sv.plan(append(left, aside...), len(queue))
 	switch {
 	case sv.abandoned:
 		return nil, false
-	case divided && len(sv.bins) < bins: // a bin that cannot be launched may have held divided pods
+	case divided && sv.bins.Len() < bins: // a bin that cannot be launched may have held divided pods
 		sv.wholeGroups = nil
 		return nil, true
 	}
@@ -257,7 +243,7 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			}
 			if !q.placed && !(deferring && q.class.deferred) && sv.placePod(q) {
 				sv.placePlanned()
-				if sv.cost > sv.costCeiling {
+				if sv.bins.Cost() > sv.costCeiling {
 					return queue
 				}
 			}
@@ -330,7 +316,7 @@ func (sv *solver) placeFrom(q *queuedPod, first, began int) bool {
 		}
 		if sv.placeOnExisting(q, i) ||
 			!sv.topology.NoDomainLeft(c.Views(c.Levels()[i]), c.Levels()[i].Full(), sv.pools.RequiresAbsent) &&
-				(sv.placeInBin(q, i) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
+				(sv.placeInBin(q, i, bin.BelowCeiling) || sv.placeInNewBin(q, i) || sv.placeAboveCeiling(q, i)) {
 			sv.placed(q, i)
 			return true
 		}
@@ -340,7 +326,7 @@ func (sv *solver) placeFrom(q *queuedPod, first, began int) bool {
 }
 
 // placePlannedIn puts the pod in a bin that was enlarged for it.
-func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
+func (sv *solver) placePlannedIn(q *queuedPod, b *bin.Bin) bool {
 	if sv.weighs(q.class) {
 		return sv.placePlannedAtAnyLevel(q, b)
 	}
@@ -348,11 +334,11 @@ func (sv *solver) placePlannedIn(q *queuedPod, b *bin) bool {
 	if level < 0 {
 		return false
 	}
-	g, why := sv.grow(b, q.class, q.class.Levels()[level], ceilingEnforced)
+	g, why := sv.bins.Grow(b, q.class.Class, q.class.Levels()[level], bin.BelowCeiling)
 	if why != nil {
 		return false
 	}
-	sv.addToBin(b, q.class, q.pod, g)
+	sv.bins.Add(b, q.class.Class, q.pod, g)
 	sv.placed(q, level)
 	return true
 }
@@ -392,76 +378,23 @@ func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	return false
 }
 
-// placeInBin puts the pod into the first bin that takes it. The room of bins decides for most of them: roomtree.Tree skips
-// those that are full.
-func (sv *solver) placeInBin(q *queuedPod, i int) bool {
-	c := q.class
-	l := &c.attempts[i].bins
+// placeInBin puts the pod into a bin that takes it: the first one, or for leastPods the one with the fewest pods.
+func (sv *solver) placeInBin(q *queuedPod, i int, mode bin.Mode) bool {
+	list := &q.class.attempts[i].bins
 	if sv.strategy == leastPods {
-		return sv.placeInLeastPods(q, i)
+		return sv.bins.PutWhereFewest(q.at(i, mode), list)
 	}
-	if c.count == 1 {
-		return sv.placeLastInBin(q, i)
-	}
-	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
-		return true
-	}
-	for need := sv.roomFor(c); ; l.next++ {
-		if l.next = sv.rooms.Next(l.next, need); l.next < 0 {
-			l.next = len(sv.bins)
-			return false
-		}
-		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.Levels()[i], ceilingEnforced)
-		if why == nil {
-			sv.addToBin(b, c, q.pod, g)
-			return true
-		}
-		if !why.final {
-			list := l.find(why)
-			l.lists[list].bins = append(l.lists[list].bins, int32(l.next))
-		}
-	}
+	return sv.bins.Put(q.at(i, mode), list, q.class.count == 1)
 }
 
-// placeLastInBin is placeInBin for the last pod of its class, after which no record of failed bins is needed.
-func (sv *solver) placeLastInBin(q *queuedPod, i int) bool {
-	l := &q.class.attempts[i].bins
-	if len(l.lists) > 0 && sv.placeInWaitingBin(binSearch{q: q, level: i, list: l}) {
-		return true
-	}
-	need := sv.roomFor(q.class)
-	for k := sv.rooms.Next(l.next, need); k >= 0; k = sv.rooms.Next(k+1, need) {
-		b := sv.bins[k]
-		if g, why := sv.grow(b, q.class, q.class.Levels()[i], ceilingEnforced); why == nil {
-			sv.addToBin(b, q.class, q.pod, g)
-			return true
-		}
-	}
-	return false
+// at is the search for a bin at a relaxation level.
+func (q *queuedPod) at(i int, mode bin.Mode) bin.Search {
+	return bin.Search{Class: q.class.Class, Level: q.class.Levels()[i], Pod: q.pod, Mode: mode}
 }
 
 // placeAboveCeiling puts the pod into any bin that holds it at any price, since no new bin is possible.
 func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
-	c := q.class
-	l := &c.attempts[i].aboveCeiling
-	w := binSearch{q: q, level: i, list: l, mode: ceilingIgnored}
-	if len(l.lists) > 0 && sv.placeInWaitingBin(w) {
-		return true
-	}
-	for ; l.next < len(sv.bins); l.next++ {
-		b := sv.bins[l.next]
-		g, why := sv.grow(b, c, c.Levels()[i], ceilingIgnored)
-		if why == nil {
-			sv.addFound(b, w, g)
-			return true
-		}
-		if !why.final {
-			list := l.find(why)
-			l.lists[list].bins = append(l.lists[list].bins, int32(l.next))
-		}
-	}
-	return false
+	return sv.bins.PutAtAnyPrice(q.at(i, bin.AnyPrice), &q.class.attempts[i].aboveCeiling)
 }
 
 // plan turns the state of the solver into the Plan.
@@ -475,25 +408,21 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices})
 		}
 	}
-	bins := sv.bins[:0]
-	for _, b := range sv.bins {
-		launch, why := sv.launch(b)
-		if why.Code != "" {
-			for _, pod := range b.pods {
-				p.Rejected = append(p.Rejected, Rejection{Pod: pod, Reasons: []Reason{why}})
-			}
-			continue
+	launches, failed := sv.bins.Launch()
+	for _, f := range failed {
+		for _, pod := range f.Pods {
+			p.Rejected = append(p.Rejected, Rejection{Pod: pod, Reasons: []Reason{f.Why}})
 		}
-		bins = append(bins, b)
-		p.Launches = append(p.Launches, launch)
-		p.Stats.HourlyCost += launch.Offering.Price
+	}
+	p.Launches = launches
+	for i := range launches {
+		p.Stats.HourlyCost += launches[i].Offering.Price
 		p.Stats.NodeCost += sv.s.Settings.NodeCost
 	}
-	sv.bins = bins
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-sv.zonedClasses, sv.steps
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-len(sv.zoned), sv.steps
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound(&p)
 	p.Preferences, p.DroppedWorth = sv.preferenceCosts(), sv.droppedWorth()

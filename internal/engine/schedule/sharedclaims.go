@@ -5,7 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -81,18 +80,3 @@ func (sv *solver) forgetSharers(queue []*queuedPod) {
 
 // cannotRun reports whether the pod is unplaceable or invalid.
 func (q *queuedPod) cannotRun() bool { return q.class.unplaceable() || len(q.class.Invalid()) > 0 }
-
-// requestsIn is what a pod of the class requests in the bin: a volume that it shares with pods there is attached
-// already.
-func (sv *solver) requestsIn(b *bin, c *class) resources.Vec {
-	if len(c.shared) == 0 {
-		return c.requests
-	}
-	out := slices.Clone(c.requests)
-	for _, a := range c.shared {
-		if !b.sharedVolumes[a] {
-			out[sv.volumes.Axis(sv.axes, a.Driver)]++
-		}
-	}
-	return out
-}

@@ -67,10 +67,10 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 			continue
 		}
 		if least == nil {
-			least = slices.Clone(queued.class.requests)
+			least = slices.Clone(queued.class.Requests())
 			continue
 		}
-		for axis, r := range queued.class.requests {
+		for axis, r := range queued.class.Requests() {
 			least[axis] = min(least[axis], r)
 		}
 	}
@@ -179,7 +179,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 		}
 		for _, list := range [...][]*topology.Group{queued.class.Matches(), queued.class.Declares()} {
 			for _, g := range list {
-				sv.topology.CountLaunched(g, l.Requirements, forTopology(t))
+				sv.topology.CountLaunched(g, l.Requirements, t.ForTopology())
 			}
 		}
 	}

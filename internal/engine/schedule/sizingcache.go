@@ -3,6 +3,7 @@ package schedule
 import (
 	"slices"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 )
 
@@ -49,9 +50,9 @@ func (o *offeredDemand) allows(d *demand) bool {
 // reuseSizing reports whether the last decision holds for a new bin as well.
 //
 // Cost: one comparison per demand, where the decision takes a packing per entry of the shortlist.
-func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
+func (sv *solver) reuseSizing(queue []demand, first *class, g bin.Growth) bool {
 	s := &sv.sized
-	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.cands || s.from != g.first ||
+	if s.disabled || s.run != sv.run || s.first != first.packingClass || s.cands != g.Candidates() || s.from != g.First() ||
 		s.solvedFor != sv.prices.lastValue || len(s.offered) != len(queue) || !slices.Equal(s.quotas, sv.quotas.most) ||
 		!slices.Equal(s.matching, sv.prices.market.Program().MatchingPatterns(first.lpPods)) {
 		return false
@@ -66,10 +67,10 @@ func (sv *solver) reuseSizing(queue []demand, first *class, g growth) bool {
 
 // startSizing records what a decision depends on. Limits and reservations change with each bin, so that nothing is
 // reused where there are any.
-func (sv *solver) startSizing(queue []demand, first *class, g growth) {
+func (sv *solver) startSizing(queue []demand, first *class, g bin.Growth) {
 	s := &sv.sized
-	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.cands, g.first, sv.prices.lastValue
-	if g.cands.Template().HasLimits() || sv.slots.Len() > 0 {
+	s.run, s.first, s.cands, s.from, s.solvedFor = sv.run, first.packingClass, g.Candidates(), g.First(), sv.prices.lastValue
+	if g.Candidates().Template().HasLimits() || sv.slots.Len() > 0 {
 		s.run = 0
 	}
 	s.matching = append(s.matching[:0], sv.prices.market.Program().MatchingPatterns(first.lpPods)...)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -23,12 +24,12 @@ func sizedQueue(t *testing.T, pods ...*corev1.Pod) (*solver, *class, func() ([]p
 	sv.resetWaiting()
 	c := queue[0].class
 	return sv, c, func() ([]plannedPods, nodepool.Candidate) {
-		b := sv.newBin(sv.pools.All()[0])
-		g, why := sv.grow(b, c, c.Levels()[0], ceilingIgnored)
+		b := sv.bins.Fresh(sv.pools.All()[0])
+		g, why := sv.bins.Grow(b, c.Class, c.Levels()[0], bin.AnyPrice)
 		if why != nil {
-			t.Fatalf("no new bin takes a pod: %v", *why)
+			t.Fatalf("no new bin takes a pod: %v", why.Code())
 		}
-		return sv.sizeBin(b, c, g, sv.chooseSize(b, c, g)), b.target
+		return sv.sizeBin(b, c, g, sv.chooseSize(b, c, g)), b.Target()
 	}
 }
 
@@ -44,9 +45,9 @@ func TestEqualBinsAreSizedOnce(t *testing.T) {
 	if len(content) == 0 {
 		t.Fatal("the bin is sized for its first pod only")
 	}
-	offered := func() ([]demand, growth) {
-		b := sv.newBin(sv.pools.All()[0])
-		g, _ := sv.grow(b, first, first.Levels()[0], ceilingIgnored)
+	offered := func() ([]demand, bin.Growth) {
+		b := sv.bins.Fresh(sv.pools.All()[0])
+		g, _ := sv.bins.Grow(b, first.Class, first.Levels()[0], bin.AnyPrice)
 		return sv.lookAhead(b, first, g), g
 	}
 	queue, g := offered()

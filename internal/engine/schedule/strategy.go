@@ -205,31 +205,3 @@ func choose(all []*outcome) *outcome {
 	}
 	return best
 }
-
-// placeInLeastPods is placeInBin for leastPods: it tries bins with fewer pods first, and of those the older.
-//
-// Cost: a sort of the bins that may still take pods of the class, for each pod.
-func (sv *solver) placeInLeastPods(q *queuedPod, i int) bool {
-	c := q.class
-	try := &c.attempts[i]
-	try.byPods = append(try.byPods, sv.bins[try.bins.next:]...)
-	try.bins.next = len(sv.bins)
-	slices.SortFunc(try.byPods, func(a, b *bin) int {
-		return cmp.Or(cmp.Compare(len(a.pods), len(b.pods)), cmp.Compare(a.index, b.index))
-	})
-	kept := 0
-	for k, b := range try.byPods {
-		g, why := sv.grow(b, c, c.Levels()[i], ceilingEnforced)
-		if why == nil {
-			sv.addToBin(b, c, q.pod, g)
-			try.byPods = append(try.byPods[:kept], try.byPods[k:]...)
-			return true
-		}
-		if !why.final {
-			try.byPods[kept] = b
-			kept++
-		}
-	}
-	try.byPods = try.byPods[:kept]
-	return false
-}

@@ -315,13 +315,13 @@ func (d *zoneDivision) leastCost(k *podclass.Constraints, c *class) float64 {
 	for _, l := range lists {
 		key = binary.AppendUvarint(key, uint64(l.ID()))
 	}
-	for _, r := range c.requests {
+	for _, r := range c.Requests() {
 		key = binary.AppendVarint(key, r)
 	}
 	if known, ok := d.prices[string(key)]; ok {
 		return known
 	}
-	least := d.sv.prices.market.LeastCost(c.requests, lists)
+	least := d.sv.prices.market.LeastCost(c.Requests(), lists)
 	d.prices[string(key)] = least
 	return least
 }
@@ -356,7 +356,6 @@ func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 			classes = append(classes, q.class)
 		}
 	}
-	sv.zonedClasses = len(zoned)
 	for _, c := range sv.classes {
 		if !listed[c] {
 			classes = append(classes, c)
@@ -367,9 +366,10 @@ func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 
 // zonedClass makes the class of pods in a zone, without pods.
 func (d *zoneDivision) zonedClass(key zonedClass) *class {
-	c := *key.c
+	c, sv := *key.c, d.sv
 	c.whole = key.c
-	c.Constraints = d.memberOf[key.c.Constraints].in[key.zone]
+	c.Class = key.c.With(d.memberOf[key.c.Constraints].in[key.zone], len(sv.allClasses)+len(sv.zoned))
+	sv.zoned = append(sv.zoned, &c)
 	c.count, c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, 0, nil
 	c.attempts = make([]attemptCache, len(c.Levels()))
 	return &c
@@ -386,10 +386,10 @@ func (sv *solver) solveDivided() {
 
 // mergeZones gives all pods their own classes back.
 func (sv *solver) mergeZones(queue []*queuedPod) {
-	if sv.zonedClasses == 0 {
+	if len(sv.zoned) == 0 {
 		return
 	}
-	sv.prices.market, sv.zonedClasses = sv.prices.whole, 0
+	sv.prices.market, sv.zoned = sv.prices.whole, nil
 	for _, c := range sv.classes {
 		c.lpPods = c.boundPods
 	}

@@ -105,6 +105,7 @@ func (r *Registry) CountLaunched(g *Group, node requirement.Set, pool Pool) {
 
 // touch gives a group its own copy of counts to change.
 func (r *Registry) touch(g *Group) {
+	r.changes++
 	if !g.touched {
 		g.touched = true
 		g.before = g.counts
@@ -112,6 +113,9 @@ func (r *Registry) touch(g *Group) {
 		r.touched = append(r.touched, g)
 	}
 }
+
+// Changes counts how often pods were counted or taken back. While it stays the same, so do all counts of planned pods.
+func (r *Registry) Changes() int { return r.changes }
 
 // settle forgets what is known of planned nodes.
 func (g *Group) settle() {

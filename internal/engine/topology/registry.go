@@ -32,6 +32,7 @@ type Registry struct {
 	known     map[string][]string // see knownValues
 	static    []snapshot.Pool     // those with replicas
 	touched   []*Group            // since the last Undo or Keep
+	changes   int                 // see Changes
 	steps     int
 }
 

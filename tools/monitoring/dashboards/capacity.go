@@ -131,7 +131,7 @@ func capacityUse() []grafana.Panel {
 				resource("karpenter_nodes_total_daemon_limits", "memory", "DaemonSet limits"),
 				resource("karpenter_nodes_system_overhead", "memory", "system")), colored(uses)),
 		as(over("Nodes by zone", grafana.Count, grafana.Query{
-			Expr: "count by (zone) (" + of("karpenter_nodes_current_lifetime_seconds", inPool) + ")", Legend: "{{zone}}",
+			Expr: "count by (zone) (" + of("karpenter_nodes_current_lifetime_seconds", inPool, `zone!=""`) + ")", Legend: "{{zone}}",
 		}, "Nodes by zone. A zone that is missing lacks subnets or capacity. Without topology spread, the cheapest zone gets most nodes."),
 			stacked),
 	}

@@ -64,6 +64,12 @@ func events(by, metric string, matchers ...string) string {
 	return fmt.Sprintf("sum by (%s) (increase(%s[$__rate_interval]))", by, of(metric, matchers...))
 }
 
+// firstEvents are events of a counter with labels that nobody knows beforehand: its first value is an event, too, which increase does
+// not count.
+func firstEvents(by, metric string) string {
+	return fmt.Sprintf("sum by (%s) (increase(%s[$__rate_interval]) > 0 or (%[2]s unless %[2]s offset $__rate_interval))", by, of(metric))
+}
+
 // total is how much a counter has grown over the time that the page shows. It is 0 without a series.
 func total(metric string, matchers ...string) string {
 	return "sum(increase(" + of(metric, matchers...) + "[$__range])) or vector(0)"

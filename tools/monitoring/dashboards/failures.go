@@ -94,7 +94,7 @@ func sharedName() []grafana.Panel {
 func neverJoin() []grafana.Panel {
 	return []grafana.Panel{
 		as(bars("Nodes that did not join in time", grafana.Query{
-			Expr: events("cause", "dovetail_join_failures_total"), Legend: "{{cause}}",
+			Expr: firstEvents("cause", "dovetail_join_failures_total"), Legend: "{{cause}}",
 		}, "NodeClaims with an instance that did not become a node in time, by cause. The event of the NodeClaim has the remedy: dovetail doctor "+
 			"prints it as a command."), empty("All nodes have joined")),
 		waiting("NodeClaims that do not join", notJoining,

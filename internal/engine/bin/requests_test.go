@@ -1,4 +1,4 @@
-package schedule
+package bin
 
 import (
 	"encoding/json"
@@ -9,8 +9,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
+
+// classRequesting is a class of pods that request what the list says, and a place for a pod.
+func classRequesting(t *testing.T, axes resources.Axes, list corev1.ResourceList) *podclass.Class {
+	t.Helper()
+	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: list}}}}}
+	c, err := podclass.NewClassifier(false).ClassOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Measure(axes, volume.NewLimits(&snapshot.Snapshot{}, nil), make(resources.Vec, axes.Len()))
+	return c
+}
 
 // What a launch requests is the sum of quantities, in the format of the first, however they are added up.
 func TestRequestsAddUpAsQuantities(t *testing.T) {
@@ -37,16 +52,16 @@ func TestRequestsAddUpAsQuantities(t *testing.T) {
 	}
 	fast := 0
 	for range 500 {
-		b := &bin{}
-		for range 1 + rng.IntN(4) {
-			b.contents = append(b.contents, classCount{&class{resourceList: random()}, 1 + rng.IntN(9)})
+		lists := make([]corev1.ResourceList, 1+rng.IntN(4))
+		for i := range lists {
+			lists[i] = random()
 		}
-		axes := resources.NewAxes(b.contents[0].class.resourceList, random(), random(), random())
-		listed := true
-		for _, h := range b.contents {
-			h.class.requests = axes.Vec(h.class.resourceList)
-			h.class.listed = listedAxes(axes, h.class.resourceList, h.class.requests)
-			listed = listed && h.class.listed != 0
+		axes := resources.NewAxes(lists[0], random(), random(), random())
+		b, listed := &Bin{}, true
+		for _, list := range lists {
+			c := classRequesting(t, axes, list)
+			b.contents = append(b.contents, classCount{c, 1 + rng.IntN(9)})
+			listed = listed && c.Listed() != 0
 		}
 		overhead := random()
 		got, want := maps.Clone(overhead), maps.Clone(overhead)

@@ -1,8 +1,9 @@
-package schedule
+package bin
 
 import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -11,7 +12,7 @@ import (
 type domainChoices struct {
 	cands *nodepool.Candidates
 	// blocked is why there are none.
-	blocked *refusal
+	blocked *Refusal
 	list    []topology.Choice
 	// narrowed are the candidates of each choice; nil until first used.
 	narrowed []*nodepool.Candidates
@@ -20,11 +21,11 @@ type domainChoices struct {
 // choiceCache has the choices for one pod at one relaxation level, by the candidates of bins: many bins that the pod is
 // checked against are alike.
 //
-// Invariant: nothing has been placed since the choices were made.
+// Invariant: topology has counted nothing since the choices were made.
 type choiceCache struct {
-	generation int
-	level      *podclass.Level
-	made       []domainChoices
+	changes int // of topology
+	level   *podclass.Level
+	made    []domainChoices
 }
 
 // maxCachedChoices bounds the search for cached choices. New nodes of a queue differ in the few requirements that their
@@ -34,33 +35,33 @@ const maxCachedChoices = 16
 // choicesFor are the choices of domains for a pod in a bin with these candidates. They are valid until the next call.
 //
 // Cost: a few pointer comparisons for all bins but the first with such candidates.
-func (sv *solver) choicesFor(b *bin, a binRequest, cands *nodepool.Candidates) *domainChoices {
-	cache := &sv.choiceCache
-	if cache.generation != sv.generation || cache.level != a.level || len(cache.made) == maxCachedChoices {
-		cache.generation, cache.level, cache.made = sv.generation, a.level, cache.made[:0]
+func (s *Set) choicesFor(b *Bin, a request, cands *nodepool.Candidates) *domainChoices {
+	cache := &s.choiceCache
+	if cache.changes != s.topology.Changes() || cache.level != a.level || len(cache.made) == maxCachedChoices {
+		cache.changes, cache.level, cache.made = s.topology.Changes(), a.level, cache.made[:0]
 	}
 	// What follows must not depend on the bin: prices do where capacity reservations are left, and affinity does where
 	// pods have no domain yet.
-	if !sv.choicesDependOnBin(a.views) {
+	if !s.choicesDependOnBin(a.views) {
 		for k := range cache.made {
 			if c := &cache.made[k]; c.cands == cands {
 				return c
 			}
 		}
 	}
-	price := func(r requirement.Set) float64 { return sv.lowest(b, b.t.Candidates(r)) }
-	list, blocked := sv.topology.Choices(topology.Query{Views: a.views, Node: cands.Requirements(), Index: b.index, Price: price})
+	price := func(r requirement.Set) float64 { return s.lowest(b, b.t.Candidates(r)) }
+	list, blocked := s.topology.Choices(topology.Query{Views: a.views, Node: cands.Requirements(), Index: b.index, Price: price})
 	made := domainChoices{cands: cands, list: list, narrowed: make([]*nodepool.Candidates, len(list))}
 	if blocked != nil {
-		made.blocked = sv.refusal(Topology, blocked.Permanent())
+		made.blocked = s.refusals.of(rejection.Topology, blocked.Permanent())
 	}
 	cache.made = append(cache.made, made)
 	return &cache.made[len(cache.made)-1]
 }
 
 // choicesDependOnBin reports whether bins with the same candidates may have different choices.
-func (sv *solver) choicesDependOnBin(views []topology.View) bool {
-	if sv.slots.Len() > 0 {
+func (s *Set) choicesDependOnBin(views []topology.View) bool {
+	if s.slots.Len() > 0 {
 		return true
 	}
 	for i := range views {
@@ -72,7 +73,7 @@ func (sv *solver) choicesDependOnBin(views []topology.View) bool {
 }
 
 // chosen are the candidates of a choice.
-func (sv *solver) chosen(c *domainChoices, k int) *nodepool.Candidates {
+func (s *Set) chosen(c *domainChoices, k int) *nodepool.Candidates {
 	if c.narrowed[k] == nil {
 		c.narrowed[k] = c.cands
 		if len(c.list[k]) > 0 {

@@ -1,0 +1,77 @@
+package bin
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+)
+
+// Add puts the pod into the bin as the growth describes, and counts it in its domains.
+func (s *Set) Add(b *Bin, c *podclass.Class, pod *corev1.Pod, g Growth) {
+	t := b.t
+	if g.cands != b.cands {
+		s.narrow(b, g.cands)
+		b.room = nil
+	}
+	if g.reservedLimits != nil {
+		t.Reserve(b.reservedLimits, g.reservedLimits)
+		b.reservedLimits = g.reservedLimits
+	}
+	s.slots.Move(b.reservation, g.reservation)
+	b.reservation = g.reservation
+	s.takeDevices(b, pod, g)
+	if len(b.pods) > 0 {
+		s.cost -= b.cost
+	}
+	b.cost = g.cands.List()[g.first].Price
+	s.cost += b.cost
+	b.first, b.relaxed = g.first, b.relaxed || g.relaxed
+	for i, r := range s.requestsIn(b, c) {
+		b.total[i] += r
+	}
+	for _, a := range c.Shared() {
+		if b.sharedVolumes == nil {
+			b.sharedVolumes = map[volume.Attachment]bool{}
+		}
+		b.sharedVolumes[a] = true
+	}
+	b.version++
+	s.noteRoom(b)
+	b.pods, s.last = append(b.pods, pod), b
+	b.ports = append(b.ports, c.Ports().All()...)
+	if last := len(b.contents) - 1; last >= 0 && b.contents[last].class == c {
+		b.contents[last].n++
+	} else if i := slices.IndexFunc(b.contents, func(h classCount) bool { return h.class == c }); i >= 0 {
+		b.contents[i].n++
+	} else {
+		b.contents = append(b.contents, classCount{c, 1})
+	}
+	s.count(b, c, 1)
+}
+
+// narrow gives the bin narrower candidates and moves the counts of its pods accordingly.
+func (s *Set) narrow(b *Bin, cands *nodepool.Candidates) {
+	for _, h := range b.contents {
+		s.count(b, h.class, -h.n)
+	}
+	b.cands = cands
+	for _, h := range b.contents {
+		s.count(b, h.class, h.n)
+	}
+}
+
+// count adds n pods of a class in the bin to all groups that count them.
+func (s *Set) count(b *Bin, c *podclass.Class, n int) {
+	*s.steps += len(c.Matches()) + len(c.Declares())
+	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
+	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
+		for _, g := range list {
+			s.topology.CountNew(g, &at, n)
+		}
+	}
+}

@@ -28,11 +28,13 @@ var synthetic = map[string][]string{"ALERTS": {"alertname", "alertstate", "sever
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	var karpenter struct {
-		Metrics map[string][]string `json:"metrics"`
+		Metrics map[string]struct{ Labels []string } `json:"metrics"`
 	}
 	readYAML(t, "../../cmd/dovetail/testdata/karpenter-1.15.yaml", &karpenter)
-	out := karpenter.Metrics
-	for name, of := range out {
+	out := map[string][]string{}
+	for name, m := range karpenter.Metrics {
+		of := m.Labels
+		out[name] = of
 		if i := slices.Index(of, "NODE"); i >= 0 {
 			out[name] = slices.Concat(of[:i], ofNodes, of[i+1:])
 		}

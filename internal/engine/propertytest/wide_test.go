@@ -22,7 +22,7 @@ const (
 // topology over pools and types, limits of any resource, taints with values, static pools, claims in flight that are
 // half known, pods with several containers and ports.
 func (d random) wideWorld() *snapshot.Snapshot {
-	s := d.world()
+	s := d.anyWorld()
 	s.Labels.ReservationID = ReservationID
 	s.Labels.WellKnown[ReservationID] = true
 	d.reserve(s, pick(d, 0, 0, 50))

@@ -9,11 +9,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
+// world is a cluster without closed zones.
 func (d random) world() *snapshot.Snapshot {
+	s, _ := d.cluster()
+	return s
+}
+
+// anyWorld is a cluster in which, now and then, no type is sold in some zone.
+func (d random) anyWorld() *snapshot.Snapshot {
+	s, types := d.cluster()
+	if d.maybe(10) {
+		closeZone(types, pick(d, Zones()...))
+	}
+	return s
+}
+
+// cluster is a snapshot, with the instance types that its pools choose from.
+func (d random) cluster() (*snapshot.Snapshot, []*catalog.InstanceType) {
 	s := World(nil)
 	s.Labels = vocabulary()
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
@@ -49,10 +66,7 @@ func (d random) world() *snapshot.Snapshot {
 			d.unsold(it)
 		}
 	}
-	if d.maybe(10) {
-		closeZone(types, pick(d, Zones()...))
-	}
-	return s
+	return s, types
 }
 
 func (d random) daemon(name string) snapshot.DaemonSet {

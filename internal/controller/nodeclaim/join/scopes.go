@@ -11,6 +11,10 @@ import (
 // joined proves nothing.
 func taintScope(class string) string { return "taint/" + class }
 
+// poolTaintScope is the scope of nodes of a pool and class that wait for a taint. An initialized node of the pool closes it:
+// those of other pools may not have the taint, or its owner may not reach the nodes of this one.
+func poolTaintScope(pool, class string) string { return "taint/" + class + "/" + pool }
+
 // notReadyScope is the scope of nodes of a pool and class that register and never become Ready. An initialized node
 // closes it.
 func notReadyScope(pool, class string) string { return "not-ready/" + class + "/" + pool }
@@ -31,7 +35,7 @@ func classScopes(s scoper, class *awsv1.EC2NodeClass) []string {
 
 // poolScopes are the scopes that may hold back the launches of a pool alone.
 func poolScopes(pool, class string) []string {
-	return []string{notReadyScope(pool, class), joinScope(pool, class)}
+	return []string{poolTaintScope(pool, class), notReadyScope(pool, class), joinScope(pool, class)}
 }
 
 // launchScopes are the scopes that may hold back the launch of a claim.

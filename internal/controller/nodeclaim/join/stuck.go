@@ -3,6 +3,7 @@ package join
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,7 @@ const progressWindow = time.Minute
 // Reconciler's mutex guards them.
 type standstills struct {
 	// stuck are the scopes of claims that have outlived their grace period.
-	stuck map[types.UID]string
+	stuck map[types.UID][]string
 	// progress is when a node of a scope last passed what others of it wait for.
 	progress map[string]time.Time
 }
@@ -47,42 +48,56 @@ func (s *standstills) recordProgress(at time.Time, scopes ...string) {
 	}
 }
 
-// setStuck records the scope in which a claim is stuck, empty if it is not. It returns how many claims of the scope are
-// stuck, and whether this one was before.
-func (s *standstills) setStuck(claim types.UID, scope string) (n int, was bool) {
+// setStuck records the scopes in which a claim is stuck, none if it is not. It returns whether it was before.
+func (s *standstills) setStuck(claim types.UID, scopes []string) (was bool) {
 	if s.stuck == nil {
-		s.stuck = map[types.UID]string{}
+		s.stuck = map[types.UID][]string{}
 	}
 	_, was = s.stuck[claim]
 	delete(s.stuck, claim)
-	if scope == "" {
-		return 0, was
+	if len(scopes) > 0 {
+		s.stuck[claim] = scopes
 	}
-	s.stuck[claim] = scope
-	for _, other := range s.stuck {
-		if other == scope {
-			n++
+	return was
+}
+
+// still are those of the scopes, in their order, in which at least minStuck claims are stuck, and no node has passed within progressWindow.
+func (s *standstills) still(scopes []string, now time.Time) []string {
+	var out []string
+	for _, scope := range scopes {
+		n := 0
+		for _, of := range s.stuck {
+			if slices.Contains(of, scope) {
+				n++
+			}
+		}
+		if n >= minStuck && now.Sub(s.progress[scope]) >= progressWindow {
+			out = append(out, scope)
 		}
 	}
-	return n, was
+	return out
 }
 
 // checkUsable follows a claim that has joined until its node is initialized. Two stuck claims of a scope open its
-// breaker, unless the component that they wait for is at work.
+// breaker, unless the component that they wait for is at work. A taint holds back the class if no node of it passes, else
+// the pool if none of the pool does.
 func (r *Reconciler) checkUsable(ctx context.Context, claim *karpv1.NodeClaim, class string) error {
-	taint, notReady := taintScope(class), notReadyScope(claim.Labels[karpv1.LabelNodePool], class)
+	pool := claim.Labels[karpv1.LabelNodePool]
+	taint, poolTaint, notReady := taintScope(class), poolTaintScope(pool, class), notReadyScope(pool, class)
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
-	scope := ""
+	var scopes []string
 	if claim.DeletionTimestamp == nil {
-		scope = map[string]string{cluster.ReasonTaintStuck: taint, cluster.ReasonNotReadyStuck: notReady}[initialized.Reason]
+		scopes = map[string][]string{
+			cluster.ReasonTaintStuck: {taint, poolTaint}, cluster.ReasonNotReadyStuck: {notReady},
+		}[initialized.Reason]
 	}
 	passed := initialized.Status == metav1.ConditionTrue
 	r.mu.Lock()
-	n, was := r.standstills.setStuck(claim.UID, scope)
+	was := r.standstills.setStuck(claim.UID, scopes)
 	if passed {
-		r.standstills.recordProgress(initialized.LastTransitionTime.Time, taint, notReady)
+		r.standstills.recordProgress(initialized.LastTransitionTime.Time, taint, poolTaint, notReady)
 	}
-	progressing := r.Now().Sub(r.standstills.progress[scope]) < progressWindow
+	still := r.standstills.still(scopes, r.Now())
 	r.mu.Unlock()
 	switch {
 	case passed:
@@ -90,20 +105,20 @@ func (r *Reconciler) checkUsable(ctx context.Context, claim *karpv1.NodeClaim, c
 		if now := r.Now(); was && now.After(at) {
 			at = now // it was stuck when the breaker opened, maybe within the same second
 		}
-		r.Breakers.Joined([]string{taint, notReady}, at)
+		r.Breakers.Joined([]string{taint, poolTaint, notReady}, at)
 		return nil
-	case scope == "":
+	case len(scopes) == 0:
 		return nil
 	}
 	r.count(claim, initialized.Reason)
-	if n >= minStuck && !progressing {
+	if len(still) > 0 {
 		atWork, err := r.removerAtWork(ctx, claim)
 		if err != nil {
 			return err
 		}
 		if !atWork {
 			r.Breakers.Report(
-				cloudprovider.Finding{Cause: initialized.Reason, Certainty: cloudprovider.Certain, Scope: scope, Message: initialized.Message},
+				cloudprovider.Finding{Cause: initialized.Reason, Certainty: cloudprovider.Certain, Scope: still[0], Message: initialized.Message},
 			)
 		}
 	}

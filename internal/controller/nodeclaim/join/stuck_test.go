@@ -96,3 +96,42 @@ func TestTaintsThatGoLate(t *testing.T) {
 		t.Error("no node was initialized for a minute, and more are launched")
 	}
 }
+
+// Nodes of other pools of the class are initialized all the time, since they do not have the taint: that hides nothing, and
+// they go on.
+func TestTaintsThatStayInOnePool(t *testing.T) {
+	f := controllertest.New(t, class(), ofPool("cilium", waiting("a")), ofPool("cilium", waiting("b")), ofPool("general", launched("up")))
+	o := &fakeCloud{}
+	r := reconciler(f, o)
+	guard := NewLaunchGuard(o, r.Breakers, f.Now)
+	f.Clock = controllertest.Start.Add(2 * time.Minute)
+	up := f.Claim("up")
+	condition.SetTrue(up, karpv1.ConditionRegistered, controllertest.Start.Add(5*time.Second))
+	condition.SetTrue(up, karpv1.ConditionInitialized, f.Clock.Add(-time.Second))
+	f.Do(f.API.Status().Update(f.Context(), up))
+	for _, name := range []string{"up", "a"} {
+		f.Reconcile(r, name)
+	}
+	if _, _, held := guard.PoolHeld("cilium", "default"); held {
+		t.Fatal("one node that waits keeps others from being launched")
+	}
+	for _, name := range []string{"b", "up", "a"} {
+		f.Reconcile(r, name)
+	}
+	if finding, _, held := guard.PoolHeld("cilium", "default"); !held || finding.Cause != "TaintStuck" {
+		t.Errorf("two nodes of the pool wait: held %v, %+v", held, finding)
+	}
+	if got := launches(t, guard, "cilium", "c"); len(got) > 0 {
+		t.Errorf("%v launched", got)
+	}
+	if got := launches(t, guard, "general", "d"); len(got) != 1 {
+		t.Error("a pool whose nodes are initialized is held back")
+	}
+	ready := f.Claim("b")
+	condition.SetTrue(ready, karpv1.ConditionInitialized, f.Clock.Add(time.Second))
+	f.Do(f.API.Status().Update(f.Context(), ready))
+	f.Reconcile(r, "b")
+	if _, _, held := guard.PoolHeld("cilium", "default"); held {
+		t.Error("a node of the pool is initialized, and the pool is still held back")
+	}
+}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
@@ -16,6 +17,10 @@ const (
 	// if balanced is not worth a try. In the same workloads apartFirst is at least 4 % cheaper from 20 times on. Below,
 	// either can be cheaper.
 	overwhelming = 20
+	// filledShare is how much of the value of room beside a pod that keeps apart counts when its node is chosen: about as much
+	// as gets filled (85 % of CPU, 67 % of memory). At 0, diverse workloads in a pool of all types cost 3 to 6 % more than at
+	// 0.7 to 0.8; at 0.95, some of those in a general pool do. In between, plans differ by chance.
+	filledShare = 0.75
 )
 
 // decisiveHostRules are the host rules whose pods need at least decisiveShare of the plan's new nodes, if the plan costs
@@ -78,8 +83,8 @@ func (c *class) eachHostRule(visit func(g *topology.Group, perNode int)) {
 	}
 }
 
-// opensCheapest reports whether a new node for a pod of the class is the cheapest that holds the pod.
-func (sv *solver) opensCheapest(c *class) bool {
+// sizedAlone reports whether a new node for a pod of the class is chosen for that pod alone: see sizeAlone.
+func (sv *solver) sizedAlone(c *class) bool {
 	found := false
 	if sv.keepApart {
 		c.eachHostRule(func(g *topology.Group, _ int) { found = found || sv.apart[g] })
@@ -89,14 +94,14 @@ func (sv *solver) opensCheapest(c *class) bool {
 
 // apartFirst is the queue with the pods at its front that host rules keep apart.
 //
-// These pods force nodes, and any node has a place for one of them. So each opens the cheapest node that holds it, and
-// the other pods fill these nodes, in the order of the queue, before a node is sized for them. In the order of the queue,
+// These pods force nodes, and any node has a place for one of them. So each opens a node that is cheap for it alone,
+// and the other pods fill these nodes, in the order of the queue, before a node is sized for them. In the order of the queue,
 // by contrast, the first nodes are large ones, filled with the small pods that could have filled the forced nodes; dual
 // prices do not tell, since the linear program divides pods, and large parts fill any room.
 func (sv *solver) apartFirst(queue []*queuedPod) []*queuedPod {
 	front, rest := make([]*queuedPod, 0, len(queue)), []*queuedPod(nil)
 	for _, q := range queue {
-		if sv.opensCheapest(q.class) {
+		if sv.sizedAlone(q.class) {
 			front = append(front, q)
 		} else {
 			rest = append(rest, q)
@@ -105,15 +110,22 @@ func (sv *solver) apartFirst(queue []*queuedPod) []*queuedPod {
 	return append(front, rest...)
 }
 
-// cheapestSize is the cheapest type for the first pod alone.
+// sizeAlone is the type that a node for the first pod costs least as, less what the rest of its room is probably worth.
 //
 // Cost: one pass over the candidates.
-func (sv *solver) cheapestSize(b *bin.Bin, first *class, g bin.Growth) sizing {
+func (sv *solver) sizeAlone(b *bin.Bin, first *class, g bin.Growth) sizing {
+	best, least := noSize, math.Inf(1)
 	for k := g.First(); k < len(g.Candidates().List()); k++ {
 		cand := g.Candidates().List()[k]
-		if first.Requests().Fits(b.Template().TypeOf(cand).Room()) && sv.bins.CanBecome(b, cand) {
-			return sizing{k, -1, cand.Price / first.value}
+		room := b.Template().TypeOf(cand).Room()
+		if !first.Requests().Fits(room) || !sv.bins.CanBecome(b, cand) {
+			continue
+		}
+		duals := vec64(sv.prices.market.Duals(b.Template().TypeOf(cand), cand))
+		cost := cand.Price - filledShare*(duals.cost(room)-duals.cost(first.Requests()))
+		if cost < least {
+			best, least = sizing{k, -1, cost / first.value}, cost
 		}
 	}
-	return noSize
+	return best
 }

@@ -117,8 +117,8 @@ func (sv *solver) chooseSize(b *bin.Bin, first *class, g bin.Growth) sizing {
 	if first.value <= 0 {
 		return noSize
 	}
-	if sv.opensCheapest(first) {
-		return sv.cheapestSize(b, first, g)
+	if sv.sizedAlone(first) {
+		return sv.sizeAlone(b, first, g)
 	}
 	queue := sv.lookAhead(b, first, g)
 	if sv.reuseSizing(queue, first, g) {
@@ -153,7 +153,7 @@ func (sv *solver) sizeBin(b *bin.Bin, first *class, g bin.Growth, size sizing) [
 	}
 	cand := g.Candidates().List()[size.index]
 	b.Size(cand)
-	if sv.opensCheapest(first) {
+	if sv.sizedAlone(first) {
 		return nil
 	}
 	queue := sv.demands

@@ -44,7 +44,7 @@ const (
 	// undivided is balanced without dividing pods over zones first. Few pods are better served by the zones of nodes that
 	// have room for them.
 	undivided
-	// apartFirst is balanced, but the pods that host rules keep apart open the cheapest nodes, and others fill these up:
+	// apartFirst is balanced, but the pods that host rules keep apart open nodes for themselves, and others fill these up:
 	// see apartfirst.go.
 	apartFirst
 	// firstFit lets nodes grow as long as there is a type: first fit decreasing.

@@ -253,3 +253,18 @@ func TestLowerBoundWithReservations(t *testing.T) {
 		t.Errorf("14 of 20 cores are reserved, and the others cost $0.05 each: cost %v, bound %v", stats.HourlyCost, stats.LowerBound)
 	}
 }
+
+// Case 17: EC2 has no capacity for one reservation, and another one of the same type and zone is used.
+func TestAnotherReservationOfTheTypeAndZoneIsUsed(t *testing.T) {
+	it := WithReservation(WithReservation(Type("m.small", 0.05, "cpu", "1"), "cr-a", 2), "cr-b", 1)
+	for i := range it.Offerings {
+		if o := &it.Offerings[i]; o.ReservationID == "cr-a" {
+			o.Available = false
+		}
+	}
+	checkPlans(t, []planCase{{
+		"the second reservation, and then other capacity",
+		World([]snapshot.Pool{Pool("general", []*catalog.InstanceType{it})}, Pods(2, "a", Requests("cpu", "1"))...),
+		[]string{"general m.small in cr-b: a", "general m.small: a"},
+	}})
+}

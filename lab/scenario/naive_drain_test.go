@@ -78,7 +78,7 @@ func TestNaiveDrainLeavesVolumesBehind(t *testing.T) {
 		}},
 		{Name: theScenarioFails, Timeout: time.Second, Run: noMultiAttach},
 	}
-	if message := runNaive(t, s); !strings.Contains(message, "Multi-Attach error") {
+	if message := runNaive(t, s); !strings.Contains(message, waitingForDetach) {
 		t.Errorf("the error is only: %s", message)
 	}
 }

@@ -203,6 +203,9 @@ func attachmentsOf(ctx context.Context, w *World, node string) string {
 	return strings.Join(names, ", ")
 }
 
+// waitingForDetach is what Kubernetes 1.37 says where earlier versions said "Multi-Attach error".
+const waitingForDetach = "Waiting for detach"
+
 // noMultiAttach checks that no event reports a volume that is attached to another node.
 func noMultiAttach(ctx context.Context, w *World) error {
 	var events corev1.EventList
@@ -210,7 +213,7 @@ func noMultiAttach(ctx context.Context, w *World) error {
 		return err
 	}
 	for _, e := range events.Items {
-		if strings.Contains(e.Message, "Multi-Attach error") {
+		if strings.Contains(e.Message, "Multi-Attach error") || strings.Contains(e.Message, waitingForDetach) {
 			return fmt.Errorf("pod %s: %s", e.InvolvedObject.Name, e.Message)
 		}
 	}

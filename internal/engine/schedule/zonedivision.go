@@ -9,6 +9,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -70,7 +71,7 @@ type zonedClass struct {
 
 // zonedPacking is a packing class in a zone.
 type zonedPacking struct {
-	f    *packingClass
+	f    *sizing.PackingClass
 	zone int
 }
 
@@ -138,7 +139,7 @@ func (d *zoneDivision) findMembers() {
 	seen := map[*podclass.Constraints]bool{}
 	for _, c := range d.sv.classes {
 		k := c.Constraints
-		if seen[k] || c.count == 0 || len(k.Levels()) == 0 {
+		if seen[k] || c.Left() == 0 || len(k.Levels()) == 0 {
 			continue
 		}
 		seen[k] = true
@@ -159,7 +160,7 @@ func (d *zoneDivision) findMembers() {
 		return
 	}
 	for _, c := range d.sv.classes {
-		if c.count == 0 {
+		if c.Left() == 0 {
 			continue
 		}
 		for _, g := range c.Matches() {
@@ -330,7 +331,7 @@ func (d *zoneDivision) leastCost(k *podclass.Constraints, c *class) float64 {
 // left, then those without any.
 func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 	sv := d.sv
-	zoned, packing := map[zonedClass]*class{}, map[zonedPacking]*packingClass{}
+	zoned, packing := map[zonedClass]*class{}, map[zonedPacking]*sizing.PackingClass{}
 	listed := make(map[*class]bool, len(sv.classes))
 	classes := make([]*class, 0, len(sv.classes))
 	for _, q := range queue {
@@ -338,16 +339,15 @@ func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 			key := zonedClass{q.class, zone}
 			c := zoned[key]
 			if c == nil {
-				c = d.zonedClass(key)
-				zoned[key] = c
-				of := zonedPacking{q.class.packingClass, zone}
+				of := zonedPacking{q.class.Packing(), zone}
 				if packing[of] == nil {
-					packing[of] = &packingClass{}
+					packing[of] = &sizing.PackingClass{}
 				}
-				c.packingClass = packing[of]
+				c = d.zonedClass(key, packing[of])
+				zoned[key] = c
 			}
-			q.class.count--
-			c.count++
+			q.class.Leave()
+			c.Join()
 			c.pods = append(c.pods, q)
 			q.class = c
 		}
@@ -365,12 +365,12 @@ func (d *zoneDivision) split(queue []*queuedPod, assigned map[*queuedPod]int) {
 }
 
 // zonedClass makes the class of pods in a zone, without pods.
-func (d *zoneDivision) zonedClass(key zonedClass) *class {
+func (d *zoneDivision) zonedClass(key zonedClass, f *sizing.PackingClass) *class {
 	c, sv := *key.c, d.sv
 	c.whole = key.c
-	c.Class = key.c.With(d.memberOf[key.c.Constraints].in[key.zone], len(sv.allClasses)+len(sv.zoned))
+	c.Pods = sizing.NewPods(key.c.With(d.memberOf[key.c.Constraints].in[key.zone], len(sv.allClasses)+len(sv.zoned)), f)
 	sv.zoned = append(sv.zoned, &c)
-	c.count, c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, 0, nil
+	c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, nil
 	c.attempts = make([]attemptCache, len(c.Levels()))
 	return &c
 }
@@ -380,7 +380,7 @@ func (d *zoneDivision) zonedClass(key zonedClass) *class {
 func (sv *solver) solveDivided() {
 	sv.prices.market, sv.prices.lastValue = sv.newMarket(price.Problem{RoomOf: sv.prices.whole}), 0
 	for _, c := range sv.classes {
-		sv.prices.lastValue += c.boundValue * float64(c.count)
+		sv.prices.lastValue += c.boundValue * float64(c.Left())
 	}
 }
 
@@ -390,8 +390,9 @@ func (sv *solver) mergeZones(queue []*queuedPod) {
 		return
 	}
 	sv.prices.market, sv.zoned = sv.prices.whole, nil
+	sv.sizer.Reprice(sv.prices.whole)
 	for _, c := range sv.classes {
-		c.lpPods = c.boundPods
+		c.Enter(c.boundPods)
 	}
 	for _, q := range queue {
 		if q.class.whole != nil {

@@ -34,7 +34,7 @@ type class struct {
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.
 	failedAt int
-	// whole is the class that this one is a part of: its pods in one zone. See zoneDivision.
+	// whole is the class that this one is a part of: its pods in one zone. See divideOverZones.
 	whole *class
 }
 

@@ -26,7 +26,7 @@
 // the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
 // (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
 // (devices), what pods are worth and no plan can cost less than (price, with the linear program in lp), and what a new node
-// becomes and is filled with (sizing). The result is data (plan).
+// becomes and is filled with (sizing), and which zones spread pods get (zonedivision). The result is data (plan).
 //
 // # Search
 //
@@ -37,7 +37,7 @@
 // rest. Pods that would pay more in their heaviest pool than elsewhere wait, since nodes launched for others may have
 // room for them. In the end, bins that hold equal pods are replaced by the exact optimum (coverExactly).
 //
-// Pods that spread over zones are divided over them before new nodes are sized (zoneDivision). From then on the pods of
+// Pods that spread over zones are divided over them before new nodes are sized (zonedivision). From then on the pods of
 // a class in one zone are a class of their own, which requires the zone. Among pools of equal weight a new bin goes to
 // the one with the least price per value (cheapestNewBin).
 //

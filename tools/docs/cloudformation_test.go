@@ -50,6 +50,24 @@ func (s stack) property(t *testing.T, logical, name string) string {
 	return node.Value
 }
 
+// IAM refuses longer names of roles, after half of the stack has been created.
+func TestLongestClusterNameFitsIntoNamesOfRoles(t *testing.T) {
+	s := cloudFormation(t)
+	var name struct {
+		MaxLength int `yaml:"MaxLength"`
+	}
+	parameter := s.Parameters["ClusterName"]
+	if err := parameter.Decode(&name); err != nil || name.MaxLength == 0 {
+		t.Fatalf("the name has no limit (%v)", err)
+	}
+	for _, role := range []string{"NodeRole", "ControllerRole"} {
+		longest := strings.ReplaceAll(s.property(t, role, "RoleName"), "${ClusterName}", strings.Repeat("x", name.MaxLength))
+		if len(longest) > 64 {
+			t.Errorf("%s: the name may have %d characters", role, len(longest))
+		}
+	}
+}
+
 var substitution = regexp.MustCompile(`\$\{([^}]*)\}`)
 
 // Every name that the CloudFormation template refers to is in it.

@@ -44,12 +44,14 @@ function more(groups) {
 export default defineConfig({
   title: 'Dovetail',
   description: 'Node autoscaler for Amazon EKS',
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: '/favicon.svg' }]],
   srcDir: 'pages',
   outDir: 'dist',
   rewrites: { 'reference/README.md': 'reference/index.md' },
   cleanUrls: false,
   markdown: { config: outside },
   themeConfig: {
+    logo: '/favicon.svg',
     search: { provider: 'local' },
     socialLinks: [{ icon: 'github', link: repository }],
     sidebar: more([
@@ -71,9 +73,12 @@ export default defineConfig({
           page('Disruption', '/disruption'),
           page('Troubleshooting', '/troubleshooting'),
           page('Check a cluster', '/doctor'),
+          page('Dashboards and alerts', '/dashboards'),
+          page('Metrics', '/metrics'),
           page('AWS', '/aws'),
           page('Ownership', '/ownership'),
           page('Compatibility', '/compatibility'),
+          page('Versions and upgrades', '/versioning'),
         ],
       },
       {

@@ -21,7 +21,7 @@
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "dovetail.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name is required with serviceAccount.create=false: the controller's rights are bound to it" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
@@ -51,7 +51,7 @@ annotations:
 {{- define "dovetail.image" -}}
 {{- with .Values.controller.image -}}
 {{- if regexMatch "(^|/)karpenter/controller$" .repository -}}
-{{- fail (printf "controller.image.repository is %s, which is Karpenter: remove it, or name Dovetail's image" .repository) -}}
+{{- fail (printf "controller.image.repository is %s, which is Karpenter: remove controller.image (repository, tag and digest), or name Dovetail's image" .repository) -}}
 {{- end -}}
 {{- if .digest -}}
 {{- .repository }}{{ with .tag }}:{{ . }}{{ end }}@{{ .digest -}}
@@ -73,9 +73,14 @@ annotations:
 
 {{- define "dovetail.affinity" -}}
 {{- $affinity := deepCopy (.Values.affinity | default dict) -}}
-{{- $anti := get $affinity "podAntiAffinity" | default dict -}}
-{{- with get $anti "requiredDuringSchedulingIgnoredDuringExecution" -}}
-{{- $_ := set $anti "requiredDuringSchedulingIgnoredDuringExecution" (include "dovetail.selected" (dict "terms" . "root" $) | fromYamlArray) -}}
+{{- range list "podAffinity" "podAntiAffinity" -}}
+{{- $pods := get $affinity . | default dict -}}
+{{- with get $pods "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $_ := set $pods "requiredDuringSchedulingIgnoredDuringExecution" (include "dovetail.selected" (dict "terms" . "root" $) | fromYamlArray) -}}
+{{- end -}}
+{{- range get $pods "preferredDuringSchedulingIgnoredDuringExecution" | default list -}}
+{{- $_ := set . "podAffinityTerm" (include "dovetail.selected" (dict "terms" (list .podAffinityTerm) "root" $) | fromYamlArray | first) -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $affinity -}}
 {{- end -}}

@@ -112,10 +112,10 @@ type Node struct {
 	Free resources.Vec
 }
 
-// WithRules raises a bound to what host rules and zone rules prove. The program of several host rules runs only while the
-// plan costs more than enough times the bound.
+// WithRules raises a bound to what host rules and zone rules prove. The program of several rules runs only while the plan
+// costs more than enough times the bound.
 //
-// Cost: per rule one pass over its pods, and over offerings for zone rules; a linear program where host rules may bind.
+// Cost: per rule one pass over its pods, and over offerings for zone rules; a linear program where rules may bind.
 func (b *Bound) WithRules(p *RuledPlan, bound, enough float64) float64 {
 	if b.m.program == nil {
 		return bound
@@ -139,7 +139,7 @@ func (b *Bound) proven(p *RuledPlan, bound, enough float64) float64 {
 		bound = max(bound, b.hostRuleBound(p, r, bound))
 	}
 	if p.Cost > bound*enough {
-		bound = max(bound, b.hostProgramBound(p, rules, zones))
+		bound = max(bound, b.ruleProgramBound(p, rules, zones))
 	}
 	return bound
 }

@@ -10,9 +10,10 @@
 // costs, less the value of room that is paid for already: existing nodes and capacity reservations. It holds for any
 // dual-feasible prices. A Bound adds what topology proves, where a plan costs more than the bound:
 //
-//   - A host rule, which is hostname spread or anti-affinity, proves a number of nodes (hostRule). A program with one
-//     more axis per rule finds what several of them prove together (hostProgram).
+//   - A host rule, which is hostname spread or anti-affinity, proves a number of nodes (hostRule).
 //   - A zone rule, which is a required spread over zones, proves a number of pods per zone (zoneRule).
+//   - A program with one more axis per host rule, and with the pods of zone rules divided over zones, finds what several
+//     of them prove together (ruleProgram).
 //
 // Other topology is not modeled: where it decides, the bound is further below the best plan.
 //

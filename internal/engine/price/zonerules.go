@@ -113,24 +113,37 @@ func (r *zoneRule) floors() map[string]int {
 	return out
 }
 
+// onNewNodes is how many of the rule's pods must be on new nodes in each zone, at least. There are none where pods are
+// nominated, since groups count them and the bound does not.
+func (b *Bound) onNewNodes(p *RuledPlan, r *zoneRule) map[string]int {
+	if p.Nominated {
+		return nil
+	}
+	needs := r.floors()
+	for zone, n := range needs {
+		if n -= b.paid(p, r, zone); n > 0 {
+			needs[zone] = n
+		} else {
+			delete(needs, zone)
+		}
+	}
+	return needs
+}
+
 // premiums is what zone rules add to the bound of a program, in $/h.
 func (b *Bound) premiums(p *RuledPlan, rules []*zoneRule, program *lp.Program, index func(*Scheduled) int) float64 {
 	z := &zonePremiums{b: b, plan: p, program: program, pods: index, counted: map[*Scheduled]bool{}}
 	return z.total(rules)
 }
 
-// total is what the rules together add to the bound, in $/h. It is zero where pods are nominated, since groups count
-// them and the bound does not.
+// total is what the rules together add to the bound, in $/h.
 //
 // Cost: per class under a rule one pass over all offerings, and one over existing nodes.
 func (z *zonePremiums) total(rules []*zoneRule) float64 {
-	if z.plan.Nominated {
-		return 0
-	}
 	total := 0.0
 	for _, r := range rules {
-		floors := r.floors()
-		if len(floors) == 0 {
+		needs := z.b.onNewNodes(z.plan, r)
+		if len(needs) == 0 {
 			continue
 		}
 		inZones := make([]map[string]float64, len(r.classes)) // by class and zone
@@ -139,9 +152,7 @@ func (z *zonePremiums) total(rules []*zoneRule) float64 {
 			z.counted[s] = true
 		}
 		for _, zone := range r.g.Usable() { // sorted, so that sums are the same on each run
-			if need := floors[zone] - z.paid(r, zone); need > 0 {
-				total += z.least(r, inZones, zone, need)
-			}
+			total += z.least(r, inZones, zone, needs[zone])
 		}
 	}
 	return total
@@ -197,8 +208,8 @@ func (z *zonePremiums) premiums(s *Scheduled) map[string]float64 {
 
 // paid bounds how many of the rule's pods existing nodes of the zone and reservations can hold: as many pods with the
 // least requests of all on each axis.
-func (z *zonePremiums) paid(r *zoneRule, zone string) int {
-	if z.b.slots.Len() > 0 {
+func (b *Bound) paid(p *RuledPlan, r *zoneRule, zone string) int {
+	if b.slots.Len() > 0 {
 		return r.pods
 	}
 	least := slices.Clone(r.classes[0].Requests)
@@ -208,7 +219,7 @@ func (z *zonePremiums) paid(r *zoneRule, zone string) int {
 		}
 	}
 	out := 0
-	for _, n := range z.plan.Existing {
+	for _, n := range p.Existing {
 		if domain, ok := n.Domain(corev1.LabelTopologyZone); ok && domain != zone {
 			continue
 		}

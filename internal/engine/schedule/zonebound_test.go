@@ -63,6 +63,32 @@ func TestZoneRulesAreInTheBound(t *testing.T) {
 	}
 }
 
+// Pods that need CPU would share nodes with pods that need memory. A spread keeps half of them where there are none.
+func TestBoundKnowsWhichPodsCannotShareNodes(t *testing.T) {
+	balanced := Type("balanced", 1, "cpu", "6100m", "memory", "6200Mi", "pods", "50")
+	pools := []snapshot.Pool{Pool("general", []*catalog.InstanceType{
+		WithOfferings(balanced, Offering("z1", "on-demand", 0.60), Offering("z2", "on-demand", 0.60)),
+	})}
+	hungry := Pods(12, "memory", Requests("cpu", "1m", "memory", "1Gi"), Selects(Zone, "z1"))
+	busy := func(edit ...func(*corev1.Pod)) []*corev1.Pod {
+		return Pods(12, "cpu", append(edit, Labeled("app", "web"), Requests("cpu", "1", "memory", "1Mi"))...)
+	}
+	for _, c := range []struct {
+		name string
+		pods []*corev1.Pod
+		cost float64
+	}{
+		{"anywhere", busy(), 1.20},
+		{"half of them in the other zone", busy(Spread(Zone, 1, "web")), 1.80},
+	} {
+		p := solveValid(t, World(pools, append(c.pods, hungry...)...))
+		if math.Abs(p.Stats.HourlyCost-c.cost) > 1e-6 || p.Stats.LowerBound < c.cost*0.95 {
+			t.Errorf("%s: costs %.4f with bound %.4f, want %.4f and at least %.4f:\n%s",
+				c.name, p.Stats.HourlyCost, p.Stats.LowerBound, c.cost, c.cost*0.95, describe(p))
+		}
+	}
+}
+
 // zoneRuleWorld is up to six pods, most of them under zone rules, and types at different prices in each zone. On an
 // existing node in the first zone is room for some pods, and a pod of a runs there.
 func zoneRuleWorld(r *rand.Rand) (list []*catalog.InstanceType, s *snapshot.Snapshot, skews map[string]int) {

@@ -37,7 +37,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 
 # The scenarios wait more than they compute. Everything else fills that time, and gives way to them: nobody waits for it.
 .PHONY: test
-test: build ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: fmt-check build ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
 	@$(MAKE) --no-print-directory -j 2 test-scenarios test-others
 
 .PHONY: test-scenarios
@@ -59,10 +59,13 @@ scenarios: build ## Run every lab scenario and print its steps
 chaos: build ## Run the scenario chaos over SEEDS seeds (default 200; five worlds at a time, about half an hour)
 	$(BIN)/dovetail-lab run chaos --seeds $(SEEDS) --worlds 5
 
-.PHONY: lint
-lint: ## Run gofumpt, vet, staticcheck and actionlint
+.PHONY: fmt-check
+fmt-check:
 	@out=$$(go tool gofumpt -l $$(git ls-files '*.go' | grep -v zz_generated)); \
 	if [ -n "$$out" ]; then echo "not formatted (run: make fmt):"; echo "$$out"; exit 1; fi
+
+.PHONY: lint
+lint: fmt-check ## Run gofumpt, vet, staticcheck and actionlint
 	go vet ./... ./lab/...
 	go tool staticcheck ./... ./lab/...
 	cd tools/ci && GOWORK=off go tool actionlint -shellcheck= -pyflakes= ../../.github/workflows/*.yml

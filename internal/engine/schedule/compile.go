@@ -47,13 +47,10 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	sv.volumes = volume.NewLimits(s, sv.pending)
 	requests = append(requests, sv.volumes.Axes())
 	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
-	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
 	sv.bins = bin.NewSet(bin.Config{
 		Axes: sv.axes, Topology: sv.topology, Volumes: sv.volumes, Devices: sv.devices, Slots: &sv.slots,
 		ReservationLabel: s.Labels.ReservationID, BestEffort: sv.bestEffort, Steps: &sv.steps,
 	})
-	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
 		d.Amounts = sv.axes.Vec(d.Requests)
 	}
@@ -69,6 +66,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
 	}
 	sv.pools = sv.newModels()
+	sv.sizer = sv.newSizer()
 	for _, t := range sv.pools.All() {
 		sv.topology.AddPool(t.ForTopology(), t.LimitsExhausted())
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())

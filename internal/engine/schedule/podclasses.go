@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
 // classify groups pods into classes.
@@ -31,7 +32,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 			continue
 		}
 		if known.Number() == len(sv.allClasses) {
-			sv.allClasses = append(sv.allClasses, &class{Class: known})
+			sv.allClasses = append(sv.allClasses, &class{Pods: sizing.NewPods(known, nil)})
 		}
 		c := sv.allClasses[known.Number()]
 		c.members++
@@ -47,13 +48,9 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 // order sorts the queue and compiles the constraints of its pods.
 func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	n := sv.axes.Len()
-	requests, amounts := make(resources.Vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
+	requests := make(resources.Vec, n*len(sv.allClasses))
 	for i, c := range sv.allClasses {
-		c.amounts = amounts[i*n : (i+1)*n : (i+1)*n]
 		c.Measure(sv.axes, sv.volumes, requests[i*n:(i+1)*n:(i+1)*n])
-		for axis, x := range c.Requests() {
-			c.amounts[axis] = float64(x)
-		}
 		c.oversized = len(c.unknownResources) > 0 || sv.oversized(c.Requests())
 	}
 	cpu, memory := sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
@@ -104,7 +101,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 		return nil
 	}
 	sv.steps += sv.topology.TakeSteps()
-	sv.groupForPacking(sv.allClasses)
+	sv.groupForPacking()
 	if slices.ContainsFunc(first, func(k *podclass.Constraints) bool { return k.ManyTerms() }) {
 		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.ManyTerms()) - btoi(b.class.ManyTerms()) })
 	}
@@ -150,13 +147,14 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 			continue
 		}
 		if c.run != sv.run {
-			c.run, c.count, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0, 0
+			c.Clear()
+			c.run, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0
 			c.pods, c.attempts = slices.Grow(c.pods[:0], c.members), slices.Grow(c.attempts[:0], len(c.Levels()))[:len(c.Levels())]
 			clear(c.attempts)
 			sv.classes = append(sv.classes, c)
 		}
 		q.placed = false
-		c.count++
+		c.Join()
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
@@ -169,7 +167,7 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 	for _, q := range queue {
 		if q.class.unplaceable() {
 			hopeless = append(hopeless, q)
-			q.class.count--
+			q.class.Leave()
 		}
 	}
 	if len(hopeless) == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -34,10 +35,7 @@ type solver struct {
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
 	axes         resources.Axes
-	unusedAxes   resources.Bitset // axes on which only unplaceable pods request something
-	cpu          int              // indexes into axes
-	memory       int
-	podAxis      int
+	unusedAxes   resources.Bitset   // axes on which only unplaceable pods request something
 	pending      map[types.UID]bool // pods that this Solve schedules
 	daemons      []*daemon
 	pools        *nodepool.Models   // as models for new nodes
@@ -52,18 +50,9 @@ type solver struct {
 
 	prices prices
 
-	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
-	// placement.
-	waiting    []*packingClass
-	planned    []plannedPods
-	demands    []demand // of the last lookAhead
-	demandsFor *bin.Bin // the bin of the last lookAhead
-	touched    []int32  // the demands that the last packing took pods of, by index
-	rankings   rankings
-	quotas     hostQuotas
-	sized      sizedBin // the last bin that was sized
-	slots      reservation.Slots
-	freeBuf    resources.Vec // buffer of pack
+	sizer   *sizing.Sizer // what new bins become
+	planned []plannedPods // what a new bin was sized for, in the order of placement
+	slots   reservation.Slots
 
 	steps     int
 	abandoned bool // Budget.Stop has ended planning
@@ -95,7 +84,7 @@ type solver struct {
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	free  vec64 // on existing nodes, per axis
+	free  []float64 // on existing nodes, per axis
 	nodes int
 }
 
@@ -180,7 +169,7 @@ func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
 	}
-	sv.start.free, sv.start.nodes = make(vec64, sv.axes.Len()), 0
+	sv.start.free, sv.start.nodes = make([]float64, sv.axes.Len()), 0
 	for _, n := range sv.nodes {
 		sv.start.nodes += btoi(!n.removed)
 		for i, x := range n.free {
@@ -215,7 +204,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 			delete(byUID, uid)
 			sv.join(n, q.class, q.pod)
 			q.placed = true
-			q.class.count--
+			q.class.Leave()
 		}
 	}
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
@@ -234,7 +223,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 //
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
-	sv.resetWaiting()
+	sv.startSizing()
 	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
@@ -255,15 +244,16 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	}
 }
 
+// placePlanned places what new bins were sized for.
 func (sv *solver) placePlanned() {
 	for k := 0; k < len(sv.planned); k++ {
 		p := sv.planned[k]
-		for range p.n {
-			c := p.class.first()
+		for range p.Pods {
+			c := p.Class.First()
 			if c == nil {
 				break
 			}
-			q := c.first()
+			q := sv.classOf(c.Class).first()
 			if q == nil || !(p.into != nil && sv.placePlannedIn(q, p.into) || sv.placePod(q)) {
 				break
 			}
@@ -348,8 +338,7 @@ func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
 	q.class.attempts[level].placed++
 	sv.relaxedPreferences += q.class.Levels()[level].Dropped()
-	q.class.count--
-	q.class.packingClass.unplaced--
+	q.class.Place()
 	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
 }
@@ -384,7 +373,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int, mode bin.Mode) bool {
 	if sv.strategy == leastPods {
 		return sv.bins.PutWhereFewest(q.at(i, mode), list)
 	}
-	return sv.bins.Put(q.at(i, mode), list, q.class.count == 1)
+	return sv.bins.Put(q.at(i, mode), list, q.class.Left() == 1)
 }
 
 // at is the search for a bin at a relaxation level.

@@ -18,7 +18,7 @@ variable "region" {
 variable "kubernetes_version" {
   description = "Version of Kubernetes."
   type        = string
-  default     = "1.34"
+  default     = "1.35"
 }
 
 variable "subnet_ids" {

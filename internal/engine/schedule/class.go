@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
@@ -39,13 +40,9 @@ type class struct {
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
-//
-// Invariant: a node that is not listed can never again take a pod of the class.
 type attemptCache struct {
-	// nodes are those that may still take a pod, in order.
-	nodes       []*node
-	nodesListed bool
-	bins        bin.List
+	nodes existing.List
+	bins  bin.List
 	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
 	aboveCeiling bin.List
 	noNewBin     bool // no template makes a node for it

@@ -66,7 +66,7 @@ func (sv *solver) newDivision() *zonedivision.Division {
 // placeFirstOnExisting schedules pods onto existing nodes, as far as they fit there with all their preferences: room
 // that is paid for decides before the price of a zone does.
 func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
-	if !slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && !n.removed }) {
+	if !sv.nodes.AnyOpen() {
 		return queue
 	}
 	for _, q := range queue {

@@ -23,8 +23,8 @@
 //
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
-// the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
-// (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
+// the counts allow (topology), what volumes require and nodes can attach (volume), the existing nodes (existing), NodePools as
+// models for new nodes (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
 // (devices), what pods are worth and no plan can cost less than (price, with the linear program in lp), and what a new node
 // becomes and is filled with (sizing), and which zones spread pods get (zonedivision). The result is data (plan).
 //

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -117,7 +118,7 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 		asks := func(c *class) bool { return c.Requests()[i] > 0 && !c.unplaceable() }
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
 			!slices.ContainsFunc(sv.allClasses, asks) &&
-			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.Amounts[i] > 0 }) {
+			!slices.ContainsFunc(sv.daemons, func(d *existing.Daemon) bool { return d.Amounts[i] > 0 }) {
 			out.Add(i)
 		}
 	}
@@ -179,5 +180,5 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 // oversized reports whether no existing node, as it is, and no instance type, when empty, has room for the requests.
 func (sv *solver) oversized(requests resources.Vec) bool {
 	return len(sv.pools.All()) > 0 && !slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Holds(requests) }) &&
-		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
+		!sv.nodes.Holds(requests)
 }

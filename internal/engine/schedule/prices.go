@@ -138,7 +138,7 @@ func (sv *solver) lowerBound(p *Plan) float64 {
 	}
 	return sv.prices.bound.WithRules(&price.RuledPlan{
 		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: sv.scheduledPods(), Existing: sv.existingNodes(),
-		Nominated: slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }),
+		Nominated: sv.nodes.AnyNominated(),
 	}, bound, similarCost)
 }
 
@@ -198,15 +198,10 @@ func (c *class) undivided() *class {
 // existingNodes are the nodes that took pods in this run, as they were before.
 func (sv *solver) existingNodes() []price.Node {
 	var out []price.Node
-	for _, n := range sv.nodes {
-		if !n.open || n.removed {
-			continue
+	for _, n := range sv.nodes.All() {
+		if n.TakesPods() && n.Exists() {
+			out = append(out, price.Node{Node: n.Topology(), Free: n.FreeBefore()})
 		}
-		free := n.free
-		if n.touched {
-			free = n.before.free
-		}
-		out = append(out, price.Node{Node: &n.Node, Free: free})
 	}
 	return out
 }

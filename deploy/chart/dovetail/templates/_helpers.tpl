@@ -17,11 +17,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the chart creates the ServiceAccount: true, or nothing. A section without values has its defaults. */}}
+{{- define "dovetail.createsServiceAccount" -}}
+{{- if get (.Values.serviceAccount | default (dict "create" true)) "create" -}}true{{- end -}}
+{{- end -}}
+
 {{- define "dovetail.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "dovetail.fullname" .) .Values.serviceAccount.name -}}
+{{- if include "dovetail.createsServiceAccount" . -}}
+{{- default (include "dovetail.fullname" .) (.Values.serviceAccount).name -}}
 {{- else -}}
-{{- required "serviceAccount.name is required with serviceAccount.create=false: the controller's rights are bound to it" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name is required with serviceAccount.create=false: the controller's rights are bound to it" (.Values.serviceAccount).name -}}
 {{- end -}}
 {{- end -}}
 
@@ -227,7 +232,7 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- range $name := list "appArmorProfile" "seLinuxOptions" "seccompProfile" }}
-{{- with get $.Values.controller.securityContext $name }}
+{{- with get ($.Values.controller.securityContext | default dict) $name }}
 {{ $name }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}

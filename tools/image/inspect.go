@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -188,10 +189,12 @@ func checkBinary(program []byte, arch string) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range info.Settings {
-		if s.Key == "-trimpath" && s.Value == "true" {
-			return nil
-		}
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-trimpath" && s.Value == "true" }) {
+		return errors.New("the binary is compiled without -trimpath")
 	}
-	return errors.New("the binary is compiled without -trimpath")
+	if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
+		return errors.New("the binary runs text templates, so the linker keeps every method of all types: find the import with " +
+			"go build -ldflags=-dumpdep")
+	}
+	return nil
 }

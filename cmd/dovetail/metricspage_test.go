@@ -26,7 +26,11 @@ The controller serves metrics at ` + "`/metrics`" + ` on port 8080 (` + "`--metr
   Karpenter's: stable, beta, alpha or deprecated.
 - Metrics that only Dovetail has begin with ` + "`dovetail_`" + `.
 - All metrics are listed from the start, also those without series: ` + "`HELP` and `TYPE`" + ` come before the first event.
-- Series of deleted objects disappear. Only the leader has series of pods, nodes and conditions.
+- Counters whose labels have few known values begin with 0: kinds of interruption, disruption decisions, results of reboots and writes,
+  causes of surplus launches. Others appear with their first event: failed launches, for example.
+- ` + "`karpenter_scheduler_queue_depth` and `karpenter_scheduler_unfinished_work_seconds`" + ` exist while a plan is computed.
+  NodePools and CapacityBuffers have no finalizer, so the metrics of how long their deletion takes have no series.
+- Gauges of deleted objects disappear, at the latest with the next disruption pass. Only the leader has series of pods, nodes and conditions.
 - ` + "`--disable-cluster-state-observability`" + ` turns off the metrics of single pods and nodes, of the limits and usage of NodePools, and
   of conditions, except those of EC2NodeClasses.
 `

@@ -30,21 +30,26 @@ func WithMetrics(s Scenario, r *capture.Recorder, interval time.Duration) Scenar
 	return s
 }
 
-// record scrapes the controller of a cluster until ctx ends, which is not an error. A controller that does not answer is down, as
-// for Prometheus; one that was never started has no scrapes.
+// record scrapes the controller of a cluster until ctx ends, which is not an error, and a last time then: what the last step has
+// changed belongs to the record. A controller that does not answer is down, as for Prometheus; one that was never started has no
+// scrapes.
 func record(ctx context.Context, c *world.Cluster, r *capture.Recorder, interval time.Duration) error {
-	target := map[string]string{"job": metricsJob, "instance": c.ID}
 	for pause(ctx, interval) == nil {
-		at := time.Now()
-		text, err := scrape(ctx, c, interval)
-		if errors.Is(err, world.ErrNeverStarted) || ctx.Err() != nil {
-			continue
-		}
-		if err := r.Add(at, target, text); err != nil {
+		if err := recordOnce(ctx, c, r, interval); err != nil {
 			return err
 		}
 	}
-	return nil
+	return recordOnce(context.WithoutCancel(ctx), c, r, interval)
+}
+
+// recordOnce records one scrape.
+func recordOnce(ctx context.Context, c *world.Cluster, r *capture.Recorder, timeout time.Duration) error {
+	at := time.Now()
+	text, err := scrape(ctx, c, timeout)
+	if errors.Is(err, world.ErrNeverStarted) || ctx.Err() != nil {
+		return nil
+	}
+	return r.Add(at, map[string]string{"job": metricsJob, "instance": c.ID}, text)
 }
 
 // scrape returns the metrics of a controller; empty if it does not answer within the interval.

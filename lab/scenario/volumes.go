@@ -39,7 +39,7 @@ func volumeDetach() Scenario {
 			runDatabase(replicas, "gp3"),
 			replaceNode(replicas))
 	}
-	steps = append(steps, removeDatabase("gp3"), removeStorage(), removePool(manifests.MediumInstances, nil))
+	steps = append(steps, holdVolumes(replicas), removeDatabase("gp3"), removeStorage(), removePool(manifests.MediumInstances, nil))
 	return Scenario{
 		Name:    "volume-detach-on-disruption",
 		Summary: "nodes under pods with EBS volumes are replaced: every volume detaches, whatever the CSI DaemonSet tolerates",

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/tools/monitoring/series"
 )
 
-// addAlerts evaluates the alert rules over recorded series and adds the series ALERTS, as Prometheus does.
-func addAlerts(ctx context.Context, store *series.Store, from, to time.Time) error {
+// eachAlert evaluates the alert rules that we ship over series, from one time to another, and calls f with each alert at each step.
+func eachAlert(ctx context.Context, store *series.Store, during span, f func(alerting.Alert, time.Time) error) error {
 	groups, err := alerting.Parse(filepath.Join(chart, "rules", "dovetail.yaml"))
 	if err != nil {
 		return err
@@ -21,13 +21,13 @@ func addAlerts(ctx context.Context, store *series.Store, from, to time.Time) err
 	for _, g := range groups {
 		for _, rule := range g.Rules {
 			state := alerting.NewState(rule)
-			for at := from; !at.After(to); at = at.Add(evaluation) {
+			for at := during.from; !at.After(during.to); at = at.Add(during.step) {
 				alerts, err := state.Evaluate(ctx, store, at)
 				if err != nil {
 					return err
 				}
 				for _, a := range alerts {
-					if err := store.Add(alertSeries(a), at, 1); err != nil {
+					if err := f(a, at); err != nil {
 						return err
 					}
 				}
@@ -35,6 +35,19 @@ func addAlerts(ctx context.Context, store *series.Store, from, to time.Time) err
 		}
 	}
 	return nil
+}
+
+// span is a time in steps, with both ends.
+type span struct {
+	from, to time.Time
+	step     time.Duration
+}
+
+// addAlerts evaluates the alert rules over recorded series and adds the series ALERTS, as Prometheus does.
+func addAlerts(ctx context.Context, store *series.Store, from, to time.Time) error {
+	return eachAlert(ctx, store, span{from, to, evaluation}, func(a alerting.Alert, at time.Time) error {
+		return store.Add(alertSeries(a), at, 1)
+	})
 }
 
 // alertSeries are the labels of the series of an alert.

@@ -1,4 +1,5 @@
-// Monitoring generates Dovetail's Grafana dashboards, and draws them with the metrics of a run of the lab.
+// Monitoring generates Dovetail's Grafana dashboards, draws them with the metrics of a run of the lab, and tells which alerts fire over
+// such metrics.
 package main
 
 import (
@@ -11,7 +12,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/tools/monitoring/dashboards"
 	"github.com/dovetail-k8s/dovetail/tools/monitoring/picture"
-	"github.com/dovetail-k8s/dovetail/tools/monitoring/series"
 )
 
 // chart is the directory of the Helm chart that ships the dashboards and rules.
@@ -19,13 +19,17 @@ const chart = "../../deploy/chart/dovetail"
 
 func main() {
 	capture := flag.String("draw", "", "draw the dashboards with the metrics in this file, which dovetail-lab run --metrics-out has written")
+	alerts := flag.Bool("alerts", false, "print which alerts fire over the metrics in the files that follow, as JSON")
 	images := flag.String("images", "../../docs/images", "directory of the pictures")
 	flag.Parse()
 	var err error
-	if *capture == "" {
-		err = generate(filepath.Join(chart, "dashboards"))
-	} else {
+	switch {
+	case *alerts:
+		err = printFired(context.Background(), os.Stdout, flag.Args())
+	case *capture != "":
 		err = draw(context.Background(), *capture, *images)
+	default:
+		err = generate(filepath.Join(chart, "dashboards"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "monitoring:", err)
@@ -52,13 +56,9 @@ func generate(dir string) error {
 
 // draw writes a picture of each dashboard.
 func draw(ctx context.Context, capture, dir string) error {
-	text, err := os.ReadFile(capture)
+	store, err := load(capture)
 	if err != nil {
 		return err
-	}
-	store, err := series.Load(text)
-	if err != nil {
-		return fmt.Errorf("%s: %w", capture, err)
 	}
 	from, to := store.Span()
 	if err := addAlerts(ctx, store, from, to); err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,24 +25,39 @@ var ofNodes = []string{"arch", "capacity_type", "instance_type", "nodepool", "zo
 // synthetic are metrics that Prometheus itself makes.
 var synthetic = map[string][]string{"ALERTS": {"alertname", "alertstate", "severity"}, "up": nil}
 
+// ofProcess are metrics of Prometheus' Go library that the page of metrics does not list one by one.
+var ofProcess = []string{"go_goroutines", "process_cpu_seconds_total", "process_open_fds", "process_resident_memory_bytes"}
+
+// metricRow is a row of the tables in docs/metrics.md, which is generated from the code: name, type, labels.
+var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_0-9]+)` \\| [a-z]+ \\| ([^|]*) \\|")
+
 // exported are the labels of each metric that the controller exports, by the metric's name.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
-	var karpenter struct {
-		Metrics map[string]struct{ Labels []string } `json:"metrics"`
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	readYAML(t, "../../cmd/dovetail/testdata/karpenter-1.15.yaml", &karpenter)
 	out := map[string][]string{}
-	for name, m := range karpenter.Metrics {
-		of := m.Labels
-		out[name] = of
-		if i := slices.Index(of, "NODE"); i >= 0 {
-			out[name] = slices.Concat(of[:i], ofNodes, of[i+1:])
+	for _, row := range metricRow.FindAllStringSubmatch(string(page), -1) {
+		labels := []string{}
+		for cell := range strings.SplitSeq(row[2], ", ") {
+			switch name := strings.Trim(cell, "`"); name {
+			case "–":
+			case "*node labels*":
+				labels = append(labels, ofNodes...)
+			default:
+				labels = append(labels, name)
+			}
 		}
+		out[row[1]] = labels
 	}
-	var own map[string][]string
-	readYAML(t, "testdata/metrics.yaml", &own)
-	maps.Copy(out, own)
+	if len(out) < 150 {
+		t.Fatalf("docs/metrics.md has only %d metrics", len(out))
+	}
+	for _, name := range ofProcess {
+		out[name] = nil
+	}
 	return out
 }
 

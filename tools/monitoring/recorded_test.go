@@ -1,11 +1,8 @@
 package main
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,20 +19,7 @@ import (
 // has not joined, startup taints stay on nodes, and a volume stays on a node that terminates.
 func recorded(t *testing.T) *series.Store {
 	t.Helper()
-	file, err := os.Open("testdata/lab.om.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := series.Load(text)
+	store, err := load("testdata/lab.om.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -381,7 +381,7 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 	if err := q.boundDrain(ctx, claim, e); err != nil {
 		return err
 	}
-	pods := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName)
+	pods, surplus := cluster.Reschedulable(ctx, q.Client, claim.Status.NodeName), q.surplus(ctx, claim, e.Reason)
 	q.State.MarkForDeletion(claim.UID)
 	err := q.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is gone; a conflict means that another claim has its name
@@ -397,6 +397,7 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 	}
 	q.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s", e.Reason)
 	q.Metrics.ClaimDisruptedByCommand(claim, e.Reason, q.consolidationPolicy(ctx, claim, e), pods)
+	q.countSurplus(claim, surplus)
 	return nil
 }
 

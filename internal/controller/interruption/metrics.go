@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 // Metrics count messages and unhealthy instances.
@@ -18,6 +20,17 @@ type Metrics struct {
 	// Available is 1 while the queue can be read, 0 while it cannot. Without a queue there is no value.
 	Available *prometheus.GaugeVec
 }
+
+// kindsOfMessages are those that a message of the queue can have, kindsOfImpairments those that the status of an instance can have.
+var (
+	kindsOfMessages = []cloudprovider.InterruptionKind{
+		cloudprovider.SpotInterrupted, cloudprovider.RebalanceRecommended, cloudprovider.InstanceStopped, cloudprovider.InstanceTerminated,
+		cloudprovider.ReservationInterrupted, cloudprovider.ScheduledChange, cloudprovider.NoInterruption,
+	}
+	kindsOfImpairments = []cloudprovider.InterruptionKind{
+		cloudprovider.InstanceStatusFailed, cloudprovider.SystemStatusFailed, cloudprovider.EventScheduled,
+	}
+)
 
 // NewMetrics declares the metrics in reg.
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
@@ -44,6 +57,12 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		Available: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dovetail_interruption_queue_available", Help: "1 while the interruption queue can be read, 0 while it cannot.",
 		}, []string{"queue"}),
+	}
+	for _, kind := range kindsOfMessages { // an alert on the increase misses a counter that begins with 1
+		m.Received.WithLabelValues(string(kind))
+	}
+	for _, kind := range kindsOfImpairments {
+		m.Unhealthy.WithLabelValues(category(kind))
 	}
 	return m, errors.Join(
 		reg.Register(m.Received),

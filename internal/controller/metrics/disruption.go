@@ -102,10 +102,26 @@ func newDisruption(d *registrar) Disruption {
 		),
 	}
 	out.declareCosts(d)
-	for _, consolidationType := range []string{"multi", "single"} {
-		out.Timeouts.WithLabelValues(consolidationType)
-	}
+	out.begin()
 	return out
+}
+
+// begin makes the series with labels of closed sets, so that the first event is an increase.
+func (m *Disruption) begin() {
+	for _, consolidationType := range []string{"multi", "single"} {
+		m.Timeouts.WithLabelValues(consolidationType)
+	}
+	for _, consolidationType := range []string{"", "empty", "multi", "single"} {
+		m.FailedValidations.WithLabelValues(consolidationType)
+	}
+	for _, command := range []struct{ reason, consolidationType string }{
+		{"drifted", ""}, {"unhealthy", ""}, {"underutilized", "multi"}, {"underutilized", "single"},
+	} {
+		m.Decisions.WithLabelValues("delete", command.reason, command.consolidationType)
+		m.Decisions.WithLabelValues("replace", command.reason, command.consolidationType)
+		m.QueueFailures.WithLabelValues("replace", command.reason, command.consolidationType)
+	}
+	m.Decisions.WithLabelValues("delete", "empty", "empty")
 }
 
 // declareCosts declares the metrics of prices and savings.

@@ -54,6 +54,10 @@ type Metrics struct {
 	InvalidPlans prometheus.Counter
 	// EnginePanics by pass: plans that panicked. RunnablePanics by loop: panics outside of planning.
 	EnginePanics, RunnablePanics *prometheus.CounterVec
+	// SurplusLaunches by cause: nodes that were launched for pods, and removed before any pod came to them.
+	SurplusLaunches *prometheus.CounterVec
+	// Quarantined by reason: pods that the last plan for pending pods left out.
+	Quarantined *prometheus.GaugeVec
 	// DoctorFindings by check, severity: the findings of the last run of the checks.
 	DoctorFindings *prometheus.GaugeVec
 }
@@ -103,6 +107,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 		PoolUsage:     d.gauge("nodepools", "usage", "What the nodes of the NodePool count against spec.limits.", "resource_type", "nodepool"),
 	}
 	m.Scheduling, m.Disruption = newScheduling(&d), newDisruption(&d)
+	m.SurplusLaunches, m.Quarantined = newSurplus(&d), newQuarantined(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dovetail_foreign_instances",
 		Help: "Instances tagged with this cluster's name that belong to another cluster.",

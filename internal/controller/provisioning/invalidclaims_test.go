@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
@@ -101,6 +102,7 @@ func TestPodWithARejectedNodeClaimDoesNotBlockOthers(t *testing.T) {
 	if got := len(nominated(t, f)); got != 3 {
 		t.Errorf("claims for %d pods, want 3: pods were planned for twice", got)
 	}
+	checkQuarantined(t, f, metrics.QuarantinedForClaim, 1)
 }
 
 // A claim that is refused for its pool is refused whoever it is for: all pods get an event, and it is tried again

@@ -201,6 +201,7 @@ type outcome struct {
 func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot) outcome {
 	if len(all.Pods) == 0 {
 		p.recordMetrics(all, schedule.Plan{})
+		p.countQuarantined(nil)
 		return outcome{snap: all}
 	}
 	snap, plan, took, err := p.planWithoutQuarantined(ctx, all)

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
@@ -70,6 +71,8 @@ func (p *Provisioner) planWithoutQuarantined(
 	}
 	if len(out) > 0 {
 		plan.Rejected = append(plan.Rejected, p.recordQuarantined(all, unitIndex)...)
+	} else {
+		p.countQuarantined(nil)
 	}
 	return snap, plan, took, nil
 }
@@ -142,8 +145,10 @@ func (p *Provisioner) recordQuarantined(all *snapshot.Snapshot, unitIndex *quara
 		pending[pod] = true
 	}
 	var rejected []schedule.Rejection
+	counts := map[quarantine.Pass]int{}
 	for _, pod := range pods {
 		e := why[unitIndex.Unit(pod)]
+		counts[e.Pass]++
 		message := fmt.Sprintf("%s. The pod is left out of planning until %s", e.Why, e.Until.UTC().Format(eventTimeFormat))
 		if !buffer.IsVirtual(pod) {
 			p.Events.WarnEvery(failedSchedulingDedupe, pod, PlanningFailed, "%s", message)
@@ -159,5 +164,12 @@ func (p *Provisioner) recordQuarantined(all *snapshot.Snapshot, unitIndex *quara
 		p.Events.WarnEvery(failedSchedulingDedupe, set, PlanningFailed, "%s. Nodes are planned without room for DaemonSet %s/%s until %s",
 			e.Why, d.Namespace, d.Name, e.Until.UTC().Format(eventTimeFormat))
 	}
+	p.countQuarantined(counts)
 	return rejected
+}
+
+// countQuarantined sets how many pods a plan leaves out, by why.
+func (p *Provisioner) countQuarantined(counts map[quarantine.Pass]int) {
+	p.Metrics.Quarantined.WithLabelValues(metrics.QuarantinedForPanic).Set(float64(counts[quarantine.Provisioning]))
+	p.Metrics.Quarantined.WithLabelValues(metrics.QuarantinedForClaim).Set(float64(counts[quarantine.Refused]))
 }

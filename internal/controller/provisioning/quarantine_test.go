@@ -21,6 +21,7 @@ import (
 
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
@@ -111,6 +112,8 @@ func TestPodThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	if n := testutil.ToFloat64(f.Metrics.Unschedulable.WithLabelValues("provisioner")); n != 2 {
 		t.Errorf("%v pods unschedulable, want the two", n)
 	}
+	checkQuarantined(t, f, metrics.QuarantinedForPanic, 2)
+	checkQuarantined(t, f, metrics.QuarantinedForClaim, 0)
 	// The next pass does not begin with a panic again, and goes on serving others.
 	f.Do(f.API.Create(t.Context(), pending("e", matchesSet("late"))))
 	run(t, p)
@@ -129,6 +132,13 @@ func TestPodThatMakesTheEnginePanicDoesNotBlockOthers(t *testing.T) {
 	run(t, p)
 	if got := nominated(t, f); !slices.Contains(got, "mended") || slices.Contains(got, "bad-1") {
 		t.Errorf("claims for %v", got)
+	}
+}
+
+func checkQuarantined(t *testing.T, f *controllertest.Fixture, reason string, want float64) {
+	t.Helper()
+	if n := testutil.ToFloat64(f.Metrics.Quarantined.WithLabelValues(reason)); n != want {
+		t.Errorf("%v pods are left out for %s, want %v", n, reason, want)
 	}
 }
 

@@ -55,6 +55,8 @@ type Entry struct {
 	Until time.Time
 	// Why is the message for the owners of the pods.
 	Why string
+	// Pass is the one that the unit is quarantined for.
+	Pass Pass
 
 	times int
 }
@@ -93,7 +95,7 @@ func (b *Registry) AddBriefly(pass Pass, units Set, why string) {
 func (b *Registry) entry(key entryKey) *Entry {
 	e := b.entries[key]
 	if e == nil {
-		e = &Entry{}
+		e = &Entry{Pass: key.pass}
 		b.entries[key] = e
 	}
 	return e

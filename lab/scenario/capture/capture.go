@@ -68,8 +68,11 @@ func (r *Recorder) Add(at time.Time, target map[string]string, text string) erro
 		r.families = map[string]*family{}
 	}
 	for name, f := range families {
-		if name != upName && r.Match != nil && !r.Match.MatchString(name) || len(f.Metric) == 0 {
+		if name != upName && r.Match != nil && !r.Match.MatchString(name) {
 			continue
+		}
+		if err := r.declare(f); err != nil {
+			return err
 		}
 		for _, m := range f.Metric {
 			m.Label = append(m.Label, labels...)
@@ -81,15 +84,48 @@ func (r *Recorder) Add(at time.Time, target map[string]string, text string) erro
 	return nil
 }
 
-// parse reads the text format of metrics.
+// parse reads the text format of metrics. Prometheus' own parser drops families without series, which are added.
 func parse(text string) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if families == nil {
 		families = map[string]*dto.MetricFamily{}
 	}
+	for name, f := range declared(text) {
+		if families[name] == nil {
+			families[name] = f
+		}
+	}
 	return families, err
 }
+
+// declared are the families that the lines TYPE and HELP name, without their series.
+func declared(text string) map[string]*dto.MetricFamily {
+	out := map[string]*dto.MetricFamily{}
+	help := map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if rest, is := strings.CutPrefix(line, "# HELP "); is {
+			name, what, _ := strings.Cut(rest, " ")
+			help[name] = helpText.Replace(what)
+		}
+		if rest, is := strings.CutPrefix(line, "# TYPE "); is {
+			name, kind, _ := strings.Cut(rest, " ")
+			if code, known := dto.MetricType_value[strings.ToUpper(kind)]; known {
+				out[name] = &dto.MetricFamily{Name: &name, Type: dto.MetricType(code).Enum()}
+			}
+		}
+	}
+	for name, f := range out {
+		if what, has := help[name]; has {
+			f.Help = &what
+		}
+	}
+	return out
+}
+
+// helpText undoes the escapes of HELP in the text format.
+var helpText = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 
 func up(answered bool) *dto.MetricFamily {
 	name, help, value := upName, "1 if the target answered the scrape, else 0.", 0.0
@@ -117,12 +153,10 @@ func (r *Recorder) add(f *dto.MetricFamily, m *dto.Metric, at int64) error {
 	if _, err := expfmt.MetricFamilyToOpenMetrics(&text, one); err != nil {
 		return fmt.Errorf("metric %s: %w", f.GetName(), err)
 	}
-	var header strings.Builder
 	var lines []string
 	var values []float64
 	for line := range strings.Lines(text.String()) {
 		if strings.HasPrefix(line, "#") {
-			header.WriteString(line)
 			continue
 		}
 		line = strings.TrimSuffix(line, "\n")
@@ -133,16 +167,25 @@ func (r *Recorder) add(f *dto.MetricFamily, m *dto.Metric, at int64) error {
 		}
 		lines, values = append(lines, line[:end]), append(values, value)
 	}
-	r.keep(f.GetName(), header.String(), lines, point{at, values})
+	r.families[f.GetName()].keep(lines, point{at, values})
 	return nil
 }
 
-func (r *Recorder) keep(name, header string, lines []string, p point) {
-	of := r.families[name]
-	if of == nil {
-		of = &family{header: header, metrics: map[string]*metric{}}
-		r.families[name] = of
+// declare keeps a family, also one without series.
+func (r *Recorder) declare(f *dto.MetricFamily) error {
+	if r.families[f.GetName()] != nil {
+		return nil
 	}
+	var header strings.Builder
+	if _, err := expfmt.MetricFamilyToOpenMetrics(&header, &dto.MetricFamily{Name: f.Name, Help: f.Help, Type: f.Type}); err != nil {
+		return fmt.Errorf("metric %s: %w", f.GetName(), err)
+	}
+	r.families[f.GetName()] = &family{header: header.String(), metrics: map[string]*metric{}}
+	return nil
+}
+
+// keep appends the values of a metric to its points.
+func (of *family) keep(lines []string, p point) {
 	key := strings.Join(lines, "\n")
 	m := of.metrics[key]
 	if m == nil {

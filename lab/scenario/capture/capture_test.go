@@ -43,9 +43,10 @@ took_seconds_sum 3.5
 took_seconds_count 2
 `
 
-// Each family is written once, with all its points in the order of time; a series that has vanished has no more points.
+// Each family is written once, with all its points in the order of time; a series that has vanished has no more points, and a family
+// without series has none.
 func TestScrapesAreWrittenAsOpenMetrics(t *testing.T) {
-	r := &Recorder{Match: regexp.MustCompile("^(?:nodes.*|pods|took.*)$")}
+	r := &Recorder{Match: regexp.MustCompile("^(?:nodes.*|pods|took.*|unused)$")}
 	begin := time.UnixMilli(1_700_000_000_500)
 	for i, text := range []string{first, "", second} {
 		if err := r.Add(begin.Add(time.Duration(i)*5*time.Second), map[string]string{"job": "dovetail"}, text); err != nil {
@@ -76,6 +77,8 @@ took_seconds_bucket{job="dovetail",le="1.0"} 1 1700000010.500
 took_seconds_bucket{job="dovetail",le="+Inf"} 2 1700000010.500
 took_seconds_sum{job="dovetail"} 3.5 1700000010.500
 took_seconds_count{job="dovetail"} 2 1700000010.500
+# HELP unused No series yet.
+# TYPE unused gauge
 # HELP up 1 if the target answered the scrape, else 0.
 # TYPE up gauge
 up{job="dovetail"} 1 1700000000.500

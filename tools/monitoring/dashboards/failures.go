@@ -29,6 +29,9 @@ const (
 	notDetached = `type="VolumesDetached", status!="True", reason=~"AwaitingVolumeDetachment|TerminationGracePeriodElapsed"`
 )
 
+// notInVain: the pods of the launch still exist, or did when another claim was launched for them.
+const notInVain = `cause!="pods_gone"`
+
 // conditions counts objects of a kind with a condition.
 func conditions(kind, selector string) string {
 	return "sum(" + of("operator_"+kind+"_status_condition_count", selector) + ") or vector(0)"
@@ -45,9 +48,9 @@ func failureNumbers() []grafana.Panel {
 			") or vector(0)", noneIsGood,
 			"Terminating nodes with volumes that are attached more than a minute after the pods have gone. The condition VolumesDetached has "+
 				"what holds them."),
-		number("Classes that bind at once", "sum("+of("dovetail_doctor_findings", `check="storage-immediate"`)+") or vector(0)", fewIsGood,
-			"StorageClasses that choose a zone before the pod has a node, so that pods may need a second node. Set volumeBindingMode: "+
-				"WaitForFirstConsumer."),
+		number("Nodes no pod came to", total("dovetail_surplus_launches_total", notInVain), fewIsGood,
+			"Nodes launched for pods and removed before any pod came to them, over the time of the page. The row below has what became of the "+
+				"pods: dovetail doctor."),
 		number("Startup taints that stay", conditions("nodeclaim", notInitialized), noneIsGood,
 			"Nodes with a startup taint beyond its time, or that never became Ready. The condition Initialized of the NodeClaim names the taint and "+
 				"its owner."),
@@ -132,13 +135,17 @@ func stuckVolumes() []grafana.Panel {
 }
 
 func twoNodes() []grafana.Panel {
-	return []grafana.Panel{
+	p := []grafana.Panel{
 		as(over("NodeClaims and the nodes that they became", grafana.Count, grafana.Query{
 			Expr: "sum(increase(" + of("karpenter_nodeclaims_created_total", inPool) + "[$__range]))", Legend: "NodeClaims created",
 		}, "NodeClaims created and nodes that joined, over the time of the page. Many more NodeClaims than nodes: launches fail, or pods change "+
 			"while nodes boot."), with(grafana.Query{
 			Expr: "sum(increase(" + of("karpenter_nodes_created_total", inPool) + "[$__range]))", Legend: "nodes created",
 		})),
+		as(bars("Nodes that no pod came to", grafana.Query{
+			Expr: events("cause", "dovetail_surplus_launches_total"), Legend: "{{cause}}",
+		}, "Nodes launched for pods and removed before any pod came. launched_again: they got another NodeClaim; bound_elsewhere: room became "+
+			"free; unbound: they still wait. Check taints and StorageClasses."), empty("Pods came to all nodes")),
 		over("Pods that wait for a volume", grafana.Count, grafana.Query{
 			Expr: "max(" + of("karpenter_scheduler_ignored_pods_count") + ")", Legend: "pods left out of plans",
 		}, "Pods that plans leave out, because of their spec or because a volume is not bound yet. An event on each pod names the volume and its "+
@@ -146,6 +153,10 @@ func twoNodes() []grafana.Panel {
 		doctorFindings("Findings about zones of volumes", "storage-immediate|storage-unreachable-volume",
 			"StorageClasses that bind at once, and volumes in zones where no NodePool launches. dovetail doctor has the remedy."),
 	}
+	for i := range p {
+		p[i].Width = quarter
+	}
+	return p
 }
 
 func stuckTaints() []grafana.Panel {

@@ -1,6 +1,7 @@
 package series
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,23 @@ func TestCapturedSeriesAreQueried(t *testing.T) {
 	}
 	if from, to := s.Span(); from.Unix() != 100 || to.Unix() != 120 {
 		t.Errorf("the span is %v to %v", from, to)
+	}
+}
+
+// What the last scrape has stays; what is stale at the end, or of a target that did not answer, does not come back.
+func TestEndOfACaptureIsHeld(t *testing.T) {
+	s, err := Load([]byte(strings.Replace(capture, "up{job=\"j\"} 0 120\n", "", 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Hold(time.Unix(3700, 0), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	for expr, want := range map[string]int{`pods{name="b"} == 3`: 1, `pods{name="a"}`: 0, "increase(launches_total[10m]) > 0": 0, "up == 1": 1} {
+		found, err := s.Instant(t.Context(), expr, time.Unix(3700, 0))
+		if err != nil || len(found) != want {
+			t.Errorf("%s an hour later: %v, %v; want %d", expr, found, err, want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/storage"
@@ -102,6 +103,23 @@ func (s *Store) Span() (from, to time.Time) {
 		last = max(last, end)
 	}
 	return time.UnixMilli(first), time.UnixMilli(last)
+}
+
+// Hold repeats the last sample of each series at steps until a time, as if nothing changed after the end of a record. Series that are
+// stale at their end stay so.
+func (s *Store) Hold(until time.Time, step time.Duration) error {
+	for _, e := range s.byLabels {
+		last := e.samples[len(e.samples)-1]
+		if value.IsStaleNaN(last.F()) {
+			continue
+		}
+		for at := time.UnixMilli(last.T()).Add(step); !at.After(until); at = at.Add(step) {
+			if err := s.Add(e.labels, at, last.F()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Instant evaluates an expression at a time.

@@ -209,7 +209,7 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 		class = &awsv1.EC2NodeClass{}
 		class.Spec.AMIFamily = f.family
 	}
-	stock, err := (&planFlags{region: f.region, catalog: f.catalog, maxInput: f.maxInput, settings: f.settings}).openCatalog(world)
+	stock, err := (&catalogFlags{f.region, f.catalog, f.maxInput}).open(world, f.settings)
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 		planCommand(),
 		instanceTypesCommand(),
 		doctorCommand(),
+		explainCommand(),
 		snapshotCommand(),
 		adoptCommand(),
 		iamPolicyCommand(),

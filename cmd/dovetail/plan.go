@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,12 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
-	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
-	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -30,17 +24,15 @@ import (
 
 // planFlags are the flags of the plan command.
 type planFlags struct {
-	files     []string
-	catalog   string
+	files []string
+	catalogFlags
 	output    choice
-	region    string
 	namespace string
 	noTimings bool
 	// explainCost shows what the rules of pods and pools cost.
 	explainCost bool
 	// consolidate shows what consolidation would do, too.
 	consolidate, spotToSpot bool
-	maxInput                sizeLimit
 	settings                settings.Planning
 }
 
@@ -89,17 +81,7 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 	}
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil, "file, directory, or - for stdin; can be repeated")
-	fs.StringVar(
-		&f.catalog,
-		"catalog",
-		"",
-		"catalog file with instance types of your own, or a region of the built-in catalog, instead of --region",
-	)
-	bindRegion(
-		cmd,
-		&f.region,
-		"region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")",
-	)
+	f.catalogFlags.bind(cmd)
 	bindNamespace(cmd, &f.namespace, "namespace of objects without one (default: default)")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
@@ -109,16 +91,12 @@ comes before, and with the peak memory. --no-timings omits all of them.`,
 	fs.BoolVar(&f.consolidate, "consolidate", false, "also show what consolidation would do to the nodes among the inputs")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"with --consolidate: spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
-	f.maxInput.bind(fs)
 	f.settings.Bind(fs)
 	return cmd
 }
 
 // nominationWindow is the controller's with default settings: twice --batch-max-duration.
 const nominationWindow = 20 * time.Second
-
-// defaultRegion is the region of plans without a region in flags or inputs.
-const defaultRegion = "us-east-1"
 
 // check validates the flags by themselves, and returns the settings for planning.
 func (f *planFlags) check() (snapshot.Settings, error) {
@@ -128,8 +106,8 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 	if why := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(why) > 0 {
 		return snapshot.Settings{}, fmt.Errorf("--namespace %q is not the name of a namespace: %s", f.namespace, why[0])
 	}
-	if f.region != "" && f.catalog != "" {
-		return snapshot.Settings{}, errors.New("--region and --catalog: use only one of them")
+	if err := f.catalogFlags.check(); err != nil {
+		return snapshot.Settings{}, err
 	}
 	if err := f.settings.Validate(); err != nil {
 		return snapshot.Settings{}, err
@@ -158,7 +136,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
-	for _, note := range append(world.Notes, notes...) {
+	for _, note := range slices.Concat(world.Notes, notes, planner.Missing(world, snap)) {
 		fmt.Fprintln(stderr, "note:", note)
 	}
 	budget := schedule.DefaultBudget() // as the controller plans
@@ -220,68 +198,23 @@ func (s *stopwatch) lap() float64 {
 // request devices, which the types then have to list.
 func (f *planFlags) beginCatalog() (wait func(*manifest.ClusterState) (planner.Catalog, error)) {
 	if f.catalog == "" && f.region == "" {
-		return f.openCatalog
+		return func(w *manifest.ClusterState) (planner.Catalog, error) { return f.open(w, f.settings) }
 	}
 	type opened struct {
 		planner.Catalog
 		err error
 	}
 	begun := parallel.Begin(func() opened {
-		c, err := f.openCatalog(nil)
+		c, err := f.open(nil, f.settings)
 		return opened{c, err}
 	})
 	return func(w *manifest.ClusterState) (planner.Catalog, error) {
 		o := begun.Wait()
 		if o.err == nil && w.RequestDevices() {
-			return f.openCatalog(w)
+			return f.open(w, f.settings)
 		}
 		return o.Catalog, o.err
 	}
-}
-
-// openCatalog reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
-// flag does, and whether pods request devices; nil is inputs that say neither.
-func (f *planFlags) openCatalog(w *manifest.ClusterState) (planner.Catalog, error) {
-	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
-		data, err := f.maxInput.read(f.catalog)
-		if err != nil {
-			return nil, fmt.Errorf("--catalog: %w", err)
-		}
-		c, err := planner.NewFile(data)
-		if err != nil {
-			return nil, fmt.Errorf("catalog %s: %w", f.catalog, err)
-		}
-		return c, nil
-	}
-	name := cmp.Or(f.catalog, f.region)
-	if name == "" {
-		name = planner.RegionOf(w)
-		if !slices.Contains(offline.Regions(), name) {
-			if name != "" {
-				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, which is not in the catalog: "+
-					"instance types and prices are those of %s. Choose another region with --region, or set your own prices with --catalog", name, defaultRegion))
-			}
-			name = defaultRegion
-		}
-	}
-	data, err := offline.Load(name)
-	if err != nil {
-		return nil, err
-	}
-	how := instancetype.Settings{
-		Region: name, ReservedENIs: f.settings.ReservedENIs, MemoryOverhead: f.settings.VMMemoryOverheadPercent, Expressions: true,
-	}
-	if w != nil && w.RequestDevices() { // as with the feature gates of both
-		how.DRADrivers = []string{awsv1.DRADriverNVIDIA, awsv1.DRADriverEFA}
-	}
-	r, err := offlineregion.New(data, how)
-	if err != nil {
-		if f.catalog == "" {
-			return nil, fmt.Errorf("--region: %w", err)
-		}
-		return nil, fmt.Errorf("--catalog: %w; or name a file with instance types of your own", err)
-	}
-	return r, nil
 }
 
 // solved makes a plan. A panic is a bug: it becomes an error with instructions to report it.

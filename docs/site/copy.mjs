@@ -1,4 +1,4 @@
-// Copies the pages of docs into pages: Vite resolves the packages of this directory only for files below it.
+// Copies the pages of docs and the icon into pages: Vite resolves the packages of this directory only for files below it.
 import { cpSync, readdirSync, rmSync } from 'node:fs'
 import path from 'node:path'
 
@@ -9,3 +9,4 @@ rmSync(pages, { recursive: true, force: true })
 for (const name of readdirSync(docs)) {
   if (name !== 'site') cpSync(path.join(docs, name), path.join(pages, name), { recursive: true })
 }
+cpSync(path.join(import.meta.dirname, 'favicon.svg'), path.join(pages, 'public', 'favicon.svg'))

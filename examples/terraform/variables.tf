@@ -2,6 +2,11 @@ variable "cluster_name" {
   description = "Name of the EKS cluster, of its interruption queue, and in the names of its roles."
   type        = string
   default     = "shop"
+
+  validation {
+    condition     = length(var.cluster_name) <= 40
+    error_message = "The name must have at most 40 characters: the role KarpenterControllerRole-NAME may have 64."
+  }
 }
 
 variable "region" {
@@ -13,7 +18,7 @@ variable "region" {
 variable "kubernetes_version" {
   description = "Version of Kubernetes."
   type        = string
-  default     = "1.34"
+  default     = "1.35"
 }
 
 variable "subnet_ids" {

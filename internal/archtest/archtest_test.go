@@ -69,6 +69,11 @@ var importRules = []layer{
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
+	// What read-only commands see, and what they find out.
+	{
+		dir:  "internal/inspect",
+		ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/spelling"},
+	},
 	// Lists of what can be launched.
 	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.

@@ -73,13 +73,18 @@ func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, no
 	snap := cluster.BuildSnapshot(objects, cluster.Facts{
 		Now: w.Now, Settings: c.Settings, Labels: Labels(), NominationWindow: c.NominationWindow,
 	})
+	return snap, notes, nil
+}
+
+// Missing notes what a plan of the inputs lacks: pods to plan, or NodePools; nil if it lacks nothing.
+func Missing(w *manifest.ClusterState, snap *snapshot.Snapshot) (notes []string) {
 	switch {
 	case len(snap.Pods) == 0:
-		notes = append(notes, "no pod among the inputs waits for a node: there is nothing to plan")
+		return []string{"no pod among the inputs waits for a node: there is nothing to plan"}
 	case len(w.NodePools) == 0:
-		notes = append(notes, "no NodePool is among the inputs, so nothing can be launched: add one with -f")
+		return []string{"no NodePool is among the inputs, so nothing can be launched: add one with -f"}
 	}
-	return snap, notes, nil
+	return nil
 }
 
 func closed(pool *karpv1.NodePool) string {

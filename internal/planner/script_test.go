@@ -110,6 +110,7 @@ func runScript(t *testing.T, archive *txtar.Archive) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	notes = append(notes, planner.Missing(world, snap)...)
 	report := planner.Report{Plan: schedule.Solve(snap, schedule.Budget{})}
 	if err := validate.Plan(snap, report.Plan); err != nil {
 		t.Errorf("the plan breaks a rule: %v", err)

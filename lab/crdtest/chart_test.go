@@ -161,6 +161,56 @@ func TestCharts(t *testing.T) {
 	}
 }
 
+// The pods of the chart run in a namespace that enforces the restricted pod security standard: the controller's and that of helm test.
+func TestPodsOfTheChartAreRestricted(t *testing.T) {
+	const name = "restricted"
+	labels := map[string]any{"pod-security.kubernetes.io/enforce": name, "pod-security.kubernetes.io/enforce-version": "latest"}
+	if err := apply(t, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "chart", "testdata", "default.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := 0
+	for _, o := range objects(t, text) {
+		if pod := podOf(o, name); pod != nil {
+			pods++
+			if err := apply(t, pod); err != nil {
+				t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+			}
+			privileged := []any{map[string]any{"name": "sidecar", "image": "x", "securityContext": map[string]any{"privileged": true}}}
+			if err := unstructured.SetNestedSlice(pod.Object, privileged, "spec", "containers"); err != nil {
+				t.Fatal(err)
+			}
+			if pod.SetName("privileged"); apply(t, pod) == nil {
+				t.Error("the namespace enforces nothing")
+			}
+		}
+	}
+	if pods != 2 {
+		t.Errorf("%d pods, want 2", pods)
+	}
+}
+
+// podOf is the pod that an object is or makes, in another namespace and with its default ServiceAccount; nil if it makes none.
+func podOf(o *unstructured.Unstructured, namespace string) *unstructured.Unstructured {
+	path := map[string][]string{"Pod": {"spec"}, "Deployment": {"spec", "template", "spec"}}[o.GetKind()]
+	if path == nil {
+		return nil
+	}
+	spec, found, err := unstructured.NestedMap(o.Object, path...)
+	if err != nil || !found {
+		return nil
+	}
+	spec["serviceAccountName"] = "default"
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{"name": o.GetName(), "namespace": namespace},
+	}}
+}
+
 // Were a field misspelt, the API server would say so.
 func TestStrictValidationRejects(t *testing.T) {
 	o := objects(t, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: x, namespace: default}\nautomount: true\n"))[0]

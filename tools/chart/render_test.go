@@ -16,6 +16,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -106,7 +107,10 @@ func TestRefusals(t *testing.T) {
 		"no cluster name": {"{}", "settings.clusterName is required"},
 		"Karpenter's image": {
 			"{settings: {clusterName: a}, controller: {image: {repository: public.ecr.aws/karpenter/controller}}}",
-			"which is Karpenter",
+			"remove controller.image (repository, tag and digest)",
+		},
+		"rights for the ServiceAccount of all pods": {
+			"{settings: {clusterName: a}, serviceAccount: {create: false}}", "serviceAccount.name is required",
 		},
 		"all of DRA, and a gate of it": {
 			"{settings: {clusterName: a, enableDRA: true, awsFeatureGates: {draNVIDIAGPU: true}}}", "remove settings.awsFeatureGates.draNVIDIAGPU",
@@ -136,6 +140,37 @@ func TestRefusals(t *testing.T) {
 	} {
 		if _, err := standard.render(valuesOf(t, values)); err != nil {
 			t.Errorf("cluster %s: %v", name, err)
+		}
+	}
+}
+
+// The same for pods that are kept together or apart, required or preferred.
+func TestSelectorsOfAffinity(t *testing.T) {
+	const own, other = "{topologyKey: a}", "{topologyKey: b, labelSelector: {matchLabels: {app: other}}}"
+	const terms = "{requiredDuringSchedulingIgnoredDuringExecution: [" + own + ", " + other + "], preferredDuringSchedulingIgnoredDuringExecution: [" +
+		"{weight: 1, podAffinityTerm: " + own + "}, {weight: 2, podAffinityTerm: " + other + "}]}"
+	values := "{settings: {clusterName: a}, affinity: {nodeAffinity: null, podAffinity: " + terms + ", podAntiAffinity: " + terms + "}}"
+	d := decoded[appsv1.Deployment](t, file(t, "deployment.yaml", values))
+	with, apart := d.Spec.Template.Spec.Affinity.PodAffinity, d.Spec.Template.Spec.Affinity.PodAntiAffinity
+	for kind, all := range map[string][]corev1.PodAffinityTerm{
+		"affinity, required": with.RequiredDuringSchedulingIgnoredDuringExecution,
+		"affinity, preferred": {
+			with.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm, with.PreferredDuringSchedulingIgnoredDuringExecution[1].PodAffinityTerm,
+		},
+		"anti-affinity, required": apart.RequiredDuringSchedulingIgnoredDuringExecution,
+		"anti-affinity, preferred": {
+			apart.PreferredDuringSchedulingIgnoredDuringExecution[0].PodAffinityTerm, apart.PreferredDuringSchedulingIgnoredDuringExecution[1].PodAffinityTerm,
+		},
+	} {
+		if len(all) != 2 || all[0].LabelSelector == nil || all[1].LabelSelector == nil {
+			t.Errorf("%s: %v", kind, all)
+			continue
+		}
+		if diff := cmp.Diff(d.Spec.Selector.MatchLabels, all[0].LabelSelector.MatchLabels); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+		if diff := cmp.Diff(map[string]string{"app": "other"}, all[1].LabelSelector.MatchLabels); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// Each module of the repository gets updates.
+// Each Go module and npm package of the repository gets updates.
 func TestDependabotKnowsAllModules(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, ".github", "dependabot.yml"))
 	if err != nil {
@@ -29,37 +29,40 @@ func TestDependabotKnowsAllModules(t *testing.T) {
 	if err := yaml.Unmarshal(text, &config); err != nil {
 		t.Fatal(err)
 	}
-	updated := func(dir string) bool {
+	updated := func(ecosystem, dir string) bool {
 		for _, u := range config.Updates {
 			for _, pattern := range u.Directories {
-				if ok, err := path.Match(pattern, dir); ok && err == nil && u.Ecosystem == "gomod" {
+				if ok, err := path.Match(pattern, dir); ok && err == nil && u.Ecosystem == ecosystem {
 					return true
 				}
 			}
 		}
 		return false
 	}
-	found := 0
+	skipped := map[string]bool{"bin": true, "testdata": true, "node_modules": true}
+	ecosystems := map[string]string{"go.mod": "gomod", "package-lock.json": "npm"} // by the file that has the versions
+	found := map[string]int{}
 	err = fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "bin" || d.Name() == "testdata") {
+		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || skipped[d.Name()]) {
 			return fs.SkipDir
 		}
-		if d.Name() != "go.mod" {
+		ecosystem := ecosystems[d.Name()]
+		if ecosystem == "" {
 			return nil
 		}
-		found++
-		if dir := "/" + strings.TrimPrefix(path.Dir(name), "."); !updated(dir) {
-			t.Errorf("dependabot.yml has no entry for the module in %s", dir)
+		found[ecosystem]++
+		if dir := "/" + strings.TrimPrefix(path.Dir(name), "."); !updated(ecosystem, dir) {
+			t.Errorf("dependabot.yml has no entry of %s for %s", ecosystem, dir)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found < 4 {
-		t.Errorf("found only %d modules", found)
+	if found["gomod"] < 4 || found["npm"] < 1 {
+		t.Errorf("found only %v", found)
 	}
 }

@@ -8,6 +8,7 @@ require (
 	github.com/dovetail-k8s/dovetail v0.0.0-00010101000000-000000000000
 	github.com/google/go-cmp v0.7.0
 	github.com/hashicorp/hcl/v2 v2.25.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2
 	github.com/spf13/pflag v1.0.10
 	github.com/yuin/goldmark v1.8.7
 	github.com/zclconf/go-cty v1.19.0

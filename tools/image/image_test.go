@@ -116,6 +116,19 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
+// What make has compiled is not compiled again for the image.
+func TestImageIsCompiledWithTheFlagsOfMake(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"FLAGS := " + strings.Join(flags, " ") + "\n", "export GOFLAGS := ", "export CGO_ENABLED := 0\n"} {
+		if !strings.Contains(string(text), "\n"+want) {
+			t.Errorf("Makefile has no line %q", want)
+		}
+	}
+}
+
 // inImage runs the binary with nothing but the image's files, as the image's user. Only root may do that; others run it in place.
 func inImage(t *testing.T, image v1.Image, dir string, args ...string) string {
 	t.Helper()

@@ -96,15 +96,19 @@ func (t target) environ() []string {
 // product is the package that the image runs.
 const product = "./cmd/dovetail"
 
+// flags are those that each package is compiled with. The Makefile has the same, so that it compiles nothing twice.
+var flags = []string{"-trimpath", "-gcflags=all=-dwarf=false"}
+
 // compile writes the binary into a file. It has neither paths nor times of this host. It has no symbol table, which only a
 // debugger needs: the stack of a panic is complete without it.
 func (t target) compile(ctx context.Context, to string) error {
-	flags := "-s -w -X main.version=" + t.version + " -X main.commit=" + t.revision[:12]
+	linked := "-s -w -X main.version=" + t.version + " -X main.commit=" + t.revision[:12]
 	to, err := filepath.Abs(to)
 	if err != nil {
 		return err
 	}
-	_, err = output(ctx, t.source, t.environ(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", to, product)
+	args := append([]string{"build", "-buildvcs=false", "-ldflags", linked, "-o", to}, flags...)
+	_, err = output(ctx, t.source, t.environ(), "go", append(args, product)...)
 	if err != nil {
 		return fmt.Errorf("compile for %s: %w", t.platform, err)
 	}

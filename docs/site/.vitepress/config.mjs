@@ -26,6 +26,23 @@ function outside(md) {
   })
 }
 
+// title is the first heading of a page.
+const title = (file) => readFileSync(file, 'utf8').match(/^# (.*)$/m)[1]
+
+// titled makes the text of a link to a page its title where it is the page's file name.
+function titled(md) {
+  md.core.ruler.push('links-titled', (state) => {
+    for (const block of state.tokens) {
+      for (const [i, token] of (block.children ?? []).entries()) {
+        const text = block.children[i + 1]
+        if (token.type !== 'link_open' || !/^[\w/-]+\.md$/.test(text.content)) continue
+        const target = path.resolve(path.dirname(state.env.path), decodeURI(token.attrGet('href').split('#')[0]))
+        if (existsSync(target)) text.content = title(target)
+      }
+    }
+  })
+}
+
 const page = (text, link) => ({ text, link })
 
 // more is a group for the pages that no other group lists.
@@ -35,8 +52,7 @@ function more(groups) {
   for (const name of readdirSync(pages).sort()) {
     const link = '/' + name.replace(/\.md$/, '')
     if (!name.endsWith('.md') || name === 'index.md' || listed.has(link)) continue
-    const [, title] = readFileSync(path.join(pages, name), 'utf8').match(/^# (.*)$/m)
-    items.push(page(title, link))
+    items.push(page(title(path.join(pages, name)), link))
   }
   return items.length ? [...groups, { text: 'More', items }] : groups
 }
@@ -44,12 +60,14 @@ function more(groups) {
 export default defineConfig({
   title: 'Dovetail',
   description: 'Node autoscaler for Amazon EKS',
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: '/favicon.svg' }]],
   srcDir: 'pages',
   outDir: 'dist',
   rewrites: { 'reference/README.md': 'reference/index.md' },
   cleanUrls: false,
-  markdown: { config: outside },
+  markdown: { config: (md) => md.use(titled).use(outside) },
   themeConfig: {
+    logo: '/favicon.svg',
     search: { provider: 'local' },
     socialLinks: [{ icon: 'github', link: repository }],
     sidebar: more([
@@ -71,9 +89,12 @@ export default defineConfig({
           page('Disruption', '/disruption'),
           page('Troubleshooting', '/troubleshooting'),
           page('Check a cluster', '/doctor'),
+          page('Dashboards and alerts', '/dashboards'),
+          page('Metrics', '/metrics'),
           page('AWS', '/aws'),
           page('Ownership', '/ownership'),
           page('Compatibility', '/compatibility'),
+          page('Versions and upgrades', '/versioning'),
         ],
       },
       {

@@ -20,7 +20,6 @@
 //
 // Grow checks first what is cheap and refuses most: taints, room, ports. Requirements are a table lookup, since sets of
 // requirements are interned (package nodepool). A walk along the price list then finds the type. None of it allocates
-
 // unless topology leaves several domains to choose from, or the pod has devices. Put finds the first bin that takes a pod
 // in O(log n) where room decides (package roomtree).
 //

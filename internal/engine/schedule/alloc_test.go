@@ -52,9 +52,9 @@ func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 				t.Errorf("checking bin %d for a pod of %s allocates %v times", i, c.Pod().Name, n)
 			}
 		}
-		for _, n := range sv.nodes {
-			if allocated := testing.AllocsPerRun(10, func() { sv.canJoin(n, c, c.Levels()[0]) }); allocated > 0 {
-				t.Errorf("checking node %s for a pod of %s allocates %v times", n.src.Name, c.Pod().Name, allocated)
+		for _, n := range sv.nodes.All() {
+			if allocated := testing.AllocsPerRun(10, func() { sv.nodes.CanJoin(n, c.Class, c.Levels()[0]) }); allocated > 0 {
+				t.Errorf("checking node %s for a pod of %s allocates %v times", n.Source().Name, c.Pod().Name, allocated)
 			}
 		}
 	}

@@ -1,10 +1,8 @@
 package schedule
 
 import (
-	"math"
 	"slices"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -17,10 +15,6 @@ const (
 	// if balanced is not worth a try. In the same workloads apartFirst is at least 4 % cheaper from 20 times on. Below,
 	// either can be cheaper.
 	overwhelming = 20
-	// filledShare is how much of the value of room beside a pod that keeps apart counts when its node is chosen: about as much
-	// as gets filled (85 % of CPU, 67 % of memory). At 0, diverse workloads in a pool of all types cost 3 to 6 % more than at
-	// 0.7 to 0.8; at 0.95, some of those in a general pool do. In between, plans differ by chance.
-	filledShare = 0.75
 )
 
 // decisiveHostRules are the host rules whose pods need at least decisiveShare of the plan's new nodes, if the plan costs
@@ -83,7 +77,7 @@ func (c *class) eachHostRule(visit func(g *topology.Group, perNode int)) {
 	}
 }
 
-// sizedAlone reports whether a new node for a pod of the class is chosen for that pod alone: see sizeAlone.
+// sizedAlone reports whether a new node for a pod of the class is chosen for that pod alone: see sizing.Sizer.Alone.
 func (sv *solver) sizedAlone(c *class) bool {
 	found := false
 	if sv.keepApart {
@@ -108,24 +102,4 @@ func (sv *solver) apartFirst(queue []*queuedPod) []*queuedPod {
 		}
 	}
 	return append(front, rest...)
-}
-
-// sizeAlone is the type that a node for the first pod costs least as, less what the rest of its room is probably worth.
-//
-// Cost: one pass over the candidates.
-func (sv *solver) sizeAlone(b *bin.Bin, first *class, g bin.Growth) sizing {
-	best, least := noSize, math.Inf(1)
-	for k := g.First(); k < len(g.Candidates().List()); k++ {
-		cand := g.Candidates().List()[k]
-		room := b.Template().TypeOf(cand).Room()
-		if !first.Requests().Fits(room) || !sv.bins.CanBecome(b, cand) {
-			continue
-		}
-		duals := vec64(sv.prices.market.Duals(b.Template().TypeOf(cand), cand))
-		cost := cand.Price - filledShare*(duals.cost(room)-duals.cost(first.Requests()))
-		if cost < least {
-			best, least = sizing{k, -1, cost / first.value}, cost
-		}
-	}
-	return best
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
@@ -62,4 +63,18 @@ func (sv *solver) boundedAxes(lists []corev1.ResourceList) resources.Axes {
 func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 	q := l[name]
 	return q.IsZero()
+}
+
+// readDaemons reads the DaemonSets with pods that can run on some node.
+func (sv *solver) readDaemons() {
+	for i := range sv.s.DaemonSets {
+		d, ok := existing.NewDaemon(sv.s, &sv.s.DaemonSets[i])
+		if !ok {
+			continue
+		}
+		if len(d.Requests) > manyAxes { // every launch has a copy of the list
+			maps.DeleteFunc(d.Requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
+		}
+		sv.daemons = append(sv.daemons, d)
+	}
 }

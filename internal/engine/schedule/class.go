@@ -6,27 +6,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
 // class is an equivalence class of pods: equal constraints and equal requests.
 type class struct {
-	*podclass.Class
-	packingClass *packingClass
-	amounts      vec64 // requests as floating-point numbers
-	count        int   // pods left
-	members      int   // pods in the snapshot
+	// Pods are those left, with their value at the dual prices for the rest of the queue.
+	sizing.Pods
+	members int // pods in the snapshot
 	// pods in queue order; those before nextPod are scheduled.
 	pods    []*queuedPod
 	nextPod int
 	// attempts are the attempt caches, by relaxation level.
 	attempts []attemptCache
-	// value is what a pod is worth at the dual prices for the rest of the queue, boundValue at those of the lower
-	// bound, in $/h.
-	value, boundValue float64
-	lpPods            int // number of the pods in the market; -1 if they are not in it
-	boundPods         int // the same in the market of the lower bound
-	boundIndex        int // among the pods of the lower bound
+	// boundValue is what a pod is worth at the dual prices of the lower bound, in $/h.
+	boundValue float64
+	boundPods  int // number of the pods in the market of the lower bound; -1 if they are not in it
+	boundIndex int // among the pods of the lower bound
 	// oversized is true when a pod is larger than any room, on existing nodes and on instance types.
 	oversized bool
 	// unknownResources are requested resources that nothing has, if these have no axis.
@@ -37,18 +35,14 @@ type class struct {
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.
 	failedAt int
-	// whole is the class that this one is a part of: its pods in one zone. See zoneDivision.
+	// whole is the class that this one is a part of: its pods in one zone. See divideOverZones.
 	whole *class
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.
-//
-// Invariant: a node that is not listed can never again take a pod of the class.
 type attemptCache struct {
-	// nodes are those that may still take a pod, in order.
-	nodes       []*node
-	nodesListed bool
-	bins        bin.List
+	nodes existing.List
+	bins  bin.List
 	// aboveCeiling is bins for those that a pod may also raise above their ceiling.
 	aboveCeiling bin.List
 	noNewBin     bool // no template makes a node for it

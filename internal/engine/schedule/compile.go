@@ -1,11 +1,10 @@
 package schedule
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -29,11 +28,7 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 			pods = append(pods, p)
 		}
 	}
-	for i := range s.DaemonSets {
-		if d, ok := newDaemon(s, &s.DaemonSets[i]); ok {
-			sv.daemons = append(sv.daemons, d)
-		}
-	}
+	sv.readDaemons()
 	sv.topology = topology.NewRegistry(s, sv.pending)
 	queue := sv.classify(pods)
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
@@ -47,28 +42,23 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	sv.volumes = volume.NewLimits(s, sv.pending)
 	requests = append(requests, sv.volumes.Axes())
 	sv.axes = sv.boundedAxes(requests)
-	sv.cpu, sv.memory = sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
-	sv.podAxis = sv.axes.IndexOf(corev1.ResourcePods)
 	sv.bins = bin.NewSet(bin.Config{
 		Axes: sv.axes, Topology: sv.topology, Volumes: sv.volumes, Devices: sv.devices, Slots: &sv.slots,
 		ReservationLabel: s.Labels.ReservationID, BestEffort: sv.bestEffort, Steps: &sv.steps,
 	})
-	sv.freeBuf = make(resources.Vec, sv.axes.Len())
 	for _, d := range sv.daemons {
 		d.Amounts = sv.axes.Vec(d.Requests)
 	}
 
-	nodes := make([]*snapshot.Node, len(s.Nodes))
-	for i := range s.Nodes {
-		nodes[i] = &s.Nodes[i]
-	}
-	slices.SortFunc(nodes, nodeOrder)
-	for i, n := range nodes {
-		sv.nodes = append(sv.nodes, sv.node(n, i))
-		sv.topology.AddNode(&sv.nodes[i].Node)
-		sv.softTaints = sv.softTaints || sv.nodes[i].open && snapshot.HasSoft(n.Taints)
+	sv.nodes = existing.NewSet(existing.Config{
+		Snapshot: s, Axes: sv.axes, Topology: sv.topology, Volumes: sv.volumes, Devices: sv.devices, Daemons: sv.daemons,
+		Pending: sv.pending, Steps: &sv.steps,
+	})
+	for _, n := range sv.nodes.All() {
+		sv.softTaints = sv.softTaints || n.TakesPods() && snapshot.HasSoft(n.Source().Taints)
 	}
 	sv.pools = sv.newModels()
+	sv.sizer = sv.newSizer()
 	for _, t := range sv.pools.All() {
 		sv.topology.AddPool(t.ForTopology(), t.LimitsExhausted())
 		sv.softTaints = sv.softTaints || snapshot.HasSoft(t.Taints())

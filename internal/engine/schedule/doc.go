@@ -8,10 +8,9 @@
 //   - podclass.Constraints are equal scheduling constraints, whatever the requests. They are compiled once: requirements,
 //     tolerations, volumes, topology groups, and relaxation levels, one per step of dropping preferences.
 //   - A podclass.Class has equal constraints and equal requests: pods that the scheduler cannot tell apart.
-//   - A packingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
+//   - A sizing.PackingClass joins classes that a new node need not tell apart, such as pods with a volume each in one zone.
 //
 // A template is a NodePool with its instance types: see package nodepool. An offering is a type in a zone and capacity
-
 // type, at a price. A bin is a planned NodeClaim: requirements, pods, and the types that still hold them. Sets of
 // requirements are interned, and the types that each set leaves are listed once, cheapest first. So the check whether a
 // bin takes a pod is a table lookup, a walk along a price list and a comparison of a few numbers, without an allocation.
@@ -24,23 +23,21 @@
 //
 // What the search asks for each pod and node is in packages of its own, each with its own state: amounts and host ports
 // (resources), which pods are equal and what they require at each relaxation level (podclass), pods per domain and what
-// the counts allow (topology), what volumes require and nodes can attach (volume), NodePools as models for new nodes
-// (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
-// (devices), and what pods are worth and no plan can cost less than (price, with the linear program in lp). The result is
-// data (plan).
+// the counts allow (topology), what volumes require and nodes can attach (volume), the existing nodes (existing), NodePools as
+// models for new nodes (nodepool), the new nodes and what they hold (bin), free slots of capacity reservations (reservation), devices
+// (devices), what pods are worth and no plan can cost less than (price, with the linear program in lp), and what a new node
+// becomes and is filled with (sizing), and which zones spread pods get (zonedivision). The result is data (plan).
 //
 // # Search
 //
 // The queue has large pods first. A pod goes onto an existing node, else into a bin that can grow to hold it, else it
 // opens a bin in the heaviest NodePool that takes it: first fit decreasing. What a new bin becomes is decided for the
-// whole queue (solver.sizeBin): of a few types per price tier, the one with the least price per value that it would
-// hold. The content comes from patterns of the master LP where these use whole nodes. The rest is filled greedily:
-// first pods that are worth their cost at dual prices, in balance of CPU and memory, then pods that nearly are. The bin
-// is filled at once, then the queue goes on. When a good part of the queue is placed, the LP is solved again for the
+// whole queue (sizing.Sizer): of a few types per price tier, the one with the least price per value that it would hold. The
+// bin is filled at once, then the queue goes on. When a good part of the queue is placed, the LP is solved again for the
 // rest. Pods that would pay more in their heaviest pool than elsewhere wait, since nodes launched for others may have
 // room for them. In the end, bins that hold equal pods are replaced by the exact optimum (coverExactly).
 //
-// Pods that spread over zones are divided over them before new nodes are sized (zoneDivision). From then on the pods of
+// Pods that spread over zones are divided over them before new nodes are sized (zonedivision). From then on the pods of
 // a class in one zone are a class of their own, which requires the zone. Among pools of equal weight a new bin goes to
 // the one with the least price per value (cheapestNewBin).
 //
@@ -74,8 +71,8 @@
 //
 // Compiling is linear in pods, and in types per distinct set of requirements. A pod that equals the one before it
 // checks only the bins opened since that have room for it (roomtree.Tree), and those that wait for a domain only once it is
-// open (bin.List). Opening a bin costs a few types times at most maxLookahead packing classes, and less when it becomes
-// the same as the bin before it (sizing). So the time per pod does not grow from 1,000 to
+// open (bin.List). Opening a bin costs a few types times a bounded number of packing classes, and less when it becomes
+// the same as the bin before it (sizing.Sizer). So the time per pod does not grow from 1,000 to
 // 200,000 pods: see BenchmarkSolve.
 // Solving the LP costs rounds times offerings times buckets, none of which grows with the number of pods. A what-if
 // (Problem.WhatIf) copies only what it touches: its cost grows with the pods that it moves and, for pods that find no

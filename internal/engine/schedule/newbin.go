@@ -4,16 +4,48 @@ import (
 	"math"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
 // newBinOption is a new bin that takes a pod, before it is filled.
 type newBinOption struct {
-	b    *bin.Bin
-	g    bin.Growth
-	size sizing
+	sizing.Opening
+	size sizing.Size
+}
+
+// newBinOption is a new bin of a pool for pods of the class.
+func (sv *solver) newBinOption(t *nodepool.Template, c *class) *newBinOption {
+	return &newBinOption{Opening: sizing.Opening{Bin: sv.bins.Fresh(t), First: &c.Pods}}
+}
+
+// size puts a pod into the bin at a level, on paper, and chooses what the bin becomes. It returns why the bin does not take
+// the pod.
+func (sv *solver) size(o *newBinOption, level *podclass.Level) (why *bin.Refusal) {
+	if o.Growth, why = sv.bins.Grow(o.Bin, o.First.Class, level, bin.AnyPrice); why == nil {
+		o.size = sv.chooseSize(&o.Opening)
+	}
+	return why
+}
+
+// chooseSize is what a new bin becomes, by the value of what waits; nothing once the lookahead budget is spent, and for pods
+// without a value.
+func (sv *solver) chooseSize(o *sizing.Opening) (none sizing.Size) {
+	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || o.First.Value() <= 0 || sv.strategy.plain() {
+		return none
+	}
+	sv.resolveForRest()
+	if o.First.Value() <= 0 {
+		return none
+	}
+	if sv.sizedAlone(sv.classOf(o.First.Class)) {
+		return sv.sizer.Alone(o)
+	}
+	return sv.sizer.Choose(o)
 }
 
 // placeInNewBin opens a bin for the pod in the heaviest pool that takes it, and plans what else goes into it.
@@ -48,23 +80,21 @@ func (sv *solver) equalWeight(first int) int {
 }
 
 // cheapestNewBin chooses among pools of equal weight the one with the least price per value of what its node would hold:
-// the score by which sizeBin chooses among types. Equal scores leave the first. Without a size, the price of the cheapest
+// the score by which types are chosen, too. Equal scores leave the first. Without a size, the price of the cheapest
 // type that holds the pod decides. The second result reports, where no pool takes the pod, whether none ever will.
 //
-// Cost: one lookAhead and one chooseSize per pool that takes the pod, if there are several.
+// Cost: one sizing.Sizer.Choose per pool that takes the pod, if there are several.
 func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.Template) (best *newBinOption, final bool) {
 	final = true
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := &newBinOption{b: sv.bins.Fresh(t)}
-		g, why := sv.bins.Grow(o.b, c.Class, level, bin.AnyPrice)
-		if why != nil {
+		o := sv.newBinOption(t, c)
+		if why := sv.size(o, level); why != nil {
 			final = final && why.Final()
 			continue
 		}
-		o.g, o.size = g, sv.chooseSize(o.b, c, g)
 		if best == nil || o.cheaperThan(best) {
 			best = o
 		}
@@ -74,32 +104,69 @@ func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodep
 
 // cheaperThan compares by price per value, and by the price of the cheapest type where one of the two has no size.
 func (o *newBinOption) cheaperThan(other *newBinOption) bool {
-	if math.IsInf(o.size.score, 1) || math.IsInf(other.size.score, 1) {
-		return o.g.Cheapest().Price < other.g.Cheapest().Price
+	if math.IsInf(o.size.PricePerValue(), 1) || math.IsInf(other.size.PricePerValue(), 1) {
+		return o.Growth.Cheapest().Price < other.Growth.Cheapest().Price
 	}
-	return o.size.score < other.size.score
+	return o.size.PricePerValue() < other.size.PricePerValue()
 }
 
 // openBin puts the pod into the new bin, or into a bin that can be enlarged instead.
 func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
-	c, b := q.class, o.b
-	content := sv.sizeBin(b, c, o.g, o.size)
+	c := q.class
+	content := sv.sizer.Fill(&o.Opening, o.size)
 	total := slices.Clone(c.Requests())
-	for _, p := range content {
-		for axis, r := range p.class.classes[0].Requests() {
-			total[axis] += r * int64(p.n)
-		}
+	for k := range content {
+		content[k].AddTo(total)
 	}
-	opening := bin.Opening{Bin: b, Growth: o.g, Class: c.Class, Level: c.Levels()[i]}
+	opening := bin.Opening{Bin: o.Bin, Growth: o.Growth, Class: c.Class, Level: c.Levels()[i]}
 	into, g := sv.bins.Enlarge(opening, total)
+	for _, p := range content {
+		sv.planned = append(sv.planned, plannedPods{p, into})
+	}
 	if into == nil {
-		sv.planned = append(sv.planned, content...)
 		sv.bins.Open(opening, q.pod)
 		return
 	}
-	for k := range content {
-		content[k].into = into
-	}
-	sv.planned = append(sv.planned, content...)
 	sv.bins.Add(into, c.Class, q.pod, g)
+}
+
+// plannedPods is pods of a packing class that a bin was sized for. With a nil into they may go wherever there is room.
+type plannedPods struct {
+	sizing.Content
+	into *bin.Bin
+}
+
+// newSizer sizes the bins of the solver.
+func (sv *solver) newSizer() *sizing.Sizer {
+	return sizing.NewSizer(sizing.Config{
+		Pools: sv.pools, Bins: sv.bins, Slots: &sv.slots,
+		CPU: sv.axes.IndexOf(corev1.ResourceCPU), Memory: sv.axes.IndexOf(corev1.ResourceMemory), Steps: &sv.steps,
+		Level: func(p *sizing.Pods) *podclass.Level {
+			c := sv.classOf(p.Class)
+			if open := sv.firstOpenLevel(c); open >= 0 && sv.pricing.fills(c) {
+				return c.Levels()[open]
+			}
+			return nil
+		},
+	})
+}
+
+// startSizing makes all pods of the run's classes wait for nodes.
+func (sv *solver) startSizing() {
+	sv.prices.valueLeft = 0
+	sv.sizer.Start(sv.strategy == balanced)
+	for _, c := range sv.classes {
+		sv.sizer.Add(&c.Pods)
+		sv.prices.valueLeft += c.boundValue * float64(c.Left())
+	}
+}
+
+// groupForPacking sorts classes into packing classes.
+func (sv *solver) groupForPacking() {
+	x := sizing.NewGrouper(sv.topology.Groups())
+	for _, c := range sv.allClasses {
+		if len(c.Invalid()) == 0 {
+			x.Join(&c.Pods)
+		}
+	}
 }

@@ -6,9 +6,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
 // classify groups pods into classes.
@@ -31,7 +33,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 			continue
 		}
 		if known.Number() == len(sv.allClasses) {
-			sv.allClasses = append(sv.allClasses, &class{Class: known})
+			sv.allClasses = append(sv.allClasses, &class{Pods: sizing.NewPods(known, nil)})
 		}
 		c := sv.allClasses[known.Number()]
 		c.members++
@@ -47,13 +49,9 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 // order sorts the queue and compiles the constraints of its pods.
 func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	n := sv.axes.Len()
-	requests, amounts := make(resources.Vec, n*len(sv.allClasses)), make(vec64, n*len(sv.allClasses))
+	requests := make(resources.Vec, n*len(sv.allClasses))
 	for i, c := range sv.allClasses {
-		c.amounts = amounts[i*n : (i+1)*n : (i+1)*n]
 		c.Measure(sv.axes, sv.volumes, requests[i*n:(i+1)*n:(i+1)*n])
-		for axis, x := range c.Requests() {
-			c.amounts[axis] = float64(x)
-		}
 		c.oversized = len(c.unknownResources) > 0 || sv.oversized(c.Requests())
 	}
 	cpu, memory := sv.axes.IndexOf(corev1.ResourceCPU), sv.axes.IndexOf(corev1.ResourceMemory)
@@ -104,7 +102,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 		return nil
 	}
 	sv.steps += sv.topology.TakeSteps()
-	sv.groupForPacking(sv.allClasses)
+	sv.groupForPacking()
 	if slices.ContainsFunc(first, func(k *podclass.Constraints) bool { return k.ManyTerms() }) {
 		slices.SortStableFunc(queue, func(a, b *queuedPod) int { return btoi(a.class.ManyTerms()) - btoi(b.class.ManyTerms()) })
 	}
@@ -120,7 +118,7 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 		asks := func(c *class) bool { return c.Requests()[i] > 0 && !c.unplaceable() }
 		if name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods &&
 			!slices.ContainsFunc(sv.allClasses, asks) &&
-			!slices.ContainsFunc(sv.daemons, func(d *daemon) bool { return d.Amounts[i] > 0 }) {
+			!slices.ContainsFunc(sv.daemons, func(d *existing.Daemon) bool { return d.Amounts[i] > 0 }) {
 			out.Add(i)
 		}
 	}
@@ -150,13 +148,14 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 			continue
 		}
 		if c.run != sv.run {
-			c.run, c.count, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0, 0
+			c.Clear()
+			c.run, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0
 			c.pods, c.attempts = slices.Grow(c.pods[:0], c.members), slices.Grow(c.attempts[:0], len(c.Levels()))[:len(c.Levels())]
 			clear(c.attempts)
 			sv.classes = append(sv.classes, c)
 		}
 		q.placed = false
-		c.count++
+		c.Join()
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
@@ -169,7 +168,7 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 	for _, q := range queue {
 		if q.class.unplaceable() {
 			hopeless = append(hopeless, q)
-			q.class.count--
+			q.class.Leave()
 		}
 	}
 	if len(hopeless) == 0 {
@@ -181,5 +180,5 @@ func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queued
 // oversized reports whether no existing node, as it is, and no instance type, when empty, has room for the requests.
 func (sv *solver) oversized(requests resources.Vec) bool {
 	return len(sv.pools.All()) > 0 && !slices.ContainsFunc(sv.pools.All(), func(t *nodepool.Template) bool { return t.Holds(requests) }) &&
-		!slices.ContainsFunc(sv.nodes, func(n *node) bool { return n.open && requests.Fits(n.free) })
+		!sv.nodes.Holds(requests)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -36,10 +37,8 @@ type pricing struct {
 	// scope is which pods a new node is sized for.
 	scope fillScope
 	// first is the packing class that the node is sized for at the moment, at level.
-	first *packingClass
+	first *sizing.PackingClass
 	level int
-	// spareSizing is the last size for the other scope: sizes are compared for each new node, and mostly repeat.
-	spareSizing sizedBin
 	// ownPrices are own prices without a linear program, in $/h.
 	ownPrices map[*class]float64
 
@@ -109,7 +108,7 @@ func (sv *solver) leastLevel(c *class) int {
 	switch {
 	case p.mode == preferencesIgnored || p.scope == fillBare:
 		return c.Bare()
-	case c.packingClass == p.first:
+	case c.Packing() == p.first:
 		return p.level
 	}
 	return p.expected[c]
@@ -135,13 +134,13 @@ func (sv *solver) scoped(scope fillScope, c *class, level int, run func()) {
 	p := sv.pricing
 	swap := scope == fillBare
 	if swap {
-		sv.sized, p.spareSizing = p.spareSizing, sv.sized
+		sv.sizer.Alternate()
 	}
-	p.scope, p.first, p.level = scope, c.packingClass, level
+	p.scope, p.first, p.level = scope, c.Packing(), level
 	run()
 	p.scope, p.first, p.level = fillWithAll, nil, 0
 	if swap {
-		sv.sized, p.spareSizing = p.spareSizing, sv.sized
+		sv.sizer.Alternate()
 	}
 }
 

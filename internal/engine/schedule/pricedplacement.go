@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -164,7 +165,7 @@ func (sv *solver) rate(c *class, o, base *offer) float64 {
 // pays is what a pod of the class pays of the offer's price: of a new node in proportion to its value.
 func (sv *solver) pays(c *class, o *offer) float64 {
 	if o.value > 0 {
-		return o.price * c.value / o.value
+		return o.price * c.Value() / o.value
 	}
 	return o.price
 }
@@ -251,17 +252,15 @@ func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, p
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := &newBinOption{b: sv.bins.Fresh(t)}
+		o := sv.newBinOption(t, c)
 		reqs := t.Requirements().With(in)
 		if reqs.Get(corev1.LabelTopologyZone).Impossible() {
 			continue
 		}
-		o.b.Narrow(t.Candidates(reqs))
-		g, why := sv.bins.Grow(o.b, c.Class, level, bin.AnyPrice)
-		if why != nil {
+		o.Bin.Narrow(t.Candidates(reqs))
+		if why := sv.size(o, level); why != nil {
 			continue
 		}
-		o.g, o.size = g, sv.chooseSize(o.b, c, g)
 		if best == nil || o.cheaperThan(best) {
 			best = o
 		}
@@ -272,26 +271,19 @@ func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, p
 // freshOffer is the offer of a new node, with what it would hold.
 func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 	c := q.class
-	o := &offer{level: i, fresh: fresh, price: fresh.g.Cheapest().Price}
-	if fresh.size.index < 0 {
+	o := &offer{level: i, fresh: fresh, price: fresh.Growth.Cheapest().Price}
+	if fresh.size.None() {
 		return o
 	}
-	queue := sv.demands
-	if sv.demandsFor != fresh.b {
-		queue = sv.lookAhead(fresh.b, c, fresh.g)
-	}
-	cand := fresh.g.Candidates().List()[fresh.size.index]
-	o.price = cand.Price
-	o.value = c.value + sv.pack(queue, c, packTarget{fresh.b.Template().TypeOf(cand), cand, fresh.size.pattern}, nil)
 	if c.Levels()[i].Preferences() > 0 {
 		o.own = sv.ownPrice(c)
 	}
-	for k := range queue {
-		d := &queue[k]
-		if open := sv.firstOpenLevel(d.class); open >= 0 && d.class.Levels()[open].Preferences() > 0 {
-			o.own += sv.ownPrice(d.class) * float64(d.taken)
+	o.price, o.value = sv.sizer.Preview(&fresh.Opening, fresh.size, func(p *sizing.Pods, n int) {
+		other := sv.classOf(p.Class)
+		if open := sv.firstOpenLevel(other); open >= 0 && other.Levels()[open].Preferences() > 0 {
+			o.own += sv.ownPrice(other) * float64(n)
 		}
-	}
+	})
 	return o
 }
 

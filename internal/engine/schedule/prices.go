@@ -7,6 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/price"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
 // prices are what the pods of a run are worth.
@@ -17,9 +18,7 @@ type prices struct {
 	bound         *price.Bound
 	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by whole.
 	lastValue, valueLeft float64
-	// solves counts the solutions of markets so far.
-	solves int
-	left   []lp.Left // buffer of resolve
+	left                 []lp.Left // buffer of resolve
 }
 
 // priceQueue computes the value of each pod, while all pods are still to be placed.
@@ -30,11 +29,11 @@ func (sv *solver) priceQueue() {
 	p.market = sv.newMarket(price.Problem{Free: sv.start.free})
 	p.whole, p.bound, p.lastValue = p.market, price.NewBound(p.market, sv.start.free, &sv.slots), p.market.Total()
 	for i, c := range sv.classes {
-		c.boundValue, c.boundPods, c.boundIndex, c.deferred = c.value, c.lpPods, i, false
+		c.boundValue, c.boundPods, c.boundIndex, c.deferred = c.Value(), c.InMarket(), i, false
 	}
 	if p.market.Program() != nil && len(sv.pools.All()) > 1 {
 		for _, c := range sv.classes {
-			c.deferred = p.market.DearerInHeaviestPool(c.lpPods)
+			c.deferred = p.market.DearerInHeaviestPool(c.InMarket())
 		}
 	}
 }
@@ -44,7 +43,7 @@ func (sv *solver) newMarket(p price.Problem) *price.Market {
 	usable := map[*podclass.Constraints]int{}
 	p.Pools, p.Axes, p.Pods = sv.pools, sv.axes.Len(), make([]price.Pods, len(sv.classes))
 	for i, c := range sv.classes {
-		if c.unplaceable() || c.count == 0 {
+		if c.unplaceable() || c.Left() == 0 {
 			continue
 		}
 		at, known := usable[c.Constraints]
@@ -52,20 +51,24 @@ func (sv *solver) newMarket(p price.Problem) *price.Market {
 			at = len(p.Usable)
 			usable[c.Constraints], p.Usable = at, append(p.Usable, sv.candidateLists(c.Constraints))
 		}
-		p.Pods[i] = price.Pods{Requests: c.Requests(), Count: c.count, Usable: at}
+		p.Pods[i] = price.Pods{Requests: c.Requests(), Count: c.Left(), Usable: at}
 	}
 	m := price.NewMarket(p)
-	sv.prices.solves++
+	sv.sizer.Reprice(m)
 	for i, c := range sv.classes {
-		c.lpPods = m.Number(i)
-		c.value = m.Value(c.lpPods)
+		c.Enter(m.Number(i))
+		c.Appraise(m.Value(c.InMarket()))
 	}
 	return m
 }
 
 // resolveForStrategy prices a queue that has been priced before, at the start of another strategy.
 func (sv *solver) resolveForStrategy() {
-	sv.resolve(sv.classes)
+	all := make([]*sizing.Pods, len(sv.classes))
+	for i, c := range sv.classes {
+		all[i] = &c.Pods
+	}
+	sv.resolve(all)
 	sv.prices.lastValue = sv.prices.market.Total()
 }
 
@@ -77,28 +80,28 @@ func (sv *solver) resolveForRest() {
 		return
 	}
 	p.lastValue = p.valueLeft
-	sv.resolve(sv.waitingClasses())
+	sv.resolve(sv.sizer.Waiting())
 }
 
 // resolve solves the program for the pods that are left of the classes, and gives these their new values.
-func (sv *solver) resolve(classes []*class) {
+func (sv *solver) resolve(classes []*sizing.Pods) {
 	p := &sv.prices
 	if p.market.Program() == nil {
 		return
 	}
 	p.left = p.left[:0]
 	for _, c := range classes {
-		if c.lpPods >= 0 {
-			p.left = append(p.left, lp.Left{Pods: c.lpPods, Count: c.count})
+		if c.InMarket() >= 0 {
+			p.left = append(p.left, lp.Left{Pods: c.InMarket(), Count: c.Left()})
 		}
 	}
 	p.market.Program().Resolve(p.left)
-	p.solves++
+	sv.sizer.Reprice(p.market)
 	for i, c := range classes {
-		if i > 0 && c.packingClass == classes[i-1].packingClass && classes[i-1].lpPods >= 0 {
-			c.value = classes[i-1].value
+		if i > 0 && c.Packing() == classes[i-1].Packing() && classes[i-1].InMarket() >= 0 {
+			c.Appraise(classes[i-1].Value())
 		} else {
-			c.value = p.market.Value(c.lpPods)
+			c.Appraise(p.market.Value(c.InMarket()))
 		}
 	}
 }
@@ -135,7 +138,7 @@ func (sv *solver) lowerBound(p *Plan) float64 {
 	}
 	return sv.prices.bound.WithRules(&price.RuledPlan{
 		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: sv.scheduledPods(), Existing: sv.existingNodes(),
-		Nominated: slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }),
+		Nominated: sv.nodes.AnyNominated(),
 	}, bound, similarCost)
 }
 
@@ -195,15 +198,10 @@ func (c *class) undivided() *class {
 // existingNodes are the nodes that took pods in this run, as they were before.
 func (sv *solver) existingNodes() []price.Node {
 	var out []price.Node
-	for _, n := range sv.nodes {
-		if !n.open || n.removed {
-			continue
+	for _, n := range sv.nodes.All() {
+		if n.TakesPods() && n.Exists() {
+			out = append(out, price.Node{Node: n.Topology(), Free: n.FreeBefore()})
 		}
-		free := n.free
-		if n.touched {
-			free = n.before.free
-		}
-		out = append(out, price.Node{Node: &n.Node, Free: free})
 	}
 	return out
 }

@@ -1,14 +1,11 @@
 package schedule
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
-	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Problem is a snapshot compiled for simulations: what would the plan be if these nodes were gone? A simulation copies
@@ -17,26 +14,26 @@ import (
 // The snapshot must not change while the Problem is in use. Simulations must not run concurrently.
 type Problem struct {
 	sv        *solver
-	nodes     []*node // in the order of the snapshot
+	nodes     []*existing.Node // in the order of the snapshot
 	pending   []*queuedPod
 	boundPods map[*corev1.Pod]*queuedPod
 	// removals are the domains that the removed nodes have taken with them.
 	removals *topology.Removals
-	removed  []*node
+	removed  []*existing.Node
 	// applied are the plans applied so far, addedPods the pods that they put on nodes; pendingPods finds pods that were
 	// pending.
 	applied     []appliedPlan
-	addedPods   map[*node][]*queuedPod
+	addedPods   map[*existing.Node][]*queuedPod
 	pendingPods map[*corev1.Pod]*queuedPod
-	byName      map[nodeID]*node
-	targetBuf   []*node // buffer of destinations
+	byName      map[nodeID]*existing.Node
+	targetBuf   []*existing.Node // buffer of destinations
 }
 
 // Compile prepares a snapshot for simulations.
 func Compile(s *snapshot.Snapshot) *Problem {
 	p := &Problem{
 		sv:          newSolver(s),
-		nodes:       make([]*node, len(s.Nodes)),
+		nodes:       make([]*existing.Node, len(s.Nodes)),
 		boundPods:   map[*corev1.Pod]*queuedPod{},
 		pendingPods: map[*corev1.Pod]*queuedPod{},
 	}
@@ -54,8 +51,8 @@ func Compile(s *snapshot.Snapshot) *Problem {
 			p.boundPods[q.pod] = q
 		}
 	}
-	for _, n := range p.sv.nodes {
-		p.nodes[place[n.src]] = n
+	for _, n := range p.sv.nodes.All() {
+		p.nodes[place[n.Source()]] = n
 	}
 	p.removals = p.sv.topology.Removals()
 	return p
@@ -68,42 +65,42 @@ func (p *Problem) WhatIf(gone []int, pods []*corev1.Pod, budget Budget) Plan {
 }
 
 // remove takes a node and its pods out of all counts.
-func (p *Problem) remove(n *node) {
-	if n.removed {
+func (p *Problem) remove(n *existing.Node) {
+	if !n.Exists() {
 		return
 	}
-	n.removed = true
+	n.Remove()
 	p.removed = append(p.removed, n)
 	p.count(n, -1)
-	p.removals.Remove(&n.Node)
+	p.removals.Remove(n.Topology())
 }
 
 // count adds the pods on a node to the counts of their groups, times by.
-func (p *Problem) count(n *node, by int) {
+func (p *Problem) count(n *existing.Node, by int) {
 	for _, q := range p.addedPods[n] {
 		for _, list := range [...][]*topology.Group{q.class.Matches(), q.class.Declares()} {
 			for _, g := range list {
-				if p.sv.topology.Counts(g, &n.Node) {
-					g.AddRunning(&n.Node, by)
+				if p.sv.topology.Counts(g, n.Topology()) {
+					g.AddRunning(n.Topology(), by)
 				}
 			}
 		}
 	}
-	for _, pod := range n.src.Pods {
+	for _, pod := range n.Source().Pods {
 		q, ok := p.boundPods[pod]
 		if !ok {
 			continue
 		}
 		if snapshot.Active(pod) {
 			for _, g := range q.class.Matches() {
-				if p.sv.topology.CountsRunning(g, &n.Node) {
-					g.AddRunning(&n.Node, by)
+				if p.sv.topology.CountsRunning(g, n.Topology()) {
+					g.AddRunning(n.Topology(), by)
 				}
 			}
 		}
 		if !snapshot.Terminal(pod) {
 			for _, g := range q.class.Declares() {
-				g.AddRunning(&n.Node, by)
+				g.AddRunning(n.Topology(), by)
 			}
 		}
 	}
@@ -113,51 +110,22 @@ func (p *Problem) count(n *node, by int) {
 func (p *Problem) restoreRemoved() {
 	p.removals.RestoreDomains()
 	for _, n := range p.removed {
-		n.removed = false
+		n.Return()
 		p.count(n, 1)
-		p.removals.Return(&n.Node)
+		p.removals.Return(n.Topology())
 	}
 	p.removed = p.removed[:0]
 }
 
-// nodeState is what scheduling pods changes about a node.
-type nodeState struct {
-	free    resources.Vec
-	ports   []resources.HostPort
-	volumes volume.Attached
-}
-
-// touch saves the state of a node before the first change.
-func (sv *solver) touch(n *node) {
-	if n.touched {
-		return
-	}
-	n.touched = true
-	n.before = nodeState{n.free, slices.Clip(n.ports), n.volumes}
-	n.ports = n.before.ports
-	sv.touchedNodes = append(sv.touchedNodes, n)
-}
-
-// touchVolumes gives a node its own copy of volume counts to change.
-func (sv *solver) touchVolumes(n *node) {
-	if !n.ownVolumes {
-		n.ownVolumes = true
-		n.volumes = n.volumes.Clone()
-	}
-}
-
 // undoRun restores everything that a run has changed.
 func (sv *solver) undoRun() {
-	for _, n := range sv.touchedNodes {
-		n.free, n.ports, n.volumes = n.before.free, n.before.ports, n.before.volumes
-		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
-	}
+	sv.nodes.Undo()
 	sv.topology.Undo()
 	for _, t := range sv.pools.All() {
 		t.Undo()
 	}
 	sv.slots.Undo()
-	sv.touchedNodes, sv.rejected = sv.touchedNodes[:0], nil
+	sv.rejected = nil
 	sv.bins.Clear()
 	sv.planned, sv.steps, sv.relaxedPreferences = sv.planned[:0], 0, 0
 	sv.stepsOfClass = nil

@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/devices"
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -34,16 +37,13 @@ type solver struct {
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
 	axes         resources.Axes
-	unusedAxes   resources.Bitset // axes on which only unplaceable pods request something
-	cpu          int              // indexes into axes
-	memory       int
-	podAxis      int
+	unusedAxes   resources.Bitset   // axes on which only unplaceable pods request something
 	pending      map[types.UID]bool // pods that this Solve schedules
-	daemons      []*daemon
+	daemons      []*existing.Daemon
 	pools        *nodepool.Models   // as models for new nodes
 	volumes      *volume.Limits     // attach limits, and which pods share claims
 	topology     *topology.Registry // the groups that count pods per domain
-	nodes        []*node
+	nodes        *existing.Set
 	bins         *bin.Set                      // the nodes to launch
 	allClasses   []*class                      // all classes, by number: in the order of the pods
 	zoned        []*class                      // classes of divided pods, by number after those of allClasses
@@ -52,18 +52,9 @@ type solver struct {
 
 	prices prices
 
-	// waiting are the packing classes with pods left; planned is what a new bin was sized for, in the order of
-	// placement.
-	waiting    []*packingClass
-	planned    []plannedPods
-	demands    []demand // of the last lookAhead
-	demandsFor *bin.Bin // the bin of the last lookAhead
-	touched    []int32  // the demands that the last packing took pods of, by index
-	rankings   rankings
-	quotas     hostQuotas
-	sized      sizedBin // the last bin that was sized
-	slots      reservation.Slots
-	freeBuf    resources.Vec // buffer of pack
+	sizer   *sizing.Sizer // what new bins become
+	planned []plannedPods // what a new bin was sized for, in the order of placement
+	slots   reservation.Slots
 
 	steps     int
 	abandoned bool // Budget.Stop has ended planning
@@ -88,14 +79,13 @@ type solver struct {
 	// group is divided.
 	wholeGroups map[*topology.Group]bool
 
-	run          int
-	start        baseline
-	touchedNodes []*node
+	run   int
+	start baseline
 }
 
 // baseline is the state at the start of a run that later changes in place.
 type baseline struct {
-	free  vec64 // on existing nodes, per axis
+	free  []float64 // on existing nodes, per axis
 	nodes int
 }
 
@@ -180,11 +170,11 @@ func (sv *solver) sumFreeRoom() {
 	for _, c := range sv.classes {
 		c.onExisting = 0
 	}
-	sv.start.free, sv.start.nodes = make(vec64, sv.axes.Len()), 0
-	for _, n := range sv.nodes {
-		sv.start.nodes += btoi(!n.removed)
-		for i, x := range n.free {
-			if !n.removed && x > 0 {
+	sv.start.free, sv.start.nodes = make([]float64, sv.axes.Len()), 0
+	for _, n := range sv.nodes.All() {
+		sv.start.nodes += btoi(n.Exists())
+		for i, x := range n.Free() {
+			if n.Exists() && x > 0 {
 				sv.start.free[i] += float64(x)
 			}
 		}
@@ -194,36 +184,45 @@ func (sv *solver) sumFreeRoom() {
 // applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its
 // pods whatever else has changed; a ready node keeps those that still fit.
 func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
-	if !slices.ContainsFunc(sv.nodes, func(n *node) bool { return len(n.src.Nominated) > 0 }) {
+	if !sv.nodes.AnyNominated() {
 		return queue
 	}
 	byUID := make(map[types.UID]*queuedPod, len(queue))
 	for _, q := range queue {
 		byUID[q.pod.UID] = q
 	}
-	nodes := slices.Clone(sv.nodes) // claims without a ready node first: they keep their pods in any case
-	slices.SortStableFunc(nodes, func(a, b *node) int { return btoi(a.src.Initialized) - btoi(b.src.Initialized) })
+	nodes := slices.Clone(sv.nodes.All()) // claims without a ready node first: they keep their pods in any case
+	slices.SortStableFunc(nodes, func(a, b *existing.Node) int {
+		return btoi(a.Source().Initialized) - btoi(b.Source().Initialized)
+	})
 	for _, n := range nodes {
-		if n.src.Deleting || n.removed {
+		if n.Source().Deleting || !n.Exists() {
 			continue
 		}
-		for _, uid := range slices.Sorted(slices.Values(n.src.Nominated)) {
+		for _, uid := range slices.Sorted(slices.Values(n.Source().Nominated)) {
 			q, ok := byUID[uid]
-			if !ok || (n.src.Initialized && !sv.stillFits(n, q.class)) {
+			if !ok || (n.Source().Initialized && !sv.stillFits(n, q.class)) {
 				continue
 			}
 			delete(byUID, uid)
 			sv.join(n, q.class, q.pod)
 			q.placed = true
-			q.class.count--
+			q.class.Leave()
 		}
 	}
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
 }
 
-func (sv *solver) stillFits(n *node, c *class) bool {
+// join puts the pod on the node.
+func (sv *solver) join(n *existing.Node, c *class, pod *corev1.Pod) {
+	sv.nodes.Join(n, c.Class, pod)
+	c.onExisting++
+}
+
+// stillFits reports whether the node takes a pod of the class, at any level.
+func (sv *solver) stillFits(n *existing.Node, c *class) bool {
 	return slices.ContainsFunc(c.Levels(), func(level *podclass.Level) bool {
-		ok, _ := sv.canJoin(n, c, level)
+		ok, _ := sv.nodes.CanJoin(n, c.Class, level)
 		return ok
 	})
 }
@@ -234,7 +233,7 @@ func (sv *solver) stillFits(n *node, c *class) bool {
 //
 // Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
-	sv.resetWaiting()
+	sv.startSizing()
 	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
@@ -255,15 +254,16 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	}
 }
 
+// placePlanned places what new bins were sized for.
 func (sv *solver) placePlanned() {
 	for k := 0; k < len(sv.planned); k++ {
 		p := sv.planned[k]
-		for range p.n {
-			c := p.class.first()
+		for range p.Pods {
+			c := p.Class.First()
 			if c == nil {
 				break
 			}
-			q := c.first()
+			q := sv.classOf(c.Class).first()
 			if q == nil || !(p.into != nil && sv.placePlannedIn(q, p.into) || sv.placePod(q)) {
 				break
 			}
@@ -348,34 +348,19 @@ func (sv *solver) placed(q *queuedPod, level int) {
 	q.placed = true
 	q.class.attempts[level].placed++
 	sv.relaxedPreferences += q.class.Levels()[level].Dropped()
-	q.class.count--
-	q.class.packingClass.unplaced--
+	q.class.Place()
 	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
 }
 
+// placeOnExisting puts the pod on the first existing node that takes it.
 func (sv *solver) placeOnExisting(q *queuedPod, i int) bool {
 	c := q.class
-	try := &c.attempts[i]
-	if !try.nodesListed {
-		try.nodesListed = true
-		try.nodes = slices.Clone(sv.nodes)
+	if !sv.nodes.Put(c.Class, c.Levels()[i], q.pod, &c.attempts[i].nodes) {
+		return false
 	}
-	kept := 0
-	for k, n := range try.nodes {
-		ok, never := sv.canJoin(n, c, c.Levels()[i])
-		if ok {
-			sv.join(n, c, q.pod)
-			try.nodes = append(try.nodes[:kept], try.nodes[k:]...)
-			return true
-		}
-		if !never {
-			try.nodes[kept] = n
-			kept++
-		}
-	}
-	try.nodes = try.nodes[:kept]
-	return false
+	c.onExisting++
+	return true
 }
 
 // placeInBin puts the pod into a bin that takes it: the first one, or for leastPods the one with the fewest pods.
@@ -384,7 +369,7 @@ func (sv *solver) placeInBin(q *queuedPod, i int, mode bin.Mode) bool {
 	if sv.strategy == leastPods {
 		return sv.bins.PutWhereFewest(q.at(i, mode), list)
 	}
-	return sv.bins.Put(q.at(i, mode), list, q.class.count == 1)
+	return sv.bins.Put(q.at(i, mode), list, q.class.Left() == 1)
 }
 
 // at is the search for a bin at a relaxation level.
@@ -403,9 +388,9 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	if sv.abandoned {
 		return Plan{}
 	}
-	for _, n := range sv.nodes {
-		if len(n.placed) > 0 {
-			p.Placements = append(p.Placements, Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices})
+	for _, n := range sv.nodes.All() {
+		if on := n.Placement(); len(on.Pods) > 0 {
+			p.Placements = append(p.Placements, on)
 		}
 	}
 	launches, failed := sv.bins.Launch()

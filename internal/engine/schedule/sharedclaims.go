@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -19,15 +20,15 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 	for _, q := range queue {
 		placed[q.pod.UID] = true
 	}
-	promised := map[types.UID]*node{}
-	for _, n := range sv.nodes {
-		if n.removed {
+	promised := map[types.UID]*existing.Node{}
+	for _, n := range sv.nodes.All() {
+		if !n.Exists() {
 			continue
 		}
-		for _, uid := range n.src.Nominated {
+		for _, uid := range n.Source().Nominated {
 			promised[uid] = n
 		}
-		for _, pod := range n.src.Pods {
+		for _, pod := range n.Source().Pods {
 			if placed[pod.UID] || snapshot.Terminal(pod) || !volume.HasClaims(pod) {
 				continue
 			}
@@ -54,8 +55,8 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 
 // keepsPromise reports whether the node takes a pod that was nominated to it: see applyNominations. Devices do not count,
 // since it is asked before they are.
-func (sv *solver) keepsPromise(n *node, c *class) bool {
-	return !n.src.Deleting && (!n.src.Initialized || len(c.Devices()) > 0 || sv.stillFits(n, c))
+func (sv *solver) keepsPromise(n *existing.Node, c *class) bool {
+	return !n.Source().Deleting && (!n.Source().Initialized || len(c.Devices()) > 0 || sv.stillFits(n, c))
 }
 
 // forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
@@ -66,9 +67,9 @@ func (sv *solver) forgetSharers(queue []*queuedPod) {
 		return
 	}
 	promised := map[types.UID]bool{}
-	for _, n := range sv.nodes {
-		for _, uid := range n.src.Nominated {
-			promised[uid] = promised[uid] || !n.src.Deleting && !n.src.Initialized
+	for _, n := range sv.nodes.All() {
+		for _, uid := range n.Source().Nominated {
+			promised[uid] = promised[uid] || !n.Source().Deleting && !n.Source().Initialized
 		}
 	}
 	for _, q := range queue {

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
@@ -31,9 +32,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 	defer p.restoreRemoved()
 	queue := p.queue(q)
 	if q.Targets != nil {
-		all := p.sv.nodes
-		defer func() { p.sv.nodes = all }()
-		p.sv.nodes = p.destinations(q.Targets, queue)
+		defer p.sv.nodes.Limit(p.destinations(q.Targets, queue))()
 	}
 	if q.ExistingNodesOnly {
 		defer p.sv.pools.Hide()()
@@ -60,7 +59,7 @@ func (p *Problem) queue(q Simulation) []*queuedPod {
 
 // destinations are the nodes with room for the least that any pod of the queue requests; in a large, well-used cluster
 // these are few. Nodes with nominated pods are always among them.
-func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
+func (p *Problem) destinations(into []int, queue []*queuedPod) []*existing.Node {
 	var least resources.Vec
 	for _, queued := range queue {
 		if len(queued.class.Invalid()) > 0 {
@@ -76,7 +75,7 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 	}
 	out := p.targetBuf[:0]
 	for _, i := range into {
-		if n := p.nodes[i]; len(n.src.Nominated) > 0 || n.open && least.Fits(n.free) {
+		if n := p.nodes[i]; len(n.Source().Nominated) > 0 || n.TakesPods() && least.Fits(n.Free()) {
 			out = append(out, n)
 		}
 	}
@@ -86,10 +85,10 @@ func (p *Problem) destinations(into []int, queue []*queuedPod) []*node {
 
 // appliedPlan is what an applied plan has changed, as it was before.
 type appliedPlan struct {
-	removed   []*node
+	removed   []*existing.Node
 	pending   []*queuedPod
-	nodes     map[*node]nodeState
-	addedPods map[*node][]*queuedPod
+	nodes     existing.Kept
+	addedPods map[*existing.Node][]*queuedPod
 	counts    topology.KeptCounts
 	limitLeft []resources.Vec
 	slots     reservation.State
@@ -104,7 +103,7 @@ type appliedPlan struct {
 func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
-		pending: p.pending, nodes: map[*node]nodeState{}, addedPods: map[*node][]*queuedPod{},
+		pending: p.pending, addedPods: map[*existing.Node][]*queuedPod{},
 		slots: sv.slots.Marked(),
 	}
 	for _, t := range sv.pools.All() {
@@ -116,7 +115,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	h.removed, h.lost = slices.Clone(p.removed), p.removals.Keep()
 	p.removed = p.removed[:0]
 	if p.addedPods == nil {
-		p.addedPods = map[*node][]*queuedPod{}
+		p.addedPods = map[*existing.Node][]*queuedPod{}
 	}
 	planned := plan.Pods()
 	p.pending = slices.DeleteFunc(slices.Clone(p.pending), func(queued *queuedPod) bool { return planned[queued.pod] })
@@ -148,12 +147,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	for i := range plan.Launches {
 		p.applyLaunch(&plan.Launches[i])
 	}
-	for _, n := range sv.touchedNodes {
-		h.nodes[n] = n.before
-		n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
-	}
-	h.counts = sv.topology.Keep()
-	sv.touchedNodes = sv.touchedNodes[:0]
+	h.nodes, h.counts = sv.nodes.Keep(), sv.topology.Keep()
 	for _, t := range sv.pools.All() {
 		t.Mark()
 	}
@@ -196,9 +190,7 @@ func (p *Problem) RevertTo(n int) {
 	sv := p.sv
 	for _, h := range slices.Backward(p.applied[n:]) {
 		sv.topology.Restore(h.counts)
-		for n, state := range h.nodes {
-			n.free, n.ports, n.volumes = state.free, state.ports, state.volumes
-		}
+		sv.nodes.Restore(h.nodes)
 		p.pending = h.pending
 		for n, guests := range h.addedPods {
 			if len(guests) == 0 {
@@ -233,11 +225,11 @@ func (p *Problem) TopologyNeutral(pods []*corev1.Pod) bool {
 }
 
 // placementNode finds the node of a placement.
-func (p *Problem) placementNode(pl Placement) *node {
+func (p *Problem) placementNode(pl Placement) *existing.Node {
 	if p.byName == nil {
-		p.byName = make(map[nodeID]*node, len(p.nodes))
+		p.byName = make(map[nodeID]*existing.Node, len(p.nodes))
 		for _, n := range p.nodes {
-			p.byName[nodeID{n.src.Name, n.src.Claim}] = n
+			p.byName[nodeID{n.Source().Name, n.Source().Claim}] = n
 		}
 	}
 	return p.byName[nodeID{pl.Node, pl.Claim}]
@@ -294,8 +286,8 @@ func (w *PodValues) Pod(pod *corev1.Pod) float64 {
 
 // Room is the most value of pods that the free room of a node can hold besides what is there.
 func (w *PodValues) Room(i int) float64 {
-	if n := w.p.nodes[i]; n.open && w.program != nil {
-		return w.program.RoomValue(n.free)
+	if n := w.p.nodes[i]; n.TakesPods() && w.program != nil {
+		return w.program.RoomValue(n.Free())
 	}
 	return 0
 }

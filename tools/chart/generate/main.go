@@ -1,5 +1,5 @@
-// Command generate makes the files of the charts that are derived from their values: README.md, values.schema.json and
-// templates/_known.tpl.
+// Command generate makes the files of the charts that are derived: README.md, values.schema.json and templates/_known.tpl from their
+// values, and copies of the CustomResourceDefinitions.
 package main
 
 import (

@@ -3,6 +3,7 @@ package reference
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,7 +53,27 @@ func Files(dir string) (map[string][]byte, error) {
 	if _, missing := os.Stat(filepath.Join(dir, "templates", "_unknown.tpl")); missing == nil {
 		files[filepath.Join("templates", "_known.tpl")] = Known(values)
 	}
-	return files, err
+	return files, errors.Join(err, definitions(dir, files))
+}
+
+// definitions adds the CustomResourceDefinitions of the API. They are copies, because Helm prints a line for each link, with each command.
+func definitions(dir string, to map[string][]byte) error {
+	api, err := filepath.Glob(filepath.Join(dir, "..", "..", "..", "api", "crds", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	folder := "crds"
+	if _, own := os.Stat(filepath.Join(dir, folder)); own != nil {
+		folder = "files"
+	}
+	for _, path := range api {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		to[filepath.Join(folder, filepath.Base(path))] = text
+	}
+	return nil
 }
 
 // Write writes the derived files of the chart in a directory.

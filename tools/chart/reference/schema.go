@@ -16,6 +16,13 @@ type schema struct {
 	Enum        []any              `json:"enum,omitempty"`
 	Items       *schema            `json:"items,omitempty"`
 	Properties  map[string]*schema `json:"properties,omitempty"`
+	Required    []string           `json:"required,omitempty"`
+}
+
+// required are the values that templates cannot do without. All have a default, which null takes away.
+var required = []string{
+	"controller", "controller.containerName", "controller.image", "controller.image.repository", "controller.metrics",
+	"controller.metrics.port", "controller.healthProbe", "controller.healthProbe.port", "settings",
 }
 
 // schemaOf is the schema of a type as comments name it.
@@ -72,6 +79,9 @@ func schemaOfSection(values []Value) (*schema, error) {
 			if len(property.Enum) > 0 {
 				property.Enum = append(property.Enum, nil)
 			}
+		}
+		if slices.Contains(required, v.String()) {
+			out.Required = append(out.Required, v.Name())
 		}
 		property.Description = v.Text
 		out.Properties[v.Name()] = property

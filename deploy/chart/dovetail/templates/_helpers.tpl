@@ -17,11 +17,16 @@
 {{- end -}}
 {{- end -}}
 
+{{/* Whether the chart creates the ServiceAccount: true, or nothing. A section without values has its defaults. */}}
+{{- define "dovetail.createsServiceAccount" -}}
+{{- if get (.Values.serviceAccount | default (dict "create" true)) "create" -}}true{{- end -}}
+{{- end -}}
+
 {{- define "dovetail.serviceAccountName" -}}
-{{- if .Values.serviceAccount.create -}}
-{{- default (include "dovetail.fullname" .) .Values.serviceAccount.name -}}
+{{- if include "dovetail.createsServiceAccount" . -}}
+{{- default (include "dovetail.fullname" .) (.Values.serviceAccount).name -}}
 {{- else -}}
-{{- default "default" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name is required with serviceAccount.create=false: the controller's rights are bound to it" (.Values.serviceAccount).name -}}
 {{- end -}}
 {{- end -}}
 
@@ -51,7 +56,7 @@ annotations:
 {{- define "dovetail.image" -}}
 {{- with .Values.controller.image -}}
 {{- if regexMatch "(^|/)karpenter/controller$" .repository -}}
-{{- fail (printf "controller.image.repository is %s, which is Karpenter: remove it, or name Dovetail's image" .repository) -}}
+{{- fail (printf "controller.image.repository is %s, which is Karpenter: remove controller.image (repository, tag and digest), or name Dovetail's image" .repository) -}}
 {{- end -}}
 {{- if .digest -}}
 {{- .repository }}{{ with .tag }}:{{ . }}{{ end }}@{{ .digest -}}
@@ -73,9 +78,14 @@ annotations:
 
 {{- define "dovetail.affinity" -}}
 {{- $affinity := deepCopy (.Values.affinity | default dict) -}}
-{{- $anti := get $affinity "podAntiAffinity" | default dict -}}
-{{- with get $anti "requiredDuringSchedulingIgnoredDuringExecution" -}}
-{{- $_ := set $anti "requiredDuringSchedulingIgnoredDuringExecution" (include "dovetail.selected" (dict "terms" . "root" $) | fromYamlArray) -}}
+{{- range list "podAffinity" "podAntiAffinity" -}}
+{{- $pods := get $affinity . | default dict -}}
+{{- with get $pods "requiredDuringSchedulingIgnoredDuringExecution" -}}
+{{- $_ := set $pods "requiredDuringSchedulingIgnoredDuringExecution" (include "dovetail.selected" (dict "terms" . "root" $) | fromYamlArray) -}}
+{{- end -}}
+{{- range get $pods "preferredDuringSchedulingIgnoredDuringExecution" | default list -}}
+{{- $_ := set . "podAffinityTerm" (include "dovetail.selected" (dict "terms" (list .podAffinityTerm) "root" $) | fromYamlArray | first) -}}
+{{- end -}}
 {{- end -}}
 {{- toYaml $affinity -}}
 {{- end -}}
@@ -222,7 +232,7 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
 {{- range $name := list "appArmorProfile" "seLinuxOptions" "seccompProfile" }}
-{{- with get $.Values.controller.securityContext $name }}
+{{- with get ($.Values.controller.securityContext | default dict) $name }}
 {{ $name }}:
   {{- toYaml . | nindent 2 }}
 {{- end }}

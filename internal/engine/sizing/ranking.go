@@ -1,4 +1,4 @@
-package schedule
+package sizing
 
 import "github.com/dovetail-k8s/dovetail/internal/engine/resources"
 
@@ -16,16 +16,16 @@ const rankBlock = 16
 // Of jobs with all different sizes, six of seven packings find their order.
 type rankings struct {
 	// classes are the packing classes of the run, in the order of the queue. Numbers of packing classes are indexes.
-	classes []*packingClass
+	classes []*PackingClass
 	// demandOf are the indexes of the demands in the last lookAhead, by number; -1 without one.
 	demandOf []int32
 	// lookedAt is how many of the classes a lookAhead of this run has seen, readUpTo how many of them priced knows.
 	lookedAt, readUpTo int
-	// solves is the number of the solution that priced and known are of.
-	solves int
+	// prices counts the prices that there have been; priced and known are of the last ones.
+	prices int
 	priced []pricedClass
 	// amounts and requests are those of one pod of each priced class, one after the other.
-	amounts  vec64
+	amounts  []float64
 	requests resources.Vec
 	known    map[rankingKey]*ranking
 	unused   []*ranking // of earlier solutions, for their memory
@@ -66,6 +66,7 @@ func (r *rankings) reset() {
 
 // forget drops all orders and values.
 func (r *rankings) forget() {
+	r.prices++
 	r.readUpTo, r.priced, r.amounts, r.requests = 0, r.priced[:0], r.amounts[:0], r.requests[:0]
 	for _, k := range r.known {
 		r.unused = append(r.unused, k)
@@ -74,18 +75,24 @@ func (r *rankings) forget() {
 }
 
 // add numbers a packing class.
-func (r *rankings) add(f *packingClass) {
+func (r *rankings) add(f *PackingClass) {
 	f.number = len(r.classes)
 	r.classes, r.demandOf = append(r.classes, f), append(r.demandOf, -1)
 }
 
-// read reads the values of classes that a lookAhead has seen since the last solution.
+// read reads the values of classes that a lookAhead has seen since the last prices.
 func (r *rankings) read(cpu, memory int) {
 	for ; r.readUpTo < r.lookedAt; r.readUpTo++ {
-		if c := r.classes[r.readUpTo].first(); c != nil {
-			ratio := float64(c.Requests()[memory]) / float64(max(1, c.Requests()[cpu]))
-			r.priced = append(r.priced, pricedClass{int32(r.readUpTo), c.value, ratio})
-			r.amounts, r.requests = append(r.amounts, c.amounts...), append(r.requests, c.Requests()...)
+		p := r.classes[r.readUpTo].First()
+		if p == nil {
+			continue
+		}
+		requests := p.Requests()
+		ratio := float64(requests[memory]) / float64(max(1, requests[cpu]))
+		r.priced = append(r.priced, pricedClass{int32(r.readUpTo), p.value, ratio})
+		r.requests = append(r.requests, requests...)
+		for _, x := range requests {
+			r.amounts = append(r.amounts, float64(x))
 		}
 	}
 }
@@ -93,13 +100,9 @@ func (r *rankings) read(cpu, memory int) {
 // orderFor is the order for a room. It has all classes with pods left that a lookAhead has seen.
 //
 // Cost: none if the order is known; else linear in the classes.
-func (sv *solver) orderFor(key rankingKey, duals vec64) *ranking {
-	r := &sv.rankings
-	if r.solves != sv.prices.solves {
-		r.solves = sv.prices.solves
-		r.forget()
-	}
-	r.read(sv.cpu, sv.memory)
+func (s *Sizer) orderFor(key rankingKey, duals []float64) *ranking {
+	r := &s.rankings
+	r.read(s.c.CPU, s.c.Memory)
 	k := r.known[key]
 	if k == nil {
 		k = r.empty()
@@ -111,13 +114,22 @@ func (sv *solver) orderFor(key rankingKey, duals vec64) *ranking {
 	axes := len(duals)
 	for ; k.upTo < len(r.priced); k.upTo++ {
 		c, at := &r.priced[k.upTo], k.upTo*axes
-		pays, tier := r.amounts[at:at+axes].dot(duals), 0
+		pays, tier := dot(r.amounts[at:at+axes], duals), 0
 		for tier < len(fitTiers)-1 && c.value < fitTiers[tier]*pays {
 			tier++
 		}
 		k.lists[tier][btoi(c.memoryPerCPU > key.ratio)].add(c.number, r.requests[at:at+axes])
 	}
 	return k
+}
+
+func dot(a, b []float64) float64 {
+	total := 0.0
+	b = b[:len(a)]
+	for i, x := range a {
+		total += x * b[i]
+	}
+	return total
 }
 
 // empty is an order without classes.
@@ -209,13 +221,13 @@ func (p *packer) allows(d *demand) bool {
 // indexDemands records where the demands of the queue are, after removeDemands for the last one.
 func (r *rankings) indexDemands(queue []demand) {
 	for k := range queue {
-		r.demandOf[queue[k].class.packingClass.number] = int32(k)
+		r.demandOf[queue[k].pods.packing.number] = int32(k)
 	}
 }
 
 // removeDemands forgets where the demands of the queue are.
 func (r *rankings) removeDemands(queue []demand) {
 	for k := range queue {
-		r.demandOf[queue[k].class.packingClass.number] = -1
+		r.demandOf[queue[k].pods.packing.number] = -1
 	}
 }

@@ -1,11 +1,9 @@
-package schedule
+package existing
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
@@ -15,16 +13,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
-// daemon is a DaemonSet, which existing nodes are compared with.
-type daemon struct {
+// Daemon is a DaemonSet, which existing nodes are compared with.
+type Daemon struct {
 	nodepool.Daemon
 	namespace, name string
 	// attached are the volumes that count against a node's attach limits.
 	attached []volume.Attachment
 }
 
-// newDaemon parses a DaemonSet; false when its pods can run on no known node.
-func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
+// NewDaemon parses a DaemonSet; false when its pods can run on no known node. Its amounts are for the caller to set.
+func NewDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*Daemon, bool) {
 	pod := d.Pod
 	if pod == nil || s.Devices == nil && snapshot.WantsDevices(&pod.Spec) {
 		return nil, false
@@ -33,7 +31,7 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	if err != nil {
 		return nil, false
 	}
-	out := &daemon{
+	out := &Daemon{
 		Daemon: nodepool.Daemon{
 			Tolerations: pod.Spec.Tolerations,
 			Requests:    snapshot.DaemonRequests(pod),
@@ -46,9 +44,6 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 	for _, a := range out.attached {
 		out.Drivers = append(out.Drivers, a.Driver)
 	}
-	if len(out.Requests) > manyAxes { // every launch has a copy of the list
-		maps.DeleteFunc(out.Requests, func(_ corev1.ResourceName, q resource.Quantity) bool { return q.IsZero() })
-	}
 	for _, term := range node.Required {
 		out.Alternatives = append(out.Alternatives, node.Selector.Intersect(term))
 	}
@@ -59,7 +54,7 @@ func newDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*daemon, bool) {
 }
 
 // isOn reports whether the daemon's pod is among the pods of a node.
-func (d *daemon) isOn(pods []*corev1.Pod) bool {
+func (d *Daemon) isOn(pods []*corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
 		return p.Namespace == d.namespace && !snapshot.Terminal(p) && slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
 			return o.Kind == "DaemonSet" && o.APIVersion == "apps/v1" && o.Name == d.name
@@ -68,7 +63,7 @@ func (d *daemon) isOn(pods []*corev1.Pod) bool {
 }
 
 // runsOn reports whether the daemon's pods run on an existing node.
-func (d *daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
+func (d *Daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
 	if _, blocked := snapshot.UntoleratedHard(d.Tolerations, taints); blocked {
 		return false
 	}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+)
+
+// report is the result of a command that reads a cluster. Its JSON has all that its text has.
+type report interface {
+	Text(w io.Writer) error
+	JSON(w io.Writer) error
+}
+
+// wideReport is a report with more to print on a wide terminal.
+type wideReport interface{ Wide(w io.Writer) error }
+
+// explainer explains the objects of a kind.
+type explainer struct {
+	// kind is singular, aliases are what kubectl accepts, too.
+	kind    string
+	aliases []string
+	// namespaced kinds are named NAMESPACE/NAME.
+	namespaced bool
+	explain    func(view *inspect.View, name string) (report, error)
+}
+
+// explainers are the kinds that the command explains.
+func explainers() []explainer {
+	return []explainer{
+		{kind: "pod", aliases: []string{"pods", "po"}, namespaced: true, explain: explainPod},
+	}
+}
+
+// explainFlags are the flags of the explain command.
+type explainFlags struct {
+	viewFlags
+	namespace string
+	output    choice
+}
+
+func explainCommand() *cobra.Command {
+	var f explainFlags
+	var kinds []string
+	for _, e := range explainers() {
+		kinds = append(kinds, e.kind)
+	}
+	cmd := &cobra.Command{
+		Use:   "explain KIND NAME",
+		Short: "Explain why a pod is pending, or where it runs and why there",
+		Long: `Explains one object of a cluster. It only reads, whether the cluster runs Dovetail or Karpenter.
+
+For a pod: where it runs or will run, and why there. If it is pending: the cause, for each NodePool the first rule that
+excludes it, and the smallest change with which it gets a node. The engine has planned the cluster with that change.
+
+The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and nothing
+else is read.`,
+		Example: `  dovetail explain pod shop/web-7c9
+  dovetail explain pod web-7c9 -n shop -o json
+  dovetail snapshot > now.yaml && dovetail explain pod shop/web-7c9 -f now.yaml`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, name, err := f.object(args)
+			if err := errors.Join(err, f.check()); err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd, e, name)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return kinds, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	f.bind(cmd)
+	bindNamespace(cmd, &f.namespace, "namespace of the pod (default: that of the context, else default)")
+	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
+	return cmd
+}
+
+// object reads the arguments KIND NAME or KIND/NAME.
+func (f *explainFlags) object(args []string) (e explainer, name string, err error) {
+	kind := args[0]
+	if len(args) == 2 {
+		name = args[1]
+	} else {
+		kind, name, _ = strings.Cut(kind, "/")
+	}
+	all := explainers()
+	i := slices.IndexFunc(all, func(e explainer) bool {
+		return strings.EqualFold(e.kind, kind) || slices.Contains(e.aliases, strings.ToLower(kind))
+	})
+	if i < 0 {
+		var known []string
+		for _, e := range all {
+			known = append(known, e.kind)
+		}
+		return e, "", fmt.Errorf("%q is not a kind that explain knows: use %s", kind, strings.Join(known, ", "))
+	}
+	if name == "" {
+		return e, "", fmt.Errorf("name the %s: explain %s NAME", all[i].kind, all[i].kind)
+	}
+	if !all[i].namespaced {
+		return all[i], name, nil
+	}
+	name, err = f.qualified(name)
+	return all[i], name, err
+}
+
+// qualified is a name with its namespace: that of the name, else of the flag, else of the context.
+func (f *explainFlags) qualified(name string) (string, error) {
+	namespace, rest, found := strings.Cut(name, "/")
+	switch {
+	case found && f.namespace != "" && f.namespace != namespace:
+		return "", fmt.Errorf("%s is in another namespace than --namespace %s: use only one of them", name, f.namespace)
+	case found && (namespace == "" || rest == "" || strings.Contains(rest, "/")):
+		return "", fmt.Errorf("%q is not NAMESPACE/NAME", name)
+	case found:
+		return name, nil
+	}
+	namespace = f.namespace
+	if namespace == "" && len(f.files) == 0 {
+		namespace, _, _ = f.kube.loader().Namespace() // an unreadable file is reported when the cluster is read
+	}
+	return cmp.Or(namespace, "default") + "/" + name, nil
+}
+
+func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
+	defer tuneGC()()
+	view, err := f.read(cmd)
+	if err != nil {
+		return err
+	}
+	var found report
+	if crashed := solved(func() { found, err = e.explain(view, name) }); crashed != nil {
+		return crashed
+	}
+	if err != nil {
+		return err
+	}
+	printed := map[string]func(io.Writer) error{
+		"table": found.Text, "wide": found.Text, "json": found.JSON, "yaml": asYAML(found.JSON),
+	}
+	if wide, ok := found.(wideReport); ok {
+		printed["wide"] = wide.Wide
+	}
+	return printed[f.output.value](cmd.OutOrStdout())
+}

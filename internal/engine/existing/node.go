@@ -1,0 +1,171 @@
+package existing
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+)
+
+// Node is an existing or in-flight node of the snapshot with what a run has put on it.
+type Node struct {
+	labels topology.Node // as far as they are known
+	src    *snapshot.Node
+	open   bool
+	state
+	placed  []*corev1.Pod
+	devices []plan.DeviceUse // of placed
+	// removed nodes do not exist in the current simulation.
+	removed bool
+	// before is the state at the start of a run, once the run has touched the node.
+	before              state
+	touched, ownVolumes bool
+	site                snapshot.DeviceNode // made on first use
+}
+
+// state is what scheduling pods changes about a node.
+type state struct {
+	free    resources.Vec
+	ports   []resources.HostPort
+	volumes volume.Attached
+}
+
+// Source is the node as the snapshot has it.
+func (n *Node) Source() *snapshot.Node { return n.src }
+
+// Topology is the node as topology counts it, with its labels as far as they are known.
+func (n *Node) Topology() *topology.Node { return &n.labels }
+
+// TakesPods reports whether the node is open: pods may join it while it is not removed.
+func (n *Node) TakesPods() bool { return n.open }
+
+// Exists reports whether the node is not removed.
+func (n *Node) Exists() bool { return !n.removed }
+
+// Remove takes the node out of the current simulation; Return brings it back.
+func (n *Node) Remove() { n.removed = true }
+
+// Return is the reverse of Remove.
+func (n *Node) Return() { n.removed = false }
+
+// Free is the room that is left. It is nil for closed nodes.
+func (n *Node) Free() resources.Vec { return n.free }
+
+// FreeBefore is the room at the start of the run.
+func (n *Node) FreeBefore() resources.Vec {
+	if n.touched {
+		return n.before.free
+	}
+	return n.free
+}
+
+// Placement is what the run has put on the node; without pods if nothing.
+func (n *Node) Placement() plan.Placement {
+	return plan.Placement{Node: n.src.Name, Claim: n.src.Claim, Pods: n.placed, Devices: n.devices}
+}
+
+// order puts initialized nodes before in-flight ones, then goes by name.
+func order(a, b *snapshot.Node) int {
+	if a.Initialized != b.Initialized {
+		if a.Initialized {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Claim, b.Claim))
+}
+
+// node models a node of the snapshot.
+func (s *Set) node(src *snapshot.Node) *Node {
+	labels := s.c.Snapshot.Labels
+	n := &Node{
+		src: src, open: !src.Deleting && !src.AwaitsRepair() && (src.Launched || src.Claim == ""),
+		labels: topology.Node{
+			Labels: labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
+			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
+		},
+	}
+	if !n.labels.Labels.Defines(corev1.LabelHostname) {
+		n.labels.Labels = n.labels.Labels.With(requirement.In(corev1.LabelHostname, src.Name))
+	}
+	if !n.open {
+		if reqs, err := labels.FromAPI(src.Requirements); err == nil && !src.Launched {
+			n.labels.Labels = n.labels.Labels.Intersect(reqs)
+		}
+		return n
+	}
+	n.free = s.c.Axes.Vec(src.Allocatable)
+	n.volumes = volume.NewAttached(s.c.Volumes.OfNode(src))
+	missing := s.missingDaemons(n, s.takeRunning(n))
+	s.c.Volumes.LimitNode(n.free, s.c.Axes, &n.volumes)
+	for i, reserved := range missing {
+		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
+		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
+		// that request them: else the first pod to name a resource would close nodes to all others.
+		if name := s.c.Axes.Name(i); name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
+			n.free[i] = max(0, n.free[i])
+		}
+	}
+	return n
+}
+
+// takeRunning subtracts what the node's running pods take: resources, host ports and attached volumes. It returns the
+// requests of its daemon pods.
+func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
+	daemons = make(resources.Vec, s.c.Axes.Len())
+	for _, pod := range n.src.Pods {
+		if snapshot.Terminal(pod) || s.c.Pending[pod.UID] {
+			continue
+		}
+		v := s.c.Axes.Vec(snapshot.Requests(pod))
+		n.free = n.free.Minus(v)
+		if snapshot.DaemonOwned(pod) {
+			daemons = daemons.Plus(v)
+		}
+		n.ports = append(n.ports, resources.HostPorts(pod)...)
+		n.volumes.Attach(volume.Attachments(volume.Of(s.c.Snapshot, pod)))
+	}
+	return daemons
+}
+
+// missingDaemons is what daemons that belong on the node will still request there, beyond what its daemon pods do. It
+// reserves the host ports and the volumes of daemons whose pods do not run there yet: a pod that takes them would keep
+// the daemon off.
+func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
+	expected := make(resources.Vec, s.c.Axes.Len())
+	for _, d := range s.c.Daemons {
+		if !d.runsOn(n.labels.Labels, n.src.Taints) {
+			continue
+		}
+		expected = expected.Plus(d.Amounts)
+		if len(d.Ports)+len(d.attached) > 0 && !d.isOn(n.src.Pods) {
+			n.ports = append(n.ports, d.Ports...)
+			n.volumes.Attach(d.attached)
+		}
+	}
+	return expected.Minus(running)
+}
+
+// touch saves the state of a node before the first change.
+func (s *Set) touch(n *Node) {
+	if n.touched {
+		return
+	}
+	n.touched = true
+	n.before = state{n.free, slices.Clip(n.ports), n.volumes}
+	n.ports = n.before.ports
+	s.touched = append(s.touched, n)
+}
+
+// settle ends the run for a node: its state is that of the next run.
+func (n *Node) settle() {
+	n.placed, n.devices, n.touched, n.ownVolumes = nil, nil, false, false
+}

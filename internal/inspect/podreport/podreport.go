@@ -1,0 +1,148 @@
+// Package podreport explains one pod of a cluster: where it runs and why there, or why it is pending, and the smallest
+// change with which it gets a node.
+//
+// The engine answers every question: it plans the cluster as it is, and again with each change. A change that is
+// reported has been planned.
+package podreport
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+)
+
+// State is where a pod is on its way to a node.
+type State string
+
+// The states. All but Running, Starting and Finished are of pods without a node.
+const (
+	Running  State = "Running"
+	Starting State = "Starting"
+	Finished State = "Finished"
+	Deleting State = "Deleting"
+	// Gated: a scheduling gate holds the pod back.
+	Gated State = "Gated"
+	// Untried: the pod's scheduler has not tried it.
+	Untried State = "Untried"
+	// Preempting: kube-scheduler makes room for it on a node.
+	Preempting State = "Preempting"
+	// NodePending: a NodeClaim for the pod exists, and is not a ready node yet.
+	NodePending State = "NodePending"
+	// Schedulable: a node has room, or the next plan launches one.
+	Schedulable State = "Schedulable"
+	// Unschedulable: nothing can be launched for the pod.
+	Unschedulable State = "Unschedulable"
+)
+
+// Report is what is known about one pod.
+type Report struct {
+	// Pod is NAMESPACE/NAME.
+	Pod   string `json:"pod"`
+	State State  `json:"state"`
+	// Cause is one sentence with the object, the field and the numbers.
+	Cause string `json:"cause"`
+	// Node is where the pod runs, or will run; nil if that is nowhere.
+	Node *Place `json:"node,omitempty"`
+	// Why is why it runs there, Constraints is what limits where it may run, Blocks is what keeps its node from being
+	// disrupted. They are sentences.
+	Why         []string `json:"why"`
+	Constraints []string `json:"constraints"`
+	Blocks      []string `json:"blocks"`
+	// NodePools are the pools, in the order in which plans try them, each with the first rule that excludes the pod.
+	NodePools []PoolReason `json:"nodePools"`
+	// Change is the smallest change found; nil if the pod needs none, or none was found.
+	Change *Change `json:"change,omitempty"`
+	// Alternatives are other changes that work by themselves, the smallest first.
+	Alternatives []Change `json:"alternatives"`
+	// Search is how changes were searched; nil if they were not.
+	Search *Effort `json:"search,omitempty"`
+	// Prices states where prices come from.
+	Prices string `json:"prices"`
+	// Notes are for people.
+	Notes []string `json:"notes"`
+}
+
+// Place is a node, existing or to be launched.
+type Place struct {
+	// Name of the Node; empty for a node that does not exist yet. Claim is its NodeClaim, if there is one.
+	Name  string `json:"name,omitempty"`
+	Claim string `json:"nodeClaim,omitempty"`
+	// NodePool, InstanceType, Zone and CapacityType are empty if they are not known.
+	NodePool     string `json:"nodePool,omitempty"`
+	InstanceType string `json:"instanceType,omitempty"`
+	Zone         string `json:"zone,omitempty"`
+	CapacityType string `json:"capacityType,omitempty"`
+	// Price is that of the node in $/h, 0 if it is not known. New reports whether the node would be launched.
+	Price float64 `json:"pricePerHour,omitempty"`
+	New   bool    `json:"new"`
+	// With is how many other pods share a new node.
+	With int `json:"otherPods,omitempty"`
+}
+
+// PoolReason is why a NodePool launches no node for the pod.
+type PoolReason struct {
+	NodePool string `json:"nodePool"`
+	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+	// More is how many other rules exclude the pod, too.
+	More int `json:"more,omitempty"`
+}
+
+// Effort is how changes were searched.
+type Effort struct {
+	// Candidates is how many changes there were to try, Plans how many times the engine planned the cluster.
+	Candidates int `json:"candidates"`
+	Plans      int `json:"plans"`
+	// Complete is false if the bound on plans left candidates or pairs of them untried.
+	Complete bool `json:"complete"`
+}
+
+// Explain explains the pod with this namespace and name. The error of an unknown pod names the nearest ones.
+func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
+	pod, err := find(view.Pods, name)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{
+		Pod: name.String(), Prices: view.Prices,
+		Why: []string{}, Constraints: []string{}, Blocks: []string{}, NodePools: []PoolReason{}, Alternatives: []Change{}, Notes: []string{},
+	}
+	e := &explanation{Report: r, view: view, pod: pod}
+	e.explain()
+	return r, nil
+}
+
+// explanation is a Report in the making.
+type explanation struct {
+	*Report
+	view *inspect.View
+	pod  *corev1.Pod
+	lab  *whatIf
+}
+
+func (e *explanation) explain() {
+	switch {
+	case e.pod.Spec.NodeName != "":
+		e.bound()
+	case !e.unprovisionable():
+		e.pending()
+	}
+}
+
+// conclude sets the state and the first line. The sentence follows the name of the pod.
+func (e *explanation) conclude(state State, format string, args ...any) {
+	e.State, e.Cause = state, e.Pod+" "+fmt.Sprintf(format, args...)
+}
+
+// since is the time from an instant to the view's, for people; empty if either is not known.
+func (e *explanation) since(then time.Time) string {
+	if then.IsZero() || e.view.Now.Before(then) {
+		return ""
+	}
+	return age(e.view.Now.Sub(then))
+}

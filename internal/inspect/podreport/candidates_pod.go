@@ -81,20 +81,22 @@ func (g *generator) selection() {
 func (g *generator) rename(s selected, near string) {
 	summary := fmt.Sprintf("In %s, correct the label %s to %s.", g.workload, s.key, near)
 	if s.selector {
-		g.add(summary, corrects, oneField(g.editPod(
+		g.add(summary, corrects, renamed(g.editPod(
 			Operation{Op: "remove", Path: s.path},
 			Operation{Op: "add", Path: pointer("spec", "nodeSelector", near), Value: s.values[0]},
-		)))
+		), g.workload.prefix+"/spec/nodeSelector"))
 		return
 	}
 	g.add(summary, corrects, g.editPod(Operation{Op: "replace", Path: s.path + "/key", Value: near}))
 }
 
-// oneField counts the removal of a key and the addition of another as one change of a field.
-func oneField(e edit) edit {
-	if len(e.Fields) == 2 {
-		e.Fields = []FieldChange{{Field: e.Fields[0].Field + " to " + e.Fields[1].Field, Old: e.Fields[0].Old, New: e.Fields[1].New}}
-	}
+// renamed counts the removal of a key and the addition of another, which come first in the patch, as one change of the field
+// that has the keys.
+func renamed(e edit, field string) edit {
+	last := func(op Operation) string { parts := segments(op.Path); return parts[len(parts)-1] }
+	e.Fields = []FieldChange{{
+		Field: fieldPath(field), Old: last(e.Patch[0]) + ": " + e.Fields[0].Old, New: last(e.Patch[1]) + ": " + e.Fields[1].New,
+	}}
 	return e
 }
 
@@ -147,13 +149,14 @@ func (g *generator) drop(s selected) {
 			path = path[:strings.LastIndex(path, "/nodeSelectorTerms")]
 		}
 	}
-	g.add(fmt.Sprintf("In %s, drop the requirement on %s.", g.workload, s.key), givesUp, g.editPod(Operation{Op: "remove", Path: path}))
+	g.add(fmt.Sprintf("In %s, drop the requirement on %s.", g.workload, shortKey(s.key)), givesUp,
+		g.editPod(Operation{Op: "remove", Path: path}))
 }
 
 // labelPool adds a label to a NodePool, if only NodePools can define it and none does.
 func (g *generator) labelPool(s selected) {
 	if s.operator != corev1.NodeSelectorOpIn || g.words[s.key] != nil || g.view.Snapshot.Labels.IsRestricted(s.key) ||
-		g.view.Snapshot.Labels.WellKnown[s.key] {
+		g.view.Snapshot.Labels.WellKnown[s.key] || nearest(s.key, g.words.keys()) != "" {
 		return
 	}
 	for i := range g.lab.base.Pools {
@@ -161,7 +164,8 @@ func (g *generator) labelPool(s selected) {
 		value := any(s.values[0])
 		op := Operation{Op: "add", Path: pointer("spec", "template", "metadata", "labels", s.key), Value: value}
 		if len(pool.Spec.Template.Labels) == 0 {
-			op = Operation{Op: "add", Path: pointer("spec", "template", "metadata"), Value: map[string]any{"labels": map[string]any{s.key: value}}}
+			labels := map[string]any{s.key: value}
+			op = Operation{Op: "add", Path: pointer("spec", "template", "metadata"), Value: map[string]any{"labels": labels}}
 			if len(pool.Spec.Template.Annotations) > 0 {
 				op = Operation{Op: "add", Path: pointer("spec", "template", "metadata", "labels"), Value: map[string]any{s.key: value}}
 			}
@@ -200,6 +204,9 @@ func (g *generator) tolerations() {
 			}
 		}
 		e := g.editPod(patch...)
+		if e.Kind == "Pod" { // of a pod's tolerations, the API server allows additions
+			e.Action, e.Command = Patch, patchCommand(e.Object, e.Edit.Patch)
+		}
 		e.Fields = e.Fields[:1]
 		e.Fields[0].New = withAll(e.Fields[0].Old, missing)
 		g.add(fmt.Sprintf("In %s, tolerate the taint %s of NodePool %s.", g.workload, strings.Join(words, ", "), pool.Name), permits, e)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
@@ -34,7 +35,7 @@ func (g *generator) widen(p *snapshot.Pool, codes map[string]bool) {
 			g.widenNotIn(pool, r, path)
 		}
 		if !hardware(r.Key) {
-			g.add(fmt.Sprintf("In NodePool %s, drop the requirement on %s.", pool.Name, r.Key), poolGivesUp,
+			g.add(fmt.Sprintf("In NodePool %s, drop the requirement on %s.", pool.Name, shortKey(r.Key)), poolGivesUp,
 				g.editPool(pool, Operation{Op: "remove", Path: path}))
 		}
 	}
@@ -59,7 +60,7 @@ func (g *generator) widenIn(p *snapshot.Pool, r *karpv1.Requirement, path string
 		if slices.Contains(r.Values, v) || !slices.Contains(known, v) {
 			continue
 		}
-		g.add(fmt.Sprintf("In NodePool %s, also allow %s %s.", pool.Name, r.Key, v), poolPermits,
+		g.add(fmt.Sprintf("In NodePool %s, also allow %s %s.", pool.Name, shortKey(r.Key), v), poolPermits,
 			g.editPool(pool, Operation{Op: "add", Path: path + "/values/-", Value: v}))
 	}
 }
@@ -75,7 +76,7 @@ func (g *generator) widenNotIn(pool *karpv1.NodePool, r *karpv1.Requirement, pat
 		if len(r.Values) == 1 {
 			op = Operation{Op: "remove", Path: path}
 		}
-		g.add(fmt.Sprintf("In NodePool %s, no longer exclude %s %s.", pool.Name, r.Key, v), poolPermits, g.editPool(pool, op))
+		g.add(fmt.Sprintf("In NodePool %s, no longer exclude %s %s.", pool.Name, shortKey(r.Key), v), poolPermits, g.editPool(pool, op))
 	}
 }
 
@@ -244,14 +245,33 @@ func (g *generator) ready(pool *karpv1.NodePool, why PoolReason) {
 	g.add(fmt.Sprintf("Resolve what keeps NodePool %s from being Ready: %s.", pool.Name, why.Reason), shared, e)
 }
 
-// oneMore proposes one more node of a static pool. A plan launches none for it, so that it is planned as a pool that may.
+// oneMore proposes one more node of a static pool. A plan launches none for it, so that it is planned as a pool that may launch
+// what the next node of the static pool is: the cheapest that it allows, whatever pods need.
 func (g *generator) oneMore(pool *karpv1.NodePool) {
 	e := g.editPool(pool, Operation{Op: "replace", Path: "/spec/replicas", Value: *pool.Spec.Replicas + 1})
 	e.apply = func(t *trial) bool {
 		free := pool.DeepCopy()
 		free.Spec.Replicas = nil
-		return t.open(free)
+		return t.open(free) && t.onlyCheapest(free.Name)
 	}
 	g.add(fmt.Sprintf("In NodePool %s, which is static, keep %d nodes instead of %d.", pool.Name, *pool.Spec.Replicas+1, *pool.Spec.Replicas),
 		poolPermits, e)
+}
+
+// onlyCheapest leaves an open pool its cheapest instance type. It reports whether there is one.
+func (t *trial) onlyCheapest(name string) bool {
+	p := &t.Pools[t.pool(name)]
+	set, err := t.Labels.FromPool(p.NodePool, p.NodeClassLabel)
+	if err != nil {
+		return false
+	}
+	var best *catalog.InstanceType
+	least := 0.0
+	for _, it := range p.InstanceTypes {
+		if o, ok := it.Cheapest(set); ok && set.Overlaps(it.Requirements) && (best == nil || o.Price < least) {
+			best, least = it, o.Price
+		}
+	}
+	p.InstanceTypes = []*catalog.InstanceType{best}
+	return best != nil
 }

@@ -174,15 +174,12 @@ func (g *generator) correctResources() {
 			patch := []Operation{
 				{Op: "remove", Path: base + pointer("requests", name)}, {Op: "add", Path: base + pointer("requests", near), Value: q.String()},
 			}
-			e := oneField(g.editPod(patch...))
 			if _, ok := r.Limits[name]; ok {
 				patch = append(patch, Operation{Op: "remove", Path: base + pointer("limits", name)},
 					Operation{Op: "add", Path: base + pointer("limits", near), Value: q.String()})
-				fields := e.Fields
-				e = g.editPod(patch...)
-				e.Fields = fields
 			}
-			g.add(fmt.Sprintf("In %s, correct the resource %s to %s.", g.workload, name, near), corrects, e)
+			g.add(fmt.Sprintf("In %s, correct the resource %s to %s.", g.workload, name, near), corrects,
+				renamed(g.editPod(patch...), g.workload.prefix+base+"/requests"))
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -91,7 +93,7 @@ func (e *explanation) cause(now outcome) string {
 	}
 	for _, r := range now.rejection.Reasons {
 		if r.NodePool == "" && r.Code != rejection.NoPools {
-			return sentence(r.Message)
+			return inShort(sentence(r.Message))
 		}
 	}
 	if len(e.view.NodePools) == 0 {
@@ -101,7 +103,7 @@ func (e *explanation) cause(now outcome) string {
 	if best == nil {
 		return sentence(now.rejection.Reasons[0].Message)
 	}
-	out := inWords(best)
+	out := inShort(inWords(best))
 	if more := len(e.NodePools) - 1; more == 1 {
 		out += " (the other NodePool is listed below)"
 	} else if more > 1 {
@@ -154,7 +156,36 @@ func inWords(p *PoolReason) string {
 			return begin.new + rest
 		}
 	}
+	if rest, ok := strings.CutPrefix(text, "the pod "); ok {
+		return "it " + rest + " (" + name + ")"
+	}
 	return name + ": " + text
+}
+
+// shortKey names a well-known label as people do.
+func shortKey(key string) string {
+	switch key {
+	case corev1.LabelTopologyZone:
+		return "zone"
+	case karpv1.LabelCapacityType:
+		return "capacity type"
+	case corev1.LabelArchStable:
+		return "architecture"
+	case corev1.LabelInstanceTypeStable:
+		return "instance type"
+	}
+	return key
+}
+
+// inShort names well-known labels as people do, where a value or a list of them follows.
+func inShort(text string) string {
+	return strings.NewReplacer(
+		corev1.LabelTopologyZone+"=", "zone ", corev1.LabelTopologyZone+" in (", "zone in (",
+		corev1.LabelTopologyZone+" not in (", "zone not in (", " over "+corev1.LabelTopologyZone, " over zones",
+		karpv1.LabelCapacityType+"=", "capacity type ", corev1.LabelArchStable+"=", "architecture ",
+		corev1.LabelInstanceTypeStable+"=", "instance type ", corev1.LabelInstanceTypeStable+" in (", "instance type in (",
+		" over "+corev1.LabelHostname, " over nodes",
+	).Replace(text)
 }
 
 // sentence is a message without its last full stop.

@@ -89,7 +89,7 @@ type PoolReason struct {
 	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
-	// More is how many other rules exclude the pod, too.
+	// More is how many other rules exclude the pod from it.
 	More int `json:"more,omitempty"`
 }
 
@@ -141,7 +141,7 @@ func (e *explanation) conclude(state State, format string, args ...any) {
 
 // since is the time from an instant to the view's, for people; empty if either is not known.
 func (e *explanation) since(then time.Time) string {
-	if then.IsZero() || e.view.Now.Before(then) {
+	if then.IsZero() || e.view.Now.Sub(then) < time.Second {
 		return ""
 	}
 	return age(e.view.Now.Sub(then))

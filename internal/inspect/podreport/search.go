@@ -50,6 +50,9 @@ func (g *generator) full() bool { return g.Change != nil && len(g.Alternatives) 
 
 // tryOut plans a candidate, and reports it if the pod gets a node.
 func (g *generator) tryOut(c *candidate) {
+	if g.similar(c) {
+		return
+	}
 	result, ok := g.lab.try(c.edits)
 	if !ok || result.place == nil {
 		return
@@ -63,6 +66,31 @@ func (g *generator) tryOut(c *candidate) {
 		return
 	}
 	g.Alternatives = append(g.Alternatives, change)
+}
+
+// similar reports whether a change of the same fields is reported: a lower request than needed, or another zone, is no alternative.
+func (g *generator) similar(c *candidate) bool {
+	id := c.touches()
+	reported := func(r *Change) bool {
+		var edits []edit
+		for _, e := range r.Edits {
+			edits = append(edits, edit{Edit: e})
+		}
+		return (&candidate{edits: edits}).touches() == id
+	}
+	return g.Change != nil && (reported(g.Change) || slices.ContainsFunc(g.Alternatives, func(r Change) bool { return reported(&r) }))
+}
+
+// touches are the objects and fields that a candidate changes.
+func (c *candidate) touches() string {
+	out := ""
+	for i := range c.edits {
+		out += c.edits[i].String() + "\n"
+		for _, op := range c.edits[i].Patch {
+			out += strings.TrimSuffix(op.Path, "/-") + "\n"
+		}
+	}
+	return out
 }
 
 // pairs are all combinations of two candidates, smallest first. Two edits of one object would be one larger edit, with indices

@@ -162,11 +162,11 @@ func podSituations() []situation {
 				`{nodeSelectorTerms: [{matchExpressions: [{key: disk, operator: In, values: [fast]}]}]}}}`)),
 		},
 		{
-			name: "zone-without-capacity", cause: "available at the moment", change: "drop the requirement on topology.kubernetes.io/zone",
+			name: "zone-without-capacity", cause: "available at the moment", change: "drop the requirement on zone",
 			objects: join(general, pod("web", "nodeSelector: {topology.kubernetes.io/zone: z1}")), market: without("z1"),
 		},
 		{
-			name: "zone-of-volume", cause: "topology.kubernetes.io/zone=z2", change: "select the zone of its volume, z2",
+			name: "zone-of-volume", cause: "its volumes can only be used in zone z2", change: "select the zone of its volume, z2",
 			objects: join(general, claim("data", "volumeName: vol, storageClassName: gp3"), volume("vol", "z2"), storageClass("gp3", "WaitForFirstConsumer"),
 				pod("web", withData+", nodeSelector: {topology.kubernetes.io/zone: z1}")),
 		},
@@ -232,25 +232,25 @@ func poolSituations() []situation {
 				podWith("web", `cpu: "2"`, "")),
 		},
 		{
-			name: "volume-zone", cause: "NodePool general allows only topology.kubernetes.io/zone=z1, and volume claim \"data\" can only be used in z2",
-			change:  "In NodePool general, also allow topology.kubernetes.io/zone z2",
+			name: "volume-zone", cause: "NodePool general allows only zone z1, and volume claim \"data\" can only be used in z2",
+			change:  "In NodePool general, also allow zone z2",
 			objects: join(pool("general", onlyZ1, ""), claim("data", "volumeName: vol, storageClassName: gp3"), volume("vol", "z2"), pod("web", withData)),
 		},
 		{
-			name: "pool-zone-without-capacity", cause: "available at the moment", change: "also allow topology.kubernetes.io/zone z2",
+			name: "pool-zone-without-capacity", cause: "available at the moment", change: "also allow zone z2",
 			objects: join(pool("general", onlyZ1, ""), pod("web", "")), market: without("z1"),
 		},
 		{
-			name: "spot-only", cause: "available at the moment", change: "also allow karpenter.sh/capacity-type on-demand",
+			name: "spot-only", cause: "available at the moment", change: "also allow capacity type on-demand",
 			objects: join(pool("general", onlySpot, ""), pod("web", "")), market: without("spot"),
 		},
 		{
-			name: "excluded-zone", cause: "volume claim \"data\"", change: "no longer exclude topology.kubernetes.io/zone z2",
+			name: "excluded-zone", cause: "volume claim \"data\"", change: "no longer exclude zone z2",
 			objects: join(pool("general", "{key: topology.kubernetes.io/zone, operator: NotIn, values: [z2, z3]}", ""),
 				claim("data", "volumeName: vol, storageClassName: gp3"), volume("vol", "z2"), pod("web", withData)),
 		},
 		{
-			name: "anti-affinity-of-others", cause: "anti-affinity", change: "also allow topology.kubernetes.io/zone z2",
+			name: "anti-affinity-of-others", cause: "anti-affinity", change: "also allow zone z2",
 			objects: join(pool("general", onlyZ1, ""), node("n1", "1"), running("db", "db", "n1", fmt.Sprintf(apart, "web")), pod("web", "")),
 		},
 		{
@@ -259,12 +259,12 @@ func poolSituations() []situation {
 				podWith("web", `cpu: "4"`, "")),
 		},
 		{
-			name: "gpu-without-type", cause: "nvidia.com/gpu", change: "also allow node.kubernetes.io/instance-type g.large",
+			name: "gpu-without-type", cause: "nvidia.com/gpu", change: "also allow instance type g.large",
 			objects: join(pool("general", "{key: node.kubernetes.io/instance-type, operator: In, values: [m.small, m.large]}", ""),
 				strings.Replace(podWith("web", `nvidia.com/gpu: "1"`, ""), "resources: {", `resources: {limits: {nvidia.com/gpu: "1"}, `, 1)),
 		},
 		{
-			name: "architecture", cause: "kubernetes.io/arch=amd64", change: "also allow kubernetes.io/arch arm64",
+			name: "architecture", cause: "NodePool general allows only architecture amd64, and the pod requires arm64", change: "also allow architecture arm64",
 			objects: join(pool("general", "{key: kubernetes.io/arch, operator: In, values: [amd64]}", ""),
 				pod("web", "nodeSelector: {kubernetes.io/arch: arm64}")),
 		},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -28,10 +29,10 @@ func (r *Report) print(w io.Writer, width int) error {
 	p := &page{width: width}
 	p.paragraph("", r.Cause)
 	p.list("Why there", r.Why)
-	if len(r.NodePools) > 0 {
+	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it
 		p.heading("NodePools")
 		for _, pool := range r.NodePools {
-			text := pool.NodePool + ": " + pool.Reason
+			text := pool.NodePool + ": " + inShort(pool.Reason)
 			if pool.More > 0 {
 				text += fmt.Sprintf(" (and %s)", plural(pool.More, "more rule"))
 			}
@@ -114,8 +115,8 @@ func (p *page) change(c *Change) {
 			p.command(e.Command)
 		case e.Manifest != "":
 			p.command(strings.TrimSuffix(e.Manifest, "\n"))
-		case e.Action == Recreate:
-			p.paragraph("  ", "These fields cannot change in place: create "+e.String()+" anew.")
+		case e.Action == Recreate && !slices.ContainsFunc(c.Edits[:i], func(b Edit) bool { return b.Object == e.Object && b.Action == Recreate }):
+			p.paragraph("  ", "It cannot change in place: create "+e.String()+" anew.")
 		}
 	}
 }
@@ -156,6 +157,9 @@ func outlook(n *Place) string {
 
 // unsolved states that no change was found.
 func unsolved(e *Effort) string {
+	if e.Candidates == 0 {
+		return "No change of the objects is known with which the pod gets a node."
+	}
 	text := fmt.Sprintf("No change of one or two fields was found with which the pod gets a node, among %s in %s",
 		plural(e.Candidates, "candidate"), plural(e.Plans, "plan"))
 	if !e.Complete {

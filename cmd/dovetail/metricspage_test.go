@@ -26,7 +26,7 @@ The controller serves metrics at ` + "`/metrics`" + ` on port 8080 (` + "`--metr
   Karpenter's: stable, beta, alpha or deprecated.
 - Metrics that only Dovetail has begin with ` + "`dovetail_`" + `.
 - All metrics are listed from the start, also those without series: ` + "`HELP` and `TYPE`" + ` come before the first event.
-- Counters whose labels have few known values begin with 0: kinds of interruption, disruption decisions, results of reboots and writes,
+- Counters with few known label values begin with 0: kinds of interruption, disruption decisions, results of reboots and writes,
   causes of surplus launches. Others appear with their first event: failed launches, for example.
 - ` + "`karpenter_scheduler_queue_depth` and `karpenter_scheduler_unfinished_work_seconds`" + ` exist while a plan is computed.
   NodePools and CapacityBuffers have no finalizer, so the metrics of how long their deletion takes have no series.

@@ -13,7 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
 )
 
-// The binary runs each of its scenarios.
+// The binary runs each of its scenarios. The alerts that we ship fire over the metrics of those with failures, and every metric of
+// Karpenter's is among what they scrape.
 func TestScenarios(t *testing.T) {
 	t.Parallel() // the tests of `up`, which mostly wait as well, run beside the long scenarios
 	binary := labtest.Binary(t)
@@ -31,6 +32,7 @@ func TestScenarios(t *testing.T) {
 	if len(scenarios) < 4 {
 		t.Fatalf("the binary lists only %d scenarios: %s", len(scenarios), out)
 	}
+	recorded := newRecordings(t)
 	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
 	// start first, so that no long one runs alone at the end. This test takes one of the parallel tests' slots itself and
 	// computes nothing, hence one more.
@@ -40,13 +42,17 @@ func TestScenarios(t *testing.T) {
 		for _, s := range scenarios {
 			if s.Long == long {
 				group.Go(func() error {
-					t.Run(s.Name, func(t *testing.T) { runScenario(t, binary, s.Name) })
+					t.Run(s.Name, func(t *testing.T) {
+						runScenario(t, binary, s.Name, recorded.flags(t, s.Name))
+						recorded.checkAlerts(t, s.Name)
+					})
 					return nil
 				})
 			}
 		}
 	}
 	_ = group.Wait() // they fail by themselves
+	t.Run("metrics of Karpenter", recorded.checkNames)
 }
 
 // atOnce is how many tests may run at the same time.
@@ -59,10 +65,11 @@ func atOnce(t *testing.T) int {
 	return n
 }
 
-func runScenario(t *testing.T, binary, name string) {
+func runScenario(t *testing.T, binary, name string, flags []string) {
 	t.Helper()
 	// Fewer nodes than by default, since many worlds run in parallel here.
-	out, failed := exec.CommandContext(t.Context(), binary, "run", name, "-o", "json", "--nodes", "40").Output()
+	args := append([]string{"run", name, "-o", "json", "--nodes", "40"}, flags...)
+	out, failed := exec.CommandContext(t.Context(), binary, args...).Output()
 	var results []scenario.Result
 	if err := json.Unmarshal(out, &results); err != nil {
 		t.Fatalf("%v (%v) in:\n%s", err, failed, out)

@@ -1,4 +1,4 @@
-# `make test` runs what CI runs. `make help` lists the rest.
+# `make test console-check` runs what CI runs. `make help` lists the rest.
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -40,7 +40,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 #
 # The scenarios wait more than they compute. Everything else fills that time, and gives way to them: nobody waits for it.
 .PHONY: test
-test: fmt-check build ## Everything CI runs: build, lint, unit tests, scenarios on a real control plane
+test: fmt-check build ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
 	@$(MAKE) --no-print-directory -j 2 test-scenarios test-others
 
 .PHONY: test-scenarios
@@ -107,6 +107,18 @@ docs: ## Build the documentation as a static site with search, in docs/site/dist
 # Another toolchain compiles and compresses differently. Go downloads the pinned one if it is not this host's.
 IMAGE_TOOL = cd tools/image && GOWORK=off GOTOOLCHAIN=$$(awk '$$1 == "toolchain" {print $$2}' go.mod) go run .
 
+# Scripts of packages do not run: none of these packages needs any.
+CONSOLE_NPM = cd console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+
+.PHONY: console
+console: ## Build the page of dovetail console into internal/console/assets (needs npm)
+	$(CONSOLE_NPM) && npm run --silent build
+
+.PHONY: console-check
+console-check: build ## Test the page of dovetail console: its types, its bundle, and in Chromium against the lab (needs npm and chromium)
+	$(CONSOLE_NPM) && npm run --silent check && \
+		DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail CHROMIUM=$${CHROMIUM:-$$(command -v chromium)} npm run --silent browser
+
 .PHONY: image
 image: ## Build the container image for amd64 and arm64 into bin/image, and print its digest
 	@$(IMAGE_TOOL) build -out $(BIN)/image
@@ -154,6 +166,10 @@ microbench: ## Run the Go benchmarks (a quarter of an hour) and print medians of
 	@mkdir -p $(BIN)
 	@go test -run '^$$' -bench . -benchmem -benchtime 1x -count 5 -timeout 2h ./internal/... ./lab/awstest > $(BIN)/bench.txt || { cat $(BIN)/bench.txt; exit 1; }
 	@awk -f hack/median.awk $(BIN)/bench.txt
+
+.PHONY: scale
+scale: build ## Measure the controller with 5,000 nodes and 100,000 pods in the lab (SCALEFLAGS; 15 minutes, 16 GiB)
+	@$(BIN)/dovetail-lab scale $(SCALEFLAGS)
 
 .PHONY: fuzz
 fuzz: ## Search for clusters with a wrong plan: 20,000 random ones, then FUZZTIME (10m) each for these and for pods that block others

@@ -7,3 +7,8 @@ import _ "embed"
 //
 //go:embed rbac.yaml
 var RBAC []byte
+
+// ShadowRBAC is the same for the controller in shadow mode (kube-system/dovetail-shadow), which may only read and write its report.
+//
+//go:embed shadow.yaml
+var ShadowRBAC []byte

@@ -39,11 +39,18 @@ type adoptFlags struct {
 type accountFlags struct {
 	clusterName, region string
 	kube                kubeFlags
+	// reservedCapacity and kubeletExpressions are feature gates of the controller that decide what node classes select.
+	reservedCapacity, kubeletExpressions bool
 }
 
 // bind declares the flags.
 func (f *accountFlags) bind(cmd *cobra.Command, clusterName string) {
 	f.kube.bind(cmd)
+	f.bindAccount(cmd, clusterName)
+}
+
+// bindAccount declares those of the AWS account.
+func (f *accountFlags) bindAccount(cmd *cobra.Command, clusterName string) {
 	bindClusterName(cmd, &f.clusterName, clusterName)
 	bindRegion(cmd, &f.region, "AWS region of the cluster (default: as the AWS SDK finds it, such as AWS_REGION)")
 }
@@ -232,8 +239,9 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
 		KubernetesVersion: minorVersion(server),
-		APIServer:         apiserver.Reader{Live: kube},
-		Match:             func(providerID string) identity.Match { return known.both[providerID] },
+		ReservedCapacity:  f.reservedCapacity, KubeletExpressions: f.kubeletExpressions,
+		APIServer: apiserver.Reader{Live: kube},
+		Match:     func(providerID string) identity.Match { return known.both[providerID] },
 	})
 	if err != nil {
 		return nil, matches{}, err

@@ -15,9 +15,9 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
+	"github.com/dovetail-k8s/dovetail/internal/clusters"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
-	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
 // doctorFlags are the flags of the doctor command.
@@ -39,13 +39,27 @@ missing, and the exit code is 3, since a cluster that was not checked is not a h
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context; AWS credentials come from the usual places of the
 AWS SDK, and so does the region without --region. The controller makes the same checks when it starts and every ten
-minutes, and counts the findings in the metric dovetail_doctor_findings.`,
+minutes, and counts the findings in the metric dovetail_doctor_findings.
+
+With several --context or --all-contexts, it prints one table over these clusters. The name and region of each EKS cluster are those
+of its ARN, as aws eks update-kubeconfig writes it.`,
 		Example: `  dovetail doctor --cluster-name shop
   dovetail doctor --cluster-name shop --region eu-west-1 --context production -o wide
   dovetail doctor --cluster-name shop -o json --output-file findings.json
-  dovetail doctor --cluster-name shop --fix-manifests > fix.yaml`,
+  dovetail doctor --cluster-name shop --fix-manifests > fix.yaml
+  dovetail doctor --all-contexts`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			several, err := f.kube.choose()
+			if err == nil && several != nil {
+				err = namesOneCluster(cmd, "cluster-name", "region", "fix-manifests")
+			}
+			if err != nil {
+				return misused(cmd, err)
+			}
+			if several != nil {
+				return f.runSeveral(cmd, several)
+			}
 			report, err := f.inspect(cmd.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing was checked:", err)
@@ -54,7 +68,8 @@ minutes, and counts the findings in the metric dovetail_doctor_findings.`,
 			return f.print(report, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	f.bind(cmd, "name of the EKS cluster; without it, checks that need AWS are skipped")
+	f.kube.bindContexts(cmd)
+	f.bindAccount(cmd, "name of the EKS cluster; without it, checks that need AWS are skipped")
 	bindOutput(cmd, &f.output, "table", "wide", "json", "yaml")
 	withOutputFile(cmd)
 	f.failOn = choice{string(doctor.Warning), []string{string(doctor.Warning), string(doctor.Error)}}
@@ -71,7 +86,7 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 	if err != nil {
 		return doctor.Report{}, err
 	}
-	if err := reach(config, settings.Settings{}); err != nil {
+	if err := f.kube.reach(ctx, config); err != nil {
 		return doctor.Report{}, err
 	}
 	sources := gather.Sources{Kubernetes: kube, ClusterName: f.clusterName, Now: time.Now()}
@@ -117,14 +132,59 @@ func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 	return "AWS cannot be read: set " + strings.Join(out, ", ")
 }
 
-// print writes the report in the format of the flags. Its error is the exit code: something is wrong, or not known.
-func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
-	wrong := len(report.At(cmp.Or(doctor.Severity(f.failOn.value), doctor.Warning)).Findings) > 0
-	if !f.all {
-		report = report.At(doctor.Warning)
+// runSeveral examines clusters, and prints one table. Its error is the exit code of the worst one.
+func (f *doctorFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
+	results := clusters.Each(cmd.Context(), contexts, clustersAtOnce, func(ctx context.Context, name string) (*doctor.Report, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		one := *f
+		one.kube = f.kube.of(name)
+		one.clusterName, one.region = f.kube.eksCluster(name)
+		report, err := one.inspect(ctx, slog.New(slog.DiscardHandler))
+		return &report, err
+	})
+	worst := incomplete(results)
+	for _, r := range results {
+		if r.Report == nil {
+			continue
+		}
+		if code := f.exit(*r.Report); worst == nil || code == exitError {
+			worst = code
+		}
+		*r.Report = f.shown(*r.Report)
 	}
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Doctor); err != nil {
+		return err
+	}
+	return worst
+}
+
+// exit is the exit code of a report, as an error: something is wrong, or not known; nil if all is well.
+func (f *doctorFlags) exit(report doctor.Report) error {
+	switch {
+	case len(report.At(cmp.Or(doctor.Severity(f.failOn.value), doctor.Warning)).Findings) > 0:
+		return exitError
+	case len(report.NotChecked) > 0:
+		return exitIncomplete
+	}
+	return nil
+}
+
+// shown is what is printed of a report.
+func (f *doctorFlags) shown(report doctor.Report) doctor.Report {
+	if f.all {
+		return report
+	}
+	return report.At(doctor.Warning)
+}
+
+// print writes the report in the format of the flags. Its error is the exit code.
+func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
+	exit := f.exit(report)
+	report = f.shown(report)
 	printed := map[string]func(io.Writer) error{
-		"": report.Table, "table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON),
+		"": forTerminal(report.Table), "table": forTerminal(report.Table), "wide": forTerminal(report.WideTable),
+		"json": report.JSON, "yaml": asYAML(report.JSON),
 	}[f.output.value]
 	if f.manifests {
 		printed = report.Manifests
@@ -132,13 +192,8 @@ func (f *doctorFlags) print(report doctor.Report, out, notes io.Writer) error {
 			fmt.Fprintln(notes, line)
 		}
 	}
-	switch err := printed(out); {
-	case err != nil:
+	if err := printed(out); err != nil {
 		return err
-	case wrong:
-		return exitError
-	case len(report.NotChecked) > 0:
-		return exitIncomplete
 	}
-	return nil
+	return exit
 }

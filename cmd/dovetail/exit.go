@@ -16,7 +16,7 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 // The exit codes, the same for all commands. exitCodes documents them.
 const (
 	exitOK exitCode = 0
-	// exitError: the command failed, or doctor found something wrong.
+	// exitError: the command failed, or doctor or migrate check found something wrong.
 	exitError exitCode = 1
 	// exitUsage: the command line is wrong.
 	exitUsage exitCode = 2
@@ -29,9 +29,9 @@ const (
 // exitCodes is the table in every help text.
 const exitCodes = `Exit codes of all commands:
   0    done
-  1    an error, or doctor has found errors or warnings
+  1    an error, or doctor has found errors or warnings, or migrate check an obstacle
   2    the command line is wrong
-  3    incomplete: plan has pods without a node, instance-types lists nothing, doctor could not make every check
+  3    incomplete: plan has pods without a node, instance-types lists nothing, doctor or migrate check could not make every check
   130  interrupted`
 
 // codeOf is the exit code of an error.

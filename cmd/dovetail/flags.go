@@ -33,20 +33,32 @@ import (
 type kubeFlags struct {
 	kubeconfig, context, as string
 	groups                  []string
+	// contexts and allContexts select several clusters, where a command can show these.
+	contexts    []string
+	allContexts bool
+	// several is true for one of several clusters that are read at once.
+	several bool
 }
 
 // bind declares the flags, and completes their values.
 func (k *kubeFlags) bind(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&k.kubeconfig, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig file (default: KUBECONFIG, else ~/.kube/config)")
-	fs.StringVar(&k.context, clientcmd.FlagContext, "", "context of the kubeconfig file (default: its current context)")
-	fs.StringVar(&k.as, clientcmd.FlagImpersonate, "", "user to impersonate, such as system:serviceaccount:NAMESPACE:NAME")
-	fs.StringArrayVar(&k.groups, clientcmd.FlagImpersonateGroup, nil, "group to impersonate; can be repeated")
+	k.bindUser(cmd)
+	cmd.Flags().StringVar(&k.context, clientcmd.FlagContext, "", "context of the kubeconfig file (default: its current context)")
 	complete(cmd, clientcmd.FlagContext, func(*cobra.Command) []string { return contexts(k.raw()) })
 }
 
+// bindUser declares all but --context.
+func (k *kubeFlags) bindUser(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&k.kubeconfig, clientcmd.RecommendedConfigPathFlag, "", "kubeconfig file (default: KUBECONFIG, else ~/.kube/config)")
+	fs.StringVar(&k.as, clientcmd.FlagImpersonate, "", "user to impersonate, such as system:serviceaccount:NAMESPACE:NAME")
+	fs.StringArrayVar(&k.groups, clientcmd.FlagImpersonateGroup, nil, "group to impersonate; can be repeated")
+}
+
 // given reports whether any of the flags is set.
-func (k *kubeFlags) given() bool { return k.kubeconfig+k.context+k.as != "" || len(k.groups) > 0 }
+func (k *kubeFlags) given() bool {
+	return k.kubeconfig+k.context+k.as != "" || len(k.groups)+len(k.contexts) > 0 || k.allContexts
+}
 
 func (k *kubeFlags) loader() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -67,7 +79,9 @@ func (k *kubeFlags) raw() clientcmdapi.Config {
 
 func contexts(config clientcmdapi.Config) (out []string) {
 	for name := range config.Contexts {
-		out = append(out, name)
+		if name != "" { // which --context would take for the current one
+			out = append(out, name)
+		}
 	}
 	slices.Sort(out)
 	return out
@@ -86,6 +100,10 @@ func (k *kubeFlags) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("find the cluster: %w (%s, and --context to a context in it)", err, setKubeconfig)
 	}
 	config.UserAgent = "dovetail/" + version
+	if config.ExecProvider != nil && k.several { // several commands cannot ask one person
+		config.ExecProvider.StdinUnavailable = true
+		config.ExecProvider.StdinUnavailableMessage = "several clusters are read at once"
+	}
 	return config, nil
 }
 

@@ -24,6 +24,7 @@ func TestCommandsShareTheirFlags(t *testing.T) {
 		"snapshot":       append(kube, "output", "output-file"),
 		"iam-policy":     {"cluster-name", "region", "output", "output-file"},
 		"controller":     {"cluster-name"},
+		"replay":         {"output", "output-file"},
 		"version":        {"output"},
 	} {
 		cmd, _, err := rootCommand().Find([]string{command})

@@ -16,18 +16,23 @@ const (
 	// minGrowth is how much a large heap grows between two collections, in percent. It bounds the garbage in peak memory to about a
 	// quarter; GOGC's default of 100 would double the live heap.
 	minGrowth = 35
+	// searchGrowth is the same for a command that searches. It collects a third as often: of the CPU time of an assessment of 2,000
+	// nodes and 20,000 pods, the collector takes a tenth instead of a third, for twice the memory (0.8 GiB). To explain one of these
+	// nodes takes 2.0 s instead of 2.6 s, and 0.37 GiB instead of 0.24 GiB.
+	searchGrowth = 400
 )
 
-// tuneGC sets the garbage collector for one run, until the returned function is called.
-func tuneGC() (restore func()) {
-	before := debug.SetGCPercent(growth(minHeap))
+// tuneGC sets the garbage collector for one run, until the returned function is called. A large heap grows by least percent between two
+// collections.
+func tuneGC(least int) (restore func()) {
+	before := debug.SetGCPercent(growth(minHeap, least))
 	stopped := make(chan struct{})
 	var again func(*sentinel)
 	again = func(*sentinel) {
 		select {
 		case <-stopped:
 		default:
-			debug.SetGCPercent(growth(liveHeap()))
+			debug.SetGCPercent(growth(liveHeap(), least))
 			runtime.SetFinalizer(new(sentinel), again)
 		}
 	}
@@ -46,8 +51,8 @@ type sentinel struct{ _ *sentinel }
 const minHeap = 4 << 20
 
 // growth is the value of GOGC for a live heap of that size.
-func growth(live uint64) int {
-	return max(minGrowth, int(math.Ceil(100*smallHeap/float64(max(live, minHeap))))-100)
+func growth(live uint64, least int) int {
+	return max(least, int(math.Ceil(100*smallHeap/float64(max(live, minHeap))))-100)
 }
 
 // liveHeap is what the last collection left.

@@ -9,7 +9,7 @@ func TestLargeHeapsAreCollectedEarly(t *testing.T) {
 	}{
 		{0, smallHeap}, {minHeap, smallHeap}, {smallHeap / 2, smallHeap}, {smallHeap, smallHeap * 135 / 100}, {1 << 30, (1 << 30) * 135 / 100},
 	} {
-		goal := max(tt.live, minHeap) * uint64(100+growth(tt.live)) / 100
+		goal := max(tt.live, minHeap) * uint64(100+growth(tt.live, minGrowth)) / 100
 		if goal < tt.most || goal > tt.most+tt.most/50 {
 			t.Errorf("with %d MiB in use the next collection is at %d MiB, want %d", tt.live>>20, goal>>20, tt.most>>20)
 		}

@@ -72,6 +72,7 @@ Without --account, the policy names no account; without --region, it is valid fo
 		"SSM parameter in an ssmParameter term, by name or ARN, optionally with a * at its end; can be repeated",
 	)
 	fs.BoolVar(&f.params.Reboots, "reboot-for-repair", false, "permit to reboot instances, which the feature gate RebootForRepair needs")
+	fs.BoolVar(&f.params.ReadOnly, "read-only", false, "only the permissions to read, which is all that --shadow of the controller needs")
 	bindOutput(cmd, &f.output, "json", "yaml", "table")
 	withOutputFile(cmd)
 	fs.StringVar(&f.dir, "dir", "", "directory to write managed policies to, instead of stdout; it is created if absent")

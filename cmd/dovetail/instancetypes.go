@@ -172,7 +172,7 @@ func parseRequests(text string) (corev1.ResourceList, error) {
 }
 
 func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer tuneGC()()
+	defer tuneGC(minGrowth)()
 	world, err := f.world(ctx, stdin)
 	if err != nil {
 		return err

@@ -216,7 +216,9 @@ func allMetrics(t *testing.T, inner inventory.Inner) []inventory.Metric {
 	}
 	m.registry.MustRegister(
 		nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}),
-		podlatency.NewCollector(nil, podlatency.NewDecisions(m.shared, time.Now), time.Now, slog.Default()),
+		podlatency.NewCollector(podlatency.Config{
+			Decisions: podlatency.NewDecisions(m.shared, time.Now), Now: time.Now, Log: slog.Default(),
+		}),
 	)
 	all, err := m.registry.Metrics()
 	if err != nil {

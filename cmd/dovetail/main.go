@@ -93,12 +93,20 @@ nodes that are no longer worth their price. It uses Karpenter's API.
 	root.AddCommand(
 		controllerCommand(),
 		planCommand(),
+		assessCommand(),
 		instanceTypesCommand(),
 		doctorCommand(),
+		migrateCommand(),
 		explainCommand(),
 		snapshotCommand(),
+		topCommand(),
+		consoleCommand(),
+		mcpCommand(),
 		adoptCommand(),
 		iamPolicyCommand(),
+		recordingCommand(),
+		shadowCommand(),
+		replayCommand(),
 		versionCommand(),
 	)
 	for _, cmd := range root.Commands() {

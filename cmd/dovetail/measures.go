@@ -15,7 +15,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclass/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/shadow"
 )
 
 // measures are the metrics of the controller. All are declared before anything runs, whatever features are on, so that /metrics lists
@@ -36,6 +38,8 @@ type measures struct {
 	interruptions  *interruption.Metrics
 	shiftsReadable *prometheus.GaugeVec
 	offerings      *offering.Collector
+	recorder       *recorder.Metrics
+	shadow         *shadow.Metrics
 	// transitions by kind.
 	transitions map[string]*transition.Metrics
 }
@@ -60,6 +64,8 @@ func declareMetrics(inner inventory.Inner, s settings.Settings) (*measures, erro
 		func() (err error) { m.deletionCosts, err = deletioncost.NewMetrics(reg); return err },
 		func() (err error) { m.interruptions, err = interruption.NewMetrics(reg); return err },
 		func() (err error) { m.shiftsReadable, err = zonalshift.NewReadableGauge(reg); return err },
+		func() (err error) { m.recorder, err = recorder.NewMetrics(reg); return err },
+		func() (err error) { m.shadow, err = shadow.NewMetrics(reg); return err },
 		func() error { return reg.Register(m.offerings) },
 		func() error { return reg.Register(buildInfo()) },
 	} {

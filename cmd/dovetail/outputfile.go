@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -19,13 +22,26 @@ func asYAML(printed func(io.Writer) error) func(io.Writer) error {
 		if err := printed(&text); err != nil {
 			return err
 		}
-		out, err := sigsyaml.JSONToYAML(text.Bytes())
+		out, err := sigsyaml.JSONToYAML(escaped(text.Bytes()))
 		if err != nil {
 			return err
 		}
 		_, err = w.Write(out)
 		return err
 	}
+}
+
+// escaped is a JSON document in which the runes are escaped that YAML forbids. JSON has them only in strings.
+func escaped(document []byte) []byte {
+	out := make([]byte, 0, len(document))
+	for _, r := range string(document) {
+		if unicode.IsGraphic(r) || r < ' ' || r > math.MaxUint16 {
+			out = utf8.AppendRune(out, r)
+		} else {
+			out = fmt.Appendf(out, "\\u%04x", r)
+		}
+	}
+	return out
 }
 
 const outputFile = "output-file"

@@ -119,3 +119,16 @@ func TestOutputFileFollowsASymbolicLink(t *testing.T) {
 		t.Errorf("the file behind the link has %q, %v", text, err)
 	}
 }
+
+func TestYAMLHasTheTextOfJSONWhateverItsRunes(t *testing.T) {
+	const text = "é\u009b31m\u202e\ufeff\x7f\U0001f600\U000e0001\x1b"
+	var out strings.Builder
+	err := asYAML(func(w io.Writer) error { return json.NewEncoder(w).Encode(map[string]string{"text": text}) })(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read map[string]string
+	if err := sigsyaml.Unmarshal([]byte(out.String()), &read); err != nil || read["text"] != text {
+		t.Errorf("%v: %q became %q, in the document %q", err, text, read["text"], out.String())
+	}
+}

@@ -116,7 +116,7 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 }
 
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer tuneGC()()
+	defer tuneGC(minGrowth)()
 	clock := newStopwatch()
 	catalogOf := f.beginCatalog()
 	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
@@ -171,7 +171,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 		fmt.Fprintf(stderr, "note: Pod %s/%s: ignored: %s\n", t.Pod.Namespace, t.Pod.Name, strings.Join(t.Why, "; "))
 	}
 	printed := map[string]func(io.Writer) error{
-		"table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON),
+		"table": forTerminal(report.Table), "wide": forTerminal(report.WideTable), "json": report.JSON, "yaml": asYAML(report.JSON),
 	}
 	if err := printed[f.output.value](stdout); err != nil {
 		return err

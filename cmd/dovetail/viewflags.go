@@ -1,15 +1,22 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/top/live"
 )
 
 // viewFlags select the cluster that a command shows: a live one, or one from files.
@@ -18,10 +25,24 @@ type viewFlags struct {
 	files []string
 	catalogFlags
 	settings settings.Planning
+	// search is how consolidation is searched, by the commands that do.
+	search consolidate.Settings
+	// priced opens prices from elsewhere than the catalog of the flags; nil for that catalog.
+	priced func(*manifest.ClusterState) (inspect.Prices, error)
 }
 
 func (f *viewFlags) bind(cmd *cobra.Command) {
 	f.kube.bind(cmd)
+	f.bindView(cmd)
+}
+
+// bindSeveral declares the flags for a command that can show several clusters.
+func (f *viewFlags) bindSeveral(cmd *cobra.Command) {
+	f.kube.bindContexts(cmd)
+	f.bindView(cmd)
+}
+
+func (f *viewFlags) bindView(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringArrayVarP(&f.files, "filename", "f", nil,
 		"file, directory, or - for stdin with a snapshot of a cluster (see dovetail snapshot),\ninstead of a live cluster; can be repeated")
@@ -39,21 +60,26 @@ func (f *viewFlags) check() error {
 
 // read reads the cluster. It needs the verb list for what plans depend on, and writes nothing.
 func (f *viewFlags) read(cmd *cobra.Command) (*inspect.View, error) {
+	return f.readWithin(cmd.Context(), cmd.InOrStdin())
+}
+
+// readWithin is read without a command.
+func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.View, error) {
 	config, err := f.config()
 	if err != nil {
 		return nil, err
 	}
 	if len(f.files) > 0 {
-		return inspect.Files(manifest.Input{Paths: f.files, Stdin: cmd.InOrStdin(), MaxBytes: f.maxInput.bytes()}, config)
+		return inspect.Files(manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes()}, config)
 	}
 	kube, rest, err := f.kube.client()
 	if err != nil {
 		return nil, err
 	}
-	if err := reach(rest, settings.Settings{}); err != nil {
+	if err := f.kube.reach(ctx, rest); err != nil {
 		return nil, err
 	}
-	return inspect.Live(cmd.Context(), kube, time.Now(), config)
+	return inspect.Live(ctx, kube, time.Now(), config)
 }
 
 // config is what the view depends on besides the cluster.
@@ -62,7 +88,11 @@ func (f *viewFlags) config() (inspect.Config, error) {
 	if err != nil {
 		return inspect.Config{}, err
 	}
-	return inspect.Config{Prices: f.prices, Settings: planning, NominationWindow: nominationWindow}, nil
+	prices := f.prices
+	if f.priced != nil {
+		prices = f.priced
+	}
+	return inspect.Config{Prices: prices, Settings: planning, NominationWindow: nominationWindow, Search: f.search}, nil
 }
 
 // prices opens the catalog of the flags.
@@ -76,4 +106,38 @@ func (f *viewFlags) prices(w *manifest.ClusterState) (inspect.Prices, error) {
 		from = "the built-in catalog of " + region.Name()
 	}
 	return inspect.Prices{Catalog: opened, From: from}, nil
+}
+
+// watched connects to the cluster of the flags, to watch it.
+func (f *viewFlags) watched(ctx context.Context) (live.Cluster, error) {
+	rest, err := f.kube.config()
+	if err != nil {
+		return live.Cluster{}, err
+	}
+	if err := f.kube.reach(ctx, rest); err != nil {
+		return live.Cluster{}, err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return live.Cluster{}, err
+	}
+	watching, err := client.NewWithWatch(rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return live.Cluster{}, err
+	}
+	config, err := f.config()
+	if err != nil {
+		return live.Cluster{}, err
+	}
+	name := f.kube.context
+	if name == "" {
+		name = f.kube.raw().CurrentContext
+	}
+	return live.Cluster{Client: watching, Name: name, Config: config}, nil
+}
+
+// diagnose makes the checks of the doctor in the cluster of the flags; without a name of the EKS cluster, only those of the cluster.
+func (f *viewFlags) diagnose(ctx context.Context, clusterName string) (doctor.Report, error) {
+	checks := doctorFlags{accountFlags: accountFlags{clusterName: clusterName, region: f.region, kube: f.kube}}
+	return checks.inspect(ctx, slog.New(slog.DiscardHandler))
 }

@@ -26,7 +26,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/shadow"
 )
 
 // assembly joins the parts of the controller. The wire methods, each in a file of its own, add reconcilers to the manager; they
@@ -42,11 +44,14 @@ type assembly struct {
 	measures  *measures
 	batch     *provisioning.Batch
 	evictor   *termination.Evictor
+	// refusals are of shadow mode; nil otherwise.
+	refusals *shadow.Refusals
 
 	// What follows is set by assemble.
 
 	sdk   awssdk.Config
 	aws   *adapter.Adapter
+	pods  *cluster.CachedPods
 	state *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
@@ -59,6 +64,7 @@ type assembly struct {
 	registrations *health.Tracker
 	joining       joining
 	repair        nodeRepair
+	recorder      *recorder.Recorder
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -71,6 +77,10 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+	var err error
+	if a.pods, err = cluster.NewCachedPods(ctx, a.mgr.GetCache()); err != nil {
+		return err
+	}
 	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
@@ -78,8 +88,10 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := a.wireAWS(ctx); err != nil {
 		return err
 	}
-	var err error
 	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
+		return err
+	}
+	if a.recorder, err = a.newRecorder(); err != nil {
 		return err
 	}
 	a.state = a.newState()
@@ -87,7 +99,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	a.joining = a.newJoining()
 	for _, wire := range []func() error{
 		a.wireNodeClasses, a.wireNodePools, a.wireProvisioning, a.wireNodeClaims, a.wireNodes, a.wireDisruption, a.wireInterruption,
-		a.wireDoctor, a.wireMetrics,
+		a.wireDoctor, a.wireMetrics, a.wireRecorder,
 	} {
 		if err := wire(); err != nil {
 			return err
@@ -105,6 +117,7 @@ func (a *assembly) newState() *cluster.State {
 	return cluster.NewState(cluster.Config{
 		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
+		Pods:             a.pods,
 		Live:             a.mgr.GetAPIReader(),
 		Types:            a.measure("state").offerings(a.aws.Offerings),
 		Settings:         a.planning,
@@ -114,6 +127,7 @@ func (a *assembly) newState() *cluster.State {
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
 		Now:              time.Now,
+		OnSnapshot:       a.recorder.Saw,
 		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},

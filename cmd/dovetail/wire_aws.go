@@ -43,6 +43,9 @@ func (a *assembly) wireAWS(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	if a.refusals != nil {
+		a.sdk = session.ReadOnly(a.sdk, a.refusals.AWS)
+	}
 	local, err := apiServer(a.mgr.GetConfig())
 	if err != nil {
 		return err
@@ -138,8 +141,8 @@ func (a *assembly) checkAWS(ctx context.Context, local ekscluster.APIServer) err
 	}); err != nil {
 		return err
 	}
-	if missing := a.aws.Preflight.MissingPermissions(ctx); len(missing) > 0 {
-		a.log.Error("the controller's role lacks permissions; attach the policy that `dovetail iam-policy` prints", "missing", missing)
+	if a.refusals == nil { // a shadow needs none of them
+		a.reportMissingPermissions(ctx)
 	}
 	if err := readFirstShifts(ctx, a.log, a.aws.ZonalShift.RefreshZonalShifts); err != nil {
 		return err
@@ -151,6 +154,13 @@ func (a *assembly) checkAWS(ctx context.Context, local ekscluster.APIServer) err
 		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
 	}
 	return nil
+}
+
+// reportMissingPermissions logs the permissions to change something that the role lacks.
+func (a *assembly) reportMissingPermissions(ctx context.Context) {
+	if missing := a.aws.Preflight.MissingPermissions(ctx); len(missing) > 0 {
+		a.log.Error("the controller's role lacks permissions; attach the policy that `dovetail iam-policy` prints", "missing", missing)
+	}
 }
 
 // startTimeout is how long a start retries while AWS fails. To exit at once would cost more: a pod that exits is restarted with

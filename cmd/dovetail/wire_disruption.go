@@ -28,6 +28,7 @@ func (a *assembly) wireDisruption() error {
 	pauses := breaker.New(c, now)
 	queue := &disruption.Queue{
 		Client: c, Live: live, State: a.state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Recorder: a.recorder,
 	}
 	loop := &disruption.Loop{
 		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
@@ -38,6 +39,7 @@ func (a *assembly) wireDisruption() error {
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
 		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Panics: a.panics,
+		Recorder: a.recorder,
 	}
 	if a.repair.policies != nil {
 		loop.Repairs = a.repair.metrics

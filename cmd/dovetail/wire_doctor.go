@@ -30,7 +30,8 @@ func newDoctorAccount(a *adapter.Adapter) doctorAccount {
 func (a *assembly) wireDoctor() error {
 	look := func(ctx context.Context) []doctorloop.Finding {
 		facts := gather.Facts(ctx, gather.Sources{
-			Kubernetes: a.mgr.GetClient(), Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Now: time.Now(),
+			Kubernetes: a.mgr.GetClient(), Pods: a.pods.List,
+			Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Now: time.Now(),
 		})
 		var out []doctorloop.Finding
 		for _, f := range doctor.Run(facts).At(doctor.Warning).Findings {

@@ -58,8 +58,8 @@ func (a *assembly) wirePodMetrics() error {
 		return nil
 	}
 	c := a.mgr.GetClient()
-	collector := podlatency.NewCollector(c, a.decisions, time.Now, a.log)
-	ofNodes := nodes.NewCollector(nodes.Config{Cache: c, Now: time.Now, Log: a.log, Labels: nodeLabels()})
+	collector := podlatency.NewCollector(podlatency.Config{Cache: c, Pods: a.pods, Decisions: a.decisions, Now: time.Now, Log: a.log})
+	ofNodes := nodes.NewCollector(nodes.Config{Cache: c, Pods: a.pods, Now: time.Now, Log: a.log, Labels: nodeLabels()})
 	return errors.Join(
 		a.register(&podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}),
 		a.measures.registry.Register(collector),

@@ -43,7 +43,7 @@ func (a *assembly) wireNodeClaims() error {
 	launched := func(controller string) claimInstances { return claimInstances{instances(controller), a.aws.Launcher} }
 	err := a.register(
 		a.joining.Reconciler,
-		&launch.Reconciler{Client: c, Cloud: a.joining.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&launch.Reconciler{Client: c, Pods: a.pods, Cloud: a.joining.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&registration.Reconciler{
 			Client: c, Live: live, Health: a.registrations, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			Hooks: []registration.Hook{&placementgroup.Hook{Cloud: a.aws.Instances}},
@@ -117,7 +117,8 @@ func (a *assembly) newJoining() joining {
 	breakers, removals := join.NewBreakers(time.Now, changed), cluster.NewTaintRemovals()
 	return joining{
 		Reconciler: &join.Reconciler{
-			Client: a.mgr.GetClient(), Cloud: a.aws.Joins, Breakers: breakers, Times: join.NewTimes(a.settings.JoinGracePeriod), Changed: changed,
+			Client: a.mgr.GetClient(), Pods: a.pods, Cloud: a.aws.Joins, Breakers: breakers,
+			Times: join.NewTimes(a.settings.JoinGracePeriod), Changed: changed,
 			Removals: removals, Timeout: liveness.RegistrationTimeout,
 			Events: a.events, Metrics: a.metrics, Log: a.log, Now: time.Now,
 		},

@@ -56,9 +56,10 @@ var importRules = []layer{
 		inTests: []string{"internal/engine/repair"}, // which compiles the policies
 	},
 	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
+	{dir: "internal/cluster/reduced", inTests: []string{"internal/manifest"}}, // which has what plans depend on
 	{
 		dir:     "internal/controller",
-		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster"},
+		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/recorder"},
 		inTests: []string{"internal/controllertest"},
 	},
 	// Test support for reconcilers; nothing that ships imports it.
@@ -68,16 +69,53 @@ var importRules = []layer{
 	},
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
+	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
+	{dir: "internal/recorder", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
 	// What read-only commands see, and what they find out.
 	{
 		dir:  "internal/inspect",
 		ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/spelling"},
 	},
+	// What a cluster costs, and would cost; it shows what the doctor finds.
+	{
+		dir: "internal/assess",
+		ours: []string{
+			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/doctor",
+		},
+	},
+	// The live view in a terminal.
+	{
+		dir:     "internal/top",
+		ours:    []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect"},
+		inTests: []string{"internal/terminalpicture"},
+	},
+	// What a controller that does not act would have done.
+	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/planner"}},
+	// One table over several clusters.
+	{dir: "internal/clusters", ours: []string{"internal/assess", "internal/doctor", "internal/top"}},
+	// The live view in a browser: the same model as the terminal's, and what explains its objects.
+	{
+		dir: "internal/console",
+		ours: []string{
+			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/top",
+			"internal/doctor", "internal/recorder",
+		},
+	},
+	// Pictures for the documentation. Tests draw them; nothing that ships imports it.
+	{dir: "internal/terminalpicture", theirs: []string{"github.com/charmbracelet/x/ansi"}},
 	// Lists of what can be launched.
 	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.
 	{dir: "internal/doctor", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling"}},
+	// Going over from Karpenter: compares what was read with what the other packages know, and changes nothing.
+	{
+		dir: "internal/migrate",
+		ours: []string{
+			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/doctor",
+			"internal/cloudprovider", "internal/aws", "internal/settings", "internal/spelling",
+		},
+	},
 	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},
 	// Suggestions for misspelled words.
 	{dir: "internal/spelling", theirs: []string{"-"}},

@@ -99,15 +99,20 @@ func ClaimsOfInstance(ctx context.Context, r client.Reader, id string) ([]karpv1
 
 // PodsOn returns the pods that are bound to the node.
 func PodsOn(ctx context.Context, r client.Reader, node string) ([]*corev1.Pod, error) {
+	return podsOn(ctx, r, node)
+}
+
+// SharedPodsOn returns the pods that are bound to the node. They are shared with the cache and must not be changed.
+func SharedPodsOn(ctx context.Context, r client.Reader, node string) ([]*corev1.Pod, error) {
+	return podsOn(ctx, r, node, client.UnsafeDisableDeepCopy)
+}
+
+func podsOn(ctx context.Context, r client.Reader, node string, opts ...client.ListOption) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.List(ctx, &list, client.MatchingFields{podNodeName: node}); err != nil {
+	if err := r.List(ctx, &list, append(opts, client.MatchingFields{podNodeName: node})...); err != nil {
 		return nil, err
 	}
-	out := make([]*corev1.Pod, len(list.Items))
-	for i := range list.Items {
-		out[i] = &list.Items[i]
-	}
-	return out, nil
+	return pointers(list.Items), nil
 }
 
 // Reschedulable counts the pods on the node that will need another node when it terminates; 0 after a read error.
@@ -115,7 +120,7 @@ func Reschedulable(ctx context.Context, r client.Reader, node string) int {
 	if node == "" {
 		return 0
 	}
-	pods, err := PodsOn(ctx, r, node)
+	pods, err := SharedPodsOn(ctx, r, node)
 	if err != nil {
 		return 0
 	}

@@ -125,6 +125,15 @@ func (s *State) NodeCount(ctx context.Context) (int, error) {
 	return len(w.snap.Nodes), nil
 }
 
+// Nodes is a Snapshot with nothing but the nodes, without their pods.
+func (s *State) Nodes(ctx context.Context) (*snapshot.Snapshot, error) {
+	w, err := s.nodesOnly(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.snap, nil
+}
+
 // nodesOnly returns a builder with nothing but the nodes.
 func (s *State) nodesOnly(ctx context.Context) (*snapshotBuilder, error) {
 	objects, facts := &Objects{}, s.facts()

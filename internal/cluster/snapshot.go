@@ -37,7 +37,11 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		}
 	}
 	s.addMarks(&facts)
-	return BuildSnapshot(*objects, facts), nil
+	snap := BuildSnapshot(*objects, facts)
+	if s.cfg.OnSnapshot != nil {
+		s.cfg.OnSnapshot(snap, objects, &facts)
+	}
+	return snap, nil
 }
 
 // facts are the current facts without the marks of this process.
@@ -87,15 +91,15 @@ func (s *State) readNodes(ctx context.Context, o *Objects) error {
 }
 
 func (s *State) readPods(ctx context.Context, o *Objects) error {
-	var pods corev1.PodList
-	if err := s.listCached(ctx, &pods); err != nil {
+	var err error
+	if o.Pods, err = s.cfg.Pods.List(ctx); err != nil {
 		return err
 	}
 	var sets appsv1.DaemonSetList
 	if err := s.listCached(ctx, &sets); err != nil {
 		return err
 	}
-	o.Pods, o.DaemonSets = pointers(pods.Items), pointers(sets.Items)
+	o.DaemonSets = pointers(sets.Items)
 	return nil
 }
 

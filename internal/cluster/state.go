@@ -35,7 +35,9 @@ type InstanceTypes interface {
 type Config struct {
 	// Cache reads from the informers, Live from the API server.
 	Cache, Live client.Reader
-	Types       InstanceTypes
+	// Pods are those of the informers; nil reads them from Cache.
+	Pods  Pods
+	Types InstanceTypes
 	// Overlays change prices and capacity of instance types. Nil changes nothing.
 	Overlays *Overlays
 	// CapacityBuffers is the feature gate of that name.
@@ -54,6 +56,8 @@ type Config struct {
 	// capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
 	Now              func() time.Time
+	// OnSnapshot is called with each Snapshot and what it was built from, none of which may be changed; nil calls nothing.
+	OnSnapshot func(*snapshot.Snapshot, *Objects, *Facts)
 }
 
 // State is the live state. It is safe for concurrent use.
@@ -86,6 +90,9 @@ type State struct {
 
 // NewState returns an empty State; it reads nothing yet.
 func NewState(cfg Config) *State {
+	if cfg.Pods == nil {
+		cfg.Pods = ReadPods{cfg.Cache}
+	}
 	return &State{
 		cfg:               cfg,
 		created:           map[types.UID]*karpv1.NodeClaim{},

@@ -88,7 +88,7 @@ func healthy() *Facts {
 			Spec:   corev1.NodeSpec{ProviderID: "aws:///z-a/i-1"},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
 		}},
-		Pods: []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}}}},
+		Pods: []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{"app": "web"}}}},
 		DaemonSets: []appsv1.DaemonSet{
 			daemon("aws-node", corev1.Toleration{Operator: corev1.TolerationOpExists}),
 			daemon("logs"),
@@ -263,7 +263,7 @@ var breaks = map[string]struct {
 	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
 	"operations-other-controller": {func(f *Facts) {
-		f.Pods = append(f.Pods, rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f"))
+		f.Pods = append(f.Pods, new(rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f")))
 	}, "Deployment kube-system/ca", "kubectl -n kube-system scale deployment ca --replicas 0"},
 	"operations-missing-permission": {
 		func(f *Facts) { f.MissingPermissions = []string{"ec2:DescribeInstanceStatus"} }, "IAM statement AllowRegionalReadActions", "dovetail iam-policy --cluster-name shop",

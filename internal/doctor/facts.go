@@ -47,7 +47,7 @@ type Facts struct {
 	NodeClasses       []awsv1.EC2NodeClass
 	NodeClaims        []karpv1.NodeClaim
 	Nodes             []corev1.Node
-	Pods              []corev1.Pod
+	Pods              []*corev1.Pod
 	DaemonSets        []appsv1.DaemonSet
 	PDBs              []policyv1.PodDisruptionBudget
 	StorageClasses    []storagev1.StorageClass

@@ -327,8 +327,7 @@ func neverAllows(b *policyv1.PodDisruptionBudget) bool {
 
 func overlappingPDBs(f *Facts) (out []Finding) {
 	reported := map[string]bool{}
-	for i := range f.Pods {
-		p := &f.Pods[i]
+	for _, p := range f.Pods {
 		var names []string
 		for j := range f.PDBs {
 			b := &f.PDBs[j]

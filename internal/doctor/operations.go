@@ -32,8 +32,7 @@ var rivals = map[string]string{
 // otherControllers reports each controller once, however many replicas it has.
 func otherControllers(f *Facts) (out []Finding) {
 	seen := map[string]bool{}
-	for i := range f.Pods {
-		p := &f.Pods[i]
+	for _, p := range f.Pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}

@@ -50,7 +50,9 @@ func TestOtherControllers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := healthy()
-			f.Pods = append(f.Pods, tt.pods...)
+			for i := range tt.pods {
+				f.Pods = append(f.Pods, &tt.pods[i])
+			}
 			var got []string
 			for _, finding := range Run(f).Findings {
 				got = append(got, finding.Object+": "+finding.Command)

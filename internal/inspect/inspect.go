@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
@@ -25,6 +26,8 @@ type View struct {
 	Catalog planner.Catalog
 	// Prices states in words where the prices of the catalog come from.
 	Prices string
+	// Search are the feature gates and the limit of consolidation.
+	Search consolidate.Settings
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
 }
@@ -43,6 +46,8 @@ type Config struct {
 	Settings snapshot.Settings
 	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
 	NominationWindow time.Duration
+	// Search are the feature gates and the limit of consolidation, for the commands that search.
+	Search consolidate.Settings
 }
 
 // Live reads a live cluster. It lists each kind that plans depend on, in pages, and needs the verb list for them. A
@@ -92,7 +97,7 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 		return nil, err
 	}
 	return &View{
-		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From,
+		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, Search: c.Search,
 		Notes: append(append([]string{}, state.Notes...), notes...),
 	}, nil
 }

@@ -16,6 +16,12 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 )
 
+// Scrub reduces an object to what plans depend on, without secrets. It changes the object, and what the object points to.
+func Scrub(o client.Object) { scrub(o) }
+
+// ScrubTemplate is Scrub for a pod template that is not part of an object.
+func ScrubTemplate(t *corev1.PodTemplateSpec) { scrubTemplate(t) }
+
 // scrub reduces an object to what plans depend on. Pods may contain secrets, so it keeps only the fields listed here:
 // no environment, commands, probes, or sources of configuration.
 func scrub(o client.Object) {
@@ -104,13 +110,22 @@ func scrubbedSpec(s *corev1.PodSpec) corev1.PodSpec {
 	}
 	for _, v := range s.Volumes {
 		kept := corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, AWSElasticBlockStore: v.AWSElasticBlockStore,
+			PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: scrubbedEphemeral(v.Ephemeral), AWSElasticBlockStore: v.AWSElasticBlockStore,
 		}}
 		if kept.PersistentVolumeClaim != nil || kept.Ephemeral != nil || kept.AWSElasticBlockStore != nil {
 			out.Volumes = append(out.Volumes, kept)
 		}
 	}
 	return out
+}
+
+func scrubbedEphemeral(s *corev1.EphemeralVolumeSource) *corev1.EphemeralVolumeSource {
+	if s == nil || s.VolumeClaimTemplate == nil {
+		return s
+	}
+	template := *s.VolumeClaimTemplate
+	scrubMeta(&template.ObjectMeta)
+	return &corev1.EphemeralVolumeSource{VolumeClaimTemplate: &template}
 }
 
 func scrubbedContainers(list []corev1.Container) []corev1.Container {

@@ -166,6 +166,11 @@ func (d *Drift) Costs() (before, after float64) {
 type Consolidation struct {
 	Commands []disrupt.Command
 	Kept     []Kept
+	// Steps is what the search took: see consolidate.Result.
+	Steps int
+	// TimedOut is true if the search was stopped at Settings.MaxSteps. Candidates that it did not come to are kept without a
+	// reason.
+	TimedOut bool
 }
 
 // Kept is a node that consolidation does not change.
@@ -175,7 +180,14 @@ type Kept struct{ Node, NodePool, Why string }
 // that cost more than their replacement, as far as the budgets of NodePools allow at once. Nodes that get pods by the
 // plan remain, as they would after it.
 func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
-	s = nominated(s, plan)
+	return ConsolidateCompiled(consolidate.Compile(s), s, plan, settings)
+}
+
+// ConsolidateCompiled is Consolidate for a caller that has the Problem of the snapshot. The Problem is unchanged when it returns.
+func ConsolidateCompiled(
+	problem *schedule.Problem, s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings,
+) *Consolidation {
+	s = nominated(s, plan) // the Problem does not depend on it
 	view := disrupt.NewView(s)
 	out := &Consolidation{}
 	keep := func(n *snapshot.Node, why string) { out.Kept = append(out.Kept, Kept{n.Name, n.Pool, why}) }
@@ -198,7 +210,6 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 	}
 	others := slices.DeleteFunc(slices.Clone(view.Candidates), func(c *disrupt.Candidate) bool { return slices.Contains(empty, c) })
 	totals, _ := new(disrupt.PoolCosts).Update(view)
-	problem := consolidate.Compile(s)
 	allowances := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
 	found := consolidate.Find(
 		consolidate.Input{
@@ -210,7 +221,8 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 		},
 		settings,
 	)
-	out.Commands = append(out.Commands, found.Commands...)
+	out.Commands, out.TimedOut = append(out.Commands, found.Commands...), found.TimedOut != ""
+	out.Steps = found.Steps
 	for _, left := range found.Unconsolidatable {
 		keep(left.Candidate.Node, left.Message)
 	}

@@ -21,6 +21,13 @@ func RuleCosts(s *snapshot.Snapshot, plan *schedule.Plan, budget schedule.Budget
 	return &result
 }
 
+// Workload returns the kind and the name, with its namespace, of the workload by which people know a pod: the Deployment, not its
+// ReplicaSet; the Pod itself without one.
+func Workload(p *corev1.Pod) (kind, name string) {
+	w := workloadOf(p)
+	return w.kind, w.name
+}
+
 type jsonRuleCosts struct {
 	Gap        float64        `json:"gap"`
 	GapByRules float64        `json:"gapByRules"`

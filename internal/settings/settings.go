@@ -5,6 +5,7 @@
 package settings
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -52,6 +54,8 @@ type Settings struct {
 	DisableLeaderElection   bool
 	LeaderElectionName      string
 	LeaderElectionNamespace string
+	// Shadow makes the controller plan beside another one, and write nothing but its report, into LeaderElectionNamespace.
+	Shadow bool
 	// MemoryLimit in bytes; the limit of the Go runtime is nine tenths of it. Negative means none.
 	MemoryLimit int64
 	LogLevel    string
@@ -70,6 +74,9 @@ type Settings struct {
 	ValidatePlans bool
 	// PanicSnapshotDir is the directory for snapshots of clusters on which planning panicked; empty writes none.
 	PanicSnapshotDir string
+	// RecorderPath is the file of the recording of decisions; empty keeps it in memory. RecorderSize is how large it may become, such
+	// as 256Mi.
+	RecorderPath, RecorderSize string
 	// MaxFailedReplacements is how many replacement nodes of a pool may fail before disruption of the pool pauses for their reason;
 	// 0 never pauses.
 	MaxFailedReplacements int
@@ -310,7 +317,13 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		&s.LeaderElectionNamespace,
 		"leader-election-namespace",
 		e.text("LEADER_ELECTION_NAMESPACE", ""),
-		"namespace of the leader's lease; the pod's own if not set",
+		"namespace of the leader's lease, or of the report of --shadow; the pod's own if not set",
+	)
+	flagBool(
+		fs,
+		preset(&s.Shadow, e.boolean("SHADOW", false)),
+		"shadow",
+		"plan beside the controller that acts, change nothing, and report what would have been done: see dovetail shadow report",
 	)
 	fs.Int64Var(&s.MemoryLimit, "memory-limit", int64(e.integer("MEMORY_LIMIT", -1)), "memory limit of the container in bytes")
 	fs.Int64Var(
@@ -341,6 +354,10 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 	)
 	fs.StringVar(&s.PanicSnapshotDir, "panic-snapshot-dir", e.text("PANIC_SNAPSHOT_DIR", "/tmp/dovetail-panics"),
 		"directory for snapshots, without secrets, of the last clusters on which planning panicked; if empty, none is written")
+	fs.StringVar(&s.RecorderPath, "recorder-path", e.text("RECORDER_PATH", ""),
+		"file with the recording of decisions, without secrets, for dovetail recording and dovetail replay; if empty, it is in memory")
+	fs.StringVar(&s.RecorderSize, "recorder-size", e.text("RECORDER_SIZE", "256Mi"),
+		"how large the recording may become; the oldest decisions are dropped; in memory it takes 32Mi at most")
 	fs.StringVar(
 		&s.FeatureGates,
 		"feature-gates",
@@ -453,6 +470,8 @@ func (s Settings) Validate() error {
 		s.BatchMaxDuration,
 		s.BatchIdleDuration,
 	)
+	size, err := s.RecorderBytes()
+	refuse(err != nil || size < minRecorderSize, "recorder-size", "%q is not an amount of at least 1Mi, such as 256Mi", s.RecorderSize)
 	refuse(s.JoinGracePeriod <= 0, "join-grace-period", "%v is not positive", s.JoinGracePeriod)
 	refuse(s.MaxFailedReplacements < 0, "max-failed-replacements", "%d is negative", s.MaxFailedReplacements)
 	refuse(s.StartupTaintGracePeriod <= 0, "startup-taint-grace-period", "%v is not positive", s.StartupTaintGracePeriod)
@@ -514,4 +533,22 @@ func read[T any](e *env, name string, otherwise T, parse func(string) (T, error)
 		return otherwise
 	}
 	return v
+}
+
+// minRecorderSize is the smallest recording, in bytes: what one pass of a small cluster sees fits into an eighth of it.
+const minRecorderSize = 1 << 20
+
+// RecorderBytes is RecorderSize in bytes.
+func (s Settings) RecorderBytes() (int64, error) {
+	text, unit := cmp.Or(s.RecorderSize, "256Mi"), int64(1)
+	for suffix, bytes := range map[string]int64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30} {
+		if number, found := strings.CutSuffix(text, suffix); found {
+			text, unit = number, bytes
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && (n < 0 || n > math.MaxInt64/unit) {
+		err = strconv.ErrRange
+	}
+	return n * unit, err
 }

@@ -152,6 +152,11 @@ func (s *Sim) Now() time.Time { return s.options.Clock.Now() }
 // Instances returns all instances, terminated ones included, in the order of their launch.
 func (s *Sim) Instances() []Instance { return s.ec2.Instances() }
 
+// CopyInstance launches an instance as another was launched. tags says which tags it has.
+func (s *Sim) CopyInstance(id string, tags func(launched Instance) map[string]string) (Instance, error) {
+	return s.ec2.CopyInstance(id, tags)
+}
+
 // Watch reports every change of an instance's state, beginning with all instances as they are. The channel is closed
 // when ctx ends; a slow reader loses nothing.
 func (s *Sim) Watch(ctx context.Context) <-chan InstanceEvent { return s.ec2.Watch(ctx) }

@@ -208,7 +208,7 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	p, err := process.Start(process.Command{
 		Name: component, Path: c.cfg.Executable, Log: c.state.log(component),
 		Args: append([]string{"component", component, "--"}, args...),
-		Env:  environment(),
+		Env:  environment(c.cfg.GCPercent),
 	})
 	if err != nil {
 		return err
@@ -229,12 +229,11 @@ func (c *Cluster) run(ctx context.Context, component string, args []string, heal
 	return nil
 }
 
-// environment is the components' environment. GOGC defaults to 200, since garbage collection takes a fifth of the API
-// server's CPU while nodes join.
-func environment() []string {
+// environment is the components' environment.
+func environment(gcPercent int) []string {
 	env := os.Environ()
 	if _, set := os.LookupEnv("GOGC"); !set {
-		env = append(env, "GOGC=200")
+		env = append(env, fmt.Sprintf("GOGC=%d", gcPercent))
 	}
 	return env
 }

@@ -72,6 +72,15 @@ func (c *Cluster) podsAccepted(ctx context.Context) error {
 
 // etcdHTTP is an HTTP client that etcd accepts.
 func (s state) etcdHTTP() (*http.Client, error) {
+	settings, err := s.etcdTLS()
+	if err != nil {
+		return nil, err
+	}
+	return httpsClient(settings), nil
+}
+
+// etcdTLS has the certificate of the one client that etcd accepts.
+func (s state) etcdTLS() (*tls.Config, error) {
 	ca, err := os.ReadFile(s.cert(etcdCA))
 	if err != nil {
 		return nil, err
@@ -80,17 +89,21 @@ func (s state) etcdHTTP() (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return httpsClient(ca, pair), nil
+	return clientTLS(ca, pair), nil
 }
 
 // anonymousHTTP is an HTTP client that trusts the cluster's servers and does not say who it is.
-func anonymousHTTP(ca *pki.Authority) *http.Client { return httpsClient(ca.CA()) }
+func anonymousHTTP(ca *pki.Authority) *http.Client { return httpsClient(clientTLS(ca.CA())) }
 
-func httpsClient(ca []byte, own ...tls.Certificate) *http.Client {
+func clientTLS(ca []byte, own ...tls.Certificate) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
+	return &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS12}
+}
+
+func httpsClient(settings *tls.Config) *http.Client {
 	return &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: own, MinVersion: tls.VersionTLS12},
+		TLSClientConfig: settings,
 		// A probe is asked for as long as a start takes; nothing is to stay open after it.
 		DisableKeepAlives: true,
 	}}

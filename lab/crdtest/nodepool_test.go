@@ -58,6 +58,7 @@ status:
   nodes: 1
   nodeClassObservedGeneration: 1
   resources: {cpu: "1"}
+  disruption: {allowed: "1", budgets: [{reason: Empty, nodes: 1}], disrupted: 0, drifted: 0, nodes: 1}
   conditions: [{type: A, status: "True", reason: B, message: "", lastTransitionTime: "2026-01-02T03:04:05Z", observedGeneration: 1}]
 `,
 		examples: join(
@@ -170,6 +171,8 @@ status:
 				{rule: "maxItems", field: budget + ".reasons", accept: "[Empty, Drifted]", reject: list(51, "Empty")},
 
 				{rule: "P_QTY", field: "status.resources.cpu", accept: "3", reject: "three"},
+				{rule: "required", field: "status.disruption.budgets[0].reason", reject: absent},
+				{rule: "enum", field: "status.disruption.budgets[0].reason", accept: "Unhealthy", reject: "Expired"},
 			},
 			requirementItem(
 				template+".requirements",

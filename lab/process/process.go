@@ -110,6 +110,9 @@ func (p *Process) Kill() error {
 	return nil
 }
 
+// PID is the process ID.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // Done is closed after the program's exit.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

@@ -2,6 +2,8 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,26 +11,28 @@ import (
 )
 
 const (
-	// DefaultNodes is how many nodes the scenario consolidate starts with. MinNodes is the fewest with which its checks
-	// hold.
-	DefaultNodes = 200
-	MinNodes     = 20
-	// settleWindow is how long a cluster must not change to count as settled. A consolidation pass with a result takes
-	// less.
-	settleWindow = 45 * time.Second
+	// MinNodes is the fewest nodes with which the checks of consolidate hold.
+	MinNodes = 20
+	// noneIsYoung is the age from which on a node may be replaced for a small saving.
+	noneIsYoung = time.Hour
 	// maxCostOverBound is the largest allowed ratio of a settled cluster's cost to the lower bound. The nodes here are
 	// minutes old: the replacement of a new node must pay off within a time as long as its age, so small savings wait.
 	// Toward the end the budget, a tenth of the nodes, is one or two, and savings that need more simultaneous replacements
 	// remain.
 	maxCostOverBound = 1.5
+	// maxPredictionError is how far the cost of a settled cluster may be from what assess predicted, as a share of it. While nodes are
+	// young, the cluster may still cost more: savings that are not worth it yet follow within the hour.
+	maxPredictionError = 0.03
 )
 
 // consolidate removes two thirds of the pods and waits until consolidation settles.
-func consolidate(nodes int) Scenario {
+func consolidate(fleet Fleet) Scenario {
+	nodes := fleet.Nodes
 	s := newDisruptionFixture()
 	s.pool["CPUS"], s.pool["CONSOLIDATE_AFTER"] = `["4"]`, "Never"
 	front, store := nodes, 2*nodes // two of front to a node or four of store: each half of them
 	const percent = 35
+	var predicted prediction
 	steps := append(
 		s.setUp(),
 		s.fill(nodes, front, store),
@@ -40,21 +44,32 @@ func consolidate(nodes int) Scenario {
 			},
 		},
 		Step{
-			Name:    "allow consolidation and more instance types: the cluster settles",
-			Timeout: 15 * time.Minute,
-			Run: func(ctx context.Context, w *World) error {
-				begin, before := time.Now(), len(w.Instances())
+			Name:       "allow consolidation and more instance types, without a controller: assess predicts the cost",
+			Timeout:    time.Minute,
+			PauseKills: true,
+			Run: func(ctx context.Context, w *World) (err error) {
+				if err := w.StopController(ctx); err != nil {
+					return err
+				}
 				if err := s.applyPool(ctx, w, map[string]string{"CPUS": `["2", "4", "8", "16"]`, "CONSOLIDATE_AFTER": "1s"}); err != nil {
 					return err
 				}
-				if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
+				predicted, err = consolidatedCost(ctx, w)
+				return errors.Join(err, w.LaunchController(ctx))
+			},
+		},
+		Step{
+			Name:    fmt.Sprintf("the cluster settles: nothing changes for %v", fleet.Settle),
+			Timeout: 15*time.Minute + 3*fleet.Settle,
+			Run: func(ctx context.Context, w *World) error {
+				begin, before := time.Now(), len(w.Instances())
+				if err := s.invariants.awaitSettled(ctx, w, fleet.Settle); err != nil {
 					return err
 				}
-				w.Note(
-					"settled after %.0f s; %d instances were launched for it",
-					(time.Since(begin) - settleWindow).Seconds(),
-					len(w.Instances())-before,
-				)
+				w.Note("settled after %.0f s", (time.Since(begin) - fleet.Settle).Seconds())
+				if fleet.Settle < noneIsYoung { // EC2 forgets instances an hour after their termination
+					w.Note("%d instances were launched for it", len(w.Instances())-before)
+				}
 				return noteCost(ctx, w)
 			},
 		},
@@ -62,6 +77,13 @@ func consolidate(nodes int) Scenario {
 			Name:    fmt.Sprintf("the nodes cost at most %.2f times the lower bound", maxCostOverBound),
 			Timeout: 30 * time.Second,
 			Run:     s.costNearLowerBound,
+		},
+		Step{
+			Name:    predictionStep(fleet),
+			Timeout: 30 * time.Second,
+			Run: func(ctx context.Context, w *World) error {
+				return nearPrediction(ctx, w, predicted, fleet.Settle < noneIsYoung)
+			},
 		},
 		Step{
 			Name:       "all pods run; no disruption budget or PodDisruptionBudget was ever violated",
@@ -101,6 +123,55 @@ func (s *disruptionFixture) costNearLowerBound(ctx context.Context, w *World) er
 	w.Note("$%.3f/h; a new plan costs $%.3f/h; the lower bound is $%.3f/h; ratio %.3f", now, planned.Stats.HourlyCost, bound, now/bound)
 	if bound <= 0 || now > maxCostOverBound*bound {
 		return fmt.Errorf("the cost of $%.3f/h is more than %.2f times the lower bound of $%.3f/h", now, maxCostOverBound, bound)
+	}
+	return nil
+}
+
+// prediction is what assess says that consolidation reaches within all protections; the cost is in $/h.
+type prediction struct {
+	Name             string
+	HourlyCost       float64
+	Nodes, Evictions int
+}
+
+func consolidatedCost(ctx context.Context, w *World) (prediction, error) {
+	said, exit, err := w.RunDovetail(ctx, "assess", "-o", "json")
+	if err != nil {
+		return prediction{}, err
+	}
+	if exit != 0 {
+		return prediction{}, fmt.Errorf("assess exits with %d:\n%s", exit, said)
+	}
+	var report struct{ Outcomes []prediction }
+	if err := json.Unmarshal(said, &report); err != nil {
+		return prediction{}, fmt.Errorf("assess: %w", err)
+	}
+	for _, o := range report.Outcomes {
+		if o.Name == "consolidated" && o.Nodes > 0 {
+			w.Note("$%.3f/h with %d nodes, after %d evictions", o.HourlyCost, o.Nodes, o.Evictions)
+			return o, nil
+		}
+	}
+	return prediction{}, fmt.Errorf("assess names no outcome of consolidation:\n%s", said)
+}
+
+func predictionStep(fleet Fleet) string {
+	if fleet.Settle < noneIsYoung {
+		return fmt.Sprintf("the nodes cost no less than %.0f %% below what assess predicted", 100*maxPredictionError)
+	}
+	return fmt.Sprintf("the nodes cost what assess predicted, within %.0f %%", 100*maxPredictionError)
+}
+
+// nearPrediction compares the cost of the nodes with what assess predicted. Young nodes may still cost more.
+func nearPrediction(ctx context.Context, w *World, predicted prediction, young bool) error {
+	now, err := w.Cost(ctx)
+	if err != nil {
+		return err
+	}
+	off := now/predicted.HourlyCost - 1
+	w.Note("$%.3f/h, %+.1f %%", now, 100*off)
+	if off < -maxPredictionError || off > maxPredictionError && !young {
+		return fmt.Errorf("assess predicted $%.3f/h, but the nodes cost $%.3f/h", predicted.HourlyCost, now)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func badAMI() Scenario {
 				if n := len(w.Instances()) - nodes; n > nodes/2 {
 					return fmt.Errorf("%d instances were launched with the new AMI", n)
 				}
-				if err := s.invariants.awaitSettled(ctx, w, settleWindow); err != nil {
+				if err := s.invariants.awaitSettled(ctx, w, DefaultFleet.Settle); err != nil {
 					return err
 				}
 				return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))

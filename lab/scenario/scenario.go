@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -50,17 +52,28 @@ func (w *World) Note(format string, args ...any) {
 	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// All returns the scenarios in their usual order. chaos runs with the given seeds; nodes is the size of
-// the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at least 20). A
-// Scenario holds state and runs once, so each call returns new ones.
-func All(m Seeds, nodes int) []Scenario {
+// Fleet is how the scenarios with many nodes run.
+type Fleet struct {
+	// Nodes is the size of the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at
+	// least 20).
+	Nodes int
+	// Settle is how long the cluster of consolidate must not change to count as settled.
+	Settle time.Duration
+}
+
+// DefaultFleet is a fleet of 200 nodes. It counts as settled after less than a consolidation pass with a result takes.
+var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
+
+// All returns the scenarios in their usual order. chaos runs with the given seeds. A Scenario holds state and runs once, so each call
+// returns new ones.
+func All(m Seeds, fleet Fleet) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
-		zonalShift(), draFromZero(),
+		zonalShift(), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
-		consolidate(nodes), chaos(m), driftRollout(nodes), badAMI(),
-		twoClustersOneName(nodes),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(),
+		twoClustersOneName(fleet.Nodes),
 	}
 }
 
@@ -95,6 +108,8 @@ type Listener interface {
 const (
 	bootTimeout  = 2 * time.Minute
 	closeTimeout = time.Minute
+	// replayTimeout is for the recording of the longest scenario, on a busy machine.
+	replayTimeout = 10 * time.Minute
 )
 
 // Run runs a scenario in a world of cfg. The error of a failed step is in the Result.
@@ -141,6 +156,9 @@ func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 				return errors.Join(w.Close(ctx), deniedCalls(w))
 			}},
 		)
+		if !e.result.Interrupted && recorded(e.world) {
+			e.step(context.WithoutCancel(ctx), Step{Name: "replay every decision", Timeout: replayTimeout, Run: replayDecisions})
+		}
 	}()
 	alive, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
@@ -169,6 +187,26 @@ func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 		}
 		return
 	}
+}
+
+// recorded reports whether a controller has recorded decisions.
+func recorded(w *World) bool {
+	return w.World != nil && slices.ContainsFunc(w.Clusters, func(c *world.Cluster) bool {
+		_, err := os.Stat(c.Recording())
+		return err == nil
+	})
+}
+
+// replayDecisions replays what the controllers of all clusters have recorded: the engine must decide the same again.
+func replayDecisions(ctx context.Context, w *World) error {
+	var errs []error
+	for _, c := range w.Clusters {
+		summary, err := c.Replay(ctx)
+		if errs = append(errs, err); summary != "" {
+			w.Note("%s: %s", c.Name, summary)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // deniedCalls returns an error if a controller made a call that its IAM policy does not allow.

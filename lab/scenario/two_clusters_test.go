@@ -64,7 +64,7 @@ func naiveGarbageCollection(ctx context.Context, w *World, c *world.Cluster) err
 func TestNaiveGarbageCollectionTerminatesForeignNodes(t *testing.T) {
 	t.Parallel()
 	const nodes = 3
-	s := twoClustersOneName(DefaultNodes)
+	s := twoClustersOneName(DefaultFleet.Nodes)
 	s.Steps = []Step{
 		startController(),
 		{Name: "the first cluster has nodes", Timeout: 2 * time.Minute, Run: func(ctx context.Context, w *World) error {

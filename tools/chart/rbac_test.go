@@ -87,3 +87,40 @@ func TestRightsToTheLease(t *testing.T) {
 		t.Error("the lease is not the one that is named")
 	}
 }
+
+// In shadow mode, the chart gives the controller what deploy/shadow.yaml does, with which the lab runs a shadow: rights to read, and
+// those to write one ConfigMap by its name.
+func TestRightsOfAShadow(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/shadow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := standard
+	beside.name = "dovetail-shadow"
+	rendered, err := beside.manifests(valuesOf(t, "{fullnameOverride: dovetail-shadow, settings: {clusterName: shop, shadow: true}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := grants(t, rendered)
+	if diff := cmp.Diff(grants(t, string(text)), got); diff != "" {
+		t.Errorf("(-deploy/shadow.yaml +chart)\n%s", diff)
+	}
+	for key, grant := range got {
+		role, ok := grant.(struct {
+			Rules      []rbacv1.PolicyRule
+			Aggregated string
+		})
+		if !ok {
+			continue
+		}
+		for _, rule := range role.Rules {
+			writes := slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return v == "get" || v == "list" || v == "watch" })
+			if len(writes) > 0 && (key != "Role kube-system/dovetail-shadow" || !slices.Equal(rule.ResourceNames, []string{"dovetail-shadow"})) {
+				t.Errorf("%s allows %v on %v", key, writes, rule.Resources)
+			}
+		}
+	}
+	if !strings.Contains(rendered, "name: SHADOW\n") {
+		t.Error("the controller does not get the setting")
+	}
+}

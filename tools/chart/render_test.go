@@ -224,7 +224,8 @@ func TestNotesNameNoGate(t *testing.T) {
 	}
 }
 
-// The chart of definitions changes nothing of them but their annotations.
+// The chart of definitions changes nothing of them but their annotations. They stay when the release is uninstalled, and with them
+// all NodePools and NodeClaims.
 func TestDefinitionsAsTemplates(t *testing.T) {
 	rendered, err := release{"dovetail-crd", "dovetail-crd", "kube-system"}.manifests(valuesOf(t, "{additionalAnnotations: {a: b}}"))
 	if err != nil {
@@ -242,10 +243,11 @@ func TestDefinitionsAsTemplates(t *testing.T) {
 			t.Fatal(err)
 		}
 		annotations := meta["annotations"].(map[string]any)
-		if annotations["a"] != "b" {
+		if annotations["a"] != "b" || annotations["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s has the annotations %v", meta["name"], annotations)
 		}
-		if delete(annotations, "a"); len(annotations) == 0 {
+		delete(annotations, "a")
+		if delete(annotations, "helm.sh/resource-policy"); len(annotations) == 0 {
 			delete(meta, "annotations")
 		}
 		if diff := cmp.Diff(valuesOf(t, string(text)), got); diff != "" {

@@ -91,6 +91,7 @@ func another(f *pflag.Flag) (value any, want string) {
 	texts := map[string]string{
 		"cluster-name": "other", "cluster-endpoint": "https://example.com", "cluster-ca-bundle": "Y2E=", "preference-policy": "Ignore",
 		"min-values-policy": "BestEffort", "log-level": "debug", "batch-idle-duration": "2s", "batch-max-duration": "20s",
+		"recorder-size": "64Mi",
 	}
 	if text, ok := texts[f.Name]; ok {
 		return text, text

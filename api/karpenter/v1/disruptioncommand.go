@@ -14,6 +14,9 @@ const (
 	// AnnotationDisruptionCommand holds the DisruptionCommand that a claim is a candidate of. It is written before the
 	// command acts, and goes with the claim or after the command has been rolled back.
 	AnnotationDisruptionCommand = "dovetail.sh/disruption-command"
+	// AnnotationDecision is, on a claim, the ID of the decision that launched it: recordings, logs and events have the same. For a
+	// replacement it is the ID of the DisruptionCommand.
+	AnnotationDecision = "dovetail.sh/decision"
 	// AnnotationReplacementOf is, on a claim launched to replace nodes, the ID of their DisruptionCommand.
 	AnnotationReplacementOf = "dovetail.sh/replacement-of"
 )

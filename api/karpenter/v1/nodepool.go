@@ -16,6 +16,9 @@ import (
 // +kubebuilder:printcolumn:name="Nodes",type="string",JSONPath=".status.nodes",description=""
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status",description=""
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description=""
+// +kubebuilder:printcolumn:name="Disrupted",type="string",JSONPath=".status.disruption.disrupted",description=""
+// +kubebuilder:printcolumn:name="Drifted",type="string",JSONPath=".status.disruption.drifted",description=""
+// +kubebuilder:printcolumn:name="Budget",type="string",JSONPath=".status.disruption.allowed",description=""
 // +kubebuilder:printcolumn:name="Weight",type="integer",JSONPath=".spec.weight",priority=1,description=""
 // +kubebuilder:printcolumn:name="CPU",type="string",JSONPath=".status.resources.cpu",priority=1,description=""
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.resources.memory",priority=1,description=""
@@ -190,7 +193,7 @@ type Budget struct {
 	Duration *metav1.Duration `json:"duration,omitempty"`
 }
 
-// DisruptionReason is why a node is given back voluntarily.
+// DisruptionReason is why a node is disrupted voluntarily.
 // +kubebuilder:validation:Enum={Underutilized,Empty,Drifted,Unhealthy}
 type DisruptionReason string
 
@@ -215,10 +218,42 @@ type NodePoolStatus struct {
 	// NodeClassObservedGeneration is the node class's generation for which NodeRegistrationHealthy holds.
 	// +optional
 	NodeClassObservedGeneration int64 `json:"nodeClassObservedGeneration,omitempty"`
+	// Disruption is for people to read; nothing depends on it. Another CRD of this kind may lack the field.
+	// +optional
+	Disruption *DisruptionStatus `json:"disruption,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DisruptionStatus is what is disrupted, and what budgets allow.
+type DisruptionStatus struct {
+	// Nodes is how many nodes percentages in budgets are of: those that are initialized, and not terminating.
+	// +optional
+	Nodes int64 `json:"nodes"`
+	// Disrupted is how many nodes count against budgets now: they are being removed, or are not ready.
+	// +optional
+	Disrupted int64 `json:"disrupted"`
+	// Drifted is how many nodes differ from what the pool would launch now.
+	// +optional
+	Drifted int64 `json:"drifted"`
+	// Allowed is how many nodes budgets allow to be disrupted at once now, in words.
+	// +optional
+	Allowed string `json:"allowed"`
+	// Budgets is the same by reason.
+	// +listType=atomic
+	// +optional
+	Budgets []BudgetStatus `json:"budgets,omitempty"`
+}
+
+// BudgetStatus is what budgets allow for one reason now.
+type BudgetStatus struct {
+	// +required
+	Reason DisruptionReason `json:"reason"`
+	// Nodes is how many may be disrupted at once; unset if any number may.
+	// +optional
+	Nodes *int64 `json:"nodes,omitempty"`
 }
 
 // GetConditions returns the status conditions.

@@ -74,46 +74,9 @@ type hook struct {
 
 // NodeWebhooks returns the webhooks that must approve the creation or an update of a Node, in the order of their configurations.
 func (r Reader) NodeWebhooks(ctx context.Context) ([]join.Webhook, error) {
-	var validating admissionv1.ValidatingWebhookConfigurationList
-	if err := r.Live.List(ctx, &validating); err != nil {
+	hooks, err := r.hooks(ctx)
+	if err != nil {
 		return nil, err
-	}
-	var mutating admissionv1.MutatingWebhookConfigurationList
-	if err := r.Live.List(ctx, &mutating); err != nil {
-		return nil, err
-	}
-	var hooks []hook
-	for _, c := range validating.Items {
-		for _, w := range c.Webhooks {
-			hooks = append(
-				hooks,
-				hook{
-					"validatingwebhookconfiguration " + c.Name,
-					w.Name,
-					w.Rules,
-					w.FailurePolicy,
-					w.ClientConfig,
-					w.ObjectSelector,
-					w.MatchConditions,
-				},
-			)
-		}
-	}
-	for _, c := range mutating.Items {
-		for _, w := range c.Webhooks {
-			hooks = append(
-				hooks,
-				hook{
-					"mutatingwebhookconfiguration " + c.Name,
-					w.Name,
-					w.Rules,
-					w.FailurePolicy,
-					w.ClientConfig,
-					w.ObjectSelector,
-					w.MatchConditions,
-				},
-			)
-		}
 	}
 	var out []join.Webhook
 	for _, h := range hooks {
@@ -129,12 +92,85 @@ func (r Reader) NodeWebhooks(ctx context.Context) ([]join.Webhook, error) {
 	return out, nil
 }
 
-func (h hook) mustApproveNodes() bool {
+// Webhook is a webhook that must approve writes.
+type Webhook struct {
+	// Configuration is the kind and name of the object, Name that of the webhook in it.
+	Configuration, Name string
+	// Namespace and Service are its backend; empty if it has a URL.
+	Namespace, Service string
+	// Selector selects the pods of the Service; nil if it does not exist or selects none.
+	Selector map[string]string
+	// Unreachable describes why no backend answers; empty if one may.
+	Unreachable string
+	// Selective webhooks approve only some objects of the resource.
+	Selective bool
+}
+
+// WebhooksOf returns the webhooks that must approve writes of a resource, or of all resources of an API group (*), in the order of
+// their configurations.
+func (r Reader) WebhooksOf(ctx context.Context, group, resource string) ([]Webhook, error) {
+	hooks, err := r.hooks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []Webhook
+	for _, h := range hooks {
+		if !h.mustApprove(group, resource) {
+			continue
+		}
+		w := Webhook{Configuration: h.configuration, Name: h.name, Selective: h.selective()}
+		if w.Unreachable, err = r.unreachable(ctx, h.client.Service); err != nil {
+			return nil, err
+		}
+		if ref := h.client.Service; ref != nil {
+			w.Namespace, w.Service = ref.Namespace, ref.Name
+			var service corev1.Service
+			if err := r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &service); client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+			w.Selector = service.Spec.Selector
+		}
+		out = append(out, w)
+	}
+	return out, nil
+}
+
+// hooks are all webhooks: those of validating configurations, then those of mutating ones.
+func (r Reader) hooks(ctx context.Context) (out []hook, err error) {
+	var validating admissionv1.ValidatingWebhookConfigurationList
+	if err := r.Live.List(ctx, &validating); err != nil {
+		return nil, err
+	}
+	var mutating admissionv1.MutatingWebhookConfigurationList
+	if err := r.Live.List(ctx, &mutating); err != nil {
+		return nil, err
+	}
+	for _, c := range validating.Items {
+		name := "validatingwebhookconfiguration " + c.Name
+		for _, w := range c.Webhooks {
+			out = append(out, hook{name, w.Name, w.Rules, w.FailurePolicy, w.ClientConfig, w.ObjectSelector, w.MatchConditions})
+		}
+	}
+	for _, c := range mutating.Items {
+		name := "mutatingwebhookconfiguration " + c.Name
+		for _, w := range c.Webhooks {
+			out = append(out, hook{name, w.Name, w.Rules, w.FailurePolicy, w.ClientConfig, w.ObjectSelector, w.MatchConditions})
+		}
+	}
+	return out, nil
+}
+
+func (h hook) mustApproveNodes() bool { return h.mustApprove("", "nodes") }
+
+// mustApprove reports whether the webhook must approve the creation or an update of a resource in version v1, or with "*" of any
+// resource of the group. A webhook that is ignored when it fails need not.
+func (h hook) mustApprove(group, resource string) bool {
 	if h.policy != nil && *h.policy == admissionv1.Ignore {
 		return false
 	}
 	return slices.ContainsFunc(h.rules, func(rule admissionv1.RuleWithOperations) bool {
-		return oneOf(rule.APIGroups, "", "*") && oneOf(rule.APIVersions, "v1", "*") && oneOf(rule.Resources, "nodes", "*", "*/*") &&
+		return oneOf(rule.APIGroups, group, "*") && oneOf(rule.APIVersions, "v1", "*") &&
+			(resource == "*" && len(rule.Resources) > 0 || oneOf(rule.Resources, resource, "*", "*/*")) &&
 			slices.ContainsFunc(rule.Operations, func(o admissionv1.OperationType) bool {
 				return o == admissionv1.Create || o == admissionv1.Update || o == admissionv1.OperationAll
 			})

@@ -137,6 +137,31 @@ func TestNodeWebhooks(t *testing.T) {
 	}
 }
 
+// A webhook of an API group is found by any of its resources, with the pods that answer for it.
+func TestWebhooksOf(t *testing.T) {
+	ofPools := func(w *admissionv1.ValidatingWebhook) {
+		w.Rules[0].APIGroups, w.Rules[0].Resources = []string{"karpenter.sh"}, []string{"nodepools"}
+	}
+	ready := true
+	objects := guard(ofPools, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	r := Reader{Live: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()}
+	for _, tt := range []struct {
+		group, resource string
+		want            int
+	}{{"karpenter.sh", "*", 1}, {"karpenter.sh", "nodepools", 1}, {"karpenter.sh", "nodeclaims", 0}, {"", "nodes", 0}} {
+		hooks, err := r.WebhooksOf(t.Context(), tt.group, tt.resource)
+		if err != nil || len(hooks) != tt.want {
+			t.Errorf("%s/%s: %v, %+v", tt.group, tt.resource, err, hooks)
+			continue
+		}
+		for _, h := range hooks {
+			if h.Namespace != "ops" || h.Service != "guard" || len(h.Selector) == 0 || h.Unreachable != "" || h.Selective {
+				t.Errorf("%+v", h)
+			}
+		}
+	}
+}
+
 func TestAuthMap(t *testing.T) {
 	holding := func(objects ...client.Object) client.WithWatch {
 		return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()

@@ -317,27 +317,37 @@ func (s *Instances) withNewlyLaunched(
 }
 
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloudprovider.Instance, error) {
-	found, err := s.pages(ctx, in)
-	out := make([]cloudprovider.Instance, 0, len(found))
-	for _, i := range found {
-		out = append(out, s.convert(i))
+	var out []cloudprovider.Instance
+	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, s.convert(i)) }); err != nil {
+		return nil, err
 	}
-	return out, err
+	return out, nil
 }
 
+// pages returns the instances of all pages.
 func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) ([]ec2types.Instance, error) {
 	var out []ec2types.Instance
+	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, i) }); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// eachPage reads one page after another. EC2 describes an instance in 15 KB, ten times what controllers use of it.
+func (s *Instances) eachPage(ctx context.Context, in *ec2.DescribeInstancesInput, do func(ec2types.Instance)) error {
 	pages := ec2.NewDescribeInstancesPaginator(s.api, in)
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for _, r := range page.Reservations {
-			out = append(out, r.Instances...)
+			for _, i := range r.Instances {
+				do(i)
+			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // convert returns the instance in the form that controllers use.

@@ -90,6 +90,17 @@ func (r *Resolver) ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeCla
 	return run.out
 }
 
+// Select finds what the selectors of a class select. It only reads: it creates no instance profile, and makes no dry run of a launch,
+// so the conditions for these are missing. class is not changed.
+func (r *Resolver) Select(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution {
+	run := &resolution{Config: r.cfg, class: class, out: cloudprovider.Resolution{Status: *class.Status.DeepCopy(), Next: validatedAfter}}
+	run.out.Status.Conditions = nil
+	for _, step := range []func(context.Context){run.images, run.reservations, run.placementGroup, run.subnets, run.securityGroups} {
+		step(ctx)
+	}
+	return run.out
+}
+
 // NodeClassHash is the hash of a class and the version of the way it is computed.
 func (r *Resolver) NodeClassHash(class *awsv1.EC2NodeClass) (hash, version string, err error) {
 	hash, err = Hash(class, r.cfg.Cluster.Bootstrap())

@@ -73,6 +73,9 @@ func (r *Region) Basis(os corev1.OSName) string {
 // Currency returns the currency of the region's prices.
 func (r *Region) Currency() string { return r.data.Currency(r.name) }
 
+// Month returns the month of the region's own prices, such as July 2026.
+func (r *Region) Month() string { return r.data.Month(r.name) }
+
 // Name returns the name of the region.
 func (r *Region) Name() string { return r.name }
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode"
 
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
@@ -51,6 +52,8 @@ type Params struct {
 	Parameters []string
 	// Reboots permits to reboot instances, which only the feature gate RebootForRepair needs.
 	Reboots bool
+	// ReadOnly leaves out all that changes something: shadow mode needs no more.
+	ReadOnly bool
 }
 
 var (
@@ -172,7 +175,34 @@ func New(p Params) (Document, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.ReadOnly {
+		return readOnly(statements(p)), nil
+	}
 	return statements(p), nil
+}
+
+// Reads reports whether an action of AWS changes nothing, by its name.
+func Reads(action string) bool {
+	for _, prefix := range []string{"Describe", "Get", "List", "BatchGet"} {
+		if strings.HasPrefix(action, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// readOnly keeps the permissions to read.
+func readOnly(all []Statement) (out []Statement) {
+	for _, s := range all {
+		s.Grants = slices.DeleteFunc(slices.Clone(s.Grants), func(g Grant) bool {
+			_, action, _ := strings.Cut(g.Action, ":")
+			return !Reads(action)
+		})
+		if len(s.Grants) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // MarshalJSON implements json.Marshaler: the policy in IAM's language.

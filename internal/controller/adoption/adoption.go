@@ -27,10 +27,13 @@ import (
 )
 
 const (
-	// passInterval is the pause between passes for up to pageSize instances, the most that one call of EC2 returns. It
-	// grows with the number of pages, so that the rate of calls does not grow with the fleet.
+	// passInterval is the pause between passes for up to perInterval instances. It grows with the number of instances: EC2 describes
+	// each of them at length, and reading that takes 0.1 ms. The loop takes about one hundredth of a core with 5,000 instances, and
+	// less with fewer.
 	passInterval = 3 * time.Second
-	pageSize     = 1000
+	perInterval  = 100
+	// maxInterval bounds the pause: a cluster of the same name is reported within a minute, however large the fleet is.
+	maxInterval = 45 * time.Second
 	// eventInterval is how often an event about an unchanged state is repeated.
 	eventInterval = 5 * time.Minute
 	// joinGracePeriod is the age up to which an instance without a Node is not reported: its node may still register.
@@ -69,9 +72,14 @@ func (l *Loop) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(passInterval * time.Duration(1+seen/pageSize)):
+		case <-time.After(pause(seen)):
 		}
 	}
+}
+
+// pause is the time from a pass that has seen so many instances to the next.
+func pause(seen int) time.Duration {
+	return min(passInterval*time.Duration(1+seen/perInterval), maxInterval)
 }
 
 // pass checks all instances once, and returns their number.

@@ -190,3 +190,14 @@ func TestUnknownInstancesAreReported(t *testing.T) {
 		t.Errorf("adopted %v", fleet.adopted)
 	}
 }
+
+// The rate of calls of EC2 does not grow with the fleet, and a cluster of the same name is found within a minute.
+func TestPauseBetweenPasses(t *testing.T) {
+	for seen, want := range map[int]time.Duration{
+		0: 3 * time.Second, 99: 3 * time.Second, 1000: 33 * time.Second, 5000: 45 * time.Second, 1_000_000: 45 * time.Second,
+	} {
+		if got := pause(seen); got != want {
+			t.Errorf("%d instances: %v, want %v", seen, got, want)
+		}
+	}
+}

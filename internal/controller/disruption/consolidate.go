@@ -72,6 +72,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		l.Consolidation,
 	)
 	took := l.Now().Sub(began)
+	l.recordFind(r, candidates, &found)
 	l.recordSearchMetrics(&found, len(candidates), took)
 	l.Consolidation.PoolsFirst = found.Unexamined
 	l.lastSearch = fruitlessSearch{}
@@ -84,6 +85,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	for i := range found.Commands {
 		if cmd := &found.Commands[i]; room.Allow(cmd.Candidates) {
 			l.recordConsolidationFound(cmd)
+			l.recordDecision(r, cmd, &found)
 			l.propose(r, cmd)
 		}
 	}

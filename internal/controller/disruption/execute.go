@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // Reasons to roll a command back before it has deleted or launched anything.
@@ -280,6 +281,9 @@ func (l *Loop) createReplacement(ctx context.Context, claim *karpv1.NodeClaim, e
 	claim.Annotations[karpv1.AnnotationLaunchReason] = string(e.Reason)
 	claim.Annotations[karpv1.AnnotationReplaces] = strings.Join(e.Candidates, ",")
 	claim.Annotations[karpv1.AnnotationReplacementOf] = e.ID
+	if l.Recorder != nil {
+		claim.Annotations[karpv1.AnnotationDecision] = e.ID
+	}
 	err := l.Client.Create(ctx, claim)
 	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {
 		l.State.Invalidate()
@@ -299,6 +303,7 @@ func (l *Loop) createReplacement(ctx context.Context, claim *karpv1.NodeClaim, e
 		fmt.Sprint(claim.Annotations[karpv1.AnnotationMinValuesRelaxed] == "true"),
 	).Inc()
 	l.Log.Info("created nodeclaim", "NodePool", pool, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
-		"replaces", slices.Clone(e.Candidates), "reason", strings.ToLower(string(e.Reason)))
+		"replaces", slices.Clone(e.Candidates), "reason", strings.ToLower(string(e.Reason)), "decision-id", e.ID)
+	l.Recorder.Step(recorder.Step{Decision: e.ID, What: recorder.StepCreated, Object: claim.Name})
 	return nil
 }

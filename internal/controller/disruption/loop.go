@@ -33,6 +33,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 const (
@@ -102,6 +103,8 @@ type Loop struct {
 	Quarantine *quarantine.Registry
 	// Panics records passes that panicked; nil records nothing.
 	Panics *panics.Reporter
+	// Recorder records passes and decisions; nil records nothing.
+	Recorder *recorder.Recorder
 
 	// wake ends the pause before the next pass; nil never does.
 	wake chan struct{}
@@ -167,6 +170,8 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 // passState is the working state of one pass.
 type passState struct {
 	*disrupt.View
+	// rec records the pass; nil records nothing.
+	rec *recorder.Pass
 	// budgets are the disruptions that the budgets still allow, by reason.
 	budgets map[karpv1.DisruptionReason]*disrupt.RemainingBudgets
 	// costs are what the nodes of pools cost, in $/h.
@@ -191,6 +196,12 @@ func (r *passState) compiled() *schedule.Problem {
 
 // take counts candidates against the budgets of all reasons, and excludes them from other commands of this pass.
 func (r *passState) take(candidates []*disrupt.Candidate) {
+	r.rec.Call(recorder.CallTake, recorder.ClaimNames(candidates), nil)
+	r.use(candidates)
+}
+
+// use is take for candidates that the record has already.
+func (r *passState) use(candidates []*disrupt.Candidate) {
 	for _, room := range r.budgets {
 		room.Use(candidates)
 	}
@@ -216,6 +227,8 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.passSnapshot = snap
 	errs = append(errs, l.untaintOrphans(ctx, snap))
 	r := l.newPassState(snap)
+	r.rec = l.Recorder.Begin(recorder.Disruption, all, snap)
+	defer r.rec.Flush()
 	for _, reason := range l.reasons() {
 		allowances := disrupt.Allowances(snap, reason)
 		l.recordBudgets(reason, allowances)
@@ -256,9 +269,11 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
 		return nil
 	}
-	id := l.ID()
-	l.logCommand(cmd, id)
-	err := l.start(ctx, cmd, id)
+	l.decide(r, cmd)
+	r.rec.Commit()
+	l.logCommand(cmd, cmd.ID)
+	err := l.start(ctx, cmd, cmd.ID)
+	l.recordStart(cmd.ID, err)
 	if errors.Is(err, errPodsChanged) || errors.Is(err, errLimitReached) { // nothing was deleted or launched
 		l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates)))
 		return nil
@@ -317,7 +332,12 @@ func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
 	l.noteMethodRun(methodStaticDrift)
 	var errs []error
 	var turns []disrupt.StaticBatch
-	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted]) })
+	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) {
+		turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted])
+		if len(turns) > 0 {
+			r.rec.Call(recorder.CallStatic, a.Record(), recorder.RecordStatic(turns))
+		}
+	})
 	for _, turn := range turns {
 		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
 			continue // replacements would not launch
@@ -357,6 +377,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int {
 		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
 	})
+	freed := l.freedSlots(r, karpv1.DisruptionDrifted)
 	cmd, left := disrupt.Drift(
 		r.compiled(),
 		r.View,
@@ -365,8 +386,13 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 			Remaining:     r.budgets[karpv1.DisruptionDrifted],
 			MaxRejections: maxDriftSimulations,
 			Budget:        schedule.DefaultBudget(),
-			Freed:         l.freedSlots(r, karpv1.DisruptionDrifted),
+			Freed:         freed,
 		},
+	)
+	r.rec.Call(
+		recorder.CallDrift,
+		recorder.DriftInput{Claims: recorder.ClaimNames(candidates), MaxRejections: maxDriftSimulations, Freed: freed != nil},
+		recorder.RecordDrift(cmd, left),
 	)
 	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
 	l.recordFailedDrift(r, left)

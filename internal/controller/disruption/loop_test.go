@@ -488,7 +488,7 @@ func TestPodEvents(t *testing.T) {
 			f := controllertest.New(t, tt.pod, tt.claim, tt.node)
 			_, err := (&PodEvents{Client: f.API}).Reconcile(
 				t.Context(),
-				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}},
+				reconcile.Request{NamespacedName: types.NamespacedName{Name: "node-" + strings.TrimPrefix(tt.node.Name, "node-")}},
 			)
 			if err != nil {
 				t.Fatal(err)

@@ -6,8 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,29 +30,46 @@ type PodEvents struct {
 	Client client.Client
 }
 
-// Register adds the reconciler to mgr.
+// Register adds the reconciler to mgr. Requests name nodes: after a start there is one for each node, and not one for each pod.
 func (r *PodEvents) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").For(&corev1.Pod{}).Complete(patch.RequeueOnConflict(r))
+	return builder.ControllerManagedBy(mgr).Named("nodeclaim.podevents").
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod)).
+		Complete(patch.RequeueOnConflict(r))
 }
 
-// Reconcile advances lastPodEventTime if the pod has a later event.
-func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	pod := &corev1.Pod{}
-	if err := r.Client.Get(ctx, req.NamespacedName, pod); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
-	}
+// nodeOfPod is the node of a pod that counts as an event.
+func nodeOfPod(_ context.Context, o client.Object) []reconcile.Request {
+	pod := o.(*corev1.Pod)
 	if pod.Spec.NodeName == "" || snapshot.DaemonOwned(pod) {
-		return reconcile.Result{}, nil
+		return nil
 	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pod.Spec.NodeName}}}
+}
+
+// Reconcile advances lastPodEventTime of a node if one of its pods has a later event.
+func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	node := &corev1.Node{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, node); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	claims, err := cluster.ClaimsOf(ctx, r.Client, node.Spec.ProviderID)
 	if err != nil || len(claims) != 1 || !awsv1.IsEC2NodeClass(claims[0].Spec.NodeClassRef) {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, client.IgnoreNotFound(r.updateLastPodEvent(ctx, &claims[0], lastEvent(pod)))
+	pods, err := cluster.SharedPodsOn(ctx, r.Client, node.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var last time.Time
+	for _, pod := range pods {
+		if !snapshot.DaemonOwned(pod) {
+			last = latest(last, lastEvent(pod))
+		}
+	}
+	if last.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{}, client.IgnoreNotFound(r.updateLastPodEvent(ctx, &claims[0], last))
 }
 
 func (r *PodEvents) updateLastPodEvent(ctx context.Context, claim *karpv1.NodeClaim, at time.Time) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // proposal is a command that must stay valid until it is due.
@@ -27,6 +28,10 @@ type proposal struct {
 // propose keeps a command until it is due. Until then no other command includes its nodes.
 func (l *Loop) propose(r *passState, cmd *disrupt.Command) {
 	l.proposals = append(l.proposals, proposal{cmd, l.Now().Add(l.ValidationDelay)})
+	if cmd.Reason == karpv1.DisruptionEmpty {
+		r.use(cmd.Candidates) // the record has them together
+		return
+	}
 	r.take(cmd.Candidates)
 }
 
@@ -46,7 +51,9 @@ func (l *Loop) executeDue(ctx context.Context, r *passState) error {
 		var failed *consolidate.Invalid
 		switch {
 		case p.cmd.Reason == karpv1.DisruptionEmpty:
-			fresh, failed = l.refresh(r, p.cmd, nowEmpty, due)
+			if fresh, failed = l.refresh(r, p.cmd, nowEmpty, due); due {
+				r.recordConfirm(p.cmd, failed)
+			}
 		default:
 			if fresh, failed = l.refresh(r, p.cmd, r.Candidates, due); failed == nil && due {
 				fresh, failed = l.dropChangedCandidates(fresh)
@@ -141,7 +148,7 @@ func (l *Loop) dropChangedCandidates(cmd *disrupt.Command) (*disrupt.Command, *c
 		return nil, failed
 	}
 	l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates) - len(out.Candidates)))
-	out.Reason, out.ConsolidationType, out.Plan = cmd.Reason, cmd.ConsolidationType, cmd.Plan
+	out.ID, out.Reason, out.ConsolidationType, out.Plan = cmd.ID, cmd.Reason, cmd.ConsolidationType, cmd.Plan
 	return &out, nil
 }
 
@@ -158,6 +165,7 @@ func (l *Loop) reject(cmd *disrupt.Command, why *consolidate.Invalid) {
 	if cmd.Reason == karpv1.DisruptionEmpty {
 		return
 	}
+	l.Recorder.Step(recorder.Step{Decision: cmd.ID, What: recorder.StepRejected, Message: why.Message})
 	l.Log.Debug("consolidation rejected", "command", describeNodes(cmd), "kind", why.Kind, "why", why.Message)
 	for _, c := range cmd.Candidates {
 		l.onNodeAndClaim(c.Node, func(o event.Object) {
@@ -183,6 +191,7 @@ func (l *Loop) executeConsolidations(ctx context.Context, r *passState, commands
 	var errs []error
 	for _, cmd := range commands {
 		err := consolidate.Recheck(problem, r.Snapshot, cmd, l.Consolidation)
+		l.recordRecheck(r, cmd, err)
 		if invalid := (*consolidate.Invalid)(nil); errors.As(err, &invalid) {
 			l.reject(cmd, invalid)
 			continue
@@ -203,6 +212,8 @@ const maxParallelDeletions = 10
 // one command; its ID is the prefix of the nodes' command IDs.
 func (l *Loop) deleteEmpty(ctx context.Context, r *passState, all *disrupt.Command) error {
 	id := l.ID()
+	idOf := func(i int) string { return fmt.Sprintf("%s-%d", id, i) }
+	l.recordEmpty(r, all, idOf)
 	l.logCommand(all, id)
 	outcomes := make([]error, len(all.Candidates))
 	var starting errgroup.Group
@@ -211,7 +222,8 @@ func (l *Loop) deleteEmpty(ctx context.Context, r *passState, all *disrupt.Comma
 		starting.Go(func() error {
 			one := *all
 			one.Candidates, one.Savings = []*disrupt.Candidate{c}, c.Price
-			outcomes[i] = panics.Error(func() error { return l.start(ctx, &one, fmt.Sprintf("%s-%d", id, i)) })
+			outcomes[i] = panics.Error(func() error { return l.start(ctx, &one, idOf(i)) })
+			l.recordStart(idOf(i), outcomes[i])
 			return nil
 		})
 	}
@@ -244,10 +256,16 @@ func (l *Loop) proposeEmpty(_ context.Context, r *passState) error {
 	began := l.Now()
 	empty, _ := r.Empty()
 	l.Metrics.EligibleNodes.WithLabelValues("empty").Set(float64(len(empty)))
-	for _, c := range r.free(empty) {
+	free := r.free(empty)
+	claims := []string{}
+	for _, c := range free {
 		if one := []*disrupt.Candidate{c}; r.budgets[karpv1.DisruptionEmpty].Allow(one) {
 			l.propose(r, &disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
+			claims = append(claims, c.Node.Claim)
 		}
+	}
+	if len(free) > 0 {
+		r.rec.Call(recorder.CallEmpty, nil, claims)
 	}
 	l.Metrics.Evaluation.WithLabelValues("empty", "empty").Observe(l.Now().Sub(began).Seconds())
 	return nil

@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 const (
@@ -67,6 +68,8 @@ type Queue struct {
 	Now     func() time.Time
 	// Jitter returns a number in [0, 1).
 	Jitter func() float64
+	// Recorder records what becomes of commands; nil records nothing.
+	Recorder *recorder.Recorder
 
 	mu sync.Mutex
 	// starting are the commands that this process is starting now.
@@ -393,9 +396,9 @@ func (q *Queue) deleteClaim(ctx context.Context, claim *karpv1.NodeClaim, e karp
 	}
 	q.noteDeleted(claim.UID)
 	if name := claim.Status.NodeName; name != "" {
-		q.Events.Normal(nodeRef(name), "DisruptionTerminating", "Disrupting Node: %s", e.Reason)
+		q.Events.Normal(nodeRef(name), "DisruptionTerminating", "Disrupting Node: %s, decision %s", e.Reason, e.ID)
 	}
-	q.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s", e.Reason)
+	q.Events.Normal(claim, "DisruptionTerminating", "Disrupting NodeClaim: %s, decision %s", e.Reason, e.ID)
 	q.Metrics.ClaimDisruptedByCommand(claim, e.Reason, q.consolidationPolicy(ctx, claim, e), pods)
 	q.countSurplus(claim, surplus)
 	return nil

@@ -47,6 +47,8 @@ func (l *Loop) canReboot(ctx context.Context, c *disrupt.Candidate) (bool, error
 // condition with which the reboot begins. A process that dies in between leaves a record without a condition, and the
 // next decision replaces it.
 func (l *Loop) commitReboot(ctx context.Context, r *passState, cmd *disrupt.Command) error {
+	l.decide(r, cmd)
+	r.rec.Commit()
 	n := cmd.Candidates[0].Node
 	claim := &karpv1.NodeClaim{}
 	claim.Name = n.Claim
@@ -77,6 +79,7 @@ func (l *Loop) commitReboot(ctx context.Context, r *passState, cmd *disrupt.Comm
 	}
 	r.started++
 	r.moved = true
+	l.recordStart(cmd.ID, nil)
 	l.countDecision(cmd)
 	l.countRepair(n, claim)
 	l.Log.Info("committed node reboot", "Node", n.Name, "NodeClaim", n.Claim, "condition", fault.Type, "reason", fault.Reason)

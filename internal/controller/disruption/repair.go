@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // repairBlockedWindow is the dedupe window of the event that the breaker holds repairs back. It is Karpenter's.
@@ -87,6 +88,7 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 			continue
 		}
 		cmd, held := search.Evaluate(r.compiled, c)
+		r.recordRepair(search, c, cmd, held)
 		if held == nil && cmd.Reboot {
 			cmd, held = l.rebootOrReplace(ctx, r, search, cmd)
 		}
@@ -117,7 +119,9 @@ func (l *Loop) rebootOrReplace(
 	}
 	replacing := *search
 	replacing.Reboots = false
-	return replacing.Evaluate(r.compiled, c)
+	replace, held := replacing.Evaluate(r.compiled, c)
+	r.recordRepair(&replacing, c, replace, held)
+	return replace, held
 }
 
 // backsOff reports whether replacements of the pool have failed lately.
@@ -148,7 +152,9 @@ func (l *Loop) stageRepair(ctx context.Context, r *passState, cmd *disrupt.Comma
 	} else if granted > 0 {
 		return cmd, nil
 	}
-	if cmd, why = first(c); cmd == nil {
+	cmd, why = first(c)
+	r.recordRefill(refill, c, refill.Room.Exhausted(), recorder.OutcomeRecord{Command: recorder.RecordCommand(cmd), Why: why})
+	if cmd == nil {
 		return hold(why)
 	}
 	return cmd, nil

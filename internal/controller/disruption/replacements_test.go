@@ -233,7 +233,9 @@ func TestReplacement(t *testing.T) {
 		t.Errorf("counted %d times", got)
 	}
 	said := strings.Join(f.RecordedEvents(), "\n")
-	for _, want := range []string{"DisruptionTerminating Disrupting Node: Drifted", "DisruptionTerminating Disrupting NodeClaim: Drifted"} {
+	for _, want := range []string{
+		"DisruptionTerminating Disrupting Node: Drifted, decision ", "DisruptionTerminating Disrupting NodeClaim: Drifted, decision ",
+	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("events\n%s\nwant %q", said, want)
 		}

@@ -89,6 +89,7 @@ func (q *Queue) rollBack(ctx context.Context, e karpv1.DisruptionCommand, why st
 			errs = append(errs, fmt.Errorf("restore node %q: %w", claim.Status.NodeName, err))
 		}
 	}
+	q.recordRollBack(e, why)
 	q.Log.Info("rolled back a disruption command", "command", describe(e), "reason", strings.ToLower(string(e.Reason)), "why", why)
 	return errors.Join(errs...)
 }

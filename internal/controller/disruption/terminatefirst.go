@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	staticpool "github.com/dovetail-k8s/dovetail/internal/engine/static"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // TerminateFirst are the feature gates TerminateFirstDrift and TerminateFirstRepair: nodes whose replacements cannot be
@@ -82,6 +83,8 @@ func (l *Loop) terminateStaticFirst(
 			break
 		}
 		cmd, why := decide(c)
+		out := recorder.OutcomeRecord{Command: recorder.RecordCommand(cmd), Why: why}
+		r.recordRefill(refill, c, refill.Room.Exhausted(), out)
 		if cmd == nil {
 			l.recordBlocked(c.Node, why)
 			continue

@@ -23,8 +23,9 @@ import (
 
 // planBuffers provisions capacity buffers after the claims of plan, which real pods wait for, have been created: it
 // reserves capacity on nodes, launches what is missing, and updates the buffers' status.
-func (p *Provisioner) planBuffers(ctx context.Context, snap *snapshot.Snapshot, plan schedule.Plan) error {
-	room, err := p.findBufferCapacity(ctx, snap, plan)
+func (p *Provisioner) planBuffers(ctx context.Context, d outcome) error {
+	snap := d.snap
+	room, err := p.findBufferCapacity(ctx, d)
 	if err != nil {
 		return err
 	}
@@ -49,14 +50,17 @@ func (p *Provisioner) planBuffers(ctx context.Context, snap *snapshot.Snapshot, 
 
 // findBufferCapacity plans the capacity of all buffers except quarantined ones: those that make the engine panic, or
 // with claims that the API server rejects.
-func (p *Provisioner) findBufferCapacity(ctx context.Context, all *snapshot.Snapshot, plan schedule.Plan) (buffer.Placement, error) {
+func (p *Provisioner) findBufferCapacity(ctx context.Context, d outcome) (buffer.Placement, error) {
+	all, plan := d.snap, d.plan
 	if len(all.Virtual) == 0 {
 		return buffer.Plan(all, plan, budget(ctx)), nil
 	}
 	unitIndex := quarantine.NewUnits()
 	out, _ := p.Quarantine.Excluded(all, unitIndex, quarantine.Buffers)
 	var room buffer.Placement
+	planned := all
 	find := func(snap *snapshot.Snapshot) *panics.Panic {
+		planned = snap
 		return panics.Catch(func() { room = p.runBufferPlan(ctx, snap, plan) })
 	}
 	if caught := find(quarantine.Without(all, out, unitIndex)); caught != nil {
@@ -68,6 +72,7 @@ func (p *Provisioner) findBufferCapacity(ctx context.Context, all *snapshot.Snap
 			return buffer.Placement{}, fmt.Errorf("plan the capacity of capacity buffers: %w", caught)
 		}
 	}
+	p.recordBuffers(d, planned, &room)
 	_, why := p.Quarantine.Excluded(all, unitIndex, quarantine.Buffers)
 	for _, pod := range all.Virtual {
 		if e, left := why[unitIndex.Unit(pod)]; left {

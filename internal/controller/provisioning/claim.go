@@ -25,6 +25,9 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	claim.Labels = l.ClaimLabels(labels)
 	claim.Spec.Requirements = l.ClaimRequirements()
 	claim.Spec.Resources.Requests = l.Requests
+	if l.ID != "" {
+		claim.Annotations[karpv1.AnnotationDecision] = l.ID
+	}
 	claim.Annotations[karpv1.AnnotationMinValuesRelaxed] = fmt.Sprint(l.MinValuesRelaxed)
 	if slices.ContainsFunc(l.InstanceTypes, (*catalog.InstanceType).PriceOverlaid) {
 		claim.Annotations[karpv1.AnnotationPriceOverlayApplied] = "true"

@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // maxParallelCreates is how many NodeClaims are created in parallel. The calls share the client's rate limit with all
@@ -86,6 +87,8 @@ type Provisioner struct {
 	Quarantine *quarantine.Registry
 	// Panics records plans that panicked; nil records nothing.
 	Panics *panics.Reporter
+	// Recorder records passes and decisions; nil records nothing.
+	Recorder *recorder.Recorder
 
 	plans int // computed so far
 	// failedSearches counts consecutive searches that did not find the cause of a panic. The next one starts at
@@ -175,7 +178,7 @@ func (p *Provisioner) pass(ctx context.Context) error {
 			return errors.Join(append(errs, d.err)...)
 		}
 		if len(d.refused) == 0 {
-			return errors.Join(append(errs, d.err, p.planBuffers(ctx, d.snap, d.plan))...)
+			return errors.Join(append(errs, d.err, p.planBuffers(ctx, d))...)
 		}
 		// The next snapshot has the claims that were created.
 		if snap, err = p.State.Snapshot(ctx); err != nil {
@@ -192,6 +195,7 @@ type outcome struct {
 	// snap is the snapshot that was planned, without quarantined pods; nil if there was no plan.
 	snap *snapshot.Snapshot
 	plan schedule.Plan
+	pass *recorder.Pass
 	// refused are the launches that the API server rejected as invalid.
 	refused []invalidClaim
 	err     error
@@ -202,13 +206,17 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 	if len(all.Pods) == 0 {
 		p.recordMetrics(all, schedule.Plan{})
 		p.countQuarantined(nil)
-		return outcome{snap: all}
+		pass := p.Recorder.Begin(recorder.Provisioning, all, all)
+		pass.Flush()
+		return outcome{snap: all, pass: pass}
 	}
 	snap, plan, took, err := p.planWithoutQuarantined(ctx, all)
 	if err != nil {
 		return outcome{err: err}
 	}
 	p.recordMetrics(snap, plan)
+	pass := p.Recorder.Begin(recorder.Provisioning, all, snap)
+	p.recordPlan(pass, snap, &plan)
 	if len(plan.Launches) > 0 {
 		p.Log.Info(
 			"computed new nodeclaim(s) to fit pod(s)",
@@ -220,13 +228,15 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 			took,
 			"hourly-cost",
 			plan.Stats.HourlyCost,
+			"decision-id",
+			pass.ID(),
 		)
 	}
 	p.recordPodEvents(plan, snap.Closed)
 	p.recordPoolEvents(plan, snap)
 	free, err := p.releasePods(ctx, plan.Launches)
 	refused, failed := p.launch(ctx, free, snap)
-	return outcome{snap: snap, plan: plan, refused: refused, err: errors.Join(err, failed)}
+	return outcome{snap: snap, plan: plan, pass: pass, refused: refused, err: errors.Join(err, failed)}
 }
 
 func launchedPods(plan schedule.Plan) int {
@@ -401,10 +411,15 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snap
 	p.State.Created(claim)
 	p.Metrics.ClaimsCreated.WithLabelValues("provisioned", pool.Name, fmt.Sprint(l.MinValuesRelaxed)).Inc()
 	p.Log.Info("created nodeclaim", "NodePool", pool.Name, "NodeClaim", claim.Name, "requests", claim.Spec.Resources.Requests,
-		"instance-types", TypeNames(l), "pods", len(l.Pods))
+		"instance-types", TypeNames(l), "pods", len(l.Pods), "decision-id", l.ID)
+	p.Recorder.Step(recorder.Step{Decision: l.ID, What: recorder.StepCreated, Object: claim.Name})
+	target := claim.Name
+	if l.ID != "" {
+		target += ", decision " + l.ID
+	}
 	for _, pod := range l.Pods {
 		if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
-			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", claim.Name)
+			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", target)
 		}
 	}
 	return nil

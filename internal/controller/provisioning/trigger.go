@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -30,9 +31,15 @@ type PodTrigger struct {
 func (t *PodTrigger) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("provisioner.trigger.pod").
-		For(&corev1.Pod{}).
+		For(&corev1.Pod{}, builder.WithPredicates(provisionable())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(t)
+}
+
+// provisionable leaves out the pods for which Reconcile does nothing: nearly all. A queue with an entry for each pod of a large cluster
+// keeps its memory.
+func provisionable() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return snapshot.Provisionable(o.(*corev1.Pod)) })
 }
 
 // Reconcile triggers for a provisionable pod.

@@ -1,8 +1,6 @@
 package quarantine
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -22,38 +20,13 @@ func Without(s *snapshot.Snapshot, out Set, unitIndex *Units) *snapshot.Snapshot
 	for u := range out {
 		owners[u.Owner] = true
 	}
-	excluded := func(pod *corev1.Pod) bool { return owners[ownerOf(pod)] && out[unitIndex.Unit(pod)] }
-	c := *s
-	c.Pods, c.Virtual, c.Arriving = filter(s.Pods, excluded), filter(s.Virtual, excluded), filter(s.Arriving, excluded)
-	excludedDaemonSet := func(d snapshot.DaemonSet) bool {
-		return d.Pod != nil && owners[daemonSetOwner(&d)] && out[unitIndex.DaemonSetUnit(&d)]
-	}
-	c.DaemonSets = filter(s.DaemonSets, excludedDaemonSet)
-	for i := range s.Nodes {
-		pods := filter(s.Nodes[i].Pods, excluded)
-		if len(pods) == len(s.Nodes[i].Pods) {
-			continue
-		}
-		if &c.Nodes[0] == &s.Nodes[0] {
-			c.Nodes = slices.Clone(s.Nodes)
-		}
-		n := &c.Nodes[i]
-		n.Pods, n.Unplannable = pods, UnplannableMessage
-		n.Allocatable = n.Allocatable.DeepCopy()
-		for name, q := range n.Allocatable {
-			q.Set(0)
-			n.Allocatable[name] = q
-		}
-	}
-	return &c
-}
-
-// filter returns the list itself if nothing in it is excluded.
-func filter[T any](list []T, excluded func(T) bool) []T {
-	if !slices.ContainsFunc(list, excluded) {
-		return list
-	}
-	return slices.DeleteFunc(slices.Clone(list), excluded)
+	return s.Without(snapshot.Exclusion{
+		Pod: func(pod *corev1.Pod) bool { return owners[ownerOf(pod)] && out[unitIndex.Unit(pod)] },
+		DaemonSet: func(d *snapshot.DaemonSet) bool {
+			return d.Pod != nil && owners[daemonSetOwner(d)] && out[unitIndex.DaemonSetUnit(d)]
+		},
+		Message: UnplannableMessage,
+	})
 }
 
 // ExcludedPods returns the pods of s in out, each once, and the DaemonSets.

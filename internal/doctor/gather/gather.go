@@ -30,6 +30,8 @@ type Cloud interface {
 // Sources are where facts come from.
 type Sources struct {
 	Kubernetes client.Reader
+	// Pods lists all pods; nil reads them from Kubernetes.
+	Pods func(ctx context.Context) ([]*corev1.Pod, error)
 	// Cloud is nil where AWS cannot be called; NoCloud is why.
 	Cloud       Cloud
 	NoCloud     string
@@ -46,7 +48,6 @@ func Facts(ctx context.Context, s Sources) *doctor.Facts {
 	var classes awsv1.EC2NodeClassList
 	var claims karpv1.NodeClaimList
 	var nodes corev1.NodeList
-	var pods corev1.PodList
 	var daemons appsv1.DaemonSetList
 	var budgets policyv1.PodDisruptionBudgetList
 	var storage storagev1.StorageClassList
@@ -61,7 +62,6 @@ func Facts(ctx context.Context, s Sources) *doctor.Facts {
 		{doctor.NodeClasses, &classes},
 		{doctor.NodeClaims, &claims},
 		{doctor.Nodes, &nodes},
-		{doctor.Pods, &pods},
 		{doctor.DaemonSets, &daemons},
 		{doctor.PDBs, &budgets},
 		{doctor.StorageClasses, &storage},
@@ -73,11 +73,28 @@ func Facts(ctx context.Context, s Sources) *doctor.Facts {
 			f.Miss(read.fact, err.Error())
 		}
 	}
-	f.NodePools, f.NodeClasses, f.NodeClaims, f.Nodes, f.Pods = pools.Items, classes.Items, claims.Items, nodes.Items, pods.Items
+	var err error
+	if f.Pods, err = s.pods(ctx); err != nil {
+		f.Miss(doctor.Pods, err.Error())
+	}
+	f.NodePools, f.NodeClasses, f.NodeClaims, f.Nodes = pools.Items, classes.Items, claims.Items, nodes.Items
 	f.DaemonSets, f.PDBs, f.StorageClasses = daemons.Items, budgets.Items, storage.Items
 	f.Volumes, f.VolumeClaims, f.VolumeAttachments = volumes.Items, volumeClaims.Items, attachments.Items
 	readCloud(ctx, s, f)
 	return f
+}
+
+func (s Sources) pods(ctx context.Context) ([]*corev1.Pod, error) {
+	if s.Pods != nil {
+		return s.Pods(ctx)
+	}
+	var list corev1.PodList
+	err := s.Kubernetes.List(ctx, &list, client.UnsafeDisableDeepCopy)
+	out := make([]*corev1.Pod, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out, err
 }
 
 func readCloud(ctx context.Context, s Sources, f *doctor.Facts) {

@@ -26,6 +26,9 @@ type Settings struct {
 	// OwnerSteps bounds the steps for single owners: no further owner is measured once all plans together have taken
 	// that many. Zero means no bound.
 	OwnerSteps int
+	// Steps bounds the steps of all plans together: no further rule is measured once they have taken that many. Zero means no
+	// bound.
+	Steps int
 	// Owner names the workload of a pod, as people know it.
 	Owner func(*corev1.Pod) string
 }
@@ -54,6 +57,9 @@ type Result struct {
 	// Gap is how much the plan costs above its lower bound, in $/h. GapByRules is the part of it that is due to
 	// rules that the bound leaves out, together: see Rule.Unbounded. The rest is room on nodes that pods cannot fill.
 	Gap, GapByRules float64
+	// Unmeasured are the rules that Settings.Steps did not reach. GapByRules is then zero. Steps is what all plans took.
+	Unmeasured []Rule
+	Steps      int
 }
 
 // Unbounded reports whether the lower bound leaves out the rule: it is a bound on plans without the rule, too.
@@ -75,6 +81,10 @@ func Attribute(s *snapshot.Snapshot, plan *schedule.Plan, settings Settings) Res
 		if len(owners) == 0 {
 			continue
 		}
+		if settings.Steps > 0 && c.steps >= settings.Steps {
+			out.Unmeasured = append(out.Unmeasured, r)
+			continue
+		}
 		if r.Unbounded() {
 			unbounded = append(unbounded, r)
 		}
@@ -83,10 +93,13 @@ func Attribute(s *snapshot.Snapshot, plan *schedule.Plan, settings Settings) Res
 		}
 	}
 	slices.SortStableFunc(out.Costs, func(a, b Cost) int { return cmp.Compare(b.Hourly, a.Hourly) })
-	out.GapByRules = min(out.Gap, c.together(unbounded, out.Costs))
+	if len(out.Unmeasured) == 0 {
+		out.GapByRules = min(out.Gap, c.together(unbounded, out.Costs))
+	}
 	for i := range out.Costs {
 		c.addOwners(&out.Costs[i])
 	}
+	out.Steps = c.steps
 	return out
 }
 

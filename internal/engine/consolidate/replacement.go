@@ -36,10 +36,21 @@ func lowestPrice(it *catalog.InstanceType, reqs requirement.Set) float64 {
 	return math.Inf(1)
 }
 
-// sortedByPrice sorts types by their lowest price under the requirements.
+// sortedByPrice sorts types by their lowest price under the requirements. It looks up each price once.
 func sortedByPrice(types []*catalog.InstanceType, reqs requirement.Set) []*catalog.InstanceType {
-	out := slices.Clone(types)
-	slices.SortStableFunc(out, func(a, b *catalog.InstanceType) int { return cmp.Compare(lowestPrice(a, reqs), lowestPrice(b, reqs)) })
+	type priced struct {
+		it    *catalog.InstanceType
+		price float64
+	}
+	order := make([]priced, 0, len(types))
+	for _, it := range types {
+		order = append(order, priced{it, lowestPrice(it, reqs)})
+	}
+	slices.SortStableFunc(order, func(a, b priced) int { return cmp.Compare(a.price, b.price) })
+	out := make([]*catalog.InstanceType, 0, len(types))
+	for _, o := range order {
+		out = append(out, o.it)
+	}
 	return out
 }
 

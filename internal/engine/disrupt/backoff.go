@@ -1,6 +1,7 @@
 package disrupt
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -100,4 +101,36 @@ func (a *DriftBackoff) Prune(v *View) {
 			delete(a.failed, uid)
 		}
 	}
+}
+
+// BackoffRecord is a DriftBackoff as plain data, for recordings.
+type BackoffRecord struct {
+	Pools map[string]PoolBackoffRecord `json:"pools,omitempty"`
+	// Failed counts, by claim, the replacements that did not come up.
+	Failed map[types.UID]int `json:"failed,omitempty"`
+}
+
+// PoolBackoffRecord is what happened to the replacements of a pool.
+type PoolBackoffRecord struct {
+	LastStarted  time.Time `json:"lastStarted,omitzero"`
+	Failures     int       `json:"failures,omitempty"`
+	BackoffUntil time.Time `json:"backoffUntil,omitzero"`
+}
+
+// Record returns a copy as plain data.
+func (a *DriftBackoff) Record() BackoffRecord {
+	out := BackoffRecord{Pools: make(map[string]PoolBackoffRecord, len(a.pools)), Failed: maps.Clone(a.failed)}
+	for name, p := range a.pools {
+		out.Pools[name] = PoolBackoffRecord{p.lastStarted, p.failures, p.backoffUntil}
+	}
+	return out
+}
+
+// FromRecord returns the backoff that was recorded.
+func FromRecord(d BackoffRecord) *DriftBackoff {
+	a := &DriftBackoff{pools: make(map[string]poolHistory, len(d.Pools)), failed: maps.Clone(d.Failed)}
+	for name, p := range d.Pools {
+		a.pools[name] = poolHistory{p.LastStarted, p.Failures, p.BackoffUntil}
+	}
+	return a
 }

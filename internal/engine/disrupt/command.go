@@ -35,6 +35,8 @@ type Candidate struct {
 
 // Command is one decision: remove the candidates once the plan's launches are initialized.
 type Command struct {
+	// ID identifies the decision in logs, events and recordings. The caller that decides sets it; the engine does not read it.
+	ID     string
 	Reason karpv1.DisruptionReason
 	// ConsolidationType is the label consolidation_type of metrics: empty, multi, single; "" for drift.
 	ConsolidationType string

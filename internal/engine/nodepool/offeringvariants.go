@@ -82,8 +82,9 @@ func narrowed(reqs requirement.Set, offerings []catalog.Offering) requirement.Se
 
 // KeepUnambiguous makes sure that no node is launched on which the pods do not fit. For each type that the claim
 // names, any offering may be launched that the requirements admit. If an unlisted variant of the cheapest type is among
-// these, the requirements are narrowed to the cheapest type's offering; other types are left out. The query is
-// that by which the types were found.
+// these, the requirements are narrowed to the cheapest type's offering; other types are left out. If too few values are
+// left for minValues then, the cheapest type is left out instead, where that helps. The query is that by which the types
+// were found.
 func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, q FitQuery) ([]Candidate, requirement.Set) {
 	if !t.hasVariants || len(types) == 0 {
 		return types, reqs
@@ -100,7 +101,14 @@ func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, q Fi
 	admitted := reqs.With(capacityType)
 	if t.ambiguous(types[0].Type, listed, admitted, &q) {
 		offering, _ := t.types[types[0].Type].Cheapest(admitted)
-		reqs, admitted = reqs.Intersect(offering.Requirements), admitted.Intersect(offering.Requirements)
+		narrow := reqs.Intersect(offering.Requirements)
+		if t.missesMinValues(narrow, types) && len(types) > 1 {
+			others, of := t.KeepUnambiguous(types[1:], reqs, q)
+			if !t.missesMinValues(of, others) {
+				return others, of
+			}
+		}
+		reqs, admitted = narrow, admitted.Intersect(offering.Requirements)
 	}
 	sure := []Candidate{types[0]}
 	for _, cand := range types[1:] {
@@ -111,6 +119,14 @@ func (t *Template) KeepUnambiguous(types []Candidate, reqs requirement.Set, q Fi
 	}
 	slices.SortStableFunc(sure[1:], func(a, b Candidate) int { return cmp.Compare(a.Price, b.Price) })
 	return sure, reqs
+}
+
+func (t *Template) missesMinValues(reqs requirement.Set, types []Candidate) bool {
+	if !reqs.HasMinValues() {
+		return false
+	}
+	missed, _ := t.MinValuesShortfall(reqs, types)
+	return len(missed) > 0
 }
 
 // ambiguous reports whether another variant of the type, one that is not listed, could be launched under reqs. One that

@@ -54,6 +54,8 @@ type DeviceUse struct {
 
 // Launch is a NodeClaim to create.
 type Launch struct {
+	// ID identifies the decision in logs, events and recordings. The caller that decides sets it; the engine does not read it.
+	ID   string
 	Pool *karpv1.NodePool
 	// Requirements hold for every node of the claim, minValues included. ClaimRequirements returns them for the API.
 	Requirements requirement.Set

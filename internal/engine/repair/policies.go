@@ -88,6 +88,17 @@ func (s *Policies) With(more []karpv1.RepairPolicy) (*Policies, error) {
 	return Compile(append(list, more...))
 }
 
+// List returns the policies of the set: Compile makes an equal set of them.
+func (s *Policies) List() []karpv1.RepairPolicy {
+	var list []karpv1.RepairPolicy
+	for _, at := range s.states() {
+		for _, p := range s.byState[at] {
+			list = append(list, p.RepairPolicy)
+		}
+	}
+	return list
+}
+
 // states are the states that the set covers, in order.
 func (s *Policies) states() []state {
 	out := make([]state, 0, len(s.byState))

@@ -147,6 +147,22 @@ func TestReservationsOfSmallerVariantsAreExcluded(t *testing.T) {
 	}
 }
 
+// The cheapest type holds the pod as spot only. A claim of it leaves one capacity type; a claim of the other type leaves two.
+func TestClaimsLeaveOutTheCheapestTypeForMinValues(t *testing.T) {
+	small, other := Type("small", 0.1, "cpu", "4", "memory", "8Gi"), Type("other", 0.2, "cpu", "4", "memory", "8Gi")
+	for i := range small.Offerings {
+		if o := &small.Offerings[i]; o.CapacityType == karpv1.CapacityTypeOnDemand {
+			o.Capacity, o.Allocatable = Resources("memory", "1Gi"), Resources("memory", "1Gi")
+		}
+	}
+	two := func(np *karpv1.NodePool) { Require(Capacity, corev1.NodeSelectorOpExists)(np); MinValues(2)(np) }
+	s := World([]snapshot.Pool{Pool("choosy", []*catalog.InstanceType{small, other}, two)}, Pod("a", Requests("memory", "3Gi")))
+	p := solveValid(t, s)
+	if len(p.Launches) != 1 || p.Launches[0].InstanceTypes[0].Name != "other" {
+		t.Errorf("launches %v, rejected %v; want one of type other", p.Launches, p.Rejected)
+	}
+}
+
 // A claim reserves limits for the types that it names. Here it leaves out the large type, which has the device in one of its
 // zones only, so the limit is enough for a second node.
 func TestClaimsReserveNoLimitsForTypesThatTheyLeaveOut(t *testing.T) {

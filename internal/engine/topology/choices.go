@@ -77,7 +77,8 @@ type rankedDomain struct {
 // options lists what the requirement on one key may become under views that share the key.
 func (r *Registry) options(views []View, q Query) ([]requirement.Requirement, *View) {
 	key := views[0].g.key
-	domains := slices.Clone(r.DomainsOf(views[0].g, q.Node))
+	known := r.DomainsOf(views[0].g, q.Node)
+	domains := slices.Clone(known)
 	spreads, first := false, false
 	// Pods that keep apart may also use a node without the label, if some types have none.
 	apart := r.lackedBySomeType(key) && !slices.ContainsFunc(views, func(v View) bool { return !v.KeepsApart() })
@@ -101,9 +102,9 @@ func (r *Registry) options(views []View, q Query) ([]requirement.Requirement, *V
 	}
 	if spreads || first {
 		out := singleDomains(views, domains, q)
-		if !spreads && len(domains) > 1 && q.Node.HasMinValues() {
+		if !spreads && q.Node.HasMinValues() {
 			// No single domain may have as many values as minValues requires. Others can follow onto the node itself.
-			out = append(out, requirement.In(key, domains...))
+			out = append(out, r.anyOf(key, domains, known)...)
 		}
 		return out, nil
 	}
@@ -115,6 +116,28 @@ func (r *Registry) options(views []View, q Query) ([]requirement.Requirement, *V
 		})
 	}
 	return out, nil
+}
+
+// anyOf is the option of all domains that the views allow, of those known for the node: at least as many values as any
+// other option leaves. Values of a well-known label that no offering of the node's has count for minValues, too: only the
+// domains that a view forbids are excluded.
+func (r *Registry) anyOf(key string, allowed, known []string) []requirement.Requirement {
+	if !r.labels.WellKnown[key] {
+		if len(allowed) > 1 {
+			return []requirement.Requirement{requirement.In(key, allowed...)}
+		}
+		return nil
+	}
+	var forbidden []string
+	for _, d := range known {
+		if !slices.Contains(allowed, d) {
+			forbidden = append(forbidden, d)
+		}
+	}
+	if len(forbidden) == 0 {
+		return []requirement.Requirement{requirement.Exists(key)}
+	}
+	return []requirement.Requirement{requirement.NotIn(key, forbidden...)}
 }
 
 // singleDomains are the options of one domain each: those with the fewest pods first, of these the cheapest.

@@ -50,3 +50,18 @@ func (g *Group) minCountWithRequested() int {
 	}
 	return slices.Min(counts)
 }
+
+// mayHave reports whether the domain may have n pods. A requested domain begins to exist with its first node, and from
+// then on it lowers the minimum that skew is measured against: no pod that this plan has placed in another domain may be
+// too much then.
+func (g *Group) mayHave(domain string, n int) bool {
+	if len(g.requested) == 0 || g.counts[domain] > 0 || !slices.Contains(g.requested, domain) {
+		return true
+	}
+	for d, other := range g.counts {
+		if other > g.CountBefore(d) && other-n > g.maxSkew {
+			return false
+		}
+	}
+	return true
+}

@@ -141,7 +141,7 @@ func (v *View) allowsCount(domain string, n int) bool {
 		if v.self {
 			n++
 		}
-		return n-floor <= v.g.maxSkew
+		return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n)
 	case Affinity:
 		return v.pod.Has(domain) && (n > 0 || v.bootstrap())
 	default:

@@ -49,8 +49,14 @@ func find(pods []*corev1.Pod, name types.NamespacedName) (*corev1.Pod, error) {
 	default:
 		hint = "; it may have been deleted: its workload then has pods with other names"
 	}
-	return nil, fmt.Errorf("pod %s does not exist%s", name, hint)
+	return nil, &NotFoundError{fmt.Sprintf("pod %s does not exist%s", name, hint)}
 }
+
+// NotFoundError is returned for a pod that the cluster does not have. It names the pods that were probably meant.
+type NotFoundError struct{ message string }
+
+// Error is for people.
+func (e *NotFoundError) Error() string { return e.message }
 
 // key is the pod as NAMESPACE/NAME.
 func key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

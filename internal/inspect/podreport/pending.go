@@ -104,20 +104,31 @@ func (e *explanation) cause(now outcome) string {
 		return sentence(now.rejection.Reasons[0].Message)
 	}
 	out := inShort(inWords(best))
-	if more := len(e.NodePools) - 1; more == 1 {
-		out += " (the other NodePool is listed below)"
-	} else if more > 1 {
-		out += fmt.Sprintf(" (%d more NodePools are listed below)", more)
+	others := ""
+	switch more := len(e.NodePools) - 1; {
+	case more <= 0:
+		return out
+	case more == 1:
+		others = "the other NodePool is listed below)"
+	default:
+		others = fmt.Sprintf("%d more NodePools are listed below)", more)
 	}
-	return out
+	if named := " (NodePool " + best.NodePool + ")"; strings.HasSuffix(out, named) {
+		return strings.TrimSuffix(out, ")") + "; " + others
+	}
+	return out + " (" + others
 }
 
-// closest is the pool that excludes the pod by the fewest rules; of equal ones the first, and one that launches nothing at all
-// only if there is no other.
+// closest is the pool that excludes the pod by the fewest rules; of equal ones rather one that is meant for such pods, then the
+// first, and one that launches nothing at all only if there is no other.
 func closest(pools []PoolReason, reasons []rejection.Reason) *PoolReason {
 	var best *PoolReason
 	rank := func(p *PoolReason) int {
 		out := 10 * (1 + p.More)
+		switch rejection.Code(p.Code) {
+		case rejection.Requirement, rejection.Resources, rejection.Devices: // its nodes are of another kind
+			out += 5
+		}
 		if slices.ContainsFunc(reasons, func(r rejection.Reason) bool { return r.NodePool == p.NodePool && r.Nearest != nil }) {
 			return out
 		}

@@ -11,6 +11,7 @@ var elsewhere = map[string]string{
 	"feature-gates": "settings.featureGates", "aws-feature-gates": "settings.awsFeatureGates",
 	"memory-limit": "", "cpu-requests": "", // are the container's
 	"bind-address":      "", // of a pod: all interfaces
+	"recorder-path":     "", // of a pod: in a volume of its own
 	"karpenter-service": "", // has no effect
 }
 

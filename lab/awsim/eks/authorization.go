@@ -15,6 +15,8 @@ func (e *EKS) requiredPermissions(r *protocol.Request) []protocol.RequiredPermis
 	switch {
 	case name == "":
 		return []protocol.RequiredPermission{{}}
+	case r.Path["associationId"] != "":
+		return []protocol.RequiredPermission{{Resource: e.associationARN(name, r.Path["associationId"])}}
 	case principal == "":
 		need := protocol.RequiredPermission{Resource: e.arn("cluster/" + name), Keys: policy.Keys{}}
 		var body struct{ PrincipalARN string }

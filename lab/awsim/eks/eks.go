@@ -47,6 +47,8 @@ type EKS struct {
 type cluster struct {
 	Cluster
 	entries map[string]*AccessEntry // by principal ARN
+	// associations are the pod identity associations, by ID.
+	associations map[string]association
 }
 
 // Cluster is an EKS cluster.
@@ -101,7 +103,7 @@ func (e *EKS) CreateCluster(c Cluster) error {
 	c.ARN = "arn:aws:eks:" + e.cfg.Region + ":" + e.cfg.AccountID + ":cluster/" + c.Name
 	c.Status, c.PlatformVersion = cmp.Or(c.Status, "ACTIVE"), cmp.Or(c.PlatformVersion, "eks.1")
 	c.Created = e.cfg.Now().UTC()
-	e.clusters[c.Name] = &cluster{Cluster: c.clone(), entries: map[string]*AccessEntry{}}
+	e.clusters[c.Name] = &cluster{Cluster: c.clone(), entries: map[string]*AccessEntry{}, associations: map[string]association{}}
 	return nil
 }
 

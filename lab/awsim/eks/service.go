@@ -20,6 +20,7 @@ func (e *EKS) Service() protocol.Service {
 		entries  = named + "/access-entries"
 		entry    = entries + "/{principalArn}"
 		policies = entry + "/access-policies"
+		pods     = named + "/pod-identity-associations"
 	)
 	paging := []string{"maxResults", "nextToken"}
 	return protocol.Service{
@@ -33,20 +34,26 @@ func (e *EKS) Service() protocol.Service {
 			{Method: http.MethodPost, Path: entry, Action: "UpdateAccessEntry"},
 			{Method: http.MethodDelete, Path: entry, Action: "DeleteAccessEntry"},
 			{Method: http.MethodGet, Path: policies, Action: "ListAssociatedAccessPolicies", Query: paging},
+			{Method: http.MethodPost, Path: pods, Action: "CreatePodIdentityAssociation"},
+			{Method: http.MethodGet, Path: pods, Action: "ListPodIdentityAssociations", Query: append(paging, "namespace", "serviceAccount")},
+			{Method: http.MethodGet, Path: pods + "/{associationId}", Action: "DescribePodIdentityAssociation"},
 			{Method: http.MethodPost, Path: policies, Action: "AssociateAccessPolicy"},
 			{Method: http.MethodDelete, Path: policies + "/{policyArn}", Action: "DisassociateAccessPolicy"},
 		},
 		Handlers: map[string]protocol.Handler{
-			"AssociateAccessPolicy":        protocol.JSON(e.associateAccessPolicy),
-			"CreateAccessEntry":            protocol.JSON(e.createAccessEntry),
-			"DeleteAccessEntry":            protocol.JSON(e.deleteAccessEntry),
-			"DescribeAccessEntry":          protocol.JSON(e.describeAccessEntry),
-			"DescribeCluster":              protocol.JSON(e.describeCluster),
-			"DisassociateAccessPolicy":     protocol.JSON(e.disassociateAccessPolicy),
-			"ListAccessEntries":            protocol.JSON(e.listAccessEntries),
-			"ListAssociatedAccessPolicies": protocol.JSON(e.listAssociatedAccessPolicies),
-			"ListClusters":                 protocol.JSON(e.listClusters),
-			"UpdateAccessEntry":            protocol.JSON(e.updateAccessEntry),
+			"AssociateAccessPolicy":          protocol.JSON(e.associateAccessPolicy),
+			"CreateAccessEntry":              protocol.JSON(e.createAccessEntry),
+			"CreatePodIdentityAssociation":   protocol.JSON(e.createPodIdentityAssociation),
+			"DescribePodIdentityAssociation": protocol.JSON(e.describePodIdentityAssociation),
+			"ListPodIdentityAssociations":    protocol.JSON(e.listPodIdentityAssociations),
+			"DeleteAccessEntry":              protocol.JSON(e.deleteAccessEntry),
+			"DescribeAccessEntry":            protocol.JSON(e.describeAccessEntry),
+			"DescribeCluster":                protocol.JSON(e.describeCluster),
+			"DisassociateAccessPolicy":       protocol.JSON(e.disassociateAccessPolicy),
+			"ListAccessEntries":              protocol.JSON(e.listAccessEntries),
+			"ListAssociatedAccessPolicies":   protocol.JSON(e.listAssociatedAccessPolicies),
+			"ListClusters":                   protocol.JSON(e.listClusters),
+			"UpdateAccessEntry":              protocol.JSON(e.updateAccessEntry),
 		},
 	}
 }

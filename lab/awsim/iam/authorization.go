@@ -122,6 +122,8 @@ func (a *Account) requiredPermissions(r *protocol.Request) []protocol.RequiredPe
 		return a.profilePermissions(r, profileCall{profile: profile, role: role, tags: tags, keys: keys})
 	case role != "":
 		return []protocol.RequiredPermission{{Resource: a.roleARN(role, r.Form.Get("Path")), Keys: keys}}
+	case r.Form.Get("PolicySourceArn") != "":
+		return []protocol.RequiredPermission{{Resource: r.Form.Get("PolicySourceArn")}}
 	case r.Form.Get("PolicyArn") != "":
 		return []protocol.RequiredPermission{{Resource: r.Form.Get("PolicyArn")}}
 	}

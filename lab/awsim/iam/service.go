@@ -41,6 +41,7 @@ func (a *Account) Service() protocol.Service {
 			"ListRoles":                     protocol.Query(a.listRoles),
 			"PutRolePolicy":                 protocol.Query(a.putRolePolicyAction),
 			"RemoveRoleFromInstanceProfile": protocol.Query(a.removeRoleFromInstanceProfile),
+			"SimulatePrincipalPolicy":       protocol.Query(a.simulatePrincipalPolicy),
 			"TagInstanceProfile":            protocol.Query(a.tagInstanceProfile),
 			"UntagInstanceProfile":          protocol.Query(a.untagInstanceProfile),
 		},

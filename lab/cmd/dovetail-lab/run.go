@@ -28,7 +28,8 @@ type runOptions struct {
 	seeds              scenario.Seeds
 	parallel           int
 	kills              uint64
-	worlds, nodes      int
+	worlds             int
+	fleet              scenario.Fleet
 	metrics            metricsOptions
 }
 
@@ -46,6 +47,7 @@ prints the state of the world and keeps the logs.`,
   dovetail-lab run chaos --first-seed 17 --seeds 1
   dovetail-lab run chaos --seeds 200 --worlds 3
   dovetail-lab run drift-rollout --kill-controller 7
+  dovetail-lab run consolidate --settle 65m
   dovetail-lab run repair --metrics-out metrics.om --metrics-match 'karpenter_nodes_.*'
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
@@ -76,10 +78,17 @@ prints the state of the world and keeps the logs.`,
 	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
 	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
 	cmd.Flags().IntVar(
-		&o.nodes,
+		&o.fleet.Nodes,
 		"nodes",
-		scenario.DefaultNodes,
+		scenario.DefaultFleet.Nodes,
 		"size of the fleets: nodes of consolidate; two-clusters-one-name has half in each cluster, drift-rollout a quarter",
+	)
+	cmd.Flags().DurationVar(
+		&o.fleet.Settle,
+		"settle",
+		scenario.DefaultFleet.Settle,
+		"how long the cluster of consolidate must not change to count as settled; from 1h on, no node is young any more, and it must cost "+
+			"what assess predicted",
 	)
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
@@ -135,7 +144,7 @@ func listScenarios(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultNodes) {
+	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultFleet) {
 		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -162,8 +171,8 @@ func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
 	if o.seeds.Count < 1 {
 		return nil, fmt.Errorf("--seeds %d: must be at least 1", o.seeds.Count)
 	}
-	if o.nodes < scenario.MinNodes {
-		return nil, fmt.Errorf("--nodes %d: must be at least %d", o.nodes, scenario.MinNodes)
+	if o.fleet.Nodes < scenario.MinNodes {
+		return nil, fmt.Errorf("--nodes %d: must be at least %d", o.fleet.Nodes, scenario.MinNodes)
 	}
 	if o.worlds < 1 {
 		return nil, fmt.Errorf("--worlds %d: must be at least 1", o.worlds)
@@ -174,7 +183,7 @@ func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
 		}
 		return scenario.Chaos(o.seeds, o.worlds), nil
 	}
-	all := scenario.All(o.seeds, o.nodes)
+	all := scenario.All(o.seeds, o.fleet)
 	if o.all {
 		if len(names) > 0 {
 			return nil, errors.New("--all runs every scenario: do not name any")

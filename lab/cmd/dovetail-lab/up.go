@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -188,6 +189,8 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 		for _, c := range w.Clusters {
 			lines = append(lines, "The controller of cluster "+c.Name+" logs to "+c.ControllerLog())
 		}
+		console := filepath.Join(filepath.Dir(self), "dovetail") + " console --recording "
+		lines = append(lines, "In the other terminal, this shows the cluster in the browser: "+console+w.Clusters[0].Recording())
 	}
 	return append(lines, "Ctrl-C stops everything.", "")
 }

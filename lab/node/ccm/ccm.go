@@ -148,8 +148,8 @@ func (m *Manager) process(ctx context.Context, name string) {
 	}
 }
 
-// initialize writes what the cloud knows about a node and then removes the taint, each time on the
-// condition that nobody changed the node meanwhile. An error means that it is to be tried again.
+// initialize writes what the cloud knows about a node and then removes the taint, on the condition that nobody changed the node
+// meanwhile. An error means that it is to be tried again.
 func (m *Manager) initialize(ctx context.Context, name string) error {
 	node, err := m.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -172,7 +172,7 @@ func (m *Manager) initialize(ctx context.Context, name string) error {
 	if found == nil || found.State.Name != ec2types.InstanceStateNameRunning {
 		return fmt.Errorf("instance %s is not running, or not visible yet", id)
 	}
-	if err := m.patch(ctx, node, func(n *corev1.Node) { setAddresses(n, *found) }, "status"); err != nil {
+	if err := m.patchStatus(ctx, node, func(n *corev1.Node) { setAddresses(n, *found) }); err != nil {
 		return fmt.Errorf("set addresses: %w", err)
 	}
 	return m.patch(ctx, node, func(n *corev1.Node) {

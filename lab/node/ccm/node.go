@@ -16,7 +16,17 @@ import (
 )
 
 // patch changes a node under the condition that it is as it was read; node becomes what was written.
-func (m *Manager) patch(ctx context.Context, node *corev1.Node, change func(*corev1.Node), subresources ...string) error {
+func (m *Manager) patch(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
+	return m.send(ctx, node, change, true /* only as it was read */)
+}
+
+// patchStatus changes the status of a node, whatever else has changed since it was read: kubelet writes to it at the same time. node
+// becomes what was written.
+func (m *Manager) patchStatus(ctx context.Context, node *corev1.Node, change func(*corev1.Node)) error {
+	return m.send(ctx, node, change, false, "status")
+}
+
+func (m *Manager) send(ctx context.Context, node *corev1.Node, change func(*corev1.Node), exact bool, subresources ...string) error {
 	want := node.DeepCopy()
 	change(want)
 	before, err := json.Marshal(node)
@@ -31,8 +41,10 @@ func (m *Manager) patch(ctx context.Context, node *corev1.Node, change func(*cor
 	if err != nil || string(patch) == "{}" {
 		return err
 	}
-	if patch, err = withVersion(patch, node.ResourceVersion); err != nil {
-		return err
+	if exact {
+		if patch, err = withVersion(patch, node.ResourceVersion); err != nil {
+			return err
+		}
 	}
 	written, err := m.cfg.Client.CoreV1().Nodes().Patch(
 		ctx,

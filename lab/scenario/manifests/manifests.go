@@ -37,6 +37,8 @@ const (
 	// TwoClustersWorkload are Deployments with no replicas and pods that each take a node of TwoClustersPools: steady, and
 	// brief on the NodePool with a short expireAfter.
 	TwoClustersWorkload = "two-clusters-workload.yaml"
+	// Karpenter is the Deployment and the ServiceAccount of a Karpenter whose pod finds no node. Variable: CLUSTER_NAME.
+	Karpenter = "karpenter.yaml"
 	// Storage is the EBS CSI driver: its registration, its node daemon, and two StorageClasses: gp3, the default, and
 	// gp3-immediate. Variable: TOLERATIONS of the daemon, in JSON.
 	Storage = "storage.yaml"
@@ -67,6 +69,9 @@ const (
 	// two replicas, which is its limit, and reserved runs in the cluster's capacity reservations only. Variables:
 	// CLUSTER_NAME, FIXED_AMI, RESERVED_AMI (aliases).
 	TerminateFirst = "terminate-first.yaml"
+	// Takeover is a NodePool whose nodes are only removed when they are empty or drifted, and its EC2NodeClass. Variables:
+	// CLUSTER_NAME, GENERATION (a label of the nodes), BUDGET.
+	Takeover = "takeover.yaml"
 	// ImageFamily is a NodePool of one instance type, its EC2NodeClass with every setting that all families support, and a
 	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
 	// in JSON).

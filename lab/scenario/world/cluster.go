@@ -54,6 +54,7 @@ type Cluster struct {
 	served          bool // the endpoint ends with the world
 	clientset       kubernetes.Interface
 	cloudController *cloudController
+	stopStorage     context.CancelFunc
 
 	mu             sync.Mutex
 	controller     *process.Process // nil while it is not to run
@@ -67,6 +68,7 @@ type Cluster struct {
 	environment    []Variable       // other settings of the controller
 	queue          string           // interruption queue that gets events; empty if the cluster has none
 	restartOnExit  bool             // the controller is started again when it ends
+	shadows        []*Shadow        // prepared beside the controller
 }
 
 // start boots the cluster. What works beside the control plane does so until working ends.
@@ -78,7 +80,8 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	c.controlPlane, err = controlplane.Start(ctx, controlplane.Config{
 		Name: c.Name, Dir: c.dir, Executable: c.world.cfg.Executable, Log: c.world.log,
 		TokenWebhook: c.endpoint.URL(), TokenWebhookCA: c.endpoint.CA(),
-		Progress: func(component, state string) { c.progress(component, state == "healthy") },
+		GCPercent: c.world.cfg.GCPercent,
+		Progress:  func(component, state string) { c.progress(component, state == "healthy") },
 	})
 	if err != nil {
 		return err
@@ -101,6 +104,9 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if c.world.cfg.Unwatched {
+		return nil
+	}
 	return c.watch(ctx, working)
 }
 
@@ -118,8 +124,16 @@ func (c *Cluster) connect() error {
 	if c.Client, err = client.New(cfg, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	c.clientset, err = kubernetes.NewForConfig(cfg)
+	c.clientset, err = kubernetes.NewForConfig(withProtobuf(cfg))
 	return err
+}
+
+// withProtobuf is a configuration for clients of Kubernetes' own kinds: less CPU than JSON on both sides.
+func withProtobuf(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return cfg
 }
 
 func newScheme() (*runtime.Scheme, error) {
@@ -158,14 +172,16 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	}
 	// The limits of client-go would have it initialize two nodes a second; the real one is given higher ones, too.
 	user.QPS, user.Burst = cloudControllerQPS, 2*cloudControllerQPS
-	manager, err := kubernetes.NewForConfig(user)
+	manager, err := kubernetes.NewForConfig(withProtobuf(user))
 	if err != nil {
 		return err
 	}
 	c.cloudController = w.newCloudController(working, ccm.Config{Client: manager, EC2: w.EC2(), Region: w.cfg.Region, Log: w.log})
 	c.StartCloudController()
 	storage := ebs.New(ebs.Config{Client: c.clientset, EC2: w.EC2(), Zones: w.zones(), Log: w.log})
-	w.background.Go(func() error { return storage.Run(working) })
+	attaching, stop := context.WithCancel(working)
+	c.stopStorage = stop
+	w.background.Go(func() error { return storage.Run(attaching) })
 	c.progress("EKS", true)
 	return nil
 }

@@ -2,12 +2,14 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -160,12 +162,14 @@ func (c *Cluster) RunController(ctx context.Context) (string, error) {
 
 // Metrics returns the controller's /metrics.
 func (c *Cluster) Metrics(ctx context.Context) (string, error) {
-	c.mu.Lock()
-	url := c.metrics
-	c.mu.Unlock()
-	if url == "" {
-		return "", ErrNeverStarted
+	url, err := c.MetricsURL()
+	if err != nil {
+		return "", err
 	}
+	return readMetrics(ctx, url)
+}
+
+func readMetrics(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
@@ -179,8 +183,65 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	return string(text), err
 }
 
+// MetricsURL is where the controller shows its metrics, or ErrNeverStarted.
+func (c *Cluster) MetricsURL() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.metrics == "" {
+		return "", ErrNeverStarted
+	}
+	return c.metrics, nil
+}
+
 // ControllerLog is the path of the controller's log, over all restarts.
 func (c *Cluster) ControllerLog() string { return filepath.Join(c.LogDir(), "controller.log") }
+
+// Recording is the path of the controller's recording of decisions, over all restarts.
+func (c *Cluster) Recording() string { return filepath.Join(c.LogDir(), "decisions.rec") }
+
+// Replay has the product's engine decide again what the controller decided, and returns an error if it decides otherwise. The
+// summary has the number of decisions. A controller that was never started has none.
+func (c *Cluster) Replay(ctx context.Context) (summary string, err error) {
+	if _, err := os.Stat(c.Recording()); errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	out, err := exec.CommandContext(ctx, c.world.cfg.Dovetail, "replay", c.Recording(), "--all", "--diff").CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err == nil {
+		err = c.checkDecisions(ctx)
+	}
+	if err != nil {
+		return "", fmt.Errorf("replay %s: %w\n%s", c.Recording(), err, strings.Join(lines[max(0, len(lines)-replayLines):], "\n"))
+	}
+	return lines[len(lines)-1], nil
+}
+
+// checkDecisions returns an error if a NodeClaim names a decision that is not recorded.
+func (c *Cluster) checkDecisions(ctx context.Context) error {
+	out, err := exec.CommandContext(ctx, c.world.cfg.Dovetail, "recording", "list", "-f", c.Recording(), "-o", "json").Output()
+	if err != nil {
+		return fmt.Errorf("list the decisions: %w", err)
+	}
+	var decisions []struct{ ID string }
+	if err := json.Unmarshal(out, &decisions); err != nil {
+		return fmt.Errorf("list the decisions: %w", err)
+	}
+	recorded := map[string]bool{}
+	for _, d := range decisions {
+		recorded[d.ID] = true
+	}
+	for _, claim := range c.History.Claims() {
+		for _, id := range claim.Decisions {
+			if !recorded[id] {
+				return fmt.Errorf("decision %s of node claim %s is not recorded", id, claim.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// replayLines is how many lines of a replay that differs an error shows.
+const replayLines = 20
 
 // StartController starts the product's controller and returns when it is ready. It runs as its ServiceAccount, with the
 // RBAC of the deployment manifests and nothing more.
@@ -251,7 +312,7 @@ func (c *Cluster) AwaitController(ctx context.Context) error {
 
 // controllerEnvironment is the whole environment of the controller, and the URL that tells its health.
 func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, error) {
-	kubeconfig, err := c.controllerKubeconfig(ctx)
+	kubeconfig, err := c.accountKubeconfig(ctx, controllerAccount)
 	if err != nil {
 		return nil, "", err
 	}
@@ -267,17 +328,23 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	c.metrics = fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)
 	gates, settings := c.gates, slices.Clone(c.environment)
 	c.mu.Unlock()
-	own = append(own,
-		Variable{"KUBECONFIG", kubeconfig},
-		Variable{"METRICS_PORT", strconv.Itoa(metrics)},
-		Variable{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
-		Variable{"BIND_ADDRESS", "127.0.0.1"},
-		Variable{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
-		Variable{"FEATURE_GATES", gates},
-		// The operator's own AWS configuration has no business in the lab.
-		Variable{"AWS_CONFIG_FILE", os.DevNull}, Variable{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
-	)
+	own = append(own, c.controllerVariables(kubeconfig, metrics, health)...)
+	own = append(own, Variable{"FEATURE_GATES", gates}, Variable{"RECORDER_PATH", c.Recording()})
 	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
+}
+
+// controllerVariables are the settings of a process of the product's controller: how it reaches the cluster, and where it listens.
+func (c *Cluster) controllerVariables(kubeconfig string, metrics, health int) []Variable {
+	return []Variable{
+		{"KUBECONFIG", kubeconfig},
+		{"METRICS_PORT", strconv.Itoa(metrics)},
+		{"HEALTH_PROBE_PORT", strconv.Itoa(health)},
+		{"BIND_ADDRESS", "127.0.0.1"},
+		{"LEADER_ELECTION_NAMESPACE", metav1.NamespaceSystem},
+		// The operator's own AWS configuration has no business in the lab.
+		{"AWS_CONFIG_FILE", os.DevNull},
+		{"AWS_SHARED_CREDENTIALS_FILE", os.DevNull},
+	}
 }
 
 // withHostEnvironment is the environment of this process with own, and nothing else of AWS.
@@ -289,15 +356,15 @@ func withHostEnvironment(own []Variable) []string {
 	return env
 }
 
-// controllerKubeconfig writes a kubeconfig with a token of the controller's ServiceAccount.
-func (c *Cluster) controllerKubeconfig(ctx context.Context) (string, error) {
+// accountKubeconfig writes a kubeconfig with a token of a ServiceAccount of the product.
+func (c *Cluster) accountKubeconfig(ctx context.Context, account string) (string, error) {
 	seconds := int64(tokenLifetime.Seconds())
-	token, err := c.clientset.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, controllerAccount,
+	token, err := c.clientset.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(ctx, account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("token of ServiceAccount %s: %w", controllerAccount, err)
+		return "", fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}
-	path := filepath.Join(c.dir, "controller.kubeconfig")
+	path := filepath.Join(c.dir, account+".kubeconfig")
 	return path, c.controlPlane.WriteKubeconfig(path, &rest.Config{
 		Host: c.Endpoint(), BearerToken: token.Status.Token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.controlPlane.CA()},

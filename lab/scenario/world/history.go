@@ -57,6 +57,8 @@ type ClaimHistory struct {
 	LaunchedFor []types.UID
 	// Pods are the UIDs of its nominated pods, without those that were taken off it since.
 	Pods []types.UID
+	// Decisions are the IDs of those that launched and removed it.
+	Decisions []string
 	// DeletedAt is when its deletion was first seen; zero = never.
 	DeletedAt time.Time
 	Gone      bool
@@ -200,10 +202,24 @@ func (h *History) seeClaim(claim *karpv1.NodeClaim, gone bool, now time.Time) {
 		h.checkNominations(c, claim.ResourceVersion)
 		h.claims[claim.UID] = c
 	}
+	c.noteDecisions(claim)
 	if c.DeletedAt.IsZero() && (gone || claim.DeletionTimestamp != nil) {
 		c.DeletedAt = now
 	}
 	c.Gone = gone
+}
+
+// noteDecisions adds the decisions that a claim names.
+func (c *ClaimHistory) noteDecisions(claim *karpv1.NodeClaim) {
+	ids := []string{claim.Annotations[karpv1.AnnotationDecision]}
+	if command, found, err := claim.DisruptionCommand(); found && err == nil {
+		ids = append(ids, command.ID)
+	}
+	for _, id := range ids {
+		if id != "" && !slices.Contains(c.Decisions, id) {
+			c.Decisions = append(c.Decisions, id)
+		}
+	}
 }
 
 // checkNominations records the pods of a new NodeClaim that a live NodeClaim nominates, too.

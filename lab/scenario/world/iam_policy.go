@@ -53,7 +53,7 @@ func (c *Cluster) grant(ctx context.Context) error {
 }
 
 // policy returns the output of `dovetail iam-policy`.
-func (c *Cluster) policy(ctx context.Context) (string, error) {
+func (c *Cluster) policy(ctx context.Context, more ...string) (string, error) {
 	var system *corev1.Namespace
 	err := Until(ctx, func() (err error) {
 		system, err = c.clientset.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
@@ -70,7 +70,7 @@ func (c *Cluster) policy(ctx context.Context) (string, error) {
 	if c.world.cfg.RebootForRepair {
 		args = append(args, "--reboot-for-repair")
 	}
-	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, args...)
+	cmd := exec.CommandContext(ctx, c.world.cfg.Dovetail, append(args, more...)...)
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w\n%s", cmd, err, notes.Bytes())

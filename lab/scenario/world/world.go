@@ -53,6 +53,10 @@ type Config struct {
 	RebootForRepair bool
 	// Region of the account. Default: us-east-1.
 	Region string
+	// Unwatched leaves out Reader and History of the clusters, which keep every pod in the memory of this process.
+	Unwatched bool
+	// GCPercent is GOGC of the control plane, see controlplane.Config.
+	GCPercent int
 	// Progress, if set, is called when a component starts and when it is healthy, from several goroutines.
 	Progress func(Progress)
 }
@@ -78,6 +82,7 @@ type World struct {
 	logFile        *os.File
 	background     *errgroup.Group // farm, authenticators, cloud controller managers, watches
 	stopBackground context.CancelFunc
+	stopInstances  context.CancelFunc
 	stopServers    context.CancelFunc
 	servers        *errgroup.Group
 	interceptor
@@ -133,7 +138,9 @@ func (w *World) start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prepare the instance simulator: %w", err)
 	}
-	w.background.Go(func() error { return w.simulator.Run(working) })
+	simulating, stop := context.WithCancel(working)
+	w.stopInstances = stop
+	w.background.Go(func() error { return w.simulator.Run(simulating) })
 	return w.startClusters(ctx, working)
 }
 
@@ -248,7 +255,7 @@ func (w *World) Close(ctx context.Context) error {
 		}
 		errs = append(errs, group.Wait())
 	}
-	each(func(c *Cluster) error { return c.StopController(ctx) })
+	each(func(c *Cluster) error { return errors.Join(c.StopController(ctx), c.stopShadows(ctx)) })
 	if w.stopBackground != nil {
 		w.stopBackground()
 		errs = append(errs, w.background.Wait())

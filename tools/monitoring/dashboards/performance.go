@@ -219,5 +219,20 @@ func performanceProcess() []grafana.Panel {
 			with(grafana.Query{
 				Expr: "1 - min(" + of("dovetail_zonal_shifts_readable") + ")", Legend: "zonal shifts cannot be read",
 			}), empty("Neither queue nor zonal shifts are in use")),
+		as(bars("Recorded decisions", grafana.Query{
+			Expr: "sum(increase(" + of("dovetail_recorder_decisions_total") + "[$__rate_interval]))", Legend: "decisions",
+		}, "Decisions in the recording of the controller, and the parts of passes that they were made in. None for long while pods wait: the "+
+			"controller does not decide."), with(grafana.Query{
+			Expr: "sum(increase(" + of("dovetail_recorder_passes_total") + "[$__rate_interval]))", Legend: "parts of passes",
+		})),
+		over("Growth of the recording, per hour", grafana.Bytes, grafana.Query{
+			Expr:   "sum by (pod, instance) (rate(" + of("dovetail_recorder_written_bytes_total") + "[$__rate_interval])) * 3600",
+			Legend: "{{pod}} {{instance}}",
+		}, "Bytes that recording writes in an hour. The size of the recording over this is how far back it reaches: for more, raise "+
+			"settings.recorderSize."),
+		as(bars("Missing from the recording", grafana.Query{
+			Expr: events("what, reason", "dovetail_recorder_dropped_total") + " > 0", Legend: "{{what}}: {{reason}}",
+		}, "Passes and steps that are not in the recording. queue: the disk is too slow. file: it is full or gone; see the log. size: one pass is "+
+			"larger than settings.recorderSize. defect: report it."), empty("The recording is complete")),
 	}
 }

@@ -97,7 +97,7 @@ reservedENIs disableDryRun enableZonalShift amiRefreshInterval subnetRefreshInte
 batchMaxDuration batchIdleDuration preferencePolicy minValuesPolicy ignoreDRARequests disableClusterStateObservability
 schedulerConfig kubeClientQPS kubeClientBurst enableProfiling disableControllerWarmup disableLeaderElection
 leaderElectionName leaderElectionNamespace
-nodeOverheadCost preferenceCost validatePlans panicSnapshotDir maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
+shadow nodeOverheadCost preferenceCost validatePlans panicSnapshotDir recorderSize maxFailedReplacements startupTaintGracePeriod joinGracePeriod repairStaleTaints
 {{- end -}}
 
 {{/* Name of the environment variable of a setting. */}}
@@ -207,6 +207,8 @@ nodeOverheadCost preferenceCost validatePlans panicSnapshotDir maxFailedReplacem
 {{- end }}
 - name: HEALTH_PROBE_PORT
   value: {{ .Values.controller.healthProbe.port | toString | quote }}
+- name: RECORDER_PATH
+  value: /var/lib/dovetail/decisions.rec
 - name: MEMORY_LIMIT
   valueFrom:
     resourceFieldRef:

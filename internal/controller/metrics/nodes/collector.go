@@ -4,6 +4,7 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -27,6 +29,7 @@ const scrapeTimeout = 10 * time.Second
 // Collector reports on each node. Only the leader reports, so that each node has one series.
 type Collector struct {
 	cache client.Reader
+	pods  cluster.Pods
 	now   func() time.Time
 	log   *slog.Logger
 	// keys are the label keys of nodes with values in the metrics.
@@ -40,14 +43,19 @@ type Collector struct {
 // Config is what a Collector reads.
 type Config struct {
 	Cache client.Reader
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Pods are those of the informers; nil reads them from Cache.
+	Pods cluster.Pods
+	Now  func() time.Time
+	Log  *slog.Logger
 	// Labels are the keys of labels of nodes that the metrics have, too; the part after the slash is the name.
 	Labels []string
 }
 
 // NewCollector returns a Collector.
 func NewCollector(cfg Config) *Collector {
+	if cfg.Pods == nil {
+		cfg.Pods = cluster.ReadPods{Reader: cfg.Cache}
+	}
 	keys := slices.Sorted(slices.Values(cfg.Labels))
 	var ofNode []string
 	for _, key := range keys {
@@ -59,7 +67,7 @@ func NewCollector(cfg Config) *Collector {
 		return prometheus.NewDesc("karpenter_"+name, help, labels, nil)
 	}
 	return &Collector{
-		cache: cfg.Cache, now: cfg.Now, log: cfg.Log, keys: keys,
+		cache: cfg.Cache, pods: cfg.Pods, now: cfg.Now, log: cfg.Log, keys: keys,
 		allocatable:    desc("nodes_allocatable", "Allocatable of a node, in cores, bytes or pieces.", ofResource),
 		overhead:       desc("nodes_system_overhead", "Capacity of a node less its allocatable.", ofResource),
 		podRequests:    desc("nodes_total_pod_requests", "Requests of the pods on a node, without those of DaemonSets.", ofResource),
@@ -107,15 +115,13 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	var pods corev1.PodList
 	var nodes corev1.NodeList
-	for _, list := range []client.ObjectList{&pods, &nodes} {
-		if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			c.log.Error("collecting the metrics of nodes", "error", err)
-			return
-		}
+	pods, err := c.pods.List(ctx)
+	if err := errors.Join(err, c.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy)); err != nil {
+		c.log.Error("collecting the metrics of nodes", "error", err)
+		return
 	}
-	used := usageByNode(pods.Items)
+	used := usageByNode(pods)
 	allocatable, requested := corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
@@ -132,10 +138,9 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func usageByNode(pods []corev1.Pod) map[string]usage {
+func usageByNode(pods []*corev1.Pod) map[string]usage {
 	out := map[string]usage{}
-	for i := range pods {
-		pod := &pods[i]
+	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || snapshot.Terminal(pod) {
 			continue
 		}

@@ -2,6 +2,7 @@ package podlatency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -25,6 +27,7 @@ const scrapeTimeout = 10 * time.Second
 // scrape, so that deleted pods leave nothing behind. Only the leader reports, so that each pod has one series.
 type Collector struct {
 	cache     client.Reader
+	pods      cluster.Pods
 	decisions *Decisions
 	now       func() time.Time
 	log       *slog.Logger
@@ -35,15 +38,28 @@ type Collector struct {
 	undecided, placedUnbound, placedWaiting *prometheus.Desc
 }
 
-// NewCollector returns a Collector that reads pods and nodes from cache.
-func NewCollector(cache client.Reader, decisions *Decisions, now func() time.Time, log *slog.Logger) *Collector {
+// Config is what a Collector reads.
+type Config struct {
+	Cache client.Reader
+	// Pods are those of the informers; nil reads them from Cache.
+	Pods      cluster.Pods
+	Decisions *Decisions
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// NewCollector returns a Collector.
+func NewCollector(cfg Config) *Collector {
+	if cfg.Pods == nil {
+		cfg.Pods = cluster.ReadPods{Reader: cfg.Cache}
+	}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prometheus.BuildFQName("karpenter", "pods", name), help, labels, nil)
 	}
 	of := []string{"name", "namespace"}
 	withDynamic := []string{"name", "namespace", metrics.LabelDynamicResources}
 	return &Collector{
-		cache: cache, decisions: decisions, now: now, log: log,
+		cache: cfg.Cache, pods: cfg.Pods, decisions: cfg.Decisions, now: cfg.Now, log: cfg.Log,
 		state: desc(
 			"state",
 			"State of each pod: its node, phase and owner.",
@@ -97,21 +113,18 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	var pods corev1.PodList
 	var nodes corev1.NodeList
-	for _, list := range []client.ObjectList{&pods, &nodes} {
-		if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			c.log.Error("collecting the metrics of pods", "error", err)
-			return
-		}
+	pods, err := c.pods.List(ctx)
+	if err := errors.Join(err, c.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy)); err != nil {
+		c.log.Error("collecting the metrics of pods", "error", err)
+		return
 	}
 	labels := make(map[string]map[string]string, len(nodes.Items))
 	for i := range nodes.Items {
 		labels[nodes.Items[i].Name] = nodes.Items[i].Labels
 	}
 	now := c.now()
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		to <- metrics.Gauge(c.state, 1, state(pod, labels[pod.Spec.NodeName])...)
 		c.collectWaits(pod, now, to)
 	}

@@ -267,7 +267,7 @@ func TestCollector(t *testing.T) {
 	f.Clock = f.Clock.Add(10 * time.Second)
 	decisions.See(seen)
 	f.Clock = f.Clock.Add(20 * time.Second)
-	c := podlatency.NewCollector(f.API, decisions, f.Now, f.Log)
+	c := podlatency.NewCollector(podlatency.Config{Cache: f.API, Decisions: decisions, Now: f.Now, Log: f.Log})
 	if got := testutil.CollectAndCount(c); got != 0 {
 		t.Errorf("a process that does not lead tells of %d", got)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
@@ -40,9 +41,21 @@ type wait struct {
 func (p *Pods) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("metrics.pod").
-		For(&corev1.Pod{}).
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(p.concerns))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
 		Complete(p)
+}
+
+// concerns leaves out the pods for which Reconcile does nothing, nearly all: those that run, and did when they were first seen. A queue
+// with an entry for each pod of a large cluster keeps its memory.
+func (p *Pods) concerns(o client.Object) bool {
+	if o.(*corev1.Pod).Status.Phase == corev1.PodPending {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, waits := p.waiting[client.ObjectKeyFromObject(o)]
+	return waits
 }
 
 // Reconcile measures the steps that a pod has completed.

@@ -50,10 +50,24 @@ type podKey struct {
 	uid             types.UID
 }
 
+// Cause is why a pod has to leave its node.
+type Cause struct {
+	Reason string
+	// Decision is the ID of the decision that removes the node; empty if it was no decision of ours.
+	Decision string
+}
+
+func (c Cause) String() string {
+	if c.Decision == "" {
+		return c.Reason
+	}
+	return c.Reason + ", decision " + c.Decision
+}
+
 // eviction is why, and until when, a pod has to leave.
 type eviction struct {
 	node     *corev1.Node
-	reason   string
+	cause    Cause
 	deadline *time.Time
 	// due is true once the pod's deadline requires its deletion instead of an eviction.
 	due bool
@@ -89,7 +103,7 @@ func (e *Evictor) NeedLeaderElection() bool { return true }
 
 // Request requests the eviction of a pod from its node. A repeated request keeps the earlier deadline; no deadline is
 // the latest. A pod that has become due since the last request skips its backoff.
-func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, deadline *time.Time) {
+func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, cause Cause, deadline *time.Time) {
 	e.init()
 	key := podKey{pod.Namespace, pod.Name, pod.UID}
 	e.mu.Lock()
@@ -101,7 +115,7 @@ func (e *Evictor) Request(pod *corev1.Pod, node *corev1.Node, reason string, dea
 			return
 		}
 	}
-	e.requests[key] = eviction{node: node, reason: reason, deadline: deadline, due: overdue(pod, deadline, e.Now())}
+	e.requests[key] = eviction{node: node, cause: cause, deadline: deadline, due: overdue(pod, deadline, e.Now())}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }
@@ -116,7 +130,7 @@ func (e *Evictor) RequestUntil(pod *corev1.Pod, node *corev1.Node, reason string
 		e.mu.Unlock()
 		return
 	}
-	e.requests[key] = eviction{node: node, reason: reason, until: &until}
+	e.requests[key] = eviction{node: node, cause: Cause{Reason: reason}, until: &until}
 	e.mu.Unlock()
 	e.queue.Add(key)
 }
@@ -195,8 +209,8 @@ func (e *Evictor) callEviction(ctx context.Context, pod *corev1.Pod, request evi
 	})
 	if err == nil {
 		e.Metrics.Evictions.WithLabelValues("200").Inc()
-		e.Metrics.PodsDrained.WithLabelValues(request.reason).Inc()
-		e.Events.Normal(pod, "Evicted", "Evicted pod: %s", request.reason)
+		e.Metrics.PodsDrained.WithLabelValues(request.cause.Reason).Inc()
+		e.Events.Normal(pod, "Evicted", "Evicted pod: %s", request.cause)
 		return true
 	}
 	status := apierrors.APIStatus(nil)
@@ -257,6 +271,6 @@ func (e *Evictor) force(ctx context.Context, pod *corev1.Pod, request eviction, 
 		return false
 	}
 	e.Log.Debug("deleting pod", "namespace", pod.Namespace, "name", pod.Name, "delete.gracePeriodSeconds", granted)
-	e.Metrics.PodsDrained.WithLabelValues(request.reason).Inc()
+	e.Metrics.PodsDrained.WithLabelValues(request.cause.Reason).Inc()
 	return true
 }

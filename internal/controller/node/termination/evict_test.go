@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
@@ -88,7 +89,10 @@ func TestEvict(t *testing.T) {
 		granted    []int64
 		event      string
 	}{
-		{name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1, event: "Normal Evicted"},
+		{
+			name: "evicted", pod: controllertest.Pod("web", "node-a"), done: true, gone: true, evictions: 1,
+			event: "Normal Evicted Evicted pod: Empty, decision d-1",
+		},
 		{
 			name:      "gone meanwhile",
 			pod:       controllertest.Pod("web", "node-a"),
@@ -190,7 +194,7 @@ func TestEvict(t *testing.T) {
 			e := evictor(f)
 			e.Client = refusing(f, &c, tt.refusal)
 			requested := controllertest.Pod("web", "node-a")
-			e.Request(requested, f.Node("node-a"), "Empty", tt.deadline)
+			e.Request(requested, f.Node("node-a"), Cause{"Empty", "d-1"}, tt.deadline)
 			e.work(t.Context())
 			if _, kept := e.requests[podKey{"shop", "web", requested.UID}]; kept == tt.done {
 				t.Errorf("kept %v, want %v", kept, !tt.done)
@@ -249,7 +253,7 @@ func TestTheSuccessorOfAPodIsNotEvicted(t *testing.T) {
 					return api.Delete(ctx, o)
 				},
 			})
-			e.Request(meant, f.Node("node-a"), "Empty", deadline)
+			e.Request(meant, f.Node("node-a"), Cause{Reason: "Empty"}, deadline)
 			e.work(t.Context())
 			if !f.Get(successor) || calls != 1 {
 				t.Errorf("the successor is gone, after %d calls", calls)
@@ -282,7 +286,7 @@ func TestDeadlinesOnlyTighten(t *testing.T) {
 			f := controllertest.New(t, controllertest.ReadyNode("a"))
 			e, pod, node := evictor(f), controllertest.Pod("web", "node-a"), f.Node("node-a")
 			for _, deadline := range tt.requested {
-				e.Request(pod, node, "", deadline)
+				e.Request(pod, node, Cause{}, deadline)
 			}
 			if got := e.requests[podKey{"shop", "web", pod.UID}].deadline; got != tt.want {
 				t.Errorf("deadline %v, want %v", got, tt.want)
@@ -298,11 +302,11 @@ func TestDeadlineDuringAnEviction(t *testing.T) {
 	past := controllertest.Start.Add(-time.Hour)
 	e.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 		SubResourceCreate: func(context.Context, client.Client, string, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-			e.Request(pod, node, "Empty", &past)
+			e.Request(pod, node, Cause{Reason: "Empty"}, &past)
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")
 		},
 	})
-	e.Request(pod, node, "Empty", nil)
+	e.Request(pod, node, Cause{Reason: "Empty"}, nil)
 	e.work(t.Context())
 	if got := e.requests[podKey{"shop", "web", pod.UID}]; got.deadline != &past || got.node == nil {
 		t.Fatalf("requested %+v, want the new deadline", got)
@@ -327,7 +331,7 @@ func TestDeadlineDoesNotWaitForTheNextAttempt(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- e.Start(ctx) }()
 		for f.Get(controllertest.Pod("web", "")) && time.Since(begin) < 5*time.Minute {
-			e.Request(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, "Empty", &deadline)
+			e.Request(controllertest.Pod("web", "node-a", gracePeriod(5*time.Second)), node, Cause{Reason: "Empty"}, &deadline)
 			time.Sleep(poll)
 			synctest.Wait()
 		}
@@ -357,7 +361,7 @@ func TestEvictorWorksAndStops(t *testing.T) {
 		go func() { done <- e.Start(ctx) }()
 		held := controllertest.Pod("b", "node-a")
 		for _, name := range []string{"a", "b"} {
-			e.Request(controllertest.Pod(name, "node-a"), node, "Empty", nil)
+			e.Request(controllertest.Pod(name, "node-a"), node, Cause{Reason: "Empty"}, nil)
 		}
 		time.Sleep(time.Minute)
 		if f.Get(controllertest.Pod("a", "")) || !f.Get(held) {
@@ -374,4 +378,24 @@ func TestEvictorWorksAndStops(t *testing.T) {
 			t.Errorf("error %v, still requested %v", err, e.requests)
 		}
 	})
+}
+
+func TestPodsLeaveForTheReasonAndDecisionOfTheClaim(t *testing.T) {
+	disrupted := controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		c.Annotations = map[string]string{karpv1.AnnotationDisruptionCommand: `{"id":"d-1","reason":"Drifted"}`}
+		condition.SetTrueWithReason(c, karpv1.ConditionDisruptionReason, condition.Because("Drifted", "Drifted"), controllertest.Start)
+	})
+	unreadable := controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		c.Annotations = map[string]string{karpv1.AnnotationDisruptionCommand: "no command"}
+	})
+	for want, claim := range map[string]*karpv1.NodeClaim{
+		"Drifted, decision d-1": disrupted, "Forceful Termination": unreadable,
+	} {
+		if got := causeOf(claim).String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := causeOf(nil).String(); got != "Forceful Termination" {
+		t.Errorf("without a claim: %q", got)
+	}
 }

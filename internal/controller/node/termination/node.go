@@ -243,18 +243,28 @@ func (r *NodeReconciler) evictPods(t *termination, pods []*corev1.Pod, now time.
 	if interrupted(t.claim) {
 		d = evictVolumesFirst(d, pods, now)
 	}
-	reason := "Forceful Termination"
-	if t.claim != nil {
-		if c, ok := condition.Get(t.claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
-			reason = c.Reason
-		}
-	}
+	cause := causeOf(t.claim)
 	for _, pods := range [][]*corev1.Pod{d.Force, d.Evict} {
 		for _, pod := range pods {
-			r.Evictor.Request(pod, t.node, reason, t.deadline)
+			r.Evictor.Request(pod, t.node, cause, t.deadline)
 		}
 	}
 	return d.Waiting
+}
+
+// causeOf is why the pods of a claim's node have to leave; the claim may be nil.
+func causeOf(claim *karpv1.NodeClaim) Cause {
+	out := Cause{Reason: "Forceful Termination"}
+	if claim == nil {
+		return out
+	}
+	if c, ok := condition.Get(claim, karpv1.ConditionDisruptionReason); ok && c.Status == metav1.ConditionTrue {
+		out.Reason = c.Reason
+	}
+	if command, found, err := claim.DisruptionCommand(); found && err == nil {
+		out.Decision = command.ID
+	}
+	return out
 }
 
 // recordWaiting records the event about the pods that are still on the node.

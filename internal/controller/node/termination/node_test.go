@@ -471,7 +471,7 @@ func TestDrainAsksTheEvictor(t *testing.T) {
 	f.Reconcile(r, "node-a")
 	var requested []string
 	for key, ask := range r.Evictor.requests {
-		requested = append(requested, key.name+" "+ask.reason)
+		requested = append(requested, key.name+" "+ask.cause.String())
 	}
 	slices.Sort(requested)
 	if diff := cmp.Diff([]string{"web Empty"}, requested); diff != "" {

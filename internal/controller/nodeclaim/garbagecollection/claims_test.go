@@ -93,7 +93,7 @@ func TestCollectInstances(t *testing.T) {
 		Log:     f.Log,
 		Now:     func() time.Time { return now },
 	}
-	if err := c.pass(t.Context()); err != nil {
+	if _, err := c.pass(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"aws:///a/i-1"}, fleet.terminated); diff != "" {

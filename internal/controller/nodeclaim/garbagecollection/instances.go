@@ -25,10 +25,12 @@ import (
 const (
 	// minAge protects new instances: the claim of one may not have its provider ID yet.
 	minAge = 30 * time.Second
-	// startupInterval is the time between the first passes: leftovers of the previous process are likely after a start.
-	// steadyInterval is the time between later ones: each pass lists all instances of the cluster.
+	// startupInterval is the time between the first passes, with up to perPage instances: leftovers of the previous process are likely
+	// after a start. It grows with the number of instances, since a pass lists all of them, and their claims: a fifth of a second of CPU
+	// for perPage. steadyInterval is the time between the passes after startupTime.
 	startupInterval, steadyInterval = 10 * time.Second, 2 * time.Minute
-	startupPasses                   = 20
+	startupTime                     = 20 * startupInterval
+	perPage                         = 1000
 )
 
 // lister lists the instances that have this cluster's name, each with its owner.
@@ -60,16 +62,16 @@ func (c *Instances) NeedLeaderElection() bool { return true }
 
 // Start collects until ctx is canceled, often at first and less often later.
 func (c *Instances) Start(ctx context.Context) error {
-	passes := 0
+	begin, seen := c.Now(), 0
 	interval := func() time.Duration {
-		if passes <= startupPasses {
-			return startupInterval
+		if c.Now().Sub(begin) < startupTime {
+			return min(startupInterval*time.Duration(1+seen/perPage), steadyInterval)
 		}
 		return steadyInterval
 	}
 	_ = wait.DelayFunc(interval).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		passes++
-		if err := c.pass(ctx); err != nil && ctx.Err() == nil {
+		var err error
+		if seen, err = c.pass(ctx); err != nil && ctx.Err() == nil {
 			c.Log.Error("collecting instances", "error", err)
 		}
 		return false, nil
@@ -78,15 +80,15 @@ func (c *Instances) Start(ctx context.Context) error {
 }
 
 // pass lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the
-// API server, which answers with a quorum.
-func (c *Instances) pass(ctx context.Context) error {
+// API server, which answers with a quorum. It returns the number of instances.
+func (c *Instances) pass(ctx context.Context) (seen int, err error) {
 	instances, err := c.Cloud.List(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var claims karpv1.NodeClaimList
 	if err := c.Live.List(ctx, &claims); err != nil {
-		return fmt.Errorf("read node claims from the API server: %w", err)
+		return len(instances), fmt.Errorf("read node claims from the API server: %w", err)
 	}
 	orphans := slices.DeleteFunc(orphaned(instances, claims.Items, c.Now()), func(i cloudprovider.Instance) bool {
 		return i.NodeClaimUID != "" && c.Cloud.Launching(i.NodeClaimUID)
@@ -96,14 +98,14 @@ func (c *Instances) pass(ctx context.Context) error {
 		c.Metrics.CollectionRefused.Set(float64(len(orphans)))
 		err := fmt.Errorf("%d of this cluster's %d instances have no NodeClaim, more than the %d that may be collected in one pass: "+
 			"nothing was deleted; compare `kubectl get nodeclaims` with the instances tagged for this cluster", len(orphans), own, limit)
-		return errors.Join(err, c.warnPools(ctx, err.Error()))
+		return len(instances), errors.Join(err, c.warnPools(ctx, err.Error()))
 	}
 	c.Metrics.CollectionRefused.Set(0)
 	var errs []error
 	for _, i := range orphans {
 		errs = append(errs, c.terminate(ctx, i))
 	}
-	return errors.Join(errs...)
+	return len(instances), errors.Join(errs...)
 }
 
 // owned counts the running instances that are certainly ours. Instances of others must not raise the limit on how many

@@ -188,7 +188,7 @@ func TestManyOrphansAtOnceAreAMistakeAndStay(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d", tt.orphans, tt.fleet), func(t *testing.T) {
 			fleet, objects := fleetOf(tt.fleet, tt.orphans)
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
-			err := c.pass(t.Context())
+			_, err := c.pass(t.Context())
 			if tt.collected {
 				if err != nil || len(fleet.terminated) != tt.orphans {
 					t.Errorf("%d were terminated, %v", len(fleet.terminated), err)
@@ -218,7 +218,7 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 				fleet.instances = append(fleet.instances, instance(fmt.Sprintf("i-other-%d", i), owner, time.Hour))
 			}
 			c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
-			err := c.pass(t.Context())
+			_, err := c.pass(t.Context())
 			if err == nil || len(fleet.terminated) > 0 {
 				t.Fatalf("%d instances were terminated, %v", len(fleet.terminated), err)
 			}
@@ -234,7 +234,7 @@ func TestInstancesOfOtherClustersDoNotLetMoreOfOursGo(t *testing.T) {
 			fleet.instances[i].State = cloudprovider.ShuttingDown
 		}
 		c, _ := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
-		if err := c.pass(t.Context()); err == nil || len(fleet.terminated) > 0 {
+		if _, err := c.pass(t.Context()); err == nil || len(fleet.terminated) > 0 {
 			t.Errorf("%d instances were terminated, %v", len(fleet.terminated), err)
 		}
 	})
@@ -245,11 +245,11 @@ func TestLaunchInProgressIsAProofAgainstDeletion(t *testing.T) {
 	fleet.instances[0].NodeClaimUID = "uid-a"
 	fleet.launching["uid-a"] = true
 	c, _ := collector(t, fleet)
-	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+	if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
 		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 	fleet.launching["uid-a"] = false
-	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+	if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
 		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }
@@ -259,7 +259,7 @@ func TestNodeGoesWithItsInstance(t *testing.T) {
 		fleet, _ := fleetOf(1, 1)
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "orphan"}, Spec: corev1.NodeSpec{ProviderID: "aws:///a/i-0"}}
 		c, f := collector(t, fleet, node)
-		if err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
+		if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 {
 			t.Fatalf("terminated %v, %v", fleet.terminated, err)
 		}
 		err := f.API.Get(t.Context(), client.ObjectKeyFromObject(node), node)
@@ -277,7 +277,7 @@ func TestClaimsAreReadAfterInstances(t *testing.T) {
 		late := claim("late", "aws:///a/i-0")
 		f.Do(f.API.Create(t.Context(), &late))
 	}
-	if err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
+	if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
 		t.Errorf("terminated %v, %v", fleet.terminated, err)
 	}
 }

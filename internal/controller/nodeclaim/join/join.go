@@ -4,6 +4,7 @@
 package join
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -12,7 +13,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -50,7 +50,9 @@ type explainer interface {
 
 // Reconciler watches NodeClaims until they have joined.
 type Reconciler struct {
-	Client   client.Client
+	Client client.Client
+	// Pods are those of the informers; nil reads them with Client.
+	Pods     cluster.Pods
 	Cloud    explainer
 	Breakers *Breakers
 	Times    *Times
@@ -216,12 +218,15 @@ func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grac
 // recordPodEvents reports the finding on the pods that wait for the claim's node.
 func (r *Reconciler) recordPodEvents(ctx context.Context, claim *karpv1.NodeClaim, f cloudprovider.Finding) error {
 	waiting := claim.Nominated(karpv1.AnnotationNominatedPods)
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	if len(waiting) == 0 {
+		return nil
+	}
+	pods, err := cmp.Or[cluster.Pods](r.Pods, cluster.ReadPods{Reader: r.Client}).List(ctx)
+	if err != nil {
 		return err
 	}
-	for i := range pods.Items {
-		if pod := &pods.Items[i]; pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
 			r.Events.WarnEvery(
 				podEventWindow,
 				pod,

@@ -52,7 +52,9 @@ type launcher interface {
 // Reconciler launches NodeClaims. If the process is killed between two of its steps, the next run finds the instance
 // that the last one launched.
 type Reconciler struct {
-	Client  client.Client
+	Client client.Client
+	// Pods are those of the informers; nil reads them with Client.
+	Pods    cluster.Pods
 	Cloud   launcher
 	Events  *event.Recorder
 	Metrics *metrics.Metrics

@@ -1,16 +1,16 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/flowcontrol"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -44,13 +44,12 @@ func (r *Reconciler) reportCapacity(ctx context.Context, claim *karpv1.NodeClaim
 	r.podEvents.once.Do(func() {
 		r.podEvents.limit = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(podEventsPerSecond, podEventsBurst, passiveClock(r.Now))
 	})
-	var pods corev1.PodList
-	if err := r.Client.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+	pods, err := cmp.Or[cluster.Pods](r.Pods, cluster.ReadPods{Reader: r.Client}).List(ctx)
+	if err != nil {
 		r.Log.Error("pods get no event about a lack of capacity", "NodeClaim", claim.Name, "error", err)
 		return
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for _, pod := range pods {
 		if pod.Spec.NodeName != "" || !snapshot.Active(pod) || !slices.Contains(nominated, pod.UID) {
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 func reconciler(f *controllertest.Fixture) *Reconciler {
@@ -183,6 +184,10 @@ type use map[string]corev1.ResourceList
 
 func (u use) Usage(context.Context) (map[string]corev1.ResourceList, error) { return u, nil }
 
+func (use) Nodes(context.Context) (*snapshot.Snapshot, error) {
+	return &snapshot.Snapshot{Now: controllertest.Start}, nil
+}
+
 func TestCounter(t *testing.T) {
 	limited := controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
@@ -277,5 +282,14 @@ func TestPoolSaysWhyLaunchesAreHeldBack(t *testing.T) {
 	f.Reconcile(r, "general")
 	if _, there := condition.Get(pool(f), karpv1.ConditionNodesCanJoin); there || !condition.IsReady(pool(f)) {
 		t.Errorf("conditions %+v", pool(f).Status.Conditions)
+	}
+}
+
+// Counting the nodes of a large cluster takes no larger share of a core than counting those of a small one.
+func TestLargeFleetsAreCountedLessOften(t *testing.T) {
+	for nodes, want := range map[int64]time.Duration{0: 5 * time.Second, 999: 5 * time.Second, 5000: 30 * time.Second} {
+		if got := (&Counter{nodes: nodes}).interval(); got != want {
+			t.Errorf("%d nodes are counted every %v, want %v", nodes, got, want)
+		}
 	}
 }

@@ -117,6 +117,14 @@ func (c *Catalog) Currency(region string) string {
 	return "USD"
 }
 
+// Month is that of a region's own prices, such as July 2026; empty for an unknown region.
+func (c *Catalog) Month(region string) string {
+	if m, ok := c.markets[region]; ok {
+		return m.month
+	}
+	return ""
+}
+
 // Basis describes the month of a region's own prices, and how derived ones are estimated.
 func (c *Catalog) Basis(region string) string {
 	m, ok := c.markets[region]

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-k8s/dovetail/internal/console"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+	"github.com/dovetail-k8s/dovetail/internal/top"
+	"github.com/dovetail-k8s/dovetail/internal/top/live"
+)
+
+// consoleFlags are the flags of the console command.
+type consoleFlags struct {
+	viewFlags
+	clusterName, recording string
+	port                   uint16
+	spotToSpot             bool
+}
+
+// defaultConsolePort is none of those that Kubernetes' own tools listen on.
+const defaultConsolePort = 8484
+
+func consoleCommand() *cobra.Command {
+	var f consoleFlags
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Show a cluster in the browser: nodes, cost, pending pods and their fixes",
+		Long: `Serves a page for the browser, until Ctrl-C: a map of the nodes with their pods, use, price and state; pending pods, why they are
+pending and the smallest change that makes them run; a page for each node, pod and NodePool; and what the doctor finds. With
+--recording, also past decisions.
+
+It works on a cluster that runs Karpenter or Dovetail. It only reads: it needs the verbs list and watch, reports which are missing,
+and shows the rest. It listens at 127.0.0.1 only, without a login: every user of this machine can read what it shows.
+
+The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and there is no doctor.`,
+		Example: `  dovetail console
+  dovetail console --context production --cluster-name shop
+  dovetail console --port 9000 --recording decisions.rec
+  dovetail snapshot > now.yaml && dovetail console -f now.yaml`,
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{handlesInterrupt: "requests are finished"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd)
+		},
+	}
+	f.bind(cmd)
+	bindClusterName(cmd, &f.clusterName, "name of the EKS cluster; without it, checks of the doctor that need AWS are skipped")
+	fs := cmd.Flags()
+	fs.Uint16Var(&f.port, "port", defaultConsolePort, "port to listen on, at 127.0.0.1; 0 for any free one")
+	fs.StringVar(&f.recording, "recording", "", "recording of a controller, for past decisions: see dovetail recording")
+	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
+		"spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
+	return cmd
+}
+
+func (f *consoleFlags) run(cmd *cobra.Command) error {
+	klog.SetLogger(logr.Discard()) // the page shows what the watch has lost
+	sources, err := f.sources(cmd)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(f.port))))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %d is in use: name another with --port, or --port 0 for any free one", f.port)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "Console of %s: http://%s/\nIt only reads. Ctrl-C stops it.\n", sources.Name, listener.Addr())
+	serve(cmd.Context(), listener, console.New(sources))
+	return nil
+}
+
+// shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
+const shutdownTimeout = 3 * time.Second
+
+// serve serves until the context is canceled.
+func serve(ctx context.Context, listener net.Listener, c *console.Console) {
+	server := &http.Server{
+		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a browser that goes away is no news
+	}
+	var running sync.WaitGroup
+	running.Go(func() { c.Run(ctx) })
+	running.Go(func() {
+		<-ctx.Done()
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if server.Shutdown(within) != nil {
+			_ = server.Close() // what still runs only reads
+		}
+	})
+	_ = server.Serve(listener) // it ends with the context
+	running.Wait()
+}
+
+// sources are those of the flags. It fails at once if nothing could be shown.
+func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
+	f.search = (&explainFlags{spotToSpot: f.spotToSpot}).consolidation()
+	out := console.Sources{Version: version, Now: time.Now, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+	if f.recording != "" {
+		if err := f.checkRecording(); err != nil {
+			return out, err
+		}
+		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(f.recording) }
+	}
+	if len(f.files) > 0 {
+		return out, f.addFiles(&out, cmd.InOrStdin())
+	}
+	cluster, err := f.watched(cmd.Context())
+	if err != nil {
+		return out, err
+	}
+	watcher := live.NewWatcher(cluster)
+	out.Name, out.Watch, out.View, out.Revision = cluster.Name, watcher.Run, watcher.View, watcher.Version
+	out.Diagnose = func(ctx context.Context) (doctor.Report, error) { return f.diagnose(ctx, f.clusterName) }
+	return out, nil
+}
+
+func (f *consoleFlags) checkRecording() error {
+	recording, err := recorder.Open(f.recording)
+	if err != nil {
+		return fmt.Errorf("--recording: %w", err)
+	}
+	return recording.Close()
+}
+
+// addFiles shows a cluster from files.
+func (f *consoleFlags) addFiles(out *console.Sources, stdin io.Reader) error {
+	view, err := f.readWithin(context.Background(), stdin)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, file := range f.files {
+		names = append(names, filepath.Base(file))
+	}
+	name := strings.Join(names, " ")
+	observed, forecast, err := live.FromFile(view, name)
+	if err != nil {
+		return err
+	}
+	out.Name, out.File = observed.Link.Name, true
+	out.View = func(context.Context) (*inspect.View, error) { return view, nil }
+	out.Revision = func() int { return 0 }
+	out.Watch = func(_ context.Context, send func(any)) {
+		send(observed)
+		send(top.Predicted{Forecast: forecast})
+	}
+	return nil
+}

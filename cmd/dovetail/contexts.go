@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/dovetail-k8s/dovetail/internal/clusters"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// bindContexts declares the flags of a command that can show several clusters in one table.
+func (k *kubeFlags) bindContexts(cmd *cobra.Command) {
+	k.bindUser(cmd)
+	fs := cmd.Flags()
+	fs.StringArrayVar(&k.contexts, clientcmd.FlagContext, nil,
+		"context of the kubeconfig file (default: its current context); can be repeated, for one table over clusters")
+	fs.BoolVar(&k.allContexts, "all-contexts", false, "one table over the clusters of all contexts of the kubeconfig file")
+	complete(cmd, clientcmd.FlagContext, func(*cobra.Command) []string { return contexts(k.raw()) })
+}
+
+// choose returns the contexts of the flags if they select several clusters, and nil if they select one.
+func (k *kubeFlags) choose() ([]string, error) {
+	if k.allContexts && len(k.contexts) > 0 {
+		return nil, errors.New("--context and --all-contexts: use only one of them")
+	}
+	if !k.allContexts && len(k.contexts) < 2 {
+		for _, name := range k.contexts {
+			k.context = name
+		}
+		return nil, nil
+	}
+	config, err := k.loader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the contexts: %w (%s)", err, setKubeconfig)
+	}
+	known := contexts(config)
+	if len(known) == 0 {
+		return nil, errors.New("the kubeconfig file has no context (" + setKubeconfig + ")")
+	}
+	if k.allContexts {
+		return known, nil
+	}
+	var out []string
+	for _, name := range k.contexts {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--context: the kubeconfig file has no context %q; it has %s", name,
+				visibleLine(strings.Join(known, ", ")))
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// of selects one of several clusters.
+func (k *kubeFlags) of(context string) kubeFlags {
+	one := *k
+	one.context, one.contexts, one.allContexts, one.several = context, nil, false, true
+	return one
+}
+
+// How long one of several clusters may take: without a bound, one that does not answer would keep the table of all others.
+const (
+	// reachTimeout is for credentials and the first answer. A command that prints credentials takes 1 or 2 s.
+	reachTimeout = 30 * time.Second
+	// readTimeout is for all objects that a command reads: 100,000 pods are about 1 GB.
+	readTimeout = 5 * time.Minute
+)
+
+// reach is reach, until ctx ends. It waits for one of several clusters for reachTimeout at most.
+func (k *kubeFlags) reach(ctx context.Context, config *rest.Config) error {
+	if k.several {
+		bounded, cancel := context.WithTimeout(ctx, reachTimeout)
+		defer cancel()
+		ctx = bounded
+	}
+	return reachWithin(ctx, config)
+}
+
+// reachWithin returns when ctx ends, even while a command runs that prints credentials: that knows of no context.
+func reachWithin(ctx context.Context, config *rest.Config) error {
+	answer := make(chan error, 1)
+	go func() { answer <- reach(config, settings.Settings{}) }()
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
+		}
+		return fmt.Errorf("reach the API server %s: neither it nor the command for credentials, if the kubeconfig file has one, "+
+			"answered in time: %w", config.Host, ctx.Err())
+	}
+}
+
+// eksCluster is the name and region of the EKS cluster of a context, as far as its ARN is in the kubeconfig file.
+func (k *kubeFlags) eksCluster(context string) (name, region string) {
+	config := k.raw()
+	if config.Contexts[context] == nil {
+		return "", ""
+	}
+	parsed, err := arn.Parse(config.Contexts[context].Cluster)
+	name, found := strings.CutPrefix(parsed.Resource, "cluster/")
+	if err != nil || !found {
+		return "", ""
+	}
+	return name, parsed.Region
+}
+
+// clustersAtOnce is how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
+const clustersAtOnce = 4
+
+// printClusters writes what was found in several clusters, as a table or as JSON or YAML.
+func printClusters[R any](out io.Writer, format string, results []clusters.Result[R],
+	table func(io.Writer, []clusters.Result[R]) error,
+) error {
+	asJSON := func(w io.Writer) error { return clusters.JSON(w, results) }
+	switch format {
+	case "json":
+		return asJSON(out)
+	case "yaml":
+		return asYAML(asJSON)(out)
+	}
+	return forTerminal(func(w io.Writer) error { return table(w, results) })(out)
+}
+
+// incomplete is the exit code of a command that could not read all clusters.
+func incomplete[R any](results []clusters.Result[R]) error {
+	if clusters.Failed(results) > 0 {
+		return exitIncomplete
+	}
+	return nil
+}
+
+// namesOneCluster refuses flags with which several clusters make no sense.
+func namesOneCluster(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for one cluster: leave it out, or use one --context", name)
+		}
+	}
+	return nil
+}

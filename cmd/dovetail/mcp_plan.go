@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+)
+
+// planQuestion is about the next plan, with other manifests or without.
+type planQuestion struct {
+	Manifests string `json:"manifests,omitempty" jsonschema:"YAML to plan as if it were applied; empty for the pods that are pending now"`
+	Format    string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
+}
+
+// plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.
+func (a *answerer) plan(ctx context.Context, q planQuestion) (*mcp.CallToolResult, error) {
+	return a.answer(ctx, q.Format, func() (report, error) {
+		dir, err := os.MkdirTemp("", "dovetail-mcp-")
+		if err != nil {
+			return nil, fmt.Errorf("keep the cluster for the plan: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // of no use to anybody, and without secrets
+		files, err := a.planned(ctx, dir, q.Manifests)
+		if err != nil {
+			return nil, err
+		}
+		f := planFlags{
+			files: files, catalogFlags: a.catalogFlags, settings: a.settings, noTimings: true,
+			output: choice{value: map[bool]string{true: "json", false: "wide"}[q.Format == "json"]},
+		}
+		settings, err := f.check()
+		if err != nil {
+			return nil, err
+		}
+		var out, notes bytes.Buffer
+		// Pods without a node are a part of the answer.
+		if err := f.run(settings, strings.NewReader(""), &out, &notes); err != nil && !errors.Is(err, exitIncomplete) {
+			return nil, errors.New(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
+		}
+		return printedPlan{out.Bytes(), bytes.ReplaceAll(notes.Bytes(), []byte(dir+string(filepath.Separator)), nil)}, nil
+	})
+}
+
+// planned are the files of the plan: the cluster, which is read now if it is live, and the manifests.
+func (a *answerer) planned(ctx context.Context, dir, manifests string) ([]string, error) {
+	files := slices.Clone(a.files)
+	if len(files) == 0 {
+		cluster, _, err := a.kube.client()
+		if err != nil {
+			return nil, err
+		}
+		file, err := os.Create(filepath.Join(dir, "cluster.yaml"))
+		if err != nil {
+			return nil, fmt.Errorf("keep the cluster for the plan: %w", err)
+		}
+		if err := errors.Join(manifest.Dump(ctx, cluster, time.Now(), file), file.Close()); err != nil {
+			return nil, err
+		}
+		files = append(files, file.Name())
+	}
+	if strings.TrimSpace(manifests) == "" {
+		return files, nil
+	}
+	file := filepath.Join(dir, "manifests")
+	if err := os.WriteFile(file, []byte(manifests), 0o600); err != nil {
+		return nil, fmt.Errorf("keep the manifests for the plan: %w", err)
+	}
+	return append(files, file), nil
+}
+
+// printedPlan is a plan in the format that was asked for.
+type printedPlan struct{ text, notes []byte }
+
+// Text implements report.
+func (p printedPlan) Text(w io.Writer) error {
+	_, err := w.Write(append(slices.Clip(p.text), p.notes...))
+	return err
+}
+
+// JSON implements report.
+func (p printedPlan) JSON(w io.Writer) error {
+	_, err := w.Write(p.text)
+	return err
+}

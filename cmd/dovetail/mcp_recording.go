@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+)
+
+// The arguments of tools that read the recording.
+type (
+	decisionsQuestion struct {
+		Since string `json:"since,omitempty" jsonschema:"only the last part of the recording, such as 2h (default 24h)"`
+	}
+	decisionQuestion struct {
+		ID     string `json:"id" jsonschema:"ID of the decision, as in the list of decisions, events, annotations and logs"`
+		Format string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
+	}
+)
+
+const (
+	// recentDecisions is how far back the list of decisions reaches by default: the night and the day before it.
+	recentDecisions = 24 * time.Hour
+	// mostDecisions bounds the list, which has 200 to 300 characters for each: an agent reads all of it.
+	mostDecisions = 100
+)
+
+// addRecordingTools adds the tools that read the recording of the flags.
+func addRecordingTools(s *mcp.Server, a *answerer) {
+	addTool(s, toolText{"decisions", "List decisions", "What the controller decided: time, ID, what, why, saving and outcome of each " +
+		"decision in its recording, the oldest first."}, a.decisions)
+	addTool(s, toolText{"decision", "Show a decision", "One decision of the recording: its rule with the numbers, the alternatives, the " +
+		"prices, and each step of what became of it."}, a.decision)
+}
+
+// decisions lists what was decided lately.
+func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.CallToolResult, error) {
+	since := recentDecisions
+	if q.Since != "" {
+		var err error
+		if since, err = time.ParseDuration(q.Since); err != nil || since <= 0 {
+			return nil, fmt.Errorf("since %q is not a duration such as 2h", q.Since)
+		}
+	}
+	return a.fromRecording(ctx, "", func(r *recorder.Recording) (report, error) {
+		all, err := r.Decisions(recorder.Selection{From: sinceTime(r, since), Brief: true})
+		if err != nil {
+			return nil, err
+		}
+		out := recentList{decisionList: all}
+		if more := len(out.decisionList) - mostDecisions; more > 0 {
+			out.decisionList, out.leftOut = out.decisionList[more:], more
+		}
+		return out, nil
+	})
+}
+
+// recentList is a list of decisions without the oldest.
+type recentList struct {
+	decisionList
+	leftOut int
+}
+
+// Text prints a line per decision.
+func (l recentList) Text(w io.Writer) error {
+	if err := l.decisionList.Text(w); err != nil || l.leftOut == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d older decisions are left out\n", l.leftOut)
+	return err
+}
+
+// decision shows a decision. Its text has what fits a screen: there can be hundreds of alternatives.
+func (a *answerer) decision(ctx context.Context, q decisionQuestion) (*mcp.CallToolResult, error) {
+	return a.fromRecording(ctx, q.Format, func(r *recorder.Recording) (report, error) {
+		found, err := r.Decision(q.ID)
+		if err != nil {
+			return nil, err
+		}
+		return struct{ report }{decisionPage{found}}, nil
+	})
+}
+
+func (a *answerer) fromRecording(
+	ctx context.Context, format string, find func(*recorder.Recording) (report, error),
+) (*mcp.CallToolResult, error) {
+	return a.answer(ctx, format, func() (report, error) {
+		recording, err := recorder.Open(a.recording)
+		if err != nil {
+			return nil, err
+		}
+		defer recording.Close() // nothing was written
+		return find(recording)
+	})
+}
+
+// recorded is what the controller saw at a time, or before a decision.
+func (a *answerer) recorded(at string) (*inspect.View, error) {
+	if a.recording == "" {
+		return nil, errors.New("at needs a recording: start dovetail mcp with --recording FILE")
+	}
+	return (&recordedFlags{file: a.recording, at: at}).read()
+}
+
+// checkRecording reports a file that is no recording.
+func (f *mcpFlags) checkRecording() error {
+	recording, err := recorder.Open(f.recording)
+	if err != nil {
+		return fmt.Errorf("--recording: %w", err)
+	}
+	return recording.Close()
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+)
+
+// recordingFlags select a recording.
+type recordingFlags struct {
+	file string
+}
+
+func (f *recordingFlags) bind(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "recording (default: RECORDER_PATH, as in the controller's pod)")
+}
+
+func (f *recordingFlags) open(cmd *cobra.Command) (*recorder.Recording, error) {
+	path := cmp.Or(f.file, os.Getenv("RECORDER_PATH"))
+	if path == "" {
+		return nil, misused(cmd, errors.New("which recording? use -f FILE, or run the command in the controller's pod"))
+	}
+	return recorder.Open(path)
+}
+
+func recordingCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "recording",
+		Short: "List, show and export the decisions that the controller has recorded",
+		Long: `The controller records what each pass saw, what it decided and what became of it, in the file that --recorder-path
+names. These commands read that file, or a part of it that was exported. They change nothing.`,
+		Example: `  dovetail recording list -f decisions.rec --since 2h
+  kubectl exec -n kube-system deploy/dovetail -- dovetail recording export --since 2h > decisions.rec`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(recordingListCommand(), recordingShowCommand(), recordingExportCommand())
+	for _, sub := range cmd.Commands() {
+		checkArgs(sub)
+		interruptible(sub)
+		intoOutputFile(sub)
+	}
+	return cmd
+}
+
+func recordingListCommand() *cobra.Command {
+	var from recordingFlags
+	var output choice
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the decisions of a recording: time, ID, what, why, saving and outcome",
+		Example: `  dovetail recording list -f decisions.rec
+  dovetail recording list -f decisions.rec --since 2h -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			recording, err := from.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer recording.Close() // nothing was written
+			decisions, err := recording.Decisions(recorder.Selection{From: sinceTime(recording, since), Brief: true})
+			if err != nil {
+				return err
+			}
+			return writeAs(cmd.OutOrStdout(), output.value, decisionList(decisions))
+		},
+	}
+	from.bind(cmd)
+	bindSince(cmd, &since)
+	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
+	return cmd
+}
+
+// sinceTime is the time that --since names, counted from the end of the recording; zero without the flag.
+func sinceTime(r *recorder.Recording, since time.Duration) time.Time {
+	_, end, ok := r.Span()
+	if since <= 0 || !ok {
+		return time.Time{}
+	}
+	return end.Add(-since)
+}
+
+func bindSince(cmd *cobra.Command, into *time.Duration) {
+	cmd.Flags().DurationVar(into, "since", 0, "only the last part, such as 2h, counted from the end of the recording")
+}
+
+func recordingShowCommand() *cobra.Command {
+	var from recordingFlags
+	var output choice
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one decision: the rule with its numbers, the alternatives, prices, and each step of the outcome",
+		Example: `  dovetail recording show -f decisions.rec p-mihk3x2a-0`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			recording, err := from.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer recording.Close() // nothing was written
+			decision, err := recording.Decision(args[0])
+			if err != nil {
+				return err
+			}
+			return writeAs(cmd.OutOrStdout(), output.value, decisionPage{decision})
+		},
+	}
+	from.bind(cmd)
+	bindOutput(cmd, &output, "table", "wide", "json", "yaml")
+	withOutputFile(cmd)
+	return cmd
+}
+
+func recordingExportCommand() *cobra.Command {
+	var from recordingFlags
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "export",
+		Short: "Write a part of a recording to a file, to attach to an issue",
+		Long: `Writes the frames since a time, and what they depend on, as a recording of its own to standard output. A recording has
+neither Secrets nor environment, commands and user data. It has names, labels and images: look at it before you share it, with
+dovetail recording list and show.`,
+		Example: `  kubectl exec -n kube-system deploy/dovetail -- dovetail recording export --since 2h > decisions.rec
+  dovetail recording export -f all.rec --since 30m --output-file decisions.rec`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			recording, err := from.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer recording.Close() // nothing was written
+			info, err := recording.Export(cmd.OutOrStdout(), sinceTime(recording, since))
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d frames, %d bytes, from %s to %s\n", info.Frames, info.Bytes,
+				info.From.Format(time.RFC3339), info.To.Format(time.RFC3339))
+			return nil
+		},
+	}
+	from.bind(cmd)
+	bindSince(cmd, &since)
+	withOutputFile(cmd)
+	return cmd
+}

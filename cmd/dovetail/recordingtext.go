@@ -1,0 +1,252 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+)
+
+// writeAs writes a report in a format of bindOutput. What has no wider form is the same with table and wide.
+func writeAs(out io.Writer, format string, r report) error {
+	switch wide, ok := r.(wideReport); {
+	case format == "json":
+		return r.JSON(out)
+	case format == "yaml":
+		return asYAML(r.JSON)(out)
+	case format == "wide" && ok:
+		return forTerminal(wide.Wide)(out)
+	}
+	return forTerminal(r.Text)(out)
+}
+
+func writeIndented(out io.Writer, v any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(v)
+}
+
+// decisionList are decisions, the oldest first.
+type decisionList []recorder.Decision
+
+// JSON prints the decisions without alternatives and prices, which recording show has.
+func (l decisionList) JSON(out io.Writer) error {
+	return writeIndented(out, append([]recorder.Decision{}, l...))
+}
+
+// Text prints a line per decision.
+func (l decisionList) Text(out io.Writer) error {
+	if len(l) == 0 {
+		_, err := fmt.Fprintln(out, "no decisions")
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TIME\tID\tWHAT\tWHY\tSAVING\tOUTCOME")
+	for i := range l {
+		d := &l[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
+			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(float64(d.Saving)), outcomeOf(d))
+	}
+	return w.Flush()
+}
+
+// outcomeOf is what became of a decision, and when.
+func outcomeOf(d *recorder.Decision) string {
+	last := len(d.Steps) - 1
+	switch {
+	case !d.Ended.IsZero():
+		return fmt.Sprintf("%s after %s", d.Outcome, after(d, d.Ended))
+	case last >= 0:
+		return fmt.Sprintf("%s: %s after %s", d.Outcome, d.Steps[last].What, after(d, d.Steps[last].At))
+	}
+	return string(d.Outcome)
+}
+
+// after is the time since a decision. Kubernetes cuts times to seconds, so that a step may seem to come before its decision.
+func after(d *recorder.Decision, at time.Time) time.Duration {
+	return max(0, at.Sub(d.At).Round(time.Second))
+}
+
+// perHour is an amount of money per hour; unknown amounts are 0.
+func perHour(amount float64) string {
+	switch {
+	case amount == 0:
+		return "-"
+	case amount < 0:
+		return fmt.Sprintf("-$%.4f/h", -amount)
+	}
+	return fmt.Sprintf("$%.4f/h", amount)
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// shownAlternatives and shownPrices are how many the text has; with wide, and in JSON, there are all.
+const shownAlternatives, shownPrices = 8, 4
+
+// decisionPage is one decision.
+type decisionPage struct{ *recorder.Decision }
+
+// JSON prints all of it.
+func (p decisionPage) JSON(out io.Writer) error { return writeIndented(out, p.Decision) }
+
+// Text prints what fits a screen: of a decision that has ended, no step says what it waited for.
+func (p decisionPage) Text(out io.Writer) error {
+	shown := *p.Decision
+	if !shown.Ended.IsZero() {
+		shown.Steps = slices.DeleteFunc(slices.Clone(shown.Steps), func(s recorder.Step) bool { return s.What == recorder.StepWaiting })
+	}
+	return writeDecision(out, &shown, shownAlternatives, shownPrices)
+}
+
+// Wide prints all of it.
+func (p decisionPage) Wide(out io.Writer) error {
+	return writeDecision(out, p.Decision, len(p.Alternatives), len(p.PriceTable))
+}
+
+func writeDecision(out io.Writer, d *recorder.Decision, alternatives, prices int) error {
+	fmt.Fprintf(out, "%s: %s\n", strings.ToUpper(d.What[:min(1, len(d.What))])+d.What[min(1, len(d.What)):], d.Why)
+	for _, write := range []func(w io.Writer){
+		func(w io.Writer) { writeSummary(w, d) }, func(w io.Writer) { writeRule(w, &d.Rule) }, func(w io.Writer) { writeMoves(w, d) },
+		func(w io.Writer) { writeAlternatives(w, d, alternatives) }, func(w io.Writer) { writePrices(w, d, prices) },
+		func(w io.Writer) { writeSteps(w, d) },
+	} {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		write(w)
+		if err := w.Flush(); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "\nReplay it:\n  dovetail replay FILE --at %s\n", d.ID)
+	return err
+}
+
+func writeSummary(w io.Writer, d *recorder.Decision) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("ID", "%s", d.ID)
+	row("Decided", "%s, by version %s", d.At.Format(time.RFC3339), d.Inputs.Version)
+	row("Outcome", "%s", outcomeOf(d))
+	row("Cluster", "%s, %s, %s pending", counted(d.Inputs.Nodes, "node"), counted(d.Inputs.Pods, "pod"), counted(d.Inputs.Pending, "pod"))
+	if d.NodePool != "" {
+		row("NodePool", "%s, generation %d", d.NodePool, d.Inputs.PoolGeneration)
+	}
+	if d.Saving != 0 {
+		row("Saving", "%s", perHour(float64(d.Saving)))
+	}
+	if d.Kind != recorder.KindLaunch {
+		row("Evictions", "%d", d.Evictions)
+	}
+	if d.Cost > 0 {
+		row("New nodes", "%s", perHour(float64(d.Cost)))
+	}
+}
+
+func writeRule(w io.Writer, r *recorder.Rule) {
+	if r.Text == "" && len(r.Budgets) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nRule: %s\n", r.Text)
+	if r.ConsolidationPolicy != "" {
+		fmt.Fprintf(w, "  Policy\t%s, consolidateAfter %s\n", r.ConsolidationPolicy, r.ConsolidateAfter)
+	}
+	if r.Preferences != "" {
+		fmt.Fprintf(w, "  Preferences\t%s\n", r.Preferences)
+	}
+	for _, b := range r.Budgets {
+		allowed := fmt.Sprintf("%d of %s may be disrupted at once, %d are", b.Allowed, counted(b.Nodes, "node"), b.Disrupting)
+		if b.Error != "" {
+			allowed = b.Error
+		}
+		fmt.Fprintf(w, "  Budget\tNodePool %s: %s\n", b.NodePool, allowed)
+	}
+	for _, s := range r.Scores {
+		fmt.Fprintf(w, "  Score\tNodePool %s: %.2f, at least %.2f: saves $%.4f of $%.4f/h, and moves %.1f of %.1f pods\n", s.NodePool,
+			float64(s.Score), float64(r.Threshold), float64(s.Saved), float64(s.PoolCost), float64(s.Disturbed), float64(s.PoolDisruption))
+	}
+}
+
+func writeMoves(w io.Writer, d *recorder.Decision) {
+	if len(d.Removes) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nRemoves:")
+	for _, n := range d.Removes {
+		fmt.Fprintf(w, "  %s\t%s %s\t%s\t%s\t%s\n", n.Name, n.CapacityType, n.InstanceType, n.Zone, perHour(float64(n.Price)),
+			counted(len(n.Pods), "pod"))
+	}
+	for _, l := range d.Launches {
+		fmt.Fprintf(w, "  launches\t%s %s\t%s\t%s\t%s\n", l.CapacityType, strings.Join(l.InstanceTypes[:min(1, len(l.InstanceTypes))], ""),
+			l.Zone, perHour(float64(l.Price)), counted(len(l.Pods), "pod"))
+	}
+	for _, m := range d.Moves {
+		fmt.Fprintf(w, "  %s takes\t%s\n", m.Node, strings.Join(m.Pods, ", "))
+	}
+}
+
+func writeAlternatives(w io.Writer, d *recorder.Decision, most int) {
+	if len(d.Alternatives) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nAlternatives:")
+	for _, a := range d.Alternatives[:min(most, len(d.Alternatives))] {
+		why := a.WhyNot
+		if a.Chosen {
+			why = "chosen"
+		}
+		if d.Kind == recorder.KindLaunch {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, perHour(float64(a.Price)), why)
+			continue
+		}
+		fmt.Fprintf(w, "  %s\tsaves %s\t%s\t%s\n", a.What, perHour(float64(a.Saving)), counted(a.Evictions, "eviction"), why)
+	}
+	if more := max(0, len(d.Alternatives)-most) + d.MoreAlternatives; more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+}
+
+func writePrices(w io.Writer, d *recorder.Decision, most int) {
+	if len(d.Prices)+len(d.PriceTable) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nPrices used:")
+	for _, p := range d.Prices {
+		age := "built in"
+		if !p.Read.IsZero() {
+			age = "read " + d.At.Sub(p.Read).Round(time.Second).String() + " before"
+		}
+		fmt.Fprintf(w, "  %s\t%s\n", p.CapacityType, age)
+	}
+	for _, r := range d.PriceTable[:min(most, len(d.PriceTable))] {
+		var prices []string
+		for _, o := range r.Offerings {
+			text := fmt.Sprintf("%s %s $%.4f", o.CapacityType, o.Zone, float64(o.Price))
+			if o.Unavailable != "" {
+				text = fmt.Sprintf("%s %s: %s", o.CapacityType, o.Zone, o.Unavailable)
+			}
+			prices = append(prices, text)
+		}
+		fmt.Fprintf(w, "  %s\t%s CPU, %s: %s\n", r.InstanceType, r.CPU.String(), r.Memory.String(), strings.Join(prices, ", "))
+	}
+}
+
+func writeSteps(w io.Writer, d *recorder.Decision) {
+	if len(d.Steps) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nOutcome:")
+	for _, s := range d.Steps {
+		fmt.Fprintf(w, "  +%s\t%s\t%s\n", after(d, s.At), strings.TrimSpace(string(s.What)+" "+s.Object), s.Message)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/dovetail-k8s/dovetail/internal/clusters"
+	"github.com/dovetail-k8s/dovetail/internal/top"
+	"github.com/dovetail-k8s/dovetail/internal/top/live"
+	"github.com/dovetail-k8s/dovetail/internal/top/screen"
+)
+
+// topFlags are the flags of the top command.
+type topFlags struct {
+	viewFlags
+	once   bool
+	output choice
+}
+
+func topCommand() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show nodes, their use and price, pending pods and planned changes, live in the terminal",
+		Long: `Shows the nodes of a cluster by NodePool, with what pods request of them (and what containers use, if
+metrics-server answers), their price, age and state; pending pods with their reasons; and what consolidation would change.
+It works on any cluster with Karpenter or Dovetail, and on others without the planned changes.
+
+It only reads: it needs the verbs list and watch for what it shows, reports which are missing, and shows the rest. It plans in the
+background, at most every 30 s, and less often in large clusters.
+
+With --once, it prints one text or JSON document and exits. So it does if there is no terminal, or one that cannot move its
+cursor (TERM=dumb), and reports that.
+Press ? in it for keys, filters and states. NO_COLOR turns off color.
+
+With several --context or --all-contexts, it shows one table over these clusters; enter opens one, esc goes back.`,
+		Example: `  dovetail top
+  dovetail top --context production
+  dovetail top --all-contexts
+  dovetail top -f now.yaml
+  dovetail top --once -o json`,
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{handlesInterrupt: "the terminal is restored"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd)
+		},
+	}
+	f.bindSeveral(cmd)
+	bindOutput(cmd, &f.output, "table", "json")
+	cmd.Flags().BoolVar(&f.once, "once", false, "print the state once, as text or JSON, instead of a live screen")
+	return cmd
+}
+
+func (f *topFlags) check() error {
+	if f.output.value != "table" && !f.once {
+		return errors.New("-o " + f.output.value + " needs --once: the live screen has no other format")
+	}
+	return f.viewFlags.check()
+}
+
+func (f *topFlags) run(cmd *cobra.Command) error {
+	screen := !f.once
+	if without := withoutScreen(cmd); screen && without != "" {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s, so this is the state once, as with --once\n", without)
+		screen = false
+	}
+	several, err := f.kube.choose()
+	switch {
+	case err != nil:
+		return misused(cmd, err)
+	case len(f.files) > 0:
+		return f.showFiles(cmd, screen)
+	case several != nil && screen:
+		return f.showSeveral(cmd, several)
+	case several != nil:
+		return f.printSeveral(cmd, several)
+	}
+	cluster, err := f.watched(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if !screen {
+		observed, forecast, err := live.Once(cmd.Context(), cluster)
+		if err != nil {
+			return err
+		}
+		return f.print(cmd, observed, forecast)
+	}
+	return show(cmd, top.NewModel(top.Link{Name: cluster.Name}), func(ctx context.Context, send func(any)) {
+		live.NewWatcher(cluster).Run(ctx, send)
+	})
+}
+
+// of selects one of several clusters.
+func (f *topFlags) of(context string) *topFlags {
+	one := *f
+	one.kube = f.kube.of(context)
+	return &one
+}
+
+// showSeveral shows several clusters. One that cannot be reached has a row that states why.
+func (f *topFlags) showSeveral(cmd *cobra.Command, contexts []string) error {
+	links := make([]top.Link, len(contexts))
+	for i, name := range contexts {
+		links[i].Name = name
+	}
+	return show(cmd, top.NewOverview(links), func(ctx context.Context, send func(any)) {
+		var watching sync.WaitGroup
+		for i, name := range contexts {
+			watching.Go(func() {
+				from := func(message any) { send(top.From{Cluster: i, Message: message}) }
+				cluster, err := f.of(name).watched(ctx)
+				if err != nil {
+					from(top.Observed{Link: top.Link{Name: name, Lost: time.Now(), LostWhy: err.Error()}})
+					return
+				}
+				live.NewWatcher(cluster).Run(ctx, from)
+			})
+		}
+		watching.Wait()
+	})
+}
+
+// printSeveral prints several clusters once.
+func (f *topFlags) printSeveral(cmd *cobra.Command, contexts []string) error {
+	results := clusters.Each(cmd.Context(), contexts, clustersAtOnce, func(ctx context.Context, name string) (*top.Report, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		cluster, err := f.of(name).watched(ctx)
+		if err != nil {
+			return nil, err
+		}
+		observed, forecast, err := live.Once(ctx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		return top.NewReport(observed, forecast), nil
+	})
+	if cmd.Context().Err() != nil {
+		return exitInterrupted
+	}
+	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Top); err != nil {
+		return err
+	}
+	return incomplete(results)
+}
+
+// withoutScreen is why the screen cannot be shown; empty if it can.
+func withoutScreen(cmd *cobra.Command) string {
+	out, isFile := cmd.OutOrStdout().(*os.File)
+	switch {
+	case !isFile || !term.IsTerminal(out.Fd()):
+		return "The output is no terminal"
+	case !term.IsTerminal(os.Stdin.Fd()):
+		return "The input is no terminal"
+	case os.Getenv("TERM") == "dumb":
+		return "The terminal cannot move its cursor (TERM=dumb)"
+	}
+	return ""
+}
+
+// showFiles shows a cluster from files.
+func (f *topFlags) showFiles(cmd *cobra.Command, screen bool) error {
+	view, err := f.read(cmd)
+	if err != nil {
+		return err
+	}
+	observed, forecast, err := live.FromFile(view, strings.Join(f.files, " "))
+	if err != nil {
+		return err
+	}
+	if !screen {
+		return f.print(cmd, observed, forecast)
+	}
+	m := top.NewModel(observed.Link).Update(observed).Update(top.Predicted{Forecast: forecast})
+	return show(cmd, m, func(context.Context, func(any)) {})
+}
+
+func (f *topFlags) print(cmd *cobra.Command, observed top.Observed, forecast *top.Forecast) error {
+	report := top.NewReport(observed, forecast)
+	if f.output.value == "json" {
+		return report.JSON(cmd.OutOrStdout())
+	}
+	return report.Text(cmd.OutOrStdout())
+}
+
+// show runs the screen. Libraries must not write their log lines onto it.
+func show[M screen.Model[M]](cmd *cobra.Command, m M, source func(context.Context, func(any))) error {
+	klog.SetLogger(logr.Discard())
+	err := screen.Run(cmd.Context(), screen.Terminal{Input: os.Stdin, Output: os.Stdout, Environment: os.Environ()}, m, source)
+	if errors.Is(err, context.Canceled) {
+		return exitInterrupted
+	}
+	return err
+}

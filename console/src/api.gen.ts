@@ -1,0 +1,575 @@
+// Generated from the handlers by UPDATE=1 go test ./internal/console. Do not edit.
+
+export interface About {
+  version: string;
+  cluster: string;
+  file: boolean;
+  doctor: boolean;
+  decisions: boolean;
+}
+
+export interface BudgetsSchedule {
+  reasons: string[] | null;
+  now: BudgetsSpan;
+  spans: BudgetsSpan[] | null;
+  text: string;
+}
+
+export interface BudgetsSpan {
+  from: string;
+  to: string;
+  allowed: number;
+  budget: number;
+}
+
+export interface Change {
+  sequence: number;
+  at: string;
+  link: Link;
+  summary: Summary;
+  changed: Node[] | null;
+  removed: string[] | null;
+}
+
+export interface Decisions {
+  from: string | null;
+  to: string | null;
+  decisions: RecorderDecision[] | null;
+  more: number;
+}
+
+export interface Diagnosis {
+  at: string;
+  checks: number;
+  findings: DoctorFinding[] | null;
+  notChecked: DoctorNotChecked[] | null;
+}
+
+export interface DoctorFinding {
+  check: string;
+  area: string;
+  severity: string;
+  object: string;
+  seen: string;
+  why: string;
+  remedy: string;
+  command?: string;
+  manifest?: string;
+}
+
+export interface DoctorNotChecked {
+  check: string;
+  why: string;
+  cause: string;
+}
+
+export interface DriftedDrift {
+  reason: string;
+  fields: DriftedField[] | null;
+  since?: string | null;
+}
+
+export interface DriftedField {
+  object: string;
+  field: string;
+  old: string;
+  new: string;
+}
+
+export interface Fleet {
+  sequence: number;
+  at: string;
+  link: Link;
+  summary: Summary;
+  nodes: Node[] | null;
+}
+
+export interface Link {
+  cluster: string;
+  file: boolean;
+  loading: string;
+  lost: string | null;
+  lostWhy: string;
+  missing: string[] | null;
+  forbidden: string[] | null;
+  rule: string;
+  notPlanned: string;
+}
+
+export interface Node {
+  id: string;
+  name: string;
+  nodeClaim: string;
+  nodePool: string;
+  instanceType: string;
+  capacityType: string;
+  zone: string;
+  state: string;
+  why: string;
+  pricePerHour: number | null;
+  created: string;
+  cpuMillicores: TopUse;
+  memoryBytes: TopUse;
+  pods: number;
+  maxPods: number;
+  podsHash: string;
+}
+
+export interface NodePods {
+  nodes: Record<string, Pod[] | null>;
+}
+
+export interface NodePools {
+  names: string[] | null;
+}
+
+export interface NodereportBlocker {
+  reason: string;
+  object: string;
+  field: string;
+  text: string;
+  change: string;
+  until?: string | null;
+}
+
+export interface NodereportExcluded {
+  instanceType: string;
+  price: number;
+  rule: string;
+}
+
+export interface NodereportLaunch {
+  reason: string;
+  pods: string[] | null;
+  gone: number;
+  replaces: string[] | null;
+  requests: string;
+  types: number;
+  alternatives: NodereportNewNode[] | null;
+  split: number;
+  excluded: NodereportExcluded[] | null;
+  rules: NodereportRule[] | null;
+}
+
+export interface NodereportMove {
+  pod: string;
+  node: string;
+  new: boolean;
+  why: string;
+}
+
+export interface NodereportNewNode {
+  instanceType: string;
+  zone: string;
+  capacityType: string;
+  nodePool: string;
+  price: number;
+}
+
+export interface NodereportPod {
+  name: string;
+  note: string;
+}
+
+export interface NodereportRemoval {
+  blocks: string;
+  accepted: boolean;
+  why: string;
+  saves: number;
+  launches: NodereportNewNode[] | null;
+  pods: NodereportMove[] | null;
+}
+
+export interface NodereportReport {
+  kind: string;
+  name: string;
+  verdict: NodereportVerdict;
+  node: string;
+  nodeClaim: string;
+  nodePool: string;
+  instanceType: string;
+  zone: string;
+  capacityType: string;
+  price: number;
+  createdAt: string;
+  expiresAt?: string | null;
+  use: NodereportUse[] | null;
+  stages: NodereportStage[] | null;
+  launch?: NodereportLaunch | null;
+  blockers: NodereportBlocker[] | null;
+  drift?: DriftedDrift | null;
+  removal?: NodereportRemoval | null;
+  pods: NodereportPod[] | null;
+  prices: string;
+  now: string;
+}
+
+export interface NodereportRule {
+  rule: string;
+  types: number;
+}
+
+export interface NodereportStage {
+  name: string;
+  done: boolean;
+  at?: string | null;
+  message: string;
+}
+
+export interface NodereportUse {
+  resource: string;
+  requested: string;
+  allocatable: string;
+  percent: number;
+}
+
+export interface NodereportVerdict {
+  state: string;
+  reason: string;
+  text: string;
+}
+
+export interface Pending {
+  at: string;
+  unknown: boolean;
+  planned: string | null;
+  groups: PendingGroup[] | null;
+}
+
+export interface PendingGroup {
+  namespace: string;
+  kind: string;
+  name: string;
+  pods: string[] | null;
+  count: number;
+  since: string;
+  cpuMillicores: number;
+  memoryBytes: number;
+  why: string;
+  fits: boolean;
+}
+
+export interface Pod {
+  namespace: string;
+  name: string;
+  workload: string;
+  cpuMillicores: number;
+  memoryBytes: number;
+  daemon: boolean;
+}
+
+export interface PodreportChange {
+  summary: string;
+  edits: PodreportEdit[] | null;
+  node: PodreportPlace | null;
+}
+
+export interface PodreportEdit {
+  kind: string;
+  namespace?: string;
+  name: string;
+  action: string;
+  fields: PodreportFieldChange[] | null;
+  patch: unknown[] | null;
+  manifest?: string;
+  command?: string;
+}
+
+export interface PodreportEffort {
+  candidates: number;
+  plans: number;
+  complete: boolean;
+}
+
+export interface PodreportFieldChange {
+  field: string;
+  old: string;
+  new: string;
+}
+
+export interface PodreportPlace {
+  name?: string;
+  nodeClaim?: string;
+  nodePool?: string;
+  instanceType?: string;
+  zone?: string;
+  capacityType?: string;
+  pricePerHour?: number;
+  new: boolean;
+  otherPods?: number;
+}
+
+export interface PodreportPoolReason {
+  nodePool: string;
+  code: string;
+  reason: string;
+  more?: number;
+}
+
+export interface PodreportReport {
+  pod: string;
+  state: string;
+  cause: string;
+  node?: PodreportPlace | null;
+  why: string[] | null;
+  constraints: string[] | null;
+  blocks: string[] | null;
+  nodePools: PodreportPoolReason[] | null;
+  change?: PodreportChange | null;
+  alternatives: PodreportChange[] | null;
+  search?: PodreportEffort | null;
+  prices: string;
+  notes: string[] | null;
+}
+
+export interface PoolreportCondition {
+  type: string;
+  status: string;
+  reason: string;
+  message: string;
+  bad: boolean;
+}
+
+export interface PoolreportDisrupted {
+  node: string;
+  why: string;
+  command: string;
+}
+
+export interface PoolreportDrift {
+  reason: string;
+  fields: DriftedField[] | null;
+  nodes: number;
+  names: string[] | null;
+}
+
+export interface PoolreportExcluded {
+  requirement: string;
+  types: number;
+}
+
+export interface PoolreportGoing {
+  node: string;
+  reason: string;
+  saves: number;
+  together: number;
+}
+
+export interface PoolreportLimit {
+  resource: string;
+  used: string;
+  limit: string;
+  percent: number;
+}
+
+export interface PoolreportReport {
+  name: string;
+  verdict: string;
+  nodes: number;
+  starting: number;
+  replicas?: number | null;
+  weight: number;
+  price: number;
+  conditions: PoolreportCondition[] | null;
+  limits: PoolreportLimit[] | null;
+  budgetError: string;
+  budgets: BudgetsSchedule[] | null;
+  disrupted: PoolreportDisrupted[] | null;
+  going: PoolreportGoing[] | null;
+  stays: PoolreportStays[] | null;
+  stopped: boolean;
+  drift: PoolreportDrift[] | null;
+  types: number;
+  admitted: number;
+  excluded: PoolreportExcluded[] | null;
+  prices: string;
+  now: string;
+}
+
+export interface PoolreportStays {
+  reason: string;
+  nodes: number;
+  names: string[] | null;
+}
+
+export interface Problem {
+  status: number;
+  code: string;
+  field: string;
+  message: string;
+  rule: string;
+}
+
+export interface RecorderAlternative {
+  what: string;
+  price?: number;
+  saving?: number;
+  evictions?: number;
+  chosen?: boolean;
+  whyNot?: string;
+}
+
+export interface RecorderBudgetRecord {
+  nodePool: string;
+  nodes: number;
+  allowed: number;
+  disrupting: number;
+  error?: string;
+}
+
+export interface RecorderDecision {
+  id: string;
+  pass: string;
+  at: string;
+  kind: string;
+  nodePool?: string;
+  what: string;
+  why: string;
+  cost?: number;
+  saving?: number;
+  evictions?: number;
+  removes?: RecorderNodeRecord[] | null;
+  launches?: RecorderLaunchRecord[] | null;
+  moves?: RecorderPlacementRecord[] | null;
+  rule: RecorderRule;
+  alternatives?: RecorderAlternative[] | null;
+  moreAlternatives?: number;
+  prices?: RecorderPriceSource[] | null;
+  priceTable?: RecorderPriceRow[] | null;
+  inputs?: RecorderInputs;
+  outcome?: string;
+  ended?: string;
+  steps?: RecorderStep[] | null;
+}
+
+export interface RecorderInputs {
+  version?: string;
+  nodes: number;
+  pods: number;
+  pending: number;
+  poolGeneration?: number;
+}
+
+export interface RecorderLaunchRecord {
+  nodePool: string;
+  instanceTypes: string[] | null;
+  zone: string;
+  capacityType: string;
+  price: number;
+  requirements: V1Requirement[] | null;
+  requests: Record<string, string>;
+  pods: string[] | null;
+  drivers?: string[] | null;
+  minValuesRelaxed?: boolean;
+}
+
+export interface RecorderNodeRecord {
+  name: string;
+  nodeClaim: string;
+  nodePool: string;
+  instanceType?: string;
+  zone?: string;
+  capacityType?: string;
+  price: number;
+  pods?: string[] | null;
+}
+
+export interface RecorderPlacementRecord {
+  node: string;
+  pods: string[] | null;
+}
+
+export interface RecorderPriceRecord {
+  capacityType: string;
+  zone: string;
+  price?: number;
+  unavailable?: string;
+}
+
+export interface RecorderPriceRow {
+  instanceType: string;
+  cpu: string;
+  memory: string;
+  offerings: RecorderPriceRecord[] | null;
+}
+
+export interface RecorderPriceSource {
+  capacityType: string;
+  read?: string;
+}
+
+export interface RecorderRule {
+  text?: string;
+  consolidationPolicy?: string;
+  consolidateAfter?: string;
+  budgets?: RecorderBudgetRecord[] | null;
+  scores?: RecorderScore[] | null;
+  threshold?: number;
+  preferences?: string;
+}
+
+export interface RecorderScore {
+  nodePool: string;
+  approved: boolean;
+  score: number;
+  saved: number;
+  poolCost: number;
+  disturbed: number;
+  poolDisruption: number;
+}
+
+export interface RecorderStep {
+  decision: string;
+  at: string;
+  what: string;
+  object?: string;
+  message?: string;
+}
+
+export interface Summary {
+  pods: number;
+  pending: number;
+  stuck: number;
+  costPerHour: TopSpend;
+  planned: string | null;
+  changes: TopChange[] | null;
+  notes: string[] | null;
+}
+
+export interface TopChange {
+  action: string;
+  reason: string;
+  nodes: string[] | null;
+  launches: TopLaunch[] | null;
+  pods: number;
+  savingPerHour: number;
+}
+
+export interface TopLaunch {
+  nodePool: string;
+  instanceType: string;
+  capacityType: string;
+  zone: string;
+  pricePerHour: number;
+}
+
+export interface TopSpend {
+  now: number;
+  after: number | null;
+  lowerBound: number | null;
+  unpriced: number;
+  prices: string;
+}
+
+export interface TopUse {
+  allocatable: number;
+  requested: number | null;
+  used: number | null;
+}
+
+export interface V1Requirement {
+  key: string;
+  operator: string;
+  values?: string[] | null;
+  minValues?: number | null;
+}

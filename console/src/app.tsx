@@ -1,0 +1,199 @@
+// The shell: top bar, rail, and the view of the address.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { About, Diagnosis } from './api.gen';
+import { useAnswer } from './answer';
+import { DecisionPage, DecisionsPage } from './decisions';
+import { DoctorPage } from './doctor';
+import { colorings } from './fleet/colors';
+import { FleetPage, StaleBanner } from './fleet/page';
+import { count, plural, span } from './format';
+import { useLive } from './live';
+import { NodePage } from './node';
+import { NodePoolsPage } from './nodepools';
+import { Palette } from './palette';
+import { Empty, Icon, useNow } from './parts';
+import { PendingPage } from './pending';
+import { PodPage } from './pod';
+import { type Route, change, go, href, useRoute } from './route';
+
+export interface View { name: string; label: string; key: string }
+
+// views are those that this console has: files have no doctor, and decisions need a recording.
+function viewsOf(about: About | null): View[] {
+  return [
+    { name: 'fleet', label: 'Fleet', key: 'f' },
+    { name: 'pending', label: 'Pending', key: 'p' },
+    ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 't' }] : []),
+    { name: 'nodepools', label: 'NodePools', key: 'n' },
+    ...(about?.doctor ? [{ name: 'doctor', label: 'Doctor', key: 'd' }] : []),
+  ];
+}
+
+const stored = 'theme';
+
+function useTheme(): [string, () => void] {
+  const [theme, setTheme] = useState(() => localStorage.getItem(stored) ??
+    (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  return [theme, () => setTheme((t) => {
+    const next = t === 'dark' ? 'light' : 'dark';
+    localStorage.setItem(stored, next);
+    // The canvas reads the tokens when it renders next, so the attribute is set first.
+    document.documentElement.dataset.theme = next;
+    return next;
+  })];
+}
+
+// chord is how long after g a key goes to a view, in ms.
+const chord = 900;
+
+// useKeys handles the keys that work everywhere.
+function useKeys(views: View[], search: () => void) {
+  const state = useRef({ views, search, g: 0 });
+  state.current = { ...state.current, views, search };
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      const target = e.target as HTMLElement;
+      const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
+      if ((e.key === 'k' && (e.metaKey || e.ctrlKey)) || (e.key === '/' && !typing)) {
+        e.preventDefault();
+        state.current.search();
+        return;
+      }
+      if (typing || e.metaKey || e.ctrlKey || e.altKey || document.querySelector('dialog[open]')) return;
+      if (e.key === 'Escape') change({ node: null });
+      else if (e.key === 'g') state.current.g = Date.now();
+      else if (Date.now() - state.current.g < chord) {
+        state.current.g = 0;
+        const view = state.current.views.find((v) => v.key === e.key);
+        if (view) go(href([view.name]));
+      } else if (/^[1-5]$/.test(e.key) && location.hash.startsWith('#/fleet')) {
+        change({ color: colorings[Number(e.key) - 1]!.name, only: null });
+      }
+    };
+    addEventListener('keydown', key);
+    return () => removeEventListener('keydown', key);
+  }, []);
+}
+
+// parents are the views that pages belong to.
+const parents: Record<string, string> = { nodes: 'fleet', pods: 'pending' };
+
+export function App() {
+  const route = useRoute();
+  const [theme, toggle] = useTheme();
+  const [searching, setSearching] = useState(false);
+  const about = useAnswer<About>('/about');
+  const views = viewsOf(about.data);
+  const main = useRef<HTMLElement>(null);
+  const focusBefore = useRef<Element | null>(null);
+  const search = () => {
+    focusBefore.current = document.activeElement;
+    setSearching(true);
+  };
+  useKeys(views, search);
+  const here = parents[route.path[0]!] ?? route.path[0]!;
+  const title = views.find((v) => v.name === here)?.label ?? 'Fleet';
+  const page = route.path.join('/');
+  const first = useRef(true);
+  useEffect(() => {
+    document.title = `${route.path.length > 1 ? route.path.at(-1) : title} · Dovetail`;
+    main.current?.scrollTo(0, 0);
+    if (!first.current) main.current?.focus({ preventScroll: true });
+    first.current = false;
+  }, [page]);
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
+      <Top about={about.data} search={search} theme={toggle} />
+      <Rail views={views} here={here} about={about.data} />
+      <main ref={main} id="main" tabIndex={-1}>
+        <StaleBanner />
+        <Content route={route} theme={theme} about={about.data} />
+      </main>
+      {searching && <Palette views={views} theme={toggle} close={() => {
+        setSearching(false);
+        (focusBefore.current as HTMLElement | null)?.focus?.({ preventScroll: true });
+      }} />}
+      <div id="say" class="sr" aria-live="polite" />
+    </>
+  );
+}
+
+function Content({ route, theme, about }: { route: Route; theme: string; about: About | null }) {
+  const [view, a, b] = route.path;
+  switch (view) {
+    case 'fleet': return <FleetPage route={route} theme={theme} />;
+    case 'nodes': if (a) return <NodePage key={a} name={a} />; break;
+    case 'pods': if (a && b) return <PodPage key={`${a}/${b}`} name={`${a}/${b}`} />; break;
+    case 'pending': return <PendingPage route={route} />;
+    case 'nodepools': return <NodePoolsPage route={route} />;
+    case 'doctor': if (about?.doctor !== false) return <DoctorPage route={route} />; break;
+    case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage />; break;
+  }
+  return (
+    <div class="page">
+      <h1>Not found</h1>
+      <Empty title="This console has no such view"><p><a href={href(['fleet'])}>Fleet</a> shows all nodes.</p></Empty>
+    </div>
+  );
+}
+
+function Top({ about, search, theme }: { about: About | null; search: () => void; theme: () => void }) {
+  const nodes = useLive((l) => l.nodes?.size ?? null);
+  return (
+    <header class="top">
+      <a class="brand" href={href(['fleet'])} aria-label="Dovetail, fleet">
+        <svg viewBox="0 0 20 20" aria-hidden="true">
+          <path class="brand-top" d="M1 3h18v6h-4.5l1.2 4H4.3l1.2-4H1z" /><path class="brand-bottom" d="M1 17v-6.6h2.7L2.2 15.5h15.6l-1.5-5.1H19V17z" />
+        </svg>
+        <span>Dovetail</span>
+      </a>
+      <span class="cluster"><b class="cut">{about?.cluster}</b>{nodes !== null && <span class="tag">{plural(nodes, 'node')}</span>}</span>
+      <span class="grow" />
+      <Age file={about?.file ?? false} />
+      <button class="find" onClick={search} aria-label="Search nodes and views">
+        <Icon name="search" /><span>Search nodes and views</span><kbd>/</kbd>
+      </button>
+      <button class="icon-button" onClick={theme} aria-label="Switch between dark and light"><Icon name="theme" /></button>
+    </header>
+  );
+}
+
+// Age is how old the data is. It never pretends to be live.
+function Age({ file }: { file: boolean }) {
+  const live = useLive((l) => ({ connection: l.connection, lostAt: l.lostAt, link: l.link, at: l.at, loaded: l.nodes !== null }));
+  const now = useNow();
+  if (file) return <span class="age"><i class="dot stale" /><span>Snapshot{live.at && ` of ${live.at.slice(0, 16).replace('T', ' ')} UTC`}</span></span>;
+  if (live.connection === 'lost') return <span class="age"><i class="dot lost" /><span class="warn">Disconnected for {span(now - live.lostAt)}</span></span>;
+  if (live.link?.lost) return <span class="age"><i class="dot stale" /><span class="warn">Stale for {span(now - Date.parse(live.link.lost))}</span></span>;
+  if (!live.loaded) return <span class="age"><i class="dot stale" /><span>Reading</span></span>;
+  return <span class="age"><i class="dot live" /><span>Live · {new Date(now).toISOString().slice(11, 19)} UTC</span></span>;
+}
+
+function Rail({ views, here, about }: { views: View[]; here: string; about: About | null }) {
+  const pending = useLive((l) => l.summary?.pending ?? 0);
+  const prices = useLive((l) => l.summary?.costPerHour.prices ?? '');
+  // The doctor's checks read the whole cluster: their count is shown once its view has been opened.
+  const [visited, setVisited] = useState(false);
+  useEffect(() => {
+    if (here === 'doctor') setVisited(true);
+  }, [here]);
+  const findings = useAnswer<Diagnosis>(visited ? '/doctor' : null, { every: 60_000 });
+  const errors = findings.data?.findings?.some((f) => f.severity === 'error');
+  const counts: Record<string, number> = { pending, doctor: findings.data?.findings?.length ?? 0 };
+  return (
+    <nav aria-label="Main">
+      {views.map((v) => (
+        <a href={href([v.name])} aria-current={v.name === here ? 'page' : undefined} title={v.label}>
+          <Icon name={v.name} /><span>{v.label}</span>
+          {!!counts[v.name] && <span class={v.name === 'doctor' && errors ? 'n bad' : 'n'}>{count(counts[v.name]!)}</span>}
+        </a>
+      ))}
+      <div class="about">{about?.version} · read-only{prices && <><br />Prices: {prices}</>}</div>
+    </nav>
+  );
+}

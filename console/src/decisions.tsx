@@ -1,0 +1,122 @@
+// Recorded decisions, and one of them with its evidence.
+
+import type { Decisions, RecorderDecision } from './api.gen';
+import { useAnswer } from './answer';
+import { change, clock, dollars, list, plural, sentence } from './format';
+import { Code, Empty, Facts, Loaded, useNow } from './parts';
+import { href, nodeHref } from './route';
+import { Glyph } from './states';
+
+const refresh = 10_000;
+
+const glyphs: Record<string, string> = { launch: 'in flight', drifted: 'drifted', interrupted: 'draining' };
+
+export function DecisionsPage() {
+  const answer = useAnswer<Decisions>('/decisions', { every: refresh });
+  return (
+    <div class="page">
+      <h1>Decisions</h1>
+      <Loaded answer={answer} loading="Reading the recording">{(d) => <List decisions={d} />}</Loaded>
+    </div>
+  );
+}
+
+function List({ decisions: d }: { decisions: Decisions }) {
+  const now = useNow(5000);
+  const all = list(d.decisions);
+  if (all.length === 0) {
+    return <Empty title="No decisions"><p>The controller has decided nothing in the last day of its recording.</p></Empty>;
+  }
+  const saved = all.reduce((sum, x) => sum + (x.saving ?? 0), 0);
+  return (
+    <>
+      <p class="lead">
+        {plural(all.length, 'decision')} in the last day of the recording, which ends {d.to && clock(d.to, now)} UTC.
+        {saved !== 0 && ` Together they ${saved > 0 ? `save ${dollars(saved)}` : `cost ${dollars(-saved)}`}/h.`}
+        {d.more > 0 && ` ${plural(d.more, 'older decision')} left out.`}
+      </p>
+      <ol class="card decisions">
+        {all.map((x) => (
+          <li key={x.id}>
+            <a href={href(['decisions', x.id])}>
+              <span class="faint">{clock(x.at, now)}</span>
+              <Glyph state={glyphs[x.kind] ?? 'planned'} />
+              <span><b>{sentence(x.what)}</b><br /><span class="dim">{sentence(x.why)}</span></span>
+              <span class="dim">{x.outcome || 'not known yet'}</span>
+              <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
+            </a>
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+export function DecisionPage({ id }: { id: string }) {
+  const answer = useAnswer<RecorderDecision>(`/decisions/${encodeURIComponent(id)}`, { every: refresh });
+  return (
+    <div class="page">
+      <p class="crumbs"><a href={href(['decisions'])}>Decisions</a></p>
+      <h1>{answer.data ? sentence(answer.data.what) : id}</h1>
+      <Loaded answer={answer} loading="Reading the recording">{(d) => <Decision decision={d} />}</Loaded>
+    </div>
+  );
+}
+
+function Decision({ decision: d }: { decision: RecorderDecision }) {
+  const offset = (at: string) => `+${((Date.parse(at) - Date.parse(d.at)) / 1000).toFixed(1)} s`;
+  return (
+    <div class="report">
+      <section class="verdict"><p><b>{sentence(d.why)}.</b></p></section>
+      <section>
+        <Facts items={[
+          ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.kind], ['NodePool', d.nodePool],
+          ['Saving', d.saving ? `${dollars(d.saving)}/h` : ''], ['Cost', d.cost ? `${dollars(d.cost)}/h` : ''],
+          ['Evictions', d.evictions], ['Outcome', d.outcome],
+          ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],
+        ]} />
+      </section>
+      {d.rule.text && <section><h2 class="sub">Rule</h2><p>{sentence(d.rule.text)}.</p></section>}
+      {list(d.removes).length > 0 && (
+        <section><h2 class="sub">Removes</h2><ul class="plain">
+          {list(d.removes).map((n) => <li><a href={nodeHref(n.name)}>{n.name}</a> <span class="dim">{n.instanceType} {n.capacityType} {n.zone} {dollars(n.price)}/h</span></li>)}
+        </ul></section>
+      )}
+      {list(d.launches).length > 0 && (
+        <section><h2 class="sub">Launches</h2><ul class="plain">
+          {list(d.launches).map((l) => (
+            <li>{list(l.instanceTypes)[0]} {l.capacityType} in {l.zone}, {dollars(l.price)}/h <span class="dim">for {plural(list(l.pods).length, 'pod')}, NodePool {l.nodePool}</span></li>
+          ))}
+        </ul></section>
+      )}
+      {list(d.alternatives).length > 0 && (
+        <section>
+          <h2 class="sub">Alternatives</h2>
+          <div class="scroll" tabIndex={0} role="region" aria-label="Alternatives">
+            <table>
+              <thead><tr><th>What</th><th class="num">$/h</th><th class="num">Saving</th><th>Why not</th></tr></thead>
+              <tbody>
+                {list(d.alternatives).map((a) => (
+                  <tr class={a.chosen ? 'on' : ''}>
+                    <td>{a.what}</td><td class="num">{a.price ? dollars(a.price) : ''}</td><td class="num">{a.saving ? dollars(a.saving) : ''}</td>
+                    <td>{a.chosen ? 'chosen' : a.whyNot}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {!!d.moreAlternatives && <p class="faint small">{d.moreAlternatives} more were examined.</p>}
+        </section>
+      )}
+      {list(d.steps).length > 0 && (
+        <section>
+          <h2 class="sub">What became of it</h2>
+          <ol class="stages">
+            {list(d.steps).map((s) => <li class="done"><span class="faint num">{offset(s.at)}</span><span>{s.what} {s.object}</span><span class="dim">{s.message}</span></li>)}
+          </ol>
+        </section>
+      )}
+      <section><h2 class="sub">In a terminal</h2><Code text={`dovetail recording show -f decisions.rec ${d.id}`} /></section>
+    </div>
+  );
+}

@@ -1,0 +1,238 @@
+// The fleet view: summary, map or table, and a panel with what comes next or with the selected node.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Node, Summary, TopChange } from '../api.gen';
+import { change as difference, count, list, plural, shortName } from '../format';
+import { clusterNow, useLive } from '../live';
+import { NodeReport } from '../node';
+import { Banner, Code, Empty, Icon, Skeleton } from '../parts';
+import { type Route, change, nodeHref } from '../route';
+import { Glyph } from '../states';
+import { type Coloring, binKey, bins, colorings, poolsOf } from './colors';
+import type { Grouping } from './layout';
+import { FleetMap } from './map';
+import { SummaryStrip } from './summary';
+import { FleetTable } from './table';
+
+const groupings: { name: Grouping; label: string }[] = [
+  { name: 'pool', label: 'NodePool' }, { name: 'zone', label: 'Zone' }, { name: 'type', label: 'Instance family' },
+];
+
+const oneOf = <T extends string>(value: string | null, known: { name: T }[]): T =>
+  known.find((k) => k.name === value)?.name ?? known[0]!.name;
+
+export function FleetPage({ route, theme }: { route: Route; theme: string }) {
+  const live = useLive((l) => l);
+  if (live.link?.forbidden?.includes('nodes')) return <Forbidden view="Fleet" resource="nodes" rule={live.link.rule} />;
+  if (!live.nodes || !live.summary) return <Loading text={live.link?.loading || 'Connecting'} />;
+  const nodes = [...live.nodes.values()];
+  if (nodes.length === 0) return <NoNodes summary={live.summary} />;
+  return <Fleet nodes={nodes} summary={live.summary} route={route} theme={theme} />;
+}
+
+function Fleet({ nodes, summary, route, theme }: { nodes: Node[]; summary: Summary; route: Route; theme: string }) {
+  const grouping = oneOf(route.query.get('group'), groupings);
+  const coloring = oneOf(route.query.get('color'), colorings);
+  const table = route.query.get('view') === 'table';
+  const highlight = route.query.get('only');
+  const chosen = route.query.get('node');
+  const selected = (chosen && nodes.find((n) => n.name === chosen || n.nodeClaim === chosen)) || null;
+  const shown = highlight === null ? nodes : nodes.filter((n) => binKey(n, coloring, clusterNow()) === highlight);
+  return (
+    <div class="fleet-view">
+      <SummaryStrip nodes={nodes} summary={summary} />
+      <div class="toolbar">
+        <h1>Fleet</h1>
+        <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>
+        <label>
+          Group by
+          <select value={grouping} onChange={(e) => change({ group: e.currentTarget.value })}>
+            {groupings.map((g) => <option value={g.name}>{g.label}</option>)}
+          </select>
+        </label>
+        <span class="label" id="color-by">Color by</span>
+        <Segments by="color-by" items={colorings} value={coloring} pick={(color) => change({ color, only: null })} />
+        <Segments
+          by="" label="View" items={[{ name: 'map', label: 'Map' }, { name: 'table', label: 'Table' }]} value={table ? 'table' : 'map'}
+          pick={(view) => change({ view: view === 'table' ? view : null })}
+        />
+      </div>
+      <div class={table && !selected ? 'fleet-body one' : 'fleet-body'}>
+        <div class="fleet-main">
+          {table ? <FleetTable nodes={shown} selected={selected?.id ?? null} /> : (
+            <FleetMap
+              grouping={grouping} coloring={coloring} highlight={highlight} selected={selected?.id ?? null} theme={theme}
+              pick={(n) => change({ node: n?.name ?? null }, n !== null && !selected)}
+            />
+          )}
+          <Legend nodes={nodes} coloring={coloring} highlight={highlight} />
+        </div>
+        {selected ? <Panel key={selected.id} node={selected} /> : !table && <Next summary={summary} />}
+      </div>
+    </div>
+  );
+}
+
+export function Segments<T extends string>({ items, value, pick, by, label }: {
+  items: { name: T; label: string }[]; value: T; pick: (v: T) => void; by?: string; label?: string;
+}) {
+  return (
+    <span class="segments" role="group" aria-labelledby={by || undefined} aria-label={label}>
+      {items.map((i) => <button aria-pressed={i.name === value} onClick={() => pick(i.name)}>{i.label}</button>)}
+    </span>
+  );
+}
+
+function Legend({ nodes, coloring, highlight }: { nodes: Node[]; coloring: Coloring; highlight: string | null }) {
+  const counts = new Map<string, number>();
+  const now = clusterNow();
+  for (const n of nodes) {
+    const key = binKey(n, coloring, now);
+    counts.set(key, (counts.get(key) ?? 0) + 1);
+  }
+  const shown = bins(coloring, poolsOf(nodes)).filter((b) => counts.has(b.key) || b.key === highlight);
+  return (
+    <div class="legend" role="group" aria-label="Legend. Press an entry to show only its nodes.">
+      {shown.map((b) => (
+        <button aria-pressed={b.key === highlight} title={b.title} onClick={() => change({ only: b.key === highlight ? null : b.key })}>
+          {b.state ? <Glyph state={b.state} /> : <i class="swatch" style={{ background: `var(${b.token})` }} />}
+          {b.label} <b>{count(counts.get(b.key) ?? 0)}</b>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+// Panel explains the selected node. Focus moves to it when it opens, and back to where it was when it closes.
+function Panel({ node }: { node: Node }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    const from = document.activeElement as HTMLElement | null;
+    heading.current?.focus({ preventScroll: true });
+    return () => from?.isConnected && from.focus({ preventScroll: true });
+  }, []);
+  return (
+    <aside class="panel sheet" aria-label="Selected node">
+      <header>
+        <Glyph state={node.state} size={14} />
+        <h2 ref={heading} tabIndex={-1}>{shortName(node.name)}</h2>
+        <a class="page-link" href={nodeHref(node.name)}>Page</a>
+        <button class="icon-button" aria-label="Close" onClick={() => change({ node: null })}><Icon name="close" /></button>
+      </header>
+      <NodeReport name={node.name} />
+    </aside>
+  );
+}
+
+// Next is what the engine would do now.
+function Next({ summary }: { summary: Summary }) {
+  const changes = list(summary.changes);
+  const [all, setAll] = useState(false);
+  const shown = all ? changes : changes.slice(0, 50);
+  const saving = changes.reduce((sum, c) => sum + c.savingPerHour, 0);
+  return (
+    <aside class="panel" aria-label="Planned changes">
+      <header><h2>Next</h2><span class="faint">{changes.length ? `${plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
+      {changes.length === 0 && (
+        <p class="panel-text">{summary.planned
+          ? 'Nothing is planned: no node would be launched, removed or replaced.'
+          : 'The first plan is being computed.'}</p>
+      )}
+      <ol class="changes">{shown.map((c) => <ChangeRow change={c} />)}</ol>
+      {shown.length < changes.length && <button class="button" onClick={() => setAll(true)}>Show all {count(changes.length)}</button>}
+      <p class="panel-text faint">
+        Computed by Dovetail’s engine for the cluster as it is, within budgets. Nothing is changed by it.
+      </p>
+      {list(summary.notes).length > 0 && (
+        <details class="panel-text">
+          <summary>{plural(list(summary.notes).length, 'note')} on what was planned</summary>
+          <ul class="reasons">{list(summary.notes).map((n) => <li class="dim">{n}</li>)}</ul>
+        </details>
+      )}
+    </aside>
+  );
+}
+
+function ChangeRow({ change: c }: { change: TopChange }) {
+  const nodes = list(c.nodes);
+  const into = list(c.launches).map((l) => `${l.instanceType} ${l.capacityType} in ${l.zone}`).join(', ');
+  const names = nodes.slice(0, 3).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>);
+  return (
+    <li>
+      <Glyph state={c.action === 'launch' ? 'in flight' : 'planned'} />
+      <div>
+        <div>
+          {c.action === 'launch' ? `Launch ${into}` : <>{c.action === 'remove' ? 'Remove ' : 'Replace '}{names}</>}
+          {nodes.length > 3 && ` and ${nodes.length - 3} more`}
+        </div>
+        <div class="dim">
+          {[c.reason, c.pods > 0 && `${plural(c.pods, 'pod')}`, c.action === 'replace' && `by ${into}`].filter(Boolean).join(' · ')}
+        </div>
+      </div>
+      <span class={c.savingPerHour > 0 ? 'ok num' : 'num'}>{difference(-c.savingPerHour)}</span>
+    </li>
+  );
+}
+
+function Loading({ text }: { text: string }) {
+  return (
+    <div class="fleet-view">
+      <div class="toolbar"><h1>Fleet</h1></div>
+      <Skeleton text={text} rows={8} />
+    </div>
+  );
+}
+
+export function Forbidden({ view, resource, rule }: { view: string; resource: string; rule: string }) {
+  return (
+    <div class="page">
+      <h1>{view}</h1>
+      <Empty title={`No permission to list and watch ${resource}`}>
+        <p>Without it, there is nothing to show here. A ClusterRole with these rules, bound to your user, shows it:</p>
+        <Code text={rule} label="Copy the rules" />
+      </Empty>
+    </div>
+  );
+}
+
+function NoNodes({ summary }: { summary: Summary }) {
+  return (
+    <div class="fleet-view">
+      <div class="toolbar"><h1>Fleet</h1></div>
+      <Empty title="The cluster has no nodes">
+        <p>
+          {summary.pending > 0
+            ? `${plural(summary.pending, 'pod')} wait for one. Pending shows why.`
+            : 'A node is launched when a pod is pending and a NodePool admits it.'}
+        </p>
+        <Code text="kubectl get nodepools,nodeclaims,pods -A" />
+      </Empty>
+    </div>
+  );
+}
+
+export function StaleBanner() {
+  const link = useLive((l) => l.link);
+  const connection = useLive((l) => l.connection);
+  if (connection === 'lost') {
+    return (
+      <Banner kind="bad">
+        <b>The console’s own server does not answer.</b> What you see is the last state. It reconnects by itself once <code>dovetail console</code> runs
+        again.
+      </Banner>
+    );
+  }
+  if (!link) return null;
+  return (
+    <>
+      {link.lost && (
+        <Banner kind="warn">
+          <b>The API server has not answered since {link.lost.slice(11, 19)} UTC</b> ({link.lostWhy}). What you see is the state of then. It is
+          tried again all the time; check it with <code>kubectl get --raw /readyz</code>.
+        </Banner>
+      )}
+      {link.notPlanned && <Banner kind="warn"><b>Nothing is planned:</b> {link.notPlanned}.</Banner>}
+      {list(link.missing).map((m) => <Banner kind="warn">{m}.</Banner>)}
+    </>
+  );
+}

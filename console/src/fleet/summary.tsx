@@ -1,0 +1,92 @@
+// The fleet in numbers.
+
+import type { Node, Summary } from '../api.gen';
+import { count, dollars, list, percent, plural, span } from '../format';
+import { useNow } from '../parts';
+import { href } from '../route';
+
+export function SummaryStrip({ nodes, summary }: { nodes: Node[]; summary: Summary }) {
+  const inFlight = nodes.filter((n) => n.state === 'in flight').length;
+  const notReady = nodes.filter((n) => n.state === 'not ready').length;
+  return (
+    <section class="summary" aria-label="Summary">
+      <div>
+        <div class="key">Nodes</div>
+        <div class="value">{count(nodes.length)}</div>
+        <div class="note">{inFlight} in flight, {notReady} NotReady</div>
+      </div>
+      <div>
+        <div class="key">Pods</div>
+        <div class="value">{count(summary.pods)}</div>
+        <div class="note">{nodes.length ? `${(summary.pods / nodes.length).toFixed(1)} per node` : 'no nodes'}</div>
+      </div>
+      <div>
+        <div class="key"><a href={href(['pending'])}>Pending</a></div>
+        <div class="value">{count(summary.pending)}</div>
+        <div class="note">{summary.pending === 0 ? 'every pod has a node' : `${count(summary.stuck)} need a change`}</div>
+      </div>
+      <Spend summary={summary} />
+      <Split nodes={nodes} />
+    </section>
+  );
+}
+
+function Spend({ summary }: { summary: Summary }) {
+  const { now, after, lowerBound, unpriced } = summary.costPerHour;
+  const changes = list(summary.changes);
+  const age = useNow(5000);
+  const largest = Math.max(now, after ?? 0) || 1;
+  const at = (v: number) => `${(100 * v) / largest}%`;
+  const ago = summary.planned ? age - Date.parse(summary.planned) : 0;
+  const planned = !summary.planned ? 'not planned yet' : ago > 0 ? `planned ${span(ago)} ago` : 'planned now';
+  return (
+    <div class="wide">
+      <div class="costs">
+        <div><div class="key">Now</div><div class="value">{dollars(now)}<small>/h</small></div></div>
+        <div>
+          <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
+          <div class="value">
+            {after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
+            {after !== null && Math.abs(after - now) >= 0.0005 && (
+              <small class={after < now ? 'ok' : 'dim'}> {after < now ? '−' : '+'}{dollars(Math.abs(after - now))}</small>
+            )}
+          </div>
+        </div>
+        <div>
+          <div class="key"><i class="bound" />Lower bound</div>
+          <div class="value">{lowerBound === null ? <small>not known</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
+        </div>
+      </div>
+      <div class="spend-bar" aria-hidden="true">
+        <i style={{ width: at(Math.min(now, after ?? now)) }} />
+        {after !== null && after < now && <b style={{ width: at(now - after) }} />}
+        {after !== null && after > now && <s style={{ width: at(after - now) }} />}
+        {lowerBound !== null && <u style={{ left: at(Math.min(lowerBound, largest)) }} />}
+      </div>
+      <div class="note">{planned}{unpriced > 0 && `; ${plural(unpriced, 'node')} without a known price`}</div>
+    </div>
+  );
+}
+
+const capacities = [['reserved', 'reserved'], ['on-demand', 'on-demand'], ['spot', 'spot'], ['', 'not known']] as const;
+
+function Split({ nodes }: { nodes: Node[] }) {
+  const sums = capacities.map(([type, label]) => ({
+    type, label, sum: nodes.filter((n) => n.capacityType === type).reduce((sum, n) => sum + (n.pricePerHour ?? 0), 0),
+  })).filter((s) => s.sum > 0);
+  const all = sums.reduce((sum, s) => sum + s.sum, 0);
+  const swatch = (type: string) => `swatch c-${type || 'unknown'}`;
+  return (
+    <div class="wide">
+      <div class="key">Cost by capacity type</div>
+      {all === 0 ? <div class="note">no prices are known</div> : (
+        <>
+          <div class="split" aria-hidden="true">{sums.map((s) => <i class={swatch(s.type)} style={{ flex: s.sum / all }} />)}</div>
+          <div class="split-legend">
+            {sums.map((s) => <span><i class={swatch(s.type)} />{s.label} <b>{percent(s.sum / all)}</b></span>)}
+          </div>
+        </>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,217 @@
+// Why a node stays or goes, and what its removal would do.
+
+import type { Node, NodereportLaunch, NodereportRemoval, NodereportReport } from './api.gen';
+import { useAnswer } from './answer';
+import { bytes, change, cores, dollars, list, plural, sentence, shortName, since } from './format';
+import { share } from './fleet/layout';
+import { useLive } from './live';
+import { Code, Facts, Loaded, Meter, useNow } from './parts';
+import { href, nodeHref, podHref } from './route';
+import { Glyph, stateOf } from './states';
+
+// refresh is how often an explanation is made again while it is on the screen, in ms.
+const refresh = 30_000;
+
+const find = (nodes: Map<string, Node> | null, name: string) => {
+  for (const n of nodes?.values() ?? []) if (n.name === name || n.nodeClaim === name) return n;
+  return null;
+};
+
+export function NodePage({ name }: { name: string }) {
+  const node = useLive((l) => find(l.nodes, name));
+  return (
+    <div class="page">
+      <p class="crumbs"><a href={href(['fleet'], { node: name })}>Fleet</a></p>
+      <h1 class="with-glyph">{node && <Glyph state={node.state} size={14} />}{name}</h1>
+      <div class="report wide-report"><NodeReport name={name} /></div>
+    </div>
+  );
+}
+
+export function NodeReport({ name }: { name: string }) {
+  const node = useLive((l) => find(l.nodes, name));
+  const answer = useAnswer<NodereportReport>(`/nodes/${encodeURIComponent(name)}/explain`, {
+    every: refresh, trigger: node && `${node.state} ${node.podsHash}`,
+  });
+  return (
+    <>
+      {node && <Live node={node} />}
+      <Loaded answer={answer} loading="Planning what its removal would do" rows={6}>{(r) => <Report report={r} />}</Loaded>
+    </>
+  );
+}
+
+// Live is what is known without planning.
+function Live({ node }: { node: Node }) {
+  const now = useNow(5000);
+  const { cpuMillicores: cpu, memoryBytes: memory } = node;
+  const of = (part: number | null, whole: number, words: (v: number) => string) => `${part === null ? '?' : words(part)} / ${words(whole)}`;
+  const row = (label: string, u: typeof cpu, words: (v: number) => string) => (
+    <>
+      <span>{label}</span>
+      <Meter
+        share={share(u.requested, u.allocatable)} tick={u.used === null ? null : share(u.used, u.allocatable)}
+        label={`${label}: ${of(u.requested, u.allocatable, words)} requested${u.used === null ? '' : `, ${words(u.used)} used`}`}
+      />
+      <span class="num">{of(u.requested, u.allocatable, words)}</span>
+    </>
+  );
+  return (
+    <section>
+      <Facts items={[
+        ['State', `${stateOf(node.state).label}${node.why ? `: ${node.why}` : ''}`],
+        ['Instance', [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')],
+        ['NodePool', node.nodePool && <a href={href(['nodepools'], { pool: node.nodePool })}>{node.nodePool}</a>],
+        ['NodeClaim', node.nodeClaim],
+        ['Price', node.pricePerHour === null ? 'not known: the catalog has no price for it' : `${dollars(node.pricePerHour)}/h`],
+        ['Age', since(node.created, now)],
+      ]} />
+      <div class="uses">
+        {row('cpu', cpu, cores)}
+        {row('memory', memory, bytes)}
+        <span>pods</span>
+        <Meter share={share(node.pods, node.maxPods)} label={`${node.pods} of ${node.maxPods} pods`} />
+        <span class="num">{node.pods} / {node.maxPods || '?'}</span>
+      </div>
+      <p class="faint small">Bar: requested of allocatable. {cpu.used === null ? 'metrics-server reports no use.' : 'Tick: used.'}</p>
+    </section>
+  );
+}
+
+function Report({ report: r }: { report: NodereportReport }) {
+  return (
+    <>
+      <section class="verdict"><p><b>{sentence(r.verdict.text)}</b></p></section>
+      {list(r.blockers).length > 0 && (
+        <section>
+          <h2 class="sub">What keeps it</h2>
+          <ul class="reasons">
+            {list(r.blockers).map((b) => (
+              <li>
+                {sentence(b.text)}
+                {b.object && <div class="faint mono">{b.object} {b.field}</div>}
+                {b.until && <div class="dim">Until {b.until.replace('T', ' ').slice(0, 16)} UTC</div>}
+                {b.change && <div class="dim">To lift it: {b.change}</div>}
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {list(r.stages).some((s) => !s.done) && <Stages report={r} />}
+      {r.drift && (
+        <section>
+          <h2 class="sub">Drift <span class="faint">{r.drift.reason}</span></h2>
+          <ul class="reasons">
+            {list(r.drift.fields).map((f) => (
+              <li>
+                {f.object} <span class="mono">{f.field}</span>
+                <div class="mono"><del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>
+              </li>
+            ))}
+          </ul>
+        </section>
+      )}
+      {r.launch && <Launch report={r} launch={r.launch} />}
+      {r.removal ? <Removal removal={r.removal} /> : <Pods report={r} />}
+      <section>
+        <h2 class="sub">In a terminal</h2>
+        <Code text={`dovetail explain ${r.kind === 'NodeClaim' ? 'nodeclaim' : 'node'} ${r.name}`} />
+        <p class="faint small">Prices: {r.prices}.</p>
+      </section>
+    </>
+  );
+}
+
+function Stages({ report }: { report: NodereportReport }) {
+  return (
+    <section>
+      <h2 class="sub">On its way</h2>
+      <ol class="stages">
+        {list(report.stages).map((s) => (
+          <li class={s.done ? 'done' : ''}>
+            <span>{s.done ? '✓' : '○'}<span class="sr">{s.done ? 'done' : 'not done'}</span></span>
+            <span>{s.name}{s.message && <span class="dim"> {s.message}</span>}</span>
+            <span class="faint num">{s.at?.slice(11, 19)}</span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Launch({ report, launch }: { report: NodereportReport; launch: NodereportLaunch }) {
+  const same = (a: { instanceType: string; zone: string; capacityType: string }) =>
+    a.instanceType === report.instanceType && a.zone === report.zone && a.capacityType === report.capacityType;
+  return (
+    <section>
+      <h2 class="sub">Why {report.instanceType}, {report.capacityType} <span class="faint">{report.price ? `${dollars(report.price)}/h` : ''}</span></h2>
+      <p>{sentence(launch.reason)}</p>
+      {list(launch.alternatives).length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Offerings">
+          <table>
+            <caption>The cheapest offerings for the pods that are here now</caption>
+            <thead><tr><th>Offering</th><th>Zone</th><th class="num">$/h</th></tr></thead>
+            <tbody>
+              {list(launch.alternatives).map((a) => (
+                <tr class={same(a) ? 'on' : ''}>
+                  <td>{a.instanceType} <span class="dim">{a.capacityType}</span></td><td>{a.zone}</td><td class="num">{dollars(a.price)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+      {launch.split > 1 && <p class="dim">The pods that are here now would cost least on {launch.split} nodes.</p>}
+      {list(launch.excluded).length > 0 && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="Cheaper types that cannot stand in">
+          <table>
+            <caption>Cheaper types that cannot stand in for it</caption>
+            <thead><tr><th>Type</th><th>Rule</th><th class="num">$/h</th></tr></thead>
+            <tbody>
+              {list(launch.excluded).map((e) => <tr><td>{e.instanceType}</td><td>{e.rule}</td><td class="num">{dollars(e.price)}</td></tr>)}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Removal({ removal: r }: { removal: NodereportRemoval }) {
+  const launches = list(r.launches);
+  return (
+    <section>
+      <h2 class="sub">If it were removed <span class="faint">{r.saves > 0 ? `${change(-r.saves)}/h` : ''}</span></h2>
+      {r.blocks && <p>{sentence(r.blocks)}</p>}
+      {!r.accepted && r.why && <p class="dim">{sentence(r.why)}</p>}
+      {launches.length > 0 && (
+        <p>It would take {plural(launches.length, 'new node')}: {launches.map((l) => `${l.instanceType} ${l.capacityType} in ${l.zone}`).join(', ')}.</p>
+      )}
+      <table>
+        <thead><tr><th>Pod</th><th>Would run on</th></tr></thead>
+        <tbody>
+          {list(r.pods).map((p) => (
+            <tr>
+              <td><a href={podHref(p.pod)}>{p.pod}</a></td>
+              <td>{p.why ? <span class="dim">{p.why}</span> : p.new ? `new ${p.node}` : <a href={nodeHref(p.node)}>{shortName(p.node)}</a>}</td>
+            </tr>
+          ))}
+          {list(r.pods).length === 0 && <tr><td colSpan={2} class="dim">It has no pods.</td></tr>}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function Pods({ report }: { report: NodereportReport }) {
+  return (
+    <section>
+      <h2 class="sub">Pods <span class="faint">{list(report.pods).length}</span></h2>
+      <ul class="plain">
+        {list(report.pods).map((p) => <li><a href={podHref(p.name)}>{p.name}</a>{p.note && <span class="dim"> {p.note}</span>}</li>)}
+      </ul>
+      {list(report.pods).length === 0 && <p class="dim">It has no pods.</p>}
+    </section>
+  );
+}
+

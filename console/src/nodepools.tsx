@@ -1,0 +1,183 @@
+// NodePools: limits, budgets over a day, drift, and why nodes stay.
+
+import type { BudgetsSchedule, NodePools, PoolreportReport } from './api.gen';
+import { useAnswer } from './answer';
+import { change, clock, dollars, list, plural, sentence, shortName } from './format';
+import { Code, Empty, Facts, Loaded, Meter } from './parts';
+import { type Route, href, nodeHref } from './route';
+import { Glyph } from './states';
+
+const refresh = 60_000;
+
+export function NodePoolsPage({ route }: { route: Route }) {
+  const answer = useAnswer<NodePools>('/nodepools', { every: refresh });
+  const only = route.query.get('pool');
+  return (
+    <div class="page">
+      <h1>NodePools</h1>
+      <Loaded answer={answer} loading="Reading NodePools">{(pools) => {
+        const names = list(pools.names);
+        if (names.length === 0) {
+          return (
+            <Empty title="The cluster has no NodePool">
+              <p>Nodes are launched only for a NodePool. This lists what exists:</p>
+              <Code text="kubectl get nodepools.karpenter.sh" />
+            </Empty>
+          );
+        }
+        const shown = only ? names.filter((n) => n === only) : names;
+        return (
+          <>
+            <p class="lead">
+              {only ? <a href={href(['nodepools'])}>All {plural(names.length, 'NodePool')}</a> : `${plural(names.length, 'NodePool')}.`}
+            </p>
+            {shown.map((n) => <Pool key={n} name={n} />)}
+            {shown.length === 0 && <p>The cluster has no NodePool {only}.</p>}
+          </>
+        );
+      }}</Loaded>
+    </div>
+  );
+}
+
+function Pool({ name }: { name: string }) {
+  const answer = useAnswer<PoolreportReport>(`/nodepools/${encodeURIComponent(name)}/explain`, { every: refresh });
+  return (
+    <section class="card" aria-label={`NodePool ${name}`}>
+      <Loaded answer={answer} loading={`Planning NodePool ${name}`} rows={3}>{(r) => <Report report={r} />}</Loaded>
+    </section>
+  );
+}
+
+function Report({ report: r }: { report: PoolreportReport }) {
+  const bad = list(r.conditions).filter((c) => c.bad);
+  return (
+    <>
+      <div class="card-head">
+        <h2>{r.name}</h2>
+        <span class="dim">
+          {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`} · {dollars(r.price)}/h
+          {r.weight > 0 && ` · weight ${r.weight}`}{r.replicas !== null && r.replicas !== undefined && ` · ${r.replicas} replicas`}
+        </span>
+      </div>
+      <div class="card-body">
+        <p><b>{sentence(r.verdict)}</b></p>
+        {bad.map((c) => <p class="bad-text">{c.type} is {c.status}: {c.message || c.reason}</p>)}
+        <div class="two">
+          <div>
+            <Limits report={r} />
+            <Drift report={r} />
+            <section>
+              <h3>Instance types <span class="faint">{r.admitted} of {r.types} admitted</span></h3>
+              <Facts items={list(r.excluded).slice(0, 6).map((e) => [e.requirement, `excludes ${e.types}`])} />
+            </section>
+          </div>
+          <div>
+            <Budgets report={r} />
+            <Consolidation report={r} />
+          </div>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Limits({ report: r }: { report: PoolreportReport }) {
+  return (
+    <section>
+      <h3>Limits</h3>
+      {list(r.limits).length === 0 ? <p class="dim">It has none.</p> : (
+        <div class="uses">
+          {list(r.limits).map((l) => (
+            <>
+              <span>{l.resource}</span>
+              <Meter share={l.percent / 100} label={`${l.resource}: ${l.used} of ${l.limit}`} />
+              <span class={l.percent > 95 ? 'num warn' : 'num'}>{l.used} / {l.limit}</span>
+            </>
+          ))}
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Drift({ report: r }: { report: PoolreportReport }) {
+  return (
+    <section>
+      <h3>Drift</h3>
+      {list(r.drift).length === 0 && <p class="dim">Every node matches its NodePool and node class.</p>}
+      <ul class="reasons">
+        {list(r.drift).map((d) => (
+          <li>
+            {plural(d.nodes, 'node')}: {d.reason}
+            {list(d.fields).map((f) => (
+              <div class="mono">{f.object} {f.field}: <del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>
+            ))}
+            <div class="dim">{list(d.names).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{d.nodes > list(d.names).length && ' and more'}</div>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Budgets({ report: r }: { report: PoolreportReport }) {
+  return (
+    <section>
+      <h3>Disruption budgets, next 24 h <span class="faint">{plural(list(r.disrupted).length, 'node')} disrupted now</span></h3>
+      {r.budgetError && <p class="bad-text">{r.budgetError}</p>}
+      {list(r.budgets).map((b) => <Strip schedule={b} now={Date.parse(r.now)} />)}
+      <p class="faint small">How many nodes may be disrupted at once, from now on, in UTC.</p>
+    </section>
+  );
+}
+
+const day = 24 * 3.6e6;
+
+// Strip is a day of a budget: a run of time with one value is one block, as wide as it is long.
+function Strip({ schedule: s, now }: { schedule: BudgetsSchedule; now: number }) {
+  const spans = list(s.spans).map((x) => ({ ...x, start: Math.max(now, Date.parse(x.from)), end: Math.min(now + day, Date.parse(x.to)) }))
+    .filter((x) => x.end > x.start);
+  const words = (v: number) => (v < 0 ? 'no limit' : String(v));
+  return (
+    <div class="strip">
+      <span>{list(s.reasons).join(', ')}</span>
+      <span class="blocks" role="img" aria-label={s.text}>
+        {spans.map((x) => (
+          <i class={x.allowed === 0 ? 'none' : ''} style={{ flex: (x.end - x.start) / day }} title={`${words(x.allowed)} until ${clock(x.to, now)} UTC`}>
+            {words(x.allowed)}
+          </i>
+        ))}
+      </span>
+    </div>
+  );
+}
+
+function Consolidation({ report: r }: { report: PoolreportReport }) {
+  return (
+    <section>
+      <h3>What the next passes do</h3>
+      <ul class="reasons">
+        {list(r.going).map((g) => (
+          <li class="with-glyph">
+            <Glyph state="planned" />
+            <span><a href={nodeHref(g.node)}>{shortName(g.node)}</a> goes: {g.reason.toLowerCase()}
+              {g.together > 1 && `, together with ${g.together - 1} more`} <span class="ok">{g.saves ? `${change(-g.saves)}/h` : ''}</span></span>
+          </li>
+        ))}
+        {list(r.disrupted).map((d) => (
+          <li class="with-glyph"><Glyph state="draining" /><span><a href={nodeHref(d.node)}>{shortName(d.node)}</a>: {d.why}</span></li>
+        ))}
+        {list(r.stays).map((s) => (
+          <li class="with-glyph">
+            <Glyph state="steady" />
+            <span>{s.nodes === 1 ? '1 node stays' : `${s.nodes} nodes stay`}: {s.reason} <span class="dim">
+              ({list(s.names).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{s.nodes > list(s.names).length && ' …'})</span></span>
+          </li>
+        ))}
+      </ul>
+      {list(r.going).length + list(r.stays).length === 0 && <p class="dim">It has no nodes.</p>}
+      {r.stopped && <p class="faint small">The search stopped at its limit before it came to some nodes: more may go.</p>}
+    </section>
+  );
+}

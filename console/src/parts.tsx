@@ -1,0 +1,145 @@
+// What several views are made of.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import type { Problem } from './api.gen';
+import type { Answer } from './answer';
+import { span } from './format';
+import { clusterNow } from './live';
+
+const paths: Record<string, string> = {
+  fleet: 'M2 2.5h7v6H2zM11 2.5h3v6h-3zM2 10.5h4v3H2zM8 10.5h6v3H8z',
+  pending: 'M2.2 8a5.8 5.8 0 1 0 11.6 0a5.8 5.8 0 1 0-11.6 0M8 4.6V8l2.3 1.6',
+  decisions: 'M1.5 12.5h13M3 10l3-4 3 2.4L13.5 3',
+  nodepools: 'M2 4.2h12M2 8h12M2 11.8h12M5 2.8v2.8M11 6.6v2.8M6.5 10.4v2.8',
+  doctor: 'M8 1.8l5.2 2v4c0 3.2-2.2 5.4-5.2 6.4-3-1-5.2-3.2-5.2-6.4v-4zM5.8 7.9l1.6 1.6 2.9-3',
+  search: 'M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M10.5 10.5L14 14',
+  close: 'M4 4l8 8M12 4l-8 8',
+  copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
+  open: 'M6 4l4 4-4 4',
+  plus: 'M8 3.5v9M3.5 8h9',
+  minus: 'M3.5 8h9',
+  fit: 'M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10',
+  theme: 'M2.5 8a5.5 5.5 0 1 0 11 0a5.5 5.5 0 1 0-11 0M8 2.5v11M8 5l4.5 0M8 8h5.5M8 11h4.5',
+  back: 'M13 8H4M7.5 4.5L4 8l3.5 3.5',
+};
+
+export const Icon = ({ name, turned = false }: { name: string; turned?: boolean }) => (
+  <svg class={turned ? 'icon turned' : 'icon'} viewBox="0 0 16 16" aria-hidden="true"><path d={paths[name]} /></svg>
+);
+
+// say announces a text to screen readers.
+export function say(text: string) {
+  const region = document.getElementById('say');
+  if (region) region.textContent = text;
+}
+
+export function Code({ text, label = 'Copy' }: { text: string; label?: string }) {
+  const [copied, setCopied] = useState(false);
+  useEffect(() => {
+    if (!copied) return;
+    const timer = setTimeout(() => setCopied(false), 1600);
+    return () => clearTimeout(timer);
+  }, [copied]);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    setCopied(true);
+    say('Copied');
+  };
+  return (
+    <div class="code">
+      <pre>{text}</pre>
+      <button class="icon-button" onClick={copy} aria-label={label} title={copied ? 'Copied' : label}>
+        {copied ? <span class="copied">Copied</span> : <Icon name="copy" />}
+      </button>
+    </div>
+  );
+}
+
+export function Meter({ share, tick, label }: { share: number; tick?: number | null; label: string }) {
+  const at = (v: number) => `${Math.min(100, Math.max(0, v * 100))}%`;
+  return (
+    <span class="meter" role="img" aria-label={label}>
+      <i class={share > 0.95 ? 'full' : ''} style={{ width: at(share) }} />
+      {tick !== null && tick !== undefined && <u style={{ left: at(tick) }} />}
+    </span>
+  );
+}
+
+// useNow is the time in ms, again every so many ms; for a snapshot, the time that it was taken at.
+export function useNow(every = 1000): number {
+  const [now, setNow] = useState(clusterNow);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(clusterNow()), every);
+    return () => clearInterval(timer);
+  }, [every]);
+  return now;
+}
+
+export function Banner({ kind, children }: { kind: 'warn' | 'bad'; children: ComponentChildren }) {
+  return <div class={`banner ${kind}`} role="status">{children}</div>;
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return <section class="empty"><h2>{title}</h2>{children}</section>;
+}
+
+// ProblemText is why there is no answer, and what to do.
+export function ProblemText({ problem }: { problem: Problem }) {
+  if (problem.code === 'Forbidden') {
+    return (
+      <Empty title="No permission">
+        <p>{problem.message}.</p>
+        {problem.rule && <><p>A ClusterRole with this rule shows it:</p><Code text={problem.rule} label="Copy the rule" /></>}
+      </Empty>
+    );
+  }
+  const titles: Record<string, string> = {
+    NotFound: 'Not found', Invalid: 'The address is not valid', Unavailable: 'The cluster does not answer', Internal: 'This failed',
+  };
+  return (
+    <Empty title={titles[problem.code] ?? 'This failed'}>
+      <p>{problem.message}</p>
+      {problem.code === 'Unavailable' && <p class="faint">The next attempt is in a few seconds.</p>}
+    </Empty>
+  );
+}
+
+export function Skeleton({ rows = 5, text }: { rows?: number; text: string }) {
+  return (
+    <div class="skeleton" role="status">
+      <p>{text}</p>
+      {Array.from({ length: rows }, (_, i) => <div key={i} class="bone" />)}
+    </div>
+  );
+}
+
+// Loaded shows an answer, and what there is to say about it while there is none, or only an old one.
+export function Loaded<T>({ answer, loading, rows, children }: {
+  answer: Answer<T>; loading: string; rows?: number; children: (data: T) => ComponentChildren;
+}) {
+  const now = useNow();
+  if (!answer.data) {
+    if (answer.problem && answer.problem.code !== 'Loading') return <ProblemText problem={answer.problem} />;
+    return <Skeleton rows={rows} text={answer.problem?.message ?? loading} />;
+  }
+  return (
+    <>
+      {answer.problem && (
+        <Banner kind="warn"><b>This is {span(now - answer.at)} old.</b> {answer.problem.message}</Banner>
+      )}
+      {children(answer.data)}
+    </>
+  );
+}
+
+// Facts are terms with their values; those without one are left out.
+export function Facts({ items }: { items: [string, ComponentChildren][] }) {
+  return (
+    <dl class="facts">
+      {items.filter(([, v]) => v !== '' && v !== null && v !== undefined && v !== false).map(([k, v]) => (
+        <><dt>{k}</dt><dd>{v}</dd></>
+      ))}
+    </dl>
+  );
+}

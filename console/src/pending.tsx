@@ -1,0 +1,89 @@
+// Pending pods by workload, each with its cause, and on demand the smallest fix.
+
+import type { Pending, PendingGroup } from './api.gen';
+import { useAnswer } from './answer';
+import { bytes, cores, list, plural, since } from './format';
+import { Forbidden } from './fleet/page';
+import { useLive } from './live';
+import { Empty, Icon, Loaded, useNow } from './parts';
+import { PodReport } from './pod';
+import { type Route, change, podHref } from './route';
+import { Glyph } from './states';
+
+// long is how long a pod may wait until its time is marked, in ms: a node joins in less.
+const long = 5 * 60_000;
+
+export function PendingPage({ route }: { route: Route }) {
+  const link = useLive((l) => l.link);
+  const tick = useLive((l) => `${Math.floor(l.sequence / 2)}`);
+  const answer = useAnswer<Pending>('/pending', { trigger: tick });
+  if (link?.forbidden?.includes('pods')) return <Forbidden view="Pending" resource="pods" rule={link.rule} />;
+  return (
+    <div class="page">
+      <h1>Pending</h1>
+      <Loaded answer={answer} loading={link?.loading || 'Reading pods'}>{(p) => (p.unknown
+        ? <p class="lead">{link?.loading || 'Pods have not been read yet.'}</p>
+        : <Groups pending={p} open={route.query.get('open')} />)}</Loaded>
+    </div>
+  );
+}
+
+const idOf = (g: PendingGroup) => `${g.namespace}/${g.kind}/${g.name}${g.fits ? '' : '!'}`;
+
+function Groups({ pending, open }: { pending: Pending; open: string | null }) {
+  const groups = list(pending.groups);
+  const sum = (of: PendingGroup[]) => of.reduce((n, g) => n + g.count, 0);
+  const stuck = sum(groups.filter((g) => !g.fits));
+  const fit = sum(groups) - stuck;
+  if (groups.length === 0) {
+    return (
+      <Empty title="Every pod has a node">
+        <p>A pod that kube-scheduler finds no node for appears here with its cause and the smallest change that makes it run.</p>
+      </Empty>
+    );
+  }
+  const parts = [
+    stuck > 0 && `${plural(stuck, 'pod')} ${stuck === 1 ? 'needs' : 'need'} a change to run`,
+    fit > 0 && `${plural(fit, 'pod')} ${fit === 1 ? 'gets' : 'get'} a node as ${fit === 1 ? 'it is' : 'they are'}`,
+  ].filter(Boolean).join('; ');
+  return (
+    <>
+      <p class="lead">
+        {parts}. {pending.planned ? 'Each change was planned by the engine for this cluster.' : 'Until the first plan, causes are kube-scheduler’s.'}
+      </p>
+      <div class="card">
+        <div class="pending-row head" aria-hidden="true"><span /><span>Workload</span><span class="num">Pods</span><span class="num">Waiting</span><span>Cause</span><span>Status</span></div>
+        {groups.map((g) => <Group key={idOf(g)} group={g} open={open === idOf(g)} />)}
+      </div>
+    </>
+  );
+}
+
+function Group({ group: g, open }: { group: PendingGroup; open: boolean }) {
+  const now = useNow(5000);
+  const first = list(g.pods)[0] ?? '';
+  const waits = now - Date.parse(g.since);
+  const id = `group-${g.namespace}-${g.kind}-${g.name}-${g.fits}`;
+  return (
+    <section class="group">
+      <button class="pending-row" aria-expanded={open} aria-controls={id} onClick={() => change({ open: open ? null : idOf(g) })}>
+        <Icon name="open" turned={open} />
+        <span><b>{g.name}</b> <span class="dim">{g.namespace} · {g.kind}</span></span>
+        <span class="num">{g.count}<span class="sr"> pods</span></span>
+        <span class={waits > long ? 'num warn' : 'num'}>{since(g.since, now)}</span>
+        <span class="cause">{g.why}</span>
+        <span class="with-glyph"><Glyph state={g.fits ? 'in flight' : 'blocked'} />{g.fits ? 'gets a node' : 'change needed'}</span>
+      </button>
+      {open && (
+        <div class="detail" id={id}>
+          <p class="dim">
+            {cores(g.cpuMillicores)} cpu and {bytes(g.memoryBytes)} memory each.{' '}
+            {list(g.pods).slice(0, 6).map((p, i) => <>{i > 0 && ', '}<a href={podHref(`${g.namespace}/${p}`)}>{p}</a></>)}
+            {g.count > 6 && ` and ${g.count - 6} more`}
+          </p>
+          <PodReport name={`${g.namespace}/${first}`} />
+        </div>
+      )}
+    </section>
+  );
+}

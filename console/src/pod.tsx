@@ -1,0 +1,121 @@
+// One pod: where it runs, or why it is pending and the smallest change with which it runs.
+
+import type { PodreportChange, PodreportPlace, PodreportReport } from './api.gen';
+import { useAnswer } from './answer';
+import { dollars, list } from './format';
+import { Code, Loaded } from './parts';
+import { href, nodeHref } from './route';
+
+const refresh = 30_000;
+
+export function PodPage({ name }: { name: string }) {
+  return (
+    <div class="page">
+      <p class="crumbs"><a href={href(['pending'])}>Pending</a></p>
+      <h1>{name}</h1>
+      <div class="report"><PodReport name={name} /></div>
+    </div>
+  );
+}
+
+export function PodReport({ name }: { name: string }) {
+  const [namespace = '', pod = ''] = name.split('/');
+  const answer = useAnswer<PodreportReport>(`/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}/explain`, { every: refresh });
+  return (
+    <Loaded answer={answer} loading="Planning the cluster with each change that could help" rows={4}>
+      {(r) => <Report report={r} name={name} />}
+    </Loaded>
+  );
+}
+
+// stands is false for states in which a pod runs or will run as it is.
+const needsChange = (r: PodreportReport) => r.state === 'Unschedulable';
+
+function Report({ report: r, name }: { report: PodreportReport; name: string }) {
+  return (
+    <>
+      <section class="verdict"><p><b>{r.cause}</b></p></section>
+      <div class={needsChange(r) ? 'two' : ''}>
+        <div>
+          {r.node && <section><h2 class="sub">Node</h2><p><Place place={r.node} /></p></section>}
+          <Sentences title="Why there" items={r.why} />
+          {list(r.nodePools).length > 0 && (
+            <section>
+              <h2 class="sub">Why, for each NodePool</h2>
+              <table>
+                <tbody>
+                  {list(r.nodePools).map((p) => (
+                    <tr>
+                      <th scope="row"><a href={href(['nodepools'], { pool: p.nodePool })}>{p.nodePool}</a></th>
+                      <td>{p.reason}{p.more ? <span class="faint"> and {p.more} more</span> : ''}</td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </section>
+          )}
+          <Sentences title="What limits where it may run" items={r.constraints} />
+          <Sentences title="What keeps its node" items={r.blocks} />
+          <Sentences title="Notes" items={r.notes} />
+        </div>
+        <div>
+          {r.change && <section><h2 class="sub">Smallest change</h2><Change change={r.change} /></section>}
+          {needsChange(r) && !r.change && (
+            <section>
+              <h2 class="sub">Smallest change</h2>
+              <p>No change of one or two fields was found with which it gets a node{r.search && `, of ${r.search.candidates} that were tried`}.</p>
+            </section>
+          )}
+          {list(r.alternatives).length > 0 && (
+            <details><summary>{list(r.alternatives).length} other changes work, too</summary>
+              {list(r.alternatives).map((c) => <section><Change change={c} /></section>)}
+            </details>
+          )}
+        </div>
+      </div>
+      <section>
+        <h2 class="sub">In a terminal</h2>
+        <Code text={`dovetail explain pod ${name}`} />
+        <p class="faint small">Each change was planned by the engine for this cluster. Prices: {r.prices}.</p>
+      </section>
+    </>
+  );
+}
+
+function Sentences({ title, items }: { title: string; items: string[] | null }) {
+  if (list(items).length === 0) return null;
+  return <section><h2 class="sub">{title}</h2><ul class="reasons">{list(items).map((s) => <li>{s}</li>)}</ul></section>;
+}
+
+function Place({ place: p }: { place: PodreportPlace }) {
+  const words = [p.instanceType, p.capacityType, p.zone].filter(Boolean).join(' · ');
+  const cost = p.pricePerHour ? `, ${dollars(p.pricePerHour)}/h` : '';
+  if (p.new) return <>A new node: {words}{cost}{p.nodePool && ` (NodePool ${p.nodePool})`}</>;
+  const name = p.name || p.nodeClaim || '';
+  return <><a href={nodeHref(name)}>{name}</a>{words && ` (${words})`}</>;
+}
+
+function Change({ change: c }: { change: PodreportChange }) {
+  return (
+    <div class="change">
+      <p><b>{c.summary}</b></p>
+      {c.node && <p class="dim">Then it runs here: <Place place={c.node} /></p>}
+      {list(c.edits).map((e) => (
+        <>
+          {list(e.fields).length > 0 && (
+            <div class="diff" role="group" aria-label={`Change of ${e.kind} ${e.name}`}>
+              {list(e.fields).map((f) => (
+                <>
+                  <div class="faint">{e.kind} {e.namespace ? `${e.namespace}/` : ''}{e.name} {f.field}</div>
+                  {f.old && <div class="minus">− {f.old}</div>}
+                  {f.new && <div class="plus">+ {f.new}</div>}
+                </>
+              ))}
+            </div>
+          )}
+          {e.command ? <Code text={e.command} /> : e.manifest && <Code text={e.manifest} label="Copy YAML" />}
+        </>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,50 @@
+// The address: every view, selection, grouping and filter is in it, so that a link shows the same thing.
+
+import { useEffect, useState } from 'preact/hooks';
+
+export interface Route {
+  // path is like ["nodes", "ip-10-0-1-7"].
+  path: string[];
+  query: URLSearchParams;
+}
+
+export function parse(hash: string): Route {
+  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
+  return { path: (path || 'fleet').split('/').map(decodeURIComponent), query: new URLSearchParams(query) };
+}
+
+export const href = (path: string[], query: Record<string, string | null> = {}) => {
+  const q = new URLSearchParams(Object.entries(query).filter((e): e is [string, string] => !!e[1])).toString();
+  return `#/${path.map(encodeURIComponent).join('/')}${q ? `?${q}` : ''}`;
+};
+
+export const nodeHref = (name: string) => href(['nodes', name]);
+
+// podHref is for NAMESPACE/NAME.
+export const podHref = (name: string) => href(['pods', ...name.split('/')]);
+
+export const go = (to: string) => {
+  location.hash = to.slice(1);
+};
+
+// change sets parameters of the address; null removes one. Back undoes it if it is a step of its own.
+export function change(values: Record<string, string | null>, step = false) {
+  const { path, query } = parse(location.hash);
+  for (const [k, v] of Object.entries(values)) v ? query.set(k, v) : query.delete(k);
+  const to = href(path, Object.fromEntries(query));
+  if (step) go(to);
+  else {
+    history.replaceState(null, '', to);
+    dispatchEvent(new HashChangeEvent('hashchange'));
+  }
+}
+
+export function useRoute(): Route {
+  const [route, setRoute] = useState(() => parse(location.hash));
+  useEffect(() => {
+    const update = () => setRoute(parse(location.hash));
+    addEventListener('hashchange', update);
+    return () => removeEventListener('hashchange', update);
+  }, []);
+  return route;
+}

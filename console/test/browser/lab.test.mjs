@@ -1,0 +1,149 @@
+// The console of a running lab.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { accessible, clean, detour, picture, startBrowser, startConsole, startLab, visit } from './world.mjs';
+
+const deployment = (name, replicas, spec) => JSON.stringify({
+  apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name, namespace: 'default' },
+  spec: {
+    replicas, selector: { matchLabels: { app: name } },
+    template: {
+      metadata: { labels: { app: name } },
+      spec: { containers: [{ name: 'app', image: 'example.com/app', resources: { requests: { cpu: '1', memory: '1Gi' } } }], ...spec },
+    },
+  },
+});
+
+test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
+  const lab = await startLab(t);
+  const way = await detour(t, lab.env.KUBECONFIG);
+  const url = await startConsole(t, ['--recording', lab.recording], { KUBECONFIG: way.kubeconfig });
+  const browser = await startBrowser(t);
+  const page = await browser.page(url);
+
+  await t.test('an empty cluster says so', async () => {
+    await page.getByText('The cluster has no nodes').waitFor();
+    await accessible(page, 'no nodes');
+    await picture(page, 'empty-light');
+  });
+
+  await t.test('nodes appear as pods are created', async () => {
+    await lab.kubectl(['apply', '-f', '-'], deployment('web', 6, {}));
+    await page.getByRole('button', { name: /^(Steady|In flight)/ }).first().waitFor();
+    await page.getByText('every pod has a node').waitFor();
+    await page.getByRole('button', { name: /^Steady/ }).waitFor();
+  });
+
+  await t.test('a click on a node leads to the reason why it stays', async () => {
+    const box = await page.locator('canvas').boundingBox();
+    await page.mouse.click(box.x + 40, box.y + 70);
+    await page.getByRole('complementary', { name: 'Selected node' }).waitFor();
+    await page.getByRole('heading', { name: 'What keeps it' }).or(page.getByRole('heading', { name: 'If it were removed' })).first().waitFor();
+    assert.match(page.url(), /node=/);
+    await accessible(page, 'panel');
+    await picture(page, 'lab-node-light');
+    await page.keyboard.press('Escape');
+    await page.getByRole('complementary', { name: 'Planned changes' }).waitFor();
+  });
+
+  await t.test('the keyboard alone leads from the start to a node’s page', async () => {
+    await page.goto(`${url}/#/fleet`);
+    await page.reload();
+    await page.getByRole('button', { name: /^Steady/ }).waitFor();
+    for (let i = 0; i < 40 && !(await page.evaluate(() => document.activeElement?.tagName === 'CANVAS')); i++) await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'CANVAS');
+    await page.keyboard.press('ArrowRight');
+    assert.match(await page.locator('#say').textContent(), /requested/);
+    await page.keyboard.press('Enter');
+    await page.getByRole('complementary', { name: 'Selected node' }).waitFor();
+    await page.waitForFunction(() => document.activeElement?.tagName === 'H2');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/#\/nodes\//);
+    await page.getByRole('heading', { name: 'In a terminal' }).waitFor();
+    await accessible(page, 'node page');
+  });
+
+  await t.test('search leads to a node', async () => {
+    await page.keyboard.press('/');
+    await page.getByRole('combobox').fill('nodepools');
+    await accessible(page, 'search');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'NodePools' }).waitFor();
+    await page.getByText('Disruption budgets, next 24 h').waitFor();
+    await accessible(page, 'NodePools');
+    await picture(page, 'lab-nodepools-light');
+  });
+
+  await t.test('a pending pod leads to its smallest fix', async () => {
+    await lab.kubectl(['apply', '-f', '-'], deployment('indexer', 2, { nodeSelector: { 'topology.kubernetes.io/zone': 'us-east1a' } }));
+    await visit(page, '#/pending', 'change needed');
+    await page.getByRole('button', { name: /indexer/ }).click();
+    await page.getByText('+ us-east-1a').waitFor();
+    assert.match(await page.locator('.code pre').first().textContent(), /^kubectl patch deployment indexer/);
+    await accessible(page, 'pending');
+    await picture(page, 'lab-pending-light');
+    await page.getByRole('link', { name: /^indexer-/ }).first().click();
+    await page.getByRole('heading', { name: /^default\/indexer-/ }).waitFor();
+    await page.getByText('Why, for each NodePool').waitFor();
+    await accessible(page, 'pod page');
+  });
+
+  await t.test('a recorded decision leads to its rule and what became of it', async () => {
+    await visit(page, '#/decisions', 'in the last day of the recording');
+    await accessible(page, 'decisions');
+    await picture(page, 'lab-decisions-light');
+    await page.locator('.decisions a').last().click();
+    await page.getByRole('heading', { name: 'What became of it' }).waitFor();
+    await page.getByRole('heading', { name: 'Alternatives' }).waitFor();
+    await accessible(page, 'decision');
+    await picture(page, 'lab-decision-light');
+  });
+
+  await t.test('the doctor shows its findings', async () => {
+    await visit(page, '#/doctor', 'StorageClass gp3-immediate');
+    await accessible(page, 'doctor');
+    await picture(page, 'lab-doctor-light');
+  });
+
+  await t.test('an address that names nothing says so', async () => {
+    page.wrong.length = 0;
+    await visit(page, '#/nodes/nix', 'the cluster has no Node "nix"');
+    page.wrong.splice(0).forEach((w) => assert.match(w, /404/));
+    await accessible(page, 'not found');
+  });
+
+  await t.test('an API server that goes away makes the data stale, not wrong', async () => {
+    await visit(page, '#/fleet', 'Fleet');
+    await way.close();
+    await page.getByText('The API server has not answered since').waitFor();
+    await page.getByRole('button', { name: /^Steady/ }).waitFor();
+    await accessible(page, 'stale');
+    await picture(page, 'lab-stale-light');
+    await way.open();
+    await page.getByText('The API server has not answered since').waitFor({ state: 'detached' });
+    await page.getByText('Live ·').waitFor();
+  });
+
+  await t.test('a user without permissions sees which are missing', async (t) => {
+    const denied = await browser.page(await startConsole(t, ['--as', 'nobody'], lab.env), { theme: 'dark' });
+    await denied.getByRole('heading', { name: 'No permission to list and watch nodes' }).waitFor();
+    assert.match(await denied.locator('.code pre').textContent(), /resources: \[nodes\]\n {2}verbs: \[list, watch\]/);
+    await accessible(denied, 'forbidden');
+    await picture(denied, 'lab-forbidden-dark');
+    clean(denied);
+  });
+
+  await t.test('a console that stops is named as the cause', async (t) => {
+    let other;
+    await t.test('starts', async (inner) => {
+      const lost = await startConsole(inner, [], lab.env);
+      other = await browser.page(lost, { allow: (text) => /ERR_|Failed to load/.test(text) });
+      await other.getByRole('button', { name: /^Steady/ }).waitFor();
+    });
+    await other.getByText('The console’s own server does not answer').waitFor();
+    await other.getByRole('button', { name: /^Steady/ }).waitFor();
+  });
+
+  clean(page);
+});

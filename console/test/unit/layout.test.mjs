@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { compiled } from '../compiled.mjs';
+
+const { Index, Order, boxOf, layout, next, squarify } = await compiled('fleet/layout.ts');
+
+const node = (id, vcpu, pool = 'general', requested = 0.5) => ({
+  id, name: id, nodePool: pool, zone: 'a', instanceType: 'm7g.large', cpuMillicores: { allocatable: vcpu * 1000 - 80, requested: vcpu * 1000 * requested },
+  memoryBytes: { allocatable: 1, requested: 0 },
+});
+
+// fleet has so many nodes of mixed sizes in four NodePools.
+function fleet(n) {
+  const sizes = [2, 4, 8, 16, 32, 48, 64, 96];
+  return new Map(Array.from({ length: n }, (_, i) => {
+    const id = `n${String(i).padStart(5, '0')}`;
+    return [id, node(id, sizes[(i * 7) % (i % 3 ? 5 : 8)], `pool-${(i * i) % 4}`, ((i * 37) % 100) / 100)];
+  }));
+}
+
+test('the area of a box is the vCPU of its node', () => {
+  for (const vcpu of [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192]) {
+    const box = boxOf(node('a', vcpu));
+    assert.equal(box.width * box.height, vcpu);
+  }
+});
+
+for (const n of [1, 3, 12, 300, 5000]) {
+  for (const frame of [{ width: 1060, height: 700 }, { width: 390, height: 440 }]) {
+    test(`${n} nodes in ${frame.width} x ${frame.height}: each box once, none over another`, () => {
+      const nodes = fleet(n);
+      const found = layout(nodes, 'pool', frame, new Order());
+      assert.deepEqual(new Set(found.rects.map((r) => r.id)), new Set(nodes.keys()));
+      assert.equal(found.rects.length, n);
+      const cells = new Set();
+      for (const group of found.groups) {
+        for (const r of found.rects.filter((x) => group.ids.includes(x.id))) {
+          assert.ok(r.x >= group.x - 1e-6 && r.x + r.width <= group.x + group.width + 1e-6, `${r.id} leaves ${group.name}`);
+          assert.ok(r.x + r.width <= frame.width + 1e-6, `${r.id} leaves the frame`);
+          for (let dy = 0; dy < r.units.height; dy++) {
+            for (let dx = 0; dx < r.units.width; dx++) {
+              const key = `${group.name} ${Math.round((r.x - group.x) / found.unit) + dx} ${Math.round(r.y / found.unit * 100) / 100 + dy}`;
+              assert.ok(!cells.has(key), `${r.id} is over another box`);
+              cells.add(key);
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+test('a change of a node moves no box', () => {
+  const nodes = fleet(300);
+  const order = new Order();
+  const frame = { width: 1060, height: 700 };
+  const before = layout(nodes, 'pool', frame, order);
+  for (const n of nodes.values()) n.cpuMillicores.requested = 0;
+  assert.deepEqual(layout(nodes, 'pool', frame, order), before);
+});
+
+test('every box is found where it is drawn, and reached by arrow keys', () => {
+  const found = layout(fleet(300), 'pool', { width: 1060, height: 700 }, new Order());
+  const index = new Index(found.rects);
+  for (const r of found.rects) assert.equal(index.at(r.x + r.width / 2, r.y + r.height / 2)?.id, r.id);
+  assert.equal(index.at(-5, -5), null);
+  const reached = new Set([found.rects[0].id]);
+  const todo = [found.rects[0]];
+  for (let r = todo.pop(); r; r = todo.pop()) {
+    for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) {
+      const to = next(found.rects, r, dx, dy);
+      if (to && !reached.has(to.id)) {
+        reached.add(to.id);
+        todo.push(to);
+      }
+    }
+  }
+  assert.equal(reached.size, found.rects.length);
+});
+
+test('pods fill the box by weight', () => {
+  const frame = { x: 10, y: 20, width: 60, height: 40 };
+  const cells = squarify([5, 3, 2, 1, 1], (v) => v, frame);
+  assert.equal(cells.length, 5);
+  for (const c of cells) {
+    assert.ok(Math.abs(c.width * c.height - (c.item / 12) * 2400) < 1e-6);
+    assert.ok(c.x >= 10 - 1e-9 && c.y >= 20 - 1e-9 && c.x + c.width <= 70 + 1e-6 && c.y + c.height <= 60 + 1e-6);
+  }
+});

@@ -1,0 +1,62 @@
+// Package clusters puts together what a command finds in several clusters: one table, one document, one exit code.
+package clusters
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+)
+
+// Result is what was found in a cluster, or why nothing was.
+type Result[R any] struct {
+	// Context is the context of the kubeconfig file.
+	Context string `json:"context"`
+	// Error is why there is no report; empty if there is one.
+	Error  string `json:"error,omitempty"`
+	Report *R     `json:"report,omitempty"`
+}
+
+// Each examines clusters, so many at a time, and returns the results in the order of the contexts. An error of one cluster stops no
+// other. It ends early, with the error of ctx in the results that are missing, if ctx does.
+func Each[R any](ctx context.Context, contexts []string, atOnce int, examine func(context.Context, string) (*R, error)) []Result[R] {
+	out := make([]Result[R], len(contexts))
+	turns := make(chan struct{}, max(atOnce, 1))
+	var running sync.WaitGroup
+	for i, name := range contexts {
+		turns <- struct{}{}
+		running.Go(func() {
+			defer func() { <-turns }()
+			out[i] = Result[R]{Context: name}
+			err := ctx.Err()
+			if err == nil {
+				out[i].Report, err = examine(ctx, name)
+			}
+			if err != nil {
+				out[i].Report, out[i].Error = nil, err.Error()
+			}
+		})
+	}
+	running.Wait()
+	return out
+}
+
+// Failed counts the clusters without a report.
+func Failed[R any](results []Result[R]) (n int) {
+	for _, r := range results {
+		if r.Report == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// JSON writes the results for programs.
+func JSON[R any](w io.Writer, results []Result[R]) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(struct {
+		Clusters []Result[R] `json:"clusters"`
+	}{results})
+}

@@ -1,0 +1,95 @@
+package clusters
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// column is a column of a table: text to the left, numbers to the right.
+type column struct {
+	title string
+	left  bool
+}
+
+// table is the rows of reports. The first column is the context, which the cells of row and sums lack.
+type table[R any] struct {
+	columns []column
+	row     func(*R) []string
+	// sums is the last row; nil for none.
+	sums []string
+}
+
+// write writes a row for each cluster, and a line for each cluster without a report.
+func (t table[R]) write(w io.Writer, results []Result[R]) error {
+	rows := [][]string{titles(t.columns)}
+	for _, r := range results {
+		if r.Report != nil {
+			rows = append(rows, append([]string{r.Context}, t.row(r.Report)...))
+		}
+	}
+	if t.sums != nil {
+		rows = append(rows, append([]string{"all"}, t.sums...))
+	}
+	var b strings.Builder
+	if len(rows) > 1 {
+		for _, line := range aligned(t.columns, rows) {
+			b.WriteString(line + "\n")
+		}
+	}
+	if failed := Failed(results); failed > 0 {
+		fmt.Fprintf(&b, "\nNot read: %d of %d clusters\n", failed, len(results))
+		for _, r := range results {
+			if r.Report == nil {
+				fmt.Fprintf(&b, "  %s: %s\n", printable(r.Context), printable(strings.Join(strings.Fields(r.Error), " ")))
+			}
+		}
+	}
+	_, err := io.WriteString(w, strings.TrimPrefix(b.String(), "\n"))
+	return err
+}
+
+// printable is text of kubeconfig files and objects, which must not begin a row of its own.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsGraphic(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+func titles(columns []column) (out []string) {
+	for _, c := range columns {
+		out = append(out, c.title)
+	}
+	return out
+}
+
+func aligned(columns []column, rows [][]string) (out []string) {
+	widths := make([]int, len(columns))
+	for _, row := range rows {
+		for i := range row {
+			row[i] = printable(row[i])
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		for i, cell := range row {
+			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			if columns[i].left {
+				b.WriteString(cell + space)
+			} else {
+				b.WriteString(space + cell)
+			}
+		}
+		out = append(out, strings.TrimRight(b.String(), " "))
+	}
+	return out
+}

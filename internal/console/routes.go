@@ -1,0 +1,250 @@
+package console
+
+import (
+	"cmp"
+	_ "embed"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/nodereport"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/podreport"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/poolreport"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+)
+
+const apiRoot = "/api/v1"
+
+// document describes the API. A test compares it with the routes, and answers with it.
+//
+//go:embed openapi.json
+var document []byte
+
+func serveDocument(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(document) // the browser has gone
+}
+
+// route is one operation of the API, with what the document needs of it.
+type route struct {
+	Method, Path, Summary string
+	// Query are its parameters, with their descriptions.
+	Query []parameter
+	// Answer is a value of the type that it answers with.
+	Answer any
+	answer func(*http.Request) (any, error)
+}
+
+// parameter is a parameter in the query of a request.
+type parameter struct {
+	Name, Description string
+	// Many is true for one that can be repeated.
+	Many bool
+}
+
+func (c *Console) routes() []route {
+	out := []route{
+		{
+			Method: "GET", Path: apiRoot + "/about", Summary: "What this console shows",
+			Answer: About{}, answer: func(*http.Request) (any, error) { return c.about(), nil },
+		},
+		{
+			Method: "GET", Path: apiRoot + "/fleet", Summary: "All nodes, the cost, and the planned changes",
+			Answer: Fleet{}, answer: func(*http.Request) (any, error) { s, _ := c.hub.current(); return s.Fleet, nil },
+		},
+		{
+			Method: "GET", Path: apiRoot + "/pods", Summary: "The pods of some nodes",
+			Query: []parameter{{"node", "ID of a node", true}}, Answer: NodePods{}, answer: c.pods,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/pending", Summary: "Pods without a node, by workload",
+			Answer: Pending{}, answer: func(*http.Request) (any, error) { s, _ := c.hub.current(); return s.pending(), nil },
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodes/{name}/explain", Summary: "Why a node stays or goes, and what its removal would do",
+			Answer: nodereport.Report{}, answer: c.explainNode,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/pods/{namespace}/{name}/explain",
+			Summary: "Where a pod runs, or why it is pending, with the smallest change that makes it run",
+			Answer:  podreport.Report{}, answer: c.explainPod,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, in the order in which plans try them",
+			Answer: NodePools{}, answer: c.nodePools,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodepools/{name}/explain", Summary: "What a NodePool's budgets allow, and why its nodes stay or go",
+			Answer: poolreport.Report{}, answer: c.explainNodePool,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/doctor", Summary: "What will fail, may fail or costs money",
+			Query:  []parameter{{"fresh", "true to make the checks again now", false}},
+			Answer: Diagnosis{}, answer: c.doctor,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/decisions", Summary: "What a controller decided, the latest first",
+			Query:  []parameter{{"since", "a time (RFC 3339); default: a day before the last decision", false}},
+			Answer: Decisions{}, answer: c.decisions,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/decisions/{id}", Summary: "A decision with its rule, alternatives, prices and steps",
+			Answer: recorder.Decision{}, answer: c.decision,
+		},
+	}
+	return out
+}
+
+// About is what the console can show.
+type About struct {
+	Version string `json:"version"`
+	Cluster string `json:"cluster"`
+	File    bool   `json:"file"`
+	// Doctor and Decisions report whether there are such views.
+	Doctor    bool `json:"doctor"`
+	Decisions bool `json:"decisions"`
+}
+
+func (c *Console) about() About {
+	return About{Version: c.Version, Cluster: c.Name, File: c.File, Doctor: c.Diagnose != nil, Decisions: c.Sources.Decisions != nil}
+}
+
+func (c *Console) explainNode(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return c.views.explain(r.Context(), "node "+name, func(v *inspect.View) (any, error) {
+		found, err := nodereport.OfNode(v, name)
+		if missing := (*inspect.NotFoundError)(nil); errors.As(err, &missing) {
+			if claim, failed := nodereport.OfClaim(v, name); failed == nil {
+				return claim, nil
+			}
+		}
+		return found, err
+	})
+}
+
+func (c *Console) explainPod(r *http.Request) (any, error) {
+	name := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
+	return c.views.explain(r.Context(), "pod "+name.String(), func(v *inspect.View) (any, error) { return podreport.Explain(v, name) })
+}
+
+func (c *Console) explainNodePool(r *http.Request) (any, error) {
+	name := r.PathValue("name")
+	return c.views.explain(r.Context(), "nodepool "+name, func(v *inspect.View) (any, error) { return poolreport.Of(v, name) })
+}
+
+// NodePools are names of NodePools.
+type NodePools struct {
+	Names []string `json:"names"`
+}
+
+func (c *Console) nodePools(r *http.Request) (any, error) {
+	return c.views.explain(r.Context(), "nodepools", func(v *inspect.View) (any, error) {
+		out := NodePools{Names: []string{}}
+		pools := slices.Clone(v.NodePools)
+		for _, p := range pools {
+			out.Names = append(out.Names, p.Name)
+		}
+		slices.Sort(out.Names)
+		return out, nil
+	})
+}
+
+func (c *Console) doctor(r *http.Request) (any, error) {
+	if c.Diagnose == nil {
+		return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: "the doctor checks live clusters only, not files"}
+	}
+	switch fresh := r.URL.Query().Get("fresh"); fresh {
+	case "", "true", "false":
+		return c.diagnose.get(r.Context(), fresh == "true")
+	default:
+		return nil, invalid("fresh", `"`+fresh+`" is neither true nor false`)
+	}
+}
+
+// Decisions are recorded decisions, without alternatives and prices.
+type Decisions struct {
+	// From and To are the times of the recording; null if it is empty.
+	From *time.Time `json:"from"`
+	To   *time.Time `json:"to"`
+	// Decisions are the latest first. More is how many older ones are left out.
+	Decisions []recorder.Decision `json:"decisions"`
+	More      int                 `json:"more"`
+}
+
+const (
+	// recentDecisions is how far back the list reaches by default: the night and the day before it.
+	recentDecisions = 24 * time.Hour
+	// mostDecisions bounds the list; a busy cluster has about as many in a day.
+	mostDecisions = 2000
+)
+
+// recording runs a question on the recording.
+func (c *Console) recording(ask func(*recorder.Recording) (any, error)) (any, error) {
+	if c.Sources.Decisions == nil {
+		return nil, &Problem{
+			Status: http.StatusNotFound, Code: CodeNotFound,
+			Message: "there is no recording: start dovetail console with --recording FILE",
+		}
+	}
+	opened, err := c.Sources.Decisions()
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close() // nothing was written
+	return ask(opened)
+}
+
+func (c *Console) decisions(r *http.Request) (any, error) {
+	since := r.URL.Query().Get("since")
+	var from time.Time
+	if since != "" {
+		var err error
+		if from, err = time.Parse(time.RFC3339, since); err != nil {
+			return nil, invalid("since", `"`+since+`" is not a time such as 2026-11-02T03:12:00Z`)
+		}
+	}
+	return c.recording(func(recording *recorder.Recording) (any, error) {
+		out := Decisions{Decisions: []recorder.Decision{}}
+		first, last, ok := recording.Span()
+		if !ok {
+			return out, nil
+		}
+		out.From, out.To = &first, &last
+		if from.IsZero() {
+			from = last.Add(-recentDecisions)
+		}
+		all, err := recording.Decisions(recorder.Selection{From: from, Brief: true})
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(all)
+		out.More = max(0, len(all)-mostDecisions)
+		out.Decisions = append(out.Decisions, all[:len(all)-out.More]...)
+		return out, nil
+	})
+}
+
+func (c *Console) decision(r *http.Request) (any, error) {
+	return c.recording(func(recording *recorder.Recording) (any, error) {
+		found, err := recording.Decision(r.PathValue("id"))
+		if err != nil {
+			return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: err.Error()}
+		}
+		return found, nil
+	})
+}
+
+// requested are the values of a parameter that can be repeated or has commas, without duplicates.
+func requested(r *http.Request, name string) []string {
+	var out []string
+	for _, v := range r.URL.Query()[name] {
+		out = append(out, strings.Split(v, ",")...)
+	}
+	slices.SortFunc(out, cmp.Compare[string])
+	return slices.Compact(out)
+}

@@ -1,0 +1,83 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxStreams bounds the memory of the server: each stream keeps the state that it sent last. A browser has one for each tab.
+	maxStreams = 32
+	// frameInterval is the shortest time between two events of a stream: people read no faster, and what happens in between is one
+	// change.
+	frameInterval = 100 * time.Millisecond
+	// heartbeat is how often a silent stream shows that the server is there. The page waits for three of them.
+	heartbeat = 10 * time.Second
+	// writeTimeout is how long a browser may take for one event before the stream is closed. It then opens another.
+	writeTimeout = 30 * time.Second
+)
+
+// stream sends the state, and then what changes, as server-sent events: first an event "fleet", then "change", each with the JSON
+// of the type of that name. A reader that is slower than the changes gets them merged. A new stream starts with a new "fleet".
+func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
+	leave, joined := c.hub.join()
+	if !joined {
+		writeProblem(w, &Problem{
+			Status: http.StatusServiceUnavailable, Code: CodeBusy, Message: fmt.Sprintf("%d pages are open: close some of them", maxStreams),
+		})
+		return
+	}
+	defer leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := eventWriter{w: w, control: http.NewResponseController(w)}
+	sent, next := c.hub.current()
+	if out.event("fleet", sent.Fleet) != nil {
+		return
+	}
+	pause, beat := time.NewTicker(frameInterval), time.NewTicker(heartbeat)
+	defer pause.Stop()
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case <-r.Context().Done():
+			return
+		case <-c.hub.done:
+			return
+		case <-beat.C:
+			err = out.event("beat", struct{}{})
+		case <-next:
+			<-pause.C
+			before := sent
+			sent, next = c.hub.current()
+			if before.Nodes == nil && sent.Nodes != nil {
+				err = out.event("fleet", sent.Fleet)
+			} else {
+				err = out.event("change", sent.since(before))
+			}
+		}
+		if err != nil { // the browser has gone, or does not read
+			return
+		}
+	}
+}
+
+// eventWriter writes server-sent events.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (e eventWriter) event(name string, data any) error {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's recorder has none
+	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, encoded); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}

@@ -1,0 +1,107 @@
+package console
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+)
+
+const (
+	// viewAge is how old the View of an explanation may be in a cluster that changes all the time. Reading one costs a copy of all
+	// pods, and a person clicks through several nodes in that time.
+	viewAge = 5 * time.Second
+	// unwatchedAge is how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
+	unwatchedAge = 30 * time.Second
+	// diagnosisAge is how old the findings of the doctor may be. Its checks read the whole cluster and the account.
+	diagnosisAge = time.Minute
+)
+
+// viewCache has the last View and what was explained of it. One request reads at a time; the others wait and share.
+type viewCache struct {
+	read     func(context.Context) (*inspect.View, error)
+	revision func() int
+	now      func() time.Time
+
+	mu       sync.Mutex
+	view     *inspect.View
+	at       time.Time
+	seen     int
+	explains map[string]any
+}
+
+// explain is an explanation of the cluster under a key: that of the last View if it is fresh, else a new one. Explanations are
+// made one at a time, since each may take all of a core for a second.
+func (c *viewCache) explain(ctx context.Context, key string, make func(*inspect.View) (any, error)) (any, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	if found, known := c.explains[key]; known {
+		return found, nil
+	}
+	found, err := make(c.view)
+	if notFound(err) && c.revision() != c.seen { // it may be newer than the View
+		c.view = nil
+		if err := c.refresh(ctx); err != nil {
+			return nil, err
+		}
+		found, err = make(c.view)
+	}
+	if err == nil {
+		c.explains[key] = found
+	}
+	return found, err
+}
+
+// refresh needs the lock.
+func (c *viewCache) refresh(ctx context.Context) error {
+	revision, age := c.revision(), c.now().Sub(c.at)
+	if c.view != nil && (age < viewAge || revision == c.seen && age < unwatchedAge) {
+		return nil
+	}
+	view, err := c.read(ctx)
+	if err != nil {
+		return err
+	}
+	c.view, c.at, c.seen, c.explains = view, c.now(), revision, map[string]any{}
+	return nil
+}
+
+// Diagnosis is what the doctor finds.
+type Diagnosis struct {
+	At time.Time `json:"at"`
+	doctor.Report
+}
+
+// doctorCache has the last findings.
+type doctorCache struct {
+	run func(context.Context) (doctor.Report, error)
+	now func() time.Time
+
+	mu   sync.Mutex
+	last *Diagnosis
+}
+
+func (c *doctorCache) get(ctx context.Context, fresh bool) (*Diagnosis, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.last != nil && !fresh && c.now().Sub(c.last.At) < diagnosisAge {
+		return c.last, nil
+	}
+	found, err := c.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.last = &Diagnosis{At: c.now(), Report: found}
+	return c.last, nil
+}

@@ -1,0 +1,90 @@
+package outcome
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/recorder"
+)
+
+type steps []string
+
+func (s *steps) Step(x recorder.Step) {
+	*s = append(*s, fmt.Sprintf("%s %s %s %s", x.Decision, x.What, x.Object, x.At.UTC().Format("15:04:05")))
+}
+
+func TestTheStepsOfAClaimAreRecordedOnce(t *testing.T) {
+	now := time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
+	var got steps
+	w := &Watcher{Recorder: &got, Now: func() time.Time { return now.Add(time.Hour) }}
+	h := w.handler()
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "c", UID: "u", Annotations: map[string]string{karpv1.AnnotationDecision: "p-1-0"},
+	}}
+	h.OnAdd(claim, false)
+	condition.SetTrue(claim, karpv1.ConditionLaunched, now)
+	h.OnUpdate(claim, claim)
+	h.OnUpdate(claim, claim)
+	condition.SetTrue(claim, karpv1.ConditionRegistered, now.Add(time.Minute))
+	h.OnUpdate(claim, claim)
+	if err := claim.SetDisruptionCommand(&karpv1.DisruptionCommand{ID: "d-2", Candidates: []string{"c"}}); err != nil {
+		t.Fatal(err)
+	}
+	at := metav1.NewTime(now.Add(30 * time.Minute))
+	claim.DeletionTimestamp = &at
+	h.OnUpdate(claim, claim)
+	h.OnDelete(claim)
+	want := steps{
+		"p-1-0 launched c 12:00:00", "p-1-0 registered c 12:01:00", "d-2 deleting c 12:30:00", "d-2 terminated c 13:00:00",
+		"p-1-0 terminated c 13:00:00",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestWhatALaunchWaitsForAndHowANodeGoesAreSteps(t *testing.T) {
+	now := time.Date(2026, 8, 21, 12, 0, 0, 0, time.UTC)
+	seen := now
+	var got steps
+	w := &Watcher{Recorder: &got, Now: func() time.Time { return seen }}
+	h := w.handler()
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "c", UID: "u", Annotations: map[string]string{karpv1.AnnotationDecision: "p-1-0"},
+	}}
+	for _, why := range []string{"the node is not ready", "the node is not ready", "a taint still exists"} {
+		condition.SetUnknown(claim, karpv1.ConditionInitialized, condition.Cause{Reason: "NodeNotReady", Message: why}, now)
+		h.OnUpdate(claim, claim)
+		seen = seen.Add(time.Minute)
+	}
+	deleted := metav1.NewTime(now.Add(time.Hour))
+	claim.DeletionTimestamp = &deleted
+	condition.SetTrue(claim, karpv1.ConditionDrained, now.Add(61*time.Minute))
+	condition.SetTrue(claim, karpv1.ConditionVolumesDetached, now.Add(62*time.Minute))
+	h.OnUpdate(claim, claim)
+	want := steps{
+		"p-1-0 waiting c 12:00:00", "p-1-0 waiting c 12:02:00", "p-1-0 deleting c 13:00:00", "p-1-0 drained c 13:01:00",
+		"p-1-0 volumes detached c 13:02:00",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAClaimWithoutADecisionHasNoSteps(t *testing.T) {
+	var got steps
+	w := &Watcher{Recorder: &got, Now: time.Now}
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "u"}}
+	condition.SetTrue(claim, karpv1.ConditionLaunched, time.Now())
+	w.handler().OnAdd(claim, true)
+	w.handler().OnDelete(claim)
+	if len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+}

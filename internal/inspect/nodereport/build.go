@@ -1,0 +1,413 @@
+package nodereport
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+)
+
+// builder makes the report of one node.
+type builder struct {
+	*Decisions
+	index int
+	n     *snapshot.Node
+	claim *karpv1.NodeClaim // nil for a node that is not managed
+	node  *corev1.Node      // nil until one has joined
+	pool  *karpv1.NodePool  // nil if there is none
+	// alone is the removal of the node when nothing protects it, unprotected the snapshot for it, and freed the same as a
+	// Problem; nil if that says nothing.
+	alone       *Removal
+	unprotected *snapshot.Snapshot
+	freed       *schedule.Problem
+	// brief is set for an Outcome: many nodes share the limit of the search.
+	brief bool
+}
+
+func newBuilder(d *Decisions, index int) *builder {
+	n := &d.Snapshot.Nodes[index]
+	b := &builder{Decisions: d, index: index, n: n, claim: claimOf(d.View, n.Claim), pool: d.Pool(n.Pool)}
+	if i := slices.IndexFunc(d.Nodes, b.isNode); i >= 0 {
+		b.node = d.Nodes[i]
+	}
+	return b
+}
+
+// isNode reports whether a Node is that of the entry. Before its registration only the provider ID tells.
+func (b *builder) isNode(n *corev1.Node) bool {
+	if b.claim == nil || b.n.Registered {
+		return n.Name == b.n.Name
+	}
+	return b.claim.Status.ProviderID != "" && n.Spec.ProviderID == b.claim.Status.ProviderID
+}
+
+func (b *builder) now() time.Time { return b.Snapshot.Now }
+
+// facts is the report without any decision.
+func (b *builder) facts(kind, name string) *Report {
+	n := b.n
+	r := &Report{
+		Kind: kind, Name: name, NodeClaim: n.Claim, NodePool: n.Pool,
+		InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
+		CapacityType: n.Labels[karpv1.LabelCapacityType], Price: b.price(), CreatedAt: n.CreatedAt.UTC(),
+		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(), Prices: b.Prices, Now: b.now().UTC(),
+	}
+	if b.node != nil {
+		r.Node = b.node.Name
+	}
+	if n.ExpireAfter > 0 {
+		at := n.CreatedAt.Add(n.ExpireAfter).UTC()
+		r.ExpiresAt = &at
+	}
+	return r
+}
+
+// report decides.
+func (b *builder) report(kind, name string) *Report {
+	r := b.facts(kind, name)
+	if b.claim == nil {
+		r.Verdict = Verdict{Unmanaged, "NotManaged", b.subject(r) + " is not managed by a NodePool: Dovetail neither launched nor removes it"}
+		return r
+	}
+	r.Stages, r.Launch, r.Drift = b.stages(), b.launch(), drifted.Of(b.View, b.claim)
+	if v, leaving := b.leaving(); leaving {
+		r.Verdict = b.verdict(r, v)
+		return r
+	}
+	if v, starting := b.starting(); starting {
+		r.Verdict = b.verdict(r, v)
+		return r
+	}
+	r.Removal, r.Blockers = b.removal(), b.blockers()
+	b.alternatives(r)
+	r.Verdict = b.verdict(r, b.decide(r))
+	return r
+}
+
+// verdict puts the subject before the text.
+func (b *builder) verdict(r *Report, v Verdict) Verdict {
+	v.Text = b.subject(r) + " " + v.Text
+	return v
+}
+
+func (b *builder) subject(r *Report) string {
+	if r.Kind == "NodeClaim" {
+		return "nodeclaim " + r.Name
+	}
+	return "node " + r.Name
+}
+
+// price is today's price of the node's offering, in $/h; 0 if it is not known.
+func (b *builder) price() float64 {
+	for _, t := range b.types() {
+		if t.Name != b.n.Labels[corev1.LabelInstanceTypeStable] {
+			continue
+		}
+		for k := range t.Offerings {
+			o := &t.Offerings[k]
+			if o.Zone == b.n.Labels[corev1.LabelTopologyZone] && o.CapacityType == b.n.Labels[karpv1.LabelCapacityType] && !math.IsNaN(o.Price) {
+				return o.Price
+			}
+		}
+	}
+	return b.n.Price
+}
+
+// types are what the node class of the pool offers; a static pool has none in the snapshot, since it launches nothing for
+// pods.
+func (b *builder) types() []*catalog.InstanceType {
+	if b.pool == nil {
+		return nil
+	}
+	for i := range b.Snapshot.Pools {
+		if b.Snapshot.Pools[i].NodePool == b.pool {
+			return b.Snapshot.Pools[i].InstanceTypes
+		}
+	}
+	class := b.pool.Spec.Template.Spec.NodeClassRef.Name
+	if all, known := b.offered[class]; known {
+		return all
+	}
+	all, err := b.Catalog.Types(b.NodeClasses[class])
+	if err != nil { // prices only inform here
+		all = nil
+	}
+	b.offered[class] = all
+	return all
+}
+
+// use is how much of a node its pods request.
+func use(n *snapshot.Node) []Use {
+	sum := corev1.ResourceList{}
+	for _, p := range n.Pods {
+		if !snapshot.Active(p) {
+			continue
+		}
+		for name, q := range snapshot.Requests(p) {
+			have := sum[name]
+			have.Add(q)
+			sum[name] = have
+		}
+	}
+	out := []Use{}
+	for name, most := range n.Allocatable {
+		q := sum[name]
+		if most.IsZero() || q.IsZero() && name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
+			continue
+		}
+		out = append(out, Use{string(name), q.String(), most.String(), int(100 * q.AsApproximateFloat64() / most.AsApproximateFloat64())})
+	}
+	slices.SortFunc(out, func(a, b Use) int { return cmp.Compare(a.Resource, b.Resource) })
+	return out
+}
+
+// pods are those of the node, with what matters when it goes.
+func (b *builder) pods() []Pod {
+	out := []Pod{}
+	for _, p := range b.n.Pods {
+		out = append(out, Pod{podName(p), podNote(p, b.now())})
+	}
+	return out
+}
+
+func podNote(p *corev1.Pod, now time.Time) string {
+	protection, _ := snapshot.DoNotDisrupt(p, now)
+	switch {
+	case snapshot.Mirror(p):
+		return "static pod of the node: ends with it"
+	case snapshot.DaemonOwned(p):
+		return "of a DaemonSet: ends with the node"
+	case snapshot.Terminating(p):
+		return "terminating"
+	case protection == snapshot.ProtectionInvalid:
+		return fmt.Sprintf("annotation %s=%q protects nothing: it is neither true nor a duration", karpv1.AnnotationDoNotDisrupt,
+			p.Annotations[karpv1.AnnotationDoNotDisrupt])
+	case metav1.GetControllerOf(p) == nil:
+		return "has no owner: nothing creates it again after its eviction"
+	}
+	return ""
+}
+
+func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }
+
+// leaving is the verdict on a node with a removal that has begun; false if none has.
+func (b *builder) leaving() (Verdict, bool) {
+	command, has, _ := b.claim.DisruptionCommand()
+	why, _ := condition.Get(b.claim, karpv1.ConditionDisruptionReason)
+	tainted := b.node != nil && slices.ContainsFunc(b.node.Spec.Taints, karpv1.IsTaintDisrupted)
+	deleting := b.claim.DeletionTimestamp != nil || b.node != nil && b.node.DeletionTimestamp != nil
+	reason := ""
+	if why.Status == metav1.ConditionTrue {
+		reason = why.Reason
+	}
+	if has {
+		reason = cmp.Or(reason, string(command.Reason))
+	}
+	because := b.because(reason)
+	switch {
+	case b.n.Rebooting:
+		return Verdict{}, false
+	case deleting || b.n.InstanceTerminating:
+		return Verdict{Leaving, cmp.Or(reason, "Deleted"), "is being removed" + because + b.drain()}, true
+	case has && len(command.Replacements) > 0:
+		waiting := b.replacements(command.Replacements)
+		return Verdict{Leaving, reason, fmt.Sprintf("is being replaced%s, and goes once %s initialized", because, waiting)}, true
+	case has || tainted || reason != "":
+		if because == "" && tainted {
+			taint := karpv1.TaintDisrupted()
+			because = ": it has the taint " + taint.ToString()
+		}
+		return Verdict{Leaving, cmp.Or(reason, "Disrupted"), "is about to be removed" + because}, true
+	case b.n.Deleting || b.n.Disrupting:
+		return Verdict{Leaving, "Deleted", "is being removed"}, true
+	}
+	return Verdict{}, false
+}
+
+// because is " because ..." for a reason of disruption; empty if it is not known.
+func (b *builder) because(reason string) string {
+	switch reason {
+	case "":
+		if b.n.ExpireAfter > 0 && !b.now().Before(b.n.CreatedAt.Add(b.n.ExpireAfter)) {
+			return fmt.Sprintf(" because it has reached its expireAfter of %s", prose.Duration(b.n.ExpireAfter))
+		}
+		return ""
+	case string(karpv1.DisruptionDrifted):
+		if d := drifted.Of(b.View, b.claim); d != nil {
+			return " because it drifted (" + d.Text() + ")"
+		}
+		return " because it drifted"
+	case string(karpv1.DisruptionEmpty):
+		return " because it is empty"
+	case string(karpv1.DisruptionUnderutilized):
+		return " because its pods fit on nodes that cost less"
+	case string(karpv1.DisruptionUnhealthy):
+		return " because it is unhealthy"
+	case karpv1.ReasonSpotInterrupted:
+		return " because EC2 reclaims its spot instance"
+	case karpv1.ReasonReservationInterrupted:
+		return " because EC2 reclaims its capacity reservation"
+	}
+	return " because of " + reason
+}
+
+// replacements says which claims are not initialized yet.
+func (b *builder) replacements(names []string) string {
+	var waiting []string
+	for _, name := range names {
+		if c := claimOf(b.View, name); c == nil || !condition.IsTrue(c, karpv1.ConditionInitialized) {
+			waiting = append(waiting, name)
+		}
+	}
+	switch len(waiting) {
+	case 0:
+		return "its replacements are"
+	case 1:
+		return "nodeclaim " + waiting[0] + " is"
+	}
+	return fmt.Sprintf("nodeclaim %s and %d more are", waiting[0], len(waiting)-1)
+}
+
+// drain is what a node that is being removed waits for.
+func (b *builder) drain() string {
+	left, first := 0, ""
+	for _, p := range b.n.Pods {
+		if snapshot.DaemonOwned(p) || snapshot.Mirror(p) {
+			continue
+		}
+		if left++; first == "" {
+			first = podName(p)
+		}
+	}
+	if c, _ := condition.Get(b.claim, karpv1.ConditionDrained); c.Status == metav1.ConditionTrue || left == 0 {
+		if v, known := condition.Get(b.claim, karpv1.ConditionVolumesDetached); known && v.Status != metav1.ConditionTrue {
+			return "; it is drained, and its volumes are not detached yet"
+		}
+		return "; it is drained, and its instance ends"
+	}
+	out := fmt.Sprintf("; %s to evict yet, such as %s", prose.Plural(left, "pod"), first)
+	if at, err := b.claim.TerminationDeadline(); err == nil && at != nil {
+		out += fmt.Sprintf("; at %s they are deleted whatever protects them", prose.Time(*at, b.now()))
+	}
+	return out
+}
+
+// decide is the verdict on a node that is up, and not leaving.
+func (b *builder) decide(r *Report) Verdict {
+	if r.ExpiresAt != nil && !b.now().Before(*r.ExpiresAt) {
+		return Verdict{Goes, "Expired", fmt.Sprintf("goes now: it has reached its expireAfter of %s", prose.Duration(b.n.ExpireAfter))}
+	}
+	command := b.Command(b.n)
+	if command != nil && command.Reason == karpv1.DisruptionEmpty {
+		text := fmt.Sprintf("goes in the next pass: it is empty, which saves %s/h", prose.Dollars(command.Savings))
+		return Verdict{Goes, string(command.Reason), text}
+	}
+	if r.Drift != nil && r.Drift.Since != nil {
+		if v, goes := b.drifts(r); goes || command == nil {
+			return v
+		}
+	}
+	if command != nil {
+		return Verdict{Goes, string(command.Reason), b.consolidates(command)}
+	}
+	return b.stays(r)
+}
+
+// consolidates is the text of a command for an underutilized node.
+func (b *builder) consolidates(c *disrupt.Command) string {
+	how := "its pods fit on other nodes"
+	if n := len(c.Plan.Launches); n > 0 {
+		l := &c.Plan.Launches[0]
+		how = fmt.Sprintf("%s at %s/h takes its place", l.InstanceTypes[0].Name, prose.Dollars(l.Offering.Price))
+		if n > 1 {
+			how = fmt.Sprintf("%s for %s/h take its place", prose.Plural(n, "new node"), prose.Dollars(disrupt.LaunchCost(c.Plan)))
+		}
+	}
+	if n := len(c.Candidates); n > 1 {
+		how += fmt.Sprintf(", together with %s", prose.Plural(n-1, "other node"))
+		return fmt.Sprintf("goes in the next pass: %s, which saves %s/h in all", how, prose.Dollars(c.Savings))
+	}
+	return fmt.Sprintf("goes in the next pass: %s, which saves %s/h", how, prose.Dollars(c.Savings))
+}
+
+// drifts is the verdict on a drifted node, and whether it is replaced.
+func (b *builder) drifts(r *Report) (Verdict, bool) {
+	drift := "it drifted (" + r.Drift.Text() + ")"
+	c := b.candidate(b.n)
+	if c == nil || b.incoming[b.n.Name] != nil {
+		v := b.stays(r)
+		v.Text += ". It should go: " + drift
+		return v, false
+	}
+	a := b.Allowance(b.n.Pool, karpv1.DisruptionDrifted)
+	if a.Available() == 0 {
+		blocker := b.budget(karpv1.DisruptionDrifted, a)
+		return Verdict{Stays, blocker.Reason, fmt.Sprintf("stays for now: %s. It should go: %s", blocker.Text, drift)}, false
+	}
+	if b.brief && b.limited() && b.ahead(c.Node) >= driftSimulations {
+		return Verdict{Stays, reasonLater, fmt.Sprintf("it drifted, and %d others of its pool go first: --full simulates the rest", driftSimulations)}, false
+	}
+	if why := b.irreplaceable(c); why != "" {
+		return Verdict{Stays, "NoRoom", fmt.Sprintf("stays: %s. It should go: %s", why, drift)}, false
+	}
+	text := "is replaced in one of the next passes: " + drift
+	if ahead := b.ahead(c.Node); ahead > 0 {
+		text += fmt.Sprintf("; %s of its pool go first, %d at a time", prose.Plural(ahead, "drifted node"), a.Allowed)
+	}
+	return Verdict{Goes, string(karpv1.DisruptionDrifted), text}, true
+}
+
+// irreplaceable is why the engine does not replace a drifted node that the budgets allow to go; empty if it does.
+func (b *builder) irreplaceable(c *disrupt.Candidate) string {
+	if b.pool.Spec.Replicas != nil {
+		return ""
+	}
+	room := b.Classified.RemainingBudgets(b.allowed(karpv1.DisruptionDrifted))
+	if !room.Allow([]*disrupt.Candidate{c}) {
+		return "a PodDisruptionBudget of its pods is used up by nodes that are leaving"
+	}
+	command, left := disrupt.Drift(b.compiled(), b.Classified, disrupt.DriftSearch{
+		Order: []*disrupt.Candidate{c}, Remaining: room, MaxRejections: 1, Budget: schedule.DefaultBudget(),
+	})
+	if command == nil && len(left) > 0 {
+		return left[0].Message
+	}
+	return ""
+}
+
+// stays is the verdict on a node that nothing removes: the first blocker, and what it costs.
+func (b *builder) stays(r *Report) Verdict {
+	v := Verdict{State: Stays}
+	if len(r.Blockers) == 0 {
+		v.Reason, v.Text = "Needed", "stays: nothing says that it should go"
+		return v
+	}
+	first := r.Blockers[0]
+	v.Reason, v.Text = first.Reason, "stays: "+first.Text
+	if first.Reason == reasonConsolidation && b.notReached() {
+		v.Text = "stays for now: " + first.Text
+	}
+	if m := r.Removal; m != nil && m.Accepted && !first.Saving {
+		v.Text += fmt.Sprintf(". Removing the node would save %s/h", prose.Dollars(m.Saves))
+	}
+	return v
+}
+
+func positive(q corev1.ResourceList, name corev1.ResourceName) bool {
+	have, ok := q[name]
+	return ok && quantity.Value(have) > 0
+}

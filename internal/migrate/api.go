@@ -1,0 +1,253 @@
+package migrate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-k8s/dovetail/api/crds"
+	"github.com/dovetail-k8s/dovetail/api/support"
+	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+)
+
+func apiChecks() []Check {
+	return []Check{
+		{
+			ID: "crds", Title: "the API server stores or converts old versions of the API", needs: []doctor.Fact{Definitions},
+			run: checkDefinitions,
+		},
+		{
+			ID: "provider", Title: "NodePools launch from node classes of another provider", needs: []doctor.Fact{Definitions, doctor.NodePools},
+			run: checkProvider,
+		},
+		{ID: "fields", Title: "fields that are not supported, or without effect", needs: []doctor.Fact{Objects}, run: checkFields},
+		{
+			ID: "webhooks", Title: "a webhook rejects writes, or will without Karpenter", needs: []doctor.Fact{Webhooks, Deployments},
+			run: checkWebhooks,
+		},
+	}
+}
+
+// legacy are the definitions of kinds that Karpenter 1 does not have.
+var legacy = []string{"provisioners.karpenter.sh", "machines.karpenter.sh", "awsnodetemplates.karpenter.k8s.aws"}
+
+func checkDefinitions(f *Facts) (out []Result, _ string) {
+	ours, err := crds.All()
+	if err != nil {
+		return []Result{{Status: NotChecked, Seen: err.Error()}}, ""
+	}
+	known := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, d := range ours {
+		known[d.Name] = d
+	}
+	var names []string
+	for i := range f.Definitions {
+		d := &f.Definitions[i]
+		if slices.Contains(legacy, d.Name) {
+			out = append(out, f.leftover(d)...)
+			continue
+		}
+		own := known[d.Name]
+		if own == nil {
+			continue
+		}
+		names = append(names, d.Name)
+		out = append(out, versions(d, own)...)
+		if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+			out = append(out, Result{
+				Status: Obstacle, Object: definitionObject(d), Field: "spec.conversion.strategy",
+				Seen:   "Webhook: without Karpenter, no object of another version can be read or written",
+				Remedy: fmt.Sprintf(`kubectl patch crd %s --type json -p '[{"op":"remove","path":"/spec/conversion"}]'`, d.Name),
+			})
+		}
+	}
+	return out, fmt.Sprintf("%d CustomResourceDefinitions serve and store the versions of this program", len(names))
+}
+
+func definitionObject(d *apiextensionsv1.CustomResourceDefinition) string {
+	return "CustomResourceDefinition " + d.Name
+}
+
+// leftover is about a definition of a kind that Karpenter 1 does not have.
+func (f *Facts) leftover(d *apiextensionsv1.CustomResourceDefinition) []Result {
+	result := Result{
+		Status: Warning, Object: definitionObject(d), Seen: "a kind that Karpenter 1 does not have; it has no objects",
+		Remedy: "delete it: kubectl delete crd " + d.Name,
+	}
+	if n := f.ObjectCounts[d.Name]; n > 0 {
+		result.Status, result.Seen = Obstacle, fmt.Sprintf("%d objects of a kind that Karpenter 1 does not have", n)
+		result.Remedy = "write them as NodePools and EC2NodeClasses, replace their nodes, and delete them: kubectl get " + d.Name
+	}
+	return []Result{result}
+}
+
+// versions compares a definition with ours.
+func versions(d, own *apiextensionsv1.CustomResourceDefinition) (out []Result) {
+	served := map[string]bool{}
+	for _, v := range d.Spec.Versions {
+		served[v.Name] = v.Served
+	}
+	var ours []string
+	for _, v := range own.Spec.Versions {
+		ours = append(ours, v.Name)
+	}
+	for _, v := range ours {
+		if !served[v] {
+			out = append(out, Result{
+				Status: Obstacle, Object: definitionObject(d), Field: "spec.versions", Seen: "version " + v + " is not served",
+				Remedy: "upgrade Karpenter to 1.0 or newer first, with its CustomResourceDefinitions",
+			})
+		}
+	}
+	for _, v := range d.Status.StoredVersions {
+		if slices.Contains(ours, v) {
+			continue
+		}
+		rewrite := fmt.Sprintf("kubectl get %[1]s -o json | kubectl replace -f -; "+
+			`kubectl patch crd %[1]s --subresource status --type merge -p '{"status":{"storedVersions":["%[2]s"]}}'`, d.Name, ours[0])
+		out = append(out, Result{
+			Status: Obstacle, Object: definitionObject(d), Field: "status.storedVersions",
+			Seen:   fmt.Sprintf("objects are stored as %s, and the API server refuses definitions without that version", v),
+			Remedy: "rewrite them while Karpenter runs, then drop the version: " + rewrite,
+		})
+	}
+	return out
+}
+
+func checkProvider(f *Facts) (out []Result, _ string) {
+	classes := slices.ContainsFunc(f.Definitions, func(d apiextensionsv1.CustomResourceDefinition) bool {
+		return d.Spec.Group == awsv1.Group && d.Spec.Names.Kind == "EC2NodeClass"
+	})
+	if !classes {
+		out = append(out, Result{
+			Status: Obstacle, Object: "CustomResourceDefinition ec2nodeclasses." + awsv1.Group,
+			Seen:   "does not exist: Karpenter runs with another provider than that of AWS",
+			Remedy: "Dovetail launches EC2 instances only: keep Karpenter",
+		})
+	}
+	refer := func(object, field string, ref karpv1.NodeClassReference) {
+		if awsv1.IsEC2NodeClass(ref) {
+			return
+		}
+		out = append(out, Result{
+			Status: Obstacle, Object: object, Field: field, Seen: fmt.Sprintf("refers to %s %s of %s, a provider of its own",
+				ref.Kind, ref.Name, ref.Group),
+			Remedy: "Dovetail ignores it: refer to an EC2NodeClass, or keep a Karpenter with that provider for it",
+		})
+	}
+	for i := range f.Cluster.NodePools {
+		p := &f.Cluster.NodePools[i]
+		refer("NodePool "+p.Name, "spec.template.spec.nodeClassRef", p.Spec.Template.Spec.NodeClassRef)
+	}
+	return out, fmt.Sprintf("NodePools: %d, and each refers to an EC2NodeClass", len(f.Cluster.NodePools))
+}
+
+// checkFields compares each object with our definitions: they drop fields that they do not have, and reject what they do not allow.
+func checkFields(f *Facts) (out []Result, _ string) {
+	conformer := manifest.NewConformer()
+	for i := range f.Objects {
+		o := &f.Objects[i]
+		object := objectOf(o)
+		c, err := conformer.Check(o)
+		if err != nil {
+			out = append(out, Result{
+				Status: Obstacle, Object: object, Field: "apiVersion", Seen: err.Error(),
+				Remedy: "delete it, or write it in the version of this program's CustomResourceDefinitions",
+			})
+			continue
+		}
+		for _, path := range c.Unknown {
+			out = append(out, Result{
+				Status: Obstacle, Object: object, Field: path, Seen: "this program does not know the field, and drops it",
+				Remedy: "remove it, or keep Karpenter for what it does",
+			})
+		}
+		for _, e := range c.Invalid {
+			out = append(out, Result{
+				Status: Obstacle, Object: object, Field: e.Field, Seen: "the definitions of this program reject the value: " + e.ErrorBody(),
+				Remedy: "correct it before the definitions are applied",
+			})
+		}
+		out = append(out, withoutEffect(o, object)...)
+	}
+	return out, fmt.Sprintf("objects: %d, without a field that is unknown, invalid or ignored", len(f.Objects))
+}
+
+func objectOf(o *unstructured.Unstructured) string {
+	if ns := o.GetNamespace(); ns != "" {
+		return o.GetKind() + " " + ns + "/" + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetName()
+}
+
+// withoutEffect are the fields that are accepted, and that nothing happens by.
+func withoutEffect(o *unstructured.Unstructured, object string) (out []Result) {
+	var fields []support.Field
+	switch o.GetKind() {
+	case "NodePool":
+		var pool karpv1.NodePool
+		if as(o, &pool) {
+			fields = support.UnsupportedNodePool(&pool)
+			if err := pool.RuntimeValidate(awsv1.Vocabulary()); err != nil {
+				out = append(out, Result{
+					Status: Obstacle, Object: object, Field: "spec.template.spec", Seen: err.Error(),
+					Remedy: "correct it: nothing is launched for the pool, with Karpenter either",
+				})
+			}
+		}
+	case "EC2NodeClass":
+		var class awsv1.EC2NodeClass
+		if as(o, &class) {
+			fields = support.UnsupportedNodeClass(&class)
+		}
+	}
+	for _, field := range fields {
+		out = append(out, Result{
+			Status: Warning, Object: object, Field: field.Path, Seen: field.Message, Remedy: "remove it, if nodes may do without it",
+		})
+	}
+	return out
+}
+
+// checkWebhooks finds webhooks that reject what Dovetail writes: those without a backend, and those of Karpenter itself.
+func checkWebhooks(f *Facts) (out []Result, _ string) {
+	k := f.Karpenter()
+	seen := map[string]bool{}
+	for _, resource := range slices.Sorted(maps.Keys(f.Webhooks)) {
+		for _, w := range f.Webhooks[resource] {
+			backend := w.Unreachable
+			if backend == "" && k.backs(w) {
+				backend = fmt.Sprintf("its service %s/%s is Karpenter, which is stopped", w.Namespace, w.Service)
+			}
+			if backend == "" || seen[w.Configuration+w.Name] {
+				continue
+			}
+			seen[w.Configuration+w.Name] = true
+			status := Obstacle
+			if w.Selective { // it may be about objects that Dovetail does not write
+				status = Warning
+			}
+			out = append(out, Result{
+				Status: status, Object: w.Configuration, Field: "webhooks[" + w.Name + "].failurePolicy",
+				Seen:   fmt.Sprintf("it must approve each write of %s, and %s", resource, backend),
+				Remedy: "delete it, or repair its backend: kubectl delete " + w.Configuration,
+			})
+		}
+	}
+	return out, "each webhook that must approve what Dovetail writes has a backend other than Karpenter"
+}
+
+// backs reports whether the installation is the backend of a webhook.
+func (i *Installation) backs(w apiserver.Webhook) bool {
+	return i != nil && w.Namespace == i.Namespace && len(w.Selector) > 0 &&
+		labels.SelectorFromSet(w.Selector).Matches(labels.Set(i.deployment.Spec.Template.Labels))
+}

@@ -1,0 +1,206 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
+)
+
+func nodeChecks() []Check {
+	return []Check{
+		{
+			ID: "selectors", Title: "an alias or selector of an EC2NodeClass finds nothing any more", needs: []doctor.Fact{doctor.NodeClasses},
+			run: checkSelections,
+		},
+		{
+			ID: "drift", Title: "nodes that would be replaced", needs: []doctor.Fact{doctor.NodeClaims, doctor.NodePools},
+			run: checkDrift,
+		},
+		{ID: "doctor", Title: "what dovetail doctor finds beside this", run: checkDoctor},
+	}
+}
+
+// as decodes an object into its Go type.
+func as(o *unstructured.Unstructured, into any) bool {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into) == nil
+}
+
+// terms are the fields that select what a condition is about.
+var terms = map[string]string{
+	awsv1.ConditionAMIsReady: "spec.amiSelectorTerms", awsv1.ConditionSubnetsReady: "spec.subnetSelectorTerms",
+	awsv1.ConditionSecurityGroupsReady:       "spec.securityGroupSelectorTerms",
+	awsv1.ConditionCapacityReservationsReady: "spec.capacityReservationSelectorTerms",
+	awsv1.ConditionPlacementGroupReady:       "spec.placementGroupSelector",
+}
+
+// checkSelections evaluates what the selectors select now; without access to AWS, what Karpenter has reported.
+func checkSelections(f *Facts) (out []Result, _ string) {
+	for i := range f.Cluster.NodeClasses {
+		class := &f.Cluster.NodeClasses[i]
+		conditions := f.Selections[class.Name].Conditions
+		if conditions == nil {
+			for _, c := range class.Status.Conditions {
+				conditions = append(conditions, cloudprovider.Condition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message})
+			}
+		}
+		for _, c := range conditions {
+			field := terms[c.Type]
+			if field == "" || c.Status != metav1.ConditionFalse {
+				continue
+			}
+			if c.Type == awsv1.ConditionAMIsReady {
+				field = cmp.Or(aliasField(class), field)
+			}
+			out = append(out, Result{
+				Status: Obstacle, Object: "EC2NodeClass " + class.Name, Field: field, Seen: cmp.Or(c.Message, c.Reason),
+				Remedy: "choose what exists: kubectl edit ec2nodeclass " + class.Name,
+			})
+		}
+	}
+	return out, fmt.Sprintf("EC2NodeClasses: %d, whose selectors find images, subnets and security groups", len(f.Cluster.NodeClasses))
+}
+
+// aliasField is the path of the first alias of a class; empty if it has none.
+func aliasField(class *awsv1.EC2NodeClass) string {
+	for i, term := range class.Spec.AMISelectorTerms {
+		if term.Alias != "" {
+			return fmt.Sprintf("spec.amiSelectorTerms[%d].alias", i)
+		}
+	}
+	return ""
+}
+
+// difference is why nodes of a pool would be replaced.
+type difference struct{ pool, reason, object, field string }
+
+// replaced are the nodes of a difference.
+type replaced struct {
+	claims []string
+	// marked counts those that Karpenter has marked as drifted, too.
+	marked   int
+	old, new string
+}
+
+// checkDrift groups the claims that Dovetail would mark as drifted.
+func checkDrift(f *Facts) ([]Result, string) {
+	pools := map[string]*karpv1.NodePool{}
+	for i := range f.Cluster.NodePools {
+		pools[f.Cluster.NodePools[i].Name] = &f.Cluster.NodePools[i]
+	}
+	differences, compared, hashes := map[difference]*replaced{}, 0, 0
+	for i := range f.Cluster.NodeClaims {
+		claim := &f.Cluster.NodeClaims[i]
+		pool := pools[claim.Labels[karpv1.LabelNodePool]]
+		if pool == nil || claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionLaunched) ||
+			!awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+			continue
+		}
+		compared++
+		if claim.Annotations[karpv1.AnnotationNodePoolHashVersion] != karpv1.NodePoolHashVersion {
+			hashes++
+		}
+		f.compare(differences, claim, pool)
+	}
+	out := results(differences)
+	if why := f.missing([]doctor.Fact{Drift}); why != "" {
+		out = append(out, Result{Status: NotChecked, Seen: why})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Sprintf("nodes: %d, and each matches its NodePool and EC2NodeClass; "+
+			"with hashes of Karpenter, which are never compared: %d", compared, hashes)
+	}
+	return out, ""
+}
+
+// compare adds a claim to the difference by which it would be replaced.
+func (f *Facts) compare(differences map[difference]*replaced, claim *karpv1.NodeClaim, pool *karpv1.NodePool) {
+	labels := requirement.Labels{Vocabulary: awsv1.Vocabulary()}
+	reason, err := disrupt.DriftReason(claim, pool, labels)
+	if err != nil {
+		return // requirements that cannot be read, which another check reports
+	}
+	if reason = cmp.Or(reason, f.Drift[claim.Name]); reason == "" {
+		return
+	}
+	comparison := drifted.Comparison{
+		Claim: claim, Pool: pool, Class: f.Selections[pool.Spec.Template.Spec.NodeClassRef.Name].Class, Labels: labels,
+	}
+	field := drifted.Field{Object: "NodePool/" + pool.Name}
+	if fields := comparison.Fields(reason); len(fields) > 0 {
+		field = fields[0]
+	}
+	key := difference{pool.Name, reason, strings.Replace(field.Object, "/", " ", 1), field.Field}
+	if differences[key] == nil {
+		differences[key] = &replaced{old: field.Old, new: field.New}
+	}
+	group := differences[key]
+	group.claims = append(group.claims, claim.Name)
+	if condition.IsTrue(claim, karpv1.ConditionDrifted) {
+		group.marked++
+	}
+}
+
+func results(differences map[difference]*replaced) (out []Result) {
+	const shown = 3
+	for d, group := range differences {
+		slices.Sort(group.claims)
+		names := strings.Join(group.claims[:min(shown, len(group.claims))], ", ")
+		if more := len(group.claims) - shown; more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		result := Result{
+			Status: Obstacle, Object: d.object, Field: d.field,
+			Seen: fmt.Sprintf("%s of NodePool %s would be replaced for %s (NodeClaim %s): %s -> %s", count(len(group.claims), "node"),
+				d.pool, d.reason, names, cmp.Or(group.old, "none"), cmp.Or(group.new, "none")),
+			Remedy: "change the field to what the nodes have, or have Karpenter replace the nodes before the takeover",
+		}
+		if group.marked == len(group.claims) {
+			result.Status = Warning
+			result.Seen += "; Karpenter has marked them, too"
+			result.Remedy = "let Karpenter replace them first, or leave it to Dovetail: budgets apply"
+		}
+		out = append(out, result)
+	}
+	return out
+}
+
+// checkDoctor counts what the doctor finds, in checks that none of these repeats.
+func checkDoctor(f *Facts) ([]Result, string) {
+	repeated := []string{
+		"identity-cluster", "identity-foreign-instance", "identity-unknown-instance", "operations-other-controller",
+		"operations-missing-permission", "nodes-webhook", "nodes-without-instance", "network-selectors",
+	}
+	found := map[string]int{}
+	for _, finding := range doctor.Run(f.Cluster).At(doctor.Warning).Findings {
+		if !slices.Contains(repeated, finding.Check) {
+			found[finding.Check]++
+		}
+	}
+	if len(found) == 0 {
+		return nil, "dovetail doctor finds nothing else that fails or may fail"
+	}
+	checks := slices.Sorted(maps.Keys(found))
+	command := "dovetail doctor"
+	if f.Cluster.ClusterName != "" {
+		command += " --cluster-name " + word(f.Cluster.ClusterName)
+	}
+	return []Result{{
+		Status: Warning, Object: "cluster", Seen: "with Karpenter, too, something fails or may fail: " + strings.Join(checks, ", "),
+		Remedy: "see " + command,
+	}}, ""
+}

@@ -1,0 +1,47 @@
+package migrate
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Text writes a line for each result, and one with the counts.
+func (r Report) Text(w io.Writer) error {
+	var b strings.Builder
+	for _, result := range r.Results {
+		line := strings.TrimSpace(result.Object + " " + result.Field)
+		if line != "" {
+			line += ": "
+		}
+		line += result.Seen
+		if result.Remedy != "" {
+			line += "; do: " + result.Remedy
+		}
+		fmt.Fprintf(&b, "%-11s  %-17s  %s\n", result.Status, result.Check, strings.Join(strings.Fields(line), " "))
+	}
+	fmt.Fprintf(&b, "%s, %s, %d not checked\n", count(r.Count(Obstacle), "obstacle"), count(r.Count(Warning), "warning"), r.Count(NotChecked))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// JSON writes the report for programs.
+func (r Report) JSON(w io.Writer) error { return writeJSON(w, r) }
+
+// oneLine is text of an object as a part of one line: neither a comment nor a step can end in it, and begin a line of its own.
+func oneLine(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsGraphic(r) }) {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+func writeJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}

@@ -1,0 +1,410 @@
+package shadow
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
+)
+
+const (
+	// validationDelay is how long a command that saves money must stay valid before it counts, as in disruption.
+	validationDelay = 15 * time.Second
+	// repeatSearchAfter is after how long a search that found nothing is repeated although nothing changed, as in disruption.
+	repeatSearchAfter = 5 * time.Minute
+	// maxRejections is how many drifted nodes one pass tries, as in disruption.
+	maxRejections = 50
+)
+
+// state is what outlives the process.
+type state struct {
+	Report   Report        `json:"report"`
+	Pending  []pendingNode `json:"pending"`
+	Removals []removal     `json:"removals"`
+	// Launched counts the nodes that Dovetail would have launched; it names the next.
+	Launched int `json:"launched"`
+	// Known are the nodes of the acting controller at the last pass, by the UID of their NodeClaim.
+	Known map[types.UID]known `json:"known"`
+}
+
+// known is what was last seen of a node of the acting controller.
+type known struct {
+	Name string `json:"name"`
+	// PerHour is its price in $/h; 0 while it is not known.
+	PerHour float64 `json:"perHour"`
+	// Pods are those that would have to move.
+	Pods int `json:"pods,omitempty"`
+	// Priced is true once it counts as launched, or if it existed before. Leaving is true once it counts as removed.
+	Priced  bool `json:"priced,omitempty"`
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// Ledger counts what Dovetail would have done, and what the acting controller did. Its methods are not safe for concurrent use.
+type Ledger struct {
+	state state
+	// proposals are commands that must stay valid for a while, by their nodes.
+	proposals map[string]proposal
+	search    fruitless
+	how       consolidate.Settings
+	changed   bool
+}
+
+// proposal is a command that saves money.
+type proposal struct {
+	since    time.Time
+	decision decision
+}
+
+// decision is a command without its Snapshot.
+type decision struct {
+	action Action
+	claims []types.UID
+	// perHour is what the removed nodes cost, in $/h.
+	perHour float64
+	nodes   []pendingNode
+}
+
+// fruitless is a view of the cluster in which nothing was found.
+type fruitless struct {
+	fingerprint uint64
+	at          time.Time
+}
+
+// NewLedger returns a Ledger that begins now, with the settings of the search for nodes to consolidate.
+func NewLedger(how consolidate.Settings, version string) *Ledger {
+	return &Ledger{how: how, proposals: map[string]proposal{}, state: state{Report: Report{Version: version}}}
+}
+
+// Report returns the comparison so far.
+func (l *Ledger) Report() Report { return l.state.Report }
+
+// Pass looks at the cluster once. reasons are why the acting controller disrupts nodes, by the UID of the NodeClaim.
+func (l *Ledger) Pass(s *snapshot.Snapshot, reasons map[types.UID]string) {
+	r := &l.state.Report
+	s = priced(s)
+	if l.state.Known == nil {
+		l.begin(s)
+	}
+	if hours := s.Now.Sub(r.At).Hours(); r.Passes > 0 && hours > 0 {
+		r.Shadow.Spent += r.Shadow.PerHour * hours
+		r.Acting.Spent += r.Acting.PerHour * hours
+	}
+	l.observe(s, reasons)
+	w := l.world(s)
+	plan := schedule.Solve(w, schedule.DefaultBudget())
+	l.launch(w, &plan)
+	l.disrupt(w, &plan)
+	l.count(s)
+	r.At, r.Unschedulable = s.Now, unschedulable(&plan)
+	r.Passes++
+}
+
+// begin takes the nodes that exist as given.
+func (l *Ledger) begin(s *snapshot.Snapshot) {
+	if r := &l.state.Report; r.Since.IsZero() {
+		r.Since, r.At = s.Now, s.Now
+	}
+	l.state.Known = map[types.UID]known{}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Claim != "" {
+			l.state.Known[n.ClaimUID] = known{Name: n.Name, PerHour: n.Price, Priced: true, Leaving: leaves(n)}
+		}
+	}
+}
+
+func unschedulable(plan *schedule.Plan) int {
+	n := 0
+	for i := range plan.Rejected {
+		if r := &plan.Rejected[i]; !r.Deferred() && !r.Ignored() {
+			n++
+		}
+	}
+	return n
+}
+
+// observe counts what the acting controller has done since the last pass.
+func (l *Ledger) observe(s *snapshot.Snapshot, reasons map[types.UID]string) {
+	present := make(map[types.UID]*snapshot.Node, len(s.Nodes))
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.Claim != "" {
+			present[n.ClaimUID] = n
+		}
+	}
+	l.overtaken(present)
+	for _, n := range sortedNodes(present) {
+		l.observeNode(n, s.Now, reasons[n.ClaimUID])
+	}
+	for uid, k := range l.state.Known {
+		if present[uid] != nil {
+			continue
+		}
+		if k.Priced && !k.Leaving {
+			l.removedByActing(k, s.Now, "")
+		}
+		delete(l.state.Known, uid)
+	}
+	l.state.Removals = slices.DeleteFunc(l.state.Removals, func(r removal) bool {
+		n := present[r.Claim]
+		if n != nil && !leaves(n) {
+			return false
+		}
+		l.state.Report.RemovedByBoth++
+		l.changed = true
+		return true
+	})
+}
+
+func sortedNodes(nodes map[types.UID]*snapshot.Node) []*snapshot.Node {
+	out := make([]*snapshot.Node, 0, len(nodes))
+	for _, n := range nodes {
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(a, b *snapshot.Node) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Claim, b.Claim))
+	})
+	return out
+}
+
+// observeNode counts the launch of a node once its price is known, and its removal once it begins.
+func (l *Ledger) observeNode(n *snapshot.Node, now time.Time, reason string) {
+	k := l.state.Known[n.ClaimUID]
+	k.Name = n.Name
+	if n.Price > 0 {
+		k.PerHour = n.Price
+	}
+	if !k.Priced && n.Launched && n.Price > 0 {
+		k.Priced = true
+		r := &l.state.Report
+		r.Acting.Launches++
+		r.Acting.LaunchedPerHour += n.Price
+		r.Actions = keep(r.Actions, Action{
+			At: now, What: ActionLaunch, Nodes: []string{}, PerHour: n.Price,
+			Launches: []Launch{{
+				NodePool: n.Pool, InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
+				CapacityType: n.Labels[karpv1.LabelCapacityType], PerHour: n.Price,
+			}},
+		})
+		l.changed = true
+	}
+	switch {
+	case !leaves(n):
+		k.Leaving, k.Pods = false, len(reschedulable(n))
+	case !k.Leaving && k.Priced:
+		k.Leaving = true
+		l.removedByActing(k, now, reason)
+	}
+	l.state.Known[n.ClaimUID] = k
+}
+
+func reschedulable(n *snapshot.Node) (out []*corev1.Pod) {
+	for _, p := range n.Pods {
+		if snapshot.Reschedulable(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (l *Ledger) removedByActing(k known, now time.Time, reason string) {
+	r := &l.state.Report
+	r.Acting.Removed++
+	r.Acting.RemovedPerHour += k.PerHour
+	r.Acting.Evictions += k.Pods
+	r.Actions = keep(r.Actions, Action{
+		At: now, What: ActionRemove, Reason: reason, Nodes: []string{k.Name}, Launches: []Launch{}, Pods: k.Pods, PerHour: -k.PerHour,
+	})
+	l.changed = true
+}
+
+// overtaken decides the proposals whose nodes the acting controller has begun to remove: it was as quick.
+func (l *Ledger) overtaken(present map[types.UID]*snapshot.Node) {
+	for key, p := range l.proposals {
+		for _, uid := range p.decision.claims {
+			if n := present[uid]; n == nil || leaves(n) {
+				l.decide(p.decision)
+				delete(l.proposals, key)
+				break
+			}
+		}
+	}
+}
+
+// launch counts the launches of a plan.
+func (l *Ledger) launch(w *snapshot.Snapshot, plan *schedule.Plan) {
+	if plan.Abandoned {
+		return
+	}
+	for _, n := range l.pendingNodes(w, plan.Launches) {
+		r := &l.state.Report
+		r.Decisions = keep(r.Decisions, Action{
+			At: w.Now, What: ActionLaunch, Reason: reasonPending, Nodes: []string{}, Launches: []Launch{n.Launch}, Pods: len(n.Pods),
+			PerHour: n.Launch.PerHour,
+		})
+		l.add(n)
+	}
+}
+
+// add adds a node that Dovetail would have launched.
+func (l *Ledger) add(n pendingNode) {
+	l.state.Report.Shadow.Launches++
+	l.state.Report.Shadow.LaunchedPerHour += n.Launch.PerHour
+	l.state.Pending = append(l.state.Pending, n)
+	l.changed = true
+}
+
+// pendingNodes are the nodes that launches become.
+func (l *Ledger) pendingNodes(w *snapshot.Snapshot, launches []schedule.Launch) []pendingNode {
+	var out []pendingNode
+	for i := range launches {
+		launch := &launches[i]
+		l.state.Launched++
+		n := launch.Node(fmt.Sprintf("shadow-%d", l.state.Launched), w)
+		p := pendingNode{
+			Name: n.Name, Labels: n.Labels, Taints: n.Taints, Capacity: n.Capacity, Allocatable: n.Allocatable, VolumeLimits: n.VolumeLimits,
+			CreatedAt: w.Now,
+			Launch: Launch{
+				NodePool: n.Pool, InstanceType: launch.InstanceTypes[0].Name, CapacityType: launch.Offering.CapacityType,
+				Zone: launch.Offering.Zone, PerHour: launch.Offering.Price,
+			},
+		}
+		for _, pod := range launch.Pods {
+			p.Pods = append(p.Pods, pod.UID)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// disrupt replaces drifted nodes, and proposes to remove what is not worth its price.
+func (l *Ledger) disrupt(w *snapshot.Snapshot, plan *schedule.Plan) {
+	view := disrupt.NewView(w)
+	if cmd := drift(w, view); cmd != nil {
+		l.decide(l.decisionOf(w, cmd))
+		return // the next pass goes on with the capacity that is left
+	}
+	fingerprint := view.Fingerprint(view.RemainingBudgets(disrupt.Allowances(w, karpv1.DisruptionUnderutilized)))
+	if len(l.proposals) == 0 && fingerprint == l.search.fingerprint && w.Now.Sub(l.search.at) < repeatSearchAfter {
+		return
+	}
+	found := planner.Consolidate(w, plan, l.how)
+	before := l.proposals
+	l.proposals, l.search = map[string]proposal{}, fruitless{}
+	if len(found.Commands) == 0 && !found.TimedOut {
+		l.search = fruitless{fingerprint, w.Now}
+	}
+	for i := range found.Commands {
+		cmd := &found.Commands[i]
+		key := keyOf(cmd)
+		p, known := before[key]
+		if !known {
+			p.since = w.Now
+		}
+		if w.Now.Sub(p.since) >= validationDelay {
+			l.decide(l.decisionOf(w, cmd))
+			continue
+		}
+		p.decision = l.decisionOf(w, cmd)
+		l.proposals[key] = p
+	}
+}
+
+// drift is the replacement of one drifted node; nil if there is none that may go.
+func drift(w *snapshot.Snapshot, view *disrupt.View) *disrupt.Command {
+	candidates := view.Drifted(false /* static */)
+	room := view.RemainingBudgets(disrupt.Allowances(w, karpv1.DisruptionDrifted))
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return room.Remaining(c.Node.Pool) == 0 })
+	if len(candidates) == 0 {
+		return nil
+	}
+	problem := consolidate.Compile(w)
+	defer problem.Revert()
+	cmd, _ := disrupt.Drift(problem, view, disrupt.DriftSearch{
+		Order: candidates, Remaining: room, MaxRejections: maxRejections, Budget: schedule.DefaultBudget(),
+	})
+	return cmd
+}
+
+// keyOf identifies a command by its reason and its nodes.
+func keyOf(cmd *disrupt.Command) string {
+	claims := make([]string, 0, len(cmd.Candidates))
+	for _, c := range cmd.Candidates {
+		claims = append(claims, string(c.Node.ClaimUID))
+	}
+	slices.Sort(claims)
+	return string(cmd.Reason) + " " + strings.Join(claims, " ")
+}
+
+// decisionOf is a command without its Snapshot.
+func (l *Ledger) decisionOf(w *snapshot.Snapshot, cmd *disrupt.Command) decision {
+	d := decision{
+		action: Action{At: w.Now, What: ActionRemove, Reason: string(cmd.Reason), Nodes: []string{}, Launches: []Launch{}},
+		nodes:  l.pendingNodes(w, cmd.Plan.Launches),
+	}
+	for _, c := range cmd.Candidates {
+		d.claims = append(d.claims, c.Node.ClaimUID)
+		d.action.Nodes = append(d.action.Nodes, c.Node.Name)
+		d.action.Pods += len(c.Pods)
+		d.perHour += c.Price
+	}
+	d.action.PerHour = -d.perHour
+	for i := range d.nodes {
+		d.action.What = ActionReplace
+		d.action.Launches = append(d.action.Launches, d.nodes[i].Launch)
+		d.action.PerHour += d.nodes[i].Launch.PerHour
+	}
+	return d
+}
+
+// decide counts a decision.
+func (l *Ledger) decide(d decision) {
+	r := &l.state.Report
+	r.Decisions = keep(r.Decisions, d.action)
+	r.Shadow.Removed += len(d.claims)
+	r.Shadow.RemovedPerHour += d.perHour
+	r.Shadow.Evictions += d.action.Pods
+	for _, uid := range d.claims {
+		l.state.Removals = append(l.state.Removals, removal{Claim: uid, At: d.action.At})
+	}
+	for _, n := range d.nodes {
+		l.add(n)
+	}
+	l.changed = true
+}
+
+// count prices both fleets.
+func (l *Ledger) count(s *snapshot.Snapshot) {
+	r := &l.state.Report
+	r.Acting.Nodes, r.Acting.PerHour = 0, 0
+	r.Shadow.Nodes, r.Shadow.PerHour = len(l.state.Pending), 0
+	removed := map[types.UID]bool{}
+	for _, gone := range l.state.Removals {
+		removed[gone.Claim] = true
+	}
+	for i := range l.state.Pending {
+		r.Shadow.PerHour += l.state.Pending[i].Launch.PerHour
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Claim == "" || !n.Launched || n.InstanceTerminating {
+			continue
+		}
+		r.Acting.Nodes++
+		r.Acting.PerHour += n.Price
+		if removed[n.ClaimUID] || inFlight(n) && n.CreatedAt.After(r.Since) {
+			continue
+		}
+		r.Shadow.Nodes++
+		r.Shadow.PerHour += n.Price
+	}
+}

@@ -1,0 +1,96 @@
+// Package shadow computes, beside a controller that acts, what Dovetail would have done: which nodes it would have launched and
+// removed, and what that would cost. It writes nothing but its own report.
+//
+// Each pass takes the Snapshot that provisioning and disruption take, and turns it into the world as it would be if Dovetail acted:
+// with the nodes that it would have launched for pods that still wait, and without those that it would have removed. So a decision
+// that nobody carries out is made once, and the next one takes it into account. Once pods run on a node that the acting controller
+// launched for them, that node replaces Dovetail's.
+package shadow
+
+import (
+	"time"
+)
+
+// Report compares the two controllers since the shadow began.
+type Report struct {
+	Since time.Time `json:"since"`
+	// At is the time of the last pass.
+	At     time.Time `json:"at"`
+	Passes int       `json:"passes"`
+	// Version of the program.
+	Version string `json:"version"`
+	// Shadow is what Dovetail would have done, Acting what the acting controller did.
+	Shadow Totals `json:"shadow"`
+	Acting Totals `json:"acting"`
+	// RemovedByBoth is how many nodes both have removed.
+	RemovedByBoth int `json:"removedByBoth"`
+	// Unschedulable is how many pending pods no node fits, existing or new, in the last pass.
+	Unschedulable int `json:"unschedulable"`
+	// RefusedWrites is how many writes of this process were refused. Any is a bug in Dovetail.
+	RefusedWrites int `json:"refusedWrites"`
+	// Decisions are the latest of Dovetail, Actions those of the acting controller; oldest first.
+	Decisions []Action `json:"decisions"`
+	Actions   []Action `json:"actions"`
+}
+
+// Totals are sums since the shadow began, and the fleet at the last pass.
+type Totals struct {
+	Launches int `json:"launches"`
+	// LaunchedPerHour is what the launched nodes cost, in $/h.
+	LaunchedPerHour float64 `json:"launchedPerHour"`
+	Removed         int     `json:"removed"`
+	// RemovedPerHour is what the removed nodes cost, in $/h.
+	RemovedPerHour float64 `json:"removedPerHour"`
+	// Evictions are the pods that had to move from removed nodes.
+	Evictions int `json:"evictions"`
+	// Nodes and PerHour, in $/h, are the nodes of NodePools now.
+	Nodes   int     `json:"nodes"`
+	PerHour float64 `json:"perHour"`
+	// Spent is what they have cost since the shadow began, in $.
+	Spent float64 `json:"spent"`
+}
+
+// Action is one decision, or what was seen of one.
+type Action struct {
+	At time.Time `json:"at"`
+	// What is launch, remove or replace.
+	What string `json:"what"`
+	// Reason is "pending pods", or the reason of the disruption as far as it is known.
+	Reason string `json:"reason"`
+	// Nodes are removed, Launches are new.
+	Nodes    []string `json:"nodes"`
+	Launches []Launch `json:"launches"`
+	// Pods is how many pods get a node, or have to move.
+	Pods int `json:"pods"`
+	// PerHour is what the fleet costs more by it, in $/h; negative if it costs less.
+	PerHour float64 `json:"perHour"`
+}
+
+// Launch is a launched node.
+type Launch struct {
+	NodePool     string  `json:"nodePool"`
+	InstanceType string  `json:"instanceType"`
+	CapacityType string  `json:"capacityType"`
+	Zone         string  `json:"zone"`
+	PerHour      float64 `json:"perHour"`
+}
+
+// The values of Action.What.
+const (
+	ActionLaunch  = "launch"
+	ActionRemove  = "remove"
+	ActionReplace = "replace"
+)
+
+// reasonPending is the reason of launches for pods.
+const reasonPending = "pending pods"
+
+// maxActions is how many actions a report keeps of each controller: with all that belongs to them they take some 100 KB of the
+// 1 MiB that a ConfigMap may have.
+const maxActions = 200
+
+// keep adds an action to the latest ones.
+func keep(all []Action, a Action) []Action {
+	all = append(all, a)
+	return all[max(0, len(all)-maxActions):]
+}

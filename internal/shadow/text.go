@@ -1,0 +1,98 @@
+package shadow
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// shownActions is how many actions of each controller the text shows.
+const shownActions = 10
+
+// Text writes the report for people.
+func (r Report) Text(w io.Writer) error {
+	t := &textWriter{w: w}
+	t.line("Since %s (%s, %d passes), until %s. Prices in $.", r.Since.UTC().Format(time.RFC3339), r.At.Sub(r.Since).Round(time.Second),
+		r.Passes, r.At.UTC().Format(time.RFC3339))
+	t.line("")
+	t.totals(r)
+	if r.RemovedByBoth > 0 {
+		t.line("\nBoth removed %d of these nodes.", r.RemovedByBoth)
+	}
+	if r.Unschedulable > 0 {
+		t.line("\n%d pending pods fit on no node, existing or new. See dovetail explain pod.", r.Unschedulable)
+	}
+	if r.RefusedWrites > 0 {
+		t.line("\n%d writes were refused, which is a bug in Dovetail: its log names them.", r.RefusedWrites)
+	}
+	t.actions("Dovetail would have", r.Decisions)
+	t.actions("The acting controller", r.Actions)
+	return t.err
+}
+
+// textWriter writes until the first error.
+type textWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (t *textWriter) line(format string, args ...any) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.w, format+"\n", args...)
+	}
+}
+
+// totals writes the table that compares the two.
+func (t *textWriter) totals(r Report) {
+	const columns = "%-14s  %10s  %10s"
+	t.line(columns, "", "DOVETAIL", "ACTING")
+	row := func(name, format string, ours, theirs any) {
+		t.line(columns, name, fmt.Sprintf(format, ours), fmt.Sprintf(format, theirs))
+	}
+	s, a := r.Shadow, r.Acting
+	row("launched nodes", "%d", s.Launches, a.Launches)
+	row("  $/h", "%.3f", s.LaunchedPerHour, a.LaunchedPerHour)
+	row("removed nodes", "%d", s.Removed, a.Removed)
+	row("  $/h", "%.3f", s.RemovedPerHour, a.RemovedPerHour)
+	row("evicted pods", "%d", s.Evictions, a.Evictions)
+	row("nodes now", "%d", s.Nodes, a.Nodes)
+	row("  $/h", "%.3f", s.PerHour, a.PerHour)
+	row("spent, $", "%.2f", s.Spent, a.Spent)
+}
+
+// actions writes the latest actions.
+func (t *textWriter) actions(who string, all []Action) {
+	if len(all) == 0 {
+		return
+	}
+	t.line("\n%s:", who)
+	for _, a := range all[max(0, len(all)-shownActions):] {
+		t.line("  %s  %s", a.At.UTC().Format("Jan 02 15:04:05"), a.words())
+	}
+}
+
+// words is the action in one line.
+func (a Action) words() string {
+	var parts []string
+	past := map[string]string{ActionLaunch: "launched", ActionRemove: "removed", ActionReplace: "replaced"}[a.What]
+	if len(a.Nodes) > 0 {
+		parts = append(parts, past+" "+strings.Join(a.Nodes, ", "))
+	}
+	for _, l := range a.Launches {
+		verb := "by"
+		if a.What == ActionLaunch {
+			verb = past
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %s in %s", verb, l.InstanceType, l.CapacityType, l.Zone))
+	}
+	var notes []string
+	if a.Reason != "" {
+		notes = append(notes, a.Reason)
+	}
+	if a.Pods > 0 {
+		notes = append(notes, fmt.Sprintf("%d pods", a.Pods))
+	}
+	notes = append(notes, fmt.Sprintf("%+.3f $/h", a.PerHour))
+	return strings.Join(parts, " ") + " (" + strings.Join(notes, ", ") + ")"
+}

@@ -1,0 +1,289 @@
+// Package live watches a cluster for dovetail top. It needs the verbs list and watch, goes on without the kinds that it may
+// not read, and reports which these are.
+package live
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
+	"github.com/dovetail-k8s/dovetail/internal/top"
+)
+
+// kind is a kind of objects that is watched.
+type kind struct {
+	// resource is the name in rules of RBAC, without is what is not shown without it.
+	resource, without string
+	list              func() client.ObjectList
+	object            client.Object
+}
+
+// store holds the objects of one kind, reduced to what is shown and planned. It is a cache.ReflectorStore.
+type store struct {
+	kind
+	changed func()
+
+	mu      sync.Mutex
+	objects map[types.NamespacedName]client.Object
+	// pods are what the screen needs of each pod, computed once per change.
+	pods map[types.NamespacedName]top.Pod
+	// order has the keys of pods in their order on the screen, which costs a third of a refresh to sort anew.
+	order []types.NamespacedName
+	// synced is true once all objects have been read; refused is why they cannot be, forbidden whether that is a permission.
+	synced    bool
+	refused   string
+	forbidden bool
+	// lost is since when the API server has not answered, lostWhy its error.
+	lost    time.Time
+	lostWhy string
+}
+
+func newStore(k kind, changed func()) *store {
+	return &store{kind: k, changed: changed, objects: map[types.NamespacedName]client.Object{}, pods: map[types.NamespacedName]top.Pod{}}
+}
+
+// Add implements cache.ReflectorStore.
+func (s *store) Add(o any) error { return s.put(o) }
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(o any) error { return s.put(o) }
+
+func (s *store) put(o any) error {
+	object, err := reduced(o)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.set(object)
+	s.mu.Unlock()
+	s.changed()
+	return nil
+}
+
+// reduced drops what is neither shown nor planned. The reason of kube-scheduler is shown, although no plan depends on it.
+func reduced(o any) (client.Object, error) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("watch: unexpected object %T", o)
+	}
+	waits := ""
+	pod, isPod := object.(*corev1.Pod)
+	if isPod {
+		waits = top.PodOf(pod).Scheduler
+	}
+	manifest.Scrub(object)
+	if isPod && waits != "" {
+		for i := range pod.Status.Conditions {
+			if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled {
+				c.Message = waits
+			}
+		}
+	}
+	return object, nil
+}
+
+// set needs the lock.
+func (s *store) set(o client.Object) {
+	key := client.ObjectKeyFromObject(o)
+	s.objects[key] = o
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	if i, known := s.place(key); !known {
+		s.order = slices.Insert(s.order, i, key)
+	}
+	s.pods[key] = top.PodOf(pod)
+}
+
+// place is where a key of a pod is in the order, or belongs. An API server lists in this order, so that reading many inserts
+// none in the middle. It needs the lock.
+func (s *store) place(key types.NamespacedName) (i int, known bool) {
+	return slices.BinarySearchFunc(s.order, key, func(a, b types.NamespacedName) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store) Delete(o any) error {
+	object, ok := o.(client.Object)
+	if !ok {
+		return fmt.Errorf("watch: unexpected object %T", o)
+	}
+	s.mu.Lock()
+	key := client.ObjectKeyFromObject(object)
+	delete(s.objects, key)
+	if _, isPod := s.pods[key]; isPod {
+		i, _ := s.place(key)
+		s.order = slices.Delete(s.order, i, i+1)
+		delete(s.pods, key)
+	}
+	s.mu.Unlock()
+	s.changed()
+	return nil
+}
+
+// Replace implements cache.ReflectorStore.
+func (s *store) Replace(list []any, _ string) error {
+	objects := make([]client.Object, 0, len(list))
+	for _, o := range list {
+		object, err := reduced(o)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, object)
+	}
+	s.mu.Lock()
+	clear(s.objects)
+	clear(s.pods)
+	s.order = s.order[:0]
+	for _, o := range objects {
+		s.set(o)
+	}
+	s.synced = true
+	s.mu.Unlock()
+	s.changed()
+	return nil
+}
+
+// Resync implements cache.ReflectorStore.
+func (*store) Resync() error { return nil }
+
+// run watches until the context is canceled.
+func (s *store) run(ctx context.Context, cluster client.WithWatch) {
+	lists := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list := s.list()
+			err := cluster.List(ctx, list, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
+			s.outcome(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			w, err := cluster.Watch(ctx, s.list(), &client.ListOptions{Raw: &o})
+			s.outcome(ctx, err)
+			return w, err
+		},
+	}
+	options := cache.ReflectorOptions{TypeDescription: s.resource}
+	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lists, cluster), s.object, s, options).RunWithContext(ctx)
+}
+
+// outcome records whether the API server has answered, and what.
+func (s *store) outcome(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	before, lost := s.refused, s.lost.IsZero()
+	s.refused, s.forbidden = "", false
+	switch {
+	case err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+		s.lost, s.lostWhy = time.Time{}, ""
+	case apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
+		s.refused, s.forbidden = fmt.Sprintf("no permission to list and watch %s: %s", s.resource, s.without), true
+		s.lost = time.Time{}
+	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
+		s.refused = fmt.Sprintf("the cluster has no %s: %s", s.resource, s.without)
+		s.lost = time.Time{}
+	case s.lost.IsZero():
+		s.lost, s.lostWhy = time.Now(), innermost(err).Error()
+	}
+	changed := before != s.refused || lost != s.lost.IsZero()
+	s.mu.Unlock()
+	if changed {
+		s.changed()
+	}
+}
+
+// innermost is the error without the URL of the request, which is as long as the screen is wide.
+func innermost(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
+}
+
+// progress is how much has been read; done if nothing more comes.
+func (s *store) progress() (count int, done bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.objects), s.synced || s.refused != ""
+}
+
+// unknown reports whether the objects may not be read.
+func (s *store) unknown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused != "" && !s.synced
+}
+
+// listOf returns the objects of a store. They are shared and must not be changed.
+func listOf[T client.Object](s *store) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]T, 0, len(s.objects))
+	for _, o := range s.objects {
+		if o, ok := o.(T); ok {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (s *store) podList() []top.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]top.Pod, 0, len(s.pods))
+	for _, key := range s.order {
+		out = append(out, s.pods[key])
+	}
+	return out
+}
+
+// ForbiddenError is returned for a kind that the user may not list and watch.
+type ForbiddenError struct{ Resource string }
+
+// Error names the resource and the verbs.
+func (e *ForbiddenError) Error() string { return "no permission to list and watch " + e.Resource }
+
+// into fills a list with copies of the objects.
+func (s *store) into(list client.ObjectList) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forbidden {
+		return &ForbiddenError{Resource: s.resource}
+	}
+	objects := make([]runtime.Object, 0, len(s.objects))
+	for _, o := range s.objects {
+		copied, ok := o.DeepCopyObject().(client.Object)
+		if !ok {
+			return fmt.Errorf("copy of %T", o)
+		}
+		objects = append(objects, copied)
+	}
+	return meta.SetList(list, objects)
+}
+
+// sameKind reports whether a list is of the store's kind.
+func (s *store) sameKind(list client.ObjectList) bool {
+	return reflect.TypeOf(list) == reflect.TypeOf(s.list())
+}

@@ -1,0 +1,332 @@
+package top
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
+)
+
+// Forecast is what the engine would do with a cluster. It is computed now and then, so it is older than the Fleet beside it.
+type Forecast struct {
+	// At is the time of the state that was planned.
+	At time.Time `json:"at"`
+	// Changes are the planned changes: launches for pending pods, then consolidation in order.
+	Changes []Change `json:"changes"`
+	// LowerBound is what no plan for the pods of this cluster can cost less than, in $/h; 0 if it is not known.
+	LowerBound float64 `json:"lowerBoundPerHour"`
+	// Notes state what the engine ignored.
+	Notes []string `json:"notes"`
+
+	removals map[string]int // change by node
+	stays    map[string]stay
+	pods     map[types.UID]Outlook
+}
+
+// stay is why a node is not removed. Blocked nodes may not be disrupted at all.
+type stay struct {
+	blocked bool
+	why     string
+}
+
+// Change is one planned change.
+type Change struct {
+	// Action is launch, remove or replace; Reason is the reason of the disruption, or what the launch is for.
+	Action string `json:"action"`
+	Reason string `json:"reason"`
+	// Nodes are removed, Launches replace them or are for pending pods.
+	Nodes    []string `json:"nodes"`
+	Launches []Launch `json:"launches"`
+	// Pods is how many pods move or get a node.
+	Pods int `json:"pods"`
+	// Saving in $/h; negative for launches.
+	Saving float64 `json:"savingPerHour"`
+}
+
+// Launch is a node that would be launched.
+type Launch struct {
+	NodePool     string  `json:"nodePool"`
+	InstanceType string  `json:"instanceType"`
+	CapacityType string  `json:"capacityType"`
+	Zone         string  `json:"zone"`
+	Price        float64 `json:"pricePerHour"`
+}
+
+// String names the node in words.
+func (l Launch) String() string {
+	return fmt.Sprintf("%s %s in %s", l.InstanceType, l.CapacityType, l.Zone)
+}
+
+// Outlook is what becomes of a pending pod.
+type Outlook struct {
+	// Node is an existing node or one in flight on which it fits; else Launch is the node that would be launched for it; else
+	// Reasons are why it gets none.
+	Node    string   `json:"node"`
+	Launch  *Launch  `json:"launch"`
+	Reasons []string `json:"reasons"`
+}
+
+// String is the outlook in one sentence.
+func (o Outlook) String() string {
+	switch {
+	case o.Node != "":
+		return "fits on " + o.Node
+	case o.Launch != nil:
+		return "gets a new node: " + o.Launch.String()
+	}
+	return strings.Join(o.Reasons, "; ")
+}
+
+// Predict runs the engine on a cluster: pending pods as provisioning would plan them, then one pass of consolidation within
+// budgets. At 2,000 nodes it takes seconds. A panic in the engine, which is a bug, becomes an error: the screen goes on.
+func Predict(view *inspect.View) (forecast *Forecast, err error) {
+	defer func() {
+		if caught := recover(); caught != nil {
+			forecast, err = nil, fmt.Errorf("planning panicked, which is a bug in Dovetail: %v", caught)
+		}
+	}()
+	return predict(view), nil
+}
+
+func predict(view *inspect.View) *Forecast {
+	s := view.Snapshot
+	out := &Forecast{
+		At: s.Now, Changes: []Change{}, Notes: append([]string{}, view.Notes...),
+		removals: map[string]int{}, stays: map[string]stay{}, pods: map[types.UID]Outlook{},
+	}
+	plan := schedule.Solve(s, schedule.DefaultBudget())
+	out.addPending(&plan)
+	how := consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}
+	found := planner.Consolidate(s, &plan, how)
+	for i := range found.Commands {
+		out.addCommand(&found.Commands[i])
+	}
+	for _, k := range found.Kept {
+		out.stays[k.Node] = stay{why: k.Why}
+	}
+	for _, b := range disrupt.NewView(s).BlockedNodes {
+		switch b.Reason {
+		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool, disrupt.DoNotRepair:
+			out.stays[b.Node.Name] = stay{blocked: true, why: b.Message}
+		}
+	}
+	out.LowerBound = lowerBound(s)
+	return out
+}
+
+func (f *Forecast) addPending(plan *schedule.Plan) {
+	for _, placed := range plan.Placements {
+		for _, p := range placed.Pods {
+			f.pods[p.UID] = Outlook{Node: placed.Node, Reasons: []string{}}
+		}
+	}
+	for i := range plan.Launches {
+		l := launchOf(&plan.Launches[i])
+		pods := plan.Launches[i].Pods
+		for _, p := range pods {
+			f.pods[p.UID] = Outlook{Launch: &l, Reasons: []string{}}
+		}
+		f.Changes = append(f.Changes, Change{
+			Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{l}, Pods: len(pods), Saving: -l.Price,
+		})
+	}
+	for i := range plan.Rejected {
+		r := &plan.Rejected[i]
+		o := Outlook{Reasons: byMessage(r.Reasons)}
+		f.pods[r.Pod.UID] = o
+	}
+}
+
+// byMessage are reasons in words. NodePools that exclude the pod by the same rule share a sentence.
+func byMessage(reasons []rejection.Reason) []string {
+	pools, messages := map[string][]string{}, []string{}
+	for _, r := range reasons {
+		if pools[r.Message] == nil {
+			messages = append(messages, r.Message)
+			pools[r.Message] = []string{}
+		}
+		if r.NodePool != "" {
+			pools[r.Message] = append(pools[r.Message], r.NodePool)
+		}
+	}
+	out := make([]string, 0, len(messages))
+	for _, message := range messages {
+		switch named := pools[message]; len(named) {
+		case 0:
+			out = append(out, message)
+		case 1:
+			out = append(out, "NodePool "+named[0]+": "+message)
+		default:
+			last := len(named) - 1
+			out = append(out, "NodePools "+strings.Join(named[:last], ", ")+" and "+named[last]+": "+message)
+		}
+	}
+	return out
+}
+
+func launchOf(l *schedule.Launch) Launch {
+	out := Launch{Zone: l.Offering.Zone, CapacityType: l.Offering.CapacityType, Price: l.Offering.Price}
+	if l.Pool != nil {
+		out.NodePool = l.Pool.Name
+	}
+	if len(l.InstanceTypes) > 0 {
+		out.InstanceType = l.InstanceTypes[0].Name
+	}
+	return out
+}
+
+func (f *Forecast) addCommand(c *disrupt.Command) {
+	change := Change{Action: "remove", Reason: strings.ToLower(string(c.Reason)), Nodes: []string{}, Launches: []Launch{}, Saving: c.Savings}
+	for _, candidate := range c.Candidates {
+		change.Nodes = append(change.Nodes, candidate.Node.Name)
+		change.Pods += len(candidate.Pods)
+		f.removals[candidate.Node.Name] = len(f.Changes)
+	}
+	for i := range c.Plan.Launches {
+		change.Action = "replace"
+		change.Launches = append(change.Launches, launchOf(&c.Plan.Launches[i]))
+	}
+	f.Changes = append(f.Changes, change)
+}
+
+// lowerBound is the least that nodes for all pods of managed nodes and for pending pods can cost, with the nodes that nobody
+// may remove. It ignores what limits have used already, which only lowers it.
+func lowerBound(s *snapshot.Snapshot) float64 {
+	empty := *s
+	empty.Nodes, empty.Pods = nil, slices.Clone(s.Pods)
+	pending := make(map[types.UID]bool, len(s.Pods))
+	for _, p := range s.Pods {
+		pending[p.UID] = true
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Claim == "" || n.Unplannable != "" {
+			empty.Nodes = append(empty.Nodes, *n)
+			continue
+		}
+		for _, p := range n.Pods {
+			if snapshot.Reschedulable(p) && !pending[p.UID] {
+				empty.Pods = append(empty.Pods, p)
+			}
+		}
+	}
+	empty.Pools = slices.Clone(s.Pools)
+	for i := range empty.Pools {
+		empty.Pools[i].Used = corev1.ResourceList{}
+	}
+	plan := schedule.Solve(&empty, schedule.DefaultBudget())
+	return plan.Stats.LowerBound
+}
+
+// Spend is what the nodes cost, in $/h.
+type Spend struct {
+	Now float64 `json:"now"`
+	// After the planned changes; null before the first forecast.
+	After *float64 `json:"after"`
+	// LowerBound is what no plan can cost less than; null if it is not known.
+	LowerBound *float64 `json:"lowerBound"`
+	// Unpriced is how many nodes have no known price. They count as 0.
+	Unpriced int `json:"unpriced"`
+	// Prices states where prices come from.
+	Prices string `json:"prices"`
+}
+
+// spend sums up the nodes. The forecast may be nil.
+func (f *Fleet) spend(forecast *Forecast, from string) Spend {
+	out := Spend{Prices: from}
+	unmanaged := 0.0
+	for _, n := range f.Nodes {
+		if n.Price == nil {
+			out.Unpriced++
+		}
+		out.Now += n.price()
+		if n.claim == nil {
+			unmanaged += n.price()
+		}
+	}
+	if forecast == nil {
+		return out
+	}
+	after := out.Now
+	for _, c := range forecast.Changes {
+		after -= c.Saving
+	}
+	out.After = &after
+	if forecast.LowerBound > 0 {
+		bound := forecast.LowerBound + unmanaged
+		out.LowerBound = &bound
+	}
+	return out
+}
+
+// with is the fleet with the states and reasons of a forecast, which may be nil.
+func (f *Fleet) with(forecast *Forecast) *Fleet {
+	if forecast == nil {
+		return f
+	}
+	out := *f
+	out.Nodes, out.byName = make([]*Node, len(f.Nodes)), make(map[string]*Node, len(f.Nodes))
+	for i, n := range f.Nodes {
+		clone := *n
+		clone.foresee(forecast)
+		out.Nodes[i] = &clone
+		if f.byName[n.Name] == n {
+			out.byName[n.Name] = &clone
+		}
+	}
+	return &out
+}
+
+// foresee adds what a forecast states about a node that is neither new nor leaving.
+func (n *Node) foresee(forecast *Forecast) {
+	if n.State == Draining || n.State == InFlight || n.State == NotReady {
+		return
+	}
+	if i, goes := forecast.removals[n.Name]; goes && n.State != Planned {
+		n.State, n.Why = Planned, forecast.Changes[i].words()
+		return
+	}
+	kept, known := forecast.stays[n.Name]
+	if !known {
+		return
+	}
+	switch {
+	case kept.blocked && n.State == Steady:
+		n.State, n.Why = Blocked, kept.why
+	case n.State == Steady:
+		n.Why = kept.why
+	}
+}
+
+// words is the change in one sentence.
+func (c Change) words() string {
+	var into []string
+	for _, l := range c.Launches {
+		into = append(into, l.String())
+	}
+	moves := ""
+	if c.Pods > 0 {
+		moves = plural(c.Pods, "pod") + " moved"
+	}
+	text := map[string]string{
+		"launch": "launch for pending pods", "remove": "removed: " + c.Reason, "replace": "replaced: " + c.Reason,
+	}[c.Action]
+	if len(into) > 0 {
+		text += ", by " + strings.Join(into, " and ")
+	}
+	if moves != "" {
+		text += ", " + moves
+	}
+	return text + fmt.Sprintf(", saves %s", dollars(c.Saving))
+}

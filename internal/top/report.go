@@ -1,0 +1,142 @@
+package top
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Report is the screen as data, for programs and for output that is no terminal.
+type Report struct {
+	At    time.Time `json:"at"`
+	Spend Spend     `json:"costPerHour"`
+	// CPU is in millicores, Memory in bytes, over all nodes.
+	CPU     Use         `json:"cpuMillicores"`
+	Memory  Use         `json:"memoryBytes"`
+	Pods    int         `json:"pods"`
+	Nodes   []*Node     `json:"nodes"`
+	Pending []PodReport `json:"pending"`
+	// Forecast is null if planning failed.
+	Forecast *Forecast `json:"forecast"`
+	// Missing are permissions and kinds that are missing, with what is not shown for it.
+	Missing []string `json:"missing"`
+}
+
+// PodReport is a pending pod.
+type PodReport struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Created   time.Time `json:"created"`
+	// CPU is the request in millicores, Memory in bytes.
+	CPU    int64 `json:"cpuMillicores"`
+	Memory int64 `json:"memoryBytes"`
+	// Why is what becomes of it, or why it gets no node.
+	Why string `json:"why"`
+	// Fits reports whether there is a node for it, or one would be launched.
+	Fits bool `json:"fits"`
+
+	// Pod is the object. It is shared and must not be changed.
+	Pod *corev1.Pod `json:"-"`
+}
+
+// NewReport makes the report of a state with a forecast, which may be nil.
+func NewReport(o Observed, forecast *Forecast) *Report {
+	m := NewModel(o.Link).Update(o)
+	if forecast != nil {
+		m = m.Update(Predicted{forecast})
+	}
+	out := &Report{
+		At: o.Fleet.At, Spend: m.fleet.spend(forecast, o.Prices), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
+		Pending: []PodReport{}, Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),
+	}
+	for _, n := range out.Nodes {
+		out.CPU.add(n.CPU)
+		out.Memory.add(n.Memory)
+	}
+	for _, p := range m.pending() {
+		out.Pending = append(out.Pending, PodReport{
+			Namespace: p.Namespace, Name: p.Name, Created: p.CreationTimestamp.Time, CPU: p.CPU, Memory: p.Memory, Why: p.cause, Fits: p.fits,
+			Pod: p.Pod.Pod,
+		})
+	}
+	return out
+}
+
+// JSON prints the report for programs.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(r)
+}
+
+// textWidth is wider than any row: scripts and files need whole names, and the longest column is the last.
+const textWidth = 1 << 16
+
+// Text prints the report for people, without styles.
+func (r *Report) Text(w io.Writer) error {
+	out := &printer{w: w}
+	out.printf("%s, %s, %d pending\n", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), len(r.Pending))
+	out.printf("cpu %s of %s requested, memory %s of %s\n",
+		r.CPU.percent(), cores(r.CPU.Allocatable), r.Memory.percent(), bytesOf(r.Memory.Allocatable))
+	r.spendText(out)
+	for _, missing := range r.Missing {
+		out.printf("missing: %s\n", clean(missing))
+	}
+	out.printf("\n")
+	printTable(out, nodeColumns(r.At, ungroup, r.Nodes), r.Nodes)
+	if len(r.Pending) > 0 {
+		out.printf("\nPending pods\n")
+		for _, p := range r.Pending {
+			out.printf("  %s  %s  %s\n", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created), clean(p.Why))
+		}
+	}
+	if r.Forecast != nil && len(r.Forecast.Changes) > 0 {
+		out.printf("\nPlanned changes\n")
+		printTable(out, changeColumns(), r.Forecast.Changes)
+	}
+	return out.err
+}
+
+func (r *Report) spendText(out *printer) {
+	out.printf("now %s, %s", dollars(r.Spend.Now), monthly(r.Spend.Now))
+	if r.Spend.Unpriced > 0 {
+		out.printf(" and %s without a price", plural(r.Spend.Unpriced, "node"))
+	}
+	if r.Spend.After != nil {
+		out.printf(", after %s %s", plural(len(r.Forecast.Changes), "change"), dollars(*r.Spend.After))
+	}
+	if r.Spend.LowerBound != nil {
+		out.printf(", lower bound %s", dollars(*r.Spend.LowerBound))
+	}
+	if r.Spend.Prices != "" {
+		out.printf(" (prices: %s)", clean(r.Spend.Prices))
+	}
+	out.printf("\n")
+}
+
+func printTable[T any](out *printer, columns []column[T], rows []T) {
+	if len(rows) == 0 {
+		return
+	}
+	t := newTable(columns, rows, textWidth)
+	out.printf("%s\n", t.header().text())
+	for _, r := range rows {
+		out.printf("%s\n", t.row(r).text())
+	}
+}
+
+// printer keeps the first error.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) printf(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format, args...)
+	}
+}

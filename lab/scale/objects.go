@@ -1,0 +1,159 @@
+package scale
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+)
+
+// codec reads and writes objects of Kubernetes' own kinds as etcd has them.
+func codec() *protobuf.Serializer {
+	return protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
+}
+
+func decode[T runtime.Object](data []byte, into T) (T, error) {
+	_, _, err := codec().Decode(data, nil, into)
+	if err != nil {
+		return into, fmt.Errorf("read %T of etcd: %w", into, err)
+	}
+	return into, nil
+}
+
+// encode also sets the kind, which a typed object has lost.
+func encode(kind, apiVersion string, o runtime.Object) ([]byte, error) {
+	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return runtime.Encode(codec(), o)
+}
+
+// newUID is a UID that depends on what the object is only.
+func newUID(key string) types.UID {
+	sum := sha256.Sum256([]byte(key))
+	return types.UID(fmt.Sprintf("%x-%x-4%x-8%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
+}
+
+// host is a node with its instance.
+type host struct {
+	name, claim string
+	instance    awsim.Instance
+	zone        string
+}
+
+// sample is a node that joined for real, with its other objects.
+type sample struct {
+	host
+	nodeUID, claimUID types.UID
+	nodeObject        *corev1.Node
+	csiNode           *storagev1.CSINode
+	claimDoc          []byte // of the NodeClaim, JSON as in etcd
+}
+
+// rename replaces, in a text of the objects of a sample, what identifies its node by what identifies another.
+func (s *sample) rename(to host) *strings.Replacer {
+	return strings.NewReplacer(
+		s.name, to.name,
+		s.instance.PrivateIP, to.instance.PrivateIP,
+		s.instance.ID, to.instance.ID,
+		s.claim, to.claim,
+		string(s.nodeUID), string(newUID("node/"+to.name)),
+		string(s.claimUID), string(newUID("nodeclaim/"+to.claim)),
+	)
+}
+
+// copyJSON fills into with the object of a sample as that of another node.
+func (s *sample) copyJSON(from any, to host, into any) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(s.rename(to).Replace(string(text))), into)
+}
+
+// node is the Node of a host like that of the sample.
+func (s *sample) node(to host) (stored, error) {
+	var n corev1.Node
+	if err := s.copyJSON(s.nodeObject, to, &n); err != nil {
+		return stored{}, fmt.Errorf("copy node %s: %w", s.name, err)
+	}
+	info := &n.Status.NodeInfo
+	info.MachineID = hexOf("machine", to.name)
+	info.SystemUUID, info.BootID = string(newUID("system/"+to.name)), string(newUID("boot/"+to.name))
+	value, err := encode("Node", "v1", &n)
+	return stored{"minions/" + to.name, value}, err
+}
+
+func hexOf(what, of string) string {
+	sum := sha256.Sum256([]byte(what + "/" + of))
+	return fmt.Sprintf("%x", sum[:16])
+}
+
+// csi is the CSINode of a host like that of the sample.
+func (s *sample) csi(to host) (stored, error) {
+	var n storagev1.CSINode
+	if err := s.copyJSON(s.csiNode, to, &n); err != nil {
+		return stored{}, fmt.Errorf("copy CSINode %s: %w", s.name, err)
+	}
+	n.UID = newUID("csinode/" + to.name)
+	value, err := encode("CSINode", "storage.k8s.io/v1", &n)
+	return stored{"csinodes/" + to.name, value}, err
+}
+
+// nodeClaim is the NodeClaim of a host like that of the sample. Custom resources are in etcd as JSON.
+func (s *sample) nodeClaim(to host) stored {
+	return stored{"karpenter.sh/nodeclaims/" + to.claim, []byte(s.rename(to).Replace(string(s.claimDoc)))}
+}
+
+// podAddress is the address of a pod: each has its own, as far as the range goes.
+func podAddress(n int) string {
+	n %= 1 << 22
+	return netip.AddrFrom4([4]byte{100, 64 + byte(n>>16), byte(n >> 8), byte(n)}).String()
+}
+
+// podCopy says where a copy of a pod is.
+type podCopy struct {
+	name string
+	to   *host // nil for a pod that is pending
+	n    int   // of all pods
+}
+
+// copyPod is a pod like another, under another name. A daemon's pod is bound to its node by an affinity, too.
+func copyPod(of *corev1.Pod, c podCopy) (stored, error) {
+	p := of.DeepCopy()
+	key := "pods/" + p.Namespace + "/" + c.name
+	p.Name, p.UID = c.name, newUID(key)
+	if c.to != nil {
+		p.Spec.NodeName = c.to.name
+		p.Status.HostIP = c.to.instance.PrivateIP
+		p.Status.HostIPs = []corev1.HostIP{{IP: p.Status.HostIP}}
+		ip := podAddress(c.n)
+		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+		pinToNode(p, c.to.name)
+	}
+	value, err := encode("Pod", "v1", p)
+	return stored{key, value}, err
+}
+
+func pinToNode(p *corev1.Pod, node string) {
+	a := p.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return
+	}
+	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for i := range term.MatchFields {
+			if term.MatchFields[i].Key == "metadata.name" {
+				term.MatchFields[i].Values = []string{node}
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package scale
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
+)
+
+func example() sample {
+	s := sample{
+		host: host{
+			name: "ip-10-0-0-7.ec2.internal", claim: "general-x7k2p", zone: "us-east-1a",
+			instance: awsim.Instance{ID: "i-0aaaaaaaaaaaaaaaa", PrivateIP: "10.0.0.7"},
+		},
+		nodeUID: "node-uid", claimUID: "claim-uid",
+	}
+	s.nodeObject = &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: s.name, UID: s.nodeUID, Labels: map[string]string{corev1.LabelHostname: s.name, corev1.LabelTopologyZone: s.zone},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "NodeClaim", Name: s.claim, UID: s.claimUID}},
+		},
+		Spec:   corev1.NodeSpec{ProviderID: "aws:///us-east-1a/" + s.instance.ID},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}},
+	}
+	s.csiNode = &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: "csi-uid"}}
+	s.claimDoc = fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q},"status":{"nodeName":%q,"providerID":%q}}`,
+		s.claim, s.claimUID, s.name, s.nodeObject.Spec.ProviderID)
+	return s
+}
+
+// A copy has nothing of what identifies the sample, and its objects name one another.
+func TestCopiesOfANodeBelongTogether(t *testing.T) {
+	s := example()
+	to := host{
+		name: "ip-10-0-3-9.ec2.internal", claim: "general-00042", zone: s.zone,
+		instance: awsim.Instance{ID: "i-0bbbbbbbbbbbbbbbb", PrivateIP: "10.0.3.9"},
+	}
+	node, err := s.node(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decode(node.value, &corev1.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := s.nodeClaim(to)
+	var doc struct {
+		Metadata metav1.ObjectMeta
+		Status   struct{ NodeName, ProviderID string }
+	}
+	if err := json.Unmarshal(claim.value, &doc); err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case node.key != "minions/"+to.name, claim.key != "karpenter.sh/nodeclaims/"+to.claim:
+		t.Errorf("keys %s, %s", node.key, claim.key)
+	case got.Spec.ProviderID != "aws:///us-east-1a/"+to.instance.ID, doc.Status.ProviderID != got.Spec.ProviderID:
+		t.Errorf("provider IDs %s, %s", got.Spec.ProviderID, doc.Status.ProviderID)
+	case got.OwnerReferences[0].UID != doc.Metadata.UID, got.OwnerReferences[0].Name != doc.Metadata.Name:
+		t.Errorf("the owner of the node is %v, the claim %s", got.OwnerReferences[0], doc.Metadata.UID)
+	case doc.Status.NodeName != got.Name, got.Labels[corev1.LabelHostname] != to.name, got.Labels[corev1.LabelTopologyZone] != s.zone:
+		t.Errorf("the claim names node %s, labels %v", doc.Status.NodeName, got.Labels)
+	}
+	csi, err := s.csi(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []stored{node, claim, csi} {
+		for _, old := range []string{s.name, s.instance.ID, s.instance.PrivateIP, s.claim, string(s.nodeUID), string(s.claimUID)} {
+			if strings.Contains(string(o.value), old) {
+				t.Errorf("%s has %q of the sample", o.key, old)
+			}
+		}
+	}
+}
+
+func TestCopiesOfAPod(t *testing.T) {
+	of := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "agent-abcde", UID: "pod-uid"},
+		Spec: corev1.PodSpec{NodeName: "node-1", Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"node-1"}}},
+			}}},
+		}}},
+	}
+	seen := map[string]bool{}
+	for i := range 3 {
+		to := &host{name: fmt.Sprint("node-", i+2), instance: awsim.Instance{PrivateIP: "10.0.0.9"}}
+		o, err := copyPod(of, podCopy{name: fmt.Sprint("agent-", i), to: to, n: i})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := decode(o.value, &corev1.Pod{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		term := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0]
+		if p.Spec.NodeName != to.name || term.MatchFields[0].Values[0] != to.name || p.Status.HostIP != "10.0.0.9" {
+			t.Errorf("the copy is on %s, its affinity for %v", p.Spec.NodeName, term.MatchFields)
+		}
+		for _, unique := range []string{o.key, string(p.UID), p.Status.PodIP} {
+			if seen[unique] {
+				t.Errorf("two copies have %s", unique)
+			}
+			seen[unique] = true
+		}
+	}
+	if of.Spec.NodeName != "node-1" || of.UID != "pod-uid" {
+		t.Error("the sample has changed")
+	}
+}
+
+// Nothing is to be consolidated: what a node has left is less than the smallest pod requests.
+func TestNodesAreFull(t *testing.T) {
+	const allocatable, ofDaemons = 15890, 110
+	for _, perNode := range []int{3, 18, 28} {
+		all := workloads(perNode)
+		for first := 0; first < len(all); first += perNode {
+			used, smallest := 0, allocatable
+			for _, w := range all[first : first+perNode] {
+				used += w.MilliCPU
+				smallest = min(smallest, w.MilliCPU)
+			}
+			left := allocatable - ofDaemons - used
+			if left < 0 || left >= smallest {
+				t.Errorf("%d pods on a node leave %dm, the smallest requests %dm", perNode, left, smallest)
+			}
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package world
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+)
+
+// ErrNoController means that the controller does not run.
+var ErrNoController = errors.New("the controller does not run")
+
+// Halt stops all that acts on objects besides the controller: scheduler, controller manager, cloud controller manager, EBS CSI driver
+// and what runs on instances. The API server and AWS go on. Nodes stay Ready as they are, since nobody looks at their leases.
+func (c *Cluster) Halt(ctx context.Context) error {
+	c.world.stopInstances()
+	c.stopStorage()
+	c.StopCloudController()
+	return c.controlPlane.StopClients(ctx)
+}
+
+// Etcd is the URL of the cluster's etcd, and the certificate that it accepts.
+func (c *Cluster) Etcd() (string, *tls.Config, error) { return c.controlPlane.Etcd() }
+
+// ControllerPID is the process ID of the controller, or ErrNoController.
+func (c *Cluster) ControllerPID() (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.controller == nil {
+		return 0, ErrNoController
+	}
+	return c.controller.PID(), nil
+}

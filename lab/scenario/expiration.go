@@ -69,7 +69,7 @@ func emptyNodes() Scenario {
 		s.fill(nodes, nodes, 0),
 		Step{
 			Name:    fmt.Sprintf("scale to %d pods: the %d empty nodes terminate within %v, and no pod moves", kept, nodes-kept, within),
-			Timeout: within,
+			Timeout: within, Exact: true,
 			Run: func(ctx context.Context, w *World) error {
 				begin := time.Now()
 				if err := s.scale(ctx, w, kept, 0); err != nil {

@@ -173,6 +173,13 @@ func (v *invariants) awaitSettled(ctx context.Context, w *World, window time.Dur
 	})
 }
 
+// changedAt returns when a NodeClaim was last created, deleted or disrupted.
+func (v *invariants) changedAt() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.lastChange
+}
+
 // observeTermination checks the pods of a node when TerminateInstances takes effect on its instance. It reads from the
 // API server, since the watch cache may still have a pod that is deleted.
 func (v *invariants) observeTermination(w *World, id string) {

@@ -26,7 +26,7 @@ const reportWithin = time.Minute
 // remedyAndRun applies the remedy of a condition, and waits until all pods of an app run, without a controller restart.
 func remedyAndRun(app string, pods int, remedy *string) Step {
 	return Step{
-		Name: fmt.Sprintf("apply the condition's remedy: %d pods run, without a controller restart", pods), Timeout: reportWithin,
+		Name: fmt.Sprintf("apply the condition's remedy: %d pods run, without a controller restart", pods), Timeout: reportWithin, Exact: true,
 		Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := applyRemedy(ctx, w, *remedy); err != nil {
@@ -57,7 +57,7 @@ func roleNotMapped() Scenario {
 			{Name: "delete the node role's access entry", Timeout: 10 * time.Second, Run: unmapNodeRole},
 			startController(),
 			{
-				Name: "create NodePool and EC2NodeClass: Ready=False has the cause and the remedy", Timeout: reportWithin,
+				Name: "create NodePool and EC2NodeClass: Ready=False has the cause and the remedy", Timeout: reportWithin, Exact: true,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
@@ -143,7 +143,7 @@ func controllerRoleMapped() Scenario {
 			startController(),
 			{
 				Name:    "create NodePool, EC2NodeClass and pods: conditions and events have the cause, and no instance is launched",
-				Timeout: reportWithin,
+				Timeout: reportWithin, Exact: true,
 				Run: func(ctx context.Context, w *World) error {
 					if err := apply(ctx, w, manifests.Default, nil); err != nil {
 						return err
@@ -171,7 +171,7 @@ func controllerRoleMapped() Scenario {
 				},
 			},
 			{
-				Name: "apply the condition's remedy: the pods run", Timeout: reportWithin,
+				Name: "apply the condition's remedy: the pods run", Timeout: reportWithin, Exact: true,
 				Run: func(ctx context.Context, w *World) error {
 					if err := applyRemedy(ctx, w, remedy); err != nil {
 						return err

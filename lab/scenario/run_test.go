@@ -33,9 +33,8 @@ func TestStepsAreReported(t *testing.T) {
 			{Step{Name: "run a pod", Timeout: time.Minute, Run: func(context.Context, *World) error {
 				return errors.New("1 of 2 pods run\nthe other does not")
 			}}, false},
-			{Step{Name: "wait", Timeout: 3 * time.Second, Run: func(ctx context.Context, _ *World) error {
-				return world.Until(ctx, func() error { return errors.New("the node is not ready") })
-			}}, false},
+			{Step{Name: "wait", Timeout: time.Second, Run: notReadyYet}, false},
+			{Step{Name: "wait exactly", Timeout: time.Second, Exact: true, Run: notReadyYet}, false},
 		}
 		for _, s := range steps {
 			if got := run.step(t.Context(), s.step); got != s.want {
@@ -50,11 +49,17 @@ func TestStepsAreReported(t *testing.T) {
               the other does not
   ✗    3.0 s  wait
               the node is not ready (the step took too long: over 3s)
+  ✗    1.0 s  wait exactly
+              the node is not ready (the step took too long: over 1s)
 `
 		if diff := cmp.Diff(strings.TrimPrefix(want, "\n"), out.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+}
+
+func notReadyYet(ctx context.Context, _ *World) error {
+	return world.Until(ctx, func() error { return errors.New("the node is not ready") })
 }
 
 func TestWorldDoesNotBoot(t *testing.T) {

@@ -39,7 +39,7 @@ func spotInterruption() Scenario {
 				"EC2 sends interruption warnings for %d instances: their pods run on other nodes within the two minutes",
 				reclaimed,
 			),
-			Timeout: simec2.SpotNotice,
+			Timeout: simec2.SpotNotice, Exact: true,
 			Run: func(ctx context.Context, w *World) error {
 				s.invariants.lift()
 				begin := time.Now()

@@ -72,7 +72,7 @@ func staticPool() Scenario {
 			},
 			{
 				// Periodic reconciliation alone would take up to half a minute.
-				Name: "create the Deployment: the CapacityBuffer fits within 20 seconds", Timeout: 20 * time.Second,
+				Name: "create the Deployment: the CapacityBuffer fits within 20 seconds", Timeout: 20 * time.Second, Exact: true,
 				Run: func(ctx context.Context, w *World) error {
 					if err := w.Client.Create(ctx, lateDeployment()); err != nil {
 						return err

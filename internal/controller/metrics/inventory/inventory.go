@@ -5,6 +5,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -40,9 +41,18 @@ type describing interface {
 // Registry is a registry of Prometheus that keeps the type of each metric: a description of client_golang does not have it.
 type Registry struct {
 	inner describing
+	// large are the collectors that write text, apart from inner, which would make objects of all their series.
+	large *prometheus.Registry
 
-	mu    sync.Mutex
-	types map[string]string // by name
+	mu      sync.Mutex
+	types   map[string]string // by name
+	writers []textWriter
+}
+
+// textWriter is a collector that writes its series as text, one by one. Each of its metrics has HELP and TYPE.
+type textWriter interface {
+	prometheus.Collector
+	WriteText(to io.Writer) error
 }
 
 var _ prometheus.Registerer = (*Registry)(nil)
@@ -56,17 +66,25 @@ func New(inner Inner) (*Registry, error) {
 	if !ok {
 		return nil, errNoDescriptions
 	}
-	return &Registry{inner: d, types: maps.Clone(libraryTypes)}, nil
+	return &Registry{inner: d, large: prometheus.NewRegistry(), types: maps.Clone(libraryTypes)}, nil
 }
 
 // Register implements prometheus.Registerer.
 func (r *Registry) Register(c prometheus.Collector) error {
-	if err := r.inner.Register(c); err != nil {
+	into := prometheus.Registerer(r.inner)
+	writer, writes := c.(textWriter)
+	if writes {
+		into = r.large
+	}
+	if err := into.Register(c); err != nil {
 		return err
 	}
 	t := typeOf(c)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if writes {
+		r.writers = append(r.writers, writer)
+	}
 	for _, m := range described(c) {
 		r.types[m.Name] = t
 	}
@@ -83,7 +101,12 @@ func (r *Registry) MustRegister(all ...prometheus.Collector) {
 }
 
 // Unregister implements prometheus.Registerer.
-func (r *Registry) Unregister(c prometheus.Collector) bool { return r.inner.Unregister(c) }
+func (r *Registry) Unregister(c prometheus.Collector) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writers = slices.DeleteFunc(r.writers, func(w textWriter) bool { return prometheus.Collector(w) == c })
+	return r.inner.Unregister(c) || r.large.Unregister(c)
+}
 
 // Metrics are all metrics, by name. Where a metric without series has no type here, the type is empty.
 func (r *Registry) Metrics() ([]Metric, error) {
@@ -100,7 +123,7 @@ func (r *Registry) metrics(families []*dto.MetricFamily) []Metric {
 	for _, f := range families {
 		seen[f.GetName()] = strings.ToLower(f.GetType().String())
 	}
-	out := described(r.inner)
+	out := append(described(r.inner), described(r.large)...)
 	slices.SortFunc(out, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	out = slices.CompactFunc(out, func(a, b Metric) bool { return a.Name == b.Name })
 	r.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,12 +107,53 @@ func TestMetricsWithoutSeriesAreServed(t *testing.T) {
 	}
 }
 
-func TestOtherPathsAndFormatsAreLeftAlone(t *testing.T) {
-	const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-	for path, accepted := range map[string]string{"/debug/pprof/": "", "/metrics": protobuf} {
-		if text, _ := get(t, filled(t), path, "Accept", accepted); text != "next" {
-			t.Errorf("%s: %q", path, text)
+func TestOtherPathsAreLeftAlone(t *testing.T) {
+	if text, _ := get(t, filled(t), "/debug/pprof/"); text != "next" {
+		t.Errorf("%q", text)
+	}
+}
+
+// writing is a collector that writes its series as text.
+type writing struct{ desc *prometheus.Desc }
+
+func (c writing) Describe(to chan<- *prometheus.Desc) { to <- c.desc }
+
+func (c writing) Collect(to chan<- prometheus.Metric) {
+	to <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, 1, "as an object")
+}
+
+func (writing) WriteText(to io.Writer) error {
+	_, err := io.WriteString(to, "# HELP w Written.\n# TYPE w gauge\nw{x=\"as text\"} 1\n")
+	return err
+}
+
+// Series that a collector can write are no objects in a scrape of text, and are served in other formats, too.
+func TestCollectorsWriteText(t *testing.T) {
+	r := filled(t)
+	w := writing{prometheus.NewDesc("w", "Written.", []string{"x"}, nil)}
+	r.MustRegister(w)
+	text, _ := get(t, r, "/metrics")
+	for _, want := range []string{"# HELP w ", "# TYPE w ", `w{x="as text"} 1`, "# TYPE a_total counter\n"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("%q occurs %d times in:\n%s", want, strings.Count(text, want), text)
 		}
+	}
+	if strings.Contains(text, "as an object") {
+		t.Errorf("an object for a series that is written:\n%s", text)
+	}
+	const protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+	if text, _ := get(t, r, "/metrics", "Accept", protobuf); !strings.Contains(text, "as an object") || !strings.Contains(text, "b_total") {
+		t.Errorf("as protobuf: %q", text)
+	}
+	all, err := r.Metrics()
+	if err != nil || !slices.ContainsFunc(all, func(m Metric) bool { return m.Name == "w" && m.Type == "gauge" }) {
+		t.Errorf("%v, %v", all, err)
+	}
+	if !r.Unregister(w) {
+		t.Error("not registered")
+	}
+	if text, _ := get(t, r, "/metrics"); strings.Contains(text, "Written.") {
+		t.Errorf("unregistered, and served:\n%s", text)
 	}
 }
 

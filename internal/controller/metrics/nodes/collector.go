@@ -6,39 +6,23 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/computed"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // scrapeTimeout bounds how long a scrape waits for the cache; it is Prometheus' default timeout.
 const scrapeTimeout = 10 * time.Second
-
-// Collector reports on each node. Only the leader reports, so that each node has one series.
-type Collector struct {
-	cache client.Reader
-	pods  cluster.Pods
-	now   func() time.Time
-	log   *slog.Logger
-	// keys are the label keys of nodes with values in the metrics.
-	keys    []string
-	leading atomic.Bool
-
-	allocatable, overhead, lifetime, utilization         *prometheus.Desc
-	podRequests, podLimits, daemonRequests, daemonLimits *prometheus.Desc
-}
 
 // Config is what a Collector reads.
 type Config struct {
@@ -51,32 +35,59 @@ type Config struct {
 	Labels []string
 }
 
-// NewCollector returns a Collector.
-func NewCollector(cfg Config) *Collector {
+// world is what the series of a scrape are computed from.
+type world struct {
+	nodes []node
+	// available and requested are of all nodes.
+	available, requested corev1.ResourceList
+	now                  time.Time
+}
+
+// node is a Node with the values of its labels in the metrics, and what its pods add up to.
+type node struct {
+	*corev1.Node
+	labels []string
+	usage
+}
+
+// NewCollector returns a collector of each node.
+func NewCollector(cfg Config) *computed.Collector[*world] {
 	if cfg.Pods == nil {
 		cfg.Pods = cluster.ReadPods{Reader: cfg.Cache}
 	}
 	keys := slices.Sorted(slices.Values(cfg.Labels))
+	read := func() (*world, error) { return cfg.read(keys) }
+	return computed.New(gauges(keys), read, func(err error) { cfg.Log.Error("collecting the metrics of nodes", "error", err) })
+}
+
+// gauges are the metrics of nodes that have the labels with these keys, too.
+func gauges(keys []string) []computed.Gauge[*world] {
 	var ofNode []string
 	for _, key := range keys {
 		ofNode = append(ofNode, labelName(key))
 	}
 	ofNode = append(ofNode, "node_name", "phase", "managed")
 	ofResource := append(slices.Clone(ofNode), "resource_type")
-	desc := func(name, help string, labels []string) *prometheus.Desc {
-		return prometheus.NewDesc("karpenter_"+name, help, labels, nil)
+	amounts := func(name, help string, of func(*node) corev1.ResourceList) computed.Gauge[*world] {
+		return computed.Gauge[*world]{Name: "karpenter_" + name, Help: help, Labels: ofResource, Each: sendAmounts(of)}
 	}
-	return &Collector{
-		cache: cfg.Cache, pods: cfg.Pods, now: cfg.Now, log: cfg.Log, keys: keys,
-		allocatable:    desc("nodes_allocatable", "Allocatable of a node, in cores, bytes or pieces.", ofResource),
-		overhead:       desc("nodes_system_overhead", "Capacity of a node less its allocatable.", ofResource),
-		podRequests:    desc("nodes_total_pod_requests", "Requests of the pods on a node, without those of DaemonSets.", ofResource),
-		podLimits:      desc("nodes_total_pod_limits", "Limits of the pods on a node, without those of DaemonSets.", ofResource),
-		daemonRequests: desc("nodes_total_daemon_requests", "Requests of the pods of DaemonSets on a node.", ofResource),
-		daemonLimits:   desc("nodes_total_daemon_limits", "Limits of the pods of DaemonSets on a node.", ofResource),
-		lifetime:       desc("nodes_current_lifetime_seconds", "Age of a node.", ofNode),
-		utilization: desc("cluster_utilization_percent", "Requests of all pods, as a percentage of what all nodes have.",
-			[]string{"resource_type"}),
+	return []computed.Gauge[*world]{
+		amounts("nodes_allocatable", "Allocatable of a node, in cores, bytes or pieces.",
+			func(n *node) corev1.ResourceList { return n.Status.Allocatable }),
+		amounts("nodes_system_overhead", "Capacity of a node less its allocatable.", overhead),
+		amounts("nodes_total_pod_requests", "Requests of the pods on a node, without those of DaemonSets.",
+			func(n *node) corev1.ResourceList { return n.podRequests }),
+		amounts("nodes_total_pod_limits", "Limits of the pods on a node, without those of DaemonSets.",
+			func(n *node) corev1.ResourceList { return n.podLimits }),
+		amounts("nodes_total_daemon_requests", "Requests of the pods of DaemonSets on a node.",
+			func(n *node) corev1.ResourceList { return n.daemonRequests }),
+		amounts("nodes_total_daemon_limits", "Limits of the pods of DaemonSets on a node.",
+			func(n *node) corev1.ResourceList { return n.daemonLimits }),
+		{Name: "karpenter_nodes_current_lifetime_seconds", Help: "Age of a node.", Labels: ofNode, Each: sendAges},
+		{
+			Name: "karpenter_cluster_utilization_percent", Help: "Requests of all pods, as a percentage of what all nodes have.",
+			Labels: []string{"resource_type"}, Each: sendUtilization,
+		},
 	}
 }
 
@@ -85,57 +96,28 @@ func labelName(key string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(key[strings.LastIndexByte(key, '/')+1:])
 }
 
-// NeedLeaderElection makes sure that only one process reports.
-func (c *Collector) NeedLeaderElection() bool { return true }
-
-// Start makes the Collector report until ctx is done.
-func (c *Collector) Start(ctx context.Context) error {
-	c.leading.Store(true)
-	<-ctx.Done()
-	c.leading.Store(false)
-	return nil
-}
-
-// Describe names the metrics.
-func (c *Collector) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.allocatable, c.overhead, c.podRequests, c.podLimits, c.daemonRequests, c.daemonLimits, c.lifetime, c.utilization,
-	} {
-		to <- d
-	}
-}
-
 // usage is what the pods of one node add up to.
 type usage struct{ podRequests, podLimits, daemonRequests, daemonLimits corev1.ResourceList }
 
-// Collect sends the metrics of the current nodes. Cost: one pass over nodes and pods.
-func (c *Collector) Collect(to chan<- prometheus.Metric) {
-	if !c.leading.Load() {
-		return
-	}
+// read reads what a scrape needs. Cost: one pass over nodes and pods.
+func (c *Config) read(keys []string) (*world, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var nodes corev1.NodeList
-	pods, err := c.pods.List(ctx)
-	if err := errors.Join(err, c.cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy)); err != nil {
-		c.log.Error("collecting the metrics of nodes", "error", err)
-		return
+	pods, err := c.Pods.List(ctx)
+	if err := errors.Join(err, c.Cache.List(ctx, &nodes, client.UnsafeDisableDeepCopy)); err != nil {
+		return nil, err
 	}
 	used := usageByNode(pods)
-	allocatable, requested := corev1.ResourceList{}, corev1.ResourceList{}
+	w := &world{nodes: make([]node, len(nodes.Items)), available: corev1.ResourceList{}, requested: corev1.ResourceList{}, now: c.Now()}
 	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		u := used[node.Name]
-		c.collectNode(node, u, to)
-		add(allocatable, node.Status.Allocatable)
-		add(requested, u.podRequests)
-		add(requested, u.daemonRequests)
+		n := &nodes.Items[i]
+		w.nodes[i] = node{n, labelsOf(n, keys), used[n.Name]}
+		add(w.available, n.Status.Allocatable)
+		add(w.requested, w.nodes[i].podRequests)
+		add(w.requested, w.nodes[i].daemonRequests)
 	}
-	for _, name := range slices.Sorted(maps.Keys(allocatable)) {
-		if have := value(allocatable, name); have > 0 {
-			to <- metrics.Gauge(c.utilization, 100*value(requested, name)/have, string(name))
-		}
-	}
+	return w, nil
 }
 
 func usageByNode(pods []*corev1.Pod) map[string]usage {
@@ -167,39 +149,50 @@ func limitsOf(pod *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
 }
 
-// collectNode sends the metrics of one node.
-func (c *Collector) collectNode(node *corev1.Node, u usage, to chan<- prometheus.Metric) {
-	labels := make([]string, 0, len(c.keys)+4)
-	for _, key := range c.keys {
-		labels = append(labels, node.Labels[key])
+// labelsOf are the values of a node's labels in the metrics, with room for that of resource_type.
+func labelsOf(n *corev1.Node, keys []string) []string {
+	labels := make([]string, 0, len(keys)+4)
+	for _, key := range keys {
+		labels = append(labels, n.Labels[key])
 	}
-	managed := "false"
-	if node.Labels[karpv1.LabelNodePool] != "" {
-		managed = "true"
-	}
-	labels = append(labels, node.Name, string(node.Status.Phase), managed)
-	to <- metrics.Gauge(c.lifetime, c.now().Sub(node.CreationTimestamp.Time).Seconds(), labels...)
-	overhead := corev1.ResourceList{}
-	for name, capacity := range node.Status.Capacity {
-		if allocatable, known := node.Status.Allocatable[name]; known {
+	return append(labels, n.Name, string(n.Status.Phase), strconv.FormatBool(n.Labels[karpv1.LabelNodePool] != ""))
+}
+
+// overhead is what a node keeps for itself of the resources that it offers.
+func overhead(n *node) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for name, capacity := range n.Status.Capacity {
+		if allocatable, known := n.Status.Allocatable[name]; known {
 			capacity = capacity.DeepCopy()
 			capacity.Sub(allocatable)
-			overhead[name] = capacity
+			out[name] = capacity
 		}
 	}
-	for _, m := range []struct {
-		desc   *prometheus.Desc
-		values corev1.ResourceList
-	}{
-		{c.allocatable, node.Status.Allocatable},
-		{c.overhead, overhead},
-		{c.podRequests, u.podRequests},
-		{c.podLimits, u.podLimits},
-		{c.daemonRequests, u.daemonRequests},
-		{c.daemonLimits, u.daemonLimits},
-	} {
-		for name := range m.values {
-			to <- metrics.Gauge(m.desc, value(m.values, name), append(slices.Clone(labels), string(name))...)
+	return out
+}
+
+func sendAmounts(of func(*node) corev1.ResourceList) func(*world, computed.Send) {
+	return func(w *world, send computed.Send) {
+		for i := range w.nodes {
+			n := &w.nodes[i]
+			for name, amount := range of(n) {
+				send(amount.AsApproximateFloat64(), append(n.labels, string(name))...)
+			}
+		}
+	}
+}
+
+func sendAges(w *world, send computed.Send) {
+	for i := range w.nodes {
+		send(w.now.Sub(w.nodes[i].CreationTimestamp.Time).Seconds(), w.nodes[i].labels...)
+	}
+}
+
+func sendUtilization(w *world, send computed.Send) {
+	for name, have := range w.available {
+		if total := have.AsApproximateFloat64(); total > 0 {
+			requested := w.requested[name]
+			send(100*requested.AsApproximateFloat64()/total, string(name))
 		}
 	}
 }
@@ -211,10 +204,4 @@ func add(sum, amounts corev1.ResourceList) {
 		total.Add(amount)
 		sum[name] = total
 	}
-}
-
-// value is an amount in the unit of the metrics: cores, bytes, pieces.
-func value(amounts corev1.ResourceList, name corev1.ResourceName) float64 {
-	q := amounts[name]
-	return q.AsApproximateFloat64()
 }

@@ -114,6 +114,11 @@ CONSOLE_NPM = cd console && npm ci --ignore-scripts --no-audit --no-fund --logle
 console: ## Build the page of dovetail console into internal/console/assets (needs npm)
 	$(CONSOLE_NPM) && npm run --silent build
 
+.PHONY: console-bench
+console-bench: ## Measure the page of dovetail console over 5,000 nodes and 100,000 pods (BENCHFLAGS="--nodes 300 --pods 5000"; needs npm and chromium)
+	$(call build,./cmd/dovetail)
+	$(CONSOLE_NPM) && DOVETAIL=$(BIN)/dovetail CHROMIUM=$${CHROMIUM:-$$(command -v chromium)} node test/bench.mjs $(BENCHFLAGS)
+
 .PHONY: console-check
 console-check: build ## Test the page of dovetail console: its types, its bundle, and in Chromium against the lab (needs npm and chromium)
 	$(CONSOLE_NPM) && npm run --silent check && \

@@ -62,7 +62,9 @@ function receiveChange(c: Change) {
       nodes.set(n.id, n);
     }
   }
-  set({ connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: c.summary, members });
+  // A change without a new plan leaves out the planned changes.
+  const { changes, notes } = c.summary.changes ? c.summary : live.summary ?? c.summary;
+  set({ connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: { ...c.summary, changes, notes }, members });
 }
 
 // silence is how long the server may send nothing, in ms: three of its beats.

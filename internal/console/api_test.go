@@ -287,6 +287,52 @@ func TestAStreamHasTheFleetAndThenWhatChanges(t *testing.T) {
 	}
 }
 
+// Hundreds of planned changes are sent once, and not with each pod that comes or goes.
+func TestAStreamSendsAPlanOnce(t *testing.T) {
+	w := newWorld(t)
+	c := w.console()
+	server := httptest.NewServer(c.Handler())
+	defer server.Close()
+	defer c.hub.close()
+	stream := open(t, server.URL)
+	stream.next(t)
+	next := func() (out Change) {
+		t.Helper()
+		if name, data := stream.next(t); name != "change" || json.Unmarshal([]byte(data), &out) != nil {
+			t.Fatalf("%s %s", name, data)
+		}
+		return out
+	}
+	c.hub.receive(w.observed)
+	if change := next(); change.Summary.Changes != nil || change.Summary.Notes != nil || change.Summary.Planned == nil {
+		t.Errorf("without a new plan, a change has %+v", change.Summary)
+	}
+	again := *w.forecast
+	again.At = again.At.Add(time.Minute)
+	c.hub.receive(top.Predicted{Forecast: &again})
+	if change := next(); change.Summary.Changes == nil || change.Summary.Notes == nil || !change.Summary.Planned.Equal(again.At) {
+		t.Errorf("with a new plan, a change has %+v", change.Summary)
+	}
+}
+
+// A browser that does not read keeps neither the pods of an old state nor the streams of others waiting.
+func TestAStreamThatIsNotReadDelaysNoOther(t *testing.T) {
+	w := newWorld(t)
+	c := w.console()
+	server := httptest.NewServer(c.Handler())
+	defer server.Close()
+	defer c.hub.close()
+	open(t, server.URL) // and is not read
+	reader := open(t, server.URL)
+	reader.next(t)
+	for range 5 {
+		c.hub.receive(w.observed)
+		if name, _ := reader.next(t); name != "change" {
+			t.Fatalf("the stream has %s", name)
+		}
+	}
+}
+
 func TestTooManyStreamsAreRefused(t *testing.T) {
 	c := newWorld(t).console()
 	server := httptest.NewServer(c.Handler())
@@ -333,6 +379,34 @@ func TestAViewIsSharedUntilTheClusterChanges(t *testing.T) {
 	ask()
 	if reads != 3 {
 		t.Errorf("after %s, the cluster has been read %d times", unwatchedAge, reads)
+	}
+}
+
+// A page that is left open over a large cluster must not keep a core busy.
+func TestAViewThatIsExpensiveToReadIsSharedLonger(t *testing.T) {
+	const cost = 20 * time.Second
+	w := newWorld(t)
+	reads, view := 0, w.view
+	now := w.Now()
+	w.Now = func() time.Time { return now }
+	w.Revision = func() int { return reads + 1 }
+	w.View = func(context.Context) (*inspect.View, error) {
+		reads++
+		now = now.Add(cost)
+		return view, nil
+	}
+	c := w.console()
+	for _, path := range []string{"/nodepools", "/nodes/nowhere/explain", "/nodepools"} {
+		get(c, apiRoot+path)
+		now = now.Add(unwatchedAge / 2)
+	}
+	if reads != 1 { // a node that is not there is not worth a second
+		t.Errorf("within %s, the cluster has been read %d times", cost+unwatchedAge, reads)
+	}
+	now = now.Add(viewShare * cost)
+	get(c, apiRoot+"/nodepools")
+	if reads != 2 {
+		t.Errorf("after %s, the cluster has been read %d times", viewShare*cost, reads)
 	}
 }
 

@@ -116,10 +116,10 @@ func (c *Console) about() About {
 
 func (c *Console) explainNode(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.views.explain(r.Context(), "node "+name, func(v *inspect.View) (any, error) {
-		found, err := nodereport.OfNode(v, name)
+	return c.views.explain(r.Context(), "node "+name, func(v *planned) (any, error) {
+		found, err := v.decide().OfNode(name)
 		if missing := (*inspect.NotFoundError)(nil); errors.As(err, &missing) {
-			if claim, failed := nodereport.OfClaim(v, name); failed == nil {
+			if claim, failed := v.decide().OfClaim(name); failed == nil {
 				return claim, nil
 			}
 		}
@@ -129,12 +129,12 @@ func (c *Console) explainNode(r *http.Request) (any, error) {
 
 func (c *Console) explainPod(r *http.Request) (any, error) {
 	name := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	return c.views.explain(r.Context(), "pod "+name.String(), func(v *inspect.View) (any, error) { return podreport.Explain(v, name) })
+	return c.views.explain(r.Context(), "pod "+name.String(), func(v *planned) (any, error) { return podreport.Explain(v.View, name) })
 }
 
 func (c *Console) explainNodePool(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.views.explain(r.Context(), "nodepool "+name, func(v *inspect.View) (any, error) { return poolreport.Of(v, name) })
+	return c.views.explain(r.Context(), "nodepool "+name, func(v *planned) (any, error) { return poolreport.OfDecisions(v.decide(), name) })
 }
 
 // NodePools are names of NodePools.
@@ -143,7 +143,7 @@ type NodePools struct {
 }
 
 func (c *Console) nodePools(r *http.Request) (any, error) {
-	return c.views.explain(r.Context(), "nodepools", func(v *inspect.View) (any, error) {
+	return c.views.explain(r.Context(), "nodepools", func(v *planned) (any, error) {
 		out := NodePools{Names: []string{}}
 		pools := slices.Clone(v.NodePools)
 		for _, p := range pools {

@@ -2,8 +2,6 @@ package console
 
 import (
 	"encoding/json"
-	"fmt"
-	"hash/fnv"
 	"strconv"
 	"sync"
 	"time"
@@ -46,7 +44,8 @@ type Summary struct {
 	Pending int       `json:"pending"`
 	Stuck   int       `json:"stuck"`
 	Spend   top.Spend `json:"costPerHour"`
-	// Planned is when the forecast was made; null before the first one. Changes are its changes, Planning what it ignored.
+	// Planned is when the forecast was made; null before the first one. Changes are its changes, Notes what it ignored. Both are null in
+	// a Change without a new forecast: they are those of before.
 	Planned *time.Time   `json:"planned"`
 	Changes []top.Change `json:"changes"`
 	Notes   []string     `json:"notes"`
@@ -78,16 +77,21 @@ type state struct {
 	Fleet
 	observed top.Observed
 	report   *top.Report
-	// encoded are the nodes as JSON by ID, made when a stream first needs them: most states are superseded before.
-	encoded func() map[string]string
+	// whole is the Fleet as JSON, made when a stream first needs it: all that start with this state share it.
+	whole func() ([]byte, error)
+
+	// The change since the state of a sequence number, as JSON. Streams that keep up all need the same.
+	mu     sync.Mutex
+	from   int
+	change []byte
 }
 
 // newState makes the state of what was observed; the forecast may be nil.
 func newState(sequence int, observed top.Observed, forecast *top.Forecast) *state {
-	s := &state{observed: observed}
+	s := &state{observed: observed, from: -1}
 	s.Sequence, s.Link = sequence, linkOf(observed.Link)
 	s.Summary = Summary{Changes: []top.Change{}, Notes: []string{}}
-	s.encoded = sync.OnceValue(s.encode)
+	s.whole = sync.OnceValues(func() ([]byte, error) { return json.Marshal(s.Fleet) })
 	if observed.Fleet == nil {
 		return s
 	}
@@ -123,43 +127,68 @@ func linkOf(l top.Link) Link {
 	return out
 }
 
-// hashOf identifies the pods with what the map shows of them.
+// hashOf identifies the pods with what the map shows of them: FNV-1a over their UIDs and requests.
 func hashOf(pods []top.Pod) string {
-	h := fnv.New64a()
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
 	for i := range pods {
-		fmt.Fprintf(h, "%s %d %d ", pods[i].UID, pods[i].CPU, pods[i].Memory)
-	}
-	return strconv.FormatUint(h.Sum64(), 36)
-}
-
-func (s *state) encode() map[string]string {
-	out := make(map[string]string, len(s.Nodes))
-	for i := range s.Nodes {
-		data, err := json.Marshal(s.Nodes[i])
-		if err != nil {
-			continue // plain data; a price that is no number has none
+		for _, b := range []byte(pods[i].UID) {
+			h = (h ^ uint64(b)) * prime
 		}
-		out[s.Nodes[i].ID] = string(data)
-	}
-	return out
-}
-
-// since is what differs from an earlier state. It costs O(nodes).
-func (s *state) since(before *state) Change {
-	out := Change{Sequence: s.Sequence, At: s.At, Link: s.Link, Summary: s.Summary, Changed: []Node{}, Removed: []string{}}
-	old, now := before.encoded(), s.encoded()
-	for i := range s.Nodes {
-		if id := s.Nodes[i].ID; old[id] != now[id] {
-			out.Changed = append(out.Changed, s.Nodes[i])
+		for _, v := range [...]int64{pods[i].CPU, pods[i].Memory} {
+			h = (h ^ uint64(v)) * prime
+			h = (h ^ uint64(v)>>32) * prime // a product carries nothing down
 		}
 	}
+	return strconv.FormatUint(h, 36)
+}
+
+// changeSince is the event for a stream that has last sent an earlier Fleet, as JSON. It costs O(nodes).
+func (s *state) changeSince(before *Fleet) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.from == before.Sequence {
+		return s.change, nil
+	}
+	data, err := json.Marshal(s.Fleet.since(before))
+	if err == nil {
+		s.from, s.change = before.Sequence, data
+	}
+	return data, err
+}
+
+// since is what differs from an earlier Fleet.
+func (f *Fleet) since(before *Fleet) Change {
+	out := Change{Sequence: f.Sequence, At: f.At, Link: f.Link, Summary: f.Summary, Changed: []Node{}, Removed: []string{}}
+	if samePlan(&f.Summary, &before.Summary) {
+		out.Summary.Changes, out.Summary.Notes = nil, nil
+	}
+	old := make(map[string]*Node, len(before.Nodes))
 	for i := range before.Nodes {
-		if _, still := now[before.Nodes[i].ID]; !still {
+		old[before.Nodes[i].ID] = &before.Nodes[i]
+	}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if was := old[n.ID]; was == nil || !n.same(was) {
+			out.Changed = append(out.Changed, *n)
+		}
+		delete(old, n.ID)
+	}
+	for i := range before.Nodes { // in order
+		if _, gone := old[before.Nodes[i].ID]; gone {
 			out.Removed = append(out.Removed, before.Nodes[i].ID)
 		}
 	}
 	return out
 }
+
+// samePlan reports whether two summaries have the same forecast.
+func samePlan(a, b *Summary) bool {
+	return a.Planned == b.Planned || a.Planned != nil && b.Planned != nil && a.Planned.Equal(*b.Planned)
+}
+
+// same reports whether two nodes look the same on the page.
+func (n Node) same(other *Node) bool { return n.PodsHash == other.PodsHash && n.Node.Same(other.Node) }
 
 // hub has the last state. Streams wait for the next one, and skip those that they were too slow for.
 type hub struct {
@@ -174,8 +203,8 @@ type hub struct {
 }
 
 func newHub(link Link) *hub {
-	first := &state{Fleet: Fleet{Link: link, Summary: Summary{Changes: []top.Change{}, Notes: []string{}}}}
-	first.encoded = sync.OnceValue(first.encode)
+	first := newState(0, top.Observed{}, nil)
+	first.Link = link
 	return &hub{last: first, next: make(chan struct{}), done: make(chan struct{})}
 }
 

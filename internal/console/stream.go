@@ -1,14 +1,13 @@
 package console
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 )
 
 const (
-	// maxStreams bounds the memory of the server: each stream keeps the state that it sent last. A browser has one for each tab.
+	// maxStreams bounds the memory of the server: each stream keeps the nodes that it sent last. A browser has one for each tab.
 	maxStreams = 32
 	// frameInterval is the shortest time between two events of a stream: people read no faster, and what happens in between is one
 	// change.
@@ -32,8 +31,9 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
-	sent, next := c.hub.current()
-	if out.event("fleet", sent.Fleet) != nil {
+	now, next := c.hub.current()
+	sent := now.Fleet // a copy: the state has all pods, which a browser that does not read would keep
+	if out.whole(now) != nil {
 		return
 	}
 	pause, beat := time.NewTicker(frameInterval), time.NewTicker(heartbeat)
@@ -47,15 +47,16 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		case <-c.hub.done:
 			return
 		case <-beat.C:
-			err = out.event("beat", struct{}{})
+			err = out.event("beat", []byte("{}"))
 		case <-next:
 			<-pause.C
 			before := sent
-			sent, next = c.hub.current()
+			now, next = c.hub.current()
+			sent = now.Fleet
 			if before.Nodes == nil && sent.Nodes != nil {
-				err = out.event("fleet", sent.Fleet)
+				err = out.whole(now)
 			} else {
-				err = out.event("change", sent.since(before))
+				err = out.change(now, &before)
 			}
 		}
 		if err != nil { // the browser has gone, or does not read
@@ -70,13 +71,25 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-func (e eventWriter) event(name string, data any) error {
-	encoded, err := json.Marshal(data)
+func (e eventWriter) whole(s *state) error {
+	data, err := s.whole()
 	if err != nil {
 		return err
 	}
+	return e.event("fleet", data)
+}
+
+func (e eventWriter) change(s *state, before *Fleet) error {
+	data, err := s.changeSince(before)
+	if err != nil {
+		return err
+	}
+	return e.event("change", data)
+}
+
+func (e eventWriter) event(name string, data []byte) error {
 	_ = e.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's recorder has none
-	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, encoded); err != nil {
+	if _, err := fmt.Fprintf(e.w, "event: %s\ndata: %s\n\n", name, data); err != nil {
 		return err
 	}
 	return e.control.Flush()

@@ -7,17 +7,33 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/nodereport"
 )
 
 const (
 	// viewAge is how old the View of an explanation may be in a cluster that changes all the time. Reading one costs a copy of all
-	// pods, and a person clicks through several nodes in that time.
-	viewAge = 5 * time.Second
+	// pods, and a person clicks through several nodes in that time. In a large cluster it is viewShare times as long as reading and
+	// planning took: a page that is left open then takes at most a tenth of a core.
+	viewAge   = 5 * time.Second
+	viewShare = 10
 	// unwatchedAge is how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
 	unwatchedAge = 30 * time.Second
 	// diagnosisAge is how old the findings of the doctor may be. Its checks read the whole cluster and the account.
 	diagnosisAge = time.Minute
 )
+
+// planned is a View with what the engine decides about all of its nodes, which is computed once it is needed.
+type planned struct {
+	*inspect.View
+	decisions *nodereport.Decisions
+}
+
+func (p *planned) decide() *nodereport.Decisions {
+	if p.decisions == nil {
+		p.decisions = nodereport.Decide(p.View)
+	}
+	return p.decisions
+}
 
 // viewCache has the last View and what was explained of it. One request reads at a time; the others wait and share.
 type viewCache struct {
@@ -25,16 +41,18 @@ type viewCache struct {
 	revision func() int
 	now      func() time.Time
 
-	mu       sync.Mutex
-	view     *inspect.View
+	mu sync.Mutex
+	// view is nil before the first, and was read at the time at; took is what it and its explanations have cost.
+	view     *planned
 	at       time.Time
+	took     time.Duration
 	seen     int
 	explains map[string]any
 }
 
 // explain is an explanation of the cluster under a key: that of the last View if it is fresh, else a new one. Explanations are
 // made one at a time, since each may take all of a core for a second.
-func (c *viewCache) explain(ctx context.Context, key string, make func(*inspect.View) (any, error)) (any, error) {
+func (c *viewCache) explain(ctx context.Context, key string, explain func(*planned) (any, error)) (any, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -46,14 +64,16 @@ func (c *viewCache) explain(ctx context.Context, key string, make func(*inspect.
 	if found, known := c.explains[key]; known {
 		return found, nil
 	}
-	found, err := make(c.view)
-	if notFound(err) && c.revision() != c.seen { // it may be newer than the View
+	began := c.now()
+	found, err := explain(c.view)
+	if notFound(err) && c.revision() != c.seen && c.now().Sub(c.at) >= c.took { // it may be newer than the View
 		c.view = nil
 		if err := c.refresh(ctx); err != nil {
 			return nil, err
 		}
-		found, err = make(c.view)
+		found, err = explain(c.view)
 	}
+	c.took += c.now().Sub(began)
 	if err == nil {
 		c.explains[key] = found
 	}
@@ -63,14 +83,17 @@ func (c *viewCache) explain(ctx context.Context, key string, make func(*inspect.
 // refresh needs the lock.
 func (c *viewCache) refresh(ctx context.Context) error {
 	revision, age := c.revision(), c.now().Sub(c.at)
-	if c.view != nil && (age < viewAge || revision == c.seen && age < unwatchedAge) {
+	fresh := max(viewAge, viewShare*c.took)
+	if c.view != nil && (age < fresh || revision == c.seen && age < max(unwatchedAge, fresh)) {
 		return nil
 	}
+	began := c.now()
 	view, err := c.read(ctx)
 	if err != nil {
 		return err
 	}
-	c.view, c.at, c.seen, c.explains = view, c.now(), revision, map[string]any{}
+	c.view, c.at, c.seen, c.explains = &planned{View: view}, c.now(), revision, map[string]any{}
+	c.took = c.at.Sub(began)
 	return nil
 }
 

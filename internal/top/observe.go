@@ -158,6 +158,21 @@ func (n *Node) UID() types.UID {
 	return n.node.UID
 }
 
+// Same reports whether everything that JSON has of two nodes is equal.
+func (n *Node) Same(other *Node) bool {
+	return n.Name == other.Name && n.Claim == other.Claim && n.Pool == other.Pool && n.InstanceType == other.InstanceType &&
+		n.CapacityType == other.CapacityType && n.Zone == other.Zone && n.State == other.State && n.Why == other.Why &&
+		equal(n.Price, other.Price) && n.Created.Equal(other.Created) && n.CPU.same(other.CPU) && n.Memory.same(other.Memory) &&
+		n.Pods == other.Pods && n.MaxPods == other.MaxPods
+}
+
+func (u Use) same(other Use) bool {
+	return u.Allocatable == other.Allocatable && equal(u.Requested, other.Requested) && equal(u.Used, other.Used)
+}
+
+// equal reports whether two values that may not be known are equal.
+func equal[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
+
 // podCount is how many pods run on the node, in words.
 func (n *Node) podCount() string {
 	if n.CPU.Requested == nil {

@@ -44,10 +44,8 @@ type PodReport struct {
 
 // NewReport makes the report of a state with a forecast, which may be nil.
 func NewReport(o Observed, forecast *Forecast) *Report {
-	m := NewModel(o.Link).Update(o)
-	if forecast != nil {
-		m = m.Update(Predicted{forecast})
-	}
+	m := Model{forecast: forecast} // without a screen, whose rows would cost more than all of this
+	m.observe(o)
 	out := &Report{
 		At: o.Fleet.At, Spend: m.fleet.spend(forecast, o.Prices), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
 		Pending: []PodReport{}, Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),

@@ -37,7 +37,7 @@ async function program(t, file, args, { until, env = {} }) {
     const read = (data) => {
       output += data;
       const match = until.exec(output);
-      if (match) resolve(match);
+      if (match) resolve(Object.assign(match, { pid: child.pid }));
     };
     child.stdout.on('data', read);
     child.stderr.on('data', read);
@@ -66,11 +66,13 @@ export async function startLab(t) {
   return { env, recording: join(dir, 'lab', 'logs', 'decisions.rec'), kubectl: (args, input) => run(lab, ['kubectl', ...args], { env, input }) };
 }
 
-// startConsole runs the console and returns its address.
-export async function startConsole(t, args, env = {}) {
+// consoleProcess runs the console and returns its address and process ID; startConsole the address.
+export async function consoleProcess(t, args, env = {}) {
   const match = await program(t, dovetail, ['console', '--port', '0', ...args], { until: /(http:\/\/127\.0\.0\.1:\d+)\//, env });
-  return match[1];
+  return { url: match[1], pid: match.pid };
 }
+
+export const startConsole = async (t, args, env) => (await consoleProcess(t, args, env)).url;
 
 // detour is a kubeconfig whose cluster is behind a proxy that can be closed and opened: an API server that goes away.
 export async function detour(t, kubeconfig) {
@@ -108,9 +110,10 @@ export async function startBrowser(t) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
   t.after(() => browser.close());
   return {
-    async page(url, { width = 1280, height = 800, theme = 'light', allow = () => false } = {}) {
+    async page(url, { width = 1280, height = 800, theme = 'light', allow = () => false, init } = {}) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
       t.after(() => context.close());
+      if (init) await context.addInitScript(init);
       const page = await context.newPage();
       page.setDefaultTimeout(60_000);
       const wrong = [];

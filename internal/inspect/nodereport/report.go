@@ -93,34 +93,41 @@ type Pod struct {
 }
 
 // OfNode explains the node of a name.
-func OfNode(v *inspect.View, name string) (*Report, error) {
+func OfNode(v *inspect.View, name string) (*Report, error) { return Decide(v).OfNode(name) }
+
+// OfNode explains the node of a name. Several of the same decisions share their plan and their pass of consolidation.
+func (d *Decisions) OfNode(name string) (*Report, error) {
+	v := d.View
 	i := slices.IndexFunc(v.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
 		return nil, inspect.NotFound("Node", name, v.Nodes)
 	}
 	for k := range v.Snapshot.Nodes {
 		if n := &v.Snapshot.Nodes[k]; n.Name == name && (n.Claim == "" || n.Registered) {
-			return newBuilder(Decide(v), k).report("Node", name), nil
+			return newBuilder(d, k).report("Node", name), nil
 		}
 	}
 	// Its claim is not registered, or it has none: the snapshot names such an entry after the claim.
 	for k := range v.Snapshot.Nodes {
 		c := claimOf(v, v.Snapshot.Nodes[k].Claim)
 		if c != nil && c.Status.ProviderID != "" && c.Status.ProviderID == v.Nodes[i].Spec.ProviderID {
-			return newBuilder(Decide(v), k).report("Node", name), nil
+			return newBuilder(d, k).report("Node", name), nil
 		}
 	}
 	return withoutClaim(v, v.Nodes[i]), nil
 }
 
 // OfClaim explains the node of a NodeClaim.
-func OfClaim(v *inspect.View, name string) (*Report, error) {
-	for k := range v.Snapshot.Nodes {
-		if v.Snapshot.Nodes[k].Claim == name && name != "" {
-			return newBuilder(Decide(v), k).report("NodeClaim", name), nil
+func OfClaim(v *inspect.View, name string) (*Report, error) { return Decide(v).OfClaim(name) }
+
+// OfClaim explains the node of a NodeClaim.
+func (d *Decisions) OfClaim(name string) (*Report, error) {
+	for k := range d.Snapshot.Nodes {
+		if d.Snapshot.Nodes[k].Claim == name && name != "" {
+			return newBuilder(d, k).report("NodeClaim", name), nil
 		}
 	}
-	return nil, inspect.NotFound("NodeClaim", name, v.NodeClaims)
+	return nil, inspect.NotFound("NodeClaim", name, d.NodeClaims)
 }
 
 func claimOf(v *inspect.View, name string) *karpv1.NodeClaim {

@@ -120,11 +120,17 @@ const examples = 3
 
 // Of explains the NodePool of a name.
 func Of(v *inspect.View, name string) (*Report, error) {
+	return OfDecisions(nodereport.Decide(v), name)
+}
+
+// OfDecisions explains the NodePool of a name by decisions that others share.
+func OfDecisions(d *nodereport.Decisions, name string) (*Report, error) {
+	v := d.View
 	at := slices.IndexFunc(v.NodePools, func(p *karpv1.NodePool) bool { return p.Name == name })
 	if at < 0 {
 		return nil, inspect.NotFound("NodePool", name, v.NodePools)
 	}
-	b := &builder{Decisions: nodereport.Decide(v), pool: v.NodePools[at]}
+	b := &builder{Decisions: d, pool: v.NodePools[at]}
 	r := &Report{
 		Name: name, Replicas: b.pool.Spec.Replicas, Conditions: conditions(b.pool), Limits: b.limits(), Budgets: []budgets.Schedule{},
 		Disrupted: []Disrupted{}, Going: []Going{}, Stays: []Stays{}, Drift: []Drift{}, Excluded: []Excluded{},

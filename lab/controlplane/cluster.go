@@ -351,6 +351,19 @@ func (c *Cluster) CA() []byte { return c.ca.CA() }
 // Version is the minor version of Kubernetes, as "1.37".
 func (c *Cluster) Version() string { return version }
 
+// PIDs are the process IDs of the components that run, by name.
+func (c *Cluster) PIDs() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[string]int{}
+	for component, p := range c.processes {
+		if p != nil {
+			out[component] = p.PID()
+		}
+	}
+	return out
+}
+
 // ClientConfig makes a client that the API server knows as the given user with the given groups,
 // by a certificate made for it.
 func (c *Cluster) ClientConfig(user string, groups ...string) (*rest.Config, error) {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/lab/process"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
@@ -103,8 +104,8 @@ func (m *measurement) watchMemory() (stop func() int64) {
 		defer ticker.Stop()
 		for {
 			if pid, err := m.ControllerPID(); err == nil {
-				if u, err := usageOf(pid); err == nil {
-					peak = max(peak, u.rss)
+				if u, err := process.UsageOf(pid); err == nil {
+					peak = max(peak, u.RSS)
 				}
 			}
 			select {
@@ -155,15 +156,15 @@ func (m *measurement) busy(ctx context.Context, d time.Duration) (float64, error
 	if err != nil {
 		return 0, err
 	}
-	before, err := usageOf(pid)
+	before, err := process.UsageOf(pid)
 	if err != nil {
 		return 0, err
 	}
 	if !pause(ctx, d) {
 		return 0, context.Cause(ctx)
 	}
-	after, err := usageOf(pid)
-	return (after.cpu - before.cpu).Seconds() / after.at.Sub(before.at).Seconds(), err
+	after, err := process.UsageOf(pid)
+	return (after.CPU - before.CPU).Seconds() / after.At.Sub(before.At).Seconds(), err
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -281,7 +282,7 @@ func (m *measurement) scrape(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	before, err := usageOf(pid)
+	before, err := process.UsageOf(pid)
 	if err != nil {
 		return err
 	}
@@ -291,8 +292,8 @@ func (m *measurement) scrape(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := usageOf(pid)
-	m.report.Scrape = Scrape{CPUSeconds: (after.cpu - before.cpu).Seconds(), PeakMiB: mib(peak), MiB: mib(int64(len(text)))}
+	after, err := process.UsageOf(pid)
+	m.report.Scrape = Scrape{CPUSeconds: (after.CPU - before.CPU).Seconds(), PeakMiB: mib(peak), MiB: mib(int64(len(text)))}
 	return err
 }
 
@@ -331,8 +332,8 @@ func (m *measurement) rest(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, stopProfile())
 	}
-	u, err := usageOf(pid)
-	m.report.Rest.EndMiB = mib(u.rss)
+	u, err := process.UsageOf(pid)
+	m.report.Rest.EndMiB = mib(u.RSS)
 	return errors.Join(err, stopProfile(), m.saveProfiles(ctx, "rest"))
 }
 

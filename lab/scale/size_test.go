@@ -31,17 +31,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestParseUsage(t *testing.T) {
-	stat := "4242 (dove) tail) S 1 4242 4242 0 -1 4194304 100 0 0 0 1234 66 0 0 20 0 12 0 100 200 300"
-	u, err := parseUsage(stat, "Name:\tdovetail\nVmHWM:\t  900000 kB\nVmRSS:\t  716800 kB\n")
-	if err != nil || u.cpu != 13*time.Second || mib(u.rss) != 700 {
-		t.Errorf("%v of CPU, %.1f MiB, %v", u.cpu, mib(u.rss), err)
-	}
-	if _, err := parseUsage("4242 (dovetail) S 1", ""); err == nil {
-		t.Error("a stat without CPU time is accepted")
-	}
-}
-
 func TestReportNamesTheBarsThatAreMissed(t *testing.T) {
 	r := Report{Size: DefaultSize(), Machine: "2 × test"}
 	if missed := r.Missed(); len(missed) > 0 {

@@ -57,8 +57,8 @@ func (w *World) Note(format string, args ...any) {
 
 // Fleet is how the scenarios with many nodes run.
 type Fleet struct {
-	// Nodes is the size of the fleets of consolidate, two-clusters-one-name (half in each cluster) and drift-rollout (a quarter, at
-	// least 20).
+	// Nodes is the size of the fleets of consolidate, one-per-node, two-clusters-one-name (half in each cluster) and drift-rollout (a
+	// quarter, at least 20).
 	Nodes int
 	// Settle is how long the cluster of consolidate must not change to count as settled.
 	Settle time.Duration
@@ -71,7 +71,8 @@ var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
 // returns new ones.
 func All(m Seeds, fleet Fleet) []Scenario {
 	return []Scenario{
-		firstNode(), scaleUpDown(), nodePoolLimit(), reservedCapacity(), killedController(), volumeDetach(), immediateVolume(),
+		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
+		volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
 		zonalShift(), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),

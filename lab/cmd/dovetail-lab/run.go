@@ -48,6 +48,7 @@ prints the state of the world and keeps the logs.`,
   dovetail-lab run chaos --seeds 200 --worlds 3
   dovetail-lab run drift-rollout --kill-controller 7
   dovetail-lab run consolidate --settle 65m
+  dovetail-lab run one-per-node --nodes 1000
   dovetail-lab run repair --metrics-out metrics.om --metrics-match 'karpenter_nodes_.*'
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
@@ -81,7 +82,7 @@ prints the state of the world and keeps the logs.`,
 		&o.fleet.Nodes,
 		"nodes",
 		scenario.DefaultFleet.Nodes,
-		"size of the fleets: nodes of consolidate; two-clusters-one-name has half in each cluster, drift-rollout a quarter",
+		"size of the fleets: nodes of consolidate and one-per-node; two-clusters-one-name has half in each cluster, drift-rollout a quarter",
 	)
 	cmd.Flags().DurationVar(
 		&o.fleet.Settle,

@@ -8,17 +8,20 @@ const away: Problem = {
   message: 'The console’s own server does not answer. It may have been stopped: start dovetail console again.',
 };
 
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+// get asks for a path; with a body, it posts that.
+export async function get<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(`/api/v1${path}`, { signal });
+    response = await fetch(`/api/v1${path}`, body === undefined ? { signal } : {
+      signal, method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
+    });
   } catch (e) {
     if (signal?.aborted) throw e;
     throw away;
   }
-  const body: unknown = await response.json().catch(() => away);
-  if (!response.ok) throw body as Problem;
-  return body as T;
+  const answer: unknown = await response.json().catch(() => away);
+  if (!response.ok) throw answer as Problem;
+  return answer as T;
 }
 
 export interface Answer<T> {

@@ -8,6 +8,82 @@ export interface About {
   decisions: boolean;
 }
 
+export interface AssessComparison {
+  now: AssessSize;
+  before: AssessProspect;
+  after: AssessProspect;
+  drift: AssessEditDrift[] | null;
+  fixed: number;
+  budget: number | null;
+  budgetError: string;
+  notes: string[] | null;
+}
+
+export interface AssessEditDrift {
+  reason: string;
+  fields: AssessEditedField[] | null;
+  nodes: number;
+  names: string[] | null;
+}
+
+export interface AssessEditedField {
+  field: string;
+  old: string;
+  new: string;
+}
+
+export interface AssessKeptNode {
+  node: string;
+  why: string;
+  new: boolean;
+}
+
+export interface AssessNode {
+  name: string;
+  nodePool: string;
+  instanceType: string;
+  zone: string;
+  capacityType: string;
+  hourlyCost: number;
+  pods: number;
+}
+
+export interface AssessProspect {
+  nodes: number;
+  hourlyCost: number;
+  newNodesHourlyCost: number;
+  lowerBound: number;
+  moves: AssessStep[] | null;
+  steps: number;
+  launched: number;
+  removed: number;
+  evictions: number;
+  kept: AssessKeptNode[] | null;
+  stuck: AssessStuckPods[] | null;
+  cut: boolean;
+}
+
+export interface AssessSize {
+  nodes: number;
+  hourlyCost: number;
+}
+
+export interface AssessStep {
+  reason: string;
+  removed: string[] | null;
+  launched: AssessNode[] | null;
+  evictions: number;
+  hourlyCost: number;
+}
+
+export interface AssessStuckPods {
+  namespace: string;
+  workload: string;
+  pods: number;
+  why: string;
+  more: number;
+}
+
 export interface BudgetsSchedule {
   reasons: string[] | null;
   now: BudgetsSpan;
@@ -96,6 +172,12 @@ export interface Link {
   notPlanned: string;
 }
 
+export interface ManifestFault {
+  line: number;
+  field: string;
+  message: string;
+}
+
 export interface Node {
   id: string;
   name: string;
@@ -117,6 +199,11 @@ export interface Node {
 
 export interface NodePods {
   nodes: Record<string, Pod[] | null>;
+}
+
+export interface NodePoolManifest {
+  name: string;
+  manifest: string;
 }
 
 export interface NodePools {
@@ -572,4 +659,16 @@ export interface V1Requirement {
   operator: string;
   values?: string[] | null;
   minValues?: number | null;
+}
+
+export interface WhatIf {
+  at: string;
+  faults: ManifestFault[] | null;
+  comparison: AssessComparison | null;
+  prices: string;
+}
+
+export interface WhatIfRequest {
+  nodePool: string;
+  manifest: string;
 }

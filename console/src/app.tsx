@@ -16,6 +16,7 @@ import { Empty, Icon, useNow } from './parts';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
 import { type Route, change, go, href, useRoute } from './route';
+import { WhatIfPage } from './whatif';
 
 export interface View { name: string; label: string; key: string }
 
@@ -26,6 +27,7 @@ function viewsOf(about: About | null): View[] {
     { name: 'pending', label: 'Pending', key: 'p' },
     ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 't' }] : []),
     { name: 'nodepools', label: 'NodePools', key: 'n' },
+    { name: 'what-if', label: 'What-if', key: 'w' },
     ...(about?.doctor ? [{ name: 'doctor', label: 'Doctor', key: 'd' }] : []),
   ];
 }
@@ -131,6 +133,7 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
     case 'pods': if (a && b) return <PodPage key={`${a}/${b}`} name={`${a}/${b}`} />; break;
     case 'pending': return <PendingPage route={route} />;
     case 'nodepools': return <NodePoolsPage route={route} />;
+    case 'what-if': return <WhatIfPage route={route} />;
     case 'doctor': if (about?.doctor !== false) return <DoctorPage route={route} />; break;
     case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage />; break;
   }

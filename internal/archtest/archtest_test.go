@@ -99,7 +99,7 @@ var importRules = []layer{
 		dir: "internal/console",
 		ours: []string{
 			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/top",
-			"internal/doctor", "internal/recorder",
+			"internal/doctor", "internal/recorder", "internal/assess",
 		},
 	},
 	// Pictures for the documentation. Tests draw them; nothing that ships imports it.

@@ -38,9 +38,11 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/nodes/{name}/explain":            "/nodes/ip-10-0-0-1.ec2.internal/explain",
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
+		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
 	}
 	for _, r := range c.routes() {
 		path, known := asked[r.Path]
+		known = known || r.Path == whatIfPath
 		if strings.HasPrefix(r.Path, apiRoot+"/decisions") {
 			continue // the recorder's types have tests of their own, and this console has no recording
 		}
@@ -52,6 +54,9 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 			path = strings.TrimPrefix(r.Path, apiRoot) + path
 		}
 		answer := get(c, apiRoot+path)
+		if r.Path == whatIfPath {
+			answer = post(c, whatIfPath, edited("general", strings.Replace(manifestOf(t, c, "general"), "arm64", "amd64", 1)))
+		}
 		if answer.Code != http.StatusOK {
 			t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
 			continue

@@ -47,6 +47,7 @@ type Console struct {
 	hub      *hub
 	views    *viewCache
 	diagnose *doctorCache
+	whatIfs  *whatIfs
 }
 
 // New makes a Console. It shows nothing before it runs.
@@ -55,6 +56,7 @@ func New(s Sources) *Console {
 	c := &Console{Sources: s, hub: newHub(connecting)}
 	c.views = &viewCache{read: s.View, revision: s.Revision, now: s.Now}
 	c.diagnose = &doctorCache{run: s.Diagnose, now: s.Now}
+	c.whatIfs = newWhatIfs()
 	return c
 }
 

@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -27,13 +28,23 @@ func guarded(next http.Handler) http.Handler {
 			writeProblem(w, &Problem{Status: http.StatusForbidden, Code: CodeCrossSite, Message: why})
 			return
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h.Set("Allow", "GET, HEAD")
-			writeProblem(w, &Problem{Status: http.StatusMethodNotAllowed, Code: CodeInvalid, Message: "the console only reads: use GET"})
+		if allowed := methods(r.URL.Path); !slices.Contains(allowed, r.Method) {
+			h.Set("Allow", strings.Join(allowed, ", "))
+			writeProblem(w, &Problem{
+				Status: http.StatusMethodNotAllowed, Code: CodeInvalid, Message: "the console only reads: use " + allowed[0],
+			})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// methods are those of a path. What-if takes a manifest, which is too large for an address; it writes nothing either.
+func methods(path string) []string {
+	if path == whatIfPath {
+		return []string{http.MethodPost}
+	}
+	return []string{http.MethodGet, http.MethodHead}
 }
 
 // refusal is why a request is not answered; empty if it is.

@@ -150,12 +150,16 @@ func api(c *Console) (schemas, []byte) {
 			}
 			parameters = append(parameters, map[string]any{"name": q.Name, "in": "query", "description": q.Description, "schema": s})
 		}
-		paths[r.Path] = map[string]any{strings.ToLower(r.Method): map[string]any{
+		operation := map[string]any{
 			"summary": r.Summary, "parameters": parameters, "responses": map[string]any{
 				"200":     map[string]any{"description": "the answer", "content": answer(all.of(reflect.TypeOf(r.Answer)))},
 				"default": map[string]any{"description": "why there is none", "content": answer(problem)},
 			},
-		}}
+		}
+		if r.Body != nil {
+			operation["requestBody"] = map[string]any{"required": true, "content": answer(all.of(reflect.TypeOf(r.Body)))}
+		}
+		paths[r.Path] = map[string]any{strings.ToLower(r.Method): operation}
 	}
 	all.of(reflect.TypeFor[Change]())
 	paths[apiRoot+"/events"] = map[string]any{"get": map[string]any{

@@ -18,7 +18,10 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
-const apiRoot = "/api/v1"
+const (
+	apiRoot    = "/api/v1"
+	whatIfPath = apiRoot + "/what-if"
+)
 
 // document describes the API. A test compares it with the routes, and answers with it.
 //
@@ -35,6 +38,8 @@ type route struct {
 	Method, Path, Summary string
 	// Query are its parameters, with their descriptions.
 	Query []parameter
+	// Body is a value of the type that it takes; nil if it takes none.
+	Body any
 	// Answer is a value of the type that it answers with.
 	Answer any
 	answer func(*http.Request) (any, error)
@@ -81,6 +86,14 @@ func (c *Console) routes() []route {
 		{
 			Method: "GET", Path: apiRoot + "/nodepools/{name}/explain", Summary: "What a NodePool's budgets allow, and why its nodes stay or go",
 			Answer: poolreport.Report{}, answer: c.explainNodePool,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodepools/{name}/manifest", Summary: "A NodePool as YAML to edit",
+			Answer: NodePoolManifest{}, answer: c.nodePoolManifest,
+		},
+		{
+			Method: "POST", Path: whatIfPath, Summary: "What the edit of a NodePool would do: cost, drift, moves. Nothing is written",
+			Body: WhatIfRequest{}, Answer: WhatIf{}, answer: c.whatIf,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/doctor", Summary: "What will fail, may fail or costs money",

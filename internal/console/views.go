@@ -80,6 +80,17 @@ func (c *viewCache) explain(ctx context.Context, key string, explain func(*plann
 	return found, err
 }
 
+// current is a fresh View.
+func (c *viewCache) current(ctx context.Context) (*inspect.View, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	err := c.refresh(ctx)
+	return c.view, err
+}
+
 // refresh needs the lock.
 func (c *viewCache) refresh(ctx context.Context) error {
 	revision, age := c.revision(), c.now().Sub(c.at)

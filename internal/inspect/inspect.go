@@ -30,6 +30,8 @@ type View struct {
 	Search consolidate.Settings
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
+
+	config planner.Config // for With
 }
 
 // Prices is a catalog and where its prices come from, in words.
@@ -98,6 +100,18 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 	}
 	return &View{
 		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, Search: c.Search,
-		Notes: append(append([]string{}, state.Notes...), notes...),
+		Notes: append(append([]string{}, state.Notes...), notes...), config: config,
 	}, nil
+}
+
+// With is the View of another state of the same cluster, at the same prices.
+func (v *View) With(state *manifest.ClusterState) (*View, error) {
+	snap, notes, err := planner.BuildSnapshot(state, v.config)
+	if err != nil {
+		return nil, err
+	}
+	next := *v
+	next.ClusterState, next.Snapshot = state, snap
+	next.Notes = append(append([]string{}, state.Notes...), notes...)
+	return &next, nil
 }

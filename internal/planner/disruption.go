@@ -19,7 +19,9 @@ import (
 // Drift is the drifted nodes, and their replacements.
 type Drift struct {
 	Nodes []Drifted
-	// Plan has the nodes for the pods of replaced nodes. Its launches are the replacements.
+	// Pending is the plan for pending pods, which comes first.
+	Pending schedule.Plan
+	// Plan has the nodes for the pods of replaced nodes, pending pods among them. Its launches are the replacements.
 	Plan schedule.Plan
 }
 
@@ -48,6 +50,7 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	defer problem.Revert()
 	pending := schedule.Simulation{}
 	plan := problem.Simulate(pending)
+	out.Pending = plan
 	problem.Apply(pending, &plan) // pending pods keep the capacity that they take
 	q := simulation{problem, s, map[string][]*corev1.Pod{}}
 	for _, pl := range plan.Placements {

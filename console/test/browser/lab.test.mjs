@@ -89,6 +89,35 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     await accessible(page, 'pod page');
   });
 
+  await t.test('what-if shows the cost and the drift of an edit, and writes nothing', async () => {
+    const pools = () => lab.kubectl(['get', 'nodepools.karpenter.sh', '-o', 'jsonpath={range .items[*]}{.metadata.name} {.metadata.generation} {.spec}{"\\n"}{end}']);
+    const before = await pools();
+    const claims = await lab.kubectl(['get', 'nodeclaims', '-o', 'name']);
+    const methods = new Set();
+    const count = (r) => methods.add(`${r.method()} ${new URL(r.url()).pathname}`);
+    page.on('request', count);
+    await visit(page, '#/what-if', 'Nothing is edited yet');
+    const editor = page.getByRole('textbox', { name: /^Manifest of NodePool/ });
+    const text = await editor.inputValue();
+    await accessible(page, 'what-if');
+    await editor.fill(text.replace(/expireAfter: .*/, 'expireAfter: 99h'));
+    await page.getByText(/\d+ nodes? would drift/).waitFor();
+    await page.getByText('spec.template.spec.expireAfter').waitFor();
+    assert.match(await page.locator('.numbers').innerText(), /\$\/h after the moves below\s+\$/);
+    await accessible(page, 'what-if with drift');
+    await picture(page, 'lab-what-if-light');
+    await editor.fill(text.replace('operator: In', 'operator: Im'));
+    await page.getByText(/^Line \d+:/).waitFor();
+    await page.getByText(/requirements\[\d+\]\.operator/).waitFor();
+    await accessible(page, 'what-if with a fault');
+    await page.getByRole('button', { name: 'Reset' }).click();
+    await page.getByText('Nothing is edited yet').waitFor();
+    page.off('request', count);
+    assert.deepEqual([...methods].filter((m) => !m.startsWith('GET ')), ['POST /api/v1/what-if']);
+    assert.equal(await pools(), before);
+    assert.equal(await lab.kubectl(['get', 'nodeclaims', '-o', 'name']), claims);
+  });
+
   await t.test('a recorded decision leads to its rule and what became of it', async () => {
     await visit(page, '#/decisions', 'in the last day of the recording');
     await accessible(page, 'decisions');

@@ -78,7 +78,8 @@ func (w *whatIfs) begin(ctx context.Context) (end func(), _ error) {
 	case w.waiting <- struct{}{}:
 	default:
 		return nil, &Problem{
-			Status: http.StatusServiceUnavailable, Code: CodeBusy, Message: fmt.Sprintf("%d other edits are being computed: try again", maxWaiting+1),
+			Status: http.StatusServiceUnavailable, Code: CodeBusy,
+			Message: fmt.Sprintf("%d other edits are being computed: try again", maxWaiting+1),
 		}
 	}
 	select {

@@ -87,8 +87,10 @@ func (c *viewCache) current(ctx context.Context) (*inspect.View, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	err := c.refresh(ctx)
-	return c.view, err
+	if err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return c.view.View, nil
 }
 
 // refresh needs the lock.

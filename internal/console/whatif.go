@@ -172,8 +172,8 @@ func readBody(r *http.Request, into any) error {
 
 func (c *Console) nodePoolManifest(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.views.explain(r.Context(), "manifest "+name, func(v *inspect.View) (any, error) {
-		pool, err := poolOf(v, name)
+	return c.views.explain(r.Context(), "manifest "+name, func(v *planned) (any, error) {
+		pool, err := poolOf(v.View, name)
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,21 @@ import (
 // annotation may have been launched, alone.
 const Unlaunched = "unlaunched"
 
+// Alone is the value of the annotation karpv1.AnnotationLaunch of a claim that is launched alone, before the call with a client token after
+// its first one: number is 1 for the second token. A later process begins with that token.
+func Alone(number int) string { return aloneMark + strconv.Itoa(number) }
+
+// ParseAlone parses the result of Alone; 0 if s is something else.
+func ParseAlone(s string) (number int) {
+	rest, ok := strings.CutPrefix(s, aloneMark)
+	if n, err := strconv.Atoi(rest); ok && err == nil && n > 0 {
+		return n
+	}
+	return 0
+}
+
+const aloneMark = "alone/"
+
 // BatchSlot is the slot of a claim in a batch launch. It is written on the claim before the call is made, so that a later process can
 // find out which instance is the claim's: see internal/aws/launch.
 type BatchSlot struct {

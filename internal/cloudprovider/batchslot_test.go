@@ -13,3 +13,17 @@ func TestBatchSlot(t *testing.T) {
 		}
 	}
 }
+
+func TestAlone(t *testing.T) {
+	if got := ParseAlone(Alone(3)); got != 3 {
+		t.Errorf("%d", got)
+	}
+	for _, s := range []string{"", Unlaunched, "alone/", "alone/0", "alone/-1", "alone/x", "alone/1/2", "3"} {
+		if got := ParseAlone(s); got != 0 {
+			t.Errorf("%q is read as %d", s, got)
+		}
+	}
+	if _, ok := ParseBatchSlot(Alone(3)); ok {
+		t.Error("a claim that is launched alone has a slot")
+	}
+}

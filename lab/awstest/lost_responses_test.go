@@ -207,13 +207,15 @@ func (s *simulation) reconcile(e *storedClaim, forgetful bool) {
 		s.finalize(ctx, e, claim, provider)
 	case provider == "":
 		i, found, err := l.Adopt(ctx, claim)
-		if err == nil && !found {
-			order := launch.Request{Claim: claim, Class: s.class, Types: s.types}
-			if claim.Annotations[karpv1.AnnotationLaunch] == "" {
-				i, err = l.Launch(ctx, order)
-			} else {
-				i, err = l.LaunchInBatch(ctx, order, s.annotate(e, version))
-			}
+		order := launch.Request{Claim: claim, Class: s.class, Types: s.types}
+		switch {
+		case err != nil && l.Resumable(claim, err):
+			i, err = l.Resume(ctx, order, s.annotate(e, version))
+		case err != nil || found:
+		case launch.IsAlone(claim):
+			i, err = l.Launch(ctx, order, s.annotate(e, version))
+		default:
+			i, err = l.LaunchInBatch(ctx, order, s.annotate(e, version))
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()

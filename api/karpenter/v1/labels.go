@@ -64,7 +64,7 @@ const (
 	// AnnotationNominatedBuffers does the same for the virtual pods of CapacityBuffers.
 	AnnotationNominatedBuffers = "dovetail.sh/nominated-buffers"
 	// AnnotationLaunch is "unlaunched" on a claim before its first launch, and names the slot of a claim that is
-	// launched together with others.
+	// launched together with others, or the client token of one that is launched alone and not for the first time.
 	AnnotationLaunch = "dovetail.sh/launch"
 	// AnnotationLaunchReason is, on a claim that was launched to replace nodes, the DisruptionReason; written when
 	// the claim is created. Claims for pending pods lack it. A claim of a static pool that makes up for nodes which are

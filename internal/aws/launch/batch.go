@@ -31,6 +31,8 @@ type batchMember struct {
 	fleet    fleet
 	plan     plan
 	annotate Annotate
+	// slot is that of a NodeClaim whose batch launch is resumed.
+	slot cloudprovider.BatchSlot
 }
 
 func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
@@ -40,21 +42,29 @@ func (m *batchMember) uid() string { return string(m.request.Claim.UID) }
 // slot: only then it is certain that no call was made before. Errors are those of package cloudprovider, or of
 // annotate.
 func (l *Launcher) LaunchInBatch(ctx context.Context, o Request, annotate Annotate) (cloudprovider.Instance, error) {
-	p, err := l.plan(o)
+	m, key, err := l.member(ctx, o, annotate)
 	if err != nil {
-		return cloudprovider.Instance{}, err
-	}
-	m := &batchMember{ctx: ctx, request: o, plan: p, annotate: annotate}
-	if m.fleet, err = l.fleet(ctx, o, p); err != nil {
-		p.choice.Settle("")
-		return cloudprovider.Instance{}, err
-	}
-	key, err := m.fleet.key()
-	if err != nil {
-		p.choice.Settle("")
 		return cloudprovider.Instance{}, err
 	}
 	return l.batcher.Do(ctx, key, m) // from here on the batch launch settles the choice
+}
+
+// member plans what to launch for a NodeClaim, and returns a key that is equal for those that need the same. The batch launch settles the
+// choice of the plan.
+func (l *Launcher) member(ctx context.Context, o Request, annotate Annotate) (*batchMember, string, error) {
+	p, err := l.plan(o)
+	if err != nil {
+		return nil, "", err
+	}
+	m, key := &batchMember{ctx: ctx, request: o, plan: p, annotate: annotate}, ""
+	if m.fleet, err = l.fleet(ctx, o, p); err == nil {
+		key, err = m.fleet.key()
+	}
+	if err != nil {
+		p.choice.Settle("")
+		return nil, "", err
+	}
+	return m, key, nil
 }
 
 // key is equal for fleets that request the same.
@@ -110,7 +120,7 @@ func (l *Launcher) launchSingle(ctx context.Context, m *batchMember) (cloudprovi
 	}
 	l.single.Set(m.uid(), struct{}{})
 	l.ledger.begin(m.uid())
-	return l.Launch(ctx, m.request)
+	return l.Launch(ctx, m.request, m.annotate)
 }
 
 const (
@@ -187,6 +197,16 @@ const maxTag = 256
 
 // newBatchLaunch prepares the one call for all members, and records it for each of them before it is made.
 func (l *Launcher) newBatchLaunch(e slotAssignment) *batchLaunch {
+	j, fits := l.batchCall(e)
+	if !fits {
+		j = emptyBatchLaunch(e.launch, errors.New("too many NodeClaims changed during the batch launch"))
+	}
+	l.recordMembers(j, e.members)
+	return j
+}
+
+// batchCall returns the one call for all members; false if the empty slots do not fit in a tag.
+func (l *Launcher) batchCall(e slotAssignment) (j *batchLaunch, fits bool) {
 	f := e.members[0].fleet
 	f.instances = len(e.members)
 	f.tags[identity.TagLaunch] = e.launch
@@ -194,14 +214,14 @@ func (l *Launcher) newBatchLaunch(e slotAssignment) *batchLaunch {
 		f.tags[identity.TagUnusedSlots] = strings.Trim(fmt.Sprint(e.emptySlots), "[]")
 	}
 	f.token = token(l.cfg.Identity.ClusterUID, e.launch, 0)
-	j := &batchLaunch{id: e.launch, call: f.call()}
-	if len(f.tags[identity.TagUnusedSlots]) > maxTag {
-		j = emptyBatchLaunch(e.launch, errors.New("too many NodeClaims changed during the batch launch"))
-	}
-	for _, m := range e.members {
+	return &batchLaunch{id: e.launch, call: f.call()}, len(f.tags[identity.TagUnusedSlots]) <= maxTag
+}
+
+// recordMembers records a batch launch for each of its NodeClaims.
+func (l *Launcher) recordMembers(j *batchLaunch, members []*batchMember) {
+	for _, m := range members {
 		j.requests = append(j.requests, m.request)
 		l.recordBatch(m.uid(), j)
 		l.firstLookups.Delete(m.uid())
 	}
-	return j
 }

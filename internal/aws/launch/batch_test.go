@@ -113,7 +113,7 @@ func TestBatchLaunchIsSkippedWhenAnnotatingTakesTooLong(t *testing.T) {
 					t.Errorf("claim %d cannot be launched anew: found %v, %v", n, found, err)
 				}
 				var create *cloudprovider.CreateError
-				if _, err := p.Launch(t.Context(), p.orders[n]); errors.As(err, &create) {
+				if _, err := p.Launch(t.Context(), p.orders[n], nil); errors.As(err, &create) {
 					t.Errorf("claim %d is not launched anew: %v", n, err)
 				}
 			}

@@ -19,6 +19,8 @@ import (
 type batchLaunch struct {
 	id   string
 	call *fleetCall
+	// resumed is true if another process may have made a call with the same client token.
+	resumed bool
 	// requests are those of the members, by slot: requests[n] gets instances[n].
 	requests []Request
 
@@ -94,13 +96,12 @@ func (l *Launcher) settle(ctx context.Context, j *batchLaunch) {
 	j.state.Lock()
 	done := j.settled || j.abandoned || j.calls != before
 	j.calling = !done
-	first := j.unknownSince.IsZero()
 	j.state.Unlock()
 	if done {
 		return
 	}
 	a := l.createFleet(ctx, j.call)
-	if a.templateGone && first {
+	if a.templateGone {
 		if err := l.recreateTemplates(ctx, j); err == nil {
 			a = l.createFleet(ctx, j.call)
 		}
@@ -116,6 +117,9 @@ func (l *Launcher) recordOutcome(j *batchLaunch, a fleetResult) {
 	j.calls++
 	j.calling = false
 	switch {
+	case j.resumed && (a.tokenMismatch || a.known && a.err != nil):
+		// EC2 knows the token from the call of another process, or may have refused this call before it read the token.
+		j.abandoned, j.err = true, outcomeUnknown(a.err)
 	case !a.known:
 		j.unknownSince, j.err = l.cfg.Now(), unknownOutcomeError(a.err)
 	case a.err != nil && !j.unknownSince.IsZero():
@@ -188,6 +192,9 @@ func (l *Launcher) lookUpSlot(
 		return cloudprovider.Instance{}, false, err
 	}
 	i, found, final := assign(t, shown.([]cloudprovider.Instance), since, l.cfg.Now())
+	if !final && len(shown.([]cloudprovider.Instance)) == 0 {
+		return cloudprovider.Instance{}, false, outcomeUnknown(errNothingShown)
+	}
 	if !final {
 		return cloudprovider.Instance{}, false, outcomeUnknown(nil)
 	}

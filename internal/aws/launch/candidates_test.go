@@ -141,7 +141,7 @@ func TestCheapestTypesAreLaunched(t *testing.T) {
 			o.Claim.Spec.Requirements,
 			karpv1.Requirement{Key: corev1.LabelInstanceTypeStable, Operator: corev1.NodeSelectorOpExists, MinValues: &sixtyOne},
 		)
-		_, err := l.Launch(t.Context(), o)
+		_, err := l.Launch(t.Context(), o, nil)
 		var scarce *cloudprovider.InsufficientCapacityError
 		if !errors.As(err, &scarce) {
 			t.Errorf("want insufficient capacity, got %v", err)

@@ -18,8 +18,9 @@ import (
 // came of it: after a response without an instance, or after a mismatch and a wait. A rejection proves nothing, because
 // EC2 may reject a call before it reads the token. A mismatch after nothing but rejections needs no wait.
 //
-// A new process begins at the first token and takes the same path: tokens that an earlier process has used return their
-// old response or a mismatch, never a second instance.
+// A new process begins at the token that is recorded on the NodeClaim, by default the first, and takes the same path: a token that an
+// earlier process has used returns its old response or a mismatch. It must not begin at an earlier one: EC2 may know that from a call
+// that it has refused, and serve the same call now, although a later token has launched an instance that it does not show yet.
 //
 // Invariant: a call with token n+1 is made only when EC2 knows token n and no instance came of it.
 type tokenLedger struct {
@@ -45,6 +46,13 @@ const launchTTL = time.Hour
 
 func newTokenLedger(now func() time.Time) *tokenLedger {
 	return &tokenLedger{now: now, entries: ttlcache.New[string, tokenState](launchTTL, now)}
+}
+
+// usedUp records that the tokens before this one are used up.
+func (l *tokenLedger) usedUp(claim string, number int) {
+	if e, _ := l.entries.Get(claim); e.number < number {
+		l.entries.Set(claim, tokenState{number: number})
+	}
 }
 
 // next moves on from an unknown outcome that has lasted long enough. Call it only right after a read of EC2 that showed

@@ -52,6 +52,8 @@ type fakeEC2 struct {
 	tokens       map[string]tokenUse
 	instances    []ec2types.Instance
 	calls        int
+	// mark is the launch annotation of the NodeClaim that is launched alone.
+	mark string
 
 	mu        sync.Mutex // calls are concurrent
 	templates map[string]bool
@@ -208,6 +210,7 @@ var blue = identity.Identity{ClusterUID: "uid-blue", ClusterName: "prod", Accoun
 // process is one run of the controller: its memory is lost with it.
 type process struct {
 	*Launcher
+	ec2   *fakeEC2
 	order Request
 }
 
@@ -217,7 +220,7 @@ func (w *fakeEC2) start(o Request) *process { return w.startGathering(o, batch.W
 func (w *fakeEC2) startGathering(o Request, window batch.Window) *process {
 	addresses := network.NewAddresses(time.Minute, w.now)
 	addresses.Observe([]network.Subnet{{ID: "subnet-a", Zone: "us-east-1a", FreeAddresses: 1000}})
-	return &process{order: o, Launcher: New(Config{
+	return &process{ec2: w, order: o, Launcher: New(Config{
 		EC2: w, Identity: blue, Templates: NewTemplates(w, blue, w.now), Instances: instance.New(instance.Config{
 			EC2: w, Identity: blue,
 			Now: w.now,
@@ -232,10 +235,14 @@ func (w *fakeEC2) startGathering(o Request, window batch.Window) *process {
 
 // launch does what a reconciler does: adopt, or else launch.
 func (p *process) launch(ctx context.Context) (cloudprovider.Instance, error) {
+	p.order.Claim.Annotations = map[string]string{karpv1.AnnotationLaunch: p.ec2.mark}
 	if i, ok, err := p.Adopt(ctx, p.order.Claim); err != nil || ok {
 		return i, err
 	}
-	return p.Launch(ctx, p.order)
+	return p.Launch(ctx, p.order, func(_ context.Context, mark string) error {
+		p.ec2.mark = mark
+		return nil
+	})
 }
 
 // offering is an offering in zone us-east-1a unless zone says otherwise.

@@ -68,12 +68,13 @@ type Config struct {
 //
 // Batch launch, together with other NodeClaims that need the same. The instances of a batch cannot have the UIDs of
 // single NodeClaims. Instead each NodeClaim is annotated with a slot of the batch before the call, and only if no call
-// was made for it before. See batchLaunch for how the outcome becomes known, and assign for how another process finds
-// the instance of a slot.
+// was made for it before. See batchLaunch for how the outcome becomes known, assign for how another process finds the
+// instance of a slot, and Resume for how it launches what was not launched.
 type Launcher struct {
 	cfg     Config
 	ledger  *tokenLedger
 	batcher *batch.Batcher[string, *batchMember, cloudprovider.Instance]
+	resumer *batch.Batcher[resumption, *batchMember, cloudprovider.Instance]
 	// batches are the batch launches of this process, by the UID of each NodeClaim, the latest last. A NodeClaim may
 	// still have the annotation of an earlier batch, because a later attempt may have failed to write its own.
 	batches *ttlcache.Cache[string, []*batchLaunch]
@@ -98,8 +99,11 @@ func New(cfg Config) *Launcher {
 	if cfg.Meter == nil {
 		cfg.Meter = cloudprovider.NoMeter{}
 	}
+	resumeWindow := cfg.Window
 	if cfg.Window == (batch.Window{}) {
 		cfg.Window = batch.Window{Idle: 35 * time.Millisecond, Max: time.Second, Items: 1000}
+		// NodeClaims that an earlier process has left are reconciled one after the other as this one starts.
+		resumeWindow = batch.Window{Idle: 300 * time.Millisecond, Max: 2 * time.Second, Items: 1000}
 	}
 	l := &Launcher{
 		cfg: cfg, ledger: newTokenLedger(cfg.Now), inProgress: map[string]int{},
@@ -109,6 +113,9 @@ func New(cfg Config) *Launcher {
 	}
 	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
 		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+	})
+	l.resumer = batch.New(batch.Config[resumption, *batchMember, cloudprovider.Instance]{
+		Name: "create_fleet", Window: resumeWindow, Call: l.resumeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return l
 }
@@ -293,12 +300,18 @@ func (l *Launcher) findSingle(ctx context.Context, claimUID string) ([]cloudprov
 	return slices.DeleteFunc(found, func(i cloudprovider.Instance) bool { return !alive(i) }), nil
 }
 
-// Launch launches an instance for the NodeClaim alone. It must follow an Adopt that found none. Errors are those of
-// package cloudprovider.
-func (l *Launcher) Launch(ctx context.Context, o Request) (cloudprovider.Instance, error) {
-	launched, err := l.try(ctx, o)
+// IsAlone reports whether a NodeClaim is launched alone: it has no slot of a batch launch, and may have been launched before.
+func IsAlone(claim *karpv1.NodeClaim) bool {
+	mark := claim.Annotations[karpv1.AnnotationLaunch]
+	return mark == "" || cloudprovider.ParseAlone(mark) > 0
+}
+
+// Launch launches an instance for the NodeClaim alone. It must follow an Adopt that found none. annotate may be nil; then a later process
+// does not know which client tokens are used up. Errors are those of package cloudprovider, or of annotate.
+func (l *Launcher) Launch(ctx context.Context, o Request, annotate Annotate) (cloudprovider.Instance, error) {
+	launched, err := l.try(ctx, o, annotate)
 	if errors.Is(err, errTemplateGone) || errors.Is(err, errTokenUsed) {
-		launched, err = l.try(ctx, o)
+		launched, err = l.try(ctx, o, annotate)
 	}
 	if err != nil {
 		return cloudprovider.Instance{}, err
@@ -308,8 +321,9 @@ func (l *Launcher) Launch(ctx context.Context, o Request) (cloudprovider.Instanc
 	return launched, nil
 }
 
-func (l *Launcher) try(ctx context.Context, o Request) (cloudprovider.Instance, error) {
-	claim := string(o.Claim.UID)
+func (l *Launcher) try(ctx context.Context, o Request, annotate Annotate) (cloudprovider.Instance, error) {
+	claim, recorded := string(o.Claim.UID), cloudprovider.ParseAlone(o.Claim.Annotations[karpv1.AnnotationLaunch])
+	l.ledger.usedUp(claim, recorded)
 	state := l.ledger.next(claim)
 	switch {
 	case state.replay != nil:
@@ -325,6 +339,11 @@ func (l *Launcher) try(ctx context.Context, o Request) (cloudprovider.Instance, 
 	fleet, err := l.fleet(ctx, o, plan)
 	if err != nil {
 		return cloudprovider.Instance{}, err
+	}
+	if state.number > recorded && annotate != nil {
+		if err := annotate(ctx, cloudprovider.Alone(state.number)); err != nil {
+			return cloudprovider.Instance{}, err
+		}
 	}
 	fleet.tags[awsv1.TagNodeClaim], fleet.tags[identity.TagNodeClaimUID] = o.Claim.Name, claim
 	fleet.token = token(l.cfg.Identity.ClusterUID, claim, state.number)

@@ -56,7 +56,7 @@ func (c *claims) launch(ctx context.Context, l *Launcher, o Request) error {
 		return err
 	}
 	if mark == "" {
-		_, err := l.Launch(ctx, o)
+		_, err := l.Launch(ctx, o, nil)
 		return err
 	}
 	_, err := l.LaunchInBatch(ctx, o, func(_ context.Context, next string) error {

@@ -59,9 +59,6 @@ func (l *Launcher) Launch(ctx context.Context, claim *karpv1.NodeClaim, class *a
 func (l *Launcher) LaunchInBatch(
 	ctx context.Context, claim *karpv1.NodeClaim, class *awsv1.EC2NodeClass, annotate func(ctx context.Context, mark string) error,
 ) (cloudprovider.Launched, error) {
-	if claim.Annotations[karpv1.AnnotationLaunch] == "" {
-		annotate = nil
-	}
 	return l.launch(ctx, claim, class, annotate)
 }
 
@@ -70,7 +67,8 @@ func (l *Launcher) launch(
 ) (cloudprovider.Launched, error) {
 	defer l.cfg.Launch.Begin(string(claim.UID))()
 	i, adopted, err := l.cfg.Launch.Adopt(ctx, claim)
-	if err != nil {
+	resume := err != nil && annotate != nil && l.cfg.Launch.Resumable(claim, err)
+	if err != nil && !resume {
 		return cloudprovider.Launched{}, err
 	}
 	if key := nodeclass.RestrictedTag(class.Spec.Tags); key != "" && !adopted {
@@ -88,8 +86,10 @@ func (l *Launcher) launch(
 	case adopted:
 		err = nil
 	case err != nil:
-	case annotate == nil:
-		i, err = l.cfg.Launch.Launch(ctx, order)
+	case annotate == nil || launch.IsAlone(claim):
+		i, err = l.cfg.Launch.Launch(ctx, order, annotate)
+	case resume:
+		i, err = l.cfg.Launch.Resume(ctx, order, annotate)
 	default:
 		i, err = l.cfg.Launch.LaunchInBatch(ctx, order, annotate)
 	}

@@ -125,7 +125,7 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 		if snapshot.Terminal(pod) || s.c.Pending[pod.UID] {
 			continue
 		}
-		v := s.c.Axes.Vec(snapshot.Requests(pod))
+		v := s.requests.Of(pod)
 		n.free = n.free.Minus(v)
 		if snapshot.DaemonOwned(pod) {
 			daemons = daemons.Plus(v)

@@ -35,11 +35,13 @@ type Set struct {
 	c       Config
 	all     []*Node
 	touched []*Node
+	// requests of running pods, which callers do not change.
+	requests *snapshot.RequestCache[resources.Vec]
 }
 
 // NewSet models the snapshot's nodes, initialized ones first, then by name. Topology counts their pods.
 func NewSet(c Config) *Set {
-	s := &Set{c: c}
+	s := &Set{c: c, requests: snapshot.NewRequestCache(func(pod *corev1.Pod) resources.Vec { return c.Axes.Vec(snapshot.Requests(pod)) })}
 	sources := make([]*snapshot.Node, len(c.Snapshot.Nodes))
 	for i := range c.Snapshot.Nodes {
 		sources[i] = &c.Snapshot.Nodes[i]

@@ -120,8 +120,12 @@ func (c *Config) read(keys []string) (*world, error) {
 	return w, nil
 }
 
+// amounts are what a pod requests, and its limits.
+type amounts struct{ requests, limits corev1.ResourceList }
+
 func usageByNode(pods []*corev1.Pod) map[string]usage {
 	out := map[string]usage{}
+	of := snapshot.NewRequestCache(func(pod *corev1.Pod) amounts { return amounts{snapshot.Requests(pod), limitsOf(pod)} })
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || snapshot.Terminal(pod) {
 			continue
@@ -135,8 +139,9 @@ func usageByNode(pods []*corev1.Pod) map[string]usage {
 		if snapshot.DaemonOwned(pod) {
 			requests, limits = u.daemonRequests, u.daemonLimits
 		}
-		add(requests, snapshot.Requests(pod))
-		add(limits, limitsOf(pod))
+		a := of.Of(pod)
+		add(requests, a.requests)
+		add(limits, a.limits)
 	}
 	return out
 }

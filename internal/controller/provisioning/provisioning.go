@@ -112,8 +112,8 @@ func (p *Provisioner) Start(ctx context.Context) error {
 }
 
 // lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
-// of claims whose pods have been evicted and re-created under other names: until such a claim has launched, its
-// capacity is unknown, and a plan would launch a second node for the new pods. It does not wait longer than
+// of claims whose pods have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
+// launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait longer than
 // launchWaitTimeout for a claim.
 func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
 	err = wait.PollUntilContextCancel(ctx, launchPollInterval, true /* immediate */, func(ctx context.Context) (bool, error) {
@@ -135,15 +135,16 @@ func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snaps
 	return snap, done, nil
 }
 
-// waitsForLaunch reports whether a young claim without an instance was created for pods that no longer exist.
+// waitsForLaunch reports whether a young claim without an instance was created for pods that no longer exist, or that run elsewhere while
+// others wait.
 func waitsForLaunch(snap *snapshot.Snapshot) bool {
-	existing := map[types.UID]bool{}
+	waiting, running := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, pod := range snap.Pods {
-		existing[pod.UID] = true
+		waiting[pod.UID] = true
 	}
 	for i := range snap.Nodes {
 		for _, pod := range snap.Nodes[i].Pods {
-			existing[pod.UID] = true
+			running[pod.UID] = true
 		}
 	}
 	for i := range snap.Nodes {
@@ -152,7 +153,7 @@ func waitsForLaunch(snap *snapshot.Snapshot) bool {
 			continue
 		}
 		for _, uid := range n.Nominated {
-			if !existing[uid] {
+			if !waiting[uid] && (!running[uid] || len(waiting) > 0) {
 				return true
 			}
 		}

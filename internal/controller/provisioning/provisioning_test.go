@@ -410,6 +410,12 @@ func TestWaitsForLaunch(t *testing.T) {
 		{"its pod waits", young, []*corev1.Pod{pending("a")}, false},
 		{"its pod has gone, another waits", young, []*corev1.Pod{pending("b")}, true},
 		{"its pod runs elsewhere", change(func(n *snapshot.Node) { n.Pods = []*corev1.Pod{controllertest.Pod("a", "x")} }), nil, false},
+		{
+			"its pod runs elsewhere, another waits",
+			change(func(n *snapshot.Node) { n.Pods = []*corev1.Pod{controllertest.Pod("a", "x")} }),
+			[]*corev1.Pod{pending("b")},
+			true,
+		},
 		{"launched: what it holds is known", change(func(n *snapshot.Node) { n.Launched = true }), nil, false},
 		{"deleting", change(func(n *snapshot.Node) { n.Deleting = true }), nil, false},
 		{

@@ -151,7 +151,7 @@ func New(cfg Config) (*Adapter, error) {
 		Cluster:        l.cluster,
 		Preflight:      preflight.New(l.ec2, l.cluster, cfg.Identity.Region),
 		Joins:          nodeclass.NewJoinChecks(l.joins),
-		Instances:      zonalshift.NewInstances(l.instances, l.network, l.shifts),
+		Instances:      zonalshift.NewInstances(l.instances, l.network, l.shifts, cfg.Now),
 		InstanceStatus: &interruption.StatusReader{EC2: l.ec2, Now: cfg.Now},
 		ZonalShift:     zonalshift.NewFollower(l.shifts, l.cluster, cfg.Identity.Region, cfg.Now),
 	}

@@ -52,9 +52,12 @@ type DriftConfig struct {
 
 // NewDriftDetector returns a DriftDetector. It makes no calls.
 func NewDriftDetector(cfg DriftConfig) *DriftDetector {
+	recent := func(ctx context.Context) ([]cloudprovider.Instance, error) {
+		return cfg.Instances.Recent(ctx, listingTTL)
+	}
 	return &DriftDetector{
 		offerings: cfg.Offerings, groups: cfg.Groups, instances: cfg.Instances, reservations: cfg.ReservedCapacity, now: cfg.Now,
-		cache:        &instanceCache{list: cfg.Instances.List, get: cfg.Instances.LaunchedOrRead, now: cfg.Now},
+		cache:        &instanceCache{list: recent, get: cfg.Instances.LaunchedOrRead, now: cfg.Now},
 		missingSince: ttlcache.New[string, time.Time](missingReservationTTL, cfg.Now),
 	}
 }

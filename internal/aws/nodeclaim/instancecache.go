@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
-// listingTTL is how long one listing of all instances answers for single onec. Claims are compared every few minutes, so that a
-// minute serves all of one round and is short against the round.
+// listingTTL is how long one listing of all instances answers for single ones, and how old it may be at the beginning. Claims are compared
+// every few minutes, so that two minutes at most serve all of one round, and are short against the round.
 const listingTTL = time.Minute
 
 // listingBackoff is how long EC2 is not called for a listing again after it has failed. Without it, each of a thousand claims

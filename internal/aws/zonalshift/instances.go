@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
@@ -25,12 +26,13 @@ type Instances struct {
 	network   *network.Finder
 	// watcher is nil where zonal shifts are not followed.
 	watcher *Watcher
+	now     func() time.Time
 	listed  lastListing
 }
 
 // NewInstances returns Instances. Without a watcher, every answer of EC2 is trusted.
-func NewInstances(instances *instance.Instances, zones *network.Finder, watcher *Watcher) *Instances {
-	return &Instances{instances: instances, network: zones, watcher: watcher}
+func NewInstances(instances *instance.Instances, zones *network.Finder, watcher *Watcher, now func() time.Time) *Instances {
+	return &Instances{instances: instances, network: zones, watcher: watcher, now: now}
 }
 
 // Get returns an instance. The error is cloudprovider.ErrNotFound when it is gone for good.
@@ -50,11 +52,23 @@ func (s *Instances) LaunchedOrRead(ctx context.Context, providerID string) (clou
 
 // List returns the instances of all clusters of this name, each with its owner.
 func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
+	at := s.now()
 	found, err := s.instances.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return s.withMissing(ctx, found), nil
+	found = s.withMissing(ctx, found)
+	s.listed.replace(found, at)
+	return found, nil
+}
+
+// Recent is List, or a listing that began at most maxAge ago. EC2 describes an instance at length, so that reading 5,000
+// takes half a second of CPU time. The instances are shared, and must not be changed.
+func (s *Instances) Recent(ctx context.Context, maxAge time.Duration) ([]cloudprovider.Instance, error) {
+	if last, at := s.listed.latest(); !at.IsZero() && s.now().Sub(at) <= maxAge {
+		return last, nil
+	}
+	return s.List(ctx)
 }
 
 // Terminate terminates an instance of this cluster. It returns nil while the instance shuts down, cloudprovider.ErrNotFound once
@@ -117,7 +131,10 @@ func (s *Instances) distrust(providerID string, err error) error {
 // lastListing is the last listing of instances.
 type lastListing struct {
 	mu   sync.Mutex
-	byID map[string]cloudprovider.Instance // by provider ID
+	at   time.Time
+	list []cloudprovider.Instance
+	// byID are those of list that are not known to be gone, by provider ID.
+	byID map[string]*cloudprovider.Instance
 }
 
 func (l *lastListing) drop(providerID string) {
@@ -126,18 +143,26 @@ func (l *lastListing) drop(providerID string) {
 	delete(l.byID, providerID)
 }
 
-// replace stores a new listing.
-func (l *lastListing) replace(all []cloudprovider.Instance) {
+// latest is the last listing, and when it began; zero if there is none.
+func (l *lastListing) latest() ([]cloudprovider.Instance, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.byID = make(map[string]cloudprovider.Instance, len(all))
-	for _, i := range all {
-		l.byID[i.ProviderID] = i
+	return l.list, l.at
+}
+
+// replace stores a listing that began at a time.
+func (l *lastListing) replace(all []cloudprovider.Instance, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list, l.at = all, at
+	l.byID = make(map[string]*cloudprovider.Instance, len(all))
+	for i := range all {
+		l.byID[all[i].ProviderID] = &all[i]
 	}
 }
 
 // all are the instances of the last listing that are not known to be gone, by provider ID.
-func (l *lastListing) all() map[string]cloudprovider.Instance {
+func (l *lastListing) all() map[string]*cloudprovider.Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.byID)
@@ -163,10 +188,9 @@ func (s *Instances) withMissing(ctx context.Context, found []cloudprovider.Insta
 			found = append(found, now)
 		case errors.Is(err, cloudprovider.ErrNotFound) && !errors.Is(err, instance.ErrUnknown):
 		default:
-			found = append(found, last)
+			found = append(found, *last)
 		}
 	}
 	slices.SortFunc(found, func(a, b cloudprovider.Instance) int { return cmp.Compare(a.ID, b.ID) })
-	s.listed.replace(found)
 	return found
 }

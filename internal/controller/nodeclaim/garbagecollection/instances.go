@@ -31,6 +31,8 @@ const (
 	startupInterval, steadyInterval = 10 * time.Second, 2 * time.Minute
 	startupTime                     = 20 * startupInterval
 	perPage                         = 1000
+	// recently is how old the listing may be in which a pass looks for leftovers first. Adoption lists the instances more often.
+	recently = time.Minute
 )
 
 // lister lists the instances that have this cluster's name, each with its owner.
@@ -41,6 +43,8 @@ type lister interface {
 // fleet lists instances, terminates those that are ours, and knows the launches in progress.
 type fleet interface {
 	lister
+	// Recent is List, or a listing that began at most maxAge ago. The instances are shared, and must not be changed.
+	Recent(ctx context.Context, maxAge time.Duration) ([]cloudprovider.Instance, error)
 	Terminate(ctx context.Context, providerID string) error
 	Launching(claimUID string) bool
 }
@@ -79,9 +83,26 @@ func (c *Instances) Start(ctx context.Context) error {
 	return nil
 }
 
-// pass lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the
-// API server, which answers with a quorum. It returns the number of instances.
+// pass looks for leftovers in what is in memory, and collects if there may be any. It returns the number of instances.
 func (c *Instances) pass(ctx context.Context) (seen int, err error) {
+	instances, err := c.Cloud.Recent(ctx, recently)
+	if err != nil {
+		return 0, err
+	}
+	var cached karpv1.NodeClaimList
+	if err := c.Client.List(ctx, &cached, client.UnsafeDisableDeepCopy); err != nil {
+		return len(instances), err
+	}
+	if len(orphaned(instances, cached.Items, c.Now())) == 0 {
+		c.Metrics.CollectionRefused.Set(0)
+		return len(instances), nil
+	}
+	return c.collect(ctx)
+}
+
+// collect lists instances before claims, so that it never misses a claim launched in between. It reads the claims from the
+// API server, which answers with a quorum. It returns the number of instances.
+func (c *Instances) collect(ctx context.Context) (seen int, err error) {
 	instances, err := c.Cloud.List(ctx)
 	if err != nil {
 		return 0, err

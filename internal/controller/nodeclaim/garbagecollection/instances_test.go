@@ -115,6 +115,9 @@ type fakeFleet struct {
 	// listed, if set, is called after EC2 has listed its instances.
 	listed     func()
 	terminated []string
+	// recent is an earlier listing; lists counts the later ones.
+	recent []cloudprovider.Instance
+	lists  int
 	// unlisted are instances that EC2 describes and does not list; describes is the error of describing one.
 	unlisted  []cloudprovider.Instance
 	describes error
@@ -136,10 +139,19 @@ func (f *fakeFleet) Get(_ context.Context, providerID string) (cloudprovider.Ins
 }
 
 func (f *fakeFleet) List(context.Context) ([]cloudprovider.Instance, error) {
+	f.lists++
 	if f.listed != nil {
 		f.listed()
 	}
 	return f.instances, nil
+}
+
+// Recent is the listing before, if there is one.
+func (f *fakeFleet) Recent(ctx context.Context, maxAge time.Duration) ([]cloudprovider.Instance, error) {
+	if f.recent != nil && maxAge >= time.Minute {
+		return f.recent, nil
+	}
+	return f.List(ctx)
 }
 
 func (f *fakeFleet) Terminate(_ context.Context, providerID string) error {
@@ -279,5 +291,30 @@ func TestClaimsAreReadAfterInstances(t *testing.T) {
 	}
 	if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) > 0 {
 		t.Errorf("terminated %v, %v", fleet.terminated, err)
+	}
+}
+
+// While every instance of an earlier listing has its claim in the cache, neither EC2 nor the API server is read.
+func TestNothingIsReadWhileNothingIsLeftOver(t *testing.T) {
+	fleet, objects := fleetOf(3, 0)
+	fleet.recent = fleet.instances
+	c, _ := collector(t, fleet, objects...)
+	c.Live = nil // a read would panic
+	if seen, err := c.pass(t.Context()); err != nil || seen != 3 || fleet.lists != 0 {
+		t.Errorf("%d instances, %d listings, %v", seen, fleet.lists, err)
+	}
+}
+
+// A hundred instances are terminated with their claims after the listing. That is no reason to stop collecting, as a hundred leftovers are.
+func TestInstancesThatAreGoneSinceAListingAreNoLeftovers(t *testing.T) {
+	fleet, objects := fleetOf(110, 101)
+	fleet.recent = fleet.instances
+	fleet.instances = fleet.instances[100:]
+	c, f := collector(t, fleet, append(objects, controllertest.Pool("general"))...)
+	if _, err := c.pass(t.Context()); err != nil || len(fleet.terminated) != 1 || fleet.lists != 1 {
+		t.Errorf("terminated %v, %d listings, %v", fleet.terminated, fleet.lists, err)
+	}
+	if events := f.RecordedEvents(); len(events) != 0 {
+		t.Errorf("events %q", events)
 	}
 }

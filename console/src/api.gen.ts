@@ -320,7 +320,10 @@ export interface Pending {
   at: string;
   unknown: boolean;
   planned: string | null;
+  stuck: number;
+  fits: number;
   groups: PendingGroup[] | null;
+  more: number;
 }
 
 export interface PendingGroup {

@@ -57,8 +57,11 @@ export function clock(iso: string, now: number): string {
   return at.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${at.slice(5, 10)} ${time.slice(0, 5)}`;
 }
 
-// sentence begins with a capital.
-export const sentence = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+// sentence begins with a capital, and spells kinds as Kubernetes does.
+export const sentence = (text: string) => (/^nodepool /.test(text) ? `NodePool${text.slice(8)}` : text.charAt(0).toUpperCase() + text.slice(1));
+
+// clause continues a sentence: it begins with a small letter, unless its first word is a name or an abbreviation.
+export const clause = (text: string) => (/^[A-Z][a-z]* /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
 
 // list makes the array that a missing one stands for.
 export const list = <T,>(items: T[] | null | undefined): T[] => items ?? [];

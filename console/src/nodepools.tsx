@@ -1,8 +1,8 @@
 // NodePools: limits, budgets over a day, drift, and why nodes stay.
 
-import type { BudgetsSchedule, NodePools, PoolreportReport } from './api.gen';
+import type { BudgetsSchedule, NodePools, PoolreportGoing, PoolreportReport } from './api.gen';
 import { useAnswer } from './answer';
-import { change, clock, dollars, list, plural, sentence, shortName } from './format';
+import { change, clause, clock, dollars, list, plural, sentence, shortName } from './format';
 import { Code, Empty, Facts, Loaded, Meter } from './parts';
 import { type Route, href, nodeHref } from './route';
 import { Glyph } from './states';
@@ -110,10 +110,10 @@ function Drift({ report: r }: { report: PoolreportReport }) {
         {list(r.drift).map((d) => (
           <li>
             {plural(d.nodes, 'node')}: {d.reason}
-            {list(d.fields).map((f) => (
+            {list(d.fields).filter((f) => f.old || f.new).map((f) => (
               <div class="mono">{f.object} {f.field}: <del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>
             ))}
-            <div class="dim">{list(d.names).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{d.nodes > list(d.names).length && ' and more'}</div>
+            <div class="dim"><Names names={list(d.names)} of={d.nodes} /></div>
           </li>
         ))}
       </ul>
@@ -153,16 +153,39 @@ function Strip({ schedule: s, now }: { schedule: BudgetsSchedule; now: number })
   );
 }
 
+// named is how many nodes of a command are named.
+const named = 5;
+
+function Names({ names, of = names.length, most = names.length }: { names: string[]; of?: number; most?: number }) {
+  const shown = names.slice(0, most);
+  return <>{shown.map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{of > shown.length && ` and ${of - shown.length} more`}</>;
+}
+
+interface Command { reason: string; saves: number; together: number; nodes: string[] }
+
+// commands joins the nodes of one command: each has what the whole command saves. Nodes that go alone stay alone.
+function commands(going: PoolreportGoing[]): Command[] {
+  const out: Command[] = [];
+  for (const g of going) {
+    const same = g.together > 1 && out.find((c) => c.reason === g.reason && c.saves === g.saves && c.together === g.together);
+    if (same) same.nodes.push(g.node);
+    else out.push({ ...g, nodes: [g.node] });
+  }
+  return out;
+}
+
 function Consolidation({ report: r }: { report: PoolreportReport }) {
   return (
     <section>
       <h3>What the next passes do</h3>
       <ul class="reasons">
-        {list(r.going).map((g) => (
+        {commands(list(r.going)).map((g) => (
           <li class="with-glyph">
             <Glyph state="planned" />
-            <span><a href={nodeHref(g.node)}>{shortName(g.node)}</a> goes: {g.reason.toLowerCase()}
-              {g.together > 1 && `, together with ${g.together - 1} more`} <span class="ok">{g.saves ? `${change(-g.saves)}/h` : ''}</span></span>
+            <span>{plural(g.nodes.length, 'node goes', 'nodes go')}: {g.reason.toLowerCase()}
+              {g.together > g.nodes.length && `, together with ${g.together - g.nodes.length} of other NodePools`} <span class="ok">
+                {g.saves ? `${change(-g.saves)}/h${g.together > g.nodes.length ? ' in all' : ''}` : ''}</span> <span class="dim">
+                (<Names names={g.nodes} most={named} />)</span></span>
           </li>
         ))}
         {list(r.disrupted).map((d) => (
@@ -171,8 +194,8 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
         {list(r.stays).map((s) => (
           <li class="with-glyph">
             <Glyph state="steady" />
-            <span>{s.nodes === 1 ? '1 node stays' : `${s.nodes} nodes stay`}: {s.reason} <span class="dim">
-              ({list(s.names).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{s.nodes > list(s.names).length && ' …'})</span></span>
+            <span>{plural(s.nodes, 'node stays', 'nodes stay')}: {clause(s.reason)} <span class="dim">
+              (<Names names={list(s.names)} of={s.nodes} />)</span></span>
           </li>
         ))}
       </ul>

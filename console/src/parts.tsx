@@ -1,7 +1,7 @@
 // What several views are made of.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
 import type { Answer } from './answer';
 import { span } from './format';
@@ -42,14 +42,21 @@ export function Code({ text, label = 'Copy' }: { text: string; label?: string })
     const timer = setTimeout(() => setCopied(false), 1600);
     return () => clearTimeout(timer);
   }, [copied]);
+  const pre = useRef<HTMLPreElement>(null);
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // no permission, or not on localhost: the text is selected instead
+      getSelection()?.selectAllChildren(pre.current!);
+      say('The text is selected: copy it with the keyboard');
+      return;
+    }
     setCopied(true);
     say('Copied');
   };
   return (
     <div class="code">
-      <pre>{text}</pre>
+      <pre ref={pre}>{text}</pre>
       <button class="icon-button" onClick={copy} aria-label={label} title={copied ? 'Copied' : label}>
         {copied ? <span class="copied">Copied</span> : <Icon name="copy" />}
       </button>

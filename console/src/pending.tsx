@@ -32,9 +32,7 @@ const idOf = (g: PendingGroup) => `${g.namespace}/${g.kind}/${g.name}${g.fits ? 
 
 function Groups({ pending, open }: { pending: Pending; open: string | null }) {
   const groups = list(pending.groups);
-  const sum = (of: PendingGroup[]) => of.reduce((n, g) => n + g.count, 0);
-  const stuck = sum(groups.filter((g) => !g.fits));
-  const fit = sum(groups) - stuck;
+  const { stuck, fits: fit } = pending;
   if (groups.length === 0) {
     return (
       <Empty title="Every pod has a node">
@@ -55,6 +53,7 @@ function Groups({ pending, open }: { pending: Pending; open: string | null }) {
         <div class="pending-row head" aria-hidden="true"><span /><span>Workload</span><span class="num">Pods</span><span class="num">Waiting</span><span>Cause</span><span>Status</span></div>
         {groups.map((g) => <Group key={idOf(g)} group={g} open={open === idOf(g)} />)}
       </div>
+      {pending.more > 0 && <p class="lead">{plural(pending.more, 'more workload')} {pending.more === 1 ? 'is' : 'are'} not listed: these wait the longest.</p>}
     </>
   );
 }

@@ -1,6 +1,6 @@
 // One pod: where it runs, or why it is pending and the smallest change with which it runs.
 
-import type { PodreportChange, PodreportPlace, PodreportReport } from './api.gen';
+import type { PodreportChange, PodreportPlace, PodreportPoolReason, PodreportReport } from './api.gen';
 import { useAnswer } from './answer';
 import { dollars, list } from './format';
 import { Code, Loaded } from './parts';
@@ -44,9 +44,11 @@ function Report({ report: r, name }: { report: PodreportReport; name: string }) 
               <h2 class="sub">Why, for each NodePool</h2>
               <table>
                 <tbody>
-                  {list(r.nodePools).map((p) => (
+                  {byReason(list(r.nodePools)).map((p) => (
                     <tr>
-                      <th scope="row"><a href={href(['nodepools'], { pool: p.nodePool })}>{p.nodePool}</a></th>
+                      <th scope="row">
+                        {p.pools.map((name, i) => <>{i > 0 && ', '}<a href={href(['nodepools'], { pool: name })}>{name}</a></>)}
+                      </th>
                       <td>{p.reason}{p.more ? <span class="faint"> and {p.more} more</span> : ''}</td>
                     </tr>
                   ))}
@@ -80,6 +82,17 @@ function Report({ report: r, name }: { report: PodreportReport; name: string }) 
       </section>
     </>
   );
+}
+
+// byReason joins the NodePools that exclude the pod by the same rule.
+function byReason(all: PodreportPoolReason[]) {
+  const out: { reason: string; more: number; pools: string[] }[] = [];
+  for (const p of all) {
+    const same = out.find((o) => o.reason === p.reason && o.more === (p.more ?? 0));
+    if (same) same.pools.push(p.nodePool);
+    else out.push({ reason: p.reason, more: p.more ?? 0, pools: [p.nodePool] });
+  }
+  return out;
 }
 
 function Sentences({ title, items }: { title: string; items: string[] | null }) {

@@ -64,8 +64,12 @@ type Pending struct {
 	Unknown bool `json:"unknown"`
 	// Planned is when the engine last planned them; null if it has not yet, and the reasons are kube-scheduler's.
 	Planned *time.Time `json:"planned"`
-	// Groups are those first that need a change, then by waiting time.
+	// Stuck is how many pods need a change to run, Fits how many get a node as they are.
+	Stuck int `json:"stuck"`
+	Fits  int `json:"fits"`
+	// Groups are those first that need a change, then by waiting time. More is how many are left out.
 	Groups []PendingGroup `json:"groups"`
+	More   int            `json:"more"`
 }
 
 // PendingGroup are pods of one workload with the same outlook.
@@ -87,6 +91,9 @@ type PendingGroup struct {
 	Fits bool   `json:"fits"`
 }
 
+// mostGroups bounds the page: nobody reads more, and pods without an owner are a group each.
+const mostGroups = 500
+
 // namedPods is how many pods of a group are named: as many as a page lists without scrolling.
 const namedPods = 20
 
@@ -101,10 +108,20 @@ func (s *state) pending() Pending {
 		p := &s.report.Pending[i]
 		kind, name := workloadOf(p.Pod)
 		key := fmt.Sprintf("%s/%s/%s %t", p.Namespace, kind, name, p.Fits)
+		if p.Fits {
+			out.Fits++
+		} else {
+			out.Stuck++
+		}
 		at, known := groups[key]
 		if !known {
-			at = len(out.Groups)
+			at = len(groups)
 			groups[key] = at
+		}
+		if at >= mostGroups {
+			continue
+		}
+		if !known {
 			out.Groups = append(out.Groups, PendingGroup{
 				Namespace: p.Namespace, Kind: kind, Name: name, Since: p.Created, CPU: p.CPU, Memory: p.Memory, Why: p.Why, Fits: p.Fits,
 				Pods: []string{},
@@ -116,6 +133,7 @@ func (s *state) pending() Pending {
 			g.Pods = append(g.Pods, p.Name)
 		}
 	}
+	out.More = max(0, len(groups)-mostGroups)
 	return out
 }
 

@@ -211,7 +211,9 @@ type Fleet struct {
 
 // Observe makes a Fleet of objects. It costs O(nodes + pods), with a logarithm for sorting them.
 func Observe(o Objects) *Fleet {
-	f := &Fleet{At: o.Now, PodsUnknown: o.PodsUnknown, byName: map[string]*Node{}, byUID: map[types.UID]int{}}
+	f := &Fleet{
+		At: o.Now, PodsUnknown: o.PodsUnknown, byName: make(map[string]*Node, len(o.Nodes)), byUID: make(map[types.UID]int, len(o.Pods)),
+	}
 	f.addPods(o.Pods)
 	f.addNodes(o)
 	for i := range f.Pods {

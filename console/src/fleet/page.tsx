@@ -44,12 +44,8 @@ function Fleet({ nodes, summary, route, theme }: { nodes: Node[]; summary: Summa
       <div class="toolbar">
         <h1>Fleet</h1>
         <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>
-        <label>
-          Group by
-          <select value={grouping} onChange={(e) => change({ group: e.currentTarget.value })}>
-            {groupings.map((g) => <option value={g.name}>{g.label}</option>)}
-          </select>
-        </label>
+        <Choice label="Group by" items={groupings} value={grouping} pick={(group) => change({ group })} />
+        <Choice label="Color by" phone items={colorings} value={coloring} pick={(color) => change({ color, only: null })} />
         <span class="label" id="color-by">Color by</span>
         <Segments by="color-by" items={colorings} value={coloring} pick={(color) => change({ color, only: null })} />
         <Segments
@@ -70,6 +66,20 @@ function Fleet({ nodes, summary, route, theme }: { nodes: Node[]; summary: Summa
         {selected ? <Panel key={selected.id} node={selected} /> : !table && <Next summary={summary} />}
       </div>
     </div>
+  );
+}
+
+// Choice is a menu. One that is for phones stands there for the segments that wider pages have.
+function Choice<T extends string>({ label, items, value, pick, phone = false }: {
+  label: string; items: { name: T; label: string }[]; value: T; pick: (v: T) => void; phone?: boolean;
+}) {
+  return (
+    <label class={phone ? 'choice phone' : 'choice'}>
+      <span>{label}</span>
+      <select value={value} onChange={(e) => pick(e.currentTarget.value as T)}>
+        {items.map((i) => <option value={i.name}>{i.label}</option>)}
+      </select>
+    </label>
   );
 }
 

@@ -19,7 +19,7 @@ test('views', { timeout: 20 * 60_000 }, async (t) => {
         await t.test(`${nodes} nodes, ${theme}, ${width} px`, async () => {
           const page = await browser.page(url, { width, height, theme });
           const views = [
-            ['fleet', '#/fleet', 'Color by'], ['use', '#/fleet?color=use&group=zone', '83 to 100 %'], ['table', '#/fleet?view=table', 'Instance type'],
+            ['fleet', '#/fleet', 'Group by'], ['use', '#/fleet?color=use&group=zone', '83 to 100 %'], ['table', '#/fleet?view=table', 'Instance type'],
             ['pending', '#/pending?open=search/Deployment/indexer!', '+ us-east-1a'], ['nodepools', '#/nodepools?pool=data', 'What the next passes do'],
             ['what-if', '#/what-if?pool=data', 'Nothing is edited yet'],
           ];

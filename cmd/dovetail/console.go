@@ -89,21 +89,22 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Console of %s: http://%s/\nIt only reads. Ctrl-C stops it.\n", sources.Name, listener.Addr())
-	serve(cmd.Context(), listener, console.New(sources))
+	shown := console.New(sources)
+	serve(cmd.Context(), listener, shown.Handler(), shown.Run)
 	return nil
 }
 
 // shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
 const shutdownTimeout = 3 * time.Second
 
-// serve serves until the context is canceled.
-func serve(ctx context.Context, listener net.Listener, c *console.Console) {
+// serve serves, and runs what is served, until the context is canceled.
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, run func(context.Context)) {
 	server := &http.Server{
-		Handler: c.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a browser that goes away is no news
 	}
 	var running sync.WaitGroup
-	running.Go(func() { c.Run(ctx) })
+	running.Go(func() { run(ctx) })
 	running.Go(func() {
 		<-ctx.Done()
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)

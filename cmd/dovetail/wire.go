@@ -99,7 +99,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	a.joining = a.newJoining()
 	for _, wire := range []func() error{
 		a.wireNodeClasses, a.wireNodePools, a.wireProvisioning, a.wireNodeClaims, a.wireNodes, a.wireDisruption, a.wireInterruption,
-		a.wireDoctor, a.wireMetrics, a.wireRecorder,
+		a.wireDoctor, a.wireMetrics, a.wireRecorder, a.wireConsole,
 	} {
 		if err := wire(); err != nil {
 			return err

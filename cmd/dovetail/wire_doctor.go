@@ -11,7 +11,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
 	"github.com/dovetail-k8s/dovetail/internal/controller/doctorloop"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
-	"github.com/dovetail-k8s/dovetail/internal/doctor/gather"
 )
 
 // doctorAccount is what the checks of the doctor read of AWS.
@@ -29,12 +28,8 @@ func newDoctorAccount(a *adapter.Adapter) doctorAccount {
 // wireDoctor wires the loop that makes the checks of the doctor command.
 func (a *assembly) wireDoctor() error {
 	look := func(ctx context.Context) []doctorloop.Finding {
-		facts := gather.Facts(ctx, gather.Sources{
-			Kubernetes: a.mgr.GetClient(), Pods: a.pods.List,
-			Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Now: time.Now(),
-		})
 		var out []doctorloop.Finding
-		for _, f := range doctor.Run(facts).At(doctor.Warning).Findings {
+		for _, f := range doctor.Run(a.doctorFacts(ctx)).At(doctor.Warning).Findings {
 			out = append(out, doctorloop.Finding{Check: f.Check, Severity: string(f.Severity), Object: f.Object, Seen: f.Seen, Remedy: f.Remedy})
 		}
 		return out

@@ -66,6 +66,7 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 		a.register(&provisioning.PodTrigger{Client: c, Batch: a.batch}, &provisioning.ClaimTrigger{Client: c, Batch: a.batch}),
 		a.addLoops(&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log}, loop),
 		a.wireZonalShift(),
+		a.wireConsole(),
 	); err != nil {
 		return fmt.Errorf("shadow mode: %w", err)
 	}

@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
+import { refused, request } from './session';
 
 const away: Problem = {
   status: 0, code: 'Unavailable', field: '', rule: '',
@@ -12,7 +13,7 @@ const away: Problem = {
 export async function get<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
   let response: Response;
   try {
-    response = await fetch(`/api/v1${path}`, body === undefined ? { signal } : {
+    response = await request(`/api/v1${path}`, body === undefined ? { signal } : {
       signal, method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
     });
   } catch (e) {
@@ -20,7 +21,10 @@ export async function get<T>(path: string, signal?: AbortSignal, body?: unknown)
     throw away;
   }
   const answer: unknown = await response.json().catch(() => away);
-  if (!response.ok) throw answer as Problem;
+  if (!response.ok) {
+    refused(answer as Problem);
+    throw answer as Problem;
+  }
   return answer as T;
 }
 

@@ -1,8 +1,9 @@
 // The live state of the fleet, from the server's event stream.
 
 import { useEffect, useState } from 'preact/hooks';
-import type { Change, Fleet, Link, Node, Summary } from './api.gen';
+import type { Change, Fleet, Link, Node, Problem, Summary } from './api.gen';
 import { list } from './format';
+import { refused, request } from './session';
 
 export interface Live {
   // connection is lost while the console's own server does not answer; lostAt is since when, in ms.
@@ -71,31 +72,51 @@ function receiveChange(c: Change) {
 const silence = 32_000;
 const retry = 2_000;
 
-// connect listens until the page is closed.
-export function connect() {
-  const source = new EventSource('/api/v1/events');
-  let watchdog = 0;
-  const again = () => {
-    clearTimeout(watchdog);
-    source.close();
+// connect listens until the function that it returns is called. It reads the stream by fetch: an EventSource sends no token.
+export function connect(): () => void {
+  const abort = new AbortController();
+  void listen(abort.signal);
+  return () => abort.abort();
+}
+
+async function listen(stopped: AbortSignal) {
+  while (!stopped.aborted) {
+    const problem = await stream(stopped).catch(() => null);
+    if (stopped.aborted || (problem && refused(problem))) return;
     if (live.connection !== 'lost') set({ connection: 'lost', lostAt: Date.now() });
-    setTimeout(connect, retry);
-  };
-  const alive = () => {
+    await new Promise((resolve) => setTimeout(resolve, retry));
+  }
+}
+
+// stream reads events until the server ends them or is silent. It returns the problem if the server has one.
+async function stream(stopped: AbortSignal): Promise<Problem | null> {
+  const ended = new AbortController();
+  const end = () => ended.abort();
+  stopped.addEventListener('abort', end);
+  let watchdog = setTimeout(end, silence);
+  try {
+    const response = await request('/api/v1/events', { signal: ended.signal });
+    if (!response.ok || !response.body) return await response.json() as Problem;
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ''; ;) {
+      const { done, value } = await reader.read();
+      if (done) return null;
+      clearTimeout(watchdog);
+      watchdog = setTimeout(end, silence);
+      const events = (rest + value).split('\n\n');
+      rest = events.pop()!;
+      for (const event of events) receive(event);
+    }
+  } finally {
     clearTimeout(watchdog);
-    watchdog = setTimeout(again, silence);
-  };
-  source.addEventListener('fleet', (e) => {
-    alive();
-    receiveFleet(JSON.parse(e.data));
-  });
-  source.addEventListener('change', (e) => {
-    alive();
-    receiveChange(JSON.parse(e.data));
-  });
-  source.addEventListener('beat', () => {
-    alive();
-    if (live.connection !== 'open') set({ connection: 'open' });
-  });
-  source.onerror = again;
+    stopped.removeEventListener('abort', end);
+  }
+}
+
+// receive takes one event: its name is on the first line, its data on the second.
+function receive(event: string) {
+  const [name, data] = event.split('\n').map((line) => line.slice(line.indexOf(': ') + 2));
+  if (name === 'fleet') receiveFleet(JSON.parse(data!));
+  else if (name === 'change') receiveChange(JSON.parse(data!));
+  else if (live.connection !== 'open') set({ connection: 'open' });
 }

@@ -1,6 +1,5 @@
 import { render } from 'preact';
 import { App } from './app';
-import { connect } from './live';
+import { Gate } from './login';
 
-connect();
-render(<App />, document.getElementById('root')!);
+render(<Gate><App /></Gate>, document.getElementById('root')!);

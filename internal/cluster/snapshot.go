@@ -21,9 +21,27 @@ import (
 // Snapshot takes a snapshot of the cluster as it is now. It reads nodes before pods: a pod that is bound in between may
 // then be planned once too often on existing capacity, but is never missed.
 func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
+	snap, objects, facts, err := s.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.cfg.OnSnapshot != nil {
+		s.cfg.OnSnapshot(snap, objects, facts)
+	}
+	return snap, nil
+}
+
+// Look takes a snapshot that nothing is decided on, for people who look at the cluster. It returns what it was made from, too.
+// Neither may be changed: the cache has the same objects.
+func (s *State) Look(ctx context.Context) (*snapshot.Snapshot, *Objects, error) {
+	snap, objects, _, err := s.take(ctx)
+	return snap, objects, err
+}
+
+func (s *State) take(ctx context.Context) (*snapshot.Snapshot, *Objects, *Facts, error) {
 	if !s.Primed() {
 		if err := s.Refresh(ctx); err != nil {
-			return nil, err
+			return nil, nil, nil, err
 		}
 	}
 	facts := s.facts()
@@ -33,15 +51,11 @@ func (s *State) Snapshot(ctx context.Context) (*snapshot.Snapshot, error) {
 		s.readBuffers, s.readOwners, s.readDevices,
 	} {
 		if err := step(ctx, objects); err != nil {
-			return nil, fmt.Errorf("take a snapshot: %w", err)
+			return nil, nil, nil, fmt.Errorf("take a snapshot: %w", err)
 		}
 	}
 	s.addMarks(&facts)
-	snap := BuildSnapshot(*objects, facts)
-	if s.cfg.OnSnapshot != nil {
-		s.cfg.OnSnapshot(snap, objects, &facts)
-	}
-	return snap, nil
+	return BuildSnapshot(*objects, facts), objects, &facts, nil
 }
 
 // facts are the current facts without the marks of this process.

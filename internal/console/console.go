@@ -31,6 +31,9 @@ type Sources struct {
 	// View reads the cluster as it is; Revision changes whenever the View would.
 	View     func(ctx context.Context) (*inspect.View, error)
 	Revision func() int
+	// OnDemand lets Watch run only while somebody looks. Standby reports that another replica has the state to show; nil for never.
+	OnDemand bool
+	Standby  func() bool
 	// Diagnose makes the checks of the doctor; nil if there is no live cluster to check.
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
@@ -63,31 +66,78 @@ func New(s Sources) *Console {
 // Run watches the cluster until the context is canceled.
 func (c *Console) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { c.Watch(ctx, c.hub.receive) })
+	running.Go(func() {
+		if c.OnDemand {
+			c.watchOnDemand(ctx)
+		} else {
+			c.Watch(ctx, c.hub.receive)
+		}
+	})
 	<-ctx.Done()
 	c.hub.close()
 	running.Wait()
 }
 
+// lookedAway is how long after the last request nobody looks any more: longer than a reload of the page takes.
+const lookedAway = time.Minute
+
+// watchOnDemand watches from the first request on until nobody looks, again and again. What it has seen is then dropped.
+func (c *Console) watchOnDemand(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.hub.looked:
+		}
+		watching, stop := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		running.Go(func() { c.Watch(watching, c.hub.receive) })
+		for c.hub.awaitLook(ctx, lookedAway) {
+		}
+		stop()
+		running.Wait()
+		c.hub.forget()
+	}
+}
+
 //go:embed assets
 var embedded embed.FS
 
-// Handler serves the page and its API, to requests that the page itself could have made.
-func (c *Console) Handler() http.Handler {
+// Handler serves the page and its API, to requests from this machine that the page itself could have made.
+func (c *Console) Handler() http.Handler { return fromHere.guarded(c.mux()) }
+
+// ProtectedHandler serves the page, and its API to users whom the reviewer lets in, from anywhere.
+func (c *Console) ProtectedHandler(r Reviewer) http.Handler {
+	return fromAnywhere.guarded(newAccess(r, c.Now).protect(c.mux()))
+}
+
+func (c *Console) mux() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range c.routes() {
 		mux.Handle(r.Method+" "+r.Path, c.answer(r))
 	}
-	mux.HandleFunc("GET "+apiRoot+"/events", c.stream)
+	mux.HandleFunc("GET "+apiRoot+eventsPath, c.stream)
 	mux.HandleFunc("GET "+apiRoot+"/openapi.json", serveDocument)
 	mux.HandleFunc(apiRoot+"/", func(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: "there is no " + r.Method + " " + r.URL.Path +
 			": " + apiRoot + "/openapi.json lists what there is"})
 	})
+	served := http.NewServeMux()
+	served.HandleFunc(apiRoot+"/", func(w http.ResponseWriter, r *http.Request) {
+		if c.Standby != nil && c.Standby() {
+			writeProblem(w, &Problem{Status: http.StatusServiceUnavailable, Code: CodeStandby, Message: standby})
+			return
+		}
+		c.hub.look()
+		mux.ServeHTTP(w, r)
+	})
 	assets, err := fs.Sub(embedded, "assets")
 	if err != nil {
 		panic(err) // the directory is embedded above
 	}
-	mux.Handle("/", http.FileServerFS(assets))
-	return guarded(mux)
+	served.Handle("/", http.FileServerFS(assets))
+	return served
 }
+
+// standby is the answer of a replica that has nothing to show.
+const standby = "this replica of the controller is on standby: the console is that of the leader, the pod that holds the lease"

@@ -12,10 +12,23 @@ import (
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded answers only requests of this machine's browser for the page, or of the page itself. There is no login: what keeps
-// others out is that the server listens on the loopback interface. A page of another site must not reach it either, neither by a
-// request of its own nor by a name that it makes resolve to 127.0.0.1 (DNS rebinding).
-func guarded(next http.Handler) http.Handler {
+// reach is from where a console is reached.
+type reach struct {
+	scheme string
+	// anyHost lets it be reached by any name. Without a login, that would let a site in that makes a name of its own resolve to
+	// 127.0.0.1 (DNS rebinding); with one, such a site has no token.
+	anyHost bool
+}
+
+var (
+	// fromHere is without a login: what keeps others out is that the server listens on the loopback interface.
+	fromHere = reach{scheme: "http"}
+	// fromAnywhere is with a login.
+	fromAnywhere = reach{scheme: "https", anyHost: true}
+)
+
+// guarded answers only requests of a browser for the page, or of the page itself: none of a page of another site.
+func (from reach) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -24,7 +37,7 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store") // a new version of the program has another page at the same address
-		if why := refusal(r); why != "" {
+		if why := from.refusal(r); why != "" {
 			writeProblem(w, &Problem{Status: http.StatusForbidden, Code: CodeCrossSite, Message: why})
 			return
 		}
@@ -48,12 +61,12 @@ func methods(path string) []string {
 }
 
 // refusal is why a request is not answered; empty if it is.
-func refusal(r *http.Request) string {
-	if !loopback(r.Host) {
+func (from reach) refusal(r *http.Request) string {
+	if !from.anyHost && !loopback(r.Host) {
 		return "the console answers at localhost and 127.0.0.1 only, not at " + r.Host
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
-		if from, err := url.Parse(origin); err != nil || from.Scheme != "http" || from.Host != r.Host {
+		if page, err := url.Parse(origin); err != nil || page.Scheme != from.scheme || page.Host != r.Host {
 			return "the console answers its own page only, not one of " + origin
 		}
 	}

@@ -26,7 +26,11 @@ const (
 	CodeAway      Code = "Unavailable"
 	CodeBusy      Code = "Busy"
 	CodeCrossSite Code = "CrossSite"
-	CodeInternal  Code = "Internal"
+	// CodeUnauthenticated needs a token, CodeNotAllowed a right, and CodeStandby another replica of the controller.
+	CodeUnauthenticated Code = "Unauthenticated"
+	CodeNotAllowed      Code = "NotAllowed"
+	CodeStandby         Code = "Standby"
+	CodeInternal        Code = "Internal"
 )
 
 // Problem is the answer to a request that failed.

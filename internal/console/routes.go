@@ -21,6 +21,8 @@ import (
 const (
 	apiRoot    = "/api/v1"
 	whatIfPath = apiRoot + "/what-if"
+	// eventsPath is the path of the stream, below apiRoot.
+	eventsPath = "/events"
 )
 
 // document describes the API. A test compares it with the routes, and answers with it.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
 	"strconv"
 	"sync"
@@ -200,12 +201,55 @@ type hub struct {
 	done chan struct{}
 	// streams is how many browsers listen.
 	streams int
+	// looked has a value after a request, until it is taken.
+	looked chan struct{}
+	link   Link
 }
 
 func newHub(link Link) *hub {
-	first := newState(0, top.Observed{}, nil)
-	first.Link = link
-	return &hub{last: first, next: make(chan struct{}), done: make(chan struct{})}
+	return &hub{
+		last: unseen(link, 0), next: make(chan struct{}), done: make(chan struct{}), looked: make(chan struct{}, 1), link: link,
+	}
+}
+
+// unseen is the state before anything is read.
+func unseen(link Link, sequence int) *state {
+	s := newState(sequence, top.Observed{}, nil)
+	s.Link = link
+	return s
+}
+
+// look notes a request.
+func (h *hub) look() {
+	select {
+	case h.looked <- struct{}{}:
+	default:
+	}
+}
+
+// awaitLook returns true after a request, or after so long with a stream open; false if nobody looks, or ctx has ended.
+func (h *hub) awaitLook(ctx context.Context, within time.Duration) bool {
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-h.looked:
+		return true
+	case <-timer.C:
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.streams > 0
+}
+
+// forget drops the state.
+func (h *hub) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last, h.forecast = unseen(h.link, h.last.Sequence+1), nil
+	close(h.next)
+	h.next = make(chan struct{})
 }
 
 // receive takes a message of a Watcher. Without a fleet in it, the last one stays: the link has changed.

@@ -21,7 +21,7 @@ func TestTheChartKnowsEverySetting(t *testing.T) {
 	known := strings.Fields(strings.ToLower(list))
 	elsewhere := []string{ // in the chart: of a place of their own, of the container, or without effect
 		"log-level", "log-output-paths", "log-error-output-paths", "metrics-port", "metrics-secure", "metrics-cert-dir", "health-probe-port",
-		"feature-gates", "aws-feature-gates",
+		"console-port", "console-cert-dir", "feature-gates", "aws-feature-gates",
 		"memory-limit", "cpu-requests", "karpenter-service", "bind-address", "recorder-path",
 	}
 	var s Settings

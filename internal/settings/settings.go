@@ -41,14 +41,19 @@ type Settings struct {
 	SecurityGroupRefreshInterval time.Duration
 
 	MetricsPort, HealthProbePort int
-	// BindAddress is the IP address that both ports are opened on; empty means all interfaces, as kubelet's probes and
+	// BindAddress is the IP address that all ports are opened on; empty means all interfaces, as kubelet's probes and
 	// Prometheus need it in a pod.
 	BindAddress string
 	// MetricsSecure serves metrics by HTTPS, and only to clients that the API server authenticates and authorizes. MetricsCertDir has
 	// tls.crt and tls.key for it; if it is empty, the certificate is self-signed.
-	MetricsSecure           bool
-	MetricsCertDir          string
-	EnableProfiling         bool
+	MetricsSecure   bool
+	MetricsCertDir  string
+	EnableProfiling bool
+	// ConsolePort serves the console; 0 serves none. On a loopback BindAddress it is open to all users of the machine; on others it is
+	// served by HTTPS, and only to clients that the API server authenticates and authorizes. ConsoleCertDir has tls.crt and tls.key for
+	// it; if it is empty, the certificate is self-signed.
+	ConsolePort             int
+	ConsoleCertDir          string
 	KubeClientQPS           float64
 	KubeClientBurst         int
 	DisableLeaderElection   bool
@@ -292,7 +297,15 @@ func (s *Settings) Bind(fs *pflag.FlagSet, getenv func(string) string) (unreadab
 		"directory with tls.crt and tls.key for --metrics-secure; self-signed if not set",
 	)
 	fs.IntVar(&s.HealthProbePort, "health-probe-port", e.integer("HEALTH_PROBE_PORT", 8081), "port of /healthz and /readyz")
-	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of both ports; all interfaces if not set")
+	fs.StringVar(&s.BindAddress, "bind-address", e.text("BIND_ADDRESS", ""), "IP address of all ports; all interfaces if not set")
+	fs.IntVar(&s.ConsolePort, "console-port", e.integer("CONSOLE_PORT", 0),
+		"port of the console; 0 serves none. Beyond a loopback --bind-address, by HTTPS and only to users that RBAC allows to get /console")
+	fs.StringVar(
+		&s.ConsoleCertDir,
+		"console-cert-dir",
+		e.text("CONSOLE_CERT_DIR", ""),
+		"directory with tls.crt and tls.key for --console-port; self-signed if not set",
+	)
 	flagBool(
 		fs,
 		preset(&s.EnableProfiling, e.boolean("ENABLE_PROFILING", false)),
@@ -479,12 +492,22 @@ func (s Settings) Validate() error {
 	refuse(s.MetricsCertDir != "" && !s.MetricsSecure, "metrics-cert-dir", "has no effect without --metrics-secure: set that, too")
 	refuse(!isPort(s.HealthProbePort), "health-probe-port", "%d is not a port", s.HealthProbePort)
 	refuse(s.MetricsPort == s.HealthProbePort && s.MetricsPort != 0, "health-probe-port", "%d is also --metrics-port", s.HealthProbePort)
+	refuse(!isPort(s.ConsolePort), "console-port", "%d is not a port", s.ConsolePort)
+	refuse(s.ConsolePort != 0 && (s.ConsolePort == s.MetricsPort || s.ConsolePort == s.HealthProbePort), "console-port",
+		"%d is also --metrics-port or --health-probe-port", s.ConsolePort)
+	refuse(s.ConsoleCertDir != "" && s.ConsolePort == 0, "console-cert-dir", "has no effect without --console-port: set that, too")
 	refuse(s.BindAddress != "" && net.ParseIP(s.BindAddress) == nil, "bind-address", "%q is not an IP address", s.BindAddress)
 	_, err = s.Gates()
 	refuse(err != nil, "feature-gates", "%v", err)
 	_, err = gates(s.AWSFeatureGates)
 	refuse(err != nil, "aws-feature-gates", "%v", err)
 	return errors.Join(append(errs, s.Planning.Validate())...)
+}
+
+// Loopback reports whether the ports are reached from this machine, or pod, only.
+func (s Settings) Loopback() bool {
+	ip := net.ParseIP(s.BindAddress)
+	return ip != nil && ip.IsLoopback()
 }
 
 // isPort reports whether a port can be listened on; 0 chooses a free one.

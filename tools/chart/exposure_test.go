@@ -34,26 +34,45 @@ func decoded[T any](t *testing.T, text string) T {
 }
 
 // The rights to have clients' tokens checked are given only where they are used.
-func TestRightsToReviewTokensComeWithSecureMetrics(t *testing.T) {
-	if text := file(t, "metricsrbac.yaml", "{settings: {clusterName: shop}}"); text != "" {
-		t.Errorf("metrics are open, and there is\n%s", text)
+func TestRightsToReviewTokensComeWithWhatIsProtected(t *testing.T) {
+	for _, tt := range []struct{ name, file, values string }{
+		{"metrics", "metricsrbac.yaml", "metrics: {secure: true}"}, {"console", "consolerbac.yaml", "console: {port: 8484}"},
+	} {
+		if text := file(t, tt.file, "{settings: {clusterName: shop}}"); text != "" {
+			t.Errorf("%s: nothing is protected, and there is\n%s", tt.name, text)
+		}
+		text := file(t, tt.file, "{settings: {clusterName: shop}, controller: {"+tt.values+"}}")
+		docs := strings.Split(text, "---\n")
+		if len(docs) != 3 {
+			t.Fatalf("%s: %d objects in\n%s", tt.name, len(docs), text)
+		}
+		want := []rbacv1.PolicyRule{
+			{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
+		}
+		auth, bound := decoded[rbacv1.ClusterRole](t, docs[0]), decoded[rbacv1.ClusterRoleBinding](t, docs[1])
+		if diff := cmp.Diff(want, auth.Rules); diff != "" || bound.RoleRef.Name != auth.Name || bound.Subjects[0].Name != "dovetail" {
+			t.Errorf("%s is bound to %v, rules (-want +got)\n%s", bound.RoleRef.Name, bound.Subjects, diff)
+		}
+		reader := decoded[rbacv1.ClusterRole](t, docs[2])
+		right := []rbacv1.PolicyRule{{NonResourceURLs: []string{"/" + tt.name}, Verbs: []string{"get"}}}
+		if diff := cmp.Diff(right, reader.Rules); diff != "" || reader.Name != "dovetail-"+tt.name+"-reader" {
+			t.Errorf("%s (-want +got)\n%s", reader.Name, diff)
+		}
 	}
-	text := file(t, "metricsrbac.yaml", "{settings: {clusterName: shop}, controller: {metrics: {secure: true}}}")
-	docs := strings.Split(text, "---\n")
-	if len(docs) != 3 {
-		t.Fatalf("%d objects in\n%s", len(docs), text)
-	}
-	want := []rbacv1.PolicyRule{
-		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-	}
-	auth, bound := decoded[rbacv1.ClusterRole](t, docs[0]), decoded[rbacv1.ClusterRoleBinding](t, docs[1])
-	if diff := cmp.Diff(want, auth.Rules); diff != "" || bound.RoleRef.Name != auth.Name || bound.Subjects[0].Name != "dovetail" {
-		t.Errorf("%s is bound to %v, rules (-want +got)\n%s", bound.RoleRef.Name, bound.Subjects, diff)
-	}
-	reader := decoded[rbacv1.ClusterRole](t, docs[2])
-	if diff := cmp.Diff([]rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}, reader.Rules); diff != "" {
-		t.Errorf("%s (-want +got)\n%s", reader.Name, diff)
+}
+
+// The port of the console is open only where somebody wants it.
+func TestTheConsoleHasAPortOnDemand(t *testing.T) {
+	for _, tt := range []struct {
+		values string
+		want   bool
+	}{{"{settings: {clusterName: shop}}", false}, {"{settings: {clusterName: shop}, controller: {console: {port: 8484}}}", true}} {
+		for _, name := range []string{"deployment.yaml", "service.yaml"} {
+			if got := strings.Contains(file(t, name, tt.values), "name: console\n"); got != tt.want {
+				t.Errorf("%s of %s: the console has a port: %v", name, tt.values, got)
+			}
+		}
 	}
 }
 

@@ -75,6 +75,9 @@ func TestEverySettingIsAValue(t *testing.T) {
 			if f.Name == "metrics-cert-dir" { // refused alone
 				values = set(values, path("metrics-secure"), true)
 			}
+			if f.Name == "console-cert-dir" {
+				values = set(values, path("console-port"), 8484)
+			}
 			env := environment(t, values)
 			if got := bound(t, env).Lookup(f.Name).Value.String(); got != want {
 				t.Errorf("%s = %v comes to %q, want %q", strings.Join(at, "."), value, got, want)

@@ -57,13 +57,15 @@ async function run(file, args, { input = '', env = {} } = {}) {
   return output;
 }
 
-// startLab boots a cluster with Dovetail and without pods.
-export async function startLab(t) {
+// startLab boots a cluster with Dovetail and without pods. Its controller serves a console.
+export async function startLab(t, args = []) {
   const dir = join(directory(), 'lab');
-  await program(t, lab, ['up', '--no-workload', '--state-dir', dir], { until: /In another terminal/, env: { DOVETAIL: dovetail } });
+  const [, served] = await program(t, lab, ['up', '--no-workload', '--state-dir', dir, ...args], {
+    until: /The console of cluster \S+: (https?:\S+)\//, env: { DOVETAIL: dovetail },
+  });
   const text = await run(lab, ['env', '--state-dir', dir]);
   const env = Object.fromEntries([...text.matchAll(/export (\w+)='?([^'\n;]*)'?/g)].map((m) => [m[1], m[2]]));
-  return { env, recording: join(dir, 'lab', 'logs', 'decisions.rec'), kubectl: (args, input) => run(lab, ['kubectl', ...args], { env, input }) };
+  return { env, served, recording: join(dir, 'lab', 'logs', 'decisions.rec'), kubectl: (args, input) => run(lab, ['kubectl', ...args], { env, input }) };
 }
 
 // consoleProcess runs the console and returns its address and process ID; startConsole the address.
@@ -111,7 +113,7 @@ export async function startBrowser(t) {
   t.after(() => browser.close());
   return {
     async page(url, { width = 1280, height = 800, theme = 'light', allow = () => false, init } = {}) {
-      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme });
+      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, ignoreHTTPSErrors: true });
       t.after(() => context.close());
       if (init) await context.addInitScript(init);
       const page = await context.newPage();

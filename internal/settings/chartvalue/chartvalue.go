@@ -8,6 +8,7 @@ var elsewhere = map[string]string{
 	"log-level": "logLevel", "log-output-paths": "logOutputPaths", "log-error-output-paths": "logErrorOutputPaths",
 	"metrics-port": "controller.metrics.port", "health-probe-port": "controller.healthProbe.port",
 	"metrics-secure": "controller.metrics.secure", "metrics-cert-dir": "controller.metrics.certDir",
+	"console-port": "controller.console.port", "console-cert-dir": "controller.console.certDir",
 	"feature-gates": "settings.featureGates", "aws-feature-gates": "settings.awsFeatureGates",
 	"memory-limit": "", "cpu-requests": "", // are the container's
 	"bind-address":      "", // of a pod: all interfaces

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,6 +26,9 @@ type upOptions struct {
 	clusters                 int
 	stateDir, dovetail       string
 	region                   string
+	// consolePort is that of the first cluster; those of the others follow it. 0 is any free one.
+	consolePort  uint16
+	consoleLogin bool
 }
 
 func newUp() *cobra.Command {
@@ -40,6 +42,7 @@ The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C sto
 removes all files; a second Ctrl-C kills the processes at once.`,
 		Example: `  dovetail-lab up
   dovetail-lab up --no-workload
+  dovetail-lab up --console-port 8484
   dovetail-lab up --clusters 2        # two clusters in one AWS account
   dovetail-lab up --no-controller     # prints the environment for another controller`,
 		Args: noArguments,
@@ -57,6 +60,10 @@ removes all files; a second Ctrl-C kills the processes at once.`,
 		false,
 		"boot only the cluster and AWS, and print the environment for another controller",
 	)
+	cmd.Flags().Uint16Var(&o.consolePort, "console-port", 0,
+		"port of the console of the first cluster; the next ones are those of the others (default: any free ones)")
+	cmd.Flags().BoolVar(&o.consoleLogin, "console-login", false,
+		"serve the console as in a cluster: on all interfaces, by HTTPS, and with a login")
 	cmd.Flags().IntVar(&o.clusters, "clusters", 1, "number of clusters in the account")
 	cmd.Flags().StringVar(
 		&o.stateDir,
@@ -135,7 +142,7 @@ func interrupted(ctx context.Context, err error) error {
 // setUpClusters creates each cluster's interruption queue, storage, NodePool, workload and controller.
 func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range w.Clusters {
+	for i, c := range w.Clusters {
 		group.Go(func() error {
 			if err := c.EnableInterruptionQueue(); err != nil {
 				return err
@@ -145,6 +152,9 @@ func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 			}
 			if o.noController {
 				return nil
+			}
+			if err := o.serveConsole(ctx, i, c); err != nil {
+				return err
 			}
 			c.RestartControllerOnExit()
 			if err := apply(ctx, c, manifests.Default); err != nil {
@@ -159,6 +169,21 @@ func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 		})
 	}
 	return group.Wait()
+}
+
+// serveConsole prepares the console of a cluster.
+func (o upOptions) serveConsole(ctx context.Context, number int, c *world.Cluster) error {
+	port := int(o.consolePort)
+	if port > 0 {
+		port += number
+	}
+	if err := c.ServeConsole(port, o.consoleLogin); err != nil {
+		return err
+	}
+	if !o.consoleLogin {
+		return nil
+	}
+	return apply(ctx, c, manifests.ConsoleAccess)
 }
 
 func apply(ctx context.Context, c *world.Cluster, manifest string) error {
@@ -189,8 +214,9 @@ func welcome(o upOptions, w *world.World, took time.Duration, self string) []str
 		for _, c := range w.Clusters {
 			lines = append(lines, "The controller of cluster "+c.Name+" logs to "+c.ControllerLog())
 		}
-		console := filepath.Join(filepath.Dir(self), "dovetail") + " console --recording "
-		lines = append(lines, "In the other terminal, this shows the cluster in the browser: "+console+w.Clusters[0].Recording())
+		for _, c := range w.Clusters {
+			lines = append(lines, "The console of cluster "+c.Name+": "+c.ConsoleURL())
+		}
 	}
 	return append(lines, "Ctrl-C stops everything.", "")
 }

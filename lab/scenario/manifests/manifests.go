@@ -17,6 +17,8 @@ const (
 	Default = "default.yaml"
 	// Sample is a Deployment with pods that fit on any node. Variable: REPLICAS.
 	Sample = "sample.yaml"
+	// ConsoleAccess is what a console with a login needs.
+	ConsoleAccess = "console-access.yaml"
 	// OnePerNode is a Deployment, one-per-node, with anti-affinity: each pod needs its own node. Variable: REPLICAS.
 	OnePerNode = "one-per-node.yaml"
 	// Spread is a Deployment with no replicas and a topology spread constraint over three zones.

@@ -63,6 +63,7 @@ type Cluster struct {
 	startedAt      time.Time        // when it was started last
 	exits          ControllerExits  // of controllers that nobody stopped
 	metrics        string           // where the controller shows its metrics
+	console        string           // where the controller serves the console; empty if it does not
 	describeDenied bool             // the controller may not describe clusters
 	gates          string           // feature gates of the controller
 	environment    []Variable       // other settings of the controller

@@ -197,6 +197,14 @@ shadow nodeOverheadCost preferenceCost validatePlans panicSnapshotDir recorderSi
   value: {{ join "," .Values.logErrorOutputPaths | quote }}
 - name: METRICS_PORT
   value: {{ .Values.controller.metrics.port | toString | quote }}
+{{- with (.Values.controller.console).port }}
+- name: CONSOLE_PORT
+  value: {{ . | toString | quote }}
+{{- end }}
+{{- with (.Values.controller.console).certDir }}
+- name: CONSOLE_CERT_DIR
+  value: {{ . | quote }}
+{{- end }}
 {{- with .Values.controller.metrics.secure }}
 - name: METRICS_SECURE
   value: {{ . | toString | quote }}
@@ -239,4 +247,57 @@ capabilities:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Rights of what is served only to clients that the API server authenticates and lets get the path of that name: the controller's, to
+have them reviewed, and a role for the clients. Takes a dict of root and name. */}}
+{{- define "dovetail.reviewedAccess" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ include "dovetail.fullname" .root }}-{{ .name }}-auth
+  labels:
+    {{- include "dovetail.labels" .root | nindent 4 }}
+  {{- with include "dovetail.annotations" (dict "root" .root) }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+rules:
+  - apiGroups: [authentication.k8s.io]
+    resources: [tokenreviews]
+    verbs: [create]
+  - apiGroups: [authorization.k8s.io]
+    resources: [subjectaccessreviews]
+    verbs: [create]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ include "dovetail.fullname" .root }}-{{ .name }}-auth
+  labels:
+    {{- include "dovetail.labels" .root | nindent 4 }}
+  {{- with include "dovetail.annotations" (dict "root" .root) }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ include "dovetail.fullname" .root }}-{{ .name }}-auth
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "dovetail.serviceAccountName" .root }}
+    namespace: {{ .root.Release.Namespace }}
+---
+# Bind it to the ServiceAccount of the client that scrapes.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ include "dovetail.fullname" .root }}-{{ .name }}-reader
+  labels:
+    {{- include "dovetail.labels" .root | nindent 4 }}
+  {{- with include "dovetail.annotations" (dict "root" .root) }}
+  {{- . | trim | nindent 2 }}
+  {{- end }}
+rules:
+  - nonResourceURLs: [/{{ .name }}]
+    verbs: [get]
 {{- end -}}

@@ -1,0 +1,60 @@
+// Who the page is to the server. A console that is reached from other machines needs a token: it is kept in this tab, until the tab is
+// closed, and sent with each request. There is no cookie.
+
+import { useEffect, useState } from 'preact/hooks';
+import type { Problem } from './api.gen';
+
+const stored = 'token';
+
+let token = sessionStorage.getItem(stored) ?? '';
+let refusal: Problem | null = null;
+const listeners = new Set<() => void>();
+
+function changed() {
+  for (const listener of listeners) listener();
+}
+
+// request is fetch with the token.
+export const request = (path: string, init: RequestInit = {}): Promise<Response> =>
+  fetch(path, token ? { ...init, headers: { ...init.headers, Authorization: `Bearer ${token}` } } : init);
+
+// shut are the codes of answers by which nothing can be shown until somebody does something.
+const shut = new Set(['Unauthenticated', 'NotAllowed', 'Standby']);
+
+// refused notes a problem if it is one of who the user is, and reports whether it is.
+export function refused(problem: Problem): boolean {
+  if (!shut.has(problem.code)) return false;
+  if (refusal?.code !== problem.code || refusal.message !== problem.message) {
+    refusal = problem;
+    changed();
+  }
+  return true;
+}
+
+// logIn tries a token; an empty one only tries again.
+export function logIn(next: string) {
+  if (next) token = next;
+  sessionStorage.setItem(stored, token);
+  refusal = null;
+  changed();
+}
+
+export function logOut() {
+  token = '';
+  sessionStorage.removeItem(stored);
+  location.reload();
+}
+
+export const hasToken = () => token !== '';
+
+// useRefusal is why the server shows nothing; null while it does.
+export function useRefusal(): Problem | null {
+  const [value, setValue] = useState(refusal);
+  useEffect(() => {
+    const update = () => setValue(refusal);
+    update();
+    listeners.add(update);
+    return () => void listeners.delete(update);
+  }, []);
+  return value;
+}

@@ -104,6 +104,8 @@ func (w *snapshotBuilder) addNodes() {
 	byProvider := nodesByProviderID(w.Nodes)
 	objectName := map[types.UID]string{}
 	w.unlaunched = map[types.UID]*karpv1.NodeClaim{}
+	unmanaged := w.unmanagedNodes()
+	w.snap.Nodes = slices.Grow(w.snap.Nodes, len(w.NodeClaims)+len(unmanaged))
 	for _, claim := range w.NodeClaims {
 		node := nodeOfClaim(claim, byProvider[claim.Status.ProviderID])
 		if node != nil {
@@ -116,12 +118,7 @@ func (w *snapshotBuilder) addNodes() {
 		}
 		w.snap.Nodes = append(w.snap.Nodes, entry)
 	}
-	ours := providerIDs(w.NodeClaims)
-	for _, node := range w.Nodes {
-		// A node with the label of a pool but no claim is one of ours in transition: it takes no pods.
-		if _, managed := node.Labels[karpv1.LabelNodePool]; managed || ours[node.Spec.ProviderID] {
-			continue
-		}
+	for _, node := range unmanaged {
 		w.snap.Nodes = append(w.snap.Nodes, unmanagedNode(node))
 	}
 	w.markDisrupting()
@@ -142,6 +139,19 @@ func (w *snapshotBuilder) addNodes() {
 		n.VolumeLimits = limits[name]
 		w.byNode[name] = i
 	}
+}
+
+// unmanagedNodes are the Nodes without a NodeClaim that count as nodes of the cluster.
+func (o *Objects) unmanagedNodes() []*corev1.Node {
+	ours := providerIDs(o.NodeClaims)
+	var out []*corev1.Node
+	for _, node := range o.Nodes {
+		// A node with the label of a pool but no claim is one of ours in transition: it takes no pods.
+		if _, managed := node.Labels[karpv1.LabelNodePool]; !managed && !ours[node.Spec.ProviderID] {
+			out = append(out, node)
+		}
+	}
+	return out
 }
 
 // nodesByProviderID maps provider IDs to Nodes. It omits Nodes without a provider ID.

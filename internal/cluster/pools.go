@@ -118,11 +118,11 @@ func (s *State) Usage(ctx context.Context) (map[string]corev1.ResourceList, erro
 
 // NodeCount counts the nodes that exist or are in flight, managed and unmanaged.
 func (s *State) NodeCount(ctx context.Context) (int, error) {
-	w, err := s.nodesOnly(ctx)
-	if err != nil {
+	objects := &Objects{}
+	if err := s.readNodes(ctx, objects); err != nil {
 		return 0, err
 	}
-	return len(w.snap.Nodes), nil
+	return len(objects.NodeClaims) + len(objects.unmanagedNodes()), nil
 }
 
 // Nodes is a Snapshot with nothing but the nodes, without their pods.

@@ -21,15 +21,16 @@ type Key struct {
 	All []byte
 	// Constraints is the end of All. It is equal for pods with equal constraints, whatever they request.
 	Constraints []byte
-	// Requests are the pod's requests where they had to be computed; else nil.
+	// Requests are the pod's requests where they had to be computed; else nil. They must not be changed.
 	Requests corev1.ResourceList
 }
 
 // Keys makes the keys of pods. Only pods with unusual requests cost an allocation.
 type Keys struct {
-	devices bool
-	key     []byte
-	amounts []amountOf
+	devices  bool
+	key      []byte
+	amounts  []amountOf
+	requests *snapshot.RequestCache[corev1.ResourceList]
 }
 
 type amountOf struct {
@@ -39,7 +40,9 @@ type amountOf struct {
 
 // NewKeys makes keys. If devices are planned, they are allocated pod by pod: then no two pods with devices have equal
 // keys.
-func NewKeys(devices bool) *Keys { return &Keys{devices: devices} }
+func NewKeys(devices bool) *Keys {
+	return &Keys{devices: devices, requests: snapshot.NewRequestCache(snapshot.Requests)}
+}
 
 // Of is the key of the pod.
 func (f *Keys) Of(pod *corev1.Pod) (Key, error) {
@@ -68,7 +71,7 @@ func (f *Keys) request(pod *corev1.Pod) corev1.ResourceList {
 		list = spec.Containers[0].Resources.Requests
 		f.amounts = append(f.amounts, amountOf{corev1.ResourcePods, 1})
 	} else {
-		made = snapshot.Requests(pod)
+		made = f.requests.Of(pod)
 		list = made
 	}
 	for name, q := range list {

@@ -316,6 +316,14 @@ export interface NodereportVerdict {
   text: string;
 }
 
+export interface Past {
+  asked: string;
+  seen: string;
+  pass: string;
+  fleet: Fleet;
+  pending: Pending;
+}
+
 export interface Pending {
   at: string;
   unknown: boolean;
@@ -614,6 +622,24 @@ export interface RecorderStep {
   what: string;
   object?: string;
   message?: string;
+}
+
+export interface Spend {
+  recorded: boolean;
+  since: string | null;
+  points: SpendPoint[] | null;
+  read: number;
+}
+
+export interface SpendPoint {
+  at: string;
+  reserved: number;
+  onDemand: number;
+  spot: number;
+  lowerBound: number | null;
+  nodes: number;
+  pending: number | null;
+  unpriced: number;
 }
 
 export interface Summary {

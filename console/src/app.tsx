@@ -16,6 +16,7 @@ import { Empty, Icon, useNow } from './parts';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
 import { type Route, change, go, href, useRoute } from './route';
+import { TimelinePage } from './timeline';
 import { WhatIfPage } from './whatif';
 
 export interface View { name: string; label: string; key: string }
@@ -25,7 +26,8 @@ function viewsOf(about: About | null): View[] {
   return [
     { name: 'fleet', label: 'Fleet', key: 'f' },
     { name: 'pending', label: 'Pending', key: 'p' },
-    ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 't' }] : []),
+    { name: 'timeline', label: 'Timeline', key: 't' },
+    ...(about?.decisions ? [{ name: 'decisions', label: 'Decisions', key: 'e' }] : []),
     { name: 'nodepools', label: 'NodePools', key: 'n' },
     { name: 'what-if', label: 'What-if', key: 'w' },
     ...(about?.doctor ? [{ name: 'doctor', label: 'Doctor', key: 'd' }] : []),
@@ -133,6 +135,7 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
     case 'pods': if (a && b) return <PodPage key={`${a}/${b}`} name={`${a}/${b}`} />; break;
     case 'pending': return <PendingPage route={route} />;
     case 'nodepools': return <NodePoolsPage route={route} />;
+    case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
     case 'what-if': return <WhatIfPage route={route} />;
     case 'doctor': if (about?.doctor !== false) return <DoctorPage route={route} />; break;
     case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage />; break;

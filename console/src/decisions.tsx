@@ -35,20 +35,23 @@ function List({ decisions: d }: { decisions: Decisions }) {
         {saved !== 0 && ` Together they ${saved > 0 ? `save ${dollars(saved)}` : `cost ${dollars(-saved)}`}/h.`}
         {d.more > 0 && ` ${plural(d.more, 'older decision')} left out.`}
       </p>
-      <ol class="card decisions">
-        {all.map((x) => (
-          <li key={x.id}>
-            <a href={href(['decisions', x.id])}>
-              <span class="faint">{clock(x.at, now)}</span>
-              <Glyph state={glyphs[x.kind] ?? 'planned'} />
-              <span><b>{sentence(x.what)}</b><br /><span class="dim">{sentence(x.why)}</span></span>
-              <span class="dim">{x.outcome || 'not known yet'}</span>
-              <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
-            </a>
-          </li>
-        ))}
-      </ol>
+      <ol class="card decisions">{all.map((x) => <DecisionRow decision={x} now={now} />)}</ol>
     </>
+  );
+}
+
+// DecisionRow links to a decision. The time that its age is counted from may be another day.
+export function DecisionRow({ decision: x, now }: { decision: RecorderDecision; now: number }) {
+  return (
+    <li>
+      <a href={href(['decisions', x.id])}>
+        <span class="faint">{clock(x.at, now)}</span>
+        <Glyph state={glyphs[x.kind] ?? 'planned'} />
+        <span><b>{sentence(x.what)}</b><br /><span class="dim">{sentence(x.why)}</span></span>
+        <span class="dim">{x.outcome || 'not known yet'}</span>
+        <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
+      </a>
+    </li>
   );
 }
 

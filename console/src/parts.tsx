@@ -10,7 +10,8 @@ import { clusterNow } from './live';
 const paths: Record<string, string> = {
   fleet: 'M2 2.5h7v6H2zM11 2.5h3v6h-3zM2 10.5h4v3H2zM8 10.5h6v3H8z',
   pending: 'M2.2 8a5.8 5.8 0 1 0 11.6 0a5.8 5.8 0 1 0-11.6 0M8 4.6V8l2.3 1.6',
-  decisions: 'M1.5 12.5h13M3 10l3-4 3 2.4L13.5 3',
+  timeline: 'M1.5 12.5h13M3 10l3-4 3 2.4L13.5 3',
+  decisions: 'M2.5 3.5h2M2.5 8h2M2.5 12.5h2M7 3.5h6.5M7 8h6.5M7 12.5h6.5',
   nodepools: 'M2 4.2h12M2 8h12M2 11.8h12M5 2.8v2.8M11 6.6v2.8M6.5 10.4v2.8',
   'what-if': 'M2.5 2.5v11M2.5 8h4l6-4.5M6.5 8l6 4.5',
   doctor: 'M8 1.8l5.2 2v4c0 3.2-2.2 5.4-5.2 6.4-3-1-5.2-3.2-5.2-6.4v-4zM5.8 7.9l1.6 1.6 2.9-3',

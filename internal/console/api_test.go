@@ -39,6 +39,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
 		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
+		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-23T14:17:30Z",
 	}
 	for _, r := range c.routes() {
 		path, known := asked[r.Path]
@@ -53,7 +54,11 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		if !strings.HasPrefix(path, "/") {
 			path = strings.TrimPrefix(r.Path, apiRoot) + path
 		}
-		answer := get(c, apiRoot+path)
+		asks := c
+		if r.Path == apiRoot+"/past" {
+			asks = recordedWorld(t).console()
+		}
+		answer := get(asks, apiRoot+path)
 		if r.Path == whatIfPath {
 			answer = post(c, whatIfPath, edited("general", strings.Replace(manifestOf(t, c, "general"), "arm64", "amd64", 1)))
 		}

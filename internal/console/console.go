@@ -51,6 +51,8 @@ type Console struct {
 	views    *viewCache
 	diagnose *doctorCache
 	whatIfs  *whatIfs
+	recorded *recordedSpend
+	reading  turns // of the recording
 }
 
 // New makes a Console. It shows nothing before it runs.
@@ -59,7 +61,7 @@ func New(s Sources) *Console {
 	c := &Console{Sources: s, hub: newHub(connecting)}
 	c.views = &viewCache{read: s.View, revision: s.Revision, now: s.Now}
 	c.diagnose = &doctorCache{run: s.Diagnose, now: s.Now}
-	c.whatIfs = newWhatIfs()
+	c.whatIfs, c.recorded, c.reading = newWhatIfs(), &recordedSpend{now: s.Now}, newTurns()
 	return c
 }
 
@@ -73,6 +75,9 @@ func (c *Console) Run(ctx context.Context) {
 			c.Watch(ctx, c.hub.receive)
 		}
 	})
+	if !c.File { // while nobody looks, there is nothing to sample
+		running.Go(func() { c.hub.sampleUntil(ctx, c.Now) })
+	}
 	<-ctx.Done()
 	c.hub.close()
 	running.Wait()

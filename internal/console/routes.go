@@ -103,6 +103,14 @@ func (c *Console) routes() []route {
 			Answer: Diagnosis{}, answer: c.doctor,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/spend", Summary: "What the nodes cost over time, and the lower bound",
+			Answer: Spend{}, answer: c.spend,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/past", Summary: "The fleet and the pending pods at a recorded time",
+			Query: []parameter{{"at", "a time (RFC 3339)", false}}, Answer: Past{}, answer: c.past,
+		},
+		{
 			Method: "GET", Path: apiRoot + "/decisions", Summary: "What a controller decided, the latest first",
 			Query:  []parameter{{"since", "a time (RFC 3339); default: a day before the last decision", false}},
 			Answer: Decisions{}, answer: c.decisions,

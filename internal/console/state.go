@@ -204,6 +204,7 @@ type hub struct {
 	// looked has a value after a request, until it is taken.
 	looked chan struct{}
 	link   Link
+	history history
 }
 
 func newHub(link Link) *hub {
@@ -269,6 +270,7 @@ func (h *hub) receive(message any) {
 		return
 	}
 	h.last = newState(h.last.Sequence+1, observed, h.forecast)
+	h.record(h.last.At)
 	close(h.next)
 	h.next = make(chan struct{})
 }

@@ -44,18 +44,15 @@ type NodePoolManifest struct {
 const (
 	// maxRequestBytes is that of a manifest in which each byte is escaped.
 	maxRequestBytes = 6*manifest.MaxNodePoolBytes + 1024
-	// maxWaiting is how many edits may wait for the one that is computed: as many as people try at once.
-	maxWaiting = 8
 	// baselineAge is how old the cluster may be that edits are compared with. A person compares several edits with the same numbers.
 	baselineAge = time.Minute
 )
 
 // whatIfs computes edits one at a time: each may take all cores for a second.
 type whatIfs struct {
+	turns
 	pools *manifest.NodePoolReader
-	// waiting has a token for each request that waits or is computed, turn one for the latter.
-	waiting, turn chan struct{}
-	base          *baseline // of the request whose turn it is
+	base  *baseline // of the request whose turn it is
 }
 
 // baseline is the cluster that edits are compared with, and when it was read.
@@ -65,31 +62,7 @@ type baseline struct {
 	at   time.Time
 }
 
-func newWhatIfs() *whatIfs {
-	return &whatIfs{
-		pools: manifest.NewNodePoolReader(), waiting: make(chan struct{}, maxWaiting+1), turn: make(chan struct{}, 1),
-	}
-}
-
-// begin waits for the turn of a request. A request that is canceled while it waits costs nothing; one that is being computed is
-// finished, which its bounds keep short.
-func (w *whatIfs) begin(ctx context.Context) (end func(), _ error) {
-	select {
-	case w.waiting <- struct{}{}:
-	default:
-		return nil, &Problem{
-			Status: http.StatusServiceUnavailable, Code: CodeBusy,
-			Message: fmt.Sprintf("%d other edits are being computed: try again", maxWaiting+1),
-		}
-	}
-	select {
-	case w.turn <- struct{}{}:
-		return func() { <-w.turn; <-w.waiting }, nil
-	case <-ctx.Done():
-		<-w.waiting
-		return nil, ctx.Err()
-	}
-}
+func newWhatIfs() *whatIfs { return &whatIfs{turns: newTurns(), pools: manifest.NewNodePoolReader()} }
 
 // baseline is the last one while it is fresh. The caller has the turn.
 func (w *whatIfs) baseline(ctx context.Context, c *Console) (*baseline, error) {

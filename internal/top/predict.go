@@ -121,7 +121,7 @@ func predict(view *inspect.View) *Forecast {
 			out.stays[b.Node.Name] = stay{blocked: true, why: b.Message}
 		}
 	}
-	out.LowerBound = lowerBound(s)
+	out.LowerBound = LowerBound(s)
 	return out
 }
 
@@ -200,9 +200,9 @@ func (f *Forecast) addCommand(c *disrupt.Command) {
 	f.Changes = append(f.Changes, change)
 }
 
-// lowerBound is the least that nodes for all pods of managed nodes and for pending pods can cost, with the nodes that nobody
+// LowerBound is the least that nodes for all pods of managed nodes and for pending pods can cost, with the nodes that nobody
 // may remove. It ignores what limits have used already, which only lowers it.
-func lowerBound(s *snapshot.Snapshot) float64 {
+func LowerBound(s *snapshot.Snapshot) float64 {
 	empty := *s
 	empty.Nodes, empty.Pods = nil, slices.Clone(s.Pods)
 	pending := make(map[types.UID]bool, len(s.Pods))
@@ -245,15 +245,11 @@ type Spend struct {
 // spend sums up the nodes. The forecast may be nil.
 func (f *Fleet) spend(forecast *Forecast, from string) Spend {
 	out := Spend{Prices: from}
-	unmanaged := 0.0
 	for _, n := range f.Nodes {
 		if n.Price == nil {
 			out.Unpriced++
 		}
 		out.Now += n.price()
-		if n.claim == nil {
-			unmanaged += n.price()
-		}
 	}
 	if forecast == nil {
 		return out
@@ -264,10 +260,20 @@ func (f *Fleet) spend(forecast *Forecast, from string) Spend {
 	}
 	out.After = &after
 	if forecast.LowerBound > 0 {
-		bound := forecast.LowerBound + unmanaged
+		bound := forecast.LowerBound + f.Unmanaged()
 		out.LowerBound = &bound
 	}
 	return out
+}
+
+// Unmanaged is what nodes without a NodeClaim cost, which LowerBound leaves out, in $/h.
+func (f *Fleet) Unmanaged() (sum float64) {
+	for _, n := range f.Nodes {
+		if n.claim == nil {
+			sum += n.price()
+		}
+	}
+	return sum
 }
 
 // with is the fleet with the states and reasons of a forecast, which may be nil.

@@ -6,6 +6,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
@@ -34,6 +35,17 @@ func ListPrices(c planner.Catalog, classes map[string]*awsv1.EC2NodeClass, from 
 		}
 	}
 	return out, nil
+}
+
+// PricesOf lists the prices of what NodePools could launch. It costs O(offerings).
+func PricesOf(pools []cluster.Pool, from string) *PriceList {
+	out := &PriceList{From: from, prices: map[catalog.OfferingKey]float64{}}
+	for i := range pools {
+		for _, t := range pools[i].InstanceTypes {
+			out.add(t)
+		}
+	}
+	return out
 }
 
 func (l *PriceList) add(t *catalog.InstanceType) {

@@ -25,6 +25,8 @@ interface Props {
   selected: string | null;
   theme: string;
   pick: (n: Node | null) => void;
+  // past are the nodes of a recorded time, in ms, in place of the live ones.
+  past?: { nodes: ReadonlyMap<string, Node>; at: number };
 }
 
 // Controller joins the live state, the layout and the painter. It lives as long as the canvas.
@@ -80,9 +82,13 @@ class Controller {
     });
   }
 
+  private nodes(): ReadonlyMap<string, Node> | null {
+    return this.props.past?.nodes ?? current().nodes;
+  }
+
   // arrange makes the layout if the nodes, the grouping or the room have changed.
   private arrange(nodes: ReadonlyMap<string, Node>) {
-    const key = [current().members, this.props.grouping, this.view.width, this.view.height].join(' ');
+    const key = [this.props.past?.at ?? current().members, this.props.grouping, this.view.width, this.view.height].join(' ');
     if (key === this.laidOut) return;
     if (this.laidOut.split(' ')[1] !== this.props.grouping) this.order = new Order();
     this.laidOut = key;
@@ -96,15 +102,15 @@ class Controller {
   }
 
   private paint() {
-    const nodes = current().nodes;
+    const nodes = this.nodes();
     if (!nodes || !this.view.width) return;
     this.arrange(nodes);
     const { coloring, highlight, selected } = this.props;
     this.painter.paint({
-      layout: this.layout!, nodes, coloring, highlight, selected, now: clusterNow(),
+      layout: this.layout!, nodes, coloring, highlight, selected, now: this.props.past?.at ?? clusterNow(),
       bins: new Map(bins(coloring, poolsOf(nodes.values())).map((b) => [b.key, b])),
       hovered: this.hovered?.id ?? null, focused: document.activeElement === this.canvas ? this.focused?.id ?? null : null,
-      pods: (n) => this.pods.of(n),
+      pods: (n) => (this.props.past ? null : this.pods.of(n)),
     }, this.view);
   }
 
@@ -172,7 +178,7 @@ class Controller {
       this.hovered = hit;
       this.draw();
     }
-    this.tip(hit && e.pointerType !== 'touch' ? current().nodes?.get(hit.id) ?? null : null, e.clientX, e.clientY);
+    this.tip(hit && e.pointerType !== 'touch' ? this.nodes()?.get(hit.id) ?? null : null, e.clientX, e.clientY);
   };
 
   private pinch(e: PointerEvent) {
@@ -192,7 +198,7 @@ class Controller {
     if (moved || e.type === 'pointercancel') return;
     const hit = this.at(e);
     this.focused = hit ?? this.focused;
-    this.props.pick(hit ? current().nodes?.get(hit.id) ?? null : null);
+    this.props.pick(hit ? this.nodes()?.get(hit.id) ?? null : null);
   };
 
   leave = () => {
@@ -211,7 +217,7 @@ class Controller {
   key = (e: KeyboardEvent) => {
     const direction = ({ ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] } as Record<string, number[]>)[e.key];
     if (direction) this.walk(direction[0]!, direction[1]!);
-    else if (e.key === 'Enter' && this.focused) this.props.pick(current().nodes?.get(this.focused.id) ?? null);
+    else if (e.key === 'Enter' && this.focused) this.props.pick(this.nodes()?.get(this.focused.id) ?? null);
     else if (e.key === '+' || e.key === '=') this.zoom(step);
     else if (e.key === '-') this.zoom(1 / step);
     else if (e.key === '0') this.fit();
@@ -236,7 +242,7 @@ class Controller {
   }
 
   private announce() {
-    const n = this.focused && current().nodes?.get(this.focused.id);
+    const n = this.focused && this.nodes()?.get(this.focused.id);
     if (!n) return;
     say(`${n.name}, ${n.instanceType}, ${stateOf(n.state).label}, ${percent(requested(n))} requested, ${plural(n.pods, 'pod')}, ` +
       `${price(n.pricePerHour)}`);

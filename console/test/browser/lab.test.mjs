@@ -118,6 +118,26 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     assert.equal(await lab.kubectl(['get', 'nodeclaims', '-o', 'name']), claims);
   });
 
+  await t.test('the scrubber shows the fleet of a recorded minute', async () => {
+    await visit(page, '#/timeline', 'Fleet now');
+    await page.locator('.chart canvas').waitFor();
+    await accessible(page, 'timeline');
+    await picture(page, 'lab-timeline-light');
+    const scrubber = page.getByRole('slider', { name: 'Recorded minute' });
+    await scrubber.focus();
+    await page.keyboard.press('Home');
+    await page.getByText('You see the past').waitFor();
+    assert.match(page.url(), /t=\d{4}-\d\d-\d\dT/);
+    await page.getByRole('region', { name: 'Fleet then' }).getByRole('heading', { name: /^(Fleet at|Nothing is recorded)/ }).waitFor();
+    await accessible(page, 'the past');
+    await picture(page, 'lab-past-light');
+    await page.getByText('Table', { exact: true }).click();
+    await page.getByRole('region', { name: 'Spend in numbers' }).getByRole('row').nth(1).waitFor();
+    await page.getByRole('button', { name: 'Back to live' }).click();
+    await page.getByText('You see the past').waitFor({ state: 'detached' });
+    await page.getByRole('heading', { name: 'Fleet now' }).waitFor();
+  });
+
   await t.test('a recorded decision leads to its rule and what became of it', async () => {
     await visit(page, '#/decisions', 'in the last day of the recording');
     await accessible(page, 'decisions');

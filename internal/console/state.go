@@ -202,8 +202,8 @@ type hub struct {
 	// streams is how many browsers listen.
 	streams int
 	// looked has a value after a request, until it is taken.
-	looked chan struct{}
-	link   Link
+	looked  chan struct{}
+	link    Link
 	history history
 }
 

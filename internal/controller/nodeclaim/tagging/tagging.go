@@ -32,8 +32,10 @@ type namer interface {
 // Reconciler tags the instances of NodeClaims that have a node. The claim's annotations record that they are tagged.
 type Reconciler struct {
 	Client client.Client
-	Cloud  namer
-	Log    *slog.Logger
+	// Live reads from the API server.
+	Live  client.Reader
+	Cloud namer
+	Log   *slog.Logger
 }
 
 // Register adds the reconciler to mgr.
@@ -63,9 +65,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("tag the instance of node claim %q: %w", claim.Name, err)
 	}
-	_, err = patch.Object(ctx, r.Client, claim, func() {
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationTagged, "true")
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, awsv1.AnnotationClusterNameTagged, "true")
+	// The claim has usually changed while EC2 tagged the instance. A conflict would repeat the calls to EC2.
+	tagged := claim.UID
+	err = patch.ObjectWithRetry(ctx, patch.Clients{Client: r.Client, Live: r.Live}, claim, func(c *karpv1.NodeClaim) error {
+		if c.UID == tagged {
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, awsv1.AnnotationTagged, "true")
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, awsv1.AnnotationClusterNameTagged, "true")
+		}
+		return nil
 	})
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }

@@ -17,10 +17,15 @@ import (
 type ec2 struct {
 	named []string
 	err   error
+	// meanwhile, if set, happens during a call.
+	meanwhile func()
 }
 
 func (e *ec2) Name(_ context.Context, providerID, node, claim string) error {
 	e.named = append(e.named, fmt.Sprintf("%s node=%s claim=%s", providerID, node, claim))
+	if e.meanwhile != nil {
+		e.meanwhile()
+	}
 	return e.err
 }
 
@@ -62,7 +67,7 @@ func TestTagging(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, tt.claim)
 			cloudOf := &ec2{err: tt.err}
-			_, err := f.Try(&Reconciler{Client: f.API, Cloud: cloudOf, Log: f.Log}, "a")
+			_, err := f.Try(&Reconciler{Client: f.API, Live: f.API, Cloud: cloudOf, Log: f.Log}, "a")
 			if wantErr := tt.err != nil && !errors.Is(tt.err, cloudprovider.ErrNotFound); (err != nil) != wantErr {
 				t.Errorf("error %v", err)
 			}
@@ -78,5 +83,19 @@ func TestTagging(t *testing.T) {
 				t.Errorf("annotations %v", a)
 			}
 		})
+	}
+}
+
+// Others write a claim while its instance is tagged: nodes become ready at that time. EC2 is not called again for it.
+func TestClaimChangesDuringTheCall(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered))
+	cloudOf := &ec2{meanwhile: func() {
+		c := f.Claim("a")
+		c.Labels["other"] = "writer"
+		f.Do(f.API.Update(f.Context(), c))
+	}}
+	f.Reconcile(&Reconciler{Client: f.API, Live: f.API, Cloud: cloudOf, Log: f.Log}, "a")
+	if c := f.Claim("a"); needsTags(c) || c.Labels["other"] != "writer" || len(cloudOf.named) != 1 {
+		t.Errorf("annotations %v, labels %v, %d calls", c.Annotations, c.Labels, len(cloudOf.named))
 	}
 }

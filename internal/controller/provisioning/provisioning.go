@@ -20,6 +20,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
@@ -402,6 +403,9 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snap
 	if reason := disrupt.RefillReason(snap, l); p.TerminateFirst && reason != "" {
 		claim.Annotations[karpv1.AnnotationLaunchReason] = string(reason)
 	}
+	// The launch requires both, and writes them onto claims that lack them.
+	claim.Finalizers = []string{karpv1.FinalizerTermination}
+	claim.Annotations[karpv1.AnnotationLaunch] = cloudprovider.Unlaunched
 	if err := p.Client.Create(ctx, claim); err != nil {
 		// The claim may have been created nevertheless: the next pass reads the API server to find out.
 		if !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err) {

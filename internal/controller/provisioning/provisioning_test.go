@@ -24,6 +24,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
@@ -131,6 +132,10 @@ func TestClaim(t *testing.T) {
 	want := map[string]string{
 		"note": "1", karpv1.AnnotationMinValuesRelaxed: "false", karpv1.AnnotationNominatedPods: "uid-a,uid-b",
 		karpv1.AnnotationNodePoolHash: hash, karpv1.AnnotationNodePoolHashVersion: karpv1.NodePoolHashVersion,
+		karpv1.AnnotationLaunch: cloudprovider.Unlaunched,
+	}
+	if diff := cmp.Diff([]string{karpv1.FinalizerTermination}, c.Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, c.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)

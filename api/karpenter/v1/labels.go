@@ -140,6 +140,12 @@ const (
 	ConditionConsistentStateFound = "ConsistentStateFound"
 )
 
+// Reason and message of Registered between the launch of a NodeClaim and the creation of its Node.
+const (
+	ReasonNodeNotFound  = "NodeNotFound"
+	MessageNodeNotFound = "Node not registered with cluster"
+)
+
 // Reasons of ConditionDisruptionReason of a claim with an instance that EC2 reclaims, spot or with its capacity reservation:
 // its node has two minutes.
 const (

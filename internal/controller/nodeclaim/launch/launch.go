@@ -237,6 +237,9 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 	claim.Status.Capacity = launched.Capacity
 	claim.Status.Allocatable = launched.Allocatable
 	condition.SetTrue(claim, karpv1.ConditionLaunched, r.Now())
+	// As registration would write next: there is no Node yet.
+	awaitsNode := condition.Because(karpv1.ReasonNodeNotFound, karpv1.MessageNodeNotFound)
+	condition.SetUnknown(claim, karpv1.ConditionRegistered, awaitsNode, r.Now())
 	if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
 		return err
 	}

@@ -80,12 +80,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case 0:
 		// The join controller reports why a Node is late.
 		if c, _ := condition.Get(claim, karpv1.ConditionRegistered); c.Reason == condition.ReasonAwaitingReconciliation {
-			condition.SetUnknown(
-				claim,
-				karpv1.ConditionRegistered,
-				condition.Because("NodeNotFound", "Node not registered with cluster"),
-				r.Now(),
-			)
+			awaitsNode := condition.Because(karpv1.ReasonNodeNotFound, karpv1.MessageNodeNotFound)
+			condition.SetUnknown(claim, karpv1.ConditionRegistered, awaitsNode, r.Now())
 		}
 	case 1:
 		hooks, err = r.register(ctx, claim, &nodes[0])

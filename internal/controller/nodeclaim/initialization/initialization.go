@@ -98,6 +98,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 				return reconcile.Result{}, client.IgnoreNotFound(err)
 			}
 		}
+		if rest := r.settling(claim, w.reason); rest > 0 {
+			if w.recheckAfter > 0 {
+				rest = min(rest, w.recheckAfter)
+			}
+			return reconcile.Result{RequeueAfter: rest}, nil
+		}
 		condition.SetUnknown(claim, karpv1.ConditionInitialized, condition.Because(w.reason, w.message), r.Now())
 		return reconcile.Result{RequeueAfter: w.recheckAfter}, r.patchStatus(ctx, claim, before)
 	}
@@ -127,6 +133,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
+// settlingTime is how long after its registration a node is not said to wait for what every node waits for. Most are ready by then, and
+// each reason would be a write for each of a thousand nodes that join at once.
+const settlingTime = 5 * time.Second
+
+// settling returns how much longer a reason why a node waits is not written. It is not positive if the reason is to be written now.
+func (r *Reconciler) settling(claim *karpv1.NodeClaim, reason string) time.Duration {
+	if reason != reasonNotReady && reason != reasonEphemeralTaint {
+		return 0
+	}
+	registered, _ := condition.Get(claim, karpv1.ConditionRegistered)
+	return registered.LastTransitionTime.Add(settlingTime).Sub(r.Now())
+}
+
+// Reasons why every node waits for a while.
+const (
+	reasonNotReady       = "NodeNotReady"
+	reasonEphemeralTaint = "KnownEphemeralTaintsExist"
+)
+
 func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.NodeClaim) error {
 	_, err := patch.StatusFrom(ctx, r.Client, before, claim)
 	return client.IgnoreNotFound(err)
@@ -140,7 +165,7 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 	}
 	node := &nodes[0]
 	if !cluster.NodeReady(node) {
-		return "NodeNotReady", fmt.Sprintf("Node %s is not Ready", node.Name)
+		return reasonNotReady, fmt.Sprintf("Node %s is not Ready", node.Name)
 	}
 	for _, t := range node.Spec.Taints {
 		if slices.ContainsFunc(claim.Spec.StartupTaints, func(s corev1.Taint) bool { return s.MatchTaint(&t) }) {
@@ -149,7 +174,7 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 	}
 	for _, t := range node.Spec.Taints {
 		if snapshot.KnownEphemeral(&t) {
-			return "KnownEphemeralTaintsExist", fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
+			return reasonEphemeralTaint, fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
 		}
 	}
 	for _, name := range resourceNames(claim.Spec.Resources.Requests) {

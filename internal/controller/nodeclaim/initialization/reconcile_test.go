@@ -2,6 +2,7 @@ package initialization
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -96,6 +97,7 @@ func TestInitialize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, append(tt.nodes, tt.claim)...)
+			f.Clock = f.Clock.Add(settlingTime)
 			f.Reconcile(&Reconciler{Client: f.API, Log: f.Log, Now: f.Now}, "a")
 			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != tt.status || c.Reason != tt.reason {
 				t.Errorf("Initialized %s, %s; want %s, %s", c.Status, c.Reason, tt.status, tt.reason)
@@ -139,6 +141,7 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, tt.claim), controllertest.ReadyNode("a", tt.node))
+			f.Clock = f.Clock.Add(settlingTime)
 			r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
 			f.Reconcile(r, "a")
 			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Status != metav1.ConditionUnknown || c.Reason != tt.reason {
@@ -156,6 +159,24 @@ func TestInitializedOnceNothingIsLeft(t *testing.T) {
 				t.Errorf("after: %+v", c.Status.Conditions)
 			}
 		})
+	}
+}
+
+// A node that has just registered is not said to wait for what happens to every node; one that lacks a resource is.
+func TestNodeSettlesBeforeItIsSaidToWait(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.ReadyNode("a", controllertest.NotReady))
+	r := &Reconciler{Client: f.API, Log: f.Log, Now: f.Now}
+	f.Clock = f.Clock.Add(2 * time.Second)
+	if got := f.Reconcile(r, "a").RequeueAfter; got != settlingTime-2*time.Second {
+		t.Errorf("looks again after %v", got)
+	}
+	if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Reason != condition.ReasonAwaitingReconciliation {
+		t.Errorf("Initialized: %s after 2 s", c.Reason)
+	}
+	f.Clock = f.Clock.Add(settlingTime)
+	f.Reconcile(r, "a")
+	if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Reason != reasonNotReady {
+		t.Errorf("Initialized: %s after 7 s", c.Reason)
 	}
 }
 

@@ -112,7 +112,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	}()
 	var working sync.WaitGroup
 	for range workers {
-		working.Go(func() { m.work(ctx) })
+		working.Go(func() { m.work(ctx, nodes.Lister()) })
 	}
 	working.Wait()
 	<-monitored
@@ -120,13 +120,13 @@ func (m *Manager) Run(ctx context.Context) error {
 }
 
 // work takes nodes from the queue until it is shut down.
-func (m *Manager) work(ctx context.Context) {
+func (m *Manager) work(ctx context.Context, nodes corelisters.NodeLister) {
 	for {
 		name, shutdown := m.queue.Get()
 		if shutdown {
 			return
 		}
-		m.process(ctx, name)
+		m.process(ctx, nodes, name)
 	}
 }
 
@@ -137,9 +137,9 @@ func (m *Manager) enqueue(o any) {
 	}
 }
 
-func (m *Manager) process(ctx context.Context, name string) {
+func (m *Manager) process(ctx context.Context, nodes corelisters.NodeLister, name string) {
 	defer m.queue.Done(name)
-	switch err := m.initialize(ctx, name); {
+	switch err := m.initialize(ctx, nodes, name); {
 	case err == nil:
 		m.queue.Forget(name)
 	case ctx.Err() == nil:
@@ -150,7 +150,11 @@ func (m *Manager) process(ctx context.Context, name string) {
 
 // initialize writes what the cloud knows about a node and then removes the taint, on the condition that nobody changed the node
 // meanwhile. An error means that it is to be tried again.
-func (m *Manager) initialize(ctx context.Context, name string) error {
+func (m *Manager) initialize(ctx context.Context, nodes corelisters.NodeLister, name string) error {
+	// Every change of a node enqueues it until it is seen to be initialized. Most need no request.
+	if cached, err := nodes.Get(name); apierrors.IsNotFound(err) || err == nil && !uninitialized(cached) {
+		return nil
+	}
 	node, err := m.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil

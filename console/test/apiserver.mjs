@@ -29,8 +29,8 @@ export class ApiServer {
   #objects = new Map(kinds.map(([, plural]) => [plural, new Map()]));
   // forbidden are plurals that nobody may read.
   forbidden = new Set();
-  // silent makes the server take requests and answer none.
-  silent = false;
+  // silent are plurals for which requests are taken and not answered.
+  silent = new Set();
 
   constructor(items = []) {
     for (const o of items) this.#store(o);
@@ -84,7 +84,6 @@ export class ApiServer {
   }
 
   #answer(request, response) {
-    if (this.silent) return;
     const url = new URL(request.url, 'http://api');
     const fail = (code, reason, message, details) => response.writeHead(code, { 'content-type': 'application/json' }).end(status(code, reason, message, details));
     const json = (o) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(o));
@@ -105,6 +104,7 @@ export class ApiServer {
     const found = kinds.find(([groupVersion, plural]) => url.pathname === `${root(groupVersion)}/${plural}`);
     if (!found) return fail(404, 'NotFound', `the server could not find ${url.pathname}`);
     const [groupVersion, plural, kind] = found;
+    if (this.silent.has(plural)) return;
     if (this.forbidden.has(plural)) {
       const group = groupVersion.includes('/') ? groupVersion.split('/')[0] : '';
       return fail(403, 'Forbidden', `${plural} is forbidden: User "nobody" cannot list resource "${plural}"`, { kind: plural, group });

@@ -106,7 +106,7 @@ function Legend({ nodes, coloring, highlight }: { nodes: Node[]; coloring: Color
       {shown.map((b) => (
         <button aria-pressed={b.key === highlight} title={b.title} onClick={() => change({ only: b.key === highlight ? null : b.key })}>
           {b.state ? <Glyph state={b.state} /> : <i class="swatch" style={{ background: `var(${b.token})` }} />}
-          {b.label} <b>{count(counts.get(b.key) ?? 0)}</b>
+          <span class="cut">{b.label}</span> <b>{count(counts.get(b.key) ?? 0)}</b>
         </button>
       ))}
     </div>

@@ -132,13 +132,25 @@ export async function startBrowser(t) {
 // clean fails the test for what the browser complained about.
 export const clean = (page) => assert.deepEqual(page.wrong, []);
 
-// accessible checks the page by axe-core.
+// accessible checks the page by axe-core in both themes.
 export async function accessible(page, what) {
   await page.evaluate(axe);
-  const { violations } = await page.evaluate(() => window.axe.run(document, {
-    runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
-  }));
-  const found = violations.map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.failureSummary}`).join(' | ')}`);
+  const found = await page.evaluate(async () => {
+    const root = document.documentElement;
+    const before = root.dataset.theme;
+    const out = [];
+    for (const theme of ['light', 'dark']) {
+      root.dataset.theme = theme;
+      const { violations } = await window.axe.run(document, {
+        runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+      });
+      for (const v of violations) {
+        out.push(`${theme}: ${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.failureSummary}`).join(' | ')}`);
+      }
+    }
+    root.dataset.theme = before;
+    return out;
+  });
   assert.deepEqual(found, [], what);
 }
 

@@ -107,6 +107,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		{"a path as a name", "GET /api/v1/nodes/..%2f..%2fabout/explain HTTP/1.1", []int{404}},
 		{"a name that is a script", "GET /api/v1/nodes/%3Cscript%3Ealert(1)%3C%2Fscript%3E/explain HTTP/1.1", []int{404}},
 		{"an address of 200 kB", "GET /api/v1/pods?node=" + strings.Repeat("a", 200_000) + " HTTP/1.1", []int{431}},
+		{"another host in the address than in the header", "GET http://evil.example/api/v1/fleet HTTP/1.1", []int{403}},
 		{"a method that is none", "BREW / HTTP/1.1", []int{405}},
 		{"another protocol", "\x16\x03\x01\x02\x00", []int{400}},
 	}

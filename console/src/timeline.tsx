@@ -82,9 +82,10 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
           <span class="keys"><i class="swatch c-reserved" />reserved <i class="swatch c-on-demand" />on-demand <i class="swatch c-spot" />spot <i class="bound-key" />lower bound</span>
         </div>
         <Readout point={points[shown]} at={hovered === null ? at : null} />
-        <SpendChart points={points} from={first} to={last} at={at} theme={theme} hover={setHovered} press={seek} label={labelOf(points)} />
+        {points.length === 1 && <p class="readout dim">The chart begins with the second point.</p>}
+        {points.length > 1 && <SpendChart points={points} from={first} to={last} at={at} theme={theme} hover={setHovered} press={seek} label={labelOf(points)} />}
         {about?.decisions && <Lanes from={first} to={last} at={at} />}
-        <div class="scrub">
+        <div class="scrub" hidden={points.length === 1}>
           <input
             type="range" min={0} max={(last - first) / minute} step={1} aria-label={spend.recorded ? 'Recorded minute' : 'Minute'}
             value={at === null ? (last - first) / minute : Math.floor((at - first) / minute)} aria-valuetext={valueText(points[index], at)}
@@ -135,8 +136,8 @@ function sentenceOf(spend: Spend, points: SpendPoint[]): string {
   return [
     priced(now) ? `${dollars(total(now))}/h at the end.` : 'The cost at the end is not known.',
     bounded && `At ${hm(Date.parse(bounded.at))} UTC, no plan for the pods cost less than ${dollars(bounded.lowerBound!)}/h.`,
-    `${spend.recorded ? 'Recorded' : 'Observed'} from ${clock(points[0]!.at, Date.parse(now.at))} to ${clock(now.at, Date.parse(now.at))} UTC`,
-    missing > 0 ? `with ${plural(missing, 'gap')}.` : 'without a gap.',
+    points.length === 1 ? `${spend.recorded ? 'Recorded' : 'Observed'} at ${clock(now.at, Date.parse(now.at))} UTC.` : `${spend.recorded ? 'Recorded' : 'Observed'} from ${clock(points[0]!.at, Date.parse(now.at))} to ${clock(now.at, Date.parse(now.at))} UTC`,
+    points.length > 1 && (missing > 0 ? `with ${plural(missing, 'gap')}.` : 'without a gap.'),
   ].filter(Boolean).join(' ');
 }
 

@@ -116,6 +116,7 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
         {!result?.comparison && !problem && faults.length === 0 && <Skeleton rows={6} text="Planning the cluster with and without the edit" />}
         {result?.comparison && !problem && (
           <div class={busy || faults.length > 0 ? 'card-body old' : 'card-body'}>
+            {faults.length > 0 && <p class="dim">Of the last manifest without faults:</p>}
             <Effect comparison={result.comparison} same={text === before} />
             <p class="faint small">Prices: {result.prices}.</p>
           </div>

@@ -22,7 +22,7 @@ test('views', { timeout: 20 * 60_000 }, async (t) => {
           const views = [
             ['fleet', '#/fleet', 'Group by'], ['use', '#/fleet?color=use&group=zone', '83 to 100 %'], ['table', '#/fleet?view=table', 'Instance type'],
             ['pending', '#/pending?open=search/Deployment/indexer!', '+ us-east-1a'], ['nodepools', '#/nodepools?pool=data', 'What the next passes do'],
-            ['timeline', '#/timeline', 'Observed from'],
+            ['timeline', '#/timeline', 'Observed at'],
             ['what-if', '#/what-if?pool=data', 'Nothing is edited yet'],
           ];
           for (const [name, hash, text] of views) {

@@ -8,8 +8,9 @@ import (
 // maxRequestParts bounds what a RequestCache keeps where pods share nothing, as those of files.
 const maxRequestParts = 1 << 14
 
-// RequestCache computes values that depend on nothing but the requests and limits of a pod. Pods that share the memory of these parts, as
-// the pods of one owner do in a cache of informers, have one value: of 100,000 running pods, a few hundred are summed.
+// RequestCache computes values that depend on nothing but the requests and limits of a pod. Pods that share the memory of
+// these parts, as the pods of one owner do in a cache of informers, have one value: of 100,000 running pods, a few hundred
+// are summed.
 //
 // It is valid as long as nobody changes pods. It is not safe for concurrent use.
 type RequestCache[V any] struct {
@@ -17,7 +18,8 @@ type RequestCache[V any] struct {
 	known   map[requestParts]V
 }
 
-// requestParts identifies what Requests reads of a pod. The pointers keep their targets alive, so that no other pod gets their addresses.
+// requestParts identifies what Requests reads of a pod. The pointers keep their targets alive, so that no other pod gets
+// their addresses.
 type requestParts struct {
 	containers, initContainers part[corev1.Container]
 	statuses, initStatuses     part[corev1.ContainerStatus]

@@ -1,5 +1,6 @@
-// Package computed serves gauges that have a series for each pod or node, computed at each scrape. A hundred thousand series as objects
-// of Prometheus' client take a gigabyte and many seconds; as text, a series takes no more memory than its line.
+// Package computed serves gauges that have a series for each pod or node, computed at each scrape. A hundred thousand
+// series as objects of Prometheus' client take a gigabyte and many seconds; as text, a series takes no more memory than
+// its line.
 package computed
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
 )
 
-// Send is called for a series. The labels are the values of the gauge's labels, in their order; they are read before it returns.
+// Send is called for a series. The labels are the values of the gauge's labels, in their order; they are read before it
+// returns.
 type Send func(value float64, labels ...string)
 
 // Gauge is a metric with the type gauge, whose series are computed from a W: what was read of the cluster for a scrape.
@@ -24,7 +26,8 @@ type Gauge[W any] struct {
 	Each func(w W, send Send)
 }
 
-// Collector reports gauges while the process leads, so that each object has one series. Deleted objects leave nothing behind.
+// Collector reports gauges while the process leads, so that each object has one series. Deleted objects leave nothing
+// behind.
 type Collector[W any] struct {
 	gauges []Gauge[W]
 	read   func() (W, error)
@@ -35,8 +38,8 @@ type Collector[W any] struct {
 	leading      atomic.Bool
 }
 
-// New returns a Collector of gauges. It calls read once for each scrape; if that returns an error, it calls failed, and the scrape has no
-// series.
+// New returns a Collector of gauges. It calls read once for each scrape; if that returns an error, it calls failed, and
+// the scrape has no series.
 func New[W any](gauges []Gauge[W], read func() (W, error), failed func(error)) *Collector[W] {
 	c := &Collector[W]{gauges: gauges, read: read, failed: failed}
 	for _, g := range gauges {
@@ -75,8 +78,8 @@ func (c *Collector[W]) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// WriteText writes what Collect sends, in the text format of Prometheus, and a HELP and TYPE also for gauges without series. Series are
-// not sorted. Memory: that of a line.
+// WriteText writes what Collect sends, in the text format of Prometheus, and a HELP and TYPE also for gauges without
+// series. Series are not sorted. Memory: that of a line.
 func (c *Collector[W]) WriteText(to io.Writer) error {
 	w, ok := c.world()
 	var buffer []byte

@@ -305,7 +305,8 @@ func TestNothingIsReadWhileNothingIsLeftOver(t *testing.T) {
 	}
 }
 
-// A hundred instances are terminated with their claims after the listing. That is no reason to stop collecting, as a hundred leftovers are.
+// A hundred instances are terminated with their claims after the listing. That is no reason to stop collecting, as a
+// hundred leftovers are.
 func TestInstancesThatAreGoneSinceAListingAreNoLeftovers(t *testing.T) {
 	fleet, objects := fleetOf(110, 101)
 	fleet.recent = fleet.instances

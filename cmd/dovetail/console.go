@@ -51,9 +51,11 @@ pending and the smallest change that makes them run; a page for each node, pod a
 It works on a cluster that runs Karpenter or Dovetail. It only reads: it needs the verbs list and watch, reports which are missing,
 and shows the rest. It listens at 127.0.0.1 only, without a login: every user of this machine can read what it shows.
 
-The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and there is no doctor.`,
+The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and there is no doctor.
+With several --context or --all-contexts, it begins with an overview over these clusters, and the page can switch between them.`,
 		Example: `  dovetail console
   dovetail console --context production --cluster-name shop
+  dovetail console --all-contexts
   dovetail console --port 9000 --recording decisions.rec
   dovetail snapshot > now.yaml && dovetail console -f now.yaml`,
 		Args:        cobra.NoArgs,
@@ -65,7 +67,7 @@ The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it
 			return f.run(cmd)
 		},
 	}
-	f.bind(cmd)
+	f.bindSeveral(cmd)
 	bindClusterName(cmd, &f.clusterName, "name of the EKS cluster; without it, checks of the doctor that need AWS are skipped")
 	fs := cmd.Flags()
 	fs.Uint16Var(&f.port, "port", defaultConsolePort, "port to listen on, at 127.0.0.1; 0 for any free one")
@@ -77,7 +79,14 @@ The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it
 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
 	klog.SetLogger(logr.Discard()) // the page shows what the watch has lost
-	sources, err := f.sources(cmd)
+	several, err := f.kube.choose()
+	if err == nil && several != nil {
+		err = namesOneCluster(cmd, "cluster-name", "recording")
+	}
+	if err != nil {
+		return misused(cmd, err)
+	}
+	name, handler, run, err := f.shown(cmd, several)
 	if err != nil {
 		return err
 	}
@@ -88,10 +97,27 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "Console of %s: http://%s/\nIt only reads. Ctrl-C stops it.\n", sources.Name, listener.Addr())
-	shown := console.New(sources)
-	serve(cmd.Context(), listener, shown.Handler(), shown.Run)
+	fmt.Fprintf(cmd.OutOrStdout(), "Console of %s: http://%s/\nIt only reads. Ctrl-C stops it.\n", name, listener.Addr())
+	serve(cmd.Context(), listener, handler, run)
 	return nil
+}
+
+// shown is the console of one cluster, or of several contexts.
+func (f *consoleFlags) shown(cmd *cobra.Command, contexts []string) (name string, _ http.Handler, run func(context.Context), _ error) {
+	if contexts == nil {
+		sources, err := f.sources(cmd)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		one := console.New(sources)
+		return sources.Name, one.Handler(), one.Run, nil
+	}
+	var all []console.Sources
+	for _, context := range contexts {
+		all = append(all, f.lateSources(cmd, context))
+	}
+	several := console.NewSeveral(all)
+	return fmt.Sprintf("%d clusters", len(all)), several.Handler(), several.Run, nil
 }
 
 // shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.

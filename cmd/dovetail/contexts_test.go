@@ -88,6 +88,8 @@ func TestSeveralContextsAreRefusedWhereOneIsMeant(t *testing.T) {
 		"assess --all-contexts --html x.html":                         "--html is for one cluster",
 		"assess --all-contexts -f testdata/assess.yaml":               "-f and --kubeconfig",
 		"top --once --all-contexts --context east":                    "use only one of them",
+		"console --all-contexts --recording x.rec":                    "--recording is for one cluster",
+		"console --context east --context west --cluster-name shop":   "--cluster-name is for one cluster",
 		"snapshot --context east --all-contexts":                      "--all-contexts",
 		"doctor --all-contexts --fix-manifests":                       "--fix-manifests is for one cluster",
 		"top --once --context east --context west -f testdata/x.yaml": "-f and --kubeconfig",

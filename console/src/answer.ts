@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
+import { apiPath } from './route';
 import { refused, request } from './session';
 
 const away: Problem = {
@@ -13,7 +14,7 @@ const away: Problem = {
 export async function get<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
   let response: Response;
   try {
-    response = await request(`/api/v1${path}`, body === undefined ? { signal } : {
+    response = await request(apiPath(path), body === undefined ? { signal } : {
       signal, method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body),
     });
   } catch (e) {

@@ -107,6 +107,25 @@ export interface Change {
   removed: string[] | null;
 }
 
+export interface Cluster {
+  name: string;
+  link: Link;
+  read: boolean;
+  at: string;
+  nodes: number;
+  pods: number;
+  pending: number;
+  stuck: number;
+  costPerHour: TopSpend;
+  changes: number | null;
+  errors: number | null;
+  warnings: number | null;
+}
+
+export interface Clusters {
+  clusters: Cluster[] | null;
+}
+
 export interface Decisions {
   from: string | null;
   to: string | null;

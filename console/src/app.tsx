@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { About, Diagnosis } from './api.gen';
 import { useAnswer } from './answer';
+import { ClustersPage, Picker } from './clusters';
 import { DecisionPage, DecisionsPage } from './decisions';
 import { DoctorPage } from './doctor';
 import { colorings } from './fleet/colors';
@@ -15,7 +16,7 @@ import { Palette } from './palette';
 import { Empty, Icon, useNow } from './parts';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
-import { type Route, change, go, href, useRoute } from './route';
+import { type Route, change, go, href, parse, useRoute } from './route';
 import { TimelinePage } from './timeline';
 import { WhatIfPage } from './whatif';
 
@@ -74,7 +75,7 @@ function useKeys(views: View[], search: () => void) {
         state.current.g = 0;
         const view = state.current.views.find((v) => v.key === e.key);
         if (view) go(href([view.name]));
-      } else if (/^[1-5]$/.test(e.key) && location.hash.startsWith('#/fleet')) {
+      } else if (/^[1-5]$/.test(e.key) && parse(location.hash).path[0] === 'fleet') {
         change({ color: colorings[Number(e.key) - 1]!.name, only: null });
       }
     };
@@ -91,7 +92,8 @@ export function App() {
   const [theme, toggle] = useTheme();
   const [searching, setSearching] = useState(false);
   const about = useAnswer<About>('/about');
-  const views = viewsOf(about.data);
+  const over = route.path[0] === 'clusters';
+  const views = over ? [] : viewsOf(about.data);
   const main = useRef<HTMLElement>(null);
   const focusBefore = useRef<Element | null>(null);
   const search = () => {
@@ -100,7 +102,7 @@ export function App() {
   };
   useKeys(views, search);
   const here = parents[route.path[0]!] ?? route.path[0]!;
-  const title = views.find((v) => v.name === here)?.label ?? 'Fleet';
+  const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : 'Fleet');
   const page = route.path.join('/');
   const first = useRef(true);
   useEffect(() => {
@@ -112,10 +114,10 @@ export function App() {
   return (
     <>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
-      <Top about={about.data} search={search} theme={toggle} />
+      <Top about={about.data} over={over} search={search} theme={toggle} />
       <Rail views={views} here={here} about={about.data} />
       <main ref={main} id="main" tabIndex={-1}>
-        <StaleBanner />
+        {!over && <StaleBanner />}
         <Content route={route} theme={theme} about={about.data} />
       </main>
       {searching && <Palette views={views} theme={toggle} close={() => {
@@ -130,6 +132,7 @@ export function App() {
 function Content({ route, theme, about }: { route: Route; theme: string; about: About | null }) {
   const [view, a, b] = route.path;
   switch (view) {
+    case 'clusters': return <ClustersPage />;
     case 'fleet': return <FleetPage route={route} theme={theme} />;
     case 'nodes': if (a) return <NodePage key={a} name={a} />; break;
     case 'pods': if (a && b) return <PodPage key={`${a}/${b}`} name={`${a}/${b}`} />; break;
@@ -148,7 +151,7 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
   );
 }
 
-function Top({ about, search, theme }: { about: About | null; search: () => void; theme: () => void }) {
+function Top({ about, over, search, theme }: { about: About | null; over: boolean; search: () => void; theme: () => void }) {
   const nodes = useLive((l) => l.nodes?.size ?? null);
   return (
     <header class="top">
@@ -158,9 +161,9 @@ function Top({ about, search, theme }: { about: About | null; search: () => void
         </svg>
         <span>Dovetail</span>
       </a>
-      <span class="cluster"><b class="cut">{about?.cluster}</b>{nodes !== null && <span class="tag">{plural(nodes, 'node')}</span>}</span>
+      <span class="cluster"><Picker name={about?.cluster} />{nodes !== null && !over && <span class="tag">{plural(nodes, 'node')}</span>}</span>
       <span class="grow" />
-      <Age file={about?.file ?? false} />
+      {!over && <Age file={about?.file ?? false} />}
       <button class="find" onClick={search} aria-label="Search nodes and views">
         <Icon name="search" /><span>Search nodes and views</span><kbd>/</kbd>
       </button>

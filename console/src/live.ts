@@ -3,6 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { Change, Fleet, Link, Node, Problem, Summary } from './api.gen';
 import { list } from './format';
+import { apiPath } from './route';
 import { refused, request } from './session';
 
 export interface Live {
@@ -19,7 +20,8 @@ export interface Live {
   members: number;
 }
 
-let live: Live = { connection: 'connecting', lostAt: 0, sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0 };
+const nothing: Live = { connection: 'connecting', lostAt: 0, sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0 };
+let live = nothing;
 const listeners = new Set<() => void>();
 
 function set(next: Partial<Live>) {
@@ -75,6 +77,7 @@ const retry = 2_000;
 // connect listens until the function that it returns is called. It reads the stream by fetch: an EventSource sends no token.
 export function connect(): () => void {
   const abort = new AbortController();
+  set(nothing); // of another cluster
   void listen(abort.signal);
   return () => abort.abort();
 }
@@ -95,7 +98,7 @@ async function stream(stopped: AbortSignal): Promise<Problem | null> {
   stopped.addEventListener('abort', end);
   let watchdog = setTimeout(end, silence);
   try {
-    const response = await request('/api/v1/events', { signal: ended.signal });
+    const response = await request(apiPath('/events'), { signal: ended.signal });
     if (!response.ok || !response.body) return await response.json() as Problem;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ''; ;) {

@@ -1,10 +1,11 @@
 // What is shown instead of the console while the server lets nobody in: who may, and how.
 
-import type { ComponentChildren } from 'preact';
+import { type ComponentChildren, Fragment } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
 import { connect } from './live';
 import { Banner, Code } from './parts';
+import { useCluster } from './route';
 import { hasToken, logIn, logOut, useRefusal } from './session';
 
 // again is how soon a server on standby is tried again, in ms.
@@ -13,13 +14,14 @@ const again = 5_000;
 // Gate shows its children once the server answers.
 export function Gate({ children }: { children: ComponentChildren }) {
   const refusal = useRefusal();
+  const cluster = useCluster();
   useLayoutEffect(() => {
     if (!refusal) return connect();
     if (refusal.code !== 'Standby') return;
     const timer = setTimeout(() => logIn(''), again);
     return () => clearTimeout(timer);
-  }, [refusal]);
-  if (!refusal) return <>{children}</>;
+  }, [refusal, cluster]);
+  if (!refusal) return <Fragment key={cluster}>{children}</Fragment>; // nothing of one cluster stays for another
   return (
     <main class="gate">
       {refusal.code === 'Unauthenticated' && <LogIn problem={refusal} />}

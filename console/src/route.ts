@@ -8,14 +8,20 @@ export interface Route {
   query: URLSearchParams;
 }
 
+// clusterOf is the cluster of an address such as #/@shop/fleet; empty for the only one.
+export const clusterOf = (hash: string) => decodeURIComponent(/^#\/@([^/?]*)/.exec(hash)?.[1] ?? '');
+
+export const clusterHref = (cluster: string, view = 'fleet') => `#/@${encodeURIComponent(cluster)}/${view}`;
+
 export function parse(hash: string): Route {
-  const [path = '', query = ''] = hash.replace(/^#\/?/, '').split('?');
+  const [path = '', query = ''] = hash.replace(/^#\/?(@[^/?]*\/?)?/, '').split('?');
   return { path: (path || 'fleet').split('/').map(decodeURIComponent), query: new URLSearchParams(query) };
 }
 
 export const href = (path: string[], query: Record<string, string | null> = {}) => {
   const q = new URLSearchParams(Object.entries(query).filter((e): e is [string, string] => !!e[1])).toString();
-  return `#/${path.map(encodeURIComponent).join('/')}${q ? `?${q}` : ''}`;
+  const cluster = path[0] === 'clusters' ? '' : clusterOf(location.hash);
+  return `#/${[...(cluster ? [`@${encodeURIComponent(cluster)}`] : []), ...path.map(encodeURIComponent)].join('/')}${q ? `?${q}` : ''}`;
 };
 
 export const nodeHref = (name: string) => href(['nodes', name]);
@@ -47,4 +53,20 @@ export function useRoute(): Route {
     return () => removeEventListener('hashchange', update);
   }, []);
   return route;
+}
+
+// apiPath is the path of the API for the cluster of the address.
+export function apiPath(path: string): string {
+  const cluster = path === '/clusters' ? '' : clusterOf(location.hash);
+  return `/api/v1${cluster ? `/clusters/${encodeURIComponent(cluster)}` : ''}${path}`;
+}
+
+export function useCluster(): string {
+  const [cluster, setCluster] = useState(() => clusterOf(location.hash));
+  useEffect(() => {
+    const update = () => setCluster(clusterOf(location.hash));
+    addEventListener('hashchange', update);
+    return () => removeEventListener('hashchange', update);
+  }, []);
+  return cluster;
 }

@@ -34,7 +34,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 	c := newWorld(t).console()
 	all, _ := api(c)
 	asked := map[string]string{
-		apiRoot + "/about": "", apiRoot + "/fleet": "", apiRoot + "/pods": "?node=claim-a,claim-b", apiRoot + "/pending": "",
+		clustersPath: "", apiRoot + "/about": "", apiRoot + "/fleet": "", apiRoot + "/pods": "?node=claim-a,claim-b", apiRoot + "/pending": "",
 		apiRoot + "/nodes/{name}/explain":            "/nodes/ip-10-0-0-1.ec2.internal/explain",
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",

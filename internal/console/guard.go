@@ -54,7 +54,7 @@ func (from reach) guarded(next http.Handler) http.Handler {
 
 // methods are those of a path. What-if takes a manifest, which is too large for an address; it writes nothing either.
 func methods(path string) []string {
-	if path == whatIfPath {
+	if path == whatIfPath || strings.HasPrefix(path, clustersPath+"/") && strings.HasSuffix(path, strings.TrimPrefix(whatIfPath, apiRoot)) {
 		return []string{http.MethodPost}
 	}
 	return []string{http.MethodGet, http.MethodHead}

@@ -57,6 +57,10 @@ type parameter struct {
 func (c *Console) routes() []route {
 	out := []route{
 		{
+			Method: "GET", Path: clustersPath, Summary: "The clusters in numbers; each other path is also below it, after the name of a cluster",
+			Answer: Clusters{}, answer: func(*http.Request) (any, error) { return Clusters{Clusters: []Cluster{c.row()}}, nil },
+		},
+		{
 			Method: "GET", Path: apiRoot + "/about", Summary: "What this console shows",
 			Answer: About{}, answer: func(*http.Request) (any, error) { return c.about(), nil },
 		},

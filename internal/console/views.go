@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -123,6 +124,8 @@ type doctorCache struct {
 
 	mu   sync.Mutex
 	last *Diagnosis
+	// latest is last, for readers that do not wait for the next one.
+	latest atomic.Pointer[Diagnosis]
 }
 
 func (c *doctorCache) get(ctx context.Context, fresh bool) (*Diagnosis, error) {
@@ -139,5 +142,6 @@ func (c *doctorCache) get(ctx context.Context, fresh bool) (*Diagnosis, error) {
 		return nil, err
 	}
 	c.last = &Diagnosis{At: c.now(), Report: found}
+	c.latest.Store(c.last)
 	return c.last, nil
 }

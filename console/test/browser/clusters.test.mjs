@@ -1,0 +1,65 @@
+// Several clusters: the overview, the picker, and a cluster that cannot be reached.
+import assert from 'node:assert/strict';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { accessible, clean, directory, picture, startBrowser, startConsole, startLab } from './world.mjs';
+
+// threeContexts are two names of the lab's cluster, and one of a cluster where nobody listens.
+function threeContexts(kubeconfig) {
+  const text = readFileSync(kubeconfig, 'utf8');
+  const [, context] = /current-context: "?([^"\n]+)"?/.exec(text);
+  const config = text.includes('"apiVersion"') ? JSON.parse(text) : null;
+  assert.equal(config, null, 'the kubeconfig is YAML');
+  const block = new RegExp(`- context:\n((?: {4}.*\n)+) {2}name: ${context}\n`).exec(text);
+  assert.ok(block, text);
+  const [, cluster] = / {4}cluster: (\S+)\n/.exec(block[1]);
+  const more = `- context:\n${block[1]}  name: team/second\n- context:\n${block[1].replace(`cluster: ${cluster}`, 'cluster: gone')}  name: gone\n`;
+  const gone = '- cluster:\n    server: https://127.0.0.1:1\n  name: gone\n';
+  const file = join(directory(), 'kubeconfig');
+  writeFileSync(file, text.replace(block[0], block[0] + more).replace('clusters:\n', `clusters:\n${gone}`));
+  return { file, context };
+}
+
+test('several clusters', { timeout: 10 * 60_000 }, async (t) => {
+  const lab = await startLab(t);
+  const { file, context } = threeContexts(lab.env.KUBECONFIG);
+  const url = await startConsole(t, ['--all-contexts'], { ...lab.env, KUBECONFIG: file });
+  const page = await (await startBrowser(t)).page(url);
+  const row = (name) => page.getByRole('row').filter({ has: page.getByRole('rowheader', { name, exact: true }) });
+
+  await t.test('the console begins with an overview, and one cluster that is away holds up no other', async () => {
+    await page.getByRole('heading', { name: 'Clusters' }).waitFor();
+    await row(context).getByText('Live').waitFor();
+    await row('team/second').getByText('Live').waitFor();
+    await row('gone').getByText('Not reached').waitFor();
+    await page.getByText('1 cluster cannot be reached').waitFor();
+    await accessible(page, 'clusters');
+    await picture(page, 'clusters-light');
+  });
+
+  await t.test('a row leads to its cluster, and the address keeps it', async () => {
+    await page.getByRole('link', { name: 'team/second' }).click();
+    await page.getByRole('heading', { name: 'The cluster has no nodes' }).waitFor();
+    assert.match(page.url(), /#\/@team%2Fsecond\/fleet/);
+    await page.getByRole('link', { name: 'NodePools' }).click();
+    await page.getByText('Disruption budgets, next 24 h').waitFor();
+    assert.match(page.url(), /#\/@team%2Fsecond\/nodepools/);
+    await page.reload();
+    await page.getByText('Disruption budgets, next 24 h').waitFor();
+    await accessible(page, 'one of several');
+  });
+
+  await t.test('the picker switches', async () => {
+    const picker = page.getByRole('combobox', { name: 'Cluster' });
+    await picker.selectOption('gone');
+    await page.getByText('Stale for').waitFor();
+    assert.equal(await page.getByText('Disruption budgets, next 24 h').count(), 0);
+    await picker.selectOption(context);
+    await page.getByRole('heading', { name: 'The cluster has no nodes' }).waitFor();
+    await picker.selectOption({ label: 'All 3 clusters' });
+    await page.getByRole('heading', { name: 'Clusters' }).waitFor();
+  });
+
+  clean(page);
+});

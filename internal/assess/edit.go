@@ -151,7 +151,7 @@ func (b *Baseline) of(view *inspect.View) *assessment {
 // Compare computes what the edit of a NodePool does.
 //
 // Cost: a plan for the pending pods and those of drifted nodes, one for all pods, and a pass of consolidation. With 1,000 nodes and
-// 13,000 pods, that is 1.1 s of CPU time on two cores, 0.8 s if no node drifts.
+// 13,000 pods, that is 1.9 s of CPU time over two cores, garbage collection included.
 func (b *Baseline) Compare(pool *karpv1.NodePool) (*Comparison, error) {
 	state, err := b.view.WithNodePool(pool)
 	if err != nil {

@@ -64,7 +64,7 @@ func consolidate(fleet Fleet) Scenario {
 				"the cluster settles: nothing changes for %v, and the nodes cost at most %.2f times the lower bound",
 				fleet.Settle, maxCostOverBound,
 			),
-			Timeout: 15*time.Minute + 3*fleet.Settle,
+			Timeout: 9*time.Minute + 3*fleet.Settle,
 			Run: func(ctx context.Context, w *World) error {
 				begin, before := time.Now(), len(w.Instances())
 				if err := s.awaitSettledCheaply(ctx, w, fleet.Settle); err != nil {

@@ -6,6 +6,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,14 +28,16 @@ type Scenario struct {
 	// Configure, if set, changes the configuration of the scenario's world.
 	Configure func(*world.Config)
 	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
-	Background func(ctx context.Context, w *World) error
-	Steps      []Step
+	Background    func(ctx context.Context, w *World) error
+	TimeoutFactor TimeoutFactor
+	Steps         []Step
 }
 
 // Step is one step of a scenario. It fails if Run returns an error or does not return in time.
 type Step struct {
 	Name string
-	// Timeout is the longest that the step may take on an idle machine. Elsewhere it may take patience times as long, unless it is Exact.
+	// Timeout is the longest that the step may take on an idle computer. Elsewhere it may take TimeoutFactor times as long, unless it
+	// is Exact.
 	Timeout time.Duration
 	// Exact is for a step whose Timeout is what it asserts.
 	Exact bool
@@ -119,7 +122,7 @@ const (
 // Run runs a scenario in a world of cfg. The error of a failed step is in the Result.
 func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) Result {
 	begin := time.Now()
-	e := &execution{listener: listener, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
+	e := &execution{listener: listener, timeoutFactor: s.TimeoutFactor, result: Result{Scenario: s.Name, StateDir: cfg.Dir}}
 	e.run(ctx, s, cfg)
 	e.result.Seconds = time.Since(begin).Seconds()
 	e.result.Passed = true
@@ -131,9 +134,10 @@ func Run(ctx context.Context, s Scenario, cfg world.Config, listener Listener) R
 
 // execution is one run of a scenario.
 type execution struct {
-	listener Listener
-	result   Result
-	world    *World
+	listener      Listener
+	timeoutFactor TimeoutFactor
+	result        Result
+	world         *World
 }
 
 func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
@@ -221,16 +225,19 @@ func deniedCalls(w *World) error {
 	return nil
 }
 
-// patience is how many times as long a step may take on a machine that does other things as well: a timeout is there to end what hangs, not
-// to measure the machine.
-const patience = 3
+// TimeoutFactor is how many times as long a step may take on a computer that does other things as well: a timeout ends what hangs, and does
+// not measure the computer. Zero means DefaultTimeoutFactor.
+type TimeoutFactor int
+
+// DefaultTimeoutFactor is for a computer that runs three scenarios at a time, and compiles.
+const DefaultTimeoutFactor TimeoutFactor = 3
 
 // limit is the longest that the step may take.
-func (s Step) limit() time.Duration {
+func (f TimeoutFactor) limit(s Step) time.Duration {
 	if s.Exact {
 		return s.Timeout
 	}
-	return patience * s.Timeout
+	return time.Duration(cmp.Or(f, DefaultTimeoutFactor)) * s.Timeout
 }
 
 // errStepTimeout is the cancellation cause of a step that exceeds its timeout.
@@ -244,7 +251,7 @@ func (e *execution) step(ctx context.Context, s Step) bool {
 	e.world.notes = nil
 	e.listener.Begin(s.Name)
 	begin := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, s.limit(), fmt.Errorf("%w: over %v", errStepTimeout, s.limit()))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.timeoutFactor.limit(s), fmt.Errorf("%w: over %v", errStepTimeout, e.timeoutFactor.limit(s)))
 	defer cancel()
 	err := s.Run(ctx, e.world)
 	out := StepResult{Name: s.Name, Passed: err == nil, Seconds: time.Since(begin).Seconds(), Notes: e.world.notes}

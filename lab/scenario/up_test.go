@@ -307,7 +307,7 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 	if err := os.WriteFile(misled, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s := labtest.Start(t, "run", "first-node", "--dovetail", misled)
+	s := labtest.Start(t, "run", "first-node", "--timeout-factor", "1", "--dovetail", misled)
 	if code := s.Wait(t, bootTimeout); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}

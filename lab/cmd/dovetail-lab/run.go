@@ -30,6 +30,7 @@ type runOptions struct {
 	kills              uint64
 	worlds             int
 	fleet              scenario.Fleet
+	timeoutFactor      int
 	metrics            metricsOptions
 }
 
@@ -63,6 +64,9 @@ prints the state of the world and keeps the logs.`,
 			if err := o.metrics.check(all); err != nil {
 				return usageError(cmd, err)
 			}
+			if o.timeoutFactor < 1 {
+				return usageError(cmd, fmt.Errorf("--timeout-factor %d: must be at least 1", o.timeoutFactor))
+			}
 			if o.parallel < 0 {
 				return usageError(cmd, fmt.Errorf("--parallel %d: must be at least 1", o.parallel))
 			}
@@ -90,6 +94,10 @@ prints the state of the world and keeps the logs.`,
 		scenario.DefaultFleet.Settle,
 		"how long the cluster of consolidate must not change to count as settled; from 1h on, no node is young any more, and it must cost "+
 			"what assess predicted",
+	)
+	cmd.Flags().IntVar(
+		&o.timeoutFactor, "timeout-factor", int(scenario.DefaultTimeoutFactor),
+		"multiplies the timeouts of steps, except where a step checks its time: raise it on a slow or busy computer",
 	)
 	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
 	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
@@ -314,6 +322,7 @@ func (o runOptions) runScenario(
 	dovetail string,
 	report *scenario.Report,
 ) (scenario.Result, error) {
+	s.TimeoutFactor = scenario.TimeoutFactor(o.timeoutFactor)
 	directory := o.stateDir
 	if directory != "" {
 		directory += string(os.PathSeparator) + s.Name

@@ -116,7 +116,7 @@ export function App() {
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
       <Top about={about.data} over={over} search={search} theme={toggle} />
       <Rail views={views} here={here} about={about.data} />
-      <main ref={main} id="main" tabIndex={-1}>
+      <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
         <Content route={route} theme={theme} about={about.data} />
       </main>

@@ -31,8 +31,13 @@ func killedDuringBatch(t *testing.T, w *fakeEC2, price float64, did callOutcome)
 	return w.succeed(first.orders, price)
 }
 
+// succeed returns the next process. It makes a call once both NodeClaims have arrived.
 func (w *fakeEC2) succeed(orders [2]Request, price float64) *successor {
-	s := &successor{process: w.startGathering(pricedOrder(price), batch.Window{Idle: time.Millisecond, Max: time.Hour, Items: 2}), w: w}
+	return w.succeedGathering(orders, price, batch.Window{Idle: time.Hour, Max: time.Hour, Items: 2})
+}
+
+func (w *fakeEC2) succeedGathering(orders [2]Request, price float64, window batch.Window) *successor {
+	s := &successor{process: w.startGathering(pricedOrder(price), window), w: w}
 	for n, o := range orders {
 		s.orders[n] = pricedOrder(price)
 		s.orders[n].Claim = o.Claim.DeepCopy()
@@ -147,7 +152,7 @@ func TestOneOfTwoIsResumed(t *testing.T) {
 	for name, did := range map[string]callOutcome{"killed before the call": requestLost, "killed after the call": responseLost} {
 		t.Run(name, func(t *testing.T) {
 			w := newFakeEC2()
-			s := killedDuringBatch(t, w, 0.05, did)
+			s := w.succeedGathering(killedDuringBatch(t, w, 0.05, did).orders, 0.05, batch.Window{Idle: time.Millisecond, Max: time.Hour, Items: 2})
 			one, _ := s.reconcile(t.Context(), false, 1)
 			other, errs := s.reconcile(t.Context(), false, 0)
 			if errs[0] == nil {

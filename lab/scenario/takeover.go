@@ -277,12 +277,13 @@ func adoptedAll(ctx context.Context, w *World, want int) error {
 	return nil
 }
 
-// drift changes a label of the NodePool's template while its budget allows no disruption, and changes it back.
+// drift changes a label of the NodePool's template while its budget allows no disruption, and changes it back. A surplus node, launched
+// before it was known what an adopted NodeClaim has, goes before.
 func (t *takeoverRun) drift(ctx context.Context, w *World) error {
 	for _, change := range []struct {
 		generation, budget string
 		drifted            int
-	}{{"2", "0", len(takenOver)}, {"1", "0", 0}, {"1", "100%", 0}} {
+	}{{"1", "100%", 0}, {"2", "0", len(takenOver)}, {"1", "0", 0}, {"1", "100%", 0}} {
 		if err := apply(ctx, w, manifests.Takeover, map[string]string{"GENERATION": change.generation, "BUDGET": change.budget}); err != nil {
 			return err
 		}

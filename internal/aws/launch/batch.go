@@ -147,20 +147,9 @@ type slotAssignment struct {
 func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slotAssignment {
 	sorted := slices.SortedFunc(slices.Values(members), func(a, b *batchMember) int { return strings.Compare(a.uid(), b.uid()) })
 	e := slotAssignment{launch: l.launchID(sorted), failed: map[string]error{}}
-	began := l.cfg.Now()
-	errs := make([]error, len(sorted))
-	var writing errgroup.Group
-	writing.SetLimit(maxConcurrentAnnotations)
-	for n, m := range sorted {
-		writing.Go(func() error {
-			if errs[n] = m.ctx.Err(); errs[n] == nil {
-				errs[n] = m.annotate(ctx, cloudprovider.BatchSlot{Launch: e.launch, Index: n, Of: len(sorted)}.String())
-			}
-			return nil
-		})
-	}
-	_ = writing.Wait()
-	late := l.cfg.Now().Sub(began) > annotateTimeout
+	errs, late := l.writeSlots(ctx, sorted, func(n int) cloudprovider.BatchSlot {
+		return cloudprovider.BatchSlot{Launch: e.launch, Index: n, Of: len(sorted)}
+	})
 	for n, m := range sorted {
 		if errs[n] == nil && late {
 			errs[n] = errors.New("annotating the NodeClaims of the batch launch took too long")
@@ -175,6 +164,29 @@ func (l *Launcher) annotateAll(ctx context.Context, members []*batchMember) slot
 		e.failed[m.uid()] = errs[n]
 	}
 	return e
+}
+
+// writeSlots writes the slot of each member on its NodeClaim. The errors are by the order of the members. It is late if so much time passed
+// that another process may have concluded that no call was made.
+func (l *Launcher) writeSlots(
+	ctx context.Context,
+	members []*batchMember,
+	slot func(n int) cloudprovider.BatchSlot,
+) (errs []error, late bool) {
+	errs = make([]error, len(members))
+	began := l.cfg.Now()
+	var writing errgroup.Group
+	writing.SetLimit(maxConcurrentAnnotations)
+	for n, m := range members {
+		writing.Go(func() error {
+			if errs[n] = m.ctx.Err(); errs[n] == nil {
+				errs[n] = m.annotate(ctx, slot(n).String())
+			}
+			return nil
+		})
+	}
+	_ = writing.Wait() // the errors are in errs
+	return errs, l.cfg.Now().Sub(began) > annotateTimeout
 }
 
 // launchID returns an ID that no launch had before.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
@@ -85,20 +83,8 @@ func (l *Launcher) resumeBatch(ctx context.Context, of resumption, members []*ba
 // confirmSlots makes sure that the NodeClaims still have their slots. The errors are those of the members, by their order. A NodeClaim
 // that arrived twice is one member.
 func (l *Launcher) confirmSlots(ctx context.Context, launch string, members []*batchMember) (slotAssignment, []error) {
-	e, errs := slotAssignment{launch: launch}, make([]error, len(members))
-	began := l.cfg.Now()
-	var writing errgroup.Group
-	writing.SetLimit(maxConcurrentAnnotations)
-	for n, m := range members {
-		writing.Go(func() error {
-			if errs[n] = m.ctx.Err(); errs[n] == nil {
-				errs[n] = m.annotate(ctx, m.slot.String())
-			}
-			return nil
-		})
-	}
-	_ = writing.Wait()
-	late := l.cfg.Now().Sub(began) > annotateTimeout
+	e := slotAssignment{launch: launch}
+	errs, late := l.writeSlots(ctx, members, func(n int) cloudprovider.BatchSlot { return members[n].slot })
 	empty := make([]bool, members[0].slot.Of)
 	for n := range empty {
 		empty[n] = true

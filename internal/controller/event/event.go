@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,15 @@ import (
 
 // DefaultDedupeWindow is how long an equal event on the same object is not published again. It is Karpenter's.
 const DefaultDedupeWindow = 2 * time.Minute
+
+// Nominated is the reason of events that name the node which a pending pod will get. They are limited, over all pods, to
+// nominationsPerSecond and bursts of nominationBurst, which are Karpenter's numbers: thousands of pods that become pending at once would
+// cost the API server as many writes, just when nodes have to be launched.
+const (
+	Nominated            = "Nominated"
+	nominationsPerSecond = 5
+	nominationBurst      = 10
+)
 
 // minSweepSize is the number of entries from which expired ones are removed; fewer take a few megabytes at most.
 const minSweepSize = 10_000
@@ -29,8 +39,9 @@ type Object interface {
 // Recorder publishes events. It publishes the same reason and message on the same object once per dedupe window; a new
 // message is always published.
 type Recorder struct {
-	sink record.EventRecorder
-	now  func() time.Time
+	sink        record.EventRecorder
+	now         func() time.Time
+	nominations *rate.Limiter
 
 	mu       sync.Mutex
 	recorded map[key]time.Time
@@ -45,7 +56,10 @@ type key struct {
 
 // NewRecorder returns a Recorder that writes to sink.
 func NewRecorder(sink record.EventRecorder, now func() time.Time) *Recorder {
-	return &Recorder{sink: sink, now: now, recorded: map[key]time.Time{}, sweepAt: minSweepSize}
+	return &Recorder{
+		sink: sink, now: now, nominations: rate.NewLimiter(nominationsPerSecond, nominationBurst),
+		recorded: map[key]time.Time{}, sweepAt: minSweepSize,
+	}
 }
 
 // Normal publishes an event of type Normal.
@@ -72,17 +86,21 @@ func (r *Recorder) WarnEvery(window time.Duration, o Object, reason, format stri
 type entry struct{ typ, reason, message string }
 
 func (r *Recorder) record(o Object, window time.Duration, e entry) {
-	if r.repeated(key{o.GetUID(), e.reason, e.message}, window) {
+	if r.suppressed(key{o.GetUID(), e.reason, e.message}, window) {
 		return
 	}
 	r.sink.Event(o, e.typ, e.reason, e.message)
 }
 
-func (r *Recorder) repeated(k key, window time.Duration) bool {
+// suppressed reports whether an event repeats another, or is over the limit of its reason. An event over the limit may be published later.
+func (r *Recorder) suppressed(k key, window time.Duration) bool {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if until, ok := r.recorded[k]; ok && now.Before(until) {
+		return true
+	}
+	if k.reason == Nominated && !r.nominations.AllowN(now, 1) {
 		return true
 	}
 	// Entries are small, and the events of a window bound their number. Sweeping whenever that has doubled has an

@@ -68,3 +68,37 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// A burst of pods gets ten nominations at once and five a second, over all pods. What was over the limit may be published later.
+func TestNominationsAreLimited(t *testing.T) {
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	sink := record.NewFakeRecorder(1000)
+	r := NewRecorder(sink, func() time.Time { return now })
+	nominate := func(pods int) (published int) {
+		for i := range pods {
+			r.Normal(pod(fmt.Sprint(i)), Nominated, "Pod should schedule on: %s", "node/a")
+		}
+		for len(sink.Events) > 0 {
+			<-sink.Events
+			published++
+		}
+		return published
+	}
+	if got := nominate(100); got != 10 {
+		t.Errorf("%d of 100 nominations at once are published, want 10", got)
+	}
+	now = now.Add(time.Second)
+	if got := nominate(100); got != 5 {
+		t.Errorf("%d nominations after a second, want 5", got)
+	}
+	now = now.Add(time.Minute)
+	if got := nominate(16); got != 1 {
+		t.Errorf("%d nominations, want 1: 15 of 16 pods had theirs", got)
+	}
+	for i := range 100 {
+		r.Warn(pod(fmt.Sprint(i)), "FailedScheduling", "no room")
+	}
+	if got := len(sink.Events); got != 100 {
+		t.Errorf("%d of 100 failures are published: the limit is for nominations", got)
+	}
+}

@@ -53,6 +53,39 @@ func TestBatchWindow(t *testing.T) {
 	}
 }
 
+// Pods that arrive faster than they are planned do not wait for each other. Pods that trigger again do not count.
+func TestFullBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBatch(time.Second, 10*time.Second)
+		b.Full = 3
+		window := func() time.Duration {
+			start := time.Now()
+			if !b.Wait(t.Context()) {
+				t.Fatal("Wait was not triggered")
+			}
+			return time.Since(start)
+		}
+		for _, uid := range []types.UID{"a", "b", "a", "c"} {
+			b.TriggerFirst(uid)
+		}
+		if got := window(); got != 0 {
+			t.Errorf("three new pods: closed after %v, want at once", got)
+		}
+		for _, uid := range []types.UID{"a", "b", "c", "d"} {
+			b.Trigger(uid)
+		}
+		b.TriggerFirst("e")
+		b.TriggerFirst("f")
+		if got := window(); got != time.Second {
+			t.Errorf("two new pods and four that still wait: closed after %v, want the idle time", got)
+		}
+		b.TriggerFirst("g")
+		if got := window(); got != time.Second {
+			t.Errorf("one new pod after a window of two: closed after %v, want the idle time", got)
+		}
+	})
+}
+
 func TestBatchEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

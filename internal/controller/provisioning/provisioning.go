@@ -263,7 +263,7 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 		}
 		for _, pod := range placement.Pods {
 			if pod.Spec.NodeName == "" {
-				p.Events.Normal(pod, "Nominated", "Pod should schedule on: %s", target)
+				p.Events.Normal(pod, event.Nominated, "Pod should schedule on: %s", target)
 			}
 		}
 	}
@@ -424,7 +424,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snap
 	}
 	for _, pod := range l.Pods {
 		if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
-			p.Events.Normal(pod, "Nominated", "Pod should schedule on: nodeclaim/%s", target)
+			p.Events.Normal(pod, event.Nominated, "Pod should schedule on: nodeclaim/%s", target)
 		}
 	}
 	return nil

@@ -51,8 +51,11 @@ func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !snapshot.Provisionable(pod) {
 		return reconcile.Result{}, nil
 	}
-	t.Decisions.See(pod)
-	t.Batch.Trigger(pod.UID)
+	if t.Decisions.See(pod) {
+		t.Batch.TriggerFirst(pod.UID)
+	} else {
+		t.Batch.Trigger(pod.UID)
+	}
 	return reconcile.Result{RequeueAfter: retriggerInterval}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
@@ -54,70 +55,82 @@ prints the state of the world and keeps the logs.`,
   dovetail-lab run --all
   dovetail-lab run --all --parallel 1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			all, err := o.scenarios(args)
+			all, err := o.complete(args)
 			if err != nil {
 				return usageError(cmd, err)
-			}
-			if err := checkOutput(o.output); err != nil {
-				return usageError(cmd, err)
-			}
-			if err := o.metrics.check(all); err != nil {
-				return usageError(cmd, err)
-			}
-			if o.timeoutFactor < 1 {
-				return usageError(cmd, fmt.Errorf("--timeout-factor %d: must be at least 1", o.timeoutFactor))
-			}
-			if o.parallel < 0 {
-				return usageError(cmd, fmt.Errorf("--parallel %d: must be at least 1", o.parallel))
-			}
-			if o.parallel == 0 {
-				o.parallel = o.worlds
-				if o.all {
-					o.parallel = 3
-				}
 			}
 			return runScenarios(cmd.Context(), o, all, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&o.all, "all", false, "run all scenarios")
-	cmd.Flags().Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
-	cmd.Flags().IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
-	cmd.Flags().IntVar(
+	o.bind(cmd.Flags())
+	return cmd
+}
+
+// bind adds the flags.
+func (o *runOptions) bind(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.all, "all", false, "run all scenarios")
+	flags.Uint64Var(&o.seeds.First, "first-seed", scenario.DefaultSeeds.First, "first seed of the scenario chaos")
+	flags.IntVar(&o.seeds.Count, "seeds", scenario.DefaultSeeds.Count, "number of seeds of the scenario chaos")
+	flags.IntVar(
 		&o.fleet.Nodes,
 		"nodes",
 		scenario.DefaultFleet.Nodes,
 		"size of the fleets: nodes of consolidate and one-per-node; two-clusters-one-name has half in each cluster, drift-rollout a quarter",
 	)
-	cmd.Flags().DurationVar(
+	flags.DurationVar(
 		&o.fleet.Settle,
 		"settle",
 		scenario.DefaultFleet.Settle,
 		"how long the cluster of consolidate must not change to count as settled; from 1h on, no node is young any more, and it must cost "+
 			"what assess predicted",
 	)
-	cmd.Flags().IntVar(
+	flags.IntVar(
 		&o.timeoutFactor, "timeout-factor", int(scenario.DefaultTimeoutFactor),
 		"multiplies the timeouts of steps, except where a step checks its time: raise it on a slow or busy computer",
 	)
-	cmd.Flags().IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
-	cmd.Flags().Uint64Var(
+	flags.IntVar(&o.worlds, "worlds", 1, "number of worlds that share the seeds of the scenario chaos; only if it runs alone")
+	flags.IntVar(&o.parallel, "parallel", 0, "scenarios at a time (default: 1; 3 with --all; the number of worlds with --worlds)")
+	flags.Uint64Var(
 		&o.kills,
 		"kill-controller",
 		0,
 		"kill the controller at random, every 27 s on average, with this seed; steps that check the outcome run without kills (default: no kills)",
 	)
-	cmd.Flags().StringVarP(&o.output, "output", "o", "text", "text or json")
-	cmd.Flags().StringVar(
+	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	flags.StringVar(
 		&o.stateDir,
 		"state-dir",
 		"",
 		"directory for a subdirectory per scenario, kept at the end (default: temporary ones, removed)",
 	)
-	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the temporary directory after a success")
-	o.metrics.bind(cmd.Flags())
-	cmd.Flags().StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
-	return cmd
+	flags.BoolVar(&o.keep, "keep", false, "keep the temporary directory after a success")
+	o.metrics.bind(flags)
+	flags.StringVar(&o.dovetail, "dovetail", "", "binary of dovetail (default: $DOVETAIL, or the one beside this program)")
+}
+
+// complete returns the scenarios that the arguments and flags select, and fills in the defaults that depend on them. Its errors are
+// about usage.
+func (o *runOptions) complete(args []string) ([]scenario.Scenario, error) {
+	all, err := o.scenarios(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(checkOutput(o.output), o.metrics.check(all)); err != nil {
+		return nil, err
+	}
+	if o.timeoutFactor < 1 {
+		return nil, fmt.Errorf("--timeout-factor %d: must be at least 1", o.timeoutFactor)
+	}
+	if o.parallel < 0 {
+		return nil, fmt.Errorf("--parallel %d: must be at least 1", o.parallel)
+	}
+	if o.parallel == 0 {
+		o.parallel = o.worlds
+		if o.all {
+			o.parallel = 3
+		}
+	}
+	return all, nil
 }
 
 func newList() *cobra.Command {

@@ -48,13 +48,14 @@ func (d *Decisions) Of(uid types.UID) Decision {
 	return d.pods[uid]
 }
 
-// See records that a pod needs a node; only the first time counts.
-func (d *Decisions) See(pod *corev1.Pod) {
+// See records that a pod needs a node; only the first time counts. It reports whether this is the first.
+func (d *Decisions) See(pod *corev1.Pod) (first bool) {
 	d.change(pod, func(now time.Time, e *Decision) {
 		if e.Seen.IsZero() {
-			e.Seen = now
+			e.Seen, first = now, true
 		}
 	})
+	return first
 }
 
 // Place records that a plan scheduled a pod, on a pool that is known to register nodes (healthy) or not.

@@ -114,7 +114,7 @@ func (a *assembly) newState() *cluster.State {
 	if !a.settings.IgnoreDRARequests {
 		expressions = dynamicresources.NewExpressions()
 	}
-	return cluster.NewState(cluster.Config{
+	cfg := cluster.Config{
 		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
 		Pods:             a.pods,
@@ -131,7 +131,9 @@ func (a *assembly) newState() *cluster.State {
 		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
-	})
+	}
+	cfg.Changes = cluster.NewChanges(a.mgr.GetCache(), cfg.SnapshotKinds()...).Count
+	return cluster.NewState(cfg)
 }
 
 // register adds reconcilers of single objects.

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/offerings"
 	"github.com/dovetail-k8s/dovetail/internal/aws/preflight"
 	"github.com/dovetail-k8s/dovetail/internal/aws/zonalshift"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controller/doctorloop"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 )
@@ -19,6 +20,15 @@ type doctorAccount struct {
 	*offerings.Source
 	*nodeclass.JoinChecks
 	*preflight.Checker
+}
+
+// maxListingAge is how old the listing of instances may be that the checks use. That of the adoption loop is younger, so that the checks
+// seldom make one of their own: 5,000 instances are described in 75 MB of text.
+const maxListingAge = 2 * time.Minute
+
+// List returns the instances of a recent listing.
+func (a doctorAccount) List(ctx context.Context) ([]cloudprovider.Instance, error) {
+	return a.Recent(ctx, maxListingAge)
 }
 
 func newDoctorAccount(a *adapter.Adapter) doctorAccount {

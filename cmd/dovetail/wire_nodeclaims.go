@@ -117,7 +117,7 @@ func (a *assembly) newJoining() joining {
 	breakers, removals := join.NewBreakers(time.Now, changed), cluster.NewTaintRemovals()
 	return joining{
 		Reconciler: &join.Reconciler{
-			Client: a.mgr.GetClient(), Pods: a.pods, Cloud: a.aws.Joins, Breakers: breakers,
+			Client: a.mgr.GetClient(), Cloud: a.aws.Joins, Breakers: breakers,
 			Times: join.NewTimes(a.settings.JoinGracePeriod), Changed: changed,
 			Removals: removals, Timeout: liveness.RegistrationTimeout,
 			Events: a.events, Metrics: a.metrics, Log: a.log, Now: time.Now,

@@ -56,7 +56,7 @@ var importRules = []layer{
 		inTests: []string{"internal/engine/repair"}, // which compiles the policies
 	},
 	{dir: "internal/cluster", ours: []string{"api", "internal/engine", "internal/cloudprovider"}},
-	{dir: "internal/cluster/reduced", inTests: []string{"internal/manifest"}}, // which has what plans depend on
+	{dir: "internal/cluster/reduced", ours: []string{"api"}, inTests: []string{"internal/manifest"}}, // which has what plans depend on
 	{
 		dir:     "internal/controller",
 		ours:    []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/recorder"},

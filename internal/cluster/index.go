@@ -20,6 +20,7 @@ const (
 	claimProviderID = "status.providerID"
 	claimInstanceID = "status.instanceID"
 	podNodeName     = "spec.nodeName"
+	podWaiting      = "dovetail.waiting"
 	claimCommand    = "dovetail.command"
 )
 
@@ -32,6 +33,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
+		{&corev1.Pod{}, podWaiting, waitingUID},
 		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
 		{&karpv1.NodeClaim{}, claimInstanceID, func(o client.Object) string { return instanceID(o.(*karpv1.NodeClaim).Status.ProviderID) }},
 		{&karpv1.NodeClaim{}, claimCommand, func(o client.Object) string { return CommandOf(o.(*karpv1.NodeClaim)) }},
@@ -48,6 +50,27 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		}
 	}
 	return nil
+}
+
+// waitingUID is the UID of a pod that has no node; empty for the others, which are most, so that the index is small.
+func waitingUID(o client.Object) string {
+	if pod := o.(*corev1.Pod); pod.Spec.NodeName == "" {
+		return string(pod.UID)
+	}
+	return ""
+}
+
+// WaitingPods returns those of the pods with the UIDs that have no node yet. They are shared with the cache and must not be changed.
+func WaitingPods(ctx context.Context, r client.Reader, uids []types.UID) ([]*corev1.Pod, error) {
+	var out []*corev1.Pod
+	for _, uid := range uids {
+		var list corev1.PodList
+		if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{podWaiting: string(uid)}); err != nil {
+			return nil, err
+		}
+		out = append(out, pointers(list.Items)...)
+	}
+	return out, nil
 }
 
 // OwnClaim returns the NodeClaim of the name, nil if there is none or if it is another controller's.

@@ -56,6 +56,8 @@ type Config struct {
 	// capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
 	Now              func() time.Time
+	// Changes counts the changes of the objects of SnapshotKinds; nil if nobody counts them.
+	Changes func(ctx context.Context) (uint64, error)
 	// OnSnapshot is called with each Snapshot and what it was built from, none of which may be changed; nil calls nothing.
 	OnSnapshot func(*snapshot.Snapshot, *Objects, *Facts)
 }
@@ -81,6 +83,9 @@ type State struct {
 	// cache: a read that began before the last of them does not prime the state.
 	primed        bool
 	invalidations int
+	// marks counts the changes of what is above; types the changes of offered, what each pool may launch by the last call of Version.
+	marks, types uint64
+	offered      map[types.UID][]*catalog.InstanceType
 
 	// reservationMu is held while slots are counted and reserved. It is taken before mu.
 	reservationMu sync.Mutex
@@ -116,6 +121,7 @@ func (s *State) Created(claim *karpv1.NodeClaim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.created[claim.UID] = claim.DeepCopy()
+	s.marks++
 }
 
 // MarkForDeletion marks a claim's node as deleting, from the decision on.
@@ -123,6 +129,7 @@ func (s *State) MarkForDeletion(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.markedForDeletion[uid] = true
+	s.marks++
 }
 
 // MarkDisrupting marks a claim as a candidate of a command that deletes it once the replacements are ready.
@@ -130,6 +137,7 @@ func (s *State) MarkDisrupting(uid types.UID, replacements []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.disrupting[uid] = slices.Clone(replacements)
+	s.marks++
 }
 
 // Unmark removes the marks of a claim after its deletion was rejected, or its command rolled back.
@@ -138,6 +146,7 @@ func (s *State) Unmark(uid types.UID) {
 	defer s.mu.Unlock()
 	delete(s.markedForDeletion, uid)
 	delete(s.disrupting, uid)
+	s.marks++
 }
 
 // Nominate protects a node from disruption for the nomination window, starting now.
@@ -145,6 +154,7 @@ func (s *State) Nominate(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.nominated[node] = s.cfg.Now().Add(s.cfg.NominationWindow)
+	s.marks++
 }
 
 // Refresh merges the NodeClaims of the API server. It is called before the first pass and after a create request with
@@ -162,6 +172,7 @@ func (s *State) Refresh(ctx context.Context) error {
 	for i := range claims.Items {
 		s.created[claims.Items[i].UID] = claims.Items[i].DeepCopy()
 	}
+	s.marks++
 	s.primed = s.invalidations == doubts
 	return nil
 }
@@ -172,6 +183,7 @@ func (s *State) Invalidate() {
 	defer s.mu.Unlock()
 	s.primed = false
 	s.invalidations++
+	s.marks++
 }
 
 // Primed reports whether the API server has been read since the last invalidation.
@@ -224,6 +236,7 @@ func (s *State) dropCreated(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.created, uid)
+	s.marks++
 }
 
 // readLive reads a claim that the cache does not show from the API server. It returns nil if the claim is gone.

@@ -64,6 +64,8 @@ type Recorder struct {
 	restart bool
 	// pending counts the parts that are queued or being written, keyframes those of them that are keyframes.
 	pending, keyframes int
+	// last is closed when the last part that was queued is written, or lost; nil before the first. Parts are written in order.
+	last chan struct{}
 	// retryAt is when the file is tried again after an error; failures counts errors in a row.
 	retryAt  time.Time
 	failures int
@@ -167,6 +169,7 @@ func (r *Recorder) enqueue(p *part, decisions []Decision) *job {
 	}
 	r.pending++
 	j := &job{p, decisions, make(chan struct{})}
+	r.last = j.done
 	r.queue <- j // which has room
 	return j
 }

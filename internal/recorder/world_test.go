@@ -179,16 +179,13 @@ func newTestRecorder(t testing.TB, cfg Config) *Recorder {
 	return r
 }
 
-// settle waits until the writer has written what is queued.
+// settle waits until the writer has written what is queued, or lost it.
 func (r *Recorder) settle() {
-	for {
-		r.mu.Lock()
-		empty := r.pending == 0
-		r.mu.Unlock()
-		if empty {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	r.mu.Lock()
+	last := r.last
+	r.mu.Unlock()
+	if last != nil {
+		<-last
 	}
 }
 

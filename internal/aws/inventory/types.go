@@ -92,8 +92,15 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if fresh.types, err = s.cfg.Resolver.ResolveAll(current.types, of.Class, s.market(in)); err != nil {
 		return nil, err
 	}
+	s.dropOlder(key)
 	s.resolved.Set(key, fresh)
 	return fresh.types, nil
+}
+
+// dropOlder drops what was resolved for the same class before prices or the like changed: nobody asks for it again, and 800 types take
+// 25 MB. While many nodes join, the discovered memory changes several times within the TTL.
+func (s *Source) dropOlder(than resolvedKey) {
+	s.resolved.DeleteFunc(func(key resolvedKey) bool { return key.class == than.class && key != than })
 }
 
 // refreshed resolves again the types with changed unavailable offerings.

@@ -2,6 +2,7 @@
 package ttlcache
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -55,6 +56,13 @@ func (m *Cache[K, V]) Delete(key K) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.entries, key)
+}
+
+// DeleteFunc removes the keys for which del returns true.
+func (m *Cache[K, V]) DeleteFunc(del func(K) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.entries, func(key K, _ entry[V]) bool { return del(key) })
 }
 
 // Clear removes everything.

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/randfill"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
@@ -212,4 +215,52 @@ func TestWhatIsRememberedOfOwnersIsBounded(t *testing.T) {
 		t.Errorf("%d MiB are kept of 100,000 owners whose pods are gone", kept>>20)
 	}
 	runtime.KeepAlive(sharer)
+}
+
+// Nodes and NodeClaims of an instance type are what they would be without the others, and amounts and texts are in memory once.
+func TestNodesOfAnInstanceTypeShareWhatTheyHaveInCommon(t *testing.T) {
+	amounts := func() corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse("15890m"), "pods": resource.MustParse("58")}
+	}
+	labels := func(name string) map[string]string {
+		return map[string]string{
+			karpv1.LabelNodePool: "general", corev1.LabelInstanceTypeStable: "m7i.4xlarge", corev1.LabelHostname: name,
+			strings.Repeat("long.", 20) + "/key": strings.Repeat("v", 100),
+		}
+	}
+	sharer := reduced.NewSharer()
+	nodes, claims := make([]*corev1.Node, 3), make([]*karpv1.NodeClaim, 3)
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i)
+		nodes[i] = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(name)}}
+		nodes[i].Status.Capacity, nodes[i].Status.Allocatable = amounts(), amounts()
+		nodes[i].Status.Conditions = []corev1.NodeCondition{{Type: "Ready", Reason: strings.Clone("KubeletReady")}}
+		claims[i] = &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(name)}}
+		claims[i].Spec.Requirements = []karpv1.Requirement{{Key: "kubernetes.io/arch", Operator: "In", Values: []string{"amd64"}}}
+		claims[i].Status.Capacity = amounts()
+		if i == 2 {
+			nodes[i].Status.Allocatable["cpu"] = resource.MustParse("1")
+			claims[i].Spec.Requirements[0].Values[0] = "arm64"
+		}
+		for _, o := range []client.Object{nodes[i], claims[i]} {
+			want := o.DeepCopyObject()
+			if _, err := sharer.Transform(o); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, o); diff != "" {
+				t.Errorf("%T %d (-alone +shared):\n%s", o, i, diff)
+			}
+		}
+	}
+	same := func(a, b corev1.ResourceList) bool {
+		return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+	}
+	if !same(nodes[0].Status.Allocatable, nodes[1].Status.Allocatable) || !same(claims[0].Status.Capacity, claims[2].Status.Capacity) ||
+		&claims[0].Spec.Requirements[0] != &claims[1].Spec.Requirements[0] ||
+		unsafe.StringData(nodes[0].Status.Conditions[0].Reason) != unsafe.StringData(nodes[2].Status.Conditions[0].Reason) {
+		t.Error("amounts, requirements or texts are in memory twice")
+	}
+	if same(nodes[1].Status.Allocatable, nodes[2].Status.Allocatable) {
+		t.Error("amounts that differ are shared")
+	}
 }

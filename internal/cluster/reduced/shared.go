@@ -6,19 +6,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
 // maxKept is how many values a table keeps at most, twice. Owners and nodes of a cluster with 100,000 pods are fewer.
 const maxKept = 1 << 14
 
 // Sharer reduces objects as Transform does. In addition, the pods of a ReplicaSet, DaemonSet or other owner have one copy of what they
-// have in common in memory: labels, containers, tolerations and the like. Objects in caches are never changed, so nobody can tell.
+// have in common in memory: labels, containers, tolerations and the like. So have the nodes and NodeClaims of an instance type: amounts
+// of resources, requirements, names and values of labels. Objects in caches are never changed, so nobody can tell.
 //
 // What it remembers is bounded, and what it forgets costs memory only. It is safe for concurrent use.
 type Sharer struct {
-	mu      sync.Mutex
-	owners  table[ownerKey, *corev1.Pod]
-	strings table[string, string]
+	mu        sync.Mutex
+	owners    table[ownerKey, *corev1.Pod]
+	instances table[instanceKey, *nodeParts]
+	strings   table[string, string]
 }
 
 // ownerKey is what pods have in common that are made from one template.
@@ -30,8 +34,13 @@ func NewSharer() *Sharer { return &Sharer{} }
 // Transform reduces an object before it enters a cache, see Transform. Cost for a pod: comparing it with another pod of its owner.
 func (s *Sharer) Transform(o any) (any, error) {
 	out, err := Transform(o)
-	if pod, is := out.(*corev1.Pod); is {
-		s.share(pod)
+	switch object := out.(type) {
+	case *corev1.Pod:
+		s.share(object)
+	case *corev1.Node:
+		s.shareNode(object)
+	case *karpv1.NodeClaim:
+		s.shareClaim(object)
 	}
 	return out, err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
@@ -24,6 +25,7 @@ import (
 type fixedState struct{ snap *snapshot.Snapshot }
 
 func (s fixedState) Snapshot(context.Context) (*snapshot.Snapshot, error) { return s.snap, nil }
+func (fixedState) Version(context.Context) (cluster.Version, bool)        { return cluster.Version{}, false }
 func (fixedState) LockProvisioning() func()                               { return func() {} }
 func (fixedState) MarkForDeletion(types.UID)                              {}
 func (fixedState) Unmark(types.UID)                                       {}

@@ -55,6 +55,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	l.noteMethodRun(methodConsolidation)
 	room := r.budgets[karpv1.DisruptionUnderutilized]
 	fingerprint := r.Fingerprint(room)
+	defer func() { r.searched = fingerprint == l.lastSearch.fingerprint }()
 	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter ||
 		r.Snapshot.Now.Before(l.lastSearch.until) {
 		return nil

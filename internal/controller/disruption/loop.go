@@ -21,6 +21,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
@@ -52,6 +53,7 @@ const (
 type clusterState interface {
 	deletionMarks
 	Snapshot(ctx context.Context) (*snapshot.Snapshot, error)
+	Version(ctx context.Context) (cluster.Version, bool)
 	LockProvisioning() (done func())
 	MarkDisrupting(uid types.UID, replacements []string)
 	Created(claim *karpv1.NodeClaim)
@@ -126,6 +128,8 @@ type Loop struct {
 	ledger disrupt.PoolCosts
 	// lastSearch is the last search that found nothing to consolidate.
 	lastSearch fruitlessSearch
+	// idle is the last pass, if it found nothing to do.
+	idle idlePass
 	// passSnapshot is the snapshot of the current pass.
 	passSnapshot *snapshot.Snapshot
 }
@@ -180,6 +184,8 @@ type passState struct {
 	taken map[types.UID]bool
 	// started counts the commands of this pass.
 	started int
+	// searched is true if nothing can be consolidated in a cluster with the present fingerprint.
+	searched bool
 	// moved is true after a command that uses or removes capacity which the snapshot still shows as free.
 	moved   bool
 	compile func(*snapshot.Snapshot) *schedule.Problem
@@ -215,9 +221,16 @@ func (r *passState) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
 	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return r.taken[c.Node.ClaimUID] })
 }
 
-// pass takes a snapshot, executes earlier proposals that are due and still valid, and runs each method to find more.
+// pass takes a snapshot, executes earlier proposals that are due and still valid, and runs each method to find more. It does nothing
+// while the last pass found nothing to do, and nothing has changed since.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.logOverdueMethods()
+	l.passSnapshot = nil
+	version, known := l.State.Version(ctx)
+	if known && l.stillIdle(version) {
+		return false, nil
+	}
+	l.idle = idlePass{}
 	errs := []error{l.Queue.retryRollbacks(ctx)}
 	all, err := l.State.Snapshot(ctx)
 	if err != nil {
@@ -245,7 +258,11 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	} {
 		errs = append(errs, step(ctx, r))
 	}
-	return r.started > 0, errors.Join(errs...)
+	err = errors.Join(errs...)
+	if known && err == nil {
+		l.rememberIdle(r, version)
+	}
+	return r.started > 0, err
 }
 
 // newPassState derives the state of a pass from its snapshot alone.

@@ -33,7 +33,7 @@ const (
 // runPass runs a pass and recovers from its panics: it quarantines the pods that make the pass panic and runs it again.
 // If no pod is the cause, it returns the panic as an error, and the pause before the next pass grows each time.
 func (l *Loop) runPass(ctx context.Context) (acted bool, err error) {
-	l.passSnapshot = nil
+	defer func() { l.passSnapshot = nil }() // so that it can be collected during the pause
 	acted, caught, err := l.tryPass(ctx)
 	if caught != nil && l.quarantineCause(ctx, caught) {
 		acted, caught, err = l.tryPass(ctx)

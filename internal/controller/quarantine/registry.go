@@ -147,6 +147,13 @@ func (b *Registry) Excluded(s *snapshot.Snapshot, unitIndex *Units, passes ...Pa
 	return out, why
 }
 
+// Empty reports whether no unit is quarantined, nor was within the retention.
+func (b *Registry) Empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.entries) == 0
+}
+
 // Suspected returns the units that have been quarantined for a pass, within the retention.
 func (b *Registry) Suspected(pass Pass) Set {
 	b.mu.Lock()

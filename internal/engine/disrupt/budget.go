@@ -108,19 +108,66 @@ func windowOpen(b karpv1.Budget, now time.Time) (bool, error) {
 	if b.Schedule == nil && b.Duration == nil {
 		return true, nil
 	}
-	if b.Schedule == nil || b.Duration == nil {
-		return false, errors.New("schedule and duration come together")
-	}
-	if strings.Contains(*b.Schedule, "=") || strings.HasPrefix(*b.Schedule, "@every") {
-		return false, fmt.Errorf("schedule %q: only five fields or a macro like @daily, in UTC", *b.Schedule)
-	}
-	schedule, err := cron.ParseStandard(*b.Schedule)
+	schedule, err := windows(b)
 	if err != nil {
-		return false, fmt.Errorf("schedule %q: %w", *b.Schedule, err)
+		return false, err
 	}
 	now = now.UTC()
 	hit := schedule.Next(now.Add(-b.Duration.Duration))
 	return !hit.IsZero() && !hit.After(now), nil // zero: a date that never comes
+}
+
+// windows is the schedule of a budget that has one.
+func windows(b karpv1.Budget) (cron.Schedule, error) {
+	if b.Schedule == nil || b.Duration == nil {
+		return nil, errors.New("schedule and duration come together")
+	}
+	if strings.Contains(*b.Schedule, "=") || strings.HasPrefix(*b.Schedule, "@every") {
+		return nil, fmt.Errorf("schedule %q: only five fields or a macro like @daily, in UTC", *b.Schedule)
+	}
+	schedule, err := cron.ParseStandard(*b.Schedule)
+	if err != nil {
+		return nil, fmt.Errorf("schedule %q: %w", *b.Schedule, err)
+	}
+	return schedule, nil
+}
+
+// NextBudgetChange is the first instant at which a window of a budget begins or ends; zero if no budget has windows.
+func NextBudgetChange(s *snapshot.Snapshot) (first time.Time) {
+	see := func(pool *karpv1.NodePool) {
+		for _, b := range pool.Spec.Disruption.Budgets {
+			if at := nextWindowChange(b, s.Now); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	for i := range s.Pools {
+		see(s.Pools[i].NodePool)
+	}
+	for _, pool := range s.Closed {
+		see(pool)
+	}
+	return first
+}
+
+// nextWindowChange is the first instant after now at which a window of the budget begins or ends; zero if there is none. A window may
+// end within another one, which changes nothing, but counts.
+func nextWindowChange(b karpv1.Budget, now time.Time) time.Time {
+	if b.Schedule == nil && b.Duration == nil {
+		return time.Time{}
+	}
+	schedule, err := windows(b)
+	if err != nil {
+		return time.Time{} // it allows nothing, at any time
+	}
+	now = now.UTC()
+	begin := schedule.Next(now)
+	if hit := schedule.Next(now.Add(-b.Duration.Duration)); !hit.IsZero() && !hit.After(now) {
+		if end := hit.Add(b.Duration.Duration); begin.IsZero() || end.Before(begin) {
+			return end
+		}
+	}
+	return begin
 }
 
 // parseNodes parses a number of nodes, or a percentage of them, rounded up.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 )
 
 // Kind is a kind of object with conditions.
@@ -39,7 +40,9 @@ type Reconciler struct {
 
 // Register adds the reconciler to mgr.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named(strings.ToLower(r.Kind.Name) + ".status").For(r.Kind.New()).Complete(r)
+	return builder.ControllerManagedBy(mgr).Named(strings.ToLower(r.Kind.Name)+".status").
+		For(r.Kind.New(), builder.WithPredicates(eventfilter.IgnoreHeartbeats())).
+		Complete(r)
 }
 
 // Reconcile compares an object's conditions with those at the last reconcile. It misses a change that was reverted in

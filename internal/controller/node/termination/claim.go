@@ -64,7 +64,10 @@ func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.termination").
 		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
+		).
 		WithOptions(r.options()).
 		Complete(patch.RequeueOnConflict(r))
 }

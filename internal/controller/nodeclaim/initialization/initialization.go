@@ -51,7 +51,10 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.initialization").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
+		).
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: r.observe})
 	if r.Devices {
 		b = b.Watches(&resourcev1.ResourceSlice{}, handler.EnqueueRequestsFromMapFunc(claimRequests(mgr.GetClient())))

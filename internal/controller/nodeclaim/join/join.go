@@ -4,7 +4,6 @@
 package join
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -50,9 +49,7 @@ type explainer interface {
 
 // Reconciler watches NodeClaims until they have joined.
 type Reconciler struct {
-	Client client.Client
-	// Pods are those of the informers; nil reads them with Client.
-	Pods     cluster.Pods
+	Client   client.Client
 	Cloud    explainer
 	Breakers *Breakers
 	Times    *Times
@@ -217,26 +214,14 @@ func (r *Reconciler) diagnose(ctx context.Context, claim *karpv1.NodeClaim, grac
 
 // recordPodEvents reports the finding on the pods that wait for the claim's node.
 func (r *Reconciler) recordPodEvents(ctx context.Context, claim *karpv1.NodeClaim, f cloudprovider.Finding) error {
-	waiting := claim.Nominated(karpv1.AnnotationNominatedPods)
-	if len(waiting) == 0 {
-		return nil
-	}
-	pods, err := cmp.Or[cluster.Pods](r.Pods, cluster.ReadPods{Reader: r.Client}).List(ctx)
+	pods, err := cluster.WaitingPods(ctx, r.Client, claim.Nominated(karpv1.AnnotationNominatedPods))
 	if err != nil {
 		return err
 	}
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" && slices.Contains(waiting, pod.UID) {
-			r.Events.WarnEvery(
-				podEventWindow,
-				pod,
-				"NodeNotJoining",
-				"The node of nodeclaim/%s does not join, %s: %s",
-				claim.Name,
-				f.Cause,
-				text(f),
-			)
-		}
+		r.Events.WarnEvery(
+			podEventWindow, pod, "NodeNotJoining", "The node of nodeclaim/%s does not join, %s: %s", claim.Name, f.Cause, text(f),
+		)
 	}
 	return nil
 }

@@ -94,7 +94,10 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.reboot").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
+		).
 		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
 		Complete(patch.RequeueOnConflict(r))
 }

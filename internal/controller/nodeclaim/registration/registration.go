@@ -53,7 +53,10 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.registration").
 		For(&karpv1.NodeClaim{}).
-		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient()))).
+		Watches(
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
+		).
 		WithOptions(eventfilter.BackoffOptions(50, time.Second, time.Minute)).
 		Complete(patch.RequeueOnConflict(r))
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top/live"
 )
 
-func decoded[T any](t *testing.T, w *httptest.ResponseRecorder) T {
+func decoded[T any](t testing.TB, w *httptest.ResponseRecorder) T {
 	t.Helper()
 	var out T
 	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {

@@ -68,13 +68,10 @@ func New(s Sources) *Console {
 // Run watches the cluster until the context is canceled.
 func (c *Console) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() {
-		if c.OnDemand {
-			c.watchOnDemand(ctx)
-		} else {
-			c.Watch(ctx, c.hub.receive)
-		}
-	})
+	running.Go(func() { c.serveWhileLooked(ctx) })
+	if !c.OnDemand {
+		running.Go(func() { c.Watch(ctx, c.hub.receive) })
+	}
 	if !c.File { // while nobody looks, there is nothing to sample
 		running.Go(func() { c.hub.sampleUntil(ctx, c.Now) })
 	}
@@ -86,8 +83,9 @@ func (c *Console) Run(ctx context.Context) {
 // lookedAway is how long after the last request nobody looks any more: longer than a reload of the page takes.
 const lookedAway = time.Minute
 
-// watchOnDemand watches from the first request on until nobody looks, again and again. What it has seen is then dropped.
-func (c *Console) watchOnDemand(ctx context.Context) {
+// serveWhileLooked waits for the first request until nobody looks, again and again. What was read and computed for those who looked is
+// then dropped: it can be larger than all that is watched. On demand, it watches only meanwhile.
+func (c *Console) serveWhileLooked(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,12 +94,18 @@ func (c *Console) watchOnDemand(ctx context.Context) {
 		}
 		watching, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
-		running.Go(func() { c.Watch(watching, c.hub.receive) })
+		if c.OnDemand {
+			running.Go(func() { c.Watch(watching, c.hub.receive) })
+		}
 		for c.hub.awaitLook(ctx, lookedAway) {
 		}
 		stop()
 		running.Wait()
-		c.hub.forget()
+		if c.OnDemand {
+			c.hub.forget()
+		}
+		c.views.forget()
+		c.whatIfs.forget()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -26,6 +27,8 @@ type Sources struct {
 	// Name names the cluster; File is true for one from files, which never changes.
 	Name string
 	File bool
+	// Recorded is true if all that is shown is a recording: see ShowRecording.
+	Recorded bool
 	// Watch sends top.Observed and top.Predicted messages until the context is canceled.
 	Watch func(ctx context.Context, send func(any))
 	// View reads the cluster as it is; Revision changes whenever the View would.
@@ -38,6 +41,8 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
+	// Search is how consolidation is searched in what a recording has. That of a View is its own.
+	Search consolidate.Settings
 	// Now is the time.
 	Now func() time.Time
 	// Log gets what a user of the page cannot see, such as a panic.

@@ -27,10 +27,10 @@ type View struct {
 	Prices string
 	// Search are the feature gates and the limit of consolidation.
 	Search consolidate.Settings
+	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
+	NominationWindow time.Duration
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
-
-	config planner.Config // for With
 }
 
 // Prices is a catalog and where its prices come from, in words.
@@ -95,13 +95,14 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 	}
 	return &View{
 		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, Search: c.Search,
-		Notes: append(append([]string{}, state.Notes...), notes...), config: config,
+		Notes: append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
 	}, nil
 }
 
-// With is the View of another state of the same cluster, at the same prices.
+// With is the View of another state of the same cluster, with the same catalog and settings.
 func (v *View) With(state *manifest.ClusterState) (*View, error) {
-	snap, notes, err := planner.BuildSnapshot(state, v.config)
+	config := planner.Config{Catalog: v.Catalog, Settings: v.Snapshot.Settings, NominationWindow: v.NominationWindow}
+	snap, notes, err := planner.BuildSnapshot(state, config)
 	if err != nil {
 		return nil, err
 	}

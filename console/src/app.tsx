@@ -170,7 +170,7 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
       <span class="grow" />
       {!over && <Age file={about?.file ?? false} recorded={about?.recorded ?? false} />}
       <button class="find" onClick={search} aria-label="Search nodes, pods and views">
-        <Icon name="search" /><span>Search nodes, pods and views</span><kbd>/</kbd>
+        <Icon name="search" /><span>Search nodes, pods, views</span><kbd>/</kbd>
       </button>
       <button class="icon-button" onClick={theme} aria-label="Switch between dark and light"><Icon name="theme" /></button>
     </header>

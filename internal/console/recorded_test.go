@@ -32,7 +32,7 @@ func shown(t *testing.T, show func(*Sources, *recorder.Recording) error) *Consol
 	t.Helper()
 	s := Sources{
 		Version: "v1", Name: "consolidate.rec", Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Search: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
+		Search:    consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
 		Decisions: func() (*recorder.Recording, error) { return recorder.Open(recording) },
 	}
 	opened, err := recorder.Open(recording)

@@ -45,7 +45,7 @@ func provisionable() predicate.Predicate {
 // Reconcile triggers for a provisionable pod.
 func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
-	if err := t.Client.Get(ctx, req.NamespacedName, pod); err != nil {
+	if err := t.Client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !snapshot.Provisionable(pod) {
@@ -73,7 +73,7 @@ func (t *ClaimTrigger) Register(mgr manager.Manager) error {
 // Reconcile triggers for a claim that is being deleted.
 func (t *ClaimTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
-	if err := t.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+	if err := t.Client.Get(ctx, req.NamespacedName, claim, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if claim.DeletionTimestamp == nil {

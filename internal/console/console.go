@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
-	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -27,8 +26,6 @@ type Sources struct {
 	// Name names the cluster; File is true for one from files, which never changes.
 	Name string
 	File bool
-	// Recorded is true if all that is shown is a recording: see ShowRecording.
-	Recorded bool
 	// Watch sends top.Observed and top.Predicted messages until the context is canceled.
 	Watch func(ctx context.Context, send func(any))
 	// View reads the cluster as it is; Revision changes whenever the View would.
@@ -41,8 +38,6 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
-	// Search is how consolidation is searched in what a recording has. That of a View is its own.
-	Search consolidate.Settings
 	// Now is the time.
 	Now func() time.Time
 	// Log gets what a user of the page cannot see, such as a panic.
@@ -73,10 +68,13 @@ func New(s Sources) *Console {
 // Run watches the cluster until the context is canceled.
 func (c *Console) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() { c.serveWhileLooked(ctx) })
-	if !c.OnDemand {
-		running.Go(func() { c.Watch(ctx, c.hub.receive) })
-	}
+	running.Go(func() {
+		if c.OnDemand {
+			c.watchOnDemand(ctx)
+		} else {
+			c.Watch(ctx, c.hub.receive)
+		}
+	})
 	if !c.File { // while nobody looks, there is nothing to sample
 		running.Go(func() { c.hub.sampleUntil(ctx, c.Now) })
 	}
@@ -88,9 +86,8 @@ func (c *Console) Run(ctx context.Context) {
 // lookedAway is how long after the last request nobody looks any more: longer than a reload of the page takes.
 const lookedAway = time.Minute
 
-// serveWhileLooked waits for the first request until nobody looks, again and again. What was read and computed for those who looked is
-// then dropped: it can be larger than all that is watched. On demand, it watches only meanwhile.
-func (c *Console) serveWhileLooked(ctx context.Context) {
+// watchOnDemand watches from the first request on until nobody looks, again and again. What it has seen is then dropped.
+func (c *Console) watchOnDemand(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,18 +96,12 @@ func (c *Console) serveWhileLooked(ctx context.Context) {
 		}
 		watching, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
-		if c.OnDemand {
-			running.Go(func() { c.Watch(watching, c.hub.receive) })
-		}
+		running.Go(func() { c.Watch(watching, c.hub.receive) })
 		for c.hub.awaitLook(ctx, lookedAway) {
 		}
 		stop()
 		running.Wait()
-		if c.OnDemand {
-			c.hub.forget()
-		}
-		c.views.forget()
-		c.whatIfs.forget()
+		c.hub.forget()
 	}
 }
 

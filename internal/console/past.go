@@ -25,19 +25,33 @@ type Past struct {
 }
 
 func (c *Console) past(r *http.Request) (any, error) {
-	at, err := timeOf(r)
+	asked := r.URL.Query().Get("at")
+	at, err := time.Parse(time.RFC3339, asked)
+	if err != nil {
+		return nil, invalid("at", `"`+asked+`" is not a time such as 2026-11-02T03:12:00Z`)
+	}
+	end, err := c.reading.begin(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return c.passAt(r.Context(), at, func(p *recorder.PassRecord) (any, error) {
+	defer end()
+	return c.recording(func(recording *recorder.Recording) (any, error) {
+		pass, err := recording.Pass(at.Format(time.RFC3339Nano))
+		if err != nil {
+			return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: err.Error()}
+		}
 		c.recorded.mu.Lock()
-		prices := c.recorded.pricesOf(p)
+		prices := c.recorded.pricesOf(pass)
 		c.recorded.mu.Unlock()
-		return pastOf(p, prices, at), nil
+		return pastOf(pass, prices, at), nil
 	})
 }
 
 func pastOf(p *recorder.PassRecord, prices *top.PriceList, asked time.Time) Past {
-	s := newState(0, top.Observed{Fleet: observe(p, prices), Prices: prices.From, Link: top.Link{File: true}}, nil)
+	fleet := top.Observe(top.Objects{
+		Now: p.Facts.Now, Nodes: p.Objects.Nodes, Claims: p.Objects.NodeClaims, Pods: top.PodsOf(p.Objects.Pods),
+		Prices: prices,
+	})
+	s := newState(0, top.Observed{Fleet: fleet, Prices: prices.From, Link: top.Link{File: true}}, nil)
 	return Past{Asked: asked, Seen: p.Facts.Now, Pass: p.ID, Fleet: s.Fleet, Pending: s.pending()}
 }

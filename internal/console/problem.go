@@ -30,9 +30,7 @@ const (
 	CodeUnauthenticated Code = "Unauthenticated"
 	CodeNotAllowed      Code = "NotAllowed"
 	CodeStandby         Code = "Standby"
-	// CodeUnreadable is that of a recording that cannot be read.
-	CodeUnreadable Code = "Unreadable"
-	CodeInternal   Code = "Internal"
+	CodeInternal        Code = "Internal"
 )
 
 // Problem is the answer to a request that failed.

@@ -19,9 +19,6 @@ const (
 	viewShare = 10
 	// unwatchedAge is how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
 	unwatchedAge = 30 * time.Second
-	// maxExplained bounds how many explanations are kept of a View, each some 10 kB: a person does not look at more meanwhile, and a program
-	// that asks for all nodes gets each computed.
-	maxExplained = 200
 	// diagnosisAge is how old the findings of the doctor may be. Its checks read the whole cluster and the account.
 	diagnosisAge = time.Minute
 )
@@ -79,19 +76,9 @@ func (c *viewCache) explain(ctx context.Context, key string, explain func(*plann
 	}
 	c.took += c.now().Sub(began)
 	if err == nil {
-		if len(c.explains) >= maxExplained {
-			clear(c.explains)
-		}
 		c.explains[key] = found
 	}
 	return found, err
-}
-
-// forget drops the View, and what was explained of it.
-func (c *viewCache) forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.view, c.explains = nil, nil
 }
 
 // current is a fresh View.

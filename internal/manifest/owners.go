@@ -24,14 +24,10 @@ func (r *reader) owners() cluster.Owners {
 		out.ReplicaSets = append(out.ReplicaSets, rs)
 	}
 	for _, rs := range all[*appsv1.ReplicaSet](r) {
-		if rs.Spec.Selector == nil {
-			rs.Spec.Selector = selector(nil, &rs.Spec.Template)
-		}
+		rs.Spec.Selector = selector(rs.Spec.Selector, &rs.Spec.Template)
 	}
 	for _, ss := range all[*appsv1.StatefulSet](r) {
-		if ss.Spec.Selector == nil {
-			ss.Spec.Selector = selector(nil, &ss.Spec.Template)
-		}
+		ss.Spec.Selector = selector(ss.Spec.Selector, &ss.Spec.Template)
 	}
 	return out
 }

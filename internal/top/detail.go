@@ -54,12 +54,12 @@ func (m *Model) detail(at place) []row {
 		p.line(words(faint, "Node "+at.node+" is gone. Esc goes back."))
 		return p.rows
 	}
-	pod := m.fleet.pod(at.pod)
-	if pod == nil {
+	i, exists := m.fleet.byUID[at.pod]
+	if !exists {
 		p.line(words(faint, "The pod is gone. Esc goes back."))
 		return p.rows
 	}
-	m.podDetail(p, pod)
+	m.podDetail(p, &m.fleet.Pods[i])
 	return p.rows
 }
 

@@ -83,32 +83,41 @@ func (s *Set) Holds(requests resources.Vec) bool {
 // List is the nodes that may still take a pod of one class at one relaxation level, in order. Its zero value has all nodes
 // still to check. It is valid for one run.
 //
-// Invariant: a node that is not listed can never again take a pod of the class.
+// Invariant: a node that is checked and not kept can never again take a pod of the class.
 type List struct {
-	nodes  []*Node
-	listed bool
+	// kept are those of the first nodes of the Set that may still take a pod; checked is how many these are. Of large clusters, few are
+	// kept: a list of all nodes for each class would be most of the memory of a plan.
+	kept    []*Node
+	checked int
 }
 
 // Put puts the pod on the first node that takes it, and reports whether there is one. The list is that of its class and
 // level.
 func (s *Set) Put(c *podclass.Class, level *podclass.Level, pod *corev1.Pod, l *List) bool {
-	if !l.listed {
-		l.listed, l.nodes = true, slices.Clone(s.all)
-	}
-	kept := 0
-	for k, n := range l.nodes {
+	kept := l.kept[:0]
+	for k, n := range l.kept {
 		ok, never := s.CanJoin(n, c, level)
 		if ok {
 			s.Join(n, c, pod)
-			l.nodes = append(l.nodes[:kept], l.nodes[k:]...)
+			l.kept = append(kept, l.kept[k:]...)
 			return true
 		}
 		if !never {
-			l.nodes[kept] = n
-			kept++
+			kept = append(kept, n)
 		}
 	}
-	l.nodes = l.nodes[:kept]
+	l.kept = kept
+	for ; l.checked < len(s.all); l.checked++ {
+		n := s.all[l.checked]
+		ok, never := s.CanJoin(n, c, level)
+		if ok {
+			s.Join(n, c, pod)
+			return true
+		}
+		if !never {
+			l.kept = append(l.kept, n)
+		}
+	}
 	return false
 }
 

@@ -120,7 +120,7 @@ func within(q resource.Quantity) bool {
 
 // ClampList applies Clamp to each amount. It returns the same list if nothing changes.
 func ClampList(list corev1.ResourceList) corev1.ResourceList {
-	if boundedList(list) {
+	if Bounded(list) {
 		return list
 	}
 	out := make(corev1.ResourceList, len(list))
@@ -172,7 +172,7 @@ func Mul(a, b int64) int64 {
 // ClampPod applies Clamp to every amount that the pod's requests are computed from. It returns the same pod if
 // nothing changes.
 func ClampPod(pod *corev1.Pod) *corev1.Pod {
-	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !boundedList(*l) }) {
+	if !slices.ContainsFunc(lists(pod), func(l *corev1.ResourceList) bool { return !Bounded(*l) }) {
 		return pod
 	}
 	out := pod.DeepCopy()
@@ -182,7 +182,8 @@ func ClampPod(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-func boundedList(list corev1.ResourceList) bool {
+// Bounded reports whether ClampList returns the list unchanged.
+func Bounded(list corev1.ResourceList) bool {
 	for _, q := range list {
 		if !within(q) {
 			return false

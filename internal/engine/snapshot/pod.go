@@ -139,6 +139,9 @@ func ToleratesDisruption(p *corev1.Pod) bool {
 // resources, overhead and in-place resizing, and one of "pods". Amounts are bounded (see package quantity), so that
 // they can be added and compared.
 func Requests(p *corev1.Pod) corev1.ResourceList {
+	if out, plain := plainRequests(p); plain {
+		return out
+	}
 	// Where a pod has overhead, PodRequests may add to the amounts of the pod's own list.
 	if len(p.Spec.Overhead) > 0 && p.Spec.Resources != nil {
 		p = p.DeepCopy()
@@ -149,6 +152,65 @@ func Requests(p *corev1.Pod) corev1.ResourceList {
 	})
 	out[corev1.ResourcePods] = *resourceapi.NewQuantity(1, resourceapi.DecimalSI)
 	return out
+}
+
+// plainRequests is Requests of most pods: those whose containers take what they request, and nothing else counts. They are planned by the
+// ten thousand, and PodRequests makes six maps of each, three times as slow.
+func plainRequests(p *corev1.Pod) (_ corev1.ResourceList, plain bool) {
+	s := &p.Status
+	if len(p.Spec.InitContainers) > 0 || len(p.Spec.Overhead) > 0 || p.Spec.Resources != nil || s.Resources != nil ||
+		s.AllocatedResources != nil || resource.IsPodResizeInfeasible(p) {
+		return nil, false
+	}
+	size := 1
+	for i := range p.Spec.Containers {
+		c := &p.Spec.Containers[i]
+		if !quantity.Bounded(c.Resources.Requests) || !takesItsRequests(c, s) {
+			return nil, false
+		}
+		size += len(c.Resources.Requests)
+	}
+	out := make(corev1.ResourceList, size)
+	for i := range p.Spec.Containers {
+		for name, q := range p.Spec.Containers[i].Resources.Requests {
+			if sum, known := out[name]; known {
+				sum.Add(q)
+				out[name] = sum
+			} else {
+				out[name] = q.DeepCopy()
+			}
+		}
+	}
+	out[corev1.ResourcePods] = *resourceapi.NewQuantity(1, resourceapi.DecimalSI)
+	return out, true
+}
+
+// takesItsRequests reports whether no resize of the container is under way: what its kubelet reports is what it requests.
+func takesItsRequests(c *corev1.Container, s *corev1.PodStatus) bool {
+	for i := range s.ContainerStatuses {
+		reported := &s.ContainerStatuses[i]
+		if reported.Name != c.Name {
+			continue
+		}
+		if reported.AllocatedResources != nil && !equalLists(reported.AllocatedResources, c.Resources.Requests) {
+			return false
+		}
+		actual := reported.Resources
+		return actual == nil || actual.Requests == nil || equalLists(actual.Requests, c.Resources.Requests)
+	}
+	return len(s.InitContainerStatuses) == 0
+}
+
+func equalLists(a, b corev1.ResourceList) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, q := range a {
+		if other, has := b[name]; !has || q.Cmp(other) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // DaemonRequests is Requests of a pod made from a template that no API server has defaulted: limits count

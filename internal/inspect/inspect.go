@@ -4,12 +4,11 @@ package inspect
 
 import (
 	"context"
-	"errors"
-	"io"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -28,10 +27,10 @@ type View struct {
 	Prices string
 	// Search are the feature gates and the limit of consolidation.
 	Search consolidate.Settings
+	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
+	NominationWindow time.Duration
 	// Notes are for people: what was ignored, and what looks like a mistake.
 	Notes []string
-
-	config planner.Config // for With
 }
 
 // Prices is a catalog and where its prices come from, in words.
@@ -53,30 +52,26 @@ type Config struct {
 }
 
 // Live reads a live cluster. It lists each kind that plans depend on, in pages, and needs the verb list for them. A
-// cluster without a kind has none of it.
+// cluster without a kind has none of it. Pods of one owner share what they have in common.
 func Live(ctx context.Context, cluster client.Reader, now time.Time, c Config) (*View, error) {
-	// One end of the pipe closes with the error of the other, so neither side waits for the other forever.
-	read, write := io.Pipe()
-	dumped := make(chan error, 1)
-	go func() {
-		err := manifest.DumpJSON(ctx, cluster, now, write)
-		_ = write.CloseWithError(err) // never fails
-		dumped <- err
-	}()
-	view, err := Files(manifest.Input{Paths: []string{"-"}, Stdin: read, MaxBytes: maxLive}, c)
-	_ = read.CloseWithError(errStopped) // never fails
-	if failed := <-dumped; failed != nil && !errors.Is(failed, errStopped) {
-		return nil, failed
+	shared := reduced.NewSharer()
+	reduce := func(o client.Object) {
+		manifest.Scrub(o)
+		_, _ = shared.Transform(o) // it changes o in place, and never fails
 	}
-	return view, err
+	return Listed(now, func(kind client.ObjectList) ([]client.Object, error) {
+		return manifest.List(ctx, cluster, kind, reduce)
+	}, c)
 }
 
-// errStopped ends the writer if the reader has stopped early.
-var errStopped = errors.New("the reader has stopped")
-
-// maxLive is how many bytes of JSON are read of a live cluster: 20 times those of 100,000 pods. It bounds the memory if
-// the API server never stops.
-const maxLive = 8 << 30
+// Listed makes the View of a cluster of lists of its objects: see manifest.Collect.
+func Listed(now time.Time, list manifest.Lister, c Config) (*View, error) {
+	state, err := manifest.Collect(now, list)
+	if err != nil {
+		return nil, err
+	}
+	return Of(state, c)
+}
 
 // Files reads a cluster from files: a snapshot of a cluster, or manifests.
 func Files(in manifest.Input, c Config) (*View, error) {
@@ -100,13 +95,14 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 	}
 	return &View{
 		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, Search: c.Search,
-		Notes: append(append([]string{}, state.Notes...), notes...), config: config,
+		Notes: append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
 	}, nil
 }
 
-// With is the View of another state of the same cluster, at the same prices.
+// With is the View of another state of the same cluster, with the same catalog and settings.
 func (v *View) With(state *manifest.ClusterState) (*View, error) {
-	snap, notes, err := planner.BuildSnapshot(state, v.config)
+	config := planner.Config{Catalog: v.Catalog, Settings: v.Snapshot.Settings, NominationWindow: v.NominationWindow}
+	snap, notes, err := planner.BuildSnapshot(state, config)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// Recorded makes the View of what a controller saw once: the objects, the node classes, and the Snapshot made of them.
+// Recorded makes the View of what a controller saw once: the objects, the node classes, and the Snapshot made of them. The caller sets
+// the NominationWindow that the Snapshot was made with.
 func Recorded(objects cluster.Objects, classes []*awsv1.EC2NodeClass, snap *snapshot.Snapshot) *View {
 	state := &manifest.ClusterState{Objects: objects, NodeClasses: map[string]*awsv1.EC2NodeClass{}, Now: snap.Now}
 	state.Pools = nil

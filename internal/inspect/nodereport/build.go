@@ -30,10 +30,11 @@ type builder struct {
 	node  *corev1.Node      // nil until one has joined
 	pool  *karpv1.NodePool  // nil if there is none
 	// alone is the removal of the node when nothing protects it, unprotected the snapshot for it, and freed the same as a
-	// Problem; nil if that says nothing.
+	// Problem; nil if that says nothing. asBefore is true if Problems of the snapshot itself are those of unprotected, too.
 	alone       *Removal
 	unprotected *snapshot.Snapshot
 	freed       *schedule.Problem
+	asBefore    bool
 	// brief is set for an Outcome: many nodes share the limit of the search.
 	brief bool
 }

@@ -26,9 +26,10 @@ type Decisions struct {
 	blocked map[*snapshot.Node]string
 	found   *pass // nil before the first use
 	pdbs    []snapshot.Budget
-	// allowances are by reason, problem is that of the snapshot; both are made on first use.
-	allowances map[karpv1.DisruptionReason][]disrupt.Allowance
-	problem    *schedule.Problem
+	// allowances are by reason; problem is that of the snapshot, calm the same without pending pods. They are made on first use: to compile
+	// a Problem takes most of the time of a report.
+	allowances    map[karpv1.DisruptionReason][]disrupt.Allowance
+	problem, calm *schedule.Problem
 	// driftRank is how many drifted nodes of its pool come before a node; made on first use.
 	driftRank map[*snapshot.Node]int
 	// offered is what node classes offer, by class, for pools that have no types in the snapshot.
@@ -166,4 +167,12 @@ func (d *Decisions) compiled() *schedule.Problem {
 		d.problem = consolidate.Compile(d.Snapshot)
 	}
 	return d.problem
+}
+
+// compiledWithoutPending is the snapshot without pending pods as a Problem.
+func (d *Decisions) compiledWithoutPending() *schedule.Problem {
+	if d.calm == nil {
+		d.calm = schedule.Compile(withoutPending(d.Snapshot))
+	}
+	return d.calm
 }

@@ -132,9 +132,16 @@ func (b *builder) withoutPending() *schedule.Problem {
 	if len(b.unprotected.Pods)+len(b.unprotected.Arriving)+len(b.unprotected.Virtual) == 0 {
 		return b.freed
 	}
-	s := *b.unprotected
-	s.Pods, s.Arriving, s.Virtual = nil, nil, nil
-	return schedule.Compile(&s)
+	if b.asBefore {
+		return b.compiledWithoutPending()
+	}
+	return schedule.Compile(withoutPending(b.unprotected))
+}
+
+func withoutPending(s *snapshot.Snapshot) *snapshot.Snapshot {
+	out := *s
+	out.Pods, out.Arriving, out.Virtual = nil, nil, nil
+	return &out
 }
 
 // excluded finds for each type that costs less than the node the first rule that excludes it.

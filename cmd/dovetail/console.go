@@ -45,18 +45,20 @@ func consoleCommand() *cobra.Command {
 		Use:   "console",
 		Short: "Show a cluster in the browser: nodes, cost, pending pods and their fixes",
 		Long: `Serves a page for the browser, until Ctrl-C: a map of the nodes with their pods, use, price and state; pending pods, why they are
-pending and the smallest change that makes them run; a page for each node, pod and NodePool; and what the doctor finds. With
---recording, also past decisions.
+pending and the smallest change that makes them run; a page for each node, pod and NodePool; and what the doctor finds.
 
 It works on a cluster that runs Karpenter or Dovetail. It only reads: it needs the verbs list and watch, reports which are missing,
 and shows the rest. It listens at 127.0.0.1 only, without a login: every user of this machine can read what it shows.
 
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context. With -f, it is a snapshot or manifests, and there is no doctor.
+With --recording alone, no cluster is read: the page shows any minute that a controller has recorded, with its decisions. With --context
+or another cluster beside it, the page shows both.
 With several --context or --all-contexts, it begins with an overview over these clusters, and the page can switch between them.`,
 		Example: `  dovetail console
   dovetail console --context production --cluster-name shop
   dovetail console --all-contexts
-  dovetail console --port 9000 --recording decisions.rec
+  dovetail console --recording decisions.rec
+  dovetail console --recording decisions.rec --context production --port 9000
   dovetail snapshot > now.yaml && dovetail console -f now.yaml`,
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{handlesInterrupt: "requests are finished"},
@@ -71,13 +73,14 @@ With several --context or --all-contexts, it begins with an overview over these 
 	bindClusterName(cmd, &f.clusterName, "name of the EKS cluster; without it, checks of the doctor that need AWS are skipped")
 	fs := cmd.Flags()
 	fs.Uint16Var(&f.port, "port", defaultConsolePort, "port to listen on, at 127.0.0.1; 0 for any free one")
-	fs.StringVar(&f.recording, "recording", "", "recording of a controller, for past decisions: see dovetail recording")
+	fs.StringVar(&f.recording, "recording", "", "recording of a controller, for the past: see dovetail recording")
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
 	return cmd
 }
 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
+	defer tuneGC(minGrowth)()      // what is watched stays, and is most of the memory
 	klog.SetLogger(logr.Discard()) // the page shows what the watch has lost
 	several, err := f.kube.choose()
 	if err == nil && several != nil {
@@ -146,12 +149,17 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, run
 // sources are those of the flags. It fails at once if nothing could be shown.
 func (f *consoleFlags) sources(cmd *cobra.Command) (console.Sources, error) {
 	f.search = (&explainFlags{spotToSpot: f.spotToSpot}).consolidation()
-	out := console.Sources{Version: version, Now: time.Now, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+	out := console.Sources{
+		Version: version, Now: time.Now, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Search: f.search,
+	}
 	if f.recording != "" {
 		if err := f.checkRecording(); err != nil {
 			return out, err
 		}
 		out.Decisions = func() (*recorder.Recording, error) { return recorder.Open(f.recording) }
+	}
+	if f.recordingAlone() {
+		return out, f.addRecording(&out)
 	}
 	if len(f.files) > 0 {
 		return out, f.addFiles(&out, cmd.InOrStdin())

@@ -73,6 +73,24 @@ func TestConsoleServesThePageAndAClusterFromFiles(t *testing.T) {
 	}
 }
 
+// A recording may be of another cluster than that of KUBECONFIG, which is therefore not read.
+func TestConsoleShowsARecordingWithoutACluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", "nowhere")
+	address, stop := consoleOf(t, "--recording", firstRecording)
+	if about := body(t, address+"api/v1/about"); !strings.Contains(about, `"recorded":true`) || !strings.Contains(about, filepath.Base(firstRecording)) {
+		t.Errorf("it is %s", about)
+	}
+	if spend := body(t, address+"api/v1/spend"); !strings.Contains(spend, `"recorded":true`) || !strings.Contains(spend, `"at"`) {
+		t.Errorf("the spend is %s", spend)
+	}
+	if decisions := body(t, address+"api/v1/decisions"); !strings.Contains(decisions, `"rule"`) {
+		t.Errorf("the decisions are %s", decisions)
+	}
+	if err := stop(); err != nil {
+		t.Errorf("an interrupt ends it with %v", err)
+	}
+}
+
 func TestConsoleNamesWhatItCannotUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,6 +102,8 @@ func TestConsoleNamesWhatItCannotUse(t *testing.T) {
 	for _, tt := range []struct{ name, want, args string }{
 		{"a port that is in use", "port " + port + " is in use: name another with --port", "--port " + port + " -f " + cluster},
 		{"a recording that does not exist", "--recording: open nix.rec", "--recording nix.rec -f " + cluster},
+		{"a file that is no recording", "--recording: console_test.go: ", "--recording console_test.go"},
+		{"a recording and a context that does not exist", "nowhere", "--recording " + firstRecording + " --context nowhere"},
 		{"a file and a context", "-f and --kubeconfig", "--context a -f " + cluster},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

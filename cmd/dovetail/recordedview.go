@@ -45,5 +45,7 @@ func (f *recordedFlags) read() (*inspect.View, error) {
 		return nil, err
 	}
 	snap := pass.Excluded.Apply(cluster.BuildSnapshot(pass.Objects, pass.Facts))
-	return inspect.Recorded(pass.Objects, pass.NodeClasses, snap), nil
+	view := inspect.Recorded(pass.Objects, pass.NodeClasses, snap)
+	view.NominationWindow = pass.Facts.NominationWindow
+	return view, nil
 }

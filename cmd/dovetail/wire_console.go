@@ -57,7 +57,7 @@ func (a *assembly) consoleSources() console.Sources {
 	}, time.Now)
 	out := console.Sources{
 		Version: version, Name: a.settings.ClusterName, Now: time.Now, Log: a.log,
-		OnDemand: true, Watch: watcher.Run, View: watcher.View, Revision: watcher.Version,
+		OnDemand: true, Watch: watcher.Run, View: watcher.View, Revision: watcher.Version, Search: a.searchSettings(),
 		Standby: func() bool {
 			select {
 			case <-a.mgr.Elected():
@@ -93,8 +93,13 @@ func (a *assembly) readView(ctx context.Context) (*inspect.View, error) {
 	}
 	view := inspect.Recorded(*objects, a.listNodeClasses(), snap)
 	view.Prices, view.Catalog = consolePricesFrom, offered{ctx, a.aws.Offerings}
-	view.Search = consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps}
+	view.Search, view.NominationWindow = a.searchSettings(), a.settings.NominationWindow()
 	return view, nil
+}
+
+// searchSettings are how the console searches for cheaper nodes: as consolidation does.
+func (a *assembly) searchSettings() consolidate.Settings {
+	return consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps}
 }
 
 // offered is what the controller's node classes can launch, as a catalog.

@@ -6,6 +6,7 @@ export interface About {
   file: boolean;
   doctor: boolean;
   decisions: boolean;
+  recorded: boolean;
 }
 
 export interface AssessComparison {
@@ -177,6 +178,17 @@ export interface Fleet {
   link: Link;
   summary: Summary;
   nodes: Node[] | null;
+}
+
+export interface Found {
+  pods: FoundPod[] | null;
+  more: number;
+}
+
+export interface FoundPod {
+  namespace: string;
+  name: string;
+  node: string;
 }
 
 export interface Link {

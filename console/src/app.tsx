@@ -2,6 +2,7 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { About, Diagnosis } from './api.gen';
+import { About as AboutContext } from './about';
 import { useAnswer } from './answer';
 import { ClustersPage, Picker } from './clusters';
 import { DecisionPage, DecisionsPage } from './decisions';
@@ -14,6 +15,7 @@ import { NodePage } from './node';
 import { NodePoolsPage } from './nodepools';
 import { Palette } from './palette';
 import { Empty, Icon, useNow } from './parts';
+import { RecordedBanner, timeOf } from './past';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
 import { type Route, change, go, href, parse, useRoute } from './route';
@@ -111,13 +113,15 @@ export function App() {
     if (!first.current) main.current?.focus({ preventScroll: true });
     first.current = false;
   }, [page]);
+  const end = useLive((l) => l.at);
   return (
-    <>
+    <AboutContext.Provider value={about.data}>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
       <Top about={about.data} over={over} search={search} theme={toggle} />
       <Rail views={views} here={here} about={about.data} />
       <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
+        {about.data?.recorded && end && !timeOf(route) && <RecordedBanner view={route.path[0]!} end={end} />}
         <Content route={route} theme={theme} about={about.data} />
       </main>
       {searching && <Palette views={views} theme={toggle} close={() => {
@@ -125,17 +129,18 @@ export function App() {
         (focusBefore.current as HTMLElement | null)?.focus?.({ preventScroll: true });
       }} />}
       <div id="say" class="sr" aria-live="polite" />
-    </>
+    </AboutContext.Provider>
   );
 }
 
 function Content({ route, theme, about }: { route: Route; theme: string; about: About | null }) {
   const [view, a, b] = route.path;
+  const at = timeOf(route);
   switch (view) {
     case 'clusters': return <ClustersPage />;
     case 'fleet': return <FleetPage route={route} theme={theme} />;
-    case 'nodes': if (a) return <NodePage key={a} name={a} />; break;
-    case 'pods': if (a && b) return <PodPage key={`${a}/${b}`} name={`${a}/${b}`} />; break;
+    case 'nodes': if (a) return <NodePage key={`${a} ${at}`} name={a} at={at} />; break;
+    case 'pods': if (a && b) return <PodPage key={`${a}/${b} ${at}`} name={`${a}/${b}`} at={at} />; break;
     case 'pending': return <PendingPage route={route} />;
     case 'nodepools': return <NodePoolsPage route={route} />;
     case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
@@ -163,9 +168,9 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
       </a>
       <span class="cluster"><Picker name={about?.cluster} />{nodes !== null && !over && <span class="tag">{plural(nodes, 'node')}</span>}</span>
       <span class="grow" />
-      {!over && <Age file={about?.file ?? false} />}
-      <button class="find" onClick={search} aria-label="Search nodes and views">
-        <Icon name="search" /><span>Search nodes and views</span><kbd>/</kbd>
+      {!over && <Age file={about?.file ?? false} recorded={about?.recorded ?? false} />}
+      <button class="find" onClick={search} aria-label="Search nodes, pods and views">
+        <Icon name="search" /><span>Search nodes, pods, views</span><kbd>/</kbd>
       </button>
       <button class="icon-button" onClick={theme} aria-label="Switch between dark and light"><Icon name="theme" /></button>
     </header>
@@ -173,10 +178,13 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
 }
 
 // Age is how old the data is. It never pretends to be live.
-function Age({ file }: { file: boolean }) {
+function Age({ file, recorded }: { file: boolean; recorded: boolean }) {
   const live = useLive((l) => ({ connection: l.connection, lostAt: l.lostAt, link: l.link, at: l.at, loaded: l.nodes !== null }));
   const now = useNow();
-  if (file) return <span class="age"><i class="dot stale" /><span>Snapshot{live.at && ` of ${live.at.slice(0, 16).replace('T', ' ')} UTC`}</span></span>;
+  if (file) {
+    const words = recorded ? ['Recording', 'until'] : ['Snapshot', 'of'];
+    return <span class="age"><i class="dot stale" /><span>{words[0]}{live.at && ` ${words[1]} ${live.at.slice(0, 16).replace('T', ' ')} UTC`}</span></span>;
+  }
   if (live.connection === 'lost') return <span class="age"><i class="dot lost" /><span class="warn">Disconnected for {span(now - live.lostAt)}</span></span>;
   if (live.link?.lost) return <span class="age"><i class="dot stale" /><span class="warn">Stale for {span(now - Date.parse(live.link.lost))}</span></span>;
   if (!live.loaded) return <span class="age"><i class="dot stale" /><span>Reading</span></span>;

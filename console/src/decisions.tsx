@@ -82,7 +82,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       {d.rule.text && <section><h2 class="sub">Rule</h2><p>{sentence(d.rule.text)}.</p></section>}
       {list(d.removes).length > 0 && (
         <section><h2 class="sub">Removes</h2><ul class="plain">
-          {list(d.removes).map((n) => <li><a href={nodeHref(n.name)}>{n.name}</a> <span class="dim">{n.instanceType} {n.capacityType} {n.zone} {dollars(n.price)}/h</span></li>)}
+          {list(d.removes).map((n) => <li><a href={nodeHref(n.name, d.at)}>{n.name}</a> <span class="dim">{n.instanceType} {n.capacityType} {n.zone} {dollars(n.price)}/h</span></li>)}
         </ul></section>
       )}
       {list(d.launches).length > 0 && (

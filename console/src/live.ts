@@ -18,9 +18,13 @@ export interface Live {
   nodes: Map<string, Node> | null;
   // members changes whenever a node comes or goes.
   members: number;
+  // changed are the IDs of the nodes that the last event has changed; null if it may be any.
+  changed: string[] | null;
 }
 
-const nothing: Live = { connection: 'connecting', lostAt: 0, sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0 };
+const nothing: Live = {
+  connection: 'connecting', lostAt: 0, sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0, changed: null,
+};
 let live = nothing;
 const listeners = new Set<() => void>();
 
@@ -52,7 +56,7 @@ export function useLive<T>(select: (l: Live) => T): T {
 
 function receiveFleet(f: Fleet) {
   const nodes = f.nodes && new Map(f.nodes.map((n) => [n.id, n]));
-  set({ connection: 'open', sequence: f.sequence, at: f.at, link: f.link, summary: f.summary, nodes, members: live.members + 1 });
+  set({ connection: 'open', sequence: f.sequence, at: f.at, link: f.link, summary: f.summary, nodes, members: live.members + 1, changed: null });
 }
 
 function receiveChange(c: Change) {
@@ -67,7 +71,10 @@ function receiveChange(c: Change) {
   }
   // A change without a new plan leaves out the planned changes.
   const { changes, notes } = c.summary.changes ? c.summary : live.summary ?? c.summary;
-  set({ connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: { ...c.summary, changes, notes }, members });
+  set({
+    connection: 'open', sequence: c.sequence, at: c.at, link: c.link, summary: { ...c.summary, changes, notes }, members,
+    changed: list(c.changed).map((n) => n.id),
+  });
 }
 
 // silence is how long the server may send nothing, in ms: three of its beats.
@@ -86,7 +93,7 @@ async function listen(stopped: AbortSignal) {
   while (!stopped.aborted) {
     const problem = await stream(stopped).catch(() => null);
     if (stopped.aborted || (problem && refused(problem))) return;
-    if (live.connection !== 'lost') set({ connection: 'lost', lostAt: Date.now() });
+    if (live.connection !== 'lost') set({ connection: 'lost', lostAt: Date.now(), changed: [] });
     await new Promise((resolve) => setTimeout(resolve, retry));
   }
 }
@@ -121,5 +128,5 @@ function receive(event: string) {
   const [name, data] = event.split('\n').map((line) => line.slice(line.indexOf(': ') + 2));
   if (name === 'fleet') receiveFleet(JSON.parse(data!));
   else if (name === 'change') receiveChange(JSON.parse(data!));
-  else if (live.connection !== 'open') set({ connection: 'open' });
+  else if (live.connection !== 'open') set({ connection: 'open', changed: [] });
 }

@@ -1,49 +1,52 @@
 // Why a node stays or goes, and what its removal would do.
 
 import type { Node, NodereportLaunch, NodereportRemoval, NodereportReport } from './api.gen';
+import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { bytes, change, cores, dollars, list, plural, sentence, shortName, since } from './format';
 import { share } from './fleet/layout';
+import { named } from './nodes';
 import { useLive } from './live';
 import { Code, Facts, Loaded, Meter, useNow } from './parts';
-import { href, nodeHref, podHref } from './route';
+import { PageTime, asOf, recordingOption, usePast } from './past';
+import { href, nodeHref, podHref, poolHref } from './route';
 import { Glyph, stateOf } from './states';
 
 // refresh is how often an explanation is made again while it is on the screen, in ms.
 const refresh = 30_000;
 
-const find = (nodes: Map<string, Node> | null, name: string) => {
-  for (const n of nodes?.values() ?? []) if (n.name === name || n.nodeClaim === name) return n;
-  return null;
-};
-
-export function NodePage({ name }: { name: string }) {
-  const node = useLive((l) => find(l.nodes, name));
+// NodePage is of a recorded time, or of now if that is empty.
+export function NodePage({ name, at }: { name: string; at: string }) {
+  const live = useLive((l) => named(l.nodes, name));
+  const past = usePast(at);
+  const then = list(past.data?.fleet.nodes).find((n) => n.name === name || n.nodeClaim === name) ?? null;
+  const node = at ? then : live;
   return (
     <div class="page">
-      <p class="crumbs"><a href={href(['fleet'], { node: name })}>Fleet</a></p>
+      <p class="crumbs"><a href={at ? href(['timeline'], { t: at }) : href(['fleet'], { node: name })}>{at ? 'Timeline' : 'Fleet'}</a></p>
       <h1 class="with-glyph">{node && <Glyph state={node.state} size={14} />}{name}</h1>
-      <div class="report wide-report"><NodeReport name={name} /></div>
+      <PageTime at={at} />
+      <div class="report wide-report"><NodeReport name={name} node={node} at={at} /></div>
     </div>
   );
 }
 
-export function NodeReport({ name }: { name: string }) {
-  const node = useLive((l) => find(l.nodes, name));
-  const answer = useAnswer<NodereportReport>(`/nodes/${encodeURIComponent(name)}/explain`, {
-    every: refresh, trigger: node && `${node.state} ${node.podsHash}`,
+export function NodeReport({ name, node, at }: { name: string; node: Node | null; at: string }) {
+  const answer = useAnswer<NodereportReport>(`/nodes/${encodeURIComponent(name)}/explain${asOf(at)}`, {
+    every: at ? 0 : refresh, trigger: !at && node && `${node.state} ${node.podsHash}`,
   });
   return (
     <>
-      {node && <Live node={node} />}
-      <Loaded answer={answer} loading="Planning what its removal would do" rows={6}>{(r) => <Report report={r} />}</Loaded>
+      {node && <Numbers node={node} at={at} />}
+      <Loaded answer={answer} loading="Planning what its removal would do" rows={6}>{(r) => <Report report={r} at={at} />}</Loaded>
     </>
   );
 }
 
-// Live is what is known without planning.
-function Live({ node }: { node: Node }) {
-  const now = useNow(5000);
+// Numbers are what is known without planning.
+function Numbers({ node, at }: { node: Node; at: string }) {
+  const clock = useNow(5000);
+  const now = at ? Date.parse(at) : clock;
   const { cpuMillicores: cpu, memoryBytes: memory } = node;
   const of = (part: number | null, whole: number, words: (v: number) => string) => `${part === null ? '?' : words(part)} / ${words(whole)}`;
   const row = (label: string, u: typeof cpu, words: (v: number) => string) => (
@@ -61,7 +64,7 @@ function Live({ node }: { node: Node }) {
       <Facts items={[
         ['State', `${stateOf(node.state).label}${node.why ? `: ${node.why}` : ''}`],
         ['Instance', [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')],
-        ['NodePool', node.nodePool && <a href={href(['nodepools'], { pool: node.nodePool })}>{node.nodePool}</a>],
+        ['NodePool', node.nodePool && <a href={poolHref(node.nodePool)}>{node.nodePool}</a>],
         ['NodeClaim', node.nodeClaim],
         ['Price', node.pricePerHour === null ? 'not known: the catalog has no price for it' : `${dollars(node.pricePerHour)}/h`],
         ['Age', since(node.created, now)],
@@ -78,7 +81,8 @@ function Live({ node }: { node: Node }) {
   );
 }
 
-function Report({ report: r }: { report: NodereportReport }) {
+function Report({ report: r, at }: { report: NodereportReport; at: string }) {
+  const about = useAbout();
   return (
     <>
       <section class="verdict"><p><b>{sentence(r.verdict.text)}</b></p></section>
@@ -115,7 +119,7 @@ function Report({ report: r }: { report: NodereportReport }) {
       {r.removal ? <Removal removal={r.removal} /> : <Pods report={r} />}
       <section>
         <h2 class="sub">In a terminal</h2>
-        <Code text={`dovetail explain ${r.kind === 'NodeClaim' ? 'nodeclaim' : 'node'} ${r.name}`} />
+        <Code text={`dovetail explain ${r.kind === 'NodeClaim' ? 'nodeclaim' : 'node'} ${r.name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
         <p class="faint small">Prices: {r.prices}.</p>
       </section>
     </>

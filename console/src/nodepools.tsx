@@ -4,17 +4,20 @@ import type { BudgetsSchedule, NodePools, PoolreportGoing, PoolreportReport } fr
 import { useAnswer } from './answer';
 import { change, clause, clock, dollars, list, plural, sentence, shortName } from './format';
 import { Code, Empty, Facts, Loaded, Meter } from './parts';
+import { PageTime, asOf, timeOf } from './past';
 import { type Route, href, nodeHref } from './route';
 import { Glyph } from './states';
 
 const refresh = 60_000;
 
 export function NodePoolsPage({ route }: { route: Route }) {
-  const answer = useAnswer<NodePools>('/nodepools', { every: refresh });
+  const at = timeOf(route);
+  const answer = useAnswer<NodePools>(`/nodepools${asOf(at)}`, { every: at ? 0 : refresh });
   const only = route.query.get('pool');
   return (
     <div class="page">
       <h1>NodePools</h1>
+      <PageTime at={at} />
       <Loaded answer={answer} loading="Reading NodePools">{(pools) => {
         const names = list(pools.names);
         if (names.length === 0) {
@@ -29,9 +32,9 @@ export function NodePoolsPage({ route }: { route: Route }) {
         return (
           <>
             <p class="lead">
-              {only ? <a href={href(['nodepools'])}>All {plural(names.length, 'NodePool')}</a> : `${plural(names.length, 'NodePool')}.`}
+              {only ? <a href={href(['nodepools'], { t: at })}>All {plural(names.length, 'NodePool')}</a> : `${plural(names.length, 'NodePool')}.`}
             </p>
-            {shown.map((n) => <Pool key={n} name={n} />)}
+            {shown.map((n) => <Pool key={`${n} ${at}`} name={n} at={at} />)}
             {shown.length === 0 && <p>The cluster has no NodePool {only}.</p>}
           </>
         );
@@ -40,8 +43,8 @@ export function NodePoolsPage({ route }: { route: Route }) {
   );
 }
 
-function Pool({ name }: { name: string }) {
-  const answer = useAnswer<PoolreportReport>(`/nodepools/${encodeURIComponent(name)}/explain`, { every: refresh });
+function Pool({ name, at }: { name: string; at: string }) {
+  const answer = useAnswer<PoolreportReport>(`/nodepools/${encodeURIComponent(name)}/explain${asOf(at)}`, { every: at ? 0 : refresh });
   return (
     <section class="card" aria-label={`NodePool ${name}`}>
       <Loaded answer={answer} loading={`Planning NodePool ${name}`} rows={3}>{(r) => <Report report={r} />}</Loaded>

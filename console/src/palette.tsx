@@ -1,16 +1,22 @@
-// Search: views, nodes by name, NodeClaim or instance type, NodePools, and pods of the pending list.
+// Search: views, nodes by name, NodeClaim or instance type, NodePools, and pods by name.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
+import type { Found } from './api.gen';
+import { useAnswer } from './answer';
 import { current } from './live';
 import { colorings } from './fleet/colors';
-import { Icon } from './parts';
-import { change, go, href, nodeHref } from './route';
+import { count, list, shortName } from './format';
+import { Icon, useSettled } from './parts';
+import { change, go, href, nodeHref, podHref } from './route';
 import { stateOf } from './states';
 import type { View } from './app';
 
 interface Item { icon: string; label: string; note: string; run: () => void }
 
 const most = 40;
+// settle is how long the text rests before pods are searched, in ms; least how many characters it has at least.
+const settle = 150;
+const least = 3;
 
 function commands(views: View[], theme: () => void): Item[] {
   return [
@@ -39,12 +45,18 @@ function found(text: string, all: Item[]): Item[] {
   return out.slice(0, most);
 }
 
+const pods = (answer: Found | null): Item[] => list(answer?.pods).map((p) => ({
+  icon: 'pod', label: `${p.namespace}/${p.name}`, note: p.node ? `on ${shortName(p.node)}` : 'pending', run: () => go(podHref(`${p.namespace}/${p.name}`, null)),
+}));
+
 export function Palette({ views, theme, close }: { views: View[]; theme: () => void; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState('');
   const [at, setAt] = useState(0);
   useEffect(() => dialog.current?.showModal(), []);
-  const items = found(text, commands(views, theme));
+  const settled = useSettled(text.trim(), settle);
+  const answer = useAnswer<Found>(settled.length >= least ? `/search?text=${encodeURIComponent(settled)}` : null);
+  const items = [...found(text, commands(views, theme)), ...pods(text.trim().length >= least ? answer.data : null)];
   const run = (i: Item | undefined) => {
     if (!i) return;
     close();
@@ -62,7 +74,7 @@ export function Palette({ views, theme, close }: { views: View[]; theme: () => v
     <dialog ref={dialog} class="palette" aria-label="Search" onClose={close} onClick={(e) => e.target === dialog.current && close()}>
       <input
         role="combobox" aria-expanded="true" aria-controls="options" aria-activedescendant={items.length ? `option-${at}` : undefined}
-        aria-label="Search nodes and views" placeholder="Search nodes and views" autocomplete="off" value={text}
+        aria-label="Search nodes, pods and views" placeholder="Search nodes, pods and views" autocomplete="off" value={text}
         onInput={(e) => {
           setText(e.currentTarget.value);
           setAt(0);
@@ -76,7 +88,10 @@ export function Palette({ views, theme, close }: { views: View[]; theme: () => v
           </li>
         ))}
       </ul>
-      {items.length === 0 && <p class="no-match" role="status">No view, node or NodePool matches “{text}”.</p>}
+      {!!answer.data?.more && <p class="no-match small" role="status">{count(answer.data.more)} more pods: type on.</p>}
+      {items.length === 0 && (
+        <p class="no-match" role="status">{text.trim() !== settled || (settled.length >= least && answer.busy) ? 'Searching pods' : `No view, node, pod or NodePool matches “${text}”.`}</p>
+      )}
     </dialog>
   );
 }

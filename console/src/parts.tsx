@@ -15,6 +15,7 @@ const paths: Record<string, string> = {
   nodepools: 'M2 4.2h12M2 8h12M2 11.8h12M5 2.8v2.8M11 6.6v2.8M6.5 10.4v2.8',
   'what-if': 'M2.5 2.5v11M2.5 8h4l6-4.5M6.5 8l6 4.5',
   doctor: 'M8 1.8l5.2 2v4c0 3.2-2.2 5.4-5.2 6.4-3-1-5.2-3.2-5.2-6.4v-4zM5.8 7.9l1.6 1.6 2.9-3',
+  pod: 'M8 1.8l5.4 3.1v6.2L8 14.2l-5.4-3.1V4.9zM2.8 5L8 8l5.2-3M8 8v6',
   search: 'M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M10.5 10.5L14 14',
   close: 'M4 4l8 8M12 4l-8 8',
   copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
@@ -85,6 +86,16 @@ export function useNow(every = 1000): number {
   return now;
 }
 
+// useSettled is a value once it has not changed for so many ms.
+export function useSettled<T>(value: T, ms: number): T {
+  const [settled, setSettled] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(value), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return settled;
+}
+
 export function Banner({ kind, children }: { kind: 'warn' | 'bad'; children: ComponentChildren }) {
   return <div class={`banner ${kind}`} role="status">{children}</div>;
 }
@@ -105,11 +116,12 @@ export function ProblemText({ problem }: { problem: Problem }) {
   }
   const titles: Record<string, string> = {
     NotFound: 'Not found', Invalid: 'The address is not valid', Unavailable: 'The cluster does not answer', Internal: 'This failed',
+    Unreadable: 'The recording cannot be read', Busy: 'The console is busy',
   };
   return (
     <Empty title={titles[problem.code] ?? 'This failed'}>
       <p>{problem.message}</p>
-      {problem.code === 'Unavailable' && <p class="faint">The next attempt is in a few seconds.</p>}
+      {['Unavailable', 'Unreadable', 'Busy'].includes(problem.code) && <p class="faint">The next attempt is in a few seconds.</p>}
     </Empty>
   );
 }

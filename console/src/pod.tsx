@@ -1,29 +1,34 @@
 // One pod: where it runs, or why it is pending and the smallest change with which it runs.
 
 import type { PodreportChange, PodreportPlace, PodreportPoolReason, PodreportReport } from './api.gen';
+import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { dollars, list } from './format';
 import { Code, Loaded } from './parts';
-import { href, nodeHref } from './route';
+import { PageTime, asOf, recordingOption } from './past';
+import { href, nodeHref, poolHref } from './route';
 
 const refresh = 30_000;
 
-export function PodPage({ name }: { name: string }) {
+// PodPage is of a recorded time, or of now if that is empty.
+export function PodPage({ name, at }: { name: string; at: string }) {
   return (
     <div class="page">
-      <p class="crumbs"><a href={href(['pending'])}>Pending</a></p>
+      <p class="crumbs"><a href={at ? href(['timeline'], { t: at }) : href(['pending'])}>{at ? 'Timeline' : 'Pending'}</a></p>
       <h1>{name}</h1>
-      <div class="report"><PodReport name={name} /></div>
+      <PageTime at={at} />
+      <div class="report"><PodReport name={name} at={at} /></div>
     </div>
   );
 }
 
-export function PodReport({ name }: { name: string }) {
+export function PodReport({ name, at = '' }: { name: string; at?: string }) {
   const [namespace = '', pod = ''] = name.split('/');
-  const answer = useAnswer<PodreportReport>(`/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}/explain`, { every: refresh });
+  const path = `/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(pod)}/explain${asOf(at)}`;
+  const answer = useAnswer<PodreportReport>(path, { every: at ? 0 : refresh });
   return (
     <Loaded answer={answer} loading="Planning the cluster with each change that could help" rows={4}>
-      {(r) => <Report report={r} name={name} />}
+      {(r) => <Report report={r} name={name} at={at} />}
     </Loaded>
   );
 }
@@ -31,7 +36,8 @@ export function PodReport({ name }: { name: string }) {
 // stands is false for states in which a pod runs or will run as it is.
 const needsChange = (r: PodreportReport) => r.state === 'Unschedulable';
 
-function Report({ report: r, name }: { report: PodreportReport; name: string }) {
+function Report({ report: r, name, at }: { report: PodreportReport; name: string; at: string }) {
+  const about = useAbout();
   return (
     <>
       <section class="verdict"><p><b>{r.cause}</b></p></section>
@@ -47,7 +53,7 @@ function Report({ report: r, name }: { report: PodreportReport; name: string }) 
                   {byReason(list(r.nodePools)).map((p) => (
                     <tr>
                       <th scope="row">
-                        {p.pools.map((name, i) => <>{i > 0 && ', '}<a href={href(['nodepools'], { pool: name })}>{name}</a></>)}
+                        {p.pools.map((name, i) => <>{i > 0 && ', '}<a href={poolHref(name)}>{name}</a></>)}
                       </th>
                       <td>{p.reason}{p.more ? <span class="faint"> and {p.more} more</span> : ''}</td>
                     </tr>
@@ -77,7 +83,7 @@ function Report({ report: r, name }: { report: PodreportReport; name: string }) 
       </div>
       <section>
         <h2 class="sub">In a terminal</h2>
-        <Code text={`dovetail explain pod ${name}`} />
+        <Code text={`dovetail explain pod ${name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
         <p class="faint small">Each change was planned by the engine for this cluster. Prices: {r.prices}.</p>
       </section>
     </>

@@ -24,10 +24,15 @@ export const href = (path: string[], query: Record<string, string | null> = {}) 
   return `#/${[...(cluster ? [`@${encodeURIComponent(cluster)}`] : []), ...path.map(encodeURIComponent)].join('/')}${q ? `?${q}` : ''}`;
 };
 
-export const nodeHref = (name: string) => href(['nodes', name]);
+// shownTime is the recorded time of the address; null for now. What a page of the past links to is of that time, too.
+const shownTime = () => parse(location.hash).query.get('t');
+
+export const nodeHref = (name: string, at: string | null = shownTime()) => href(['nodes', name], { t: at });
 
 // podHref is for NAMESPACE/NAME.
-export const podHref = (name: string) => href(['pods', ...name.split('/')]);
+export const podHref = (name: string, at: string | null = shownTime()) => href(['pods', ...name.split('/')], { t: at });
+
+export const poolHref = (name: string) => href(['nodepools'], { pool: name, t: shownTime() });
 
 export const go = (to: string) => {
   location.hash = to.slice(1);

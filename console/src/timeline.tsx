@@ -2,15 +2,17 @@
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { About, Decisions, Node, Past, RecorderDecision, Spend, SpendPoint } from './api.gen';
+import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { SpendChart, gap, priced, total } from './chart';
 import { DecisionRow } from './decisions';
-import { Forbidden, Segments } from './fleet/page';
+import { Forbidden, ForbiddenText, Segments } from './fleet/page';
 import { FleetMap } from './fleet/map';
 import { clock, count, dollars, list, percent, plural, price, shortName, since, span } from './format';
 import { useLive } from './live';
-import { Banner, Code, Empty, Facts, Loaded, Skeleton, useNow } from './parts';
-import { type Route, change, href } from './route';
+import { Banner, Code, Empty, Facts, Loaded, Skeleton, useNow, useSettled } from './parts';
+import { PastBanner } from './past';
+import { type Route, change, href, nodeHref, podHref } from './route';
 import { Glyph, stateOf } from './states';
 
 const minute = 60_000;
@@ -71,10 +73,7 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
       </div>
       {spend.read < 1 && <Banner kind="warn">Reading the recording: {percent(spend.read)}. Later minutes follow.</Banner>}
       {spend.recorded && at !== null && (
-        <div class="banner past" role="status">
-          <span><b>You see the past:</b> {utc(at).slice(0, 10)} {utc(at).slice(11, 19)} UTC, {span(Math.max(0, end - at))} before the end of the recording.</span>
-          <button class="button" onClick={() => seek(null)}>Back to live</button>
-        </div>
+        <PastBanner at={utc(at)} back={() => seek(null)}>, {span(Math.max(0, end - at))} before the end of the recording</PastBanner>
       )}
       <section class="card" aria-label="Spend">
         <div class="card-head">
@@ -88,7 +87,7 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
         <div class="scrub" hidden={points.length === 1}>
           <input
             type="range" min={0} max={(last - first) / minute} step={1} aria-label={spend.recorded ? 'Recorded minute' : 'Minute'}
-            value={at === null ? (last - first) / minute : Math.floor((at - first) / minute)} aria-valuetext={valueText(points[index], at)}
+            value={at === null ? (last - first) / minute : Math.floor((at - first) / minute)} aria-valuetext={valueText(points[index], at, about?.recorded ? 'the end' : 'live')}
             onInput={(e) => {
               const v = Number(e.currentTarget.value);
               seek(v >= (last - first) / minute ? null : minuteOf(points, first + v * minute));
@@ -147,8 +146,8 @@ function labelOf(points: SpendPoint[]): string {
     `${dollars(Math.max(...values))} an hour, ${dollars(values.at(-1)!)} at the end. The table below has the numbers.`;
 }
 
-const valueText = (p: SpendPoint | undefined, at: number | null) =>
-  at === null ? 'live' : `${utc(at).slice(11, 16)} UTC${p ? `, ${dollars(total(p))} an hour, ${plural(p.nodes, 'node')}` : ''}`;
+const valueText = (p: SpendPoint | undefined, at: number | null, end: string) =>
+  at === null ? end : `${utc(at).slice(11, 16)} UTC${p ? `, ${dollars(total(p))} an hour, ${plural(p.nodes, 'node')}` : ''}`;
 
 function Readout({ point: p, at }: { point: SpendPoint | undefined; at: number | null }) {
   if (!p) return null;
@@ -233,16 +232,6 @@ function Lanes({ from, to, at }: { from: number; to: number; at: number | null }
   );
 }
 
-// useSettled is a value once it has not changed for a moment.
-function useSettled<T>(value: T, ms: number): T {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), ms);
-    return () => clearTimeout(timer);
-  }, [value, ms]);
-  return settled;
-}
-
 // Moment is the fleet, the pending pods and the decisions of a recorded minute, or of now.
 function Moment({ at, theme }: { at: number | null; theme: string }) {
   const settled = useSettled(at, settle);
@@ -256,7 +245,7 @@ function Moment({ at, theme }: { at: number | null; theme: string }) {
   const past = at === null ? null : answer.data ?? held;
   return (
     <div class="moment">
-      <section class="card" aria-label={at === null ? 'Fleet now' : 'Fleet then'}>
+      <section class="card" aria-label={at === null ? 'Fleet' : 'Fleet then'}>
         {at === null ? <LiveFleet theme={theme} /> : past && (answer.data || !answer.problem) ? (
           <PastFleet past={past} theme={theme} old={past !== answer.data} />
         ) : (
@@ -291,11 +280,14 @@ function Around({ all, at }: { all: RecorderDecision[]; at: number | null }) {
 
 function LiveFleet({ theme }: { theme: string }) {
   const nodes = useLive((l) => l.nodes?.size ?? null);
-  const file = useLive((l) => l.link?.file ?? false);
+  const link = useLive((l) => l.link);
+  const about = useAbout();
+  const title = about?.recorded ? 'Fleet at the end' : link?.file ? 'Fleet of the snapshot' : 'Fleet now';
+  const denied = link?.forbidden?.includes('nodes');
   return (
     <>
-      <div class="card-head"><h2>{file ? 'Fleet of the snapshot' : 'Fleet now'}</h2><span class="dim">{nodes === null ? 'being read' : plural(nodes, 'node')}</span></div>
-      {nodes === null ? <Skeleton text="Reading nodes" rows={4} /> : nodes === 0 ? <div class="card-body"><p class="dim">The cluster has no nodes.</p></div> : (
+      <div class="card-head"><h2>{title}</h2><span class="dim">{nodes !== null ? plural(nodes, 'node') : denied ? 'not known' : 'being read'}</span></div>
+      {denied ? <div class="card-body"><ForbiddenText resource="nodes" rule={link!.rule} /></div> : nodes === null ? <Skeleton text={link?.loading || 'Reading nodes'} rows={4} /> : nodes === 0 ? <div class="card-body"><p class="dim">The cluster has no nodes.</p></div> : (
         <FleetMap grouping="pool" coloring="state" highlight={null} selected={null} theme={theme} pick={(n) => n && (location.hash = href(['fleet'], { node: n.name }).slice(1))} />
       )}
       <p class="card-body faint small">Move the scrubber, or press a point of the chart, to see a recorded minute.</p>
@@ -333,7 +325,7 @@ function PastFleet({ past, theme, old }: { past: Past; theme: string; old: boole
         {groups.length === 0 && <p class="dim">Every pod had a node.</p>}
         <ul class="reasons">
           {groups.slice(0, 20).map((g) => (
-            <li class="with-glyph"><Glyph state="in flight" /><span><b>{plural(g.count, 'pod')}</b> of {g.namespace}/{g.name}, waiting for {since(g.since, seen)}{g.why && `: ${g.why}`}</span></li>
+            <li class="with-glyph"><Glyph state="in flight" /><span><a href={podHref(`${g.namespace}/${list(g.pods)[0] ?? ''}`, past.seen)}>{plural(g.count, 'pod')}</a> of {g.namespace}/{g.name}, waiting for {since(g.since, seen)}{g.why && `: ${g.why}`}</span></li>
           ))}
         </ul>
         {groups.length > 20 && <p class="faint small">{count(groups.length - 20)} more workloads.</p>}
@@ -352,6 +344,7 @@ function PastNode({ node: n, at }: { node: Node; at: number }) {
         ['State', stateOf(n.state).label + (n.why ? `: ${n.why}` : '')], ['Type', `${n.instanceType} ${n.capacityType} in ${n.zone}`],
         ['NodePool', n.nodePool], ['Price', price(n.pricePerHour)], ['Pods', count(n.pods)], ['Age then', since(n.created, at)],
       ]} />
+      <p class="small"><a href={nodeHref(n.name, utc(at))}>Why it stayed or went</a></p>
     </div>
   );
 }

@@ -234,6 +234,45 @@ func TestAConsoleOnDemandWatchesWhileSomebodyLooks(t *testing.T) {
 	})
 }
 
+// What is computed for those who look is larger than all that is watched: a minute after the last one has gone, none of it is kept.
+func TestNothingIsKeptForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Now = time.Now
+		w.Watch = func(ctx context.Context, _ func(any)) { <-ctx.Done() }
+		c := New(w.Sources)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.Run(ctx)
+		}()
+		for _, path := range []string{"/nodes/ip-10-0-0-1.ec2.internal/explain", "/nodepools/general/explain"} {
+			if answer := get(c, apiRoot+path); answer.Code != http.StatusOK {
+				t.Errorf("%s: %d %s", path, answer.Code, answer.Body)
+			}
+		}
+		text := manifestOf(t, c, "general")
+		if answer := post(c, whatIfPath, edited("general", text)); answer.Code != http.StatusOK {
+			t.Errorf("%d %s", answer.Code, answer.Body)
+		}
+		synctest.Wait()
+		if c.views.view == nil || c.whatIfs.base == nil {
+			t.Error("nothing is kept for the next request")
+		}
+		time.Sleep(2*lookedAway + time.Second)
+		synctest.Wait()
+		if c.views.view != nil || c.views.explains != nil || c.whatIfs.base != nil {
+			t.Error("a View, explanations or a baseline are kept although nobody looks")
+		}
+		if answer := get(c, apiRoot+"/nodepools"); answer.Code != http.StatusOK {
+			t.Errorf("when somebody looks again: %d", answer.Code)
+		}
+		stop()
+		<-ended
+	})
+}
+
 func TestAReplicaOnStandbyAnswersThatItIs(t *testing.T) {
 	w := newWorld(t)
 	w.Standby = func() bool { return true }

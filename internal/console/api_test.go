@@ -21,7 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top/live"
 )
 
-func decoded[T any](t *testing.T, w *httptest.ResponseRecorder) T {
+func decoded[T any](t testing.TB, w *httptest.ResponseRecorder) T {
 	t.Helper()
 	var out T
 	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
@@ -39,7 +39,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
 		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
-		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-23T14:17:30Z",
+		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-23T14:17:30Z", apiRoot + "/search": "?text=indexer",
 	}
 	for _, r := range c.routes() {
 		path, known := asked[r.Path]
@@ -417,6 +417,38 @@ func TestAViewThatIsExpensiveToReadIsSharedLonger(t *testing.T) {
 	get(c, apiRoot+"/nodepools")
 	if reads != 2 {
 		t.Errorf("after %s, the cluster has been read %d times", viewShare*cost, reads)
+	}
+}
+
+// While the API server is away, explanations are those of the last View, and it is not asked with each request.
+func TestTheLastViewStaysWhileTheAPIServerIsAway(t *testing.T) {
+	w := newWorld(t)
+	reads, view, now := 0, w.view, w.Now()
+	var away error
+	w.Now = func() time.Time { return now }
+	w.Revision = func() int { return reads + 1 }
+	w.View = func(context.Context) (*inspect.View, error) { reads++; return view, away }
+	c := w.console()
+	away = errAway
+	if answer := get(c, apiRoot+"/nodepools"); answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("before the first View: %d", answer.Code)
+	}
+	away = nil
+	get(c, apiRoot+"/nodepools")
+	away = errAway
+	now = now.Add(time.Hour)
+	for range 3 {
+		if answer := get(c, apiRoot+"/nodes/ip-10-0-0-1.ec2.internal/explain"); answer.Code != http.StatusOK {
+			t.Errorf("while the API server is away: %d %s", answer.Code, answer.Body)
+		}
+	}
+	if reads != 3 {
+		t.Errorf("it has been asked %d times, want 3", reads)
+	}
+	away = &live.ForbiddenError{Resource: "pods"}
+	now = now.Add(viewAge)
+	if answer := get(c, apiRoot+"/nodepools"); answer.Code != http.StatusForbidden {
+		t.Errorf("once it refuses: %d", answer.Code)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -26,6 +27,8 @@ type Sources struct {
 	// Name names the cluster; File is true for one from files, which never changes.
 	Name string
 	File bool
+	// Recorded is true if all that is shown is a recording: see ShowRecording.
+	Recorded bool
 	// Watch sends top.Observed and top.Predicted messages until the context is canceled.
 	Watch func(ctx context.Context, send func(any))
 	// View reads the cluster as it is; Revision changes whenever the View would.
@@ -38,6 +41,8 @@ type Sources struct {
 	Diagnose func(ctx context.Context) (doctor.Report, error)
 	// Decisions opens the recording of a controller; nil without one.
 	Decisions func() (*recorder.Recording, error)
+	// Search is how consolidation is searched in what a recording has. That of a View is its own.
+	Search consolidate.Settings
 	// Now is the time.
 	Now func() time.Time
 	// Log gets what a user of the page cannot see, such as a panic.
@@ -68,13 +73,10 @@ func New(s Sources) *Console {
 // Run watches the cluster until the context is canceled.
 func (c *Console) Run(ctx context.Context) {
 	var running sync.WaitGroup
-	running.Go(func() {
-		if c.OnDemand {
-			c.watchOnDemand(ctx)
-		} else {
-			c.Watch(ctx, c.hub.receive)
-		}
-	})
+	running.Go(func() { c.serveWhileLooked(ctx) })
+	if !c.OnDemand {
+		running.Go(func() { c.Watch(ctx, c.hub.receive) })
+	}
 	if !c.File { // while nobody looks, there is nothing to sample
 		running.Go(func() { c.hub.sampleUntil(ctx, c.Now) })
 	}
@@ -86,8 +88,9 @@ func (c *Console) Run(ctx context.Context) {
 // lookedAway is how long after the last request nobody looks any more: longer than a reload of the page takes.
 const lookedAway = time.Minute
 
-// watchOnDemand watches from the first request on until nobody looks, again and again. What it has seen is then dropped.
-func (c *Console) watchOnDemand(ctx context.Context) {
+// serveWhileLooked waits for the first request until nobody looks, again and again. What was read and computed for those who looked is
+// then dropped: it can be larger than all that is watched. On demand, it watches only meanwhile.
+func (c *Console) serveWhileLooked(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -96,12 +99,18 @@ func (c *Console) watchOnDemand(ctx context.Context) {
 		}
 		watching, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
-		running.Go(func() { c.Watch(watching, c.hub.receive) })
+		if c.OnDemand {
+			running.Go(func() { c.Watch(watching, c.hub.receive) })
+		}
 		for c.hub.awaitLook(ctx, lookedAway) {
 		}
 		stop()
 		running.Wait()
-		c.hub.forget()
+		if c.OnDemand {
+			c.hub.forget()
+		}
+		c.views.forget()
+		c.whatIfs.forget()
 	}
 }
 

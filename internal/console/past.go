@@ -25,33 +25,19 @@ type Past struct {
 }
 
 func (c *Console) past(r *http.Request) (any, error) {
-	asked := r.URL.Query().Get("at")
-	at, err := time.Parse(time.RFC3339, asked)
-	if err != nil {
-		return nil, invalid("at", `"`+asked+`" is not a time such as 2026-11-02T03:12:00Z`)
-	}
-	end, err := c.reading.begin(r.Context())
+	at, err := timeOf(r)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
-	return c.recording(func(recording *recorder.Recording) (any, error) {
-		pass, err := recording.Pass(at.Format(time.RFC3339Nano))
-		if err != nil {
-			return nil, &Problem{Status: http.StatusNotFound, Code: CodeNotFound, Message: err.Error()}
-		}
+	return c.passAt(r.Context(), at, func(p *recorder.PassRecord) (any, error) {
 		c.recorded.mu.Lock()
-		prices := c.recorded.pricesOf(pass)
+		prices := c.recorded.pricesOf(p)
 		c.recorded.mu.Unlock()
-		return pastOf(pass, prices, at), nil
+		return pastOf(p, prices, at), nil
 	})
 }
 
 func pastOf(p *recorder.PassRecord, prices *top.PriceList, asked time.Time) Past {
-	fleet := top.Observe(top.Objects{
-		Now: p.Facts.Now, Nodes: p.Objects.Nodes, Claims: p.Objects.NodeClaims, Pods: top.PodsOf(p.Objects.Pods),
-		Prices: prices,
-	})
-	s := newState(0, top.Observed{Fleet: fleet, Prices: prices.From, Link: top.Link{File: true}}, nil)
+	s := newState(0, top.Observed{Fleet: observe(p, prices), Prices: prices.From, Link: top.Link{File: true}}, nil)
 	return Past{Asked: asked, Seen: p.Facts.Now, Pass: p.ID, Fleet: s.Fleet, Pending: s.pending()}
 }

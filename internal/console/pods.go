@@ -46,7 +46,7 @@ func (c *Console) pods(r *http.Request) (any, error) {
 			continue
 		}
 		pods := []Pod{}
-		for _, p := range s.observed.Fleet.PodsOn(n.Node) {
+		for p := range s.observed.Fleet.PodsOn(n.Node) {
 			kind, workload := workloadOf(p.Pod)
 			pods = append(pods, Pod{
 				Namespace: p.Namespace, Name: p.Name, Workload: workload, CPU: p.CPU, Memory: p.Memory, Daemon: kind == "DaemonSet",

@@ -30,7 +30,9 @@ const (
 	CodeUnauthenticated Code = "Unauthenticated"
 	CodeNotAllowed      Code = "NotAllowed"
 	CodeStandby         Code = "Standby"
-	CodeInternal        Code = "Internal"
+	// CodeUnreadable is that of a recording that cannot be read.
+	CodeUnreadable Code = "Unreadable"
+	CodeInternal   Code = "Internal"
 )
 
 // Problem is the answer to a request that failed.

@@ -73,25 +73,29 @@ func (c *Console) routes() []route {
 			Query: []parameter{{"node", "ID of a node", true}}, Answer: NodePods{}, answer: c.pods,
 		},
 		{
+			Method: "GET", Path: apiRoot + "/search", Summary: "Pods by a part of NAMESPACE/NAME",
+			Query: []parameter{{"text", "the part, of 2 characters at least", false}}, Answer: Found{}, answer: c.search,
+		},
+		{
 			Method: "GET", Path: apiRoot + "/pending", Summary: "Pods without a node, by workload",
 			Answer: Pending{}, answer: func(*http.Request) (any, error) { s, _ := c.hub.current(); return s.pending(), nil },
 		},
 		{
 			Method: "GET", Path: apiRoot + "/nodes/{name}/explain", Summary: "Why a node stays or goes, and what its removal would do",
-			Answer: nodereport.Report{}, answer: c.explainNode,
+			Query: []parameter{atParameter}, Answer: nodereport.Report{}, answer: c.explainNode,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/pods/{namespace}/{name}/explain",
 			Summary: "Where a pod runs, or why it is pending, with the smallest change that makes it run",
-			Answer:  podreport.Report{}, answer: c.explainPod,
+			Query:   []parameter{atParameter}, Answer: podreport.Report{}, answer: c.explainPod,
 		},
 		{
-			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, in the order in which plans try them",
-			Answer: NodePools{}, answer: c.nodePools,
+			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, sorted",
+			Query: []parameter{atParameter}, Answer: NodePools{}, answer: c.nodePools,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/nodepools/{name}/explain", Summary: "What a NodePool's budgets allow, and why its nodes stay or go",
-			Answer: poolreport.Report{}, answer: c.explainNodePool,
+			Query: []parameter{atParameter}, Answer: poolreport.Report{}, answer: c.explainNodePool,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/nodepools/{name}/manifest", Summary: "A NodePool as YAML to edit",
@@ -135,15 +139,19 @@ type About struct {
 	// Doctor and Decisions report whether there are such views.
 	Doctor    bool `json:"doctor"`
 	Decisions bool `json:"decisions"`
+	// Recorded is true if there is nothing but a recording. The fleet is then that of its last pass.
+	Recorded bool `json:"recorded"`
 }
 
 func (c *Console) about() About {
-	return About{Version: c.Version, Cluster: c.Name, File: c.File, Doctor: c.Diagnose != nil, Decisions: c.Sources.Decisions != nil}
+	return About{
+		Version: c.Version, Cluster: c.Name, File: c.File, Doctor: c.Diagnose != nil, Decisions: c.Sources.Decisions != nil, Recorded: c.Recorded,
+	}
 }
 
 func (c *Console) explainNode(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.views.explain(r.Context(), "node "+name, func(v *planned) (any, error) {
+	return c.explained(r, "node "+name, func(v *planned) (any, error) {
 		found, err := v.decide().OfNode(name)
 		if missing := (*inspect.NotFoundError)(nil); errors.As(err, &missing) {
 			if claim, failed := v.decide().OfClaim(name); failed == nil {
@@ -156,12 +164,12 @@ func (c *Console) explainNode(r *http.Request) (any, error) {
 
 func (c *Console) explainPod(r *http.Request) (any, error) {
 	name := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	return c.views.explain(r.Context(), "pod "+name.String(), func(v *planned) (any, error) { return podreport.Explain(v.View, name) })
+	return c.explained(r, "pod "+name.String(), func(v *planned) (any, error) { return podreport.Explain(v.View, name) })
 }
 
 func (c *Console) explainNodePool(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.views.explain(r.Context(), "nodepool "+name, func(v *planned) (any, error) { return poolreport.OfDecisions(v.decide(), name) })
+	return c.explained(r, "nodepool "+name, func(v *planned) (any, error) { return poolreport.OfDecisions(v.decide(), name) })
 }
 
 // NodePools are names of NodePools.
@@ -170,7 +178,7 @@ type NodePools struct {
 }
 
 func (c *Console) nodePools(r *http.Request) (any, error) {
-	return c.views.explain(r.Context(), "nodepools", func(v *planned) (any, error) {
+	return c.explained(r, "nodepools", func(v *planned) (any, error) {
 		out := NodePools{Names: []string{}}
 		pools := slices.Clone(v.NodePools)
 		for _, p := range pools {
@@ -220,7 +228,7 @@ func (c *Console) recording(ask func(*recorder.Recording) (any, error)) (any, er
 	}
 	opened, err := c.Sources.Decisions()
 	if err != nil {
-		return nil, err
+		return nil, &Problem{Status: http.StatusServiceUnavailable, Code: CodeUnreadable, Message: err.Error()}
 	}
 	defer opened.Close() // nothing was written
 	return ask(opened)

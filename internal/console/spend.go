@@ -3,7 +3,6 @@ package console
 import (
 	"context"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -151,9 +150,8 @@ type recordedSpend struct {
 
 // pricesOf are those of a pass: a pass in which no NodePool may launch has none, and those of the last pass that had some stand for them.
 func (s *recordedSpend) pricesOf(p *recorder.PassRecord) *top.PriceList {
-	launches := func(pool cluster.Pool) bool { return len(pool.InstanceTypes) > 0 }
-	if slices.ContainsFunc(p.Objects.Pools, launches) || s.prices == nil {
-		return top.PricesOf(p.Objects.Pools, "the recording")
+	if canLaunch(p.Objects.Pools) || s.prices == nil {
+		return top.PricesOf(p.Objects.Pools, recordedPrices)
 	}
 	return s.prices
 }

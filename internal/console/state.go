@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"strconv"
 	"sync"
 	"time"
@@ -128,18 +129,13 @@ func linkOf(l top.Link) Link {
 	return out
 }
 
-// hashOf identifies the pods with what the map shows of them: FNV-1a over their UIDs and requests.
-func hashOf(pods []top.Pod) string {
+// hashOf identifies pods with what the map shows of them, in their order: FNV-1a over their hashes.
+func hashOf(pods iter.Seq[*top.Pod]) string {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
-	for i := range pods {
-		for _, b := range []byte(pods[i].UID) {
-			h = (h ^ uint64(b)) * prime
-		}
-		for _, v := range [...]int64{pods[i].CPU, pods[i].Memory} {
-			h = (h ^ uint64(v)) * prime
-			h = (h ^ uint64(v)>>32) * prime // a product carries nothing down
-		}
+	for p := range pods {
+		h = (h ^ p.Hash) * prime
+		h = (h ^ p.Hash>>32) * prime // a product carries nothing down
 	}
 	return strconv.FormatUint(h, 36)
 }

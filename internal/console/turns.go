@@ -22,6 +22,9 @@ func newTurns() turns {
 // begin waits for the turn of a request. A request that is canceled while it waits costs nothing; one that works is finished, which its
 // bounds keep short.
 func (t turns) begin(ctx context.Context) (end func(), _ error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	select {
 	case t.waiting <- struct{}{}:
 	default:

@@ -12,13 +12,16 @@ import (
 )
 
 const (
-	// viewAge is how old the View of an explanation may be in a cluster that changes all the time. Reading one costs a copy of all
-	// pods, and a person clicks through several nodes in that time. In a large cluster it is viewShare times as long as reading and
-	// planning took: a page that is left open then takes at most a tenth of a core.
+	// viewAge is how old the View of an explanation may be in a cluster that changes all the time: a person clicks through several nodes in
+	// that time. In a large cluster it is viewShare times as long as reading and planning took: a page that is left open then takes at
+	// most a twentieth of a core.
 	viewAge   = 5 * time.Second
-	viewShare = 10
+	viewShare = 20
 	// unwatchedAge is how old it may be if nothing that is watched has changed: budgets and volumes are not watched.
 	unwatchedAge = 30 * time.Second
+	// maxExplained bounds how many explanations are kept of a View, each some 10 kB: a person does not look at more meanwhile, and a program
+	// that asks for all nodes gets each computed.
+	maxExplained = 200
 	// diagnosisAge is how old the findings of the doctor may be. Its checks read the whole cluster and the account.
 	diagnosisAge = time.Minute
 )
@@ -44,9 +47,11 @@ type viewCache struct {
 
 	mu sync.Mutex
 	// view is nil before the first, and was read at the time at; took is what it and its explanations have cost.
-	view     *planned
-	at       time.Time
-	took     time.Duration
+	view *planned
+	at   time.Time
+	took time.Duration
+	// retry is when a View is read again after one that could not be.
+	retry    time.Time
 	seen     int
 	explains map[string]any
 }
@@ -76,9 +81,19 @@ func (c *viewCache) explain(ctx context.Context, key string, explain func(*plann
 	}
 	c.took += c.now().Sub(began)
 	if err == nil {
+		if len(c.explains) >= maxExplained {
+			clear(c.explains)
+		}
 		c.explains[key] = found
 	}
 	return found, err
+}
+
+// forget drops the View, and what was explained of it.
+func (c *viewCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.view, c.explains = nil, nil
 }
 
 // current is a fresh View.
@@ -94,15 +109,22 @@ func (c *viewCache) current(ctx context.Context) (*inspect.View, error) {
 	return c.view.View, nil
 }
 
-// refresh needs the lock.
+// refresh needs the lock. While the API server does not answer, the last View stays, as the last state of the fleet does.
 func (c *viewCache) refresh(ctx context.Context) error {
 	revision, age := c.revision(), c.now().Sub(c.at)
 	fresh := max(viewAge, viewShare*c.took)
-	if c.view != nil && (age < fresh || revision == c.seen && age < max(unwatchedAge, fresh)) {
+	if c.view != nil && (age < fresh || revision == c.seen && age < max(unwatchedAge, fresh) || c.now().Before(c.retry)) {
 		return nil
+	}
+	if c.view != nil {
+		c.view = &planned{View: c.view.View} // its decisions are larger than a View: not those of two at a time
 	}
 	began := c.now()
 	view, err := c.read(ctx)
+	if err != nil && c.view != nil && ctx.Err() == nil && problemOf(err).Code == CodeAway {
+		c.retry = c.now().Add(viewAge)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,13 @@ type baseline struct {
 
 func newWhatIfs() *whatIfs { return &whatIfs{turns: newTurns(), pools: manifest.NewNodePoolReader()} }
 
+// forget drops the baseline, after the request whose turn it is.
+func (w *whatIfs) forget() {
+	w.turn <- struct{}{}
+	w.base = nil
+	<-w.turn
+}
+
 // baseline is the last one while it is fresh. The caller has the turn.
 func (w *whatIfs) baseline(ctx context.Context, c *Console) (*baseline, error) {
 	if w.base != nil && c.Now().Sub(w.base.at) < baselineAge {

@@ -29,7 +29,7 @@ func post(c *Console, path, body string, edit ...func(*http.Request)) *httptest.
 	return w
 }
 
-func manifestOf(t *testing.T, c *Console, pool string) string {
+func manifestOf(t testing.TB, c *Console, pool string) string {
 	t.Helper()
 	return decoded[NodePoolManifest](t, get(c, apiRoot+"/nodepools/"+pool+"/manifest")).Manifest
 }

@@ -29,7 +29,7 @@ type offered []*catalog.InstanceType
 func (t offered) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return t, nil }
 
 // viewOf is the cluster of testdata: two nodes, one of them drifted, and a pending pod whose zone is misspelled.
-func viewOf(t *testing.T) *inspect.View {
+func viewOf(t testing.TB) *inspect.View {
 	t.Helper()
 	list, err := workload.EC2Types("us-east-1", "spot", "on-demand")
 	if err != nil {
@@ -60,7 +60,7 @@ type world struct {
 	forecast *top.Forecast
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	view := viewOf(t)
 	observed, forecast, err := live.FromFile(view, "shop")

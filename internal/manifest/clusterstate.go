@@ -75,8 +75,8 @@ type reader struct {
 	overridden map[identity]*object
 	// gone are the snapshot's pods that workloads beside it replace.
 	gone map[types.UID]bool
-	// anyTaken is true if an object comes from a snapshot.
-	anyTaken bool
+	// anyTaken is true if an object comes from a snapshot, live if all come from a cluster itself.
+	anyTaken, live bool
 }
 
 // object is a decoded document.
@@ -133,9 +133,7 @@ func (in Input) Read() (*ClusterState, error) {
 	if err := r.finish(); err != nil {
 		return nil, err
 	}
-	if more := len(r.world.Notes) - maxNotes; more > 0 {
-		r.world.Notes = append(r.world.Notes[:maxNotes:maxNotes], fmt.Sprintf("%d more notes omitted", more))
-	}
+	r.world.Notes = boundedNotes(r.world.Notes)
 	return r.world, nil
 }
 
@@ -144,6 +142,13 @@ const maxErrors, maxNotes = 50, 200
 
 // maxErrorLength is how many bytes of an error are printed: a name may be as long as a file.
 const maxErrorLength = 2000
+
+func boundedNotes(all []string) []string {
+	if more := len(all) - maxNotes; more > 0 {
+		return append(all[:maxNotes:maxNotes], fmt.Sprintf("%d more notes omitted", more))
+	}
+	return all
+}
 
 // listed formats the errors of one object on one line.
 func listed(wrong field.ErrorList) string {
@@ -334,6 +339,20 @@ func (r *reader) finish() error {
 	if !r.takenAt.IsZero() {
 		w.Now = r.takenAt
 	}
+	w.Pods = all[*corev1.Pod](r)
+	r.sort()
+	if err := r.expand(); err != nil {
+		return err
+	}
+	if err := r.drift(); err != nil {
+		return err
+	}
+	return r.complete()
+}
+
+// sort puts all objects but pods in their places.
+func (r *reader) sort() {
+	w := r.world
 	w.NodePools = all[*karpv1.NodePool](r)
 	w.NodeClaims = all[*karpv1.NodeClaim](r)
 	w.Nodes = all[*corev1.Node](r)
@@ -344,17 +363,14 @@ func (r *reader) finish() error {
 	w.StorageClasses = all[*storagev1.StorageClass](r)
 	w.PDBs = all[*policyv1.PodDisruptionBudget](r)
 	w.Namespaces = all[*corev1.Namespace](r)
-	w.Pods = all[*corev1.Pod](r)
 	w.Owners = r.owners()
 	for _, class := range all[*awsv1.EC2NodeClass](r) {
 		w.NodeClasses[class.Name] = class
 	}
-	if err := r.expand(); err != nil {
-		return err
-	}
-	if err := r.drift(); err != nil {
-		return err
-	}
+}
+
+// complete adds what the API server and controllers would, to objects that do not come from a cluster.
+func (r *reader) complete() error {
 	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeDevices, r.completeNamespaces} {
 		complete()
 	}

@@ -18,8 +18,8 @@ import (
 
 // taken reports whether an object comes from a snapshot of a cluster, which needs no completion.
 func (r *reader) taken(kind, namespace, name string) bool {
-	if !r.anyTaken {
-		return false
+	if r.live || !r.anyTaken {
+		return r.live
 	}
 	o := r.objects[identity{kind, namespace, name}]
 	return o != nil && o.document.taken
@@ -28,8 +28,8 @@ func (r *reader) taken(kind, namespace, name string) bool {
 // takenPod reports whether a pod comes from a snapshot. A pod that replaces one of the snapshot may have the same name,
 // as those of StatefulSets.
 func (r *reader) takenPod(pod *corev1.Pod) bool {
-	if !r.anyTaken {
-		return false
+	if r.live || !r.anyTaken {
+		return r.live
 	}
 	o := r.objects[identity{"Pod", pod.Namespace, pod.Name}]
 	return o != nil && o.document.taken && o.Object == client.Object(pod)
@@ -211,7 +211,9 @@ func (r *reader) completeNamespaces() {
 	known := map[string]bool{}
 	for _, namespace := range r.world.Namespaces {
 		known[namespace.Name] = true
-		namespace.Labels = with(namespace.Labels, corev1.LabelMetadataName, namespace.Name)
+		if namespace.Labels[corev1.LabelMetadataName] != namespace.Name {
+			namespace.Labels = with(namespace.Labels, corev1.LabelMetadataName, namespace.Name)
+		}
 	}
 	for _, pod := range r.world.Pods {
 		if !known[pod.Namespace] {

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,9 +46,11 @@ func (r *reader) completeDevices() {
 		if owner := metav1.GetControllerOf(c); owner != nil && r.gone[owner.UID] {
 			continue
 		}
-		c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor, func(u resourcev1.ResourceClaimConsumerReference) bool {
-			return r.gone[u.UID]
-		})
+		if len(r.gone) > 0 {
+			c.Status.ReservedFor = slices.DeleteFunc(c.Status.ReservedFor, func(u resourcev1.ResourceClaimConsumerReference) bool {
+				return r.gone[u.UID]
+			})
+		}
 		d.add(c)
 	}
 	for _, pod := range w.Pods {
@@ -137,10 +138,15 @@ func defaultRequests(requests []resourcev1.DeviceRequest) {
 }
 
 func defaultRequest(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
-	if *mode = cmp.Or(*mode, resourcev1.DeviceAllocationModeExactCount); *mode == resourcev1.DeviceAllocationModeExactCount {
-		*count = cmp.Or(*count, 1)
+	if *mode == "" {
+		*mode = resourcev1.DeviceAllocationModeExactCount
+	}
+	if *mode == resourcev1.DeviceAllocationModeExactCount && *count == 0 {
+		*count = 1
 	}
 	for i := range tolerations {
-		tolerations[i].Operator = cmp.Or(tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+		if t := &tolerations[i]; t.Operator == "" {
+			t.Operator = resourcev1.DeviceTolerationOpEqual
+		}
 	}
 }

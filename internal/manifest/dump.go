@@ -55,15 +55,8 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	for k, o := range prototypes() {
 		spelled[reflect.TypeOf(o)] = k
 	}
-	// Nodes come before pods: the node of a pod that is bound meanwhile is then in the file.
-	for _, list := range []client.ObjectList{
-		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
-		&storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
-		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
-		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
-		&resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceClaimList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
-	} {
-		written, err := scrubbed(ctx, cluster, list)
+	for _, list := range dumped() {
+		written, err := List(ctx, cluster, list, scrub)
 		if err != nil {
 			return fmt.Errorf("take a snapshot: %w", err)
 		}
@@ -81,13 +74,25 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	return nil
 }
 
+// dumped are the kinds that plans depend on. Nodes come before pods: the node of a pod that is bound meanwhile is then known.
+func dumped() []client.ObjectList {
+	return []client.ObjectList{
+		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
+		&storagev1.CSINodeList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{}, &corev1.PersistentVolumeClaimList{},
+		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
+		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
+		&resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceClaimList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
+	}
+}
+
 // page is how many objects are read at a time. They are scrubbed before the next page: a plan does not depend on most
 // of a pod, and a controller that takes a snapshot of a large cluster must not run out of memory.
 const page = 500
 
-// scrubbed reads all objects of a kind, scrubbed. A cluster without the kind has none, and so has a reader that may not
-// read those of dynamic resource allocation: a controller that ignores resource claims may not, nor may its users.
-func scrubbed(ctx context.Context, cluster client.Reader, kind client.ObjectList) ([]client.Object, error) {
+// List reads all objects of a kind that affect plans, in pages, and reduces each before it reads the next page: see Scrub. A cluster
+// without the kind has none, and so has a reader that may not read those of dynamic resource allocation: a controller that ignores
+// resource claims may not, nor may its users.
+func List(ctx context.Context, cluster client.Reader, kind client.ObjectList, reduce func(client.Object)) ([]client.Object, error) {
 	var out []client.Object
 	for next := ""; ; {
 		list := reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.ObjectList)
@@ -104,7 +109,7 @@ func scrubbed(ctx context.Context, cluster client.Reader, kind client.ObjectList
 		}
 		for _, o := range objects {
 			if o, ok := o.(client.Object); ok && relevant(o) {
-				scrub(o)
+				reduce(o)
 				out = append(out, o)
 			}
 		}

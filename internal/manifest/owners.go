@@ -24,10 +24,14 @@ func (r *reader) owners() cluster.Owners {
 		out.ReplicaSets = append(out.ReplicaSets, rs)
 	}
 	for _, rs := range all[*appsv1.ReplicaSet](r) {
-		rs.Spec.Selector = selector(rs.Spec.Selector, &rs.Spec.Template)
+		if rs.Spec.Selector == nil {
+			rs.Spec.Selector = selector(nil, &rs.Spec.Template)
+		}
 	}
 	for _, ss := range all[*appsv1.StatefulSet](r) {
-		ss.Spec.Selector = selector(ss.Spec.Selector, &ss.Spec.Template)
+		if ss.Spec.Selector == nil {
+			ss.Spec.Selector = selector(nil, &ss.Spec.Template)
+		}
 	}
 	return out
 }

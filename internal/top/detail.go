@@ -54,12 +54,12 @@ func (m *Model) detail(at place) []row {
 		p.line(words(faint, "Node "+at.node+" is gone. Esc goes back."))
 		return p.rows
 	}
-	i, exists := m.fleet.byUID[at.pod]
-	if !exists {
+	pod := m.fleet.pod(at.pod)
+	if pod == nil {
 		p.line(words(faint, "The pod is gone. Esc goes back."))
 		return p.rows
 	}
-	m.podDetail(p, &m.fleet.Pods[i])
+	m.podDetail(p, pod)
 	return p.rows
 }
 

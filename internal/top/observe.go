@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -42,6 +43,8 @@ type Pod struct {
 	*corev1.Pod
 	// CPU is the request in millicores, Memory in bytes.
 	CPU, Memory int64
+	// Hash identifies the pod with what is drawn of it.
+	Hash uint64
 	// Scheduler is why kube-scheduler has found no node, in its words.
 	Scheduler string
 }
@@ -50,12 +53,27 @@ type Pod struct {
 func PodOf(p *corev1.Pod) Pod {
 	requests := snapshot.Requests(p)
 	out := Pod{Pod: p, CPU: requests.Cpu().MilliValue(), Memory: requests.Memory().Value()}
+	out.Hash = out.hash()
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
 			out.Scheduler = c.Message
 		}
 	}
 	return out
+}
+
+// hash is FNV-1a over the UID and the requests.
+func (p *Pod) hash() uint64 {
+	const offset, prime = 14695981039346656037, 1099511628211
+	h := uint64(offset)
+	for _, b := range []byte(p.UID) {
+		h = (h ^ uint64(b)) * prime
+	}
+	for _, v := range [...]int64{p.CPU, p.Memory} {
+		h = (h ^ uint64(v)) * prime
+		h = (h ^ uint64(v)>>32) * prime // a product carries nothing down
+	}
+	return h
 }
 
 // PodsOf reads pods.
@@ -206,31 +224,14 @@ type Fleet struct {
 	Running int
 
 	byName map[string]*Node
-	byUID  map[types.UID]int
 }
 
-// Observe makes a Fleet of objects. It costs O(nodes + pods), with a logarithm for sorting them.
+// Observe makes a Fleet of objects. It costs O(nodes + pods), with a logarithm for sorting pods that are not in order.
 func Observe(o Objects) *Fleet {
-	f := &Fleet{
-		At: o.Now, PodsUnknown: o.PodsUnknown, byName: make(map[string]*Node, len(o.Nodes)), byUID: make(map[types.UID]int, len(o.Pods)),
-	}
+	f := &Fleet{At: o.Now, PodsUnknown: o.PodsUnknown, byName: make(map[string]*Node, len(o.Nodes))}
 	f.addPods(o.Pods)
 	f.addNodes(o)
-	for i := range f.Pods {
-		p := &f.Pods[i]
-		f.byUID[p.UID] = i
-		if p.Status.Phase == corev1.PodRunning {
-			f.Running++
-		}
-		if n := f.byName[p.Spec.NodeName]; n != nil {
-			n.pods = append(n.pods, i)
-			n.Pods++
-			*n.CPU.Requested += p.CPU
-			*n.Memory.Requested += p.Memory
-		} else if p.Spec.NodeName == "" {
-			f.Pending = append(f.Pending, i)
-		}
-	}
+	f.placePods()
 	for _, n := range f.Nodes {
 		n.State, n.Why = n.observedState()
 		n.Price = o.Prices.of(n)
@@ -238,13 +239,54 @@ func Observe(o Objects) *Fleet {
 	return f
 }
 
-// PodsOn are the pods of one of the Fleet's nodes, sorted by namespace and name. They are shared and must not be changed.
-func (f *Fleet) PodsOn(n *Node) []Pod {
-	out := make([]Pod, 0, len(n.pods))
-	for _, i := range n.pods {
-		out = append(out, f.Pods[i])
+// placePods adds up the pods of each node. The indices of all are in one array: first as many are counted as a node has.
+func (f *Fleet) placePods() {
+	on := make([]*Node, len(f.Pods))
+	placed := 0
+	for i := range f.Pods {
+		p := &f.Pods[i]
+		if p.Status.Phase == corev1.PodRunning {
+			f.Running++
+		}
+		if on[i] = f.byName[p.Spec.NodeName]; on[i] != nil {
+			on[i].Pods++
+			placed++
+		} else if p.Spec.NodeName == "" {
+			f.Pending = append(f.Pending, i)
+		}
 	}
-	return out
+	all := make([]int, placed)
+	for _, n := range f.Nodes {
+		n.pods, all = all[:0:n.Pods], all[n.Pods:]
+	}
+	for i, n := range on {
+		if n == nil {
+			continue
+		}
+		p := &f.Pods[i]
+		n.pods = append(n.pods, i)
+		*n.CPU.Requested += p.CPU
+		*n.Memory.Requested += p.Memory
+	}
+}
+
+// pod finds a pod; nil if it is gone. It costs O(pods), which only an open pod does.
+func (f *Fleet) pod(uid types.UID) *Pod {
+	if i := slices.IndexFunc(f.Pods, func(p Pod) bool { return p.UID == uid }); i >= 0 {
+		return &f.Pods[i]
+	}
+	return nil
+}
+
+// PodsOn are the pods of one of the Fleet's nodes, sorted by namespace and name. They are shared and must not be changed.
+func (f *Fleet) PodsOn(n *Node) iter.Seq[*Pod] {
+	return func(yield func(*Pod) bool) {
+		for _, i := range n.pods {
+			if !yield(&f.Pods[i]) {
+				return
+			}
+		}
+	}
 }
 
 func (f *Fleet) addPods(pods []Pod) {

@@ -147,7 +147,12 @@ func (c *Cluster) boot(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.createDNS(ctx) })
-	group.Go(func() error { return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted) })
+	group.Go(func() error {
+		if err := c.cfg.BeforeControllers(ctx, c.RESTConfig()); err != nil {
+			return err
+		}
+		return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted)
+	})
 	group.Go(func() error { return c.run(ctx, scheduler, c.schedulerArgs(), ready(scheduler, "/readyz")) })
 	return group.Wait()
 }

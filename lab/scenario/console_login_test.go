@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/labtest"
 )
@@ -80,16 +79,31 @@ func (c console) body(answer *http.Response) string {
 	return string(text)
 }
 
-// await gets a path until its answer has a text.
+// await gets a path until its answer has a text: once, and again after each event of the console's stream. There is one with each change
+// of the state, and one now and then if nothing changes.
 func (c console) await(path, token, want string) {
 	c.t.Helper()
+	stream := c.get("/api/v1/events", token) // it ends with the time of a run
+	defer stream.Body.Close()
+	events := bufio.NewScanner(stream.Body)
+	events.Buffer(nil, 1<<20)
 	var text string
-	for end := time.Now().Add(runTimeout); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	for more := true; more; more = nextEvent(events) {
 		if text = c.body(c.get(path, token)); strings.Contains(text, want) {
 			return
 		}
 	}
-	c.t.Fatalf("%s never has %q: %s", path, want, text)
+	c.t.Fatalf("%s never has %q: %s; the stream has ended: %v", path, want, text, events.Err())
+}
+
+// nextEvent reads to the end of an event, and returns false at the end of the stream.
+func nextEvent(events *bufio.Scanner) bool {
+	for events.Scan() {
+		if events.Text() == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // The API server of the cluster decides who reads the console of its controller.

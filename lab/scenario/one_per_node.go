@@ -66,7 +66,7 @@ func measureOnePerNode(ctx context.Context, w *World, nodes int) error {
 		return err
 	}
 	err = world.Until(ctx, func() error {
-		if n := s.count(podsRunning); n != nodes {
+		if n := s.nowRunning(); n != nodes {
 			return fmt.Errorf("%d of %d pods run", n, nodes)
 		}
 		return nil
@@ -105,10 +105,12 @@ type stages struct {
 	mu    sync.Mutex
 	begin time.Time
 	seen  map[string]map[types.UID]time.Time
+	// running are the pods that run now: one may be evicted, and another takes its place.
+	running map[types.UID]bool
 }
 
 func newStages() *stages {
-	return &stages{begin: time.Now(), seen: map[string]map[types.UID]time.Time{}}
+	return &stages{begin: time.Now(), seen: map[string]map[types.UID]time.Time{}, running: map[types.UID]bool{}}
 }
 
 func (s *stages) observe(o client.Object, gone bool) {
@@ -124,6 +126,7 @@ func (s *stages) observe(o client.Object, gone bool) {
 		mark(podsCreated, mine)
 		mark(podsBound, mine && o.Spec.NodeName != "")
 		mark(podsRunning, mine && running(*o))
+		s.setRunning(o.UID, mine && running(*o) && !gone)
 	case *karpv1.NodeClaim:
 		mark(claimsCreated, true)
 		mark(claimsLaunched, meta.IsStatusConditionTrue(o.Status.Conditions, karpv1.ConditionLaunched))
@@ -144,10 +147,21 @@ func (s *stages) reached(stage string, id types.UID, at time.Time) {
 	}
 }
 
-func (s *stages) count(stage string) int {
+func (s *stages) setRunning(pod types.UID, runs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.seen[stage])
+	if runs {
+		s.running[pod] = true
+	} else {
+		delete(s.running, pod)
+	}
+}
+
+// nowRunning is how many pods run now.
+func (s *stages) nowRunning() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
 }
 
 // table shows when the first, the median and the last object reached each stage, in seconds.

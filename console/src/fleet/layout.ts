@@ -240,12 +240,14 @@ export function next(rects: Rect[], from: Rect, dx: number, dy: number): Rect | 
   return best;
 }
 
-// Index finds the box at a point, by cells of the size of the largest boxes.
+// Index finds boxes by their ID or place, by cells of the size of the largest boxes.
 export class Index {
+  readonly byId = new Map<string, Rect>();
   private cells = new Map<number, Rect[]>();
 
   constructor(rects: Rect[], private size = 64) {
     for (const r of rects) {
+      this.byId.set(r.id, r);
       for (let y = this.cell(r.y); y <= this.cell(r.y + r.height); y++) {
         for (let x = this.cell(r.x); x <= this.cell(r.x + r.width); x++) {
           const key = y * 65536 + x;
@@ -264,6 +266,19 @@ export class Index {
   at(x: number, y: number): Rect | null {
     const cell = this.cells.get(this.cell(y) * 65536 + this.cell(x)) ?? [];
     return cell.find((r) => x >= r.x && x < r.x + r.width && y >= r.y && y < r.y + r.height) ?? null;
+  }
+
+  // within are the boxes that touch a rectangle.
+  within(x: number, y: number, width: number, height: number): Rect[] {
+    const out = new Set<Rect>();
+    for (let cy = this.cell(y); cy <= this.cell(y + height); cy++) {
+      for (let cx = this.cell(x); cx <= this.cell(x + width); cx++) {
+        for (const r of this.cells.get(cy * 65536 + cx) ?? []) {
+          if (r.x <= x + width && r.x + r.width >= x && r.y <= y + height && r.y + r.height >= y) out.add(r);
+        }
+      }
+    }
+    return [...out];
   }
 }
 

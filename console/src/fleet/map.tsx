@@ -8,7 +8,8 @@ import { Icon, say } from '../parts';
 import { Glyph, stateOf } from '../states';
 import { type Coloring, bins, poolsOf } from './colors';
 import { type Grouping, type Layout, type Rect, Index, Order, layout, next, requested } from './layout';
-import { Painter, type View, readTokens } from './paint';
+import { Painter, type View, readTokens, spaceBeside } from './paint';
+import { partOf } from './part';
 import { PodCache } from './pods';
 
 const narrow = 860;
@@ -29,11 +30,15 @@ interface Props {
   past?: { nodes: ReadonlyMap<string, Node>; at: number };
 }
 
+// marks are what outlines a box: elements over the canvas, so that pointing at a box draws nothing else.
+const marks = ['hovered', 'focused', 'selected'] as const;
+
+type Mark = (typeof marks)[number];
+
 // Controller joins the live state, the layout and the painter. It lives as long as the canvas.
 class Controller {
-  props!: Props;
   private order = new Order();
-  private pods = new PodCache(() => this.draw());
+  private pods = new PodCache((ids) => this.draw(ids));
   private painter!: Painter;
   private layout: Layout | null = null;
   private index = new Index([]);
@@ -44,14 +49,20 @@ class Controller {
   private focused: Rect | null = null;
   private drag: { x: number; y: number; fromX: number; fromY: number; moved: boolean } | null = null;
   private pointers = new Map<number, { x: number; y: number }>();
+  // What the next frame draws: all, or the boxes of changed nodes.
+  private all = true;
+  private changed = new Set<string>();
 
-  constructor(private canvas: HTMLCanvasElement, private tip: (n: Node | null, x: number, y: number) => void) {}
+  constructor(
+    private canvas: HTMLCanvasElement, private marks: Record<Mark, HTMLElement>, private props: Props,
+    private tip: (n: Node | null, x: number, y: number) => void,
+  ) {}
 
   start(): () => void {
     this.retheme();
     const observer = new ResizeObserver(() => this.resize());
     observer.observe(this.canvas.parentElement!);
-    const stop = subscribe(() => this.draw());
+    const stop = subscribe(() => this.draw(this.props.coloring === 'age' ? 'all' : current().changed ?? 'all'));
     this.resize();
     return () => {
       observer.disconnect();
@@ -75,7 +86,19 @@ class Controller {
     this.draw();
   }
 
-  draw() {
+  // update takes the properties of a new rendering, most of which change nothing.
+  update(next: Props) {
+    const before = this.props;
+    this.props = next;
+    const same = next.coloring === before.coloring && next.grouping === before.grouping && next.highlight === before.highlight &&
+      next.past?.nodes === before.past?.nodes;
+    this.draw(same ? [] : 'all');
+  }
+
+  // draw draws all, or the boxes of some nodes, in the next frame. The marks are placed in any case.
+  private draw(what: 'all' | string[] = 'all') {
+    if (what === 'all') this.all = true;
+    else for (const id of what) this.changed.add(id);
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       this.paint();
@@ -90,13 +113,14 @@ class Controller {
   private arrange(nodes: ReadonlyMap<string, Node>) {
     const key = [this.props.past?.at ?? current().members, this.props.grouping, this.view.width, this.view.height].join(' ');
     if (key === this.laidOut) return;
+    this.all = true;
     if (this.laidOut.split(' ')[1] !== this.props.grouping) this.order = new Order();
     this.laidOut = key;
     this.order.keep(nodes);
     this.pods.keep(nodes);
     this.layout = layout(nodes, this.props.grouping, { width: this.view.width, height: this.view.height - room }, this.order);
     this.index = new Index(this.layout.rects);
-    const same = (r: Rect | null) => this.layout!.rects.find((x) => x.id === r?.id) ?? null;
+    const same = (r: Rect | null) => this.index.byId.get(r?.id ?? '') ?? null;
     [this.hovered, this.focused] = [same(this.hovered), same(this.focused)];
     this.clamp();
   }
@@ -105,13 +129,39 @@ class Controller {
     const nodes = this.nodes();
     if (!nodes || !this.view.width) return;
     this.arrange(nodes);
-    const { coloring, highlight, selected } = this.props;
+    if (this.all || this.changed.size > 0) this.paintBoxes(nodes);
+    this.all = false;
+    this.changed.clear();
+    this.place(nodes);
+  }
+
+  private paintBoxes(nodes: ReadonlyMap<string, Node>) {
+    const { coloring, highlight } = this.props;
+    const pools = coloring === 'pool' ? poolsOf(nodes.values()) : [];
+    const part = this.all ? null : partOf(this.changed, this.layout!, this.index, this.view);
     this.painter.paint({
-      layout: this.layout!, nodes, coloring, highlight, selected, now: this.props.past?.at ?? clusterNow(),
-      bins: new Map(bins(coloring, poolsOf(nodes.values())).map((b) => [b.key, b])),
-      hovered: this.hovered?.id ?? null, focused: document.activeElement === this.canvas ? this.focused?.id ?? null : null,
-      pods: (n) => (this.props.past ? null : this.pods.of(n)),
-    }, this.view);
+      layout: this.layout!, nodes, coloring, highlight, now: this.props.past?.at ?? clusterNow(),
+      bins: new Map(bins(coloring, pools).map((b) => [b.key, b])), pods: (n) => (this.props.past ? null : this.pods.of(n)),
+    }, this.view, part);
+  }
+
+  // place puts the marks around their boxes.
+  private place(nodes: ReadonlyMap<string, Node>) {
+    const has = (id: string | null | undefined) => (id && nodes.has(id) ? this.index.byId.get(id) ?? null : null);
+    this.mark('hovered', has(this.hovered?.id));
+    this.mark('focused', document.activeElement === this.canvas ? has(this.focused?.id) : null);
+    this.mark('selected', has(this.props.selected));
+  }
+
+  private mark(name: Mark, r: Rect | null) {
+    const { style } = this.marks[name];
+    style.display = r ? 'block' : 'none';
+    if (!r) return;
+    const { zoom, x, y } = this.view;
+    const space = spaceBeside(Math.min(r.width, r.height) * zoom) / 2;
+    style.width = `${r.width * zoom - 2 * space}px`;
+    style.height = `${r.height * zoom - 2 * space}px`;
+    style.transform = `translate(${r.x * zoom + x + space}px, ${r.y * zoom + y + space}px)`;
   }
 
   private clamp() {
@@ -137,6 +187,7 @@ class Controller {
   }
 
   private pan(dx: number, dy: number) {
+    if (!dx && !dy) return;
     this.view.x += dx;
     this.view.y += dy;
     this.clamp();
@@ -176,7 +227,7 @@ class Controller {
     const hit = this.at(e);
     if (hit?.id !== this.hovered?.id) {
       this.hovered = hit;
-      this.draw();
+      this.draw([]);
     }
     this.tip(hit && e.pointerType !== 'touch' ? this.nodes()?.get(hit.id) ?? null : null, e.clientX, e.clientY);
   };
@@ -204,7 +255,7 @@ class Controller {
   leave = () => {
     this.hovered = null;
     this.tip(null, 0, 0);
-    this.draw();
+    this.draw([]);
   };
 
   wheel = (e: WheelEvent) => {
@@ -229,7 +280,7 @@ class Controller {
     const rects = this.layout?.rects ?? [];
     this.focused = this.focused ? next(rects, this.focused, dx, dy) ?? this.focused : rects[0] ?? null;
     if (this.focused) this.reveal(this.focused);
-    this.draw();
+    this.draw([]);
     this.announce();
   }
 
@@ -251,39 +302,39 @@ class Controller {
   focus = () => {
     this.focused ??= this.layout?.rects[0] ?? null;
     this.announce();
-    this.draw();
+    this.draw([]);
   };
 
-  blur = () => this.draw();
+  blur = () => this.draw([]);
 }
 
 export function FleetMap(props: Props) {
+  const host = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const controller = useRef<Controller | null>(null);
   const [tip, setTip] = useState<{ node: Node; x: number; y: number } | null>(null);
   useEffect(() => {
-    const c = new Controller(canvas.current!, (node, x, y) => setTip(node && { node, x, y }));
-    c.props = props;
+    const [hovered, focused, selected] = host.current!.querySelectorAll<HTMLElement>('.mark') as unknown as [HTMLElement, HTMLElement, HTMLElement];
+    const c = new Controller(canvas.current!, { hovered, focused, selected }, props, (node, x, y) => setTip(node && { node, x, y }));
     controller.current = c;
     canvas.current!.addEventListener('wheel', c.wheel, { passive: false });
     return c.start();
   }, []);
   useEffect(() => {
-    if (!controller.current) return;
-    controller.current.props = props;
-    controller.current.draw();
+    controller.current?.update(props);
   });
   useEffect(() => controller.current?.retheme(), [props.theme]);
   const on = <E,>(name: 'down' | 'move' | 'up' | 'leave' | 'key' | 'focus' | 'blur') => (e: E) =>
     (controller.current?.[name] as ((e: E) => void) | undefined)?.(e);
   return (
-    <div class="canvas">
+    <div class="canvas" ref={host}>
       <canvas
         ref={canvas} tabIndex={0} role="application"
         aria-label="Fleet map. Arrow keys move between nodes, Enter opens one, plus and minus zoom. The table has the same nodes."
         onPointerDown={on('down')} onPointerMove={on('move')} onPointerUp={on('up')} onPointerCancel={on('up')} onPointerLeave={on('leave')}
         onKeyDown={on('key')} onFocus={on('focus')} onBlur={on('blur')}
       />
+      {marks.map((name) => <i class={`mark ${name}`} aria-hidden="true" />)}
       {tip && <Tip {...tip} />}
       <div class="zoom" role="group" aria-label="Zoom">
         <button aria-label="Zoom out" onClick={() => controller.current?.zoom(1 / step)}><Icon name="minus" /></button>

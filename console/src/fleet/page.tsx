@@ -1,18 +1,23 @@
 // The fleet view: summary, map or table, and a panel with what comes next or with the selected node.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { Node, Summary, TopChange } from '../api.gen';
+import type { Decisions, Node, Summary, TopChange } from '../api.gen';
+import { useAbout } from '../about';
+import { useAnswer } from '../answer';
+import { DecisionRow } from '../decisions';
 import { change as difference, count, list, plural, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { NodeReport } from '../node';
+import { named } from '../nodes';
 import { Banner, Code, Empty, Icon, Skeleton } from '../parts';
-import { type Route, change, nodeHref } from '../route';
+import { type Route, change, href, nodeHref } from '../route';
 import { Glyph } from '../states';
 import { type Coloring, binKey, bins, colorings, poolsOf } from './colors';
 import type { Grouping } from './layout';
 import { FleetMap } from './map';
 import { SummaryStrip } from './summary';
 import { FleetTable } from './table';
+import { type Tally, tally } from './tally';
 
 const groupings: { name: Grouping; label: string }[] = [
   { name: 'pool', label: 'NodePool' }, { name: 'zone', label: 'Zone' }, { name: 'type', label: 'Instance family' },
@@ -25,22 +30,22 @@ export function FleetPage({ route, theme }: { route: Route; theme: string }) {
   const live = useLive((l) => l);
   if (live.link?.forbidden?.includes('nodes')) return <Forbidden view="Fleet" resource="nodes" rule={live.link.rule} />;
   if (!live.nodes || !live.summary) return <Loading text={live.link?.loading || 'Connecting'} />;
-  const nodes = [...live.nodes.values()];
-  if (nodes.length === 0) return <NoNodes summary={live.summary} />;
+  const { nodes } = live;
+  if (nodes.size === 0) return <NoNodes summary={live.summary} />;
   return <Fleet nodes={nodes} summary={live.summary} route={route} theme={theme} />;
 }
 
-function Fleet({ nodes, summary, route, theme }: { nodes: Node[]; summary: Summary; route: Route; theme: string }) {
+function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, Node>; summary: Summary; route: Route; theme: string }) {
   const grouping = oneOf(route.query.get('group'), groupings);
   const coloring = oneOf(route.query.get('color'), colorings);
   const table = route.query.get('view') === 'table';
   const highlight = route.query.get('only');
   const chosen = route.query.get('node');
-  const selected = (chosen && nodes.find((n) => n.name === chosen || n.nodeClaim === chosen)) || null;
-  const shown = highlight === null ? nodes : nodes.filter((n) => binKey(n, coloring, clusterNow()) === highlight);
+  const selected = chosen ? named(nodes, chosen) : null;
+  const counted = tally(nodes.values(), coloring, clusterNow());
   return (
     <div class="fleet-view">
-      <SummaryStrip nodes={nodes} summary={summary} />
+      <SummaryStrip tally={counted} summary={summary} />
       <div class="toolbar">
         <h1>Fleet</h1>
         <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>
@@ -55,19 +60,24 @@ function Fleet({ nodes, summary, route, theme }: { nodes: Node[]; summary: Summa
       </div>
       <div class={table && !selected ? 'fleet-body one' : 'fleet-body'}>
         <div class="fleet-main">
-          {table ? <FleetTable nodes={shown} selected={selected?.id ?? null} /> : (
+          {table ? <FleetTable nodes={filtered(nodes, coloring, highlight)} selected={selected?.id ?? null} /> : (
             <FleetMap
               grouping={grouping} coloring={coloring} highlight={highlight} selected={selected?.id ?? null} theme={theme}
               pick={(n) => change({ node: n?.name ?? null }, n !== null && !selected)}
             />
           )}
-          <Legend nodes={nodes} coloring={coloring} highlight={highlight} />
+          <Legend nodes={nodes} counted={counted} coloring={coloring} highlight={highlight} />
         </div>
         {selected ? <Panel key={selected.id} node={selected} /> : !table && <Next summary={summary} />}
       </div>
     </div>
   );
 }
+
+const filtered = (nodes: ReadonlyMap<string, Node>, by: Coloring, bin: string | null): Node[] => {
+  const all = [...nodes.values()];
+  return bin === null ? all : all.filter((n) => binKey(n, by, clusterNow()) === bin);
+};
 
 // Choice is a menu. One that is for phones stands there for the segments that wider pages have.
 function Choice<T extends string>({ label, items, value, pick, phone = false }: {
@@ -93,14 +103,12 @@ export function Segments<T extends string>({ items, value, pick, by, label }: {
   );
 }
 
-function Legend({ nodes, coloring, highlight }: { nodes: Node[]; coloring: Coloring; highlight: string | null }) {
-  const counts = new Map<string, number>();
-  const now = clusterNow();
-  for (const n of nodes) {
-    const key = binKey(n, coloring, now);
-    counts.set(key, (counts.get(key) ?? 0) + 1);
-  }
-  const shown = bins(coloring, poolsOf(nodes)).filter((b) => counts.has(b.key) || b.key === highlight);
+function Legend({ nodes, counted, coloring, highlight }: {
+  nodes: ReadonlyMap<string, Node>; counted: Tally; coloring: Coloring; highlight: string | null;
+}) {
+  const counts = counted.bins;
+  const pools = coloring === 'pool' ? poolsOf(nodes.values()) : [];
+  const shown = bins(coloring, pools).filter((b) => counts.has(b.key) || b.key === highlight);
   return (
     <div class="legend" role="group" aria-label="Legend. Press an entry to show only its nodes.">
       {shown.map((b) => (
@@ -129,7 +137,7 @@ function Panel({ node }: { node: Node }) {
         <a class="page-link" href={nodeHref(node.name)}>Page</a>
         <button class="icon-button" aria-label="Close" onClick={() => change({ node: null })}><Icon name="close" /></button>
       </header>
-      <NodeReport name={node.name} />
+      <NodeReport name={node.name} node={node} at="" />
     </aside>
   );
 }
@@ -140,6 +148,7 @@ function Next({ summary }: { summary: Summary }) {
   const [all, setAll] = useState(false);
   const shown = all ? changes : changes.slice(0, 50);
   const saving = changes.reduce((sum, c) => sum + c.savingPerHour, 0);
+  const about = useAbout();
   return (
     <aside class="panel" aria-label="Planned changes">
       <header><h2>Next</h2><span class="faint">{changes.length ? `${plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
@@ -159,7 +168,26 @@ function Next({ summary }: { summary: Summary }) {
           <ul class="reasons">{list(summary.notes).map((n) => <li class="dim">{n}</li>)}</ul>
         </details>
       )}
+      {about?.decisions && <LastDecisions />}
     </aside>
+  );
+}
+
+// lately is how far back the decisions beside the map reach, in ms; often how soon they are read again, most how many are shown.
+const lately = 6 * 3.6e6;
+const often = 60_000;
+const most = 12;
+
+// LastDecisions are what the recording has last.
+function LastDecisions() {
+  const [since] = useState(() => `${new Date(clusterNow() - lately).toISOString().slice(0, 19)}Z`);
+  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often }).data?.decisions);
+  if (all.length === 0) return null;
+  return (
+    <section class="last" aria-labelledby="last-decisions">
+      <header><h2 id="last-decisions">Last decisions</h2><a href={href(['decisions'])}>All</a></header>
+      <ol class="decisions narrow">{all.slice(0, most).map((d) => <DecisionRow decision={d} now={clusterNow()} />)}</ol>
+    </section>
   );
 }
 
@@ -194,14 +222,16 @@ function Loading({ text }: { text: string }) {
 }
 
 export function Forbidden({ view, resource, rule }: { view: string; resource: string; rule: string }) {
+  return <div class="page"><h1>{view}</h1><ForbiddenText resource={resource} rule={rule} /></div>;
+}
+
+// ForbiddenText names a resource that may not be read, and what lets the user read it.
+export function ForbiddenText({ resource, rule }: { resource: string; rule: string }) {
   return (
-    <div class="page">
-      <h1>{view}</h1>
-      <Empty title={`No permission to list and watch ${resource}`}>
-        <p>Without it, there is nothing to show here. A ClusterRole with these rules, bound to your user, shows it:</p>
-        <Code text={rule} label="Copy the rules" />
-      </Empty>
-    </div>
+    <Empty title={`No permission to list and watch ${resource}`}>
+      <p>Without it, there is nothing to show here. A ClusterRole with these rules, bound to your user, shows it:</p>
+      <Code text={rule} label="Copy the rules" />
+    </Empty>
   );
 }
 

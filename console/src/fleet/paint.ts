@@ -4,7 +4,8 @@ import type { Node, Pod } from '../api.gen';
 import { count, dollars, percent, plural } from '../format';
 import { stateOf } from '../states';
 import { type Bin, type Coloring, binKey, dominant, tokenOf } from './colors';
-import { type Layout, type Rect, requested, squarify } from './layout';
+import { type Group, type Layout, type Rect, requested, squarify } from './layout';
+import type { Part } from './part';
 
 export interface View { zoom: number; x: number; y: number; width: number; height: number; ratio: number }
 
@@ -15,9 +16,6 @@ export interface Scene {
   bins: Map<string, Bin>;
   // highlight dims all boxes outside of a bin; null for none.
   highlight: string | null;
-  selected: string | null;
-  hovered: string | null;
-  focused: string | null;
   pods: (n: Node) => Pod[] | null;
   now: number;
 }
@@ -59,20 +57,41 @@ function darkInk(color: string): boolean {
   return dark;
 }
 
+// spaceBeside is what a box leaves free between itself and the next, in px, by its shorter side on the screen.
+export const spaceBeside = (shorter: number) => (shorter < 6 ? 0.6 : shorter < 16 ? 1 : shorter < 60 ? 2 : 3);
+
 export class Painter {
   constructor(private g: CanvasRenderingContext2D, private tokens: Tokens) {}
 
-  paint(scene: Scene, view: View) {
+  // paint draws the whole map, or only a part of it.
+  paint(scene: Scene, view: View, part: Part | null = null) {
     const { g } = this;
     g.setTransform(view.ratio, 0, 0, view.ratio, 0, 0);
-    g.clearRect(0, 0, view.width, view.height);
     g.textBaseline = 'middle';
-    const flat = scene.layout.unit * view.zoom < 3.3;
-    for (const r of visible(scene.layout, view)) {
-      const node = scene.nodes.get(r.id);
-      if (node) this.box(scene, view, { rect: r, node, flat });
+    if (!part) {
+      g.clearRect(0, 0, view.width, view.height);
+      this.boxes(scene, view, visible(scene.layout, view));
+      this.headers(scene, view, scene.layout.groups);
+      return;
     }
-    this.headers(scene, view);
+    for (const area of part.areas) {
+      g.save();
+      g.beginPath();
+      g.rect(area.x, area.y, area.width, area.height);
+      g.clip();
+      g.clearRect(area.x, area.y, area.width, area.height);
+      this.boxes(scene, view, area.boxes);
+      g.restore();
+    }
+    this.headers(scene, view, part.groups);
+  }
+
+  private boxes(scene: Scene, view: View, rects: Rect[]) {
+    const flat = scene.layout.unit * view.zoom < 3.3;
+    for (const rect of rects) {
+      const node = scene.nodes.get(rect.id);
+      if (node) this.box(scene, view, { rect, node, flat });
+    }
   }
 
   private box(scene: Scene, view: View, { rect, node, flat }: { rect: Rect; node: Node; flat: boolean }) {
@@ -80,7 +99,7 @@ export class Painter {
     const width = rect.width * view.zoom;
     const height = rect.height * view.zoom;
     const shorter = Math.min(width, height);
-    const space = shorter < 6 ? 0.6 : shorter < 16 ? 1 : shorter < 60 ? 2 : 3;
+    const space = spaceBeside(shorter);
     const b = {
       x: rect.x * view.zoom + view.x + space / 2, y: rect.y * view.zoom + view.y + space / 2, width: width - space, height: height - space,
       shorter,
@@ -91,12 +110,6 @@ export class Painter {
     if (flat || shorter < 8) this.cell(scene, node, { ...b, fill });
     else this.detailed(scene, node, { ...b, fill });
     g.globalAlpha = 1;
-    const chosen = scene.selected === node.id || scene.focused === node.id;
-    if (chosen || scene.hovered === node.id) {
-      g.strokeStyle = tokens[chosen ? '--accent' : '--text']!;
-      g.lineWidth = scene.selected === node.id ? 2.5 : 1.5;
-      g.strokeRect(b.x - 1, b.y - 1, b.width + 2, b.height + 2);
-    }
   }
 
   // cell is a box of a few pixels: its color, and a state that waits as an inset.
@@ -243,9 +256,9 @@ export class Painter {
   }
 
   // headers name the groups; while zoomed, they stay at the top of what is visible of their group.
-  private headers(scene: Scene, view: View) {
+  private headers(scene: Scene, view: View, groups: Group[]) {
     const { g, tokens } = this;
-    for (const group of scene.layout.groups) {
+    for (const group of groups) {
       const x = group.x * view.zoom + view.x;
       const width = group.width * view.zoom;
       let y = group.y * view.zoom + view.y + scene.layout.header * view.zoom - 11;

@@ -16,8 +16,8 @@ export class PodCache {
   private timer = 0;
   private busy = false;
 
-  // changed is called when there are more pods to draw.
-  constructor(private changed: () => void) {}
+  // changed is called with the IDs of nodes that have other pods to draw.
+  constructor(private changed: (ids: string[]) => void) {}
 
   // of returns the pods of a node, and fetches them if it does not have them as they are now. Old ones are better than none.
   of(n: Node): Pod[] | null {
@@ -46,7 +46,7 @@ export class PodCache {
       wait = failed;
     }
     this.busy = false;
-    if (wait === pause) this.changed();
+    if (wait === pause) this.changed(asked.map(([id]) => id));
     else this.schedule(wait);
   }
 

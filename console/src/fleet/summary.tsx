@@ -1,24 +1,24 @@
 // The fleet in numbers.
 
-import type { Node, Summary } from '../api.gen';
+import type { Summary } from '../api.gen';
 import { count, dollars, list, percent, plural, span } from '../format';
 import { useNow } from '../parts';
 import { href } from '../route';
+import type { Tally } from './tally';
 
-export function SummaryStrip({ nodes, summary }: { nodes: Node[]; summary: Summary }) {
-  const inFlight = nodes.filter((n) => n.state === 'in flight').length;
-  const notReady = nodes.filter((n) => n.state === 'not ready').length;
+export function SummaryStrip({ tally, summary }: { tally: Tally; summary: Summary }) {
+  const { nodes, inFlight, notReady } = tally;
   return (
     <section class="summary" aria-label="Summary">
       <div>
         <div class="key">Nodes</div>
-        <div class="value">{count(nodes.length)}</div>
+        <div class="value">{count(nodes)}</div>
         <div class="note">{inFlight} in flight, {notReady} NotReady</div>
       </div>
       <div>
         <div class="key">Pods</div>
         <div class="value">{count(summary.pods)}</div>
-        <div class="note">{nodes.length ? `${(summary.pods / nodes.length).toFixed(1)} per node` : 'no nodes'}</div>
+        <div class="note">{nodes ? `${(summary.pods / nodes).toFixed(1)} per node` : 'no nodes'}</div>
       </div>
       <div>
         <div class="key"><a href={href(['pending'])}>Pending</a></div>
@@ -26,7 +26,7 @@ export function SummaryStrip({ nodes, summary }: { nodes: Node[]; summary: Summa
         <div class="note">{summary.pending === 0 ? 'every pod has a node' : `${count(summary.stuck)} need a change`}</div>
       </div>
       <Spend summary={summary} />
-      <Split nodes={nodes} />
+      <Split cost={tally.cost} />
     </section>
   );
 }
@@ -70,10 +70,8 @@ function Spend({ summary }: { summary: Summary }) {
 
 const capacities = [['reserved', 'reserved'], ['on-demand', 'on-demand'], ['spot', 'spot'], ['', 'not known']] as const;
 
-function Split({ nodes }: { nodes: Node[] }) {
-  const sums = capacities.map(([type, label]) => ({
-    type, label, sum: nodes.filter((n) => n.capacityType === type).reduce((sum, n) => sum + (n.pricePerHour ?? 0), 0),
-  })).filter((s) => s.sum > 0);
+function Split({ cost }: { cost: Map<string, number> }) {
+  const sums = capacities.map(([type, label]) => ({ type, label, sum: cost.get(type) ?? 0 })).filter((s) => s.sum > 0);
   const all = sums.reduce((sum, s) => sum + s.sum, 0);
   const swatch = (type: string) => `swatch c-${type || 'unknown'}`;
   return (

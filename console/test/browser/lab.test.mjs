@@ -17,7 +17,7 @@ const deployment = (name, replicas, spec) => JSON.stringify({
 test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
   const lab = await startLab(t);
   const way = await detour(t, lab.env.KUBECONFIG);
-  const url = await startConsole(t, ['--recording', lab.recording], { KUBECONFIG: way.kubeconfig });
+  const url = await startConsole(t, ['--recording', lab.recording, '--kubeconfig', way.kubeconfig]);
   const browser = await startBrowser(t);
   const page = await browser.page(url);
 

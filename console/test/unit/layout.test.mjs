@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { compiled } from '../compiled.mjs';
 
 const { Index, Order, boxOf, layout, next, squarify } = await compiled('fleet/layout.ts');
+const { partOf } = await compiled('fleet/part.ts');
 
 const node = (id, vcpu, pool = 'general', requested = 0.5) => ({
   id, name: id, nodePool: pool, zone: 'a', instanceType: 'm7g.large', cpuMillicores: { allocatable: vcpu * 1000 - 80, requested: vcpu * 1000 * requested },
@@ -86,4 +87,25 @@ test('pods fill the box by weight', () => {
     assert.ok(Math.abs(c.width * c.height - (c.item / 12) * 2400) < 1e-6);
     assert.ok(c.x >= 10 - 1e-9 && c.y >= 20 - 1e-9 && c.x + c.width <= 70 + 1e-6 && c.y + c.height <= 60 + 1e-6);
   }
+});
+
+test('a change draws the changed boxes, those that touch them, and the headers of their groups', () => {
+  const nodes = fleet(300);
+  const found = layout(nodes, 'pool', { width: 1060, height: 700 }, new Order());
+  const index = new Index(found.rects);
+  const view = { zoom: 1, x: 0, y: 0, width: 1060, height: 700, ratio: 1.25 };
+  const one = found.rects[17];
+  const part = partOf(new Set([one.id, 'gone']), found, index, view);
+  assert.deepEqual(part.groups.map((g) => g.name), [nodes.get(one.id).nodePool]);
+  assert.equal(part.areas.length, 2);
+  for (const a of part.areas) {
+    for (const edge of [a.x, a.y, a.x + a.width, a.y + a.height]) assert.ok(Math.abs(edge * view.ratio - Math.round(edge * view.ratio)) < 1e-6, 'a device pixel is cut');
+    const touching = found.rects.filter((r) => r.x <= a.x + a.width && r.x + r.width >= a.x && r.y <= a.y + a.height && r.y + r.height >= a.y);
+    assert.deepEqual(new Set(a.boxes), new Set(touching));
+  }
+  const [box] = part.areas;
+  assert.ok(box.x <= one.x && box.y <= one.y && box.x + box.width >= one.x + one.width && box.y + box.height >= one.y + one.height);
+  assert.equal(partOf(new Set(nodes.keys()), found, index, view), null, 'all boxes one by one');
+  assert.equal(partOf(new Set([one.id]), found, index, { ...view, zoom: 2 }), null, 'below a header');
+  assert.deepEqual(partOf(new Set([one.id]), found, index, { ...view, y: -5000 }).areas, [], 'outside of the view');
 });

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -23,7 +24,7 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 		return nil, err
 	}
 	claim.Labels = l.ClaimLabels(labels)
-	claim.Spec.Requirements = l.ClaimRequirements()
+	claim.Spec.Requirements = nameFewerTypes(l.ClaimRequirements())
 	claim.Spec.Resources.Requests = l.Requests
 	if l.ID != "" {
 		claim.Annotations[karpv1.AnnotationDecision] = l.ID
@@ -51,6 +52,25 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 		claim.Annotations[karpv1.AnnotationNominatedBuffers] = strings.Join(virtual, ",")
 	}
 	return claim, nil
+}
+
+// maxNamedTypes is how many instance types a claim names, cheapest first: a launch requests 60 of them. Claims with minValues name all
+// types of the plan. The API server validates and stores the list with each of the dozen writes that a claim gets until its node is
+// initialized. With 600 names, as in Karpenter, it took 0.03 CPU seconds more for each node that joins, and the controller 0.014.
+const maxNamedTypes = 120
+
+// nameFewerTypes drops the most expensive instance types from the requirements of a claim, unless minValues count the values that the
+// types have. If none of the others can be launched, the claim is deleted, and the next plan names others.
+func nameFewerTypes(requirements []karpv1.Requirement) []karpv1.Requirement {
+	if slices.ContainsFunc(requirements, func(r karpv1.Requirement) bool { return r.MinValues != nil }) {
+		return requirements
+	}
+	for i := range requirements {
+		if r := &requirements[i]; r.Key == corev1.LabelInstanceTypeStable && r.Operator == corev1.NodeSelectorOpIn {
+			r.Values = r.Values[:min(len(r.Values), maxNamedTypes)]
+		}
+	}
+	return requirements
 }
 
 // StaticClaim returns a NodeClaim of a static pool: any instance type that the template allows, for no particular pods.

@@ -2,6 +2,8 @@ package provisioning
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +16,10 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 func TestClaimHasThePoolsSettings(t *testing.T) {
@@ -148,5 +152,43 @@ func TestClaimOfDrivers(t *testing.T) {
 		if got, there := claim.Annotations[karpv1.AnnotationRequestedDRADrivers]; got != tt.want || there != tt.there {
 			t.Errorf("%q, %t; want %q, %t", got, there, tt.want, tt.there)
 		}
+	}
+}
+
+// Many types would make each write of the claim expensive, and a launch requests but the cheapest.
+func TestClaimNamesTheCheapestTypes(t *testing.T) {
+	var types []*catalog.InstanceType
+	for i := range maxNamedTypes + 1 {
+		types = append(types, engine.Type(fmt.Sprintf("t%03d", i), float64(1+i), "cpu", "1"))
+	}
+	flexible := func(p *karpv1.NodePool) {
+		p.Spec.Template.Spec.Requirements = []karpv1.Requirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpExists, MinValues: new(1)}}
+	}
+	for _, tt := range []struct {
+		name string
+		pool *karpv1.NodePool
+		want int
+	}{
+		{"no minValues", controllertest.Pool("general"), maxNamedTypes},
+		{"minValues, which count the values of all types", controllertest.Pool("general", flexible), maxNamedTypes + 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := engine.World([]snapshot.Pool{{NodePool: tt.pool, InstanceTypes: types}}, engine.Pod("a", engine.Requests("cpu", "100m")))
+			plan := schedule.Solve(s, schedule.Budget{})
+			if len(plan.Launches) != 1 {
+				t.Fatalf("%d launches, rejected %v", len(plan.Launches), plan.Rejected)
+			}
+			claim, err := Claim(&plan.Launches[0], s.Labels)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(claim.Spec.Requirements, func(r karpv1.Requirement) bool { return r.Key == corev1.LabelInstanceTypeStable })
+			if i < 0 {
+				t.Fatalf("requirements %v", claim.Spec.Requirements)
+			}
+			if names := claim.Spec.Requirements[i].Values; len(names) != tt.want || names[0] != "t000" || slices.Max(names) != names[tt.want-1] {
+				t.Errorf("%d types: %v", len(names), names)
+			}
+		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -46,7 +45,7 @@ func provisionable() predicate.Predicate {
 // Reconcile triggers for a provisionable pod.
 func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
-	if err := t.Client.Get(ctx, req.NamespacedName, pod); err != nil {
+	if err := t.Client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !snapshot.Provisionable(pod) {
@@ -68,16 +67,13 @@ type ClaimTrigger struct {
 
 // Register adds the reconciler to mgr.
 func (t *ClaimTrigger) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
-		Named("provisioner.trigger.node").
-		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Deleting())).
-		Complete(t)
+	return builder.ControllerManagedBy(mgr).Named("provisioner.trigger.node").For(&karpv1.NodeClaim{}).Complete(t)
 }
 
 // Reconcile triggers for a claim that is being deleted.
 func (t *ClaimTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim := &karpv1.NodeClaim{}
-	if err := t.Client.Get(ctx, req.NamespacedName, claim); err != nil {
+	if err := t.Client.Get(ctx, req.NamespacedName, claim, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if claim.DeletionTimestamp == nil {

@@ -63,6 +63,10 @@ type Watcher struct {
 	problem string
 	// version counts changes of the cluster, so that an unchanged one is not planned again.
 	version int
+
+	// viewing is held while a View is made: one at a time.
+	viewing   sync.Mutex
+	unwatched unwatched
 }
 
 // Run sends Observed and Predicted messages until the context is canceled. It sends only when something has changed, and at
@@ -284,13 +288,26 @@ func (s *Watcher) forecast(ctx context.Context) (*top.Forecast, error) {
 // ErrLoading is the error of a View before every kind that is watched has been read.
 var ErrLoading = errors.New("the cluster is still being read")
 
-// View is the cluster at this instant: what is watched as the watch has it, everything else as the API server answers now. Its cost
-// is that of a copy of all pods.
+// View is the cluster at this instant: what is watched as the watch has it, everything else as the API server has answered lately: see
+// unwatched. It shares the objects of the watch.
 func (s *Watcher) View(ctx context.Context) (*inspect.View, error) {
 	if !s.loaded() {
 		return nil, ErrLoading
 	}
-	return inspect.Live(ctx, reader{s.Client, s.stores}, time.Now(), s.Config)
+	s.viewing.Lock()
+	defer s.viewing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.unwatched.expire(time.Now())
+	return inspect.Listed(time.Now(), func(kind client.ObjectList) ([]client.Object, error) {
+		for _, store := range s.stores {
+			if store.sameKind(kind) {
+				return store.all()
+			}
+		}
+		return s.unwatched.list(ctx, s.Client, kind)
+	}, s.Config)
 }
 
 // Version counts the changes of what is watched: a View of the same version differs only in what is not.
@@ -368,6 +385,9 @@ func (s *store) listOnce(ctx context.Context, cluster client.Reader) error {
 		if err != nil {
 			return fmt.Errorf("list %s: %w", s.resource, err)
 		}
+		if err := s.reducePage(list); err != nil {
+			return err
+		}
 		items, err := itemsOf(list)
 		if err != nil {
 			return err
@@ -377,22 +397,6 @@ func (s *store) listOnce(ctx context.Context, cluster client.Reader) error {
 			return s.Replace(all, "")
 		}
 	}
-}
-
-// reader reads what is watched from the stores, and everything else from the API server.
-type reader struct {
-	client.Reader
-	stores []*store
-}
-
-// List implements client.Reader.
-func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	for _, s := range r.stores {
-		if s.sameKind(list) {
-			return s.into(list)
-		}
-	}
-	return r.Reader.List(ctx, list, opts...)
 }
 
 // FromFile is the state and forecast of a cluster from files.

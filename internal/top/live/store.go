@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
@@ -36,17 +37,19 @@ type kind struct {
 	object            client.Object
 }
 
-// store holds the objects of one kind, reduced to what is shown and planned. It is a cache.ReflectorStore.
+// store holds the objects of one kind, reduced to what is shown and planned. It is a cache.TransformingStore. Objects in it never
+// change: everybody shares them.
 type store struct {
 	kind
 	changed func()
+	// shared has what pods of one owner have in common once.
+	shared *reduced.Sharer
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]client.Object
-	// pods are what the screen needs of each pod, computed once per change.
-	pods map[types.NamespacedName]top.Pod
-	// order has the keys of pods in their order on the screen, which costs a third of a refresh to sort anew.
-	order []types.NamespacedName
+	// pods are in their order on the screen, which costs a third of a refresh to sort anew, with what it needs of each, computed once per
+	// change. Entries never change.
+	pods []*top.Pod
 	// synced is true once all objects have been read; refused is why they cannot be, forbidden whether that is a permission.
 	synced    bool
 	refused   string
@@ -57,7 +60,7 @@ type store struct {
 }
 
 func newStore(k kind, changed func()) *store {
-	return &store{kind: k, changed: changed, objects: map[types.NamespacedName]client.Object{}, pods: map[types.NamespacedName]top.Pod{}}
+	return &store{kind: k, changed: changed, shared: reduced.NewSharer(), objects: map[types.NamespacedName]client.Object{}}
 }
 
 // Add implements cache.ReflectorStore.
@@ -67,7 +70,7 @@ func (s *store) Add(o any) error { return s.put(o) }
 func (s *store) Update(o any) error { return s.put(o) }
 
 func (s *store) put(o any) error {
-	object, err := reduced(o)
+	object, err := s.reduced(o)
 	if err != nil {
 		return err
 	}
@@ -78,8 +81,14 @@ func (s *store) put(o any) error {
 	return nil
 }
 
-// reduced drops what is neither shown nor planned. The reason of kube-scheduler is shown, although no plan depends on it.
-func reduced(o any) (client.Object, error) {
+// Transformer implements cache.TransformingStore: while a watch sends all objects at its start, they are kept as small as later.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(o any) (any, error) { return s.reduced(o) }
+}
+
+// reduced drops what is neither shown nor planned. It changes the object in place; what is reduced already stays as it is. The reason of
+// kube-scheduler is shown, although no plan depends on it.
+func (s *store) reduced(o any) (client.Object, error) {
 	object, ok := o.(client.Object)
 	if !ok {
 		return nil, fmt.Errorf("watch: unexpected object %T", o)
@@ -97,28 +106,30 @@ func reduced(o any) (client.Object, error) {
 			}
 		}
 	}
-	return object, nil
+	_, err := s.shared.Transform(object)
+	return object, err
 }
 
 // set needs the lock.
 func (s *store) set(o client.Object) {
-	key := client.ObjectKeyFromObject(o)
-	s.objects[key] = o
+	s.objects[client.ObjectKeyFromObject(o)] = o
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	if i, known := s.place(key); !known {
-		s.order = slices.Insert(s.order, i, key)
+	read := top.PodOf(pod)
+	if i, known := s.place(pod); known {
+		s.pods[i] = &read
+	} else {
+		s.pods = slices.Insert(s.pods, i, &read)
 	}
-	s.pods[key] = top.PodOf(pod)
 }
 
-// place is where a key of a pod is in the order, or belongs. An API server lists in this order, so that reading many inserts
-// none in the middle. It needs the lock.
-func (s *store) place(key types.NamespacedName) (i int, known bool) {
-	return slices.BinarySearchFunc(s.order, key, func(a, b types.NamespacedName) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+// place is where a pod is in the order, or belongs. An API server lists in this order, so that reading many inserts none in the middle.
+// It needs the lock.
+func (s *store) place(pod client.Object) (i int, known bool) {
+	return slices.BinarySearchFunc(s.pods, pod, func(p *top.Pod, pod client.Object) int {
+		return cmp.Or(strings.Compare(p.Namespace, pod.GetNamespace()), strings.Compare(p.Name, pod.GetName()))
 	})
 }
 
@@ -129,12 +140,9 @@ func (s *store) Delete(o any) error {
 		return fmt.Errorf("watch: unexpected object %T", o)
 	}
 	s.mu.Lock()
-	key := client.ObjectKeyFromObject(object)
-	delete(s.objects, key)
-	if _, isPod := s.pods[key]; isPod {
-		i, _ := s.place(key)
-		s.order = slices.Delete(s.order, i, i+1)
-		delete(s.pods, key)
+	delete(s.objects, client.ObjectKeyFromObject(object))
+	if i, known := s.place(object); known {
+		s.pods = slices.Delete(s.pods, i, i+1)
 	}
 	s.mu.Unlock()
 	s.changed()
@@ -145,16 +153,19 @@ func (s *store) Delete(o any) error {
 func (s *store) Replace(list []any, _ string) error {
 	objects := make([]client.Object, 0, len(list))
 	for _, o := range list {
-		object, err := reduced(o)
+		object, err := s.reduced(o)
 		if err != nil {
 			return err
 		}
 		objects = append(objects, object)
 	}
+	// A watch sends them in any order.
+	slices.SortFunc(objects, func(a, b client.Object) int {
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+	})
 	s.mu.Lock()
-	clear(s.objects)
-	clear(s.pods)
-	s.order = s.order[:0]
+	s.objects = make(map[types.NamespacedName]client.Object, len(objects))
+	s.pods = nil
 	for _, o := range objects {
 		s.set(o)
 	}
@@ -174,6 +185,9 @@ func (s *store) run(ctx context.Context, cluster client.WithWatch) {
 			list := s.list()
 			err := cluster.List(ctx, list, &client.ListOptions{Raw: &o, Limit: o.Limit, Continue: o.Continue})
 			s.outcome(ctx, err)
+			if err == nil {
+				err = s.reducePage(list)
+			}
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
@@ -184,6 +198,14 @@ func (s *store) run(ctx context.Context, cluster client.WithWatch) {
 	}
 	options := cache.ReflectorOptions{TypeDescription: s.resource}
 	cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lists, cluster), s.object, s, options).RunWithContext(ctx)
+}
+
+// reducePage reduces a page of a list before the next one is read.
+func (s *store) reducePage(list client.ObjectList) error {
+	return meta.EachListItem(list, func(o runtime.Object) error {
+		_, err := s.reduced(o)
+		return err
+	})
 }
 
 // outcome records whether the API server has answered, and what.
@@ -253,8 +275,8 @@ func (s *store) podList() []top.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]top.Pod, 0, len(s.pods))
-	for _, key := range s.order {
-		out = append(out, s.pods[key])
+	for _, p := range s.pods {
+		out = append(out, *p)
 	}
 	return out
 }
@@ -265,22 +287,24 @@ type ForbiddenError struct{ Resource string }
 // Error names the resource and the verbs.
 func (e *ForbiddenError) Error() string { return "no permission to list and watch " + e.Resource }
 
-// into fills a list with copies of the objects.
-func (s *store) into(list client.ObjectList) error {
+// all are the objects, for a View. They are shared and must not be changed.
+func (s *store) all() ([]client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.forbidden {
-		return &ForbiddenError{Resource: s.resource}
+		return nil, &ForbiddenError{Resource: s.resource}
 	}
-	objects := make([]runtime.Object, 0, len(s.objects))
-	for _, o := range s.objects {
-		copied, ok := o.DeepCopyObject().(client.Object)
-		if !ok {
-			return fmt.Errorf("copy of %T", o)
+	out := make([]client.Object, 0, len(s.objects))
+	if len(s.pods) > 0 {
+		for _, p := range s.pods { // in order
+			out = append(out, p.Pod)
 		}
-		objects = append(objects, copied)
+		return out, nil
 	}
-	return meta.SetList(list, objects)
+	for _, o := range s.objects {
+		out = append(out, o)
+	}
+	return out, nil
 }
 
 // sameKind reports whether a list is of the store's kind.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -239,8 +240,14 @@ func namesOf(all []scenario.Scenario) []string {
 
 // runScenarios runs all scenarios, also after a failure, and several at a time with --parallel: each has a world of its
 // own and mostly waits.
+// labGCPercent is GOGC of this process while it runs scenarios: kubelets, cloud and checks of a thousand nodes keep a few hundred MiB.
+const labGCPercent = 400
+
 func runScenarios(ctx context.Context, o runOptions, all []scenario.Scenario, out io.Writer) error {
 	silenceLibraries()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(labGCPercent)
+	}
 	dovetail, err := dovetailBinary(o.dovetail)
 	if err != nil {
 		return err

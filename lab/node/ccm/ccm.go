@@ -65,6 +65,7 @@ type Manager struct {
 	cfg     Config
 	queue   workqueue.TypedRateLimitingInterface[string]
 	limiter flowcontrol.RateLimiter
+	written versions
 }
 
 // New returns a manager that has not talked to anyone.
@@ -95,6 +96,7 @@ func (m *Manager) Run(ctx context.Context) error {
 	if _, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { m.enqueue(o) },
 		UpdateFunc: func(_, o any) { m.enqueue(o) },
+		DeleteFunc: m.written.forget,
 	}); err != nil {
 		return fmt.Errorf("watch nodes: %w", err)
 	}
@@ -149,22 +151,17 @@ func (m *Manager) process(ctx context.Context, nodes corelisters.NodeLister, nam
 }
 
 // initialize writes what the cloud knows about a node and then removes the taint, on the condition that nobody changed the node
-// meanwhile. An error means that it is to be tried again.
+// meanwhile. The first write returns the node as it is, so it is not read before. An error means that it is to be tried again.
 func (m *Manager) initialize(ctx context.Context, nodes corelisters.NodeLister, name string) error {
 	// Every change of a node enqueues it until it is seen to be initialized. Most need no request.
-	if cached, err := nodes.Get(name); apierrors.IsNotFound(err) || err == nil && !uninitialized(cached) {
-		return nil
-	}
-	node, err := m.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	cached, err := nodes.Get(name)
+	if apierrors.IsNotFound(err) || err == nil && (!uninitialized(cached) || m.written.newerThan(cached)) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if !uninitialized(node) {
-		return nil
-	}
+	node := cached.DeepCopy()
 	if err := m.limiter.Wait(ctx); err != nil {
 		return err
 	}
@@ -179,10 +176,14 @@ func (m *Manager) initialize(ctx context.Context, nodes corelisters.NodeLister, 
 	if err := m.patchStatus(ctx, node, func(n *corev1.Node) { setAddresses(n, *found) }); err != nil {
 		return fmt.Errorf("set addresses: %w", err)
 	}
-	return m.patch(ctx, node, func(n *corev1.Node) {
+	if err := m.patch(ctx, node, func(n *corev1.Node) {
 		setLabels(n, *found, m.cfg.Region)
 		n.Spec.Taints = without(n.Spec.Taints, cloudprovider.TaintExternalCloudProvider)
-	})
+	}); err != nil {
+		return err
+	}
+	m.written.remember(node)
+	return nil
 }
 
 // monitor looks, again and again, at the instances of nodes that do not report.

@@ -33,9 +33,10 @@ func (k *Kubelet) register(ctx context.Context) bool {
 func (k *Kubelet) tryRegister(ctx context.Context, node *corev1.Node) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := k.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+	created, err := k.cfg.Client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
 	switch {
 	case err == nil:
+		k.own.see(created)
 		return true
 	case errors.Is(ctx.Err(), context.Canceled):
 		return false
@@ -43,10 +44,12 @@ func (k *Kubelet) tryRegister(ctx context.Context, node *corev1.Node) bool {
 		k.logf('E', `"Unable to register node with API server" err="%s" node="%s"`, oneLine(err), k.cfg.Name)
 		return false
 	}
-	if _, err := k.cfg.Client.CoreV1().Nodes().Get(ctx, k.cfg.Name, metav1.GetOptions{}); err != nil {
+	existing, err := k.cfg.Client.CoreV1().Nodes().Get(ctx, k.cfg.Name, metav1.GetOptions{})
+	if err != nil {
 		k.logf('E', `"Unable to register node with API server, error getting existing node" err="%s" node="%s"`, oneLine(err), k.cfg.Name)
 		return false
 	}
+	k.own.see(existing)
 	k.logf('I', `"Node was previously registered" node="%s"`, k.cfg.Name)
 	return true
 }

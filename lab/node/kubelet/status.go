@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -24,15 +25,15 @@ func (k *Kubelet) renewLease(ctx context.Context) {
 		if len(l.OwnerReferences) > 0 {
 			return nil
 		}
-		node, err := k.cfg.Client.CoreV1().Nodes().Get(ctx, k.cfg.Name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("get node %q to own its lease: %w", k.cfg.Name, err)
+		node := k.own.get()
+		if node == nil {
+			return fmt.Errorf("no node %q to own its lease", k.cfg.Name)
 		}
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		return nil
 	}
 	interval := k.cfg.Timing.Lease
-	seconds := int32(max(1, (4 * interval).Seconds()))
+	seconds := int32(max(1, (2 * interval).Seconds()))
 	lease.NewController(clock.RealClock{}, k.cfg.Client, k.cfg.Name, seconds, nil, interval,
 		k.cfg.Name, corev1.NamespaceNodeLease, own).Run(ctx)
 }
@@ -89,10 +90,10 @@ func (k *Kubelet) reportOnce(ctx context.Context, err error) {
 func (k *Kubelet) reconcileStatus(ctx context.Context, now time.Time, force bool) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	// Kubelets read from the API server's cache here; what they see may be a moment old.
-	node, err := k.cfg.Client.CoreV1().Nodes().Get(ctx, k.cfg.Name, metav1.GetOptions{ResourceVersion: "0"})
-	if err != nil {
-		return false, fmt.Errorf("error getting node %q: %w", k.cfg.Name, err)
+	// What the watch has shown may be a moment old, which does no harm: the patch has only what kubelet writes.
+	node := k.own.get()
+	if node == nil {
+		return false, fmt.Errorf("error getting node %q: it was deleted", k.cfg.Name)
 	}
 	want := node.DeepCopy()
 	k.setStatus(&want.Status, true /* ready */, now)
@@ -111,10 +112,14 @@ func (k *Kubelet) reconcileStatus(ctx context.Context, now time.Time, force bool
 	if err != nil {
 		return false, err
 	}
-	if _, err := k.cfg.Client.CoreV1().Nodes().Patch(ctx, k.cfg.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
-		"status"); err != nil {
+	patched, err := k.cfg.Client.CoreV1().Nodes().Patch(ctx, k.cfg.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		k.own.gone(node)
+	}
+	if err != nil {
 		return false, fmt.Errorf("failed to patch status for node %q: %w", k.cfg.Name, err)
 	}
+	k.own.see(patched)
 	return true, nil
 }
 

@@ -21,13 +21,12 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/deploy"
 )
 
 // fieldOwner is who applies manifests.
 const fieldOwner = client.FieldOwner("dovetail-lab")
 
-// install applies what the product needs in a cluster: its CustomResourceDefinitions and its RBAC.
+// install creates the product's CustomResourceDefinitions, and returns when the API server serves them.
 func (c *Cluster) install(ctx context.Context) error {
 	c.progress("CRDs", false)
 	definitions, err := crds.All()
@@ -43,7 +42,6 @@ func (c *Cluster) install(ctx context.Context) error {
 			return c.discovered(ctx, crd)
 		})
 	}
-	group.Go(func() error { return c.Apply(ctx, deploy.RBAC) })
 	if err := group.Wait(); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
+	"github.com/dovetail-k8s/dovetail/deploy"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/controlplane"
 	"github.com/dovetail-k8s/dovetail/lab/node/authn"
@@ -82,7 +83,13 @@ func (c *Cluster) start(ctx, working context.Context) error {
 		Name: c.Name, Dir: c.dir, Executable: c.world.cfg.Executable, Log: c.world.log,
 		TokenWebhook: c.endpoint.URL(), TokenWebhookCA: c.endpoint.CA(),
 		GCPercent: c.world.cfg.GCPercent,
-		Progress:  func(component, state string) { c.progress(component, state == "healthy") },
+		BeforeControllers: func(ctx context.Context, admin *rest.Config) error {
+			if err := c.connect(admin); err != nil {
+				return err
+			}
+			return c.install(ctx)
+		},
+		Progress: func(component, state string) { c.progress(component, state == "healthy") },
 	})
 	if err != nil {
 		return err
@@ -95,12 +102,9 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.connect(); err != nil {
-		return err
-	}
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startEKS(together, working) })
-	group.Go(func() error { return c.install(together) })
+	group.Go(func() error { return c.Apply(together, deploy.RBAC) })
 	group.Go(func() error { return c.grant(together) })
 	if err := group.Wait(); err != nil {
 		return err
@@ -116,8 +120,7 @@ func (c *Cluster) progress(part string, healthy bool) {
 }
 
 // connect makes the clients.
-func (c *Cluster) connect() error {
-	cfg := c.controlPlane.RESTConfig()
+func (c *Cluster) connect(cfg *rest.Config) error {
 	scheme, err := newScheme()
 	if err != nil {
 		return err

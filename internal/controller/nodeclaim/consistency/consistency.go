@@ -110,6 +110,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: checkInterval}, nil
 }
 
+// Consistent reports whether a node is known to have what its claim expects. It is false for a claim that was launched for DRA drivers:
+// only the Reconciler knows their devices.
+func Consistent(claim *karpv1.NodeClaim, node *corev1.Node) bool {
+	return len(karpv1.RequestedDRADrivers(claim)) == 0 && len(shortfalls(claim, node)) == 0
+}
+
 // shortfalls returns a message for each requested resource of which the node has much less than its claim expects.
 func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 	var out []string

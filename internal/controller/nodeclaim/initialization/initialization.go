@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/consistency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -119,6 +120,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	condition.SetTrue(claim, karpv1.ConditionInitialized, r.Now())
+	// The consistency controller would find the same at once, and take a write of its own for each node that joins. What is not
+	// consistent is left to it.
+	if consistency.Consistent(claim, node) {
+		condition.SetTrue(claim, karpv1.ConditionConsistentStateFound, r.Now())
+	}
 	if err := r.patchStatus(ctx, claim, before); err != nil {
 		return reconcile.Result{}, err
 	}

@@ -198,3 +198,42 @@ func TestRemovedTaintsAreNoticed(t *testing.T) {
 		t.Errorf("another taint is late until %v", until)
 	}
 }
+
+// A node with what its claim expects needs no second write to say so. One with less is the consistency controller's.
+func TestConsistentNodeNeedsOneWrite(t *testing.T) {
+	expects := func(c *karpv1.NodeClaim) {
+		c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
+		c.Status.Capacity = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Gi")}
+	}
+	has := func(memory string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			q := resource.MustParse(memory)
+			n.Status.Capacity, n.Status.Allocatable = corev1.ResourceList{corev1.ResourceMemory: q}, corev1.ResourceList{corev1.ResourceMemory: q}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*karpv1.NodeClaim)
+		memory string
+		want   metav1.ConditionStatus
+	}{
+		{"all of it", func(*karpv1.NodeClaim) {}, "64Gi", metav1.ConditionTrue},
+		{"half of it", func(*karpv1.NodeClaim) {}, "32Gi", ""},
+		{"all of it, and devices that are not known here", func(c *karpv1.NodeClaim) {
+			c.Annotations[karpv1.AnnotationRequestedDRADrivers] = "gpu.example.com"
+		}, "64Gi", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered, expects, tt.change),
+				controllertest.ReadyNode("a", has(tt.memory)))
+			f.Reconcile(&Reconciler{Client: f.API, Log: f.Log, Now: f.Now}, "a")
+			claim := f.Claim("a")
+			if c, _ := condition.Get(claim, karpv1.ConditionConsistentStateFound); c.Status != tt.want {
+				t.Errorf("ConsistentStateFound is %q, want %q", c.Status, tt.want)
+			}
+			if !condition.IsTrue(claim, karpv1.ConditionInitialized) {
+				t.Errorf("not initialized: %v", claim.Status.Conditions)
+			}
+		})
+	}
+}

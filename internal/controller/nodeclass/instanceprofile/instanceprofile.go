@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -15,7 +14,6 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
-	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
 // interval is the time between two collections. An unused profile costs nothing but quota, so it is long.
@@ -60,7 +58,8 @@ var errNoClasses = errors.New("there are NodeClaims of node classes that do not 
 // use returns what needs a profile: the current node classes, and every instance until it is gone.
 func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 	var classes awsv1.EC2NodeClassList
-	if err := l.Live.List(ctx, &classes); err != nil {
+	var claims karpv1.NodeClaimList
+	if err := errors.Join(l.Live.List(ctx, &classes), l.Live.List(ctx, &claims)); err != nil {
 		return cloudprovider.ProfileUse{}, err
 	}
 	use := cloudprovider.ProfileUse{Names: map[string]bool{}, Classes: map[string]bool{}, Unsure: map[string]bool{}}
@@ -71,24 +70,20 @@ func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 		use.Classes[string(class.UID)] = true
 		use.Names[class.Status.InstanceProfile] = true
 	}
-	incomplete := false
-	err := cluster.EachClaim(ctx, l.Live, func(claim *karpv1.NodeClaim) {
+	for i := range claims.Items {
+		claim := &claims.Items[i]
 		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
-			return
+			continue
 		}
 		if name := claim.Annotations[awsv1.AnnotationInstanceProfileName]; name != "" {
-			use.Names[strings.Clone(name)] = true
-			return
+			use.Names[name] = true
+			continue
 		}
 		uid, known := uids[claim.Spec.NodeClassRef.Name]
-		incomplete = incomplete || !known && claim.Status.ProviderID != ""
+		if !known && claim.Status.ProviderID != "" {
+			return cloudprovider.ProfileUse{}, errNoClasses
+		}
 		use.Unsure[uid] = true // its launch may be in progress
-	})
-	switch {
-	case err != nil:
-		return cloudprovider.ProfileUse{}, err
-	case incomplete:
-		return cloudprovider.ProfileUse{}, errNoClasses
 	}
 	return use, nil
 }

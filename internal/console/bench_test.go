@@ -1,0 +1,101 @@
+package console
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect"
+)
+
+// fleetConsole is the console of a generated fleet.
+func fleetConsole(tb testing.TB, nodes int) *Console {
+	view := fleet(tb, nodes)
+	w := newWorld(tb)
+	w.Sources.View = func(context.Context) (*inspect.View, error) { return view, nil }
+	return New(w.Sources)
+}
+
+// BenchmarkWhatIf is an edit that drifts all nodes of the largest pool, compared with a cluster that is known: 20 pods run on each node.
+func BenchmarkWhatIf(b *testing.B) {
+	for _, nodes := range []int{100, 300, 1000, 3000} {
+		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {
+			c := fleetConsole(b, nodes)
+			text := manifestOf(b, c, "general")
+			for name, edit := range map[string]string{
+				"drift": strings.Replace(text, "arm64", "amd64", 1), "none": text, "limits": strings.Replace(text, "spec:", "spec:\n  limits: {cpu: 100000}", 1),
+			} {
+				b.Run(name, func(b *testing.B) {
+					ask := func() {
+						if answer := post(c, whatIfPath, edited("general", edit)); answer.Code != 200 || !strings.Contains(answer.Body.String(), `"faults":[]`) {
+							b.Fatal(answer.Code, answer.Body)
+						}
+					}
+					ask()
+					b.ReportAllocs()
+					before := cpuTime(b)
+					for b.Loop() {
+						ask()
+					}
+					b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+				})
+			}
+		})
+	}
+}
+
+// cpuTime is what this process has used, over all cores.
+func cpuTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkWhatIfFirst is the first edit after a minute: where the cluster goes by itself is computed, too.
+func BenchmarkWhatIfFirst(b *testing.B) {
+	c := fleetConsole(b, 1000)
+	text := manifestOf(b, c, "general")
+	b.ReportAllocs()
+	for b.Loop() {
+		c.whatIfs.forget()
+		if answer := post(c, whatIfPath, edited("general", text)); answer.Code != 200 {
+			b.Fatal(answer.Code, answer.Body)
+		}
+	}
+}
+
+// BenchmarkNodePage is the explanation of a node after a first one, and BenchmarkFirstNodePage that first one.
+func BenchmarkNodePage(b *testing.B) {
+	for _, nodes := range []int{1000, 5000} {
+		c := fleetConsole(b, nodes)
+		view, err := c.views.current(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		next := 0
+		ask := func(b *testing.B) {
+			next++
+			name := view.Nodes[next%len(view.Nodes)].Name
+			if answer := get(c, apiRoot+"/nodes/"+name+"/explain"); answer.Code != 200 {
+				b.Fatal(answer.Code, answer.Body)
+			}
+		}
+		b.Run(fmt.Sprint("first/nodes=", nodes), func(b *testing.B) {
+			for b.Loop() {
+				c.views.forget()
+				ask(b)
+			}
+		})
+		b.Run(fmt.Sprint("next/nodes=", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				ask(b)
+			}
+		})
+	}
+}

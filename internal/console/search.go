@@ -1,0 +1,67 @@
+package console
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Found are the pods that a search has found. More is how many are left out.
+type Found struct {
+	Pods []FoundPod `json:"pods"`
+	More int        `json:"more"`
+}
+
+// FoundPod is a pod. Node is the name of its node, empty while it has none.
+type FoundPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Node      string `json:"node"`
+}
+
+const (
+	// leastSearched is how many characters a search has at least, mostSearched how many at most: those of a namespace and a name.
+	leastSearched, mostSearched = 2, 320
+	// mostFound is how many pods an answer has: as many as a person reads before typing on.
+	mostFound = 20
+)
+
+// search finds pods by a part of NAMESPACE/NAME. It costs O(pods).
+func (c *Console) search(r *http.Request) (any, error) {
+	text := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("text")))
+	if len(text) < leastSearched || len(text) > mostSearched {
+		return nil, invalid("text", fmt.Sprintf("it needs %d to %d characters", leastSearched, mostSearched))
+	}
+	s, _ := c.hub.current()
+	return s.find(text), nil
+}
+
+// find returns first what begins with the text, then pods without a node, then by name.
+func (s *state) find(text string) Found {
+	out := Found{Pods: []FoundPod{}}
+	if s.report == nil || s.observed.Fleet.PodsUnknown {
+		return out
+	}
+	for i := range s.observed.Fleet.Pods {
+		if p := &s.observed.Fleet.Pods[i]; strings.Contains(p.Namespace+"/"+p.Name, text) {
+			out.Pods = append(out.Pods, FoundPod{p.Namespace, p.Name, p.Spec.NodeName})
+		}
+	}
+	rank := func(p FoundPod) int {
+		switch {
+		case strings.HasPrefix(p.Name, text) || strings.HasPrefix(p.Namespace+"/"+p.Name, text):
+			return 0
+		case p.Node == "":
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(out.Pods, func(a, b FoundPod) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	out.More = max(0, len(out.Pods)-mostFound)
+	out.Pods = slices.Clip(out.Pods[:len(out.Pods)-out.More])
+	return out
+}

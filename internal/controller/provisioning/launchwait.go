@@ -1,0 +1,69 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+const (
+	// launchWaitTimeout is how long a pass waits for a launch in progress: a launch takes a second or two, so one that
+	// takes ten times as long has most likely failed. launchPollInterval is how often the pass checks.
+	launchWaitTimeout  = 20 * time.Second
+	launchPollInterval = 500 * time.Millisecond
+)
+
+// lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
+// of claims whose pods have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
+// launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait longer than
+// launchWaitTimeout for a claim.
+func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
+	err = wait.PollUntilContextCancel(ctx, launchPollInterval, true /* immediate */, func(ctx context.Context) (bool, error) {
+		unlock := p.State.LockProvisioning()
+		err := panics.Error(func() (err error) { // a panic must not leave the lock held
+			snap, err = p.State.Snapshot(ctx)
+			return err
+		})
+		if err != nil || waitsForLaunch(snap) {
+			unlock()
+			return false, err
+		}
+		done = unlock
+		return true, nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return snap, done, nil
+}
+
+// waitsForLaunch reports whether a young claim without an instance was created for pods that no longer exist, or that run elsewhere while
+// others wait.
+func waitsForLaunch(snap *snapshot.Snapshot) bool {
+	waiting, running := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, pod := range snap.Pods {
+		waiting[pod.UID] = true
+	}
+	for i := range snap.Nodes {
+		for _, pod := range snap.Nodes[i].Pods {
+			running[pod.UID] = true
+		}
+	}
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		if n.Launched || n.Deleting || snap.Now.Sub(n.CreatedAt) > launchWaitTimeout {
+			continue
+		}
+		for _, uid := range n.Nominated {
+			if !waiting[uid] && (!running[uid] || len(waiting) > 0) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,141 @@
+package provisioning
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+const (
+	// noInstanceTypesDedupe and failedSchedulingDedupe are the windows in which the same event is not repeated on a
+	// pool without matching instance types and on a pod that fails to schedule.
+	noInstanceTypesDedupe  = time.Minute
+	failedSchedulingDedupe = 5 * time.Minute
+)
+
+// recordPodEvents publishes an event on each pod: the node that it should schedule on, or why it fails to schedule. It
+// also nominates those nodes, which protects them from disruption.
+func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodePool) {
+	for _, placement := range plan.Placements {
+		p.State.Nominate(placement.Node)
+		target := "node/" + placement.Node
+		if placement.Claim != "" {
+			target = "nodeclaim/" + placement.Claim
+			if placement.Node != placement.Claim {
+				target += ", node/" + placement.Node
+			}
+		}
+		for _, pod := range placement.Pods {
+			if pod.Spec.NodeName == "" {
+				p.Events.Normal(pod, event.Nominated, "Pod should schedule on: %s", target)
+			}
+		}
+	}
+	for _, t := range plan.Ignored {
+		p.Events.WarnEvery(failedSchedulingDedupe, t.Pod, "InvalidNodeAffinity", "%s", ignoredTermsMessage(t))
+	}
+	for i := range plan.Rejected {
+		r := &plan.Rejected[i]
+		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
+			continue
+		}
+		if isQuarantined(r) {
+			continue // recordQuarantined publishes its event
+		}
+		if r.Reasons[0].Code == schedule.DeviceClaims {
+			p.Log.Info("pod with resource claims is ignored", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)
+		}
+		p.Events.WarnEvery(
+			failedSchedulingDedupe,
+			r.Pod,
+			"FailedScheduling",
+			"Failed to schedule pod, %s",
+			joinReasons(mostRelevantFirst(r.Reasons, closed)),
+		)
+	}
+}
+
+// ignoredTermsMessage names the affinity terms of a pod that are ignored, and the remedy.
+func ignoredTermsMessage(t schedule.IgnoredTerms) string {
+	reasons := make([]schedule.Reason, len(t.Why))
+	for i, why := range t.Why {
+		reasons[i].Message = why
+	}
+	return "Terms of the pod's node affinity are ignored; correct or remove them: " + joinReasons(reasons)
+}
+
+// recordPoolEvents publishes an event on each pool with requirements that no instance type meets.
+func (p *Provisioner) recordPoolEvents(plan schedule.Plan, snap *snapshot.Snapshot) {
+	for _, why := range plan.UnusablePools {
+		if pool := poolByName(snap, why.NodePool); pool != nil {
+			p.Events.WarnEvery(noInstanceTypesDedupe, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
+		}
+	}
+}
+
+// mostRelevantFirst orders reasons for a reader. Reasons of pools that simply do not match the pod's requirements come
+// last, since most pools do not. Pools that are not Ready come before those: the engine does not see them, but the pod
+// may be waiting for one.
+func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []schedule.Reason {
+	other := map[string]bool{}
+	for _, r := range reasons {
+		other[r.NodePool] = other[r.NodePool] || r.Code == schedule.Requirement
+	}
+	var out, mismatched []schedule.Reason
+	for _, r := range reasons {
+		if other[r.NodePool] {
+			mismatched = append(mismatched, r)
+		} else {
+			out = append(out, r)
+		}
+	}
+	for _, pool := range closed {
+		if ready, found := condition.Get(pool, condition.Ready); cluster.LaunchesForPods(pool) && found &&
+			ready.Status != metav1.ConditionTrue {
+			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + notReadyMessage(pool, ready.Message)})
+		}
+	}
+	return append(out, mismatched...)
+}
+
+// notReadyMessage joins the conditions that keep a pool from being ready; message if there are none.
+func notReadyMessage(pool *karpv1.NodePool, message string) string {
+	var why []string
+	for _, typ := range pool.ConditionTypes().Dependents {
+		if c, found := condition.Get(pool, typ); found && c.Status == metav1.ConditionFalse {
+			why = append(why, c.Reason+": "+c.Message)
+		}
+	}
+	return cmp.Or(strings.Join(why, "; "), message)
+}
+
+// joinReasons joins reasons to one text for an event.
+func joinReasons(reasons []schedule.Reason) string {
+	const limit = 900 // the API server accepts messages of 1024 bytes; the rest is for the text around
+	var b strings.Builder
+	for i, r := range reasons {
+		part := r.Message
+		if r.NodePool != "" && (i == 0 || reasons[i-1].NodePool != r.NodePool) {
+			part = fmt.Sprintf("nodepool %q: %s", r.NodePool, r.Message)
+		}
+		if b.Len()+len(part) > limit {
+			fmt.Fprintf(&b, "; and %d more", len(reasons)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		b.WriteString(part)
+	}
+	return b.String()
+}

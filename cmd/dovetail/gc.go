@@ -26,26 +26,51 @@ const (
 // collections.
 func tuneGC(least int) (restore func()) {
 	before := debug.SetGCPercent(growth(minHeap, least))
+	stop := afterEachCollection(func() { debug.SetGCPercent(growth(liveHeap(), least)) })
+	return func() {
+		stop()
+		debug.SetGCPercent(before)
+	}
+}
+
+// afterEachCollection calls f after each garbage collection, until stop is called.
+func afterEachCollection(f func()) (stop func()) {
 	stopped := make(chan struct{})
 	var again func(*sentinel)
 	again = func(*sentinel) {
 		select {
 		case <-stopped:
 		default:
-			debug.SetGCPercent(growth(liveHeap(), least))
+			f()
 			runtime.SetFinalizer(new(sentinel), again)
 		}
 	}
 	runtime.SetFinalizer(new(sentinel), again)
-	return func() {
-		close(stopped)
-		debug.SetGCPercent(before)
-	}
+	return func() { close(stopped) }
 }
 
 // sentinel is garbage with a finalizer that runs after each collection. It has a pointer, so that it is not allocated in one block
 // with other small objects.
 type sentinel struct{ _ *sentinel }
+
+// The garbage collector of a controller lets the heap grow to largeHeap bytes, by controllerGrowth percent of what is alive at most and by
+// minControllerGrowth at least. Caches of 5,000 nodes and 100,000 pods are 0.37 GB. Right after the start, and while thousands of pods
+// become pending, up to 0.45 GB are alive, and growth by 40 % would be most of the memory that only the peak needs.
+const (
+	largeHeap                             = 520 << 20
+	controllerGrowth, minControllerGrowth = 40, 25
+)
+
+// tuneControllerGC sets the garbage collector of a controller, until stop is called.
+func tuneControllerGC() (stop func()) {
+	return afterEachCollection(func() { debug.SetGCPercent(controllerGrowthOf(liveHeap())) })
+}
+
+// controllerGrowthOf is the value of GOGC while so many bytes are alive.
+func controllerGrowthOf(live uint64) int {
+	fits := int(largeHeap/float64(max(live, minHeap))*100) - 100
+	return max(minControllerGrowth, min(controllerGrowth, fits))
+}
 
 // minHeap is the smallest heap that the collector applies its ratio to.
 const minHeap = 4 << 20

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+)
 
 // A small heap is not collected at all; a large one grows by a third, not to twice its size.
 func TestLargeHeapsAreCollectedEarly(t *testing.T) {
@@ -13,5 +17,31 @@ func TestLargeHeapsAreCollectedEarly(t *testing.T) {
 		if goal < tt.most || goal > tt.most+tt.most/50 {
 			t.Errorf("with %d MiB in use the next collection is at %d MiB, want %d", tt.live>>20, goal>>20, tt.most>>20)
 		}
+	}
+}
+
+// A large heap of a controller grows by less, so that a peak of what is alive is no peak of garbage.
+func TestAControllerCollectsALargeHeapEarlier(t *testing.T) {
+	for live, want := range map[uint64]int{0: 40, 100: 40, 370: 40, 400: 30, 416: 25, 500: 25, 4000: 25} { // MiB, percent
+		if got := controllerGrowthOf(live << 20); got != want {
+			t.Errorf("with %d MiB alive the heap grows by %d %%, want %d", live, got, want)
+		}
+	}
+}
+
+// The function runs after each collection until it is stopped; one run may be in progress then.
+func TestAfterEachCollection(t *testing.T) {
+	var ran atomic.Int32
+	stop := afterEachCollection(func() { ran.Add(1) })
+	for ran.Load() < 3 {
+		runtime.GC()
+	}
+	stop()
+	before := ran.Load()
+	for range 10 {
+		runtime.GC()
+	}
+	if after := ran.Load(); after > before+1 {
+		t.Errorf("it ran %d times after it was stopped", after-before)
 	}
 }

@@ -159,13 +159,18 @@ func Reschedulable(ctx context.Context, r client.Reader, node string) int {
 // ClaimRequests maps a Node to reconcile requests for its NodeClaim.
 func ClaimRequests(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
-		claims, err := ClaimsOf(ctx, r, o.(*corev1.Node).Spec.ProviderID)
-		if err != nil {
+		id := o.(*corev1.Node).Spec.ProviderID
+		if id == "" {
 			return nil
 		}
-		out := make([]reconcile.Request, 0, len(claims))
-		for _, c := range claims {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+		// Only names are read: copies of the claims would be most of what an event of a node costs.
+		var claims karpv1.NodeClaimList
+		if err := r.List(ctx, &claims, client.UnsafeDisableDeepCopy, client.MatchingFields{claimProviderID: id}); err != nil {
+			return nil
+		}
+		out := make([]reconcile.Request, 0, len(claims.Items))
+		for i := range claims.Items {
+			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: claims.Items[i].Name}})
 		}
 		return out
 	}

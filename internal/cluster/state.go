@@ -87,6 +87,8 @@ type State struct {
 	marks, types uint64
 	offered      map[types.UID][]*catalog.InstanceType
 
+	// refreshing is held while claims are read from the API server. It is taken before the others.
+	refreshing sync.Mutex
 	// reservationMu is held while slots are counted and reserved. It is taken before mu.
 	reservationMu sync.Mutex
 	// provisioning is held from a snapshot until the claims planned on it are created. It is taken before the others.
@@ -158,23 +160,48 @@ func (s *State) Nominate(node string) {
 }
 
 // Refresh merges the NodeClaims of the API server. It is called before the first pass and after a create request with
-// an unknown outcome: the cache may lack claims that this process, or the one before it, has created.
+// an unknown outcome: the cache may lack claims that this process, or the one before it, has created. If several callers
+// find the state unprimed, one reads for all.
 func (s *State) Refresh(ctx context.Context) error {
+	s.refreshing.Lock()
+	defer s.refreshing.Unlock()
+	if s.Primed() {
+		return nil
+	}
 	s.mu.Lock()
 	doubts := s.invalidations
 	s.mu.Unlock()
-	var claims karpv1.NodeClaimList
-	if err := s.cfg.Live.List(ctx, &claims); err != nil {
+	unseen, err := s.unseenClaims(ctx)
+	if err != nil {
 		return fmt.Errorf("read node claims from the API server: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range claims.Items {
-		s.created[claims.Items[i].UID] = claims.Items[i].DeepCopy()
+	for _, claim := range unseen {
+		s.created[claim.UID] = claim
 	}
 	s.marks++
 	s.primed = s.invalidations == doubts
 	return nil
+}
+
+// unseenClaims are the claims of the API server that the cache does not show. A claim that it shows now is not needed: it is
+// shown until it is gone.
+func (s *State) unseenClaims(ctx context.Context) (unseen []*karpv1.NodeClaim, err error) {
+	var cached karpv1.NodeClaimList
+	if err := s.listCached(ctx, &cached); err != nil {
+		return nil, err
+	}
+	shown := make(map[types.UID]bool, len(cached.Items))
+	for i := range cached.Items {
+		shown[cached.Items[i].UID] = true
+	}
+	err = EachClaim(ctx, s.cfg.Live, func(claim *karpv1.NodeClaim) {
+		if !shown[claim.UID] {
+			unseen = append(unseen, claim.DeepCopy()) // and not its page
+		}
+	})
+	return unseen, err
 }
 
 // Invalidate makes the next pass read the API server.

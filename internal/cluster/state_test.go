@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -239,6 +241,60 @@ func TestInvalidationDuringRefreshIsNotLost(t *testing.T) {
 	if s.Primed() {
 		t.Error("what was read before the doubt arose settles it")
 	}
+}
+
+// All loops take their first snapshot at once. The API server is read once for them, page by page.
+func TestOneReadOfTheAPIServerServesAll(t *testing.T) {
+	w := newTestCluster(t, claimOf("shown"))
+	for _, name := range []string{"a", "b", "c"} {
+		w.create(t, claimOf(name))
+	}
+	var reads atomic.Int32
+	s := w.state(w.cache, interceptor.NewClient(w.live, interceptor.Funcs{
+		List: func(ctx context.Context, live client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			claims, of := list.(*karpv1.NodeClaimList)
+			if !of {
+				return live.List(ctx, list, opts...)
+			}
+			reads.Add(1)
+			return onePerPage(ctx, live, claims, opts)
+		},
+	}))
+	var group sync.WaitGroup
+	for range 5 {
+		group.Go(func() {
+			snap, err := s.Snapshot(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			wantNodes(t, snap, "a", "b", "c", "shown")
+		})
+	}
+	group.Wait()
+	if got := reads.Load(); got != 4 {
+		t.Errorf("%d pages were read, want 4", got)
+	}
+}
+
+// onePerPage answers a list of NodeClaims with one claim, and a token for the next.
+func onePerPage(ctx context.Context, live client.Reader, into *karpv1.NodeClaimList, opts []client.ListOption) error {
+	var all karpv1.NodeClaimList
+	if err := live.List(ctx, &all); err != nil {
+		return err
+	}
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	at := 0
+	if options.Continue != "" {
+		if _, err := fmt.Sscan(options.Continue, &at); err != nil {
+			return err
+		}
+	}
+	into.Items = all.Items[at : at+1]
+	if at+1 < len(all.Items) {
+		into.Continue = fmt.Sprint(at + 1)
+	}
+	return nil
 }
 
 func TestNoSnapshotWithoutTheAPIServer(t *testing.T) {

@@ -318,10 +318,33 @@ func (s *Instances) withNewlyLaunched(
 
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloudprovider.Instance, error) {
 	var out []cloudprovider.Instance
-	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, s.convert(i)) }); err != nil {
+	texts := map[string]string{}
+	err := s.eachPage(ctx, in, func(i ec2types.Instance) {
+		shareTags(i.Tags, texts)
+		out = append(out, s.convert(i))
+	})
+	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// shareTags makes tags have one copy of equal keys and values in memory, those of texts: nearly all instances have the same.
+func shareTags(tags []ec2types.Tag, texts map[string]string) {
+	share := func(text *string) {
+		if text == nil {
+			return
+		}
+		known, found := texts[*text]
+		if !found {
+			known, texts[*text] = *text, *text
+		}
+		*text = known
+	}
+	for i := range tags {
+		share(tags[i].Key)
+		share(tags[i].Value)
+	}
 }
 
 // pages returns the instances of all pages.

@@ -28,11 +28,13 @@ type Instances struct {
 	watcher *Watcher
 	now     func() time.Time
 	listed  lastListing
+	// listing has an item while instances are listed: one listing at a time takes less memory, and those who want a recent one share it.
+	listing chan struct{}
 }
 
 // NewInstances returns Instances. Without a watcher, every answer of EC2 is trusted.
 func NewInstances(instances *instance.Instances, zones *network.Finder, watcher *Watcher, now func() time.Time) *Instances {
-	return &Instances{instances: instances, network: zones, watcher: watcher, now: now}
+	return &Instances{instances: instances, network: zones, watcher: watcher, now: now, listing: make(chan struct{}, 1)}
 }
 
 // Get returns an instance. The error is cloudprovider.ErrNotFound when it is gone for good.
@@ -52,6 +54,25 @@ func (s *Instances) LaunchedOrRead(ctx context.Context, providerID string) (clou
 
 // List returns the instances of all clusters of this name, each with its owner.
 func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) {
+	done, err := s.beginListing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.list(ctx)
+}
+
+// beginListing waits until nobody else lists instances, and excludes others until done is called.
+func (s *Instances) beginListing(ctx context.Context) (done func(), err error) {
+	select {
+	case s.listing <- struct{}{}:
+		return func() { <-s.listing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *Instances) list(ctx context.Context) ([]cloudprovider.Instance, error) {
 	at := s.now()
 	found, err := s.instances.List(ctx)
 	if err != nil {
@@ -65,10 +86,22 @@ func (s *Instances) List(ctx context.Context) ([]cloudprovider.Instance, error) 
 // Recent is List, or a listing that began at most maxAge ago. EC2 describes an instance at length, so that reading 5,000
 // takes half a second of CPU time. The instances are shared, and must not be changed.
 func (s *Instances) Recent(ctx context.Context, maxAge time.Duration) ([]cloudprovider.Instance, error) {
-	if last, at := s.listed.latest(); !at.IsZero() && s.now().Sub(at) <= maxAge {
+	recent := func() ([]cloudprovider.Instance, bool) {
+		last, at := s.listed.latest()
+		return last, !at.IsZero() && s.now().Sub(at) <= maxAge
+	}
+	if last, is := recent(); is {
 		return last, nil
 	}
-	return s.List(ctx)
+	done, err := s.beginListing(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if last, is := recent(); is { // somebody else has made it meanwhile
+		return last, nil
+	}
+	return s.list(ctx)
 }
 
 // Terminate terminates an instance of this cluster. It returns nil while the instance shuts down, cloudprovider.ErrNotFound once

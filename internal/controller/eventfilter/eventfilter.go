@@ -27,6 +27,11 @@ func OnlyDeletions() predicate.Predicate {
 	}
 }
 
+// Deleting drops events of objects that are not being deleted. At the start of a process, these are nearly all.
+func Deleting() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() })
+}
+
 // Changed reports whether two versions of an object differ in more than their status.
 func Changed(before, after client.Object) bool {
 	return before.GetUID() != after.GetUID() ||

@@ -22,6 +22,18 @@ func TestOnlyDeletions(t *testing.T) {
 	}
 }
 
+func TestDeleting(t *testing.T) {
+	stays, p := &awsv1.EC2NodeClass{}, Deleting()
+	goes := stays.DeepCopy()
+	goes.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	if p.Create(event.CreateEvent{Object: stays}) || p.Update(event.UpdateEvent{ObjectOld: stays, ObjectNew: stays}) {
+		t.Error("wakes for an object that stays")
+	}
+	if !p.Create(event.CreateEvent{Object: goes}) || !p.Update(event.UpdateEvent{ObjectOld: stays, ObjectNew: goes}) {
+		t.Error("sleeps on though the object is being deleted")
+	}
+}
+
 func TestIgnoreStatusUpdates(t *testing.T) {
 	tests := []struct {
 		name   string

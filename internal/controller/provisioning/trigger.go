@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -67,7 +68,10 @@ type ClaimTrigger struct {
 
 // Register adds the reconciler to mgr.
 func (t *ClaimTrigger) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).Named("provisioner.trigger.node").For(&karpv1.NodeClaim{}).Complete(t)
+	return builder.ControllerManagedBy(mgr).
+		Named("provisioner.trigger.node").
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Deleting())).
+		Complete(t)
 }
 
 // Reconcile triggers for a claim that is being deleted.

@@ -63,7 +63,7 @@ type ClaimReconciler struct {
 func (r *ClaimReconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.termination").
-		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Deleting(), eventfilter.IgnoreStatusUpdates())).
 		Watches(
 			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),

@@ -61,7 +61,7 @@ type NodeReconciler struct {
 func (r *NodeReconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("node.termination").
-		For(&corev1.Node{}, builder.WithPredicates(eventfilter.IgnoreHeartbeats())).
+		For(&corev1.Node{}, builder.WithPredicates(eventfilter.Deleting(), eventfilter.IgnoreHeartbeats())).
 		WithOptions(r.options()).
 		Complete(patch.RequeueOnConflict(r))
 }

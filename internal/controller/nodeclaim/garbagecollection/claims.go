@@ -80,7 +80,7 @@ func (c *Claims) Start(ctx context.Context) error {
 //   - Only a few claims are deleted in one pass.
 func (c *Claims) pass(ctx context.Context) (held int, err error) {
 	var claims karpv1.NodeClaimList
-	if err := c.Client.List(ctx, &claims); err != nil {
+	if err := c.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, err
 	}
 	instances, err := c.Cloud.List(ctx)
@@ -134,7 +134,7 @@ func (c *Claims) candidates(
 			return nil, 0, err
 		}
 		if len(nodes) != 1 || !cluster.NodeReady(&nodes[0]) {
-			out = append(out, claim)
+			out = append(out, claim.DeepCopy()) // those of the list are the cache's
 		}
 	}
 	slices.SortFunc(out, func(a, b *karpv1.NodeClaim) int { return strings.Compare(a.Name, b.Name) })

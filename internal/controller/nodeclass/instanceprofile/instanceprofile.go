@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -14,6 +15,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 )
 
 // interval is the time between two collections. An unused profile costs nothing but quota, so it is long.
@@ -58,8 +60,7 @@ var errNoClasses = errors.New("there are NodeClaims of node classes that do not 
 // use returns what needs a profile: the current node classes, and every instance until it is gone.
 func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 	var classes awsv1.EC2NodeClassList
-	var claims karpv1.NodeClaimList
-	if err := errors.Join(l.Live.List(ctx, &classes), l.Live.List(ctx, &claims)); err != nil {
+	if err := l.Live.List(ctx, &classes); err != nil {
 		return cloudprovider.ProfileUse{}, err
 	}
 	use := cloudprovider.ProfileUse{Names: map[string]bool{}, Classes: map[string]bool{}, Unsure: map[string]bool{}}
@@ -70,20 +71,24 @@ func (l *Loop) use(ctx context.Context) (cloudprovider.ProfileUse, error) {
 		use.Classes[string(class.UID)] = true
 		use.Names[class.Status.InstanceProfile] = true
 	}
-	for i := range claims.Items {
-		claim := &claims.Items[i]
+	incomplete := false
+	err := cluster.EachClaim(ctx, l.Live, func(claim *karpv1.NodeClaim) {
 		if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
-			continue
+			return
 		}
 		if name := claim.Annotations[awsv1.AnnotationInstanceProfileName]; name != "" {
-			use.Names[name] = true
-			continue
+			use.Names[strings.Clone(name)] = true
+			return
 		}
 		uid, known := uids[claim.Spec.NodeClassRef.Name]
-		if !known && claim.Status.ProviderID != "" {
-			return cloudprovider.ProfileUse{}, errNoClasses
-		}
+		incomplete = incomplete || !known && claim.Status.ProviderID != ""
 		use.Unsure[uid] = true // its launch may be in progress
+	})
+	switch {
+	case err != nil:
+		return cloudprovider.ProfileUse{}, err
+	case incomplete:
+		return cloudprovider.ProfileUse{}, errNoClasses
 	}
 	return use, nil
 }

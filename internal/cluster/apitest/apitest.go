@@ -1,11 +1,14 @@
 // Package apitest is an API server for tests of controllers: controller-runtime's fake client with what controllers
-// rely on and the fake lacks. Objects get a UID, a creation time and predictable names, and a deletion with a
-// precondition on another UID is rejected. Deletion times are those of the system clock.
+// rely on and the fake lacks. Objects get a UID, a creation time and predictable names, a deletion with a precondition
+// on another UID is rejected, and so is a JSON patch of which a test fails, as Invalid. Deletion times are those of the
+// system clock.
 package apitest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -56,7 +59,7 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
 	}
-	return interceptor.NewClient(builder.Build(), interceptor.Funcs{Create: s.create, Delete: s.delete})
+	return interceptor.NewClient(builder.Build(), interceptor.Funcs{Create: s.create, Delete: s.delete, Patch: patch})
 }
 
 func scheme(t testing.TB) *runtime.Scheme {
@@ -107,6 +110,15 @@ func (s *server) name(o client.Object) {
 func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 	s.name(o)
 	return c.Create(ctx, o, opts...)
+}
+
+func patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	err := c.Patch(ctx, o, p, opts...)
+	var answer apierrors.APIStatus
+	if p.Type() == types.JSONPatchType && err != nil && !errors.As(err, &answer) {
+		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+	}
+	return err
 }
 
 func (s *server) delete(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {

@@ -117,10 +117,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: hooks.requeueAfter}, hooks.err
 }
 
-// register writes the claim's metadata and taints onto the node, in one patch that fails if the node has changed since
-// it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back. They
-// write at the same time, so the cache is often stale; after a conflict the node is read from the API server. While a
-// hook is not satisfied the node keeps the taint that keeps pods away.
+// register writes the claim's metadata and taints onto the node, in one patch that fails if the node's taints have changed
+// since it was read: the kubelet and the cloud controller manager write taints too, and none may be lost or come back.
+// They write at the same time, so the cache is often stale; after a conflict the node is read from the API server. While
+// a hook is not satisfied the node keeps the taint that keeps pods away.
 func (r *Reconciler) register(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) (hookResults, error) {
 	if node.Labels[karpv1.LabelRegistered] == "true" {
 		// The status write after an earlier patch was lost. The node is complete, and taints removed since stay removed.
@@ -151,7 +151,7 @@ func (r *Reconciler) register(ctx context.Context, claim *karpv1.NodeClaim, node
 	joined, current := node.UID, &corev1.Node{}
 	current.Name = node.Name
 	clients := patch.Clients{Client: r.Client, Live: r.Live}
-	return hooks, patch.ObjectWithRetry(ctx, clients, current, func(n *corev1.Node) error {
+	return hooks, patch.Node(ctx, clients, current, func(n *corev1.Node) error {
 		switch {
 		case n.UID != joined || n.DeletionTimestamp != nil:
 			return apierrors.NewConflict(corev1.Resource("nodes"), n.Name, errors.New("it is not the Node that has joined"))

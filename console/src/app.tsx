@@ -169,8 +169,8 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
       <span class="cluster"><Picker name={about?.cluster} />{nodes !== null && !over && <span class="tag">{plural(nodes, 'node')}</span>}</span>
       <span class="grow" />
       {!over && <Age file={about?.file ?? false} recorded={about?.recorded ?? false} />}
-      <button class="find" onClick={search} aria-label="Search nodes, pods and views">
-        <Icon name="search" /><span>Search nodes, pods, views</span><kbd>/</kbd>
+      <button class="find" onClick={search} aria-label="Search nodes, pods, views" aria-keyshortcuts="/">
+        <Icon name="search" /><span>Search nodes, pods, views</span><kbd aria-hidden="true">/</kbd>
       </button>
       <button class="icon-button" onClick={theme} aria-label="Switch between dark and light"><Icon name="theme" /></button>
     </header>

@@ -62,6 +62,8 @@ type Source struct {
 	cfg        Config
 	refreshing singleflight.Group
 	resolved   *ttlcache.Cache[resolvedKey, resolved]
+	// resolving is held by the one caller that resolves types.
+	resolving sync.Mutex
 
 	mu      sync.RWMutex
 	listing listing

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -239,6 +240,30 @@ func TestOnlyTypesWithChangedAvailabilityAreResolvedAgain(t *testing.T) {
 			t.Errorf("both zones: %q", got)
 		}
 	})
+}
+
+// Those who ask while types are being resolved get the same list: each of their own would be 17 MB.
+func TestCallersAtOnceShareAList(t *testing.T) {
+	w, c := newTestSource(t, "a1.large", "c5.large", "m4.large", "m5.large", "m5d.large", "r5.large"), class()
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const callers = 50
+	lists, start := make([][]*catalog.InstanceType, callers), make(chan struct{})
+	var group sync.WaitGroup
+	for i := range lists {
+		group.Go(func() {
+			<-start
+			lists[i], _ = w.Types(t.Context(), c)
+		})
+	}
+	close(start)
+	group.Wait()
+	for i, list := range lists {
+		if len(list) != 6 || &list[0] != &lists[0][0] {
+			t.Fatalf("caller %d has a list of its own, or none: %v", i, list)
+		}
+	}
 }
 
 // described is everything that resolved types show of capacity and availability.

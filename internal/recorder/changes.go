@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"encoding/json"
+	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -29,7 +30,8 @@ type changedObject struct {
 // tracker knows the version of every object that was recorded last.
 type tracker struct {
 	kinds []kind
-	known map[objectKey]*knownObject
+	// known are the objects by kind and idOf. Values instead of pointers, and keys without the kind: of 100,000 pods, each takes 60 bytes.
+	known []map[string]knownObject
 	round uint32
 }
 
@@ -38,45 +40,29 @@ type knownObject struct {
 	round   uint32
 }
 
-func newTracker() *tracker { return &tracker{kinds: kinds(), known: map[objectKey]*knownObject{}} }
+func newTracker() *tracker {
+	t := &tracker{kinds: kinds()}
+	t.forget()
+	return t
+}
 
 // forget makes the next difference one from nothing.
-func (t *tracker) forget() { t.known = map[objectKey]*knownObject{} }
+func (t *tracker) forget() {
+	t.known = make([]map[string]knownObject, len(t.kinds))
+	for i := range t.known {
+		t.known[i] = map[string]knownObject{}
+	}
+}
 
 // diff returns what has changed since the last call, and remembers the objects. It costs one look into a map per object.
 func (t *tracker) diff(o *seen) changes {
-	out := changes{keyframe: len(t.known) == 0}
-	t.round++
-	seen := 0
-	for i := range t.kinds {
-		k := &t.kinds[i]
-		k.each(o, func(object client.Object) {
-			key, version := keyOf(k.name, object), versionOf(object)
-			have := t.known[key]
-			if have == nil {
-				have = &knownObject{}
-				t.known[key] = have
-			} else if have.version == version {
-				if have.round != t.round {
-					seen++
-				}
-				have.round = t.round
-				return
-			}
-			if have.round != t.round {
-				seen++
-			}
-			have.version, have.round = version, t.round
-			out.changed = append(out.changed, changedObject{key: key, version: version, object: object, kind: k})
-		})
+	out := changes{keyframe: true}
+	for _, known := range t.known {
+		out.keyframe = out.keyframe && len(known) == 0
 	}
-	if seen < len(t.known) {
-		for key, have := range t.known {
-			if have.round != t.round {
-				delete(t.known, key)
-				out.gone = append(out.gone, key)
-			}
-		}
+	t.round++
+	for i := range t.kinds {
+		t.diffKind(i, o, &out)
 	}
 	if len(out.changed) <= maxReducedAtOnce {
 		for i := range out.changed {
@@ -92,11 +78,44 @@ func (c *changedObject) reduce() {
 	}
 }
 
-func keyOf(kind string, o client.Object) objectKey {
-	if uid := o.GetUID(); uid != "" {
-		return objectKey{Kind: kind, UID: string(uid)}
+// diffKind adds what has changed among the objects of a kind.
+func (t *tracker) diffKind(i int, o *seen, out *changes) {
+	k, known, seen := &t.kinds[i], t.known[i], 0
+	k.each(o, func(object client.Object) {
+		id, version := idOf(object), versionOf(object)
+		have, found := known[id]
+		if !found || have.round != t.round {
+			seen++
+		}
+		if !found || have.version != version {
+			out.changed = append(out.changed, changedObject{key: keyOf(k.name, id), version: version, object: object, kind: k})
+		}
+		known[id] = knownObject{version, t.round}
+	})
+	if seen == len(known) {
+		return
 	}
-	return objectKey{Kind: kind, Name: o.GetNamespace() + "/" + o.GetName()}
+	for id, have := range known {
+		if have.round != t.round {
+			delete(known, id)
+			out.gone = append(out.gone, keyOf(k.name, id))
+		}
+	}
+}
+
+// idOf identifies an object among those of its kind: by its UID, or by a slash, its namespace and its name.
+func idOf(o client.Object) string {
+	if uid := o.GetUID(); uid != "" {
+		return string(uid)
+	}
+	return "/" + o.GetNamespace() + "/" + o.GetName()
+}
+
+func keyOf(kind, id string) objectKey {
+	if name, without := strings.CutPrefix(id, "/"); without {
+		return objectKey{Kind: kind, Name: name}
+	}
+	return objectKey{Kind: kind, UID: id}
 }
 
 // versionOf is the resource version; for an object without one, which no API server returns, a hash of the content.

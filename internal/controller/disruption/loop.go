@@ -40,6 +40,8 @@ import (
 const (
 	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
 	passInterval = 10 * time.Second
+	// longestBurst is how long a pass waits while many pods get nodes. Passes go on in a cluster where that never ends.
+	longestBurst = 2 * passInterval
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
@@ -71,6 +73,11 @@ type breaker interface {
 	haltChecker
 }
 
+// calmness waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+type calmness interface {
+	AwaitCalm(ctx context.Context, atMost time.Duration) bool
+}
+
 // Loop finds nodes to disrupt, one pass at a time.
 type Loop struct {
 	Client client.Client
@@ -97,8 +104,10 @@ type Loop struct {
 	Now      func() time.Time
 	// ID returns a unique ID for a command.
 	ID func() string
-	// Settle is ValidationDelay in production.
+	// ValidationDelay is the constant of that name in production.
 	ValidationDelay time.Duration
+	// Calm waits while many pods arrive and get nodes; nil never waits.
+	Calm calmness
 	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
@@ -140,6 +149,9 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 // Start runs passes until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for goOn := true; goOn; {
+		if l.Calm != nil && !l.Calm.AwaitCalm(ctx, longestBurst) {
+			return nil
+		}
 		began := l.Now()
 		acted, err := l.runPass(ctx)
 		if err != nil && ctx.Err() == nil {

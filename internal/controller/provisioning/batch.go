@@ -24,6 +24,7 @@ type Batch struct {
 	mu           sync.Mutex
 	seen         map[types.UID]bool
 	arrived      int // of those in seen, how many were in no window before
+	calm         calm
 }
 
 // NewBatch returns an empty Batch.
@@ -49,6 +50,9 @@ func (b *Batch) trigger(uid types.UID, arrived int) {
 		b.arrived += arrived
 	}
 	full := b.arrived >= b.Full
+	if b.arrived >= burstBatch {
+		b.calm.begin()
+	}
 	b.mu.Unlock()
 	if known {
 		return
@@ -69,6 +73,7 @@ func raise(signal chan<- struct{}) {
 
 // Wait blocks until a window has opened and closed. It returns false if ctx is done first.
 func (b *Batch) Wait(ctx context.Context) bool {
+	b.planned()
 	select {
 	case <-b.signal:
 	case <-ctx.Done():
@@ -101,4 +106,13 @@ func (b *Batch) Wait(ctx context.Context) bool {
 	default:
 	}
 	return true
+}
+
+// planned ends a burst, unless the next one has begun to arrive while it was planned.
+func (b *Batch) planned() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.arrived < burstBatch {
+		b.calm.end()
+	}
 }

@@ -35,6 +35,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
@@ -49,10 +50,6 @@ import (
 // evictionWorkers is how many evictions are in progress at once. Twenty drain the nodes of one disruption in parallel, and stay far
 // below the request limits of the API server.
 const evictionWorkers = 20
-
-// startGCPercent is by how much the heap may grow until the garbage is collected, as long as the caches do not have all objects. With
-// controllerGrowth, the collector would mark what is alive some thirty times while 100,000 pods arrive, a quarter of the CPU time.
-const startGCPercent = 60
 
 func controllerCommand() *cobra.Command {
 	var s settings.Settings
@@ -103,12 +100,11 @@ With --shadow it runs beside the controller that acts, changes nothing, and repo
 
 // runController builds the autoscaler and runs it until ctx ends.
 func runController(ctx context.Context, s settings.Settings, log *slog.Logger) error {
-	ownGC := os.Getenv("GOGC") == ""
-	if ownGC {
-		debug.SetGCPercent(startGCPercent)
-	}
 	if s.MemoryLimit > 0 {
-		debug.SetMemoryLimit(s.MemoryLimit / 10 * 9) // the rest is for what the Go runtime does not count
+		debug.SetMemoryLimit(userLimit(s.MemoryLimit))
+	}
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		defer tuneControllerGC(userLimit(s.MemoryLimit))()
 	}
 	planning, err := planSettings(s.Planning)
 	if err != nil {
@@ -167,15 +163,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
-	synced := func(ctx context.Context) bool {
-		all := mgr.GetCache().WaitForCacheSync(ctx)
-		if all && ownGC {
-			debug.SetGCPercent(controllerGrowth)
-			tuneControllerGC() // until the process ends
-		}
-		return all
-	}
-	return run(ctx, mgr.Start, synced)
+	return run(ctx, mgr.Start, mgr.GetCache().WaitForCacheSync)
 }
 
 // run starts the manager and returns when it has stopped. A manager that is stopped before its caches have synced, because the
@@ -249,7 +237,7 @@ func newManager(config *rest.Config, s settings.Settings, registry *inventory.Re
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)),
 		Metrics:                       metricsOptions(s, registry),
-		Cache:                         cache.Options{DefaultTransform: reduced.NewSharer().Transform},
+		Cache:                         cache.Options{DefaultTransform: reduced.NewSharer().Transform, NewInformer: cluster.NewInformer},
 		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup), RecoverPanic: new(true)},
 		NewClient: func(config *rest.Config, o client.Options) (client.Client, error) {
 			c, err := client.New(config, o)

@@ -53,25 +53,6 @@ func afterEachCollection(f func()) (stop func()) {
 // with other small objects.
 type sentinel struct{ _ *sentinel }
 
-// The garbage collector of a controller lets the heap grow to largeHeap bytes, by controllerGrowth percent of what is alive at most and by
-// minControllerGrowth at least. Caches of 5,000 nodes and 100,000 pods are 0.37 GB. Right after the start, and while thousands of pods
-// become pending, up to 0.45 GB are alive, and growth by 40 % would be most of the memory that only the peak needs.
-const (
-	largeHeap                             = 520 << 20
-	controllerGrowth, minControllerGrowth = 40, 25
-)
-
-// tuneControllerGC sets the garbage collector of a controller, until stop is called.
-func tuneControllerGC() (stop func()) {
-	return afterEachCollection(func() { debug.SetGCPercent(controllerGrowthOf(liveHeap())) })
-}
-
-// controllerGrowthOf is the value of GOGC while so many bytes are alive.
-func controllerGrowthOf(live uint64) int {
-	fits := int(largeHeap/float64(max(live, minHeap))*100) - 100
-	return max(minControllerGrowth, min(controllerGrowth, fits))
-}
-
 // minHeap is the smallest heap that the collector applies its ratio to.
 const minHeap = 4 << 20
 
@@ -81,11 +62,19 @@ func growth(live uint64, least int) int {
 }
 
 // liveHeap is what the last collection left.
-func liveHeap() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(sample)
-	if sample[0].Value.Kind() != metrics.KindUint64 {
-		return minHeap
+func liveHeap() uint64 { return max(minHeap, readMetrics("/gc/heap/live:bytes")[0]) }
+
+// readMetrics reads metrics of the runtime in bytes. One that this Go version does not have is 0.
+func readMetrics(names ...string) []uint64 {
+	samples, out := make([]metrics.Sample, len(names)), make([]uint64, len(names))
+	for i, name := range names {
+		samples[i].Name = name
 	}
-	return sample[0].Value.Uint64()
+	metrics.Read(samples)
+	for i := range samples {
+		if samples[i].Value.Kind() == metrics.KindUint64 {
+			out[i] = samples[i].Value.Uint64()
+		}
+	}
+	return out
 }

@@ -20,15 +20,6 @@ func TestLargeHeapsAreCollectedEarly(t *testing.T) {
 	}
 }
 
-// A large heap of a controller grows by less, so that a peak of what is alive is no peak of garbage.
-func TestAControllerCollectsALargeHeapEarlier(t *testing.T) {
-	for live, want := range map[uint64]int{0: 40, 100: 40, 370: 40, 400: 30, 416: 25, 500: 25, 4000: 25} { // MiB, percent
-		if got := controllerGrowthOf(live << 20); got != want {
-			t.Errorf("with %d MiB alive the heap grows by %d %%, want %d", live, got, want)
-		}
-	}
-}
-
 // The function runs after each collection until it is stopped; one run may be in progress then.
 func TestAfterEachCollection(t *testing.T) {
 	var ran atomic.Int32

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"math"
+	"runtime/debug"
+)
+
+// A controller runs for months, and half of its memory would be garbage and pages that the runtime keeps for later: of 726 MiB, 353 MiB
+// were alive. The runtime's memory limit bounds both: close to the limit it collects earlier, and gives free pages back at once. A fixed
+// limit would make it collect all the time once more is alive, so the limit goes up with what is alive.
+const (
+	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. With the 60 MiB of the program itself, a controller
+	// of 5,000 nodes and 100,000 pods takes less than 700 MiB.
+	softLimit = 600 << 20
+	// controllerGrowth is by how many percent a heap far below the limit grows between two collections. A controller of 100 nodes has 50 MiB
+	// alive, and 40 % more of that cost nobody anything.
+	controllerGrowth = 60
+	// minControllerGrowth is how many percent of what is alive fit below the limit at least. With less, collections would follow each other:
+	// the collector's share of CPU time is about inverse to it.
+	minControllerGrowth = 20
+)
+
+// memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
+type memoryInUse struct {
+	// live is what the last collection left of the heap, other everything that is not on the heap or cannot be used by it: stacks, the
+	// runtime's own structures, and spaces in spans.
+	live, other uint64
+}
+
+// readMemory reads the present use.
+func readMemory() memoryInUse {
+	m := readMetrics("/gc/heap/live:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
+		"/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes")
+	held := m[1] - m[2] - m[3]
+	return memoryInUse{live: m[0], other: held - min(held, m[4])}
+}
+
+// limit is the memory limit of the runtime for this use: at most most bytes, which is what the user allows.
+func (m memoryInUse) limit(most int64) int64 {
+	needed := m.live + m.live/100*minControllerGrowth + m.other
+	return min(most, max(softLimit, int64(min(needed, math.MaxInt64))))
+}
+
+// tuneControllerGC sets the garbage collector of a controller, until stop is called. The runtime holds at most most bytes.
+func tuneControllerGC(most int64) (stop func()) {
+	debug.SetGCPercent(controllerGrowth)
+	set := func() { debug.SetMemoryLimit(readMemory().limit(most)) }
+	set()
+	return afterEachCollection(set)
+}
+
+// userLimit is the limit of the runtime that follows from that of the container in bytes: a tenth is for what the runtime does not count.
+// Without one there is none.
+func userLimit(container int64) int64 {
+	if container <= 0 {
+		return math.MaxInt64
+	}
+	return container / 10 * 9
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/batch"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancexml"
 	"github.com/dovetail-k8s/dovetail/internal/aws/network"
 	"github.com/dovetail-k8s/dovetail/internal/aws/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/aws/ttlcache"
@@ -318,33 +319,10 @@ func (s *Instances) withNewlyLaunched(
 
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloudprovider.Instance, error) {
 	var out []cloudprovider.Instance
-	texts := map[string]string{}
-	err := s.eachPage(ctx, in, func(i ec2types.Instance) {
-		shareTags(i.Tags, texts)
-		out = append(out, s.convert(i))
-	})
-	if err != nil {
+	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, s.convert(i)) }); err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-// shareTags makes tags have one copy of equal keys and values in memory, those of texts: nearly all instances have the same.
-func shareTags(tags []ec2types.Tag, texts map[string]string) {
-	share := func(text *string) {
-		if text == nil {
-			return
-		}
-		known, found := texts[*text]
-		if !found {
-			known, texts[*text] = *text, *text
-		}
-		*text = known
-	}
-	for i := range tags {
-		share(tags[i].Key)
-		share(tags[i].Value)
-	}
 }
 
 // pages returns the instances of all pages.
@@ -358,9 +336,13 @@ func (s *Instances) pages(ctx context.Context, in *ec2.DescribeInstancesInput) (
 
 // eachPage reads one page after another. EC2 describes an instance in 15 KB, ten times what controllers use of it.
 func (s *Instances) eachPage(ctx context.Context, in *ec2.DescribeInstancesInput, do func(ec2types.Instance)) error {
-	pages := ec2.NewDescribeInstancesPaginator(s.api, in)
+	pages, options := ec2.NewDescribeInstancesPaginator(s.api, in), []func(*ec2.Options){instancexml.Lean()}
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		page, err := pages.NextPage(ctx, options...)
+		if errors.Is(err, instancexml.ErrNotDecoded) {
+			options = nil
+			page, err = pages.NextPage(ctx)
+		}
 		if err != nil {
 			return err
 		}
@@ -373,7 +355,7 @@ func (s *Instances) eachPage(ctx context.Context, in *ec2.DescribeInstancesInput
 	return nil
 }
 
-// convert returns the instance in the form that controllers use.
+// convert returns the instance in the form that controllers use. It reads no fields but those of instancexml.Fields.
 func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),

@@ -41,6 +41,7 @@ func (r *Registry) CountOn(g *Group, n *Node) {
 	domain, ok := n.Domain(g.key)
 	switch {
 	case ok:
+		g.own()
 		g.add(domain, 1, !n.Unlaunched || r.surelyCounts(g.filter, n))
 	case !n.Unlaunched: // the node has no such label
 	case g.NeedsDomain():
@@ -48,6 +49,7 @@ func (r *Registry) CountOn(g *Group, n *Node) {
 			g.undecided++
 		}
 	default:
+		g.own()
 		for _, d := range r.DomainsOf(g, n.Labels) {
 			g.counts[d]++
 		}
@@ -65,6 +67,7 @@ func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
 		return
 	}
 	if d, ok := at.Labels.Get(g.key).Single(); ok {
+		g.own()
 		g.add(d, n, g.filter.certain(at))
 		return
 	}
@@ -75,6 +78,7 @@ func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
 		g.undecided += n
 		return
 	}
+	g.own()
 	for _, d := range domains {
 		g.counts[d] += n
 	}
@@ -98,19 +102,28 @@ func (r *Registry) CountLaunched(g *Group, node requirement.Set, pool Pool) {
 		return
 	}
 	r.touch(g)
+	g.own()
 	for _, d := range domains {
 		g.counts[d]++
 	}
 }
 
-// touch gives a group its own copy of counts to change.
+// touch notes that what is known of a group changes. Cost: constant.
 func (r *Registry) touch(g *Group) {
 	r.changes++
 	if !g.touched {
 		g.touched = true
 		g.before = g.counts
-		g.counts = maps.Clone(g.counts)
 		r.touched = append(r.touched, g)
+	}
+}
+
+// own gives a touched group its own copy of counts to change. Cost: the number of domains, the first time. Most pods of a plan go to
+// planned nodes, which groups over hosts count apart: these, with a domain for each node of the cluster, are rarely copied.
+func (g *Group) own() {
+	if !g.owned {
+		g.owned = true
+		g.counts = maps.Clone(g.counts)
 	}
 }
 
@@ -119,7 +132,7 @@ func (r *Registry) Changes() int { return r.changes }
 
 // settle forgets what is known of planned nodes.
 func (g *Group) settle() {
-	g.uncertain, g.countsByNew, g.undecided, g.touched = nil, g.countsByNew[:0], 0, false
+	g.uncertain, g.countsByNew, g.undecided, g.touched, g.owned = nil, g.countsByNew[:0], 0, false, false
 }
 
 // Undo takes everything back that was counted since the last Undo or Keep.
@@ -138,6 +151,7 @@ type KeptCounts map[*Group]map[string]int
 func (r *Registry) Keep() KeptCounts {
 	kept := KeptCounts{}
 	for _, g := range r.touched {
+		g.own() // AddRunning changes the counts from now on, and not those that Restore brings back
 		kept[g] = g.before
 		g.settle()
 	}

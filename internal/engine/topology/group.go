@@ -60,9 +60,9 @@ type Group struct {
 	requested []string
 	// undecided counts pods on planned nodes that have no single domain yet.
 	undecided int
-	// before are the counts at the last Undo or Keep, once something has changed them.
-	before  map[string]int
-	touched bool
+	// before are the counts at the last Undo or Keep, once touched is true. They are the same map as counts until owned is true.
+	before         map[string]int
+	touched, owned bool
 }
 
 // Type is the sort of the constraint.

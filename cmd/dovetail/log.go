@@ -36,12 +36,64 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 			return a
 		},
 	})
-	handler = withoutLeaseError{handler}
+	handler = lazyHandler{base: withoutLeaseError{handler}}
 	log := slog.New(handler)
 	// The libraries' own logs: the client's klog and controller-runtime's, at the same place.
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
 	klog.SetSlogLogger(log)
 	return log
+}
+
+// lazyHandler adds attributes and groups to base when a line is logged. controller-runtime makes a logger with five attributes for each
+// reconcile, and hardly any of them logs a line.
+type lazyHandler struct {
+	base slog.Handler
+	// last is what was added last; nil if nothing was.
+	last *added
+}
+
+// added are attributes, or a group if there are none, and what was added before.
+type added struct {
+	before *added
+	attrs  []slog.Attr
+	group  string
+}
+
+// Enabled implements slog.Handler.
+func (h lazyHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.base.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (h lazyHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if len(attrs) == 0 {
+		return h
+	}
+	return lazyHandler{h.base, &added{before: h.last, attrs: attrs}}
+}
+
+// WithGroup implements slog.Handler.
+func (h lazyHandler) WithGroup(name string) slog.Handler {
+	if name == "" {
+		return h
+	}
+	return lazyHandler{h.base, &added{before: h.last, group: name}}
+}
+
+// Handle implements slog.Handler.
+func (h lazyHandler) Handle(ctx context.Context, r slog.Record) error {
+	return h.last.to(h.base).Handle(ctx, r)
+}
+
+// to adds to a handler what was added, in the order in which it was.
+func (a *added) to(base slog.Handler) slog.Handler {
+	switch {
+	case a == nil:
+		return base
+	case len(a.attrs) > 0:
+		return a.before.to(base).WithAttrs(a.attrs)
+	}
+	return a.before.to(base).WithGroup(a.group)
 }
 
 // withoutLeaseError drops the error that controller-runtime logs whenever it is stopped: it has released the leader's lease, as it

@@ -28,6 +28,35 @@ func TestReleasingTheLeaseIsNotLoggedAsAnError(t *testing.T) {
 	}
 }
 
+// What is added to a logger is in its lines, and not in those of the logger that it was added to.
+func TestAttributesAndGroups(t *testing.T) {
+	var out bytes.Buffer
+	log := newLogger(&out, "info")
+	controller := log.With("controller", "a")
+	one, other := controller.With("name", "one"), controller.WithGroup("object").With("name", "other")
+	one.Info("first", "n", 1)
+	other.Info("second", "n", 2)
+	controller.With().WithGroup("").Info("third")
+	for i, want := range []string{
+		`"message":"first","controller":"a","name":"one","n":1}`,
+		`"message":"second","controller":"a","object":{"name":"other","n":2}}`,
+		`"message":"third","controller":"a"}`,
+	} {
+		if line := strings.Split(out.String(), "\n")[i]; !strings.HasSuffix(line, want) {
+			t.Errorf("line %s, want the end %s", line, want)
+		}
+	}
+}
+
+// controller-runtime makes a logger for each reconcile, and most log nothing.
+func BenchmarkLoggerThatLogsNothing(b *testing.B) {
+	log := newLogger(io.Discard, "info").With("controller", "a", "controllerGroup", "", "controllerKind", "Pod")
+	b.ReportAllocs()
+	for b.Loop() {
+		log.With("namespace", "default", "name", "web-1", "reconcileID", "0b4d8a4f").Debug("Reconciling")
+	}
+}
+
 func TestTheSDKLogsJSONToo(t *testing.T) {
 	var out bytes.Buffer
 	sdkLogger(newLogger(&out, "info")).Logf(logging.Warn, "body of %s not read", "answer")

@@ -61,7 +61,7 @@ func (p *Pods) concerns(o client.Object) bool {
 // Reconcile measures the steps that a pod has completed.
 func (p *Pods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pod := &corev1.Pod{}
-	err := p.Client.Get(ctx, req.NamespacedName, pod)
+	err := p.Client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}

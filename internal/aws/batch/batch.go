@@ -35,12 +35,15 @@ type Config[Key comparable, In, Out any] struct {
 	// deadline of Timeout, and does not end when a caller's context does.
 	Call    func(ctx context.Context, key Key, items []In) []Result[Out]
 	Timeout time.Duration
+	// AtOnce is how many calls are in flight at most; zero means 100, well above what EC2's rate limits let through. A window that is over
+	// stays open until its call can be made, so that the slower calls are, the more requests they serve.
+	AtOnce int
 	// Batched records each call: its number of requests, and how long the first of them waited. It may be nil.
 	Batched func(name string, size int, gathered time.Duration)
 }
 
-// maxConcurrentCalls bounds the calls of one Batcher in flight, well above what EC2's rate limits let through.
-const maxConcurrentCalls = 100
+// defaultAtOnce is how many calls are in flight at most, by default.
+const defaultAtOnce = 100
 
 // Batcher batches requests by key. It is safe for concurrent use.
 type Batcher[Key comparable, In, Out any] struct {
@@ -53,17 +56,21 @@ type Batcher[Key comparable, In, Out any] struct {
 
 // bucket holds the requests of the next call for one key.
 type bucket[In, Out any] struct {
-	items     []In
-	results   []chan Result[Out]
-	openedAt  time.Time
-	closed    bool
+	items    []In
+	results  []chan Result[Out]
+	openedAt time.Time
+	// over is true once the window is over. The bucket takes more requests until its call can be made, or it is full.
+	over      bool
 	idleTimer *time.Timer
 	maxTimer  *time.Timer
 }
 
 // New returns a Batcher.
 func New[Key comparable, In, Out any](cfg Config[Key, In, Out]) *Batcher[Key, In, Out] {
-	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, maxConcurrentCalls), open: map[Key]*bucket[In, Out]{}}
+	if cfg.AtOnce == 0 {
+		cfg.AtOnce = defaultAtOnce
+	}
+	return &Batcher[Key, In, Out]{cfg: cfg, slots: make(chan struct{}, cfg.AtOnce), open: map[Key]*bucket[In, Out]{}}
 }
 
 // Do adds a request to the call of its key and returns its result. When ctx is canceled it returns the error of ctx,
@@ -95,23 +102,25 @@ func (b *Batcher[Key, In, Out]) add(ctx context.Context, key Key, in In) <-chan 
 	}
 	answer := make(chan Result[Out], 1)
 	k.items, k.results = append(k.items, in), append(k.results, answer)
-	if len(k.items) >= b.cfg.Window.Items {
+	switch {
+	case len(k.items) >= b.cfg.Window.Items:
 		delete(b.open, key) // closed for further requests
 		go b.serve(ctx, key, k)
-	} else {
+	case !k.over:
 		k.idleTimer.Reset(b.cfg.Window.Idle)
 	}
 	return answer
 }
 
-// serve closes a bucket, once, and makes its call.
+// serve ends the window of a bucket, once, and makes its call.
 func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In, Out]) {
-	if !b.close(key, k) {
+	if !b.end(k) {
 		return
 	}
-	gathered := time.Since(k.openedAt)
 	b.slots <- struct{}{}
 	defer func() { <-b.slots }()
+	b.close(key, k)
+	gathered := time.Since(k.openedAt)
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	results := b.cfg.Call(ctx, key, k.items)
@@ -127,17 +136,24 @@ func (b *Batcher[Key, In, Out]) serve(ctx context.Context, key Key, k *bucket[In
 	}
 }
 
-func (b *Batcher[Key, In, Out]) close(key Key, k *bucket[In, Out]) (first bool) {
+// end reports whether the window of a bucket was not over before.
+func (b *Batcher[Key, In, Out]) end(k *bucket[In, Out]) (first bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if k.closed {
+	if k.over {
 		return false
 	}
-	k.closed = true
+	k.over = true
 	k.idleTimer.Stop()
 	k.maxTimer.Stop()
+	return true
+}
+
+// close closes a bucket for further requests.
+func (b *Batcher[Key, In, Out]) close(key Key, k *bucket[In, Out]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.open[key] == k {
 		delete(b.open, key)
 	}
-	return true
 }

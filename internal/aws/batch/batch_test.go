@@ -97,6 +97,44 @@ func TestNeverIdleAndNeverFull(t *testing.T) {
 	})
 }
 
+// While all calls are busy, requests whose window is over wait together with those that come after them.
+func TestRequestsThatWaitForACallShareIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{}
+		b := New(Config[string, string, string]{
+			Name: "test", Window: Window{Idle: 100 * time.Millisecond, Max: time.Second, Items: 5}, Timeout: time.Minute, AtOnce: 1,
+			Call: func(ctx context.Context, key string, items []string) []Result[string] {
+				time.Sleep(10 * time.Second)
+				return c.call(ctx, key, items)
+			},
+		})
+		var done sync.WaitGroup
+		began := time.Now()
+		request := func(key string, want time.Duration) {
+			done.Go(func() {
+				if _, err := b.Do(t.Context(), key, ""); err != nil || time.Since(began) != want {
+					t.Errorf("%s: %v after %v, want %v", key, err, time.Since(began), want)
+				}
+			})
+			synctest.Wait()
+		}
+		const first = 10*time.Second + 100*time.Millisecond
+		request("a", first)
+		time.Sleep(time.Second)
+		for range 3 { // two seconds apart, far more than the window
+			request("b", first+10*time.Second)
+			time.Sleep(2 * time.Second)
+		}
+		for n := range 7 { // five fill a call; two are for the next
+			request("c", first+time.Duration(2+n/5)*10*time.Second)
+		}
+		done.Wait()
+		if c.said() != "a:1 b:3 c:5 c:2" {
+			t.Errorf("calls %s", c.said())
+		}
+	})
+}
+
 func TestKeysDoNotMix(t *testing.T) {
 	t.Run("requests of different kinds are separate calls", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -112,13 +112,17 @@ func New(cfg Config) *Launcher {
 		largeUserData: ttlcache.New[string, struct{}](launchTTL, cfg.Now),
 	}
 	l.batcher = batch.New(batch.Config[string, *batchMember, cloudprovider.Instance]{
-		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
+		Name: "create_fleet", Window: cfg.Window, Call: l.launchBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched, AtOnce: maxLaunches,
 	})
 	l.resumer = batch.New(batch.Config[resumption, *batchMember, cloudprovider.Instance]{
 		Name: "create_fleet", Window: resumeWindow, Call: l.resumeBatch, Timeout: callTimeout, Batched: cfg.Meter.Batched,
 	})
 	return l
 }
+
+// maxLaunches is how many batch launches are in progress at once. EC2 lets five calls of CreateFleet through in a second, so that this many
+// are four seconds of calls: NodeClaims that come after them wait together and share a call, where each would wait for a call of its own.
+const maxLaunches = 20
 
 // callTimeout bounds the work for one batch: annotations, call, retries. Five minutes leave room for throttled retries,
 // and the next attempt finds the outcome of a call that was cut off.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/cel"
@@ -234,23 +235,44 @@ func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 		out = append(out, &list.Items[i])
 		cached[list.Items[i].UID] = true
 	}
-	for _, claim := range created {
+	created = slices.DeleteFunc(created, func(claim *karpv1.NodeClaim) bool {
 		if cached[claim.UID] {
 			s.dropCreated(claim.UID)
-			continue
 		}
-		live, err := s.readLive(ctx, claim)
-		if err != nil {
-			return nil, err
-		}
-		if live == nil {
-			s.dropCreated(claim.UID)
-			continue
-		}
-		out = append(out, live)
+		return cached[claim.UID]
+	})
+	unseen, err := s.readAllLive(ctx, created)
+	if err != nil {
+		return nil, err
 	}
+	out = append(out, unseen...)
 	s.expireMarks(out)
 	return out, nil
+}
+
+// maxParallelReads is how many claims are read at once. A loaded API server, whose cache is late, takes up to a second for each.
+const maxParallelReads = 20
+
+// readAllLive reads claims that the cache does not show from the API server. It drops those that are gone.
+func (s *State) readAllLive(ctx context.Context, claims []*karpv1.NodeClaim) ([]*karpv1.NodeClaim, error) {
+	read := make([]*karpv1.NodeClaim, len(claims))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxParallelReads)
+	for i, claim := range claims {
+		group.Go(func() (err error) {
+			read[i], err = s.readLive(ctx, claim)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for i, claim := range claims {
+		if read[i] == nil {
+			s.dropCreated(claim.UID)
+		}
+	}
+	return slices.DeleteFunc(read, func(claim *karpv1.NodeClaim) bool { return claim == nil }), nil
 }
 
 func (s *State) createdClaims() []*karpv1.NodeClaim {

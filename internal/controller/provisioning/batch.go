@@ -10,7 +10,7 @@ import (
 
 // fullBatch is how many new pods are planned without waiting for more: the first of 30,000 pods get their nodes while the last still
 // arrive. Those that arrive while the first are planned are planned together, so that it costs at most 1 % more (TestCostOfFullBatch).
-const fullBatch = 2000
+const fullBatch = 1000
 
 // Batch groups pods that arrive close together, so that they are planned together. It is a timing device
 // only: a pass plans every pending pod, not the ones that triggered it.

@@ -206,7 +206,7 @@ func (p *Provisioner) launch(ctx context.Context, launches []schedule.Launch, sn
 // create creates the NodeClaim of a launch, unless its pool was deleted or replaced since the plan.
 func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snapshot.Snapshot) error {
 	pool := &karpv1.NodePool{}
-	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(l.Pool), pool); err != nil {
+	if err := p.Client.Get(ctx, client.ObjectKeyFromObject(l.Pool), pool, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("create a node claim for pool %q: %w", l.Pool.Name, err)
 	}
 	if pool.UID != l.Pool.UID || pool.DeletionTimestamp != nil {

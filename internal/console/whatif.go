@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -186,7 +187,7 @@ func editable(pool *karpv1.NodePool) (string, error) {
 	}
 	for key, value := range pool.Annotations {
 		switch key {
-		case karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, "kubectl.kubernetes.io/last-applied-configuration":
+		case karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, corev1.LastAppliedConfigAnnotation:
 		default:
 			out.Metadata.Annotations[key] = value
 		}

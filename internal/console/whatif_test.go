@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/dovetail-k8s/dovetail/internal/assess"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
@@ -70,6 +71,43 @@ func TestAnEditIsComparedWithTheClusterWithoutIt(t *testing.T) {
 	amd := decoded[WhatIf](t, post(c, whatIfPath, edited("general", strings.Replace(text, "arm64", "amd64", 1)))).Comparison
 	if amd == nil || len(amd.Drift) == 0 || amd.Drift[0].Reason != "RequirementsDrifted" || amd.After.HourlyCost == amd.Before.HourlyCost {
 		t.Errorf("another architecture: %+v", amd)
+	}
+}
+
+// An edit of budgets alone, or of nothing, takes no plan of its own. An annotation, which no plan reads either, takes one: the numbers are
+// the same, and so are those of a Baseline that is computed at the same time as the edit and of one that is known.
+func TestAnEditThatNoPlanDependsOnHasTheNumbersOfItsOwnPlan(t *testing.T) {
+	c := fleetConsole(t, 40)
+	text := manifestOf(t, c, "general")
+	annotated := func(text string) string {
+		return strings.Replace(text, "metadata:", "metadata:\n  annotations: {a: b}", 1)
+	}
+	compared := func(text string) *assess.Comparison {
+		found := decoded[WhatIf](t, post(c, whatIfPath, edited("general", text))).Comparison
+		if found == nil {
+			t.Fatalf("no comparison for %s", text)
+		}
+		return found
+	}
+	budgets := strings.Replace(text, "nodes: 10%", `nodes: "0"`, 1)
+	if budgets == text {
+		t.Fatalf("no budget to edit in %s", text)
+	}
+	for name, edit := range map[string]string{"nothing": text, "budgets": budgets} {
+		c.whatIfs.forget()
+		planned := compared(annotated(edit)) // at the same time as the Baseline
+		again := compared(annotated(edit))
+		shared := compared(edit)
+		c.whatIfs.forget()
+		first := compared(edit)
+		for other, found := range map[string]*assess.Comparison{"a known Baseline": again, "no plan": shared, "no plan, as the first edit": first} {
+			if !reflect.DeepEqual(planned, found) {
+				t.Errorf("%s, %s: %+v, planned: %+v", name, other, found, planned)
+			}
+		}
+		if planned.After.Steps == 0 || planned.Budget == nil {
+			t.Errorf("%s: the cluster goes nowhere: %+v", name, planned)
+		}
 	}
 }
 

@@ -3,10 +3,12 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { ApiServer, kubeconfig } from './apiserver.mjs';
 import { consoleProcess, directory, startBrowser } from './browser/world.mjs';
 import { snapshot } from './fleet.mjs';
+import { acts, ms, probe } from './frames.mjs';
 
 const { values } = parseArgs({ options: {
   nodes: { type: 'string', default: '5000' }, pods: { type: 'string', default: '100000' }, changes: { type: 'string', default: '100' },
@@ -14,15 +16,9 @@ const { values } = parseArgs({ options: {
 } });
 const [nodes, pods, changes, seconds] = ['nodes', 'pods', 'changes', 'seconds'].map((name) => Number(values[name]));
 
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const ended = [];
 const scope = { after: (end) => ended.push(end) };
 const print = (what, value) => process.stdout.write(`${what.padEnd(58)}${value}\n`);
-const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN;
-const ms = (list) => {
-  const sorted = list.toSorted((a, b) => a - b);
-  return `${at(sorted, 0.5).toFixed(1)} ms median, ${at(sorted, 0.95).toFixed(1)} ms p95, ${at(sorted, 1).toFixed(0)} ms most (${sorted.length})`;
-};
 const MB = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
 
 // cpuSeconds is what a process has used, residentBytes what it has now.
@@ -32,36 +28,6 @@ const cpuSeconds = (pid) => {
 };
 const residentBytes = (pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
 const proportionalBytes = (pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))[1]) * 1024;
-
-// probe runs in the page before its own scripts. It notes when the map is first painted, and how long each frame takes.
-function probe() {
-  const seen = { painted: 0, work: [], interval: [], long: [] };
-  window.benchmark = seen;
-  const fill = CanvasRenderingContext2D.prototype.fillRect;
-  let boxes = 0;
-  CanvasRenderingContext2D.prototype.fillRect = function (...rect) {
-    boxes++;
-    return fill.apply(this, rect);
-  };
-  const request = window.requestAnimationFrame.bind(window);
-  window.requestAnimationFrame = (callback) => request((time) => {
-    const began = performance.now();
-    callback(time);
-    const took = performance.now() - began;
-    if (!seen.painted && boxes > 100) {
-      seen.painted = performance.now();
-      CanvasRenderingContext2D.prototype.fillRect = fill;
-    }
-    seen.work.push(took);
-  });
-  let last = 0;
-  const tick = (time) => {
-    if (last) seen.interval.push(time - last);
-    last = time;
-    request(tick);
-  };
-  request(tick);
-}
 
 // resized has exactly so many pods: copies of others beside them, or fewer.
 function resized(items) {
@@ -145,8 +111,7 @@ async function run() {
   const measure = async (what, act, duration) => {
     await page.evaluate(() => { window.benchmark.work.length = 0; window.benchmark.interval.length = 0; });
     const [before, cpu, began] = [await metrics(), cpuSeconds(pid), performance.now()];
-    await act?.();
-    await sleep(Math.max(0, duration * 1000 - (performance.now() - began)));
+    await act(duration);
     const wall = (performance.now() - began) / 1000;
     const after = await metrics();
     const seen = await page.evaluate(() => window.benchmark);
@@ -155,27 +120,8 @@ async function run() {
     print(`${what}: time between frames`, ms(seen.interval));
     print(`${what}: page's main thread`, `${((100 * (after.TaskDuration - before.TaskDuration)) / wall).toFixed(0)} % busy`);
   };
-  await measure(`${changes} pods/s`, null, seconds);
-  const canvas = await page.locator('canvas').boundingBox();
-  await measure('dragging, zoomed', async () => {
-    await page.locator('canvas').focus();
-    for (let i = 0; i < 4; i++) await page.keyboard.press('+');
-    await page.mouse.move(canvas.x + 600, canvas.y + 400);
-    await page.mouse.down();
-    for (let i = 0; i < 240; i++) {
-      await page.mouse.move(canvas.x + 600 + 300 * Math.sin(i / 20), canvas.y + 400 + 200 * Math.cos(i / 30));
-      await sleep(10);
-    }
-    await page.mouse.up();
-  }, 5);
-  await measure('moving the pointer, all nodes', async () => {
-    await page.locator('canvas').focus();
-    await page.keyboard.press('0');
-    for (let i = 0; i < 240; i++) {
-      await page.mouse.move(canvas.x + 600 + 500 * Math.sin(i / 20), canvas.y + 400 + 300 * Math.cos(i / 30));
-      await sleep(10);
-    }
-  }, 5);
+  await measure(`${changes} pods/s`, (duration) => sleep(duration * 1000), seconds);
+  for (const [what, act] of Object.entries(await acts(page))) await measure(what, act, 5);
   await cdp.send('HeapProfiler.collectGarbage');
   print('browser: JavaScript heap', MB((await metrics()).JSHeapUsedSize));
   const { processInfo } = await (await page.context().browser().newBrowserCDPSession()).send('SystemInfo.getProcessInfo');

@@ -22,7 +22,7 @@ const workloads = {
 const daemons = ['kube-system/aws-node', 'kube-system/kube-proxy', 'observe/agent'];
 
 // random is mulberry32.
-function random(seed) {
+export function random(seed) {
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let t = Math.imul(seed ^ (seed >>> 15), 1 | seed);

@@ -23,7 +23,9 @@ const capacities = ['reserved', 'on-demand', 'spot'];
 const step = (v: number, bins: number) => Math.min(bins - 1, Math.max(0, Math.floor(v * bins)));
 
 // ramp is the gray of a steady node, by requested share.
-export const ramp = (n: Node) => `--ramp${1 + step((requested(n) - 0.3) / 0.7, 5)}`;
+export const ramp = (n: Node) => ramps[step((requested(n) - 0.3) / 0.7, 5)]!;
+
+const ramps = [1, 2, 3, 4, 5].map((i) => `--ramp${i}`);
 
 // binKey is the bin of a node.
 export function binKey(n: Node, by: Coloring, now: number): string {

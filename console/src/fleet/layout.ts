@@ -65,80 +65,122 @@ export class Order {
   }
 }
 
-interface Sized { name: string; boxes: Box[]; area: number }
+// Run is boxes of one size that stand one after the other.
+interface Run { width: number; height: number; count: number }
+
+// Sized is a group with its boxes in order. heights are how many units it is tall, by its columns, as far as that is known.
+interface Sized { name: string; boxes: Box[]; runs: Run[]; area: number; heights: Map<number, number> }
+
+interface Ranked { box: Box; rank: number }
 
 // sized are the groups, the largest first, with their boxes in order: size, then rank, then ID.
 function sized(nodes: Iterable<Node>, by: Grouping, order: Order): Sized[] {
-  const groups = new Map<string, { node: Node; box: Box }[]>();
+  const groups = new Map<string, Ranked[]>();
   for (const node of nodes) {
     const name = groupName(node, by);
-    const entry = { node, box: boxOf(node) };
+    const entry = { box: boxOf(node), rank: order.rank(node) };
     const group = groups.get(name);
     if (group) group.push(entry);
     else groups.set(name, [entry]);
   }
   const out: Sized[] = [];
   for (const [name, entries] of groups) {
-    entries.sort((a, b) => b.box.height - a.box.height || b.box.width - a.box.width || order.rank(b.node) - order.rank(a.node) ||
-      (a.node.id < b.node.id ? -1 : 1));
-    out.push({ name, boxes: entries.map((e) => e.box), area: entries.reduce((sum, e) => sum + e.box.width * e.box.height, 0) });
+    entries.sort((a, b) => b.box.height - a.box.height || b.box.width - a.box.width || b.rank - a.rank || (a.box.id < b.box.id ? -1 : 1));
+    out.push(groupOf(name, entries.map((e) => e.box)));
   }
   return out.sort((a, b) => b.area - a.area || (a.name < b.name ? -1 : 1));
 }
 
-// Grid is a strip of cells that grows downwards.
+function groupOf(name: string, boxes: Box[]): Sized {
+  const out: Sized = { name, boxes, runs: [], area: 0, heights: new Map() };
+  for (const { width, height } of boxes) {
+    out.area += width * height;
+    const last = out.runs.at(-1);
+    if (last?.width === width && last.height === height) last.count++;
+    else out.runs.push({ width, height, count: 1 });
+  }
+  return out;
+}
+
+// Grid is a strip of cells that grows downwards, with one bit for each cell that is taken.
 class Grid {
-  private rows: Uint8Array[] = [];
+  private words: number;
+  private bits = new Int32Array(4096);
+  // band has the cells that are taken in any of the rows that a box would cover.
+  private band: Int32Array;
 
-  constructor(readonly columns: number) {}
-
-  private row(y: number) {
-    while (this.rows.length <= y) this.rows.push(new Uint8Array(this.columns));
-    return this.rows[y]!;
+  constructor(readonly columns: number) {
+    this.words = Math.ceil(columns / 32);
+    this.band = new Int32Array(this.words);
   }
 
-  free(x: number, y: number, box: Box): boolean {
-    for (let dy = 0; dy < box.height; dy++) {
-      const row = this.row(y + dy);
-      for (let dx = 0; dx < box.width; dx++) if (row[x + dx]) return false;
+  // look makes the band of the rows of boxes that begin in a row.
+  private look(y: number, height: number) {
+    const { words, band } = this;
+    if ((y + height) * words > this.bits.length) {
+      const bits = new Int32Array(2 * (y + height) * words);
+      bits.set(this.bits);
+      this.bits = bits;
     }
-    return true;
+    band.fill(0);
+    for (let i = y * words, end = i + height * words; i < end; i += words) for (let k = 0; k < words; k++) band[k]! |= this.bits[i + k]!;
   }
 
-  take(x: number, y: number, box: Box) {
-    for (let dy = 0; dy < box.height; dy++) this.row(y + dy).fill(1, x, x + box.width);
+  // pack puts boxes of one size into the first free places, row by row, and passes each place to put. It returns the last row, plus one.
+  pack(run: Run, put: ((x: number, y: number) => void) | null): number {
+    const { words, band } = this;
+    const width = Math.min(run.width, this.columns);
+    // Boxes of twelve columns also begin at every fourth.
+    const step = width === 12 ? 4 : width;
+    const mask = width >= 32 ? -1 : (1 << width) - 1;
+    let y = 0;
+    this.look(y, run.height);
+    for (let x = 0, left = run.count; left > 0;) {
+      if (x + width > this.columns) {
+        x = 0;
+        y += run.height;
+        this.look(y, run.height);
+      }
+      const [at, shift] = [x >> 5, x & 31];
+      if (band[at] === -1) { // no box begins in a full word
+        x += step * Math.ceil((32 - shift) / step);
+        continue;
+      }
+      const first = mask << shift;
+      const second = shift + width > 32 ? mask >>> (32 - shift) : 0;
+      if (band[at]! & first || (second && band[at + 1]! & second)) {
+        x += step;
+        continue;
+      }
+      for (let row = y; row < y + run.height; row++) {
+        this.bits[row * words + at]! |= first;
+        if (second) this.bits[row * words + at + 1]! |= second;
+      }
+      band[at]! |= first;
+      if (second) band[at + 1]! |= second;
+      put?.(x, y);
+      x += width;
+      left--;
+    }
+    return y + run.height;
   }
 }
 
-interface Placed { box: Box; x: number; y: number }
-
-// place puts boxes, the largest first, into the first gap of their size: smaller ones fill what larger ones leave.
-function place(boxes: Box[], columns: number): { placed: Placed[]; height: number } {
+// packed places the boxes of a group in order, at most so many columns wide, and returns its height. Equal boxes fill rows; boxes of twelve
+// columns leave holes of four, which smaller ones fill.
+function packed(g: Sized, columns: number, put: ((box: Box, x: number, y: number) => void) | null): number {
   const grid = new Grid(columns);
-  const placed: Placed[] = [];
+  let next = 0;
   let height = 0;
-  let last = '';
-  let x = 0;
-  let y = 0;
-  for (const wanted of boxes) {
-    const box = { ...wanted, width: Math.min(wanted.width, columns) };
-    const size = `${box.width}x${box.height}`;
-    if (size !== last) [last, x, y] = [size, 0, 0];
-    const step = box.width === 12 ? 4 : box.width;
-    for (;;) {
-      if (x + box.width > columns) {
-        x = 0;
-        y += box.height;
-      }
-      if (grid.free(x, y, box)) break;
-      x += step;
-    }
-    grid.take(x, y, box);
-    placed.push({ box, x, y });
-    height = Math.max(height, y + box.height);
-    x += box.width;
-  }
-  return { placed, height };
+  for (const run of g.runs) height = Math.max(height, grid.pack(run, put && ((x, y) => put(g.boxes[next++]!, x, y))));
+  return height;
+}
+
+// heightOf is packed for its height alone, which the search for the unit asks for again and again.
+function heightOf(g: Sized, columns: number): number {
+  let height = g.heights.get(columns);
+  if (height === undefined) g.heights.set(columns, height = packed(g, columns, null));
+  return height;
 }
 
 export interface Frame { width: number; height: number }
@@ -168,10 +210,13 @@ function rowsOf(groups: Sized[], frame: Frame): Sized[][] {
   return rows;
 }
 
-// laidOut places all groups at a unit of so many pixels.
-function laidOut(rows: Sized[][], frame: Frame, unit: number): Layout {
+// Place is where a group stands: x and columns in units, y and height in pixels and units.
+interface Place { group: Sized; x: number; columns: number; y: number; height: number }
+
+// stacked places all groups at a unit of so many pixels.
+function stacked(rows: Sized[][], frame: Frame, unit: number): { places: Place[]; height: number } {
   const columns = Math.max(2, Math.floor((frame.width - 2 * padding) / unit));
-  const out: Layout = { unit, groups: [], rects: [], height: 0, header };
+  const places: Place[] = [];
   let y = padding - 4;
   for (const row of rows) {
     const between = row.length > 1 ? Math.ceil(16 / unit) : 0;
@@ -186,40 +231,50 @@ function laidOut(rows: Sized[][], frame: Frame, unit: number): Layout {
       let wide = i === row.length - 1 ? left : Math.max(least, Math.min(left - rest, Math.round((room * g.area) / area)));
       wide = Math.max(2, wide & ~1);
       left -= wide;
-      const { placed, height } = place(g.boxes, wide);
-      const at = { x: padding + x * unit, y };
-      out.groups.push({ name: g.name, ids: g.boxes.map((b) => b.id), ...at, width: wide * unit, height: height * unit });
-      for (const p of placed) {
-        out.rects.push({
-          id: p.box.id, units: p.box, x: at.x + p.x * unit, y: at.y + header + p.y * unit, width: p.box.width * unit,
-          height: p.box.height * unit,
-        });
-      }
+      const height = heightOf(g, wide);
+      places.push({ group: g, x, columns: wide, y, height });
       x += wide + between;
       tallest = Math.max(tallest, height);
     });
     y += header + tallest * unit + gap;
   }
-  out.height = y;
+  return { places, height: y };
+}
+
+// laidOut has the boxes of groups that are placed.
+function laidOut(placed: { places: Place[]; height: number }, unit: number): Layout {
+  const out: Layout = { unit, groups: [], rects: [], height: placed.height, header };
+  for (const p of placed.places) {
+    const at = { x: padding + p.x * unit, y: p.y };
+    out.groups.push({ name: p.group.name, ids: p.group.boxes.map((b) => b.id), ...at, width: p.columns * unit, height: p.height * unit });
+    packed(p.group, p.columns, (box, x, y) => {
+      const width = Math.min(box.width, p.columns);
+      out.rects.push({
+        id: box.id, units: width === box.width ? box : { ...box, width }, x: at.x + x * unit, y: at.y + header + y * unit, width: width * unit,
+        height: box.height * unit,
+      });
+    });
+  }
   return out;
 }
 
-// layout is the largest at which all boxes fit the frame. Its cost is that of 14 placements of all boxes.
+// layout is the largest at which all boxes fit the frame. Its cost is that of the heights of all groups at 14 units, and of one placement
+// of all boxes.
 export function layout(nodes: ReadonlyMap<string, Node>, by: Grouping, frame: Frame, order: Order): Layout {
   const rows = rowsOf(sized(nodes.values(), by, order), frame);
   let low = nodes.size > 2000 ? 1.2 : 2.2;
   let high = nodes.size < 20 ? (frame.width < narrow ? 30 : 74) : 34;
-  const largest = laidOut(rows, frame, high);
-  if (largest.height <= frame.height) return largest;
-  let best = laidOut(rows, frame, low);
-  if (best.height > frame.height) return best;
+  const largest = stacked(rows, frame, high);
+  if (largest.height <= frame.height) return laidOut(largest, high);
+  let best = stacked(rows, frame, low);
+  if (best.height > frame.height) return laidOut(best, low);
   for (let i = 0; i < 12; i++) {
     const middle = (low + high) / 2;
-    const tried = laidOut(rows, frame, middle);
+    const tried = stacked(rows, frame, middle);
     if (tried.height <= frame.height) [low, best] = [middle, tried];
     else high = middle;
   }
-  return best;
+  return laidOut(best, low);
 }
 
 // next is the nearest box in a direction; null if there is none.
@@ -243,20 +298,27 @@ export function next(rects: Rect[], from: Rect, dx: number, dy: number): Rect | 
 // Index finds boxes by their ID or place, by cells of the size of the largest boxes.
 export class Index {
   readonly byId = new Map<string, Rect>();
-  private cells = new Map<number, Rect[]>();
+  private known: Map<number, Rect[]> | null = null;
 
-  constructor(rects: Rect[], private size = 64) {
-    for (const r of rects) {
-      this.byId.set(r.id, r);
+  constructor(private rects: Rect[], private size = 64) {
+    for (const r of rects) this.byId.set(r.id, r);
+  }
+
+  // cells are made when a place is first asked for: the frame that changes the layout has enough to do.
+  private get cells(): Map<number, Rect[]> {
+    if (this.known) return this.known;
+    const out = new Map<number, Rect[]>();
+    for (const r of this.rects) {
       for (let y = this.cell(r.y); y <= this.cell(r.y + r.height); y++) {
         for (let x = this.cell(r.x); x <= this.cell(r.x + r.width); x++) {
           const key = y * 65536 + x;
-          const cell = this.cells.get(key);
+          const cell = out.get(key);
           if (cell) cell.push(r);
-          else this.cells.set(key, [r]);
+          else out.set(key, [r]);
         }
       }
     }
+    return (this.known = out);
   }
 
   private cell(v: number) {

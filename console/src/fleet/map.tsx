@@ -7,8 +7,8 @@ import { clusterNow, current, subscribe } from '../live';
 import { Icon, say } from '../parts';
 import { Glyph, stateOf } from '../states';
 import { type Coloring, bins, poolsOf } from './colors';
-import { type Grouping, type Layout, type Rect, Index, Order, layout, next, requested } from './layout';
-import { Painter, type View, readTokens, spaceBeside } from './paint';
+import { type Group, type Grouping, type Layout, type Rect, Index, Order, layout, next, requested } from './layout';
+import { Painter, type View, groupNumbers, readTokens, spaceBeside } from './paint';
 import { partOf } from './part';
 import { PodCache } from './pods';
 
@@ -42,6 +42,8 @@ class Controller {
   private painter!: Painter;
   private layout: Layout | null = null;
   private index = new Index([]);
+  // numbers are those of the headers, until a node changes.
+  private numbers = new Map<Group, string[]>();
   private view: View = { zoom: 1, x: 0, y: 0, width: 0, height: 0, ratio: 1 };
   private laidOut = '';
   private frame = 0;
@@ -62,7 +64,10 @@ class Controller {
     this.retheme();
     const observer = new ResizeObserver(() => this.resize());
     observer.observe(this.canvas.parentElement!);
-    const stop = subscribe(() => this.draw(this.props.coloring === 'age' ? 'all' : current().changed ?? 'all'));
+    const stop = subscribe(() => {
+      this.numbers.clear();
+      this.draw(this.props.coloring === 'age' ? 'all' : current().changed ?? 'all');
+    });
     this.resize();
     return () => {
       observer.disconnect();
@@ -92,6 +97,7 @@ class Controller {
     this.props = next;
     const same = next.coloring === before.coloring && next.grouping === before.grouping && next.highlight === before.highlight &&
       next.past?.nodes === before.past?.nodes;
+    if (next.past?.nodes !== before.past?.nodes) this.numbers.clear();
     this.draw(same ? [] : 'all');
   }
 
@@ -120,6 +126,7 @@ class Controller {
     this.pods.keep(nodes);
     this.layout = layout(nodes, this.props.grouping, { width: this.view.width, height: this.view.height - room }, this.order);
     this.index = new Index(this.layout.rects);
+    this.numbers.clear();
     const same = (r: Rect | null) => this.index.byId.get(r?.id ?? '') ?? null;
     [this.hovered, this.focused] = [same(this.hovered), same(this.focused)];
     this.clamp();
@@ -141,8 +148,14 @@ class Controller {
     const part = this.all ? null : partOf(this.changed, this.layout!, this.index, this.view);
     this.painter.paint({
       layout: this.layout!, nodes, coloring, highlight, now: this.props.past?.at ?? clusterNow(),
-      bins: new Map(bins(coloring, pools).map((b) => [b.key, b])), pods: (n) => (this.props.past ? null : this.pods.of(n)),
+      bins: new Map(bins(coloring, pools).map((b) => [b.key, b])), pods: (n) => (this.props.past ? null : this.pods.of(n)), numbers: (g) => this.numbersOf(g, nodes),
     }, this.view, part);
+  }
+
+  private numbersOf(g: Group, nodes: ReadonlyMap<string, Node>): string[] {
+    let out = this.numbers.get(g);
+    if (!out) this.numbers.set(g, out = groupNumbers(g.ids, nodes));
+    return out;
   }
 
   // place puts the marks around their boxes.

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compiled } from '../compiled.mjs';
+import { random } from '../fleet.mjs';
 
 const { Index, Order, boxOf, layout, next, squarify } = await compiled('fleet/layout.ts');
 const { partOf } = await compiled('fleet/part.ts');
@@ -50,6 +51,43 @@ for (const n of [1, 3, 12, 300, 5000]) {
     });
   }
 }
+
+// firstFit is where boxes of equal sizes come to stand, cell by cell: each in the first gap after the one before it.
+function firstFit(boxes, columns) {
+  const taken = new Set();
+  const cells = ({ width, height }, x, y) => Array.from({ length: width * height }, (_, i) => `${x + (i % width)} ${y + Math.floor(i / width)}`);
+  let [x, y, last] = [0, 0, ''];
+  return boxes.map((box) => {
+    const size = `${box.width}x${box.height}`;
+    if (size !== last) [x, y, last] = [0, 0, size];
+    for (;; x += box.width === 12 ? 4 : box.width) {
+      if (x + box.width > columns) [x, y] = [0, y + box.height];
+      if (cells(box, x, y).every((c) => !taken.has(c))) break;
+    }
+    for (const c of cells(box, x, y)) taken.add(c);
+    const found = { id: box.id, x, y };
+    x += box.width;
+    return found;
+  });
+}
+
+test('each box stands in the first gap of its size', () => {
+  const draw = random(3);
+  for (let round = 0; round < 60; round++) {
+    const sizes = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 512].filter(() => draw() < 0.5);
+    const nodes = new Map(Array.from({ length: 1 + Math.floor(draw() * 400) }, (_, i) => {
+      const id = `n${i}`;
+      return [id, node(id, sizes[Math.floor(draw() * sizes.length)] ?? 4, `pool-${Math.floor(draw() * 4)}`, draw())];
+    }));
+    const found = layout(nodes, 'pool', { width: 300 + draw() * 1500, height: 300 + draw() * 900 }, new Order());
+    for (const group of found.groups) {
+      const rects = found.rects.filter((r) => group.ids.includes(r.id));
+      const cell = (v) => Math.abs(Math.round(v / found.unit));
+      const at = rects.map((r) => ({ id: r.id, x: cell(r.x - group.x), y: cell(r.y - group.y - found.header) }));
+      assert.deepEqual(at, firstFit(rects.map((r) => r.units), Math.round(group.width / found.unit)));
+    }
+  }
+});
 
 test('a change of a node moves no box', () => {
   const nodes = fleet(300);

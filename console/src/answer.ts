@@ -6,7 +6,7 @@ import { apiPath } from './route';
 import { refused, request } from './session';
 
 const away: Problem = {
-  status: 0, code: 'Unavailable', field: '', rule: '',
+  status: 0, code: 'NoConsole', field: '', rule: '',
   message: 'The console’s own server does not answer. It may have been stopped: start dovetail console again.',
 };
 

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { About, Diagnosis } from './api.gen';
 import { About as AboutContext } from './about';
 import { useAnswer } from './answer';
-import { ClustersPage, Picker } from './clusters';
+import { ClustersPage, Picker, useClusters } from './clusters';
 import { DecisionPage, DecisionsPage } from './decisions';
 import { DoctorPage } from './doctor';
 import { colorings } from './fleet/colors';
@@ -14,7 +14,7 @@ import { useLive } from './live';
 import { NodePage } from './node';
 import { NodePoolsPage } from './nodepools';
 import { Palette } from './palette';
-import { Empty, Icon, useNow } from './parts';
+import { Code, Empty, Icon, useClock, useNow } from './parts';
 import { RecordedBanner, timeOf } from './past';
 import { PendingPage } from './pending';
 import { PodPage } from './pod';
@@ -86,6 +86,14 @@ function useKeys(views: View[], search: () => void) {
   }, []);
 }
 
+// arrive moves the focus to a new view, for the keyboard and screen readers. Nobody needs an outline around all of it.
+function arrive(main: HTMLElement | null) {
+  if (!main) return;
+  main.dataset.arrived = '';
+  main.addEventListener('blur', () => delete main.dataset.arrived, { once: true });
+  main.focus({ preventScroll: true });
+}
+
 // parents are the views that pages belong to.
 const parents: Record<string, string> = { nodes: 'fleet', pods: 'pending' };
 
@@ -95,7 +103,9 @@ export function App() {
   const [searching, setSearching] = useState(false);
   const about = useAnswer<About>('/about');
   const over = route.path[0] === 'clusters';
-  const views = over ? [] : viewsOf(about.data);
+  const clusters = useClusters();
+  const several = clusters.length > 1;
+  const views = [...(several ? [{ name: 'clusters', label: 'Clusters', key: 'c' }] : []), ...(over && several ? [] : viewsOf(about.data))];
   const main = useRef<HTMLElement>(null);
   const focusBefore = useRef<Element | null>(null);
   const search = () => {
@@ -104,20 +114,23 @@ export function App() {
   };
   useKeys(views, search);
   const here = parents[route.path[0]!] ?? route.path[0]!;
-  const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : 'Fleet');
-  const page = route.path.join('/');
+  const title = views.find((v) => v.name === here)?.label ?? (over ? 'Clusters' : 'Not found');
+  const object = route.path.length > 1 ? route.path.at(-1) : here === 'nodepools' ? route.query.get('pool') : null;
+  const page = `${route.path.join('/')} ${object ?? ''}`;
+  useEffect(() => {
+    document.title = `${object || title} · Dovetail`;
+  }, [object, title]);
   const first = useRef(true);
   useEffect(() => {
-    document.title = `${route.path.length > 1 ? route.path.at(-1) : title} · Dovetail`;
     main.current?.scrollTo(0, 0);
-    if (!first.current) main.current?.focus({ preventScroll: true });
+    if (!first.current) arrive(main.current);
     first.current = false;
   }, [page]);
   const end = useLive((l) => l.at);
   return (
     <AboutContext.Provider value={about.data}>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
-      <Top about={about.data} over={over} search={search} theme={toggle} />
+      <Top about={about.data} clusters={clusters} over={over} search={search} theme={toggle} />
       <Rail views={views} here={here} about={about.data} />
       <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
@@ -150,13 +163,36 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
   }
   return (
     <div class="page">
-      <h1>Not found</h1>
-      <Empty title="This console has no such view"><p><a href={href(['fleet'])}>Fleet</a> shows all nodes.</p></Empty>
+      <h1>{view === 'decisions' ? 'Decisions' : view === 'doctor' ? 'Doctor' : 'Not found'}</h1>
+      <NoView view={view!} />
     </div>
   );
 }
 
-function Top({ about, over, search, theme }: { about: About | null; over: boolean; search: () => void; theme: () => void }) {
+// NoView is why a view is not there.
+function NoView({ view }: { view: string }) {
+  if (view === 'decisions') {
+    return (
+      <Empty title="This console has no recording">
+        <p>A controller records what it decides, and why. This shows a recording beside the cluster:</p>
+        <Code text="dovetail console --recording decisions.rec" />
+      </Empty>
+    );
+  }
+  if (view === 'doctor') {
+    return (
+      <Empty title="Only a live cluster can be checked">
+        <p>This console shows files or a recording. This makes the checks of the cluster of a context:</p>
+        <Code text="dovetail doctor --context production" />
+      </Empty>
+    );
+  }
+  return <Empty title="This console has no such view"><p><a href={href(['fleet'])}>Fleet</a> shows all nodes.</p></Empty>;
+}
+
+function Top({ about, clusters, over, search, theme }: {
+  about: About | null; clusters: string[]; over: boolean; search: () => void; theme: () => void;
+}) {
   const nodes = useLive((l) => l.nodes?.size ?? null);
   return (
     <header class="top">
@@ -166,7 +202,7 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
         </svg>
         <span>Dovetail</span>
       </a>
-      <span class="cluster"><Picker name={about?.cluster} />{nodes !== null && !over && <span class="tag">{plural(nodes, 'node')}</span>}</span>
+      <span class="cluster"><Picker name={about?.cluster} all={clusters} />{nodes !== null && !over && <span class="tag">{plural(nodes, 'node')}</span>}</span>
       <span class="grow" />
       {!over && <Age file={about?.file ?? false} recorded={about?.recorded ?? false} />}
       <button class="find" onClick={search} aria-label="Search nodes, pods, views" aria-keyshortcuts="/">
@@ -181,11 +217,12 @@ function Top({ about, over, search, theme }: { about: About | null; over: boolea
 function Age({ file, recorded }: { file: boolean; recorded: boolean }) {
   const live = useLive((l) => ({ connection: l.connection, lostAt: l.lostAt, link: l.link, at: l.at, loaded: l.nodes !== null }));
   const now = useNow();
+  const clock = useClock();
   if (file) {
     const words = recorded ? ['Recording', 'until'] : ['Snapshot', 'of'];
     return <span class="age"><i class="dot stale" /><span>{words[0]}{live.at && ` ${words[1]} ${live.at.slice(0, 16).replace('T', ' ')} UTC`}</span></span>;
   }
-  if (live.connection === 'lost') return <span class="age"><i class="dot lost" /><span class="warn">Disconnected for {span(now - live.lostAt)}</span></span>;
+  if (live.connection === 'lost') return <span class="age"><i class="dot lost" /><span class="warn">Disconnected for {span(clock - live.lostAt)}</span></span>;
   if (live.link?.lost) return <span class="age"><i class="dot stale" /><span class="warn">Stale for {span(now - Date.parse(live.link.lost))}</span></span>;
   if (!live.loaded) return <span class="age"><i class="dot stale" /><span>Reading</span></span>;
   return <span class="age"><i class="dot live" /><span>Live · {new Date(now).toISOString().slice(11, 19)} UTC</span></span>;
@@ -210,7 +247,7 @@ function Rail({ views, here, about }: { views: View[]; here: string; about: Abou
           {!!counts[v.name] && <span class={v.name === 'doctor' && errors ? 'n bad' : 'n'}>{count(counts[v.name]!)}</span>}
         </a>
       ))}
-      <div class="about">{about?.version} · read-only{prices && <><br />Prices: {prices}</>}</div>
+      <div class="about">{[about?.version, 'read-only'].filter(Boolean).join(' · ')}{prices && <><br />Prices: {prices}</>}</div>
     </nav>
   );
 }

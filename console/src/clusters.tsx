@@ -3,14 +3,16 @@
 import { useEffect } from 'preact/hooks';
 import type { Cluster, Clusters } from './api.gen';
 import { useAnswer } from './answer';
-import { count, list, plural } from './format';
+import { count, list, plural, sentence } from './format';
 import { Banner, Empty, Loaded } from './parts';
 import { clusterHref, clusterOf, go, href, parse } from './route';
 import { Glyph } from './states';
 
+// useClusters are the names of the clusters; none before they are known.
+export const useClusters = () => list(useAnswer<Clusters>('/clusters').data?.clusters).map((c) => c.name);
+
 // Picker names the cluster. With several, it chooses one; an address without one leads to the overview.
-export function Picker({ name }: { name: string | undefined }) {
-  const all = list(useAnswer<Clusters>('/clusters').data?.clusters);
+export function Picker({ name, all }: { name: string | undefined; all: string[] }) {
   const chosen = clusterOf(location.hash);
   const view = parse(location.hash).path[0];
   useEffect(() => {
@@ -23,7 +25,7 @@ export function Picker({ name }: { name: string | undefined }) {
       onChange={(e) => go(e.currentTarget.value ? clusterHref(e.currentTarget.value) : '#/clusters')}
     >
       <option value="">All {plural(all.length, 'cluster')}</option>
-      {all.map((c) => <option value={c.name}>{c.name}</option>)}
+      {all.map((c) => <option value={c}>{c}</option>)}
     </select>
   );
 }
@@ -42,7 +44,7 @@ export function ClustersPage() {
 function stateOf(c: Cluster): { glyph: string; text: string; why: string } {
   if (c.link.lost) return { glyph: 'not ready', text: c.read ? 'Stale' : 'Not reached', why: c.link.lostWhy };
   if (!c.read) return { glyph: 'in flight', text: c.link.loading || 'Connecting', why: '' };
-  if (list(c.link.forbidden).length) return { glyph: 'blocked', text: 'Incomplete', why: list(c.link.missing).join('; ') };
+  if (list(c.link.forbidden).length) return { glyph: 'blocked', text: 'Incomplete', why: `${list(c.link.missing).map(sentence).join('. ')}.` };
   return { glyph: 'steady', text: 'Live', why: '' };
 }
 
@@ -54,16 +56,22 @@ function Overview({ clusters }: { clusters: Cluster[] }) {
   const away = clusters.filter((c) => c.link.lost);
   const sum = (of: (c: Cluster) => number) => read.reduce((n, c) => n + of(c), 0);
   if (clusters.length === 0) return <Empty title="No clusters" />;
+  const [pending, stuck, unpriced] = [sum((c) => c.pending), sum((c) => c.stuck), sum((c) => c.costPerHour.unpriced)];
+  const planned = read.every((c) => c.changes !== null);
   return (
     <>
-      <p class="lead">
-        {plural(sum((c) => c.nodes), 'node')} in {plural(read.length, 'cluster')} cost {money(sum((c) => c.costPerHour.now))} an hour.
-        {' '}{plural(sum((c) => c.stuck), 'pod')} of {count(sum((c) => c.pending))} pending need a change to run.
-      </p>
-      {away.length > 0 && (
-        <Banner kind="warn"><b>{plural(away.length, 'cluster')} cannot be reached.</b> The numbers leave out what was never read.</Banner>
+      {read.length === 0 ? <p class="lead">No cluster has been read yet.</p> : (
+        <p class="lead">
+          {plural(sum((c) => c.nodes), 'node')} in {plural(read.length, 'cluster')} cost {money(sum((c) => c.costPerHour.now))} an hour
+          {unpriced > 0 && `, without ${plural(unpriced, 'node')} whose price is not known`}.
+          {' '}{pending === 0 ? 'No pod is pending.' : `${plural(pending, 'pod')} ${pending === 1 ? 'is' : 'are'} pending`}
+          {pending > 0 && (planned ? `: ${count(stuck)} of them ${stuck === 1 ? 'needs' : 'need'} a change to run.` : '.')}
+        </p>
       )}
-      <div class="scroll" tabIndex={0} role="group" aria-label="Clusters">
+      {away.length > 0 && (
+        <Banner kind="warn"><b>{plural(away.length, 'cluster')} cannot be reached.</b> The sums have the last state of each, and leave out what was never read.</Banner>
+      )}
+      <div class="card scroll" tabIndex={0} role="group" aria-label="Clusters">
         <table class="clusters">
           <thead>
             <tr>
@@ -82,16 +90,18 @@ function Overview({ clusters }: { clusters: Cluster[] }) {
 
 function Row({ cluster: c }: { cluster: Cluster }) {
   const state = stateOf(c);
+  const denied = list(c.link.forbidden);
   const known = (v: number) => (c.read ? count(v) : '?');
+  const knownPods = (v: number) => (denied.includes('pods') ? '?' : known(v));
   return (
     <tr>
       <th scope="row"><a href={clusterHref(c.name)}>{c.name}</a></th>
       <td><div class="with-glyph"><Glyph state={state.glyph} />{state.text}</div>{state.why && <div class="faint small">{state.why}</div>}</td>
       <td class="num">{known(c.nodes)}</td>
-      <td class="num">{known(c.pods)}</td>
-      <td class="num">{c.pending > 0 ? <a href={clusterHref(c.name, 'pending')}>{count(c.pending)}</a> : known(0)}</td>
-      <td class="num">{known(c.stuck)}</td>
-      <td class="num">{c.read ? money(c.costPerHour.now) : '?'}</td>
+      <td class="num">{knownPods(c.pods)}</td>
+      <td class="num">{c.pending > 0 ? <a href={clusterHref(c.name, 'pending')}>{count(c.pending)}</a> : knownPods(0)}</td>
+      <td class="num">{c.changes === null ? '?' : knownPods(c.stuck)}</td>
+      <td class="num">{c.read && (c.nodes === 0 || c.costPerHour.unpriced < c.nodes) ? money(c.costPerHour.now) : '?'}</td>
       <td class="num">{number(c.changes)}</td>
       <td class="num">{money(c.costPerHour.after)}</td>
       <td class="num">{money(c.costPerHour.lowerBound)}</td>

@@ -1,8 +1,8 @@
 // Recorded decisions, and one of them with its evidence.
 
-import type { Decisions, RecorderDecision } from './api.gen';
+import type { Decisions, RecorderAlternative, RecorderDecision } from './api.gen';
 import { useAnswer } from './answer';
-import { change, clock, dollars, list, plural, sentence } from './format';
+import { change, clock, dollars, list, plural, sentence, shortNames } from './format';
 import { Code, Empty, Facts, Loaded, useNow } from './parts';
 import { href, nodeHref } from './route';
 import { Glyph } from './states';
@@ -47,7 +47,7 @@ export function DecisionRow({ decision: x, now }: { decision: RecorderDecision; 
       <a href={href(['decisions', x.id])}>
         <span class="faint">{clock(x.at, now)}</span>
         <Glyph state={glyphs[x.kind] ?? 'planned'} />
-        <span><b>{sentence(x.what)}</b><br /><span class="dim">{sentence(x.why)}</span></span>
+        <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
         <span class="dim">{x.outcome || 'not known yet'}</span>
         <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
       </a>
@@ -66,6 +66,31 @@ export function DecisionPage({ id }: { id: string }) {
   );
 }
 
+// Alternatives is what else could have been decided. A column that has no values is left out.
+function Alternatives({ items }: { items: RecorderAlternative[] }) {
+  const priced = items.some((a) => a.price);
+  const saving = items.some((a) => a.saving);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Alternatives">
+      <table>
+        <thead>
+          <tr><th>What</th>{priced && <th class="num">$/h</th>}{saving && <th class="num">Saves $/h</th>}<th>Why not</th></tr>
+        </thead>
+        <tbody>
+          {items.map((a) => (
+            <tr class={a.chosen ? 'on' : ''}>
+              <td>{shortNames(sentence(a.what))}</td>
+              {priced && <td class="num">{a.price ? dollars(a.price) : ''}</td>}
+              {saving && <td class="num">{a.saving ? dollars(a.saving) : ''}</td>}
+              <td>{a.chosen ? 'Chosen' : a.whyNot && sentence(a.whyNot)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
 function Decision({ decision: d }: { decision: RecorderDecision }) {
   const offset = (at: string) => `+${((Date.parse(at) - Date.parse(d.at)) / 1000).toFixed(1)} s`;
   return (
@@ -73,7 +98,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       <section class="verdict"><p><b>{sentence(d.why)}.</b></p></section>
       <section>
         <Facts items={[
-          ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.kind], ['NodePool', d.nodePool],
+          ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.kind], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
           ['Saving', d.saving ? `${dollars(d.saving)}/h` : ''], ['Cost', d.cost ? `${dollars(d.cost)}/h` : ''],
           ['Evictions', d.evictions], ['Outcome', d.outcome],
           ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],
@@ -95,19 +120,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       {list(d.alternatives).length > 0 && (
         <section>
           <h2 class="sub">Alternatives</h2>
-          <div class="scroll" tabIndex={0} role="region" aria-label="Alternatives">
-            <table>
-              <thead><tr><th>What</th><th class="num">$/h</th><th class="num">Saving</th><th>Why not</th></tr></thead>
-              <tbody>
-                {list(d.alternatives).map((a) => (
-                  <tr class={a.chosen ? 'on' : ''}>
-                    <td>{a.what}</td><td class="num">{a.price ? dollars(a.price) : ''}</td><td class="num">{a.saving ? dollars(a.saving) : ''}</td>
-                    <td>{a.chosen ? 'chosen' : a.whyNot}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Alternatives items={list(d.alternatives)} />
           {!!d.moreAlternatives && <p class="faint small">{d.moreAlternatives} more were examined.</p>}
         </section>
       )}

@@ -47,19 +47,27 @@ function Findings({ diagnosis: d, severity }: { diagnosis: Diagnosis; severity: 
   );
 }
 
+// remedyOf takes the command from the end of a remedy, so that it can be copied. With words after it, it stays in its sentence.
+function remedyOf(text: string): { words: string; command: string } {
+  const [, words = '', command = ''] = /^(?:(.*): )?(kubectl .*)$/s.exec(text) ?? [];
+  const bare = command.replace(/'[^']*'/g, '');
+  return !command || /, (and|or) |;(?! (aws|kubectl) )/.test(bare) ? { words: text, command: '' } : { words: words && `${words}:`, command };
+}
+
 function Finding({ finding: f }: { finding: DoctorFinding }) {
   const s = severities.find((x) => x.name === f.severity);
-  const fix = f.command || f.manifest;
+  const given = f.command || f.manifest;
+  const { words, command } = given ? { words: '', command: given } : remedyOf(f.remedy);
   return (
     <article class="finding">
       <div class="with-glyph"><Glyph state={s?.glyph ?? 'steady'} />{s?.one ?? f.severity}</div>
       <div>
+        <p class="dim">{f.object}</p>
         <h2>{sentence(f.seen)}</h2>
-        <p>{f.object}</p>
         <p class="dim">{sentence(f.why)}.</p>
         <p class="faint mono">{f.check}</p>
       </div>
-      <div>{fix ? <Code text={fix} /> : <p class="pre">{sentence(f.remedy)}</p>}</div>
+      <div class="remedy">{words && <p class="pre">{sentence(words)}</p>}{command && <Code text={command} />}</div>
     </article>
   );
 }

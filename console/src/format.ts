@@ -57,14 +57,23 @@ export function clock(iso: string, now: number): string {
   return at.slice(0, 10) === new Date(now).toISOString().slice(0, 10) ? time : `${at.slice(5, 10)} ${time.slice(0, 5)}`;
 }
 
-// sentence begins with a capital, and spells kinds as Kubernetes does.
-export const sentence = (text: string) => (/^nodepool /.test(text) ? `NodePool${text.slice(8)}` : text.charAt(0).toUpperCase() + text.slice(1));
+// rounded writes prices in a text as the page writes all others.
+const rounded = (text: string) => text.replace(/\$(\d+\.\d{4,})(?=\/h)/g, (_, v: string) => dollars(Number(v)));
+
+// sentence begins with a capital unless its first word is a name or a command, such as c7g.large, and spells kinds as Kubernetes does.
+export function sentence(text: string): string {
+  if (/^nodepool /.test(text)) return rounded(`NodePool${text.slice(8)}`);
+  return rounded(/^(?!kubectl |dovetail |aws )[a-z’']+([\s,:;]|$)/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text);
+}
 
 // clause continues a sentence: it begins with a small letter, unless its first word is a name or an abbreviation.
-export const clause = (text: string) => (/^[A-Z][a-z]* /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
+export const clause = (text: string) => rounded(/^[A-Z][a-z]* /.test(text) ? text.charAt(0).toLowerCase() + text.slice(1) : text);
 
 // list makes the array that a missing one stands for.
 export const list = <T,>(items: T[] | null | undefined): T[] => items ?? [];
 
 // shortName is a node's name without the domain that all nodes of a cluster share.
 export const shortName = (name: string) => (name.startsWith('ip-') ? name.replace(/\..*$/, '') : name);
+
+// shortNames shortens the names of nodes within a text.
+export const shortNames = (text: string) => text.replace(/\b(ip-\d+-\d+-\d+-\d+)\.[\w.-]*internal\b/g, '$1');

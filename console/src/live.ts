@@ -10,6 +10,8 @@ export interface Live {
   // connection is lost while the console's own server does not answer; lostAt is since when, in ms.
   connection: 'connecting' | 'open' | 'lost';
   lostAt: number;
+  // lostWhy is what the server answers in place of the stream; empty if it does not answer.
+  lostWhy: string;
   sequence: number;
   at: string;
   link: Link | null;
@@ -23,7 +25,7 @@ export interface Live {
 }
 
 const nothing: Live = {
-  connection: 'connecting', lostAt: 0, sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0, changed: null,
+  connection: 'connecting', lostAt: 0, lostWhy: '', sequence: 0, at: '', link: null, summary: null, nodes: null, members: 0, changed: null,
 };
 let live = nothing;
 const listeners = new Set<() => void>();
@@ -35,8 +37,19 @@ function set(next: Partial<Live>) {
 
 export const current = () => live;
 
-// clusterNow is the time in ms by which ages are counted: that of a snapshot for a cluster from files.
-export const clusterNow = () => (live.link?.file && live.at ? Date.parse(live.at) : Date.now());
+// skew is how far the server's clock is ahead of this computer's, in ms. Ages count from times of the cluster.
+let skew = 0;
+
+// tolerated is the largest difference of clocks that is not corrected, in ms: the header has whole seconds, and the answer takes time.
+const tolerated = 3_000;
+
+function noteClock(date: string | null) {
+  const ahead = Date.parse(date ?? '') - Date.now();
+  if (!Number.isNaN(ahead)) skew = Math.abs(ahead) > tolerated ? ahead : 0;
+}
+
+// clusterNow is the time in ms by which ages are counted: that of a snapshot for a cluster from files, else that of the server's clock.
+export const clusterNow = () => (live.link?.file && live.at ? Date.parse(live.at) : Date.now() + skew);
 
 export function subscribe(listener: () => void): () => void {
   listeners.add(listener);
@@ -77,8 +90,10 @@ function receiveChange(c: Change) {
   });
 }
 
-// silence is how long the server may send nothing, in ms: three of its beats.
+// silence is how long the server may send nothing, in ms: three of its beats. check is how often the clock is read for it: a timer of that
+// length stands still while the computer sleeps, and the page would pretend to be live for as long after it has woken up.
 const silence = 32_000;
+const check = 1_000;
 const retry = 2_000;
 
 // connect listens until the function that it returns is called. It reads the stream by fetch: an EventSource sends no token.
@@ -89,13 +104,37 @@ export function connect(): () => void {
   return () => abort.abort();
 }
 
+// hiding is how long a page stays connected after it has been hidden, in ms. A browser makes six connections to a server without TLS: the
+// streams of six tabs would leave none for a seventh.
+const hiding = 10_000;
+
 async function listen(stopped: AbortSignal) {
   while (!stopped.aborted) {
     const problem = await stream(stopped).catch(() => null);
     if (stopped.aborted || (problem && refused(problem))) return;
-    if (live.connection !== 'lost') set({ connection: 'lost', lostAt: Date.now(), changed: [] });
+    if (document.hidden) {
+      await shown(stopped);
+      continue;
+    }
+    const lostAt = live.connection === 'lost' ? live.lostAt : Date.now();
+    set({ connection: 'lost', lostAt, lostWhy: problem?.message ?? '', changed: [] });
     await new Promise((resolve) => setTimeout(resolve, retry));
   }
+}
+
+// shown waits until somebody can see the page.
+function shown(stopped: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const ended = new AbortController();
+    const look = () => {
+      if (document.hidden && !stopped.aborted) return;
+      ended.abort();
+      resolve();
+    };
+    document.addEventListener('visibilitychange', look, { signal: ended.signal });
+    stopped.addEventListener('abort', look, { signal: ended.signal });
+    look();
+  });
 }
 
 // stream reads events until the server ends them or is silent. It returns the problem if the server has one.
@@ -103,22 +142,28 @@ async function stream(stopped: AbortSignal): Promise<Problem | null> {
   const ended = new AbortController();
   const end = () => ended.abort();
   stopped.addEventListener('abort', end);
-  let watchdog = setTimeout(end, silence);
+  let heard = Date.now();
+  let seen = heard;
+  const watchdog = setInterval(() => {
+    const now = Date.now();
+    if (!document.hidden) seen = now;
+    if (now - heard > silence || now - seen > hiding) end();
+  }, check);
   try {
     const response = await request(apiPath('/events'), { signal: ended.signal });
+    noteClock(response.headers.get('Date'));
     if (!response.ok || !response.body) return await response.json() as Problem;
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let rest = ''; ;) {
       const { done, value } = await reader.read();
       if (done) return null;
-      clearTimeout(watchdog);
-      watchdog = setTimeout(end, silence);
+      heard = Date.now();
       const events = (rest + value).split('\n\n');
       rest = events.pop()!;
       for (const event of events) receive(event);
     }
   } finally {
-    clearTimeout(watchdog);
+    clearInterval(watchdog);
     stopped.removeEventListener('abort', end);
   }
 }

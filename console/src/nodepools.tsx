@@ -1,11 +1,12 @@
 // NodePools: limits, budgets over a day, drift, and why nodes stay.
 
 import type { BudgetsSchedule, NodePools, PoolreportGoing, PoolreportReport } from './api.gen';
+import { useAbout } from './about';
 import { useAnswer } from './answer';
-import { change, clause, clock, dollars, list, plural, sentence, shortName } from './format';
-import { Code, Empty, Facts, Loaded, Meter } from './parts';
-import { PageTime, asOf, timeOf } from './past';
-import { type Route, href, nodeHref } from './route';
+import { change, clause, clock, count, dollars, list, plural, sentence, shortName } from './format';
+import { Code, Empty, Facts, Loaded, Meter, useNear } from './parts';
+import { PageTime, asOf, recordingOption, timeOf } from './past';
+import { type Route, href, nodeHref, poolHref } from './route';
 import { Glyph } from './states';
 
 const refresh = 60_000;
@@ -16,7 +17,8 @@ export function NodePoolsPage({ route }: { route: Route }) {
   const only = route.query.get('pool');
   return (
     <div class="page">
-      <h1>NodePools</h1>
+      {only && <p class="crumbs"><a href={href(['nodepools'], { t: at })}>NodePools</a></p>}
+      <h1>{only || 'NodePools'}</h1>
       <PageTime at={at} />
       <Loaded answer={answer} loading="Reading NodePools">{(pools) => {
         const names = list(pools.names);
@@ -28,14 +30,18 @@ export function NodePoolsPage({ route }: { route: Route }) {
             </Empty>
           );
         }
-        const shown = only ? names.filter((n) => n === only) : names;
+        if (only && !names.includes(only)) {
+          return (
+            <Empty title={`The cluster has no NodePool ${only}`}>
+              <p>It may have been deleted. <a href={href(['nodepools'], { t: at })}>{plural(names.length, 'NodePool')} exist{names.length === 1 ? 's' : ''}</a>.</p>
+            </Empty>
+          );
+        }
+        if (only) return <PoolPage key={`${only} ${at}`} name={only} at={at} />;
         return (
           <>
-            <p class="lead">
-              {only ? <a href={href(['nodepools'], { t: at })}>All {plural(names.length, 'NodePool')}</a> : `${plural(names.length, 'NodePool')}.`}
-            </p>
-            {shown.map((n) => <Pool key={`${n} ${at}`} name={n} at={at} />)}
-            {shown.length === 0 && <p>The cluster has no NodePool {only}.</p>}
+            <p class="lead">{plural(names.length, 'NodePool')}.</p>
+            {names.map((n) => <Pool key={`${n} ${at}`} name={n} at={at} />)}
           </>
         );
       }}</Loaded>
@@ -43,11 +49,32 @@ export function NodePoolsPage({ route }: { route: Route }) {
   );
 }
 
-function Pool({ name, at }: { name: string; at: string }) {
-  const answer = useAnswer<PoolreportReport>(`/nodepools/${encodeURIComponent(name)}/explain${asOf(at)}`, { every: at ? 0 : refresh });
+// PoolPage is one NodePool, and what leads on from it.
+function PoolPage({ name, at }: { name: string; at: string }) {
+  const about = useAbout();
   return (
-    <section class="card" aria-label={`NodePool ${name}`}>
-      <Loaded answer={answer} loading={`Planning NodePool ${name}`} rows={3}>{(r) => <Report report={r} />}</Loaded>
+    <>
+      {!at && (
+        <p class="lead">
+          <a href={href(['fleet'], { color: 'pool', only: name })}>Its nodes on the map</a> · <a href={href(['what-if'], { pool: name })}>Try an edit</a>
+        </p>
+      )}
+      <Pool name={name} at={at} />
+      <h2 class="sub">In a terminal</h2>
+      <Code text={`dovetail explain nodepool ${name}${recordingOption(at, about?.recorded ? about.cluster : '')}`} />
+    </>
+  );
+}
+
+// Pool is planned once it is near the screen: of some hundred NodePools, few are looked at.
+function Pool({ name, at }: { name: string; at: string }) {
+  const [card, near] = useNear<HTMLElement>();
+  const answer = useAnswer<PoolreportReport>(near ? `/nodepools/${encodeURIComponent(name)}/explain${asOf(at)}` : null, { every: at ? 0 : refresh });
+  return (
+    <section class="card pool" aria-label={`NodePool ${name}`} ref={card}>
+      {near ? (
+        <Loaded answer={answer} loading={`Planning NodePool ${name}`} rows={3}>{(r) => <Report report={r} />}</Loaded>
+      ) : <div class="card-head"><h2>{name}</h2></div>}
     </section>
   );
 }
@@ -57,7 +84,7 @@ function Report({ report: r }: { report: PoolreportReport }) {
   return (
     <>
       <div class="card-head">
-        <h2>{r.name}</h2>
+        <h2><a href={poolHref(r.name)}>{r.name}</a></h2>
         <span class="dim">
           {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`} · {dollars(r.price)}/h
           {r.weight > 0 && ` · weight ${r.weight}`}{r.replicas !== null && r.replicas !== undefined && ` · ${r.replicas} replicas`}
@@ -156,8 +183,9 @@ function Strip({ schedule: s, now }: { schedule: BudgetsSchedule; now: number })
   );
 }
 
-// named is how many nodes of a command are named.
+// named is how many nodes of a command are named, listed how many disrupted nodes have a line.
 const named = 5;
+const listed = 8;
 
 function Names({ names, of = names.length, most = names.length }: { names: string[]; of?: number; most?: number }) {
   const shown = names.slice(0, most);
@@ -186,14 +214,15 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
           <li class="with-glyph">
             <Glyph state="planned" />
             <span>{plural(g.nodes.length, 'node goes', 'nodes go')}: {g.reason.toLowerCase()}
-              {g.together > g.nodes.length && `, together with ${g.together - g.nodes.length} of other NodePools`} <span class="ok">
+              {g.together > g.nodes.length && `, together with ${g.together - g.nodes.length} of other NodePools`} <span class="ok whole">
                 {g.saves ? `${change(-g.saves)}/h${g.together > g.nodes.length ? ' in all' : ''}` : ''}</span> <span class="dim">
                 (<Names names={g.nodes} most={named} />)</span></span>
           </li>
         ))}
-        {list(r.disrupted).map((d) => (
-          <li class="with-glyph"><Glyph state="draining" /><span><a href={nodeHref(d.node)}>{shortName(d.node)}</a>: {d.why}</span></li>
+        {list(r.disrupted).slice(0, listed).map((d) => (
+          <li class="with-glyph"><Glyph state={/not Ready/.test(d.why) ? 'not ready' : 'draining'} /><span><a href={nodeHref(d.node)}>{shortName(d.node)}</a>: {d.why}</span></li>
         ))}
+        {list(r.disrupted).length > listed && <li class="with-glyph"><Glyph state="draining" /><span>{count(list(r.disrupted).length - listed)} more nodes are disrupted</span></li>}
         {list(r.stays).map((s) => (
           <li class="with-glyph">
             <Glyph state="steady" />

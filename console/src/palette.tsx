@@ -7,7 +7,7 @@ import { current } from './live';
 import { colorings } from './fleet/colors';
 import { count, list, shortName } from './format';
 import { Icon, useSettled } from './parts';
-import { change, go, href, nodeHref, podHref } from './route';
+import { change, go, href, nodeHref, parse, podHref, poolHref } from './route';
 import { stateOf } from './states';
 import type { View } from './app';
 
@@ -23,7 +23,7 @@ function commands(views: View[], theme: () => void): Item[] {
     ...views.map((v) => ({ icon: v.name, label: `Go to ${v.label}`, note: `g ${v.key}`, run: () => go(href([v.name])) })),
     ...colorings.map((c, i) => ({
       icon: 'fleet', label: `Color nodes by ${c.label.toLowerCase()}`, note: String(i + 1), run: () => {
-        if (!location.hash.startsWith('#/fleet')) go(href(['fleet'], { color: c.name }));
+        if (parse(location.hash).path[0] !== 'fleet') go(href(['fleet'], { color: c.name }));
         else change({ color: c.name, only: null });
       },
     })),
@@ -41,7 +41,7 @@ function found(text: string, all: Item[]): Item[] {
     if (out.length >= most || ![n.name, n.nodeClaim, n.instanceType].some((t) => t.toLowerCase().includes(words))) continue;
     out.push({ icon: 'fleet', label: n.name, note: `${n.instanceType} · ${stateOf(n.state).label}`, run: () => go(nodeHref(n.name)) });
   }
-  for (const p of pools) out.unshift({ icon: 'nodepools', label: `NodePool ${p}`, note: '', run: () => go(href(['nodepools'], { pool: p })) });
+  for (const p of pools) out.unshift({ icon: 'nodepools', label: `NodePool ${p}`, note: '', run: () => go(poolHref(p)) });
   return out.slice(0, most);
 }
 

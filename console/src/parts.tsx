@@ -1,10 +1,10 @@
 // What several views are made of.
 
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, RefObject } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
 import type { Answer } from './answer';
-import { span } from './format';
+import { sentence, span } from './format';
 import { clusterNow } from './live';
 
 const paths: Record<string, string> = {
@@ -17,6 +17,7 @@ const paths: Record<string, string> = {
   doctor: 'M8 1.8l5.2 2v4c0 3.2-2.2 5.4-5.2 6.4-3-1-5.2-3.2-5.2-6.4v-4zM5.8 7.9l1.6 1.6 2.9-3',
   pod: 'M8 1.8l5.4 3.1v6.2L8 14.2l-5.4-3.1V4.9zM2.8 5L8 8l5.2-3M8 8v6',
   search: 'M2.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0M10.5 10.5L14 14',
+  clusters: 'M2.5 3h4.5v4H2.5zM9 3h4.5v4H9zM2.5 9h4.5v4H2.5zM9 9h4.5v4H9z',
   close: 'M4 4l8 8M12 4l-8 8',
   copy: 'M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3',
   open: 'M6 4l4 4-4 4',
@@ -86,6 +87,31 @@ export function useNow(every = 1000): number {
   return now;
 }
 
+// useClock is the time of this computer in ms, again every second.
+export function useClock(): number {
+  const [now, setNow] = useState(Date.now);
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+// margin is how far below or above the screen an element is near, in px.
+const margin = 600;
+
+// useNear is true once the element has been near the screen.
+export function useNear<T extends Element>(): [RefObject<T | null>, boolean] {
+  const ref = useRef<T>(null);
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    const observer = new IntersectionObserver((seen) => seen.some((e) => e.isIntersecting) && setNear(true), { rootMargin: `${margin}px` });
+    observer.observe(ref.current!);
+    return () => observer.disconnect();
+  }, []);
+  return [ref, near];
+}
+
 // useSettled is a value once it has not changed for so many ms.
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value);
@@ -109,19 +135,19 @@ export function ProblemText({ problem }: { problem: Problem }) {
   if (problem.code === 'Forbidden') {
     return (
       <Empty title="No permission">
-        <p>{problem.message}.</p>
+        <p>{sentence(problem.message)}.</p>
         {problem.rule && <><p>A ClusterRole with this rule shows it:</p><Code text={problem.rule} label="Copy the rule" /></>}
       </Empty>
     );
   }
   const titles: Record<string, string> = {
-    NotFound: 'Not found', Invalid: 'The address is not valid', Unavailable: 'The cluster does not answer', Internal: 'This failed',
+    NotFound: 'Not found', Invalid: 'The address is not valid', Unavailable: 'The cluster does not answer', NoConsole: 'The console does not answer', Internal: 'This failed',
     Unreadable: 'The recording cannot be read', Busy: 'The console is busy',
   };
   return (
     <Empty title={titles[problem.code] ?? 'This failed'}>
-      <p>{problem.message}</p>
-      {['Unavailable', 'Unreadable', 'Busy'].includes(problem.code) && <p class="faint">The next attempt is in a few seconds.</p>}
+      <p>{sentence(problem.message)}</p>
+      {['Unavailable', 'NoConsole', 'Unreadable', 'Busy', 'Internal'].includes(problem.code) && <p class="faint">The next attempt is in a few seconds.</p>}
     </Empty>
   );
 }
@@ -129,7 +155,7 @@ export function ProblemText({ problem }: { problem: Problem }) {
 export function Skeleton({ rows = 5, text }: { rows?: number; text: string }) {
   return (
     <div class="skeleton" role="status">
-      <p>{text}</p>
+      <p>{sentence(text)}</p>
       {Array.from({ length: rows }, (_, i) => <div key={i} class="bone" />)}
     </div>
   );
@@ -139,7 +165,7 @@ export function Skeleton({ rows = 5, text }: { rows?: number; text: string }) {
 export function Loaded<T>({ answer, loading, rows, children }: {
   answer: Answer<T>; loading: string; rows?: number; children: (data: T) => ComponentChildren;
 }) {
-  const now = useNow();
+  const now = useClock();
   if (!answer.data) {
     if (answer.problem && answer.problem.code !== 'Loading') return <ProblemText problem={answer.problem} />;
     return <Skeleton rows={rows} text={answer.problem?.message ?? loading} />;
@@ -147,7 +173,7 @@ export function Loaded<T>({ answer, loading, rows, children }: {
   return (
     <>
       {answer.problem && (
-        <Banner kind="warn"><b>This is {span(now - answer.at)} old.</b> {answer.problem.message}</Banner>
+        <Banner kind="warn"><b>This is {span(now - answer.at)} old.</b> {sentence(answer.problem.message)}</Banner>
       )}
       {children(answer.data)}
     </>

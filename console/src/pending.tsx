@@ -2,7 +2,7 @@
 
 import type { Pending, PendingGroup } from './api.gen';
 import { useAnswer } from './answer';
-import { bytes, cores, list, plural, since } from './format';
+import { bytes, cores, list, plural, sentence, since } from './format';
 import { Forbidden } from './fleet/page';
 import { useLive } from './live';
 import { Empty, Icon, Loaded, useNow } from './parts';
@@ -70,7 +70,7 @@ function Group({ group: g, open }: { group: PendingGroup; open: boolean }) {
         <span><b>{g.name}</b> <span class="dim">{g.namespace} · {g.kind}</span></span>
         <span class="num">{g.count}<span class="sr"> pods</span></span>
         <span class={waits > long ? 'num warn' : 'num'}>{since(g.since, now)}</span>
-        <span class="cause">{g.why}</span>
+        <span class="cause">{sentence(g.why)}</span>
         <span class="with-glyph"><Glyph state={g.fits ? 'in flight' : 'blocked'} />{g.fits ? 'gets a node' : 'change needed'}</span>
       </button>
       {open && (

@@ -8,14 +8,23 @@ export interface Route {
   query: URLSearchParams;
 }
 
+// decoded is a part of an address; one that was cut within an escape stays as it is.
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 // clusterOf is the cluster of an address such as #/@shop/fleet; empty for the only one.
-export const clusterOf = (hash: string) => decodeURIComponent(/^#\/@([^/?]*)/.exec(hash)?.[1] ?? '');
+export const clusterOf = (hash: string) => decoded(/^#\/@([^/?]*)/.exec(hash)?.[1] ?? '');
 
 export const clusterHref = (cluster: string, view = 'fleet') => `#/@${encodeURIComponent(cluster)}/${view}`;
 
 export function parse(hash: string): Route {
   const [path = '', query = ''] = hash.replace(/^#\/?(@[^/?]*\/?)?/, '').split('?');
-  return { path: (path || 'fleet').split('/').map(decodeURIComponent), query: new URLSearchParams(query) };
+  return { path: (path || 'fleet').split('/').map(decoded), query: new URLSearchParams(query) };
 }
 
 export const href = (path: string[], query: Record<string, string | null> = {}) => {

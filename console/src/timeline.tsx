@@ -20,13 +20,16 @@ const refresh = 30_000;
 // reading is how soon the rest of a recording is asked for, in ms; settle how long the scrubber rests before its minute is read.
 const reading = 300;
 const settle = 120;
-// page is how many minutes Page Up and Page Down move; around how many the decisions reach back.
-const page = 30;
+// steps are how many minutes each key moves; around is how many the decisions reach back.
+const steps: Record<string, number> = {
+  ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -30, PageUp: 30, Home: -Infinity, End: Infinity,
+};
 const around = 30;
 
 const utc = (ms: number) => new Date(ms).toISOString();
+const startOf = (ms: number) => Math.floor(ms / minute) * minute;
 // endOf is the end of the minute of a time.
-const endOf = (ms: number) => (Math.floor(ms / minute) + 1) * minute;
+const endOf = (ms: number) => startOf(ms) + minute;
 const hm = (ms: number) => utc(ms).slice(11, 16);
 
 export function TimelinePage({ route, theme, about }: { route: Route; theme: string; about: About | null }) {
@@ -51,8 +54,10 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
   const at = Number.isNaN(asked) ? null : asked;
   const hours = ranges.find((r) => r.name === route.query.get('range'))?.name ?? '24';
   const [hovered, setHovered] = useState<number | null>(null);
+  const link = useLive((l) => l.link);
   const end = all.length ? Date.parse(all.at(-1)!.at) : 0;
   const points = useMemo(() => all.filter((p) => Date.parse(p.at) > end - Number(hours) * 60 * minute), [spend, hours]);
+  if (points.length === 0 && !spend.recorded && link?.loading) return <Skeleton text={link.loading} rows={6} />;
   if (points.length === 0) {
     return (
       <Empty title={spend.recorded ? 'The recording is empty' : 'Nothing is known yet'}>
@@ -60,20 +65,22 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
       </Empty>
     );
   }
-  const first = Math.floor(Date.parse(points[0]!.at) / minute) * minute;
+  const first = startOf(Date.parse(points[0]!.at));
   const last = Math.max(Math.ceil((end + 1) / minute) * minute, first + minute);
   const index = at === null ? points.length - 1 : nearest(points, at);
   const shown = hovered !== null && points[hovered] ? hovered : index;
+  // move goes to what was recorded in a minute; to the end from its last one on.
+  const move = (ms: number) => seek(ms >= last ? null : minuteOf(points, startOf(Math.max(first, ms))));
   const seek = (ms: number | null) => change({ t: ms === null ? null : utc(Math.min(last, Math.max(first, ms))).slice(0, 19) + 'Z' });
   return (
     <>
       <div class="timeline-head">
-        <p class="lead">{sentenceOf(spend, points)}</p>
-        <Segments label="Range" items={ranges} value={hours} pick={(range) => change({ range })} />
+        <p class="lead">{spend.read === 1 && sentenceOf(spend, points)}</p>
+        {all.length > 1 && <Segments label="Range" items={ranges} value={hours} pick={(range) => change({ range })} />}
       </div>
       {spend.read < 1 && <Banner kind="warn">Reading the recording: {percent(spend.read)}. Later minutes follow.</Banner>}
       {spend.recorded && at !== null && (
-        <PastBanner at={utc(at)} back={() => seek(null)}>, {span(Math.max(0, end - at))} before the end of the recording</PastBanner>
+        <PastBanner at={utc(at)} back={() => seek(null)}>{spend.read === 1 && `, ${span(Math.max(0, end - at))} before the end of the recording`}</PastBanner>
       )}
       <section class="card" aria-label="Spend">
         <div class="card-head">
@@ -82,22 +89,20 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
         </div>
         <Readout point={points[shown]} at={hovered === null ? at : null} />
         {points.length === 1 && <p class="readout dim">The chart begins with the second point.</p>}
-        {points.length > 1 && <SpendChart points={points} from={first} to={last} at={at} theme={theme} hover={setHovered} press={seek} label={labelOf(points)} />}
+        {points.length > 1 && <SpendChart points={points} from={first} to={last} at={at} theme={theme} hover={setHovered} press={(ms) => seek(minuteOf(points, startOf(ms)))} label={labelOf(points)} />}
         {about?.decisions && <Lanes from={first} to={last} at={at} />}
         <div class="scrub" hidden={points.length === 1}>
           <input
-            type="range" min={0} max={(last - first) / minute} step={1} aria-label={spend.recorded ? 'Recorded minute' : 'Minute'}
-            value={at === null ? (last - first) / minute : Math.floor((at - first) / minute)} aria-valuetext={valueText(points[index], at, about?.recorded ? 'the end' : 'live')}
+            type="range" min={0} max={(last - first) / minute} step="any" aria-label={spend.recorded ? 'Recorded minute' : 'Minute'}
+            value={((at ?? last) - first) / minute} aria-valuetext={valueText(points[index], at, about?.recorded ? 'the end' : 'live')}
             onInput={(e) => {
-              const v = Number(e.currentTarget.value);
-              seek(v >= (last - first) / minute ? null : minuteOf(points, first + v * minute));
+              move(first + Number(e.currentTarget.value) * minute);
             }}
             onKeyDown={(e) => {
-              const step = ({ PageUp: page, PageDown: -page } as Record<string, number>)[e.key];
-              if (!step) return;
+              const minutes = steps[e.key];
+              if (!minutes) return;
               e.preventDefault();
-              const to = (at ?? last) + step * minute;
-              seek(to >= last ? null : minuteOf(points, Math.floor(to / minute) * minute));
+              move(startOf(at ?? last) + minutes * minute);
             }}
           />
         </div>
@@ -118,13 +123,13 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
 // nearest is the index of the last point at or before a time, or of the first.
 function nearest(points: SpendPoint[], at: number): number {
   let i = points.length - 1;
-  while (i > 0 && Date.parse(points[i]!.at) > at + minute) i--;
+  while (i > 0 && Date.parse(points[i]!.at) > at) i--;
   return i;
 }
 
 // minuteOf is the time of the point in a minute, so that what is shown is what was recorded in it.
 function minuteOf(points: SpendPoint[], start: number): number {
-  const found = points.find((p) => Math.floor(Date.parse(p.at) / minute) * minute === start);
+  const found = points.find((p) => startOf(Date.parse(p.at)) === start);
   return found ? Math.ceil(Date.parse(found.at) / 1000) * 1000 : start;
 }
 
@@ -153,8 +158,10 @@ function Readout({ point: p, at }: { point: SpendPoint | undefined; at: number |
   if (!p) return null;
   if (at !== null && Math.abs(Date.parse(p.at) - at) > gap) return <p class="readout">Nothing is recorded at {hm(at)} UTC.</p>;
   const facts: [string, string][] = [
-    ['', `${p.at.slice(11, 16)} UTC`], ['all', priced(p) ? `${dollars(total(p))}/h` : 'not known'], ['reserved', dollars(p.reserved)], ['on-demand', dollars(p.onDemand)],
-    ['spot', dollars(p.spot)], ['lower bound', p.lowerBound === null ? 'not computed' : dollars(p.lowerBound)], ['nodes', count(p.nodes)],
+    ['', `${p.at.slice(11, 19)} UTC`], ['all', priced(p) ? `${dollars(total(p))}/h` : 'not known'],
+    ...([['reserved', p.reserved], ['on-demand', p.onDemand], ['spot', p.spot]] as [string, number][])
+      .filter(([, v]) => v > 0).map(([k, v]): [string, string] => [k, dollars(v)]),
+    ['lower bound', p.lowerBound === null ? 'not computed' : dollars(p.lowerBound)], ['nodes', count(p.nodes)],
     ['pending', p.pending === null ? 'not known' : count(p.pending)],
   ];
   return (

@@ -6,7 +6,7 @@ import { get, useAnswer } from './answer';
 import { Editor } from './editor';
 import { change, clock, count, dollars, list, plural, shortName } from './format';
 import { useLive } from './live';
-import { Code, Empty, Loaded, ProblemText, Skeleton, say, useNow } from './parts';
+import { Banner, Code, Empty, Loaded, ProblemText, Skeleton, say, useNow } from './parts';
 import { type Route, change as changeRoute, nodeHref } from './route';
 import { Glyph } from './states';
 
@@ -15,34 +15,31 @@ const pause = 300;
 
 export function WhatIfPage({ route }: { route: Route }) {
   const answer = useAnswer<NodePools>('/nodepools');
+  const names = list(answer.data?.names);
+  const asked = route.query.get('pool');
+  const name = asked && names.includes(asked) ? asked : names[0];
   return (
     <div class="page whatif">
-      <Loaded answer={answer} loading="Reading NodePools">{(pools) => {
-        const names = list(pools.names);
-        if (names.length === 0) {
-          return (
-            <><h1>What-if</h1><Empty title="The cluster has no NodePool">
-              <p>Here, you edit a NodePool and see its cost, drift and moves before you apply it. This lists what exists:</p>
-              <Code text="kubectl get nodepools.karpenter.sh" />
-            </Empty></>
-          );
-        }
-        const asked = route.query.get('pool');
-        const name = asked && names.includes(asked) ? asked : names[0]!;
-        return (
-          <>
-            <div class="whatif-head">
-              <h1>What-if</h1>
-              <select aria-label="NodePool" value={name} onChange={(e) => changeRoute({ pool: e.currentTarget.value })}>
-                {names.map((n) => <option value={n}>{n}</option>)}
-              </select>
-              <span class="dim">Planned by the engine for this cluster. Nothing is written.</span>
-            </div>
-            {asked && asked !== name && <p class="lead">The cluster has no NodePool {asked}.</p>}
-            <Pool key={name} name={name} />
-          </>
-        );
-      }}</Loaded>
+      <div class="whatif-head">
+        <h1>What-if</h1>
+        {names.length > 0 && (
+          <select aria-label="NodePool" value={name} onChange={(e) => changeRoute({ pool: e.currentTarget.value })}>
+            {names.map((n) => <option value={n}>{n}</option>)}
+          </select>
+        )}
+        <span class="dim">Edit a NodePool, and see what it would do. Nothing is written.</span>
+      </div>
+      <Loaded answer={answer} loading="Reading NodePools">{() => (name === undefined ? (
+        <Empty title="The cluster has no NodePool">
+          <p>Here, you edit a NodePool and see its cost, drift and moves before you apply it. This lists what exists:</p>
+          <Code text="kubectl get nodepools.karpenter.sh" />
+        </Empty>
+      ) : (
+        <>
+          {asked && asked !== name && <Banner kind="warn"><b>The cluster has no NodePool {asked}.</b> This is {name}.</Banner>}
+          <Pool key={name} name={name} />
+        </>
+      ))}</Loaded>
     </div>
   );
 }
@@ -133,7 +130,13 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
 function Copy({ text }: { text: string }) {
   const [copied, setCopied] = useState('');
   const copy = async () => {
-    await navigator.clipboard.writeText(text);
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // no permission: the text is selected instead
+      document.querySelector<HTMLTextAreaElement>('.editor textarea')?.select();
+      say('The manifest is selected: copy it with the keyboard');
+      return;
+    }
     setCopied(text);
     say('Copied the manifest');
   };

@@ -69,6 +69,7 @@ func problemOf(err error) *Problem {
 		out.Status, out.Code = http.StatusNotFound, CodeNotFound
 	case errors.As(err, &forbidden):
 		out.Status, out.Code, out.Rule = http.StatusForbidden, CodeForbidden, ruleFor(forbidden.Resource)
+		out.Message = forbidden.Error() // without what it was read for
 	case errors.Is(err, live.ErrLoading):
 		out.Code = CodeLoading
 	case apierrors.IsForbidden(err) && errors.As(err, &status):

@@ -5,7 +5,7 @@ import type { Decisions, Node, Summary, TopChange } from '../api.gen';
 import { useAbout } from '../about';
 import { useAnswer } from '../answer';
 import { DecisionRow } from '../decisions';
-import { change as difference, count, list, plural, shortName } from '../format';
+import { change as difference, count, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { NodeReport } from '../node';
 import { named } from '../nodes';
@@ -43,9 +43,15 @@ function Fleet({ nodes, summary, route, theme }: { nodes: ReadonlyMap<string, No
   const chosen = route.query.get('node');
   const selected = chosen ? named(nodes, chosen) : null;
   const counted = tally(nodes.values(), coloring, clusterNow());
+  const denied = list(useLive((l) => l.link?.forbidden));
   return (
     <div class="fleet-view">
-      <SummaryStrip tally={counted} summary={summary} />
+      <SummaryStrip tally={counted} summary={summary} noPods={denied.includes('pods')} />
+      {chosen && !selected && (
+        <Banner kind="warn">
+          <b>The cluster has no node {chosen}.</b> It may have been removed since. <a href={href(['fleet'])}>All nodes</a>
+        </Banner>
+      )}
       <div class="toolbar">
         <h1>Fleet</h1>
         <span class="hint">Box: vCPU. Fill: requested share. Cells: pods.</span>
@@ -251,9 +257,19 @@ function NoNodes({ summary }: { summary: Summary }) {
   );
 }
 
+// Missing is what the user may not read, and what is not shown for it.
+function Missing({ items }: { items: string[] }) {
+  if (items.length === 1) return <><b>Incomplete:</b> {items[0]}.</>;
+  return <><b>Incomplete:</b><ul>{items.map((m) => <li>{sentence(m)}.</li>)}</ul></>;
+}
+
 export function StaleBanner() {
   const link = useLive((l) => l.link);
   const connection = useLive((l) => l.connection);
+  const why = useLive((l) => l.lostWhy);
+  if (connection === 'lost' && why) {
+    return <Banner kind="bad"><b>Not live: {why}.</b> What you see is the last state. It connects again by itself.</Banner>;
+  }
   if (connection === 'lost') {
     return (
       <Banner kind="bad">
@@ -271,8 +287,8 @@ export function StaleBanner() {
           tried again all the time; check it with <code>kubectl get --raw /readyz</code>.
         </Banner>
       )}
-      {link.notPlanned && <Banner kind="warn"><b>Nothing is planned:</b> {link.notPlanned}.</Banner>}
-      {list(link.missing).map((m) => <Banner kind="warn">{m}.</Banner>)}
+      {link.notPlanned && list(link.missing).length === 0 && <Banner kind="warn"><b>Nothing is planned:</b> {link.notPlanned}.</Banner>}
+      {list(link.missing).length > 0 && <Banner kind="warn"><Missing items={list(link.missing)} /></Banner>}
     </>
   );
 }

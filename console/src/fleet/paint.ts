@@ -300,6 +300,18 @@ export class Painter {
     }
   }
 
+  // cut shortens a text to a width in px.
+  private cut(text: string, width: number): string {
+    if (this.g.measureText(text).width <= width) return text;
+    let [least, most] = [1, Math.min(text.length, 200)];
+    while (least < most) { // the longest beginning that fits is from least to most
+      const middle = Math.ceil((least + most) / 2);
+      if (this.g.measureText(`${text.slice(0, middle)}…`).width <= width) least = middle;
+      else most = middle - 1;
+    }
+    return `${text.slice(0, least)}…`;
+  }
+
   // headers name the groups; while zoomed, they stay at the top of what is visible of their group.
   private headers(scene: Scene, view: View, groups: Group[]) {
     const { g, tokens } = this;
@@ -322,8 +334,9 @@ export class Painter {
         g.strokeRect(left - 5.5, y - 9.5, box - 1, 19);
       }
       g.fillStyle = tokens('--text');
-      g.fillText(group.name, left, y);
-      let at = left + g.measureText(group.name).width + 8;
+      const name = this.cut(group.name, x + width - left);
+      g.fillText(name, left, y);
+      let at = left + g.measureText(name).width + 8;
       g.font = `12px ${tokens('--font')}`;
       g.fillStyle = tokens('--text3');
       for (const text of parts) {

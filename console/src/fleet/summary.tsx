@@ -6,7 +6,8 @@ import { useNow } from '../parts';
 import { href } from '../route';
 import type { Tally } from './tally';
 
-export function SummaryStrip({ tally, summary }: { tally: Tally; summary: Summary }) {
+// SummaryStrip has no numbers of pods that may not be read.
+export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary: Summary; noPods: boolean }) {
   const { nodes, inFlight, notReady } = tally;
   return (
     <section class="summary" aria-label="Summary">
@@ -17,21 +18,21 @@ export function SummaryStrip({ tally, summary }: { tally: Tally; summary: Summar
       </div>
       <div>
         <div class="key">Pods</div>
-        <div class="value">{count(summary.pods)}</div>
-        <div class="note">{nodes ? `${(summary.pods / nodes).toFixed(1)} per node` : 'no nodes'}</div>
+        <div class="value">{noPods ? '?' : count(summary.pods)}</div>
+        <div class="note">{noPods ? 'no permission' : nodes ? `${(summary.pods / nodes).toFixed(1)} per node` : 'no nodes'}</div>
       </div>
       <div>
         <div class="key"><a href={href(['pending'])}>Pending</a></div>
-        <div class="value">{count(summary.pending)}</div>
-        <div class="note">{summary.pending === 0 ? 'every pod has a node' : `${count(summary.stuck)} need a change`}</div>
+        <div class="value">{noPods ? '?' : count(summary.pending)}</div>
+        <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? `${count(summary.stuck)} need a change` : 'not planned yet'}</div>
       </div>
-      <Spend summary={summary} />
+      <Spend summary={summary} nodes={nodes} />
       <Split cost={tally.cost} />
     </section>
   );
 }
 
-function Spend({ summary }: { summary: Summary }) {
+function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
   const { now, after, lowerBound, unpriced } = summary.costPerHour;
   const changes = list(summary.changes);
   const age = useNow(5000);
@@ -42,7 +43,7 @@ function Spend({ summary }: { summary: Summary }) {
   return (
     <div class="wide">
       <div class="costs">
-        <div><div class="key">Now</div><div class="value">{dollars(now)}<small>/h</small></div></div>
+        <div><div class="key">Now</div><div class="value">{unpriced > 0 && unpriced >= nodes ? <small>not known</small> : <>{dollars(now)}<small>/h</small></>}</div></div>
         <div>
           <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
           <div class="value">

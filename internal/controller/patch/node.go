@@ -3,6 +3,7 @@ package patch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,8 +18,9 @@ import (
 // Node reads a Node from the cache and writes what mutate changed in its labels, annotations, taints, finalizers and owners. Kubelet,
 // cloud controller manager and Kubernetes' own controllers write a Node that joins many times within a second, so one that is locked to
 // the version in the cache is mostly refused. The precondition here is what the change rests on: the same Node, not being deleted,
-// with the same lists, which are written whole. If it does not hold, the Node is read from the API server, and the change is
-// written as by ObjectWithRetry, locked to that version.
+// with the same lists, which are written whole. If mutate only removes taints, the others may change: each operation tests the taint
+// that it removes, and no taint is written. If the precondition does not hold, the Node is read from the API server, and the change
+// is written as by ObjectWithRetry, locked to that version.
 func Node(ctx context.Context, clients Clients, node *corev1.Node, mutate func(*corev1.Node) error) error {
 	if err := clients.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 		return err
@@ -31,7 +33,7 @@ func Node(ctx context.Context, clients Clients, node *corev1.Node, mutate func(*
 	if len(operations) == 0 {
 		return nil
 	}
-	data, err := json.Marshal(append(nodeTests(before), operations...))
+	data, err := json.Marshal(operations)
 	if err != nil {
 		return err
 	}
@@ -56,13 +58,9 @@ const (
 	taintsPath     = "/spec/taints"
 )
 
-// nodeTests are the preconditions of a change. An absent field equals null.
-func nodeTests(n *corev1.Node) []operation {
-	out := []operation{{"test", "/metadata/uid", n.UID}, {"test", "/metadata/deletionTimestamp", n.DeletionTimestamp}}
-	for _, list := range nodeLists(n) {
-		out = append(out, operation{"test", list.Path, list.Value})
-	}
-	return out
+// sameNode are the preconditions of every change: it is the same Node, and not being deleted. An absent field equals null.
+func sameNode(n *corev1.Node) []operation {
+	return []operation{{"test", "/metadata/uid", n.UID}, {"test", "/metadata/deletionTimestamp", n.DeletionTimestamp}}
 }
 
 // nodeLists are the lists of a Node that are written whole; an empty list is null.
@@ -80,19 +78,50 @@ func nodeLists(n *corev1.Node) []operation {
 	return out
 }
 
-// nodeOperations are the changes from before to after.
+// nodeOperations are the changes from before to after, with their preconditions; none if nothing changes.
 func nodeOperations(before, after *corev1.Node) []operation {
-	out := append(mapOperations("/metadata/labels", before.Labels, after.Labels),
+	changes := append(mapOperations("/metadata/labels", before.Labels, after.Labels),
 		mapOperations("/metadata/annotations", before.Annotations, after.Annotations)...)
-	had := nodeLists(before)
+	tests, had := sameNode(before), nodeLists(before)
 	for i, list := range nodeLists(after) {
+		if list.Path == taintsPath {
+			if removed, only := removedTaints(before.Spec.Taints, after.Spec.Taints); only && len(removed) > 0 {
+				changes = append(changes, removeTaints(before.Spec.Taints, removed)...)
+				continue
+			}
+		}
+		tests = append(tests, operation{"test", list.Path, had[i].Value})
 		switch {
 		case equality.Semantic.DeepEqual(had[i].Value, list.Value):
 		case list.Value == nil:
-			out = append(out, operation{Op: "remove", Path: list.Path})
+			changes = append(changes, operation{Op: "remove", Path: list.Path})
 		default:
-			out = append(out, list)
+			changes = append(changes, list)
 		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return append(tests, changes...)
+}
+
+// removedTaints returns the indexes of the taints that after lacks. It is only a removal if after has no others, in the same order.
+func removedTaints(before, after []corev1.Taint) (indexes []int, only bool) {
+	for i := range before {
+		if len(after) > 0 && equality.Semantic.DeepEqual(before[i], after[0]) {
+			after = after[1:]
+		} else {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes, len(after) == 0
+}
+
+// removeTaints removes the taints at these ascending indexes, the last one first: the indexes of the others stay as they are.
+func removeTaints(taints []corev1.Taint, indexes []int) (out []operation) {
+	for _, i := range slices.Backward(indexes) {
+		path := fmt.Sprintf("%s/%d", taintsPath, i)
+		out = append(out, operation{"test", path, taints[i]}, operation{Op: "remove", Path: path})
 	}
 	return out
 }

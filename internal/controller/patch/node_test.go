@@ -112,6 +112,54 @@ func TestNode(t *testing.T) {
 
 func equalNodes(a, b *corev1.Node) bool { return !differ(a, b, func(string) bool { return true }) }
 
+// A change that only removes taints keeps what others do to the other taints, and brings back none. It is repeated only if the taint
+// that it removes is not where it was.
+func TestNodeOnlyRemovesTaints(t *testing.T) {
+	taint := func(key string) corev1.Taint { return corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute} }
+	joined := func(n *corev1.Node) error {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "joining" || t.Key == "starting" })
+		metav1.SetMetaDataLabel(&n.ObjectMeta, "ours", "1")
+		return nil
+	}
+	for _, tt := range []struct {
+		name      string
+		meanwhile []string
+		patches   int
+		want      []string
+	}{
+		{"nobody else writes", []string{"joining", "cloud", "starting", "notready"}, 1, []string{"cloud", "notready"}},
+		{"a taint behind is removed", []string{"joining", "cloud", "starting"}, 1, []string{"cloud"}},
+		{"a taint is added", []string{"joining", "cloud", "starting", "notready", "more"}, 1, []string{"cloud", "notready", "more"}},
+		{"a taint between is replaced", []string{"joining", "other", "starting", "notready"}, 1, []string{"other", "notready"}},
+		{"a taint before is removed", []string{"joining", "starting", "notready"}, 2, []string{"notready"}},
+		{"one of them is removed", []string{"cloud", "starting", "notready"}, 2, []string{"cloud", "notready"}},
+		{"all are removed", nil, 2, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "uid-a"}}
+			node.Spec.Taints = []corev1.Taint{taint("joining"), taint("cloud"), taint("starting"), taint("notready")}
+			now := node.DeepCopy()
+			now.Spec.Taints = nil
+			for _, key := range tt.meanwhile {
+				now.Spec.Taints = append(now.Spec.Taints, taint(key))
+			}
+			api := apitest.New(t, time.Now, now)
+			patches := 0
+			cache := staleCache{Client: api, node: node, beforePatch: func() { patches++ }}
+			if err := Node(t.Context(), Clients{Client: cache, Live: api}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, joined); err != nil {
+				t.Fatal(err)
+			}
+			got := &corev1.Node{}
+			if err := api.Get(t.Context(), client.ObjectKey{Name: "a"}, got); err != nil {
+				t.Fatal(err)
+			}
+			if patches != tt.patches || !slices.Equal(keys(got), tt.want) || got.Labels["ours"] != "1" {
+				t.Errorf("%d patches, taints %v, labels %v; want %d, %v", patches, keys(got), got.Labels, tt.patches, tt.want)
+			}
+		})
+	}
+}
+
 // A Node that is being deleted, or another that took the name, is not patched from the cache.
 func TestNodeThatIsAnotherNow(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Node){

@@ -59,7 +59,9 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 	if err := cluster.AddIndexes(t.Context(), indexes{builder}); err != nil {
 		t.Fatal(err)
 	}
-	return interceptor.NewClient(builder.Build(), interceptor.Funcs{Create: s.create, Delete: s.delete, Patch: patch})
+	return interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Create: s.create, Delete: s.delete, Patch: patch, SubResourcePatch: patchSubresource,
+	})
 }
 
 func scheme(t testing.TB) *runtime.Scheme {
@@ -113,9 +115,19 @@ func (s *server) create(ctx context.Context, c client.WithWatch, o client.Object
 }
 
 func patch(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	err := c.Patch(ctx, o, p, opts...)
-	var answer apierrors.APIStatus
-	if p.Type() == types.JSONPatchType && err != nil && !errors.As(err, &answer) {
+	return answer(p, c.Patch(ctx, o, p, opts...))
+}
+
+func patchSubresource(
+	ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+) error {
+	return answer(p, c.SubResource(name).Patch(ctx, o, p, opts...))
+}
+
+// answer makes a failed test of a JSON patch the response that an API server gives.
+func answer(p client.Patch, err error) error {
+	var status apierrors.APIStatus
+	if p.Type() == types.JSONPatchType && err != nil && !errors.As(err, &status) {
 		return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
 	return err

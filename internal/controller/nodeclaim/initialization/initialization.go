@@ -162,7 +162,7 @@ const (
 )
 
 func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.NodeClaim) error {
-	_, err := patch.StatusFrom(ctx, r.Client, before, claim)
+	_, err := patch.StatusIfSame(ctx, r.Client, before, claim)
 	return client.IgnoreNotFound(err)
 }
 

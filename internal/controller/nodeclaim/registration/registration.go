@@ -106,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			r.Now(),
 		)
 	}
-	if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
+	if _, err := patch.StatusIfSame(ctx, r.Client, before, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if condition.IsTrue(claim, karpv1.ConditionRegistered) {

@@ -58,7 +58,7 @@ func (a *assembly) wireNodeClaims() error {
 		&expiration.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
 		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
-		&tagging.Reconciler{Client: c, Live: live, Cloud: a.aws.Instances, Log: log},
+		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
 		&termination.ClaimReconciler{
 			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 		},

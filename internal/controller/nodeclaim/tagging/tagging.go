@@ -3,12 +3,13 @@ package tagging
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +33,8 @@ type namer interface {
 // Reconciler tags the instances of NodeClaims that have a node. The claim's annotations record that they are tagged.
 type Reconciler struct {
 	Client client.Client
-	// Live reads from the API server.
-	Live  client.Reader
-	Cloud namer
-	Log   *slog.Logger
+	Cloud  namer
+	Log    *slog.Logger
 }
 
 // Register adds the reconciler to mgr.
@@ -65,16 +64,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("tag the instance of node claim %q: %w", claim.Name, err)
 	}
-	// The claim has usually changed while EC2 tagged the instance. A conflict would repeat the calls to EC2.
-	tagged := claim.UID
-	err = patch.ObjectWithRetry(ctx, patch.Clients{Client: r.Client, Live: r.Live}, claim, func(c *karpv1.NodeClaim) error {
-		if c.UID == tagged {
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, awsv1.AnnotationTagged, "true")
-			metav1.SetMetaDataAnnotation(&c.ObjectMeta, awsv1.AnnotationClusterNameTagged, "true")
-		}
-		return nil
-	})
+	err = r.record(ctx, claim)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
+}
+
+// record writes on the claim that its instance is tagged. The claim has usually changed while EC2 tagged the instance, and the
+// annotations rest on nothing but that it is the same claim: the UID is the only precondition. A conflict would repeat the calls to EC2.
+func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim) error {
+	tagged, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         claim.UID,
+		"annotations": map[string]string{awsv1.AnnotationTagged: "true", awsv1.AnnotationClusterNameTagged: "true"},
+	}})
+	if err != nil {
+		return fmt.Errorf("record the tags of node claim %q: %w", claim.Name, err)
+	}
+	return r.Client.Patch(ctx, claim, client.RawPatch(types.MergePatchType, tagged))
 }
 
 // needsTags reports whether the claim has a node, and its instance was not tagged since.

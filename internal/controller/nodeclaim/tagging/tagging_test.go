@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -67,7 +69,7 @@ func TestTagging(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, tt.claim)
 			cloudOf := &ec2{err: tt.err}
-			_, err := f.Try(&Reconciler{Client: f.API, Live: f.API, Cloud: cloudOf, Log: f.Log}, "a")
+			_, err := f.Try(&Reconciler{Client: f.API, Cloud: cloudOf, Log: f.Log}, "a")
 			if wantErr := tt.err != nil && !errors.Is(tt.err, cloudprovider.ErrNotFound); (err != nil) != wantErr {
 				t.Errorf("error %v", err)
 			}
@@ -94,7 +96,17 @@ func TestClaimChangesDuringTheCall(t *testing.T) {
 		c.Labels["other"] = "writer"
 		f.Do(f.API.Update(f.Context(), c))
 	}}
-	f.Reconcile(&Reconciler{Client: f.API, Live: f.API, Cloud: cloudOf, Log: f.Log}, "a")
+	writes := 0
+	api := interceptor.NewClient(f.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			writes++
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	f.Reconcile(&Reconciler{Client: api, Cloud: cloudOf, Log: f.Log}, "a")
+	if writes != 1 {
+		t.Errorf("%d writes, want 1", writes)
+	}
 	if c := f.Claim("a"); needsTags(c) || c.Labels["other"] != "writer" || len(cloudOf.named) != 1 {
 		t.Errorf("annotations %v, labels %v, %d calls", c.Annotations, c.Labels, len(cloudOf.named))
 	}

@@ -16,6 +16,9 @@ const (
 	scheduler         = "kube-scheduler"
 )
 
+// etcdHealth is the port on which etcd serves HTTP.
+const etcdHealth = "etcd-health"
+
 const (
 	tokenWebhookFile = "token-webhook.kubeconfig"
 	schedulerFile    = "scheduler.yaml"
@@ -32,6 +35,7 @@ func (c *Cluster) etcdArgs() []string {
 	return []string{
 		"--data-dir=" + c.state.data(),
 		"--listen-client-url=" + c.ports[etcd].url(),
+		"--listen-client-http-url=" + c.ports[etcdHealth].url(),
 		"--cert-file=" + c.state.cert(etcdServer),
 		"--key-file=" + c.state.key(etcdServer),
 		"--trusted-ca-file=" + c.state.cert(etcdCA),

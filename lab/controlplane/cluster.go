@@ -37,7 +37,7 @@ const (
 type Cluster struct {
 	cfg      Config
 	state    state
-	ports    map[string]*portReservation // by component
+	ports    map[string]*portReservation // by component; etcd has a second one, for its health
 	endpoint string
 	ca       *pki.Authority
 	admin    *rest.Config
@@ -92,7 +92,7 @@ func (c *Cluster) prepare() error {
 	if err := c.state.create(); err != nil {
 		return err
 	}
-	for _, component := range []string{etcd, apiServer, controllerManager, scheduler} {
+	for _, component := range []string{etcd, etcdHealth, apiServer, controllerManager, scheduler} {
 		port, err := reservePort()
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (c *Cluster) boot(ctx context.Context) error {
 	http := anonymousHTTP(c.ca)
 	ready := func(component, path string) probe { return respondsOK(http, c.ports[component].url()+path) }
 
-	if err := c.run(ctx, etcd, c.etcdArgs(), respondsOK(etcdHTTP, c.ports[etcd].url()+"/health")); err != nil {
+	if err := c.run(ctx, etcd, c.etcdArgs(), respondsOK(etcdHTTP, c.ports[etcdHealth].url()+"/health")); err != nil {
 		return err
 	}
 	if err := c.runAPIServer(ctx); err != nil {

@@ -126,6 +126,7 @@ func (a *assembly) newState() *cluster.State {
 		CapacityBuffers:  a.settings.Gate(settings.GateCapacityBuffer),
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
+		ClaimsShown:      cluster.ClaimsShown(a.mgr.GetCache()),
 		Now:              time.Now,
 		OnSnapshot:       a.recorder.Saw,
 		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {

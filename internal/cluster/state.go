@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,6 +58,8 @@ type Config struct {
 	// capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
 	Now              func() time.Time
+	// ClaimsShown is the version up to which the cache has received NodeClaims; empty if it is not known, and nil never knows it.
+	ClaimsShown func(ctx context.Context) string
 	// Changes counts the changes of the objects of SnapshotKinds; nil if nobody counts them.
 	Changes func(ctx context.Context) (uint64, error)
 	// OnSnapshot is called with each Snapshot and what it was built from, none of which may be changed; nil calls nothing.
@@ -235,11 +238,17 @@ func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 		out = append(out, &list.Items[i])
 		cached[list.Items[i].UID] = true
 	}
+	shown := s.shownVersion(ctx)
 	created = slices.DeleteFunc(created, func(claim *karpv1.NodeClaim) bool {
-		if cached[claim.UID] {
+		switch {
+		case cached[claim.UID]:
 			s.dropCreated(claim.UID)
+		case s.isTooNew(claim, shown):
+			out = append(out, claim.DeepCopy())
+		default:
+			return false
 		}
-		return cached[claim.UID]
+		return true
 	})
 	unseen, err := s.readAllLive(ctx, created)
 	if err != nil {
@@ -273,6 +282,29 @@ func (s *State) readAllLive(ctx context.Context, claims []*karpv1.NodeClaim) ([]
 		}
 	}
 	return slices.DeleteFunc(read, func(claim *karpv1.NodeClaim) bool { return claim == nil }), nil
+}
+
+// unseenTime is how long a claim counts as it was created while the cache cannot show it. A watch recovers from an interruption within
+// that time. After it, the API server decides.
+const unseenTime = time.Minute
+
+// shownVersion is the version up to which the cache has received NodeClaims; empty if it is not known.
+func (s *State) shownVersion(ctx context.Context) string {
+	if s.cfg.ClaimsShown == nil {
+		return ""
+	}
+	return s.cfg.ClaimsShown(ctx)
+}
+
+// isTooNew reports whether the cache is from before the creation of a claim, so that it means nothing that it does not show it. To read each
+// such claim from the API server would hold up every pass while that is slow: a thousand claims are created in a burst, and the cache
+// shows them seconds later. The version must be read after the list of claims: a cache that has caught up in between leads to a read.
+func (s *State) isTooNew(claim *karpv1.NodeClaim, shown string) bool {
+	if shown == "" || s.cfg.Now().Sub(claim.CreationTimestamp.Time) > unseenTime {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(shown, claim.ResourceVersion)
+	return err == nil && order < 0
 }
 
 func (s *State) createdClaims() []*karpv1.NodeClaim {

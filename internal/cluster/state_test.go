@@ -37,6 +37,7 @@ type testCluster struct {
 	typesErr    error
 	leftOut     []string
 	settings    snapshot.Settings
+	claimsShown func(context.Context) string
 	*cluster.State
 }
 
@@ -60,6 +61,7 @@ func (w *testCluster) state(cache, live client.Reader) *cluster.State {
 	return cluster.NewState(cluster.Config{
 		Cache: cache, Live: live, Types: w, Settings: w.settings, NominationWindow: window, Now: func() time.Time { return w.now },
 		OnPoolSkipped: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
+		ClaimsShown:   w.claimsShown,
 	})
 }
 
@@ -172,6 +174,63 @@ func TestCreatedClaimIsReadAsItIsNow(t *testing.T) {
 	}
 	if s := w.snapshot(t); len(s.Nodes) != 1 || !s.Nodes[0].Deleting {
 		t.Errorf("nodes %+v, want one that is deleting", s.Nodes)
+	}
+}
+
+// While the cache is from before the creation of a claim, the claim counts as it was created, and nothing is read for it. Otherwise the API
+// server decides.
+func TestClaimThatIsTooNewForTheCacheIsNotRead(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		shown string
+		later time.Duration
+		gone  bool
+		reads int
+		want  []string
+	}{
+		{"the cache is behind", "4", 0, false, 0, []string{"a"}},
+		{"the cache is behind, and cannot know that the claim is gone", "4", 0, true, 0, []string{"a"}},
+		{"it has been behind for long", "4", time.Minute + time.Second, true, 1, nil},
+		{"the cache has caught up: the claim is gone", "5", 0, true, 1, nil},
+		{"the cache has caught up, and shows the claim a moment later", "5", 0, false, 1, []string{"a"}},
+		{"the version is unknown", "", 0, false, 1, []string{"a"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newTestCluster(t)
+			reads := 0
+			live := interceptor.NewClient(w.live, interceptor.Funcs{
+				Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					reads++
+					return api.Get(ctx, key, o, opts...)
+				},
+			})
+			w.claimsShown = func(context.Context) string { return tt.shown }
+			s := w.state(w.cache, live)
+			if _, err := s.Snapshot(t.Context()); err != nil { // the first one reads all claims
+				t.Fatal(err)
+			}
+			c := claimOf("a", nominates("pod-1"))
+			w.create(t, c)
+			if tt.gone {
+				if err := w.live.Delete(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.ResourceVersion = "5"
+			s.Created(c)
+			w.now = w.now.Add(tt.later)
+			snap, err := s.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantNodes(t, snap, tt.want...)
+			if reads != tt.reads {
+				t.Errorf("%d reads of the API server, want %d", reads, tt.reads)
+			}
+			if len(tt.want) > 0 && !slices.Equal(snap.Nodes[0].Nominated, []types.UID{"pod-1"}) {
+				t.Errorf("nominated %v: the pod would be created for twice", snap.Nodes[0].Nominated)
+			}
+		})
 	}
 }
 

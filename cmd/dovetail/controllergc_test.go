@@ -29,6 +29,11 @@ func TestMemoryLimitOfAController(t *testing.T) {
 			}
 		})
 	}
+	for live, want := range map[uint64]int{0: 6300, 64: 300, 128: 100, 160: 60, 360: 60, 5000: 60} { // MiB, percent
+		if got := (memoryInUse{live: live * mib}).growth(); got != want {
+			t.Errorf("with %d MiB alive the heap grows by %d %%, want %d", live, got, want)
+		}
+	}
 	if got := userLimit(1000); got != 900 {
 		t.Errorf("a container of 1,000 bytes: %d", got)
 	}

@@ -40,8 +40,9 @@ import (
 const (
 	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
 	passInterval = 10 * time.Second
-	// longestBurst is how long a pass waits while many pods get nodes. Passes go on in a cluster where that never ends.
-	longestBurst = 2 * passInterval
+	// longestBurst is how long a pass waits while many pods get nodes: for 30,000 of them, that takes a minute. Passes go on in a cluster
+	// where it never ends.
+	longestBurst = time.Minute
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.

@@ -60,7 +60,7 @@ func (l *Loop) Start(ctx context.Context) error {
 
 func (l *Loop) pass(ctx context.Context) error {
 	var claims karpv1.NodeClaimList
-	if err := l.Client.List(ctx, &claims); err != nil {
+	if err := l.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy); err != nil { // few are reserved, and only they are copied
 		return err
 	}
 	claims.Items = slices.DeleteFunc(claims.Items, func(c karpv1.NodeClaim) bool { return !reserved(&c) })
@@ -81,7 +81,7 @@ func (l *Loop) pass(ctx context.Context) error {
 	}
 	var errs []error
 	for i := range claims.Items {
-		claim := &claims.Items[i]
+		claim := claims.Items[i].DeepCopy()
 		if expiring[claim.Labels[awsv1.LabelReservationID]] {
 			errs = append(errs, l.delete(ctx, claim))
 		} else if outlivesReservation(claim, byID[claim.Status.ProviderID]) {

@@ -163,6 +163,50 @@ func TestCreatedClaimsThatAreGoneAreDropped(t *testing.T) {
 	})
 }
 
+// barrier lets nobody read a claim before so many read one at once.
+type barrier struct {
+	client.Reader
+	readers atomic.Int64
+	all     chan struct{}
+}
+
+func (b *barrier) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if b.readers.Add(-1) == 0 {
+		close(b.all)
+	}
+	select {
+	case <-b.all:
+		return b.Reader.Get(ctx, key, o, opts...)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// On a loaded API server the cache is late and each read takes long: a pass reads the claims that the cache lacks side by side.
+func TestCreatedClaimsAreReadAtOnce(t *testing.T) {
+	w := newTestCluster(t)
+	const claims = 10
+	b := &barrier{Reader: w.live, all: make(chan struct{})}
+	b.readers.Store(claims)
+	w.State = w.state(w.cache, b)
+	for i := range claims {
+		c := claimOf(fmt.Sprint("c", i))
+		w.create(t, c)
+		w.Created(c)
+	}
+	gone := claimOf("c3")
+	if err := w.live.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := w.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNodes(t, s, "c0", "c1", "c2", "c4", "c5", "c6", "c7", "c8", "c9")
+}
+
 // A claim that is created, deleted and not cached yet is deleting already.
 func TestCreatedClaimIsReadAsItIsNow(t *testing.T) {
 	w := newTestCluster(t)

@@ -44,7 +44,19 @@ func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snaps
 
 // waitsForLaunch reports whether a young claim without an instance was created for pods that no longer exist, or that run elsewhere while
 // others wait.
+//
+// Cost: the number of nodes, and that of all pods if there is a young claim.
 func waitsForLaunch(snap *snapshot.Snapshot) bool {
+	var young []*snapshot.Node
+	for i := range snap.Nodes {
+		n := &snap.Nodes[i]
+		if !n.Launched && !n.Deleting && len(n.Nominated) > 0 && snap.Now.Sub(n.CreatedAt) <= launchWaitTimeout {
+			young = append(young, n)
+		}
+	}
+	if len(young) == 0 {
+		return false
+	}
 	waiting, running := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, pod := range snap.Pods {
 		waiting[pod.UID] = true
@@ -54,11 +66,7 @@ func waitsForLaunch(snap *snapshot.Snapshot) bool {
 			running[pod.UID] = true
 		}
 	}
-	for i := range snap.Nodes {
-		n := &snap.Nodes[i]
-		if n.Launched || n.Deleting || snap.Now.Sub(n.CreatedAt) > launchWaitTimeout {
-			continue
-		}
+	for _, n := range young {
 		for _, uid := range n.Nominated {
 			if !waiting[uid] && (!running[uid] || len(waiting) > 0) {
 				return true

@@ -29,8 +29,8 @@ import (
 )
 
 // maxParallelCreates is how many NodeClaims are created in parallel. The calls share the client's rate limit with all
-// other controllers, so many more would only wait in the client.
-const maxParallelCreates = 20
+// other controllers, so many more would only wait in the client. On a loaded API server they would also delay the launch of the first.
+const maxParallelCreates = 10
 
 // clusterState takes snapshots. The provisioner reports its own writes to it, since the cache shows them late.
 type clusterState interface {

@@ -296,9 +296,9 @@ func (s *State) shownVersion(ctx context.Context) string {
 	return s.cfg.ClaimsShown(ctx)
 }
 
-// isTooNew reports whether the cache is from before the creation of a claim, so that it means nothing that it does not show it. To read each
-// such claim from the API server would hold up every pass while that is slow: a thousand claims are created in a burst, and the cache
-// shows them seconds later. The version must be read after the list of claims: a cache that has caught up in between leads to a read.
+// isTooNew reports whether the cache is from before the creation of a claim, so that it means nothing that it does not show it. To read
+// each such claim from the API server would hold up every pass while that is slow: a thousand claims are created in a burst, and the
+// cache shows them seconds later. The version must be read after the list of claims: a cache that has caught up in between leads to a read.
 func (s *State) isTooNew(claim *karpv1.NodeClaim, shown string) bool {
 	if shown == "" || s.cfg.Now().Sub(claim.CreationTimestamp.Time) > unseenTime {
 		return false

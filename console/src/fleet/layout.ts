@@ -69,7 +69,7 @@ export class Order {
 interface Run { width: number; height: number; count: number }
 
 // Sized is a group with its boxes in order. heights are how many units it is tall, by its columns, as far as that is known.
-interface Sized { name: string; boxes: Box[]; runs: Run[]; area: number; heights: Map<number, number> }
+interface Sized { name: string; boxes: Box[]; runs: Run[]; area: number; widest: number; heights: Map<number, number> }
 
 interface Ranked { box: Box; rank: number }
 
@@ -92,9 +92,10 @@ function sized(nodes: Iterable<Node>, by: Grouping, order: Order): Sized[] {
 }
 
 function groupOf(name: string, boxes: Box[]): Sized {
-  const out: Sized = { name, boxes, runs: [], area: 0, heights: new Map() };
+  const out: Sized = { name, boxes, runs: [], area: 0, widest: 0, heights: new Map() };
   for (const { width, height } of boxes) {
     out.area += width * height;
+    out.widest = Math.max(out.widest, width);
     const last = out.runs.at(-1);
     if (last?.width === width && last.height === height) last.count++;
     else out.runs.push({ width, height, count: 1 });
@@ -183,6 +184,9 @@ function heightOf(g: Sized, columns: number): number {
   return height;
 }
 
+// leastHeight is what heightOf is at least, without placing a box: that of the area. Narrow groups cut boxes.
+const leastHeight = (g: Sized, columns: number) => (columns < g.widest ? 0 : Math.ceil(g.area / columns));
+
 export interface Frame { width: number; height: number }
 
 const padding = 12;
@@ -213,8 +217,8 @@ function rowsOf(groups: Sized[], frame: Frame): Sized[][] {
 // Place is where a group stands: x and columns in units, y and height in pixels and units.
 interface Place { group: Sized; x: number; columns: number; y: number; height: number }
 
-// stacked places all groups at a unit of so many pixels.
-function stacked(rows: Sized[][], frame: Frame, unit: number): { places: Place[]; height: number } {
+// stacked places all groups at a unit of so many pixels, with the heights that a function gives them.
+function stacked(rows: Sized[][], frame: Frame, unit: number, heightOf: (g: Sized, columns: number) => number): { places: Place[]; height: number } {
   const columns = Math.max(2, Math.floor((frame.width - 2 * padding) / unit));
   const places: Place[] = [];
   let y = padding - 4;
@@ -258,20 +262,25 @@ function laidOut(placed: { places: Place[]; height: number }, unit: number): Lay
   return out;
 }
 
-// layout is the largest at which all boxes fit the frame. Its cost is that of the heights of all groups at 14 units, and of one placement
-// of all boxes.
+// layout is the largest at which all boxes fit the frame. Its cost is that of the heights of all groups at those of 14 units that their area
+// allows, and of one placement of all boxes.
 export function layout(nodes: ReadonlyMap<string, Node>, by: Grouping, frame: Frame, order: Order): Layout {
   const rows = rowsOf(sized(nodes.values(), by, order), frame);
+  const fitting = (unit: number) => {
+    if (stacked(rows, frame, unit, leastHeight).height > frame.height) return null;
+    const placed = stacked(rows, frame, unit, heightOf);
+    return placed.height <= frame.height ? placed : null;
+  };
   let low = nodes.size > 2000 ? 1.2 : 2.2;
   let high = nodes.size < 20 ? (frame.width < narrow ? 30 : 74) : 34;
-  const largest = stacked(rows, frame, high);
-  if (largest.height <= frame.height) return laidOut(largest, high);
-  let best = stacked(rows, frame, low);
-  if (best.height > frame.height) return laidOut(best, low);
+  const largest = fitting(high);
+  if (largest) return laidOut(largest, high);
+  let best = fitting(low);
+  if (!best) return laidOut(stacked(rows, frame, low, heightOf), low);
   for (let i = 0; i < 12; i++) {
     const middle = (low + high) / 2;
-    const tried = stacked(rows, frame, middle);
-    if (tried.height <= frame.height) [low, best] = [middle, tried];
+    const placed = fitting(middle);
+    if (placed) [low, best] = [middle, placed];
     else high = middle;
   }
   return laidOut(best, low);

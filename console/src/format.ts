@@ -58,7 +58,7 @@ export function clock(iso: string, now: number): string {
 }
 
 // rounded writes prices in a text as the page writes all others.
-const rounded = (text: string) => text.replace(/\$(\d+\.\d{4,})(?=\/h)/g, (_, v: string) => dollars(Number(v)));
+const rounded = (text: string) => text.replace(/\$(\d+\.\d{3,})(?=\/h)/g, (_, v: string) => dollars(Number(v)));
 
 // sentence begins with a capital unless its first word is a name or a command, such as c7g.large, and spells kinds as Kubernetes does.
 export function sentence(text: string): string {

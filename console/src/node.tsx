@@ -172,7 +172,7 @@ function Launch({ report, launch }: { report: NodereportReport; launch: Noderepo
             <caption>Cheaper types that cannot stand in for it</caption>
             <thead><tr><th>Type</th><th>Rule</th><th class="num">$/h</th></tr></thead>
             <tbody>
-              {list(launch.excluded).map((e) => <tr><td>{e.instanceType}</td><td>{e.rule}</td><td class="num">{dollars(e.price)}</td></tr>)}
+              {list(launch.excluded).map((e) => <tr><td class="whole">{e.instanceType}</td><td>{e.rule}</td><td class="num">{dollars(e.price)}</td></tr>)}
             </tbody>
           </table>
         </div>

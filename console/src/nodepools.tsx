@@ -86,7 +86,7 @@ function Report({ report: r }: { report: PoolreportReport }) {
       <div class="card-head">
         <h2><a href={poolHref(r.name)}>{r.name}</a></h2>
         <span class="dim">
-          {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`} · {dollars(r.price)}/h
+          {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`}{r.nodes + r.starting > 0 && ` · ${dollars(r.price)}/h`}
           {r.weight > 0 && ` · weight ${r.weight}`}{r.replicas !== null && r.replicas !== undefined && ` · ${r.replicas} replicas`}
         </span>
       </div>

@@ -83,7 +83,7 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
   const [before] = useState(manifest);
   const [text, setText] = useState(manifest);
   const [turn, setTurn] = useState(0);
-  const { result, problem, busy } = useWhatIf(name, text, turn);
+  const { result, problem, busy, text: planned } = useWhatIf(name, text, turn);
   const faults = list(result?.faults);
   const stale = useLive((l) => l.connection === 'lost' || !!l.link?.lost);
   useEffect(() => {
@@ -114,7 +114,7 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
         {result?.comparison && !problem && (
           <div class={busy || faults.length > 0 ? 'card-body old' : 'card-body'}>
             {faults.length > 0 && <p class="dim">Of the last manifest without faults:</p>}
-            <Effect comparison={result.comparison} same={text === before} />
+            <Effect comparison={result.comparison} same={planned === before} />
             <p class="faint small">Prices: {result.prices}.</p>
           </div>
         )}

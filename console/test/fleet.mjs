@@ -31,7 +31,7 @@ export function random(seed) {
   };
 }
 
-const now = '2026-11-19T14:32:08Z';
+export const now = '2026-11-19T14:32:08Z';
 const before = (hours) => new Date(Date.parse(now) - hours * 3.6e6).toISOString().replace(/\.\d+Z/, 'Z');
 
 const condition = (type, status = 'True', reason = type, message = '') => ({ type, status, reason, message, lastTransitionTime: before(1) });
@@ -171,4 +171,11 @@ export function snapshot(nodes, seed = 7) {
   pod('ml/trainer', '', { cpu: 900_000, memory: 4096, created: 1.2 });
   for (let i = 0; i < 5; i++) pod('shop/checkout', '', { cpu: 1500, memory: 2048, created: 0.01 });
   return JSON.stringify({ apiVersion: 'v1', kind: 'List', items });
+}
+
+// live are the objects of a cluster with so many nodes as they would be now: what was a minute ago in the snapshot is a minute ago.
+export function live(nodes, seed) {
+  const later = Date.now() - Date.parse(now);
+  const moved = (time) => new Date(Date.parse(time) + later).toISOString().replace(/\.\d+Z/, 'Z');
+  return JSON.parse(snapshot(nodes, seed).replace(/\d{4}-\d\d-\d\dT[\d:]+Z/g, moved)).items;
 }

@@ -34,6 +34,7 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
 
 function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
   const { now, after, lowerBound, unpriced } = summary.costPerHour;
+  const unknown = unpriced > 0 && unpriced >= nodes;
   const changes = list(summary.changes);
   const age = useNow(5000);
   const largest = Math.max(now, after ?? 0) || 1;
@@ -43,12 +44,12 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
   return (
     <div class="wide">
       <div class="costs">
-        <div><div class="key">Now</div><div class="value">{unpriced > 0 && unpriced >= nodes ? <small>not known</small> : <>{dollars(now)}<small>/h</small></>}</div></div>
+        <div><div class="key">Now</div><div class="value">{unknown ? <small>not known</small> : <>{dollars(now)}<small>/h</small></>}</div></div>
         <div>
           <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
           <div class="value">
-            {after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
-            {after !== null && Math.abs(after - now) >= 0.0005 && (
+            {unknown ? <small>not known</small> : after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
+            {!unknown && after !== null && Math.abs(after - now) >= 0.0005 && (
               <small class={after < now ? 'ok' : 'dim'}> {after < now ? '−' : '+'}{dollars(Math.abs(after - now))}</small>
             )}
           </div>

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { accessible, clean, directory, picture, startBrowser, startConsole, startLab } from './world.mjs';
+import { accessible, directory, picture, startBrowser, startConsole, startLab } from './world.mjs';
 
 // threeContexts are two names of the lab's cluster, and one of a cluster where nobody listens.
 function threeContexts(kubeconfig) {
@@ -61,5 +61,4 @@ test('several clusters', { timeout: 10 * 60_000 }, async (t) => {
     await page.getByRole('heading', { name: 'Clusters' }).waitFor();
   });
 
-  clean(page);
 });

@@ -1,7 +1,7 @@
 // The console of a running lab.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessible, clean, detour, picture, startBrowser, startConsole, startLab, visit } from './world.mjs';
+import { accessible, detour, picture, startBrowser, startConsole, startLab, tabTo, visit } from './world.mjs';
 
 const deployment = (name, replicas, spec) => JSON.stringify({
   apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name, namespace: 'default' },
@@ -28,10 +28,12 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
   });
 
   await t.test('nodes appear as pods are created', async () => {
+    await page.evaluate(() => { window.notReloaded = true; });
     await lab.kubectl(['apply', '-f', '-'], deployment('web', 6, {}));
     await page.getByRole('button', { name: /^(Steady|In flight)/ }).first().waitFor();
     await page.getByText('every pod has a node').waitFor();
     await page.getByRole('button', { name: /^Steady/ }).waitFor();
+    assert.equal(await page.evaluate(() => window.notReloaded), true, 'the page was loaded anew');
   });
 
   await t.test('a click on a node leads to the reason why it stays', async () => {
@@ -50,8 +52,7 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     await page.goto(`${url}/#/fleet`);
     await page.reload();
     await page.getByRole('button', { name: /^Steady/ }).waitFor();
-    for (let i = 0; i < 40 && !(await page.evaluate(() => document.activeElement?.tagName === 'CANVAS')); i++) await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'CANVAS');
+    await tabTo(page, (e) => e.tagName === 'CANVAS');
     await page.keyboard.press('ArrowRight');
     assert.match(await page.locator('#say').textContent(), /requested/);
     await page.keyboard.press('Enter');
@@ -62,6 +63,26 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     await page.waitForURL(/#\/nodes\//);
     await page.getByRole('heading', { name: 'In a terminal' }).waitFor();
     await accessible(page, 'node page');
+  });
+
+  await t.test('the keyboard alone leads from a node’s page to the effect of an edit', async () => {
+    await page.keyboard.press('g');
+    await page.keyboard.press('w');
+    const editor = page.getByRole('textbox', { name: /^Manifest of NodePool/ });
+    await page.getByText('Nothing is edited yet').waitFor();
+    await tabTo(page, (e) => e.tagName === 'TEXTAREA');
+    // To the value of expireAfter, which is the last word of its line.
+    const line = (await editor.inputValue()).split('\n').findIndex((l) => l.includes('expireAfter:'));
+    await page.keyboard.press('Control+Home');
+    for (let i = 0; i < line; i++) await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('End');
+    await page.keyboard.press('Control+Shift+ArrowLeft');
+    await page.keyboard.type('99h');
+    await page.getByText(/\d+ nodes? would drift/).waitFor();
+    assert.match(await page.locator('#say').textContent(), /The cost stays the same|\/h (less|more)/);
+    await tabTo(page, (e) => e.textContent === 'Reset', 'Shift+Tab');
+    await page.keyboard.press('Enter');
+    await page.getByText('Nothing is edited yet').waitFor();
   });
 
   await t.test('search leads to a node', async () => {
@@ -180,7 +201,6 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     assert.match(await denied.locator('.code pre').textContent(), /resources: \[nodes\]\n {2}verbs: \[list, watch\]/);
     await accessible(denied, 'forbidden');
     await picture(denied, 'lab-forbidden-dark');
-    clean(denied);
   });
 
   await t.test('a console that stops is named as the cause', async (t) => {
@@ -194,5 +214,4 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     await other.getByRole('button', { name: /^Steady/ }).waitFor();
   });
 
-  clean(page);
 });

@@ -7,11 +7,18 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import assert from 'node:assert/strict';
 import { chromium } from 'playwright-core';
+import { ApiServer, kubeconfig } from '../apiserver.mjs';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const dovetail = process.env.DOVETAIL ?? join(root, 'bin/dovetail');
 const lab = process.env.DOVETAIL_LAB ?? join(root, 'bin/dovetail-lab');
 const axe = readFileSync(new URL('../../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+// recording is one of the lab, in which consolidation removes most nodes within five minutes.
+export const recording = join(root, 'internal/recorder/replay/testdata/consolidate.rec');
+
+// patience is how long a step may take, in ms: a busy computer of two cores plans a cluster in some seconds.
+const patience = 120_000;
 
 // pictures is a directory for screenshots; none are taken without it.
 const pictures = process.env.CONSOLE_PICTURES;
@@ -23,12 +30,28 @@ export function directory() {
   return dir;
 }
 
+const endings = new WeakMap();
+
+// atEnd runs something when a test has ended, the last first: a page is checked and closed before the server that it reads.
+export function atEnd(t, end) {
+  if (!endings.has(t)) {
+    const all = [];
+    endings.set(t, all);
+    t.after(async () => {
+      const failed = [];
+      while (all.length) await Promise.resolve().then(all.pop()).catch((e) => failed.push(e));
+      if (failed.length) throw failed[0];
+    });
+  }
+  endings.get(t).push(end);
+}
+
 // program runs a program until the test ends, once its output has a text. It returns the match.
 async function program(t, file, args, { until, env = {} }) {
   const child = spawn(file, args, { env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] });
   const stopped = new Promise((resolve) => child.once('close', resolve));
   process.on('exit', () => child.kill('SIGKILL')); // a test that is interrupted leaves nothing behind
-  t.after(async () => {
+  atEnd(t, async () => {
     child.kill('SIGINT');
     await stopped;
   });
@@ -68,6 +91,17 @@ export async function startLab(t, args = []) {
   return { env, served, recording: join(dir, 'lab', 'logs', 'decisions.rec'), kubectl: (args, input) => run(lab, ['kubectl', ...args], { env, input }) };
 }
 
+// served is a console over an API server in memory, which a test changes before and meanwhile.
+export async function served(t, items, before = () => {}, args = []) {
+  const api = new ApiServer(items);
+  before(api);
+  const url = await api.listen();
+  atEnd(t, () => api.close());
+  const file = join(directory(), 'kubeconfig');
+  writeFileSync(file, kubeconfig(url));
+  return { api, port: Number(new URL(url).port), url: await startConsole(t, args, { KUBECONFIG: file }) };
+}
+
 // consoleProcess runs the console and returns its address and process ID; startConsole the address.
 export async function consoleProcess(t, args, env = {}) {
   const match = await program(t, dovetail, ['console', '--port', '0', ...args], { until: /(http:\/\/127\.0\.0\.1:\d+)\//, env });
@@ -101,41 +135,79 @@ export async function detour(t, kubeconfig) {
     proxy.close(resolve);
     for (const s of sockets) s.destroy();
   });
-  t.after(() => proxy.listening && close());
+  atEnd(t, () => proxy.listening && close());
   const file = join(directory(), 'kubeconfig');
   writeFileSync(file, text.replace(server[0], `server: https://127.0.0.1:${port}`));
   return { kubeconfig: file, close, open: () => listen(port) };
 }
 
-// startBrowser is a browser whose pages fail the test for anything in the error console, and for requests that leave their origin.
+// refused are complaints of the browser itself about requests that a test makes fail.
+export const refused = (text) => /Failed to load resource|ERR_/.test(text);
+
+// startBrowser is a browser whose pages fail their test for anything in the error console that is not allowed, and for requests that
+// leave their origin. A page is checked and closed when the test within which it is opened has ended.
 export async function startBrowser(t) {
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
-  t.after(() => browser.close());
+  atEnd(t, () => browser.close());
   return {
-    async page(url, { width = 1280, height = 800, theme = 'light', allow = () => false, init } = {}) {
-      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, ignoreHTTPSErrors: true });
-      t.after(() => context.close());
+    async page(url, { within = t, hash = '', width = 1280, height = 800, theme = 'light', allow = () => false, init, before, options } = {}) {
+      const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, ignoreHTTPSErrors: true, ...options });
       if (init) await context.addInitScript(init);
       const page = await context.newPage();
-      page.setDefaultTimeout(60_000);
-      const wrong = [];
-      page.on('console', (m) => ['error', 'warning'].includes(m.type()) && !allow(m.text()) && wrong.push(`${m.type()}: ${m.text()}`));
-      page.on('pageerror', (e) => wrong.push(`exception: ${e.message}`));
-      page.on('request', (r) => new URL(r.url()).origin !== new URL(url).origin && wrong.push(`request to ${r.url()}`));
-      await page.goto(`${url}/`);
-      page.wrong = wrong;
+      page.setDefaultTimeout(patience);
+      page.wrong = [];
+      page.busy = new Set();
+      const origin = (u) => new URL(u).origin;
+      page.on('console', (m) => ['error', 'warning'].includes(m.type()) && !allow(m.text()) && page.wrong.push(`${m.type()}: ${m.text()}`));
+      page.on('pageerror', (e) => page.wrong.push(`exception: ${e.message}`));
+      page.on('websocket', (s) => page.wrong.push(`web socket to ${s.url()}`));
+      page.on('request', (r) => {
+        if (origin(r.url()) !== origin(url)) page.wrong.push(`request to ${r.url()}`);
+        if (!r.url().endsWith('/events')) page.busy.add(r);
+      });
+      for (const end of ['requestfinished', 'requestfailed']) page.on(end, (r) => page.busy.delete(r));
+      atEnd(within, async () => {
+        const wrong = [...page.wrong];
+        await context.close();
+        assert.deepEqual(wrong, [], 'the browser complained');
+      });
+      await before?.(page);
+      await page.goto(`${url}/${hash}`);
       return page;
     },
   };
 }
 
-// clean fails the test for what the browser complained about.
-export const clean = (page) => assert.deepEqual(page.wrong, []);
+// tabTo presses Tab until the focus is at an element.
+export async function tabTo(page, is, key = 'Tab') {
+  for (let i = 0; i < 80; i++) {
+    if (await page.evaluate(`(${is})(document.activeElement)`)) return;
+    await page.keyboard.press(key);
+  }
+  assert.fail(`no Tab leads to ${is}`);
+}
 
-// accessible checks the page by axe-core in both themes.
-export async function accessible(page, what) {
+// settled waits until the page has drawn what it asked for: in several frames in a row, nothing is under way.
+export async function settled(page) {
+  for (let calm = 0; calm < 3;) {
+    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))));
+    calm = page.busy.size === 0 ? calm + 1 : 0;
+  }
+}
+
+// fits fails the test for a view that scrolls sideways.
+export async function fits(page, what) {
+  const wide = await page.evaluate(() => {
+    const main = document.querySelector('main');
+    return document.documentElement.scrollWidth > innerWidth || main.scrollWidth > main.clientWidth;
+  });
+  assert.ok(!wide, `${what} scrolls sideways`);
+}
+
+// accessible checks the page by axe-core in both themes. With forced colors, contrast is that of the system.
+export async function accessible(page, what, { forced = false } = {}) {
   await page.evaluate(axe);
-  const found = await page.evaluate(async () => {
+  const found = await page.evaluate(async (forced) => {
     const root = document.documentElement;
     const before = root.dataset.theme;
     const out = [];
@@ -143,6 +215,7 @@ export async function accessible(page, what) {
       root.dataset.theme = theme;
       const { violations } = await window.axe.run(document, {
         runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+        rules: { 'color-contrast': { enabled: !forced } },
       });
       for (const v of violations) {
         out.push(`${theme}: ${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => `${n.html.slice(0, 160)} ${n.failureSummary}`).join(' | ')}`);
@@ -150,7 +223,7 @@ export async function accessible(page, what) {
     }
     root.dataset.theme = before;
     return out;
-  });
+  }, forced);
   assert.deepEqual(found, [], what);
 }
 
@@ -158,8 +231,8 @@ export async function picture(page, name) {
   if (pictures) await page.screenshot({ path: join(pictures, `${name}.png`) });
 }
 
-// visit goes to a view of the page.
+// visit goes to a view of the page, and waits for a text in it.
 export async function visit(page, hash, text) {
   await page.evaluate((h) => { location.hash = h; }, hash);
-  await page.getByText(text).first().waitFor();
+  await page.locator('main').getByText(text).first().waitFor();
 }

@@ -1,11 +1,13 @@
 // What clusters, addresses, clocks and networks do to the page: hostile and broken objects, extreme clusters, and a server that goes.
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import http from 'node:http';
-import { live, snapshot } from '../fleet.mjs';
-import { accessible, atEnd, consoleProcess, directory, fits, picture, refused, served, settled, startBrowser, startConsole, visit } from './world.mjs';
 import { writeFileSync } from 'node:fs';
+import http from 'node:http';
 import { join } from 'node:path';
+import { test } from 'node:test';
+import { live, snapshot } from '../fleet.mjs';
+import {
+  accessible, atEnd, consoleProcess, directory, fits, picture, refused, served, settled, startBrowser, startConsole, visit,
+} from './world.mjs';
 
 const script = '"><img src=x onerror="window.owned=1"><script>window.owned=1</script>';
 const rtl = '\u202Eevil\u202C عقدة';
@@ -306,7 +308,10 @@ test('a console that is started again is live again, with the view as it was', {
 test('one page more than a server has streams for states it, and is live once another is closed', { timeout: 5 * 60_000 }, async (t) => {
   const { url } = await served(t, live(3));
   const requests = await Promise.all(Array.from({ length: 32 }, () => new Promise((resolve, reject) => {
-    const request = http.get(`${url}/api/v1/events`, { agent: false }, (response) => resolve([request, response.resume()][0])).on('error', reject);
+    const request = http.get(`${url}/api/v1/events`, { agent: false }, (response) => {
+      response.resume();
+      resolve(request);
+    }).on('error', reject);
   })));
   atEnd(t, () => requests.forEach((r) => r.destroy()));
   const page = await (await startBrowser(t)).page(url, { allow: refused });

@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { ApiServer } from '../apiserver.mjs';
 import { live, snapshot } from '../fleet.mjs';
-import { accessible, atEnd, directory, fits, picture, recording, refused, served, settled, startBrowser, startConsole, visit } from './world.mjs';
+import {
+  accessible, atEnd, directory, fits, picture, recording, refused, served, settled, startBrowser, startConsole, visit,
+} from './world.mjs';
 
 // sizes are those of a phone, a laptop and a large screen, and of a laptop whose browser is zoomed to 200 %.
 const sizes = [[390, 844], [1280, 800], [1920, 1080], [640, 400, 2]];

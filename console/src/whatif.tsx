@@ -85,6 +85,11 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
   const [turn, setTurn] = useState(0);
   const { result, problem, busy, text: planned } = useWhatIf(name, text, turn);
   const faults = list(result?.faults);
+  // The button cannot be pressed again: the focus goes back to the text.
+  const reset = () => {
+    setText(before);
+    document.querySelector<HTMLTextAreaElement>('.editor textarea')?.focus({ preventScroll: true });
+  };
   const stale = useLive((l) => l.connection === 'lost' || !!l.link?.lost);
   useEffect(() => {
     if (!busy && result) say(faults.length > 0 ? plural(faults.length, 'fault') : result.comparison ? headline(result.comparison) : '');
@@ -94,7 +99,7 @@ function Edit({ name, manifest }: { name: string; manifest: string }) {
       <section class="card" aria-label="Manifest">
         <div class="card-head">
           <h2>Manifest</h2><span class="grow" />
-          <button class="button" disabled={text === before} onClick={() => setText(before)}>Reset</button>
+          <button class="button" disabled={text === before} onClick={reset}>Reset</button>
           <Copy text={text} />
         </div>
         <Editor label={`Manifest of NodePool ${name}`} text={text} before={before} wrong={faults.map((f) => f.line)} describedBy="faults" onText={setText} />

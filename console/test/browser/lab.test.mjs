@@ -79,10 +79,12 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
     await page.keyboard.press('Control+Shift+ArrowLeft');
     await page.keyboard.type('99h');
     await page.getByText(/\d+ nodes? would drift/).waitFor();
-    assert.match(await page.locator('#say').textContent(), /The cost stays the same|\/h (less|more)/);
+    await page.waitForFunction(() => /The cost stays the same|\/h (less|more)/.test(document.getElementById('say').textContent));
     await tabTo(page, (e) => e.textContent === 'Reset', 'Shift+Tab');
     await page.keyboard.press('Enter');
     await page.getByText('Nothing is edited yet').waitFor();
+    assert.equal(await page.evaluate(() => document.activeElement?.tagName), 'TEXTAREA', 'the focus is lost');
+    await page.keyboard.press('Shift+Tab');
   });
 
   await t.test('search leads to a node', async () => {

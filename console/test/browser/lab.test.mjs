@@ -89,7 +89,7 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
 
   await t.test('search leads to a node', async () => {
     await page.keyboard.press('/');
-    await page.getByRole('combobox').fill('nodepools');
+    await page.getByRole('combobox', { name: /^Search/ }).fill('nodepools');
     await accessible(page, 'search');
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'NodePools' }).waitFor();

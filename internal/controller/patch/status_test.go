@@ -104,7 +104,9 @@ func writeClaim(t *testing.T, api client.Client, claim *karpv1.NodeClaim, status
 	}
 }
 
-func equalClaims(a, b *karpv1.NodeClaim) bool { return !differ(a, b, func(string) bool { return true }) }
+func equalClaims(a, b *karpv1.NodeClaim) bool {
+	return !differ(a, b, func(string) bool { return true })
+}
 
 // A claim that is being deleted, or another that took the name, gets no status of the claim that was read.
 func TestStatusIfSameOfAnother(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -57,56 +56,5 @@ func TestStaticPoolIsNeverConsolidatable(t *testing.T) {
 	condition.SetTrue(claim, karpv1.ConditionInitialized, start)
 	if quiet, wait := consolidatable(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
 		t.Errorf("quiet %v, wait %v", quiet, wait)
-	}
-}
-
-func TestLastEvent(t *testing.T) {
-	grace := int64(30)
-	tests := []struct {
-		name   string
-		change func(p *corev1.Pod)
-		want   time.Duration
-	}{
-		{"created", func(*corev1.Pod) {}, 0},
-		{
-			"bound",
-			func(p *corev1.Pod) {
-				p.Status.Conditions = []corev1.PodCondition{
-					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: start.Add(time.Minute)}},
-				}
-			},
-			time.Minute,
-		},
-		{
-			"deleted: when it was asked to end, not when it must have ended",
-			func(p *corev1.Pod) {
-				p.DeletionTimestamp = &metav1.Time{Time: start.Add(5 * time.Minute)}
-				p.DeletionGracePeriodSeconds = &grace
-			},
-			5*time.Minute - 30*time.Second,
-		},
-		{
-			"ended by itself",
-			func(p *corev1.Pod) {
-				p.Status.Phase = corev1.PodSucceeded
-				p.Status.ContainerStatuses = []corev1.ContainerStatus{
-					{
-						State: corev1.ContainerState{
-							Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Time{Time: start.Add(2 * time.Minute)}},
-						},
-					},
-				}
-			},
-			2 * time.Minute,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Time{Time: start}}}
-			tt.change(pod)
-			if got := lastEvent(pod).Sub(start); got != tt.want {
-				t.Errorf("last event %v after creation, want %v", got, tt.want)
-			}
-		})
 	}
 }

@@ -470,6 +470,15 @@ func TestPodEvents(t *testing.T) {
 			-1,
 		},
 		{
+			"not initialized: initialization will write it",
+			controllertest.Pod("web", "node-a"),
+			-1,
+			7,
+			controllertest.Claim("a", controllertest.Registered),
+			controllertest.ReadyNode("a"),
+			-1,
+		},
+		{
 			"another provider's claim",
 			controllertest.Pod("web", "node-a"),
 			-1,
@@ -498,6 +507,24 @@ func TestPodEvents(t *testing.T) {
 				t.Errorf("last event %v, want %d s after the start", got, tt.want)
 			}
 		})
+	}
+}
+
+// A pod that comes between initialization's read of the pods and its write is not lost.
+func TestPodEventDuringInitialization(t *testing.T) {
+	pod := controllertest.Pod("web", "node-a")
+	pod.CreationTimestamp = after(7)
+	f := controllertest.New(t, pod, controllertest.Claim("a", controllertest.Registered), controllertest.ReadyNode("a"))
+	r, node := &PodEvents{Client: f.API}, reconcile.Request{NamespacedName: types.NamespacedName{Name: "node-a"}}
+	result, err := r.Reconcile(t.Context(), node)
+	if err != nil || result.RequeueAfter <= 0 || !f.Claim("a").Status.LastPodEventTime.IsZero() {
+		t.Fatalf("comes back after %v, error %v, last event %v", result.RequeueAfter, err, f.Claim("a").Status.LastPodEventTime)
+	}
+	claim := f.Claim("a")
+	condition.SetTrue(claim, karpv1.ConditionInitialized, f.Clock)
+	f.Do(f.API.Status().Update(f.Context(), claim))
+	if _, err := r.Reconcile(t.Context(), node); err != nil || !f.Claim("a").Status.LastPodEventTime.Time.Equal(after(7).Time) {
+		t.Errorf("error %v, last event %v", err, f.Claim("a").Status.LastPodEventTime)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
@@ -60,14 +61,14 @@ func (r *PodEvents) Reconcile(ctx context.Context, req reconcile.Request) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	var last time.Time
-	for _, pod := range pods {
-		if !snapshot.DaemonOwned(pod) {
-			last = latest(last, lastEvent(pod))
-		}
-	}
-	if last.IsZero() {
+	last := cluster.LastPodEvent(pods)
+	switch {
+	case last.IsZero():
 		return reconcile.Result{}, nil
+	case condition.IsUnknown(&claims[0], karpv1.ConditionInitialized):
+		// Initialization writes the time together with the condition, without which nothing reads it. A pod that comes in between is
+		// written then.
+		return reconcile.Result{RequeueAfter: podEventDedupe}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(r.updateLastPodEvent(ctx, &claims[0], last))
 }
@@ -78,36 +79,4 @@ func (r *PodEvents) updateLastPodEvent(ctx context.Context, claim *karpv1.NodeCl
 	}
 	_, err := patch.Status(ctx, r.Client, claim, func() { claim.Status.LastPodEventTime = metav1.Time{Time: at} })
 	return err
-}
-
-// lastEvent is when the pod was last bound, began to terminate, or ended.
-func lastEvent(pod *corev1.Pod) time.Time {
-	at := pod.CreationTimestamp.Time
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
-			at = latest(at, c.LastTransitionTime.Time)
-		}
-	}
-	if pod.DeletionTimestamp != nil {
-		var grace int64
-		if s := pod.DeletionGracePeriodSeconds; s != nil {
-			grace = *s
-		}
-		at = latest(at, pod.DeletionTimestamp.Add(-time.Duration(grace)*time.Second))
-	}
-	if snapshot.Terminal(pod) {
-		for _, c := range pod.Status.ContainerStatuses {
-			if c.State.Terminated != nil {
-				at = latest(at, c.State.Terminated.FinishedAt.Time)
-			}
-		}
-	}
-	return at
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -119,6 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, client.IgnoreNotFound(err)
 		}
 	}
+	if err := r.recordPods(ctx, claim, node); err != nil {
+		return reconcile.Result{}, err
+	}
 	condition.SetTrue(claim, karpv1.ConditionInitialized, r.Now())
 	// The consistency controller would find the same at once, and take a write of its own for each node that joins. What is not
 	// consistent is left to it.
@@ -140,6 +143,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		node.Status.Allocatable,
 	)
 	return reconcile.Result{}, nil
+}
+
+// recordPods sets when a pod last came to the node. Pods often come before the claim is initialized, and each would take a write of its own.
+func (r *Reconciler) recordPods(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
+	pods, err := cluster.SharedPodsOn(ctx, r.Client, node.Name)
+	if err != nil {
+		return err
+	}
+	if last := cluster.LastPodEvent(pods); last.After(claim.Status.LastPodEventTime.Time) {
+		claim.Status.LastPodEventTime = metav1.Time{Time: last}
+	}
+	return nil
 }
 
 // settlingTime is how long after its registration a node is not said to wait for what every node waits for. Most are ready by then, and

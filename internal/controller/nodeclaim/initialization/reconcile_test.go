@@ -1,6 +1,7 @@
 package initialization
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -235,5 +237,29 @@ func TestConsistentNodeNeedsOneWrite(t *testing.T) {
 				t.Errorf("not initialized: %v", claim.Status.Conditions)
 			}
 		})
+	}
+}
+
+// When a pod came before the claim is initialized, one write has both.
+func TestPodsThatCameBefore(t *testing.T) {
+	came := metav1.NewTime(controllertest.Start.Add(7 * time.Second))
+	pod := controllertest.Pod("web", "node-a", func(p *corev1.Pod) { p.CreationTimestamp = came })
+	daemon := controllertest.Pod("agent", "node-a", controllertest.OwnedByDaemonSet, func(p *corev1.Pod) {
+		p.CreationTimestamp = metav1.NewTime(came.Add(time.Minute))
+	})
+	f := controllertest.New(t, controllertest.Claim("a", controllertest.Registered), controllertest.ReadyNode("a"), pod, daemon)
+	writes := 0
+	api := interceptor.NewClient(f.API, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch,
+			opts ...client.SubResourcePatchOption,
+		) error {
+			writes++
+			return c.SubResource(name).Patch(ctx, o, p, opts...)
+		},
+	})
+	f.Reconcile(&Reconciler{Client: api, Events: f.Events, Log: f.Log, Now: f.Now}, "a")
+	claim := f.Claim("a")
+	if !condition.IsTrue(claim, karpv1.ConditionInitialized) || !claim.Status.LastPodEventTime.Equal(&came) || writes != 1 {
+		t.Errorf("%d writes, status %+v, want the pod's time %v", writes, claim.Status, came)
 	}
 }

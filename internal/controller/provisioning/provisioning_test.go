@@ -429,6 +429,12 @@ func TestWaitsForLaunch(t *testing.T) {
 			nil,
 			false,
 		},
+		{
+			"not launched for as long as a single launch may take",
+			change(func(n *snapshot.Node) { n.CreatedAt = controllertest.Start.Add(-launchWaitTimeout) }),
+			nil,
+			true,
+		},
 		{"created for nobody in particular", change(func(n *snapshot.Node) { n.Nominated = nil }), nil, false},
 	}
 	for _, tt := range tests {
@@ -438,6 +444,29 @@ func TestWaitsForLaunch(t *testing.T) {
 				t.Errorf("changing hands %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// The launches of a burst take turns. Each claim that has no instance yet adds to the time that a launch may take; others do not.
+func TestLaunchesOfABurstTakeTurns(t *testing.T) {
+	const old = launchWaitTimeout + 10*time.Second
+	late := snapshot.Node{Claim: "late", CreatedAt: controllertest.Start.Add(-old), Nominated: []types.UID{"uid-gone"}}
+	for _, tt := range []struct {
+		name   string
+		other  snapshot.Node
+		others int
+		want   bool
+	}{
+		{"99 others have no instance", snapshot.Node{Claim: "c", CreatedAt: controllertest.Start}, 99, true},
+		{"98 others have no instance", snapshot.Node{Claim: "c", CreatedAt: controllertest.Start}, 98, false},
+		{"all others have", snapshot.Node{Claim: "c", Launched: true}, 500, false},
+		{"all others are deleting", snapshot.Node{Claim: "c", Deleting: true}, 500, false},
+		{"all others are of somebody else", snapshot.Node{Name: "n"}, 500, false},
+	} {
+		s := &snapshot.Snapshot{Now: controllertest.Start, Nodes: append(slices.Repeat([]snapshot.Node{tt.other}, tt.others), late)}
+		if got := waitsForLaunch(s); got != tt.want {
+			t.Errorf("%s: waits %v, want %v", tt.name, got, tt.want)
+		}
 	}
 }
 

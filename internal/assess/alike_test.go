@@ -32,18 +32,28 @@ func TestOnlyEditsWithoutEffectOnPlansShareOne(t *testing.T) {
 		alike bool
 	}{
 		{"nothing", func(*karpv1.NodePool, *karpv1.NodeClaim) {}, true},
-		{"budgets", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} }, true},
+		{"budgets", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
+			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
+		}, true},
 		{"the hash that a controller notes", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { delete(p.Annotations, karpv1.AnnotationNodePoolHash) }, true},
 		{"the message of a condition", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Message = "AMIDrift" }, true},
 		{"another annotation", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Annotations["team"] = "search" }, false},
 		{"a label", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Labels = map[string]string{"a": "b"} }, false},
-		{"consolidateAfter", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Hour) }, false},
+		{"consolidateAfter", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
+			p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Hour)
+		}, false},
 		{"weight", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Spec.Weight = new(int32(7)) }, false},
-		{"limits", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: {}} }, false},
-		{"the template", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Spec.Template.Spec.ExpireAfter = karpv1.After(time.Hour) }, false},
+		{"limits", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
+			p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: {}}
+		}, false},
+		{"the template", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
+			p.Spec.Template.Spec.ExpireAfter = karpv1.After(time.Hour)
+		}, false},
 		{"a node that no longer drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Status = metav1.ConditionFalse }, false},
 		{"another reason of drift", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Reason = "NodePoolDrifted" }, false},
-		{"since when it drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].LastTransitionTime = metav1.Time{} }, false},
+		{"since when it drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) {
+			c.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before, edited := cluster(), cluster()

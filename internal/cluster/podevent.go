@@ -8,8 +8,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// LastPodEvent is when a pod of a node last came, began to terminate, or ended; zero if none did. Pods of DaemonSets do not count. The times are
-// those of the pods, not of the clock.
+// LastPodEvent is when a pod of a node last came, began to terminate, or ended; zero if none did. Pods of DaemonSets do
+// not count. The times are those of the pods, not of the clock.
 func LastPodEvent(pods []*corev1.Pod) (last time.Time) {
 	for _, pod := range pods {
 		if !snapshot.DaemonOwned(pod) {

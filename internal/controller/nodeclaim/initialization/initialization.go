@@ -145,7 +145,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// recordPods sets when a pod last came to the node. Pods often come before the claim is initialized, and each would take a write of its own.
+// recordPods sets when a pod last came to the node. Pods often come before the claim is initialized, and that would take
+// a write of its own.
 func (r *Reconciler) recordPods(ctx context.Context, claim *karpv1.NodeClaim, node *corev1.Node) error {
 	pods, err := cluster.SharedPodsOn(ctx, r.Client, node.Name)
 	if err != nil {

@@ -98,7 +98,7 @@ func (c *BulkAPI) List(_ context.Context, list client.ObjectList, opts ...client
 	claims, ok := list.(*karpv1.NodeClaimList)
 	if !ok {
 		switch list.(type) {
-		case *corev1.NodeList, *karpv1.NodePoolList:
+		case *corev1.NodeList, *corev1.PodList, *karpv1.NodePoolList: // there are none
 			return nil
 		}
 		return fmt.Errorf("this API server has no %T", list)

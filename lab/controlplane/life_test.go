@@ -107,7 +107,8 @@ func TestComponentExitsWhenStandardInputCloses(t *testing.T) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "component", "etcd", "--",
-		"--data-dir="+filepath.Join(dir, "data"), "--listen-client-url=https://127.0.0.1:0",
+		"--data-dir="+filepath.Join(dir, "data"),
+		"--listen-client-url=https://127.0.0.1:0", "--listen-client-http-url=https://localhost:0", // etcd refuses equal ones
 		"--cert-file="+filepath.Join(dir, "cert"), "--key-file="+filepath.Join(dir, "key"),
 		"--trusted-ca-file="+filepath.Join(dir, "ca"))
 	stdin, err := cmd.StdinPipe()

@@ -145,7 +145,7 @@ test('one node, no pods, no requests, no prices, no NodePool', { timeout: 10 * 6
       const node = items.find((o) => o.kind === 'Node').metadata.name;
       for (const [hash, text] of [
         ['#/fleet', 'Group by'], ['#/fleet?view=table', 'Instance type'], ['#/pending', /Every pod has a node|needs? a change|gets? a node/],
-        ['#/timeline', 'The chart begins'], [`#/nodes/${node}`, 'In a terminal'],
+        ['#/timeline', 'observed it since its start'], [`#/nodes/${node}`, 'In a terminal'],
         ['#/nodepools', name === 'no NodePool' ? 'The cluster has no NodePool' : 'What the next passes do'],
       ]) {
         await visit(page, hash, text);

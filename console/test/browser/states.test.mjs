@@ -49,7 +49,7 @@ test('each view in each of its states', { timeout: 30 * 60_000 }, async (t) => {
     const { url } = await served(t, []);
     const page = await browser.page(url, { within: t, allow: refused });
     await each(page, 'empty', {
-      fleet: 'The cluster has no nodes', pending: 'Every pod has a node', timeline: 'The chart begins with the second point',
+      fleet: 'The cluster has no nodes', pending: 'Every pod has a node', timeline: 'observed it since its start',
       nodepools: 'The cluster has no NodePool', nodepool: 'The cluster has no NodePool', 'what-if': 'The cluster has no NodePool',
       doctor: 'No findings', node: 'The cluster has no Node', pod: 'does not exist', clusters: 'No pod is pending', decisions: 'has no recording',
     });

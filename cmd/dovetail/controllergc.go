@@ -9,8 +9,8 @@ import (
 // were alive. The runtime's memory limit bounds both: close to the limit it collects earlier, and gives free pages back at once. A fixed
 // limit would make it collect all the time once more is alive, so the limit goes up with what is alive.
 const (
-	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. With the 60 MiB of the program itself, a controller
-	// of 5,000 nodes and 100,000 pods takes less than 700 MiB.
+	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. The 60 MiB of the program itself come on top. With
+	// 5,000 nodes and 100,000 pods, 350 MiB are alive at rest, and more after the start: docs/performance.md has what that takes.
 	softLimit = 600 << 20
 	// controllerGrowth is by how many percent a heap far below the limit grows between two collections at least.
 	controllerGrowth = 60
@@ -33,8 +33,7 @@ type memoryInUse struct {
 func readMemory() memoryInUse {
 	m := readMetrics("/gc/heap/live:bytes", "/memory/classes/total:bytes", "/memory/classes/heap/released:bytes",
 		"/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes")
-	held := m[1] - m[2] - m[3]
-	return memoryInUse{live: m[0], other: held - min(held, m[4])}
+	return memoryInUse{live: m[0], other: m[1] - min(m[1], m[2]+m[3]+m[4])}
 }
 
 // limit is the memory limit of the runtime for this use: at most most bytes, which is what the user allows.

@@ -1,15 +1,14 @@
 package assess
 
 import (
-	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
 // plannedAlike reports whether the edit of a NodePool changes nothing that a Prospect depends on: neither the pool, its budgets and the
@@ -27,10 +26,7 @@ func plannedAlike(before, edited *inspect.View, name string) bool {
 func planned(p *karpv1.NodePool) *karpv1.NodePool {
 	out := *p
 	out.ObjectMeta = metav1.ObjectMeta{
-		Name: p.Name, UID: p.UID, Labels: p.Labels, Annotations: maps.Clone(p.Annotations), DeletionTimestamp: p.DeletionTimestamp,
-	}
-	for _, noted := range []string{karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, corev1.LastAppliedConfigAnnotation} {
-		delete(out.Annotations, noted)
+		Name: p.Name, UID: p.UID, Labels: p.Labels, Annotations: manifest.Authored(p.Annotations), DeletionTimestamp: p.DeletionTimestamp,
 	}
 	out.Spec.Disruption.Budgets = nil
 	out.TypeMeta = metav1.TypeMeta{}

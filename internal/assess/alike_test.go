@@ -21,7 +21,9 @@ func TestOnlyEditsWithoutEffectOnPlansShareOne(t *testing.T) {
 		}}
 		pool.Spec.Disruption = karpv1.Disruption{ConsolidateAfter: karpv1.After(time.Minute), Budgets: []karpv1.Budget{{Nodes: "10%"}}}
 		claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{Name: "general-1"}}
-		claim.SetConditions([]metav1.Condition{{Type: karpv1.ConditionDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift", LastTransitionTime: now}})
+		claim.SetConditions([]metav1.Condition{{
+			Type: karpv1.ConditionDrifted, Status: metav1.ConditionTrue, Reason: "AMIDrift", LastTransitionTime: now,
+		}})
 		state := &manifest.ClusterState{}
 		state.NodePools, state.NodeClaims = []*karpv1.NodePool{pool}, []*karpv1.NodeClaim{claim}
 		return &inspect.View{ClusterState: state}
@@ -35,7 +37,9 @@ func TestOnlyEditsWithoutEffectOnPlansShareOne(t *testing.T) {
 		{"budgets", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
 			p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}}
 		}, true},
-		{"the hash that a controller notes", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { delete(p.Annotations, karpv1.AnnotationNodePoolHash) }, true},
+		{"the hash that a controller notes", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
+			delete(p.Annotations, karpv1.AnnotationNodePoolHash)
+		}, true},
 		{"the message of a condition", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Message = "AMIDrift" }, true},
 		{"another annotation", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Annotations["team"] = "search" }, false},
 		{"a label", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) { p.Labels = map[string]string{"a": "b"} }, false},
@@ -49,7 +53,9 @@ func TestOnlyEditsWithoutEffectOnPlansShareOne(t *testing.T) {
 		{"the template", func(p *karpv1.NodePool, _ *karpv1.NodeClaim) {
 			p.Spec.Template.Spec.ExpireAfter = karpv1.After(time.Hour)
 		}, false},
-		{"a node that no longer drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Status = metav1.ConditionFalse }, false},
+		{"a node that no longer drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) {
+			c.Status.Conditions[0].Status = metav1.ConditionFalse
+		}, false},
 		{"another reason of drift", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) { c.Status.Conditions[0].Reason = "NodePoolDrifted" }, false},
 		{"since when it drifts", func(_ *karpv1.NodePool, c *karpv1.NodeClaim) {
 			c.Status.Conditions[0].LastTransitionTime = metav1.Time{}

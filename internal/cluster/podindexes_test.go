@@ -30,7 +30,9 @@ func TestPodsAreIndexedOnceByAField(t *testing.T) {
 		},
 		{
 			&corev1.PersistentVolumeClaim{},
-			[]any{&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "n"}}},
+			[]any{&corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "n"},
+			}},
 			[]string{"__all_namespaces/n", "shop/n"},
 		},
 	} {

@@ -31,7 +31,8 @@ func BenchmarkWhatIf(b *testing.B) {
 			} {
 				b.Run(name, func(b *testing.B) {
 					ask := func() {
-						if answer := post(c, whatIfPath, edited("general", edit)); answer.Code != 200 || !strings.Contains(answer.Body.String(), `"faults":[]`) {
+						answer := post(c, whatIfPath, edited("general", edit))
+						if answer.Code != 200 || !strings.Contains(answer.Body.String(), `"faults":[]`) {
 							b.Fatal(answer.Code, answer.Body)
 						}
 					}

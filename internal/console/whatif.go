@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -183,14 +182,7 @@ func editable(pool *karpv1.NodePool) (string, error) {
 		Spec            karpv1.NodePoolSpec `json:"spec"`
 	}{
 		TypeMeta: metav1.TypeMeta{APIVersion: karpv1.GroupVersion.String(), Kind: "NodePool"},
-		Metadata: metadata{Name: pool.Name, Labels: pool.Labels, Annotations: map[string]string{}}, Spec: pool.Spec,
-	}
-	for key, value := range pool.Annotations {
-		switch key {
-		case karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, corev1.LastAppliedConfigAnnotation:
-		default:
-			out.Metadata.Annotations[key] = value
-		}
+		Metadata: metadata{Name: pool.Name, Labels: pool.Labels, Annotations: manifest.Authored(pool.Annotations)}, Spec: pool.Spec,
 	}
 	text, err := yaml.Marshal(out)
 	return string(text), err

@@ -47,7 +47,8 @@ func TestAManifestToEditIsWhatTheClusterHas(t *testing.T) {
 	if err != nil || len(faults) > 0 {
 		t.Fatalf("%v %v in %s", faults, err, text)
 	}
-	if !reflect.DeepEqual(pool.Spec.Template, newWorld(t).view.NodePools[0].Spec.Template) || strings.Contains(text, "status") || strings.Contains(text, "uid") {
+	if !reflect.DeepEqual(pool.Spec.Template, newWorld(t).view.NodePools[0].Spec.Template) ||
+		strings.Contains(text, "status") || strings.Contains(text, "uid") {
 		t.Errorf("the manifest is %s", text)
 	}
 	if answer := get(c, apiRoot+"/nodepools/nix/manifest"); answer.Code != http.StatusNotFound {
@@ -64,7 +65,8 @@ func TestAnEditIsComparedWithTheClusterWithoutIt(t *testing.T) {
 	}
 	sooner := strings.Replace(text, "720h", "24h", 1)
 	other := decoded[WhatIf](t, post(c, whatIfPath, edited("general", sooner))).Comparison
-	if other == nil || len(other.Drift) != 1 || other.Drift[0].Nodes == 0 || other.Drift[0].Fields[0].Field != "spec.template.spec.expireAfter" ||
+	if other == nil || len(other.Drift) != 1 || other.Drift[0].Nodes == 0 ||
+		other.Drift[0].Fields[0].Field != "spec.template.spec.expireAfter" ||
 		!strings.Contains(other.Drift[0].Fields[0].New, "24h") && !strings.Contains(other.Drift[0].Fields[0].New, "1d") {
 		t.Errorf("another expireAfter: %+v", other)
 	}

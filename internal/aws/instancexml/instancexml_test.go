@@ -101,13 +101,16 @@ func within(text string) string {
 
 func TestDecodesAsTheSDK(t *testing.T) {
 	for name, document := range map[string]string{
-		"as EC2 writes it":            instances,
-		"no instances":                `<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"><reservationSet/></DescribeInstancesResponse>`,
-		"an empty response":           `<DescribeInstancesResponse/>`,
-		"spaces in tags":              within("<instanceId >i-1</instanceId\n><imageId />"),
-		"spaces in values":            within("<instanceId> i-1\n</instanceId>"),
-		"references":                  within("<tagSet><item><key>&lt;&gt;&amp;&quot;&apos;&#9;&#x1F680;</key><value>a]]&gt;</value></item></tagSet>"),
-		"an element twice":            within("<instanceId>i-1</instanceId><instanceId>i-2</instanceId><placement><groupId>pg-1</groupId></placement><placement><tenancy>host</tenancy></placement>"),
+		"as EC2 writes it": instances,
+		"no instances": `<DescribeInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">` +
+			`<reservationSet/></DescribeInstancesResponse>`,
+		"an empty response": `<DescribeInstancesResponse/>`,
+		"spaces in tags":    within("<instanceId >i-1</instanceId\n><imageId />"),
+		"spaces in values":  within("<instanceId> i-1\n</instanceId>"),
+		"references": within("<tagSet><item><key>&lt;&gt;&amp;&quot;&apos;&#9;&#x1F680;</key>" +
+			"<value>a]]&gt;</value></item></tagSet>"),
+		"an element twice": within("<instanceId>i-1</instanceId><instanceId>i-2</instanceId>" +
+			"<placement><groupId>pg-1</groupId></placement><placement><tenancy>host</tenancy></placement>"),
 		"a list twice":                within("<tagSet><item><key>a</key></item></tagSet><tagSet><item><value>b</value></item></tagSet>"),
 		"an unknown element":          within("<news><item><instanceId>i-9</instanceId></item> &amp; more</news><instanceId>i-1</instanceId>"),
 		"what is no item of a list":   within("<tagSet><tag><key>a</key></tag></tagSet>"),
@@ -222,7 +225,8 @@ func TestEqualTextsAreShared(t *testing.T) {
 func mutate(r *rand.Rand, document string) string {
 	harmless := []string{"&amp;", "&#65;", " ", "\n", "é", "]", "<a/>", "<a>b</a>", "<key>d</key>", "<item></item>", "<tenancy/>"}
 	others := []string{
-		"<", ">", "/", "&", ";", "&#x;", "]]>", "<!--", "-->", "<![CDATA[", "\r", "\x00", "\xff", `"`, "'", "=", "<a>", "</a>", "</item>", "<item>",
+		"<", ">", "/", "&", ";", "&#x;", "]]>", "<!--", "-->", "<![CDATA[", "\r", "\x00", "\xff", `"`, "'", "=",
+		"<a>", "</a>", "</item>", "<item>",
 		"<key>", "</key>", "<?", "?>", "\ufffe", "</>", "<>", ":",
 	}
 	for range 1 + r.IntN(3) {
@@ -246,7 +250,8 @@ func mutate(r *rand.Rand, document string) string {
 
 // Whatever a document has in it, Lean decodes it as the SDK does, or not at all.
 func TestRandomDocuments(t *testing.T) {
-	const small = `<DescribeInstancesResponse xmlns="http://a/"><reservationSet><item><a>b</a><instancesSet><item><instanceId>i-1</instanceId>` +
+	const small = `<DescribeInstancesResponse xmlns="http://a/"><reservationSet><item><a>b</a>` +
+		`<instancesSet><item><instanceId>i-1</instanceId>` +
 		`<placement><tenancy>default</tenancy><b/></placement><tagSet><item><key>a &lt; b</key><value>c</value></item></tagSet></item>` +
 		`</instancesSet></item></reservationSet><nextToken>t</nextToken></DescribeInstancesResponse>`
 	r, decoded := rand.New(rand.NewPCG(1, 2)), 0

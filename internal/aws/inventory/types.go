@@ -48,6 +48,8 @@ type classInputs struct {
 
 // resolveInputs is what types are resolved from, beside what changes during the resolution.
 type resolveInputs struct {
+	// key is that of the result.
+	key        resolvedKey
 	class      classInputs
 	listing    listing
 	userPrices map[string]float64
@@ -75,21 +77,21 @@ func (s *Source) types(ctx context.Context, class *awsv1.EC2NodeClass) ([]*catal
 	if err != nil {
 		return nil, err
 	}
-	key, _, err := s.inputs(of, current)
+	in, err := s.inputs(of, current)
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := s.resolved.Get(key); ok && s.isCurrent(known, current) {
+	if known, ok := s.resolved.Get(in.key); ok && s.isCurrent(known, current) {
 		return known.types, nil
 	}
 	return s.resolve(of, current)
 }
 
-// inputs are what types are resolved from now, and the key of the result.
-func (s *Source) inputs(of classInputs, current listing) (resolvedKey, resolveInputs, error) {
+// inputs are what types are resolved from now.
+func (s *Source) inputs(of classInputs, current listing) (resolveInputs, error) {
 	prices, version := s.userPrices()
 	key, err := s.key(of, current, version)
-	return key, resolveInputs{class: of, listing: current, userPrices: prices}, err
+	return resolveInputs{key: key, class: of, listing: current, userPrices: prices}, err
 }
 
 // resolve resolves what the cache does not have. One caller does it at a time, and those who waited find its result: 800 types take 0.2 s
@@ -98,12 +100,12 @@ func (s *Source) inputs(of classInputs, current listing) (resolvedKey, resolveIn
 func (s *Source) resolve(of classInputs, current listing) ([]*catalog.InstanceType, error) {
 	s.resolving.Lock()
 	defer s.resolving.Unlock()
-	key, in, err := s.inputs(of, current)
+	in, err := s.inputs(of, current)
 	if err != nil {
 		return nil, err
 	}
-	if known, ok := s.resolved.Get(key); ok {
-		return s.refreshed(key, known, in)
+	if known, ok := s.resolved.Get(in.key); ok {
+		return s.refreshed(known, in)
 	}
 	fresh := resolved{sequences: make([]uint64, len(current.types))}
 	for i := range current.types { // before resolving: a mark that is made meanwhile shows the next time
@@ -112,8 +114,8 @@ func (s *Source) resolve(of classInputs, current listing) ([]*catalog.InstanceTy
 	if fresh.types, err = s.cfg.Resolver.ResolveAll(current.types, of.Class, s.market(in)); err != nil {
 		return nil, err
 	}
-	s.dropOlder(key)
-	s.resolved.Set(key, fresh)
+	s.dropOlder(in.key)
+	s.resolved.Set(in.key, fresh)
 	return fresh.types, nil
 }
 
@@ -136,7 +138,7 @@ func (s *Source) dropOlder(than resolvedKey) {
 // refreshed resolves again the types with changed unavailable offerings.
 //
 // Cost: one comparison per type, and the offerings of the changed types.
-func (s *Source) refreshed(key resolvedKey, known resolved, in resolveInputs) ([]*catalog.InstanceType, error) {
+func (s *Source) refreshed(known resolved, in resolveInputs) ([]*catalog.InstanceType, error) {
 	var session *instancetype.ClassResolver
 	fresh := known
 	for i := range in.listing.types {
@@ -155,7 +157,7 @@ func (s *Source) refreshed(key resolvedKey, known resolved, in resolveInputs) ([
 		fresh.sequences[i] = number
 	}
 	if session != nil {
-		s.resolved.Set(key, fresh)
+		s.resolved.Set(in.key, fresh)
 	}
 	return fresh.types, nil
 }

@@ -74,9 +74,9 @@ type breaker interface {
 	haltChecker
 }
 
-// calmness waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
-type calmness interface {
-	AwaitCalm(ctx context.Context, atMost time.Duration) bool
+// burstAwaiter waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+type burstAwaiter interface {
+	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
 }
 
 // Loop finds nodes to disrupt, one pass at a time.
@@ -107,8 +107,8 @@ type Loop struct {
 	ID func() string
 	// ValidationDelay is the constant of that name in production.
 	ValidationDelay time.Duration
-	// Calm waits while many pods arrive and get nodes; nil never waits.
-	Calm calmness
+	// Provisioning waits while many pods arrive and get nodes; nil never waits.
+	Provisioning burstAwaiter
 	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
@@ -150,7 +150,7 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 // Start runs passes until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for goOn := true; goOn; {
-		if l.Calm != nil && !l.Calm.AwaitCalm(ctx, longestBurst) {
+		if l.Provisioning != nil && !l.Provisioning.AwaitBurstEnd(ctx, longestBurst) {
 			return nil
 		}
 		began := l.Now()

@@ -24,7 +24,7 @@ type Batch struct {
 	mu           sync.Mutex
 	seen         map[types.UID]bool
 	arrived      int // of those in seen, how many were in no window before
-	calm         calm
+	burst        burst
 }
 
 // NewBatch returns an empty Batch.
@@ -50,8 +50,8 @@ func (b *Batch) trigger(uid types.UID, arrived int) {
 		b.arrived += arrived
 	}
 	full := b.arrived >= b.Full
-	if b.arrived >= burstBatch {
-		b.calm.begin()
+	if b.arrived >= burstSize {
+		b.burst.begin()
 	}
 	b.mu.Unlock()
 	if known {
@@ -112,7 +112,7 @@ func (b *Batch) Wait(ctx context.Context) bool {
 func (b *Batch) planned() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.arrived < burstBatch {
-		b.calm.end()
+	if b.arrived < burstSize {
+		b.burst.end()
 	}
 }

@@ -23,7 +23,7 @@ func TestOthersWaitWhileABurstIsPlanned(t *testing.T) {
 		b := NewBatch(time.Second, 10*time.Second)
 		waited := func(ctx context.Context) (time.Duration, bool) {
 			start := time.Now()
-			goesOn := b.AwaitCalm(ctx, 20*time.Second)
+			goesOn := b.AwaitBurstEnd(ctx, 20*time.Second)
 			return time.Since(start), goesOn
 		}
 		expect := func(when string, want time.Duration) {
@@ -32,7 +32,7 @@ func TestOthersWaitWhileABurstIsPlanned(t *testing.T) {
 				t.Errorf("%s: waited %v (%v), want %v", when, got, goesOn, want)
 			}
 		}
-		arrive(b, burstBatch-1)
+		arrive(b, burstSize-1)
 		expect("a few pods", 0)
 		b.TriggerFirst("one more")
 		ended, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -41,7 +41,7 @@ func TestOthersWaitWhileABurstIsPlanned(t *testing.T) {
 			t.Error("the process ends meanwhile: it goes on")
 		}
 		b.Wait(t.Context())
-		arrive(b, burstBatch) // while the first ones are planned
+		arrive(b, burstSize) // while the first ones are planned
 		expect("the first ones are planned", 20*time.Second)
 		planning, stop := context.WithCancel(t.Context())
 		go b.Wait(planning)

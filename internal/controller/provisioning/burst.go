@@ -1,0 +1,50 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+)
+
+// burstSize is how many new pods in a window are a burst. A plan for fewer takes so little that nobody needs to wait for it.
+const burstSize = 500
+
+// burst is whether many pods arrive or are planned. The zero value is none.
+type burst struct {
+	// over is closed when the burst is over; nil while there is none.
+	over chan struct{}
+}
+
+// begin begins a burst, unless there is one.
+func (u *burst) begin() {
+	if u.over == nil {
+		u.over = make(chan struct{})
+	}
+}
+
+// end ends the burst, if there is one.
+func (u *burst) end() {
+	if u.over != nil {
+		close(u.over)
+		u.over = nil
+	}
+}
+
+// AwaitBurstEnd waits while many pods arrive or are planned, for at most the time given. Other plans would compete with that of the pods
+// for cores and memory, and would be of a cluster that changes meanwhile. It returns false if ctx ends first.
+func (b *Batch) AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool {
+	b.mu.Lock()
+	over := b.burst.over
+	b.mu.Unlock()
+	if over == nil {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-over:
+	case <-timer.C:
+	}
+	return true
+}

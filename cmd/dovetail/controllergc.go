@@ -17,9 +17,13 @@ const (
 	// smallControllerHeap is how many bytes are in use before it is worth collecting: while 1,000 nodes join, with 150 MB alive, a heap that
 	// grows by 40 % costs 31 % of the controller's CPU time.
 	smallControllerHeap = 256 << 20
-	// minControllerGrowth is how many percent of what is alive fit below the limit at least. With less, collections would follow each other:
-	// with 20, they took 57 % of the CPU time while 30,000 pods became pending, and the last of their nodes was launched half as late again.
-	minControllerGrowth = 40
+	// minControllerGrowth is how many percent of what is alive fit below the limit at least: enough for a cluster that changes little.
+	minControllerGrowth = 20
+	// More than restingHeap bytes are alive only while much changes at once. From there on the room grows by a byte for each that is alive,
+	// up to busyControllerGrowth percent. With 20, collections followed each other and took 57 % of the CPU time while 30,000 pods became
+	// pending, and the last of their nodes was launched half as late again.
+	restingHeap          = 480 << 20
+	busyControllerGrowth = 40
 )
 
 // memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
@@ -38,7 +42,8 @@ func readMemory() memoryInUse {
 
 // limit is the memory limit of the runtime for this use: at most most bytes, which is what the user allows.
 func (m memoryInUse) limit(most int64) int64 {
-	needed := m.live + m.live/100*minControllerGrowth + m.other
+	room := min(m.live/100*busyControllerGrowth, m.live/100*minControllerGrowth+m.live-min(m.live, restingHeap))
+	needed := m.live + room + m.other
 	return min(most, max(softLimit, int64(min(needed, math.MaxInt64))))
 }
 

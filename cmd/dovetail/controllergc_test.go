@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Below the soft limit the heap grows into it. Above it there is room for two fifths of what is alive, unless the user allows less.
+// Below the soft limit the heap grows into it. Above it there is room for a fifth of what is alive, and for two fifths in a burst, unless the
+// user allows less.
 func TestMemoryLimitOfAController(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct {
@@ -17,6 +18,8 @@ func TestMemoryLimitOfAController(t *testing.T) {
 		{"nothing is read yet", 0, 0, 600, math.MaxInt64},
 		{"a small cluster", 60, 30, 600, math.MaxInt64},
 		{"5,000 nodes", 360, 40, 600, math.MaxInt64},
+		{"5,000 nodes that are consolidated", 480, 60, 636, math.MaxInt64},
+		{"a burst begins", 520, 60, 724, math.MaxInt64},
 		{"a burst of pods", 600, 60, 900, math.MaxInt64},
 		{"a huge cluster", 20_000, 900, 28_900, math.MaxInt64},
 		{"a small container", 60, 30, 230, 230 * mib},

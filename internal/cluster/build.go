@@ -78,7 +78,7 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.applyDefaultSpread,
+		w.addNodes, w.addPods, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.handOverPlaces, w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {
 		step()

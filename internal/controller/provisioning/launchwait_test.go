@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,28 @@ func TestReplacementPodWaitsForTheLaunch(t *testing.T) {
 		}
 		if got := len(claims(t, f.API)); got != 1 {
 			t.Errorf("%d claims: created again for the replacement", got)
+		}
+	})
+}
+
+// kube-scheduler bound the pod of a claim without an instance to the node that another pod was waiting for. That one gets the claim: nobody
+// waits for the launch, and nothing more is launched.
+func TestPodWhoseNodeWasTakenGetsTheClaimOfTheOtherPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := func(n *corev1.Node) { n.Status.Allocatable = engine.Resources("cpu", "600m", "memory", "1Gi", "pods", "10") }
+		f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.ReadyNode("ready", full),
+			controllertest.Claim("ready", controllertest.Initialized, func(c *karpv1.NodeClaim) {
+				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-waits"
+			}),
+			controllertest.Claim("late", func(c *karpv1.NodeClaim) { c.Annotations[karpv1.AnnotationNominatedPods] = "uid-runs" }),
+			pending("waits"), pending("runs", func(p *corev1.Pod) { p.Spec.NodeName, p.Status.Conditions = "node-ready", nil }))
+		ctx, cancel := context.WithTimeout(t.Context(), launchPollInterval/2)
+		defer cancel()
+		if err := provisioner(f).pass(ctx); err != nil {
+			t.Errorf("the pass waited: %v", err)
+		}
+		if got := len(claims(t, f.API)); got != 2 {
+			t.Errorf("%d claims, want the 2 that there were: two nodes for one pod", got)
 		}
 	})
 }

@@ -73,10 +73,12 @@ func declareMetrics(inner inventory.Inner, s settings.Settings) (*measures, erro
 			return nil, err
 		}
 	}
+	var kinds []*transition.Metrics
 	for _, kind := range measuredKinds(s) {
 		if m.transitions[kind.Name], err = transition.NewMetrics(reg, kind, time.Now); err != nil {
 			return nil, err
 		}
+		kinds = append(kinds, m.transitions[kind.Name])
 	}
-	return m, nil
+	return m, reg.Register(transition.NewCollector(time.Now, kinds))
 }

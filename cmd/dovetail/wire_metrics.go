@@ -61,10 +61,10 @@ func (a *assembly) wirePodMetrics() error {
 	collector := podlatency.NewCollector(podlatency.Config{Cache: c, Pods: a.pods, Decisions: a.decisions, Now: time.Now, Log: a.log})
 	ofNodes := nodes.NewCollector(nodes.Config{Cache: c, Pods: a.pods, Now: time.Now, Log: a.log, Labels: nodeLabels()})
 	return errors.Join(
-		a.register(&podlatency.Pods{Client: c, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now}),
 		a.measures.registry.Register(collector),
 		a.measures.registry.Register(ofNodes),
-		a.addLoops(collector, ofNodes),
+		a.addLoops(collector, ofNodes,
+			&podlatency.Pods{Source: a.pods, Decisions: a.decisions, Metrics: a.metrics, Now: time.Now, Log: a.log}),
 	)
 }
 

@@ -63,8 +63,10 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 	}
 	c := a.mgr.GetClient()
 	if err := errors.Join(
-		a.register(&provisioning.PodTrigger{Client: c, Batch: a.batch}, &provisioning.ClaimTrigger{Client: c, Batch: a.batch}),
-		a.addLoops(&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log}, loop),
+		a.register(&provisioning.ClaimTrigger{Client: c, Batch: a.batch}),
+		a.addLoops(
+			&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log},
+			&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Log: a.log}, loop),
 		a.wireZonalShift(),
 		a.wireConsole(),
 	); err != nil {

@@ -97,7 +97,7 @@ func (e *encoder) encode(p *part) ([]byte, error) {
 		e.writeState(w, p)
 	}
 	for _, c := range p.calls {
-		e.writeCall(w, c)
+		e.writeCall(w, c, p.number == 0)
 	}
 	if w.err != nil {
 		return nil, w.err
@@ -228,13 +228,13 @@ func (e *encoder) writeChangedTypes(w *lineWriter, list []*catalog.InstanceType,
 }
 
 // writeCall leaves out a result that equals the last one of the call: pods that cannot be scheduled make every pass the same.
-func (e *encoder) writeCall(w *lineWriter, c call) {
+func (e *encoder) writeCall(w *lineWriter, c call, first bool) {
 	out := callLine{Name: c.name, In: w.marshal(c.in), Out: w.marshal(c.out)}
 	if w.err != nil {
 		return
 	}
 	hash := hashOf(out.Out)
-	if c.name == CallSolve {
+	if c.name == CallSolve && first { // other parts can be read without the frames before them
 		if e.last[c.name] == hash {
 			out.Out = nil
 		}

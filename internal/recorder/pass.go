@@ -90,16 +90,32 @@ func (p *Pass) Commit() {
 	}
 }
 
+// Prepare hands what the pass sees to the writer, before it has decided anything: of a burst of pods, that takes as long as to plan them,
+// and Commit waits for less. It waits for nothing.
+func (p *Pass) Prepare() {
+	if p.Recording() && p.parts == 0 {
+		p.hand()
+	}
+}
+
+// Exclude records that the pass went on with a snapshot that was made by Snapshot.Without.
+func (p *Pass) Exclude(all, planned *snapshot.Snapshot) { p.line.Excluded = ExclusionOf(all, planned) }
+
 // Flush hands what was recorded since the last Flush to the writer. It waits for nothing. A pass without calls is recorded now and
 // then only.
 func (p *Pass) Flush() {
 	if !p.Recording() || p.parts > 0 && len(p.calls)+len(p.decisions) == 0 || p.parts == 0 && len(p.calls) == 0 && p.r.idle() {
 		return
 	}
+	p.hand()
+}
+
+// hand hands the next part to the writer.
+func (p *Pass) hand() {
 	next := &part{pass: p.line, number: p.parts, objects: p.source.objects, facts: p.source.facts, calls: p.calls}
 	switch {
 	case p.parts > 0:
-		next.objects, next.facts, next.pass.Excluded = nil, nil, nil
+		next.objects, next.facts = nil, nil
 	case p.r.cfg.NodeClasses != nil:
 		next.nodeClasses = p.r.cfg.NodeClasses()
 	}

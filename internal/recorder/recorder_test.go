@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 func mustJSON(v any) []byte {
@@ -58,6 +59,45 @@ func TestARecordedPassIsPlannedTheSame(t *testing.T) {
 			id, plan := w.pass(r)
 			want[id] = plan
 			r.settle()
+			w.change()
+		}
+		r.Close()
+		got := replayed(t, cfg.Path)
+		for id, plan := range want {
+			if got[id] != plan {
+				t.Errorf("seed %d, pass %s: planned %s, replayed %s", seed, id, plan, got[id])
+			}
+		}
+	}
+}
+
+// What a pass sees may be recorded before it is planned, and without which pods it was planned after it. Passes with the same result, before
+// and after it, have theirs.
+func TestAPassThatIsRecordedBeforeItIsPlanned(t *testing.T) {
+	for seed := range uint64(4) {
+		cfg := testConfig(t, 64<<20)
+		r, w := newTestRecorder(t, cfg), newTestWorld(seed, 12, 4)
+		want := map[string]string{}
+		for range 4 {
+			for _, begun := range []func(*Pass, *snapshot.Snapshot) *snapshot.Snapshot{
+				func(_ *Pass, s *snapshot.Snapshot) *snapshot.Snapshot { return s },
+				func(p *Pass, s *snapshot.Snapshot) *snapshot.Snapshot { p.Prepare(); return s },
+				func(p *Pass, s *snapshot.Snapshot) *snapshot.Snapshot {
+					p.Prepare()
+					first := s.Pods[0].UID
+					fewer := s.Without(snapshot.Exclusion{
+						Pod:       func(pod *corev1.Pod) bool { return pod.UID == first },
+						DaemonSet: func(*snapshot.DaemonSet) bool { return false },
+					})
+					p.Exclude(s, fewer)
+					return fewer
+				},
+				func(_ *Pass, s *snapshot.Snapshot) *snapshot.Snapshot { return s },
+			} {
+				id, plan := w.passAfter(r, begun)
+				want[id] = plan
+				r.settle()
+			}
 			w.change()
 		}
 		r.Close()

@@ -114,7 +114,7 @@ func (r *Recording) superseded(i int, in *Range) bool {
 	return !in.Last
 }
 
-// addLaterCalls adds the calls of the pass's other parts.
+// addLaterCalls adds the calls of the pass's other parts, and what it left out if that was not known before.
 func (r *Recording) addLaterCalls(record *PassRecord, i int, pass uint32) {
 	for _, k := range r.later[pass] {
 		if k < i {
@@ -124,6 +124,9 @@ func (r *Recording) addLaterCalls(record *PassRecord, i int, pass uint32) {
 		_ = r.lines(fr, func(l *line) error { // a damaged part is left out
 			if l.Pass != nil && l.Pass.ID != record.ID {
 				return errStop
+			}
+			if l.Pass != nil && l.Pass.Excluded != nil {
+				record.Excluded = l.Pass.Excluded
 			}
 			if l.Call != nil {
 				record.Calls = append(record.Calls, CallRecord(*l.Call))

@@ -131,10 +131,16 @@ func (w *testWorld) change() {
 
 // pass has the engine plan, and records it. It returns the plan as text.
 func (w *testWorld) pass(r *Recorder) (id, plan string) {
+	return w.passAfter(r, func(_ *Pass, s *snapshot.Snapshot) *snapshot.Snapshot { return s })
+}
+
+// passAfter is a pass that does something after its beginning, which gives the snapshot that it plans.
+func (w *testWorld) passAfter(r *Recorder, begun func(*Pass, *snapshot.Snapshot) *snapshot.Snapshot) (id, plan string) {
 	objects, facts := w.objects, w.facts
-	s := cluster.BuildSnapshot(objects, facts)
-	r.Saw(s, &objects, &facts)
-	p := r.Begin(Provisioning, s, s)
+	all := cluster.BuildSnapshot(objects, facts)
+	r.Saw(all, &objects, &facts)
+	p := r.Begin(Provisioning, all, all)
+	s := begun(p, all)
 	solved := schedule.Solve(s, schedule.DefaultBudget())
 	for i := range solved.Launches {
 		solved.Launches[i].ID = fmt.Sprintf("%s-%d", p.ID(), i)

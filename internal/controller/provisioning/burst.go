@@ -29,6 +29,13 @@ func (u *burst) end() {
 	}
 }
 
+// InBurst reports whether many pods arrive or are planned.
+func (b *Batch) InBurst() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.burst.over != nil
+}
+
 // AwaitBurstEnd waits while many pods arrive or are planned, for at most the time given. Other plans would compete with that of the pods
 // for cores and memory, and would be of a cluster that changes meanwhile. It returns false if ctx ends first.
 func (b *Batch) AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool {

@@ -114,7 +114,9 @@ func TestReplacementPodWaitsForTheLaunch(t *testing.T) {
 // waits for the launch, and nothing more is launched.
 func TestPodWhoseNodeWasTakenGetsTheClaimOfTheOtherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		full := func(n *corev1.Node) { n.Status.Allocatable = engine.Resources("cpu", "600m", "memory", "1Gi", "pods", "10") }
+		full := func(n *corev1.Node) {
+			n.Status.Allocatable = engine.Resources("cpu", "600m", "memory", "1Gi", "pods", "10")
+		}
 		f := controllertest.New(t, controllertest.Class(), controllertest.Pool("general"), controllertest.ReadyNode("ready", full),
 			controllertest.Claim("ready", controllertest.Initialized, func(c *karpv1.NodeClaim) {
 				c.Annotations[karpv1.AnnotationNominatedPods] = "uid-waits"

@@ -8,8 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -111,10 +109,7 @@ func TestDecisionsOfAPass(t *testing.T) {
 			p := provisioner(f)
 			p.Decisions = podlatency.NewDecisions(f.Metrics, f.Now)
 			f.Clock = start.Add(-time.Second)
-			trigger := &PodTrigger{Client: f.API, Batch: NewBatch(0, 0), Decisions: p.Decisions}
-			if _, err := trigger.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}); err != nil {
-				t.Fatal(err)
-			}
+			shown(t, &PodTrigger{Batch: NewBatch(0, 0), Decisions: p.Decisions}, pod)
 			f.Clock = start
 			run(t, p)
 			if got := p.Decisions.Of(pod.UID); got != c.want {

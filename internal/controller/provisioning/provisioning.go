@@ -145,12 +145,16 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 		pass.Flush()
 		return outcome{snap: all, pass: pass}
 	}
+	pass := p.Recorder.Begin(recorder.Provisioning, all, all)
+	if p.Batch != nil && p.Batch.InBurst() {
+		pass.Prepare()
+	}
 	snap, plan, took, err := p.planWithoutQuarantined(ctx, all)
 	if err != nil {
 		return outcome{err: err}
 	}
 	p.recordMetrics(snap, plan)
-	pass := p.Recorder.Begin(recorder.Provisioning, all, snap)
+	pass.Exclude(all, snap)
 	p.recordPlan(pass, snap, &plan)
 	if len(plan.Launches) > 0 {
 		p.Log.Info(

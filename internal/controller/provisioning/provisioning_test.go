@@ -15,10 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -400,8 +398,6 @@ func TestJoinReasons(t *testing.T) {
 func TestTriggers(t *testing.T) {
 	f := controllertest.New(
 		t,
-		pending("waits"),
-		controllertest.Pod("runs", "node-a"),
 		controllertest.Claim("leaves", controllertest.Deleting),
 		controllertest.Claim("stays"),
 	)
@@ -410,9 +406,6 @@ func TestTriggers(t *testing.T) {
 		triggers func(b *Batch) time.Duration
 		want     bool
 	}{
-		{"a pod that waits", func(b *Batch) time.Duration { return tryPod(t, f, b, "waits") }, true},
-		{"a pod that runs", func(b *Batch) time.Duration { return tryPod(t, f, b, "runs") }, false},
-		{"a pod that has gone", func(b *Batch) time.Duration { return tryPod(t, f, b, "gone") }, false},
 		{"a node that leaves", func(b *Batch) time.Duration {
 			return f.Reconcile(&ClaimTrigger{Client: f.API, Batch: b}, "leaves").RequeueAfter
 		}, true},
@@ -473,16 +466,6 @@ func TestNoPools(t *testing.T) {
 	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "FailedScheduling") {
 		t.Errorf("events %q", said)
 	}
-}
-
-func tryPod(t *testing.T, f *controllertest.Fixture, b *Batch, name string) time.Duration {
-	t.Helper()
-	r := &PodTrigger{Client: f.API, Batch: b}
-	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result.RequeueAfter
 }
 
 // A node that came up was filled with other pods than it was created for: those get another, once the first has let go.

@@ -2,62 +2,98 @@ package provisioning
 
 import (
 	"context"
+	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// retriggerInterval is how often a pod that still needs capacity, or a node that is terminating, triggers another pass.
+// retriggerInterval is how often pods that still need capacity, or a node that is terminating, trigger another pass.
 const retriggerInterval = 10 * time.Second
 
-// PodTrigger opens a batch window for a pod that needs a node, and again while it does.
+// podEvents reports the changes of pods: see cluster.CachedPods.
+type podEvents interface {
+	Watch(ctx context.Context, changed, deleted func(*corev1.Pod)) error
+}
+
+// PodTrigger opens a batch window for a pod that needs a node, and again while any does.
 type PodTrigger struct {
-	Client    client.Client
+	Pods      podEvents
 	Batch     *Batch
 	Decisions *podlatency.Decisions
+	Log       *slog.Logger
+
+	mu sync.Mutex
+	// waiting are the pods that need a node.
+	waiting map[types.UID]bool
 }
 
-// Register adds the reconciler to mgr.
-func (t *PodTrigger) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
-		Named("provisioner.trigger.pod").
-		For(&corev1.Pod{}, builder.WithPredicates(provisionable())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(t)
+// NeedLeaderElection makes sure that only the process that provisions triggers.
+func (t *PodTrigger) NeedLeaderElection() bool { return true }
+
+// Start triggers until ctx ends.
+func (t *PodTrigger) Start(ctx context.Context) error {
+	t.waiting = map[types.UID]bool{}
+	stop := make(chan struct{})
+	defer func() { <-stop }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer close(stop)
+		wait.UntilWithContext(ctx, t.retrigger, retriggerInterval)
+	}()
+	return t.Pods.Watch(ctx, t.guarded(t.changed), t.guarded(t.deleted))
 }
 
-// provisionable leaves out the pods for which Reconcile does nothing: nearly all. A queue with an entry for each pod of a large cluster
-// keeps its memory.
-func provisionable() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool { return snapshot.Provisionable(o.(*corev1.Pod)) })
-}
-
-// Reconcile triggers for a provisionable pod.
-func (t *PodTrigger) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	pod := &corev1.Pod{}
-	if err := t.Client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err)
+// guarded makes a panic at one pod a line of the log.
+func (t *PodTrigger) guarded(f func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		_ = panics.ErrorLogged(t.Log, "trigger for a pod", func() error { f(pod); return nil })
 	}
+}
+
+func (t *PodTrigger) changed(pod *corev1.Pod) {
 	if !snapshot.Provisionable(pod) {
-		return reconcile.Result{}, nil
+		t.deleted(pod)
+		return
 	}
+	t.mu.Lock()
+	t.waiting[pod.UID] = true
+	t.mu.Unlock()
 	if t.Decisions.See(pod) {
 		t.Batch.TriggerFirst(pod.UID)
 	} else {
 		t.Batch.Trigger(pod.UID)
 	}
-	return reconcile.Result{RequeueAfter: retriggerInterval}, nil
+}
+
+func (t *PodTrigger) deleted(pod *corev1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.waiting, pod.UID)
+}
+
+// retrigger opens a window if any pod waits: a pass plans all of them.
+func (t *PodTrigger) retrigger(context.Context) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for uid := range t.waiting {
+		t.Batch.Trigger(uid)
+		return
+	}
 }
 
 // ClaimTrigger opens a batch window when a node begins to terminate, since its pods will need other nodes.

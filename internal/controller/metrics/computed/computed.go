@@ -49,6 +49,12 @@ func New[W any](gauges []Gauge[W], read func() (W, error), failed func(error)) *
 	return c
 }
 
+// Always makes the Collector report whether the process leads or not, for what only a process that leads has series of.
+func (c *Collector[W]) Always() *Collector[W] {
+	c.leading.Store(true)
+	return c
+}
+
 // NeedLeaderElection makes sure that only one process reports.
 func (c *Collector[W]) NeedLeaderElection() bool { return true }
 

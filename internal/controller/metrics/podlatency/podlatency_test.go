@@ -14,9 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
@@ -159,20 +157,13 @@ func TestPodsAreMeasuredOnce(t *testing.T) {
 	pod := controllertest.Pod("a", "", pending)
 	f := controllertest.New(t, pod)
 	decisions := podlatency.NewDecisions(f.Metrics, f.Now)
-	r := &podlatency.Pods{Client: f.API, Decisions: decisions, Metrics: f.Metrics, Now: f.Now}
+	events := started(t, &podlatency.Pods{Decisions: decisions, Metrics: f.Metrics, Now: f.Now, Log: f.Log})
+	now := pod
 	look := func(edit func(*corev1.Pod)) {
-		t.Helper()
-		now := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
-		if !f.Get(now) {
-			t.Fatal("no pod")
-		}
+		now = now.DeepCopy()
 		edit(now)
-		status := now.Status
-		f.Do(f.API.Update(t.Context(), now))
-		now.Status = status
-		f.Do(f.API.Status().Update(t.Context(), now))
 		for range 2 { // what is seen twice is measured once
-			reconciled(t, r, "a")
+			events.changed(now)
 		}
 	}
 	want := func(when string, want ...string) {
@@ -187,7 +178,7 @@ func TestPodsAreMeasuredOnce(t *testing.T) {
 			t.Errorf("%s: bound and started, since creation and since placed (-want +got):\n%s", when, diff)
 		}
 	}
-	reconciled(t, r, "a")
+	events.changed(pod)
 	f.Clock = f.Clock.Add(5 * time.Second)
 	decisions.Place(pod, true)
 	want("pending", "0 in 0s", "0 in 0s", "0 in 0s", "0 in 0s")
@@ -209,11 +200,11 @@ func TestPodsAreMeasuredOnce(t *testing.T) {
 }
 
 func TestPodsThatRunAlreadyAreNotMeasured(t *testing.T) {
-	f := controllertest.New(t, controllertest.Pod("a", "node-1", func(p *corev1.Pod) {
+	f := controllertest.New(t)
+	started(t, &podlatency.Pods{Metrics: f.Metrics, Now: f.Now, Log: f.Log}).changed(controllertest.Pod("a", "node-1", func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		p.Status.Conditions = []corev1.PodCondition{condition(corev1.PodReady, time.Hour)}
 	}))
-	reconciled(t, &podlatency.Pods{Client: f.API, Metrics: f.Metrics, Now: f.Now}, "a")
 	if got := measured(t, f.Metrics.PodStartup); got != "0 in 0s" {
 		t.Errorf("measured %s", got)
 	}
@@ -221,31 +212,41 @@ func TestPodsThatRunAlreadyAreNotMeasured(t *testing.T) {
 
 func TestPodsThatGoAreForgotten(t *testing.T) {
 	pod := controllertest.Pod("a", "", pending)
-	f := controllertest.New(t, pod)
+	f := controllertest.New(t)
 	decisions := podlatency.NewDecisions(f.Metrics, f.Now)
-	r := &podlatency.Pods{Client: f.API, Decisions: decisions, Metrics: f.Metrics, Now: f.Now}
+	events := started(t, &podlatency.Pods{Decisions: decisions, Metrics: f.Metrics, Now: f.Now, Log: f.Log})
 	decisions.See(pod)
-	reconciled(t, r, "a")
-	f.Do(f.API.Delete(t.Context(), pod))
+	events.changed(pod)
 	again := controllertest.Pod("a", "", pending, func(p *corev1.Pod) { p.UID = "again" })
-	f.Do(f.API.Create(t.Context(), again))
-	reconciled(t, r, "a")
+	events.changed(again)
 	if decisions.Of(pod.UID) != (podlatency.Decision{}) {
 		t.Error("a pod is remembered that another of its name has replaced")
 	}
 	decisions.See(again)
-	f.Do(f.API.Delete(t.Context(), again))
-	reconciled(t, r, "a")
+	events.deleted(again)
 	if decisions.Of(again.UID) != (podlatency.Decision{}) {
 		t.Error("a pod that is gone is remembered")
 	}
+	events.deleted(again)
 }
 
-func reconciled(t *testing.T, r reconcile.Reconciler, name string) {
+// source is changes of pods that a test makes.
+type source struct{ changed, deleted func(*corev1.Pod) }
+
+func (s *source) Watch(_ context.Context, changed, deleted func(*corev1.Pod)) error {
+	s.changed, s.deleted = changed, deleted
+	return nil
+}
+
+// started returns the source of a started Pods.
+func started(t *testing.T, p *podlatency.Pods) *source {
 	t.Helper()
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: name}}); err != nil {
+	s := &source{}
+	p.Source = s
+	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return s
 }
 
 func TestCollector(t *testing.T) {

@@ -2,32 +2,34 @@ package podlatency
 
 import (
 	"context"
-	"sync"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
+
+// podEvents reports the changes of pods: see cluster.CachedPods.
+type podEvents interface {
+	Watch(ctx context.Context, changed, deleted func(*corev1.Pod)) error
+}
 
 // Pods measures how long pods take until they are bound and ready, each once. It skips pods that were running before
 // this process started.
 type Pods struct {
-	Client    client.Client
+	Source    podEvents
 	Decisions *Decisions
 	Metrics   *metrics.Metrics
 	Now       func() time.Time
+	Log       *slog.Logger
 
-	mu      sync.Mutex
+	// waiting are the pods with steps that are still to be measured.
 	waiting map[types.NamespacedName]wait
 }
 
@@ -37,60 +39,50 @@ type wait struct {
 	toBind, toStart bool
 }
 
-// Register adds the reconciler to mgr.
-func (p *Pods) Register(mgr manager.Manager) error {
-	return builder.ControllerManagedBy(mgr).
-		Named("metrics.pod").
-		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(p.concerns))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 10}).
-		Complete(p)
+// NeedLeaderElection makes sure that one process measures.
+func (p *Pods) NeedLeaderElection() bool { return true }
+
+// Start measures until ctx ends.
+func (p *Pods) Start(ctx context.Context) error {
+	p.waiting = map[types.NamespacedName]wait{}
+	return p.Source.Watch(ctx, p.guarded(p.changed), p.guarded(p.deleted))
 }
 
-// concerns leaves out the pods for which Reconcile does nothing, nearly all: those that run, and did when they were first seen. A queue
-// with an entry for each pod of a large cluster keeps its memory.
-func (p *Pods) concerns(o client.Object) bool {
-	if o.(*corev1.Pod).Status.Phase == corev1.PodPending {
-		return true
+// guarded makes a panic at one pod a line of the log.
+func (p *Pods) guarded(f func(*corev1.Pod)) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		_ = panics.ErrorLogged(p.Log, "measure a pod", func() error { f(pod); return nil })
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, waits := p.waiting[client.ObjectKeyFromObject(o)]
-	return waits
 }
 
-// Reconcile measures the steps that a pod has completed.
-func (p *Pods) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	pod := &corev1.Pod{}
-	err := p.Client.Get(ctx, req.NamespacedName, pod, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w, known := p.waiting[req.NamespacedName]
-	if known && (err != nil || w.uid != pod.UID) {
-		p.forget(req.NamespacedName, w)
+// changed measures the steps that a pod has completed. For nearly all pods it does nothing: those that run, and did when they were first
+// seen.
+func (p *Pods) changed(pod *corev1.Pod) {
+	name := client.ObjectKeyFromObject(pod)
+	w, known := p.waiting[name]
+	if known && w.uid != pod.UID {
+		p.forget(name, w)
 		known = false
-	}
-	if err != nil {
-		return reconcile.Result{}, nil
 	}
 	if !known {
 		if pod.Status.Phase != corev1.PodPending {
-			return reconcile.Result{}, nil
+			return
 		}
 		w = wait{pod.UID, pod.Spec.NodeName == "", true}
 	}
 	p.measure(pod, &w)
 	if !w.toStart || !snapshot.Active(pod) {
-		p.forget(req.NamespacedName, w)
-		return reconcile.Result{}, nil
+		p.forget(name, w)
+		return
 	}
-	if p.waiting == nil {
-		p.waiting = map[types.NamespacedName]wait{}
+	p.waiting[name] = w
+}
+
+func (p *Pods) deleted(pod *corev1.Pod) {
+	name := client.ObjectKeyFromObject(pod)
+	if w, known := p.waiting[name]; known {
+		p.forget(name, w)
 	}
-	p.waiting[req.NamespacedName] = w
-	return reconcile.Result{}, nil
 }
 
 func (p *Pods) forget(name types.NamespacedName, w wait) {

@@ -43,7 +43,7 @@ func update(f *controllertest.Fixture, change func(*karpv1.NodeClaim)) {
 func gauges(t *testing.T, m *Metrics, name string) []string {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	if err := reg.Register(m); err != nil {
+	if err := reg.Register(NewCollector(m.now, []*Metrics{m})); err != nil {
 		t.Fatal(err)
 	}
 	families, err := reg.Gather()
@@ -175,7 +175,7 @@ func TestForeignObjectsAreIgnored(t *testing.T) {
 	f.Reconcile(r, "a")
 	update(f, func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, controllertest.Start) })
 	f.Reconcile(r, "a")
-	if said := f.RecordedEvents(); len(said) > 0 || testutil.CollectAndCount(r.Metrics) > 0 {
+	if said := f.RecordedEvents(); len(said) > 0 || testutil.CollectAndCount(NewCollector(f.Now, []*Metrics{r.Metrics})) > 0 {
 		t.Errorf("said %q", said)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	// grows by 40 % costs 31 % of the controller's CPU time.
 	smallControllerHeap = 256 << 20
 	// minControllerGrowth is how many percent of what is alive fit below the limit at least: enough for a cluster that changes little.
-	minControllerGrowth = 20
+	minControllerGrowth = 16
 	// More than restingHeap bytes are alive only while much changes at once. From there on the room grows by a byte for each that is alive,
 	// up to busyControllerGrowth percent. With 20, collections followed each other and took 57 % of the CPU time while 30,000 pods became
 	// pending, and the last of their nodes was launched half as late again.

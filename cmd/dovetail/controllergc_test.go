@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Below the soft limit the heap grows into it. Above it there is room for a fifth of what is alive, and for two fifths in a burst, unless the
+// Below the soft limit the heap grows into it. Above it there is room for a sixth of what is alive, and for two fifths in a burst, unless the
 // user allows less.
 func TestMemoryLimitOfAController(t *testing.T) {
 	const mib = 1 << 20
@@ -18,9 +18,9 @@ func TestMemoryLimitOfAController(t *testing.T) {
 		{"nothing is read yet", 0, 0, 540, math.MaxInt64},
 		{"a small cluster", 60, 30, 540, math.MaxInt64},
 		{"5,000 nodes", 360, 40, 540, math.MaxInt64},
-		{"5,000 nodes that are consolidated", 480, 60, 636, math.MaxInt64},
-		{"a burst begins", 520, 60, 724, math.MaxInt64},
-		{"a burst of pods", 600, 60, 900, math.MaxInt64},
+		{"5,000 nodes that are consolidated", 480, 60, 617, math.MaxInt64},
+		{"a burst begins", 520, 60, 703, math.MaxInt64},
+		{"a burst of pods", 600, 60, 876, math.MaxInt64},
 		{"a huge cluster", 20_000, 900, 28_900, math.MaxInt64},
 		{"a small container", 60, 30, 230, 230 * mib},
 		{"a container that is too small", 600, 60, 700, 700 * mib},

@@ -43,6 +43,7 @@ func (a *assembly) wireNodePools() error {
 		a.register(reconcilers...),
 		a.addLoops(&nodepoolstatus.Counter{
 			Client: c, State: a.state, Metrics: a.metrics, OmitMetrics: a.settings.DisableClusterStateObservability, Log: log,
+			Now: now,
 		}),
 	)
 }

@@ -25,12 +25,15 @@ import (
 const (
 	countInterval    = 5 * time.Second
 	nodesPerInterval = 1000
+	// unchangedInterval is how long nothing is counted while no object changes: schedules of budgets, which are in minutes, begin and end.
+	unchangedInterval = time.Minute
 )
 
 // usage sums the resources of each pool's nodes.
 type usage interface {
 	Usage(ctx context.Context) (map[string]corev1.ResourceList, error)
 	Nodes(ctx context.Context) (*snapshot.Snapshot, error)
+	Version(ctx context.Context) (cluster.Version, bool)
 }
 
 // Counter keeps status.resources, status.nodes and status.disruption of every NodePool.
@@ -41,6 +44,7 @@ type Counter struct {
 	// OmitMetrics omits limits and usage from the metrics.
 	OmitMetrics bool
 	Log         *slog.Logger
+	Now         func() time.Time
 
 	// measured are the series that the last pass wrote, of usage and of limits.
 	measured [2]map[series]bool
@@ -48,6 +52,9 @@ type Counter struct {
 	nodes int64
 	// disruption is what status.disruption needs from pass to pass.
 	disruption disruptionCounter
+	// counted is the version that the last pass has counted, at countedAt.
+	counted   cluster.Version
+	countedAt time.Time
 }
 
 // series is the labels of a gauge's series.
@@ -71,7 +78,23 @@ func (c *Counter) interval() time.Duration {
 	return countInterval * time.Duration(1+c.nodes/nodesPerInterval)
 }
 
+// pass counts, unless nothing has changed.
 func (c *Counter) pass(ctx context.Context) error {
+	version, known := c.State.Version(ctx)
+	now := c.Now()
+	if known && version == c.counted && now.Sub(c.countedAt) < unchangedInterval {
+		return nil
+	}
+	if err := c.count(ctx); err != nil {
+		return err
+	}
+	if known {
+		c.counted, c.countedAt = version, now
+	}
+	return nil
+}
+
+func (c *Counter) count(ctx context.Context) error {
 	used, err := c.State.Usage(ctx)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -24,6 +25,8 @@ func (c *fleet) Nodes(context.Context) (*snapshot.Snapshot, error) {
 	copied := c.Snapshot
 	return &copied, nil
 }
+
+func (*fleet) Version(context.Context) (cluster.Version, bool) { return cluster.Version{}, false }
 
 // twenty are 20 nodes of the pool "general": one is not ready, one goes, three have drifted; and one of another pool.
 func twenty() *fleet {
@@ -46,7 +49,7 @@ func TestDisruptionStatus(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "20%"}, {Nodes: "0", Reasons: []karpv1.DisruptionReason{karpv1.DisruptionDrifted}}}
 	}))
-	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, State: twenty()}
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: twenty()}
 	f.Do(c.pass(t.Context()))
 	want := &karpv1.DisruptionStatus{
 		Nodes: 20, Disrupted: 2, Drifted: 3, Allowed: "Drifted:0 others:4",
@@ -76,7 +79,7 @@ func TestAllowedInWords(t *testing.T) {
 		"invalid": func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "many"}} },
 	} {
 		f := controllertest.New(t, controllertest.Pool("general", edit))
-		f.Do((&Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, State: twenty()}).pass(t.Context()))
+		f.Do((&Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: twenty()}).pass(t.Context()))
 		if got := pool(f).Status.Disruption; got == nil || got.Allowed != want {
 			t.Errorf("%+v, want %q", got, want)
 		}
@@ -111,7 +114,7 @@ func (w *droppingWriter) Patch(ctx context.Context, o client.Object, p client.Pa
 func TestCRDWithoutDisruption(t *testing.T) {
 	f := controllertest.New(t, controllertest.Pool("general"))
 	api := &withoutField{Client: f.API}
-	c := &Counter{Client: api, Metrics: f.Metrics, Log: f.Log, State: twenty()}
+	c := &Counter{Client: api, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: twenty()}
 	const half = int(30*time.Minute/countInterval) - 1
 	for range half {
 		f.Do(c.pass(t.Context()))

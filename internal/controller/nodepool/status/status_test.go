@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -188,13 +189,50 @@ func (use) Nodes(context.Context) (*snapshot.Snapshot, error) {
 	return &snapshot.Snapshot{Now: controllertest.Start}, nil
 }
 
+func (use) Version(context.Context) (cluster.Version, bool) { return cluster.Version{}, false }
+
+// counting counts how often a cluster is read.
+type counting struct {
+	use
+	version cluster.Version
+	unknown bool
+	reads   int
+}
+
+func (c *counting) Usage(ctx context.Context) (map[string]corev1.ResourceList, error) {
+	c.reads++
+	return c.use.Usage(ctx)
+}
+
+func (c *counting) Version(context.Context) (cluster.Version, bool) { return c.version, !c.unknown }
+
+// While nothing changes, a large cluster is counted once a minute: then schedules of budgets may have begun or ended.
+func TestAClusterThatDoesNotChangeIsNotCounted(t *testing.T) {
+	f := controllertest.New(t, controllertest.Pool("general"))
+	state := &counting{use: use{}}
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: state}
+	for i, tt := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 1}, {5 * time.Second, 1}, {54 * time.Second, 1}, {time.Second, 2}, {59 * time.Second, 2}} {
+		f.Clock = f.Clock.Add(tt.after)
+		if f.Do(c.pass(t.Context())); state.reads != tt.want {
+			t.Errorf("pass %d: counted %d times, want %d", i, state.reads, tt.want)
+		}
+	}
+	state.unknown = true
+	if f.Do(c.pass(t.Context())); state.reads != 3 {
+		t.Error("not counted, though it is not known whether anything has changed")
+	}
+}
+
 func TestCounter(t *testing.T) {
 	limited := controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
 	})
 	theirs := controllertest.Pool("theirs", func(p *karpv1.NodePool) { p.Spec.Template.Spec.NodeClassRef.Kind = "Other" })
 	f := controllertest.New(t, limited, theirs)
-	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, State: use{"general": {
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: use{"general": {
 		corev1.ResourceCPU: resource.MustParse("4"), "nodes": resource.MustParse("2"), "nvidia.com/gpu": resource.MustParse("1"),
 	}}}
 	count := func() map[string]string {

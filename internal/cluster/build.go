@@ -277,7 +277,7 @@ func (w *snapshotBuilder) newestDaemonPods() map[types.UID]*corev1.Pod {
 	newest := map[types.UID]*corev1.Pod{}
 	for i := range w.snap.Nodes {
 		for _, pod := range w.snap.Nodes[i].Pods {
-			owner := metav1.GetControllerOf(pod)
+			owner := metav1.GetControllerOfNoCopy(pod)
 			if owner == nil || owner.Kind != "DaemonSet" {
 				continue
 			}

@@ -85,7 +85,7 @@ func defaultSelector(pod *corev1.Pod, services []*corev1.Service, controllers ma
 			maps.Copy(out.MatchLabels, s.Spec.Selector)
 		}
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		if selector := controllers[ownerKey{pod.Namespace, owner.APIVersion, owner.Kind, owner.Name}]; selector != nil {
 			maps.Copy(out.MatchLabels, selector.MatchLabels)
 			out.MatchExpressions = selector.MatchExpressions

@@ -60,7 +60,7 @@ func ownerOf(pod *corev1.Pod) types.UID {
 	if buffer.IsVirtual(pod) {
 		return types.UID("capacity-buffer/" + buffer.BufferOf(pod).String())
 	}
-	if owner := metav1.GetControllerOf(pod); owner != nil {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		return owner.UID
 	}
 	return pod.UID

@@ -68,7 +68,7 @@ func byReplicaSet(nodes []snapshot.Node) map[types.UID][]placed {
 	out := map[types.UID][]placed{}
 	for i := range nodes {
 		for _, p := range nodes[i].Pods {
-			owner := metav1.GetControllerOf(p)
+			owner := metav1.GetControllerOfNoCopy(p)
 			if owner == nil || owner.Kind != "ReplicaSet" || !snapshot.Active(p) {
 				continue
 			}

@@ -51,7 +51,7 @@ func Rank(v *disrupt.View, left Budgets) Ranking {
 // workloads does not free the node. Those of kube-system do not count.
 func hasLastingPod(pods []*corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-		owner := metav1.GetControllerOf(p)
+		owner := metav1.GetControllerOfNoCopy(p)
 		return p.Namespace != metav1.NamespaceSystem &&
 			(owner == nil || owner.Kind != "ReplicaSet" && owner.Kind != "Job" && owner.Kind != "DaemonSet")
 	})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,15 +41,25 @@ func (l Labels) FromLabels(labels map[string]string) Set {
 // FromNode parses the labels of an existing node. Where a node has a key and its alias with different values, the value
 // of the canonical key counts.
 func (l Labels) FromNode(labels map[string]string) Set {
-	canonical := make(map[string]string, len(labels))
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		key := l.Normalize(k)
-		if _, shadowed := labels[key]; shadowed && key != k {
+	type label struct{ key, name string }
+	found := make([]label, 0, len(labels))
+	for name := range labels {
+		key := l.Normalize(name)
+		if _, shadowed := labels[key]; shadowed && key != name {
 			continue
 		}
-		canonical[key] = labels[k]
+		found = append(found, label{key, name})
 	}
-	return FromExactLabels(canonical)
+	slices.SortFunc(found, func(a, b label) int { return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.name, b.name)) })
+	list, values := make([]Requirement, 0, len(found)), make([]string, len(found))
+	for i, f := range found {
+		if i+1 < len(found) && found[i+1].key == f.key {
+			continue // of several aliases without the canonical key, the last counts
+		}
+		values[i] = labels[f.name]
+		list = append(list, Requirement{key: f.key, values: values[i : i+1 : i+1]})
+	}
+	return Set{list: list}
 }
 
 // FromExpressions parses the conjunction of match expressions of a node selector term.

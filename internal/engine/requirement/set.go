@@ -20,9 +20,10 @@ func NewSet(reqs ...Requirement) Set { return Set{}.With(reqs...) }
 // FromExactLabels returns each label as "key In [value]", with keys as they are. Use Labels.FromLabels for labels of
 // API objects, which may have aliases as keys.
 func FromExactLabels(labels map[string]string) Set {
-	list := make([]Requirement, 0, len(labels))
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		list = append(list, Requirement{key: k, values: []string{labels[k]}})
+	list, values := make([]Requirement, 0, len(labels)), make([]string, 0, len(labels))
+	for i, k := range slices.Sorted(maps.Keys(labels)) {
+		values = append(values, labels[k])
+		list = append(list, Requirement{key: k, values: values[i : i+1 : i+1]})
 	}
 	return Set{list: list}
 }

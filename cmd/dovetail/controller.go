@@ -103,8 +103,10 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if s.MemoryLimit > 0 {
 		debug.SetMemoryLimit(userLimit(s.MemoryLimit))
 	}
+	var gc *controllerGC
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		defer tuneControllerGC(userLimit(s.MemoryLimit))()
+		gc = tuneControllerGC(userLimit(s.MemoryLimit))
+		defer gc.Stop()
 	}
 	planning, err := planSettings(s.Planning)
 	if err != nil {
@@ -150,6 +152,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, measures: measures,
 		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration), refusals: refusals,
 	}
+	a.batch.OnBurst(gc.Burst)
 	a.evictor = &termination.Evictor{
 		Client: mgr.GetClient(), Events: a.events, Metrics: metrics, Log: log, Now: time.Now, Workers: evictionWorkers,
 	}

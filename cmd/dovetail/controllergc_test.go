@@ -26,16 +26,23 @@ func TestMemoryLimitOfAController(t *testing.T) {
 		{"a container that is too small", 600, 60, 700, 700 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := memoryInUse{live: tt.live * mib, other: tt.other * mib}.limit(tt.most)
+			got := memoryInUse{live: tt.live * mib, other: tt.other * mib}.limit(tt.most, false)
 			if want := int64(tt.want) * mib; got < want-mib || got > want+mib {
 				t.Errorf("%d MiB, want %d", got>>20, tt.want)
 			}
 		})
 	}
 	for live, want := range map[uint64]int{0: 6300, 64: 300, 128: 100, 160: 60, 360: 60, 5000: 60} { // MiB, percent
-		if got := (memoryInUse{live: live * mib}).growth(); got != want {
+		if got := (memoryInUse{live: live * mib}).growth(false); got != want {
 			t.Errorf("with %d MiB alive the heap grows by %d %%, want %d", live, got, want)
 		}
+	}
+	resting := memoryInUse{live: 340 * mib, other: 90 * mib}
+	if got := resting.limit(math.MaxInt64, true); got != burstLimit || resting.growth(true) != burstGrowth {
+		t.Errorf("while a burst is planned: %d MiB, growth %d %%", got>>20, resting.growth(true))
+	}
+	if got := resting.limit(500*mib, true); got != 500*mib {
+		t.Errorf("while a burst is planned in a small container: %d MiB", got>>20)
 	}
 	if got := userLimit(1000); got != 900 {
 		t.Errorf("a container of 1,000 bytes: %d", got)
@@ -62,8 +69,22 @@ func TestMemoryInUseIsThatOfTheRuntime(t *testing.T) {
 func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
 	defer func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) }()
-	defer tuneControllerGC(500 << 20)()
-	if got := debug.SetMemoryLimit(-1); got != 500<<20 {
-		t.Errorf("the limit is %d MiB", got>>20)
+	c := tuneControllerGC(700 << 20)
+	defer c.Stop()
+	for _, tt := range []struct {
+		when string
+		tell func()
+		want int64
+	}{
+		{"at the start", func() {}, softLimit},
+		{"in a burst, with less than that allowed", func() { c.Burst(true) }, 700 << 20},
+		{"after it", func() { c.Burst(false) }, softLimit},
+	} {
+		tt.tell()
+		if c.set(); debug.SetMemoryLimit(-1) != tt.want {
+			t.Errorf("%s the limit is %d MiB, want %d", tt.when, debug.SetMemoryLimit(-1)>>20, tt.want>>20)
+		}
 	}
+	(*controllerGC)(nil).Burst(true) // the user has chosen
+	(*controllerGC)(nil).Stop()
 }

@@ -12,12 +12,15 @@ const burstSize = 500
 type burst struct {
 	// over is closed when the burst is over; nil while there is none.
 	over chan struct{}
+	// told is told that a burst begins or has ended; nil tells nobody.
+	told func(begins bool)
 }
 
 // begin begins a burst, unless there is one.
 func (u *burst) begin() {
 	if u.over == nil {
 		u.over = make(chan struct{})
+		u.tell(true)
 	}
 }
 
@@ -26,8 +29,18 @@ func (u *burst) end() {
 	if u.over != nil {
 		close(u.over)
 		u.over = nil
+		u.tell(false)
 	}
 }
+
+func (u *burst) tell(begins bool) {
+	if u.told != nil {
+		u.told(begins)
+	}
+}
+
+// OnBurst has f told whenever a burst begins and when it has ended. f must return at once. It is called before the first trigger.
+func (b *Batch) OnBurst(f func(begins bool)) { b.burst.told = f }
 
 // InBurst reports whether many pods arrive or are planned.
 func (b *Batch) InBurst() bool {

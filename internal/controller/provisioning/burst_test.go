@@ -3,6 +3,7 @@ package provisioning
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,8 @@ func arrive(b *Batch, n int) {
 func TestOthersWaitWhileABurstIsPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBatch(time.Second, 10*time.Second)
+		var told []bool
+		b.OnBurst(func(begins bool) { told = append(told, begins) })
 		waited := func(ctx context.Context) (time.Duration, bool) {
 			start := time.Now()
 			goesOn := b.AwaitBurstEnd(ctx, 20*time.Second)
@@ -55,5 +58,8 @@ func TestOthersWaitWhileABurstIsPlanned(t *testing.T) {
 		expect("afterwards", 0)
 		stop()
 		synctest.Wait()
+		if !slices.Equal(told, []bool{true, false}) {
+			t.Errorf("told %v: one burst begins and ends", told)
+		}
 	})
 }

@@ -1,16 +1,23 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
+
+// maxPlaceChecks is how many comparisons of pods one snapshot makes to hand over places: a second of them. Thousands of waiting pods,
+// no two alike, beside hundreds of places would otherwise take minutes, with provisioning locked. Places that are left over wait for their
+// claims to launch.
+const maxPlaceChecks = 200_000
 
 // handOverPlaces gives waiting pods the places of pods that run elsewhere. kube-scheduler does not know for which pod a claim was
 // launched: when a node is ready, it binds the first pod that fits, which may be that of a claim that has no instance yet. The pod that the
@@ -18,37 +25,86 @@ import (
 // the claim is launched has another node for the waiting pod.
 //
 // A place is for a pod that needs no more than the one that left it, of the same constraints: whatever the claim is launched as, it fits.
-// Each place goes to one pod, the first by name, and no pod that has a place gets another.
+// Each place goes to one pod, the first by priority and name, and no pod that has a place gets another.
 //
-// Cost: linear in the nodes; with vacated places also in the pods, plus waiting pods × places × kinds of constraints in the worst case.
+// Cost: linear in the nodes; with vacated places also in the pods, plus classes of waiting pods × places, up to maxPlaceChecks.
 func (w *snapshotBuilder) handOverPlaces() {
 	places := w.vacatedPlaces()
 	if len(places) == 0 {
 		return
 	}
-	held := w.heldPlaces()
-	for _, pod := range w.snap.Pods {
-		if len(places) == 0 {
-			return
-		}
+	h := &handover{w: w, places: places, keys: podclass.NewKeys(false /* devices */), from: map[string]int{}, checks: maxPlaceChecks}
+	held := h.heldPlaces()
+	byPriority := slices.Clone(w.snap.Pods)
+	slices.SortStableFunc(byPriority, func(a, b *corev1.Pod) int { return cmp.Compare(priority(b), priority(a)) })
+	for left, i := len(places), 0; left > 0 && i < len(byPriority); i++ {
+		pod := byPriority[i]
 		if held[pod.UID] {
 			continue
 		}
-		at := slices.IndexFunc(places, func(p vacatedPlace) bool { return replaces(pod, p.pod) })
-		if at < 0 {
-			continue
+		if p := h.placeFor(pod); p != nil {
+			p.node.Nominated[slices.Index(p.node.Nominated, p.pod.UID)] = pod.UID
+			slices.Sort(p.node.Nominated)
+			p.taken = true
+			left--
 		}
-		p := places[at]
-		p.node.Nominated[slices.Index(p.node.Nominated, p.pod.UID)] = pod.UID
-		slices.Sort(p.node.Nominated)
-		places = slices.Delete(places, at, at+1)
 	}
+}
+
+func priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// handover finds places for waiting pods.
+type handover struct {
+	w      *snapshotBuilder
+	places []vacatedPlace
+	keys   *podclass.Keys
+	// from is the first place that may suit pods of a class. Places are only ever taken, so those before it never will.
+	from map[string]int
+	// checks is how many comparisons are left.
+	checks int
+	// apart are the terms that keep pods off other pods' nodes or zones, read when first needed.
+	apart     []apartTerm
+	apartRead bool
+}
+
+// placeFor is the first free place that suits the pod; nil if none does.
+func (h *handover) placeFor(pod *corev1.Pod) *vacatedPlace {
+	key, err := h.keys.Of(pod)
+	if err != nil {
+		return nil // the plan reports it
+	}
+	class, requests := string(key.All), snapshot.Requests(pod)
+	for i := h.from[class]; i < len(h.places); i++ {
+		if h.checks--; h.checks < 0 {
+			return nil
+		}
+		p := &h.places[i]
+		if !p.taken && holds(p.room, requests) && sameConstraints(pod, p.pod) && (sameLabels(pod, p.pod) || h.anyLabels(pod)) {
+			h.from[class] = i + 1
+			return p
+		}
+	}
+	h.from[class] = len(h.places)
+	return nil
+}
+
+// anyLabels reports whether the labels of the pod cannot keep it off a place: no anti-affinity selects it, and it is not spread.
+func (h *handover) anyLabels(pod *corev1.Pod) bool {
+	return len(h.w.facts.Settings.DefaultSpread) == 0 && !h.keptOff(pod)
 }
 
 // vacatedPlace is the room of a pod on the node of a claim that has no instance yet, while the pod runs on another node.
 type vacatedPlace struct {
 	node *snapshot.Node
 	pod  *corev1.Pod
+	// room is what the claim was launched for, for the pod: less than the pod requests if that was resized since.
+	room  corev1.ResourceList
+	taken bool
 }
 
 // vacatedPlaces are the vacated places of all claims, by the name of the claim and the UID of the pod.
@@ -66,13 +122,18 @@ func (w *snapshotBuilder) vacatedPlaces() []vacatedPlace {
 	if len(unlaunched) == 0 {
 		return nil
 	}
+	waiting := map[types.UID]*corev1.Pod{}
 	for _, pod := range w.snap.Pods {
-		delete(unlaunched, pod.UID) // it waits for its claim
+		if unlaunched[pod.UID] != nil {
+			waiting[pod.UID] = pod
+		}
 	}
 	left := map[types.UID]*corev1.Pod{}
 	for i := range w.snap.Nodes {
-		for _, pod := range w.snap.Nodes[i].Pods {
-			if unlaunched[pod.UID] != nil {
+		n := &w.snap.Nodes[i]
+		for _, pod := range n.Pods {
+			// Pods of a disruption command that has not created all of its replacements will need their places in these.
+			if at := unlaunched[pod.UID]; at != nil && at != n && waiting[pod.UID] == nil && !n.Disrupting {
 				left[pod.UID] = pod
 			}
 		}
@@ -80,29 +141,61 @@ func (w *snapshotBuilder) vacatedPlaces() []vacatedPlace {
 	var out []vacatedPlace
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
-		for _, uid := range n.Nominated {
-			if pod := left[uid]; pod != nil && unlaunched[uid] == n {
-				out = append(out, vacatedPlace{n, pod})
+		for k, uid := range n.Nominated {
+			if pod := left[uid]; pod != nil && unlaunched[uid] == n && !slices.Contains(n.Nominated[:k], uid) {
+				out = append(out, vacatedPlace{node: n, pod: pod, room: w.launchedFor(n, pod, left, waiting)})
 			}
 		}
 	}
 	return out
 }
 
+// launchedFor is how much of what the claim requests is for the pod: what it requests now, less what the claim's pods request now beyond
+// what the claim was launched for.
+func (w *snapshotBuilder) launchedFor(n *snapshot.Node, pod *corev1.Pod, known ...map[types.UID]*corev1.Pod) corev1.ResourceList {
+	room := snapshot.Requests(pod)
+	launch := w.unlaunched[n.ClaimUID].Spec.Resources.Requests
+	if len(launch) == 0 {
+		return room // a claim that names none
+	}
+	for name, amount := range room {
+		free := launch[name].DeepCopy()
+		for _, uid := range n.Nominated {
+			for _, pods := range known {
+				if other := pods[uid]; other != nil && uid != pod.UID {
+					free.Sub(snapshot.Requests(other)[name])
+				}
+			}
+		}
+		if free.Cmp(amount) < 0 {
+			room[name] = free
+		}
+	}
+	return room
+}
+
 // heldPlaces are the pods with a place that is still theirs: on a claim without a ready node, or on a node where nobody has taken it.
-func (w *snapshotBuilder) heldPlaces() map[types.UID]bool {
-	waiting := make(map[types.UID]*corev1.Pod, len(w.snap.Pods))
-	for _, pod := range w.snap.Pods {
+func (h *handover) heldPlaces() map[types.UID]bool {
+	waiting := make(map[types.UID]*corev1.Pod, len(h.w.snap.Pods))
+	for _, pod := range h.w.snap.Pods {
 		waiting[pod.UID] = pod
 	}
 	held := map[types.UID]bool{}
-	for i := range w.snap.Nodes {
-		n := &w.snap.Nodes[i]
+	for i := range h.w.snap.Nodes {
+		n := &h.w.snap.Nodes[i]
 		if n.Deleting {
 			continue
 		}
+		var used corev1.ResourceList // when first needed
 		for _, uid := range n.Nominated {
-			if pod := waiting[uid]; pod != nil && !(n.Initialized && placeTaken(n, pod)) {
+			pod := waiting[uid]
+			if pod == nil {
+				continue
+			}
+			if n.Initialized && used == nil {
+				used = usedOf(n)
+			}
+			if !n.Initialized || !roomTaken(n, used, pod) && !h.excluded(n, pod) {
 				held[uid] = true
 			}
 		}
@@ -110,40 +203,61 @@ func (w *snapshotBuilder) heldPlaces() map[types.UID]bool {
 	return held
 }
 
-// placeTaken reports whether other pods keep the pod off the node that was launched for it: they leave too little room, or it must not run
-// beside one of them.
-func placeTaken(n *snapshot.Node, pod *corev1.Pod) bool {
-	excludes := boundToOthers(&pod.Spec) || len(resources.HostPorts(pod)) > 0
-	taken := snapshot.Requests(pod)
-	for _, other := range n.Pods {
-		if excludes && !slices.Contains(n.Nominated, other.UID) && replaces(other, pod) {
-			return true
-		}
-		for name, amount := range snapshot.Requests(other) {
-			if sum, counts := taken[name]; counts {
-				sum.Add(amount)
-				taken[name] = sum
-			}
+// usedOf is what the pods of the node request.
+func usedOf(n *snapshot.Node) corev1.ResourceList {
+	used := corev1.ResourceList{}
+	for _, pod := range n.Pods {
+		for name, amount := range snapshot.Requests(pod) {
+			sum := used[name]
+			sum.Add(amount)
+			used[name] = sum
 		}
 	}
-	return !holds(n.Allocatable, taken)
+	return used
 }
 
-// replaces reports whether a pod fits wherever the other one does: it requests no more, and has the same constraints. Pods with volumes or
-// devices of their own replace none.
-func replaces(pod, other *corev1.Pod) bool {
+// roomTaken reports whether other pods leave the pod too little room on the node that was launched for it.
+func roomTaken(n *snapshot.Node, used corev1.ResourceList, pod *corev1.Pod) bool {
+	for name, amount := range snapshot.Requests(pod) {
+		sum := used[name].DeepCopy()
+		sum.Add(amount)
+		if sum.Cmp(n.Allocatable[name]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// excluded reports whether the pod must not run beside one that is on the node that was launched for it.
+func (h *handover) excluded(n *snapshot.Node, pod *corev1.Pod) bool {
+	if !boundToOthers(&pod.Spec) && len(resources.HostPorts(pod)) == 0 {
+		return false
+	}
+	for _, other := range n.Pods {
+		if h.checks--; h.checks < 0 {
+			return false
+		}
+		if sameConstraints(other, pod) && holds(snapshot.Requests(pod), snapshot.Requests(other)) && !slices.Contains(n.Nominated, other.UID) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameConstraints reports whether a pod fits wherever the other one does, if it requests no more. Pods with volumes or devices of their own
+// replace none.
+func sameConstraints(pod, other *corev1.Pod) bool {
 	a, b := &pod.Spec, &other.Spec
 	same := equality.Semantic.DeepEqual
-	if len(a.ResourceClaims) > 0 || volume.HasClaims(pod) || volume.HasClaims(other) || !same(a.NodeSelector, b.NodeSelector) ||
-		!same(a.Affinity, b.Affinity) || !same(a.Tolerations, b.Tolerations) ||
-		!same(a.TopologySpreadConstraints, b.TopologySpreadConstraints) ||
-		!slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) {
-		return false
-	}
-	if boundToOthers(a) && (pod.Namespace != other.Namespace || !same(pod.Labels, other.Labels)) {
-		return false
-	}
-	return holds(snapshot.Requests(other), snapshot.Requests(pod))
+	return len(a.ResourceClaims) == 0 && !volume.HasClaims(pod) && !volume.HasClaims(other) && same(a.NodeSelector, b.NodeSelector) &&
+		same(a.Affinity, b.Affinity) && same(a.Tolerations, b.Tolerations) &&
+		same(a.TopologySpreadConstraints, b.TopologySpreadConstraints) &&
+		slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) && (!boundToOthers(a) || sameLabels(pod, other))
+}
+
+// sameLabels reports whether selectors of pods cannot tell them apart.
+func sameLabels(pod, other *corev1.Pod) bool {
+	return pod.Namespace == other.Namespace && equality.Semantic.DeepEqual(pod.Labels, other.Labels)
 }
 
 // holds reports whether there is room for the requests.

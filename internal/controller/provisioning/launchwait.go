@@ -20,22 +20,31 @@ const (
 	// EC2 and at the API server. With 1,000 nodes on two cores, 201 claims had no instance yet when a pass gave up
 	// waiting, and it launched 72 nodes too many.
 	launchTurn = 100 * time.Millisecond
-	// longestLaunches is how long it waits for any number of claims.
+	// longestLaunches is the age up to which it waits for any number of claims. Whatever their age, a pass waits no longer than
+	// launchWaitTimeout in all: one that deletes its pods as soon as their claims are created would delay the pods of all others.
 	longestLaunches = 2 * time.Minute
 )
 
 // lockAndSnapshot returns a snapshot and holds the provisioning lock until done is called. First it waits for launches
 // of claims whose pods have been evicted and re-created under other names, or run on the node of another claim: until such a claim has
-// launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait longer than
-// launchTimeout for a claim.
+// launched, its capacity is unknown, and a plan would launch a second node for the pods that wait. It does not wait for a claim that is
+// older than launchTimeout, nor longer than launchWaitTimeout in all.
 func (p *Provisioner) lockAndSnapshot(ctx context.Context) (snap *snapshot.Snapshot, done func(), err error) {
+	longest := time.NewTimer(launchWaitTimeout)
+	defer longest.Stop()
+	patient := true
 	err = wait.PollUntilContextCancel(ctx, launchPollInterval, true /* immediate */, func(ctx context.Context) (bool, error) {
 		unlock := p.State.LockProvisioning()
 		err := panics.Error(func() (err error) { // a panic must not leave the lock held
 			snap, err = p.State.Snapshot(ctx)
 			return err
 		})
-		if err != nil || waitsForLaunch(snap) {
+		select {
+		case <-longest.C:
+			patient = false
+		default:
+		}
+		if err != nil || patient && waitsForLaunch(snap) {
 			unlock()
 			return false, err
 		}

@@ -2,6 +2,7 @@ package provisioning
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
@@ -106,6 +108,27 @@ func TestReplacementPodWaitsForTheLaunch(t *testing.T) {
 		}
 		if got := len(claims(t, f.API)); got != 1 {
 			t.Errorf("%d claims: created again for the replacement", got)
+		}
+	})
+}
+
+// One who deletes pods as soon as their claims are created does not keep the pods of others waiting, however many claims have no instance.
+func TestPodsOfOthersWaitForLaunchesNoLongerThanOneMayTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := []client.Object{controllertest.Class(), controllertest.Pool("general"), pending("other")}
+		for i := range 200 {
+			objects = append(objects, controllertest.Claim(fmt.Sprintf("late-%d", i), func(c *karpv1.NodeClaim) {
+				c.Annotations[karpv1.AnnotationNominatedPods] = "deleted"
+			}))
+		}
+		f := controllertest.New(t, objects...)
+		ctx, cancel := context.WithTimeout(t.Context(), launchWaitTimeout+2*launchPollInterval)
+		defer cancel()
+		if err := provisioner(f).pass(ctx); err != nil {
+			t.Errorf("a pass still waits after %v: %v", launchWaitTimeout, err)
+		}
+		if got := len(claims(t, f.API)); got != 201 {
+			t.Errorf("%d claims, want one more than 200", got)
 		}
 	})
 }

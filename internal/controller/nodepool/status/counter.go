@@ -25,7 +25,8 @@ import (
 const (
 	countInterval    = 5 * time.Second
 	nodesPerInterval = 1000
-	// unchangedInterval is how long nothing is counted while no object changes: schedules of budgets, which are in minutes, begin and end.
+	// unchangedInterval is how long nothing is counted while no object has changed since a pass that counted everything: schedules of
+	// budgets, which are in minutes, begin and end.
 	unchangedInterval = time.Minute
 )
 
@@ -52,7 +53,7 @@ type Counter struct {
 	nodes int64
 	// disruption is what status.disruption needs from pass to pass.
 	disruption disruptionCounter
-	// counted is the version that the last pass has counted, at countedAt.
+	// counted is the version that the last pass which left nothing out has counted, at countedAt.
 	counted   cluster.Version
 	countedAt time.Time
 }
@@ -82,33 +83,35 @@ func (c *Counter) interval() time.Duration {
 func (c *Counter) pass(ctx context.Context) error {
 	version, known := c.State.Version(ctx)
 	now := c.Now()
-	if known && version == c.counted && now.Sub(c.countedAt) < unchangedInterval {
-		return nil
+	if known && version == c.counted {
+		if now.Sub(c.countedAt) < unchangedInterval {
+			return nil
+		}
+		c.disruption.makeDue()
 	}
-	if err := c.count(ctx); err != nil {
-		return err
-	}
-	if known {
+	complete, err := c.count(ctx)
+	if err == nil && known && complete {
 		c.counted, c.countedAt = version, now
 	}
-	return nil
+	return err
 }
 
-func (c *Counter) count(ctx context.Context) error {
+// count writes what has changed. It is not complete if status.disruption is left to a later pass.
+func (c *Counter) count(ctx context.Context) (complete bool, err error) {
 	used, err := c.State.Usage(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var pools karpv1.NodePoolList
 	if err := c.Client.List(ctx, &pools); err != nil {
-		return err
+		return false, err
 	}
 	if !c.OmitMetrics {
 		c.measure(pools.Items, used)
 	}
 	counts, err := c.disruption.count(ctx, c.State, pools.Items)
 	if err != nil {
-		return err
+		return false, err
 	}
 	c.nodes = 0
 	for i := range pools.Items {
@@ -126,11 +129,11 @@ func (c *Counter) count(ctx context.Context) error {
 			continue
 		}
 		if err := c.Client.Status().Patch(ctx, pool, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-			return err
+			return false, err
 		}
 		c.disruption.written(pool, counts[pool.Name])
 	}
-	return nil
+	return counts != nil, nil
 }
 
 // measure writes the gauges, and deletes those of pools and limits that are gone.

@@ -73,6 +73,11 @@ func (d *disruptionCounter) count(
 	return out, nil
 }
 
+// makeDue makes the next pass count.
+func (d *disruptionCounter) makeDue() {
+	d.passes += (passesPerCount - d.passes%passesPerCount) % passesPerCount
+}
+
 // reasons are those by which budgets are shown.
 func reasons() []karpv1.DisruptionReason {
 	return []karpv1.DisruptionReason{

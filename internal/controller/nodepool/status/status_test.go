@@ -226,6 +226,55 @@ func TestAClusterThatDoesNotChangeIsNotCounted(t *testing.T) {
 	}
 }
 
+// versioned is a fleet whose changes are counted.
+type versioned struct {
+	*fleet
+	versions *cluster.State
+}
+
+func (v *versioned) Version(ctx context.Context) (cluster.Version, bool) {
+	return v.versions.Version(ctx)
+}
+
+// A change shows in status.disruption within 15 seconds, and what depends on the time within a minute and 15 seconds, though nothing
+// changes afterwards.
+func TestDisruptionOfAClusterThatDoesNotChangeIsCounted(t *testing.T) {
+	f := controllertest.New(t, controllertest.Pool("general"))
+	changes := uint64(0)
+	state := &versioned{twenty(), cluster.NewState(cluster.Config{
+		Cache: f.API, Live: f.API, Now: f.Now, Changes: func(context.Context) (uint64, error) { return changes, nil },
+	})}
+	f.Do(state.versions.Refresh(t.Context()))
+	c := &Counter{Client: f.API, Metrics: f.Metrics, Log: f.Log, Now: f.Now, State: state}
+	run := func(passes int) string {
+		for range passes {
+			f.Clock = f.Clock.Add(countInterval)
+			f.Do(c.pass(t.Context()))
+		}
+		if status := pool(f).Status.Disruption; status != nil {
+			return status.Allowed
+		}
+		return ""
+	}
+	budget := func(nodes string) {
+		p := pool(f)
+		p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: nodes}}
+		f.Do(f.API.Update(t.Context(), p))
+	}
+	for changed := range 4 {
+		before := run(changed) // the pass after a change may be any of those that share a count
+		budget("1")
+		changes++
+		if got := run(passesPerCount); got != "1" {
+			t.Errorf("after %s, 15 s after a change to 1: %s may be disrupted", before, got)
+		}
+		budget("4") // as if by a schedule: the version stays
+		if got := run(int(unchangedInterval/countInterval) + passesPerCount); got != "4" {
+			t.Errorf("a minute after a change by time to 4: %s may be disrupted", got)
+		}
+	}
+}
+
 func TestCounter(t *testing.T) {
 	limited := controllertest.Pool("general", func(p *karpv1.NodePool) {
 		p.Spec.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}

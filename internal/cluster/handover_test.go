@@ -204,8 +204,8 @@ func plus(a, b corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// Whatever the cluster: no pod gets two claims, no claim loses a pod that waits for it, what it is for fits in what it was launched for, and
-// the order of the objects does not matter.
+// Whatever the cluster: no pod gets two claims, no claim loses a pod that waits for it, what it is for fits in what it was
+// launched for, and the order of the objects does not matter.
 func TestPlacesOfRandomClusters(t *testing.T) {
 	moved := 0
 	for seed := range uint64(3000) {

@@ -6,7 +6,10 @@ package computed
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -80,8 +83,20 @@ func (c *Collector[W]) Collect(to chan<- prometheus.Metric) {
 		return
 	}
 	for i, g := range c.gauges {
-		g.Each(w, func(value float64, labels ...string) { to <- metrics.Gauge(c.descriptions[i], value, labels...) })
+		g.Each(w, func(value float64, labels ...string) { to <- metrics.Gauge(c.descriptions[i], value, valid(labels)...) })
 	}
+}
+
+// valid are the labels with what is no UTF-8 replaced, as in text: a single one would fail the whole scrape.
+func valid(labels []string) []string {
+	if !slices.ContainsFunc(labels, func(l string) bool { return !utf8.ValidString(l) }) {
+		return labels
+	}
+	out := make([]string, len(labels))
+	for i, l := range labels {
+		out[i] = strings.ToValidUTF8(l, "\uFFFD")
+	}
+	return out
 }
 
 // WriteText writes what Collect sends, in the text format of Prometheus, and a HELP and TYPE also for gauges without

@@ -75,7 +75,7 @@ func TestTextIsThatOfTheClientOfPrometheus(t *testing.T) {
 			{"", ""},
 			{"a", "b"},
 			{"quote \"", "back\\slash"},
-			{"line\nline", "ü"},
+			{"line\nline", "\xff\xc3ü"},
 			{"{", "}"},
 			{" ", ","},
 			{"x", "y"},

@@ -92,6 +92,20 @@ func (d *Decisions) Forget(uid types.UID) {
 	delete(d.pods, uid)
 }
 
+// retain drops the pods that were first seen before an instant, except those that wait.
+func (d *Decisions) retain(waiting map[types.UID]bool, before time.Time) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for uid, e := range d.pods {
+		if !waiting[uid] && e.Seen.Before(before) {
+			delete(d.pods, uid)
+		}
+	}
+}
+
 // change edits the decision about a pod. It skips bound pods: they are planned because they must move, and do not wait.
 func (d *Decisions) change(pod *corev1.Pod, edit func(now time.Time, e *Decision)) {
 	if d == nil || pod.Spec.NodeName != "" {

@@ -230,6 +230,31 @@ func TestPodsThatGoAreForgotten(t *testing.T) {
 	events.deleted(again)
 }
 
+// The trigger and plans may see a pod after it has gone. Such pods are forgotten, too, and those that wait are not.
+func TestPodsThatWereDecidedOnAfterTheyWentAreForgotten(t *testing.T) {
+	waits, gone, late, last := controllertest.Pod("waits", "", pending), controllertest.Pod("gone", "", pending),
+		controllertest.Pod("late", "", pending), controllertest.Pod("last", "", pending)
+	f := controllertest.New(t)
+	decisions := podlatency.NewDecisions(f.Metrics, f.Now)
+	events := started(t, &podlatency.Pods{Decisions: decisions, Metrics: f.Metrics, Now: f.Now, Log: f.Log})
+	for _, pod := range []*corev1.Pod{waits, gone, last} {
+		events.changed(pod)
+	}
+	events.deleted(gone)
+	decisions.See(waits)
+	decisions.See(gone)
+	decisions.Refuse(late)
+	f.Clock = f.Clock.Add(2 * time.Minute)
+	decisions.See(last) // before it is seen here
+	events.deleted(last)
+	decisions.Place(last, true)
+	for pod, want := range map[*corev1.Pod]bool{waits: true, gone: false, late: false, last: true} {
+		if got := decisions.Of(pod.UID) != (podlatency.Decision{}); got != want {
+			t.Errorf("pod %s is remembered: %v", pod.Name, got)
+		}
+	}
+}
+
 // source is changes of pods that a test makes.
 type source struct{ changed, deleted func(*corev1.Pod) }
 

@@ -31,7 +31,13 @@ type Pods struct {
 
 	// waiting are the pods with steps that are still to be measured.
 	waiting map[types.NamespacedName]wait
+	// swept is when the decisions about pods that are gone were last forgotten.
+	swept time.Time
 }
+
+// sweepInterval is how long a decision about a pod that is gone is kept at most, doubled. The trigger and plans may see a pod after this
+// has seen it go: a tenant that creates and deletes 600 pods a second would leave as many decisions behind.
+const sweepInterval = time.Minute
 
 // wait is which steps of a pod's start are still to be measured.
 type wait struct {
@@ -88,6 +94,21 @@ func (p *Pods) deleted(pod *corev1.Pod) {
 func (p *Pods) forget(name types.NamespacedName, w wait) {
 	delete(p.waiting, name)
 	p.Decisions.Forget(w.uid)
+	p.sweep()
+}
+
+// sweep forgets, once in a sweepInterval, what was decided of pods that do not wait. Cost: linear in the pods that wait.
+func (p *Pods) sweep() {
+	now := p.Now()
+	if now.Sub(p.swept) < sweepInterval {
+		return
+	}
+	p.swept = now
+	waiting := make(map[types.UID]bool, len(p.waiting))
+	for _, w := range p.waiting {
+		waiting[w.uid] = true
+	}
+	p.Decisions.retain(waiting, now.Add(-sweepInterval))
 }
 
 func (p *Pods) measure(pod *corev1.Pod, w *wait) {

@@ -58,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !r.Kind.Ours(o) {
 		return reconcile.Result{}, nil
 	}
-	now := observation{uid: o.GetUID(), deleted: o.GetDeletionTimestamp(), conditions: r.Kind.Conditions(o)}
+	now := observation{uid: o.GetUID(), deleted: o.GetDeletionTimestamp(), conditions: firstOfEach(r.Kind.Conditions(o))}
 	for _, key := range r.Kind.Labels {
 		now.labels = append(now.labels, o.GetLabels()[key])
 	}
@@ -86,6 +86,20 @@ func (r *Reconciler) report(o client.Object, was, is metav1.Condition) {
 		message += ", Message: " + is.Message
 	}
 	r.Events.Normal(o, is.Type, "%s", message)
+}
+
+// firstOfEach are the conditions without those of a type that another had before, in valid UTF-8. The API server rejects neither in a
+// Node. Two equal series fail the whole scrape, and labels that are no UTF-8 panic.
+func firstOfEach(conditions []metav1.Condition) []metav1.Condition {
+	out := conditions[:0:0]
+	for _, c := range conditions {
+		c.Type, c.Reason = strings.ToValidUTF8(c.Type, "\uFFFD"), strings.ToValidUTF8(c.Reason, "\uFFFD")
+		c.Status = metav1.ConditionStatus(strings.ToValidUTF8(string(c.Status), "\uFFFD"))
+		if _, had := find(out, c.Type); !had {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func find(conditions []metav1.Condition, typ string) (metav1.Condition, bool) {

@@ -169,6 +169,23 @@ func TestGaugesGrowUntilTheObjectIsGone(t *testing.T) {
 	}
 }
 
+// An object may have a condition twice, with any bytes for a reason. Each type is counted once.
+func TestEachTypeOfConditionIsCountedOnce(t *testing.T) {
+	f := controllertest.New(t, controllertest.Claim("a"))
+	r := claims(t, f)
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
+		ready := metav1.Condition{Type: "Ready\xff", Status: status, Reason: "a\xff\n\"b"}
+		r.Kind.Conditions = func(client.Object) []metav1.Condition {
+			return []metav1.Condition{ready, ready, {Type: "Ready\xff", Status: "Unknown"}, {Type: "Other", Status: metav1.ConditionFalse}}
+		}
+		f.Reconcile(r, "a")
+		got := strings.Join(gauges(t, r.Metrics, "operator_nodeclaim_status_condition_count"), "; ")
+		if strings.Count(got, "name=a") != 2 || !strings.Contains(got, "reason=a\uFFFD\n\"b") || !strings.Contains(got, "status="+string(status)) {
+			t.Errorf("counted: %q", got)
+		}
+	}
+}
+
 func TestForeignObjectsAreIgnored(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.NodeClassRef.Kind = "Other" }))
 	r := claims(t, f)

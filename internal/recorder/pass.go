@@ -91,10 +91,11 @@ func (p *Pass) Commit() {
 }
 
 // Prepare hands what the pass sees to the writer, before it has decided anything: of a burst of pods, that takes as long as to plan them,
-// and Commit waits for less. It waits for nothing.
+// and Commit waits for less. It waits for nothing. If the writer does not take it now, it may once the pass has decided.
 func (p *Pass) Prepare() {
 	if p.Recording() && p.parts == 0 {
 		p.hand()
+		p.lost = false
 	}
 }
 

@@ -110,6 +110,71 @@ func TestAPassThatIsRecordedBeforeItIsPlanned(t *testing.T) {
 	}
 }
 
+// While the writer takes nothing, what a pass sees is recorded after it has decided, with its decisions.
+func TestAPassIsRecordedThoughItCouldNotBeBefore(t *testing.T) {
+	cfg := testConfig(t, 64<<20)
+	r, w := newTestRecorder(t, cfg), newTestWorld(1, 12, 4)
+	pause := func(until time.Time) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.retryAt = until
+	}
+	id, plan := w.passAfter(r, func(p *Pass, s *snapshot.Snapshot) *snapshot.Snapshot {
+		pause(r.cfg.Now().Add(time.Hour))
+		p.Prepare()
+		pause(time.Time{})
+		return s
+	})
+	r.Close()
+	if got := replayed(t, cfg.Path); got[id] != plan {
+		t.Errorf("planned %s, replayed %q", plan, got[id])
+	}
+}
+
+// A process that is killed between the parts of a pass leaves what the pass saw, and the passes before and after it are complete.
+func TestAProcessThatIsKilledBetweenThePartsOfAPass(t *testing.T) {
+	cfg := testConfig(t, 64<<20)
+	w := newTestWorld(2, 12, 4)
+	want := map[string]string{}
+	var cut string
+	for range 3 {
+		r := newTestRecorder(t, cfg)
+		id, plan := w.pass(r)
+		want[id] = plan
+		w.change()
+		objects, facts := w.objects, w.facts
+		s := cluster.BuildSnapshot(objects, facts)
+		r.Saw(s, &objects, &facts)
+		p := r.Begin(Provisioning, s, s)
+		p.Prepare()
+		cut = p.ID()
+		r.Close()
+		w.change()
+	}
+	rec, err := Open(cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Close()
+	seen := 0
+	if err := rec.Passes(Range{}, func(p *PassRecord) error {
+		plan := schedule.Solve(cluster.BuildSnapshot(p.Objects, p.Facts), schedule.DefaultBudget())
+		if complete := want[p.ID] != ""; complete != (len(p.Calls) > 0) || complete && want[p.ID] != planText(&plan) {
+			t.Errorf("pass %s: planned %q, replayed %s, %d calls", p.ID, want[p.ID], planText(&plan), len(p.Calls))
+		}
+		seen++
+		return nil
+	}); err != nil || seen != 6 {
+		t.Errorf("%d passes, want 6: %v", seen, err)
+	}
+	if err := rec.Passes(Range{Pass: cut}, func(p *PassRecord) error {
+		seen--
+		return nil
+	}); err != nil || seen != 5 {
+		t.Errorf("the last pass is not found: %v", err)
+	}
+}
+
 func TestTheFileNeverExceedsItsSize(t *testing.T) {
 	const size = 1 << 20
 	cfg := testConfig(t, size)

@@ -31,8 +31,9 @@ type podEvents interface {
 
 // PodTrigger opens a batch window for a pod that needs a node, and again while any does.
 type PodTrigger struct {
-	Pods      podEvents
-	Batch     *Batch
+	Pods  podEvents
+	Batch *Batch
+	// Decisions notes when pods are first seen to need a node; nil if nobody measures that.
 	Decisions *podlatency.Decisions
 	Log       *slog.Logger
 
@@ -71,9 +72,13 @@ func (t *PodTrigger) changed(pod *corev1.Pod) {
 		return
 	}
 	t.mu.Lock()
+	first := !t.waiting[pod.UID]
 	t.waiting[pod.UID] = true
 	t.mu.Unlock()
-	if t.Decisions.See(pod) {
+	if t.Decisions != nil { // which remembers a pod that did not wait for a while, as it was about to preempt others
+		first = t.Decisions.See(pod)
+	}
+	if first {
 		t.Batch.TriggerFirst(pod.UID)
 	} else {
 		t.Batch.Trigger(pod.UID)

@@ -2,12 +2,14 @@ package provisioning
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
@@ -73,4 +75,33 @@ func TestPodsTriggerWhileTheyWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Many new pods are a burst, whether or not anybody measures how long pods wait. Pods that are shown again are not new.
+func TestManyNewPodsAreABurst(t *testing.T) {
+	f := controllertest.New(t)
+	for name, decisions := range map[string]*podlatency.Decisions{
+		"measured": podlatency.NewDecisions(f.Metrics, f.Now), "not measured": nil,
+	} {
+		b := NewBatch(time.Second, time.Second)
+		trigger := &PodTrigger{Batch: b, Decisions: decisions, Log: f.Log, Pods: pods(func(changed, deleted func(*corev1.Pod)) {
+			for range burstSize {
+				changed(pending("again"))
+				changed(pending("gone"))
+				deleted(pending("gone"))
+			}
+			if b.InBurst() {
+				t.Errorf("%s: two pods are a burst", name)
+			}
+			for i := range burstSize {
+				changed(pending(fmt.Sprint(i)))
+			}
+			if !b.InBurst() {
+				t.Errorf("%s: %d new pods are no burst", name, burstSize)
+			}
+		})}
+		if err := trigger.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -48,10 +48,19 @@ func (t *apartTerm) selects(pod *corev1.Pod, namespace map[string]string) bool {
 func (w *snapshotBuilder) apartTerms() []apartTerm {
 	type termKey struct{ namespace, term string }
 	var out []apartTerm
-	seen := map[termKey]bool{}
+	// Pods of one owner share their terms in the cache.
+	type sharedTerms struct {
+		namespace string
+		first     *corev1.PodAffinityTerm
+	}
+	seen, shared := map[termKey]bool{}, map[sharedTerms]bool{}
 	read := func(pods []*corev1.Pod) {
 		for _, pod := range pods {
 			list := topology.RequiredAntiAffinity(pod)
+			if len(list) == 0 || shared[sharedTerms{pod.Namespace, &list[0]}] {
+				continue
+			}
+			shared[sharedTerms{pod.Namespace, &list[0]}] = true
 			for i := range list {
 				if key := (termKey{pod.Namespace, list[i].String()}); !seen[key] {
 					seen[key] = true

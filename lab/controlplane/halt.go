@@ -9,7 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// StopClients stops the scheduler and the controller manager for good: what is written from now on, nobody but the caller acts on.
+// StopClients stops the scheduler and the controller manager until StartClients: what is written meanwhile, nobody but the caller acts on.
 func (c *Cluster) StopClients(ctx context.Context) error {
 	c.restartMu.Lock()
 	defer c.restartMu.Unlock()
@@ -26,6 +26,18 @@ func (c *Cluster) StopClients(ctx context.Context) error {
 	for _, p := range running {
 		group.Go(func() error { return p.Stop(ctx) })
 	}
+	return group.Wait()
+}
+
+// StartClients starts the scheduler and the controller manager after StopClients, and returns when both are healthy.
+func (c *Cluster) StartClients(ctx context.Context) error {
+	c.restartMu.Lock()
+	defer c.restartMu.Unlock()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.run(ctx, controllerManager, c.controllerManagerArgs(), c.podsAccepted) })
+	group.Go(func() error {
+		return c.run(ctx, scheduler, c.schedulerArgs(), respondsOK(anonymousHTTP(c.ca), c.ports[scheduler].url()+"/readyz"))
+	})
 	return group.Wait()
 }
 

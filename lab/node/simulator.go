@@ -68,6 +68,8 @@ type Simulator struct {
 	draDevices offline.Devices
 	faults     faults
 	reboots    map[string]int // of running instances, by ID
+	// joined are the instances that run something else than a boot, by ID; see RunJoined.
+	joined map[string]func(context.Context)
 	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }
@@ -95,7 +97,7 @@ func New(cfg Config) (*Simulator, error) {
 	}
 	f := &Simulator{
 		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
-		faults: newFaults(), reboots: map[string]int{},
+		faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){},
 	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
@@ -142,6 +144,23 @@ func (f *Simulator) networkBlocked() <-chan struct{} {
 	return f.networkBlock
 }
 
+// RunJoined has an instance that does not run yet skip its boot: it joined a cluster as written objects. run does what its kubelet does,
+// until the instance stops or reboots. From then on it is an instance like any other.
+func (f *Simulator) RunJoined(id string, run func(ctx context.Context)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.joined[id] = run
+}
+
+// takeJoined returns what an instance runs instead of a boot, and nil from then on.
+func (f *Simulator) takeJoined(id string) func(context.Context) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	run := f.joined[id]
+	delete(f.joined, id)
+	return run
+}
+
 // Run boots and stops instances until ctx ends, and returns when all are stopped.
 func (f *Simulator) Run(ctx context.Context) error {
 	var hosts sync.WaitGroup
@@ -168,9 +187,13 @@ func (f *Simulator) Run(ctx context.Context) error {
 		h = bootedHost{stop: cancel, stopped: make(chan struct{}), reboots: i.Reboots}
 		running[i.ID] = h
 		f.noteBoot(i)
+		run := f.takeJoined(i.ID)
+		if run == nil {
+			run = func(ctx context.Context) { f.boot(ctx, i) }
+		}
 		hosts.Go(func() {
 			defer close(h.stopped)
-			f.boot(hostCtx, i)
+			run(hostCtx)
 		})
 	}
 	return nil

@@ -96,6 +96,13 @@ func (p *pods) run(ctx context.Context) {
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { informer.RunWithContext(ctx) })
+	p.work(ctx)
+	wg.Wait()
+}
+
+// work takes the pods that come as events through their stages until ctx ends.
+func (p *pods) work(ctx context.Context) {
+	var wg sync.WaitGroup
 	wg.Go(func() {
 		p.volumes.run(ctx, func(uid types.UID) {
 			select {

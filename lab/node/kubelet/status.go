@@ -147,6 +147,11 @@ func (k *Kubelet) setStatus(s *corev1.NodeStatus, ready bool, now time.Time) {
 	}
 	s.NodeInfo = k.cfg.Info
 	s.DaemonEndpoints.KubeletEndpoint.Port = 10250
+	SetConditions(s, ready, now)
+}
+
+// SetConditions writes the conditions that a kubelet reports at a time.
+func SetConditions(s *corev1.NodeStatus, ready bool, now time.Time) {
 	for _, c := range conditions(ready) {
 		setCondition(s, c, metav1.NewTime(now))
 	}

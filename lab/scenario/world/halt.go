@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+
+	"k8s.io/client-go/kubernetes"
 )
 
 // ErrNoController means that the controller does not run.
@@ -16,6 +18,17 @@ func (c *Cluster) Halt(ctx context.Context) error {
 	c.stopStorage()
 	c.StopCloudController()
 	return c.controlPlane.StopClients(ctx)
+}
+
+// StopClients stops Kubernetes' scheduler and controllers until StartClients.
+func (c *Cluster) StopClients(ctx context.Context) error { return c.controlPlane.StopClients(ctx) }
+
+// StartClients starts them again, and returns when they are healthy.
+func (c *Cluster) StartClients(ctx context.Context) error { return c.controlPlane.StartClients(ctx) }
+
+// Clientset is a client of the administrator for Kubernetes' own kinds, without a limit of requests.
+func (c *Cluster) Clientset() (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(withProtobuf(c.RESTConfig()))
 }
 
 // Etcd is the URL of the cluster's etcd, and the certificate that it accepts.

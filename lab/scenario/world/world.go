@@ -77,6 +77,7 @@ type World struct {
 	Clusters []*Cluster
 
 	cfg            Config
+	working        context.Context // ends with Close
 	simulator      *node.Simulator
 	log            *slog.Logger
 	logFile        *os.File
@@ -128,7 +129,7 @@ func (w *World) start(ctx context.Context) error {
 	alive := context.WithoutCancel(ctx)
 	serving, endServers := context.WithCancel(alive)
 	working, end := context.WithCancel(alive)
-	w.stopServers, w.stopBackground = endServers, end
+	w.stopServers, w.stopBackground, w.working = endServers, end, working
 	w.servers, w.background = new(errgroup.Group), new(errgroup.Group)
 
 	if err := w.startAWS(serving); err != nil {
@@ -228,6 +229,19 @@ func (w *World) Fail(instance string, fault node.Fault) { w.simulator.Fail(insta
 func (w *World) Recover(instance string, condition corev1.NodeConditionType) {
 	w.simulator.Recover(instance, condition)
 }
+
+// RunJoined has an instance that does not run yet skip its boot, and run something else until it stops or reboots.
+func (w *World) RunJoined(instance string, run func(ctx context.Context)) {
+	w.simulator.RunJoined(instance, run)
+}
+
+// Background runs something beside the clusters. Its context ends when the world closes, which waits for it.
+func (w *World) Background(run func(ctx context.Context) error) {
+	w.background.Go(func() error { return run(w.working) })
+}
+
+// Log is the log of the account and its instances, see LogPath.
+func (w *World) Log() *slog.Logger { return w.log }
 
 // LogPath is the log file of the account, the instances and the authenticators.
 func (w *World) LogPath() string { return filepath.Join(w.cfg.Dir, "lab.log") }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -217,6 +218,41 @@ func TestTerminatedInstanceFallsSilent(t *testing.T) {
 		}
 		return fmt.Errorf("get node: %w", errors.Join(err, errors.New("still there")))
 	})
+}
+
+// What an instance runs instead of a boot ends when it reboots. Then it boots as all others do.
+func TestInstanceThatJoinedAsObjectsBootsOnceItReboots(t *testing.T) {
+	t.Parallel()
+	started, ended := make(chan struct{}), make(chan struct{})
+	i, err := world.sim.CopyInstance(launch(t, host{}).ID, func(launched awsim.Instance) map[string]string {
+		world.nodes.RunJoined(launched.ID, func(ctx context.Context) {
+			close(started)
+			<-ctx.Done()
+			close(ended)
+		})
+		return launched.Tags
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { terminate(t, i.ID) })
+	await := func(what string, c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(time.Minute):
+			t.Fatalf("it has not %s", what)
+		}
+	}
+	await("started", started)
+	if _, err := world.client.CoreV1().Nodes().Get(t.Context(), i.PrivateDNSName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the node: %v, want not found", err)
+	}
+	if _, err := ec2.NewFromConfig(world.aws).RebootInstances(t.Context(), &ec2.RebootInstancesInput{InstanceIds: []string{i.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	await("ended", ended)
+	joined(t, i)
 }
 
 // A kubelet whose Node is deleted complains, and does not make it again.

@@ -41,6 +41,8 @@ type fleet struct {
 	// kinds are the pods that ran, one of each workload; daemonPods those of one node; pending those of the bursts.
 	kinds, daemonPods, pending []*corev1.Pod
 	hosts                      []host
+	// launched is told of each instance that is launched for a copy before anybody sees it; nil if nobody cares.
+	launched func(h host, of *sample)
 }
 
 // zones are those in which nodes are.
@@ -238,6 +240,7 @@ func (f *fleet) read(ctx context.Context) error {
 		if s.instance.ID == "" {
 			return fmt.Errorf("node claim %s has no instance", s.claim)
 		}
+		s.number = len(f.samples)
 		f.samples = append(f.samples, s)
 		f.hosts = append(f.hosts, s.host)
 	}
@@ -246,6 +249,7 @@ func (f *fleet) read(ctx context.Context) error {
 
 func (f *fleet) sample(ctx context.Context, claim *karpv1.NodeClaim, nodes []stored) (sample, error) {
 	s := sample{host: host{name: claim.Status.NodeName, claim: claim.Name}, claimUID: claim.UID}
+	s.nominated = claim.Annotations[karpv1.AnnotationNominatedPods]
 	docs, err := f.store.read(ctx, "karpenter.sh/nodeclaims/"+claim.Name)
 	if err != nil {
 		return s, err
@@ -272,10 +276,7 @@ func (f *fleet) readPods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	order := map[string]int{}
-	for i, w := range workloads(f.size.perNode()) {
-		order[w.Name] = i
-	}
+	order := f.order()
 	f.kinds = make([]*corev1.Pod, len(order))
 	for _, o := range pods {
 		p, err := decode(o.value, &corev1.Pod{})
@@ -301,24 +302,37 @@ func (f *fleet) readPods(ctx context.Context) error {
 // grow launches the other instances, and writes all objects.
 func (f *fleet) grow(ctx context.Context) error {
 	for i := len(f.samples); i < f.size.Nodes; i++ {
-		s := &f.samples[i%len(f.samples)]
-		claim := fmt.Sprintf("general-%05d", i)
-		instance, err := f.aws.CopyInstance(s.instance.ID, func(i awsim.Instance) map[string]string {
-			tags, names := maps.Clone(s.instance.Tags), s.rename(host{name: i.PrivateDNSName, claim: claim, instance: i})
-			for key, value := range tags {
-				tags[key] = names.Replace(value)
-			}
-			return tags
-		})
-		if err != nil {
+		if err := f.launch(i); err != nil {
 			return err
 		}
-		f.hosts = append(f.hosts, host{name: instance.PrivateDNSName, claim: claim, instance: instance, zone: s.zone})
 	}
 	if err := f.writeNodes(ctx); err != nil {
 		return err
 	}
 	return errors.Join(f.writePods(ctx), f.scale(ctx))
+}
+
+// launch launches the instance of a host like that of a sample.
+func (f *fleet) launch(number int) error {
+	s := &f.samples[number%len(f.samples)]
+	h := host{claim: fmt.Sprintf("general-%05d", number), zone: s.zone, number: number}
+	instance, err := f.aws.CopyInstance(s.instance.ID, func(i awsim.Instance) map[string]string {
+		h.name, h.instance = i.PrivateDNSName, i
+		if f.launched != nil {
+			f.launched(h, s)
+		}
+		tags, names := maps.Clone(s.instance.Tags), s.rename(h)
+		for key, value := range tags {
+			tags[key] = names.Replace(value)
+		}
+		return tags
+	})
+	if err != nil {
+		return err
+	}
+	h.instance = instance
+	f.hosts = append(f.hosts, h)
+	return nil
 }
 
 func (f *fleet) writeNodes(ctx context.Context) error {
@@ -344,16 +358,19 @@ func (f *fleet) writePods(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	per := f.size.perNode()
-	if err := f.store.write(ctx, f.size.Nodes*per, func(i int) (stored, error) {
-		return f.boundPod(i, 0 /* generation */)
+	per, old := f.size.perNode(), len(f.samples)
+	// Those of the samples are watched by their kubelets, if these run.
+	if err := f.store.write(ctx, old*per, func(i int) (stored, error) { return f.boundPod(i, 0 /* generation */) }); err != nil {
+		return err
+	}
+	if err := f.store.writeMany(ctx, (f.size.Nodes-old)*per, func(i int) (stored, error) {
+		return f.boundPod(old*per+i, 0 /* generation */)
 	}); err != nil {
 		return err
 	}
-	old := len(f.samples)
-	return f.store.write(ctx, (f.size.Nodes-old)*daemons, func(i int) (stored, error) {
+	return f.store.writeMany(ctx, (f.size.Nodes-old)*daemons, func(i int) (stored, error) {
 		of, to := f.daemonPods[i%daemons], &f.hosts[old+i/daemons]
-		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i/daemons), to: to, n: f.size.Nodes*per + i})
+		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i/daemons), to: to, slot: per + i%daemons})
 	})
 }
 
@@ -362,23 +379,43 @@ func (f *fleet) boundPod(i, generation int) (stored, error) {
 	per := f.size.perNode()
 	node, slot := i/per, i%per
 	of := f.kinds[(slot+per*(node%kindsPerSlot))%len(f.kinds)]
-	return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d-%d", of.GenerateName, node, generation), to: &f.hosts[node], n: i})
+	return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d-%d", of.GenerateName, node, generation), to: &f.hosts[node], slot: slot})
+}
+
+// order is the position of each workload, by name.
+func (f *fleet) order() map[string]int {
+	order := map[string]int{}
+	for i, w := range workloads(f.size.perNode()) {
+		order[w.Name] = i
+	}
+	return order
+}
+
+// replicas is how many pods of a workload boundPod makes: one on every node that is its turn.
+func (f *fleet) replicas(kind int) int {
+	turn := kind / f.size.perNode()
+	return (f.size.Nodes - turn + kindsPerSlot - 1) / kindsPerSlot
 }
 
 // scale has the Deployments and ReplicaSets request the pods that there are.
 func (f *fleet) scale(ctx context.Context) error {
-	each := f.size.Nodes / kindsPerSlot
 	var sets appsv1.ReplicaSetList
 	if err := f.Client.List(ctx, &sets, client.InNamespace(metav1.NamespaceDefault)); err != nil {
 		return err
 	}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, each))
+	order := f.order()
 	for i := range sets.Items {
+		app := sets.Items[i].Labels["app.kubernetes.io/name"]
+		want := f.size.Nodes / kindsPerSlot // of a burst
+		if kind, found := order[app]; found {
+			want = f.replicas(kind)
+		}
+		patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, want))
 		if err := f.Client.Patch(ctx, &sets.Items[i], patch); err != nil {
 			return err
 		}
 		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: sets.Items[i].Labels["app.kubernetes.io/name"],
+			Namespace: metav1.NamespaceDefault, Name: app,
 		}}
 		if err := f.Client.Patch(ctx, d, patch); err != nil {
 			return err
@@ -389,16 +426,16 @@ func (f *fleet) scale(ctx context.Context) error {
 
 // burst writes so many pending pods.
 func (f *fleet) burst(ctx context.Context, n int) error {
-	return f.store.write(ctx, n, func(i int) (stored, error) {
+	return f.store.writeMany(ctx, n, func(i int) (stored, error) {
 		of := f.pending[i%len(f.pending)]
-		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i), n: i})
+		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i)})
 	})
 }
 
 // churn replaces so many pods, from the first on, by others on the same nodes.
 func (f *fleet) churn(ctx context.Context, first, n int) error {
 	bound := f.size.Nodes * f.size.perNode()
-	return f.store.write(ctx, 2*n, func(i int) (stored, error) {
+	return f.store.writeMany(ctx, 2*n, func(i int) (stored, error) {
 		pod := first + i/2
 		o, err := f.boundPod(pod%bound, pod/bound+i%2)
 		if i%2 == 0 {

@@ -14,13 +14,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/process"
-	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
 )
 
 const (
@@ -60,31 +58,6 @@ func (m *measurement) grow(ctx context.Context) error {
 	}
 	m.report.WriteSeconds = time.Since(begin).Seconds()
 	return nil
-}
-
-// awaitListed waits until the API server has read from etcd what was written there: informers get what its caches have.
-func (m *measurement) awaitListed(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for _, list := range []client.ObjectList{&corev1.NodeList{}, &karpv1.NodeClaimList{}, &corev1.PodList{}} {
-		if err := m.awaitCached(ctx, list); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitCached waits until the API server's cache of a kind is as new as etcd is now. A list with a resource version comes from the cache,
-// and fails as long as that is older.
-func (m *measurement) awaitCached(ctx context.Context, list client.ObjectList) error {
-	if err := m.Client.List(ctx, list, client.Limit(1)); err != nil {
-		return err
-	}
-	none := client.MatchingLabels{"dovetail.sh/none": "none"}
-	newer := &client.ListOptions{Raw: &metav1.ListOptions{
-		ResourceVersion: list.GetResourceVersion(), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	}}
-	return world.Until(ctx, func() error { return m.Client.List(ctx, list, none, newer) })
 }
 
 // launch starts the controller, and measures until it is at rest.

@@ -43,11 +43,16 @@ func newUID(key string) types.UID {
 	return types.UID(fmt.Sprintf("%x-%x-4%x-8%x-%x", sum[0:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 }
 
+// nodeUID is the UID of a written node.
+func nodeUID(name string) types.UID { return newUID("node/" + name) }
+
 // host is a node with its instance.
 type host struct {
 	name, claim string
 	instance    awsim.Instance
 	zone        string
+	// number is its position among all; it has the addresses of its pods.
+	number int
 }
 
 // sample is a node that joined for real, with its other objects.
@@ -56,19 +61,25 @@ type sample struct {
 	nodeUID, claimUID types.UID
 	nodeObject        *corev1.Node
 	csiNode           *storagev1.CSINode
-	claimDoc          []byte // of the NodeClaim, JSON as in etcd
+	// nominated are the pods that its NodeClaim was launched for, separated by commas; empty if it names none.
+	nominated string
+	claimDoc  []byte // of the NodeClaim, JSON as in etcd
 }
 
 // rename replaces, in a text of the objects of a sample, what identifies its node by what identifies another.
 func (s *sample) rename(to host) *strings.Replacer {
-	return strings.NewReplacer(
+	pairs := []string{
 		s.name, to.name,
 		s.instance.PrivateIP, to.instance.PrivateIP,
 		s.instance.ID, to.instance.ID,
 		s.claim, to.claim,
-		string(s.nodeUID), string(newUID("node/"+to.name)),
-		string(s.claimUID), string(newUID("nodeclaim/"+to.claim)),
-	)
+		string(s.nodeUID), string(nodeUID(to.name)),
+		string(s.claimUID), string(newUID("nodeclaim/" + to.claim)),
+	}
+	if s.nominated != "" { // no pod is nominated twice
+		pairs = append(pairs, s.nominated, string(newUID("nominated/"+to.claim)))
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // copyJSON fills into with the object of a sample as that of another node.
@@ -114,17 +125,32 @@ func (s *sample) nodeClaim(to host) stored {
 	return stored{"karpenter.sh/nodeclaims/" + to.claim, []byte(s.rename(to).Replace(string(s.claimDoc)))}
 }
 
-// podAddress is the address of a pod: each has its own, as far as the range goes.
-func podAddress(n int) string {
-	n %= 1 << 22
-	return netip.AddrFrom4([4]byte{100, 64 + byte(n>>16), byte(n >> 8), byte(n)}).String()
+// podRange has the addresses of a host's pods: 256 of the range that EKS documents for secondary CIDRs (100.64.0.0/10), from its end.
+// Instances that boot take theirs from its beginning.
+func podRange(number int) netip.Prefix {
+	n := 1<<14 - 1 - number
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 + byte(n>>8), byte(n), 0}), 24)
+}
+
+// podAddress is the address of a copied pod: in the first half of the range.
+func podAddress(number, slot int) string {
+	a := podRange(number).Addr().As4()
+	a[3] = byte(1 + slot)
+	return netip.AddrFrom4(a).String()
+}
+
+// laterPodRange has the addresses of the pods that a host starts: the second half of the range.
+func laterPodRange(number int) netip.Prefix {
+	a := podRange(number).Addr().As4()
+	a[3] = 128
+	return netip.PrefixFrom(netip.AddrFrom4(a), 25)
 }
 
 // podCopy says where a copy of a pod is.
 type podCopy struct {
 	name string
 	to   *host // nil for a pod that is pending
-	n    int   // of all pods
+	slot int   // among the pods of the node
 }
 
 // copyPod is a pod like another, under another name. A daemon's pod is bound to its node by an affinity, too.
@@ -136,7 +162,7 @@ func copyPod(of *corev1.Pod, c podCopy) (stored, error) {
 		p.Spec.NodeName = c.to.name
 		p.Status.HostIP = c.to.instance.PrivateIP
 		p.Status.HostIPs = []corev1.HostIP{{IP: p.Status.HostIP}}
-		ip := podAddress(c.n)
+		ip := podAddress(c.to.number, c.slot)
 		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 		pinToNode(p, c.to.name)
 	}

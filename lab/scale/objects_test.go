@@ -3,9 +3,11 @@ package scale
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,7 +95,7 @@ func TestCopiesOfAPod(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 3 {
 		to := &host{name: fmt.Sprint("node-", i+2), instance: awsim.Instance{PrivateIP: "10.0.0.9"}}
-		o, err := copyPod(of, podCopy{name: fmt.Sprint("agent-", i), to: to, n: i})
+		o, err := copyPod(of, podCopy{name: fmt.Sprint("agent-", i), to: to, slot: i})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,6 +134,48 @@ func TestNodesAreFull(t *testing.T) {
 			if left < 0 || left >= smallest {
 				t.Errorf("%d pods on a node leave %dm, the smallest requests %dm", perNode, left, smallest)
 			}
+		}
+	}
+}
+
+// No two pods of a node have one address, whether they were copied or started later, and the ranges of nodes are apart.
+func TestAddressesOfPodsAreApart(t *testing.T) {
+	for _, number := range []int{0, 1, 255, 256, maxNodes - 1} {
+		all, later := podRange(number), laterPodRange(number)
+		for slot := range maxPerNode {
+			a, err := netip.ParseAddr(podAddress(number, slot))
+			if err != nil || !all.Contains(a) || later.Contains(a) {
+				t.Errorf("node %d, slot %d: address %s (%v) is not in the first half of %s", number, slot, a, err, all)
+			}
+		}
+		if !all.Contains(later.Addr()) || all.Overlaps(podRange(number+1)) || !netip.MustParsePrefix("100.64.0.0/10").Contains(all.Addr()) {
+			t.Errorf("node %d: %s, %s", number, all, later)
+		}
+	}
+}
+
+// Deployments request as many pods as are written, also if nodes do not divide: no controller creates or deletes one.
+func TestReplicasAreThePodsThatAreWritten(t *testing.T) {
+	for _, size := range []Size{{Nodes: 30, Pods: 300}, {Nodes: 31, Pods: 310}, {Nodes: 32, Pods: 7 * 32}} {
+		f := &fleet{size: size, hosts: make([]host, size.Nodes)}
+		for _, w := range workloads(size.perNode()) {
+			f.kinds = append(f.kinds, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: w.Name + "-"}})
+		}
+		written := map[string]int{}
+		for i := range size.Nodes * size.perNode() {
+			o, err := f.boundPod(i, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name, _, _ := strings.Cut(strings.TrimPrefix(o.key, "pods//app-"), "-")
+			written["app-"+name]++
+		}
+		requested := map[string]int{}
+		for name, kind := range f.order() {
+			requested[name] = f.replicas(kind)
+		}
+		if diff := cmp.Diff(requested, written); diff != "" {
+			t.Errorf("%d nodes (-requested +written):\n%s", size.Nodes, diff)
 		}
 	}
 }

@@ -23,9 +23,6 @@ type Config struct {
 	Progress func(text string)
 }
 
-// apiServerGC keeps the API server, whose cache has every pod as it was written, below 8 GiB.
-const apiServerGC = 50
-
 // Measure boots a world, fills it, and measures the controller in it. The report lists what was measured until an error.
 func Measure(ctx context.Context, cfg Config) (report Report, err error) {
 	begin := time.Now()
@@ -34,7 +31,7 @@ func Measure(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	cfg.Progress("a cluster boots")
-	w, err := world.Start(ctx, world.Config{Dir: cfg.Dir, Dovetail: cfg.Dovetail, Unwatched: true, GCPercent: apiServerGC})
+	w, err := world.Start(ctx, world.Config{Dir: cfg.Dir, Dovetail: cfg.Dovetail, Unwatched: true, GCPercent: GCPercent})
 	if err != nil {
 		return report, err
 	}

@@ -31,14 +31,20 @@ const (
 	maxPerNode = 30
 )
 
-// Check reports sizes that cannot be made.
-func (s Size) Check() error {
-	var errs []error
+// CheckObjects reports nodes and pods that cannot be written.
+func (s Size) CheckObjects() error {
 	if s.Nodes < 6 || s.Nodes > maxNodes {
-		errs = append(errs, fmt.Errorf("%d nodes are not between 6 and %d", s.Nodes, maxNodes))
-	} else if s.perNode() < 3 || s.Pods/s.Nodes > maxPerNode {
-		errs = append(errs, fmt.Errorf("%d pods on %d nodes are not between %d and %d per node", s.Pods, s.Nodes, 3+daemons, maxPerNode))
+		return fmt.Errorf("%d nodes are not between 6 and %d", s.Nodes, maxNodes)
 	}
+	if s.perNode() < 3 || s.Pods > maxPerNode*s.Nodes {
+		return fmt.Errorf("%d pods on %d nodes are not between %d and %d per node", s.Pods, s.Nodes, 3+daemons, maxPerNode)
+	}
+	return nil
+}
+
+// Check reports sizes that cannot be measured.
+func (s Size) Check() error {
+	errs := []error{s.CheckObjects()}
 	if s.Pending < 1 || s.Churn < 1 {
 		errs = append(errs, fmt.Errorf("%d pending pods, %d replaced in a second: must be at least 1", s.Pending, s.Churn))
 	}

@@ -16,8 +16,9 @@ import (
 const (
 	// perTransaction is how many objects a transaction writes; etcd accepts 128.
 	perTransaction = 120
-	// writers is how many transactions are in flight: etcd makes one durable while it reads the next.
-	writers = 4
+	// writers is how many transactions are in flight: etcd makes one durable while it reads the next. singleWriters is that for
+	// transactions of one object.
+	writers, singleWriters = 4, 64
 )
 
 // registry is where the API server keeps objects in etcd.
@@ -59,15 +60,28 @@ func (s *store) read(ctx context.Context, path string) ([]stored, error) {
 	return out, nil
 }
 
-// write writes or deletes what make returns for 0 to n, in transactions, some of them at a time. make is called from several
-// goroutines.
+// write writes or deletes what make returns for 0 to n, one by one: each object gets a version of its own, as from the API server.
+// make is called from several goroutines.
 func (s *store) write(ctx context.Context, n int, make func(i int) (stored, error)) error {
+	return s.commit(ctx, batch{objects: n, each: 1, writers: singleWriters}, make)
+}
+
+// writeMany writes many objects at a time, all with one version, in a fraction of the CPU time. It is for objects that nobody watches
+// yet, and for load: a watch that is interrupted goes on after the version that it had last, and misses what else had that version.
+func (s *store) writeMany(ctx context.Context, n int, make func(i int) (stored, error)) error {
+	return s.commit(ctx, batch{objects: n, each: perTransaction, writers: writers}, make)
+}
+
+// batch is a number of objects to write, so many in each transaction, with so many transactions in flight.
+type batch struct{ objects, each, writers int }
+
+func (s *store) commit(ctx context.Context, b batch, make func(i int) (stored, error)) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
-	for first := 0; first < n; first += perTransaction {
+	group.SetLimit(b.writers)
+	for first := 0; first < b.objects; first += b.each {
 		group.Go(func() error {
 			var ops []clientv3.Op
-			for i := first; i < min(first+perTransaction, n); i++ {
+			for i := first; i < min(first+b.each, b.objects); i++ {
 				o, err := make(i)
 				if err != nil {
 					return err

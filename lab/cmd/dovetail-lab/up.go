@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/dovetail-k8s/dovetail/lab/scale"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/screen"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
@@ -29,6 +31,8 @@ type upOptions struct {
 	// consolePort is that of the first cluster; those of the others follow it. 0 is any free one.
 	consolePort  uint16
 	consoleLogin bool
+	// written are the nodes and pods that are written as objects; none if there are no nodes.
+	written scale.Size
 }
 
 func newUp() *cobra.Command {
@@ -39,18 +43,25 @@ func newUp() *cobra.Command {
 		Long: `Boot a cluster and a simulated AWS, run Dovetail in it, and show nodes and pods.
 
 The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C stops everything and
-removes all files; a second Ctrl-C kills the processes at once.`,
+removes all files; a second Ctrl-C kills the processes at once.
+
+--nodes-from writes the first nodes and their pods as objects, without anything that runs for each.
+They take part like all others: their pods start and end, and Dovetail consolidates them.`,
 		Example: `  dovetail-lab up
   dovetail-lab up --no-workload
   dovetail-lab up --console-port 8484
   dovetail-lab up --clusters 2        # two clusters in one AWS account
+  dovetail-lab up --nodes-from 2000   # begins with 2,000 nodes and 40,000 pods
   dovetail-lab up --no-controller     # prints the environment for another controller`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.clusters < 1 || o.clusters > 16 {
 				return usageError(cmd, fmt.Errorf("--clusters %d is not between 1 and 16", o.clusters))
 			}
-			return up(cmd.Context(), o, cmd.OutOrStdout())
+			if err := o.checkWritten(cmd.Flags().Changed); err != nil {
+				return usageError(cmd, err)
+			}
+			return up(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cmd.Flags().BoolVar(&o.noWorkload, "no-workload", false, "do not create the sample Deployment")
@@ -65,6 +76,8 @@ removes all files; a second Ctrl-C kills the processes at once.`,
 	cmd.Flags().BoolVar(&o.consoleLogin, "console-login", false,
 		"serve the console as in a cluster: on all interfaces, by HTTPS, and with a login")
 	cmd.Flags().IntVar(&o.clusters, "clusters", 1, "number of clusters in the account")
+	cmd.Flags().IntVar(&o.written.Nodes, "nodes-from", 0, "number of nodes to begin with, written as objects (default: none)")
+	cmd.Flags().IntVar(&o.written.Pods, "pods-from", 0, "number of pods on them, two on each node for daemons (default: 20 per node)")
 	cmd.Flags().StringVar(
 		&o.stateDir,
 		"state-dir",
@@ -76,8 +89,31 @@ removes all files; a second Ctrl-C kills the processes at once.`,
 	return cmd
 }
 
+// podsPerNode is how many pods there are for each written node by default.
+const podsPerNode = 20
+
+// checkWritten completes and checks the flags for written nodes. given reports whether a flag was given.
+func (o *upOptions) checkWritten(given func(flag string) bool) error {
+	if !given("nodes-from") {
+		if given("pods-from") {
+			return errors.New("--pods-from needs --nodes-from")
+		}
+		return nil
+	}
+	if o.clusters > 1 || o.noController {
+		return errors.New("--nodes-from is for one cluster with Dovetail's controller: leave out --clusters and --no-controller")
+	}
+	if !given("pods-from") {
+		o.written.Pods = podsPerNode * o.written.Nodes
+	}
+	if err := o.written.CheckObjects(); err != nil {
+		return fmt.Errorf("--nodes-from, --pods-from: %w", err)
+	}
+	return nil
+}
+
 // up runs a world until ctx ends or a component of the world fails.
-func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
+func up(ctx context.Context, o upOptions, out, progress io.Writer) (err error) {
 	silenceLibraries()
 	var dovetail string
 	if !o.noController {
@@ -95,9 +131,15 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 	boot := screen.NewBoot(painter, time.Now)
 	painter.Print("dovetail-lab: starting")
 	stopTicking := every(200*time.Millisecond, boot.Tick)
-	w, err := world.Start(ctx, world.Config{
-		Dir: dir, Clusters: o.clusters, Dovetail: dovetail, Region: o.region, Progress: boot.Progress,
-	})
+	cfg := world.Config{Dir: dir, Clusters: o.clusters, Dovetail: dovetail, Region: o.region, Progress: boot.Progress}
+	if o.written.Nodes > 0 {
+		cfg.Unwatched, cfg.GCPercent = true, scale.GCPercent
+		if _, set := os.LookupEnv("GOGC"); !set {
+			debug.SetGCPercent(scale.GCPercent) // this process has all pods, too
+		}
+	}
+	begin := time.Now()
+	w, err := world.Start(ctx, cfg)
 	if err != nil {
 		stopTicking()
 		boot.Finish()
@@ -110,7 +152,16 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 		defer stop()
 		err = errors.Join(err, w.Close(ending))
 	}()
-	err = setUpClusters(ctx, o, w)
+	if o.written.Nodes > 0 {
+		boot.Finish() // what follows are lines, which it would paint over
+		report := func(text string) { fmt.Fprintf(progress, "%6.1f s  %s\n", time.Since(begin).Seconds(), text) }
+		if err = scale.Fill(ctx, w, o.written, report); err == nil {
+			report("the controller starts")
+		}
+	}
+	if err == nil {
+		err = setUpClusters(ctx, o, w)
+	}
 	if err == nil {
 		var withdraw func() error
 		if withdraw, err = publishEnvironment(w); err == nil {
@@ -118,11 +169,11 @@ func up(ctx context.Context, o upOptions, out io.Writer) (err error) {
 		}
 	}
 	stopTicking()
-	took := boot.Finish()
+	boot.Finish()
 	if err != nil {
 		return interrupted(ctx, w.Explain(err))
 	}
-	painter.Print(welcome(o, w, took, invocation())...)
+	painter.Print(welcome(o, w, time.Since(begin), invocation())...)
 	if o.noController {
 		if err := printEnvironment(out, w); err != nil {
 			return err
@@ -157,8 +208,11 @@ func setUpClusters(ctx context.Context, o upOptions, w *world.World) error {
 				return err
 			}
 			c.RestartControllerOnExit()
-			if err := apply(ctx, c, manifests.Default); err != nil {
-				return err
+			// Written nodes have a NodePool. Another would have cheaper nodes, which would replace them.
+			if o.written.Nodes == 0 {
+				if err := apply(ctx, c, manifests.Default); err != nil {
+					return err
+				}
 			}
 			if !o.noWorkload {
 				if err := apply(ctx, c, manifests.Sample); err != nil {
@@ -264,25 +318,35 @@ func printEnvironment(out io.Writer, w *world.World) error {
 	return nil
 }
 
+const (
+	// refreshInterval is how often the screen is refreshed, if reading the clusters takes little. maxRefreshInterval is for large ones.
+	refreshInterval, maxRefreshInterval = 500 * time.Millisecond, 5 * time.Second
+	// refreshPause is how many times as long as reading the clusters the next refresh waits, so that it takes a twentieth of a core.
+	refreshPause = 19
+)
+
 // show shows the clusters until ctx ends or a component of the world fails, which is its error.
 func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Painter) error {
 	failed := make(chan error, 1)
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- w.AwaitFailure(watching) }()
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
+	next := time.NewTimer(refreshInterval)
+	defer next.Stop()
 	var last []string
 	comparisons := make([]screen.Comparison, len(w.Clusters))
 	for {
 		select {
 		case err := <-failed:
 			return interrupted(ctx, err)
-		case <-ticker.C:
+		case <-next.C:
 		}
+		begin := time.Now()
 		statuses, err := readAll(ctx, w)
+		took := time.Since(begin)
 		for i := range statuses {
-			if !o.noController {
+			// No single node fits the pods of thousands.
+			if !o.noController && o.written.Nodes == 0 {
 				comparisons[i].Explain(ctx, w.Clusters[i], &statuses[i])
 			}
 		}
@@ -293,6 +357,7 @@ func show(ctx context.Context, o upOptions, w *world.World, painter *screen.Pain
 			return err
 		}
 		last = paint(painter, statuses, last)
+		next.Reset(min(max(refreshInterval, refreshPause*took), maxRefreshInterval))
 	}
 }
 

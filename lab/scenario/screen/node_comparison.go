@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
@@ -60,7 +61,8 @@ func settledKey(s *Status) string {
 func compareNodes(ctx context.Context, cl *world.Cluster, s *Status) (string, error) {
 	var pods corev1.PodList
 	var nodes corev1.NodeList
-	if err := errors.Join(cl.Reader.List(ctx, &pods), cl.Reader.List(ctx, &nodes)); err != nil {
+	shared := client.UnsafeDisableDeepCopy // nothing of them is changed
+	if err := errors.Join(cl.Reader.List(ctx, &pods, shared), cl.Reader.List(ctx, &nodes, shared)); err != nil {
 		return "", fmt.Errorf("compare the nodes of cluster %s: %w", cl.Name, err)
 	}
 	pools := map[string]bool{}

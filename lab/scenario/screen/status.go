@@ -64,7 +64,8 @@ func Read(ctx context.Context, w *world.World, c *world.Cluster) (Status, error)
 	var claims karpv1.NodeClaimList
 	var all corev1.EventList
 	for _, list := range []client.ObjectList{&pods, &nodes, &claims, &all} {
-		if err := c.Reader.List(ctx, list); err != nil {
+		// Nothing of them is changed. A copy of all pods would take most of the time that this takes.
+		if err := c.Reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return Status{}, fmt.Errorf("status of cluster %s: %w", c.Name, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,7 +113,7 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	if c.world.cfg.Unwatched {
 		return nil
 	}
-	return c.watch(ctx, working)
+	return c.watch(ctx, working, func(client.Object, bool) {})
 }
 
 func (c *Cluster) progress(part string, healthy bool) {
@@ -190,16 +191,22 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	return nil
 }
 
-// watch begins to follow the cluster, and returns when Reader knows all that there is.
-func (c *Cluster) watch(ctx, working context.Context) error {
+// Watch begins to follow the cluster of an unwatched world, and returns when Reader knows all that there is. seen is called as by
+// History.Watch, with what there is, too.
+func (c *Cluster) Watch(ctx context.Context, seen func(o client.Object, gone bool)) error {
+	return c.watch(ctx, c.world.working, seen)
+}
+
+func (c *Cluster) watch(ctx, working context.Context, seen func(o client.Object, gone bool)) error {
 	watched, err := cache.New(c.controlPlane.RESTConfig(), cache.Options{
-		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		Scheme: c.Client.Scheme(), Mapper: c.Client.RESTMapper(), DefaultTransform: c.keep(),
 	})
 	if err != nil {
 		return fmt.Errorf("watch the cluster: %w", err)
 	}
 	c.world.background.Go(func() error { return watched.Start(working) })
 	c.History = newHistory(func(version string) ([]karpv1.NodeClaim, error) { return c.claimsAsOf(working, version) })
+	c.History.Watch(seen)
 	for _, kind := range []client.Object{
 		&corev1.Pod{}, &corev1.Node{}, &corev1.Event{}, &karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{},
 	} {
@@ -213,6 +220,25 @@ func (c *Cluster) watch(ctx, working context.Context) error {
 	}
 	c.Reader = watched
 	return nil
+}
+
+// keep is what Reader keeps of objects: no managed fields, and in a world that is filled before it is watched, no environments and
+// mounts of pods, which no part of the lab reads.
+func (c *Cluster) keep() toolscache.TransformFunc {
+	strip := cache.TransformStripManagedFields()
+	if !c.world.cfg.Unwatched {
+		return strip
+	}
+	return func(o any) (any, error) {
+		if pod, ok := o.(*corev1.Pod); ok {
+			for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+				for i := range containers {
+					containers[i].Env, containers[i].EnvFrom, containers[i].VolumeMounts = nil, nil, nil
+				}
+			}
+		}
+		return strip(o)
+	}
 }
 
 // claimsAsOf are the NodeClaims that the API server had at a version, which it knows for some minutes.

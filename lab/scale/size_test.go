@@ -31,6 +31,26 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestCheckMemory(t *testing.T) {
+	for _, tt := range []struct {
+		name, meminfo, want string
+		size                Size
+	}{
+		{"too little", "MemTotal:  16000000 kB\nMemAvailable:   4194304 kB\n", "about 14.4 GiB of memory, and 4.0 GiB are available: choose fewer", DefaultSize()},
+		{"just enough", "MemAvailable:   15100000 kB\n", "", DefaultSize()},
+		{"a few nodes need little", "MemAvailable:   4194304 kB\n", "", Size{Nodes: 30, Pods: 300}},
+		{"not known", "MemTotal:  16000000 kB\n", "", DefaultSize()},
+		{"not understood", "MemAvailable:   many kB\n", "", DefaultSize()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.size.fits(tt.meminfo)
+			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 func TestReportNamesTheBarsThatAreMissed(t *testing.T) {
 	r := Report{Size: DefaultSize(), Machine: "2 × test"}
 	if missed := r.Missed(); len(missed) > 0 {

@@ -115,6 +115,9 @@ func (o *upOptions) checkWritten(given func(flag string) bool) error {
 // up runs a world until ctx ends or a component of the world fails.
 func up(ctx context.Context, o upOptions, out, progress io.Writer) (err error) {
 	silenceLibraries()
+	if err := o.written.CheckMemory(); o.written.Nodes > 0 && err != nil {
+		return fmt.Errorf("--nodes-from, --pods-from: %w", err)
+	}
 	var dovetail string
 	if !o.noController {
 		if dovetail, err = dovetailBinary(o.dovetail); err != nil {
@@ -288,6 +291,9 @@ func suggestedCommands(o upOptions) []string {
 	commands := []string{"kubectl get nodes"}
 	if o.noController {
 		return commands
+	}
+	if o.written.Nodes > 0 {
+		commands = append(commands, "kubectl scale deployment/app-00 --replicas 10")
 	}
 	if !o.noWorkload {
 		commands = append(commands, "kubectl scale deployment/sample --replicas 20")

@@ -46,7 +46,7 @@ The cluster gets a NodePool, an EC2NodeClass and a sample Deployment. Ctrl-C sto
 removes all files; a second Ctrl-C kills the processes at once.
 
 --nodes-from writes the first nodes and their pods as objects, without anything that runs for each.
-They take part like all others: their pods start and end, and Dovetail consolidates them.`,
+They take part like all others: their pods start and finish, and Dovetail consolidates them.`,
 		Example: `  dovetail-lab up
   dovetail-lab up --no-workload
   dovetail-lab up --console-port 8484

@@ -9,7 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
-// StopClients stops the scheduler and the controller manager until StartClients: what is written meanwhile, nobody but the caller acts on.
+// StopClients stops the scheduler and the controller manager until StartClients: what is written meanwhile, nobody but
+// the caller acts on.
 func (c *Cluster) StopClients(ctx context.Context) error {
 	c.restartMu.Lock()
 	defer c.restartMu.Unlock()

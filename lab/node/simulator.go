@@ -144,8 +144,8 @@ func (f *Simulator) networkBlocked() <-chan struct{} {
 	return f.networkBlock
 }
 
-// RunJoined has an instance that does not run yet skip its boot: it joined a cluster as written objects. run does what its kubelet does,
-// until the instance stops or reboots. From then on it is an instance like any other.
+// RunJoined has an instance that does not run yet skip its boot: it joined a cluster as written objects. run does what
+// its kubelet does, until the instance stops or reboots. From then on it is an instance like any other.
 func (f *Simulator) RunJoined(id string, run func(ctx context.Context)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

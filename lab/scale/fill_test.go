@@ -113,7 +113,8 @@ func connect(t *testing.T, s *labtest.Session) *filled {
 		t.Errorf("%d nodes, want %d", len(list.Items), nodes)
 	}
 	for _, n := range list.Items {
-		// The others are those that were copied, at least one in each of three zones. They joined, and have simulators of their own.
+		// The others are those that were copied, at least one in each of three zones. They joined, and have simulators
+		// of their own.
 		if slices.ContainsFunc(n.OwnerReferences, func(o metav1.OwnerReference) bool { return strings.HasPrefix(o.Name, "general-0") }) {
 			f.written[n.Name] = n.UID
 		}
@@ -169,7 +170,8 @@ func (f *filled) scale(t *testing.T, replicas map[string]int) {
 	}
 }
 
-// awaitReplicas waits until each Deployment has exactly its pods, all of them Ready: one on every third node unless it was scaled.
+// awaitReplicas waits until each Deployment has exactly its pods, all of them Ready: one on every third node unless it
+// was scaled.
 func (f *filled) awaitReplicas(t *testing.T, what string, scaled map[string]int) {
 	t.Helper()
 	f.await(t, what, func(ctx context.Context) error {

@@ -29,9 +29,9 @@ const (
 	readyInterval = 10 * time.Second
 )
 
-// kubelets does the work of the kubelets of all written nodes. A node of its own simulator has connections, watches and requests of its
-// own; here one loop writes the leases of all nodes to etcd, one loop reports their statuses, and the watch of
-// the world shows the pods of all. Only a node with a pod that starts or ends gets goroutines.
+// kubelets does the work of the kubelets of all written nodes. A node of its own simulator has connections, watches and
+// requests of its own; here one loop writes the leases of all nodes to etcd, one loop reports their statuses, and the
+// watch of the world shows the pods of all. Only a node with a pod that starts or ends gets goroutines.
 type kubelets struct {
 	client kubernetes.Interface
 	store  *store
@@ -134,7 +134,8 @@ func (k *kubelets) seePod(pod *corev1.Pod, gone bool) {
 	}
 }
 
-// atRest reports whether a kubelet has nothing to do for a pod until it is deleted: it is Ready, and does not end by itself.
+// atRest reports whether a kubelet has nothing to do for a pod until it is deleted: it is Ready, and does not end by
+// itself.
 func atRest(p *corev1.Pod) bool {
 	return ready(p) && p.Spec.RestartPolicy == corev1.RestartPolicyAlways
 }

@@ -23,8 +23,8 @@ func (f *fleet) awaitListed(ctx context.Context) error {
 	return nil
 }
 
-// awaitCached waits until the API server's cache of a kind is as new as etcd is now. A list with a resource version comes from the cache,
-// and fails as long as that is older.
+// awaitCached waits until the API server's cache of a kind is as new as etcd is now. A list with a resource version
+// comes from the cache, and fails as long as that is older.
 func (f *fleet) awaitCached(ctx context.Context, list client.ObjectList) error {
 	if err := f.Client.List(ctx, list, client.Limit(1)); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What a filled world takes, all processes together: 14.2 GiB with 5,000 nodes and 100,000 pods, at rest. How much of that nodes are is
-// an estimate.
+// What a filled world takes, all processes together: 14.2 GiB with 5,000 nodes and 100,000 pods, at rest. How much of
+// that nodes are is an estimate.
 const (
 	baseBytes    = 1 << 30
 	bytesPerNode = 400 << 10
@@ -20,7 +20,8 @@ func (s Size) bytes() int64 {
 	return baseBytes + bytesPerNode*int64(s.Nodes) + bytesPerPod*int64(s.Pods)
 }
 
-// CheckMemory reports a size that takes more memory than this host has available. Where that is not known, each size fits.
+// CheckMemory reports a size that takes more memory than this host has available. Where that is not known, each size
+// fits.
 func (s Size) CheckMemory() error {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

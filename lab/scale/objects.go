@@ -125,8 +125,8 @@ func (s *sample) nodeClaim(to host) stored {
 	return stored{"karpenter.sh/nodeclaims/" + to.claim, []byte(s.rename(to).Replace(string(s.claimDoc)))}
 }
 
-// podRange has the addresses of a host's pods: 256 of the range that EKS documents for secondary CIDRs (100.64.0.0/10), from its end.
-// Instances that boot take theirs from its beginning.
+// podRange has the addresses of a host's pods: 256 of the range that EKS documents for secondary CIDRs (100.64.0.0/10),
+// from its end. Instances that boot take theirs from its beginning.
 func podRange(number int) netip.Prefix {
 	n := 1<<14 - 1 - number
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 64 + byte(n>>8), byte(n), 0}), 24)

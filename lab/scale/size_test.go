@@ -36,7 +36,10 @@ func TestCheckMemory(t *testing.T) {
 		name, meminfo, want string
 		size                Size
 	}{
-		{"too little", "MemTotal:  16000000 kB\nMemAvailable:   4194304 kB\n", "about 14.4 GiB of memory, and 4.0 GiB are available: choose fewer", DefaultSize()},
+		{
+			"too little", "MemTotal:  16000000 kB\nMemAvailable:   4194304 kB\n",
+			"about 14.4 GiB of memory, and 4.0 GiB are available: choose fewer", DefaultSize(),
+		},
 		{"just enough", "MemAvailable:   15100000 kB\n", "", DefaultSize()},
 		{"a few nodes need little", "MemAvailable:   4194304 kB\n", "", Size{Nodes: 30, Pods: 300}},
 		{"not known", "MemTotal:  16000000 kB\n", "", DefaultSize()},

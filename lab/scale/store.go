@@ -16,8 +16,8 @@ import (
 const (
 	// perTransaction is how many objects a transaction writes; etcd accepts 128.
 	perTransaction = 120
-	// writers is how many transactions are in flight: etcd makes one durable while it reads the next. singleWriters is that for
-	// transactions of one object.
+	// writers is how many transactions are in flight: etcd makes one durable while it reads the next. singleWriters is
+	// that for transactions of one object.
 	writers, singleWriters = 4, 64
 )
 
@@ -60,14 +60,15 @@ func (s *store) read(ctx context.Context, path string) ([]stored, error) {
 	return out, nil
 }
 
-// write writes or deletes what make returns for 0 to n, one by one: each object gets a version of its own, as from the API server.
-// make is called from several goroutines.
+// write writes or deletes what make returns for 0 to n, one by one: each object gets a version of its own, as from the
+// API server. make is called from several goroutines.
 func (s *store) write(ctx context.Context, n int, make func(i int) (stored, error)) error {
 	return s.commit(ctx, batch{objects: n, each: 1, writers: singleWriters}, make)
 }
 
-// writeMany writes many objects at a time, all with one version, in a fraction of the CPU time. It is for objects that nobody watches
-// yet, and for load: a watch that is interrupted goes on after the version that it had last, and misses what else had that version.
+// writeMany writes many objects at a time, all with one version, in a fraction of the CPU time. It is for objects that
+// nobody watches yet, and for load: a watch that is interrupted goes on after the version that it had last, and misses
+// what else had that version.
 func (s *store) writeMany(ctx context.Context, n int, make func(i int) (stored, error)) error {
 	return s.commit(ctx, batch{objects: n, each: perTransaction, writers: writers}, make)
 }

@@ -325,9 +325,11 @@ func printEnvironment(out io.Writer, w *world.World) error {
 }
 
 const (
-	// refreshInterval is how often the screen is refreshed, if reading the clusters takes little. maxRefreshInterval is for large ones.
+	// refreshInterval is how often the screen is refreshed, if reading the clusters takes little. maxRefreshInterval is
+	// for large ones.
 	refreshInterval, maxRefreshInterval = 500 * time.Millisecond, 5 * time.Second
-	// refreshPause is how many times as long as reading the clusters the next refresh waits, so that it takes a twentieth of a core.
+	// refreshPause is how many times as long as reading the clusters the next refresh waits, so that it takes a
+	// twentieth of a core.
 	refreshPause = 19
 )
 

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Pods takes the pods of one node through their lives, for a caller that watches pods itself and does the rest of kubelet's work. It
-// makes no request until a pod needs one. Observe is safe for concurrent use.
+// Pods takes the pods of one node through their lives, for a caller that watches pods itself and does the rest of
+// kubelet's work. It makes no request until a pod needs one. Observe is safe for concurrent use.
 type Pods struct {
 	pods *pods
 
@@ -17,7 +17,8 @@ type Pods struct {
 	more     chan struct{} // holds a token while something was observed
 }
 
-// NewPods returns the pods of a node that has none yet. Of cfg, it needs Client, Name, IP, PodIPs, Allocatable and Stages.
+// NewPods returns the pods of a node that has none yet. Of cfg, it needs Client, Name, IP, PodIPs, Allocatable and
+// Stages.
 func NewPods(cfg Config) *Pods {
 	cfg.Timing = cfg.Timing.withDefaults()
 	if cfg.Log == nil {
@@ -26,7 +27,8 @@ func NewPods(cfg Config) *Pods {
 	return &Pods{pods: newPods(cfg), more: make(chan struct{}, 1)}
 }
 
-// Observe takes note of a pod of the node as the API server has it, or had it when it was deleted (gone). It never waits.
+// Observe takes note of a pod of the node as the API server has it, or had it when it was deleted (gone). It never
+// waits.
 func (p *Pods) Observe(pod *corev1.Pod, gone bool) {
 	p.mu.Lock()
 	p.observed = append(p.observed, podEvent{pod: pod, gone: gone})

@@ -12,7 +12,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Whoever watches the pods of many nodes does not wait for one whose API calls hang, and nothing that it reports is lost.
+// Whoever watches the pods of many nodes does not wait for one whose API calls hang, and nothing that it reports is
+// lost.
 func TestObserveDoesNotWaitForThePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := pod(version("10")), pod(version("10"), named("later"))

@@ -191,8 +191,8 @@ func (c *Cluster) startEKS(ctx, working context.Context) error {
 	return nil
 }
 
-// Watch begins to follow the cluster of an unwatched world, and returns when Reader knows all that there is. seen is called as by
-// History.Watch, with what there is, too.
+// Watch begins to follow the cluster of an unwatched world, and returns when Reader knows all that there is. seen is
+// called as by History.Watch, with what there is, too.
 func (c *Cluster) Watch(ctx context.Context, seen func(o client.Object, gone bool)) error {
 	return c.watch(ctx, c.world.working, seen)
 }
@@ -222,8 +222,8 @@ func (c *Cluster) watch(ctx, working context.Context, seen func(o client.Object,
 	return nil
 }
 
-// keep is what Reader keeps of objects: no managed fields, and in a world that is filled before it is watched, no environments and
-// mounts of pods, which no part of the lab reads.
+// keep is what Reader keeps of objects: no managed fields, and in a world that is filled before it is watched, no
+// environments and mounts of pods, which no part of the lab reads.
 func (c *Cluster) keep() toolscache.TransformFunc {
 	strip := cache.TransformStripManagedFields()
 	if !c.world.cfg.Unwatched {

@@ -53,7 +53,8 @@ type Config struct {
 	RebootForRepair bool
 	// Region of the account. Default: us-east-1.
 	Region string
-	// Unwatched leaves out Reader and History of the clusters, which keep every pod in the memory of this process, until Cluster.Watch.
+	// Unwatched leaves out Reader and History of the clusters, which keep every pod in the memory of this process,
+	// until Cluster.Watch.
 	Unwatched bool
 	// GCPercent is GOGC of the control plane, see controlplane.Config.
 	GCPercent int

@@ -107,3 +107,26 @@ func BenchmarkNodePage(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkFirstNodePoolPage is the explanation of a NodePool of a cluster that nothing has been explained of.
+func BenchmarkFirstNodePoolPage(b *testing.B) {
+	for _, own := range []bool{false, true} {
+		for _, pools := range []int{3, 25, 100, 200} {
+			view := fleetOf(b, 1000, teamPools(pools, own))
+			b.Run(fmt.Sprintf("own=%t/pools=%d", own, pools), func(b *testing.B) {
+				c := newWorld(b)
+				c.Sources.View = func(context.Context) (*inspect.View, error) { return view, nil }
+				console := New(c.Sources)
+				b.ReportAllocs()
+				before := cpuTime(b)
+				for b.Loop() {
+					console.views.forget()
+					if answer := get(console, apiRoot+"/nodepools/team-1/explain"); answer.Code != 200 {
+						b.Fatal(answer.Code, answer.Body)
+					}
+				}
+				b.ReportMetric(float64((cpuTime(b)-before).Milliseconds())/float64(b.N), "cpu-ms/op")
+			})
+		}
+	}
+}

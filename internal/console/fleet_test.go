@@ -30,26 +30,45 @@ var fleetTime = time.Date(2026, 11, 19, 14, 32, 8, 0, time.UTC)
 // podsPerNode is how many pods of workloads a generated node has, besides two of DaemonSets.
 const podsPerNode = 18
 
-// fleetPools are the pools of a generated fleet, with the share of its nodes that each has, and their instance types.
-var fleetPools = []struct {
+// fleetPool is a pool of a generated fleet, with its share of the nodes, and their instance types.
+type fleetPool struct {
 	name  string
 	share float64
 	types []string
-}{
-	{"general", 0.5, []string{"m7g.xlarge", "m7g.2xlarge", "m7g.4xlarge", "c7g.2xlarge"}},
-	{"batch", 0.3, []string{"c7g.2xlarge", "c7g.4xlarge", "c7g.8xlarge"}},
-	{"data", 0.2, []string{"r7g.2xlarge", "r7g.4xlarge"}},
+	// own is true for a pool whose nodes have a taint, which its pods alone tolerate.
+	own bool
 }
 
-// fleet generates a cluster with so many nodes, always the same one: a tenth of the nodes are nearly empty, a twentieth drifted, ten pods
-// are pending.
+// fleetPools are the pools of a fleet with few of them.
+var fleetPools = []fleetPool{
+	{name: "general", share: 0.5, types: []string{"m7g.xlarge", "m7g.2xlarge", "m7g.4xlarge", "c7g.2xlarge"}},
+	{name: "batch", share: 0.3, types: []string{"c7g.2xlarge", "c7g.4xlarge", "c7g.8xlarge"}},
+	{name: "data", share: 0.2, types: []string{"r7g.2xlarge", "r7g.4xlarge"}},
+}
+
+// teamPools are so many pools of equal size. All have the same rules, unless each is for its own pods.
+func teamPools(many int, own bool) (out []fleetPool) {
+	for i := range many {
+		out = append(out, fleetPool{fmt.Sprint("team-", i), 1 / float64(many), fleetPools[i%len(fleetPools)].types, own})
+	}
+	return out
+}
+
+// fleet generates a cluster with so many nodes.
 func fleet(tb testing.TB, nodes int) *inspect.View {
+	tb.Helper()
+	return fleetOf(tb, nodes, fleetPools)
+}
+
+// fleetOf generates a cluster with so many nodes of some pools, always the same one: a tenth of the nodes are nearly empty, a twentieth
+// drifted, ten pods are pending.
+func fleetOf(tb testing.TB, nodes int, pools []fleetPool) *inspect.View {
 	tb.Helper()
 	list, err := workload.EC2Types("us-east-1", "spot", "on-demand")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	f := &fleetMaker{types: map[string]*catalog.InstanceType{}, random: rand.New(rand.NewPCG(7, 7))}
+	f := &fleetMaker{pools: pools, types: map[string]*catalog.InstanceType{}, random: rand.New(rand.NewPCG(7, 7))}
 	for _, t := range list {
 		f.types[t.Name] = t
 	}
@@ -67,10 +86,13 @@ func fleet(tb testing.TB, nodes int) *inspect.View {
 }
 
 type fleetMaker struct {
+	pools   []fleetPool
 	objects []client.Object
 	types   map[string]*catalog.InstanceType
 	random  *rand.Rand
 	pods    int
+	// tolerations are those of the pods of the pool that is made.
+	tolerations []corev1.Toleration
 }
 
 // list is a manifest.Lister.
@@ -96,7 +118,7 @@ func (f *fleetMaker) make(nodes int) {
 	class := &awsv1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "default", UID: "class", CreationTimestamp: day}}
 	class.SetConditions(isTrue("Ready"))
 	f.objects = append(f.objects, class)
-	for _, p := range fleetPools {
+	for _, p := range f.pools {
 		pool := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: p.name, UID: types.UID("pool-" + p.name), CreationTimestamp: day}}
 		pool.Spec.Template.Spec.NodeClassRef = karpv1.NodeClassReference{Group: awsv1.GroupVersion.Group, Kind: "EC2NodeClass", Name: "default"}
 		pool.Spec.Template.Spec.ExpireAfter = karpv1.After(720 * time.Hour)
@@ -110,13 +132,18 @@ func (f *fleetMaker) make(nodes int) {
 			Budgets: []karpv1.Budget{{Nodes: "10%"}},
 		}
 		pool.SetConditions(isTrue("Ready", "ValidationSucceeded", "NodeClassReady"))
+		f.tolerations = nil
+		if p.own {
+			f.tolerations = []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpEqual, Value: p.name}}
+			pool.Spec.Template.Spec.Taints = []corev1.Taint{{Key: "team", Value: p.name, Effect: corev1.TaintEffectNoSchedule}}
+		}
 		f.objects = append(f.objects, pool)
 		for range int(p.share * float64(nodes)) {
 			f.node(pool, p.types[f.random.IntN(len(p.types))])
 		}
 	}
 	for range 10 {
-		f.pod("general", "", 1500)
+		f.pod(f.pools[0].name, "", 1500)
 	}
 }
 
@@ -145,7 +172,7 @@ func (f *fleetMaker) node(pool *karpv1.NodePool, typeName string) {
 	joined := maps.Clone(labels)
 	joined[karpv1.LabelRegistered], joined[karpv1.LabelInitialized] = "true", "true"
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), CreationTimestamp: created, Labels: joined}}
-	node.Spec.ProviderID = claim.Status.ProviderID
+	node.Spec.ProviderID, node.Spec.Taints = claim.Status.ProviderID, pool.Spec.Template.Spec.Taints
 	node.Status.Capacity, node.Status.Allocatable = it.Capacity, it.Allocatable
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	f.objects = append(f.objects, claim, node)
@@ -175,6 +202,7 @@ func (f *fleetMaker) pod(workload, node string, cpu int64) {
 		OwnerReferences:   []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: owner, UID: types.UID(owner), Controller: new(true)}},
 	}}
 	pod.Spec.NodeName, pod.Spec.SchedulerName = node, corev1.DefaultSchedulerName
+	pod.Spec.Tolerations = f.tolerations
 	pod.Spec.Containers = []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(cpu<<20, resource.BinarySI),
 	}}}}

@@ -26,7 +26,7 @@ func (p *Program) MatchingPatterns(pods int) []int {
 // PatternIsOf reports whether a pattern is the content of the offering, at this price.
 func (p *Program) PatternIsOf(pattern, offering int, price float64) bool {
 	k := p.master.patterns[p.master.basis[pattern]].column
-	return k == int(p.representative[offering]) && price == p.columns[k].price
+	return k == p.columnOf(offering) && price == p.columns[k].price
 }
 
 // LaunchPattern counts one node of the pattern as launched.

@@ -47,7 +47,10 @@ type Input struct {
 	Axes      int // resources
 	Classes   int // demand classes
 	Offerings []Offering
-	Pods      []Pods
+	// Alike is by number of an offering the index of the one in Offerings that stands for it, which has the same room and classes and costs
+	// no more; -1 if no pod can use it. Offerings are then known by their numbers. Nil if each stands for itself.
+	Alike []int32
+	Pods  []Pods
 	// Partial makes the program look at few offerings most of the time: see searchPartially. It finds the same bound within
 	// the gap at which solving stops, sooner where many offerings are on the frontier.
 	Partial bool
@@ -67,8 +70,9 @@ type Program struct {
 	partial bool // see Input.Partial
 	classes []demandClass
 	columns []column
-	// representative maps each offering to its column, or to one that dominates it; -1 where no pod can use it.
-	representative []int32
+	// alike is Input.Alike. representative maps each offering of the input to its column, or to one that dominates it; -1 where no pod can
+	// use it. See columnOf.
+	alike, representative []int32
 	// frontier are the columns that no other beats, cheapest first: see findFrontier.
 	frontier  []*column
 	pods      []podGroup
@@ -138,7 +142,9 @@ func New(in Input) *Program {
 
 // newProgram is New without a solution.
 func newProgram(in Input) *Program {
-	p := &Program{axes: in.Axes, partial: in.Partial, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods))}
+	p := &Program{
+		axes: in.Axes, partial: in.Partial, alike: in.Alike, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods)),
+	}
 	for i := range p.classes {
 		p.classes[i].maxRequests = make([]int64, in.Axes)
 	}
@@ -395,26 +401,36 @@ func (p *Program) Value(pods int) float64 {
 // Duals are the prices per unit of each axis at which the offering holds no pod that is worth more than it costs; nil
 // where no pod can use the offering. They are valid until the next solve, and not to be changed.
 func (p *Program) Duals(offering int) []float64 {
-	if k := p.representative[offering]; k >= 0 {
+	if k := p.columnOf(offering); k >= 0 {
 		return p.columns[k].duals
 	}
 	return nil
 }
 
+// columnOf is the column of an offering, by its number; -1 where no pod can use it.
+func (p *Program) columnOf(offering int) int {
+	if p.alike != nil {
+		if offering = int(p.alike[offering]); offering < 0 {
+			return -1
+		}
+	}
+	return int(p.representative[offering])
+}
+
 // CostsAtMost reports whether a pod costs at most limit on an offering, at dual-feasible prices, if the offering's
 // price is the one given. Prices may differ, since equal nodes have one column, at the price of the cheapest.
 func (p *Program) CostsAtMost(pods, offering int, price, limit float64) bool {
-	k := p.representative[offering]
+	k := p.columnOf(offering)
 	if k < 0 {
 		return false
 	}
-	return dotQuads(p.requests.at(pods), p.feasible.at(int(k)))*price <= limit*p.columns[k].price
+	return dotQuads(p.requests.at(pods), p.feasible.at(k))*price <= limit*p.columns[k].price
 }
 
 // FirstCost is what a pod costs on an offering at the duals that New found, if the offering's price is the one given. On
 // each offering the pods of a node together cost no more than the node. The offering must be one that some pod can use.
 func (p *Program) FirstCost(pods, offering int, price float64) float64 {
-	k := int(p.representative[offering])
+	k := p.columnOf(offering)
 	return dotQuads(p.requests.at(pods), p.first.at(k)) * price / p.columns[k].price
 }
 

@@ -43,6 +43,8 @@ type Candidates struct {
 	deviceViews []DeviceView
 	// claimReqs are the requirements of a claim; made on first use.
 	claimReqs *requirement.Set
+	// offerings are the numbers of the offerings that reqs admit; made on first use. See offeringWords.
+	offerings resources.Bitset
 	list      []Candidate // cheapest first, then by name
 }
 
@@ -86,6 +88,28 @@ func (t *Template) Candidates(reqs requirement.Set) *Candidates {
 	slices.SortStableFunc(c.list, func(a, b Candidate) int { return cmp.Compare(a.Price, b.Price) })
 	t.candidatesByReqs[string(m.keyBuf)] = c
 	return c
+}
+
+// offeringWords are the words of a Bitset of the numbers of the available offerings, outside reservations, that the requirements admit,
+// from a first word on: that of the template's first offering.
+func (c *Candidates) offeringWords() (words resources.Bitset, first int) {
+	if len(c.list) == 0 {
+		return nil, 0
+	}
+	first = c.t.types[0].offering / 64
+	if c.offerings != nil {
+		return c.offerings, first
+	}
+	c.offerings = resources.Bitset{}
+	for _, cand := range c.list {
+		ti := &c.t.types[cand.Type]
+		for i := range ti.Offerings {
+			if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && c.reqs.Overlaps(o.Requirements) {
+				c.offerings.Add(ti.offering + i - 64*first)
+			}
+		}
+	}
+	return c.offerings, first
 }
 
 // addReserved lists the type's offerings in reservations that the requirements admit, the cheapest per reservation.

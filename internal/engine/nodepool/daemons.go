@@ -163,6 +163,7 @@ func (t *Template) groupDaemons(daemons []templateDaemon) {
 				ti.room[0] = -1
 			}
 		}
+		ti.room = m.shared(ti.room)
 	}
 }
 

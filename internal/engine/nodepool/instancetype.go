@@ -18,7 +18,7 @@ type Type struct {
 	// unreserved has the offerings outside capacity reservations, reserved are the others.
 	unreserved *catalog.InstanceType
 	reserved   []reservedOffering
-	// room is what is left for pods after the daemon pods that come with the node.
+	// room is what is left for pods after the daemon pods that come with the node. Types with equal room share it.
 	room        resources.Vec
 	daemonGroup int
 	offering    int           // number of the first offering: all offerings of all types before

@@ -1,6 +1,7 @@
 package nodepool
 
 import (
+	"encoding/binary"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,7 +43,9 @@ type Models struct {
 	zoneNumbers map[string]int
 	lists       int // candidates made so far
 	admitted    map[admittedKey]*Candidates
-	keyBuf      []byte // buffer of Template.Candidates
+	rooms       map[string]resources.Vec // by what they have: see shared
+	alikes      []knownAlike             // the last ones
+	keyBuf      []byte                   // buffer of Template.Candidates, and of shared
 }
 
 // admittedKey is a template under the requirements of pods and of their volumes, by the sets' IDs.
@@ -54,7 +57,7 @@ type admittedKey struct {
 // NewModels models pools. Pools with replicas are not among them, since their nodes are not launched for pods.
 func NewModels(c Config, pools []snapshot.Pool) *Models {
 	m := &Models{
-		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{},
+		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{}, rooms: map[string]resources.Vec{},
 	}
 	sorted := make([]*snapshot.Pool, 0, len(pools))
 	for i := range pools {
@@ -138,19 +141,31 @@ func (m *Models) Admit(t *Template, pod, volume requirement.Interned) *Candidate
 }
 
 // OfferingsOf are the numbers of the available offerings, outside reservations, that any of the lists admits.
+//
+// Cost: a word per 64 offerings of the pools of the lists, after the first time.
 func (m *Models) OfferingsOf(lists []*Candidates) resources.Bitset {
 	out := make(resources.Bitset, (m.offerings+63)/64)
 	for _, l := range lists {
-		for _, cand := range l.list {
-			ti := &l.t.types[cand.Type]
-			for i := range ti.Offerings {
-				if o := &ti.Offerings[i]; o.Available && o.ReservationID == "" && l.reqs.Overlaps(o.Requirements) {
-					out.Add(ti.offering + i)
-				}
-			}
+		words, first := l.offeringWords()
+		for i, word := range words {
+			out[first+i] |= word
 		}
 	}
 	return out
+}
+
+// shared is one Vec for all equal rooms, so that types of other pools with as much room are known by it.
+func (m *Models) shared(room resources.Vec) resources.Vec {
+	m.keyBuf = m.keyBuf[:0]
+	for _, x := range room {
+		m.keyBuf = binary.LittleEndian.AppendUint64(m.keyBuf, uint64(x))
+	}
+	known, ok := m.rooms[string(m.keyBuf)]
+	if !ok {
+		known = room
+		m.rooms[string(m.keyBuf)] = room
+	}
+	return known
 }
 
 // OfferingCount is the number of offerings of all types.

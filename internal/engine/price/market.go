@@ -3,7 +3,6 @@ package price
 import (
 	"encoding/binary"
 	"math"
-	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/lp"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
@@ -77,7 +76,8 @@ func NewMarket(p Problem) *Market {
 			m.usable = append(m.usable, p.Usable[pods.Usable])
 		}
 	}
-	m.program = lp.New(lp.Input{Axes: p.Axes, Classes: len(m.classes), Offerings: m.offerings(), Pods: m.pods})
+	offerings, alike := m.standIns()
+	m.program = lp.New(lp.Input{Axes: p.Axes, Classes: len(m.classes), Offerings: offerings, Alike: alike, Pods: m.pods})
 	for i, pods := range p.Pods {
 		m.total += m.Value(m.numbers[i]) * float64(pods.Count)
 	}
@@ -151,29 +151,6 @@ func (m *Market) classOf(offers resources.Bitset, known map[string]*demandClass)
 	known[string(key)] = c
 	m.classes = append(m.classes, c)
 	return c
-}
-
-// offerings are the offerings of all templates, by number, with the demand classes that can use each of them.
-func (m *Market) offerings() []lp.Offering {
-	out := make([]lp.Offering, m.pools.OfferingCount())
-	for _, t := range m.pools.All() {
-		for i := range t.Types() {
-			ti := &t.Types()[i]
-			if slices.ContainsFunc(ti.Room(), func(r int64) bool { return r < 0 }) {
-				continue // nothing fits
-			}
-			for k := range ti.Offerings {
-				o := &out[ti.FirstOffering()+k]
-				o.Room, o.Price = ti.Room(), m.pools.NodePrice(ti.Offerings[k].Price)
-				for _, c := range m.classes {
-					if c.offerings.Has(ti.FirstOffering() + k) {
-						o.Classes.Add(c.index)
-					}
-				}
-			}
-		}
-	}
-	return out
 }
 
 // maxPoolPremium is how much more than elsewhere a pod may cost in the heaviest pool that takes it before it is better

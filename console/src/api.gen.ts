@@ -318,6 +318,7 @@ export interface NodereportReport {
   drift?: DriftedDrift | null;
   removal?: NodereportRemoval | null;
   pods: NodereportPod[] | null;
+  computing?: boolean;
   prices: string;
   now: string;
 }
@@ -507,6 +508,7 @@ export interface PoolreportReport {
   going: PoolreportGoing[] | null;
   stays: PoolreportStays[] | null;
   stopped: boolean;
+  computing?: boolean;
   drift: PoolreportDrift[] | null;
   types: number;
   admitted: number;

@@ -35,6 +35,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 	all, _ := api(c)
 	asked := map[string]string{
 		clustersPath: "", apiRoot + "/about": "", apiRoot + "/fleet": "", apiRoot + "/pods": "?node=claim-a,claim-b", apiRoot + "/pending": "",
+		apiRoot + "/nodes/{name}": "/nodes/ip-10-0-0-1.ec2.internal", apiRoot + "/nodepools/{name}": "/nodepools/general",
 		apiRoot + "/nodes/{name}/explain":            "/nodes/ip-10-0-0-1.ec2.internal/explain",
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
@@ -389,6 +390,36 @@ func TestAViewIsSharedUntilTheClusterChanges(t *testing.T) {
 	ask()
 	if reads != 3 {
 		t.Errorf("after %s, the cluster has been read %d times", unwatchedAge, reads)
+	}
+}
+
+// While the engine plans, a page shows what is known of a node and of its NodePool.
+func TestWhatIsKnownWaitsForNoPlan(t *testing.T) {
+	c := newWorld(t).console()
+	planning, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		_, err := c.views.explain(t.Context(), "slow", func(*planned) (any, error) {
+			close(planning)
+			<-release
+			return "planned", nil
+		})
+		done <- err
+	}()
+	<-planning
+	for path, computing := range map[string]bool{"/nodes/ip-10-0-0-1.ec2.internal": true, "/nodepools/general": true} {
+		answer := decoded[struct{ Computing bool }](t, get(c, apiRoot+path))
+		if answer.Computing != computing {
+			t.Errorf("%s: computing is %t while the engine plans", path, answer.Computing)
+		}
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"/nodes/ip-10-0-0-1.ec2.internal/explain", "/nodepools/general/explain"} {
+		if decoded[struct{ Computing bool }](t, get(c, apiRoot+path)).Computing {
+			t.Errorf("%s is not whole", path)
+		}
 	}
 }
 

@@ -81,6 +81,10 @@ func (c *Console) routes() []route {
 			Answer: Pending{}, answer: func(*http.Request) (any, error) { s, _ := c.hub.current(); return s.pending(), nil },
 		},
 		{
+			Method: "GET", Path: apiRoot + "/nodes/{name}", Summary: "What is known of a node without a plan",
+			Answer: nodereport.Report{}, answer: c.knownNode,
+		},
+		{
 			Method: "GET", Path: apiRoot + "/nodes/{name}/explain", Summary: "Why a node stays or goes, and what its removal would do",
 			Query: []parameter{atParameter}, Answer: nodereport.Report{}, answer: c.explainNode,
 		},
@@ -92,6 +96,10 @@ func (c *Console) routes() []route {
 		{
 			Method: "GET", Path: apiRoot + "/nodepools", Summary: "The names of the NodePools, sorted",
 			Query: []parameter{atParameter}, Answer: NodePools{}, answer: c.nodePools,
+		},
+		{
+			Method: "GET", Path: apiRoot + "/nodepools/{name}", Summary: "What is known of a NodePool without a plan",
+			Answer: poolreport.Report{}, answer: c.knownNodePool,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/nodepools/{name}/explain", Summary: "What a NodePool's budgets allow, and why its nodes stay or go",
@@ -152,14 +160,34 @@ func (c *Console) about() About {
 func (c *Console) explainNode(r *http.Request) (any, error) {
 	name := r.PathValue("name")
 	return c.explained(r, "node "+name, func(v *planned) (any, error) {
-		found, err := v.decide().OfNode(name)
-		if missing := (*inspect.NotFoundError)(nil); errors.As(err, &missing) {
-			if claim, failed := v.decide().OfClaim(name); failed == nil {
-				return claim, nil
-			}
+		if known, err := nodeOrClaim(nodereport.KnownOf(v.View), name); err != nil || !known.Computing {
+			return known, err
 		}
-		return found, err
+		return nodeOrClaim(v.decide(), name)
 	})
+}
+
+func (c *Console) knownNode(r *http.Request) (any, error) {
+	v, err := c.views.current(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return nodeOrClaim(nodereport.KnownOf(v), r.PathValue("name"))
+}
+
+// nodeOrClaim is the report of a node, or of a NodeClaim that is none yet.
+func nodeOrClaim(of interface {
+	OfNode(name string) (*nodereport.Report, error)
+	OfClaim(name string) (*nodereport.Report, error)
+}, name string,
+) (*nodereport.Report, error) {
+	found, err := of.OfNode(name)
+	if missing := (*inspect.NotFoundError)(nil); errors.As(err, &missing) {
+		if claim, failed := of.OfClaim(name); failed == nil {
+			return claim, nil
+		}
+	}
+	return found, err
 }
 
 func (c *Console) explainPod(r *http.Request) (any, error) {
@@ -169,7 +197,20 @@ func (c *Console) explainPod(r *http.Request) (any, error) {
 
 func (c *Console) explainNodePool(r *http.Request) (any, error) {
 	name := r.PathValue("name")
-	return c.explained(r, "nodepool "+name, func(v *planned) (any, error) { return poolreport.OfDecisions(v.decide(), name) })
+	return c.explained(r, "nodepool "+name, func(v *planned) (any, error) {
+		if known, err := poolreport.Known(v.View, name); err != nil || !known.Computing {
+			return known, err
+		}
+		return poolreport.OfDecisions(v.decide(), name)
+	})
+}
+
+func (c *Console) knownNodePool(r *http.Request) (any, error) {
+	v, err := c.views.current(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return poolreport.Known(v, r.PathValue("name"))
 }
 
 // NodePools are names of NodePools.

@@ -39,11 +39,16 @@ func (p *planned) decide() *nodereport.Decisions {
 	return p.decisions
 }
 
-// viewCache has the last View and what was explained of it. One request reads at a time; the others wait and share.
+// viewCache has the last View and what was explained of it. One request reads at a time, and one explains; the others wait and share.
 type viewCache struct {
 	read     func(context.Context) (*inspect.View, error)
 	revision func() int
 	now      func() time.Time
+
+	// explaining is held before mu.
+	explaining sync.Mutex
+	// busy is true while something is explained of view.
+	busy bool
 
 	mu sync.Mutex
 	// view is nil before the first, and was read at the time at; took is what it and its explanations have cost.
@@ -59,25 +64,29 @@ type viewCache struct {
 // explain is an explanation of the cluster under a key: that of the last View if it is fresh, else a new one. Explanations are
 // made one at a time, since each may take all of a core for a second.
 func (c *viewCache) explain(ctx context.Context, key string, explain func(*planned) (any, error)) (any, error) {
+	c.explaining.Lock()
+	defer c.explaining.Unlock()
+	view, found, err := c.begin(ctx, key)
+	if err != nil || found != nil {
+		return found, err
+	}
+	defer c.end()
+	began := c.now()
+	found, err = explain(view)
+	if notFound(err) {
+		newer, failed := c.newer(ctx, c.now().Sub(began))
+		if failed != nil {
+			return nil, failed
+		}
+		if newer != nil {
+			view = newer
+			found, err = explain(view)
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := c.refresh(ctx); err != nil {
-		return nil, err
-	}
-	if found, known := c.explains[key]; known {
-		return found, nil
-	}
-	began := c.now()
-	found, err := explain(c.view)
-	if notFound(err) && c.revision() != c.seen && c.now().Sub(c.at) >= c.took { // it may be newer than the View
-		c.view = nil
-		if err := c.refresh(ctx); err != nil {
-			return nil, err
-		}
-		found, err = explain(c.view)
+	if c.view != view {
+		return found, err // it has been forgotten meanwhile
 	}
 	c.took += c.now().Sub(began)
 	if err == nil {
@@ -89,24 +98,65 @@ func (c *viewCache) explain(ctx context.Context, key string, explain func(*plann
 	return found, err
 }
 
-// forget drops the View, and what was explained of it.
-func (c *viewCache) forget() {
+// begin is a fresh View to explain something of, or what has been explained of it under the key.
+func (c *viewCache) begin(ctx context.Context, key string) (view *planned, found any, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.view, c.explains = nil, nil
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	if err := c.refresh(ctx); err != nil {
+		return nil, nil, err
+	}
+	if found, known := c.explains[key]; known {
+		return nil, found, nil
+	}
+	c.busy = true
+	return c.view, nil, nil
 }
 
-// current is a fresh View.
+func (c *viewCache) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.busy = false
+}
+
+// newer is another View if the cluster has changed: what was not found may be newer than the last one. It is nil if the cluster has not,
+// or if the last View is younger than what it has cost.
+func (c *viewCache) newer(ctx context.Context, took time.Duration) (*planned, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.revision() == c.seen || c.now().Sub(c.at) < c.took+took {
+		return nil, nil
+	}
+	c.view = nil
+	if err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	return c.view, nil
+}
+
+// current is a fresh View. It waits for no explanation: while one is made, its View is fresh enough.
 func (c *viewCache) current(ctx context.Context) (*inspect.View, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if c.busy && c.view != nil {
+		return c.view.View, nil
+	}
 	if err := c.refresh(ctx); err != nil {
 		return nil, err
 	}
 	return c.view.View, nil
+}
+
+// forget drops the View, and what was explained of it.
+func (c *viewCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.view, c.explains = nil, nil
 }
 
 // refresh needs the lock. While the API server does not answer, the last View stays, as the last state of the fleet does.

@@ -22,6 +22,8 @@ type Simulation struct {
 	Pods []*corev1.Pod
 	// Targets are indices of the nodes that may take pods, in the order in which they are filled; nil means all nodes.
 	Targets []int
+	// Alone leaves the pending pods of the snapshot out: nobody else waits for room.
+	Alone bool
 	// ExistingNodesOnly allows existing nodes only, whatever preferences that drops.
 	ExistingNodesOnly bool
 	Budget            Budget
@@ -42,7 +44,10 @@ func (p *Problem) Simulate(q Simulation) Plan {
 
 // queue removes the nodes and lists the pods that must be scheduled.
 func (p *Problem) queue(q Simulation) []*queuedPod {
-	queue := slices.Clone(p.pending)
+	var queue []*queuedPod
+	if !q.Alone {
+		queue = slices.Clone(p.pending)
+	}
 	for _, i := range q.Removed {
 		n := p.nodes[i]
 		queue = append(queue, p.addedPods[n]...)

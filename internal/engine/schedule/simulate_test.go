@@ -87,6 +87,36 @@ func TestAppliedPlansEqualExecutedPlans(t *testing.T) {
 	}
 }
 
+// A simulation alone gives what it would give if the snapshot had no pending pods.
+func TestASimulationAloneLeavesPendingPodsOut(t *testing.T) {
+	answered := 0
+	for seed := range uint64(400) {
+		s := afterPlan(randomWorld(seed))
+		s.Pods = append(s.Pods, Pod("waiting", Requests("cpu", "500m")), Pod("large", Requests("cpu", "3")))
+		if len(s.Nodes) == 0 {
+			continue
+		}
+		calm := *s
+		calm.Pods = nil
+		i := rand.New(rand.NewPCG(seed, 79)).IntN(len(s.Nodes))
+		_, pods := withoutNodes(s, []int{i})
+		for _, targets := range [][]int{nil, {}} {
+			q := schedule.Simulation{Removed: []int{i}, Pods: pods, Targets: targets, Budget: schedule.Budget{FirstFitOnly: true}}
+			want := schedule.Compile(&calm).Simulate(q)
+			q.Alone = true
+			got := schedule.Compile(s).Simulate(q)
+			want.Stats, got.Stats = schedule.Stats{}, schedule.Stats{}
+			if diff := cmp.Diff(fingerprint(want), fingerprint(got)); diff != "" {
+				t.Fatalf("seed %d: without pending pods -, alone +\n%s", seed, diff)
+			}
+			answered++
+		}
+	}
+	if answered < 400 {
+		t.Errorf("%d questions were answered: too few to tell", answered)
+	}
+}
+
 // Pending pods are scheduled first: a node that they are to go to is not removed without them.
 func TestAppliedPlanSchedulesPendingPodsFirst(t *testing.T) {
 	node := func(name string, edit ...func(*snapshot.Node)) snapshot.Node { return Node(name, "general", edit...) }

@@ -30,30 +30,25 @@ type builder struct {
 	node  *corev1.Node      // nil until one has joined
 	pool  *karpv1.NodePool  // nil if there is none
 	// alone is the removal of the node when nothing protects it, unprotected the snapshot for it, and freed the same as a
-	// Problem; nil if that says nothing. asBefore is true if Problems of the snapshot itself are those of unprotected, too.
+	// Problem; nil if that says nothing.
 	alone       *Removal
 	unprotected *snapshot.Snapshot
 	freed       *schedule.Problem
-	asBefore    bool
 	// brief is set for an Outcome: many nodes share the limit of the search.
 	brief bool
 }
 
 func newBuilder(d *Decisions, index int) *builder {
 	n := &d.Snapshot.Nodes[index]
-	b := &builder{Decisions: d, index: index, n: n, claim: claimOf(d.View, n.Claim), pool: d.Pool(n.Pool)}
-	if i := slices.IndexFunc(d.Nodes, b.isNode); i >= 0 {
-		b.node = d.Nodes[i]
+	by := d.index()
+	b := &builder{Decisions: d, index: index, n: n, claim: by.claims[n.Claim], pool: d.Pool(n.Pool)}
+	switch { // before its registration only the provider ID tells
+	case b.claim == nil || n.Registered:
+		b.node = by.nodes[n.Name]
+	case b.claim.Status.ProviderID != "":
+		b.node = by.instances[b.claim.Status.ProviderID]
 	}
 	return b
-}
-
-// isNode reports whether a Node is that of the entry. Before its registration only the provider ID tells.
-func (b *builder) isNode(n *corev1.Node) bool {
-	if b.claim == nil || b.n.Registered {
-		return n.Name == b.n.Name
-	}
-	return b.claim.Status.ProviderID != "" && n.Spec.ProviderID == b.claim.Status.ProviderID
 }
 
 func (b *builder) now() time.Time { return b.Snapshot.Now }
@@ -77,8 +72,8 @@ func (b *builder) facts(kind, name string) *Report {
 	return r
 }
 
-// report decides.
-func (b *builder) report(kind, name string) *Report {
+// known is the report without a plan. It is whole if Computing is false.
+func (b *builder) known(kind, name string) *Report {
 	r := b.facts(kind, name)
 	if b.claim == nil {
 		r.Verdict = Verdict{Unmanaged, "NotManaged", b.subject(r) + " is not managed by a NodePool: Dovetail neither launched nor removes it"}
@@ -93,6 +88,18 @@ func (b *builder) report(kind, name string) *Report {
 		r.Verdict = b.verdict(r, v)
 		return r
 	}
+	r.Computing, r.Verdict.Text = true, b.subject(r)+": whether it stays is being computed"
+	r.Blockers = append(b.nodeBlocks(), b.podBlocks()...)
+	return r
+}
+
+// report decides.
+func (b *builder) report(kind, name string) *Report {
+	r := b.known(kind, name)
+	if !r.Computing {
+		return r
+	}
+	r.Computing = false
 	r.Removal, r.Blockers = b.removal(), b.blockers()
 	b.alternatives(r)
 	r.Verdict = b.verdict(r, b.decide(r))

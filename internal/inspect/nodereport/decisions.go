@@ -3,10 +3,13 @@ package nodereport
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
@@ -26,12 +29,15 @@ type Decisions struct {
 	blocked map[*snapshot.Node]string
 	found   *pass // nil before the first use
 	pdbs    []snapshot.Budget
-	// allowances are by reason; problem is that of the snapshot, calm the same without pending pods. They are made on first use: to compile
-	// a Problem takes most of the time of a report.
-	allowances    map[karpv1.DisruptionReason][]disrupt.Allowance
-	problem, calm *schedule.Problem
+	// allowances are by reason, made on first use.
+	allowances map[karpv1.DisruptionReason][]disrupt.Allowance
+	// problem is that of the snapshot, compiling while it is made. To compile it takes most of the time of a report.
+	problem   *schedule.Problem
+	compiling *parallel.Future[*schedule.Problem]
 	// driftRank is how many drifted nodes of its pool come before a node; made on first use.
 	driftRank map[*snapshot.Node]int
+	// byName finds objects; made on first use.
+	byName *index
 	// offered is what node classes offer, by class, for pools that have no types in the snapshot.
 	offered map[string][]*catalog.InstanceType
 }
@@ -44,6 +50,7 @@ func Decide(v *inspect.View) *Decisions {
 		offered: map[string][]*catalog.InstanceType{},
 	}
 	if len(v.Snapshot.Pods) > 0 { // a plan for no pods costs as much as for few
+		d.compiling = parallel.Begin(func() *schedule.Problem { return consolidate.Compile(v.Snapshot) })
 		d.Plan = schedule.Solve(v.Snapshot, schedule.DefaultBudget())
 	}
 	for i := range d.Plan.Placements {
@@ -54,6 +61,41 @@ func Decide(v *inspect.View) *Decisions {
 		d.blocked[k.Node] = k.Message
 	}
 	return d
+}
+
+// Known is what is known of the nodes of a view without a plan. It costs little.
+type Known struct{ decisions *Decisions }
+
+// KnownOf is what is known of a view.
+func KnownOf(v *inspect.View) *Known {
+	return &Known{&Decisions{
+		View: v, pdbs: snapshot.Budgets(v.Snapshot.PDBs), allowances: map[karpv1.DisruptionReason][]disrupt.Allowance{},
+		offered: map[string][]*catalog.InstanceType{},
+	}}
+}
+
+// Allowance is what the budgets of a pool allow for a reason now.
+func (k *Known) Allowance(pool string, reason karpv1.DisruptionReason) disrupt.Allowance {
+	return k.decisions.Allowance(pool, reason)
+}
+
+// index finds claims by name, Nodes by name and by the provider ID of their instance.
+type index struct {
+	claims           map[string]*karpv1.NodeClaim
+	nodes, instances map[string]*corev1.Node
+}
+
+func (d *Decisions) index() *index {
+	if d.byName == nil {
+		d.byName = &index{map[string]*karpv1.NodeClaim{}, map[string]*corev1.Node{}, map[string]*corev1.Node{}}
+		for _, c := range d.NodeClaims {
+			d.byName.claims[c.Name] = c
+		}
+		for _, n := range slices.Backward(d.Nodes) { // the first of several
+			d.byName.nodes[n.Name], d.byName.instances[n.Spec.ProviderID] = n, n
+		}
+	}
+	return d.byName
 }
 
 // pass is one pass of consolidation over all nodes.
@@ -163,16 +205,12 @@ func (d *Decisions) candidate(n *snapshot.Node) *disrupt.Candidate {
 
 // compiled is the snapshot as a Problem.
 func (d *Decisions) compiled() *schedule.Problem {
-	if d.problem == nil {
+	switch {
+	case d.problem != nil:
+	case d.compiling != nil:
+		d.problem, d.compiling = d.compiling.Wait(), nil
+	default:
 		d.problem = consolidate.Compile(d.Snapshot)
 	}
 	return d.problem
-}
-
-// compiledWithoutPending is the snapshot without pending pods as a Problem.
-func (d *Decisions) compiledWithoutPending() *schedule.Problem {
-	if d.calm == nil {
-		d.calm = schedule.Compile(withoutPending(d.Snapshot))
-	}
-	return d.calm
 }

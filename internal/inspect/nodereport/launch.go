@@ -108,8 +108,8 @@ func (b *builder) alternatives(r *Report) {
 	if len(pods) == 0 {
 		return
 	}
-	plan := b.withoutPending().Simulate(schedule.Simulation{
-		Removed: []int{b.index}, Pods: pods, Targets: []int{}, Budget: schedule.DefaultBudget(),
+	plan := b.freed.Simulate(schedule.Simulation{
+		Removed: []int{b.index}, Pods: pods, Targets: []int{}, Alone: true, Budget: schedule.DefaultBudget(),
 	})
 	allowed := map[string]bool{}
 	if len(plan.Rejected) == 0 && len(plan.Launches) > 0 {
@@ -125,23 +125,6 @@ func (b *builder) alternatives(r *Report) {
 		}
 	}
 	b.excluded(r.Launch, pods, allowed)
-}
-
-// withoutPending is the unprotected snapshot in which nobody else's pods wait for room.
-func (b *builder) withoutPending() *schedule.Problem {
-	if len(b.unprotected.Pods)+len(b.unprotected.Arriving)+len(b.unprotected.Virtual) == 0 {
-		return b.freed
-	}
-	if b.asBefore {
-		return b.compiledWithoutPending()
-	}
-	return schedule.Compile(withoutPending(b.unprotected))
-}
-
-func withoutPending(s *snapshot.Snapshot) *snapshot.Snapshot {
-	out := *s
-	out.Pods, out.Arriving, out.Virtual = nil, nil, nil
-	return &out
 }
 
 // excluded finds for each type that costs less than the node the first rule that excludes it.

@@ -27,18 +27,38 @@ type Outcome struct {
 func (d *Decisions) Outcome(index int) Outcome {
 	b := newBuilder(d, index)
 	b.brief = true
+	if out, known := b.begun(); known {
+		return out
+	}
+	return b.outcome()
+}
+
+// Outcome is the outcome of the node at an index of the snapshot, which has a NodeClaim, as far as it takes no plan: of a node that stays
+// or goes, only the price is known.
+func (k *Known) Outcome(index int) (out Outcome, known bool) {
+	return newBuilder(k.decisions, index).begun()
+}
+
+// begun is the outcome of a node that is leaving or starting; false for others, with their price.
+func (b *builder) begun() (Outcome, bool) {
 	out := Outcome{Price: b.price()}
 	if v, leaving := b.leaving(); leaving {
 		out.State, out.Reason, out.Why = Leaving, v.Reason, "it "+v.Text
 		if c, has, err := b.claim.DisruptionCommand(); has && err == nil {
 			out.Command = c.ID
 		}
-		return out
+		return out, true
 	}
 	if v, starting := b.starting(); starting {
 		out.State, out.Reason, out.Why = Starting, v.Reason, "it "+v.Text
-		return out
+		return out, true
 	}
+	return out, false
+}
+
+// outcome is that of a node that is up, and not leaving.
+func (b *builder) outcome() Outcome {
+	out := Outcome{Price: b.price()}
 	r := &Report{Drift: drifted.Of(b.View, b.claim)}
 	if b.n.ExpireAfter > 0 {
 		at := b.n.CreatedAt.Add(b.n.ExpireAfter)

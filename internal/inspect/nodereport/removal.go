@@ -148,7 +148,7 @@ func (b *builder) removal() *Removal {
 		}
 	}
 	out.fill(b.n.Pods, &outcome)
-	b.alone, b.unprotected, b.freed, b.asBefore = out, s, problem, asBefore
+	b.alone, b.unprotected, b.freed = out, s, problem
 	return out
 }
 

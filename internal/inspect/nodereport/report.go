@@ -63,6 +63,9 @@ type Report struct {
 	// and meant for pending pods.
 	Removal *Removal `json:"removal,omitempty"`
 	Pods    []Pod    `json:"pods"`
+	// Computing is true for a report of what is known without a plan. Its Verdict has no state then, its Blockers are those of the node and
+	// its pods, and Removal is nil.
+	Computing bool `json:"computing,omitempty"`
 	// Prices are where prices come from, Now when the cluster was read.
 	Prices string    `json:"prices"`
 	Now    time.Time `json:"now"`
@@ -96,7 +99,15 @@ type Pod struct {
 func OfNode(v *inspect.View, name string) (*Report, error) { return Decide(v).OfNode(name) }
 
 // OfNode explains the node of a name. Several of the same decisions share their plan and their pass of consolidation.
-func (d *Decisions) OfNode(name string) (*Report, error) {
+func (d *Decisions) OfNode(name string) (*Report, error) { return d.ofNode(name, (*builder).report) }
+
+// OfNode is what is known of the node of a name.
+func (k *Known) OfNode(name string) (*Report, error) {
+	return k.decisions.ofNode(name, (*builder).known)
+}
+
+// ofNode makes a report of the node of a name.
+func (d *Decisions) ofNode(name string, report func(b *builder, kind, name string) *Report) (*Report, error) {
 	v := d.View
 	i := slices.IndexFunc(v.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -104,14 +115,14 @@ func (d *Decisions) OfNode(name string) (*Report, error) {
 	}
 	for k := range v.Snapshot.Nodes {
 		if n := &v.Snapshot.Nodes[k]; n.Name == name && (n.Claim == "" || n.Registered) {
-			return newBuilder(d, k).report("Node", name), nil
+			return report(newBuilder(d, k), "Node", name), nil
 		}
 	}
 	// Its claim is not registered, or it has none: the snapshot names such an entry after the claim.
 	for k := range v.Snapshot.Nodes {
 		c := claimOf(v, v.Snapshot.Nodes[k].Claim)
 		if c != nil && c.Status.ProviderID != "" && c.Status.ProviderID == v.Nodes[i].Spec.ProviderID {
-			return newBuilder(d, k).report("Node", name), nil
+			return report(newBuilder(d, k), "Node", name), nil
 		}
 	}
 	return withoutClaim(v, v.Nodes[i]), nil
@@ -121,10 +132,17 @@ func (d *Decisions) OfNode(name string) (*Report, error) {
 func OfClaim(v *inspect.View, name string) (*Report, error) { return Decide(v).OfClaim(name) }
 
 // OfClaim explains the node of a NodeClaim.
-func (d *Decisions) OfClaim(name string) (*Report, error) {
+func (d *Decisions) OfClaim(name string) (*Report, error) { return d.ofClaim(name, (*builder).report) }
+
+// OfClaim is what is known of the node of a NodeClaim.
+func (k *Known) OfClaim(name string) (*Report, error) {
+	return k.decisions.ofClaim(name, (*builder).known)
+}
+
+func (d *Decisions) ofClaim(name string, report func(b *builder, kind, name string) *Report) (*Report, error) {
 	for k := range d.Snapshot.Nodes {
 		if d.Snapshot.Nodes[k].Claim == name && name != "" {
-			return newBuilder(d, k).report("NodeClaim", name), nil
+			return report(newBuilder(d, k), "NodeClaim", name), nil
 		}
 	}
 	return nil, inspect.NotFound("NodeClaim", name, d.NodeClaims)

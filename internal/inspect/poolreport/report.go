@@ -48,6 +48,8 @@ type Report struct {
 	Stays []Stays `json:"stays"`
 	// Stopped is true if the search stopped at its limit before it came to some nodes of the pool: more may be Going.
 	Stopped bool `json:"stopped"`
+	// Computing is true for a report of what is known without a plan: Going and Stays are empty then.
+	Computing bool `json:"computing,omitempty"`
 	// Drift has the nodes that drifted, by what they drifted by.
 	Drift []Drift `json:"drift"`
 	// Types is how many instance types the node class offers, Admitted how many the requirements leave, Excluded how many
@@ -125,12 +127,19 @@ func Of(v *inspect.View, name string) (*Report, error) {
 
 // OfDecisions explains the NodePool of a name by decisions that others share.
 func OfDecisions(d *nodereport.Decisions, name string) (*Report, error) {
-	v := d.View
+	return of(d.View, name, d)
+}
+
+// Known is what is known of the NodePool of a name without a plan.
+func Known(v *inspect.View, name string) (*Report, error) { return of(v, name, nil) }
+
+// of explains a NodePool, without decisions as far as it takes none.
+func of(v *inspect.View, name string, d *nodereport.Decisions) (*Report, error) {
 	at := slices.IndexFunc(v.NodePools, func(p *karpv1.NodePool) bool { return p.Name == name })
 	if at < 0 {
 		return nil, inspect.NotFound("NodePool", name, v.NodePools)
 	}
-	b := &builder{Decisions: d, pool: v.NodePools[at]}
+	b := &builder{View: v, known: nodereport.KnownOf(v), decisions: d, pool: v.NodePools[at]}
 	r := &Report{
 		Name: name, Replicas: b.pool.Spec.Replicas, Conditions: conditions(b.pool), Limits: b.limits(), Budgets: []budgets.Schedule{},
 		Disrupted: []Disrupted{}, Going: []Going{}, Stays: []Stays{}, Drift: []Drift{}, Excluded: []Excluded{},
@@ -149,8 +158,10 @@ func OfDecisions(d *nodereport.Decisions, name string) (*Report, error) {
 
 // builder makes the report of one pool.
 type builder struct {
-	*nodereport.Decisions
-	pool *karpv1.NodePool
+	*inspect.View
+	known     *nodereport.Known
+	decisions *nodereport.Decisions // nil if there are none yet
+	pool      *karpv1.NodePool
 }
 
 // conditions are those of the pool. Most should be true; those that are there only while something is wrong should not.
@@ -206,7 +217,7 @@ func (b *builder) members() int {
 
 // budgets evaluates the budgets, and lists the nodes that count against them.
 func (b *builder) budgets(r *Report) {
-	a := b.Allowance(b.pool.Name, karpv1.DisruptionUnderutilized)
+	a := b.known.Allowance(b.pool.Name, karpv1.DisruptionUnderutilized)
 	r.Nodes = a.Nodes
 	schedules, err := budgets.Schedules(b.pool, a.Nodes, b.Snapshot.Now)
 	if err != nil {
@@ -225,8 +236,15 @@ func (b *builder) nodes(r *Report) {
 		if n.Claim == "" || n.Pool != b.pool.Name {
 			continue
 		}
-		d := b.Outcome(i)
+		d, known := b.known.Outcome(i)
 		r.Price += d.Price
+		switch {
+		case known:
+		case b.decisions == nil:
+			d.State, r.Computing = undecided, true
+		default:
+			d = b.decisions.Outcome(i)
+		}
 		r.Stopped = r.Stopped || d.Unexamined
 		switch {
 		case d.State == nodereport.Leaving || n.Initialized && !n.Ready || n.Rebooting:
@@ -235,6 +253,7 @@ func (b *builder) nodes(r *Report) {
 			r.Starting++
 		case d.State == nodereport.Goes:
 			r.Going = append(r.Going, Going{n.Name, d.Reason, d.Saves, d.Together})
+		case d.State == undecided:
 		default:
 			why := cmp.Or(d.Why, "nothing says that it should go")
 			if stays[d.Class] == nil {
@@ -252,6 +271,9 @@ func (b *builder) nodes(r *Report) {
 	}
 	slices.SortStableFunc(r.Stays, func(x, y Stays) int { return cmp.Compare(y.Nodes, x.Nodes) })
 }
+
+// undecided is the state of a node that stays or goes, as long as nobody has decided which.
+const undecided nodereport.State = ""
 
 func disrupted(d nodereport.Outcome, n *snapshot.Node) string {
 	switch {

@@ -83,20 +83,24 @@ func report(t testing.TB, s *manifest.ClusterState) *poolreport.Report {
 // searched is the report with a limit of the search.
 func searched(t testing.TB, s *manifest.ClusterState, search consolidate.Settings) *poolreport.Report {
 	t.Helper()
-	v, err := inspect.Of(s, inspect.Config{
-		Prices: func(*manifest.ClusterState) (inspect.Prices, error) {
-			return inspect.Prices{Catalog: fixed(enginetest.Types()), From: "the tests"}, nil
-		},
-		Search: search,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := viewOf(t, s)
+	v.Search = search
 	r, err := poolreport.Of(v, "general")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+func viewOf(t testing.TB, s *manifest.ClusterState) *inspect.View {
+	t.Helper()
+	v, err := inspect.Of(s, inspect.Config{Prices: func(*manifest.ClusterState) (inspect.Prices, error) {
+		return inspect.Prices{Catalog: fixed(enginetest.Types()), From: "the tests"}, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func text(t *testing.T, r *poolreport.Report, width int) string {

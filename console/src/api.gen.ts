@@ -362,8 +362,10 @@ export interface Pending {
   planned: string | null;
   stuck: number;
   fits: number;
+  workloads: number;
+  found: number;
+  from: number;
   groups: PendingGroup[] | null;
-  more: number;
 }
 
 export interface PendingGroup {

@@ -159,7 +159,7 @@ function Content({ route, theme, about }: { route: Route; theme: string; about: 
     case 'timeline': return <TimelinePage route={route} theme={theme} about={about} />;
     case 'what-if': return <WhatIfPage route={route} />;
     case 'doctor': if (about?.doctor !== false) return <DoctorPage route={route} />; break;
-    case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage />; break;
+    case 'decisions': if (about?.decisions !== false) return a ? <DecisionPage key={a} id={a} /> : <DecisionsPage route={route} />; break;
   }
   return (
     <div class="page">

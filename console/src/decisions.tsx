@@ -1,29 +1,42 @@
 // Recorded decisions, and one of them with its evidence.
 
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Decisions, RecorderAlternative, RecorderDecision } from './api.gen';
 import { useAnswer } from './answer';
 import { change, clock, dollars, list, plural, sentence, shortNames } from './format';
+import { Filter, LongList, filtered } from './longlist';
 import { Code, Empty, Facts, Loaded, useNow } from './parts';
-import { href, nodeHref } from './route';
+import { type Route, href, nodeHref } from './route';
 import { Glyph } from './states';
 
+// refresh is how often decisions are read again, seldom how often more than so many are, in ms.
 const refresh = 10_000;
+const seldom = 60_000;
+const manyDecisions = 2000;
 
 const glyphs: Record<string, string> = { launch: 'in flight', drifted: 'drifted', interrupted: 'draining' };
 
-export function DecisionsPage() {
-  const answer = useAnswer<Decisions>('/decisions', { every: refresh });
+export function DecisionsPage({ route }: { route: Route }) {
+  const [many, setMany] = useState(false);
+  const answer = useAnswer<Decisions>('/decisions', { every: many ? seldom : refresh });
+  const read = list(answer.data?.decisions).length;
+  useEffect(() => setMany(read > manyDecisions), [read]);
   return (
     <div class="page">
       <h1>Decisions</h1>
-      <Loaded answer={answer} loading="Reading the recording">{(d) => <List decisions={d} />}</Loaded>
+      <Loaded answer={answer} loading="Reading the recording">{(d) => <List decisions={d} find={route.query.get('find') ?? ''} />}</Loaded>
     </div>
   );
 }
 
-function List({ decisions: d }: { decisions: Decisions }) {
+// has reports whether a text in lower case is in what a row shows, or in the names of its nodes.
+const has = (d: RecorderDecision, text: string) =>
+  [d.id, d.kind, d.what, d.why, d.outcome, d.nodePool, ...list(d.removes).map((n) => n.name)].some((shown) => shown?.toLowerCase().includes(text));
+
+function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
   const now = useNow(5000);
   const all = list(d.decisions);
+  const shown = useMemo(() => (find ? all.filter((x) => has(x, find.toLowerCase())) : all), [d, find]);
   if (all.length === 0) {
     return <Empty title="No decisions"><p>The controller has decided nothing in the last day of its recording.</p></Empty>;
   }
@@ -35,23 +48,29 @@ function List({ decisions: d }: { decisions: Decisions }) {
         {saved !== 0 && ` Together they ${saved > 0 ? `save ${dollars(saved)}` : `cost ${dollars(-saved)}`}/h.`}
         {d.more > 0 && ` ${plural(d.more, 'older decision')} left out.`}
       </p>
-      <ol class="card decisions">{all.map((x) => <DecisionRow decision={x} now={now} />)}</ol>
+      {(all.length > filtered || find) && <Filter what="decisions" text={find} found={shown.length} />}
+      {shown.length === 0 ? <p class="dim">No decision has this in its text or in the names of its nodes.</p> : (
+        <LongList
+          class="card decisions" label="Decisions" count={shown.length} estimate={53} id={(i) => shown[i]!.id}
+          render={(i) => <DecisionLink decision={shown[i]!} now={now} />}
+        />
+      )}
     </>
   );
 }
 
 // DecisionRow links to a decision. The time that its age is counted from may be another day.
-export function DecisionRow({ decision: x, now }: { decision: RecorderDecision; now: number }) {
+export const DecisionRow = (props: { decision: RecorderDecision; now: number }) => <li><DecisionLink {...props} /></li>;
+
+function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: number }) {
   return (
-    <li>
-      <a href={href(['decisions', x.id])}>
-        <span class="faint">{clock(x.at, now)}</span>
-        <Glyph state={glyphs[x.kind] ?? 'planned'} />
-        <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
-        <span class="dim">{x.outcome || 'not known yet'}</span>
-        <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
-      </a>
-    </li>
+    <a href={href(['decisions', x.id])}>
+      <span class="faint">{clock(x.at, now)}</span>
+      <Glyph state={glyphs[x.kind] ?? 'planned'} />
+      <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
+      <span class="dim">{x.outcome || 'not known yet'}</span>
+      <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
+    </a>
   );
 }
 

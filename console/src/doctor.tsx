@@ -1,9 +1,11 @@
 // Findings of the doctor.
 
+import { useMemo } from 'preact/hooks';
 import type { Diagnosis, DoctorFinding, DoctorNotChecked } from './api.gen';
 import { useAnswer } from './answer';
 import { list, plural, sentence, since } from './format';
 import { Segments } from './fleet/page';
+import { Filter, LongList, filtered } from './longlist';
 import { Code, Empty, Loaded, useNow } from './parts';
 import { type Route, change } from './route';
 import { Glyph } from './states';
@@ -20,16 +22,21 @@ export function DoctorPage({ route }: { route: Route }) {
     <div class="page">
       <h1>Doctor</h1>
       <Loaded answer={answer} loading="Making the checks. They read the whole cluster, and the AWS account if it can be read">
-        {(d) => <Findings diagnosis={d} severity={route.query.get('severity') ?? 'all'} />}
+        {(d) => <Findings diagnosis={d} severity={route.query.get('severity') ?? 'all'} find={route.query.get('find') ?? ''} />}
       </Loaded>
     </div>
   );
 }
 
-function Findings({ diagnosis: d, severity }: { diagnosis: Diagnosis; severity: string }) {
+// has reports whether a text in lower case is in what the page shows of a finding.
+const has = (f: DoctorFinding, text: string) => [f.object, f.seen, f.why, f.check, f.remedy].some((shown) => shown?.toLowerCase().includes(text));
+
+function Findings({ diagnosis: d, severity, find }: { diagnosis: Diagnosis; severity: string; find: string }) {
   const now = useNow(5000);
   const all = list(d.findings);
-  const shown = severity === 'all' ? all : all.filter((f) => f.severity === severity);
+  const shown = useMemo(
+    () => all.filter((f) => (severity === 'all' || f.severity === severity) && (!find || has(f, find.toLowerCase()))), [d, severity, find],
+  );
   const items = [{ name: 'all', label: `All ${all.length}` }, ...severities.map((s) => ({
     name: s.name, label: `${s.label} ${all.filter((f) => f.severity === s.name).length}`,
   }))];
@@ -41,7 +48,14 @@ function Findings({ diagnosis: d, severity }: { diagnosis: Diagnosis; severity: 
       </p>
       {all.length > 0 && <p><Segments label="Severity" items={items} value={severity} pick={(s) => change({ severity: s === 'all' ? null : s })} /></p>}
       {all.length === 0 && <Empty title="No findings"><p>New findings appear here, and as the metric dovetail_doctor_findings.</p></Empty>}
-      {shown.length > 0 && <div class="card">{shown.map((f) => <Finding finding={f} />)}</div>}
+      {(all.length > filtered || find) && <Filter what="findings" text={find} found={shown.length} />}
+      {shown.length === 0 && find && <p class="dim">No finding has this in its text.</p>}
+      {shown.length > 0 && (
+        <LongList
+          class="card" label="Findings" count={shown.length} estimate={120} id={(i) => `${shown[i]!.check} ${shown[i]!.object} ${shown[i]!.seen}`}
+          render={(i) => <Finding finding={shown[i]!} />}
+        />
+      )}
       <NotChecked items={list(d.notChecked)} />
     </>
   );

@@ -7,7 +7,7 @@ import { bytes, change, cores, dollars, list, plural, sentence, shortName, since
 import { share } from './fleet/layout';
 import { named } from './nodes';
 import { useLive } from './live';
-import { Code, Facts, Loaded, Meter, useNow } from './parts';
+import { Code, Computing, Facts, Loaded, Meter, useNow } from './parts';
 import { PageTime, asOf, recordingOption, usePast } from './past';
 import { href, nodeHref, podHref, poolHref } from './route';
 import { Glyph, stateOf } from './states';
@@ -35,10 +35,15 @@ export function NodeReport({ name, node, at }: { name: string; node: Node | null
   const answer = useAnswer<NodereportReport>(`/nodes/${encodeURIComponent(name)}/explain${asOf(at)}`, {
     every: at ? 0 : refresh, trigger: !at && node && `${node.state} ${node.podsHash}`,
   });
+  // What takes no plan is there at once.
+  const known = useAnswer<NodereportReport>(at || answer.data || answer.problem ? null : `/nodes/${encodeURIComponent(name)}`);
+  const early = answer.data || answer.problem ? null : known.data;
   return (
     <>
       {node && <Numbers node={node} at={at} />}
-      <Loaded answer={answer} loading="Planning what its removal would do" rows={6}>{(r) => <Report report={r} at={at} />}</Loaded>
+      {early ? <Report report={early} at={at} /> : (
+        <Loaded answer={answer} loading="Planning what its removal would do" rows={6}>{(r) => <Report report={r} at={at} />}</Loaded>
+      )}
     </>
   );
 }
@@ -85,7 +90,9 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
   const about = useAbout();
   return (
     <>
-      <section class="verdict"><p><b>{sentence(r.verdict.text)}</b></p></section>
+      {r.computing ? <Computing text="Whether it stays, and what its removal would do, is being computed" /> : (
+        <section class="verdict"><p><b>{sentence(r.verdict.text)}</b></p></section>
+      )}
       {list(r.blockers).length > 0 && (
         <section>
           <h2 class="sub">What keeps it</h2>

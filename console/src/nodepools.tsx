@@ -4,7 +4,8 @@ import type { BudgetsSchedule, NodePools, PoolreportGoing, PoolreportReport } fr
 import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { change, clause, clock, count, dollars, list, plural, sentence, shortName } from './format';
-import { Code, Empty, Facts, Loaded, Meter, useNear } from './parts';
+import { Filter, LongList, filtered } from './longlist';
+import { Code, Computing, Empty, Facts, Loaded, Meter } from './parts';
 import { PageTime, asOf, recordingOption, timeOf } from './past';
 import { type Route, href, nodeHref, poolHref } from './route';
 import { Glyph } from './states';
@@ -37,11 +38,17 @@ export function NodePoolsPage({ route }: { route: Route }) {
             </Empty>
           );
         }
+        const find = route.query.get('find') ?? '';
+        const shown = names.filter((n) => n.includes(find.toLowerCase()));
         if (only) return <PoolPage key={`${only} ${at}`} name={only} at={at} />;
         return (
           <>
             <p class="lead">{plural(names.length, 'NodePool')}.</p>
-            {names.map((n) => <Pool key={`${n} ${at}`} name={n} at={at} />)}
+            {(names.length > filtered || find) && <Filter what="NodePools" text={find} found={shown.length} />}
+            {shown.length === 0 && <p class="dim">No NodePool has this in its name.</p>}
+            <LongList
+              label="NodePools" count={shown.length} estimate={340} id={(i) => `${shown[i]} ${at}`} render={(i) => <Pool name={shown[i]!} at={at} />}
+            />
           </>
         );
       }}</Loaded>
@@ -66,15 +73,17 @@ function PoolPage({ name, at }: { name: string; at: string }) {
   );
 }
 
-// Pool is planned once it is near the screen: of some hundred NodePools, few are looked at.
+// Pool shows what takes no plan at once. Only NodePools near the screen are asked for.
 function Pool({ name, at }: { name: string; at: string }) {
-  const [card, near] = useNear<HTMLElement>();
-  const answer = useAnswer<PoolreportReport>(near ? `/nodepools/${encodeURIComponent(name)}/explain${asOf(at)}` : null, { every: at ? 0 : refresh });
+  const path = `/nodepools/${encodeURIComponent(name)}`;
+  const answer = useAnswer<PoolreportReport>(`${path}/explain${asOf(at)}`, { every: at ? 0 : refresh });
+  const known = useAnswer<PoolreportReport>(at || answer.data || answer.problem ? null : path);
+  const early = answer.data || answer.problem ? null : known.data;
   return (
-    <section class="card pool" aria-label={`NodePool ${name}`} ref={card}>
-      {near ? (
+    <section class="card pool" aria-label={`NodePool ${name}`}>
+      {early ? <Report report={early} /> : (
         <Loaded answer={answer} loading={`Planning NodePool ${name}`} rows={3}>{(r) => <Report report={r} />}</Loaded>
-      ) : <div class="card-head"><h2>{name}</h2></div>}
+      )}
     </section>
   );
 }
@@ -209,6 +218,7 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
   return (
     <section>
       <h3>What the next passes do</h3>
+      {r.computing && <Computing text="Which nodes go, and why the others stay, is being computed" />}
       <ul class="reasons">
         {commands(list(r.going)).map((g) => (
           <li class="with-glyph">
@@ -231,7 +241,7 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
           </li>
         ))}
       </ul>
-      {list(r.going).length + list(r.stays).length === 0 && <p class="dim">It has no nodes.</p>}
+      {!r.computing && list(r.going).length + list(r.stays).length + list(r.disrupted).length === 0 && <p class="dim">It has no nodes.</p>}
       {r.stopped && <p class="faint small">The search stopped at its limit before it came to some nodes: more may go.</p>}
     </section>
   );

@@ -1,6 +1,6 @@
 // What several views are made of.
 
-import type { ComponentChildren, RefObject } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
 import type { Answer } from './answer';
@@ -97,21 +97,6 @@ export function useClock(): number {
   return now;
 }
 
-// margin is how far below or above the screen an element is near, in px.
-const margin = 600;
-
-// useNear is true once the element has been near the screen.
-export function useNear<T extends Element>(): [RefObject<T | null>, boolean] {
-  const ref = useRef<T>(null);
-  const [near, setNear] = useState(false);
-  useEffect(() => {
-    const observer = new IntersectionObserver((seen) => seen.some((e) => e.isIntersecting) && setNear(true), { rootMargin: `${margin}px` });
-    observer.observe(ref.current!);
-    return () => observer.disconnect();
-  }, []);
-  return [ref, near];
-}
-
 // useSettled is a value once it has not changed for so many ms.
 export function useSettled<T>(value: T, ms: number): T {
   const [settled, setSettled] = useState(value);
@@ -160,6 +145,9 @@ export function Skeleton({ rows = 5, text }: { rows?: number; text: string }) {
     </div>
   );
 }
+
+// Computing stands where an answer of the engine will be, among what is known already.
+export const Computing = ({ text }: { text: string }) => <section class="computing" role="status"><p>{text}…</p></section>;
 
 // Loaded shows an answer, and what there is to say about it while there is none, or only an old one.
 export function Loaded<T>({ answer, loading, rows, children }: {

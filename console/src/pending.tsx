@@ -1,10 +1,12 @@
 // Pending pods by workload, each with its cause, and on demand the smallest fix.
 
+import { useRef, useState } from 'preact/hooks';
 import type { Pending, PendingGroup } from './api.gen';
 import { useAnswer } from './answer';
 import { bytes, cores, list, plural, sentence, since } from './format';
 import { Forbidden } from './fleet/page';
 import { useLive } from './live';
+import { Filter, LongList, filtered } from './longlist';
 import { Empty, Icon, Loaded, useNow } from './parts';
 import { PodReport } from './pod';
 import { type Route, change, podHref } from './route';
@@ -13,27 +15,54 @@ import { Glyph } from './states';
 // long is how long a pod may wait until its time is marked, in ms: a node joins in less.
 const long = 5 * 60_000;
 
+// part is how many workloads an answer has: as many as the server gives.
+const part = 200;
+
+// usePending is what the screen shows of the pending workloads that have a text: the part of the list that is on it, and those before as they
+// were. Group is null for one that has not been read yet.
+function usePending(find: string, trigger: unknown) {
+  const [parts, setParts] = useState([0, 0]);
+  const path = (n: number) => `/pending?from=${n * part}${find && `&find=${encodeURIComponent(find)}`}`;
+  const first = useAnswer<Pending>(path(parts[0]!), { trigger });
+  const second = useAnswer<Pending>(parts[1] === parts[0] ? null : path(parts[1]!), { trigger });
+  const held = useRef({ find, groups: new Map<number, PendingGroup>(), last: null as Pending | null });
+  for (const { data } of [first, second]) {
+    if (!data) continue;
+    if (held.current.find !== find) held.current = { find, groups: new Map(), last: null };
+    held.current.last = data;
+    list(data.groups).forEach((g, i) => held.current.groups.set(data.from + i, g));
+  }
+  const { last, groups } = held.current;
+  return {
+    answer: { ...first, data: last, problem: first.problem ?? second.problem },
+    group: (i: number) => groups.get(i) ?? null,
+    seen: (from: number, to: number) => setParts([Math.floor(from / part), Math.floor(Math.max(from, to - 1) / part)]),
+  };
+}
+
 export function PendingPage({ route }: { route: Route }) {
   const link = useLive((l) => l.link);
   const tick = useLive((l) => `${Math.floor(l.sequence / 2)}`);
-  const answer = useAnswer<Pending>('/pending', { trigger: tick });
+  const find = route.query.get('find') ?? '';
+  const { answer, group, seen } = usePending(find, tick);
   if (link?.forbidden?.includes('pods')) return <Forbidden view="Pending" resource="pods" rule={link.rule} />;
   return (
     <div class="page">
       <h1>Pending</h1>
       <Loaded answer={answer} loading={link?.loading || 'Reading pods'}>{(p) => (p.unknown
         ? <p class="lead">{link?.loading || 'Pods have not been read yet.'}</p>
-        : <Groups pending={p} open={route.query.get('open')} />)}</Loaded>
+        : <Groups pending={p} find={find} group={group} seen={seen} open={route.query.get('open')} />)}</Loaded>
     </div>
   );
 }
 
 const idOf = (g: PendingGroup) => `${g.namespace}/${g.kind}/${g.name}${g.fits ? '' : '!'}`;
 
-function Groups({ pending, open }: { pending: Pending; open: string | null }) {
-  const groups = list(pending.groups);
-  const { stuck, fits: fit } = pending;
-  if (groups.length === 0) {
+function Groups({ pending, find, group, seen, open }: {
+  pending: Pending; find: string; group: (i: number) => PendingGroup | null; seen: (from: number, to: number) => void; open: string | null;
+}) {
+  const { stuck, fits: fit, workloads, found } = pending;
+  if (workloads === 0) {
     return (
       <Empty title="Every pod has a node">
         <p>A pod that kube-scheduler finds no node for appears here with its cause and the smallest change that makes it run.</p>
@@ -49,11 +78,23 @@ function Groups({ pending, open }: { pending: Pending; open: string | null }) {
       <p class="lead">
         {parts}. {pending.planned ? 'Each change was planned by the engine for this cluster.' : 'Until the first plan, causes are kube-scheduler’s.'}
       </p>
-      <div class="card">
-        <div class="pending-row head" aria-hidden="true"><span /><span>Workload</span><span class="num">Pods</span><span class="num">Waiting</span><span>Cause</span><span>Status</span></div>
-        {groups.map((g) => <Group key={idOf(g)} group={g} open={open === idOf(g)} />)}
-      </div>
-      {pending.more > 0 && <p class="lead">{plural(pending.more, 'more workload')} {pending.more === 1 ? 'is' : 'are'} not listed: these wait the longest.</p>}
+      {(workloads > filtered || find) && <Filter what="workloads" text={find} found={found} />}
+      {found === 0 ? <p class="dim">No workload has this in its name, its pods or its cause.</p> : (
+        <div class="card">
+          <div class="pending-row head" aria-hidden="true"><span /><span>Workload</span><span class="num">Pods</span><span class="num">Waiting</span><span>Cause</span><span>Status</span></div>
+          <LongList
+            count={found} estimate={54} label="Pending workloads" seen={seen}
+            id={(i) => {
+              const g = group(i);
+              return g && idOf(g);
+            }}
+            render={(i) => {
+              const g = group(i);
+              return g ? <Group group={g} open={open === idOf(g)} /> : <div class="pending-row unread">Reading</div>;
+            }}
+          />
+        </div>
+      )}
     </>
   );
 }

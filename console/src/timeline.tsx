@@ -335,7 +335,7 @@ function PastFleet({ past, theme, old }: { past: Past; theme: string; old: boole
             <li class="with-glyph"><Glyph state="in flight" /><span><a href={podHref(`${g.namespace}/${list(g.pods)[0] ?? ''}`, past.seen)}>{plural(g.count, 'pod')}</a> of {g.namespace}/{g.name}, waiting for {since(g.since, seen)}{g.why && `: ${g.why}`}</span></li>
           ))}
         </ul>
-        {groups.length > 20 && <p class="faint small">{count(groups.length - 20)} more workloads.</p>}
+        {past.pending.found > 20 && <p class="faint small">{count(past.pending.found - 20)} more workloads.</p>}
         <p class="faint small">In a terminal:</p>
         <Code text={`dovetail replay decisions.rec --at ${past.seen.slice(0, 19)}Z`} />
       </div>

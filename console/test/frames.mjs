@@ -1,8 +1,8 @@
 // Measures the fleet view in a browser: what the work of a frame costs, and how evenly frames come, while a person does something.
 import { setTimeout as sleep } from 'node:timers/promises';
 
-// probe runs in the page before its own scripts. It notes when the map is first painted, what the work of each frame costs that paints it,
-// and the time between all frames. Callbacks of one frame count together.
+// probe runs in the page before its own scripts. It notes when the map is first painted, what the work of each frame costs that paints it or
+// takes more than a millisecond, such as one that only lays out, and the time between all frames. Callbacks of one frame count together.
 export function probe() {
   const seen = { painted: 0, work: [], interval: [] };
   window.benchmark = seen;
@@ -19,11 +19,11 @@ export function probe() {
     const [began, before] = [performance.now(), paints];
     callback(time);
     frame.took += performance.now() - began;
+    if (paints > before) seen.painted ||= performance.now();
     if (frame.counted) seen.work[seen.work.length - 1] = frame.took;
-    else if (paints > before) {
+    else if (paints > before || frame.took > 1) {
       frame.counted = true;
       seen.work.push(frame.took);
-      seen.painted ||= performance.now();
     }
   });
   let last = 0;

@@ -24,8 +24,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
-// Pods without an owner are a group each: the page has the first, and counts all.
-func TestTensOfThousandsOfPendingPodsAreBounded(t *testing.T) {
+// Pods without an owner are a group each: an answer has some of them, and counts all.
+func TestTensOfThousandsOfPendingPodsAreReadInParts(t *testing.T) {
 	const many = 50_000
 	w := newWorld(t)
 	pods := make([]top.Pod, 0, many)
@@ -34,9 +34,35 @@ func TestTensOfThousandsOfPendingPodsAreBounded(t *testing.T) {
 		pods = append(pods, top.PodOf(p))
 	}
 	w.observed.Fleet = top.Observe(top.Objects{Now: w.Now(), Pods: pods})
-	pending := decoded[Pending](t, get(w.console(), apiRoot+"/pending"))
-	if len(pending.Groups) != mostGroups || pending.More != many-mostGroups || pending.Stuck != many || pending.Fits != 0 {
-		t.Errorf("%d groups and %d more, %d pods stuck, %d fit", len(pending.Groups), pending.More, pending.Stuck, pending.Fits)
+	c := w.console()
+	seen := map[string]bool{}
+	for from := 0; from < many; from += mostGroups {
+		answer := get(c, fmt.Sprint(apiRoot, "/pending?from=", from))
+		pending := decoded[Pending](t, answer)
+		if len(pending.Groups) != mostGroups || pending.Found != many || pending.From != from || pending.Stuck != many || pending.Fits != 0 {
+			t.Fatalf("%d groups from %d of %d, %d pods stuck, %d fit", len(pending.Groups), pending.From, pending.Found, pending.Stuck, pending.Fits)
+		}
+		if size := answer.Body.Len(); size > 200_000 {
+			t.Fatalf("an answer has %d bytes", size)
+		}
+		for _, g := range pending.Groups {
+			seen[g.Name] = true
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("the parts have %d of %d workloads", len(seen), many)
+	}
+	for query, want := range map[string][3]int{
+		"?find=JOB-0499": {10, 10, many}, "?find=nothing": {0, 0, many}, "?from=60000": {0, many, many}, "?find=batch/job-49999": {1, 1, many},
+	} {
+		if p := decoded[Pending](t, get(c, apiRoot+"/pending"+query)); [3]int{len(p.Groups), p.Found, p.Workloads} != want {
+			t.Errorf("%s: %d groups of %d that are found among %d, want %v", query, len(p.Groups), p.Found, p.Workloads, want)
+		}
+	}
+	for _, query := range []string{"?from=-1", "?from=x", "?find=" + strings.Repeat("x", 400)} {
+		if code := get(c, apiRoot+"/pending"+query).Code; code != http.StatusBadRequest {
+			t.Errorf("%s: %d", query, code)
+		}
 	}
 }
 

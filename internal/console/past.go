@@ -39,5 +39,5 @@ func (c *Console) past(r *http.Request) (any, error) {
 
 func pastOf(p *recorder.PassRecord, prices *top.PriceList, asked time.Time) Past {
 	s := newState(0, top.Observed{Fleet: observe(p, prices), Prices: prices.From, Link: top.Link{File: true}}, nil)
-	return Past{Asked: asked, Seen: p.Facts.Now, Pass: p.ID, Fleet: s.Fleet, Pending: s.pending()}
+	return Past{Asked: asked, Seen: p.Facts.Now, Pass: p.ID, Fleet: s.Fleet, Pending: s.pending(0, "")}
 }

@@ -78,7 +78,10 @@ func (c *Console) routes() []route {
 		},
 		{
 			Method: "GET", Path: apiRoot + "/pending", Summary: "Pods without a node, by workload",
-			Answer: Pending{}, answer: func(*http.Request) (any, error) { s, _ := c.hub.current(); return s.pending(), nil },
+			Query: []parameter{
+				{"from", "the index of the first workload; default: 0", false}, {"find", "a text that the workloads have, whatever its case", false},
+			},
+			Answer: Pending{}, answer: c.pending,
 		},
 		{
 			Method: "GET", Path: apiRoot + "/nodes/{name}", Summary: "What is known of a node without a plan",
@@ -255,8 +258,8 @@ type Decisions struct {
 const (
 	// recentDecisions is how far back the list reaches by default: the night and the day before it.
 	recentDecisions = 24 * time.Hour
-	// mostDecisions bounds the list; a busy cluster has about as many in a day.
-	mostDecisions = 2000
+	// mostDecisions bounds the list: 6 MB. A busy cluster has some thousands in a day.
+	mostDecisions = 20_000
 )
 
 // recording runs a question on the recording.

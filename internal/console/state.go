@@ -81,6 +81,8 @@ type state struct {
 	report   *top.Report
 	// whole is the Fleet as JSON, made when a stream first needs it: all that start with this state share it.
 	whole func() ([]byte, error)
+	// groups are the pending pods by workload, made when a page first needs them.
+	groups func() []PendingGroup
 
 	// The change since the state of a sequence number, as JSON. Streams that keep up all need the same.
 	mu     sync.Mutex
@@ -94,6 +96,7 @@ func newState(sequence int, observed top.Observed, forecast *top.Forecast) *stat
 	s.Sequence, s.Link = sequence, linkOf(observed.Link)
 	s.Summary = Summary{Changes: []top.Change{}, Notes: []string{}}
 	s.whole = sync.OnceValues(func() ([]byte, error) { return json.Marshal(s.Fleet) })
+	s.groups = sync.OnceValue(s.groupPending)
 	if observed.Fleet == nil {
 		return s
 	}

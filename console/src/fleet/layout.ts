@@ -306,14 +306,16 @@ export function next(rects: Rect[], from: Rect, dx: number, dy: number): Rect | 
 
 // Index finds boxes by their ID or place, by cells of the size of the largest boxes.
 export class Index {
-  readonly byId = new Map<string, Rect>();
+  private named: Map<string, Rect> | null = null;
   private known: Map<number, Rect[]> | null = null;
 
-  constructor(private rects: Rect[], private size = 64) {
-    for (const r of rects) this.byId.set(r.id, r);
+  constructor(private rects: Rect[], private size = 64) {}
+
+  // byId and cells are made when they are first asked for: the frame that changes the layout has enough to do.
+  get byId(): ReadonlyMap<string, Rect> {
+    return (this.named ??= new Map(this.rects.map((r) => [r.id, r])));
   }
 
-  // cells are made when a place is first asked for: the frame that changes the layout has enough to do.
   private get cells(): Map<number, Rect[]> {
     if (this.known) return this.known;
     const out = new Map<number, Rect[]>();

@@ -16,6 +16,8 @@ const narrow = 860;
 // maxZoom makes the smallest box of the largest fleet larger than its label.
 const maxZoom = 40;
 const step = 1.5;
+// atOnce is how many boxes are laid out and drawn within one frame.
+const atOnce = 2000;
 // room is what the zoom buttons take at the bottom, in px.
 const room = 38;
 
@@ -115,10 +117,12 @@ class Controller {
     return this.props.past?.nodes ?? current().nodes;
   }
 
-  // arrange makes the layout if the nodes, the grouping or the room have changed.
-  private arrange(nodes: ReadonlyMap<string, Node>) {
+  // arrange makes the layout if the nodes, the grouping or the room have changed. It returns true if the boxes may be drawn in the next
+  // frame: to lay out and to draw 10,000 boxes takes more than one has. A canvas that is empty cannot wait.
+  private arrange(nodes: ReadonlyMap<string, Node>): boolean {
     const key = [this.props.past?.at ?? current().members, this.props.grouping, this.view.width, this.view.height].join(' ');
-    if (key === this.laidOut) return;
+    if (key === this.laidOut) return false;
+    const sameRoom = this.layout !== null && this.laidOut.endsWith(` ${this.view.width} ${this.view.height}`);
     this.all = true;
     if (this.laidOut.split(' ')[1] !== this.props.grouping) this.order = new Order();
     this.laidOut = key;
@@ -127,15 +131,19 @@ class Controller {
     this.layout = layout(nodes, this.props.grouping, { width: this.view.width, height: this.view.height - room }, this.order);
     this.index = new Index(this.layout.rects);
     this.numbers.clear();
-    const same = (r: Rect | null) => this.index.byId.get(r?.id ?? '') ?? null;
+    const same = (r: Rect | null) => (r && this.index.byId.get(r.id)) ?? null;
     [this.hovered, this.focused] = [same(this.hovered), same(this.focused)];
     this.clamp();
+    return sameRoom && nodes.size > atOnce;
   }
 
   private paint() {
     const nodes = this.nodes();
     if (!nodes || !this.view.width) return;
-    this.arrange(nodes);
+    if (this.arrange(nodes)) {
+      this.draw();
+      return;
+    }
     if (this.all || this.changed.size > 0) this.paintBoxes(nodes);
     this.all = false;
     this.changed.clear();

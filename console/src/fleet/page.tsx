@@ -7,6 +7,7 @@ import { useAnswer } from '../answer';
 import { DecisionRow } from '../decisions';
 import { change as difference, count, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
+import { LongList } from '../longlist';
 import { NodeReport } from '../node';
 import { named } from '../nodes';
 import { Banner, Code, Empty, Icon, Skeleton } from '../parts';
@@ -151,8 +152,6 @@ function Panel({ node }: { node: Node }) {
 // Next is what the engine would do now.
 function Next({ summary }: { summary: Summary }) {
   const changes = list(summary.changes);
-  const [all, setAll] = useState(false);
-  const shown = all ? changes : changes.slice(0, 50);
   const saving = changes.reduce((sum, c) => sum + c.savingPerHour, 0);
   const about = useAbout();
   return (
@@ -163,8 +162,12 @@ function Next({ summary }: { summary: Summary }) {
           ? 'Nothing is planned: no node would be launched, removed or replaced.'
           : 'The first plan is being computed.'}</p>
       )}
-      <ol class="changes">{shown.map((c) => <ChangeRow change={c} />)}</ol>
-      {shown.length < changes.length && <button class="button" onClick={() => setAll(true)}>Show all {count(changes.length)}</button>}
+      {changes.length > 0 && (
+        <LongList
+          class="changes" label="Planned changes" count={changes.length} estimate={53}
+          id={(i) => `${changes[i]!.action} ${list(changes[i]!.nodes)[0] ?? i}`} render={(i) => <ChangeRow change={changes[i]!} />}
+        />
+      )}
       <p class="panel-text faint">
         Computed by Dovetail’s engine for the cluster as it is, within budgets. Nothing is changed by it.
       </p>
@@ -202,7 +205,7 @@ function ChangeRow({ change: c }: { change: TopChange }) {
   const into = list(c.launches).map((l) => `${l.instanceType} ${l.capacityType} in ${l.zone}`).join(', ');
   const names = nodes.slice(0, 3).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>);
   return (
-    <li>
+    <div>
       <Glyph state={c.action === 'launch' ? 'in flight' : 'planned'} />
       <div>
         <div>
@@ -214,7 +217,7 @@ function ChangeRow({ change: c }: { change: TopChange }) {
         </div>
       </div>
       <span class={c.savingPerHour > 0 ? 'ok num' : 'num'}>{difference(-c.savingPerHour)}</span>
-    </li>
+    </div>
   );
 }
 

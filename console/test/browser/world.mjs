@@ -152,6 +152,7 @@ export async function startBrowser(t) {
   return {
     async page(url, { within = t, hash = '', width = 1280, height = 800, theme = 'light', allow = () => false, init, before, options } = {}) {
       const context = await browser.newContext({ viewport: { width, height }, colorScheme: theme, ignoreHTTPSErrors: true, ...options });
+      await context.addInitScript(countWork);
       if (init) await context.addInitScript(init);
       const page = await context.newPage();
       page.setDefaultTimeout(patience);
@@ -187,12 +188,70 @@ export async function tabTo(page, is, key = 'Tab') {
   assert.fail(`no Tab leads to ${is}`);
 }
 
-// settled waits until the page has drawn what it asked for: in several frames in a row, nothing is under way.
+// countWork runs in the page before its own scripts. It counts what the page has under way: requests, but for the stream, and their bodies;
+// frames that it has asked for; and timers that end soon, such as those that wait for the next key. Others, such as the next refresh, are
+// not what a person waits for.
+function countWork() {
+  const soon = 500;
+  const frames = new Set();
+  const timers = new Set();
+  let answers = 0;
+  const { fetch, setTimeout, clearTimeout, requestAnimationFrame, cancelAnimationFrame } = window;
+  const { json, text } = Response.prototype;
+  const counted = async (promise) => {
+    answers++;
+    try {
+      return await promise;
+    } finally {
+      answers--;
+    }
+  };
+  window.fetch = (resource, options) => {
+    const promise = fetch(resource, options);
+    return String(resource.url ?? resource).endsWith('/events') ? promise : counted(promise);
+  };
+  Response.prototype.json = function () { return counted(json.call(this)); };
+  Response.prototype.text = function () { return counted(text.call(this)); };
+  window.setTimeout = (callback, delay = 0, ...rest) => {
+    const id = setTimeout((...all) => {
+      timers.delete(id);
+      callback(...all);
+    }, delay, ...rest);
+    if (delay <= soon) timers.add(id);
+    return id;
+  };
+  window.clearTimeout = (id) => {
+    timers.delete(id);
+    clearTimeout(id);
+  };
+  window.requestAnimationFrame = (callback) => {
+    const id = requestAnimationFrame((time) => {
+      frames.delete(id);
+      callback(time);
+    });
+    frames.add(id);
+    return id;
+  };
+  window.cancelAnimationFrame = (id) => {
+    frames.delete(id);
+    cancelAnimationFrame(id);
+  };
+  // calm resolves once nothing is under way in some frames in a row: what has ended in one begins the next thing in the one after.
+  window.calm = () => new Promise((resolve) => {
+    let quiet = 0;
+    const look = () => {
+      quiet = answers + frames.size + timers.size === 0 ? quiet + 1 : 0;
+      if (quiet < 3) requestAnimationFrame(look);
+      else resolve();
+    };
+    look();
+  });
+}
+
+// settled waits until the page has drawn what it asked for: it has nothing under way, and neither has the network.
 export async function settled(page) {
-  for (let calm = 0; calm < 3;) {
-    await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 50))));
-    calm = page.busy.size === 0 ? calm + 1 : 0;
-  }
+  do await page.evaluate(() => window.calm());
+  while (page.busy.size > 0);
 }
 
 // fits fails the test for a view that scrolls sideways.

@@ -1,0 +1,229 @@
+// Lists of any length, of which only what is near the screen is in the document.
+
+import type { ComponentChildren, RefObject } from 'preact';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { count as number } from './format';
+import { change } from './route';
+import { say } from './parts';
+
+// margin is how far above and below the screen items are in the document, in px: a wheel's turn shows nothing empty.
+const margin = 400;
+
+// settle is how long after the last key a list is filtered, in ms.
+const settle = 150;
+
+// frames is how many frames it takes at most until all rows around an item are drawn.
+const frames = 10;
+
+// scrolling are the events with which a person scrolls, or goes elsewhere.
+const scrolling = ['wheel', 'touchmove', 'pointerdown', 'keydown'];
+
+// unread begins the names of items that have not been read.
+const unread = 'unread ';
+
+interface Items {
+  count: number;
+  // id tells items apart while others come and go; null for one that has not been read yet. Estimate is the height of one that has not been drawn yet, in px.
+  id: (i: number) => string | null;
+  estimate: number;
+  render: (i: number) => ComponentChildren;
+  label: string;
+  class?: string;
+  // seen gets the range of items in the document, its end excluded.
+  seen?: (from: number, to: number) => void;
+}
+
+// first is the control of an item that the arrow keys go to; the item itself while it has none.
+const first = (item: HTMLElement) => item.querySelector<HTMLElement>('a, button') ?? item;
+
+// LongList scrolls with what it is in. Items have the heights that they are drawn with. The one with the focus stays in the document
+// wherever the list is scrolled to. Arrow keys go from item to item, Home and End to the first and the last.
+export function LongList({ count, id: idOf, estimate, render, label, class: name, seen }: Items) {
+  const list = useRef<HTMLDivElement>(null);
+  const heights = useRef(new Map<string, number>());
+  const [, redraw] = useState(0);
+  const [kept, setKept] = useState<string | null>(null);
+  // going is the item that a key goes to; arrived the one it went to, until the person scrolls or all around it has been drawn: rows that
+  // are drawn for the first time have other heights than estimated, and must not push it off the screen.
+  const going = useRef<number | null>(null);
+  const arrived = useRef<HTMLElement | null>(null);
+  const shown = useShown(list);
+  const observer = useHeights(heights, () => redraw((n) => n + 1));
+
+  const id = (i: number) => idOf(i) ?? `${unread}${i}`;
+  const place = kept?.startsWith(unread) ? Number(kept.slice(unread.length)) : -1;
+  if (place >= 0 && place < count && id(place) !== kept) going.current = place; // it has been read
+  const starts = new Float64Array(count + 1);
+  let keptAt = -1;
+  for (let i = 0; i < count; i++) {
+    const key = id(i);
+    if (key === kept || i === going.current) keptAt = i;
+    starts[i + 1] = starts[i]! + (heights.current.get(key) ?? estimate);
+  }
+  const from = Math.max(0, indexAt(starts, shown.top - margin));
+  const to = Math.min(count, indexAt(starts, shown.bottom + margin) + 1);
+  useEffect(() => seen?.(from, to), [from, to, count]);
+  useLayoutEffect(() => {
+    const item = going.current === null ? null : list.current?.querySelector<HTMLElement>(`:scope > [data-item="${going.current}"]`);
+    const here = document.activeElement as HTMLElement | null;
+    if (item) {
+      going.current = null;
+      arrived.current = item;
+      let frame = 0;
+      const leave = () => {
+        if (++frame < frames) requestAnimationFrame(leave);
+        else if (arrived.current === item) arrived.current = null;
+      };
+      leave();
+      first(item).focus({ preventScroll: true });
+    } else if (here?.parentElement === list.current && first(here) !== here) first(here).focus({ preventScroll: true });
+    arrived.current?.scrollIntoView({ block: 'nearest' });
+  });
+  useEffect(() => {
+    const leave = () => { arrived.current = null; };
+    for (const event of scrolling) addEventListener(event, leave, { capture: true, passive: true });
+    return () => scrolling.forEach((event) => removeEventListener(event, leave, { capture: true }));
+  }, []);
+
+  const go = (i: number) => {
+    going.current = i;
+    setKept(id(i));
+    redraw((n) => n + 1);
+  };
+  const key = (e: KeyboardEvent) => {
+    const target = e.target as HTMLElement;
+    const item = target.closest<HTMLElement>('[data-item]');
+    if (!item || first(item) !== target || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
+    const i = Number(item.dataset.item);
+    const screen = Math.max(1, Math.floor((shown.bottom - shown.top) / estimate) - 1);
+    const next = { ArrowDown: i + 1, ArrowUp: i - 1, PageDown: i + screen, PageUp: i - screen, Home: 0, End: count - 1 }[e.key];
+    if (next === undefined) return;
+    e.preventDefault();
+    go(Math.min(count - 1, Math.max(0, next)));
+  };
+  const drawn = Array.from({ length: Math.max(0, to - from) }, (_, k) => from + k);
+  if (keptAt >= 0 && keptAt < from) drawn.unshift(keptAt);
+  if (keptAt >= to) drawn.push(keptAt);
+  const parts: ComponentChildren[] = [];
+  let end = 0;
+  let gaps = 0;
+  const gap = (upTo: number) => {
+    if (upTo > end) parts.push(<div key={`gap ${gaps++}`} aria-hidden="true" style={{ height: `${starts[upTo]! - starts[end]!}px` }} />);
+  };
+  const used = new Set<string>();
+  for (const i of drawn) {
+    gap(i);
+    const name = used.has(id(i)) ? `${id(i)} ${i}` : id(i); // parts of a list that were read at different times may have an item twice
+    used.add(name);
+    parts.push(<Item key={name} i={i} count={count} id={name} observer={observer}>{render(i)}</Item>);
+    end = i + 1;
+  }
+  gap(count);
+  return (
+    <div
+      ref={list} class={name} role="list" aria-label={label} onKeyDown={key}
+      onFocusIn={(e) => setKept((e.target as HTMLElement).closest<HTMLElement>('[data-id]')?.dataset.id ?? null)}
+      onFocusOut={(e) => list.current?.contains(e.relatedTarget as Element | null) || setKept(null)}
+    >
+      {parts}
+    </div>
+  );
+}
+
+// indexAt is the last item that starts at or above a place.
+function indexAt(starts: Float64Array, at: number): number {
+  let [low, high] = [0, starts.length - 1];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (starts[middle]! <= at) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+function Item({ i, count, id, observer, children }: { i: number; count: number; id: string; observer: ResizeObserver; children: ComponentChildren }) {
+  const item = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const here = item.current!;
+    observer.observe(here);
+    return () => observer.unobserve(here);
+  }, []);
+  return <div ref={item} role="listitem" tabIndex={-1} data-item={i} data-id={id} aria-setsize={count} aria-posinset={i + 1}>{children}</div>;
+}
+
+// useHeights observes how high items are, by their IDs.
+function useHeights(heights: RefObject<Map<string, number>>, changed: () => void): ResizeObserver {
+  const observer = useRef<ResizeObserver>(undefined);
+  observer.current ??= new ResizeObserver((entries) => {
+    let differs = false;
+    for (const e of entries) {
+      const id = (e.target as HTMLElement).dataset.id!;
+      const height = e.borderBoxSize[0]!.blockSize;
+      if (!e.target.isConnected || heights.current!.get(id) === height) continue;
+      heights.current!.set(id, height);
+      differs = true;
+    }
+    if (differs) changed();
+  });
+  useEffect(() => () => observer.current!.disconnect(), []);
+  return observer.current;
+}
+
+// useShown is the part of the list that is on the screen, in px from its start.
+function useShown(list: RefObject<HTMLElement | null>) {
+  const [shown, setShown] = useState({ top: 0, bottom: 1200 });
+  const look = () => {
+    if (!list.current) return;
+    const own = list.current.getBoundingClientRect().top;
+    let [top, bottom] = [0, innerHeight];
+    for (let e = list.current.closest('.panel, main'); e; e = e.parentElement!.closest('.panel, main')) {
+      const around = e.getBoundingClientRect();
+      [top, bottom] = [Math.max(top, around.top), Math.min(bottom, around.bottom)];
+    }
+    const next = { top: Math.round(top - own), bottom: Math.round(bottom - own) };
+    setShown((s) => (s.top === next.top && s.bottom === next.bottom ? s : next));
+  };
+  // Once in a frame at most: heights are measured between two of them.
+  const frame = useRef(0);
+  const later = () => {
+    frame.current ||= requestAnimationFrame(() => {
+      frame.current = 0;
+      look();
+    });
+  };
+  useLayoutEffect(look, []);
+  useEffect(later);
+  useEffect(() => {
+    document.addEventListener('scroll', later, { capture: true, passive: true });
+    addEventListener('resize', later);
+    return () => {
+      document.removeEventListener('scroll', later, { capture: true });
+      removeEventListener('resize', later);
+      cancelAnimationFrame(frame.current);
+    };
+  }, []);
+  return shown;
+}
+
+// filtered is from how many items on a list can be filtered: fewer are seen at a glance.
+export const filtered = 20;
+
+// Filter is a field for a text that items of a list have. It is in the address. Found is how many have it; null while it is not known.
+export function Filter({ what, text, found }: { what: string; text: string; found: number | null }) {
+  const [typed, setTyped] = useState(text);
+  useEffect(() => {
+    if (typed === text) return;
+    const timer = setTimeout(() => change({ find: typed || null }), settle);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  useEffect(() => setTyped(text), [text]);
+  useEffect(() => {
+    if (text && found !== null) say(`${number(found)} found`);
+  }, [text, found]);
+  return (
+    <p class="filter">
+      <input type="search" value={typed} onInput={(e) => setTyped(e.currentTarget.value)} placeholder={`Filter ${what}`} aria-label={`Filter ${what}`} spellcheck={false} />
+      {text && found !== null && <span class="dim">{number(found)} found</span>}
+    </p>
+  );
+}

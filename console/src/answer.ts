@@ -50,6 +50,8 @@ export function useAnswer<T>(path: string | null, options: { every?: number; tri
   const [turn, setTurn] = useState(0);
   const busy = useRef(false);
   const missed = useRef(false);
+  const every = useRef(options.every);
+  every.current = options.every; // it may change from one request to the next
   useEffect(() => {
     if (path === null) return;
     const abort = new AbortController();
@@ -60,7 +62,7 @@ export function useAnswer<T>(path: string | null, options: { every?: number; tri
         return;
       }
       busy.current = true;
-      let next = options.every ?? 0;
+      let next: number | undefined;
       setState((s) => (s.path === path ? { ...s, busy: true } : { path, data: null, problem: null, at: 0, busy: true }));
       try {
         const data = await get<T>(path, abort.signal);
@@ -68,7 +70,7 @@ export function useAnswer<T>(path: string | null, options: { every?: number; tri
       } catch (e) {
         if (!abort.signal.aborted) {
           const problem = e as Problem;
-          next = problem.code === 'Loading' ? loading : problem.code === 'NotFound' ? next : retry;
+          next = problem.code === 'Loading' ? loading : problem.code === 'NotFound' ? undefined : retry;
           setState((s) => ({ ...s, path, problem, busy: false }));
         }
       }
@@ -77,7 +79,7 @@ export function useAnswer<T>(path: string | null, options: { every?: number; tri
       if (missed.current) {
         missed.current = false;
         void load();
-      } else if (next) timer = setTimeout(load, next);
+      } else if (next ?? every.current) timer = setTimeout(load, next ?? every.current);
     };
     busy.current = false;
     void load();

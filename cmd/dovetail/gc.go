@@ -33,6 +33,39 @@ func tuneGC(least int) (restore func()) {
 	}
 }
 
+// tuneWatchingGC is tuneGC for a program that watches a cluster for hours, and now and then plans it. The memory of a plan or
+// of the first list goes back to the system at once: the runtime keeps no more than the heap may grow to before the next collection, since
+// its memory limit follows what is alive. With 5,000 nodes and 100,000 pods, it kept 300 MB more for later.
+func tuneWatchingGC() (restore func()) {
+	before := debug.SetMemoryLimit(-1)
+	set := func() {
+		m := readMemory()
+		least := growth(max(m.live, minHeap), watchingGrowth)
+		debug.SetGCPercent(least)
+		debug.SetMemoryLimit(min(before, m.watchingLimit(least)))
+	}
+	percent := debug.SetGCPercent(growth(minHeap, watchingGrowth))
+	stop := afterEachCollection(set)
+	return func() {
+		stop()
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(before)
+	}
+}
+
+// watchingGrowth is how much the heap of such a program grows between two collections at least, in percent. With 350 MB alive, a collection
+// takes 0.3 s of CPU time: with minGrowth, they took half of that of a cluster that changes, and a third of that of a page of a node.
+const watchingGrowth = 60
+
+// watchingRoom is how many bytes the limit leaves on top of the heap, so that not the limit but growth decides when to collect.
+const watchingRoom = 32 << 20
+
+// watchingLimit is the memory limit for a heap that grows by so many percent between two collections.
+func (m memoryInUse) watchingLimit(percent int) int64 {
+	live := max(m.live, minHeap)
+	return int64(live + live/100*uint64(percent) + m.other + watchingRoom)
+}
+
 // afterEachCollection calls f after each garbage collection, until stop is called.
 func afterEachCollection(f func()) (stop func()) {
 	stopped := make(chan struct{})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 )
@@ -34,5 +35,29 @@ func TestAfterEachCollection(t *testing.T) {
 	}
 	if after := ran.Load(); after > before+1 {
 		t.Errorf("it ran %d times after it was stopped", after-before)
+	}
+}
+
+// The limit leaves the heap its growth, and nothing for later: what a plan has needed goes back to the system.
+func TestMemoryLimitOfAConsole(t *testing.T) {
+	const mib = 1 << 20
+	for _, tt := range []struct{ live, other, want uint64 }{{0, 0, 128}, {64, 20, 154}, {350, 60, 652}, {2000, 200, 3432}} { // MiB
+		m := memoryInUse{live: tt.live * mib, other: tt.other * mib}
+		got := m.watchingLimit(growth(max(m.live, minHeap), watchingGrowth)) / mib
+		if got < int64(tt.want)-2 || got > int64(tt.want)+2 {
+			t.Errorf("with %d MiB alive and %d beside them the limit is %d MiB, want %d", tt.live, tt.other, got, tt.want)
+		}
+	}
+}
+
+func TestTheCollectorIsAsBeforeAfterAConsole(t *testing.T) {
+	percent, limit := debug.SetGCPercent(77), debug.SetMemoryLimit(-1)
+	restore := tuneWatchingGC()
+	restore()
+	if got := debug.SetGCPercent(percent); got != 77 {
+		t.Errorf("the heap grows by %d %% afterwards, it was 77", got)
+	}
+	if got := debug.SetMemoryLimit(-1); got != limit {
+		t.Errorf("the memory limit is %d afterwards, it was %d", got, limit)
 	}
 }

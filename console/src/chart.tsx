@@ -62,7 +62,11 @@ export function SpendChart({ points, from, to, at, theme, hover, press, label }:
       cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
       scales: { x: { time: true, range: [from / 1000, to / 1000] }, y: { range: (_, __, max) => [0, (max || 1) * 1.08] } },
       axes: [
-        { ...axis, size: 24, gap: 4, grid: { show: false }, space: 60, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 360].map((m) => m * 60), values: (_, values) => values.map((v) => new Date(v * 1000).toISOString().slice(11, 16)) },
+        {
+          ...axis, size: 24, gap: 4, grid: { show: false }, space: 60, incrs: [1, 2, 5, 10, 15, 30, 60, 120, 180, 360].map((m) => m * 60),
+          // A time in the corner would be over the zero of the other axis.
+          values: (_, values) => values.map((v) => (v * 1000 <= from ? '' : new Date(v * 1000).toISOString().slice(11, 16))),
+        },
         { ...axis, size: axisWidth, grid: { stroke: token('--line'), width: 1 }, values: (_, values) => values.map((v) => dollars(v).replace(/\.?0+$/, '')) },
       ],
       series: [

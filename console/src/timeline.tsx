@@ -26,6 +26,9 @@ const steps: Record<string, number> = {
 };
 const around = 30;
 
+// momentOf is the first millisecond at or after a time, which may have nine decimals: before it, the pass of that time has not been.
+const momentOf = (time: string) => Date.parse(time) + (/\.\d{3}\d*[1-9]/.test(time) ? 1 : 0);
+
 const utc = (ms: number) => new Date(ms).toISOString();
 const startOf = (ms: number) => Math.floor(ms / minute) * minute;
 // endOf is the end of the minute of a time.
@@ -50,7 +53,7 @@ const ranges = [{ name: '1', label: '1 h' }, { name: '6', label: '6 h' }, { name
 
 function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; theme: string; about: About | null }) {
   const all = list(spend.points);
-  const asked = Date.parse(route.query.get('t') ?? '');
+  const asked = momentOf(route.query.get('t') ?? '');
   const at = Number.isNaN(asked) ? null : asked;
   const hours = ranges.find((r) => r.name === route.query.get('range'))?.name ?? '24';
   const [hovered, setHovered] = useState<number | null>(null);

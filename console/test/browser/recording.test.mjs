@@ -51,6 +51,14 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
     await page.getByRole('heading', { name: 'Fleet at the end' }).waitFor();
   });
 
+  await t.test('an address with the exact time of a pass shows that pass', async () => {
+    const { points } = await (await fetch(`${url}/api/v1/spend`)).json();
+    const seen = points.at(2).at;
+    assert.match(seen, /\.\d{4,}/, 'the recording has no time that a browser would round');
+    await visit(page, `#/timeline?t=${seen}`, `Fleet at ${seen.slice(11, 19)} UTC`);
+    assert.match(await page.locator('.readout').innerText(), new RegExp(`${seen.slice(11, 19)} UTC`));
+  });
+
   await t.test('a decision leads to the nodes that it removed, as they were', async () => {
     await visit(page, '#/decisions', 'in the last day of the recording');
     await page.locator('.decisions a', { hasText: 'ip-10-0-32-12' }).first().click();

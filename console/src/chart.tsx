@@ -71,7 +71,7 @@ export function SpendChart({ points, from, to, at, theme, hover, press, label }:
       ],
       series: [
         {}, area('--c-spot'), area('--c-on-demand'), area('--c-reserved'),
-        { stroke: token('--surface'), width: 4, points: { show: false } }, { stroke: token('--text'), width: 1.5, points: { show: false } },
+        { stroke: token('--surface'), width: 5, points: { show: false } }, { stroke: token('--text'), width: 2, points: { show: false } },
       ],
       hooks: {
         setCursor: [(self) => {

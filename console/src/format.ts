@@ -2,9 +2,12 @@
 
 const sign = (v: number) => (v < 0 ? '−' : '');
 
+// least makes up for what sums of prices lose, so that the same prices in another order have the same digits.
+const least = 1e-9;
+
 // dollars is an hourly price. Three decimals tell the smallest instance types apart.
 export function dollars(v: number): string {
-  const a = Math.abs(v);
+  const a = Math.abs(v) + least;
   return `${sign(v)}$${a >= 1000 ? count(Math.round(a)) : a.toFixed(a >= 10 ? 2 : 3)}`;
 }
 

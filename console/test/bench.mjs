@@ -128,8 +128,9 @@ async function run() {
   const renderers = processInfo.filter((p) => p.type === 'renderer').map((p) => p.id);
   print('browser: memory of the page\'s process', `${MB(Math.max(...renderers.map(residentBytes)))} resident, ${MB(Math.max(...renderers.map(proportionalBytes)))} proportional`);
   print('server: memory', MB(residentBytes(pid)));
-  const name = Object.values((await summary(url)).nodes)[0].name;
-  for (const path of [`/nodes/${name}/explain`, `/nodes/${name}/explain`, '/nodepools/general/explain', '/pending']) {
+  // A node that stays or goes takes a plan, one that is on its way takes none.
+  const { name } = Object.values((await summary(url)).nodes).find((n) => n.state === 'steady');
+  for (const path of [`/nodes/${name}`, `/nodes/${name}/explain`, `/nodes/${name}/explain`, '/nodepools/general/explain', '/pending']) {
     const began = performance.now();
     const response = await fetch(`${url}/api/v1${path}`);
     print(`server: GET ${path.replace(name, 'NAME')}`, `${(performance.now() - began).toFixed(0)} ms, ${response.status}`);

@@ -18,13 +18,17 @@ const frames = 10;
 // scrolling are the events with which a person scrolls, or goes elsewhere.
 const scrolling = ['wheel', 'touchmove', 'pointerdown', 'keydown'];
 
+// most is how many heights of items that are gone are remembered.
+const most = 1000;
+
 // unread begins the names of items that have not been read.
 const unread = 'unread ';
 
 interface Items {
   count: number;
-  // id tells items apart while others come and go; null for one that has not been read yet. Estimate is the height of one that has not been drawn yet, in px.
+  // id tells items apart while others come and go; null for one that has not been read yet.
   id: (i: number) => string | null;
+  // estimate is the height of an item that has not been drawn yet, in px.
   estimate: number;
   render: (i: number) => ComponentChildren;
   label: string;
@@ -43,16 +47,14 @@ export function LongList({ count, id: idOf, estimate, render, label, class: name
   const heights = useRef(new Map<string, number>());
   const [, redraw] = useState(0);
   const [kept, setKept] = useState<string | null>(null);
-  // going is the item that a key goes to; arrived the one it went to, until the person scrolls or all around it has been drawn: rows that
-  // are drawn for the first time have other heights than estimated, and must not push it off the screen.
-  const going = useRef<number | null>(null);
-  const arrived = useRef<HTMLElement | null>(null);
   const shown = useShown(list);
   const observer = useHeights(heights, () => redraw((n) => n + 1));
+  const going = useArrival(list);
 
   const id = (i: number) => idOf(i) ?? `${unread}${i}`;
   const place = kept?.startsWith(unread) ? Number(kept.slice(unread.length)) : -1;
   if (place >= 0 && place < count && id(place) !== kept) going.current = place; // it has been read
+  if (heights.current.size > 2 * count + most) heights.current.clear(); // those of items that are gone
   const starts = new Float64Array(count + 1);
   let keptAt = -1;
   for (let i = 0; i < count; i++) {
@@ -63,6 +65,69 @@ export function LongList({ count, id: idOf, estimate, render, label, class: name
   const from = Math.max(0, indexAt(starts, shown.top - margin));
   const to = Math.min(count, indexAt(starts, shown.bottom + margin) + 1);
   useEffect(() => seen?.(from, to), [from, to, count]);
+
+  const screen = Math.max(1, Math.floor((shown.bottom - shown.top) / estimate) - 1);
+  const key = (e: KeyboardEvent) => {
+    const next = nextOf(e, screen, count);
+    if (next === null) return;
+    e.preventDefault();
+    going.current = next;
+    setKept(id(next));
+    redraw((n) => n + 1);
+  };
+  const drawn = Array.from({ length: Math.max(0, to - from) }, (_, k) => from + k);
+  if (keptAt >= 0 && keptAt < from) drawn.unshift(keptAt);
+  if (keptAt >= to) drawn.push(keptAt);
+  return (
+    <div
+      ref={list} class={name} role="list" aria-label={label} onKeyDown={key}
+      onFocusIn={(e) => setKept((e.target as HTMLElement).closest<HTMLElement>('[data-id]')?.dataset.id ?? null)}
+      onFocusOut={(e) => list.current?.contains(e.relatedTarget as Element | null) || setKept(null)}
+    >
+      {withGaps(drawn, starts, (i, twice) => {
+        // Parts of a list that were read at different times may have an item twice.
+        const name = twice(id(i)) ? `${id(i)} ${i}` : id(i);
+        return <Item key={name} i={i} count={count} id={name} observer={observer}>{render(i)}</Item>;
+      })}
+    </div>
+  );
+}
+
+// nextOf is the item that a key goes to from the one it is pressed in; null if it goes nowhere. screen is how many items a page has.
+function nextOf(e: KeyboardEvent, screen: number, count: number): number | null {
+  const target = e.target as HTMLElement;
+  const item = target.closest<HTMLElement>('[data-item]');
+  if (!item || first(item) !== target || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return null;
+  const i = Number(item.dataset.item);
+  const next = { ArrowDown: i + 1, ArrowUp: i - 1, PageDown: i + screen, PageUp: i - screen, Home: 0, End: count - 1 }[e.key];
+  return next === undefined ? null : Math.min(count - 1, Math.max(0, next));
+}
+
+// withGaps are the items that are drawn, in order, and as much room as the others take between them.
+function withGaps(
+  drawn: number[], starts: Float64Array, item: (i: number, twice: (id: string) => boolean) => ComponentChildren,
+): ComponentChildren[] {
+  const out: ComponentChildren[] = [];
+  let end = 0;
+  let gaps = 0;
+  const gap = (upTo: number) => {
+    if (upTo > end) out.push(<div key={`gap ${gaps++}`} aria-hidden="true" style={{ height: `${starts[upTo]! - starts[end]!}px` }} />);
+  };
+  const used = new Set<string>();
+  for (const i of drawn) {
+    gap(i);
+    out.push(item(i, (id) => used.size === used.add(id).size));
+    end = i + 1;
+  }
+  gap(starts.length - 1);
+  return out;
+}
+
+// useArrival moves the focus to an item once it is drawn: the one whose index is put into what it returns. The item is kept on the
+// screen until the person scrolls, or all around it has been drawn: rows that are drawn for the first time have other heights.
+function useArrival(list: RefObject<HTMLElement | null>): { current: number | null } {
+  const going = useRef<number | null>(null);
+  const arrived = useRef<HTMLElement | null>(null);
   useLayoutEffect(() => {
     const item = going.current === null ? null : list.current?.querySelector<HTMLElement>(`:scope > [data-item="${going.current}"]`);
     const here = document.activeElement as HTMLElement | null;
@@ -84,50 +149,7 @@ export function LongList({ count, id: idOf, estimate, render, label, class: name
     for (const event of scrolling) addEventListener(event, leave, { capture: true, passive: true });
     return () => scrolling.forEach((event) => removeEventListener(event, leave, { capture: true }));
   }, []);
-
-  const go = (i: number) => {
-    going.current = i;
-    setKept(id(i));
-    redraw((n) => n + 1);
-  };
-  const key = (e: KeyboardEvent) => {
-    const target = e.target as HTMLElement;
-    const item = target.closest<HTMLElement>('[data-item]');
-    if (!item || first(item) !== target || e.ctrlKey || e.metaKey || e.altKey || e.shiftKey) return;
-    const i = Number(item.dataset.item);
-    const screen = Math.max(1, Math.floor((shown.bottom - shown.top) / estimate) - 1);
-    const next = { ArrowDown: i + 1, ArrowUp: i - 1, PageDown: i + screen, PageUp: i - screen, Home: 0, End: count - 1 }[e.key];
-    if (next === undefined) return;
-    e.preventDefault();
-    go(Math.min(count - 1, Math.max(0, next)));
-  };
-  const drawn = Array.from({ length: Math.max(0, to - from) }, (_, k) => from + k);
-  if (keptAt >= 0 && keptAt < from) drawn.unshift(keptAt);
-  if (keptAt >= to) drawn.push(keptAt);
-  const parts: ComponentChildren[] = [];
-  let end = 0;
-  let gaps = 0;
-  const gap = (upTo: number) => {
-    if (upTo > end) parts.push(<div key={`gap ${gaps++}`} aria-hidden="true" style={{ height: `${starts[upTo]! - starts[end]!}px` }} />);
-  };
-  const used = new Set<string>();
-  for (const i of drawn) {
-    gap(i);
-    const name = used.has(id(i)) ? `${id(i)} ${i}` : id(i); // parts of a list that were read at different times may have an item twice
-    used.add(name);
-    parts.push(<Item key={name} i={i} count={count} id={name} observer={observer}>{render(i)}</Item>);
-    end = i + 1;
-  }
-  gap(count);
-  return (
-    <div
-      ref={list} class={name} role="list" aria-label={label} onKeyDown={key}
-      onFocusIn={(e) => setKept((e.target as HTMLElement).closest<HTMLElement>('[data-id]')?.dataset.id ?? null)}
-      onFocusOut={(e) => list.current?.contains(e.relatedTarget as Element | null) || setKept(null)}
-    >
-      {parts}
-    </div>
-  );
+  return going;
 }
 
 // indexAt is the last item that starts at or above a place.

@@ -1,12 +1,13 @@
 // Why a node stays or goes, and what its removal would do.
 
-import type { Node, NodereportLaunch, NodereportRemoval, NodereportReport } from './api.gen';
+import type { Node, NodereportLaunch, NodereportMove, NodereportRemoval, NodereportReport } from './api.gen';
 import { useAbout } from './about';
 import { useAnswer } from './answer';
 import { bytes, change, cores, dollars, list, plural, sentence, shortName, since } from './format';
 import { share } from './fleet/layout';
 import { named } from './nodes';
 import { useLive } from './live';
+import { LongList } from './longlist';
 import { Code, Computing, Facts, Loaded, Meter, useNow } from './parts';
 import { PageTime, asOf, recordingOption, usePast } from './past';
 import { href, nodeHref, podHref, poolHref } from './route';
@@ -116,7 +117,7 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
             {list(r.drift.fields).map((f) => (
               <li>
                 {f.object} <span class="mono">{f.field}</span>
-                <div class="mono"><del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>
+                {(f.old || f.new) && <div class="mono"><del>{f.old || 'none'}</del> → <ins>{f.new || 'none'}</ins></div>}
               </li>
             ))}
           </ul>
@@ -188,8 +189,18 @@ function Launch({ report, launch }: { report: NodereportReport; launch: Noderepo
   );
 }
 
+function Move({ move: p }: { move: NodereportMove }) {
+  return (
+    <div class="move">
+      <a href={podHref(p.pod)}>{p.pod}</a>
+      <span>{p.why ? <span class="dim">{p.why}</span> : p.new ? `new ${p.node}` : <a href={nodeHref(p.node)}>{shortName(p.node)}</a>}</span>
+    </div>
+  );
+}
+
 function Removal({ removal: r }: { removal: NodereportRemoval }) {
   const launches = list(r.launches);
+  const pods = list(r.pods);
   return (
     <section>
       <h2 class="sub">If it were removed <span class="faint">{r.saves > 0 ? `${change(-r.saves)}/h` : ''}</span></h2>
@@ -198,30 +209,29 @@ function Removal({ removal: r }: { removal: NodereportRemoval }) {
       {launches.length > 0 && (
         <p>It would take {plural(launches.length, 'new node')}: {launches.map((l) => `${l.instanceType} ${l.capacityType} in ${l.zone}`).join(', ')}.</p>
       )}
-      <table>
-        <thead><tr><th>Pod</th><th>Would run on</th></tr></thead>
-        <tbody>
-          {list(r.pods).map((p) => (
-            <tr>
-              <td><a href={podHref(p.pod)}>{p.pod}</a></td>
-              <td>{p.why ? <span class="dim">{p.why}</span> : p.new ? `new ${p.node}` : <a href={nodeHref(p.node)}>{shortName(p.node)}</a>}</td>
-            </tr>
-          ))}
-          {list(r.pods).length === 0 && <tr><td colSpan={2} class="dim">It has no pods.</td></tr>}
-        </tbody>
-      </table>
+      {pods.length === 0 ? <p class="dim">It has no pods.</p> : (
+        <>
+          <div class="move head" aria-hidden="true"><span>Pod</span><span>Would run on</span></div>
+          <LongList
+            label="Pods, and where they would run" count={pods.length} estimate={30} id={(i) => pods[i]!.pod} render={(i) => <Move move={pods[i]!} />}
+          />
+        </>
+      )}
     </section>
   );
 }
 
 function Pods({ report }: { report: NodereportReport }) {
+  const pods = list(report.pods);
   return (
     <section>
       <h2 class="sub">Pods <span class="faint">{list(report.pods).length}</span></h2>
-      <ul class="plain">
-        {list(report.pods).map((p) => <li><a href={podHref(p.name)}>{p.name}</a>{p.note && <span class="dim"> {p.note}</span>}</li>)}
-      </ul>
-      {list(report.pods).length === 0 && <p class="dim">It has no pods.</p>}
+      {pods.length === 0 ? <p class="dim">It has no pods.</p> : (
+        <LongList
+          label="Pods" count={pods.length} estimate={30} id={(i) => pods[i]!.name}
+          render={(i) => <div class="move"><a href={podHref(pods[i]!.name)}>{pods[i]!.name}</a><span class="dim">{pods[i]!.note}</span></div>}
+        />
+      )}
     </section>
   );
 }

@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
 import type { Answer } from './answer';
 import { sentence, span } from './format';
-import { clusterNow } from './live';
+import { clusterNow, subscribe } from './live';
 
 const paths: Record<string, string> = {
   fleet: 'M2 2.5h7v6H2zM11 2.5h3v6h-3zM2 10.5h4v3H2zM8 10.5h6v3H8z',
@@ -82,7 +82,12 @@ export function useNow(every = 1000): number {
   const [now, setNow] = useState(clusterNow);
   useEffect(() => {
     const timer = setInterval(() => setNow(clusterNow()), every);
-    return () => clearInterval(timer);
+    // The clock of the server is known after the first rendering: a wrong time does not stay until the next.
+    const stop = subscribe(() => setNow((n) => (Math.abs(clusterNow() - n) > 2 * every ? clusterNow() : n)));
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
   }, [every]);
   return now;
 }

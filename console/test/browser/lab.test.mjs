@@ -1,7 +1,7 @@
 // The console of a running lab.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accessible, detour, picture, startBrowser, startConsole, startLab, tabTo, visit } from './world.mjs';
+import { accessible, detour, picture, settled, startBrowser, startConsole, startLab, tabTo, visit } from './world.mjs';
 
 const deployment = (name, replicas, spec) => JSON.stringify({
   apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name, namespace: 'default' },
@@ -181,6 +181,7 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
   await t.test('an address that names nothing says so', async () => {
     page.wrong.length = 0;
     await visit(page, '#/nodes/nix', 'the cluster has no Node "nix"');
+    await settled(page);
     page.wrong.splice(0).forEach((w) => assert.match(w, /404/));
     await accessible(page, 'not found');
   });
@@ -198,7 +199,7 @@ test('a running lab', { timeout: 15 * 60_000 }, async (t) => {
   });
 
   await t.test('a user without permissions sees which are missing', async (t) => {
-    const denied = await browser.page(await startConsole(t, ['--as', 'nobody'], lab.env), { theme: 'dark' });
+    const denied = await browser.page(await startConsole(t, ['--as', 'nobody'], lab.env), { theme: 'dark', within: t });
     await denied.getByRole('heading', { name: 'No permission to list and watch nodes' }).waitFor();
     assert.match(await denied.locator('.code pre').textContent(), /resources: \[nodes\]\n {2}verbs: \[list, watch\]/);
     await accessible(denied, 'forbidden');

@@ -159,3 +159,28 @@ test('5,000 decisions, and 3,000 findings with hostile texts', { timeout: 10 * 6
   await page.getByLabel('Filter findings').fill('node-2997');
   await page.getByText('1 found').first().waitFor();
 });
+
+test('a node with 600 pods', { timeout: 5 * 60_000 }, async (t) => {
+  const all = live(3);
+  const { name } = all.find((o) => o.kind === 'Node').metadata;
+  const one = all.find((o) => o.kind === 'Pod' && o.spec.nodeName === name && o.metadata.ownerReferences[0].kind === 'ReplicaSet');
+  const many = 600 - all.filter((o) => o.kind === 'Pod' && o.spec.nodeName === name).length;
+  for (let i = 0; i < many; i++) {
+    const pod = structuredClone(one);
+    Object.assign(pod.metadata, { name: `more-${i}`, uid: `more-${i}` });
+    pod.spec.containers[0].resources.requests = { cpu: '1m', memory: '1Mi' };
+    all.push(pod);
+  }
+  const { url } = await served(t, all);
+  const browser = await startBrowser(t);
+  for (const [width, theme] of [[390, 'light'], [1280, 'dark'], [1920, 'light']]) {
+    const page = await browser.page(url, { width, theme });
+    await visit(page, `#/nodes/${name}`, 'In a terminal');
+    await settled(page);
+    await fits(page, `a node with many pods at ${width} px`);
+    await reaches(page, 600);
+    await accessible(page, `a node with many pods at ${width} px`);
+    await picture(page, `node-600-${theme}-${width}`);
+    await page.close();
+  }
+});

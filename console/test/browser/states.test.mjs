@@ -11,7 +11,7 @@ const { namespace, name: pod } = items.find((o) => o.kind === 'Pod' && !o.spec.n
 const views = {
   fleet: { hash: '#/fleet', live: 'Group by', api: 'events' },
   table: { hash: '#/fleet?view=table', live: 'Instance type', api: 'events' },
-  pending: { hash: '#/pending', live: /needs? a change|gets? a node/, api: 'pending' },
+  pending: { hash: '#/pending', live: /needs? a change|gets? a node/, api: 'pending?*' },
   timeline: { hash: '#/timeline', live: /Observed (at|from)/, api: 'spend' },
   decisions: { hash: '#/decisions', live: 'This console has no recording', api: '' },
   nodepools: { hash: '#/nodepools', live: 'What the next passes do', api: 'nodepools' },

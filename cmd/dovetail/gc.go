@@ -34,8 +34,8 @@ func tuneGC(least int) (restore func()) {
 }
 
 // tuneWatchingGC is tuneGC for a program that watches a cluster for hours, and now and then plans it. The memory of a plan or
-// of the first list goes back to the system at once: the runtime keeps no more than the heap may grow to before the next collection, since
-// its memory limit follows what is alive. With 5,000 nodes and 100,000 pods, it kept 300 MB more for later.
+// of the first list goes back to the system: the runtime keeps no more than the heap may grow to before the next collection, since its
+// memory limit follows what is alive.
 func tuneWatchingGC() (restore func()) {
 	before := debug.SetMemoryLimit(-1)
 	set := func() {

@@ -13,7 +13,7 @@ import (
 const (
 	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. The 60 MiB of the program itself come on top. With
 	// 5,000 nodes and 100,000 pods, 350 MiB are alive at rest, and more after the start: docs/performance.md has what that takes.
-	softLimit = 600 << 20
+	softLimit = 540 << 20
 	// controllerGrowth is by how many percent a heap far below the limit grows between two collections at least.
 	controllerGrowth = 60
 	// smallControllerHeap is how many bytes are in use before it is worth collecting: while 1,000 nodes join, with 150 MB alive, a heap that

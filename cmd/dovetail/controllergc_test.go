@@ -15,9 +15,9 @@ func TestMemoryLimitOfAController(t *testing.T) {
 		live, other, want uint64 // MiB
 		most              int64
 	}{
-		{"nothing is read yet", 0, 0, 600, math.MaxInt64},
-		{"a small cluster", 60, 30, 600, math.MaxInt64},
-		{"5,000 nodes", 360, 40, 600, math.MaxInt64},
+		{"nothing is read yet", 0, 0, 540, math.MaxInt64},
+		{"a small cluster", 60, 30, 540, math.MaxInt64},
+		{"5,000 nodes", 360, 40, 540, math.MaxInt64},
 		{"5,000 nodes that are consolidated", 480, 60, 617, math.MaxInt64},
 		{"a burst begins", 520, 60, 703, math.MaxInt64},
 		{"a burst of pods", 600, 60, 876, math.MaxInt64},

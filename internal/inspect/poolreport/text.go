@@ -64,9 +64,18 @@ func (r *Report) verdict() string {
 	case len(r.Going) == 0 && r.Stopped:
 		return subject + ". The search stopped before it found any to remove: --full searches on"
 	case len(r.Going) == 0 && len(r.Disrupted) == 0 && len(r.Stays) > 0:
-		return subject + ". None goes now; most often: " + r.Stays[0].Reason
+		return subject + ". None goes now; most often: " + withinSentence(r.Stays[0].Reason)
 	}
 	return subject
+}
+
+// withinSentence begins a text in lower case, unless its first word is a name, such as PodDisruptionBudget.
+func withinSentence(text string) string {
+	first, _, _ := strings.Cut(text, " ")
+	if first == "" || strings.ToLower(first[1:]) != first[1:] {
+		return text
+	}
+	return strings.ToLower(text[:1]) + text[1:]
 }
 
 func (r *Report) status(p *prose.Page) {

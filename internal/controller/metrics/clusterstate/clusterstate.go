@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
@@ -27,6 +28,8 @@ type state interface {
 	Primed() bool
 	// NodeCount is how many nodes the state has.
 	NodeCount(ctx context.Context) (int, error)
+	// Version changes with the objects that the state is made from, if it is known.
+	Version(ctx context.Context) (cluster.Version, bool)
 }
 
 // Watch measures the cluster state.
@@ -38,6 +41,8 @@ type Watch struct {
 
 	// nextCount is when the nodes are counted next.
 	nextCount time.Time
+	// counted is the version that was counted last; it is not known before the first count.
+	counted cluster.Version
 	// unsyncedSince is when the state was first found unsynced, lastLogged when that was last logged.
 	unsyncedSince, lastLogged time.Time
 }
@@ -51,9 +56,13 @@ func (w *Watch) Start(ctx context.Context) error {
 	return nil
 }
 
-// count counts the nodes, if it is time.
+// count counts the nodes, if it is time and anything has changed.
 func (w *Watch) count(ctx context.Context) {
 	if w.Now().Before(w.nextCount) {
+		return
+	}
+	version, known := w.State.Version(ctx)
+	if known && version == w.counted && !w.nextCount.IsZero() {
 		return
 	}
 	n, err := w.State.NodeCount(ctx)
@@ -61,6 +70,9 @@ func (w *Watch) count(ctx context.Context) {
 		return
 	}
 	w.Metrics.StateNodes.Set(float64(n))
+	if known {
+		w.counted = version
+	}
 	w.nextCount = w.Now().Add(checkInterval * time.Duration(n/nodesPerCheck))
 }
 

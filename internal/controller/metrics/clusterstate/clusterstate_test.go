@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 )
 
@@ -20,6 +21,42 @@ type known bool
 
 func (k *known) Primed() bool                           { return bool(*k) }
 func (k *known) NodeCount(context.Context) (int, error) { return 7, nil }
+
+func (k *known) Version(context.Context) (cluster.Version, bool) { return cluster.Version{}, false }
+
+// counted is a state that counts how often it is counted, and knows its version or not.
+type counted struct {
+	known
+	times        int
+	knowsVersion bool
+}
+
+func (c *counted) NodeCount(context.Context) (int, error) { c.times++; return 7, nil }
+
+func (c *counted) Version(context.Context) (cluster.Version, bool) {
+	return cluster.Version{}, c.knowsVersion
+}
+
+// Nodes are counted once as long as nothing changes.
+func TestNodesThatDoNotChangeAreNotCounted(t *testing.T) {
+	metrics, err := metrics.New(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	state := &counted{knowsVersion: true}
+	w := &Watch{State: state, Metrics: metrics, Log: slog.Default(), Now: func() time.Time { return now }}
+	for i, want := range []int{1, 1, 1} {
+		if w.check(t.Context()); state.times != want || testutil.ToFloat64(metrics.StateNodes) != 7 {
+			t.Errorf("check %d: counted %d times", i, state.times)
+		}
+		now = now.Add(checkInterval)
+	}
+	state.knowsVersion = false
+	if w.check(t.Context()); state.times != 2 {
+		t.Error("not counted, though it is not known whether anything has changed")
+	}
+}
 
 // After half a minute there is an error every ten seconds, and the time grows until the state is synced.
 func TestUnsynced(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Below the soft limit the heap grows into it. Above it there is room for a sixth of what is alive, and for two fifths in a burst, unless the
-// user allows less.
+// Below the soft limit the heap grows into it. Above it there is room for a sixth of what is alive, and for two fifths in a burst, unless
+// the user allows less.
 func TestMemoryLimitOfAController(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
@@ -84,7 +85,7 @@ func (h *handover) placeFor(pod *corev1.Pod) *vacatedPlace {
 			return nil
 		}
 		p := &h.places[i]
-		if !p.taken && holds(p.room, requests) && sameConstraints(pod, p.pod) && (sameLabels(pod, p.pod) || h.anyLabels(pod)) {
+		if !p.taken && quantity.Fits(requests, p.room) && sameConstraints(pod, p.pod) && (sameLabels(pod, p.pod) || h.anyLabels(pod)) {
 			h.from[class] = i + 1
 			return p
 		}
@@ -237,7 +238,8 @@ func (h *handover) excluded(n *snapshot.Node, pod *corev1.Pod) bool {
 		if h.checks--; h.checks < 0 {
 			return false
 		}
-		if sameConstraints(other, pod) && holds(snapshot.Requests(pod), snapshot.Requests(other)) && !slices.Contains(n.Nominated, other.UID) {
+		if sameConstraints(other, pod) && quantity.Fits(snapshot.Requests(other), snapshot.Requests(pod)) &&
+			!slices.Contains(n.Nominated, other.UID) {
 			return true
 		}
 	}
@@ -258,16 +260,6 @@ func sameConstraints(pod, other *corev1.Pod) bool {
 // sameLabels reports whether selectors of pods cannot tell them apart.
 func sameLabels(pod, other *corev1.Pod) bool {
 	return pod.Namespace == other.Namespace && equality.Semantic.DeepEqual(pod.Labels, other.Labels)
-}
-
-// holds reports whether there is room for the requests.
-func holds(room, requests corev1.ResourceList) bool {
-	for name, amount := range requests {
-		if have := room[name]; amount.Cmp(have) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // boundToOthers reports whether it matters to the pod where other pods run. Which ones these are depends on its namespace and labels.

@@ -31,8 +31,8 @@ func apart(app string) func(*corev1.Pod) {
 	}
 }
 
-// A ready node took a pod of a claim that has no instance yet, and the pod that it was for waits. The claim is for that one now, if whatever
-// it is launched as will do.
+// A ready node took a pod of a claim that has no instance yet, and the pod that it was for waits. The claim is for that one now, if
+// whatever it is launched as will do.
 func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
 	cpu, half := asks("cpu", "1"), asks("cpu", "500m")
 	volume := func(p *corev1.Pod) {
@@ -104,7 +104,11 @@ func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
 			},
 			[]types.UID{"uid-runs"},
 		},
-		{"a pod that is gone: nobody knows what it needed", both(podOf("other", cpu), podOf("waits", cpu, unschedulable)), []types.UID{"uid-runs"}},
+		{
+			"a pod that is gone: nobody knows what it needed",
+			both(podOf("other", cpu), podOf("waits", cpu, unschedulable)),
+			[]types.UID{"uid-runs"},
+		},
 		{
 			"the claim is launched: what it holds is known",
 			[]client.Object{

@@ -54,8 +54,11 @@ type parameter struct {
 	Many bool
 }
 
-func (c *Console) routes() []route {
-	out := []route{
+func (c *Console) routes() []route { return append(c.presentRoutes(), c.pastRoutes()...) }
+
+// presentRoutes answer about the cluster as it is.
+func (c *Console) presentRoutes() []route {
+	return []route{
 		{
 			Method: "GET", Path: clustersPath, Summary: "The clusters in numbers; each other path is also below it, after the name of a cluster",
 			Answer: Clusters{}, answer: func(*http.Request) (any, error) { return Clusters{Clusters: []Cluster{c.row()}}, nil },
@@ -121,6 +124,12 @@ func (c *Console) routes() []route {
 			Query:  []parameter{{"fresh", "true to make the checks again now", false}},
 			Answer: Diagnosis{}, answer: c.doctor,
 		},
+	}
+}
+
+// pastRoutes answer about what was recorded.
+func (c *Console) pastRoutes() []route {
+	return []route{
 		{
 			Method: "GET", Path: apiRoot + "/spend", Summary: "What the nodes cost over time, and the lower bound",
 			Answer: Spend{}, answer: c.spend,
@@ -139,7 +148,6 @@ func (c *Console) routes() []route {
 			Answer: recorder.Decision{}, answer: c.decision,
 		},
 	}
-	return out
 }
 
 // About is what the console can show.

@@ -16,6 +16,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
@@ -81,7 +82,7 @@ func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
 		ok, _ := path.Match(pattern, t.Name) // Validate has checked the pattern
 		return ok
 	})
-	if !named || !q.Labels.Overlaps(t.Requirements) || !fits(q.Requests, t.Allocatable) {
+	if !named || !q.Labels.Overlaps(t.Requirements) || !quantity.Fits(q.Requests, t.Allocatable) {
 		return Entry{}, false
 	}
 	excluded := conflict(q.Pool, t.Requirements)
@@ -104,15 +105,6 @@ func (q Query) entry(t *catalog.InstanceType) (Entry, bool) {
 	}
 	e.Why = whyNone(e.Offerings)
 	return e, len(e.Offerings) > 0 && (e.Why == "" || !q.Available)
-}
-
-func fits(requests, room corev1.ResourceList) bool {
-	for name, requested := range requests {
-		if has := room[name]; requested.Cmp(has) > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // conflict returns which requirement of a pool excludes a set; empty if none does.

@@ -50,6 +50,17 @@ func replayed(t *testing.T, path string) map[string]string {
 	return out
 }
 
+// wantReplayed reports passes that are not planned again as they were.
+func wantReplayed(t *testing.T, seed uint64, path string, want map[string]string) {
+	t.Helper()
+	got := replayed(t, path)
+	for id, plan := range want {
+		if got[id] != plan {
+			t.Errorf("seed %d, pass %s: planned %s, replayed %s", seed, id, plan, got[id])
+		}
+	}
+}
+
 func TestARecordedPassIsPlannedTheSame(t *testing.T) {
 	for seed := range uint64(12) {
 		cfg := testConfig(t, 64<<20)
@@ -62,12 +73,7 @@ func TestARecordedPassIsPlannedTheSame(t *testing.T) {
 			w.change()
 		}
 		r.Close()
-		got := replayed(t, cfg.Path)
-		for id, plan := range want {
-			if got[id] != plan {
-				t.Errorf("seed %d, pass %s: planned %s, replayed %s", seed, id, plan, got[id])
-			}
-		}
+		wantReplayed(t, seed, cfg.Path, want)
 	}
 }
 
@@ -101,12 +107,7 @@ func TestAPassThatIsRecordedBeforeItIsPlanned(t *testing.T) {
 			w.change()
 		}
 		r.Close()
-		got := replayed(t, cfg.Path)
-		for id, plan := range want {
-			if got[id] != plan {
-				t.Errorf("seed %d, pass %s: planned %s, replayed %s", seed, id, plan, got[id])
-			}
-		}
+		wantReplayed(t, seed, cfg.Path, want)
 	}
 }
 

@@ -54,6 +54,13 @@ func ErrorLogged(log *slog.Logger, what string, f func() error) error {
 	return err
 }
 
+// EachLogged is f for one of many things: a panic at one of them is logged, and does not concern the others.
+func EachLogged[T any](log *slog.Logger, what string, f func(T)) func(T) {
+	return func(one T) {
+		_ = ErrorLogged(log, what, func() error { f(one); return nil })
+	}
+}
+
 // Reporter counts and logs the panics of planning, and keeps a snapshot of the cluster. The zero value does nothing.
 type Reporter struct {
 	// Count is by pass; nil counts nothing.

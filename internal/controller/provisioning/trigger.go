@@ -56,14 +56,8 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 		defer close(stop)
 		wait.UntilWithContext(ctx, t.retrigger, retriggerInterval)
 	}()
-	return t.Pods.Watch(ctx, t.guarded(t.changed), t.guarded(t.deleted))
-}
-
-// guarded makes a panic at one pod a line of the log.
-func (t *PodTrigger) guarded(f func(*corev1.Pod)) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		_ = panics.ErrorLogged(t.Log, "trigger for a pod", func() error { f(pod); return nil })
-	}
+	const what = "trigger for a pod"
+	return t.Pods.Watch(ctx, panics.EachLogged(t.Log, what, t.changed), panics.EachLogged(t.Log, what, t.deleted))
 }
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {

@@ -118,6 +118,16 @@ func within(q resource.Quantity) bool {
 	return n != Max && n != Min
 }
 
+// Fits reports whether there is room for the requests: a resource that room does not name is zero.
+func Fits(requests, room corev1.ResourceList) bool {
+	for name, requested := range requests {
+		if has := room[name]; requested.Cmp(has) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // ClampList applies Clamp to each amount. It returns the same list if nothing changes.
 func ClampList(list corev1.ResourceList) corev1.ResourceList {
 	if Bounded(list) {

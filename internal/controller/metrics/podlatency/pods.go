@@ -51,14 +51,8 @@ func (p *Pods) NeedLeaderElection() bool { return true }
 // Start measures until ctx ends.
 func (p *Pods) Start(ctx context.Context) error {
 	p.waiting = map[types.NamespacedName]wait{}
-	return p.Source.Watch(ctx, p.guarded(p.changed), p.guarded(p.deleted))
-}
-
-// guarded makes a panic at one pod a line of the log.
-func (p *Pods) guarded(f func(*corev1.Pod)) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		_ = panics.ErrorLogged(p.Log, "measure a pod", func() error { f(pod); return nil })
-	}
+	const what = "measure a pod"
+	return p.Source.Watch(ctx, panics.EachLogged(p.Log, what, p.changed), panics.EachLogged(p.Log, what, p.deleted))
 }
 
 // changed measures the steps that a pod has completed. For nearly all pods it does nothing: those that run, and did when they were first

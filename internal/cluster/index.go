@@ -33,7 +33,7 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	}{
 		{&corev1.Node{}, nodeProviderID, func(o client.Object) string { return o.(*corev1.Node).Spec.ProviderID }},
 		{&corev1.Pod{}, podNodeName, func(o client.Object) string { return o.(*corev1.Pod).Spec.NodeName }},
-		{&corev1.Pod{}, podWaiting, waitingUID},
+		{&corev1.Pod{}, podWaiting, waitingKey},
 		{&karpv1.NodeClaim{}, claimProviderID, func(o client.Object) string { return o.(*karpv1.NodeClaim).Status.ProviderID }},
 		{&karpv1.NodeClaim{}, claimInstanceID, func(o client.Object) string { return instanceID(o.(*karpv1.NodeClaim).Status.ProviderID) }},
 		{&karpv1.NodeClaim{}, claimCommand, func(o client.Object) string { return CommandOf(o.(*karpv1.NodeClaim)) }},
@@ -52,31 +52,49 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// waitingUID is the UID of a pod that has no node; empty for the others, which are most, so that the index is small.
-func waitingUID(o client.Object) string {
+// waitingKey is the beginning of the UID of a pod that has no node; empty for the others, which are most, so that the index is small. A
+// key of its own for each of 30,000 pods would take 7 MB.
+func waitingKey(o client.Object) string {
 	if pod := o.(*corev1.Pod); pod.Spec.NodeName == "" {
-		return string(pod.UID)
+		return uidKey(pod.UID)
 	}
 	return ""
 }
+
+// uidKey has 4,096 values for the UIDs of an API server, which are random.
+func uidKey(uid types.UID) string { return string(uid[:min(len(uid), 3)]) }
 
 // WaitingPods returns those of the pods with the UIDs that have no node yet. They are shared with the cache and must not be changed.
 func WaitingPods(ctx context.Context, r client.Reader, uids []types.UID) ([]*corev1.Pod, error) {
 	var out []*corev1.Pod
 	for _, uid := range uids {
 		var list corev1.PodList
-		if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{podWaiting: string(uid)}); err != nil {
+		if err := r.List(ctx, &list, client.UnsafeDisableDeepCopy, client.MatchingFields{podWaiting: uidKey(uid)}); err != nil {
 			return nil, err
 		}
-		out = append(out, pointers(list.Items)...)
+		for _, pod := range pointers(list.Items) {
+			if pod.UID == uid {
+				out = append(out, pod)
+			}
+		}
 	}
 	return out, nil
 }
 
 // OwnClaim returns the NodeClaim of the name, nil if there is none or if it is another controller's.
 func OwnClaim(ctx context.Context, r client.Reader, key client.ObjectKey) (*karpv1.NodeClaim, error) {
+	return ownClaim(ctx, r, key)
+}
+
+// SharedOwnClaim is OwnClaim without a copy: the NodeClaim is shared with the cache and must not be changed. Reconcilers that look at
+// each of 5,000 NodeClaims, and rarely write, need no more.
+func SharedOwnClaim(ctx context.Context, r client.Reader, key client.ObjectKey) (*karpv1.NodeClaim, error) {
+	return ownClaim(ctx, r, key, client.UnsafeDisableDeepCopy)
+}
+
+func ownClaim(ctx context.Context, r client.Reader, key client.ObjectKey, opts ...client.GetOption) (*karpv1.NodeClaim, error) {
 	claim := &karpv1.NodeClaim{}
-	if err := r.Get(ctx, key, claim); err != nil {
+	if err := r.Get(ctx, key, claim, opts...); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if !awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
@@ -87,12 +105,21 @@ func OwnClaim(ctx context.Context, r client.Reader, key client.ObjectKey) (*karp
 
 // NodesOf returns the Nodes that have the provider ID; none for an empty one.
 func NodesOf(ctx context.Context, r client.Reader, providerID string) ([]corev1.Node, error) {
+	return nodesOf(ctx, r, providerID)
+}
+
+func nodesOf(ctx context.Context, r client.Reader, providerID string, opts ...client.ListOption) ([]corev1.Node, error) {
 	if providerID == "" {
 		return nil, nil
 	}
 	var list corev1.NodeList
-	err := r.List(ctx, &list, client.MatchingFields{nodeProviderID: providerID})
+	err := r.List(ctx, &list, append(opts, client.MatchingFields{nodeProviderID: providerID})...)
 	return list.Items, err
+}
+
+// SharedNodesOf is NodesOf without copies: what the Nodes refer to is shared with the cache and must not be changed.
+func SharedNodesOf(ctx context.Context, r client.Reader, providerID string) ([]corev1.Node, error) {
+	return nodesOf(ctx, r, providerID, client.UnsafeDisableDeepCopy)
 }
 
 // ClaimsOf returns the NodeClaims that have the provider ID; none for an empty one.
@@ -158,6 +185,12 @@ func Reschedulable(ctx context.Context, r client.Reader, node string) int {
 
 // ClaimRequests maps a Node to reconcile requests for its NodeClaim.
 func ClaimRequests(r client.Reader) func(context.Context, client.Object) []reconcile.Request {
+	return ClaimRequestsWhere(r, func(*karpv1.NodeClaim) bool { return true })
+}
+
+// ClaimRequestsWhere is ClaimRequests for NodeClaims that which accepts. Most of 5,000 nodes have joined long ago: those of them that a
+// reconciler would leave as they are need no place in its queue.
+func ClaimRequestsWhere(r client.Reader, which func(*karpv1.NodeClaim) bool) func(context.Context, client.Object) []reconcile.Request {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		id := o.(*corev1.Node).Spec.ProviderID
 		if id == "" {
@@ -170,7 +203,9 @@ func ClaimRequests(r client.Reader) func(context.Context, client.Object) []recon
 		}
 		out := make([]reconcile.Request, 0, len(claims.Items))
 		for i := range claims.Items {
-			out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: claims.Items[i].Name}})
+			if which(&claims.Items[i]) {
+				out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: claims.Items[i].Name}})
+			}
 		}
 		return out
 	}

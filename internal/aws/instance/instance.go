@@ -186,7 +186,7 @@ func (s *Instances) get(ctx context.Context, providerID string, by describeBatch
 	if err != nil {
 		return cloudprovider.Instance{}, fmt.Errorf("get instance %s: %w", id, err)
 	}
-	found := s.convert(described)
+	found := s.convert(described, func(text string) string { return text })
 	s.visible.Set(id, struct{}{})
 	if found.State == cloudprovider.ShuttingDown {
 		s.noteEnding(found)
@@ -319,10 +319,19 @@ func (s *Instances) withNewlyLaunched(
 
 func (s *Instances) describe(ctx context.Context, in *ec2.DescribeInstancesInput) ([]cloudprovider.Instance, error) {
 	var out []cloudprovider.Instance
-	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, s.convert(i)) }); err != nil {
+	// Of 2 KB of an instance, half are types, zones, and keys and values of tags that many have.
+	texts := map[string]string{}
+	share := func(text string) string {
+		if known, found := texts[text]; found {
+			return known
+		}
+		texts[text] = text
+		return text
+	}
+	if err := s.eachPage(ctx, in, func(i ec2types.Instance) { out = append(out, s.convert(i, share)) }); err != nil {
 		return nil, err
 	}
-	return out, nil
+	return slices.Clip(out), nil
 }
 
 // pages returns the instances of all pages.
@@ -356,24 +365,25 @@ func (s *Instances) eachPage(ctx context.Context, in *ec2.DescribeInstancesInput
 }
 
 // convert returns the instance in the form that controllers use. It reads no fields but those of instancexml.Fields.
-func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
+// share returns a text that other instances may have, too.
+func (s *Instances) convert(i ec2types.Instance, share func(string) string) cloudprovider.Instance {
 	out := cloudprovider.Instance{
 		ID:           aws.ToString(i.InstanceId),
-		Type:         string(i.InstanceType),
+		Type:         share(string(i.InstanceType)),
 		CapacityType: karpv1.CapacityTypeOnDemand,
-		ImageID:      aws.ToString(i.ImageId),
-		SubnetID:     aws.ToString(i.SubnetId),
+		ImageID:      share(aws.ToString(i.ImageId)),
+		SubnetID:     share(aws.ToString(i.SubnetId)),
 		Tenancy:      awsv1.TenancyDefault,
 		LaunchedAt:   aws.ToTime(i.LaunchTime),
 		Tags:         make(map[string]string, len(i.Tags)),
 	}
 	if i.State != nil {
-		out.State = cloudprovider.State(i.State.Name)
+		out.State = cloudprovider.State(share(string(i.State.Name)))
 	}
 	if i.Placement != nil {
-		out.Zone = aws.ToString(i.Placement.AvailabilityZone)
-		out.ZoneID = aws.ToString(i.Placement.AvailabilityZoneId)
-		out.Tenancy = cmp.Or(string(i.Placement.Tenancy), awsv1.TenancyDefault)
+		out.Zone = share(aws.ToString(i.Placement.AvailabilityZone))
+		out.ZoneID = share(aws.ToString(i.Placement.AvailabilityZoneId))
+		out.Tenancy = cmp.Or(share(string(i.Placement.Tenancy)), awsv1.TenancyDefault)
 		out.Placement = cloudprovider.Placement{
 			GroupID:   aws.ToString(i.Placement.GroupId),
 			Partition: int(aws.ToInt32(i.Placement.PartitionNumber)),
@@ -394,11 +404,11 @@ func (s *Instances) convert(i ec2types.Instance) cloudprovider.Instance {
 		}
 	}
 	for _, g := range i.SecurityGroups {
-		out.SecurityGroupIDs = append(out.SecurityGroupIDs, aws.ToString(g.GroupId))
+		out.SecurityGroupIDs = append(out.SecurityGroupIDs, share(aws.ToString(g.GroupId)))
 	}
 	slices.Sort(out.SecurityGroupIDs)
 	for _, t := range i.Tags {
-		out.Tags[aws.ToString(t.Key)] = aws.ToString(t.Value)
+		out.Tags[share(aws.ToString(t.Key))] = share(aws.ToString(t.Value))
 	}
 	out.ProviderID = ProviderID(out.Zone, out.ID)
 	out.NodeClaim = out.Tags[awsv1.TagNodeClaim]

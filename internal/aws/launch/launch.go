@@ -88,6 +88,7 @@ type Launcher struct {
 	largeUserData *ttlcache.Cache[string, struct{}]
 	// batchCount counts the batch launches.
 	batchCount atomic.Uint64
+	userDatas  bootstrap.Renderer
 
 	mu sync.Mutex
 	// inProgress counts the launches in progress, by the UID of the NodeClaim.

@@ -320,7 +320,7 @@ func (l *Launcher) userData(o Request, p plan, g templateGroup, cluster bootstra
 	if class.Spec.Kubelet != nil {
 		in.RawKubelet = class.Spec.Kubelet.Raw
 	}
-	rendered, err := bootstrap.Render(family, in)
+	rendered, err := l.userDatas.Render(family, in)
 	if errors.As(err, &bootstrap.MissingCIDRError{}) {
 		return "", &cloudprovider.NodeClassNotReadyError{Err: err}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -60,8 +62,33 @@ func New(t testing.TB, now func() time.Time, objects ...client.Object) client.Wi
 		t.Fatal(err)
 	}
 	return interceptor.NewClient(builder.Build(), interceptor.Funcs{
-		Create: s.create, Delete: s.delete, Patch: patch, SubResourcePatch: patchSubresource,
+		Create: s.create, Delete: s.delete, Patch: patch, SubResourcePatch: patchSubresource, Get: sharedReads{t}.get,
 	})
+}
+
+// sharedReads has the test fail if it changes what an object refers to that was read without a copy. With a cache, as controllers have,
+// that would change the cache.
+type sharedReads struct{ t testing.TB }
+
+func (s sharedReads) get(
+	ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption,
+) error {
+	err := c.Get(ctx, key, o, opts...)
+	asked := client.GetOptions{}
+	for _, opt := range opts {
+		opt.ApplyToGet(&asked)
+	}
+	if err != nil || asked.UnsafeDisableDeepCopy == nil || !*asked.UnsafeDisableDeepCopy {
+		return err
+	}
+	read, want := reflect.New(reflect.TypeOf(o).Elem()), o.DeepCopyObject()
+	read.Elem().Set(reflect.ValueOf(o).Elem())
+	s.t.Cleanup(func() {
+		if got := read.Interface(); !equality.Semantic.DeepEqual(got, want) {
+			s.t.Errorf("%T %s is shared with the cache and was changed: %+v, was %+v", o, key, got, want)
+		}
+	})
+	return nil
 }
 
 func scheme(t testing.TB) *runtime.Scheme {

@@ -1,6 +1,7 @@
 package reduced
 
 import (
+	"hash/maphash"
 	"reflect"
 	"sync"
 
@@ -23,13 +24,16 @@ type Sharer struct {
 	owners    table[ownerKey, *corev1.Pod]
 	instances table[instanceKey, *nodeParts]
 	strings   table[string, string]
+	// labels are of NodeClaims, by a hash under seed.
+	labels table[uint64, map[string]string]
+	seed   maphash.Seed
 }
 
 // ownerKey is what pods have in common that are made from one template.
 type ownerKey struct{ namespace, owner string }
 
 // NewSharer returns a Sharer that has seen nothing.
-func NewSharer() *Sharer { return &Sharer{} }
+func NewSharer() *Sharer { return &Sharer{seed: maphash.MakeSeed()} }
 
 // Transform reduces an object before it enters a cache, see Transform. Cost for a pod: comparing it with another pod of its owner.
 func (s *Sharer) Transform(o any) (any, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
@@ -32,26 +33,29 @@ func (r *Consolidatable) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.disruption").
 		For(&karpv1.NodeClaim{}).
-		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.claimsOf)).
+		Watches(
+			&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(r.claimsOf), builder.WithPredicates(eventfilter.IgnoreStatusUpdates()),
+		).
 		Complete(patch.RequeueOnConflict(r))
 }
 
 func (r *Consolidatable) claimsOf(ctx context.Context, pool client.Object) []reconcile.Request {
 	var claims karpv1.NodeClaimList
-	if err := r.Client.List(ctx, &claims, client.MatchingLabels{karpv1.LabelNodePool: pool.GetName()}); err != nil {
+	err := r.Client.List(ctx, &claims, client.UnsafeDisableDeepCopy, client.MatchingLabels{karpv1.LabelNodePool: pool.GetName()})
+	if err != nil {
 		r.Log.Error("listing the claims of a node pool", "NodePool", pool.GetName(), "error", err)
 		return nil
 	}
 	out := make([]reconcile.Request, 0, len(claims.Items))
-	for _, c := range claims.Items {
-		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: c.Name}})
+	for i := range claims.Items {
+		out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: claims.Items[i].Name}})
 	}
 	return out
 }
 
 // Reconcile sets or clears the condition, and requeues for the time at which it would change by itself.
 func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	claim, err := cluster.SharedOwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
 		return reconcile.Result{}, err
 	}
@@ -65,6 +69,11 @@ func (r *Consolidatable) Reconcile(ctx context.Context, req reconcile.Request) (
 	}
 	now := r.Now()
 	elapsed, wait := consolidatable(claim, pool, now)
+	is, has := condition.Get(claim, karpv1.ConditionConsolidatable)
+	if right := is.Status == metav1.ConditionTrue && is.ObservedGeneration == claim.Generation; has == elapsed && (!has || right) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	claim = claim.DeepCopy()
 	_, err = patch.Status(ctx, r.Client, claim, func() {
 		if elapsed {
 			condition.SetTrue(claim, karpv1.ConditionConsolidatable, now)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
 var start = time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
@@ -56,5 +57,47 @@ func TestStaticPoolIsNeverConsolidatable(t *testing.T) {
 	condition.SetTrue(claim, karpv1.ConditionInitialized, start)
 	if quiet, wait := consolidatable(claim, pool, start.Add(time.Hour)); quiet || wait != 0 {
 		t.Errorf("quiet %v, wait %v", quiet, wait)
+	}
+}
+
+// The condition follows what happens to the pods of the node, and is written only when it changes.
+func TestConsolidatableFollowsPods(t *testing.T) {
+	f := controllertest.New(
+		t,
+		controllertest.Pool("general", func(p *karpv1.NodePool) { p.Spec.Disruption.ConsolidateAfter = karpv1.After(time.Minute) }),
+		controllertest.Claim("a", controllertest.Initialized),
+	)
+	r := &Consolidatable{Client: f.API, Log: f.Log, Now: f.Now}
+	version := f.Claim("a").ResourceVersion
+	for _, step := range []struct {
+		name     string
+		after    time.Duration
+		podEvent bool
+		want     bool
+		writes   bool
+	}{
+		{"just initialized", 0, false, false, false},
+		{"a minute later", time.Minute, false, true, true},
+		{"nothing has changed", time.Hour, false, true, false},
+		{"a pod comes", 0, true, false, true},
+		{"nothing has changed again", time.Second, false, false, false},
+		{"a minute after the pod", time.Minute, false, true, true},
+	} {
+		f.Clock = f.Clock.Add(step.after)
+		if step.podEvent {
+			claim := f.Claim("a")
+			claim.Status.LastPodEventTime = metav1.NewTime(f.Clock)
+			f.Do(f.API.Status().Update(t.Context(), claim))
+			version = f.Claim("a").ResourceVersion
+		}
+		f.Reconcile(r, "a")
+		got := f.Claim("a")
+		if is := condition.IsTrue(got, karpv1.ConditionConsolidatable); is != step.want {
+			t.Errorf("%s: consolidatable %v", step.name, is)
+		}
+		if written := got.ResourceVersion != version; written != step.writes {
+			t.Errorf("%s: written %v", step.name, written)
+		}
+		version = got.ResourceVersion
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
 // IgnoreStatusUpdates drops updates that change nothing but the status.
@@ -30,6 +32,14 @@ func OnlyDeletions() predicate.Predicate {
 // Deleting drops events of objects that are not being deleted. At the start of a process, these are nearly all.
 func Deleting() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() })
+}
+
+// Claims drops events of NodeClaims that which does not accept as they are now.
+func Claims(which func(*karpv1.NodeClaim) bool) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		claim, is := o.(*karpv1.NodeClaim)
+		return is && which(claim)
+	})
 }
 
 // Changed reports whether two versions of an object differ in more than their status.

@@ -6,6 +6,8 @@ package outcome
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +31,9 @@ type Watcher struct {
 	Now      func() time.Time
 
 	mu sync.Mutex
-	// recorded are the steps of each claim.
-	recorded map[types.UID]map[recorder.Step]bool
+	// recorded are hashes of the steps of each claim: a step takes 200 bytes and more, and 5,000 claims have three each.
+	recorded map[types.UID][]uint64
+	seed     maphash.Seed
 }
 
 // Register adds the watcher to mgr. It runs on every replica: one that is not elected records steps of what the leader decides.
@@ -147,20 +150,19 @@ func (w *Watcher) record(claim *karpv1.NodeClaim, s recorder.Step) {
 		return
 	}
 	s.Object = claim.Name
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.recorded == nil {
-		w.recorded = map[types.UID]map[recorder.Step]bool{}
-	}
-	if w.recorded[claim.UID] == nil {
-		w.recorded[claim.UID] = map[recorder.Step]bool{}
-	}
 	key := s
 	if s.What == recorder.StepWaiting {
 		key.At = time.Time{} // when it was seen first
 	}
-	if !w.recorded[claim.UID][key] {
-		w.recorded[claim.UID][key] = true
-		w.Recorder.Step(s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.recorded == nil {
+		w.recorded, w.seed = map[types.UID][]uint64{}, maphash.MakeSeed()
 	}
+	hash := maphash.Comparable(w.seed, key)
+	if slices.Contains(w.recorded[claim.UID], hash) {
+		return
+	}
+	w.recorded[claim.UID] = append(w.recorded[claim.UID], hash)
+	w.Recorder.Step(s)
 }

@@ -68,7 +68,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		For(&karpv1.NodeClaim{}).
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, pool client.Object) []reconcile.Request {
 			return r.requests(ctx, func(c *karpv1.NodeClaim) bool { return c.Labels[karpv1.LabelNodePool] == pool.GetName() })
-		})).
+		}), builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
 		Watches(&awsv1.EC2NodeClass{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, class client.Object) []reconcile.Request {
 			return r.requests(ctx, func(c *karpv1.NodeClaim) bool {
 				return awsv1.IsEC2NodeClass(c.Spec.NodeClassRef) && c.Spec.NodeClassRef.Name == class.GetName()
@@ -96,7 +96,7 @@ func (r *Reconciler) requests(ctx context.Context, match func(*karpv1.NodeClaim)
 
 // Reconcile sets or removes the condition Drifted.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	claim, err := cluster.SharedOwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
 		return reconcile.Result{}, err
 	}
@@ -179,10 +179,12 @@ func (r *Reconciler) forget(uid types.UID) {
 	delete(r.offered, uid)
 }
 
-// setDrifted writes the condition with its reason, or removes it if the reason is empty.
-func (r *Reconciler) setDrifted(ctx context.Context, claim *karpv1.NodeClaim, reason string) error {
-	before := claim.DeepCopy()
-	changed := false
+// setDrifted writes the condition with its reason, or removes it if the reason is empty. It does not change before.
+func (r *Reconciler) setDrifted(ctx context.Context, before *karpv1.NodeClaim, reason string) error {
+	if _, has := condition.Get(before, karpv1.ConditionDrifted); reason == "" && !has {
+		return nil
+	}
+	claim, changed := before.DeepCopy(), false
 	if reason == "" {
 		changed = condition.Clear(claim, karpv1.ConditionDrifted, r.Now())
 	} else {

@@ -33,7 +33,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Reconcile deletes the claim if it has expired, or requeues it for the time when it will.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
+	claim, err := cluster.SharedOwnClaim(ctx, r.Client, req.NamespacedName)
 	if err != nil || claim == nil {
 		return reconcile.Result{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,11 +42,14 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 
 // Reconcile labels the claim and its Node, and sets the observed generation of the claim's conditions.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil {
+	before, err := cluster.SharedOwnClaim(ctx, r.Client, req.NamespacedName)
+	if err != nil || before == nil {
 		return reconcile.Result{}, err
 	}
-	before := claim.DeepCopy()
+	if before.Labels[awsv1.LabelNodeClass] == before.Spec.NodeClassRef.Name && len(staleConditions(before)) == 0 {
+		return reconcile.Result{}, client.IgnoreNotFound(r.labelNode(ctx, before))
+	}
+	claim := before.DeepCopy()
 	metav1.SetMetaDataLabel(&claim.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name)
 	if _, err := patch.ObjectFrom(ctx, r.Client, before, claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -56,8 +58,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	before = claim.DeepCopy()
-	if !updateObservedGeneration(claim, r.Now()) {
-		return reconcile.Result{}, nil
+	for _, c := range staleConditions(before) {
+		condition.Set(claim, c, r.Now())
 	}
 	_, err = patch.StatusFrom(ctx, r.Client, before, claim)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -65,30 +67,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // labelNode labels the claim's Node, if there is exactly one.
 func (r *Reconciler) labelNode(ctx context.Context, claim *karpv1.NodeClaim) error {
-	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
-	if err != nil || len(nodes) != 1 {
+	nodes, err := cluster.SharedNodesOf(ctx, r.Client, claim.Status.ProviderID)
+	if err != nil || len(nodes) != 1 || nodes[0].Labels[awsv1.LabelNodeClass] == claim.Spec.NodeClassRef.Name {
 		return err
 	}
-	node := &nodes[0]
-	before := node.DeepCopy()
-	if metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name); equality.Semantic.DeepEqual(
-		before.Labels,
-		node.Labels,
-	) {
-		return nil
-	}
+	before := &nodes[0]
+	node := before.DeepCopy()
+	metav1.SetMetaDataLabel(&node.ObjectMeta, awsv1.LabelNodeClass, claim.Spec.NodeClassRef.Name)
 	// A label conflicts with no other writer, so this patch needs no optimistic lock.
 	return r.Client.Patch(ctx, node, client.MergeFrom(before))
 }
 
-// updateObservedGeneration moves decided conditions to the claim's generation: Launched, Registered and Initialized
-// hold whatever the spec says now. It reports whether it changed something.
-func updateObservedGeneration(claim *karpv1.NodeClaim, now time.Time) (changed bool) {
+// staleConditions are the decided conditions of an earlier generation of the claim: Launched, Registered and Initialized hold whatever the
+// spec says now.
+func staleConditions(claim *karpv1.NodeClaim) (out []metav1.Condition) {
 	for _, typ := range claim.ConditionTypes().Dependents {
 		c, _ := condition.Get(claim, typ)
 		if c.Status != metav1.ConditionUnknown && c.ObservedGeneration != claim.Generation {
-			changed = condition.Set(claim, c, now) || changed
+			out = append(out, c)
 		}
 	}
-	return changed
+	return out
 }

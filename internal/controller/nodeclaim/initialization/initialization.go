@@ -51,9 +51,9 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.initialization").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Claims(initializes))).
 		Watches(
-			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequestsWhere(mgr.GetClient(), initializes)),
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		Watches(&corev1.Node{}, handler.Funcs{UpdateFunc: r.observe})
@@ -63,6 +63,12 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return b.
 		WithOptions(eventfilter.BackoffOptions(50, time.Second, time.Minute)).
 		Complete(patch.RequeueOnConflict(r))
+}
+
+// initializes reports whether the claim's Node is registered and has not been initialized yet.
+func initializes(claim *karpv1.NodeClaim) bool {
+	return claim.DeletionTimestamp == nil && !condition.IsTrue(claim, karpv1.ConditionRebooting) &&
+		condition.IsTrue(claim, karpv1.ConditionRegistered) && condition.IsUnknown(claim, karpv1.ConditionInitialized)
 }
 
 // observe records the taints that others remove from a node. It enqueues nothing.
@@ -77,12 +83,8 @@ func (r *Reconciler) observe(_ context.Context, e ctrlevent.UpdateEvent, _ workq
 // Reconcile sets Initialized, or records what it waits for. A change of the Node, or of its devices, enqueues it again.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil {
+	if err != nil || claim == nil || !initializes(claim) {
 		return reconcile.Result{}, err
-	}
-	if claim.DeletionTimestamp != nil || condition.IsTrue(claim, karpv1.ConditionRebooting) ||
-		!condition.IsTrue(claim, karpv1.ConditionRegistered) || !condition.IsUnknown(claim, karpv1.ConditionInitialized) {
-		return reconcile.Result{}, nil
 	}
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {

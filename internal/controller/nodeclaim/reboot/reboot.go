@@ -93,9 +93,9 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.reboot").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Claims(rebooting))).
 		Watches(
-			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequestsWhere(mgr.GetClient(), rebooting)),
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
@@ -113,10 +113,14 @@ type attempt struct {
 	issued     bool
 }
 
+func rebooting(claim *karpv1.NodeClaim) bool {
+	return claim.DeletionTimestamp == nil && condition.IsTrue(claim, karpv1.ConditionRebooting)
+}
+
 // Reconcile takes the reboot of a claim one phase further.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil || claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionRebooting) {
+	if err != nil || claim == nil || !rebooting(claim) {
 		return reconcile.Result{}, err
 	}
 	a := &attempt{claim: claim}

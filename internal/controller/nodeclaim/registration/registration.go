@@ -52,24 +52,26 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.registration").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Claims(awaitsNode))).
 		Watches(
-			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequests(mgr.GetClient())),
+			&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(cluster.ClaimRequestsWhere(mgr.GetClient(), awaitsNode)),
 			builder.WithPredicates(eventfilter.IgnoreHeartbeats()),
 		).
 		WithOptions(eventfilter.BackoffOptions(50, time.Second, time.Minute)).
 		Complete(patch.RequeueOnConflict(r))
 }
 
+// awaitsNode reports whether the claim has an instance whose Node is not registered yet.
+func awaitsNode(claim *karpv1.NodeClaim) bool {
+	return claim.DeletionTimestamp == nil && condition.IsTrue(claim, karpv1.ConditionLaunched) &&
+		condition.IsUnknown(claim, karpv1.ConditionRegistered)
+}
+
 // Reconcile registers the claim's Node if it has appeared.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	claim, err := cluster.OwnClaim(ctx, r.Client, req.NamespacedName)
-	if err != nil || claim == nil {
+	if err != nil || claim == nil || !awaitsNode(claim) {
 		return reconcile.Result{}, err
-	}
-	if claim.DeletionTimestamp != nil ||
-		!condition.IsTrue(claim, karpv1.ConditionLaunched) || !condition.IsUnknown(claim, karpv1.ConditionRegistered) {
-		return reconcile.Result{}, nil
 	}
 	nodes, err := cluster.NodesOf(ctx, r.Client, claim.Status.ProviderID)
 	if err != nil {
@@ -83,8 +85,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case 0:
 		// The join controller reports why a Node is late.
 		if c, _ := condition.Get(claim, karpv1.ConditionRegistered); c.Reason == condition.ReasonAwaitingReconciliation {
-			awaitsNode := condition.Because(karpv1.ReasonNodeNotFound, karpv1.MessageNodeNotFound)
-			condition.SetUnknown(claim, karpv1.ConditionRegistered, awaitsNode, r.Now())
+			noNode := condition.Because(karpv1.ReasonNodeNotFound, karpv1.MessageNodeNotFound)
+			condition.SetUnknown(claim, karpv1.ConditionRegistered, noNode, r.Now())
 		}
 	case 1:
 		hooks, err = r.register(ctx, claim, &nodes[0])

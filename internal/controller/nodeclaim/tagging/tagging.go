@@ -21,6 +21,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
@@ -41,7 +42,7 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.tagging").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(eventfilter.Claims(needsTags))).
 		WithOptions(controller.Options{
 			// Most reconciles wait for others, so that one call describes many instances; EC2 admits 10 tagging calls
 			// per second.

@@ -195,16 +195,33 @@ func providerIDs(claims []*karpv1.NodeClaim) map[string]bool {
 
 // volumeLimits is how many volumes of each driver a node can attach, by node.
 func (w *snapshotBuilder) volumeLimits() map[string]map[string]int32 {
-	out := map[string]map[string]int32{}
+	out := make(map[string]map[string]int32, len(w.CSINodes))
+	// Nearly all nodes have one driver, and one of a few limits: they share the map.
+	type limit struct {
+		driver string
+		count  int32
+	}
+	single := map[limit]map[string]int32{}
 	for _, node := range w.CSINodes {
+		var limits []limit
 		for _, d := range node.Spec.Drivers {
-			if d.Allocatable == nil || d.Allocatable.Count == nil {
-				continue
+			if d.Allocatable != nil && d.Allocatable.Count != nil {
+				limits = append(limits, limit{d.Name, *d.Allocatable.Count})
 			}
-			if out[node.Name] == nil {
-				out[node.Name] = map[string]int32{}
-			}
-			out[node.Name][d.Name] = *d.Allocatable.Count
+		}
+		if len(limits) == 0 {
+			continue
+		}
+		if known, found := single[limits[0]]; found && len(limits) == 1 {
+			out[node.Name] = known
+			continue
+		}
+		own := make(map[string]int32, len(limits))
+		for _, l := range limits {
+			own[l.driver] = l.count
+		}
+		if out[node.Name] = own; len(limits) == 1 {
+			single[limits[0]] = own
 		}
 	}
 	return out

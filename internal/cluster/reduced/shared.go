@@ -24,6 +24,8 @@ type Sharer struct {
 	owners    table[ownerKey, *corev1.Pod]
 	instances table[instanceKey, *nodeParts]
 	strings   table[string, string]
+	// conditions are the last of pods that changed in the same second.
+	conditions table[conditionsKey, []corev1.PodCondition]
 	// labels are of NodeClaims, by a hash under seed.
 	labels table[uint64, map[string]string]
 	seed   maphash.Seed
@@ -31,6 +33,13 @@ type Sharer struct {
 
 // ownerKey is what pods have in common that are made from one template.
 type ownerKey struct{ namespace, owner string }
+
+// conditionsKey is what pods have in common that are likely to have equal conditions: the last of them became what it is at the same second.
+type conditionsKey struct {
+	ownerKey
+	phase corev1.PodPhase
+	at    int64
+}
 
 // NewSharer returns a Sharer that has seen nothing.
 func NewSharer() *Sharer { return &Sharer{seed: maphash.MakeSeed()} }
@@ -90,12 +99,28 @@ func (s *Sharer) share(pod *corev1.Pod) {
 	common(&a.PreemptionPolicy, b.PreemptionPolicy)
 	common(&pod.Status.ContainerStatuses, like.Status.ContainerStatuses)
 	common(&pod.Status.InitContainerStatuses, like.Status.InitContainerStatuses)
+	s.shareConditions(key, pod)
 	// The first pods of an owner have no statuses yet; those that run are many, and alike.
 	if pod.Status.Phase == corev1.PodRunning {
 		like.Status = corev1.PodStatus{
 			ContainerStatuses: pod.Status.ContainerStatuses, InitContainerStatuses: pod.Status.InitContainerStatuses,
 		}
 	}
+}
+
+// shareConditions replaces the conditions of a pod by those of another pod of its owner that are equal to the second. kube-scheduler refuses
+// hundreds of pods in one second, and 240 bytes of conditions are a sixth of a pod.
+func (s *Sharer) shareConditions(owner ownerKey, pod *corev1.Pod) {
+	if len(pod.Status.Conditions) == 0 {
+		return
+	}
+	last := &pod.Status.Conditions[len(pod.Status.Conditions)-1]
+	key := conditionsKey{owner, pod.Status.Phase, last.LastTransitionTime.Unix()}
+	if like, known := s.conditions.get(key); known && reflect.DeepEqual(like, pod.Status.Conditions) {
+		pod.Status.Conditions = like
+		return
+	}
+	s.conditions.set(key, pod.Status.Conditions)
 }
 
 // onlyCommon is a pod with what pods of an owner may have in common, which shares everything with the pod.

@@ -26,18 +26,20 @@ import (
 // values satisfy them. With both bounds, min <= max. Bounds are not negative, since no label value begins with a minus,
 // and leave at least one integer that is not excluded.
 type Requirement struct {
-	key string
+	key    string
+	values []string
+	// Inclusive integer bounds; with either, values that are not integers are excluded. Only on complements.
+	min, max  int64
+	minValues int
+	// The flags are together at the end: of each of 5,000 nodes, a plan has a Requirement per label.
+
 	// complement is true if values are the excluded ones, false if they are the only allowed ones.
 	complement bool
-	values     []string
 	// present is true when the label must exist. On complements it distinguishes "Exists and not a" from "not a", which
 	// a node without the label satisfies too. On an empty list it distinguishes what nothing satisfies from
 	// DoesNotExist. It is false on a list of values.
-	present bool
-	// Inclusive integer bounds; with either, values that are not integers are excluded. Only on complements.
-	min, max       int64
+	present        bool
 	hasMin, hasMax bool
-	minValues      int
 }
 
 // In allows exactly the given values; without values it is DoesNotExist.

@@ -30,12 +30,35 @@ type Decisions struct {
 	now     func() time.Time
 
 	mu   sync.Mutex
-	pods map[types.UID]Decision
+	pods map[types.UID]stored
+}
+
+// stored is a Decision in a third of its size, for 30,000 pods that wait: nanoseconds since 1970, 0 for no time.
+type stored struct{ seen, decided, schedulable, healthy int64 }
+
+func store(d Decision) stored {
+	nanos := func(t time.Time) int64 {
+		if t.IsZero() {
+			return 0
+		}
+		return t.UnixNano()
+	}
+	return stored{nanos(d.Seen), nanos(d.Decided), nanos(d.Schedulable), nanos(d.Healthy)}
+}
+
+func (s stored) decision() Decision {
+	at := func(nanos int64) (t time.Time) {
+		if nanos != 0 {
+			t = time.Unix(0, nanos)
+		}
+		return t
+	}
+	return Decision{Seen: at(s.seen), Decided: at(s.decided), Schedulable: at(s.schedulable), Healthy: at(s.healthy)}
 }
 
 // NewDecisions returns an empty Decisions.
 func NewDecisions(metrics *metrics.Metrics, now func() time.Time) *Decisions {
-	return &Decisions{metrics: metrics, now: now, pods: map[types.UID]Decision{}}
+	return &Decisions{metrics: metrics, now: now, pods: map[types.UID]stored{}}
 }
 
 // Of returns the decision about a pod.
@@ -45,7 +68,7 @@ func (d *Decisions) Of(uid types.UID) Decision {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.pods[uid]
+	return d.pods[uid].decision()
 }
 
 // See records that a pod needs a node; only the first time counts. It reports whether this is the first.
@@ -93,14 +116,14 @@ func (d *Decisions) Forget(uid types.UID) {
 }
 
 // retain drops the pods that were first seen before an instant, except those that wait.
-func (d *Decisions) retain(waiting map[types.UID]bool, before time.Time) {
+func (d *Decisions) retain(waiting map[types.UID]wait, before time.Time) {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for uid, e := range d.pods {
-		if !waiting[uid] && e.Seen.Before(before) {
+		if _, waits := waiting[uid]; !waits && e.decision().Seen.Before(before) {
 			delete(d.pods, uid)
 		}
 	}
@@ -113,9 +136,9 @@ func (d *Decisions) change(pod *corev1.Pod, edit func(now time.Time, e *Decision
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e := d.pods[pod.UID]
+	e := d.pods[pod.UID].decision()
 	edit(d.now(), &e)
-	d.pods[pod.UID] = e
+	d.pods[pod.UID] = store(e)
 }
 
 // decide measures the first decision only. For a pod that was not seen before its first plan the latency is zero.

@@ -217,7 +217,9 @@ func TestPodsThatGoAreForgotten(t *testing.T) {
 	events := started(t, &podlatency.Pods{Decisions: decisions, Metrics: f.Metrics, Now: f.Now, Log: f.Log})
 	decisions.See(pod)
 	events.changed(pod)
+	// The source reports the pod as deleted that another of its name has replaced.
 	again := controllertest.Pod("a", "", pending, func(p *corev1.Pod) { p.UID = "again" })
+	events.deleted(pod)
 	events.changed(again)
 	if decisions.Of(pod.UID) != (podlatency.Decision{}) {
 		t.Error("a pod is remembered that another of its name has replaced")

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
@@ -30,7 +29,7 @@ type Pods struct {
 	Log       *slog.Logger
 
 	// waiting are the pods with steps that are still to be measured.
-	waiting map[types.NamespacedName]wait
+	waiting map[types.UID]wait
 	// swept is when the decisions about pods that are gone were last forgotten.
 	swept time.Time
 }
@@ -40,17 +39,14 @@ type Pods struct {
 const sweepInterval = time.Minute
 
 // wait is which steps of a pod's start are still to be measured.
-type wait struct {
-	uid             types.UID
-	toBind, toStart bool
-}
+type wait struct{ toBind, toStart bool }
 
 // NeedLeaderElection makes sure that one process measures.
 func (p *Pods) NeedLeaderElection() bool { return true }
 
 // Start measures until ctx ends.
 func (p *Pods) Start(ctx context.Context) error {
-	p.waiting = map[types.NamespacedName]wait{}
+	p.waiting = map[types.UID]wait{}
 	const what = "measure a pod"
 	return p.Source.Watch(ctx, panics.EachLogged(p.Log, what, p.changed), panics.EachLogged(p.Log, what, p.deleted))
 }
@@ -58,36 +54,30 @@ func (p *Pods) Start(ctx context.Context) error {
 // changed measures the steps that a pod has completed. For nearly all pods it does nothing: those that run, and did when they were first
 // seen.
 func (p *Pods) changed(pod *corev1.Pod) {
-	name := client.ObjectKeyFromObject(pod)
-	w, known := p.waiting[name]
-	if known && w.uid != pod.UID {
-		p.forget(name, w)
-		known = false
-	}
+	w, known := p.waiting[pod.UID]
 	if !known {
 		if pod.Status.Phase != corev1.PodPending {
 			return
 		}
-		w = wait{pod.UID, pod.Spec.NodeName == "", true}
+		w = wait{pod.Spec.NodeName == "", true}
 	}
 	p.measure(pod, &w)
 	if !w.toStart || !snapshot.Active(pod) {
-		p.forget(name, w)
+		p.forget(pod.UID)
 		return
 	}
-	p.waiting[name] = w
+	p.waiting[pod.UID] = w
 }
 
 func (p *Pods) deleted(pod *corev1.Pod) {
-	name := client.ObjectKeyFromObject(pod)
-	if w, known := p.waiting[name]; known {
-		p.forget(name, w)
+	if _, known := p.waiting[pod.UID]; known {
+		p.forget(pod.UID)
 	}
 }
 
-func (p *Pods) forget(name types.NamespacedName, w wait) {
-	delete(p.waiting, name)
-	p.Decisions.Forget(w.uid)
+func (p *Pods) forget(uid types.UID) {
+	delete(p.waiting, uid)
+	p.Decisions.Forget(uid)
 	p.sweep()
 }
 
@@ -98,11 +88,7 @@ func (p *Pods) sweep() {
 		return
 	}
 	p.swept = now
-	waiting := make(map[types.UID]bool, len(p.waiting))
-	for _, w := range p.waiting {
-		waiting[w.uid] = true
-	}
-	p.Decisions.retain(waiting, now.Add(-sweepInterval))
+	p.Decisions.retain(p.waiting, now.Add(-sweepInterval))
 }
 
 func (p *Pods) measure(pod *corev1.Pod, w *wait) {

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -16,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
@@ -52,7 +55,10 @@ type assembly struct {
 	sdk   awssdk.Config
 	aws   *adapter.Adapter
 	pods  *cluster.CachedPods
-	state *cluster.State
+	nodes *cluster.Cached[*corev1.Node]
+	// claims have the last writes of this process where the cache shows them late.
+	claims ownwrites.Claims
+	state  *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
 	panics  *panics.Reporter
@@ -77,8 +83,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	var err error
-	if a.pods, err = cluster.NewCachedPods(ctx, a.mgr.GetCache()); err != nil {
+	if err := a.shareCache(ctx); err != nil {
 		return err
 	}
 	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
@@ -88,6 +93,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if err := a.wireAWS(ctx); err != nil {
 		return err
 	}
+	var err error
 	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
 		return err
 	}
@@ -108,6 +114,24 @@ func (a *assembly) assemble(ctx context.Context) error {
 	return nil
 }
 
+// shareCache is for what reads all pods, Nodes or NodeClaims, and needs no copies of them.
+func (a *assembly) shareCache(ctx context.Context) (err error) {
+	own, is := a.mgr.GetClient().(*ownwrites.Client)
+	if !is {
+		return fmt.Errorf("the client of the manager is a %T, and does not show its own writes", a.mgr.GetClient())
+	}
+	informers := a.mgr.GetCache()
+	if a.pods, err = cluster.NewCachedPods(ctx, informers); err != nil {
+		return err
+	}
+	if a.nodes, err = cluster.NewCached(ctx, informers, &corev1.Node{}); err != nil {
+		return err
+	}
+	claims, err := cluster.NewCached(ctx, informers, &karpv1.NodeClaim{})
+	a.claims = ownwrites.Claims{Cached: claims, Client: own}
+	return err
+}
+
 // newState is the state of the cluster that plans are made from.
 func (a *assembly) newState() *cluster.State {
 	var expressions *cel.Cache
@@ -118,6 +142,8 @@ func (a *assembly) newState() *cluster.State {
 		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
 		Pods:             a.pods,
+		Nodes:            a.nodes,
+		NodeClaims:       a.claims,
 		Live:             a.mgr.GetAPIReader(),
 		Types:            a.measure("state").offerings(a.aws.Offerings),
 		Settings:         a.planning,

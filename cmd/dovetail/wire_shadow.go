@@ -42,8 +42,7 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 	if err := cluster.AddIndexes(ctx, a.mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	var err error
-	if a.pods, err = cluster.NewCachedPods(ctx, a.mgr.GetCache()); err != nil {
+	if err := a.shareCache(ctx); err != nil {
 		return err
 	}
 	if err := a.wireAWS(ctx); err != nil {

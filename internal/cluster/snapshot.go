@@ -92,15 +92,14 @@ func (s *State) readNodes(ctx context.Context, o *Objects) error {
 	if o.NodeClaims, err = s.claims(ctx); err != nil {
 		return err
 	}
-	var nodes corev1.NodeList
-	if err := s.listCached(ctx, &nodes); err != nil {
+	if o.Nodes, err = s.cfg.Nodes.List(ctx); err != nil {
 		return err
 	}
 	var csiNodes storagev1.CSINodeList
 	if err := s.listCached(ctx, &csiNodes); err != nil {
 		return err
 	}
-	o.Nodes, o.CSINodes = pointers(nodes.Items), pointers(csiNodes.Items)
+	o.CSINodes = pointers(csiNodes.Items)
 	return nil
 }
 

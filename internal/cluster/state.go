@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -38,8 +39,11 @@ type Config struct {
 	// Cache reads from the informers, Live from the API server.
 	Cache, Live client.Reader
 	// Pods are those of the informers; nil reads them from Cache.
-	Pods  Pods
-	Types InstanceTypes
+	Pods Pods
+	// Nodes and NodeClaims are those of the informers; nil reads copies from Cache.
+	Nodes      Lister[*corev1.Node]
+	NodeClaims Lister[*karpv1.NodeClaim]
+	Types      InstanceTypes
 	// Overlays change prices and capacity of instance types. Nil changes nothing.
 	Overlays *Overlays
 	// CapacityBuffers is the feature gate of that name.
@@ -103,6 +107,12 @@ type State struct {
 func NewState(cfg Config) *State {
 	if cfg.Pods == nil {
 		cfg.Pods = ReadPods{cfg.Cache}
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = readNodes{cfg.Cache}
+	}
+	if cfg.NodeClaims == nil {
+		cfg.NodeClaims = readClaims{cfg.Cache}
 	}
 	return &State{
 		cfg:               cfg,
@@ -228,15 +238,13 @@ func (s *State) Primed() bool {
 // first: in the other order, a cache that catches up in between would hide a claim from both reads.
 func (s *State) claims(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	created := s.createdClaims()
-	var list karpv1.NodeClaimList
-	if err := s.listCached(ctx, &list); err != nil {
+	out, err := s.cfg.NodeClaims.List(ctx)
+	if err != nil {
 		return nil, err
 	}
-	out := make([]*karpv1.NodeClaim, 0, len(list.Items)+len(created))
-	cached := make(map[types.UID]bool, len(list.Items))
-	for i := range list.Items {
-		out = append(out, &list.Items[i])
-		cached[list.Items[i].UID] = true
+	cached := make(map[types.UID]bool, len(out))
+	for _, claim := range out {
+		cached[claim.UID] = true
 	}
 	shown := s.shownVersion(ctx)
 	created = slices.DeleteFunc(created, func(claim *karpv1.NodeClaim) bool {

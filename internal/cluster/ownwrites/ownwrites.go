@@ -73,6 +73,25 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	return nil
 }
 
+// Claims are the NodeClaims of a cache without copies, with the last write of Client in the place of those that it shows late.
+type Claims struct {
+	Cached interface {
+		List(ctx context.Context) ([]*karpv1.NodeClaim, error)
+	}
+	Client *Client
+}
+
+// List returns NodeClaims that are shared and must not be changed.
+func (c Claims) List(ctx context.Context) ([]*karpv1.NodeClaim, error) {
+	claims, err := c.Cached.List(ctx)
+	for i, claim := range claims {
+		if newer := c.Client.newer(claim); newer != nil {
+			claims[i] = newer
+		}
+	}
+	return claims, err
+}
+
 // Patch changes an object.
 func (c *Client) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	claim, ok := o.(*karpv1.NodeClaim)

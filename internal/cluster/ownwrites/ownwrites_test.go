@@ -74,6 +74,16 @@ func (w *world) read(t *testing.T) *karpv1.NodeClaim {
 	return claim
 }
 
+// informer lists the claims of the cache without copies.
+type informer struct{ api *lagging }
+
+func (i informer) List(context.Context) (out []*karpv1.NodeClaim, _ error) {
+	for _, claim := range i.api.cache {
+		out = append(out, &claim)
+	}
+	return out, nil
+}
+
 // label changes a claim as a controller does.
 func (w *world) label(t *testing.T, c client.Client, value string) error {
 	t.Helper()
@@ -94,6 +104,9 @@ func TestOwnWriteIsRead(t *testing.T) {
 	var list karpv1.NodeClaimList
 	if err := w.fresh.List(t.Context(), &list); err != nil || len(list.Items) != 1 || list.Items[0].Labels["new"] != "1" {
 		t.Errorf("list: %v, %+v", err, list.Items)
+	}
+	if claims, err := (Claims{informer{w.api}, w.fresh}).List(t.Context()); err != nil || len(claims) != 1 || claims[0].Labels["new"] != "1" {
+		t.Errorf("list without copies: %v, %+v", err, claims)
 	}
 	// The next write is not refused, though the cache still shows what was before the first.
 	claim := w.read(t)

@@ -34,7 +34,7 @@ type Sharer struct {
 // ownerKey is what pods have in common that are made from one template.
 type ownerKey struct{ namespace, owner string }
 
-// conditionsKey is what pods have in common that are likely to have equal conditions: the last of them became what it is at the same second.
+// conditionsKey is what pods with equal conditions have in common: the last of them changed in the same second.
 type conditionsKey struct {
 	ownerKey
 	phase corev1.PodPhase
@@ -108,7 +108,7 @@ func (s *Sharer) share(pod *corev1.Pod) {
 	}
 }
 
-// shareConditions replaces the conditions of a pod by those of another pod of its owner that are equal to the second. kube-scheduler refuses
+// shareConditions replaces the conditions of a pod by equal ones of another pod of its owner. kube-scheduler refuses
 // hundreds of pods in one second, and 240 bytes of conditions are a sixth of a pod.
 func (s *Sharer) shareConditions(owner ownerKey, pod *corev1.Pod) {
 	if len(pod.Status.Conditions) == 0 {

@@ -91,6 +91,7 @@ func measureOnePerNode(ctx context.Context, w *World, nodes int) error {
 // What stages count, in the order in which they are reached.
 const (
 	podsCreated       = "pods created"
+	podsRefused       = "pods unschedulable"
 	claimsCreated     = "NodeClaims created"
 	fleetsCreated     = "CreateFleet calls"
 	claimsLaunched    = "NodeClaims launched"
@@ -124,6 +125,7 @@ func (s *stages) observe(o client.Object, gone bool) {
 	case *corev1.Pod:
 		mine := o.Labels["app"] == onePerNodeApp
 		mark(podsCreated, mine)
+		mark(podsRefused, mine && unschedulable(o))
 		mark(podsBound, mine && o.Spec.NodeName != "")
 		mark(podsRunning, mine && running(*o))
 		s.setRunning(o.UID, mine && running(*o) && !gone)
@@ -170,7 +172,7 @@ func (s *stages) table() []string {
 	defer s.mu.Unlock()
 	out := []string{fmt.Sprintf("%-24s %6s %8s %8s %8s", "stage", "count", "first", "median", "last")}
 	for _, stage := range []string{
-		podsCreated, claimsCreated, fleetsCreated, claimsLaunched, claimsRegistered, claimsInitialized, podsBound, podsRunning,
+		podsCreated, podsRefused, claimsCreated, fleetsCreated, claimsLaunched, claimsRegistered, claimsInitialized, podsBound, podsRunning,
 	} {
 		times := slices.SortedFunc(maps.Values(s.seen[stage]), time.Time.Compare)
 		if n := len(times); n > 0 {

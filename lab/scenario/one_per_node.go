@@ -48,6 +48,10 @@ func onePerNode(nodes int) Scenario {
 					return awaitPaired(ctx, w)
 				},
 			},
+			{
+				Name: "the API server does not track whose fields those of NodeClaims are", Timeout: time.Minute,
+				Run: untrackedClaims,
+			},
 		},
 	}
 }
@@ -86,6 +90,20 @@ func measureOnePerNode(ctx context.Context, w *World, nodes int) error {
 		w.notes = append(w.notes, useTable(before, after)...)
 	}
 	return cmp.Or(err, failed)
+}
+
+// untrackedClaims reads NodeClaims from the API server: caches leave out who manages fields.
+func untrackedClaims(ctx context.Context, w *World) error {
+	var claims karpv1.NodeClaimList
+	if err := w.Client.List(ctx, &claims); err != nil {
+		return err
+	}
+	for i := range claims.Items {
+		if c := &claims.Items[i]; len(c.ManagedFields) > 0 {
+			return fmt.Errorf("%s manages fields of NodeClaim %s: each write to it takes longer", c.ManagedFields[0].Manager, c.Name)
+		}
+	}
+	return nil
 }
 
 // What stages count, in the order in which they are reached.

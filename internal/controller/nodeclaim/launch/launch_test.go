@@ -127,6 +127,19 @@ func TestLostStatusWrite(t *testing.T) {
 	}
 }
 
+// A claim gets many writes within a minute. The API server need not track whose fields they are.
+func TestWritesToClaimsAreNotTracked(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a", func(c *karpv1.NodeClaim) {
+		c.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "dovetail", Operation: metav1.ManagedFieldsOperationUpdate}}
+	}))
+	f.Reconcile(reconciler(f, &fakeCloud{mark: "x/1/2"}), "a")
+	for _, m := range f.Claim("a").ManagedFields {
+		if m.Manager != "" {
+			t.Errorf("the fields of %s are tracked", m.Manager)
+		}
+	}
+}
+
 // The annotation is written before the call, and the launch continues from it.
 func TestEnrolledBeforeItIsBought(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))

@@ -35,6 +35,8 @@ type resolvedKey struct {
 // resolved are the types as a class would launch them.
 type resolved struct {
 	types []*catalog.InstanceType
+	// version is that of the unavailable offerings before they were resolved.
+	version uint64
 	// sequences has the sequence number of each type when it was resolved.
 	sequences []uint64
 }
@@ -107,7 +109,7 @@ func (s *Source) resolve(of classInputs, current listing) ([]*catalog.InstanceTy
 	if known, ok := s.resolved.Get(in.key); ok {
 		return s.refreshed(known, in)
 	}
-	fresh := resolved{sequences: make([]uint64, len(current.types))}
+	fresh := resolved{version: s.cfg.UnavailableOfferings.Version(), sequences: make([]uint64, len(current.types))}
 	for i := range current.types { // before resolving: a mark that is made meanwhile shows the next time
 		fresh.sequences[i] = s.cfg.UnavailableOfferings.Sequence(string(current.types[i].InstanceType))
 	}
@@ -120,7 +122,12 @@ func (s *Source) resolve(of classInputs, current listing) ([]*catalog.InstanceTy
 }
 
 // isCurrent reports whether no type has other unavailable offerings than when it was resolved.
+//
+// Cost: one comparison, and one per type after a change.
 func (s *Source) isCurrent(known resolved, current listing) bool {
+	if s.cfg.UnavailableOfferings.Version() == known.version {
+		return true
+	}
 	for i := range current.types {
 		if s.cfg.UnavailableOfferings.Sequence(string(current.types[i].InstanceType)) != known.sequences[i] {
 			return false
@@ -141,6 +148,7 @@ func (s *Source) dropOlder(than resolvedKey) {
 func (s *Source) refreshed(known resolved, in resolveInputs) ([]*catalog.InstanceType, error) {
 	var session *instancetype.ClassResolver
 	fresh := known
+	version := s.cfg.UnavailableOfferings.Version()
 	for i := range in.listing.types {
 		number := s.cfg.UnavailableOfferings.Sequence(string(in.listing.types[i].InstanceType))
 		if number == known.sequences[i] {
@@ -151,7 +159,7 @@ func (s *Source) refreshed(known resolved, in resolveInputs) ([]*catalog.Instanc
 			if session, err = s.cfg.Resolver.ForClass(in.class.Class, s.market(in)); err != nil {
 				return nil, err
 			}
-			fresh = resolved{types: slices.Clone(known.types), sequences: slices.Clone(known.sequences)}
+			fresh = resolved{version: version, types: slices.Clone(known.types), sequences: slices.Clone(known.sequences)}
 		}
 		fresh.types[i] = session.RefreshOfferings(in.listing.types[i], known.types[i])
 		fresh.sequences[i] = number

@@ -39,7 +39,9 @@ type Cache struct {
 	// typeChanges counts new and expired marks that concern one type, globalChanges those that concern every type.
 	typeChanges   map[string]uint64
 	globalChanges uint64
-	marks         uint64
+	// changes counts them all.
+	changes uint64
+	marks   uint64
 }
 
 // New returns a Cache without marks.
@@ -52,6 +54,14 @@ func (m *Cache) Marks() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.marks
+}
+
+// Version returns a number that changes whenever Sequence may return another result for any type.
+func (m *Cache) Version() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.expire()
+	return m.changes
 }
 
 // Sequence returns a number that changes whenever IsUnavailable may return another result for offerings of the type.
@@ -102,6 +112,7 @@ func (m *Cache) expiry() time.Time {
 }
 
 func (m *Cache) changed(o Scope) {
+	m.changes++
 	if o.InstanceType == "" {
 		m.globalChanges++
 		return

@@ -76,7 +76,7 @@ func TestIsUnavailable(t *testing.T) {
 	}
 }
 
-// A sequence number tells of marks and of their ends, and of nothing else.
+// A sequence number tells of marks and of their ends, and of nothing else. The version tells of those of all types.
 func TestSequence(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -98,15 +98,22 @@ func TestSequence(t *testing.T) {
 					t.Errorf("%s: %v became %v", when, before, after)
 				}
 			}
-			before := numbers()
+			before, version := numbers(), m.Version()
 			tc.mark(m)
 			marked := numbers()
 			expect("the mark", before, marked)
+			if m.Version() == version {
+				t.Error("the version has not changed with the mark")
+			}
+			version = m.Version()
 			now = now.Add(TTL - time.Second)
-			if numbers() != marked {
-				t.Errorf("%v has changed to %v for nothing", marked, numbers())
+			if numbers() != marked || m.Version() != version {
+				t.Errorf("%v of version %d has changed to %v of version %d for nothing", marked, version, numbers(), m.Version())
 			}
 			now = now.Add(time.Second)
+			if m.Version() == version {
+				t.Error("the version has not changed with the end of the mark")
+			}
 			expect("its end", marked, numbers())
 		})
 	}

@@ -61,8 +61,10 @@ func candidates(
 	strictMinValues bool,
 ) ([]candidate, error) {
 	var found []candidate
+	named := reqs.Get(corev1.LabelInstanceTypeStable)
 	for _, t := range types {
-		if !reqs.Overlaps(t.Requirements) {
+		// The name decides on most types, and Overlaps would compare a dozen other labels first.
+		if !named.Has(t.Name) || !reqs.Overlaps(t.Requirements) {
 			continue
 		}
 		c := candidate{InstanceType: t}

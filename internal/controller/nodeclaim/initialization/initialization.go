@@ -161,8 +161,9 @@ func (r *Reconciler) recordPods(ctx context.Context, claim *karpv1.NodeClaim, no
 }
 
 // settlingTime is how long after its registration a node is not said to wait for what every node waits for. Most are ready by then, and
-// each reason would be a write for each of a thousand nodes that join at once.
-const settlingTime = 5 * time.Second
+// each reason would be a write for each node. A thousand nodes that join at once take 5 to 15 s from registration to initialization: with
+// 5 s instead of 20, most of them got a reason, and those with two taints a second one.
+const settlingTime = 20 * time.Second
 
 // settling returns how much longer a reason why a node waits is not written. It is not positive if the reason is to be written now.
 func (r *Reconciler) settling(claim *karpv1.NodeClaim, reason string) time.Duration {

@@ -178,7 +178,7 @@ func TestNodeSettlesBeforeItIsSaidToWait(t *testing.T) {
 	f.Clock = f.Clock.Add(settlingTime)
 	f.Reconcile(r, "a")
 	if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionInitialized); c.Reason != reasonNotReady {
-		t.Errorf("Initialized: %s after 7 s", c.Reason)
+		t.Errorf("Initialized: %s once it should have settled", c.Reason)
 	}
 }
 

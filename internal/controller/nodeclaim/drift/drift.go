@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -65,7 +67,7 @@ type Reconciler struct {
 func (r *Reconciler) Register(mgr manager.Manager) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("nodeclaim.drift").
-		For(&karpv1.NodeClaim{}).
+		For(&karpv1.NodeClaim{}, builder.WithPredicates(predicate.Or(eventfilter.IgnoreStatusUpdates(), statusMatters()))).
 		Watches(&karpv1.NodePool{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, pool client.Object) []reconcile.Request {
 			return r.requests(ctx, func(c *karpv1.NodeClaim) bool { return c.Labels[karpv1.LabelNodePool] == pool.GetName() })
 		}), builder.WithPredicates(eventfilter.IgnoreStatusUpdates())).
@@ -76,6 +78,20 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		})).
 		WithOptions(eventfilter.BackoffOptions(10, time.Second, time.Minute)).
 		Complete(patch.RequeueOnConflict(r))
+}
+
+// statusMatters accepts an update of a claim's status on which its drift depends, or which removes what this controller has written.
+func statusMatters() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*karpv1.NodeClaim), e.ObjectNew.(*karpv1.NodeClaim)
+		same := func(kind string) bool {
+			was, _ := condition.Get(before, kind)
+			is, _ := condition.Get(after, kind)
+			return was.Status == is.Status && was.Reason == is.Reason
+		}
+		return before.Status.ProviderID != after.Status.ProviderID || before.Status.ImageID != after.Status.ImageID ||
+			!same(karpv1.ConditionLaunched) || !same(karpv1.ConditionDrifted)
+	}}
 }
 
 // requests returns a request for each claim that match accepts.

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -182,4 +183,31 @@ func TestTypeIsNotOfferedAnyMore(t *testing.T) {
 			t.Errorf("%q", reasonOf(f))
 		}
 	})
+}
+
+// A claim gets many writes while its node joins. Each check compares its instance with the node class.
+func TestOnlyWhatMattersWakes(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*karpv1.NodeClaim)
+		want   bool
+	}{
+		{"launched", func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionLaunched, controllertest.Start) }, true},
+		{"an instance", func(c *karpv1.NodeClaim) { c.Status.ProviderID = "aws:///us-east-1a/i-2" }, true},
+		{"an image", func(c *karpv1.NodeClaim) { c.Status.ImageID = "ami-2" }, true},
+		{"somebody removes the condition", func(c *karpv1.NodeClaim) { condition.Clear(c, karpv1.ConditionDrifted, controllertest.Start) }, true},
+		{"registered", func(c *karpv1.NodeClaim) { condition.SetTrue(c, karpv1.ConditionRegistered, controllertest.Start) }, false},
+		{"its node", func(c *karpv1.NodeClaim) { c.Status.NodeName = "node-a" }, false},
+		{"a pod came", func(c *karpv1.NodeClaim) { c.Status.LastPodEventTime.Time = controllertest.Start }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := controllertest.Claim("a", drifted)
+			condition.SetUnknown(before, karpv1.ConditionLaunched, condition.Because("LaunchFailed", ""), controllertest.Start)
+			after := before.DeepCopy()
+			tt.change(after)
+			if got := statusMatters().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != tt.want {
+				t.Errorf("wakes: %v, want %v", got, tt.want)
+			}
+		})
+	}
 }

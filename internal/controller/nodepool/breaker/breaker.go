@@ -111,13 +111,13 @@ func (b *Breaker) inFlight(claims []karpv1.NodeClaim, k key) []time.Time {
 // replacements returns the claims of a pool that were launched to replace others.
 func replacements(ctx context.Context, r client.Reader, pool string) ([]karpv1.NodeClaim, error) {
 	var list karpv1.NodeClaimList
-	if err := r.List(ctx, &list, client.MatchingLabels{karpv1.LabelNodePool: pool}); err != nil {
+	if err := r.List(ctx, &list, client.MatchingLabels{karpv1.LabelNodePool: pool}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	var out []karpv1.NodeClaim
-	for _, c := range list.Items {
-		if breaker.Reason(&c) != "" {
-			out = append(out, c)
+	for i := range list.Items {
+		if c := &list.Items[i]; breaker.Reason(c) != "" { // few are: only these are copied
+			out = append(out, *c.DeepCopy())
 		}
 	}
 	return out, nil

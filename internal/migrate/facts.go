@@ -37,6 +37,8 @@ type Facts struct {
 	Named       string
 	// ConfigMaps are the data of those that give Karpenter its environment, by NAMESPACE/NAME.
 	ConfigMaps map[string]map[string]string
+	// ServiceAccountKept is true if Karpenter's ServiceAccount is not of its release: it stays when that is uninstalled.
+	ServiceAccountKept bool
 	// Definitions are the CustomResourceDefinitions of the groups of Karpenter's API, ObjectCounts how many objects those have that
 	// only an old Karpenter used, by name.
 	Definitions  []apiextensionsv1.CustomResourceDefinition

@@ -13,6 +13,7 @@ import (
 	"github.com/distribution/reference"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -33,8 +34,12 @@ type Installation struct {
 	// GitOps is the tool that restores the Deployment when somebody changes it: Argo CD or Flux; empty if none does.
 	GitOps string `json:"gitops,omitempty"`
 
+	release    HelmRelease
 	deployment *appsv1.Deployment
 }
+
+// HelmRelease is the one that has it; empty if Helm has not installed it.
+func (i *Installation) HelmRelease() HelmRelease { return i.release }
 
 // Object is how results name it.
 func (i *Installation) Object() string { return "Deployment " + i.Namespace + "/" + i.Name }
@@ -51,8 +56,20 @@ const (
 // The annotations by which Helm owns an object.
 const releaseName, releaseNamespace = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
-// isReleaseName reports whether Helm can have written a text as the name of a release or namespace. Whoever may write the annotation can
-// write any text, which must not become a part of a command.
+// HelmRelease is one of Helm; without a name, none.
+type HelmRelease struct{ Namespace, Name string }
+
+// ReleaseOf is the release that owns an object. Whoever may write the annotations can write any text, which must not become a part of a
+// command: a text that Helm cannot have written is none.
+func ReleaseOf(o metav1.Object) HelmRelease {
+	r := HelmRelease{o.GetAnnotations()[releaseNamespace], o.GetAnnotations()[releaseName]}
+	if !isReleaseName(r.Name) || !isReleaseName(r.Namespace) {
+		return HelmRelease{}
+	}
+	return r
+}
+
+// isReleaseName reports whether Helm can have written a text as the name of a release or namespace.
 func isReleaseName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
 
 const labelName, labelVersion = "app.kubernetes.io/name", "app.kubernetes.io/version"
@@ -133,11 +150,9 @@ func (f *Facts) noKarpenter() string {
 func installation(d *appsv1.Deployment) *Installation {
 	i := &Installation{
 		Namespace: d.Namespace, Name: d.Name, Replicas: 1, ServiceAccount: cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default"),
-		deployment: d,
+		release: ReleaseOf(d), deployment: d,
 	}
-	if name := d.Annotations[releaseName]; isReleaseName(name) {
-		i.Release = name
-	}
+	i.Release = i.release.Name
 	if d.Spec.Replicas != nil {
 		i.Replicas = *d.Spec.Replicas
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -161,34 +162,55 @@ func (p *planner) permissions() []Step {
 }
 
 // definitions upgrades the CustomResourceDefinitions, in the way in which they were installed.
-func (p *planner) definitions() (out []Step) {
+func (p *planner) definitions() []Step {
 	const why = "Karpenter works with these definitions, too."
-	byRelease, loose := map[[2]string]bool{}, false
+	releases, loose := map[HelmRelease]bool{}, false
 	for i := range p.Definitions {
-		a := p.Definitions[i].Annotations
-		name, namespace := a[releaseName], a[releaseNamespace]
-		if isReleaseName(name) && isReleaseName(namespace) {
-			byRelease[[2]string{namespace, name}] = true
+		if r := ReleaseOf(&p.Definitions[i]); r.Name != "" {
+			releases[r] = true
 		} else if !slices.Contains(legacy, p.Definitions[i].Name) {
 			loose = true
 		}
 	}
-	if loose || len(byRelease) != 1 {
-		return []Step{{
-			Name: "definitions", Why: why,
-			Commands: []string{p.helm("show crds %s", p.chart("dovetail")) + " | " + p.kubectl("apply --server-side --force-conflicts -f -")},
-			Undo: []string{p.helm("show crds %s%s", karpenterChart, p.version()) + " | " +
-				p.kubectl("apply --server-side --force-conflicts -f -")},
-		}}
+	if len(releases) == 1 && !loose {
+		for r := range releases {
+			if len(p.runBy(r)) > 0 {
+				break // to upgrade it to our chart would delete all else that it has
+			}
+			return []Step{{
+				Name: "definitions", Why: why + " Never uninstall this release: that deletes all NodePools and nodes.",
+				Commands: []string{p.helm("-n %s upgrade %s %s", r.Namespace, r.Name, p.chart("dovetail-crd"))},
+				Undo:     []string{p.helm("-n %s rollback %s", r.Namespace, r.Name)},
+			}}
+		}
 	}
-	for r := range byRelease {
-		out = append(out, Step{
-			Name: "definitions", Why: why + " Never uninstall this release: that deletes all NodePools and nodes.",
-			Commands: []string{p.helm("-n %s upgrade %s %s", r[0], r[1], p.chart("dovetail-crd"))},
-			Undo:     []string{p.helm("-n %s rollback %s", r[0], r[1])},
-		})
+	return []Step{{
+		Name: "definitions", Why: why,
+		Commands: []string{p.helm("show crds %s", p.chart("dovetail")) + " | " + p.kubectl("apply --server-side --force-conflicts -f -")},
+		Undo: []string{p.helm("show crds %s%s", karpenterChart, p.version()) + " | " +
+			p.kubectl("apply --server-side --force-conflicts -f -")},
+	}}
+}
+
+// runBy are the Deployments that a release has.
+func (f *Facts) runBy(r HelmRelease) (out []string) {
+	for i := range f.Deployments {
+		if ReleaseOf(&f.Deployments[i]) == r {
+			out = append(out, f.Deployments[i].Namespace+"/"+f.Deployments[i].Name)
+		}
 	}
 	return out
+}
+
+// staysInstalled is why Karpenter's release must not be uninstalled; empty if it may be.
+func (f *Facts) staysInstalled(k *Installation) string {
+	if i := slices.IndexFunc(f.Definitions, func(d apiextensionsv1.CustomResourceDefinition) bool { return ReleaseOf(&d) == k.release }); i >= 0 {
+		return "it has the CustomResourceDefinitions, and to delete them deletes all nodes"
+	}
+	if others := slices.DeleteFunc(f.runBy(k.release), func(name string) bool { return name == k.Namespace+"/"+k.Name }); len(others) > 0 {
+		return "it also has " + strings.Join(others, ", ")
+	}
+	return ""
 }
 
 // shadow runs Dovetail beside Karpenter, where it only reports. Its release has another name, so that its Deployment selects its own pods.
@@ -279,29 +301,36 @@ func (p *planner) remove() Step {
 		Why: "Until then, Karpenter stays installed with no replicas, to hand back. Afterwards remove its IAM policy from the role. " +
 			"Leave the CustomResourceDefinitions: to delete them deletes all nodes.",
 	}
-	if p.k.Release == "" {
+	why := p.staysInstalled(p.k)
+	if p.k.Release == "" || why != "" {
 		const saved = "karpenter-deployment.yaml"
 		step.Commands = []string{
 			p.kubectl("-n %s get deployment %s -o yaml > %s", p.k.Namespace, p.k.Name, saved),
 			p.kubectl("-n %s delete deployment %s", p.k.Namespace, p.k.Name),
 		}
 		step.Undo = []string{p.kubectl("apply -f %s", saved)}
+		if why != "" {
+			step.Why += fmt.Sprintf(" Never uninstall the release %s: %s. Take Karpenter out of its chart or values instead, "+
+				"or its next upgrade creates it again.", p.k.Release, why)
+		}
 		return step
 	}
 	const saved = "karpenter-values.yaml"
+	namespace := p.k.release.Namespace
+	reinstall := p.helm("-n %s install %s %s%s --skip-crds --values %s --set replicas=0", namespace, p.k.Release, karpenterChart,
+		p.version(), saved)
+	step.Commands = []string{
+		p.helm("-n %s get values %s -o yaml > %s", namespace, p.k.Release, saved), p.helm("-n %s uninstall %s", namespace, p.k.Release),
+	}
+	if p.ServiceAccountKept {
+		step.Undo = []string{reinstall}
+		return step
+	}
 	step.Why += " The release has the ServiceAccount, which is created again: the controller restarts."
 	upgrade := p.helm("-n %s upgrade %s %s --skip-crds --values %s", p.k.Namespace, release, p.chart("dovetail"), valuesFile)
 	restart := p.kubectl("-n %s rollout restart deployment/%s", p.k.Namespace, release)
-	step.Commands = []string{
-		p.helm("-n %s get values %s -o yaml > %s", p.k.Namespace, p.k.Release, saved),
-		p.helm("-n %s uninstall %s", p.k.Namespace, p.k.Release), upgrade + " --set serviceAccount.create=true", restart,
-	}
-	step.Undo = []string{
-		upgrade,
-		p.helm("-n %s install %s %s%s --skip-crds --values %s --set replicas=0", p.k.Namespace, p.k.Release, karpenterChart,
-			p.version(), saved),
-		restart,
-	}
+	step.Commands = append(step.Commands, upgrade+" --set serviceAccount.create=true", restart)
+	step.Undo = []string{upgrade, reinstall, restart}
 	return step
 }
 

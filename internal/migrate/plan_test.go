@@ -204,6 +204,52 @@ func TestPlanOfOtherInstallations(t *testing.T) {
 			t.Errorf("got %+v", step)
 		}
 	})
+	t.Run("a release with more than definitions is neither upgraded to ours nor uninstalled", func(t *testing.T) {
+		f := sound(t)
+		f.Deployments[0].Annotations[releaseName] = "platform"
+		for i := range f.Definitions {
+			f.Definitions[i].Annotations[releaseName] = "platform"
+		}
+		p := plan(t, f, Tools{})
+		for _, c := range commandsOf(p) {
+			if strings.HasPrefix(c, "helm ") && strings.Contains(c, " platform") {
+				t.Errorf("got %s", c)
+			}
+		}
+		if step := p.step("definitions"); !strings.Contains(step.Commands[0], "| kubectl apply --server-side") {
+			t.Errorf("got %+v", step)
+		}
+		if step := p.step("remove"); !strings.Contains(step.Why, "Never uninstall the release platform: it has the CustomResourceDefinitions") ||
+			!strings.Contains(step.Commands[1], "delete deployment karpenter") {
+			t.Errorf("got %+v", step)
+		}
+	})
+	t.Run("a release with another Deployment is not uninstalled", func(t *testing.T) {
+		f := sound(t)
+		second := f.Deployments[0].DeepCopy()
+		second.Name, second.Spec.Template.Spec.Containers[0].Image = "dns", "example.com/dns:1"
+		second.Labels, second.Spec.Template.Labels = nil, nil
+		f.Deployments = append(f.Deployments, *second)
+		step := plan(t, f, Tools{}).step("remove")
+		if strings.Contains(strings.Join(step.Commands, "\n"), "uninstall") || !strings.Contains(step.Why, "it also has karpenter/dns") {
+			t.Errorf("got %+v", step)
+		}
+	})
+	t.Run("the release of another namespace is named by its own", func(t *testing.T) {
+		f := sound(t)
+		f.Deployments[0].Annotations[releaseNamespace] = "ops"
+		if step := plan(t, f, Tools{}).step("remove"); step.Commands[1] != "helm -n ops uninstall karpenter" {
+			t.Errorf("got %+v", step)
+		}
+	})
+	t.Run("a ServiceAccount that is not of the release is not created again", func(t *testing.T) {
+		f := sound(t)
+		f.ServiceAccountKept = true
+		step := plan(t, f, Tools{}).step("remove")
+		if all := strings.Join(append(step.Commands, step.Undo...), "\n"); strings.Contains(all, "serviceAccount") || len(step.Undo) != 1 {
+			t.Errorf("got %+v", step)
+		}
+	})
 	t.Run("each command names the cluster", func(t *testing.T) {
 		p := plan(t, sound(t), Tools{
 			Context: "it's blue", Kubeconfig: "/home/me/.kube/shop", Charts: "deploy/chart", Arguments: []string{"--context", "it's blue"},

@@ -129,11 +129,12 @@ func Configuration(ctx context.Context, live client.Reader, f *migrate.Facts) {
 			f.Cluster.Miss(migrate.Deployments, fmt.Sprintf("ConfigMap %s/%s: %v", k.Namespace, name, err))
 		}
 	}
+	var account corev1.ServiceAccount
+	err := live.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.ServiceAccount}, &account)
+	f.ServiceAccountKept = err == nil && migrate.ReleaseOf(&account) != k.HelmRelease()
 	if f.RoleARN != "" {
 		return
 	}
-	var account corev1.ServiceAccount
-	err := live.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.ServiceAccount}, &account)
 	if f.RoleARN = account.Annotations[roleAnnotation]; f.RoleARN == "" {
 		why := fmt.Sprintf("ServiceAccount %s/%s has neither the annotation %s nor a pod identity association: name the role by --role ARN",
 			k.Namespace, k.ServiceAccount, roleAnnotation)

@@ -352,6 +352,39 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
+// What could not be read is never reported as sound, and hides no obstacle that was found all the same.
+func TestWhatCouldNotBeReadIsNotSound(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		plant  func(f *Facts)
+		checks []string
+		also   string
+	}{
+		{"what a class selects", func(f *Facts) { f.Cluster.Miss(Selected, "ssm:GetParameter is denied") }, []string{"selectors", "drift"}, ""},
+		{"the rest, beside a selector that finds nothing", func(f *Facts) {
+			f.Cluster.Miss(Selected, "ec2:DescribeImages is denied")
+			f.Selections["default"] = Selection{Class: f.Selections["default"].Class, Conditions: []cloudprovider.Condition{
+				{Type: awsv1.ConditionSubnetsReady, Status: "False", Reason: "SubnetsNotFound"},
+			}}
+		}, []string{"selectors", "drift"}, "obstacle     selectors"},
+		{"what only the doctor needs", func(f *Facts) { f.Cluster.Miss(doctor.Volumes, "forbidden") }, []string{"doctor"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := sound(t)
+			tt.plant(f)
+			got := text(t, Run(f))
+			for _, check := range tt.checks {
+				if !strings.Contains(got, "not checked  "+check+" ") || strings.Contains(got, "ok           "+check+" ") {
+					t.Errorf("%s:\n%s", check, got)
+				}
+			}
+			if !strings.Contains(got, tt.also) {
+				t.Errorf("no %q in:\n%s", tt.also, got)
+			}
+		})
+	}
+}
+
 func TestAShadowIsNoSecondController(t *testing.T) {
 	f := sound(t)
 	shadow := f.Deployments[0].DeepCopy()

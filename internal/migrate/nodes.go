@@ -72,6 +72,9 @@ func checkSelections(f *Facts) (out []Result, _ string) {
 			})
 		}
 	}
+	if why := f.missing([]doctor.Fact{Selected}); why != "" {
+		out = append(out, Result{Status: NotChecked, Seen: why})
+	}
 	return out, fmt.Sprintf("EC2NodeClasses: %d, whose selectors find images, subnets and security groups", len(f.Cluster.NodeClasses))
 }
 
@@ -117,7 +120,8 @@ func checkDrift(f *Facts) ([]Result, string) {
 		f.compare(differences, claim, pool)
 	}
 	out := results(differences)
-	if why := f.missing([]doctor.Fact{Drift}); why != "" {
+	// Without what a class selects now, its instances were compared with what Karpenter has selected.
+	if why := f.missing([]doctor.Fact{Drift, Selected}); why != "" {
 		out = append(out, Result{Status: NotChecked, Seen: why})
 	}
 	if len(out) == 0 {
@@ -180,27 +184,42 @@ func results(differences map[difference]*replaced) (out []Result) {
 }
 
 // checkDoctor counts what the doctor finds, in checks that none of these repeats.
-func checkDoctor(f *Facts) ([]Result, string) {
+func checkDoctor(f *Facts) (out []Result, _ string) {
 	repeated := []string{
 		"identity-cluster", "identity-foreign-instance", "identity-unknown-instance", "operations-other-controller",
 		"operations-missing-permission", "nodes-webhook", "nodes-without-instance", "network-selectors",
 	}
 	found := map[string]int{}
-	for _, finding := range doctor.Run(f.Cluster).At(doctor.Warning).Findings {
+	report := doctor.Run(f.Cluster)
+	for _, finding := range report.At(doctor.Warning).Findings {
 		if !slices.Contains(repeated, finding.Check) {
 			found[finding.Check]++
 		}
 	}
-	if len(found) == 0 {
-		return nil, "dovetail doctor finds nothing else that fails or may fail"
+	if len(found) > 0 {
+		command := "dovetail doctor"
+		if f.Cluster.ClusterName != "" {
+			command += " --cluster-name " + word(f.Cluster.ClusterName)
+		}
+		out = append(out, Result{
+			Status: Warning, Object: "cluster",
+			Seen:   "with Karpenter, too, something fails or may fail: " + strings.Join(slices.Sorted(maps.Keys(found)), ", "),
+			Remedy: "see " + command,
+		})
 	}
-	checks := slices.Sorted(maps.Keys(found))
-	command := "dovetail doctor"
-	if f.Cluster.ClusterName != "" {
-		command += " --cluster-name " + word(f.Cluster.ClusterName)
+	why := map[string]bool{}
+	for _, missed := range report.NotChecked {
+		if !slices.Contains(repeated, missed.Check) {
+			why[missed.Why] = true
+		}
 	}
-	return []Result{{
-		Status: Warning, Object: "cluster", Seen: "with Karpenter, too, something fails or may fail: " + strings.Join(checks, ", "),
-		Remedy: "see " + command,
-	}}, ""
+	if reasons := slices.Sorted(maps.Keys(why)); len(reasons) > 0 {
+		const shown = 3
+		text := strings.Join(reasons[:min(shown, len(reasons))], "; ")
+		if more := len(reasons) - shown; more > 0 {
+			text += fmt.Sprintf("; and %d more reasons", more)
+		}
+		out = append(out, Result{Status: NotChecked, Seen: text})
+	}
+	return out, "dovetail doctor finds nothing else that fails or may fail"
 }

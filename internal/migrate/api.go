@@ -2,16 +2,13 @@ package migrate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
 	"github.com/dovetail-k8s/dovetail/api/support"
-	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -216,38 +213,4 @@ func withoutEffect(o *unstructured.Unstructured, object string) (out []Result) {
 		})
 	}
 	return out
-}
-
-// checkWebhooks finds webhooks that reject what Dovetail writes: those without a backend, and those of Karpenter itself.
-func checkWebhooks(f *Facts) (out []Result, _ string) {
-	k := f.Karpenter()
-	seen := map[string]bool{}
-	for _, resource := range slices.Sorted(maps.Keys(f.Webhooks)) {
-		for _, w := range f.Webhooks[resource] {
-			backend := w.Unreachable
-			if backend == "" && k.backs(w) {
-				backend = fmt.Sprintf("its service %s/%s is Karpenter, which is stopped", w.Namespace, w.Service)
-			}
-			if backend == "" || seen[w.Configuration+w.Name] {
-				continue
-			}
-			seen[w.Configuration+w.Name] = true
-			status := Obstacle
-			if w.Selective { // it may be about objects that Dovetail does not write
-				status = Warning
-			}
-			out = append(out, Result{
-				Status: status, Object: w.Configuration, Field: "webhooks[" + w.Name + "].failurePolicy",
-				Seen:   fmt.Sprintf("it must approve each write of %s, and %s", resource, backend),
-				Remedy: "delete it, or repair its backend: kubectl delete " + w.Configuration,
-			})
-		}
-	}
-	return out, "each webhook that must approve what Dovetail writes has a backend other than Karpenter"
-}
-
-// backs reports whether the installation is the backend of a webhook.
-func (i *Installation) backs(w apiserver.Webhook) bool {
-	return i != nil && w.Namespace == i.Namespace && len(w.Selector) > 0 &&
-		labels.SelectorFromSet(w.Selector).Matches(labels.Set(i.deployment.Spec.Template.Labels))
 }

@@ -21,6 +21,7 @@ const (
 	Definitions doctor.Fact = "CustomResourceDefinitions"
 	Objects     doctor.Fact = "objects of Karpenter's API"
 	Webhooks    doctor.Fact = "webhook configurations"
+	Policies    doctor.Fact = "admission policies"
 	Role        doctor.Fact = "the controller's IAM role"
 	Selected    doctor.Fact = "what the EC2NodeClasses select"
 	Drift       doctor.Fact = "how instances differ from their EC2NodeClasses"
@@ -45,8 +46,9 @@ type Facts struct {
 	ObjectCounts map[string]int
 	// Objects are NodePools, EC2NodeClasses, NodeClaims, NodeOverlays and CapacityBuffers as the API server stores them.
 	Objects []unstructured.Unstructured
-	// Webhooks must approve writes of what Dovetail writes, by that: nodes, or an API group.
+	// Webhooks must approve writes of what Dovetail writes, by that: nodes, or an API group. Policies may reject or change them.
 	Webhooks map[string][]apiserver.Webhook
+	Policies map[string][]apiserver.Policy
 	// Region and Account are those of the role; empty where not known.
 	Region, Account string
 	// RoleByPodIdentity is true if EKS Pod Identity gives the role to the ServiceAccount, which then needs no annotation.

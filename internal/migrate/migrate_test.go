@@ -248,6 +248,27 @@ func TestObstacles(t *testing.T) {
 			[]string{"is Karpenter, which is stopped"},
 		},
 		{
+			"a policy that rejects",
+			func(_ *testing.T, f *Facts) {
+				f.Policies = map[string][]apiserver.Policy{
+					WritesOfNodes: {{Configuration: "validatingadmissionpolicy guard", Refuses: "its expression is false for all"}},
+				}
+			},
+			"obstacle webhooks validatingadmissionpolicy guard spec.validations",
+			[]string{"it rejects writes of Nodes: its expression is false for all", "kubectl delete validatingadmissionpolicy guard"},
+		},
+		{
+			"a policy that may reject",
+			func(_ *testing.T, f *Facts) {
+				f.Policies = map[string][]apiserver.Policy{
+					WritesOfPods:   {{Configuration: "validatingadmissionpolicy pods"}},
+					WritesOfClaims: {{Configuration: "validatingadmissionpolicy guard"}},
+				}
+			},
+			"warning webhooks validatingadmissionpolicy guard spec.validations",
+			[]string{"were not evaluated", "ServiceAccount karpenter/karpenter"},
+		},
+		{
 			"a gate without support",
 			func(_ *testing.T, f *Facts) {
 				f.setEnv("FEATURE_GATES", "NodeRepair=true,Hibernation=true,Other=false")

@@ -145,11 +145,12 @@ func TestWebhooksOf(t *testing.T) {
 	ready := true
 	objects := guard(ofPools, discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 	r := Reader{Live: fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()}
+	create := []admissionv1.OperationType{admissionv1.Create}
 	for _, tt := range []struct {
 		group, resource string
 		want            int
 	}{{"karpenter.sh", "*", 1}, {"karpenter.sh", "nodepools", 1}, {"karpenter.sh", "nodeclaims", 0}, {"", "nodes", 0}} {
-		hooks, err := r.WebhooksOf(t.Context(), tt.group, tt.resource)
+		hooks, err := r.WebhooksOf(t.Context(), Write{Group: tt.group, Resource: tt.resource, Operations: create})
 		if err != nil || len(hooks) != tt.want {
 			t.Errorf("%s/%s: %v, %+v", tt.group, tt.resource, err, hooks)
 			continue

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
-	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/migrate"
 )
@@ -47,15 +46,7 @@ func Kubernetes(ctx context.Context, live client.Reader, named string) (*migrate
 	for i := range definitions {
 		readObjects(ctx, live, f, &definitions[i])
 	}
-	f.Webhooks = map[string][]apiserver.Webhook{}
-	for what, of := range map[string]schema.GroupResource{
-		"NodePools and NodeClaims": {Group: "karpenter.sh", Resource: "*"}, "EC2NodeClasses": {Group: "karpenter.k8s.aws", Resource: "*"},
-		"Nodes": {Resource: "nodes"}, "evictions": {Resource: "pods/eviction"},
-	} {
-		if f.Webhooks[what], err = (apiserver.Reader{Live: live}).WebhooksOf(ctx, of.Group, of.Resource); err != nil {
-			f.Cluster.Miss(migrate.Webhooks, err.Error())
-		}
-	}
+	readAdmission(ctx, live, f)
 	return f, nil
 }
 

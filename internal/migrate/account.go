@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -114,8 +115,11 @@ func checkPermissions(f *Facts) (out []Result, _ string) {
 	for _, d := range f.Denied {
 		needed, other := []string{}, []string{}
 		for _, g := range d.Grants {
-			text := fmt.Sprintf("%s (%s)", g.Action, g.For)
-			if slices.Contains(partial, d.Sid) || slices.Contains(partialActions, g.Action) {
+			text, kinds := fmt.Sprintf("%s (%s)", g.Action, g.For), d.Kinds[g.Action]
+			if len(kinds) > 0 {
+				text = fmt.Sprintf("%s on %s (%s)", g.Action, strings.Join(kinds, ", "), g.For)
+			}
+			if slices.Contains(partial, d.Sid) || slices.Contains(partialActions, g.Action) || f.usesNone(kinds) {
 				other = append(other, text)
 			} else {
 				needed = append(needed, text)
@@ -136,6 +140,27 @@ func checkPermissions(f *Facts) (out []Result, _ string) {
 		}
 	}
 	return out, fmt.Sprintf("IAM role %s has each right of our policy", roleName(f.RoleARN))
+}
+
+// usesNone reports whether all of some kinds of resources are those of features that no EC2NodeClass uses.
+func (f *Facts) usesNone(kinds []string) bool {
+	used := func(is func(c *awsv1.EC2NodeClass) bool) bool {
+		for i := range f.Cluster.NodeClasses {
+			if is(&f.Cluster.NodeClasses[i]) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, kind := range kinds {
+		switch {
+		case kind == "capacity-reservation" && !used(func(c *awsv1.EC2NodeClass) bool { return len(c.Spec.CapacityReservationSelectorTerms) > 0 }):
+		case kind == "placement-group" && !used(func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil }):
+		default:
+			return false
+		}
+	}
+	return len(kinds) > 0
 }
 
 func checkForeign(f *Facts) ([]Result, string) {

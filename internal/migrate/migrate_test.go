@@ -138,6 +138,28 @@ func TestObstacles(t *testing.T) {
 			},
 		},
 		{
+			"a right on one kind of resource",
+			func(_ *testing.T, f *Facts) {
+				f.Denied = []rolecheck.Denied{{
+					Sid: "AllowScopedEC2InstanceAccessActions", Grants: []policy.Grant{{Action: "ec2:RunInstances", For: "launches"}},
+					Kinds: map[string][]string{"ec2:RunInstances": {"subnet", "placement-group"}},
+				}}
+			},
+			"obstacle permissions IAM role KarpenterController-shop statement AllowScopedEC2InstanceAccessActions",
+			[]string{"may not call ec2:RunInstances on subnet, placement-group (launches)"},
+		},
+		{
+			"a right on a kind of resource that no class uses",
+			func(_ *testing.T, f *Facts) {
+				f.Denied = []rolecheck.Denied{{
+					Sid: "AllowScopedEC2InstanceAccessActions", Grants: []policy.Grant{{Action: "ec2:RunInstances", For: "launches"}},
+					Kinds: map[string][]string{"ec2:RunInstances": {"capacity-reservation"}},
+				}}
+			},
+			"warning permissions IAM role KarpenterController-shop statement AllowScopedEC2InstanceAccessActions",
+			[]string{"on capacity-reservation"},
+		},
+		{
 			"a right that only diagnoses need",
 			func(_ *testing.T, f *Facts) {
 				f.Denied = []rolecheck.Denied{{Sid: "AllowScopedConsoleOutput", Grants: []policy.Grant{{Action: "ec2:GetConsoleOutput"}}}}

@@ -1,6 +1,7 @@
 package awstest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -50,6 +51,20 @@ func TestPolicySimulation(t *testing.T) {
 				"AllowScopedEC2InstanceActionsWithTags: ec2:CreateFleet",
 			},
 		},
+		{
+			"one kind of resource",
+			onResources(wanted, func(s policy.Statement, r string) bool { return !strings.Contains(r, ":subnet/") }),
+			[]string{
+				"AllowScopedEC2InstanceAccessActions: ec2:RunInstances subnet", "AllowScopedEC2InstanceAccessActions: ec2:CreateFleet subnet",
+			},
+		},
+		{
+			"launch templates, which may be deleted and not made",
+			onResources(wanted, func(s policy.Statement, r string) bool {
+				return s.Sid != "AllowScopedResourceCreationTagging" || !strings.Contains(r, ":launch-template/")
+			}),
+			[]string{"AllowScopedResourceCreationTagging: ec2:CreateTags launch-template"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -69,11 +84,74 @@ func TestPolicySimulation(t *testing.T) {
 			var got []string
 			for _, m := range missing {
 				for _, g := range m.Grants {
-					got = append(got, m.Sid+": "+g.Action)
+					got = append(got, strings.TrimSpace(m.Sid+": "+g.Action+" "+strings.Join(m.Kinds[g.Action], ",")))
 				}
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("missing %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// onResources is a policy with some of the resources of its statements.
+func onResources(p policy.Document, keep func(s policy.Statement, resource string) bool) (out policy.Document) {
+	for _, s := range p {
+		s.Resources = slices.DeleteFunc(slices.Clone(s.Resources), func(r string) bool { return !keep(s, r) })
+		if len(s.Resources) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// A role is judged by what it may do, however its policies are written and limited.
+func TestPolicySimulationOfOtherPolicies(t *testing.T) {
+	wanted := expectedPermissions(t, blueUID)
+	const all = `{"Effect":"Allow","Action":"*","Resource":"*"}`
+	document := func(statements ...string) string {
+		return `{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`
+	}
+	for _, tt := range []struct{ name, policy, boundary, want string }{
+		{"everything", document(all), "", ""},
+		{"everything but IAM, by NotAction", document(`{"Effect":"Allow","NotAction":"iam:*","Resource":"*"}`), "", "iam:PassRole"},
+		{
+			"an action by a pattern",
+			document(all, `{"Effect":"Deny","Action":"ec2:Terminate*","Resource":"*"}`), "", "ec2:TerminateInstances",
+		},
+		{
+			"a denial of all other regions",
+			document(all, `{"Effect":"Deny","NotAction":["iam:*","pricing:*"],"Resource":"*",`+
+				`"Condition":{"StringNotEquals":{"aws:RequestedRegion":"us-east-1"}}}`), "", "",
+		},
+		{
+			"a denial of this region",
+			document(all, `{"Effect":"Deny","Action":"ec2:CreateFleet","Resource":"*",`+
+				`"Condition":{"StringEquals":{"aws:RequestedRegion":"us-east-1"}}}`), "", "ec2:CreateFleet",
+		},
+		{
+			"a denial without encryption",
+			document(all, `{"Effect":"Deny","Action":"*","Resource":"*","Condition":{"BoolIfExists":{"aws:SecureTransport":"false"}}}`), "", "",
+		},
+		{"a boundary", document(all), document(`{"Effect":"Allow","NotAction":"ec2:CreateFleet","Resource":"*"}`), "ec2:CreateFleet"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			role := awsim.ControllerRole(clusterName)
+			if err := errors.Join(w.Sim.IAM().PutRolePolicy(role, "controller", tt.policy),
+				w.Sim.IAM().SetPermissionsBoundary(role, tt.boundary)); err != nil {
+				t.Fatal(err)
+			}
+			found, _ := w.Sim.IAM().Role(role)
+			missing, err := rolecheck.Missing(t.Context(), iam.NewFromConfig(w.Config), found.ARN, wanted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			has := func(m rolecheck.Denied) bool {
+				return slices.ContainsFunc(m.Grants, func(g policy.Grant) bool { return g.Action == tt.want })
+			}
+			if (tt.want == "") != (len(missing) == 0) || tt.want != "" && !slices.ContainsFunc(missing, has) {
+				t.Errorf("missing %+v, want %q", missing, tt.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package rolecheck
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -41,5 +42,6 @@ func RoleOf(ctx context.Context, api PodIdentity, of ServiceAccount) (roleARN st
 	if err != nil {
 		return "", fmt.Errorf("describe pod identity association %s: %w", aws.ToString(id), awserrors.WithoutRequestIDs(err))
 	}
-	return aws.ToString(one.Association.RoleArn), nil
+	// A target role is assumed by the other one, and what the pods may do is what it may do.
+	return cmp.Or(aws.ToString(one.Association.TargetRoleArn), aws.ToString(one.Association.RoleArn)), nil
 }

@@ -38,7 +38,7 @@ func otherControllers(f *Facts) (out []Finding) {
 		}
 		for _, c := range p.Spec.Containers {
 			does, rival := rivals[imageName(c.Image)]
-			object, stop := runner(p)
+			object, stop := Runner(p)
 			if !rival || seen[object] {
 				continue
 			}
@@ -62,8 +62,8 @@ func imageName(image string) string {
 	return path.Base(reference.Path(named))
 }
 
-// runner returns the object that runs a pod, and the command that stops it.
-func runner(p *corev1.Pod) (object, stop string) {
+// Runner returns the object that runs a pod, and the command that stops it.
+func Runner(p *corev1.Pod) (object, stop string) {
 	kind, name := "Pod", p.Name
 	if at := slices.IndexFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }); at >= 0 {
 		kind, name = p.OwnerReferences[at].Kind, p.OwnerReferences[at].Name

@@ -74,23 +74,31 @@ func isReleaseName(text string) bool { return len(validation.IsDNS1123Subdomain(
 
 const labelName, labelVersion = "app.kubernetes.io/name", "app.kubernetes.io/version"
 
-// runs returns what a Deployment runs, by its image, and by its name label where the image was renamed.
-func runs(d *appsv1.Deployment) software {
-	for i := range d.Spec.Template.Spec.Containers {
-		named, err := reference.ParseNormalizedNamed(d.Spec.Template.Spec.Containers[i].Image)
-		if err != nil {
-			continue
-		}
-		repository := reference.Path(named)
-		switch {
-		case slices.Contains(strings.Split(repository, "/"), "dovetail"):
-			return dovetail
-		case strings.HasSuffix("/"+repository, "/karpenter/controller"),
-			slices.Contains([]string{"karpenter", "karpenter-controller"}, path.Base(repository)):
-			return karpenter
+// runs returns what pods of a template run, by its images, and by their name label where the image was renamed.
+func runs(pod *corev1.PodSpec, labels ...map[string]string) software {
+	for i := range pod.Containers {
+		if is := softwareOf(pod.Containers[i].Image); is != other {
+			return is
 		}
 	}
-	if d.Labels[labelName] == "karpenter" || d.Spec.Template.Labels[labelName] == "karpenter" {
+	if slices.ContainsFunc(labels, func(l map[string]string) bool { return l[labelName] == "karpenter" }) {
+		return karpenter
+	}
+	return other
+}
+
+// softwareOf is what an image has.
+func softwareOf(image string) software {
+	named, err := reference.ParseNormalizedNamed(image)
+	if err != nil {
+		return other
+	}
+	repository := reference.Path(named)
+	switch {
+	case slices.Contains(strings.Split(repository, "/"), "dovetail"):
+		return dovetail
+	case strings.HasSuffix("/"+repository, "/karpenter/controller"),
+		slices.Contains([]string{"karpenter", "karpenter-controller"}, path.Base(repository)):
 		return karpenter
 	}
 	return other
@@ -100,7 +108,7 @@ func runs(d *appsv1.Deployment) software {
 func (f *Facts) installations(of software) (out []*Installation) {
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
-		is := runs(d)
+		is := runs(&d.Spec.Template.Spec, d.Labels, d.Spec.Template.Labels)
 		if d.Namespace+"/"+d.Name == f.Named {
 			is = karpenter
 		}
@@ -117,14 +125,10 @@ func (f *Facts) installations(of software) (out []*Installation) {
 // order sorts the Deployment that a person has named before others, and those that have a cluster's name before those that do not: these
 // cannot start.
 func (f *Facts) order(i *Installation) int {
-	c := i.container()
-	hasName := len(c.EnvFrom) > 0 ||
-		slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "CLUSTER_NAME" }) ||
-		slices.ContainsFunc(c.Args, func(arg string) bool { return strings.HasPrefix(arg, "--cluster-name") })
 	switch {
 	case i.Namespace+"/"+i.Name == f.Named:
 		return 0
-	case hasName:
+	case len(i.container().EnvFrom) > 0 || hasClusterName(i.container()):
 		return 1
 	}
 	return 2
@@ -176,14 +180,29 @@ func installation(d *appsv1.Deployment) *Installation {
 	return i
 }
 
-// container is the one of the controller: that of its image, else the first.
+// container is the one of the controller: that of its image, else the one that has a cluster's name, else that of its name in Karpenter's
+// chart, else the first.
 func (i *Installation) container() *corev1.Container {
 	list := i.deployment.Spec.Template.Spec.Containers
-	at := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == "controller" })
-	if at < 0 && len(list) == 0 {
-		return &corev1.Container{}
+	for _, is := range []func(*corev1.Container) bool{
+		func(c *corev1.Container) bool { return softwareOf(c.Image) != other }, hasClusterName,
+		func(c *corev1.Container) bool { return c.Name == "controller" }, func(*corev1.Container) bool { return true },
+	} {
+		for n := range list {
+			if is(&list[n]) {
+				return &list[n]
+			}
+		}
 	}
-	return &list[max(at, 0)]
+	return &corev1.Container{}
+}
+
+// hasClusterName reports whether a container is started with a cluster's name.
+func hasClusterName(c *corev1.Container) bool {
+	return slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "CLUSTER_NAME" }) ||
+		slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(arg string) bool {
+			return strings.HasPrefix(strings.TrimLeft(arg, "-"), "cluster-name")
+		})
 }
 
 var versionPattern = regexp.MustCompile(`\d+\.\d+\.\d+`)
@@ -252,8 +271,38 @@ func checkControllers(f *Facts) (out []Result, _ string) {
 			Remedy: fmt.Sprintf("scale it down until Karpenter is: kubectl -n %s scale deployment %s --replicas 0", i.Namespace, i.Name),
 		})
 	}
+	out = append(out, f.withoutDeployment()...)
 	out = append(out, f.fromDoctor(Warning, "operations-other-controller")...)
 	return out, "no other controller launches or drains nodes"
+}
+
+// withoutDeployment finds controllers by their pods, where no Deployment has them: a StatefulSet, a DaemonSet, a Pod of its own.
+func (f *Facts) withoutDeployment() (out []Result) {
+	known := map[string]bool{}
+	for i := range f.Deployments {
+		known["Deployment "+f.Deployments[i].Namespace+"/"+f.Deployments[i].Name] = true
+	}
+	for _, p := range f.Cluster.Pods {
+		is := runs(&p.Spec)
+		object, stop := doctor.Runner(p)
+		if is == other || known[object] || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		known[object] = true
+		i := installation(&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+			Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: p.Spec}},
+		})
+		if is == dovetail && f.apply(i).Shadow {
+			continue
+		}
+		out = append(out, Result{
+			Status: Obstacle, Object: object, Field: "image",
+			Seen:   fmt.Sprintf("runs %s, and is no Deployment of this cluster that the plan stops", i.container().Image),
+			Remedy: "stop it before Dovetail is installed: " + stop,
+		})
+	}
+	return out
 }
 
 func checkGitOps(f *Facts) ([]Result, string) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -297,6 +298,57 @@ func TestObstacles(t *testing.T) {
 			},
 			"obstacle feature-gates Deployment karpenter/karpenter spec.template.spec.containers[].env[FEATURE_GATES]",
 			[]string{"does not have the gate Hibernation"},
+		},
+		{
+			"a gate without support, in a text with spaces",
+			func(_ *testing.T, f *Facts) {
+				f.setEnv("FEATURE_GATES", "")
+				f.Deployments[0].Spec.Template.Spec.Containers[0].Args = []string{"-feature-gates", " NodeRepair = true , Hibernation = T,"}
+			},
+			"obstacle feature-gates Deployment karpenter/karpenter spec.template.spec.containers[].env[FEATURE_GATES]",
+			[]string{"does not have the gate Hibernation"},
+		},
+		{
+			"a gate without support, beside a container that was injected",
+			func(_ *testing.T, f *Facts) {
+				pod := &f.Deployments[0].Spec.Template.Spec
+				f.setEnv("FEATURE_GATES", "Hibernation=true")
+				pod.Containers[0].Name = "karpenter"
+				pod.Containers = append([]corev1.Container{{Name: "controller", Image: "example.com/mesh/proxy:1"}}, pod.Containers...)
+			},
+			"obstacle feature-gates Deployment karpenter/karpenter spec.template.spec.containers[].env[FEATURE_GATES]",
+			[]string{"does not have the gate Hibernation"},
+		},
+		{
+			"gates in a field of the pod",
+			func(_ *testing.T, f *Facts) {
+				f.setEnv("AWS_FEATURE_GATES", "")
+				env := f.Deployments[0].Spec.Template.Spec.Containers[0].Env
+				for i := range env {
+					if env[i].Name == "AWS_FEATURE_GATES" {
+						env[i].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['gates']"}}
+					}
+				}
+			},
+			"not checked feature-gates Deployment karpenter/karpenter spec.template.spec.containers[].env[AWS_FEATURE_GATES]",
+			[]string{"was not read"},
+		},
+		{
+			"a second Karpenter that no Deployment runs",
+			func(_ *testing.T, f *Facts) {
+				own := true
+				for _, p := range []struct{ name, kind, owner, hash string }{
+					{"karpenter-0", "StatefulSet", "karpenter", ""}, {"karpenter-1", "StatefulSet", "karpenter", ""},
+					{"karpenter-6d5f-x", "ReplicaSet", "karpenter-6d5f", "6d5f"},
+				} {
+					pod := &corev1.Pod{Spec: f.Deployments[0].Spec.Template.Spec}
+					pod.Namespace, pod.Name, pod.Labels = "karpenter", p.name, map[string]string{"pod-template-hash": p.hash}
+					pod.OwnerReferences = []metav1.OwnerReference{{Kind: p.kind, Name: p.owner, Controller: &own}}
+					f.Cluster.Pods = append(f.Cluster.Pods, pod)
+				}
+			},
+			"obstacle controllers StatefulSet karpenter/karpenter image",
+			[]string{"public.ecr.aws/karpenter/controller:1.15.1", "kubectl -n karpenter scale statefulset karpenter --replicas 0"},
 		},
 		{
 			"a setting that cannot work",

@@ -104,6 +104,29 @@ func (i *Installation) fromSecrets() (out []string) {
 	return out
 }
 
+// unread is where a variable's value comes from, if it is not read; empty if it is, or if the container does not have the variable.
+func (i *Installation) unread(variable string) string {
+	c := i.container()
+	for n := len(c.Env) - 1; n >= 0; n-- { // the last one counts
+		v := c.Env[n]
+		switch {
+		case v.Name != variable:
+		case v.ValueFrom == nil || v.ValueFrom.ConfigMapKeyRef != nil:
+			return ""
+		case v.ValueFrom.SecretKeyRef != nil:
+			return "Secret " + v.ValueFrom.SecretKeyRef.Name
+		default:
+			return "a field of the pod or a file"
+		}
+	}
+	for _, from := range c.EnvFrom {
+		if from.SecretRef != nil && strings.HasPrefix(variable, from.Prefix) {
+			return "Secret " + from.SecretRef.Name + ", if it has the key"
+		}
+	}
+	return ""
+}
+
 // applied are the settings that an installation was started with, as Dovetail reads them.
 type applied struct {
 	settings.Settings
@@ -249,11 +272,17 @@ func checkGates(f *Facts) (out []Result, _ string) {
 		{"feature-gates", "FEATURE_GATES", a.FeatureGates}, {"aws-feature-gates", "AWS_FEATURE_GATES", a.AWSFeatureGates},
 	} {
 		field := "spec.template.spec.containers[].env[" + list.variable + "]"
+		if where := k.unread(list.variable); where != "" && !a.flags.Changed(list.flag) {
+			out = append(out, Result{
+				Status: NotChecked, Object: k.Object(), Field: field, Seen: "its value is in " + where + ", which was not read",
+			})
+		}
 		for entry := range strings.SplitSeq(list.text, ",") {
-			name, value, _ := strings.Cut(strings.TrimSpace(entry), "=")
-			set, err := strconv.ParseBool(value)
+			name, value, _ := strings.Cut(entry, "=")
+			name = strings.TrimSpace(name)
+			set, err := strconv.ParseBool(strings.TrimSpace(value))
 			switch {
-			case name == "" || err == nil && !set || slices.Contains(always, name):
+			case strings.TrimSpace(entry) == "" || err == nil && !set || slices.Contains(always, name):
 			case err != nil:
 				out = append(out, Result{
 					Status: Obstacle, Object: k.Object(), Field: field, Seen: fmt.Sprintf("%q is not NAME=true or NAME=false", entry),

@@ -134,7 +134,8 @@ func typed(flag *pflag.Flag) any {
 func gates(v Values, path, text string, on func(name string) bool) {
 	for _, name := range settings.KnownGates() {
 		named := slices.ContainsFunc(strings.Split(text, ","), func(entry string) bool {
-			return strings.HasPrefix(strings.TrimSpace(entry), name+"=")
+			named, _, _ := strings.Cut(entry, "=")
+			return strings.TrimSpace(named) == name
 		})
 		if named {
 			v.set(path+"."+gateValue(name), on(name))

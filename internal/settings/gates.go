@@ -92,8 +92,9 @@ func gates(text string) (map[string]bool, error) {
 		if strings.TrimSpace(entry) == "" {
 			continue
 		}
-		name, value, found := strings.Cut(strings.TrimSpace(entry), "=")
-		on, err := strconv.ParseBool(value)
+		name, value, found := strings.Cut(entry, "=")
+		name = strings.TrimSpace(name)
+		on, err := strconv.ParseBool(strings.TrimSpace(value))
 		if !found || err != nil || name == "" {
 			return nil, fmt.Errorf("%q is not Name=true or Name=false", entry)
 		}

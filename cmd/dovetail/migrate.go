@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,10 @@ Exit code 1 also means that there is an obstacle, 3 that something was not check
 			facts, err := f.facts(cmd.Context(), slog.New(slog.DiscardHandler))
 			if err != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "error: nothing was checked:", err)
+				if f.output.value != "table" && f.output.value != "" { // a program reads it
+					err = writeAs(cmd.OutOrStdout(), f.output.value, migrate.Unreadable(err))
+					return cmp.Or(err, error(exitIncomplete))
+				}
 				return exitIncomplete
 			}
 			report := migrate.Run(facts)

@@ -15,7 +15,7 @@ import (
 func accountChecks() []Check {
 	return []Check{
 		{ID: "cluster-name", Title: "the API server is not that of the named cluster", needs: []doctor.Fact{doctor.Identity}, run: checkIdentity},
-		{ID: "permissions", Title: "the role lacks rights of our policy", needs: []doctor.Fact{Role}, run: checkPermissions},
+		{ID: "permissions", Title: "the role lacks rights of our policy", needs: []doctor.Fact{Role, Identity}, run: checkPermissions},
 		{
 			ID: "foreign-instances", Title: "instances with this cluster's name belong to another cluster",
 			needs: []doctor.Fact{doctor.Instances}, run: checkForeign,

@@ -58,6 +58,14 @@ func checkDefinitions(f *Facts) (out []Result, _ string) {
 			continue
 		}
 		names = append(names, d.Name)
+		if d.DeletionTimestamp != nil {
+			out = append(out, Result{
+				Status: Obstacle, Object: definitionObject(d), Field: "metadata.deletionTimestamp",
+				Seen: "it is being deleted, and with it all its objects and their nodes",
+				Remedy: "stop Karpenter before it terminates more nodes, and save the objects; this deletion cannot be taken back: " +
+					"kubectl get " + d.Name + " -o yaml",
+			})
+		}
 		out = append(out, versions(d, own)...)
 		if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
 			out = append(out, Result{

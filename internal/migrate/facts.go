@@ -18,6 +18,7 @@ import (
 // The facts, in addition to those of the doctor.
 const (
 	Deployments doctor.Fact = "Deployments"
+	Identity    doctor.Fact = "the UID of the namespace kube-system"
 	Definitions doctor.Fact = "CustomResourceDefinitions"
 	Objects     doctor.Fact = "objects of Karpenter's API"
 	Webhooks    doctor.Fact = "webhook configurations"

@@ -91,6 +91,11 @@ func Run(f *Facts) Report {
 	return report
 }
 
+// Unreadable is the Report about a cluster of which nothing can be read.
+func Unreadable(why error) Report {
+	return Report{Results: []Result{{Check: "cluster", Status: NotChecked, Seen: why.Error()}}}
+}
+
 // Count is how many results have a status.
 func (r Report) Count(s Status) (n int) {
 	for _, result := range r.Results {

@@ -100,6 +100,34 @@ func TestObstacles(t *testing.T) {
 			[]string{"without Karpenter", "kubectl patch crd nodeclaims.karpenter.sh"},
 		},
 		{
+			"a definition that is being deleted",
+			func(_ *testing.T, f *Facts) {
+				f.definition("nodepools.karpenter.sh").DeletionTimestamp = &metav1.Time{Time: f.Cluster.Now}
+			},
+			"obstacle crds CustomResourceDefinition nodepools.karpenter.sh metadata.deletionTimestamp",
+			[]string{"with it all its objects and their nodes"},
+		},
+		{
+			"a pool that is being deleted",
+			func(_ *testing.T, f *Facts) {
+				f.Cluster.NodePools[0].DeletionTimestamp = &metav1.Time{Time: f.Cluster.Now}
+			},
+			"warning drift NodePool general metadata.deletionTimestamp",
+			[]string{"with it 1 node"},
+		},
+		{
+			"a node without a pool",
+			func(_ *testing.T, f *Facts) { delete(f.Cluster.NodeClaims[0].Labels, karpv1.LabelNodePool) },
+			"warning drift NodeClaim general-x7k2p",
+			[]string{"it has no NodePool (NodeClaim general-x7k2p)"},
+		},
+		{
+			"a node of a class that is gone",
+			func(_ *testing.T, f *Facts) { f.Cluster.NodeClaims[0].Spec.NodeClassRef.Name = "former" },
+			"warning drift NodeClaim general-x7k2p",
+			[]string{"EC2NodeClass former does not exist"},
+		},
+		{
 			"a field without support",
 			func(t *testing.T, f *Facts) {
 				set(t, f.object("EC2NodeClass"), true, "spec", "hibernationOptions", "configured")
@@ -338,7 +366,8 @@ func TestObstacles(t *testing.T) {
 			func(_ *testing.T, f *Facts) {
 				own := true
 				for _, p := range []struct{ name, kind, owner, hash string }{
-					{"karpenter-0", "StatefulSet", "karpenter", ""}, {"karpenter-1", "StatefulSet", "karpenter", ""},
+					{"karpenter-0", "StatefulSet", "karpenter", ""},
+					{"karpenter-1", "StatefulSet", "karpenter", ""},
 					{"karpenter-6d5f-x", "ReplicaSet", "karpenter-6d5f", "6d5f"},
 				} {
 					pod := &corev1.Pod{Spec: f.Deployments[0].Spec.Template.Spec}

@@ -105,12 +105,16 @@ func checkDrift(f *Facts) ([]Result, string) {
 	for i := range f.Cluster.NodePools {
 		pools[f.Cluster.NodePools[i].Name] = &f.Cluster.NodePools[i]
 	}
-	differences, compared, hashes := map[difference]*replaced{}, 0, 0
+	differences, without, compared, hashes := map[difference]*replaced{}, map[string][]string{}, 0, 0
 	for i := range f.Cluster.NodeClaims {
 		claim := &f.Cluster.NodeClaims[i]
 		pool := pools[claim.Labels[karpv1.LabelNodePool]]
-		if pool == nil || claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionLaunched) ||
+		if claim.DeletionTimestamp != nil || !condition.IsTrue(claim, karpv1.ConditionLaunched) ||
 			!awsv1.IsEC2NodeClass(claim.Spec.NodeClassRef) {
+			continue
+		}
+		if why := f.incomparable(claim, pool); why != "" {
+			without[why] = append(without[why], claim.Name)
 			continue
 		}
 		compared++
@@ -119,7 +123,13 @@ func checkDrift(f *Facts) ([]Result, string) {
 		}
 		f.compare(differences, claim, pool)
 	}
-	out := results(differences)
+	out := append(results(differences), f.leaving()...)
+	for _, why := range slices.Sorted(maps.Keys(without)) {
+		out = append(out, Result{
+			Status: Warning, Object: "NodeClaim " + without[why][0], Seen: fmt.Sprintf("not compared: %s (NodeClaim %s)", why, few(without[why])),
+			Remedy: "restore what it refers to, or delete the NodeClaims: their nodes are not replaced by themselves",
+		})
+	}
 	// Without what a class selects now, its instances were compared with what Karpenter has selected.
 	if why := f.missing([]doctor.Fact{Drift, Selected}); why != "" {
 		out = append(out, Result{Status: NotChecked, Seen: why})
@@ -129,6 +139,59 @@ func checkDrift(f *Facts) ([]Result, string) {
 			"with hashes of Karpenter, which are never compared: %d", compared, hashes)
 	}
 	return out, ""
+}
+
+// incomparable is why a claim cannot be compared; empty if it can be.
+func (f *Facts) incomparable(claim *karpv1.NodeClaim, pool *karpv1.NodePool) string {
+	class := claim.Spec.NodeClassRef.Name
+	exists := func(c awsv1.EC2NodeClass) bool { return c.Name == class }
+	switch name := claim.Labels[karpv1.LabelNodePool]; {
+	case name == "":
+		return "it has no NodePool"
+	case pool == nil:
+		return fmt.Sprintf("NodePool %s does not exist", name)
+	case f.missing([]doctor.Fact{doctor.NodeClasses}) == "" && !slices.ContainsFunc(f.Cluster.NodeClasses, exists):
+		return fmt.Sprintf("EC2NodeClass %s does not exist", class)
+	}
+	return ""
+}
+
+// leaving are the NodePools and EC2NodeClasses that are being deleted: their nodes go with them.
+func (f *Facts) leaving() (out []Result) {
+	nodes := map[string]int{}
+	for i := range f.Cluster.NodeClaims {
+		c := &f.Cluster.NodeClaims[i]
+		nodes["NodePool "+c.Labels[karpv1.LabelNodePool]]++
+		nodes["EC2NodeClass "+c.Spec.NodeClassRef.Name]++
+	}
+	add := func(object string, deleted *metav1.Time) {
+		if deleted == nil {
+			return
+		}
+		out = append(out, Result{
+			Status: Warning, Object: object, Field: "metadata.deletionTimestamp",
+			Seen:   fmt.Sprintf("it is being deleted, and with it %s: Karpenter has not finished", count(nodes[object], "node")),
+			Remedy: "wait until it is gone, or find out what keeps it: Dovetail goes on with the deletion",
+		})
+	}
+	for i := range f.Cluster.NodePools {
+		add("NodePool "+f.Cluster.NodePools[i].Name, f.Cluster.NodePools[i].DeletionTimestamp)
+	}
+	for i := range f.Cluster.NodeClasses {
+		add("EC2NodeClass "+f.Cluster.NodeClasses[i].Name, f.Cluster.NodeClasses[i].DeletionTimestamp)
+	}
+	return out
+}
+
+// few are the first names of a list, and how many more there are.
+func few(names []string) string {
+	const shown = 3
+	slices.Sort(names)
+	text := strings.Join(names[:min(shown, len(names))], ", ")
+	if more := len(names) - shown; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // compare adds a claim to the difference by which it would be replaced.
@@ -160,17 +223,11 @@ func (f *Facts) compare(differences map[difference]*replaced, claim *karpv1.Node
 }
 
 func results(differences map[difference]*replaced) (out []Result) {
-	const shown = 3
 	for d, group := range differences {
-		slices.Sort(group.claims)
-		names := strings.Join(group.claims[:min(shown, len(group.claims))], ", ")
-		if more := len(group.claims) - shown; more > 0 {
-			names += fmt.Sprintf(" and %d more", more)
-		}
 		result := Result{
 			Status: Obstacle, Object: d.object, Field: d.field,
 			Seen: fmt.Sprintf("%s of NodePool %s would be replaced for %s (NodeClaim %s): %s -> %s", count(len(group.claims), "node"),
-				d.pool, d.reason, names, cmp.Or(group.old, "none"), cmp.Or(group.new, "none")),
+				d.pool, d.reason, few(group.claims), cmp.Or(group.old, "none"), cmp.Or(group.new, "none")),
 			Remedy: "change the field to what the nodes have, or have Karpenter replace the nodes before the takeover",
 		}
 		if group.marked == len(group.claims) {

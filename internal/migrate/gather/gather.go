@@ -27,7 +27,10 @@ import (
 func Kubernetes(ctx context.Context, live client.Reader, named string) (*migrate.Facts, error) {
 	f := &migrate.Facts{Cluster: &doctor.Facts{}, Named: named}
 	var system corev1.Namespace
-	if err := live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
+	switch err := live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); {
+	case apierrors.IsForbidden(err): // who may not read this may read the rest
+		f.Cluster.Miss(migrate.Identity, err.Error())
+	case err != nil:
 		return nil, fmt.Errorf("read the namespace %s: %w", metav1.NamespaceSystem, err)
 	}
 	f.ClusterUID = string(system.UID)

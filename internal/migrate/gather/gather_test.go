@@ -23,6 +23,9 @@ func TestWithoutTheRightToListNothingIsSound(t *testing.T) {
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, "", nil)
 		},
+		Get: func(_ context.Context, _ client.WithWatch, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "any"}, key.Name, nil)
+		},
 	}).Build()
 	facts, err := gather.Kubernetes(t.Context(), kube, "")
 	if err != nil {

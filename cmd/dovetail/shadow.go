@@ -80,5 +80,5 @@ func (f *shadowReportFlags) run(ctx context.Context, kube client.Reader, out io.
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(report)
 	}
-	return report.Text(out)
+	return forTerminal(report.Text)(out)
 }

@@ -56,7 +56,7 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 	a.state = a.newState()
 	loop := &shadow.Loop{
 		State: a.state, Batch: a.batch, Claims: a.mgr.GetClient(), Refused: a.refusals, Metrics: a.measures.shadow, Log: a.log, Now: time.Now,
-		Store: shadow.ConfigMap{Client: a.clientset.CoreV1().ConfigMaps(a.settings.LeaderElectionNamespace)},
+		Store: &shadow.ConfigMap{Client: a.clientset.CoreV1().ConfigMaps(a.settings.LeaderElectionNamespace)},
 		Ledger: shadow.NewLedger(
 			consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps}, version),
 	}

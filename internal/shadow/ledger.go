@@ -45,9 +45,10 @@ type known struct {
 	PerHour float64 `json:"perHour"`
 	// Pods are those that would have to move.
 	Pods int `json:"pods,omitempty"`
-	// Priced is true once it counts as launched, or if it existed before. Leaving is true once it counts as removed.
+	// Priced is true once it counts as launched, or if it existed before. Leaving is true while it is removed, Counted once that counts.
 	Priced  bool `json:"priced,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
+	Counted bool `json:"counted,omitempty"`
 }
 
 // Ledger counts what Dovetail would have done, and what the acting controller did. Its methods are not safe for concurrent use.
@@ -154,15 +155,28 @@ func (l *Ledger) observe(s *snapshot.Snapshot, reasons map[types.UID]string) {
 		}
 		delete(l.state.Known, uid)
 	}
-	l.state.Removals = slices.DeleteFunc(l.state.Removals, func(r removal) bool {
+	l.observeRemovals(present)
+}
+
+// observeRemovals counts the nodes that both remove. A node that the acting controller keeps after all is one that only Dovetail removes.
+func (l *Ledger) observeRemovals(present map[types.UID]*snapshot.Node) {
+	kept := l.state.Removals[:0]
+	for _, r := range l.state.Removals {
 		n := present[r.Claim]
-		if n != nil && !leaves(n) {
-			return false
+		both := n == nil || leaves(n)
+		if both != r.Both {
+			r.Both, l.changed = both, true
+			if both {
+				l.state.Report.RemovedByBoth++
+			} else {
+				l.state.Report.RemovedByBoth--
+			}
 		}
-		l.state.Report.RemovedByBoth++
-		l.changed = true
-		return true
-	})
+		if n != nil {
+			kept = append(kept, r)
+		}
+	}
+	l.state.Removals = kept
 }
 
 func sortedNodes(nodes map[types.UID]*snapshot.Node) []*snapshot.Node {
@@ -179,6 +193,10 @@ func sortedNodes(nodes map[types.UID]*snapshot.Node) []*snapshot.Node {
 // observeNode counts the launch of a node once its price is known, and its removal once it begins.
 func (l *Ledger) observeNode(n *snapshot.Node, now time.Time, reason string) {
 	k := l.state.Known[n.ClaimUID]
+	if k.Counted && !leaves(n) {
+		l.keptByActing(k)
+		k.Counted = false
+	}
 	k.Name = n.Name
 	if n.Price > 0 {
 		k.PerHour = n.Price
@@ -201,7 +219,7 @@ func (l *Ledger) observeNode(n *snapshot.Node, now time.Time, reason string) {
 	case !leaves(n):
 		k.Leaving, k.Pods = false, len(reschedulable(n))
 	case !k.Leaving && k.Priced:
-		k.Leaving = true
+		k.Leaving, k.Counted = true, true
 		l.removedByActing(k, now, reason)
 	}
 	l.state.Known[n.ClaimUID] = k
@@ -224,6 +242,21 @@ func (l *Ledger) removedByActing(k known, now time.Time, reason string) {
 	r.Actions = keep(r.Actions, Action{
 		At: now, What: ActionRemove, Reason: reason, Nodes: []string{k.Name}, Launches: []Launch{}, Pods: k.Pods, PerHour: -k.PerHour,
 	})
+	l.changed = true
+}
+
+// keptByActing takes back the removal of a node that the acting controller has begun and does not carry out.
+func (l *Ledger) keptByActing(k known) {
+	r := &l.state.Report
+	r.Acting.Removed--
+	r.Acting.RemovedPerHour -= k.PerHour
+	r.Acting.Evictions -= k.Pods
+	for i, a := range slices.Backward(r.Actions) {
+		if a.What == ActionRemove && slices.Equal(a.Nodes, []string{k.Name}) {
+			r.Actions = slices.Delete(r.Actions, i, i+1)
+			break
+		}
+	}
 	l.changed = true
 }
 
@@ -387,10 +420,7 @@ func (l *Ledger) count(s *snapshot.Snapshot) {
 	r := &l.state.Report
 	r.Acting.Nodes, r.Acting.PerHour = 0, 0
 	r.Shadow.Nodes, r.Shadow.PerHour = len(l.state.Pending), 0
-	removed := map[types.UID]bool{}
-	for _, gone := range l.state.Removals {
-		removed[gone.Claim] = true
-	}
+	removed := l.removed()
 	for i := range l.state.Pending {
 		r.Shadow.PerHour += l.state.Pending[i].Launch.PerHour
 	}
@@ -401,7 +431,7 @@ func (l *Ledger) count(s *snapshot.Snapshot) {
 		}
 		r.Acting.Nodes++
 		r.Acting.PerHour += n.Price
-		if removed[n.ClaimUID] || inFlight(n) && n.CreatedAt.After(r.Since) {
+		if _, gone := removed[n.ClaimUID]; gone || inFlight(n) && n.CreatedAt.After(r.Since) {
 			continue
 		}
 		r.Shadow.Nodes++

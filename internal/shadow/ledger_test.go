@@ -157,6 +157,31 @@ func TestTheOtherIsAsQuick(t *testing.T) {
 	c.want(r, "removals by both", float64(r.RemovedByBoth), 1)
 }
 
+// A controller that begins to remove a node, and keeps it after all, has removed none; Dovetail would have.
+func TestTheOtherKeepsTheNodeAfterAll(t *testing.T) {
+	c := newCluster(t, et.Node("empty", "general"))
+	for range 2 {
+		c.nodes[0].Taints = []corev1.Taint{karpv1.TaintDisrupted()}
+		r := c.pass(5 * time.Second)
+		c.want(r, "removals of the other", float64(r.Acting.Removed), 1)
+		c.want(r, "removals by both", float64(r.RemovedByBoth), 1)
+		c.nodes[0].Taints = nil
+		for range 10 {
+			r = c.pass(5 * time.Second)
+			c.want(r, "removals of the other that keeps it", float64(r.Acting.Removed), 0)
+			c.want(r, "what they cost", r.Acting.RemovedPerHour, 0)
+			c.want(r, "removals by both", float64(r.RemovedByBoth), 0)
+			c.want(r, "removals", float64(r.Shadow.Removed), 1)
+			c.want(r, "actions of the other", float64(len(r.Actions)), 0)
+		}
+	}
+	c.nodes = nil
+	r := c.pass(5 * time.Second)
+	c.want(r, "removals of the other", float64(r.Acting.Removed), 1)
+	c.want(r, "removals by both", float64(r.RemovedByBoth), 1)
+	c.want(r, "removals", float64(r.Shadow.Removed), 1)
+}
+
 // A process that is killed and started again goes on: nothing counts twice, and what happened in between counts.
 func TestRestart(t *testing.T) {
 	c := newCluster(t, et.Node("empty", "general"))
@@ -166,7 +191,7 @@ func TestRestart(t *testing.T) {
 	if before.Shadow.Launches != 1 || before.Shadow.Removed != 1 {
 		t.Fatalf("the shadow would have launched and removed %+v", before.Shadow)
 	}
-	store := ConfigMap{fake.NewClientset().CoreV1().ConfigMaps("karpenter")}
+	store := ConfigMap{Client: fake.NewClientset().CoreV1().ConfigMaps("karpenter")}
 	if err := store.Save(t.Context(), c.ledger); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +212,7 @@ func TestRestart(t *testing.T) {
 // The first process finds no ConfigMap, and a ConfigMap of something else is not overwritten.
 func TestLoad(t *testing.T) {
 	client := fake.NewClientset()
-	store := ConfigMap{client.CoreV1().ConfigMaps("karpenter")}
+	store := ConfigMap{Client: client.CoreV1().ConfigMaps("karpenter")}
 	if err := store.Load(t.Context(), newLedger()); err != nil {
 		t.Errorf("without a ConfigMap: %v", err)
 	}

@@ -8,6 +8,7 @@
 package shadow
 
 import (
+	"encoding/json"
 	"time"
 )
 
@@ -60,6 +61,9 @@ type Action struct {
 	// Nodes are removed, Launches are new.
 	Nodes    []string `json:"nodes"`
 	Launches []Launch `json:"launches"`
+	// More and MoreLaunches are how many of them are left out.
+	More         int `json:"more,omitempty"`
+	MoreLaunches int `json:"moreLaunches,omitempty"`
 	// Pods is how many pods get a node, or have to move.
 	Pods int `json:"pods"`
 	// PerHour is what the fleet costs more by it, in $/h; negative if it costs less.
@@ -85,12 +89,31 @@ const (
 // reasonPending is the reason of launches for pods.
 const reasonPending = "pending pods"
 
-// maxActions is how many actions a report keeps of each controller: with all that belongs to them they take some 100 KB of the
-// 1 MiB that a ConfigMap may have.
-const maxActions = 200
+const (
+	// maxActions is how many actions a report keeps of each controller: of one or two nodes each, they take some 100 KB.
+	maxActions = 200
+	// maxNodes is how many nodes and launches of an action are listed.
+	maxNodes = 50
+	// maxReportBytes leaves room for the state in the 1 MiB of a ConfigMap.
+	maxReportBytes = 300 << 10
+)
 
 // keep adds an action to the latest ones.
 func keep(all []Action, a Action) []Action {
+	a.More = max(0, len(a.Nodes)-maxNodes)
+	a.MoreLaunches = max(0, len(a.Launches)-maxNodes)
+	a.Nodes, a.Launches = a.Nodes[:len(a.Nodes)-a.More], a.Launches[:len(a.Launches)-a.MoreLaunches]
 	all = append(all, a)
 	return all[max(0, len(all)-maxActions):]
+}
+
+// encoded is the report as JSON, without the oldest actions if it is too large with them.
+func (r Report) encoded(limit int) ([]byte, error) {
+	for {
+		text, err := json.MarshalIndent(r, "", " ")
+		if err != nil || len(text) <= limit || len(r.Decisions)+len(r.Actions) == 0 {
+			return text, err
+		}
+		r.Decisions, r.Actions = r.Decisions[(len(r.Decisions)+1)/2:], r.Actions[(len(r.Actions)+1)/2:]
+	}
 }

@@ -3,7 +3,9 @@ package shadow
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,66 +24,119 @@ const (
 	fieldManager  = "dovetail-shadow"
 )
 
+// ErrOverwritten means that somebody else has written the report since: another shadow in the namespace, most likely.
+var ErrOverwritten = errors.New("somebody else has written it since, and this process goes on with that: " +
+	"run one shadow in a namespace, with one replica")
+
 // ConfigMap keeps a Ledger in the ConfigMap ConfigMapName of a namespace.
 type ConfigMap struct {
 	Client typedcorev1.ConfigMapInterface
+
+	// version is the resource version that was read or written last; empty if there was none.
+	version string
+	// at is the time of the report that was read or written last.
+	at time.Time
 }
 
 // Load continues what the ConfigMap has; a missing one changes nothing.
-func (c ConfigMap) Load(ctx context.Context, l *Ledger) error {
+func (c *ConfigMap) Load(ctx context.Context, l *Ledger) error {
 	found, err := c.Client.Get(ctx, ConfigMapName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
+		c.version = ""
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", ConfigMapName, err)
 	}
-	version := l.state.Report.Version
-	var read state
-	if err := json.Unmarshal([]byte(found.Data[stateKey]), &read); err != nil {
-		return fmt.Errorf("ConfigMap %s: data[%q] is not of this program: %w; delete the ConfigMap to begin again", ConfigMapName, stateKey, err)
-	}
-	if read.Report, err = ReadReport(found); err != nil {
+	read, err := readState(found)
+	if err != nil {
 		return err
 	}
-	read.Report.Version = version
-	l.state = read
+	c.goOn(l, found, read)
 	return nil
 }
 
-// Save writes the ConfigMap by server-side apply: one request, whether it exists or not, which names the ConfigMap, so that RBAC can
-// allow this one and no other.
-func (c ConfigMap) Save(ctx context.Context, l *Ledger) error {
-	report, err := json.MarshalIndent(l.state.Report, "", " ")
+// goOn continues what another process has written.
+func (c *ConfigMap) goOn(l *Ledger, found *corev1.ConfigMap, read state) {
+	c.version, c.at = found.ResourceVersion, read.Report.At
+	read.Report.Version = l.state.Report.Version
+	l.state, l.proposals, l.search = read, map[string]proposal{}, fruitless{}
+}
+
+// readState is what a process continues from.
+func readState(found *corev1.ConfigMap) (read state, err error) {
+	if err := json.Unmarshal([]byte(found.Data[stateKey]), &read); err != nil {
+		return read, fmt.Errorf("ConfigMap %s: data[%q] is not of this program: %w; delete the ConfigMap to begin again", ConfigMapName, stateKey, err)
+	}
+	read.Report, err = ReadReport(found)
+	return read, err
+}
+
+// Save writes the ConfigMap. It never overwrites what another shadow has written: the two would take turns with a report each, and
+// neither would be of the whole time. It then continues what that one has, and returns ErrOverwritten.
+func (c *ConfigMap) Save(ctx context.Context, l *Ledger) error {
+	data, err := l.data()
 	if err != nil {
 		return err
+	}
+	refused := c.apply(ctx, l, data)
+	if refused == nil || c.version == "" {
+		return refused
+	}
+	found, err := c.Client.Get(ctx, ConfigMapName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		c.version = ""
+	case err != nil || found.ResourceVersion == c.version:
+		return refused
+	default:
+		c.version = found.ResourceVersion
+		if read, err := readState(found); err == nil && !read.Report.At.Equal(c.at) {
+			c.goOn(l, found, read)
+			return fmt.Errorf("write ConfigMap %s: %w", ConfigMapName, ErrOverwritten)
+		}
+	}
+	return c.apply(ctx, l, data) // it was deleted, or somebody has changed something else of it
+}
+
+// data is the ledger as the ConfigMap has it.
+func (l *Ledger) data() (map[string]string, error) {
+	report, err := l.state.Report.encoded(maxReportBytes)
+	if err != nil {
+		return nil, err
 	}
 	kept := l.state
 	kept.Report = Report{} // it is in the other key
 	rest, err := json.Marshal(kept)
-	if err != nil {
-		return err
-	}
-	if len(rest) > maxStateBytes {
-		// After a restart, what waits now may count again.
-		kept.Pending, kept.Known = nil, nil
-		if rest, err = json.Marshal(kept); err != nil {
-			return err
+	for _, drop := range []func(){
+		func() { kept.Known = nil },   // after a restart, the nodes that there are then are taken as given
+		func() { kept.Pending = nil }, // and what waits now may count again
+	} {
+		if err == nil && len(rest) > maxStateBytes {
+			drop()
+			rest, err = json.Marshal(kept)
 		}
 	}
+	return map[string]string{reportKey: string(report), stateKey: string(rest)}, err
+}
+
+// apply writes the ConfigMap by server-side apply: one request, whether it exists or not, which names the ConfigMap, so that RBAC can
+// allow this one and no other.
+func (c *ConfigMap) apply(ctx context.Context, l *Ledger, data map[string]string) error {
 	body, err := json.Marshal(corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
-		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName},
-		Data:       map[string]string{reportKey: string(report), stateKey: string(rest)},
+		ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName, ResourceVersion: c.version},
+		Data:       data,
 	})
 	if err != nil {
 		return err
 	}
 	force := true
-	_, err = c.Client.Patch(ctx, ConfigMapName, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	written, err := c.Client.Patch(ctx, ConfigMapName, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", ConfigMapName, err)
 	}
+	c.version, c.at = written.ResourceVersion, l.state.Report.At
 	return nil
 }
 

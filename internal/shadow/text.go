@@ -77,7 +77,7 @@ func (a Action) words() string {
 	var parts []string
 	past := map[string]string{ActionLaunch: "launched", ActionRemove: "removed", ActionReplace: "replaced"}[a.What]
 	if len(a.Nodes) > 0 {
-		parts = append(parts, past+" "+strings.Join(a.Nodes, ", "))
+		parts = append(parts, past+" "+strings.Join(a.Nodes, ", ")+more(a.More))
 	}
 	for _, l := range a.Launches {
 		verb := "by"
@@ -85,6 +85,9 @@ func (a Action) words() string {
 			verb = past
 		}
 		parts = append(parts, fmt.Sprintf("%s %s %s in %s", verb, l.InstanceType, l.CapacityType, l.Zone))
+	}
+	if a.MoreLaunches > 0 {
+		parts = append(parts, strings.TrimSpace(more(a.MoreLaunches)))
 	}
 	var notes []string
 	if a.Reason != "" {
@@ -94,5 +97,14 @@ func (a Action) words() string {
 		notes = append(notes, fmt.Sprintf("%d pods", a.Pods))
 	}
 	notes = append(notes, fmt.Sprintf("%+.3f $/h", a.PerHour))
-	return strings.Join(parts, " ") + " (" + strings.Join(notes, ", ") + ")"
+	text := strings.Join(parts, " ") + " (" + strings.Join(notes, ", ") + ")"
+	return strings.Join(strings.Fields(text), " ") // names are text of the ConfigMap, and begin no line
+}
+
+// more is how many of a list are left out.
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
 }

@@ -44,6 +44,19 @@ func (p *pendingNode) node() snapshot.Node {
 type removal struct {
 	Claim types.UID `json:"claim"`
 	At    time.Time `json:"at"`
+	// Both is true while the acting controller removes the node, too: it counts, and the rest of the world treats it as that one's.
+	Both bool `json:"both,omitempty"`
+}
+
+// removed are the nodes that Dovetail would have removed and the acting controller does not, with the time.
+func (l *Ledger) removed() map[types.UID]time.Time {
+	out := map[types.UID]time.Time{}
+	for _, r := range l.state.Removals {
+		if !r.Both {
+			out[r.Claim] = r.At
+		}
+	}
+	return out
 }
 
 // leaves reports whether the acting controller removes a node.
@@ -63,10 +76,7 @@ func (l *Ledger) world(s *snapshot.Snapshot) *snapshot.Snapshot {
 	out := *s
 	out.Pods = slices.Clone(s.Pods)
 	out.Nodes = make([]snapshot.Node, 0, len(s.Nodes)+len(l.state.Pending))
-	removed := map[types.UID]time.Time{}
-	for _, r := range l.state.Removals {
-		removed[r.Claim] = r.At
-	}
+	removed := l.removed()
 	for _, n := range s.Nodes {
 		if inFlight(&n) && n.CreatedAt.After(l.state.Report.Since) {
 			continue // Dovetail has launched its own

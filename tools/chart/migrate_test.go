@@ -66,7 +66,7 @@ func TestTranslatedValuesRunAShadow(t *testing.T) {
 		t.Fatal(err)
 	}
 	values := valuesOf(t, string(text))
-	values["nameOverride"], values["replicas"] = "dovetail-shadow", 1
+	values["nameOverride"] = "dovetail-shadow" // replicas: 3 is for a controller that acts
 	values = set(values, []string{"settings", "shadow"}, true)
 	rendered, err := release{"dovetail", "dovetail-shadow", "karpenter"}.render(values)
 	if err != nil {

@@ -185,7 +185,9 @@ func (w Write) isOf(rule string) bool {
 
 func (h hook) selective() bool { return selectsSome(h.objects) || len(h.conditions) > 0 }
 
-func selectsSome(s *metav1.LabelSelector) bool { return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 }
+func selectsSome(s *metav1.LabelSelector) bool {
+	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0
+}
 
 func oneOf(list []string, wanted ...string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return slices.Contains(wanted, s) })

@@ -172,7 +172,9 @@ func TestPoliciesThatCannotBeListed(t *testing.T) {
 	denied := errors.New("forbidden")
 	for _, tt := range []struct{ answer, want error }{{&meta.NoKindMatchError{}, nil}, {denied, denied}} {
 		r := Reader{Live: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return tt.answer },
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return tt.answer
+			},
 		}).Build()}
 		if found, err := r.PoliciesOf(t.Context(), claims); !errors.Is(err, tt.want) || len(found) != 0 {
 			t.Errorf("%v: %v, %+v", tt.answer, err, found)

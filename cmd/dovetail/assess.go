@@ -125,6 +125,9 @@ func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 		}
 		return one.assess(ctx, view)
 	})
+	for i := range results {
+		results[i].Server = f.kube.server(results[i].Context)
+	}
 	if err := printClusters(cmd.OutOrStdout(), f.output.value, results, clusters.Assess); err != nil {
 		return err
 	}

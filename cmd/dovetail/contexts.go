@@ -118,6 +118,15 @@ func (k *kubeFlags) eksCluster(context string) (name, region string) {
 	return name, parsed.Region
 }
 
+// server is the address of a context's API server; empty if the kubeconfig file does not have it.
+func (k *kubeFlags) server(context string) string {
+	config := k.raw()
+	if of := config.Contexts[context]; of != nil && config.Clusters[of.Cluster] != nil {
+		return strings.TrimRight(config.Clusters[of.Cluster].Server, "/")
+	}
+	return ""
+}
+
 // clustersAtOnce is how many clusters are read at once: each answer is in memory as a whole, and their API servers are elsewhere.
 const clustersAtOnce = 4
 

@@ -54,6 +54,9 @@ func TestOneTableOverSeveralClusters(t *testing.T) {
 				!strings.HasPrefix(lines[1], "west ") || !strings.HasPrefix(lines[2], "east ") {
 				t.Errorf("%v\n%s%s", err, stdout, stderr)
 			}
+			if sums := strings.HasPrefix(tt.args, "assess"); sums != strings.Contains(stdout, "east is the cluster of west: counted once") {
+				t.Errorf("both contexts are of one cluster:\n%s", stdout)
+			}
 			stdout, stderr, err = command("", append(args, "--all-contexts")...)
 			if codeOf(err) != exitIncomplete || !strings.Contains(stdout, "\nNot read: 1 of 3 clusters\n  gone: ") ||
 				!strings.Contains(stdout, "127.0.0.1:1") || !strings.Contains(stdout, "\nwest ") {

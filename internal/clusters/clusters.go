@@ -15,6 +15,8 @@ type Result[R any] struct {
 	// Error is why there is no report; empty if there is one.
 	Error  string `json:"error,omitempty"`
 	Report *R     `json:"report,omitempty"`
+	// Server is the address of the API server: several contexts may have one. It is empty if it is not known.
+	Server string `json:"-"`
 }
 
 // Each examines clusters, so many at a time, and returns the results in the order of the contexts. An error of one cluster stops no

@@ -99,6 +99,25 @@ production    200  2000  $20,000       $15,000  $5,000  25 %      $14,999       
 test            5    50     $400          $400   $0.00   0 %         $399         0
 all           205  2050  $20,400       $15,400  $5,000  25 %      $15,398         0
 `},
+		{"two contexts of one cluster", written(t, func(w *strings.Builder) error {
+			return clusters.Assess(w, []clusters.Result[assess.Report]{
+				{Context: "gone", Server: "https://a", Error: "no"},
+				{Context: "admin", Server: "https://a", Report: costs(200, 20000, 15000)},
+				{Context: "reader", Server: "https://a", Report: costs(200, 20000, 15000)},
+				{Context: "test", Server: "https://b", Report: costs(5, 400, 400)},
+			})
+		}), `
+CONTEXT  NODES  PODS  $/MONTH  CONSOLIDATED   SAVES     %  LOWER BOUND  UNPRICED
+admin      200  2000  $20,000       $15,000  $5,000  25 %      $14,999         0
+reader     200  2000  $20,000       $15,000  $5,000  25 %      $14,999         0
+test         5    50     $400          $400   $0.00   0 %         $399         0
+all        205  2050  $20,400       $15,400  $5,000  25 %      $15,398         0
+
+Not read: 1 of 4 clusters
+  gone: no
+
+reader is the cluster of admin: counted once
+`},
 		{"top", written(t, func(w *strings.Builder) error {
 			return clusters.Top(w, []clusters.Result[top.Report]{
 				{Context: "a", Report: &top.Report{

@@ -42,17 +42,28 @@ func Assess(w io.Writer, results []Result[assess.Report]) error {
 		{"UNPRICED", false},
 	}
 	var sum costs
+	counted, twice := map[string]string{}, ""
 	for _, r := range results {
-		if r.Report != nil {
-			sum.add(costsOf(r.Report))
+		if r.Report == nil {
+			continue
 		}
+		if first, again := counted[r.Server]; again && r.Server != "" {
+			twice += fmt.Sprintf("%s is the cluster of %s: counted once\n", printable(r.Context), printable(first))
+			continue
+		}
+		counted[r.Server] = r.Context
+		sum.add(costsOf(r.Report))
 	}
 	var sums []string
 	if len(results)-Failed(results) > 1 {
 		sums = sum.cells()
 	}
 	row := func(r *assess.Report) []string { return costsOf(r).cells() }
-	return table[assess.Report]{columns, row, sums}.write(w, results)
+	if err := (table[assess.Report]{columns, row, sums}).write(w, results); err != nil || twice == "" {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+twice)
+	return err
 }
 
 // costs are in $ a month.

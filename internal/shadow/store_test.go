@@ -99,11 +99,14 @@ func TestTwoShadowsKeepOneReport(t *testing.T) {
 // What people do to the ConfigMap neither stops the report nor changes it.
 func TestEditsOfTheConfigMapAreWrittenOver(t *testing.T) {
 	for name, edit := range map[string]func(a *apiServer){
-		"deleted":           func(a *apiServer) { a.object = nil },
-		"emptied":           func(a *apiServer) { a.object.Data = nil; a.write(a.object) },
-		"no JSON":           func(a *apiServer) { a.object.Data[stateKey] = "{"; a.write(a.object) },
-		"labeled":           func(a *apiServer) { a.object.Labels = map[string]string{"team": "x"}; a.write(a.object) },
-		"other numbers":     func(a *apiServer) { a.object.Data[reportKey] = strings.Replace(a.object.Data[reportKey], "1", "7", 3); a.write(a.object) },
+		"deleted": func(a *apiServer) { a.object = nil },
+		"emptied": func(a *apiServer) { a.object.Data = nil; a.write(a.object) },
+		"no JSON": func(a *apiServer) { a.object.Data[stateKey] = "{"; a.write(a.object) },
+		"labeled": func(a *apiServer) { a.object.Labels = map[string]string{"team": "x"}; a.write(a.object) },
+		"other numbers": func(a *apiServer) {
+			a.object.Data[reportKey] = strings.Replace(a.object.Data[reportKey], "1", "7", 3)
+			a.write(a.object)
+		},
 		"another's, cut":    func(a *apiServer) { a.object.Data[reportKey] = a.object.Data[reportKey][:20]; a.write(a.object) },
 		"created by others": func(a *apiServer) { a.write(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName}}) },
 	} {

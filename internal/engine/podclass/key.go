@@ -27,6 +27,8 @@ type Key struct {
 
 // Keys makes the keys of pods. Only pods with unusual requests cost an allocation.
 type Keys struct {
+	// names is reused from map to map.
+	names    []string
 	devices  bool
 	key      []byte
 	amounts  []amountOf
@@ -103,7 +105,9 @@ func (f *Keys) addMap(m map[string]string) {
 		}
 		return
 	}
-	for _, k := range slices.Sorted(maps.Keys(m)) {
+	f.names = slices.AppendSeq(f.names[:0], maps.Keys(m))
+	slices.Sort(f.names)
+	for _, k := range f.names {
 		f.addString(k)
 		f.addString(m[k])
 	}

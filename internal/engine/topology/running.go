@@ -2,6 +2,7 @@ package topology
 
 import (
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -16,9 +17,12 @@ const manyGroups = 16
 
 // runningPods are the pods on nodes that count for topology, indexed by their labels.
 type runningPods struct {
-	byValue map[string]map[string][]runningPod
-	byKey   map[string][]runningPod
-	all     []runningPod
+	all []runningPod
+	// alike are the pods that share one map of labels, as those of an owner do in a cache; byValue and byKey find them by their labels.
+	// An entry of an index for each label of each pod would take 60 MB for 100,000 pods.
+	alike   [][]runningPod
+	byValue map[string]map[string][]int32
+	byKey   map[string][]int32
 }
 
 type runningPod struct {
@@ -62,11 +66,15 @@ func (r *Registry) countRunning(g *Group) {
 	default:
 		for key, values := range need.byValue {
 			for value := range values {
-				note(pods.byValue[key][value])
+				for _, i := range pods.byValue[key][value] {
+					note(pods.alike[i])
+				}
 			}
 		}
 		for key := range need.byKey {
-			note(pods.byKey[key])
+			for _, i := range pods.byKey[key] {
+				note(pods.alike[i])
+			}
 		}
 	}
 }
@@ -74,7 +82,11 @@ func (r *Registry) countRunning(g *Group) {
 // runningPods are the pods on nodes that are not being placed.
 func (r *Registry) runningPods() *runningPods {
 	if r.running == nil {
-		r.running = &runningPods{}
+		most := 0
+		for _, n := range r.nodes {
+			most += len(n.Pods)
+		}
+		r.running = &runningPods{all: make([]runningPod, 0, most)}
 		for _, n := range r.nodes {
 			for _, pod := range n.Pods {
 				if !r.pending[pod.UID] && snapshot.Active(pod) {
@@ -87,15 +99,28 @@ func (r *Registry) runningPods() *runningPods {
 }
 
 func (p *runningPods) index() {
-	p.byValue, p.byKey = map[string]map[string][]runningPod{}, map[string][]runningPod{}
+	p.byValue, p.byKey = map[string]map[string][]int32{}, map[string][]int32{}
+	known := map[uintptr]int32{}
 	for _, c := range p.all {
-		for key, value := range c.pod.Labels {
-			if p.byValue[key] == nil {
-				p.byValue[key] = map[string][]runningPod{}
-			}
-			p.byValue[key][value] = append(p.byValue[key][value], c)
-			p.byKey[key] = append(p.byKey[key], c)
+		shared := reflect.ValueOf(c.pod.Labels).Pointer()
+		i, found := known[shared]
+		if !found {
+			i = int32(len(p.alike))
+			known[shared] = i
+			p.alike = append(p.alike, nil)
+			p.indexLabels(i, c.pod.Labels)
 		}
+		p.alike[i] = append(p.alike[i], c)
+	}
+}
+
+func (p *runningPods) indexLabels(i int32, labels map[string]string) {
+	for key, value := range labels {
+		if p.byValue[key] == nil {
+			p.byValue[key] = map[string][]int32{}
+		}
+		p.byValue[key][value] = append(p.byValue[key][value], i)
+		p.byKey[key] = append(p.byKey[key], i)
 	}
 }
 

@@ -166,7 +166,10 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		return err
 	}
 	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
-	return run(ctx, mgr.Start, mgr.GetCache().WaitForCacheSync)
+	return run(ctx, mgr.Start, func(ctx context.Context) bool {
+		defer gc.Started()
+		return mgr.GetCache().WaitForCacheSync(ctx)
+	})
 }
 
 // run starts the manager and returns when it has stopped. A manager that is stopped before its caches have synced, because the

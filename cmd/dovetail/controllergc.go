@@ -12,25 +12,35 @@ import (
 // limit would make it collect all the time once more is alive, so the limit goes up with what is alive.
 const (
 	// softLimit is how many bytes the runtime may hold as long as what is alive lets it. The 60 MiB of the program itself come on top. With
-	// 5,000 nodes and 100,000 pods, 350 MiB are alive at rest, and more after the start: docs/performance.md has what that takes.
-	softLimit = 540 << 20
+	// 5,000 nodes and 100,000 pods, 310 MiB are alive at rest, and more after the start: docs/performance.md has what that takes.
+	softLimit = 600 << 20
 	// controllerGrowth is by how many percent a heap far below the limit grows between two collections at least.
 	controllerGrowth = 60
+	// startGrowth stands in for controllerGrowth until the caches have synced. With 130,000 pods, 4 GB of garbage are made of them, and what
+	// is alive grows from nothing: with 60, 40 collections took a quarter of the CPU time until then.
+	startGrowth = 200
 	// smallControllerHeap is how many bytes are in use before it is worth collecting: while 1,000 nodes join, with 150 MB alive, a heap that
 	// grows by 40 % costs 31 % of the controller's CPU time.
 	smallControllerHeap = 256 << 20
 	// minControllerGrowth is how many percent of what is alive fit below the limit at least: enough for a cluster that changes little.
-	minControllerGrowth = 16
-	// More than restingHeap bytes are alive only while much changes at once. From there on the room grows by a byte for each that is alive,
-	// up to busyControllerGrowth percent. With 20, collections followed each other and took 57 % of the CPU time while 30,000 pods became
-	// pending, and the last of their nodes was launched half as late again.
-	restingHeap          = 480 << 20
+	minControllerGrowth = 8
+	// More than restingHeap bytes are alive only while much changes at once in a cluster that is larger still. From there on the room grows by
+	// a byte for each that is alive, up to busyControllerGrowth percent: with 20, collections followed each other and took 57 % of the CPU
+	// time.
+	restingHeap          = 560 << 20
 	busyControllerGrowth = 40
-	// burstLimit stands in for softLimit while a burst of pods arrives and is planned, and burstGrowth for controllerGrowth. Collections took
-	// 9 of 17 seconds of CPU time in the first half minute of one, with 5,000 nodes, and pods wait meanwhile. It is less than what such a
-	// burst takes later.
-	burstLimit  = 860 << 20
-	burstGrowth = 150
+	// burstLimit stands in for softLimit while a burst of pods arrives and is planned. The peak is above it: the heap grows while a
+	// collection runs, and 470 MiB are alive.
+	burstLimit = 590 << 20
+)
+
+// gcPhase is what a controller does, as far as its garbage collector goes.
+type gcPhase int
+
+const (
+	starting gcPhase = iota // until the caches have synced
+	resting
+	bursting // while a burst of pods arrives and is planned
 )
 
 // memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
@@ -48,20 +58,20 @@ func readMemory() memoryInUse {
 }
 
 // limit is the memory limit of the runtime for this use: at most most bytes, which is what the user allows.
-func (m memoryInUse) limit(most int64, burst bool) int64 {
+func (m memoryInUse) limit(most int64, in gcPhase) int64 {
 	room := min(m.live/100*busyControllerGrowth, m.live/100*minControllerGrowth+m.live-min(m.live, restingHeap))
 	needed, soft := m.live+room+m.other, int64(softLimit)
-	if burst {
+	if in == bursting {
 		soft = burstLimit
 	}
 	return min(most, max(soft, int64(min(needed, math.MaxInt64))))
 }
 
 // growth is the value of GOGC for this use.
-func (m memoryInUse) growth(burst bool) int {
+func (m memoryInUse) growth(in gcPhase) int {
 	least := controllerGrowth
-	if burst {
-		least = burstGrowth
+	if in == starting {
+		least = startGrowth
 	}
 	return max(least, int(smallControllerHeap*100/max(m.live, minHeap))-100)
 }
@@ -71,8 +81,8 @@ type controllerGC struct {
 	most int64
 	stop func()
 
-	burst   atomic.Bool
-	setting sync.Mutex
+	started, burst atomic.Bool
+	setting        sync.Mutex
 }
 
 // tuneControllerGC sets the garbage collector until Stop is called. The runtime holds at most most bytes.
@@ -86,9 +96,27 @@ func tuneControllerGC(most int64) *controllerGC {
 func (c *controllerGC) set() {
 	c.setting.Lock()
 	defer c.setting.Unlock()
-	m, burst := readMemory(), c.burst.Load()
-	debug.SetGCPercent(m.growth(burst))
-	debug.SetMemoryLimit(m.limit(c.most, burst))
+	m, in := readMemory(), c.phase()
+	debug.SetGCPercent(m.growth(in))
+	debug.SetMemoryLimit(m.limit(c.most, in))
+}
+
+func (c *controllerGC) phase() gcPhase {
+	switch {
+	case c.burst.Load():
+		return bursting
+	case c.started.Load():
+		return resting
+	}
+	return starting
+}
+
+// Started tells it that the caches have synced.
+func (c *controllerGC) Started() {
+	if c != nil {
+		c.started.Store(true)
+		go c.set()
+	}
 }
 
 // Burst tells it that a burst of pods begins or has ended. It does not wait: the runtime sets nothing before a collection has ended.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Below the soft limit the heap grows into it. Above it there is room for a sixth of what is alive, and for two fifths in a burst, unless
-// the user allows less.
+// Below the soft limit the heap grows into it. Above it there is room for a twelfth of what is alive, and for two fifths in a cluster that is
+// larger still, unless the user allows less.
 func TestMemoryLimitOfAController(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct {
@@ -15,34 +15,38 @@ func TestMemoryLimitOfAController(t *testing.T) {
 		live, other, want uint64 // MiB
 		most              int64
 	}{
-		{"nothing is read yet", 0, 0, 540, math.MaxInt64},
-		{"a small cluster", 60, 30, 540, math.MaxInt64},
-		{"5,000 nodes", 360, 40, 540, math.MaxInt64},
-		{"5,000 nodes that are consolidated", 480, 60, 617, math.MaxInt64},
-		{"a burst begins", 520, 60, 703, math.MaxInt64},
-		{"a burst of pods", 600, 60, 876, math.MaxInt64},
+		{"nothing is read yet", 0, 0, 600, math.MaxInt64},
+		{"a small cluster", 60, 30, 600, math.MaxInt64},
+		{"5,000 nodes", 320, 100, 600, math.MaxInt64},
+		{"5,000 nodes that are consolidated", 480, 100, 618, math.MaxInt64},
+		{"a burst of pods", 520, 100, 661, math.MaxInt64},
+		{"10,000 nodes", 700, 100, 996, math.MaxInt64},
 		{"a huge cluster", 20_000, 900, 28_900, math.MaxInt64},
 		{"a small container", 60, 30, 230, 230 * mib},
 		{"a container that is too small", 600, 60, 700, 700 * mib},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := memoryInUse{live: tt.live * mib, other: tt.other * mib}.limit(tt.most, false)
+			got := memoryInUse{live: tt.live * mib, other: tt.other * mib}.limit(tt.most, resting)
 			if want := int64(tt.want) * mib; got < want-mib || got > want+mib {
 				t.Errorf("%d MiB, want %d", got>>20, tt.want)
 			}
 		})
 	}
 	for live, want := range map[uint64]int{0: 6300, 64: 300, 128: 100, 160: 60, 360: 60, 5000: 60} { // MiB, percent
-		if got := (memoryInUse{live: live * mib}).growth(false); got != want {
+		if got := (memoryInUse{live: live * mib}).growth(resting); got != want {
 			t.Errorf("with %d MiB alive the heap grows by %d %%, want %d", live, got, want)
 		}
 	}
-	resting := memoryInUse{live: 340 * mib, other: 90 * mib}
-	if got := resting.limit(math.MaxInt64, true); got != burstLimit || resting.growth(true) != burstGrowth {
-		t.Errorf("while a burst is planned: %d MiB, growth %d %%", got>>20, resting.growth(true))
-	}
-	if got := resting.limit(500*mib, true); got != 500*mib {
-		t.Errorf("while a burst is planned in a small container: %d MiB", got>>20)
+	cluster := memoryInUse{live: 340 * mib, other: 90 * mib}
+	for in, want := range map[gcPhase][2]int64{
+		starting: {softLimit, startGrowth}, resting: {softLimit, controllerGrowth}, bursting: {burstLimit, controllerGrowth},
+	} {
+		if got := [2]int64{cluster.limit(math.MaxInt64, in), int64(cluster.growth(in))}; got != want {
+			t.Errorf("phase %d: limit and growth %d, want %d", in, got, want)
+		}
+		if got := cluster.limit(500*mib, in); got != 500*mib {
+			t.Errorf("phase %d in a small container: %d MiB", in, got>>20)
+		}
 	}
 	if got := userLimit(1000); got != 900 {
 		t.Errorf("a container of 1,000 bytes: %d", got)
@@ -77,7 +81,7 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 		want int64
 	}{
 		{"at the start", func() {}, softLimit},
-		{"in a burst, with less than that allowed", func() { c.Burst(true) }, 700 << 20},
+		{"in a burst", func() { c.Burst(true) }, burstLimit},
 		{"after it", func() { c.Burst(false) }, softLimit},
 	} {
 		tt.tell()
@@ -85,6 +89,10 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 			t.Errorf("%s the limit is %d MiB, want %d", tt.when, debug.SetMemoryLimit(-1)>>20, tt.want>>20)
 		}
 	}
+	if c.Started(); c.phase() != resting {
+		t.Errorf("phase %d after the caches have synced", c.phase())
+	}
 	(*controllerGC)(nil).Burst(true) // the user has chosen
+	(*controllerGC)(nil).Started()
 	(*controllerGC)(nil).Stop()
 }

@@ -154,7 +154,9 @@ func (f *Facts) usesNone(kinds []string) bool {
 	}
 	for _, kind := range kinds {
 		switch {
-		case kind == "capacity-reservation" && !used(func(c *awsv1.EC2NodeClass) bool { return len(c.Spec.CapacityReservationSelectorTerms) > 0 }):
+		case kind == "capacity-reservation" && !used(func(c *awsv1.EC2NodeClass) bool {
+			return len(c.Spec.CapacityReservationSelectorTerms) > 0
+		}):
 		case kind == "placement-group" && !used(func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil }):
 		default:
 			return false

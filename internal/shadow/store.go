@@ -132,7 +132,8 @@ func (c *ConfigMap) apply(ctx context.Context, l *Ledger, data map[string]string
 		return err
 	}
 	force := true
-	written, err := c.Client.Patch(ctx, ConfigMapName, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	options := metav1.PatchOptions{FieldManager: fieldManager, Force: &force}
+	written, err := c.Client.Patch(ctx, ConfigMapName, types.ApplyPatchType, body, options)
 	if err != nil {
 		return fmt.Errorf("write ConfigMap %s: %w", ConfigMapName, err)
 	}

@@ -198,6 +198,26 @@ func TestPodsOfAnOwnerShareWhatTheyHaveInCommon(t *testing.T) {
 	}
 }
 
+// The API server adds the zone of its node to the labels of a bound pod: they are in memory once for each zone.
+func TestPodsOfAnOwnerShareTheLabelsOfAZone(t *testing.T) {
+	sharer, maps := reduced.NewSharer(), map[uintptr]string{}
+	for i := range 30 {
+		pod := example(t)
+		zone := fmt.Sprintf("us-east-1%c", 'a'+i%3)
+		pod.Name, pod.Labels[corev1.LabelTopologyZone] = fmt.Sprintf("checkout-%d", i), zone
+		if _, err := sharer.Transform(pod); err != nil {
+			t.Fatal(err)
+		}
+		if pod.Labels[corev1.LabelTopologyZone] != zone {
+			t.Fatalf("pod %d of %s has the labels %v", i, zone, pod.Labels)
+		}
+		maps[reflect.ValueOf(pod.Labels).Pointer()] = zone
+	}
+	if len(maps) != 3 {
+		t.Errorf("%d maps of labels of 30 pods in 3 zones", len(maps))
+	}
+}
+
 // Many short-lived owners do not fill the memory.
 func TestWhatIsRememberedOfOwnersIsBounded(t *testing.T) {
 	sharer := reduced.NewSharer()

@@ -26,7 +26,7 @@ type Sharer struct {
 	strings   table[string, string]
 	// conditions are the last of pods that changed in the same second.
 	conditions table[conditionsKey, []corev1.PodCondition]
-	// labels are of NodeClaims, by a hash under seed.
+	// labels are of NodeClaims and pods, by a hash under seed.
 	labels table[uint64, map[string]string]
 	seed   maphash.Seed
 }
@@ -76,7 +76,10 @@ func (s *Sharer) share(pod *corev1.Pod) {
 	if pod.GenerateName == like.GenerateName {
 		pod.GenerateName = like.GenerateName
 	}
-	common(&pod.Labels, like.Labels)
+	// Labels are not those of the first pod alone: the API server adds the zone of its node to those of a pod that is bound.
+	if common(&pod.Labels, like.Labels); len(pod.Labels) > 0 && !sameMap(pod.Labels, like.Labels) {
+		s.shareLabels(&pod.Labels)
+	}
 	common(&pod.Annotations, like.Annotations)
 	common(&pod.OwnerReferences, like.OwnerReferences)
 	common(&pod.Finalizers, like.Finalizers)
@@ -142,6 +145,8 @@ func common[T any](v *T, other T) {
 		*v = other
 	}
 }
+
+func sameMap(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
 
 // shareStrings has one copy of strings that many pods have, whoever owns them.
 func (s *Sharer) shareStrings(pod *corev1.Pod) {

@@ -95,7 +95,8 @@ func sameAsLast[T any](v, last *T) {
 	*last = *v
 }
 
-// shareLabels replaces labels by equal ones of another object. NodeClaims of one instance type in one zone have the same: 2 KB each.
+// shareLabels replaces labels by equal ones of another object. NodeClaims of one instance type in one zone have the same, 2 KB each, and so
+// have pods of one owner in one zone.
 func (s *Sharer) shareLabels(m *map[string]string) {
 	if len(*m) == 0 {
 		return

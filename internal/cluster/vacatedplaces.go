@@ -175,7 +175,8 @@ func (w *snapshotBuilder) launchedFor(n *snapshot.Node, pod *corev1.Pod, known .
 	return room
 }
 
-// heldPlaces are the pods with a place that is still theirs: on a claim without a ready node, or on a node where nobody has taken it.
+// heldPlaces are the pods with a place that is still theirs: on a claim without an instance, or on a node where nobody has taken it.
+// kube-scheduler binds pods as soon as the taints are gone, which is before the node is initialized.
 func (h *handover) heldPlaces() map[types.UID]bool {
 	waiting := make(map[types.UID]*corev1.Pod, len(h.w.snap.Pods))
 	for _, pod := range h.w.snap.Pods {
@@ -193,10 +194,14 @@ func (h *handover) heldPlaces() map[types.UID]bool {
 			if pod == nil {
 				continue
 			}
-			if n.Initialized && used == nil {
+			if !n.Launched || !n.Initialized && len(n.Pods) == 0 {
+				held[uid] = true
+				continue
+			}
+			if used == nil {
 				used = usedOf(n)
 			}
-			if !n.Initialized || !roomTaken(n, used, pod) && !h.excluded(n, pod) {
+			if !roomTaken(n, used, pod) && !h.excluded(n, pod) {
 				held[uid] = true
 			}
 		}
@@ -257,9 +262,18 @@ func sameConstraints(pod, other *corev1.Pod) bool {
 		slices.Equal(resources.HostPorts(pod), resources.HostPorts(other)) && (!boundToOthers(a) || sameLabels(pod, other))
 }
 
-// sameLabels reports whether selectors of pods cannot tell them apart.
+// sameLabels reports whether selectors of pods cannot tell them apart, but by where they run: the API server gives a pod the zone and the
+// region of its node as labels when it is bound.
 func sameLabels(pod, other *corev1.Pod) bool {
-	return pod.Namespace == other.Namespace && equality.Semantic.DeepEqual(pod.Labels, other.Labels)
+	within := func(a, b map[string]string) bool {
+		for key, value := range a {
+			if has, ok := b[key]; key != corev1.LabelTopologyZone && key != corev1.LabelTopologyRegion && (!ok || has != value) {
+				return false
+			}
+		}
+		return true
+	}
+	return pod.Namespace == other.Namespace && within(pod.Labels, other.Labels) && within(other.Labels, pod.Labels)
 }
 
 // boundToOthers reports whether it matters to the pod where other pods run. Which ones these are depends on its namespace and labels.

@@ -44,6 +44,9 @@ func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
 	port := func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} }
 	zone := func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "z1"} }
 	label := func(p *corev1.Pod) { p.Labels["pod-index"] = "7" }
+	zoned := func(p *corev1.Pod) {
+		p.Labels[corev1.LabelTopologyZone], p.Labels[corev1.LabelTopologyRegion] = "z1", "r"
+	}
 	ready := claimOf("ready", launched("i-1"), registered("ready"), initialized, nominates("uid-waits"))
 	late := claimOf("late", nominates("uid-runs"))
 	both := func(runs, waits *corev1.Pod) []client.Object { return []client.Object{ready, late, runs, waits} }
@@ -61,6 +64,11 @@ func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
 		{
 			"one that keeps apart from the same pods",
 			both(boundPod("runs", "ready", cpu, apart("web")), podOf("waits", cpu, apart("web"), unschedulable)),
+			[]types.UID{"uid-waits"},
+		},
+		{
+			"one that keeps apart from the same pods, the other one with the zone of its node",
+			both(boundPod("runs", "ready", cpu, apart("web"), zoned), podOf("waits", cpu, apart("web"), unschedulable)),
 			[]types.UID{"uid-waits"},
 		},
 		{
@@ -122,6 +130,32 @@ func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
 				n.Status.Allocatable = enginetest.Resources("cpu", "1", "pods", "10")
 			}))
 			for _, n := range newTestCluster(t, objects...).snapshot(t).Nodes {
+				if n.Claim == "late" && !slices.Equal(n.Nominated, tt.want) {
+					t.Errorf("the claim is for %v, want %v", n.Nominated, tt.want)
+				}
+			}
+		})
+	}
+}
+
+// A node takes pods as soon as its taints are gone, before its claim is initialized.
+func TestAPlaceIsTakenBeforeTheNodeIsInitialized(t *testing.T) {
+	cpu := asks("cpu", "1")
+	for _, tt := range []struct {
+		name string
+		runs *corev1.Pod
+		want []types.UID
+	}{
+		{"on the node of the waiting pod", boundPod("runs", "joined", cpu), []types.UID{"uid-waits"}},
+		{"on another", boundPod("runs", "old", cpu), []types.UID{"uid-runs"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTestCluster(t,
+				claimOf("joined", launched("i-1"), registered("joined"), nominates("uid-waits")), claimOf("late", nominates("uid-runs")),
+				nodeOf("joined", "i-1", joinedNode, func(n *corev1.Node) { n.Status.Allocatable = enginetest.Resources("cpu", "1", "pods", "10") }),
+				nodeOf("old", "i-2"), tt.runs, podOf("waits", cpu, unschedulable),
+			).snapshot(t)
+			for _, n := range s.Nodes {
 				if n.Claim == "late" && !slices.Equal(n.Nominated, tt.want) {
 					t.Errorf("the claim is for %v, want %v", n.Nominated, tt.want)
 				}

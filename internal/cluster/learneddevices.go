@@ -60,7 +60,7 @@ func (w *snapshotBuilder) learnDevices() {
 // ExpectedDevices are the devices that plans expect of a claim's node, by the catalog alone.
 func (s *State) ExpectedDevices(ctx context.Context, claim *karpv1.NodeClaim) ([]resourcev1.ResourceSliceSpec, error) {
 	class := &awsv1.EC2NodeClass{}
-	if err := s.cfg.Cache.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class); err != nil {
+	if err := s.cfg.Cache.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	types, err := s.cfg.Types.InstanceTypes(ctx, class)

@@ -75,6 +75,7 @@ func (s *Sharer) shareClaim(claim *karpv1.NodeClaim) {
 	sameAsLast(&claim.Spec.Resources.Requests, &parts.requests)
 	sameAsLast(&claim.Status.Capacity, &parts.claimCapacity)
 	sameAsLast(&claim.Status.Allocatable, &parts.claimAllocatable)
+	claim.Status.Conditions = exact(claim.Status.Conditions)
 	for i := range claim.Status.Conditions {
 		c := &claim.Status.Conditions[i]
 		s.shareString(&c.Type)

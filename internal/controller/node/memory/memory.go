@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	class := &awsv1.EC2NodeClass{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: claims[0].Spec.NodeClassRef.Name}, class); err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: claims[0].Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	err = r.Cloud.NodeSeen(ctx, class, node.Labels[corev1.LabelInstanceTypeStable], claims[0].Status.ImageID, *node.Status.Capacity.Memory())

@@ -155,7 +155,7 @@ func (r *Reconciler) joined(ctx context.Context, claim *karpv1.NodeClaim, launch
 // class returns the node class of a claim; nil if it is gone.
 func (r *Reconciler) class(ctx context.Context, claim *karpv1.NodeClaim) (*awsv1.EC2NodeClass, error) {
 	class := &awsv1.EC2NodeClass{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

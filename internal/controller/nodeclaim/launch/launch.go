@@ -158,7 +158,7 @@ func (r *Reconciler) addFinalizer(ctx context.Context, claim *karpv1.NodeClaim) 
 // launch checks that the claim's node class can launch, and launches. It returns the claim as the launch annotated it.
 func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloudprovider.Launched, *karpv1.NodeClaim, error) {
 	class := &awsv1.EC2NodeClass{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class)
+	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return cloudprovider.Launched{}, claim, &cloudprovider.InsufficientCapacityError{
 			Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name),

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/policy"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -144,25 +143,13 @@ func checkPermissions(f *Facts) (out []Result, _ string) {
 
 // usesNone reports whether all of some kinds of resources are those of features that no EC2NodeClass uses.
 func (f *Facts) usesNone(kinds []string) bool {
-	used := func(is func(c *awsv1.EC2NodeClass) bool) bool {
-		for i := range f.Cluster.NodeClasses {
-			if is(&f.Cluster.NodeClasses[i]) {
-				return true
-			}
-		}
-		return false
+	unused := map[string]bool{"capacity-reservation": true, "placement-group": true}
+	for i := range f.Cluster.NodeClasses {
+		spec := &f.Cluster.NodeClasses[i].Spec
+		unused["capacity-reservation"] = unused["capacity-reservation"] && len(spec.CapacityReservationSelectorTerms) == 0
+		unused["placement-group"] = unused["placement-group"] && spec.PlacementGroupSelector == nil
 	}
-	for _, kind := range kinds {
-		switch {
-		case kind == "capacity-reservation" && !used(func(c *awsv1.EC2NodeClass) bool {
-			return len(c.Spec.CapacityReservationSelectorTerms) > 0
-		}):
-		case kind == "placement-group" && !used(func(c *awsv1.EC2NodeClass) bool { return c.Spec.PlacementGroupSelector != nil }):
-		default:
-			return false
-		}
-	}
-	return len(kinds) > 0
+	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !unused[kind] })
 }
 
 func checkForeign(f *Facts) ([]Result, string) {

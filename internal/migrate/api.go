@@ -3,6 +3,7 @@ package migrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -161,30 +162,77 @@ func checkFields(f *Facts) (out []Result, _ string) {
 	conformer := manifest.NewConformer()
 	for i := range f.Objects {
 		o := &f.Objects[i]
-		object := objectOf(o)
-		c, err := conformer.Check(o)
-		if err != nil {
-			out = append(out, Result{
-				Status: Obstacle, Object: object, Field: "apiVersion", Seen: err.Error(),
-				Remedy: "delete it, or write it in the version of this program's CustomResourceDefinitions",
-			})
+		out = append(out, slices.Concat(conformance(conformer, o), f.compatibility(o), withoutEffect(o))...)
+	}
+	return oncePerKind(out), fmt.Sprintf("objects: %d, without a field that is unknown, invalid or ignored", len(f.Objects))
+}
+
+// conformance is what our definitions drop of an object, or reject.
+func conformance(conformer *manifest.Conformer, o *unstructured.Unstructured) (out []Result) {
+	c, err := conformer.Check(o)
+	if err != nil {
+		return []Result{{
+			Status: Obstacle, Object: objectOf(o), Field: "apiVersion", Seen: err.Error(),
+			Remedy: "delete it, or write it in the version of this program's CustomResourceDefinitions",
+		}}
+	}
+	for _, path := range c.Unknown {
+		out = append(out, Result{
+			Status: Obstacle, Object: objectOf(o), Field: path, Seen: "this program does not know the field, and drops it",
+			Remedy: "remove it, or keep Karpenter for what it does",
+		})
+	}
+	for _, e := range c.Invalid {
+		out = append(out, Result{
+			Status: Obstacle, Object: objectOf(o), Field: e.Field, Seen: "the definitions of this program reject the value: " + e.ErrorBody(),
+			Remedy: "correct it before the definitions are applied",
+		})
+	}
+	return out
+}
+
+// kubeletAnnotation has the kubelet settings that a NodePool had before version v1 of the API. Karpenter 1.0 applies them, later ones do
+// not.
+const kubeletAnnotation = "compatibility.karpenter.sh/v1beta1-kubelet-conversion"
+
+// compatibility is about what an object has from before version v1.
+func (f *Facts) compatibility(o *unstructured.Unstructured) []Result {
+	text, has := o.GetAnnotations()[kubeletAnnotation]
+	if !has || o.GetKind() == "NodeClaim" || strings.TrimSpace(text) == "" || strings.TrimSpace(text) == "{}" {
+		return nil
+	}
+	result := Result{
+		Status: Obstacle, Object: objectOf(o), Field: "metadata.annotations[" + kubeletAnnotation + "]",
+		Seen:   "kubelet settings of version v1beta1, which Karpenter 1.0 applies to new nodes, and Dovetail does not",
+		Remedy: "set spec.kubelet of the EC2NodeClass, and remove the annotation",
+	}
+	if k := f.Karpenter(); k != nil && k.Version != "" && !strings.HasPrefix(k.Version, "1.0.") {
+		result.Status, result.Seen = Warning, "kubelet settings of version v1beta1, which have no effect any more, with Karpenter "+k.Version+" either"
+	}
+	return []Result{result}
+}
+
+// oncePerKind leaves one of the results that thousands of NodeClaims have in common.
+func oncePerKind(all []Result) (out []Result) {
+	type finding struct{ field, seen string }
+	first, more := map[finding]int{}, map[int]int{}
+	for _, r := range all {
+		of := finding{r.Field, r.Seen}
+		if !strings.HasPrefix(r.Object, "NodeClaim ") {
+			out = append(out, r)
 			continue
 		}
-		for _, path := range c.Unknown {
-			out = append(out, Result{
-				Status: Obstacle, Object: object, Field: path, Seen: "this program does not know the field, and drops it",
-				Remedy: "remove it, or keep Karpenter for what it does",
-			})
+		if at, again := first[of]; again {
+			more[at]++
+			continue
 		}
-		for _, e := range c.Invalid {
-			out = append(out, Result{
-				Status: Obstacle, Object: object, Field: e.Field, Seen: "the definitions of this program reject the value: " + e.ErrorBody(),
-				Remedy: "correct it before the definitions are applied",
-			})
-		}
-		out = append(out, withoutEffect(o, object)...)
+		first[of] = len(out)
+		out = append(out, r)
 	}
-	return out, fmt.Sprintf("objects: %d, without a field that is unknown, invalid or ignored", len(f.Objects))
+	for at, n := range more {
+		out[at].Seen += fmt.Sprintf("; the same of %d more", n)
+	}
+	return out
 }
 
 func objectOf(o *unstructured.Unstructured) string {
@@ -195,7 +243,8 @@ func objectOf(o *unstructured.Unstructured) string {
 }
 
 // withoutEffect are the fields that are accepted, and that nothing happens by.
-func withoutEffect(o *unstructured.Unstructured, object string) (out []Result) {
+func withoutEffect(o *unstructured.Unstructured) (out []Result) {
+	object := objectOf(o)
 	var fields []support.Field
 	switch o.GetKind() {
 	case "NodePool":

@@ -136,6 +136,35 @@ func TestObstacles(t *testing.T) {
 			[]string{"does not know the field"},
 		},
 		{
+			"a field without support, of many NodeClaims",
+			func(t *testing.T, f *Facts) {
+				claim := f.object("NodeClaim")
+				set(t, claim, "x", "status", "hibernation")
+				for range 2000 {
+					f.Objects = append(f.Objects, *claim.DeepCopy())
+				}
+			},
+			"obstacle fields NodeClaim general-x7k2p status.hibernation",
+			[]string{"the same of 2000 more"},
+		},
+		{
+			"kubelet settings of a NodePool from before v1",
+			func(_ *testing.T, f *Facts) {
+				f.Deployments[0].Spec.Template.Spec.Containers[0].Image = "public.ecr.aws/karpenter/controller:1.0.8"
+				f.object("NodePool").SetAnnotations(map[string]string{kubeletAnnotation: `{"maxPods":20}`})
+			},
+			"obstacle fields NodePool general metadata.annotations[" + kubeletAnnotation + "]",
+			[]string{"set spec.kubelet of the EC2NodeClass"},
+		},
+		{
+			"such settings that Karpenter has forgotten, too",
+			func(_ *testing.T, f *Facts) {
+				f.object("NodePool").SetAnnotations(map[string]string{kubeletAnnotation: `{"maxPods":20}`})
+			},
+			"warning fields NodePool general metadata.annotations[" + kubeletAnnotation + "]",
+			[]string{"Karpenter 1.15.1 either"},
+		},
+		{
 			"a value that our definitions reject",
 			func(t *testing.T, f *Facts) {
 				set(t, f.object("NodePool"), "Someday", "spec", "disruption", "consolidationPolicy")
@@ -348,6 +377,16 @@ func TestObstacles(t *testing.T) {
 			[]string{"does not have the gate Hibernation"},
 		},
 		{
+			"a gate without support, in a line for a shell",
+			func(_ *testing.T, f *Facts) {
+				c := &f.Deployments[0].Spec.Template.Spec.Containers[0]
+				c.Command = []string{"/bin/karpenter"}
+				c.Args = []string{`exec /karpenter --feature-gates="Hibernation=true" --batch-idle-duration 2s`}
+			},
+			"obstacle feature-gates Deployment karpenter/karpenter spec.template.spec.containers[].env[FEATURE_GATES]",
+			[]string{"does not have the gate Hibernation"},
+		},
+		{
 			"gates in a field of the pod",
 			func(_ *testing.T, f *Facts) {
 				f.setEnv("AWS_FEATURE_GATES", "")
@@ -506,6 +545,15 @@ func TestWhatCouldNotBeReadIsNotSound(t *testing.T) {
 				t.Errorf("no %q in:\n%s", tt.also, got)
 			}
 		})
+	}
+}
+
+func TestALongValueIsPrintedInPart(t *testing.T) {
+	f := sound(t)
+	set(t, f.object("NodePool"), strings.Repeat("x", 100_000), "spec", "disruption", "consolidationPolicy")
+	got := text(t, Run(f))
+	if len(got) > 10_000 || !strings.Contains(got, "more characters: see -o json); do: correct it") {
+		t.Errorf("%d bytes: %.2000s", len(got), got)
 	}
 }
 

@@ -204,8 +204,8 @@ func (f *Facts) runBy(r HelmRelease) (out []string) {
 
 // staysInstalled is why Karpenter's release must not be uninstalled; empty if it may be.
 func (f *Facts) staysInstalled(k *Installation) string {
-	of := func(d apiextensionsv1.CustomResourceDefinition) bool { return ReleaseOf(&d) == k.release }
-	if i := slices.IndexFunc(f.Definitions, of); i >= 0 {
+	has := func(d apiextensionsv1.CustomResourceDefinition) bool { return ReleaseOf(&d) == k.release }
+	if slices.ContainsFunc(f.Definitions, has) {
 		return "it has the CustomResourceDefinitions, and to delete them deletes all nodes"
 	}
 	if others := slices.DeleteFunc(f.runBy(k.release), func(name string) bool { return name == k.Namespace+"/"+k.Name }); len(others) > 0 {

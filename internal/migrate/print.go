@@ -17,7 +17,7 @@ func (r Report) Text(w io.Writer) error {
 		if line != "" {
 			line += ": "
 		}
-		line += result.Seen
+		line += shortened(result.Seen)
 		if result.Remedy != "" {
 			line += "; do: " + result.Remedy
 		}
@@ -26,6 +26,17 @@ func (r Report) Text(w io.Writer) error {
 	fmt.Fprintf(&b, "%s, %s, %d not checked\n", count(r.Count(Obstacle), "obstacle"), count(r.Count(Warning), "warning"), r.Count(NotChecked))
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// shownRunes is how much of a text is printed: values of fields are in it, and may be user data.
+const shownRunes = 1000
+
+func shortened(text string) string {
+	runes := []rune(text)
+	if len(runes) <= shownRunes {
+		return text
+	}
+	return string(runes[:shownRunes]) + fmt.Sprintf("... (%d more characters: see -o json)", len(runes)-shownRunes)
 }
 
 // JSON writes the report for programs.

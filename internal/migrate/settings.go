@@ -46,11 +46,19 @@ func (f *Facts) environment(i *Installation) map[string]string {
 	return out
 }
 
-// arguments are those of the container, as the kubelet expands them. The first word of a command is the program.
+// arguments are those of the container, as the kubelet expands them. The first word of a command is the program. A line for a shell is
+// read word by word, without what a shell makes of quotes and variables.
 func (i *Installation) arguments(env map[string]string) (out []string) {
 	c := i.container()
 	for _, arg := range slices.Concat(c.Command[min(1, len(c.Command)):], c.Args) {
-		out = append(out, expand(arg, env))
+		arg = expand(arg, env)
+		if strings.HasPrefix(arg, "-") || !strings.Contains(arg, " -") {
+			out = append(out, arg)
+			continue
+		}
+		for word := range strings.FieldsSeq(arg) {
+			out = append(out, strings.NewReplacer(`"`, "", "'", "").Replace(word))
+		}
 	}
 	return out
 }

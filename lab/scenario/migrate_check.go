@@ -146,7 +146,7 @@ func migrateCheck() Scenario {
 	}
 	return Scenario{
 		Name:    "migrate-check",
-		Summary: "dovetail migrate check finds nothing in a sound cluster of Karpenter, and names each of ten obstacles",
+		Summary: "dovetail migrate check finds nothing in a sound cluster of Karpenter, and names each of twelve obstacles",
 		Steps:   slices.Concat(begin, planted, end),
 	}
 }
@@ -278,6 +278,32 @@ webhooks:
     clientConfig: {service: {namespace: guard, name: guard}}
     rules: [{apiGroups: [karpenter.sh], apiVersions: [v1], resources: [nodeclaims], operations: [CREATE]}]
 `
+		refusal = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-nodeclaims}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [karpenter.sh], apiVersions: ["*"], resources: [nodeclaims], operations: [DELETE]}]
+  validations: [{expression: "false"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-nodeclaims}
+spec: {policyName: no-nodeclaims, validationActions: [Deny]}
+`
+		set = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: autoscaler, namespace: default}
+spec:
+  selector: {matchLabels: {app: autoscaler}}
+  template:
+    metadata: {labels: {app: autoscaler}}
+    spec:
+      nodeSelector: {no: node}
+      containers: [{name: main, image: "registry.example.com:5000/mirror/karpenter/controller:1.8.0"}]
+`
 		metal = `
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -334,6 +360,13 @@ spec:
 		},
 		{
 			"create a webhook without a backend", "webhooks", "validatingwebhookconfiguration guard", applied(hook), deleted(hook),
+		},
+		{
+			"create a policy that rejects deletions of NodeClaims", "webhooks", "validatingadmissionpolicy no-nodeclaims", applied(refusal),
+			deleted(refusal),
+		},
+		{
+			"run a second Karpenter without a Deployment", "controllers", "StatefulSet default/autoscaler image", applied(set), deleted(set),
 		},
 		{
 			"create a NodePool of a custom provider", "provider", "NodePool metal", applied(metal), deleted(metal),

@@ -210,9 +210,9 @@ func (h hook) service() *admissionv1.ServiceReference {
 }
 
 // backend is which pods a service selects, and why none of them answers; empty if one may.
-func (r Reader) backend(
-	ctx context.Context, ref *admissionv1.ServiceReference,
-) (selector map[string]string, unreachable string, err error) {
+func (r Reader) backend(ctx context.Context, ref *admissionv1.ServiceReference) (
+	selector map[string]string, unreachable string, err error,
+) {
 	var service corev1.Service
 	err = r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &service)
 	switch {

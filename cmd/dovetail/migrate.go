@@ -145,6 +145,9 @@ func (f *migrateFlags) facts(ctx context.Context, log *slog.Logger) (*migrate.Fa
 	return facts, nil
 }
 
+// simulationAttempts is how often a simulation is tried: with the pauses of the SDK, for about a minute.
+const simulationAttempts = 8
+
 // openCloud completes the sources with AWS, or with the reason why it cannot be read.
 func (f *migrateFlags) openCloud(ctx context.Context, sources *gather.Sources, log *slog.Logger) {
 	reads := doctorFlags{accountFlags: f.accountFlags}
@@ -167,7 +170,9 @@ func (f *migrateFlags) openCloud(ctx context.Context, sources *gather.Sources, l
 		return
 	}
 	sources.Doctor.Cloud, sources.Cloud = newDoctorAccount(account), newMigrateAccount(account)
-	sources.Simulator, sources.PodIdentity, sources.Region = iam.NewFromConfig(sdk), eks.NewFromConfig(sdk), sdk.Region
+	// IAM limits simulations to a few in a second, and one that fails leaves all rights unknown.
+	patient := func(o *iam.Options) { o.RetryMaxAttempts = simulationAttempts }
+	sources.Simulator, sources.PodIdentity, sources.Region = iam.NewFromConfig(sdk, patient), eks.NewFromConfig(sdk), sdk.Region
 }
 
 func newMigrateAccount(a *adapter.Adapter) migrateAccount {

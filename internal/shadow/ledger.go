@@ -45,7 +45,7 @@ type known struct {
 	PerHour float64 `json:"perHour"`
 	// Pods are those that would have to move.
 	Pods int `json:"pods,omitempty"`
-	// Priced is true once it counts as launched, or if it existed before. Leaving is true while it is removed, Counted once that counts.
+	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it is removed, Counted once that counts.
 	Priced  bool `json:"priced,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
 	Counted bool `json:"counted,omitempty"`
@@ -201,7 +201,8 @@ func (l *Ledger) observeNode(n *snapshot.Node, now time.Time, reason string) {
 	if n.Price > 0 {
 		k.PerHour = n.Price
 	}
-	if !k.Priced && n.Launched && n.Price > 0 {
+	// The price of a type that no NodePool has any more is never known.
+	if !k.Priced && n.Launched && (n.Price > 0 || n.Initialized) {
 		k.Priced = true
 		r := &l.state.Report
 		r.Acting.Launches++

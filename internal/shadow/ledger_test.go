@@ -157,6 +157,24 @@ func TestTheOtherIsAsQuick(t *testing.T) {
 	c.want(r, "removals by both", float64(r.RemovedByBoth), 1)
 }
 
+// A node of a type without a price is one that was launched and removed, too.
+func TestANodeWithoutAPriceCounts(t *testing.T) {
+	c := newCluster(t)
+	c.launches("strange", 0)
+	c.nodes[0].Labels = map[string]string{corev1.LabelInstanceTypeStable: "x.strange"}
+	r := c.pass(5 * time.Second)
+	c.want(r, "launches of the other, in flight", float64(r.Acting.Launches), 0)
+	c.binds()
+	for range 2 {
+		r = c.pass(5 * time.Second)
+		c.want(r, "launches of the other", float64(r.Acting.Launches), 1)
+	}
+	c.nodes = nil
+	r = c.pass(5 * time.Second)
+	c.want(r, "removals of the other", float64(r.Acting.Removed), 1)
+	c.want(r, "what they cost", r.Acting.RemovedPerHour, 0)
+}
+
 // A controller that begins to remove a node, and keeps it after all, has removed none; Dovetail would have.
 func TestTheOtherKeepsTheNodeAfterAll(t *testing.T) {
 	c := newCluster(t, et.Node("empty", "general"))

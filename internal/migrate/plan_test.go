@@ -269,6 +269,15 @@ func TestPlanOfOtherInstallations(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+	t.Run("labels that select Karpenter's pods are not those of Dovetail's", func(t *testing.T) {
+		f := sound(t)
+		d := &f.Deployments[0]
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "karpenter"}}
+		d.Spec.Template.Labels = map[string]string{"app": "karpenter", "team": "platform"}
+		if got := plan(t, f, Tools{}).Values["podLabels"]; !cmp.Equal(got, any(map[string]any{"team": "platform"})) {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("pods that are selected by expressions", func(t *testing.T) {
 		f := sound(t)
 		f.Deployments[0].Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{

@@ -235,12 +235,29 @@ func podValues(v Values, k *Installation) {
 	if affinity := k.ownAffinity(); affinity != nil {
 		v.setObject("affinity", affinity)
 	}
-	if labels := own(k.deployment.Spec.Template.Labels, "app.kubernetes.io/"); len(labels) > 0 {
+	labels := own(k.deployment.Spec.Template.Labels, "app.kubernetes.io/")
+	for _, key := range k.selectorKeys() {
+		delete(labels, key) // or Karpenter's Service would send its webhooks to Dovetail
+	}
+	if len(labels) > 0 {
 		v.setObject("podLabels", labels)
 	}
 	if annotations := own(k.deployment.Spec.Template.Annotations, "kubectl.kubernetes.io/", "checksum/"); len(annotations) > 0 {
 		v.setObject("podAnnotations", annotations)
 	}
+}
+
+// selectorKeys are the labels by which the installation's pods are selected.
+func (i *Installation) selectorKeys() (out []string) {
+	s := i.deployment.Spec.Selector
+	if s == nil {
+		return nil
+	}
+	out = slices.Collect(maps.Keys(s.MatchLabels))
+	for _, e := range s.MatchExpressions {
+		out = append(out, e.Key)
+	}
+	return out
 }
 
 // own are the entries without those of some prefixes.

@@ -2,9 +2,12 @@ package gather
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
@@ -56,7 +59,7 @@ func served(f *migrate.Facts, group string) (out []string) {
 // readAdmission reads what may reject the writes.
 func readAdmission(ctx context.Context, live client.Reader, f *migrate.Facts) {
 	f.Webhooks, f.Policies = map[string][]apiserver.Webhook{}, map[string][]apiserver.Policy{}
-	reader := apiserver.Reader{Live: live}
+	reader := apiserver.Reader{Live: &readOnce{Reader: live, answers: map[string]answer{}}}
 	for what, of := range writes(f) {
 		var err error
 		if f.Webhooks[what], err = reader.WebhooksOf(ctx, of...); err != nil {
@@ -66,4 +69,46 @@ func readAdmission(ctx context.Context, live client.Reader, f *migrate.Facts) {
 			f.Cluster.Miss(migrate.Policies, err.Error())
 		}
 	}
+}
+
+// readOnce reads each object and list once: many webhooks have one service, and each kind of write is checked with all of them.
+type readOnce struct {
+	client.Reader
+	answers map[string]answer
+}
+
+// answer is what the API server has answered: the object or list, or the error.
+type answer struct {
+	value any
+	err   error
+}
+
+// Get implements client.Reader.
+func (r *readOnce) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+	return r.read(fmt.Sprintf("%s %s", kindOf(into), key), into, func() error { return r.Reader.Get(ctx, key, into, opts...) })
+}
+
+// List implements client.Reader.
+func (r *readOnce) List(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	options := (&client.ListOptions{}).ApplyOptions(opts)
+	key := fmt.Sprintf("%s in %q with %v", kindOf(into), options.Namespace, options.LabelSelector)
+	return r.read(key, into, func() error { return r.Reader.List(ctx, into, opts...) })
+}
+
+// kindOf tells kinds apart, also where they have one Go type.
+func kindOf(o runtime.Object) string {
+	return fmt.Sprintf("%T %s", o, o.GetObjectKind().GroupVersionKind())
+}
+
+func (r *readOnce) read(key string, into any, do func() error) error {
+	to := reflect.ValueOf(into).Elem()
+	if found, again := r.answers[key]; again {
+		if found.err == nil {
+			to.Set(reflect.ValueOf(found.value)) // shared, and only read
+		}
+		return found.err
+	}
+	err := do()
+	r.answers[key] = answer{to.Interface(), err}
+	return err
 }

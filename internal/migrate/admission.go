@@ -13,13 +13,13 @@ import (
 
 // What admission may reject, in the words of results.
 const (
-	WritesOfClaims    = "NodePools and NodeClaims"
-	WritesOfClasses   = "EC2NodeClasses"
-	WritesOfNodes     = "Nodes"
-	WritesOfEvictions = "evictions"
-	WritesOfDeletions = "deletions of pods"
-	WritesOfLease     = "the leader lease"
-	WritesOfPods      = "Dovetail's own pods"
+	WritesOfClaims  = "writes of NodePools and NodeClaims"
+	WritesOfClasses = "writes of EC2NodeClasses"
+	WritesOfNodes   = "writes of Nodes"
+	Evictions       = "evictions"
+	Deletions       = "deletions of pods"
+	WritesOfLease   = "writes of the leader lease"
+	WritesOfPods    = "the creation of Dovetail's own pods"
 )
 
 // checkWebhooks finds webhooks that reject what Dovetail writes: those without a backend, and those of Karpenter itself. Of admission
@@ -43,7 +43,7 @@ func checkWebhooks(f *Facts) (out []Result, _ string) {
 			}
 			out = append(out, Result{
 				Status: status, Object: w.Configuration, Field: "webhooks[" + w.Name + "].failurePolicy",
-				Seen:   fmt.Sprintf("it must approve each write of %s, and %s", what, backend),
+				Seen:   fmt.Sprintf("it must approve %s, and %s", what, backend),
 				Remedy: "delete it, or repair its backend: kubectl delete " + w.Configuration,
 			})
 		}
@@ -63,7 +63,7 @@ func (f *Facts) policies() (out []Result) {
 	}
 	seen := map[string]bool{}
 	for _, what := range slices.Sorted(maps.Keys(f.Policies)) {
-		common := slices.Contains([]string{WritesOfDeletions, WritesOfPods}, what)
+		common := slices.Contains([]string{Deletions, WritesOfPods}, what)
 		for _, p := range f.Policies[what] {
 			if seen[p.Configuration] || p.Refuses == "" && common {
 				continue
@@ -71,15 +71,15 @@ func (f *Facts) policies() (out []Result) {
 			seen[p.Configuration] = true
 			result := Result{
 				Status: Warning, Object: p.Configuration, Field: "spec.validations",
-				Seen:   fmt.Sprintf("it may reject writes of %s: its expressions were not evaluated", what),
+				Seen:   fmt.Sprintf("it may reject %s: its expressions were not evaluated", what),
 				Remedy: "check that it accepts them from " + account + ", without Karpenter's name in the user agent or field manager",
 			}
 			if p.Mutates {
-				result.Field, result.Seen = "spec.mutations", "it may change writes of "+what+": its expressions were not evaluated"
+				result.Field, result.Seen = "spec.mutations", "it may change "+what+": its expressions were not evaluated"
 				result.Remedy = "check that what it changes is no field that Dovetail or its node classes set"
 			}
 			if p.Refuses != "" {
-				result.Seen = fmt.Sprintf("it rejects writes of %s: %s", what, p.Refuses)
+				result.Seen = fmt.Sprintf("it rejects %s: %s", what, p.Refuses)
 				result.Remedy = "delete it, or repair it: kubectl delete " + p.Configuration
 				if !p.Selective {
 					result.Status = Obstacle

@@ -24,8 +24,9 @@ func apiChecks() []Check {
 			run: checkDefinitions,
 		},
 		{
-			ID: "provider", Title: "NodePools launch from node classes of another provider", needs: []doctor.Fact{Definitions, doctor.NodePools},
-			run: checkProvider,
+			ID: "provider", Title: "NodePools launch from node classes of another provider",
+			needs: []doctor.Fact{Definitions, doctor.NodePools, doctor.NodeClaims},
+			run:   checkProvider,
 		},
 		{ID: "fields", Title: "fields that are not supported, or without effect", needs: []doctor.Fact{Objects}, run: checkFields},
 		{
@@ -154,7 +155,10 @@ func checkProvider(f *Facts) (out []Result, _ string) {
 		p := &f.Cluster.NodePools[i]
 		refer("NodePool "+p.Name, "spec.template.spec.nodeClassRef", p.Spec.Template.Spec.NodeClassRef)
 	}
-	return out, fmt.Sprintf("NodePools: %d, and each refers to an EC2NodeClass", len(f.Cluster.NodePools))
+	for i := range f.Cluster.NodeClaims {
+		refer("NodeClaim "+f.Cluster.NodeClaims[i].Name, "spec.nodeClassRef", f.Cluster.NodeClaims[i].Spec.NodeClassRef)
+	}
+	return oncePerKind(out), fmt.Sprintf("NodePools: %d, and each refers to an EC2NodeClass", len(f.Cluster.NodePools))
 }
 
 // checkFields compares each object with our definitions: they drop fields that they do not have, and reject what they do not allow.

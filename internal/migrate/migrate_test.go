@@ -308,17 +308,17 @@ func TestObstacles(t *testing.T) {
 		{
 			"a webhook without a backend",
 			func(_ *testing.T, f *Facts) {
-				f.Webhooks["Nodes"] = []apiserver.Webhook{{
+				f.Webhooks[WritesOfNodes] = []apiserver.Webhook{{
 					Configuration: "validatingwebhookconfiguration guard", Name: "nodes.example.com", Unreachable: "its service a/b does not exist",
 				}}
 			},
 			"obstacle webhooks validatingwebhookconfiguration guard webhooks[nodes.example.com].failurePolicy",
-			[]string{"each write of Nodes, and its service a/b does not exist"},
+			[]string{"it must approve writes of Nodes, and its service a/b does not exist"},
 		},
 		{
 			"a webhook of Karpenter itself",
 			func(_ *testing.T, f *Facts) {
-				f.Webhooks["NodePools and NodeClaims"] = []apiserver.Webhook{{
+				f.Webhooks[WritesOfClaims] = []apiserver.Webhook{{
 					Configuration: "validatingwebhookconfiguration validation.webhook.karpenter.sh", Name: "validation.webhook.karpenter.sh",
 					Namespace: "karpenter", Service: "karpenter", Selector: map[string]string{"app.kubernetes.io/name": "karpenter"},
 				}}
@@ -442,6 +442,19 @@ func TestObstacles(t *testing.T) {
 			},
 			"obstacle provider NodePool general spec.template.spec.nodeClassRef",
 			[]string{"MetalNodeClass rack of karpenter.example.com"},
+		},
+		{
+			"nodes of a custom provider, without a pool",
+			func(_ *testing.T, f *Facts) {
+				for range 3 {
+					claim := f.Cluster.NodeClaims[0].DeepCopy()
+					claim.Name, claim.Labels, claim.Status.ProviderID = "rack-1", nil, ""
+					claim.Spec.NodeClassRef = karpv1.NodeClassReference{Group: "karpenter.example.com", Kind: "MetalNodeClass", Name: "rack"}
+					f.Cluster.NodeClaims = append(f.Cluster.NodeClaims, *claim)
+				}
+			},
+			"obstacle provider NodeClaim rack-1 spec.nodeClassRef",
+			[]string{"MetalNodeClass rack of karpenter.example.com", "the same of 2 more"},
 		},
 		{
 			"an old Karpenter",

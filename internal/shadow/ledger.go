@@ -45,7 +45,8 @@ type known struct {
 	PerHour float64 `json:"perHour"`
 	// Pods are those that would have to move.
 	Pods int `json:"pods,omitempty"`
-	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it is removed, Counted once that counts.
+	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it
+	// is removed, Counted once that counts.
 	Priced  bool `json:"priced,omitempty"`
 	Leaving bool `json:"leaving,omitempty"`
 	Counted bool `json:"counted,omitempty"`

@@ -96,7 +96,7 @@ func (r Reader) decides(ctx context.Context, writes []Write, matches ...*admissi
 			}
 			about, named := w.among(m.ResourceRules, m.MatchPolicy)
 			excluded, onlyNamed := w.among(m.ExcludeResourceRules, m.MatchPolicy)
-			in, err := r.inNamespace(ctx, m.NamespaceSelector, w.Namespace)
+			in, err := r.inNamespace(ctx, m.NamespaceSelector, w)
 			if err != nil {
 				return false, false, err
 			}

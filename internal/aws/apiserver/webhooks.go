@@ -25,8 +25,9 @@ type Write struct {
 	Operations      []admissionv1.OperationType
 	// Versions are the others in which the API server serves the resource: rules for these match, too, but for those that match exactly.
 	Versions []string
-	// Namespace has all of the objects; empty if they have none, or if they are in any.
-	Namespace string
+	// Namespaced objects are in some namespace; Namespace has all of them, if it is one.
+	Namespaced bool
+	Namespace  string
 }
 
 // nodeWrites are how a node registers.
@@ -137,27 +138,31 @@ func (r Reader) mustApprove(ctx context.Context, h hook, writes []Write) (bool, 
 		if !slices.ContainsFunc(h.rules, rule) {
 			continue
 		}
-		if in, err := r.inNamespace(ctx, h.namespaces, w.Namespace); in || err != nil {
+		if in, err := r.inNamespace(ctx, h.namespaces, w); in || err != nil {
 			return in, err
 		}
 	}
 	return false, nil
 }
 
-// inNamespace reports whether a selector of namespaces selects one; true if no namespace is given.
-func (r Reader) inNamespace(ctx context.Context, selector *metav1.LabelSelector, name string) (bool, error) {
-	if name == "" || selector == nil {
+// inNamespace reports whether a selector of namespaces selects one of those that a write may be in. Objects without a namespace are
+// selected by any.
+func (r Reader) inNamespace(ctx context.Context, selector *metav1.LabelSelector, w Write) (bool, error) {
+	if !w.Namespaced || !selectsSome(selector) {
 		return true, nil
 	}
 	selects, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return false, err
 	}
-	var namespace corev1.Namespace
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: name}, &namespace); err != nil {
-		return false, err
+	if w.Namespace != "" {
+		var namespace corev1.Namespace
+		err := r.Live.Get(ctx, client.ObjectKey{Name: w.Namespace}, &namespace)
+		return selects.Matches(labels.Set(namespace.Labels)), err
 	}
-	return selects.Matches(labels.Set(namespace.Labels)), nil
+	var namespaces corev1.NamespaceList
+	err = r.Live.List(ctx, &namespaces)
+	return slices.ContainsFunc(namespaces.Items, func(n corev1.Namespace) bool { return selects.Matches(labels.Set(n.Labels)) }), err
 }
 
 // matches reports whether a rule is about the write, as the API server matches them.

@@ -21,8 +21,8 @@ var (
 		Group: "karpenter.sh", Resource: "*", Versions: []string{"v1", "v1beta1"},
 		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
 	}
-	evictions = Write{Resource: "pods/eviction", Operations: []admissionv1.OperationType{admissionv1.Create}}
-	ownPods   = Write{Resource: "pods", Operations: []admissionv1.OperationType{admissionv1.Create}, Namespace: "karpenter"}
+	evictions = Write{Resource: "pods/eviction", Operations: []admissionv1.OperationType{admissionv1.Create}, Namespaced: true}
+	ownPods   = Write{Resource: "pods", Operations: []admissionv1.OperationType{admissionv1.Create}, Namespaced: true, Namespace: "karpenter"}
 )
 
 // A rule is about a write as the API server matches them, however it spells resources, versions and operations.
@@ -66,6 +66,18 @@ func TestAWebhookThatCannotAnswerIsFoundHoweverItsRuleIsSpelled(t *testing.T) {
 		{"pods of the namespace", namespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "ops"}}), ownPods, true},
 		{"pods of all namespaces", namespaces(nil), ownPods, true},
 		{"pods of other namespaces", namespaces(&metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}), ownPods, false},
+		{"evictions in some namespaces", func(w *admissionv1.ValidatingWebhook) {
+			rule("", "v1", "pods/eviction", admissionv1.Create)(w)
+			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "ops"}}
+		}, evictions, true},
+		{"evictions in namespaces that do not exist", func(w *admissionv1.ValidatingWebhook) {
+			rule("", "v1", "pods/eviction", admissionv1.Create)(w)
+			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}
+		}, evictions, false},
+		{"NodeClaims, which have no namespace", func(w *admissionv1.ValidatingWebhook) {
+			rule("karpenter.sh", "v1", "nodeclaims", admissionv1.Create)(w)
+			w.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "none"}}
+		}, claims, true},
 		{"a URL of a service", func(w *admissionv1.ValidatingWebhook) {
 			rule("karpenter.sh", "v1", "*", admissionv1.Create)(w)
 			address := "https://guard.ops.svc.cluster.local:8443/validate"

@@ -22,23 +22,25 @@ const (
 
 // writes are what Dovetail, its installation and the nodes write, in the words of results.
 func writes(f *migrate.Facts) map[string][]apiserver.Write {
-	write := func(group, resource, namespace string, operations ...admissionv1.OperationType) apiserver.Write {
-		return apiserver.Write{
-			Group: group, Resource: resource, Operations: operations, Versions: served(f, group), Namespace: namespace,
-		}
+	write := func(group, resource string, operations ...admissionv1.OperationType) apiserver.Write {
+		return apiserver.Write{Group: group, Resource: resource, Operations: operations, Versions: served(f, group)}
+	}
+	in := func(namespace string, w apiserver.Write) apiserver.Write {
+		w.Namespaced, w.Namespace = true, namespace
+		return w
 	}
 	out := map[string][]apiserver.Write{
-		migrate.WritesOfClaims:    {write("karpenter.sh", "*", "", creation, update, deletion)},
-		migrate.WritesOfClasses:   {write("karpenter.k8s.aws", "*", "", creation, update)},
-		migrate.WritesOfNodes:     {write("", "nodes", "", creation, update, deletion)},
-		migrate.WritesOfEvictions: {write("", "pods/eviction", "", creation)},
-		migrate.WritesOfDeletions: {write("", "pods", "", deletion)},
+		migrate.WritesOfClaims:  {write("karpenter.sh", "*", creation, update, deletion)},
+		migrate.WritesOfClasses: {write("karpenter.k8s.aws", "*", creation, update)},
+		migrate.WritesOfNodes:   {write("", "nodes", creation, update, deletion)},
+		migrate.Evictions:       {in("", write("", "pods/eviction", creation))},
+		migrate.Deletions:       {in("", write("", "pods", deletion))},
 	}
 	if k := f.Karpenter(); k != nil {
-		out[migrate.WritesOfLease] = []apiserver.Write{write("coordination.k8s.io", "leases", k.Namespace, creation, update)}
+		out[migrate.WritesOfLease] = []apiserver.Write{in(k.Namespace, write("coordination.k8s.io", "leases", creation, update))}
 		out[migrate.WritesOfPods] = []apiserver.Write{
-			write("apps", "deployments", k.Namespace, creation, update), write("apps", "replicasets", k.Namespace, creation, update),
-			write("", "pods", k.Namespace, creation),
+			in(k.Namespace, write("apps", "deployments", creation, update)), in(k.Namespace, write("apps", "replicasets", creation, update)),
+			in(k.Namespace, write("", "pods", creation)),
 		}
 	}
 	return out

@@ -53,7 +53,7 @@ func TestWebhooksAreReadOnce(t *testing.T) {
 			t.Errorf("%s: read %d times", what, n)
 		}
 	}
-	for _, what := range []string{migrate.WritesOfClaims, migrate.WritesOfEvictions, migrate.WritesOfNodes} {
+	for _, what := range []string{migrate.WritesOfClaims, migrate.Evictions, migrate.WritesOfNodes} {
 		found := facts.Webhooks[what]
 		if len(found) != 50 || found[0].Unreachable != "its service ops/s0 does not exist" || found[1].Unreachable != "its service ops/s1 does not exist" {
 			t.Errorf("%s: %+v", what, found)

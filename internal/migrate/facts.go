@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,7 @@ import (
 // The facts, in addition to those of the doctor.
 const (
 	Deployments doctor.Fact = "Deployments"
+	Leases      doctor.Fact = "leader leases"
 	Identity    doctor.Fact = "the UID of the namespace kube-system"
 	Definitions doctor.Fact = "CustomResourceDefinitions"
 	Objects     doctor.Fact = "objects of Karpenter's API"
@@ -41,6 +43,8 @@ type Facts struct {
 	ConfigMaps map[string]map[string]string
 	// ServiceAccountKept is true if Karpenter's ServiceAccount is not of its release: it stays when that is uninstalled.
 	ServiceAccountKept bool
+	// Leases are those that Karpenter and Dovetail have by default, in all namespaces.
+	Leases []coordinationv1.Lease
 	// Definitions are the CustomResourceDefinitions of the groups of Karpenter's API, ObjectCounts how many objects those have that
 	// only an old Karpenter used, by name.
 	Definitions  []apiextensionsv1.CustomResourceDefinition

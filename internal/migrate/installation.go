@@ -250,61 +250,6 @@ func checkVersion(f *Facts) ([]Result, string) {
 	return []Result{result}, ""
 }
 
-func checkControllers(f *Facts) (out []Result, _ string) {
-	k := f.Karpenter()
-	for _, i := range f.installations(karpenter) {
-		if k == nil || i.Object() == k.Object() || i.Replicas == 0 {
-			continue
-		}
-		out = append(out, Result{
-			Status: Obstacle, Object: i.Object(), Field: "spec.replicas", Seen: "runs Karpenter beside " + k.Object(),
-			Remedy: fmt.Sprintf("find out which of them acts, and scale the other: kubectl -n %s scale deployment %s --replicas 0",
-				i.Namespace, i.Name),
-		})
-	}
-	for _, i := range f.installations(dovetail) {
-		if i.Replicas == 0 || f.apply(i).Shadow {
-			continue
-		}
-		out = append(out, Result{
-			Status: Obstacle, Object: i.Object(), Field: "spec.replicas", Seen: "Dovetail runs here already",
-			Remedy: fmt.Sprintf("scale it down until Karpenter is: kubectl -n %s scale deployment %s --replicas 0", i.Namespace, i.Name),
-		})
-	}
-	out = append(out, f.withoutDeployment()...)
-	out = append(out, f.fromDoctor(Warning, "operations-other-controller")...)
-	return out, "no other controller launches or drains nodes"
-}
-
-// withoutDeployment finds controllers by their pods, where no Deployment has them: a StatefulSet, a DaemonSet, a Pod of its own.
-func (f *Facts) withoutDeployment() (out []Result) {
-	known := map[string]bool{}
-	for i := range f.Deployments {
-		known["Deployment "+f.Deployments[i].Namespace+"/"+f.Deployments[i].Name] = true
-	}
-	for _, p := range f.Cluster.Pods {
-		is := runs(&p.Spec)
-		object, stop := doctor.Runner(p)
-		if is == other || known[object] || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		known[object] = true
-		i := installation(&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
-			Spec:       appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: p.Spec}},
-		})
-		if is == dovetail && f.apply(i).Shadow {
-			continue
-		}
-		out = append(out, Result{
-			Status: Obstacle, Object: object, Field: "image",
-			Seen:   fmt.Sprintf("runs %s, and is no Deployment of this cluster that the plan stops", i.container().Image),
-			Remedy: "stop it before Dovetail is installed: " + stop,
-		})
-	}
-	return out
-}
-
 func checkGitOps(f *Facts) ([]Result, string) {
 	k := f.Karpenter()
 	if k == nil || k.GitOps == "" {

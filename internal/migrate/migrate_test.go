@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,15 @@ func TestASoundClusterIsClean(t *testing.T) {
 		if !strings.Contains(text(t, report), words) {
 			t.Errorf("no %q in:\n%s", words, text(t, report))
 		}
+	}
+}
+
+// lease is the leader lease of a namespace.
+func lease(namespace, holder string, renewed time.Time) coordinationv1.Lease {
+	seconds, at := int32(15), metav1.NewMicroTime(renewed)
+	return coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &at},
 	}
 }
 
@@ -417,6 +428,23 @@ func TestObstacles(t *testing.T) {
 			},
 			"obstacle controllers StatefulSet karpenter/karpenter image",
 			[]string{"public.ecr.aws/karpenter/controller:1.15.1", "kubectl -n karpenter scale statefulset karpenter --replicas 0"},
+		},
+		{
+			"a second controller that only its lease gives away",
+			func(_ *testing.T, f *Facts) {
+				f.Leases = []coordinationv1.Lease{
+					lease("karpenter", "karpenter-6d5f-x_1", f.Cluster.Now), lease("kube-system", "autoscaler-0_2", f.Cluster.Now),
+					lease("old", "karpenter-0_3", f.Cluster.Now.Add(-time.Hour)), lease("released", "", f.Cluster.Now),
+				}
+			},
+			"obstacle controllers Lease kube-system/karpenter-leader-election spec.holderIdentity",
+			[]string{"autoscaler-0_2 renews it"},
+		},
+		{
+			"leases that cannot be read",
+			func(_ *testing.T, f *Facts) { f.Cluster.Miss(Leases, "forbidden") },
+			"not checked controllers",
+			[]string{"leader leases could not be read"},
 		},
 		{
 			"a setting that cannot work",

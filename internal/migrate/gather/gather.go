@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -39,6 +40,11 @@ func Kubernetes(ctx context.Context, live client.Reader, named string) (*migrate
 		f.Cluster.Miss(migrate.Deployments, err.Error())
 	}
 	f.Deployments = deployments.Items
+	var leases coordinationv1.LeaseList
+	if err := live.List(ctx, &leases, client.MatchingFields{"metadata.name": migrate.LeaseName}); err != nil {
+		f.Cluster.Miss(migrate.Leases, err.Error())
+	}
+	f.Leases = leases.Items
 	definitions, err := readDefinitions(ctx, live)
 	if err != nil {
 		f.Cluster.Miss(migrate.Definitions, err.Error())

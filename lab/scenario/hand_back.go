@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/deploy"
+	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/incumbent"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
@@ -45,6 +50,11 @@ func handBack() Scenario {
 			{
 				Name:    "install Dovetail again: it adopts the other controller's node and replaces the terminated one; nothing is disturbed",
 				Timeout: time.Minute, PauseKills: true, Run: h.comeBack,
+			},
+			{
+				Name: "the other controller is stopped while it replaces two nodes, one of which it deletes: " +
+					"Dovetail keeps the one, and terminates the other",
+				Timeout: 2 * time.Minute, PauseKills: true, Run: h.halfDone,
 			},
 		},
 	}
@@ -139,20 +149,28 @@ func (h *handBackRun) clean(ctx context.Context, w *World, want int) error {
 	return nil
 }
 
-// goOn has the other controller launch a node for one pod more.
-func (h *handBackRun) goOn(ctx context.Context, w *World) error {
+// launchNode has the other controller launch a node, and returns the name of its NodeClaim.
+func (h *handBackRun) launchNode(ctx context.Context) (string, error) {
 	n := incumbent.Node{Pool: "default", InstanceType: "m5.large", CapacityType: "on-demand", CPU: "1"}
 	claim, err := h.other.Create(ctx, n)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := h.other.Launch(ctx, claim, n); err != nil {
-		return err
+		return "", err
 	}
 	for _, step := range []func(context.Context, string) error{h.other.Register, h.other.Initialize} {
 		if err := world.Until(ctx, func() error { return step(ctx, claim.GetName()) }); err != nil {
-			return err
+			return "", err
 		}
+	}
+	return claim.GetName(), nil
+}
+
+// goOn has the other controller launch a node for one pod more.
+func (h *handBackRun) goOn(ctx context.Context, w *World) error {
+	if _, err := h.launchNode(ctx); err != nil {
+		return err
 	}
 	if err := w.Scale(ctx, perNodeApp, handedBack+1); err != nil {
 		return err
@@ -193,4 +211,72 @@ func (h *handBackRun) comeBack(ctx context.Context, w *World) error {
 		return err
 	}
 	return errors.Join(watch.end(ctx, w), awaitPaired(ctx, w))
+}
+
+// halfDone kills Dovetail, has the other controller launch a node and begin to replace that one and another, and starts Dovetail.
+func (h *handBackRun) halfDone(ctx context.Context, w *World) error {
+	kept, err := someClaim(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := w.KillController(); err != nil {
+		return err
+	}
+	deleted, err := h.launchNode(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.Scale(ctx, perNodeApp, handedBack+2); err != nil {
+		return err
+	}
+	if err := awaitPodsRunning(ctx, w, perNodeApp, handedBack+2); err != nil {
+		return err
+	}
+	instance, err := instanceOf(ctx, w, deleted)
+	if err != nil {
+		return err
+	}
+	stay := slices.DeleteFunc(w.Running(), func(i awsim.Instance) bool { return i.ID == instance })
+	node, err := h.other.BeginDisruption(ctx, kept)
+	if err := errors.Join(err, h.other.BeginTermination(ctx, deleted), w.StartController(ctx)); err != nil {
+		return err
+	}
+	err = world.Until(ctx, func() error {
+		var n corev1.Node
+		if err := w.Client.Get(ctx, client.ObjectKey{Name: node}, &n); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(n.Spec.Taints, karpv1.IsTaintDisrupted) {
+			return fmt.Errorf("node %s is still tainted", node)
+		}
+		if slices.ContainsFunc(w.Running(), func(i awsim.Instance) bool { return i.ID == instance }) {
+			return fmt.Errorf("instance %s of the deleted NodeClaim runs", instance)
+		}
+		return adoptedAll(ctx, w, handedBack+2)
+	})
+	if err != nil {
+		return err
+	}
+	for _, i := range stay {
+		if !slices.ContainsFunc(w.Running(), func(r awsim.Instance) bool { return r.ID == i.ID }) {
+			return fmt.Errorf("instance %s was terminated, although its NodeClaim was not deleted", i.ID)
+		}
+	}
+	return errors.Join(awaitPodsRunning(ctx, w, perNodeApp, handedBack+2), awaitPaired(ctx, w))
+}
+
+// someClaim is the name of a NodeClaim.
+func someClaim(ctx context.Context, w *World) (string, error) {
+	var claims karpv1.NodeClaimList
+	if err := list(ctx, w, &claims); err != nil {
+		return "", err
+	}
+	return claims.Items[0].Name, nil
+}
+
+// instanceOf is the ID of the instance of a NodeClaim.
+func instanceOf(ctx context.Context, w *World, claim string) (string, error) {
+	var c karpv1.NodeClaim
+	err := w.Client.Get(ctx, client.ObjectKey{Name: claim}, &c)
+	return c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:], err
 }

@@ -134,11 +134,44 @@ func (c *Controller) Terminate(ctx context.Context, name string) error {
 	return nil
 }
 
-// drain taints a Node, and deletes its pods.
-func (c *Controller) drain(ctx context.Context, node *corev1.Node) error {
+// BeginDisruption does what is done first to a node that is replaced: the taint and the condition. Then the controller is stopped.
+func (c *Controller) BeginDisruption(ctx context.Context, name string) (node string, err error) {
+	claim, n, err := c.pair(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	all := conditions(claim, "Launched", "Registered", "Initialized", "Ready", "Consolidatable", "DisruptionReason")
+	if err := c.change(ctx, claim, map[string]any{"status": map[string]any{"conditions": all}}); err != nil {
+		return "", err
+	}
+	return n.Name, c.taint(ctx, n)
+}
+
+// BeginTermination is BeginDisruption, and the deletion of the NodeClaim, whose finalizer stays.
+func (c *Controller) BeginTermination(ctx context.Context, name string) error {
+	if _, err := c.BeginDisruption(ctx, name); err != nil {
+		return err
+	}
+	claim, err := c.get(ctx, coreGroup, "NodeClaim", name)
+	if err != nil {
+		return err
+	}
+	return c.Kube.Delete(ctx, claim)
+}
+
+// taint keeps pods off a Node.
+func (c *Controller) taint(ctx context.Context, node *corev1.Node) error {
 	raw := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"effect":"NoSchedule"}]}}`, disrupted)
 	if err := c.Kube.Patch(ctx, node, client.RawPatch(types.MergePatchType, []byte(raw))); err != nil {
 		return fmt.Errorf("taint Node %s: %w", node.Name, err)
+	}
+	return nil
+}
+
+// drain taints a Node, and deletes its pods.
+func (c *Controller) drain(ctx context.Context, node *corev1.Node) error {
+	if err := c.taint(ctx, node); err != nil {
+		return err
 	}
 	var pods corev1.PodList
 	if err := c.Kube.List(ctx, &pods, client.MatchingFields{"spec.nodeName": node.Name}); err != nil {

@@ -32,7 +32,11 @@ type candidate struct {
 
 // cheapest returns the lowest price of the offerings. There is at least one.
 func (c candidate) cheapest() float64 {
-	return slices.MinFunc(c.offerings, func(a, b catalog.Offering) int { return cmp.Compare(a.Price, b.Price) }).Price
+	price := c.offerings[0].Price
+	for i := range c.offerings { // offerings are large, and sorting asks often
+		price = min(price, c.offerings[i].Price)
+	}
+	return price
 }
 
 // has reports whether an offering has the capacity type.

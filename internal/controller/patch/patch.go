@@ -36,7 +36,7 @@ func ObjectFrom(ctx context.Context, c client.Client, before, o client.Object) (
 	if !differ(before, o, func(field string) bool { return field != statusField }) {
 		return false, nil
 	}
-	err = c.Patch(ctx, o, locked(before))
+	err = c.Patch(ctx, o, Locked(before))
 	return err == nil, err
 }
 
@@ -45,13 +45,8 @@ func StatusFrom(ctx context.Context, c client.Client, before, o client.Object) (
 	if !differ(before, o, func(field string) bool { return field == statusField }) {
 		return false, nil
 	}
-	err = c.Status().Patch(ctx, o, locked(before))
+	err = c.Status().Patch(ctx, o, Locked(before))
 	return err == nil, err
-}
-
-// locked is the merge patch from before to what is written, with before's resource version.
-func locked(before client.Object) client.Patch {
-	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
 
 // statusField is the field that a write of the status sends; a write of the object sends the others.

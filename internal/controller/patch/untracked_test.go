@@ -33,7 +33,7 @@ func TestUntracked(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := before.DeepCopy()
 			tt.change(o)
-			err := api.Patch(t.Context(), o, Untracked(locked(before)))
+			err := api.Patch(t.Context(), o, Untracked(Locked(before)))
 			if (err != nil) != tt.conflict {
 				t.Fatalf("error %v", err)
 			}

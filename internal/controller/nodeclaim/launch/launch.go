@@ -190,8 +190,7 @@ func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark
 	} else {
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, karpv1.AnnotationLaunch, mark)
 	}
-	locked := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, claim, patch.Untracked(locked)); err != nil {
+	if err := r.Client.Patch(ctx, claim, patch.Untracked(patch.Locked(before))); err != nil {
 		before.DeepCopyInto(claim)
 		return err
 	}

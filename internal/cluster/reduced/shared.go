@@ -146,7 +146,9 @@ func common[T any](v *T, other T) {
 	}
 }
 
-func sameMap(a, b map[string]string) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+func sameMap(a, b map[string]string) bool {
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
+}
 
 // shareStrings has one copy of strings that many pods have, whoever owns them.
 func (s *Sharer) shareStrings(pod *corev1.Pod) {

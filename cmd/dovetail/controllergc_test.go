@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime/debug"
 	"testing"
+	"time"
 )
 
 // Below the soft limit the heap grows into it. Above it there is room for a twelfth of what is alive, and for two fifths in a cluster that is
@@ -95,4 +96,33 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 	(*controllerGC)(nil).Burst(true) // the user has chosen
 	(*controllerGC)(nil).Started()
 	(*controllerGC)(nil).Stop()
+}
+
+// What is alive for a moment does not raise the limit, and what stays alive does.
+func TestTheLimitFollowsWhatStaysAlive(t *testing.T) {
+	now := time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC)
+	c := &controllerGC{now: func() time.Time { return now }}
+	for _, step := range []struct {
+		after      time.Duration
+		live, want uint64
+	}{
+		{0, 300, 300},
+		{time.Minute, 310, 300}, // was alive until now
+		{time.Second, 500, 300},
+		{5 * time.Second, 520, 300},
+		{3 * time.Second, 400, 300},
+		{2 * time.Second, 410, 400}, // the others are 10 s ago
+		{time.Minute, 600, 410},
+		{time.Second, 610, 410},
+		{sustained, 620, 610},
+		{sustained, 630, 620},
+	} {
+		now = now.Add(step.after)
+		if got := c.least(step.live); got != step.want {
+			t.Errorf("at %s, with %d alive: %d, want %d", now.Format(time.TimeOnly), step.live, got, step.want)
+		}
+	}
+	if len(c.lives) > 2 {
+		t.Errorf("%d collections are remembered", len(c.lives))
+	}
 }

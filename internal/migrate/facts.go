@@ -56,6 +56,8 @@ type Facts struct {
 	Policies map[string][]apiserver.Policy
 	// Region and Account are those of the role; empty where not known.
 	Region, Account string
+	// RoleGiven is true if a person has named the role.
+	RoleGiven bool
 	// RoleByPodIdentity is true if EKS Pod Identity gives the role to the ServiceAccount, which then needs no annotation.
 	RoleByPodIdentity bool
 	// RoleARN is the controller's role, Denied are the statements of our policy that it does not have.

@@ -73,16 +73,16 @@ func Account(ctx context.Context, f *migrate.Facts, s Sources) {
 	}
 }
 
-// readRole finds the role by the pod identity association of the ServiceAccount, if nothing else names it.
+// readRole finds the role by the pod identity association of the ServiceAccount, if nobody has named one. EKS prefers it to the annotation.
 func readRole(ctx context.Context, f *migrate.Facts, api rolecheck.PodIdentity) {
 	k := f.Karpenter()
-	if f.RoleARN != "" || k == nil {
+	if f.RoleGiven || k == nil {
 		return
 	}
 	account := rolecheck.ServiceAccount{Cluster: f.Cluster.ClusterName, Namespace: k.Namespace, Name: k.ServiceAccount}
 	role, err := rolecheck.RoleOf(ctx, api, account)
 	switch {
-	case err != nil:
+	case err != nil && f.RoleARN == "":
 		f.Cluster.Miss(migrate.Role, f.Cluster.Missed[migrate.Role]+"; "+err.Error())
 	case role != "":
 		f.RoleARN = role

@@ -132,7 +132,7 @@ func Configuration(ctx context.Context, live client.Reader, f *migrate.Facts) {
 	var account corev1.ServiceAccount
 	err := live.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: k.ServiceAccount}, &account)
 	f.ServiceAccountKept = err == nil && migrate.ReleaseOf(&account) != k.HelmRelease()
-	if f.RoleARN != "" {
+	if f.RoleGiven = f.RoleARN != ""; f.RoleGiven {
 		return
 	}
 	if f.RoleARN = account.Annotations[roleAnnotation]; f.RoleARN == "" {

@@ -33,7 +33,11 @@ func guardShadow(config *rest.Config, s settings.Settings, m *shadow.Metrics, lo
 		namespace = strings.TrimSpace(string(text))
 	}
 	refusals := shadow.NewRefusals(log, m.CountRefused)
-	config.Wrap(refusals.Transport(namespace))
+	address, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, "", fmt.Errorf("address of the API server: %w", err)
+	}
+	config.Wrap(refusals.Transport(namespace, address.Path))
 	return refusals, namespace, nil
 }
 

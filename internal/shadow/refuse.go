@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
+	"regexp"
 	"strings"
 	"sync/atomic"
 )
@@ -38,16 +38,22 @@ func (r *Refusals) refuse(target, what string) error {
 	return fmt.Errorf("%s: %w", what, ErrRefused)
 }
 
-// reviews are requests that ask the API server who somebody is and what he may do. They are sent as creations, and store nothing.
-var reviews = []string{"/tokenreviews", "/subjectaccessreviews", "/selfsubjectaccessreviews", "/selfsubjectreviews"}
+var (
+	// reviews are requests that find out who somebody is and what he may do. They are sent as creations, and store nothing.
+	reviews = regexp.MustCompile(`^/apis/(authentication|authorization)\.k8s\.io/v[^/]+/` +
+		`(tokenreviews|subjectaccessreviews|selfsubjectaccessreviews|selfsubjectreviews)$`)
+	// connects are requests that reach what runs on nodes, which may do anything.
+	connects = regexp.MustCompile(`^/api/v1/(namespaces/[^/]+/(pods|services)|nodes)/[^/]+/(exec|attach|portforward|proxy)(/|$)`)
+)
 
 // Transport lets requests to the API server pass that read, and those that write the ConfigMap of the report. It refuses all
-// others before they are sent.
-func (r *Refusals) Transport(namespace string) func(http.RoundTripper) http.RoundTripper {
+// others before they are sent. prefix is the path of the API server's address, which proxies for several clusters have.
+func (r *Refusals) Transport(namespace, prefix string) func(http.RoundTripper) http.RoundTripper {
 	own := "/api/v1/namespaces/" + namespace + "/configmaps/" + ConfigMapName
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			if mayPass(req, own) {
+			path, found := strings.CutPrefix(req.URL.Path, strings.TrimRight(prefix, "/"))
+			if found && mayPass(req.Method, path, own) {
 				return next.RoundTrip(req)
 			}
 			if req.Body != nil {
@@ -58,14 +64,14 @@ func (r *Refusals) Transport(namespace string) func(http.RoundTripper) http.Roun
 	}
 }
 
-func mayPass(req *http.Request, own string) bool {
-	switch req.Method {
+func mayPass(method, path, own string) bool {
+	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return true
+		return !connects.MatchString(path)
 	case http.MethodPatch:
-		return req.URL.Path == own
+		return path == own
 	case http.MethodPost:
-		return slices.ContainsFunc(reviews, func(suffix string) bool { return strings.HasSuffix(req.URL.Path, suffix) })
+		return reviews.MatchString(path)
 	}
 	return false
 }

@@ -31,15 +31,20 @@ func TestTransport(t *testing.T) {
 		{http.MethodPost, "/api/v1/namespaces/default/events", false},
 		{http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/karpenter/leases/karpenter-leader-election", false},
 		{http.MethodDelete, "/apis/karpenter.sh/v1/nodeclaims/a", false},
+		{http.MethodPost, "/api/v1/namespaces/default/pods/a/proxy/tokenreviews", false},
+		{http.MethodGet, "/api/v1/namespaces/default/pods/a/exec", false},
+		{http.MethodGet, "/api/v1/nodes/a/proxy/run", false},
+		{http.MethodGet, "/api/v1/namespaces/default/configmaps/proxy", true},
+		{http.MethodPatch, "/proxy" + own, false},
 	} {
 		t.Run(tc.method+" "+tc.path, func(t *testing.T) {
 			sent, counted := false, ""
 			r := NewRefusals(slog.New(slog.DiscardHandler), func(target string) { counted = target })
-			transport := r.Transport("karpenter")(roundTripper(func(*http.Request) (*http.Response, error) {
+			transport := r.Transport("karpenter", "/k8s/clusters/c-1/")(roundTripper(func(*http.Request) (*http.Response, error) {
 				sent = true
 				return httptest.NewRecorder().Result(), nil
 			}))
-			response, err := transport.RoundTrip(httptest.NewRequest(tc.method, "https://api"+tc.path, nil))
+			response, err := transport.RoundTrip(httptest.NewRequest(tc.method, "https://api/k8s/clusters/c-1"+tc.path, nil))
 			if response != nil {
 				response.Body.Close()
 			}

@@ -160,7 +160,8 @@ func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]
 // typesOfClass returns the instance types of the pool's node class; nil if they cannot be listed.
 func (s *State) typesOfClass(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
 	class := &awsv1.EC2NodeClass{}
-	if err := s.cfg.Cache.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy); err != nil {
+	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}
+	if err := s.cfg.Cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	instanceTypes, err := s.cfg.Types.InstanceTypes(ctx, class)

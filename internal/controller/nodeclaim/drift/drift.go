@@ -141,7 +141,8 @@ func (r *Reconciler) driftReason(ctx context.Context, claim *karpv1.NodeClaim, p
 		return reason, err
 	}
 	class := &awsv1.EC2NodeClass{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy); err != nil {
+	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}
+	if err := r.Client.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
 	if offered, err := r.typeOffered(ctx, claim, class); err != nil || !offered {

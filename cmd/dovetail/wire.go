@@ -9,6 +9,7 @@ import (
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -57,8 +58,9 @@ type assembly struct {
 	pods  *cluster.CachedPods
 	nodes *cluster.Cached[*corev1.Node]
 	// claims have the last writes of this process where the cache shows them late.
-	claims ownwrites.Claims
-	state  *cluster.State
+	claims   ownwrites.Claims
+	csiNodes *cluster.Cached[*storagev1.CSINode]
+	state    *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
 	panics  *panics.Reporter
@@ -127,6 +129,9 @@ func (a *assembly) shareCache(ctx context.Context) (err error) {
 	if a.nodes, err = cluster.NewCached(ctx, informers, &corev1.Node{}); err != nil {
 		return err
 	}
+	if a.csiNodes, err = cluster.NewCached(ctx, informers, &storagev1.CSINode{}); err != nil {
+		return err
+	}
 	claims, err := cluster.NewCached(ctx, informers, &karpv1.NodeClaim{})
 	a.claims = ownwrites.Claims{Cached: claims, Client: own}
 	return err
@@ -144,6 +149,7 @@ func (a *assembly) newState() *cluster.State {
 		Pods:             a.pods,
 		Nodes:            a.nodes,
 		NodeClaims:       a.claims,
+		CSINodes:         a.csiNodes,
 		Live:             a.mgr.GetAPIReader(),
 		Types:            a.measure("state").offerings(a.aws.Offerings),
 		Settings:         a.planning,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,6 +73,17 @@ type readClaims struct{ reader client.Reader }
 
 func (r readClaims) List(ctx context.Context) ([]*karpv1.NodeClaim, error) {
 	var list karpv1.NodeClaimList
+	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return pointers(list.Items), nil
+}
+
+// readCSINodes are the CSINodes of a reader that need not be a cache of informers.
+type readCSINodes struct{ reader client.Reader }
+
+func (r readCSINodes) List(ctx context.Context) ([]*storagev1.CSINode, error) {
+	var list storagev1.CSINodeList
 	if err := r.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}

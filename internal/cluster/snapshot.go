@@ -95,12 +95,8 @@ func (s *State) readNodes(ctx context.Context, o *Objects) error {
 	if o.Nodes, err = s.cfg.Nodes.List(ctx); err != nil {
 		return err
 	}
-	var csiNodes storagev1.CSINodeList
-	if err := s.listCached(ctx, &csiNodes); err != nil {
-		return err
-	}
-	o.CSINodes = pointers(csiNodes.Items)
-	return nil
+	o.CSINodes, err = s.cfg.CSINodes.List(ctx)
+	return err
 }
 
 func (s *State) readPods(ctx context.Context, o *Objects) error {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -40,9 +41,10 @@ type Config struct {
 	Cache, Live client.Reader
 	// Pods are those of the informers; nil reads them from Cache.
 	Pods Pods
-	// Nodes and NodeClaims are those of the informers; nil reads copies from Cache.
+	// Nodes, NodeClaims and CSINodes are those of the informers; nil reads copies from Cache.
 	Nodes      Lister[*corev1.Node]
 	NodeClaims Lister[*karpv1.NodeClaim]
+	CSINodes   Lister[*storagev1.CSINode]
 	Types      InstanceTypes
 	// Overlays change prices and capacity of instance types. Nil changes nothing.
 	Overlays *Overlays
@@ -113,6 +115,9 @@ func NewState(cfg Config) *State {
 	}
 	if cfg.NodeClaims == nil {
 		cfg.NodeClaims = readClaims{cfg.Cache}
+	}
+	if cfg.CSINodes == nil {
+		cfg.CSINodes = readCSINodes{cfg.Cache}
 	}
 	return &State{
 		cfg:               cfg,

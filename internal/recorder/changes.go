@@ -19,13 +19,20 @@ type changes struct {
 	gone     []objectKey
 }
 
+// changedObject is small: the first pass of a process has one for each of 100,000 pods, until it is written.
 type changedObject struct {
+	object client.Object
+	kind   *kind
+	// done is what is recorded, once it is reduced before it is written.
+	done *recordedObject
+}
+
+// recordedObject is what is recorded of an object.
+type recordedObject struct {
 	key     objectKey
 	version string
-	object  client.Object
-	// reduced is true once object is a reduced copy.
-	reduced bool
-	kind    *kind
+	// object is a reduced copy.
+	object client.Object
 }
 
 // tracker knows the version of every object that was recorded last.
@@ -69,16 +76,18 @@ func (t *tracker) diff(o *seen) changes {
 	}
 	if len(out.changed) <= maxReducedAtOnce {
 		for i := range out.changed {
-			out.changed[i].reduce()
+			done := out.changed[i].reduced()
+			out.changed[i] = changedObject{done: &done}
 		}
 	}
 	return out
 }
 
-func (c *changedObject) reduce() {
-	if !c.reduced {
-		c.object, c.reduced = c.kind.reduced(c.object), true
+func (c *changedObject) reduced() recordedObject {
+	if c.done != nil {
+		return *c.done
 	}
+	return recordedObject{key: keyOf(c.kind.name, idOf(c.object)), version: versionOf(c.object), object: c.kind.reduced(c.object)}
 }
 
 // diffKind adds what has changed among the objects of a kind.
@@ -92,7 +101,7 @@ func (t *tracker) diffKind(i int, o *seen, out *changes) {
 			seen++
 		}
 		if !found || have.version != hash {
-			out.changed = append(out.changed, changedObject{key: keyOf(k.name, id), version: version, object: object, kind: k})
+			out.changed = append(out.changed, changedObject{object: object, kind: k})
 		}
 		known[id] = knownObject{hash, t.round}
 	})

@@ -142,9 +142,9 @@ func (e *encoder) writeState(w *lineWriter, p *part) {
 	}
 	for i := range p.changes.changed {
 		c := &p.changes.changed[i]
-		c.reduce()
-		w.write(line{Object: &objectLine{objectKey: c.key, Version: c.version, Object: w.marshal(c.object)}})
-		c.object = nil
+		r := c.reduced()
+		w.write(line{Object: &objectLine{objectKey: r.key, Version: r.version, Object: w.marshal(r.object)}})
+		*c = changedObject{} // nothing holds it any longer
 	}
 	for i := range p.changes.gone {
 		w.write(line{Gone: &p.changes.gone[i]})

@@ -73,13 +73,21 @@ func waitsForLaunch(snap *snapshot.Snapshot) bool {
 	if len(young) == 0 {
 		return false
 	}
-	waiting, running := map[types.UID]bool{}, map[types.UID]bool{}
+	nominated := map[types.UID]bool{}
+	for _, n := range young {
+		for _, uid := range n.Nominated {
+			nominated[uid] = true
+		}
+	}
+	waiting, running := make(map[types.UID]bool, len(snap.Pods)), map[types.UID]bool{}
 	for _, pod := range snap.Pods {
 		waiting[pod.UID] = true
 	}
 	for i := range snap.Nodes {
 		for _, pod := range snap.Nodes[i].Pods {
-			running[pod.UID] = true
+			if nominated[pod.UID] {
+				running[pod.UID] = true
+			}
 		}
 	}
 	for _, n := range young {

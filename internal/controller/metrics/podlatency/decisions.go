@@ -49,7 +49,7 @@ func store(d Decision) stored {
 func (s stored) decision() Decision {
 	at := func(nanos int64) (t time.Time) {
 		if nanos != 0 {
-			t = time.Unix(0, nanos)
+			t = time.Unix(0, nanos).UTC()
 		}
 		return t
 	}

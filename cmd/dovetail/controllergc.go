@@ -35,6 +35,10 @@ const (
 	// burstLimit stands in for softLimit while a burst of pods arrives and is planned. The peak is above it: the heap grows while a
 	// collection runs, and 470 MiB are alive.
 	burstLimit = 590 << 20
+	// arrivingLimit and arrivingGrowth stand in in the first arrivalTime of a burst, until the first nodes are launched: pods wait for
+	// that, less is alive than later, and collections took half of the CPU time.
+	arrivingLimit, arrivingGrowth = 640 << 20, 150
+	arrivalTime                   = 6 * time.Second
 	// sustained is how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was
 	// allocated while a collection ran counts as alive: the peak followed both. Collections take more of the CPU time meanwhile.
 	sustained = 10 * time.Second
@@ -46,7 +50,8 @@ type gcPhase int
 const (
 	starting gcPhase = iota // until the caches have synced
 	resting
-	bursting // while a burst of pods arrives and is planned
+	arriving // the first arrivalTime of a burst of pods
+	bursting // while it still arrives and is planned
 )
 
 // memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
@@ -67,7 +72,10 @@ func readMemory() memoryInUse {
 func (m memoryInUse) limit(most int64, in gcPhase) int64 {
 	room := min(m.live/100*busyControllerGrowth, m.live/100*minControllerGrowth+m.live-min(m.live, restingHeap))
 	needed, soft := m.live+room+m.other, int64(softLimit)
-	if in == bursting {
+	switch in {
+	case arriving:
+		soft = arrivingLimit
+	case bursting:
 		soft = burstLimit
 	}
 	return min(most, max(soft, int64(min(needed, math.MaxInt64))))
@@ -76,8 +84,11 @@ func (m memoryInUse) limit(most int64, in gcPhase) int64 {
 // growth is the value of GOGC for this use.
 func (m memoryInUse) growth(in gcPhase) int {
 	least := controllerGrowth
-	if in == starting {
+	switch in {
+	case starting:
 		least = startGrowth
+	case arriving:
+		least = arrivingGrowth
 	}
 	return max(least, int(smallControllerHeap*100/max(m.live, minHeap))-100)
 }
@@ -87,8 +98,10 @@ type controllerGC struct {
 	most int64
 	stop func()
 
-	started, burst atomic.Bool
-	now            func() time.Time
+	started atomic.Bool
+	// burst is since when a burst of pods is planned, in nanoseconds since 1970; 0 while none is.
+	burst atomic.Int64
+	now   func() time.Time
 
 	setting sync.Mutex
 	// lives are what collections have left within the last sustained, the oldest first.
@@ -130,8 +143,10 @@ func (c *controllerGC) least(live uint64) uint64 {
 }
 
 func (c *controllerGC) phase() gcPhase {
-	switch {
-	case c.burst.Load():
+	switch since := c.burst.Load(); {
+	case since != 0 && c.now().UnixNano()-since < int64(arrivalTime):
+		return arriving
+	case since != 0:
 		return bursting
 	case c.started.Load():
 		return resting
@@ -150,7 +165,11 @@ func (c *controllerGC) Started() {
 // Burst tells it that a burst of pods begins or has ended. It does not wait: the runtime sets nothing before a collection has ended.
 func (c *controllerGC) Burst(begins bool) {
 	if c != nil {
-		c.burst.Store(begins)
+		since := int64(0)
+		if begins {
+			since = c.now().UnixNano()
+		}
+		c.burst.Store(since)
 		go c.set()
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -40,7 +41,8 @@ func TestMemoryLimitOfAController(t *testing.T) {
 	}
 	cluster := memoryInUse{live: 340 * mib, other: 90 * mib}
 	for in, want := range map[gcPhase][2]int64{
-		starting: {softLimit, startGrowth}, resting: {softLimit, controllerGrowth}, bursting: {burstLimit, controllerGrowth},
+		starting: {softLimit, startGrowth}, resting: {softLimit, controllerGrowth},
+		arriving: {arrivingLimit, arrivingGrowth}, bursting: {burstLimit, controllerGrowth},
 	} {
 		if got := [2]int64{cluster.limit(math.MaxInt64, in), int64(cluster.growth(in))}; got != want {
 			t.Errorf("phase %d: limit and growth %d, want %d", in, got, want)
@@ -74,15 +76,21 @@ func TestMemoryInUseIsThatOfTheRuntime(t *testing.T) {
 func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 	percent, limit := debug.SetGCPercent(100), debug.SetMemoryLimit(-1)
 	defer func() { debug.SetGCPercent(percent); debug.SetMemoryLimit(limit) }()
-	c := tuneControllerGC(700 << 20)
-	defer c.Stop()
+	tuned := tuneControllerGC(500 << 20)
+	if tuned.Stop(); debug.SetMemoryLimit(-1) != 500<<20 {
+		t.Errorf("the limit is %d MiB, and 500 are allowed", debug.SetMemoryLimit(-1)>>20)
+	}
+	var now atomic.Int64
+	now.Store(time.Date(2026, 3, 14, 12, 0, 0, 0, time.UTC).UnixNano())
+	c := &controllerGC{most: 700 << 20, now: func() time.Time { return time.Unix(0, now.Load()) }}
 	for _, tt := range []struct {
 		when string
 		tell func()
 		want int64
 	}{
 		{"at the start", func() {}, softLimit},
-		{"in a burst", func() { c.Burst(true) }, burstLimit},
+		{"when a burst arrives", func() { c.Burst(true) }, arrivingLimit},
+		{"while it is planned", func() { now.Add(int64(arrivalTime)) }, burstLimit},
 		{"after it", func() { c.Burst(false) }, softLimit},
 	} {
 		tt.tell()

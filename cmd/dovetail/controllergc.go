@@ -35,8 +35,8 @@ const (
 	// burstLimit stands in for softLimit while a burst of pods arrives and is planned. The peak is above it: the heap grows while a
 	// collection runs, and 470 MiB are alive.
 	burstLimit = 590 << 20
-	// arrivingLimit and arrivingGrowth stand in in the first arrivalTime of a burst, until the first nodes are launched: pods wait for
-	// that, less is alive than later, and collections took half of the CPU time.
+	// arrivingLimit and arrivingGrowth replace burstLimit and controllerGrowth in the first arrivalTime of a burst, until the first nodes
+	// are launched: pods wait for that, less is alive than later, and collections took half of the CPU time.
 	arrivingLimit, arrivingGrowth = 640 << 20, 150
 	arrivalTime                   = 6 * time.Second
 	// sustained is how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was

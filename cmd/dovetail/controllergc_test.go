@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Below the soft limit the heap grows into it. Above it there is room for a twelfth of what is alive, and for two fifths in a cluster that is
-// larger still, unless the user allows less.
+// Below the soft limit the heap grows into it. Above it there is room for a twelfth of what is alive, and for two fifths in a cluster
+// that is larger still, unless the user allows less.
 func TestMemoryLimitOfAController(t *testing.T) {
 	const mib = 1 << 20
 	for _, tt := range []struct {

@@ -23,7 +23,8 @@ func TestAShadowReportOfSomebodyElse(t *testing.T) {
 	defer server.Close()
 	config := kubeconfigOf(t, server.URL)
 	stdout, _, err := command("", "shadow", "report", "--kubeconfig", config)
-	if err != nil || strings.ContainsAny(stdout, "\x1b\u202e") || strings.Contains(stdout, "\nspent 0") || !strings.Contains(stdout, "removed a") {
+	if err != nil || strings.ContainsAny(stdout, "\x1b\u202e") || strings.Contains(stdout, "\nspent 0") ||
+		!strings.Contains(stdout, "removed a") {
 		t.Errorf("%v\n%q", err, stdout)
 	}
 }

@@ -11,10 +11,7 @@ import (
 )
 
 // Pods lists all pods.
-type Pods interface {
-	// List returns pods that are shared with the cache and must not be changed.
-	List(ctx context.Context) ([]*corev1.Pod, error)
-}
+type Pods = Lister[*corev1.Pod]
 
 // CachedPods are the pods of an informer.
 type CachedPods struct{ *Cached[*corev1.Pod] }
@@ -60,13 +57,4 @@ func (p *CachedPods) Watch(ctx context.Context, changed, deleted func(*corev1.Po
 }
 
 // ReadPods are the pods of a reader that need not be a cache of informers.
-type ReadPods struct{ Reader client.Reader }
-
-// List makes a PodList.
-func (p ReadPods) List(ctx context.Context) ([]*corev1.Pod, error) {
-	var list corev1.PodList
-	if err := p.Reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	return pointers(list.Items), nil
-}
+func ReadPods(r client.Reader) Pods { return read[*corev1.Pod]{r, &corev1.PodList{}} }

@@ -108,16 +108,16 @@ type State struct {
 // NewState returns an empty State; it reads nothing yet.
 func NewState(cfg Config) *State {
 	if cfg.Pods == nil {
-		cfg.Pods = ReadPods{cfg.Cache}
+		cfg.Pods = ReadPods(cfg.Cache)
 	}
 	if cfg.Nodes == nil {
-		cfg.Nodes = readNodes{cfg.Cache}
+		cfg.Nodes = read[*corev1.Node]{cfg.Cache, &corev1.NodeList{}}
 	}
 	if cfg.NodeClaims == nil {
-		cfg.NodeClaims = readClaims{cfg.Cache}
+		cfg.NodeClaims = read[*karpv1.NodeClaim]{cfg.Cache, &karpv1.NodeClaimList{}}
 	}
 	if cfg.CSINodes == nil {
-		cfg.CSINodes = readCSINodes{cfg.Cache}
+		cfg.CSINodes = read[*storagev1.CSINode]{cfg.Cache, &storagev1.CSINodeList{}}
 	}
 	return &State{
 		cfg:               cfg,

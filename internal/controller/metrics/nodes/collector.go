@@ -53,7 +53,7 @@ type node struct {
 // NewCollector returns a collector of each node.
 func NewCollector(cfg Config) *computed.Collector[*world] {
 	if cfg.Pods == nil {
-		cfg.Pods = cluster.ReadPods{Reader: cfg.Cache}
+		cfg.Pods = cluster.ReadPods(cfg.Cache)
 	}
 	keys := slices.Sorted(slices.Values(cfg.Labels))
 	read := func() (*world, error) { return cfg.read(keys) }

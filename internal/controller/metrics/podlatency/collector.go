@@ -55,7 +55,7 @@ func (p *waitingPod) unbound() bool { return p.Spec.NodeName == "" }
 // NewCollector returns a collector of the state of every pod, and of how long pending pods have waited.
 func NewCollector(cfg Config) *computed.Collector[*world] {
 	if cfg.Pods == nil {
-		cfg.Pods = cluster.ReadPods{Reader: cfg.Cache}
+		cfg.Pods = cluster.ReadPods(cfg.Cache)
 	}
 	return computed.New(gauges(), cfg.read, func(err error) { cfg.Log.Error("collecting the metrics of pods", "error", err) })
 }

@@ -44,7 +44,7 @@ func (r *Reconciler) reportCapacity(ctx context.Context, claim *karpv1.NodeClaim
 	r.podEvents.once.Do(func() {
 		r.podEvents.limit = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(podEventsPerSecond, podEventsBurst, passiveClock(r.Now))
 	})
-	pods, err := cmp.Or[cluster.Pods](r.Pods, cluster.ReadPods{Reader: r.Client}).List(ctx)
+	pods, err := cmp.Or[cluster.Pods](r.Pods, cluster.ReadPods(r.Client)).List(ctx)
 	if err != nil {
 		r.Log.Error("pods get no event about a lack of capacity", "NodeClaim", claim.Name, "error", err)
 		return

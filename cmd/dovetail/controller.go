@@ -43,6 +43,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 	"github.com/dovetail-k8s/dovetail/internal/shadow"
 )
@@ -150,7 +151,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 		settings: s, planning: planning, log: log, clientset: clientset,
 		mgr:    &guardedManager{Manager: mgr, restarts: &panics.Restarter{Count: metrics.RunnablePanics, Log: log}},
 		events: event.NewRecorder(recorder, time.Now), metrics: metrics, measures: measures,
-		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration), refusals: refusals,
+		batch: provisioning.NewBatch(s.BatchIdleDuration, s.BatchMaxDuration), turns: &turns.Turns{}, refusals: refusals,
 	}
 	a.batch.OnBurst(gc.Burst)
 	a.evictor = &termination.Evictor{

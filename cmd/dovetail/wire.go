@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -47,6 +48,7 @@ type assembly struct {
 	metrics   *metrics.Metrics
 	measures  *measures
 	batch     *provisioning.Batch
+	turns     *turns.Turns
 	evictor   *termination.Evictor
 	// refusals are of shadow mode; nil otherwise.
 	refusals *shadow.Refusals

@@ -69,10 +69,15 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 			Candidates: candidates,
 			Budgets:    room.Allowances(),
 			Totals:     consolidate.PoolTotals(r.Snapshot, r.Candidates, r.costs),
+			Interrupt:  l.searchInterrupt(),
 		},
 		l.Consolidation,
 	)
 	took := l.Now().Sub(began)
+	if l.interrupted = found.Interrupted; l.interrupted {
+		l.Log.Debug("search for consolidations ended, since many pods need nodes", "duration", took)
+		return nil
+	}
 	l.recordFind(r, candidates, &found)
 	l.recordSearchMetrics(&found, len(candidates), took)
 	l.Consolidation.PoolsFirst = found.Unexamined
@@ -102,6 +107,15 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		})
 	}
 	return nil
+}
+
+// searchInterrupt reports whether a search that begins now is to end early: the pods of a burst come first, and the search is of a cluster
+// that changes. It is nil if the search must not be interrupted.
+func (l *Loop) searchInterrupt() func() bool {
+	if l.Provisioning == nil || l.interrupted || l.Provisioning.InBurst() {
+		return nil
+	}
+	return l.Provisioning.InBurst
 }
 
 // exclude removes a node that could not be tainted from searches for a while: it would block each command that includes

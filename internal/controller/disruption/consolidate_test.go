@@ -1,6 +1,7 @@
 package disruption
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -209,6 +210,36 @@ func TestSearchOutOfSteps(t *testing.T) {
 	}
 	if l.lastSearch.at != (time.Time{}) {
 		t.Error("rests though not everything was looked at")
+	}
+}
+
+// bursts is a provisioner that says of each call whether a burst of pods is planned.
+type bursts struct{ planned []bool }
+
+func (b *bursts) AwaitBurstEnd(context.Context, time.Duration) bool { return true }
+
+func (b *bursts) InBurst() bool {
+	if len(b.planned) == 0 {
+		return false
+	}
+	now := b.planned[0]
+	b.planned = b.planned[1:]
+	return now
+}
+
+// A burst of pods ends the search that is in progress, and not the next one: bursts that follow each other do not stop consolidation.
+func TestBurstEndsOneSearch(t *testing.T) {
+	f := controllertest.New(t, oversized()...)
+	l := newLoopWithTypes(f)
+	burst := &bursts{planned: []bool{false, false, true, true, true, true}}
+	l.Provisioning = burst
+	for _, want := range []int{0, 1} {
+		if _, err := l.pass(t.Context()); err != nil || len(l.proposals) != want {
+			t.Fatalf("%d proposals, error %v, want %d", len(l.proposals), err, want)
+		}
+	}
+	if len(burst.planned) != 3 {
+		t.Errorf("the second search has asked for bursts: %d answers left, want 3", len(burst.planned))
 	}
 }
 

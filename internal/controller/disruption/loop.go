@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -40,9 +41,12 @@ import (
 const (
 	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
 	passInterval = 10 * time.Second
-	// longestBurst is how long a pass waits while many pods get nodes: for 30,000 of them, that takes a minute. Passes go on in a cluster
-	// where it never ends.
-	longestBurst = time.Minute
+	// longestBurst is how long a pass waits while many pods get nodes: for 30,000 of them, that takes a minute, and two on a computer that
+	// is busy with other things. Passes go on in a cluster where it never ends.
+	longestBurst = 3 * time.Minute
+	// longestTurn is how long a pass waits for others that are in progress: nodes for pods are planned in seconds. A pass that takes longer
+	// waits for the API server, and has no need of a core.
+	longestTurn = 30 * time.Second
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
@@ -74,9 +78,12 @@ type breaker interface {
 	haltChecker
 }
 
-// burstAwaiter waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
-type burstAwaiter interface {
+// launches are the passes that launch nodes for pods.
+type launches interface {
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
 	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
+	// InBurst reports whether many pods arrive or are planned.
+	InBurst() bool
 }
 
 // Loop finds nodes to disrupt, one pass at a time.
@@ -107,8 +114,10 @@ type Loop struct {
 	ID func() string
 	// ValidationDelay is the constant of that name in production.
 	ValidationDelay time.Duration
-	// Provisioning waits while many pods arrive and get nodes; nil never waits.
-	Provisioning burstAwaiter
+	// Provisioning has passes wait, and searches end, while many pods arrive and get nodes; nil never does.
+	Provisioning launches
+	// Turns are the passes over the cluster that are in progress, of others as well; nil waits for none.
+	Turns *turns.Turns
 	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
@@ -138,6 +147,9 @@ type Loop struct {
 	ledger disrupt.PoolCosts
 	// lastSearch is the last search that found nothing to consolidate.
 	lastSearch fruitlessSearch
+	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
+	// do not keep nodes from being consolidated.
+	interrupted bool
 	// idle is the last pass, if it found nothing to do.
 	idle idlePass
 	// passSnapshot is the snapshot of the current pass.
@@ -154,13 +166,21 @@ func (l *Loop) Start(ctx context.Context) error {
 			return nil
 		}
 		began := l.Now()
-		acted, err := l.runPass(ctx)
+		acted, err := l.runInTurn(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.Error("disrupting nodes", "error", err)
 		}
 		goOn = l.waitForNextPass(ctx, l.pause(acted, err), l.Now().Sub(began))
 	}
 	return nil
+}
+
+// runInTurn runs a pass when no other is in progress.
+func (l *Loop) runInTurn(ctx context.Context) (acted bool, err error) {
+	if l.Turns != nil {
+		defer l.Turns.Take(ctx, longestTurn)()
+	}
+	return l.runPass(ctx)
 }
 
 // pause is how long to wait before the next pass: not at all after a pass that started a command, since there may be

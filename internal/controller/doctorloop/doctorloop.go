@@ -10,18 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 )
 
 const (
 	// interval is the pause between two runs. initialDelay is the pause before the first: by then node classes are
 	// resolved.
 	interval, initialDelay = 10 * time.Minute, 30 * time.Second
+	// longestBurst is how long the checks wait while pods get nodes: they take memory and CPU time then needed elsewhere.
+	longestBurst = 3 * time.Minute
+	// longestTurn is how long they wait for passes over the cluster.
+	longestTurn = time.Minute
 	// logDedupeWindow is for how long the same finding is not logged again.
 	logDedupeWindow = time.Hour
 )
 
 // Finding is a finding of a check.
 type Finding struct{ Check, Severity, Object, Seen, Remedy string }
+
+// launches are the passes that launch nodes for pods.
+type launches interface {
+	// AwaitBurstEnd waits until no burst of pods is planned, for at most the time given. It returns false if ctx ends first.
+	AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool
+}
 
 // Loop runs the checks, on the leader.
 type Loop struct {
@@ -30,6 +41,10 @@ type Loop struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Provisioning has the checks wait while many pods arrive and get nodes.
+	Provisioning launches
+	// Turns are the passes over the cluster that are in progress.
+	Turns *turns.Turns
 
 	logged map[Finding]time.Time
 }
@@ -47,9 +62,18 @@ func (l *Loop) Start(ctx context.Context) error {
 	return nil
 }
 
+// checkInTurn runs the checks when no pass over the cluster is in progress.
+func (l *Loop) checkInTurn(ctx context.Context) []Finding {
+	defer l.Turns.Take(ctx, longestTurn)()
+	return l.Check(ctx)
+}
+
 // pass runs the checks once. The gauge has the number of findings, the log their details.
 func (l *Loop) pass(ctx context.Context) {
-	found := l.Check(ctx)
+	if !l.Provisioning.AwaitBurstEnd(ctx, longestBurst) {
+		return
+	}
+	found := l.checkInTurn(ctx)
 	if ctx.Err() != nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 )
 
 // The gauge shows what is found now; the log says each thing once an hour.
@@ -35,7 +36,7 @@ func TestFindingsAreCountedAndLogged(t *testing.T) {
 			Check:   func(context.Context) []Finding { return found },
 			Metrics: metrics,
 			Log:     slog.New(slog.NewTextHandler(&log, nil)),
-			Now:     time.Now,
+			Now:     time.Now, Provisioning: busy(0), Turns: &turns.Turns{},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = l.Start(ctx) }()
@@ -64,4 +65,40 @@ func TestFindingsAreCountedAndLogged(t *testing.T) {
 		cancel()
 		synctest.Wait()
 	})
+}
+
+// busy is a provisioner that plans for a while.
+type busy time.Duration
+
+func (b busy) AwaitBurstEnd(ctx context.Context, atMost time.Duration) bool {
+	select {
+	case <-time.After(min(time.Duration(b), atMost)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// The checks wait until nodes for pods are planned, and not forever.
+func TestChecksWaitForPlans(t *testing.T) {
+	for planning, waits := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: longestBurst} {
+		synctest.Test(t, func(t *testing.T) {
+			metrics, err := metrics.New(prometheus.NewRegistry())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			start, checked := time.Now(), time.Duration(0)
+			l := &Loop{Metrics: metrics, Log: slog.New(slog.DiscardHandler), Now: time.Now, Provisioning: busy(planning), Turns: &turns.Turns{}}
+			l.Check = func(context.Context) []Finding {
+				checked = time.Since(start)
+				cancel()
+				return nil
+			}
+			_ = l.Start(ctx)
+			if checked != initialDelay+waits {
+				t.Errorf("plans take %v: checked after %v, want %v", planning, checked, initialDelay+waits)
+			}
+		})
+	}
 }

@@ -25,6 +25,10 @@ type Batch struct {
 	seen         map[types.UID]bool
 	arrived      int // of those in seen, how many were in no window before
 	burst        burst
+	// urgent is true if an object has triggered for a new reason, and urgentPass if one did in the last window.
+	urgent, urgentPass bool
+	// hurry is called when something triggers for a new reason; nil calls nothing.
+	hurry func()
 }
 
 // NewBatch returns an empty Batch.
@@ -36,14 +40,40 @@ func NewBatch(idle, longest time.Duration) *Batch {
 }
 
 // Trigger opens a window or, if the object is new to the open one, keeps it open.
-func (b *Batch) Trigger(uid types.UID) { b.trigger(uid, 0) }
+func (b *Batch) Trigger(uid types.UID) { b.trigger(uid, 0, true) }
+
+// Retrigger is Trigger for an object that a pass has seen as it is. Another pass may find more for it, and can wait for a while.
+func (b *Batch) Retrigger(uid types.UID) { b.trigger(uid, 0, false) }
+
+// Urgent reports whether anything but Retrigger has opened the last window, or kept it open.
+func (b *Batch) Urgent() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.urgentPass
+}
+
+// untilUrgent returns a context that ends as soon as something has triggered for a new reason since the last window. There is one at a
+// time.
+func (b *Batch) untilUrgent(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.hurry = cancel
+	if b.urgent {
+		cancel()
+	}
+	return ctx, cancel
+}
 
 // TriggerFirst is Trigger for an object that was in no window before. Others do not count for Full: pods that cannot be scheduled
 // trigger again and again, and thousands of them would have passes follow each other without a pause.
-func (b *Batch) TriggerFirst(uid types.UID) { b.trigger(uid, 1) }
+func (b *Batch) TriggerFirst(uid types.UID) { b.trigger(uid, 1, true) }
 
-func (b *Batch) trigger(uid types.UID, arrived int) {
+func (b *Batch) trigger(uid types.UID, arrived int, urgent bool) {
 	b.mu.Lock()
+	if b.urgent = b.urgent || urgent; urgent && b.hurry != nil {
+		b.hurry()
+	}
 	known := b.seen[uid]
 	b.seen[uid] = true
 	if !known {
@@ -101,6 +131,7 @@ func (b *Batch) Wait(ctx context.Context) bool {
 	defer b.mu.Unlock()
 	clear(b.seen)
 	b.arrived = 0
+	b.urgentPass, b.urgent = b.urgent, false
 	select {
 	case <-b.full: // of this window
 	default:

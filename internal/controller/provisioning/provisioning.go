@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
+	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -73,6 +74,8 @@ type Provisioner struct {
 	Panics *panics.Reporter
 	// Recorder records passes and decisions; nil records nothing.
 	Recorder *recorder.Recorder
+	// Turns are the passes over the cluster that are in progress, of others as well; nil waits for none.
+	Turns *turns.Turns
 
 	plans int // computed so far
 	// failedSearches counts consecutive searches that did not find the cause of a panic. The next one starts at
@@ -88,11 +91,30 @@ func (p *Provisioner) NeedLeaderElection() bool { return true }
 func (p *Provisioner) Start(ctx context.Context) error {
 	for p.Batch.Wait(ctx) {
 		// A panic outside of planning is a defect as well, but no reason to stop: the next pass may succeed.
-		if err := p.runPass(ctx); err != nil && ctx.Err() == nil {
+		if err := p.runInTurn(ctx); err != nil && ctx.Err() == nil {
 			p.Log.Error("provisioning", "error", err)
 		}
 	}
 	return nil
+}
+
+// runInTurn runs a pass. If passes have planned all of the pods before, it waits for another pass of the process that is in progress, so
+// that both are not in memory at once. Pods that come meanwhile do not wait: their own window, which has opened, takes its place.
+func (p *Provisioner) runInTurn(ctx context.Context) error {
+	if p.Turns == nil {
+		return p.runPass(ctx)
+	}
+	if p.Batch.Urgent() {
+		defer p.Turns.Now()()
+		return p.runPass(ctx)
+	}
+	waiting, stop := p.Batch.untilUrgent(ctx)
+	defer stop()
+	defer p.Turns.Take(waiting, retriggerInterval)()
+	if waiting.Err() != nil {
+		return nil
+	}
+	return p.runPass(ctx)
 }
 
 // pass takes a snapshot, computes a plan, and executes it. It plans again, without the pods concerned, while the API

@@ -75,7 +75,7 @@ func (t *PodTrigger) changed(pod *corev1.Pod) {
 	if first {
 		t.Batch.TriggerFirst(pod.UID)
 	} else {
-		t.Batch.Trigger(pod.UID)
+		t.Batch.Retrigger(pod.UID)
 	}
 }
 
@@ -90,7 +90,7 @@ func (t *PodTrigger) retrigger(context.Context) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for uid := range t.waiting {
-		t.Batch.Trigger(uid)
+		t.Batch.Retrigger(uid)
 		return
 	}
 }

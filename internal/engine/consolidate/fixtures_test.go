@@ -65,17 +65,18 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 
 // find is Find with everything else derived from the snapshot.
 func find(s *snapshot.Snapshot, st consolidate.Settings) consolidate.Result {
+	return consolidate.Find(input(s), st)
+}
+
+func input(s *snapshot.Snapshot) consolidate.Input {
 	list := candidates(s)
-	return consolidate.Find(
-		consolidate.Input{
-			Problem:    consolidate.Compile(s),
-			Snapshot:   s,
-			Candidates: list,
-			Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
-			Totals:     consolidate.PoolTotals(s, list, nil),
-		},
-		st,
-	)
+	return consolidate.Input{
+		Problem:    consolidate.Compile(s),
+		Snapshot:   s,
+		Candidates: list,
+		Budgets:    disrupt.Allowances(s, karpv1.DisruptionUnderutilized),
+		Totals:     consolidate.PoolTotals(s, list, nil),
+	}
 }
 
 // carryOut is the snapshot after the commands, and after some time: pods run where the plans place them, launches are

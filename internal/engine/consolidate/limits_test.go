@@ -140,6 +140,41 @@ func TestSearchLimits(t *testing.T) {
 	})
 }
 
+// A search can be interrupted before each of its simulations. The Problem is unchanged then, and another search finds everything.
+func TestSearchIsInterrupted(t *testing.T) {
+	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+	unbounded(s)
+	for k := range 4 {
+		add(s, 0, fmt.Sprintf("node-%d", k), "xl", onDemand, one(fmt.Sprintf("pod-%d", k), "1"))
+	}
+	in, want := input(s), find(s, defaults())
+	if len(want.Commands) == 0 || want.Interrupted {
+		t.Fatalf("without an interruption: %+v", want)
+	}
+	interruptions := 0
+	for calls := range 100 {
+		asked := 0
+		in.Interrupt = func() bool {
+			asked++
+			return asked > calls
+		}
+		r := consolidate.Find(in, defaults())
+		if !r.Interrupted {
+			if !slices.Equal(removedNames(r), removedNames(want)) {
+				t.Errorf("%d interruptions later, removed are %v, want %v", interruptions, removedNames(r), removedNames(want))
+			}
+			break
+		}
+		interruptions++
+		if len(r.Commands)+len(r.Unconsolidatable)+len(r.Rejected) > 0 || asked != calls+1 {
+			t.Errorf("interrupted at call %d: asked %d times, result %+v", calls+1, asked, r)
+		}
+	}
+	if interruptions < want.Simulations || interruptions > 99 {
+		t.Errorf("interrupted %d times, and it takes %d simulations", interruptions, want.Simulations)
+	}
+}
+
 func TestIneligibleNodes(t *testing.T) {
 	for _, tt := range []struct {
 		why     string

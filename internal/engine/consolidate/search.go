@@ -62,6 +62,7 @@ type search struct {
 	nodeIndexes map[[2]string]int
 	// pendingApplied is how many plans are applied before the first move is.
 	pendingApplied int
+	interrupt      func() bool
 	result         Result
 }
 
@@ -74,6 +75,8 @@ type Input struct {
 	// Budgets are for reason Underutilized.
 	Budgets []disrupt.Allowance
 	Totals  Totals
+	// Interrupt ends the search as soon as it is true. It is called before each simulation. Nil never ends it.
+	Interrupt func() bool
 }
 
 // Find searches for the commands that save most per disruption. They come best first, and all of them can be started at
@@ -84,16 +87,21 @@ type Input struct {
 func Find(in Input, st Settings) Result {
 	p := in.Problem
 	x := newSearch(p, in.Snapshot, in.Totals, st)
+	x.interrupt = in.Interrupt
 	for i := range in.Budgets {
 		x.budget[in.Budgets[i].Pool.Name] = in.Budgets[i].Available()
 	}
 	unconsolidatable := x.filterEligible(in.Candidates)
 	if len(x.nodes) > 0 && st.MaxSteps >= 0 && x.canLaunch() {
 		defer p.Revert()
-		x.placePending()
-		x.computeValues()
-		x.sortNodes()
-		x.runTrials()
+		for _, step := range []func(){x.placePending, x.computeValues, x.sortNodes, x.runTrials} {
+			if !x.isInterrupted() {
+				step()
+			}
+		}
+	}
+	if x.result.Interrupted {
+		return Result{Interrupted: true}
 	}
 	x.result.Commands = x.commands()
 	x.result.Rejected = x.rejectedCommands()
@@ -191,9 +199,18 @@ func (x *search) simulate(q schedule.Simulation) schedule.Plan {
 	return plan
 }
 
-// limitReached reports whether the search has taken all the steps that it may. The part of the search, Multi or Single,
+// isInterrupted reports whether the search was to end early.
+func (x *search) isInterrupted() bool {
+	x.result.Interrupted = x.result.Interrupted || x.interrupt != nil && x.interrupt()
+	return x.result.Interrupted
+}
+
+// limitReached reports whether the search is interrupted, or has taken all the steps that it may. The part of the search, Multi or Single,
 // that is the first to find this out counts as the one that timed out.
 func (x *search) limitReached(part string) bool {
+	if x.isInterrupted() {
+		return true
+	}
 	if x.settings.MaxSteps == 0 || x.result.Steps < x.settings.MaxSteps {
 		return false
 	}

@@ -23,6 +23,9 @@ const (
 	// searchRestFactor is how many times the duration of a search that found nothing the loop rests before the next:
 	// with 10, searching takes at most about a tenth of one core.
 	searchRestFactor = 10
+	// crowd is how many pods that wait for nodes put a search off, and longestCrowd for how long. Their nodes are about to come, and change
+	// what can be saved; and a search that places so many of them first takes twice the time and memory.
+	crowd, longestCrowd = 500, 5 * time.Minute
 )
 
 // fruitlessSearch is a view in which a complete search found nothing.
@@ -58,6 +61,10 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	defer func() { r.searched = fingerprint == l.lastSearch.fingerprint }()
 	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter ||
 		r.Snapshot.Now.Before(l.lastSearch.until) {
+		return nil
+	}
+	if l.crowded(r) {
+		l.Log.Debug("search for consolidations waits, since many pods need nodes", "pods", len(r.Snapshot.Pods))
 		return nil
 	}
 	candidates := l.withoutBackedOff(l.withoutExcluded(r.free(r.Candidates)))
@@ -107,6 +114,18 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		})
 	}
 	return nil
+}
+
+// crowded reports whether many pods wait for nodes, and have not for long.
+func (l *Loop) crowded(r *passState) bool {
+	switch {
+	case len(r.Snapshot.Pods) < crowd:
+		l.crowdedSince = time.Time{}
+		return false
+	case l.crowdedSince.IsZero():
+		l.crowdedSince = r.Snapshot.Now
+	}
+	return r.Snapshot.Now.Sub(l.crowdedSince) < longestCrowd
 }
 
 // searchInterrupt reports whether a search that begins now is to end early: the pods of a burst come first, and the search is of a cluster

@@ -243,6 +243,39 @@ func TestBurstEndsOneSearch(t *testing.T) {
 	}
 }
 
+// While many pods wait for nodes nothing is consolidated, for a while. Pods that never get nodes do not keep the others' nodes forever.
+func TestManyWaitingPodsPutSearchesOff(t *testing.T) {
+	objects := oversized()
+	for i := range crowd {
+		pod := controllertest.Pod(fmt.Sprintf("waiting-%d", i), "", requestsCPU("1000"))
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		objects = append(objects, pod)
+	}
+	f := controllertest.New(t, objects...)
+	l := newLoopWithTypes(f)
+	proposes := func(when string, want bool) {
+		t.Helper()
+		if _, err := l.pass(t.Context()); err != nil || len(l.proposals) > 0 != want {
+			t.Errorf("%s: %d proposals, error %v, want any: %v", when, len(l.proposals), err, want)
+		}
+		l.proposals, l.lastSearch = nil, fruitlessSearch{}
+	}
+	proposes("at first", false)
+	f.Clock = f.Clock.Add(longestCrowd - time.Second)
+	proposes("a while later", false)
+	f.Clock = f.Clock.Add(time.Second)
+	proposes("they have waited for long", true)
+	f.Clock = f.Clock.Add(time.Minute)
+	proposes("they still wait", true)
+
+	one := objects[len(objects)-1]
+	f.Do(f.API.Delete(t.Context(), one))
+	proposes("one is gone", true)
+	one.SetResourceVersion("")
+	f.Do(f.API.Create(t.Context(), one))
+	proposes("many wait again", false)
+}
+
 // Killed at any write, a node that is too large is replaced by one, or stays.
 func TestConsolidationKilled(t *testing.T) {
 	kill.Run(t, kill.Scenario{

@@ -39,6 +39,9 @@ const (
 	// are launched: pods wait for that, less is alive than later, and collections took half of the CPU time.
 	arrivingLimit, arrivingGrowth = 640 << 20, 150
 	arrivalTime                   = 6 * time.Second
+	// warmUp is how long a burst is none that arrives after the caches have synced: nearly all pods that need nodes then have waited for the
+	// controller, or have a NodeClaim. More is held then than later, since the first lists of all kinds have left garbage between what is kept.
+	warmUp = 30 * time.Second
 	// sustained is how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was
 	// allocated while a collection ran counts as alive: the peak followed both. Collections take more of the CPU time meanwhile.
 	sustained = 10 * time.Second
@@ -98,7 +101,8 @@ type controllerGC struct {
 	most int64
 	stop func()
 
-	started atomic.Bool
+	// started is when the caches have synced, in nanoseconds since 1970; 0 before.
+	started atomic.Int64
 	// burst is since when a burst of pods is planned, in nanoseconds since 1970; 0 while none is.
 	burst atomic.Int64
 	now   func() time.Time
@@ -143,12 +147,13 @@ func (c *controllerGC) least(live uint64) uint64 {
 }
 
 func (c *controllerGC) phase() gcPhase {
-	switch since := c.burst.Load(); {
-	case since != 0 && c.now().UnixNano()-since < int64(arrivalTime):
+	started, since := c.started.Load(), c.burst.Load()
+	switch {
+	case since != 0 && since-started >= int64(warmUp) && c.now().UnixNano()-since < int64(arrivalTime):
 		return arriving
 	case since != 0:
 		return bursting
-	case c.started.Load():
+	case started != 0:
 		return resting
 	}
 	return starting
@@ -157,7 +162,7 @@ func (c *controllerGC) phase() gcPhase {
 // Started tells it that the caches have synced.
 func (c *controllerGC) Started() {
 	if c != nil {
-		c.started.Store(true)
+		c.started.Store(c.now().UnixNano())
 		go c.set()
 	}
 }

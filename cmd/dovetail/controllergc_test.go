@@ -89,7 +89,10 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 		want int64
 	}{
 		{"at the start", func() {}, softLimit},
-		{"when a burst arrives", func() { c.Burst(true) }, arrivingLimit},
+		{"when the caches have synced", c.Started, softLimit},
+		{"when it sees all pods that have waited", func() { c.Burst(true) }, burstLimit},
+		{"when it has planned them", func() { c.Burst(false) }, softLimit},
+		{"when a burst arrives", func() { now.Add(int64(warmUp)); c.Burst(true) }, arrivingLimit},
 		{"while it is planned", func() { now.Add(int64(arrivalTime)) }, burstLimit},
 		{"after it", func() { c.Burst(false) }, softLimit},
 	} {
@@ -98,7 +101,7 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 			t.Errorf("%s the limit is %d MiB, want %d", tt.when, debug.SetMemoryLimit(-1)>>20, tt.want>>20)
 		}
 	}
-	if c.Started(); c.phase() != resting {
+	if c.phase() != resting {
 		t.Errorf("phase %d after the caches have synced", c.phase())
 	}
 	(*controllerGC)(nil).Burst(true) // the user has chosen

@@ -31,15 +31,23 @@ var rivals = map[string]string{
 
 // otherControllers reports each controller once, however many replicas it has.
 func otherControllers(f *Facts) (out []Finding) {
-	seen := map[string]bool{}
+	seen, names := map[string]bool{}, map[string]string{} // of images: 100,000 pods have few
 	for _, p := range f.Pods {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
 		for _, c := range p.Spec.Containers {
-			does, rival := rivals[imageName(c.Image)]
+			name, known := names[c.Image]
+			if !known {
+				name = imageName(c.Image)
+				names[c.Image] = name
+			}
+			does, rival := rivals[name]
+			if !rival {
+				continue
+			}
 			object, stop := Runner(p)
-			if !rival || seen[object] {
+			if seen[object] {
 				continue
 			}
 			seen[object] = true

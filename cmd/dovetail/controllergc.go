@@ -39,8 +39,8 @@ const (
 	// are launched: pods wait for that, less is alive than later, and collections took half of the CPU time.
 	arrivingLimit, arrivingGrowth = 640 << 20, 150
 	arrivalTime                   = 6 * time.Second
-	// warmUp is how long a burst is none that arrives after the caches have synced: nearly all pods that need nodes then have waited for the
-	// controller, or have a NodeClaim. More is held then than later, since the first lists of all kinds have left garbage between what is kept.
+	// warmUp is for how long after the caches have synced a burst does not count as one that arrives: nearly all of its pods have waited
+	// before, or have a NodeClaim. More is held then than later, since the first lists have left garbage between what is kept.
 	warmUp = 30 * time.Second
 	// sustained is how long something must be alive to raise the limit. A pass over 6,500 nodes has 60 MiB for some seconds, and what was
 	// allocated while a collection ran counts as alive: the peak followed both. Collections take more of the CPU time meanwhile.

@@ -146,6 +146,7 @@ func (m host) kubelet(
 		Stages:      m.simulator.stages,
 		Timing:      m.simulator.cfg.Kubelet,
 		Network:     m.simulator.networkBlocked(),
+		Leases:      m.simulator.leasesOf(cluster.Endpoint),
 		Log:         func(severity byte, text string) { m.console("kubelet", m.klog(severity, text)) },
 	}
 }

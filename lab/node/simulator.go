@@ -70,6 +70,8 @@ type Simulator struct {
 	reboots    map[string]int // of running instances, by ID
 	// joined are the instances that run something else than a boot, by ID; see RunJoined.
 	joined map[string]func(context.Context)
+	// leases renew the leases of nodes together, by the endpoint of their cluster.
+	leases map[string]kubelet.Leases
 	// networkBlock is closed when network plugins come up again; nil while they do.
 	networkBlock chan struct{}
 }
@@ -97,7 +99,7 @@ func New(cfg Config) (*Simulator, error) {
 	}
 	f := &Simulator{
 		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
-		faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){},
+		faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
 	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
@@ -116,6 +118,21 @@ func (f *Simulator) isBroken(image string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.broken[image]
+}
+
+// RenewTogether has the leases of nodes that boot from now on renewed together, in the cluster with this endpoint. Otherwise each kubelet
+// renews its own by requests.
+func (f *Simulator) RenewTogether(endpoint string, leases kubelet.Leases) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leases[endpoint] = leases
+}
+
+// leasesOf is what renews leases in the cluster with this endpoint; nil for kubelets.
+func (f *Simulator) leasesOf(endpoint string) kubelet.Leases {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.leases[endpoint]
 }
 
 // BlockNetworkPlugin keeps the network plugin of instances that boot from now on from starting: they register, but are

@@ -20,19 +20,19 @@ const GCPercent = 50
 func Fill(ctx context.Context, w *world.World, size Size, progress func(text string)) error {
 	f := &fleet{Cluster: w.Clusters[0], aws: w.AWS, size: size}
 	var err error
-	if f.store, err = openStore(f.Cluster); err != nil {
+	if f.store, err = f.Cluster.Store(); err != nil {
 		return err
 	}
 	clients, err := f.Clientset()
 	if err != nil {
-		return errors.Join(err, f.store.close())
+		return errors.Join(err, f.store.Close())
 	}
 	k, err := newKubelets(clients, f.store, w.Log())
 	if err != nil {
-		return errors.Join(err, f.store.close())
+		return errors.Join(err, f.store.Close())
 	}
 	w.Background(func(ctx context.Context) error {
-		return errors.Join(k.run(ctx), f.store.close())
+		return errors.Join(k.run(ctx), f.store.Close())
 	})
 	f.launched = func(h host, s *sample) {
 		n := k.add(h, s)

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/manifests"
 	"github.com/dovetail-k8s/dovetail/lab/scenario/world"
+	"github.com/dovetail-k8s/dovetail/lab/store"
 )
 
 //go:embed cluster.yaml
@@ -35,7 +36,7 @@ type fleet struct {
 	*world.Cluster
 	aws   *awsim.Sim
 	size  Size
-	store *store
+	store *store.Store
 
 	samples []sample
 	// kinds are the pods that ran, one of each workload; daemonPods those of one node; pending those of the bursts.
@@ -222,7 +223,7 @@ func (f *fleet) read(ctx context.Context) error {
 	for _, i := range f.Running() {
 		instances[i.ID] = i
 	}
-	nodes, err := f.store.read(ctx, "minions/")
+	nodes, err := f.store.Read(ctx, "minions/")
 	if err != nil {
 		return err
 	}
@@ -247,39 +248,39 @@ func (f *fleet) read(ctx context.Context) error {
 	return f.readPods(ctx)
 }
 
-func (f *fleet) sample(ctx context.Context, claim *karpv1.NodeClaim, nodes []stored) (sample, error) {
+func (f *fleet) sample(ctx context.Context, claim *karpv1.NodeClaim, nodes []store.Object) (sample, error) {
 	s := sample{host: host{name: claim.Status.NodeName, claim: claim.Name}, claimUID: claim.UID}
 	s.nominated = claim.Annotations[karpv1.AnnotationNominatedPods]
-	docs, err := f.store.read(ctx, "karpenter.sh/nodeclaims/"+claim.Name)
+	docs, err := f.store.Read(ctx, "karpenter.sh/nodeclaims/"+claim.Name)
 	if err != nil {
 		return s, err
 	}
-	csi, err := f.store.read(ctx, "csinodes/"+s.name)
+	csi, err := f.store.Read(ctx, "csinodes/"+s.name)
 	if err != nil {
 		return s, err
 	}
-	at := slices.IndexFunc(nodes, func(o stored) bool { return o.key == "minions/"+s.name })
+	at := slices.IndexFunc(nodes, func(o store.Object) bool { return o.Key == "minions/"+s.name })
 	if at < 0 || len(docs) != 1 || len(csi) != 1 {
 		return s, fmt.Errorf("node claim %s: %d documents, %d CSINodes, node found: %t", claim.Name, len(docs), len(csi), at >= 0)
 	}
-	s.claimDoc = docs[0].value
-	if s.csiNode, err = decode(csi[0].value, &storagev1.CSINode{}); err != nil {
+	s.claimDoc = docs[0].Value
+	if s.csiNode, err = store.Decode(csi[0].Value, &storagev1.CSINode{}); err != nil {
 		return s, err
 	}
-	s.nodeObject, err = decode(nodes[at].value, &corev1.Node{})
+	s.nodeObject, err = store.Decode(nodes[at].Value, &corev1.Node{})
 	s.nodeUID = s.nodeObject.UID
 	return s, err
 }
 
 func (f *fleet) readPods(ctx context.Context) error {
-	pods, err := f.store.read(ctx, "pods/")
+	pods, err := f.store.Read(ctx, "pods/")
 	if err != nil {
 		return err
 	}
 	order := f.order()
 	f.kinds = make([]*corev1.Pod, len(order))
 	for _, o := range pods {
-		p, err := decode(o.value, &corev1.Pod{})
+		p, err := store.Decode(o.Value, &corev1.Pod{})
 		if err != nil {
 			return err
 		}
@@ -337,10 +338,10 @@ func (f *fleet) launch(number int) error {
 
 func (f *fleet) writeNodes(ctx context.Context) error {
 	old := len(f.samples)
-	for _, make := range []func(s *sample, to host) (stored, error){
-		func(s *sample, to host) (stored, error) { return s.nodeClaim(to), nil }, (*sample).node, (*sample).csi,
+	for _, make := range []func(s *sample, to host) (store.Object, error){
+		func(s *sample, to host) (store.Object, error) { return s.nodeClaim(to), nil }, (*sample).node, (*sample).csi,
 	} {
-		err := f.store.write(ctx, len(f.hosts)-old, func(i int) (stored, error) {
+		err := f.store.Write(ctx, len(f.hosts)-old, func(i int) (store.Object, error) {
 			return make(&f.samples[(old+i)%old], f.hosts[old+i])
 		})
 		if err != nil {
@@ -353,29 +354,29 @@ func (f *fleet) writeNodes(ctx context.Context) error {
 // writePods gives every node its pods, the samples, too, and deletes the pods that ran.
 func (f *fleet) writePods(ctx context.Context) error {
 	gone := slices.Concat(f.kinds, f.pending)
-	if err := f.store.write(ctx, len(gone), func(i int) (stored, error) {
-		return stored{key: "pods/" + gone[i].Namespace + "/" + gone[i].Name}, nil
+	if err := f.store.Write(ctx, len(gone), func(i int) (store.Object, error) {
+		return store.Object{Key: "pods/" + gone[i].Namespace + "/" + gone[i].Name}, nil
 	}); err != nil {
 		return err
 	}
 	per, old := f.size.perNode(), len(f.samples)
 	// Those of the samples are watched by their kubelets, if these run.
-	if err := f.store.write(ctx, old*per, func(i int) (stored, error) { return f.boundPod(i, 0 /* generation */) }); err != nil {
+	if err := f.store.Write(ctx, old*per, func(i int) (store.Object, error) { return f.boundPod(i, 0 /* generation */) }); err != nil {
 		return err
 	}
-	if err := f.store.writeMany(ctx, (f.size.Nodes-old)*per, func(i int) (stored, error) {
+	if err := f.store.WriteMany(ctx, (f.size.Nodes-old)*per, func(i int) (store.Object, error) {
 		return f.boundPod(old*per+i, 0 /* generation */)
 	}); err != nil {
 		return err
 	}
-	return f.store.writeMany(ctx, (f.size.Nodes-old)*daemons, func(i int) (stored, error) {
+	return f.store.WriteMany(ctx, (f.size.Nodes-old)*daemons, func(i int) (store.Object, error) {
 		of, to := f.daemonPods[i%daemons], &f.hosts[old+i/daemons]
 		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i/daemons), to: to, slot: per + i%daemons})
 	})
 }
 
 // boundPod is the pod of a Deployment in a slot of a node, of all of them; another generation has another name.
-func (f *fleet) boundPod(i, generation int) (stored, error) {
+func (f *fleet) boundPod(i, generation int) (store.Object, error) {
 	per := f.size.perNode()
 	node, slot := i/per, i%per
 	of := f.kinds[(slot+per*(node%kindsPerSlot))%len(f.kinds)]
@@ -426,7 +427,7 @@ func (f *fleet) scale(ctx context.Context) error {
 
 // burst writes so many pending pods.
 func (f *fleet) burst(ctx context.Context, n int) error {
-	return f.store.writeMany(ctx, n, func(i int) (stored, error) {
+	return f.store.WriteMany(ctx, n, func(i int) (store.Object, error) {
 		of := f.pending[i%len(f.pending)]
 		return copyPod(of, podCopy{name: fmt.Sprintf("%s%05d", of.GenerateName, i)})
 	})
@@ -435,11 +436,11 @@ func (f *fleet) burst(ctx context.Context, n int) error {
 // churn replaces so many pods, from the first on, by others on the same nodes.
 func (f *fleet) churn(ctx context.Context, first, n int) error {
 	bound := f.size.Nodes * f.size.perNode()
-	return f.store.writeMany(ctx, 2*n, func(i int) (stored, error) {
+	return f.store.WriteMany(ctx, 2*n, func(i int) (store.Object, error) {
 		pod := first + i/2
 		o, err := f.boundPod(pod%bound, pod/bound+i%2)
 		if i%2 == 0 {
-			o.value = nil
+			o.Value = nil
 		}
 		return o, err
 	})

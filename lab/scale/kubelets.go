@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/lab/node/heartbeat"
 	"github.com/dovetail-k8s/dovetail/lab/node/kubelet"
+	"github.com/dovetail-k8s/dovetail/lab/store"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // watch of the world shows the pods of all. Only a node with a pod that starts or ends gets goroutines.
 type kubelets struct {
 	client kubernetes.Interface
-	store  *store
+	store  *store.Store
 	stages *kubelet.Stages
 	log    *slog.Logger
 
@@ -57,7 +58,7 @@ type writtenNode struct {
 	pods              *kubelet.Pods             // nil while none needs it
 }
 
-func newKubelets(c kubernetes.Interface, s *store, log *slog.Logger) (*kubelets, error) {
+func newKubelets(c kubernetes.Interface, s *store.Store, log *slog.Logger) (*kubelets, error) {
 	defaults, err := kubelet.DefaultStages()
 	if err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ func (k *kubelets) begin(ctx context.Context) error {
 		return now.Add(-time.Duration(n.number) * time.Second % interval)
 	}
 	for _, n := range all {
-		n.renewed, n.reported = spread(n, leaseInterval), spread(n, heartbeat)
+		n.renewed, n.reported = spread(n, leaseInterval), spread(n, statusInterval)
 	}
 	return nil
 }
@@ -214,7 +215,7 @@ func (k *kubelets) renewDue(ctx context.Context) error {
 }
 
 func (k *kubelets) renew(ctx context.Context, nodes []*writtenNode, now time.Time) error {
-	err := k.store.write(ctx, len(nodes), func(i int) (stored, error) { return nodes[i].lease(now) })
+	err := k.store.Write(ctx, len(nodes), func(i int) (store.Object, error) { return nodes[i].lease(now) })
 	if err != nil {
 		return err
 	}
@@ -226,17 +227,9 @@ func (k *kubelets) renew(ctx context.Context, nodes []*writtenNode, now time.Tim
 	return nil
 }
 
-func (n *writtenNode) lease(now time.Time) (stored, error) {
-	seconds := int32((2 * leaseInterval).Seconds())
-	key := "leases/" + corev1.NamespaceNodeLease + "/" + n.name
-	value, err := encode("Lease", "coordination.k8s.io/v1", &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: corev1.NamespaceNodeLease, Name: n.name, UID: newUID(key), CreationTimestamp: n.created,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: n.name, UID: nodeUID(n.name)}},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &n.name, LeaseDurationSeconds: &seconds, RenewTime: &metav1.MicroTime{Time: now}},
-	})
-	return stored{key, value}, err
+func (n *writtenNode) lease(now time.Time) (store.Object, error) {
+	key := heartbeat.Key(n.name)
+	return heartbeat.Lease{Node: n.name, NodeUID: nodeUID(n.name), UID: newUID(key), Created: n.created, Interval: leaseInterval}.Renewed(now)
 }
 
 // reportDue posts the status of nodes whose turn it is, and of those that are not Ready, such as after the host slept.
@@ -247,7 +240,7 @@ func (k *kubelets) reportDue(ctx context.Context) error {
 			return false
 		}
 		since := now.Sub(n.reported)
-		if since < heartbeat && (nodeReady(n.node) || since < readyInterval) {
+		if since < statusInterval && (nodeReady(n.node) || since < readyInterval) {
 			return false
 		}
 		n.reported = now

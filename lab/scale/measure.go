@@ -28,8 +28,8 @@ const (
 	// quietPerPending is how long no instance launches after the last, for each pod that was pending: a pass that plans 30,000 pods on a
 	// busy host takes a quarter of a minute. least is that for few pods.
 	quietPerPending, least = time.Millisecond, 8 * time.Second
-	// heartbeat is the interval at which kubelet reports the status of a node that does not change.
-	heartbeat = 5 * time.Minute
+	// statusInterval is the interval at which kubelet reports the status of a node that does not change.
+	statusInterval = 5 * time.Minute
 )
 
 // measurement is a fleet that is measured.
@@ -216,7 +216,7 @@ func eachSecond(ctx context.Context, do func(ctx context.Context, second int) er
 
 // reportStatuses is what the kubelets of all nodes do in a second: those whose turn it is renew their status.
 func (m *measurement) reportStatuses(ctx context.Context, second int) error {
-	seconds := int(heartbeat.Seconds())
+	seconds := int(statusInterval.Seconds())
 	for i := second % seconds; i < len(m.hosts); i += seconds {
 		node := &corev1.Node{}
 		node.Name = m.hosts[i].name

@@ -9,33 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/store"
 )
-
-// codec reads and writes objects of Kubernetes' own kinds as etcd has them.
-func codec() *protobuf.Serializer {
-	return protobuf.NewSerializer(clientgoscheme.Scheme, clientgoscheme.Scheme)
-}
-
-func decode[T runtime.Object](data []byte, into T) (T, error) {
-	_, _, err := codec().Decode(data, nil, into)
-	if err != nil {
-		return into, fmt.Errorf("read %T of etcd: %w", into, err)
-	}
-	return into, nil
-}
-
-// encode also sets the kind, which a typed object has lost.
-func encode(kind, apiVersion string, o runtime.Object) ([]byte, error) {
-	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(apiVersion, kind))
-	return runtime.Encode(codec(), o)
-}
 
 // newUID is a UID that depends on what the object is only.
 func newUID(key string) types.UID {
@@ -92,16 +70,16 @@ func (s *sample) copyJSON(from any, to host, into any) error {
 }
 
 // node is the Node of a host like that of the sample.
-func (s *sample) node(to host) (stored, error) {
+func (s *sample) node(to host) (store.Object, error) {
 	var n corev1.Node
 	if err := s.copyJSON(s.nodeObject, to, &n); err != nil {
-		return stored{}, fmt.Errorf("copy node %s: %w", s.name, err)
+		return store.Object{}, fmt.Errorf("copy node %s: %w", s.name, err)
 	}
 	info := &n.Status.NodeInfo
 	info.MachineID = hexOf("machine", to.name)
 	info.SystemUUID, info.BootID = string(newUID("system/"+to.name)), string(newUID("boot/"+to.name))
-	value, err := encode("Node", "v1", &n)
-	return stored{"minions/" + to.name, value}, err
+	value, err := store.Encode("Node", "v1", &n)
+	return store.Object{Key: "minions/" + to.name, Value: value}, err
 }
 
 func hexOf(what, of string) string {
@@ -110,19 +88,19 @@ func hexOf(what, of string) string {
 }
 
 // csi is the CSINode of a host like that of the sample.
-func (s *sample) csi(to host) (stored, error) {
+func (s *sample) csi(to host) (store.Object, error) {
 	var n storagev1.CSINode
 	if err := s.copyJSON(s.csiNode, to, &n); err != nil {
-		return stored{}, fmt.Errorf("copy CSINode %s: %w", s.name, err)
+		return store.Object{}, fmt.Errorf("copy CSINode %s: %w", s.name, err)
 	}
 	n.UID = newUID("csinode/" + to.name)
-	value, err := encode("CSINode", "storage.k8s.io/v1", &n)
-	return stored{"csinodes/" + to.name, value}, err
+	value, err := store.Encode("CSINode", "storage.k8s.io/v1", &n)
+	return store.Object{Key: "csinodes/" + to.name, Value: value}, err
 }
 
 // nodeClaim is the NodeClaim of a host like that of the sample. Custom resources are in etcd as JSON.
-func (s *sample) nodeClaim(to host) stored {
-	return stored{"karpenter.sh/nodeclaims/" + to.claim, []byte(s.rename(to).Replace(string(s.claimDoc)))}
+func (s *sample) nodeClaim(to host) store.Object {
+	return store.Object{Key: "karpenter.sh/nodeclaims/" + to.claim, Value: []byte(s.rename(to).Replace(string(s.claimDoc)))}
 }
 
 // podRange has the addresses of a host's pods: 256 of the range that EKS documents for secondary CIDRs (100.64.0.0/10),
@@ -154,7 +132,7 @@ type podCopy struct {
 }
 
 // copyPod is a pod like another, under another name. A daemon's pod is bound to its node by an affinity, too.
-func copyPod(of *corev1.Pod, c podCopy) (stored, error) {
+func copyPod(of *corev1.Pod, c podCopy) (store.Object, error) {
 	p := of.DeepCopy()
 	key := "pods/" + p.Namespace + "/" + c.name
 	p.Name, p.UID = c.name, newUID(key)
@@ -166,8 +144,8 @@ func copyPod(of *corev1.Pod, c podCopy) (stored, error) {
 		p.Status.PodIP, p.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
 		pinToNode(p, c.to.name)
 	}
-	value, err := encode("Pod", "v1", p)
-	return stored{key, value}, err
+	value, err := store.Encode("Pod", "v1", p)
+	return store.Object{Key: key, Value: value}, err
 }
 
 func pinToNode(p *corev1.Pod, node string) {

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
+	"github.com/dovetail-k8s/dovetail/lab/store"
 )
 
 func example() sample {
@@ -48,7 +49,7 @@ func TestCopiesOfANodeBelongTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decode(node.value, &corev1.Node{})
+	got, err := store.Decode(node.Value, &corev1.Node{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,12 +58,12 @@ func TestCopiesOfANodeBelongTogether(t *testing.T) {
 		Metadata metav1.ObjectMeta
 		Status   struct{ NodeName, ProviderID string }
 	}
-	if err := json.Unmarshal(claim.value, &doc); err != nil {
+	if err := json.Unmarshal(claim.Value, &doc); err != nil {
 		t.Fatal(err)
 	}
 	switch {
-	case node.key != "minions/"+to.name, claim.key != "karpenter.sh/nodeclaims/"+to.claim:
-		t.Errorf("keys %s, %s", node.key, claim.key)
+	case node.Key != "minions/"+to.name, claim.Key != "karpenter.sh/nodeclaims/"+to.claim:
+		t.Errorf("keys %s, %s", node.Key, claim.Key)
 	case got.Spec.ProviderID != "aws:///us-east-1a/"+to.instance.ID, doc.Status.ProviderID != got.Spec.ProviderID:
 		t.Errorf("provider IDs %s, %s", got.Spec.ProviderID, doc.Status.ProviderID)
 	case got.OwnerReferences[0].UID != doc.Metadata.UID, got.OwnerReferences[0].Name != doc.Metadata.Name:
@@ -74,10 +75,10 @@ func TestCopiesOfANodeBelongTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []stored{node, claim, csi} {
+	for _, o := range []store.Object{node, claim, csi} {
 		for _, old := range []string{s.name, s.instance.ID, s.instance.PrivateIP, s.claim, string(s.nodeUID), string(s.claimUID)} {
-			if strings.Contains(string(o.value), old) {
-				t.Errorf("%s has %q of the sample", o.key, old)
+			if strings.Contains(string(o.Value), old) {
+				t.Errorf("%s has %q of the sample", o.Key, old)
 			}
 		}
 	}
@@ -99,7 +100,7 @@ func TestCopiesOfAPod(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := decode(o.value, &corev1.Pod{})
+		p, err := store.Decode(o.Value, &corev1.Pod{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func TestCopiesOfAPod(t *testing.T) {
 		if p.Spec.NodeName != to.name || term.MatchFields[0].Values[0] != to.name || p.Status.HostIP != "10.0.0.9" {
 			t.Errorf("the copy is on %s, its affinity for %v", p.Spec.NodeName, term.MatchFields)
 		}
-		for _, unique := range []string{o.key, string(p.UID), p.Status.PodIP} {
+		for _, unique := range []string{o.Key, string(p.UID), p.Status.PodIP} {
 			if seen[unique] {
 				t.Errorf("two copies have %s", unique)
 			}
@@ -167,7 +168,7 @@ func TestReplicasAreThePodsThatAreWritten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			name, _, _ := strings.Cut(strings.TrimPrefix(o.key, "pods//app-"), "-")
+			name, _, _ := strings.Cut(strings.TrimPrefix(o.Key, "pods//app-"), "-")
 			written["app-"+name]++
 		}
 		requested := map[string]int{}

@@ -44,10 +44,10 @@ func Measure(ctx context.Context, cfg Config) (report Report, err error) {
 		}
 	}()
 	f := &fleet{Cluster: w.Clusters[0], aws: w.AWS, size: cfg.Size}
-	if f.store, err = openStore(f.Cluster); err != nil {
+	if f.store, err = f.Cluster.Store(); err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, f.store.close()) }()
+	defer func() { err = errors.Join(err, f.store.Close()) }()
 	f.SetEnv("ENABLE_PROFILING", "true")
 	m := &measurement{fleet: f, cfg: cfg, report: &report}
 	for _, phase := range []struct {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,8 +31,9 @@ const (
 // the requests to the API server.
 func onePerNode(nodes int) Scenario {
 	return Scenario{
-		Name:    onePerNodeApp,
-		Summary: fmt.Sprintf("%d pods with anti-affinity to each other get a node each; measures stages, CPU and requests", nodes),
+		Name:      onePerNodeApp,
+		Summary:   fmt.Sprintf("%d pods with anti-affinity to each other get a node each; measures stages, CPU and requests", nodes),
+		Configure: func(cfg *world.Config) { cfg.LeasesTogether = true },
 		Steps: []Step{
 			startController(),
 			installPool(manifests.Default, nil),
@@ -46,6 +48,12 @@ func onePerNode(nodes int) Scenario {
 						return fmt.Errorf("%d NodeClaims were created and %d instances launched, want %d of each", claims, instances, nodes)
 					}
 					return awaitPaired(ctx, w)
+				},
+			},
+			{
+				Name: "each node has a lease that is renewed", Timeout: time.Minute,
+				Run: func(ctx context.Context, w *World) error {
+					return world.Until(ctx, func() error { return leasesRenewed(ctx, w, nodes) })
 				},
 			},
 			{
@@ -90,6 +98,25 @@ func measureOnePerNode(ctx context.Context, w *World, nodes int) error {
 		w.notes = append(w.notes, useTable(before, after)...)
 	}
 	return cmp.Or(err, failed)
+}
+
+// leasesRenewed checks that so many nodes have leases that have not expired.
+func leasesRenewed(ctx context.Context, w *World, nodes int) error {
+	var leases coordinationv1.LeaseList
+	if err := w.Client.List(ctx, &leases, client.InNamespace(corev1.NamespaceNodeLease)); err != nil {
+		return err
+	}
+	alive := 0
+	for i := range leases.Items {
+		spec := leases.Items[i].Spec
+		if time.Since(spec.RenewTime.Time) < time.Duration(*spec.LeaseDurationSeconds)*time.Second {
+			alive++
+		}
+	}
+	if alive != nodes {
+		return fmt.Errorf("%d leases have not expired, want those of %d nodes", alive, nodes)
+	}
+	return nil
 }
 
 // untrackedClaims reads NodeClaims from the API server: caches leave out who manages fields.

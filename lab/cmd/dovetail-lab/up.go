@@ -136,7 +136,7 @@ func up(ctx context.Context, o upOptions, out, progress io.Writer) (err error) {
 	stopTicking := every(200*time.Millisecond, boot.Tick)
 	cfg := world.Config{Dir: dir, Clusters: o.clusters, Dovetail: dovetail, Region: o.region, Progress: boot.Progress}
 	if o.written.Nodes > 0 {
-		cfg.Unwatched, cfg.GCPercent = true, scale.GCPercent
+		cfg.Unwatched, cfg.LeasesTogether, cfg.GCPercent = true, true, scale.GCPercent
 		if _, set := os.LookupEnv("GOGC"); !set {
 			debug.SetGCPercent(scale.GCPercent) // this process has all pods, too
 		}

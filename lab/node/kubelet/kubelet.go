@@ -81,8 +81,16 @@ type Config struct {
 	// Network is closed when the network plugin has come up; nil if it comes up in time. Until then the node reports that
 	// it is not Ready: cni plugin not initialized.
 	Network <-chan struct{}
+	// Leases renews the lease of the node; nil has the kubelet renew it by requests.
+	Leases Leases
 	// Log receives what a kubelet logs, a line at a time: a severity (I, W, E, F), and the text.
 	Log func(severity byte, text string)
+}
+
+// Leases renews leases of nodes.
+type Leases interface {
+	// Keep keeps the lease of a node alive until ctx ends, while there is a Node. Two renewals are an interval apart.
+	Keep(ctx context.Context, name string, interval time.Duration, node func() *corev1.Node)
 }
 
 // Kubelet is the agent of one node.

@@ -21,6 +21,10 @@ import (
 // renewLease keeps the node's Lease alive. The Lease is owned by the Node, so it goes with it, and it
 // is not made again while the Node is missing.
 func (k *Kubelet) renewLease(ctx context.Context) {
+	if k.cfg.Leases != nil {
+		k.cfg.Leases.Keep(ctx, k.cfg.Name, k.cfg.Timing.Lease, k.own.get)
+		return
+	}
 	own := func(l *coordinationv1.Lease) error {
 		if len(l.OwnerReferences) > 0 {
 			return nil

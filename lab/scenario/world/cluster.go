@@ -30,6 +30,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/authn"
 	"github.com/dovetail-k8s/dovetail/lab/node/ccm"
 	"github.com/dovetail-k8s/dovetail/lab/node/ebs"
+	"github.com/dovetail-k8s/dovetail/lab/node/heartbeat"
 	"github.com/dovetail-k8s/dovetail/lab/process"
 )
 
@@ -103,6 +104,11 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.world.cfg.LeasesTogether {
+		if err := c.renewLeases(working); err != nil {
+			return err
+		}
+	}
 	group, together := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.startEKS(together, working) })
 	group.Go(func() error { return c.Apply(together, deploy.RBAC) })
@@ -114,6 +120,21 @@ func (c *Cluster) start(ctx, working context.Context) error {
 		return nil
 	}
 	return c.watch(ctx, working, func(client.Object, bool) {})
+}
+
+// renewLeases renews the leases of nodes together until working ends.
+func (c *Cluster) renewLeases(working context.Context) error {
+	etcd, err := c.Store()
+	if err != nil {
+		return err
+	}
+	leases := heartbeat.New(etcd, c.world.log)
+	c.world.simulator.RenewTogether(c.controlPlane.Endpoint(), leases)
+	c.world.background.Go(func() error {
+		leases.Run(working)
+		return etcd.Close()
+	})
+	return nil
 }
 
 func (c *Cluster) progress(part string, healthy bool) {

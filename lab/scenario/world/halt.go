@@ -2,10 +2,12 @@ package world
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
+	"fmt"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/dovetail-k8s/dovetail/lab/store"
 )
 
 // ErrNoController means that the controller does not run.
@@ -31,8 +33,14 @@ func (c *Cluster) Clientset() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(withProtobuf(c.RESTConfig()))
 }
 
-// Etcd is the URL of the cluster's etcd, and the certificate that it accepts.
-func (c *Cluster) Etcd() (string, *tls.Config, error) { return c.controlPlane.Etcd() }
+// Store connects to the cluster's etcd.
+func (c *Cluster) Store() (*store.Store, error) {
+	url, settings, err := c.controlPlane.Etcd()
+	if err != nil {
+		return nil, fmt.Errorf("certificate of etcd: %w", err)
+	}
+	return store.Open(url, settings)
+}
 
 // ControllerPID is the process ID of the controller, or ErrNoController.
 func (c *Cluster) ControllerPID() (int, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,24 +17,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/node/heartbeat"
 	"github.com/dovetail-k8s/dovetail/lab/store"
 )
-
-// seenNode is a Node as its kubelet sees it.
-type seenNode struct {
-	mu   sync.Mutex
-	node *corev1.Node
-}
-
-func (s *seenNode) get() *corev1.Node {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.node
-}
-
-func (s *seenNode) set(n *corev1.Node) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.node = n
-}
 
 // Leases that are renewed together are as if each kubelet renewed its own: owned by the node, gone with it, and renewed until the kubelet
 // stops.
@@ -72,13 +55,13 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	var seen [nodes]seenNode
+	var seen [nodes]atomic.Pointer[corev1.Node] // by their kubelets
 	var kubelets [nodes]context.CancelFunc
 	for i := range nodes {
-		seen[i].set(create(i))
+		seen[i].Store(create(i))
 		keeping, end := context.WithCancel(ctx)
 		kubelets[i] = end
-		running.Go(func() { leases.Keep(keeping, fmt.Sprintf("kept-%d", i), 2*time.Second, seen[i].get) })
+		running.Go(func() { leases.Keep(keeping, fmt.Sprintf("kept-%d", i), 2*time.Second, seen[i].Load) })
 	}
 	client := world.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	renewedAfter := func(i int, at time.Time) error {
@@ -86,7 +69,7 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != seen[i].get().UID:
+		case len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].UID != seen[i].Load().UID:
 			return fmt.Errorf("owners of the lease are %v", lease.OwnerReferences)
 		case *lease.Spec.HolderIdentity != lease.Name || *lease.Spec.LeaseDurationSeconds != 4:
 			return fmt.Errorf("the lease is held by %s for %d s", *lease.Spec.HolderIdentity, *lease.Spec.LeaseDurationSeconds)
@@ -108,11 +91,11 @@ func TestLeasesAreRenewedTogether(t *testing.T) {
 	if err := world.client.CoreV1().Nodes().Delete(ctx, "kept-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	seen[0].set(nil)
+	seen[0].Store(nil)
 	if err := world.client.CoreV1().Nodes().Delete(ctx, "kept-1", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	seen[1].set(create(1))
+	seen[1].Store(create(1))
 	kubelets[2]()
 	eventually(t, func(context.Context) error {
 		if _, err := client.Get(ctx, "kept-0", metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -32,11 +32,8 @@ const (
 	// time.
 	restingHeap          = 560 << 20
 	busyControllerGrowth = 40
-	// burstLimit stands in for softLimit while a burst of pods arrives and is planned. The peak is above it: the heap grows while a
-	// collection runs, and 470 MiB are alive.
-	burstLimit = 590 << 20
-	// arrivingLimit and arrivingGrowth replace burstLimit and controllerGrowth in the first arrivalTime of a burst, until the first nodes
-	// are launched: pods wait for that, less is alive than later, and collections took half of the CPU time.
+	// arrivingLimit and arrivingGrowth replace softLimit and controllerGrowth in the first arrivalTime of a burst of pods, until the first
+	// nodes are launched: pods wait for that, less is alive than later, and collections took half of the CPU time.
 	arrivingLimit, arrivingGrowth = 640 << 20, 150
 	arrivalTime                   = 6 * time.Second
 	// warmUp is for how long after the caches have synced a burst does not count as one that arrives: nearly all of its pods have waited
@@ -54,7 +51,6 @@ const (
 	starting gcPhase = iota // until the caches have synced
 	resting
 	arriving // the first arrivalTime of a burst of pods
-	bursting // while it still arrives and is planned
 )
 
 // memoryInUse is what the runtime holds, in bytes, as debug.SetMemoryLimit counts it.
@@ -75,11 +71,8 @@ func readMemory() memoryInUse {
 func (m memoryInUse) limit(most int64, in gcPhase) int64 {
 	room := min(m.live/100*busyControllerGrowth, m.live/100*minControllerGrowth+m.live-min(m.live, restingHeap))
 	needed, soft := m.live+room+m.other, int64(softLimit)
-	switch in {
-	case arriving:
+	if in == arriving {
 		soft = arrivingLimit
-	case bursting:
-		soft = burstLimit
 	}
 	return min(most, max(soft, int64(min(needed, math.MaxInt64))))
 }
@@ -149,14 +142,12 @@ func (c *controllerGC) least(live uint64) uint64 {
 func (c *controllerGC) phase() gcPhase {
 	started, since := c.started.Load(), c.burst.Load()
 	switch {
+	case started == 0:
+		return starting
 	case since != 0 && since-started >= int64(warmUp) && c.now().UnixNano()-since < int64(arrivalTime):
 		return arriving
-	case since != 0:
-		return bursting
-	case started != 0:
-		return resting
 	}
-	return starting
+	return resting
 }
 
 // Started tells it that the caches have synced.

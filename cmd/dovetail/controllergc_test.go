@@ -42,7 +42,7 @@ func TestMemoryLimitOfAController(t *testing.T) {
 	cluster := memoryInUse{live: 340 * mib, other: 90 * mib}
 	for in, want := range map[gcPhase][2]int64{
 		starting: {softLimit, startGrowth}, resting: {softLimit, controllerGrowth},
-		arriving: {arrivingLimit, arrivingGrowth}, bursting: {burstLimit, controllerGrowth},
+		arriving: {arrivingLimit, arrivingGrowth},
 	} {
 		if got := [2]int64{cluster.limit(math.MaxInt64, in), int64(cluster.growth(in))}; got != want {
 			t.Errorf("phase %d: limit and growth %d, want %d", in, got, want)
@@ -90,10 +90,10 @@ func TestControllerGCFollowsWhatIsAlive(t *testing.T) {
 	}{
 		{"at the start", func() {}, softLimit},
 		{"when the caches have synced", c.Started, softLimit},
-		{"when it sees all pods that have waited", func() { c.Burst(true) }, burstLimit},
+		{"when it sees all pods that have waited", func() { c.Burst(true) }, softLimit},
 		{"when it has planned them", func() { c.Burst(false) }, softLimit},
 		{"when a burst arrives", func() { now.Add(int64(warmUp)); c.Burst(true) }, arrivingLimit},
-		{"while it is planned", func() { now.Add(int64(arrivalTime)) }, burstLimit},
+		{"while it is planned", func() { now.Add(int64(arrivalTime)) }, softLimit},
 		{"after it", func() { c.Burst(false) }, softLimit},
 	} {
 		tt.tell()

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
@@ -137,7 +138,8 @@ func ready(p *corev1.Pod) bool {
 	})
 }
 
-// awaitSettled waits until the controller has no more to write to the samples: their claims are Consolidatable.
+// awaitSettled waits until the controller has no more to write to the samples. What it still had to do for one of them, it would have to do
+// for each copy.
 func (f *fleet) awaitSettled(ctx context.Context) error {
 	return world.Until(ctx, func() error {
 		var claims karpv1.NodeClaimList
@@ -145,12 +147,23 @@ func (f *fleet) awaitSettled(ctx context.Context) error {
 			return err
 		}
 		for i := range claims.Items {
-			if !condition.IsTrue(&claims.Items[i], karpv1.ConditionConsolidatable) {
-				return fmt.Errorf("node claim %s is not Consolidatable", claims.Items[i].Name)
+			if why := unsettled(&claims.Items[i]); why != "" {
+				return fmt.Errorf("node claim %s %s", claims.Items[i].Name, why)
 			}
 		}
 		return nil
 	})
+}
+
+// unsettled is what the controller still has to do for a NodeClaim; empty if nothing.
+func unsettled(claim *karpv1.NodeClaim) string {
+	switch {
+	case !condition.IsTrue(claim, karpv1.ConditionConsolidatable):
+		return "is not Consolidatable"
+	case claim.Annotations[awsv1.AnnotationTagged] != "true":
+		return "has an instance without its name"
+	}
+	return ""
 }
 
 // makePending has one pod of each burst become pending, without a controller to launch a node for it.

@@ -6,12 +6,16 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/lab/awsim"
 	"github.com/dovetail-k8s/dovetail/lab/store"
 )
@@ -178,5 +182,21 @@ func TestReplicasAreThePodsThatAreWritten(t *testing.T) {
 		if diff := cmp.Diff(requested, written); diff != "" {
 			t.Errorf("%d nodes (-requested +written):\n%s", size.Nodes, diff)
 		}
+	}
+}
+
+// A sample that still waits for the controller is not copied: each of 5,000 copies would wait as well, and be no node at rest.
+func TestSamplesAreCopiedWhenNothingIsLeftToDo(t *testing.T) {
+	claim := &karpv1.NodeClaim{}
+	if unsettled(claim) == "" {
+		t.Error("a claim that is not Consolidatable is settled")
+	}
+	condition.SetTrue(claim, karpv1.ConditionConsolidatable, time.Now())
+	if unsettled(claim) == "" {
+		t.Error("a claim with an instance that is to be tagged is settled")
+	}
+	claim.Annotations = map[string]string{awsv1.AnnotationTagged: "true"}
+	if why := unsettled(claim); why != "" {
+		t.Errorf("a claim with nothing left to do %s", why)
 	}
 }

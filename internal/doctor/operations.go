@@ -25,8 +25,10 @@ func operationChecks() []Check {
 // rivals are controllers that launch or terminate nodes, by the last part of their image's name, with what they do
 // here.
 var rivals = map[string]string{
-	"cluster-autoscaler":           "it launches nodes for the same pending pods, and terminates nodes of its groups to which their pods were moved",
-	"aws-node-termination-handler": "it drains nodes on the same notices of EC2, without replacements and without regard to the order in which volumes detach",
+	"cluster-autoscaler": "it launches nodes for the same pending pods, and terminates nodes of its groups to which their pods were " +
+		"moved",
+	"aws-node-termination-handler": "it drains nodes on the same notices of EC2, without replacements and without regard to the order in " +
+		"which volumes detach",
 }
 
 // otherControllers reports each controller once, however many replicas it has.

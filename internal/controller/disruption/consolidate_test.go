@@ -102,7 +102,8 @@ func TestConsolidation(t *testing.T) {
 	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
-	if n := testutil.ToFloat64(l.Metrics.ClaimsDisrupted.WithLabelValues("underutilized", "general", "", "when_empty_or_underutilized", "graceful")); n != 1 {
+	counted := l.Metrics.ClaimsDisrupted.WithLabelValues("underutilized", "general", "", "when_empty_or_underutilized", "graceful")
+	if n := testutil.ToFloat64(counted); n != 1 {
 		t.Errorf("%v claims counted", n)
 	}
 }
@@ -248,7 +249,9 @@ func TestManyWaitingPodsPutSearchesOff(t *testing.T) {
 	objects := oversized()
 	for i := range crowd {
 		pod := controllertest.Pod(fmt.Sprintf("waiting-%d", i), "", requestsCPU("1000"))
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
+		}
 		objects = append(objects, pod)
 	}
 	f := controllertest.New(t, objects...)
@@ -348,7 +351,10 @@ func TestScoresOfPolicyBalanced(t *testing.T) {
 			if said := strings.Contains(strings.Join(f.RecordedEvents(), "\n"), "ConsolidationApproved"); said != approved {
 				t.Errorf("an event tells of approval: %v", said)
 			}
-			for _, want := range []string{`msg="consolidation score" nodepool=general`, "nodepool_total_cost=0.8", "disruption_cost=" + fmt.Sprint(tt.pods+1), fmt.Sprint("approved=", approved), "decision=replace"} {
+			for _, want := range []string{
+				`msg="consolidation score" nodepool=general`, "nodepool_total_cost=0.8", "disruption_cost=" + fmt.Sprint(tt.pods+1),
+				fmt.Sprint("approved=", approved), "decision=replace",
+			} {
 				if !strings.Contains(log.String(), want) {
 					t.Errorf("log\n%s\nwant %q", log.String(), want)
 				}

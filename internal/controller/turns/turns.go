@@ -24,7 +24,7 @@ func (t *Turns) Take(ctx context.Context, atMost time.Duration) (end func()) {
 	timer := time.NewTimer(atMost)
 	defer timer.Stop()
 	for {
-		over := t.begin(false)
+		over := t.beginAlone()
 		if over == nil {
 			return t.end
 		}
@@ -34,28 +34,35 @@ func (t *Turns) Take(ctx context.Context, atMost time.Duration) (end func()) {
 		case <-ctx.Done():
 		case <-timer.C:
 		}
-		t.begin(true)
-		return t.end
+		return t.Now()
 	}
 }
 
 // Now begins a pass at once. It lasts until end is called.
 func (t *Turns) Now() (end func()) {
-	t.begin(true)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begin()
 	return t.end
 }
 
-// begin begins a pass, unless one is in progress and the caller could wait. Then it returns what to wait for.
-func (t *Turns) begin(anyway bool) (over <-chan struct{}) {
+// beginAlone begins a pass, unless one is in progress. Then it returns what to wait for.
+func (t *Turns) beginAlone() (over <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over == nil {
-		t.over = make(chan struct{})
-	} else if !anyway {
+	if t.over != nil {
 		return t.over
 	}
-	t.taken++
+	t.begin()
 	return nil
+}
+
+// begin begins a pass. The lock must be held.
+func (t *Turns) begin() {
+	if t.over == nil {
+		t.over = make(chan struct{})
+	}
+	t.taken++
 }
 
 func (t *Turns) end() {

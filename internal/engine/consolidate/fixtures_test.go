@@ -41,7 +41,8 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 			CapacityType: n.Labels[karpv1.LabelCapacityType],
 			Cost:         1,
 		}
-		if k := slices.IndexFunc(pool.InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == n.Labels[corev1.LabelInstanceTypeStable] }); k >= 0 {
+		isOfNode := func(it *catalog.InstanceType) bool { return it.Name == n.Labels[corev1.LabelInstanceTypeStable] }
+		if k := slices.IndexFunc(pool.InstanceTypes, isOfNode); k >= 0 {
 			c.Type = pool.InstanceTypes[k]
 			for _, o := range c.Type.Offerings {
 				if o.Zone == c.Zone && o.CapacityType == c.CapacityType {

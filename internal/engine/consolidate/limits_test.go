@@ -94,7 +94,8 @@ func TestSearchLimits(t *testing.T) {
 	}
 	t.Run("no simulation is allowed", func(t *testing.T) {
 		r := find(s, consolidate.Settings{MaxSteps: -1})
-		if len(r.Commands) > 0 || r.TimedOut != consolidate.Multi || r.Examined != 0 || !slices.Equal(r.Unexamined, []string{"general", "other"}) {
+		if len(r.Commands) > 0 || r.TimedOut != consolidate.Multi || r.Examined != 0 ||
+			!slices.Equal(r.Unexamined, []string{"general", "other"}) {
 			t.Errorf("result is %+v, want nothing but that it timed out", r)
 		}
 	})

@@ -1,5 +1,5 @@
-// Package heartbeat renews the leases of many nodes together. A kubelet that renews its own makes a request each time, which takes the API
-// server more CPU time than all else that it does for a node at rest.
+// Package heartbeat renews the leases of many nodes together. A kubelet that renews its own makes a request each time: a sixth of
+// all requests while 2,000 nodes join.
 package heartbeat
 
 import (
@@ -45,14 +45,9 @@ func (l Lease) Renewed(now time.Time) (store.Object, error) {
 	return store.Object{Key: Key(l.Node), Value: value}, err
 }
 
-// writer writes objects to etcd, many in one transaction.
-type writer interface {
-	WriteMany(ctx context.Context, n int, make func(i int) (store.Object, error)) error
-}
-
 // Leases renews the leases of the nodes that it keeps. It is safe for concurrent use.
 type Leases struct {
-	store writer
+	store *store.Store
 	log   *slog.Logger
 
 	mu   sync.Mutex
@@ -72,7 +67,7 @@ type kept struct {
 }
 
 // New returns Leases that keep no node.
-func New(s writer, log *slog.Logger) *Leases {
+func New(s *store.Store, log *slog.Logger) *Leases {
 	return &Leases{store: s, log: log, kept: map[*kept]bool{}}
 }
 

@@ -56,8 +56,8 @@ type Config struct {
 	// Unwatched leaves out Reader and History of the clusters, which keep every pod in the memory of this process,
 	// until Cluster.Watch.
 	Unwatched bool
-	// LeasesTogether has the leases of nodes renewed together, past the API server, which takes a tenth of the CPU time of thousands of
-	// nodes that join. Otherwise each kubelet renews its own by requests.
+	// LeasesTogether has the leases of nodes renewed together, past the API server, so that thousands of nodes join with less
+	// CPU time. Otherwise each kubelet renews its own by requests.
 	LeasesTogether bool
 	// GCPercent is GOGC of the control plane, see controlplane.Config.
 	GCPercent int

@@ -221,9 +221,9 @@ func root(o Object, conditions []metav1.Condition) metav1.Condition {
 			return metav1.Condition{Type: Ready, Status: metav1.ConditionFalse, Reason: conditions[i].Reason, Message: conditions[i].Message}
 		}
 	}
-	var offenders []string
+	var offenders []metav1.Condition
 	unhealthy := false
-	for _, typ := range append(slices.Clone(types.Dependents), types.Optional...) {
+	for _, typ := range slices.Backward(append(slices.Clone(types.Optional), types.Dependents...)) {
 		i := index(conditions, typ)
 		if i < 0 {
 			continue
@@ -233,10 +233,10 @@ func root(o Object, conditions []metav1.Condition) metav1.Condition {
 		if c.Status == metav1.ConditionTrue && current {
 			continue
 		}
-		offenders = append(offenders, fmt.Sprintf("%s=%s", typ, c.Status))
+		offenders = append(offenders, c)
 		unhealthy = unhealthy || (c.Status == metav1.ConditionFalse && current)
 	}
-	message := strings.Join(offenders, ", ")
+	message := offendersMessage(offenders)
 	switch {
 	case len(offenders) == 0:
 		return metav1.Condition{Type: Ready, Status: metav1.ConditionTrue}
@@ -245,6 +245,19 @@ func root(o Object, conditions []metav1.Condition) metav1.Condition {
 	default:
 		return metav1.Condition{Type: Ready, Status: metav1.ConditionUnknown, Reason: ReasonReconcilingDependents, Message: message}
 	}
+}
+
+// offendersMessage names conditions and their status, as Karpenter does: the last that changed first. Times are in whole seconds, so that
+// conditions which follow from each other often have the same: these stay in their order.
+func offendersMessage(conditions []metav1.Condition) string {
+	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {
+		return b.LastTransitionTime.Time.Compare(a.LastTransitionTime.Time)
+	})
+	var parts []string
+	for i := range conditions {
+		parts = append(parts, fmt.Sprintf("%s=%s", conditions[i].Type, conditions[i].Status))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // order sorts by transition time, then type; the root comes last.

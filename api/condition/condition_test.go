@@ -81,7 +81,7 @@ func TestConditions(t *testing.T) {
 			want: []string{
 				"A | Unknown | LaunchFailed | no | gen 1 +0s",
 				"B | Unknown | " + waiting + "gen 1 +0s",
-				"Ready | Unknown | ReconcilingDependents | A=Unknown, B=Unknown | gen 1 +0s",
+				"Ready | Unknown | ReconcilingDependents | B=Unknown, A=Unknown | gen 1 +0s",
 			},
 		},
 		{
@@ -105,6 +105,18 @@ func TestConditions(t *testing.T) {
 				"B | Unknown | " + waiting + "gen 1 +0s",
 				"A | False | Broken | it is broken | gen 1 +1m0s",
 				"Ready | False | UnhealthyDependents | A=False, B=Unknown | gen 1 +1m0s",
+			},
+		},
+		{
+			name: "the message names the last that changed first, and of one second the one that follows from the others",
+			do: func(o *thing) {
+				condition.SetFalse(o, "A", condition.Because("Broken", ""), minute(1))
+				condition.SetFalse(o, "B", condition.Because("DependenciesNotReady", ""), minute(1))
+			},
+			want: []string{
+				"A | False | Broken |  | gen 1 +1m0s",
+				"B | False | DependenciesNotReady |  | gen 1 +1m0s",
+				"Ready | False | UnhealthyDependents | B=False, A=False | gen 1 +1m0s",
 			},
 		},
 		{
@@ -173,7 +185,7 @@ func TestConditions(t *testing.T) {
 				"A | Unknown | " + waiting + "gen 1 +0s",
 				"B | Unknown | " + waiting + "gen 1 +0s",
 				"X | False | Out | two | gen 1 +1m0s",
-				"Ready | Unknown | ReconcilingDependents | A=Unknown, B=Unknown | gen 1 +0s",
+				"Ready | Unknown | ReconcilingDependents | B=Unknown, A=Unknown | gen 1 +0s",
 			},
 		},
 		{

@@ -95,6 +95,26 @@ func TestResolutionIsWritten(t *testing.T) {
 	}
 }
 
+// Runbooks and tests compare the message of Ready with Karpenter's: what follows from a selector without match is named first.
+func TestReadyNamesWhatFailsInKarpentersOrder(t *testing.T) {
+	for want, failed := range map[string]string{
+		"ValidationSucceeded=False, SubnetsReady=False":        awsv1.ConditionSubnetsReady,
+		"ValidationSucceeded=False, SecurityGroupsReady=False": awsv1.ConditionSecurityGroupsReady,
+	} {
+		f := controllertest.New(t, controllertest.Class(stamped))
+		f.Reconcile(reconciler(f, &fakeCloud{resolution: cloudprovider.Resolution{
+			Conditions: []cloudprovider.Condition{
+				{Type: failed, Status: metav1.ConditionFalse, Reason: "NotFound", Message: "none"},
+				{Type: awsv1.ConditionValidationSucceeded, Status: metav1.ConditionFalse, Reason: "DependenciesNotReady"},
+			},
+			Next: time.Minute,
+		}}), "default")
+		if ready, _ := condition.Get(class(f), condition.Ready); ready.Message != want {
+			t.Errorf("message %q, want %q", ready.Message, want)
+		}
+	}
+}
+
 // An edit that has no effect is events on the class, and does not stop it.
 func TestFieldsWithoutEffectAreNamedOnTheClass(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(stamped, func(c *awsv1.EC2NodeClass) {

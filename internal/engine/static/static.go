@@ -21,8 +21,9 @@ type Counts struct {
 	// Active stay. Pending wait until their replacement is initialized, and are removed then. Deleting are being
 	// deleted.
 	Active, Pending, Deleting int64
-	// Unlaunched are those of the active ones that have no instance yet.
-	Unlaunched int64
+	// Unlaunched are those of the active ones that have no instance yet. Terminating are those of the deleting ones whose
+	// instance terminates, or has: a capacity reservation may count its slot as free before the claim is gone.
+	Unlaunched, Terminating int64
 }
 
 // All is how many nodes the pool has, in any state.
@@ -36,6 +37,9 @@ func Count(nodes []snapshot.Node) (c Counts) {
 			c.Pending++
 		case n.Deleting:
 			c.Deleting++
+			if n.InstanceTerminating {
+				c.Terminating++
+			}
 		default:
 			c.Active++
 			if !n.Launched {
@@ -63,6 +67,11 @@ func Missing(replicas int64, c Counts) int64 { return max(0, replicas-c.Active-c
 
 // Excess is how many nodes to remove.
 func Excess(replicas int64, c Counts) int64 { return max(0, c.Active-replicas) }
+
+// FreeSlots is how many of the instances that capacity reservations still take are for new claims: the others are for claims
+// that have no instance yet, or were of nodes that are not gone. Such a node may be held by a finalizer, with whatever it stands
+// for, so that its replacement in the same slot would be one node too many.
+func FreeSlots(free int64, c Counts) int64 { return max(0, free-c.Unlaunched-c.Terminating) }
 
 // Limit is how many nodes the pool may have, those being deleted included.
 func Limit(pool *karpv1.NodePool) int64 {

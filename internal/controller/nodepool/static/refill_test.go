@@ -2,6 +2,7 @@ package static
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -44,6 +45,36 @@ func TestReservationsBoundAStaticPool(t *testing.T) {
 		if got := len(live(t, f)); got != step.want || result.RequeueAfter != wait {
 			t.Errorf("%s: %d claims, requeued after %v; want %d, %v", step.name, got, result.RequeueAfter, step.want, wait)
 		}
+	}
+}
+
+// EC2 counts a slot as free once the instance has ended. A finalizer may hold the Node longer: until it is gone, its slot is not
+// filled again, and no other slot of the pool is held back.
+func TestSlotOfATerminatedNodeIsFilledOnceTheNodeIsGone(t *testing.T) {
+	held := controllertest.Claim("held", controllertest.Initialized, func(c *karpv1.NodeClaim) {
+		condition.SetTrue(c, karpv1.ConditionInstanceTerminating, controllertest.Start)
+	})
+	f := controllertest.New(t, fixed(2, -1), held, controllertest.ReadyNode("held"), controllertest.Claim("stays", controllertest.Initialized),
+		controllertest.ReadyNode("stays"))
+	r, nodes := reconciler(f), state(f)
+	free := func(n int) {
+		r.State = reservedState{nodes, reservation.TemplateRoom{Only: true, Free: n}}
+		f.Reconcile(r, "general")
+	}
+	f.Do(f.API.Delete(t.Context(), held))
+	for range 3 {
+		free(1)
+	}
+	if got := live(t, f); len(got) != 1 {
+		t.Fatalf("claims %v are there while the finalizer holds the node, want only the one that stays", got)
+	}
+	want := "1 of its nodes are terminating and count until they are gone"
+	if events := f.RecordedEvents(); len(events) != 1 || !strings.Contains(events[0], "BelowReplicas") || !strings.Contains(events[0], want) {
+		t.Errorf("events %q, want one that %s", events, want)
+	}
+	free(2)
+	if got := live(t, f); len(got) != 2 {
+		t.Errorf("claims %v are there although a second slot is free, want 2", got)
 	}
 }
 

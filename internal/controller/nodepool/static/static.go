@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,6 +47,8 @@ const (
 	parallelism = 20
 	// invalidEventWindow is the dedupe window of the event that the API server rejects the claims of a pool.
 	invalidEventWindow = 15 * time.Minute
+	// shortfallEventWindow is the dedupe window of the event that a pool stays below its replicas.
+	shortfallEventWindow = 15 * time.Minute
 )
 
 // fleet is the state of a pool's nodes, and records decisions about them at once.
@@ -71,6 +74,9 @@ type Reconciler struct {
 	Metrics        *metrics.Metrics
 	Log            *slog.Logger
 	Now            func() time.Time
+
+	// shortfalls are the last reasons that were logged, by the names of pools; a pool at its replicas has none.
+	shortfalls sync.Map
 }
 
 // Register adds the reconciler to mgr.
@@ -96,6 +102,9 @@ func poolOf(_ context.Context, claim client.Object) []reconcile.Request {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	pool := &karpv1.NodePool{}
 	if err := r.Client.Get(ctx, req.NamespacedName, pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.shortfalls.Delete(req.Name)
+		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if pool.Spec.Replicas == nil || pool.DeletionTimestamp != nil || !awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
@@ -110,6 +119,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: recheckInterval}, r.deleteClaims(ctx, pool, static.SelectForRemoval(nodes, n, r.Now()))
 	}
 	missing := static.Missing(*pool.Spec.Replicas, counts)
+	if missing == 0 {
+		r.shortfalls.Delete(pool.Name)
+	}
 	if missing == 0 || !condition.IsTrue(pool, condition.Ready) { // becoming ready triggers a reconcile
 		return reconcile.Result{RequeueAfter: recheckInterval}, nil
 	}
@@ -122,8 +134,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if granted < want {
-		r.Log.Info("the limit on nodes keeps a node pool below its replicas", "NodePool", pool.Name, "replicas", *pool.Spec.Replicas,
-			"nodes", counts.All(), "limit", static.Limit(pool), "created", granted)
+		r.reportShortfall(pool, shortfall{
+			reason: fmt.Sprintf("spec.limits.nodes is %d", static.Limit(pool)), replicas: *pool.Spec.Replicas,
+			terminating: counts.Deleting,
+		})
 	}
 	var reason karpv1.DisruptionReason
 	if r.TerminateFirst {
@@ -158,12 +172,33 @@ func (r *Reconciler) launchable(ctx context.Context, pool *karpv1.NodePool, coun
 	if !room.Only {
 		return missing
 	}
-	free := max(0, int64(room.Free)-counts.Unlaunched)
+	free := static.FreeSlots(int64(room.Free), counts)
 	if free < missing {
-		r.Log.Info("capacity reservations keep a node pool below its replicas", "NodePool", pool.Name, "replicas", *pool.Spec.Replicas,
-			"nodes", counts.All(), "free", free)
+		r.reportShortfall(pool, shortfall{
+			reason: "no free instance in its capacity reservations", replicas: *pool.Spec.Replicas,
+			terminating: counts.Terminating,
+		})
 	}
 	return min(free, missing)
+}
+
+// shortfall is why a pool stays below its replicas. terminating are the nodes that still count and go.
+type shortfall struct {
+	reason                string
+	replicas, terminating int64
+}
+
+// reportShortfall reports on the pool why it stays below its replicas, and logs it if it was not the last reason.
+func (r *Reconciler) reportShortfall(pool *karpv1.NodePool, s shortfall) {
+	message := fmt.Sprintf("The pool stays below its %d replicas: %s", s.replicas, s.reason)
+	if s.terminating > 0 {
+		message += fmt.Sprintf("; %d of its nodes are terminating and count until they are gone", s.terminating)
+	}
+	r.Events.NormalEvery(shortfallEventWindow, pool, "BelowReplicas", "%s", message)
+	if last, known := r.shortfalls.Swap(pool.Name, s); !known || last != s {
+		r.Log.Info("a node pool stays below its replicas", "NodePool", pool.Name, "replicas", s.replicas, "reason", s.reason,
+			"terminating", s.terminating)
+	}
 }
 
 // batch is a number of claims to create in a pool; reason is the disruption that they make up for, empty for none.

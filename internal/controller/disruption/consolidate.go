@@ -32,8 +32,18 @@ const (
 type fruitlessSearch struct {
 	fingerprint uint64
 	at          time.Time
+	// due is when time alone makes a move right that the search rejected; zero if there is none.
+	due time.Time
 	// until is the earliest start of the next search, whatever changes: other work of the process needs CPU time, too.
 	until time.Time
+}
+
+// repeatAt is when the search is repeated although the fingerprint is the same.
+func (f *fruitlessSearch) repeatAt() time.Time {
+	if at := f.at.Add(repeatSearchAfter); f.due.IsZero() || at.Before(f.due) {
+		return at
+	}
+	return f.due
 }
 
 // recordCosts measures what the pools cost, in $/h.
@@ -59,7 +69,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	room := r.budgets[karpv1.DisruptionUnderutilized]
 	fingerprint := r.Fingerprint(room)
 	defer func() { r.searched = fingerprint == l.lastSearch.fingerprint }()
-	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Sub(l.lastSearch.at) < repeatSearchAfter ||
+	if fingerprint == l.lastSearch.fingerprint && r.Snapshot.Now.Before(l.lastSearch.repeatAt()) ||
 		r.Snapshot.Now.Before(l.lastSearch.until) {
 		return nil
 	}
@@ -92,7 +102,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	if len(found.Commands) == 0 {
 		l.lastSearch.until = r.Snapshot.Now.Add(searchRestFactor * took)
 		if !found.OverBudget && found.TimedOut == "" {
-			l.lastSearch.fingerprint, l.lastSearch.at = fingerprint, r.Snapshot.Now
+			l.lastSearch.fingerprint, l.lastSearch.at, l.lastSearch.due = fingerprint, r.Snapshot.Now, found.NextChange
 		}
 	}
 	for i := range found.Commands {

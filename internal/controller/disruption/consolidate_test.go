@@ -198,6 +198,46 @@ func TestFruitlessSearchIsNotRepeated(t *testing.T) {
 	}
 }
 
+// A young node at several times the price that its pods need is replaced as soon as that pays, whatever the interval of searches is. Until
+// then the node, an event and the pause of the loop name the instant.
+func TestYoungNodeIsReplacedWhenThatPays(t *testing.T) {
+	objects := oversized()
+	for _, o := range objects {
+		if c, isClaim := o.(*karpv1.NodeClaim); isClaim {
+			c.CreationTimestamp = metav1.NewTime(controllertest.Start.Add(-10 * time.Second))
+		}
+	}
+	f := controllertest.New(t, objects...)
+	l := newLoopWithTypes(f)
+	l.ValidationDelay = ValidationDelay
+	pass := func() {
+		t.Helper()
+		if _, err := l.pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass()
+	due := l.lastSearch.due
+	if len(l.proposals) > 0 || !due.After(f.Clock) {
+		t.Fatalf("%d proposals, the next search is due at %v", len(l.proposals), due)
+	}
+	old := due.Sub(controllertest.Start.Add(-10 * time.Second)).String()
+	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "Unconsolidatable Node is young: its replacement saves $") ||
+		!strings.Contains(said, "once the node is "+old+" old") {
+		t.Errorf("events\n%s\nwant one that says the node must be %s old", said, old)
+	}
+	f.Clock = due.Add(-time.Second)
+	pass()
+	if len(l.proposals) > 0 || l.pause(false, nil) != time.Second {
+		t.Errorf("a second before: %d proposals, pause %v", len(l.proposals), l.pause(false, nil))
+	}
+	f.Clock = due
+	pass()
+	if len(l.proposals) != 1 {
+		t.Errorf("%d proposals when the replacement pays for itself, want 1", len(l.proposals))
+	}
+}
+
 // A search that has taken all its steps stops with what it has found, and is counted. The next pass searches again.
 func TestSearchOutOfSteps(t *testing.T) {
 	f := controllertest.New(t, oversized()...)

@@ -44,7 +44,7 @@ func (l *Loop) rememberIdle(r *passState, version cluster.Version) {
 	if empty, _ := r.Empty(); len(empty) > 0 || len(r.Drifted(false)) > 0 || len(r.Drifted(true)) > 0 {
 		return // they wait for budgets, breakers or retries
 	}
-	until := l.lastSearch.at.Add(repeatSearchAfter)
+	until := l.lastSearch.repeatAt()
 	for _, at := range []time.Time{r.Snapshot.Now.Add(maxIdle), disrupt.NextBudgetChange(r.Snapshot), firstChange(r.Snapshot)} {
 		if !at.IsZero() && at.Before(until) {
 			until = at

@@ -200,6 +200,9 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 	for i := range l.proposals {
 		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
 	}
+	if due := l.lastSearch.due; due.After(now) {
+		wait = min(wait, due.Sub(now))
+	}
 	if err != nil {
 		return max(wait, failureBackoff)
 	}

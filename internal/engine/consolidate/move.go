@@ -2,6 +2,7 @@ package consolidate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -44,6 +45,8 @@ type rejection struct {
 	noEvent bool
 	// nodes are those that are the reason; nil if the whole set is.
 	nodes []*node
+	// until is when the reason ends by time alone; zero if it does not.
+	until time.Time
 }
 
 // removalQuestion is the simulation of removing the nodes. A plain one skips the search for cheaper launches.
@@ -276,25 +279,57 @@ const (
 // maxAssumedAge. This is the break-even rule of the ski-rental problem: the cost is at most twice that of the best
 // decision in hindsight.
 func (x *search) checkSavings(m *move, price float64) *rejection {
-	launched := price - m.savings
-	for _, n := range m.removed {
-		age := x.snap.Now.Sub(n.Node.CreatedAt)
-		if n.Node.CreatedAt.IsZero() || age >= maxAssumedAge {
-			continue
-		}
-		if m.savings*max(age, 0).Hours() < launched*bootTime.Hours() {
-			return &rejection{
-				message: fmt.Sprintf("Node is young: replacing it would not pay for itself within its age of %s", age.Round(time.Second)),
-				noEvent: true,
-				nodes:   []*node{n},
-			}
-		}
+	if r := x.checkAge(m, price-m.savings); r != nil {
+		return r
 	}
 	overhead := x.snap.Settings.NodeCost * float64(len(m.plan.Launches)-len(m.removed))
 	if m.savings-overhead <= 0 || len(m.removed) > 1 && m.savings-overhead < minSavingsShare*price {
 		return &rejection{message: messageNotCheaper}
 	}
 	return nil
+}
+
+// checkAge rejects a move of nodes that are younger than the time after which its savings repay the launches, which cost
+// launched $/h. The rejection is of the first such node, and notes when the last of them is old enough.
+func (x *search) checkAge(m *move, launched float64) *rejection {
+	age, saves := repaymentAge(m.savings, launched)
+	if !saves {
+		return nil // whatever the age
+	}
+	var young *node
+	var until time.Time
+	for _, n := range m.removed {
+		if at := n.Node.CreatedAt.Add(age); !n.Node.CreatedAt.IsZero() && at.After(x.snap.Now) {
+			if young == nil {
+				young = n
+			}
+			if at.After(until) {
+				until = at
+			}
+		}
+	}
+	if young == nil {
+		return nil
+	}
+	if next := x.result.NextChange; next.IsZero() || until.Before(next) {
+		x.result.NextChange = until
+	}
+	return &rejection{
+		message: fmt.Sprintf("Node is young: its replacement saves $%.4f/h, which pays for the time in which both run once the node is %s old",
+			m.savings, age),
+		nodes: []*node{young},
+		until: until,
+	}
+}
+
+// repaymentAge is the age of a node from which on savings in $/h repay launches that cost launched $/h for bootTime: the age that a
+// node needs for its replacement, in whole seconds. It is false if nothing is saved.
+func repaymentAge(savings, launched float64) (age time.Duration, saves bool) {
+	if savings <= 0 {
+		return 0, false
+	}
+	seconds := math.Ceil(launched / savings * bootTime.Seconds())
+	return time.Duration(min(seconds, maxAssumedAge.Seconds())) * time.Second, true
 }
 
 func (x *search) allocatesDevices(m *move) bool {
@@ -315,7 +350,7 @@ func (x *search) apply(m *move) {
 	for _, pl := range m.plan.Placements {
 		if i := x.nodeIndex(pl); i >= 0 && x.byIndex[i] != nil {
 			n := x.byIndex[i]
-			n.destination, n.examined, n.message, n.noEvent = true, true, "It takes in pods of nodes that are terminated", true
+			n.destination, n.examined, n.message, n.noEvent, n.until = true, true, "It takes in pods of nodes that are terminated", true, time.Time{}
 		}
 	}
 	x.moves = append(x.moves, m)

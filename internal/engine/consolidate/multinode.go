@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
@@ -210,7 +211,7 @@ func (x *search) removeGroup(nodes []*node, closed map[int]bool) {
 				continue
 			}
 			refused = true
-			x.setMessage(m.removed, r.message, r.noEvent)
+			x.reject(m.removed, r)
 			switch {
 			case len(r.nodes) > 0:
 				later(keepOpen(m.removed, r.nodes, closed))
@@ -265,7 +266,14 @@ func removedNodes(moves []*move) []*node {
 
 func (x *search) setMessage(nodes []*node, message string, noEvent bool) {
 	for _, n := range nodes {
-		n.message, n.noEvent = message, noEvent
+		n.message, n.noEvent, n.until = message, noEvent, time.Time{}
+	}
+}
+
+// reject notes on nodes why a move of them was rejected.
+func (x *search) reject(nodes []*node, r *rejection) {
+	for _, n := range nodes {
+		n.message, n.noEvent, n.until = r.message, r.noEvent, r.until
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,7 +24,9 @@ type node struct {
 	// message says why it stays, by the last simulation.
 	message string
 	// noEvent is set if no event is to report the message.
-	noEvent  bool
+	noEvent bool
+	// until is when the reason ends by time alone; zero if it does not.
+	until    time.Time
 	examined bool
 }
 
@@ -294,7 +297,7 @@ func (x *search) unconsolidatable() []disrupt.Unconsolidatable {
 		if n.removed {
 			continue
 		}
-		out = append(out, disrupt.Unconsolidatable{Candidate: n.Candidate, Message: n.message, NoEvent: n.noEvent})
+		out = append(out, disrupt.Unconsolidatable{Candidate: n.Candidate, Message: n.message, NoEvent: n.noEvent, Until: n.until})
 	}
 	return out
 }

@@ -2,6 +2,7 @@ package consolidate
 
 import (
 	"slices"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -31,6 +32,9 @@ type Result struct {
 	Rejected []disrupt.Command
 	// OverBudget is true if a candidate stays because of the budgets of its pool.
 	OverBudget bool
+	// NextChange is the first instant at which time alone makes a rejected move right: it saves money, and its nodes are still
+	// young. It is zero if there is no such move.
+	NextChange time.Time
 	// TimedOut is Multi or Single if Settings.MaxSteps stopped that part of the search, as its first; empty if nothing
 	// stopped it.
 	TimedOut string

@@ -28,7 +28,7 @@ func (x *search) singleNode(nodes []*node) {
 		}
 		m := &move{removed: g, plan: plan}
 		if r := x.evaluate(m); r != nil {
-			x.setMessage(g, r.message, r.noEvent)
+			x.reject(g, r)
 			continue
 		}
 		x.apply(m)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,48 @@ func TestYoungNodes(t *testing.T) {
 	}
 }
 
+// TestYoungNodeIsReplacedAsSoonAsItRepays names the instant from which on a move is right, and finds the move then, not a second before.
+func TestYoungNodeIsReplacedAsSoonAsItRepays(t *testing.T) {
+	for _, tt := range []struct {
+		price float64 // of the replacement of a node of $0.2/h
+		age   time.Duration
+	}{
+		{0.1, 3 * time.Minute},
+		{0.15, 9 * time.Minute},
+		{0.05, time.Minute},
+		{0.199, time.Hour},
+		{0.13, 335 * time.Second}, // 5 min 34.3 s
+	} {
+		s := world([]*catalog.InstanceType{priced("m", 2, tt.price, 0), priced("xl", 4, 0.2, 0)})
+		created := s.Now
+		add(s, 0, "node", "xl", onDemand, one("pod", "1")).CreatedAt = created
+		for _, early := range []time.Duration{0, tt.age / 2, tt.age - time.Second} {
+			s.Now = created.Add(early)
+			r := find(s, defaults())
+			if len(r.Commands) > 0 || !r.NextChange.Equal(created.Add(tt.age)) || !r.Unconsolidatable[0].Until.Equal(created.Add(tt.age)) {
+				t.Errorf("$%v/h, age %v: %s, next change %v, %+v; want a change at %v", tt.price, early, describe(r), r.NextChange, r.Unconsolidatable, created.Add(tt.age))
+			}
+			if why := r.Unconsolidatable[0]; why.NoEvent || !strings.Contains(why.Message, "once the node is "+tt.age.String()+" old") {
+				t.Errorf("$%v/h, age %v: the reason is %q, event %v", tt.price, early, why.Message, !why.NoEvent)
+			}
+		}
+		s.Now = created.Add(tt.age)
+		if r := find(s, defaults()); len(r.Commands) != 1 || !r.NextChange.IsZero() {
+			t.Errorf("$%v/h, age %v: %s, next change %v; want the replacement", tt.price, tt.age, describe(r), r.NextChange)
+		}
+	}
+}
+
+// A node that nothing cheaper can replace is not waited for.
+func TestYoungNodeWithoutSavingIsNotCalledYoung(t *testing.T) {
+	s := world([]*catalog.InstanceType{priced("xl", 4, 0.2, 0)})
+	add(s, 0, "node", "xl", onDemand, one("pod", "1")).CreatedAt = s.Now.Add(-time.Minute)
+	r := find(s, defaults())
+	if len(r.Unconsolidatable) != 1 || strings.Contains(r.Unconsolidatable[0].Message, "young") || !r.NextChange.IsZero() {
+		t.Errorf("%+v, next change %v", r.Unconsolidatable, r.NextChange)
+	}
+}
+
 // day is a cluster in which pods come and go by chance, for 24 hours.
 type day struct {
 	s    *snapshot.Snapshot
@@ -125,28 +168,29 @@ type day struct {
 	dollars, nodeHours float64
 	// lowerBound is the least that nodes for the pods could have cost.
 	lowerBound float64
+
+	// tick is the time between two steps, lifetime how long pods live on average.
+	tick, lifetime time.Duration
+	// ageless nodes are never young; overlap is what replacements cost while they boot and the nodes that they replace are paid for, in $.
+	ageless bool
+	overlap float64
 }
-
-const tick = 15 * time.Minute
-
-// lifetime is how long pods live on average.
-const lifetime = 4 * time.Hour
 
 // run simulates the day.
 func (d *day) run() {
-	for step := range int(24 * time.Hour / tick) {
-		hours := float64(step) * tick.Hours()
+	for step := range int(24 * time.Hour / d.tick) {
+		hours := float64(step) * d.tick.Hours()
 		d.churn(hours)
 		d.schedule()
 		d.provision()
 		d.consolidate()
-		d.lowerBound += lowerBound(d.s) * tick.Hours()
+		d.lowerBound += lowerBound(d.s) * d.tick.Hours()
 		for i := range d.s.Nodes {
-			d.dollars += d.s.Nodes[i].Price * tick.Hours()
+			d.dollars += d.s.Nodes[i].Price * d.tick.Hours()
 		}
-		d.nodeHours += float64(len(d.s.Nodes)) * tick.Hours()
+		d.nodeHours += float64(len(d.s.Nodes)) * d.tick.Hours()
 		d.mostNodes = max(d.mostNodes, len(d.s.Nodes))
-		d.s.Now = d.s.Now.Add(tick)
+		d.s.Now = d.s.Now.Add(d.tick)
 	}
 }
 
@@ -167,7 +211,7 @@ func (d *day) churn(hours float64) {
 		cpu := []string{"100m", "250m", "500m", "1", "2"}[d.r.IntN(5)]
 		memory := []string{"256Mi", "1Gi", "2Gi", "4Gi"}[d.r.IntN(4)]
 		p := Pod(fmt.Sprintf("pod-%06d", d.pods), Requests("cpu", cpu, "memory", memory), OwnedBy("apps/v1", "ReplicaSet"))
-		d.leavesAt[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(lifetime)))
+		d.leavesAt[p.UID] = d.s.Now.Add(time.Duration(d.r.ExpFloat64() * float64(d.lifetime)))
 		d.pending = append(d.pending, p)
 	}
 }
@@ -232,7 +276,9 @@ func (d *day) launch(launches []schedule.Launch) {
 		l := &launches[i]
 		d.launched++
 		n := workload.Node(fmt.Sprintf("node-%05d", d.launched), l.Pool, l.InstanceTypes[0], l.Offering)
-		n.CreatedAt = d.s.Now
+		if !d.ageless {
+			n.CreatedAt = d.s.Now
+		}
 		d.s.Nodes = append(d.s.Nodes, n)
 		for _, p := range l.Pods {
 			d.bind(p, len(d.s.Nodes)-1)
@@ -262,6 +308,9 @@ func (d *day) consolidate() {
 			d.pending = append(d.pending, pl.Pods...)
 		}
 		d.launch(c.Plan.Launches)
+		for i := range c.Plan.Launches {
+			d.overlap += c.Plan.Launches[i].Offering.Price * (3 * time.Minute).Hours()
+		}
 	}
 	d.s.Nodes = slices.DeleteFunc(slices.Clone(d.s.Nodes), func(n snapshot.Node) bool { return removed[n.Name] })
 	d.schedule()
@@ -324,5 +373,6 @@ func TestDay(t *testing.T) {
 // newDay is a day of random load from a seed.
 func newDay(t *testing.T, seed uint64, find func(*snapshot.Snapshot) []disrupt.Command) *day {
 	s := workload.Snapshot([]snapshot.Pool{workload.GeneralPool("general", ec2(t))}, nil, true)
-	return &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(seed, seed)), find: find, leavesAt: map[types.UID]time.Time{}}
+	return &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(seed, seed)), find: find, leavesAt: map[types.UID]time.Time{},
+		tick: 15 * time.Minute, lifetime: 4 * time.Hour}
 }

@@ -72,8 +72,9 @@ type Verdict struct {
 // Unconsolidatable is a candidate that no command removes.
 type Unconsolidatable struct {
 	Candidate *Candidate
-	// Why is the message of the event Unconsolidatable. If Quiet, no event is published: only explain commands show
-	// it.
+	// Message is that of the event Unconsolidatable. If NoEvent, no event is published: only explain commands show it.
 	Message string
 	NoEvent bool
+	// Until is when the reason ends by time alone; zero if it does not.
+	Until time.Time
 }

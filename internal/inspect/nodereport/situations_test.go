@@ -89,7 +89,7 @@ func situations() []situation {
 		},
 		{
 			"young", func(w *world) { w.claim().CreationTimestamp = metav1.NewTime(now.Add(-20 * time.Second)) }, nodereport.Stays,
-			"stays: m.small at $0.05/h would save $0.15/h of its $0.20/h, but: Node is young: replacing it would not pay for itself within its age of 20s", nil,
+			"stays: m.small at $0.05/h would save $0.15/h of its $0.20/h, but: Node is young: its replacement saves $0.1500/h, which pays for the time in which both run once the node is 1m0s old", nil,
 		},
 		{
 			"drifted by requirement", func(w *world) {

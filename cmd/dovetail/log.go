@@ -36,7 +36,7 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 			return a
 		},
 	})
-	handler = lazyHandler{base: withoutLeaseError{handler}}
+	handler = lazyHandler{base: libraryLines{handler}}
 	log := slog.New(handler)
 	// The libraries' own logs: the client's klog and controller-runtime's, at the same place.
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
@@ -96,12 +96,19 @@ func (a *added) to(base slog.Handler) slog.Handler {
 	return a.before.to(base).WithGroup(a.group)
 }
 
-// withoutLeaseError drops the error that controller-runtime logs whenever it is stopped: it has released the leader's lease, as it
-// should.
-type withoutLeaseError struct{ slog.Handler }
+// libraryLines corrects what controller-runtime logs. Its lines about each controller that starts or stops, some 120 at a start, are
+// logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's lease, as it should.
+type libraryLines struct{ slog.Handler }
 
-func (o withoutLeaseError) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "error received after stop sequence was engaged" {
+// perController are controller-runtime's lines of which there is one for each controller, or for each source of one.
+var perController = map[string]bool{
+	"Starting EventSource": true, "Starting Controller": true, "Starting workers": true,
+	"Shutdown signal received, waiting for all workers to finish": true, "All workers finished": true,
+}
+
+func (o libraryLines) Handle(ctx context.Context, r slog.Record) error {
+	switch {
+	case r.Message == "error received after stop sequence was engaged":
 		expected := false
 		r.Attrs(func(a slog.Attr) bool {
 			expected = expected || a.Value.String() == "leader election lost"
@@ -110,16 +117,20 @@ func (o withoutLeaseError) Handle(ctx context.Context, r slog.Record) error {
 		if expected {
 			return nil
 		}
+	case perController[r.Message] && r.Level == slog.LevelInfo:
+		if r.Level = slog.LevelDebug; !o.Enabled(ctx, r.Level) {
+			return nil
+		}
 	}
 	return o.Handler.Handle(ctx, r)
 }
 
-func (o withoutLeaseError) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return withoutLeaseError{o.Handler.WithAttrs(attrs)}
+func (o libraryLines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return libraryLines{o.Handler.WithAttrs(attrs)}
 }
 
-func (o withoutLeaseError) WithGroup(name string) slog.Handler {
-	return withoutLeaseError{o.Handler.WithGroup(name)}
+func (o libraryLines) WithGroup(name string) slog.Handler {
+	return libraryLines{o.Handler.WithGroup(name)}
 }
 
 // sdkLogger writes the logs of the AWS SDK to the controller's log.

@@ -28,6 +28,20 @@ func TestReleasingTheLeaseIsNotLoggedAsAnError(t *testing.T) {
 	}
 }
 
+// A start logs what it does, not one line for each controller and each of its sources. --log-level debug has them.
+func TestAStartDoesNotLogEachController(t *testing.T) {
+	for level, want := range map[string]int{"info": 1, "debug": 3} {
+		var out bytes.Buffer
+		log := newLogger(&out, level)
+		log.With("controller", "static").Info("Starting Controller")
+		log.WithGroup("source").Info("Starting EventSource", "kind", "Pod")
+		log.Info("starting", "workers", 3)
+		if got := strings.Count(out.String(), "\n"); got != want {
+			t.Errorf("level %s: %d lines, want %d:\n%s", level, got, want, out.String())
+		}
+	}
+}
+
 // What is added to a logger is in its lines, and not in those of the logger that it was added to.
 func TestAttributesAndGroups(t *testing.T) {
 	var out bytes.Buffer

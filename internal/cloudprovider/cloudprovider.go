@@ -107,9 +107,16 @@ var ErrOutcomeUnknown = errors.New("it is unknown whether the call has had an ef
 var ErrIdentityMismatch = errors.New("IdentityMismatch")
 
 // InsufficientCapacityError means that none of the claim's offerings is available at the moment.
-type InsufficientCapacityError struct{ Err error }
+type InsufficientCapacityError struct {
+	Err error
+	// NoClass is true if there is no node class to launch from, which Karpenter counts as insufficient capacity: AWS was not called.
+	NoClass bool
+}
 
 func (e *InsufficientCapacityError) Error() string {
+	if e.NoClass {
+		return e.Err.Error()
+	}
 	return fmt.Sprintf("insufficient capacity: %v", e.Err)
 }
 func (e *InsufficientCapacityError) Unwrap() error { return e.Err }

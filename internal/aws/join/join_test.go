@@ -278,6 +278,28 @@ func TestCheckState(t *testing.T) {
 	}
 }
 
+// Nobody can correct user data that a node class does not set.
+func TestRemedyDoesNotNameUserDataThatIsNotSet(t *testing.T) {
+	for _, line := range []string{
+		"nodeadm-config.service: Main process exited, code=exited, status=1", "cloud-init[123]: WARNING part-001 failed",
+		`Failed to run Kubelet" err="failed to run Kubelet: no`, "kubelet: x509: certificate signed by unknown authority",
+	} {
+		for plain, want := range map[bool]bool{false: true, true: false} {
+			found := CheckConsole(Instance{ID: "i-1", NoUserData: plain}, line)
+			if len(found) != 1 || found[0].Remedy == "" || strings.Contains(found[0].Remedy, "userData") != want {
+				t.Errorf("%s, class without user data %v: %+v", line, plain, found)
+			}
+			if strings.Contains(found[0].Remedy, "INSTANCE") {
+				t.Errorf("the remedy does not name the instance: %s", found[0].Remedy)
+			}
+		}
+	}
+	down := CheckState(Instance{ID: "i-1", State: "stopped", Reason: "Client.InstanceInitiatedShutdown", NoUserData: true})
+	if len(down) != 1 || !strings.Contains(down[0].Remedy, "in the image: the EC2NodeClass sets no spec.userData") {
+		t.Errorf("%+v", down)
+	}
+}
+
 func TestCheckConsole(t *testing.T) {
 	i := Instance{ID: "i-1", Role: "role/node", Subnet: "subnet/s", Class: "nodeclass/x"}
 	for _, tt := range []struct{ name, text, cause, scope string }{

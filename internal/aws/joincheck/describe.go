@@ -393,7 +393,10 @@ func (c *Checker) instance(ctx context.Context, id string, class Class) (join.In
 }
 
 func (c *Checker) readInstance(i *ec2types.Instance, class Class) join.Instance {
-	found := join.Instance{ID: deref(i.InstanceId), Class: ClassScope(class.EC2NodeClass), Subnet: "subnet/" + deref(i.SubnetId)}
+	found := join.Instance{
+		ID: deref(i.InstanceId), Class: ClassScope(class.EC2NodeClass), Subnet: "subnet/" + deref(i.SubnetId),
+		NoUserData: strings.TrimSpace(class.Spec.UserData) == "",
+	}
 	if i.State != nil {
 		found.State = string(i.State.Name)
 	}

@@ -15,6 +15,7 @@ type ineligibility int
 const (
 	eligible ineligibility = iota
 	staticPool
+	poolClosed
 	typeNotFound
 	noCapacityTypeLabel
 	noZoneLabel
@@ -30,6 +31,8 @@ func ineligible(c *disrupt.Candidate) ineligibility {
 	switch {
 	case c.Pool.Spec.Replicas != nil:
 		return staticPool
+	case c.PoolClosed:
+		return poolClosed
 	case c.Type == nil:
 		return typeNotFound
 	case c.CapacityType == "":
@@ -53,6 +56,8 @@ func (i ineligibility) message(c *disrupt.Candidate) string {
 	switch i {
 	case staticPool:
 		return fmt.Sprintf("NodePool %q keeps a fixed number of nodes", c.Pool.Name)
+	case poolClosed:
+		return fmt.Sprintf("NodePool %q is not ready, so it can launch no replacement", c.Pool.Name)
 	case typeNotFound:
 		return fmt.Sprintf("Instance Type %q not found", c.Node.Labels[corev1.LabelInstanceTypeStable])
 	case noCapacityTypeLabel:
@@ -74,7 +79,7 @@ func (i ineligibility) message(c *disrupt.Candidate) string {
 
 // noEvent reports whether the reason is the usual state of such a node, of which no event is published.
 func (i ineligibility) noEvent() bool {
-	return i == staticPool || i == emptyNode || i == notConsolidatable
+	return i == staticPool || i == poolClosed || i == emptyNode || i == notConsolidatable
 }
 
 // StillEligible reports whether a candidate of a command that was found earlier may still be removed. If not, message says

@@ -196,6 +196,10 @@ func TestIneligibleNodes(t *testing.T) {
 		}},
 		{"Node is empty", true, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }},
 		{"Pods came or went too lately", true, func(s *snapshot.Snapshot) { s.Nodes[0].Consolidatable = false }},
+		{`NodePool "general" is not ready, so it can launch no replacement`, true, func(s *snapshot.Snapshot) {
+			s.Closed = append(s.Closed, s.Pools[0].NodePool) // as in the seconds after an edit
+			s.Pools = []snapshot.Pool{Pool("other", s.Pools[0].InstanceTypes)}
+		}},
 		{`NodePool "general" keeps a fixed number of nodes`, true, func(s *snapshot.Snapshot) {
 			s.Pools[0].NodePool.Spec.Replicas = new(int64)
 			s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes))

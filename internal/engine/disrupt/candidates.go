@@ -189,7 +189,7 @@ func (v *View) candidate(i int) *Candidate {
 	c := &Candidate{
 		Index: i, Node: n, Pool: p.NodePool, Type: p.types[n.Labels[corev1.LabelInstanceTypeStable]],
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
-		Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
+		PoolClosed: p.types == nil, Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
 	}
 	c.Price = offeringPrice(c.Type, c.Zone, c.CapacityType)
 	for _, pod := range n.Pods {

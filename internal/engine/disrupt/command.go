@@ -18,6 +18,8 @@ type Candidate struct {
 	Index int
 	Node  *snapshot.Node
 	Pool  *karpv1.NodePool
+	// PoolClosed is true while the pool can launch nothing, as while it or its node class is not Ready: its types are not known then.
+	PoolClosed bool
 	// Type is nil if the node's label names none that its pool can launch.
 	Type *catalog.InstanceType
 	// Zone and CapacityType are the node's labels, empty where missing.

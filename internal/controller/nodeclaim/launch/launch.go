@@ -122,7 +122,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, client.IgnoreNotFound(err) // another writer was faster; nothing was launched
 	}
 	if err != nil {
-		return reconcile.Result{}, r.failed(ctx, claim, err)
+		return r.failed(ctx, claim, err)
 	}
 	err = r.record(ctx, claim, launched)
 	if apierrors.IsNotFound(err) {
@@ -161,7 +161,7 @@ func (r *Reconciler) launch(ctx context.Context, claim *karpv1.NodeClaim) (cloud
 	err := r.Client.Get(ctx, client.ObjectKey{Name: claim.Spec.NodeClassRef.Name}, class, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return cloudprovider.Launched{}, claim, &cloudprovider.InsufficientCapacityError{
-			Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name),
+			Err: fmt.Errorf("node class %q does not exist", claim.Spec.NodeClassRef.Name), NoClass: true,
 		}
 	}
 	if err != nil {
@@ -197,10 +197,14 @@ func (r *Reconciler) annotate(ctx context.Context, claim *karpv1.NodeClaim, mark
 	return nil
 }
 
+// reasonReadinessUnknown is the reason of Launched while the node class of the claim was not reconciled yet, as when both were created
+// together. It is a state of some seconds, not an error.
+const reasonReadinessUnknown = "NodeClassReadinessUnknown"
+
 // launchable returns why a node class cannot launch now; nil if it can.
 func launchable(class *awsv1.EC2NodeClass) error {
 	if class.DeletionTimestamp != nil {
-		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("node class %q is being deleted", class.Name)}
+		return &cloudprovider.InsufficientCapacityError{Err: fmt.Errorf("node class %q is being deleted", class.Name), NoClass: true}
 	}
 	ready, ok := condition.Get(class, condition.Ready)
 	switch {
@@ -208,7 +212,7 @@ func launchable(class *awsv1.EC2NodeClass) error {
 		return &cloudprovider.NodeClassNotReadyError{Err: fmt.Errorf("node class %q: %s", class.Name, ready.Message)}
 	case !ok || !condition.IsTrue(class, condition.Ready):
 		return &cloudprovider.CreateError{
-			Reason:  "NodeClassReadinessUnknown",
+			Reason:  reasonReadinessUnknown,
 			Message: fmt.Sprintf("the readiness of node class %q is not known yet", class.Name),
 		}
 	case ready.ObservedGeneration != class.Generation:
@@ -252,14 +256,14 @@ func (r *Reconciler) record(ctx context.Context, claim *karpv1.NodeClaim, launch
 }
 
 // failed handles a launch error: it deletes the claim, or records the error for the next attempt.
-func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err error) error {
+func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err error) (reconcile.Result, error) {
 	if capacity := (*cloudprovider.InsufficientCapacityError)(nil); errors.As(err, &capacity) {
 		r.Events.Warn(claim, reasonInsufficientCapacity, "%s", capacityMessage(claim, err))
 		r.reportCapacity(ctx, claim, err)
-		return r.delete(ctx, claim, "insufficient_capacity", err)
+		return reconcile.Result{}, r.delete(ctx, claim, "insufficient_capacity", err)
 	}
 	if notReady := (*cloudprovider.NodeClassNotReadyError)(nil); errors.As(err, &notReady) {
-		return r.delete(ctx, claim, "nodeclass_not_ready", err)
+		return reconcile.Result{}, r.delete(ctx, claim, "nodeclass_not_ready", err)
 	}
 	r.backoffs.failed(claim, r.Now())
 	reason, message := "LaunchFailed", truncate(err.Error())
@@ -267,11 +271,15 @@ func (r *Reconciler) failed(ctx context.Context, claim *karpv1.NodeClaim, err er
 		reason, message = create.Reason, create.Message
 	}
 	before := claim.DeepCopy()
+	var patchErr error
 	if condition.SetUnknown(claim, karpv1.ConditionLaunched, condition.Because(reason, message), r.Now()) {
-		_, patchErr := patch.StatusFrom(ctx, r.Client, before, claim)
-		err = errors.Join(err, client.IgnoreNotFound(patchErr))
+		_, patchErr = patch.StatusFrom(ctx, r.Client, before, claim)
+		patchErr = client.IgnoreNotFound(patchErr)
 	}
-	return fmt.Errorf("launch node claim %q: %w", claim.Name, err)
+	if reason == reasonReadinessUnknown {
+		return reconcile.Result{RequeueAfter: r.backoffs.remaining(claim, r.Now())}, patchErr
+	}
+	return reconcile.Result{}, fmt.Errorf("launch node claim %q: %w", claim.Name, errors.Join(err, patchErr))
 }
 
 // delete deletes the claim, so that its pods are scheduled again.

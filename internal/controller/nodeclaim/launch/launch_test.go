@@ -333,10 +333,11 @@ func TestFailures(t *testing.T) {
 			}
 			f := controllertest.New(t, objects...)
 			s := &fakeCloud{err: tt.err}
-			_, err := f.Try(reconciler(f, s), "a")
+			result, err := f.Try(reconciler(f, s), "a")
 			c := f.Claim("a")
-			if gone := c.DeletionTimestamp != nil; gone != (tt.gone != "") || (err != nil) == gone {
-				t.Errorf("deleted %v, error %v", gone, err)
+			gone, waits := c.DeletionTimestamp != nil, result.RequeueAfter > 0
+			if gone != (tt.gone != "") || waits != (tt.reason == reasonReadinessUnknown) || (err != nil) != (!gone && !waits) {
+				t.Errorf("deleted %v, requeued after %v, error %v", gone, result.RequeueAfter, err)
 			}
 			if tt.gone != "" && f.Counted(tt.gone) != 1 {
 				t.Errorf("not counted as %s", tt.gone)
@@ -345,8 +346,13 @@ func TestFailures(t *testing.T) {
 				(got.Status != metav1.ConditionUnknown || got.Reason != tt.reason || got.Message != tt.message) {
 				t.Errorf("Launched %+v, want Unknown, %s: %s", got, tt.reason, tt.message)
 			}
-			if events := strings.Join(f.RecordedEvents(), "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
+			recorded := f.RecordedEvents()
+			if events := strings.Join(recorded, "\n"); (tt.event == "") != (events == "") || !strings.Contains(events, tt.event) {
 				t.Errorf("events %q, want %q", events, tt.event)
+			}
+			if tt.class == nil && !slices.Contains(recorded,
+				`Warning InsufficientCapacityError NodeClaim a event: node class "default" does not exist`) {
+				t.Errorf("events %q name a lack of capacity", recorded)
 			}
 			if s.launched != tt.launched {
 				t.Errorf("the cloud was called %d times, want %d", s.launched, tt.launched)

@@ -238,8 +238,8 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
-		KubernetesVersion: minorVersion(server),
-		ReservedCapacity:  f.reservedCapacity, KubeletExpressions: f.kubeletExpressions,
+		KubernetesVersion: minorVersion(server), OnlyEKS: true,
+		ReservedCapacity: f.reservedCapacity, KubeletExpressions: f.kubeletExpressions,
 		APIServer: apiserver.Reader{Live: kube},
 		Match:     func(providerID string) identity.Match { return known.both[providerID] },
 	})

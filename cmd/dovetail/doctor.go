@@ -102,7 +102,7 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 	case err != nil:
 		sources.NoCloud = err.Error()
 	default:
-		sources.Cloud = newDoctorAccount(account)
+		sources.Cloud, sources.Unproven = newDoctorAccount(account), account.Cluster.Unproven()
 	}
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }

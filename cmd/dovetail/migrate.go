@@ -170,6 +170,7 @@ func (f *migrateFlags) openCloud(ctx context.Context, sources *gather.Sources, l
 		return
 	}
 	sources.Doctor.Cloud, sources.Cloud = newDoctorAccount(account), newMigrateAccount(account)
+	sources.Doctor.Unproven = account.Cluster.Unproven()
 	// IAM limits simulations to a few in a second, and one that fails leaves all rights unknown.
 	patient := func(o *iam.Options) { o.RetryMaxAttempts = simulationAttempts }
 	sources.Simulator, sources.PodIdentity, sources.Region = iam.NewFromConfig(sdk, patient), eks.NewFromConfig(sdk), sdk.Region

@@ -35,6 +35,8 @@ type Finding struct {
 	Message string
 	// Remedy is what to do about it: commands, or lines to add, each ready to be used.
 	Remedy string
+	// Deletes is true for a remedy that deletes something.
+	Deletes bool
 	// Manifest is the remedy as YAML to apply, if it is a manifest.
 	Manifest string
 }

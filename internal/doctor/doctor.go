@@ -41,6 +41,10 @@ type Finding struct {
 	Command string `json:"command,omitempty"`
 	// Manifest is the remedy as YAML to apply, if it is a manifest.
 	Manifest string `json:"manifest,omitempty"`
+
+	// deletes is the end of the remedy that deletes or terminates something. It is left out, with the Command, while it is not proven that
+	// the account and the name are those of this cluster.
+	deletes string
 }
 
 // NotChecked is a check that could not run.
@@ -92,6 +96,7 @@ func Run(f *Facts) Report {
 		for _, finding := range found {
 			finding.Check, finding.Area = c.ID, c.Area
 			finding.Severity, finding.Why = cmp.Or(finding.Severity, c.Severity), cmp.Or(finding.Why, c.Why)
+			finding.withhold(f.proven())
 			if finding.Severity == unchecked {
 				report.NotChecked = append(report.NotChecked, NotChecked{
 					Check: c.ID, Why: finding.Object + ": " + finding.Seen, Cause: finding.Object + ": " + finding.Seen,
@@ -103,6 +108,18 @@ func Run(f *Facts) Report {
 	}
 	slices.SortStableFunc(report.Findings, func(a, b Finding) int { return cmp.Compare(a.Severity.rank(), b.Severity.rank()) })
 	return report
+}
+
+// withhold completes the remedy by what deletes something, if it is proven whose that is.
+func (f *Finding) withhold(proven bool) {
+	switch {
+	case f.deletes == "":
+	case proven:
+		f.Remedy += f.deletes
+	default:
+		f.Command = ""
+		f.Remedy += " (the command is shown once --cluster-name, region and credentials are known to be those of this cluster)"
+	}
 }
 
 // unchecked marks a finding that reports a part of a check that could not run.

@@ -3,7 +3,9 @@ package doctor
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -429,4 +431,54 @@ func TestDocumented(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("docs/doctor.md should list:\n%s", strings.Join(want, "\n"))
 	}
+}
+
+// A command that deletes is shown only if it is proven that the account, the region and the name are those of this cluster.
+func TestNothingIsDeletedWithoutProofOfIdentity(t *testing.T) {
+	deletes := regexp.MustCompile(`\b(delete|delete-access-entry|terminate-instances) `)
+	shown := 0
+	for check, broken := range breaks {
+		f := healthy()
+		broken.change(f)
+		if j := f.Joining["default"]; len(j) > 0 {
+			j[0].Remedy, j[0].Deletes = "aws eks delete-access-entry --principal-arn node", true
+		}
+		for _, found := range Run(f).Findings {
+			if deletes.MatchString(found.Remedy + " " + found.Command) {
+				shown++
+			}
+		}
+		for _, doubt := range []func(*Facts){
+			func(f *Facts) { f.Mismatch = "this API server is another" },
+			func(f *Facts) { f.Miss(Identity, "EKS did not return the cluster") },
+		} {
+			unproven := *f
+			unproven.Missed = maps.Clone(f.Missed)
+			doubt(&unproven)
+			for _, found := range Run(&unproven).Findings {
+				if deletes.MatchString(found.Remedy) || deletes.MatchString(found.Command) {
+					t.Errorf("%s, without proof of identity: %s %s", check, found.Remedy, found.Command)
+				}
+			}
+		}
+	}
+	if shown < 5 {
+		t.Errorf("with proof of identity, only %d remedies delete something", shown)
+	}
+}
+
+// The instance of a node that is Ready exists, whatever its tags: the deletion of its NodeClaim would terminate it.
+func TestClaimOfAReadyNodeIsNotDeleted(t *testing.T) {
+	f := healthy()
+	f.Instances[0].ID = "i-2"
+	f.NodeClaims[0].Status.ProviderID, f.Nodes[0].Spec.ProviderID = "aws:///z-a/i-1", "aws:///z-a/i-1"
+	for _, found := range Run(f).Findings {
+		if found.Check == "nodes-without-instance" {
+			if strings.Contains(found.Remedy, "delete") || !strings.Contains(found.Remedy, "create-tags --resources i-1") {
+				t.Errorf("the remedy for a node that is Ready: %s", found.Remedy)
+			}
+			return
+		}
+	}
+	t.Error("a node whose instance has lost its tags is not found")
 }

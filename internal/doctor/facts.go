@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -84,4 +86,25 @@ func (f *Facts) Miss(fact Fact, why string) {
 		f.Missed = map[Fact]string{}
 	}
 	f.Missed[fact] = why
+}
+
+// SharesInstance reports whether an instance with the cluster's name is one of this API server: it has the UID of this cluster, or a Node
+// here stands for it. The IDs of instances are unique, so account, region and name are then those of this cluster.
+func (f *Facts) SharesInstance() bool {
+	joined := map[string]bool{}
+	for i := range f.Nodes {
+		joined[instanceID(f.Nodes[i].Spec.ProviderID)] = true
+	}
+	return slices.ContainsFunc(f.Instances, func(i cloudprovider.Instance) bool { return i.Owner == cloudprovider.Ours || joined[i.ID] })
+}
+
+// instanceID is the last part of a provider ID.
+func instanceID(providerID string) string {
+	return providerID[strings.LastIndexByte(providerID, '/')+1:]
+}
+
+// proven reports whether the account, region and name are those of this API server's cluster.
+func (f *Facts) proven() bool {
+	_, unknown := f.Missed[Identity]
+	return f.Mismatch == "" && !unknown
 }

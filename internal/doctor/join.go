@@ -73,6 +73,9 @@ func (f *Facts) joining(causes []string) []Finding {
 				continue
 			}
 			finding := Finding{Object: "EC2NodeClass " + class, Seen: j.Cause + ": " + j.Message, Remedy: j.Remedy, Manifest: j.Manifest}
+			if j.Deletes {
+				finding.Remedy, finding.deletes = "replace it", ": "+j.Remedy
+			}
 			switch j.Certainty {
 			case cloudprovider.Likely:
 				finding.Severity = Warning

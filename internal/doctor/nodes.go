@@ -51,7 +51,8 @@ func clusterMismatch(f *Facts) []Finding {
 		{
 			Object: "cluster " + f.ClusterName,
 			Seen:   f.Mismatch,
-			Remedy: "set settings.clusterName (CLUSTER_NAME) to the name that aws eks list-clusters shows for this API server",
+			Remedy: "set settings.clusterName (CLUSTER_NAME, --cluster-name) to the name that aws eks list-clusters shows for this API server, " +
+				"and region and credentials to those of its account",
 		},
 	}
 }
@@ -105,7 +106,7 @@ func nodeChecks() []Check {
 		},
 		{
 			ID: "nodes-without-instance", Area: "nodes", Severity: Warning, Title: "a NodeClaim's instance is gone",
-			Why: "its pods do not run", needs: []Fact{NodeClaims, Instances}, run: claimsWithoutInstance,
+			Why: "its pods do not run", needs: []Fact{NodeClaims, Nodes, Instances}, run: claimsWithoutInstance,
 		},
 		{
 			ID: "nodes-instance-without-claim", Area: "nodes", Severity: Warning, Title: "an instance of this cluster has no NodeClaim",
@@ -132,7 +133,7 @@ func lateClaims(f *Facts) (out []Finding) {
 			remedy = fmt.Sprintf(
 				"kubectl describe nodeclaim %s; aws ec2 get-console-output --latest --output text --instance-id %s",
 				c.Name,
-				c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:],
+				instanceID(c.Status.ProviderID),
 			)
 		}
 		out = append(out, Finding{
@@ -253,15 +254,29 @@ func claimsWithoutInstance(f *Facts) (out []Finding) {
 	for _, i := range f.Instances {
 		exists[i.ID] = true
 	}
+	running := map[string]bool{}
+	for i := range f.Nodes {
+		running[f.Nodes[i].Spec.ProviderID], _ = readiness(&f.Nodes[i])
+	}
 	for i := range f.NodeClaims {
 		c := &f.NodeClaims[i]
-		id := c.Status.ProviderID[strings.LastIndexByte(c.Status.ProviderID, '/')+1:]
+		id := instanceID(c.Status.ProviderID)
 		if id == "" || exists[id] || c.DeletionTimestamp != nil || f.Now.Sub(c.CreationTimestamp.Time) < counterpartAge {
+			continue
+		}
+		if running[c.Status.ProviderID] { // its kubelet reports: the claim's deletion would terminate it
+			out = append(out, Finding{
+				Object: "NodeClaim " + c.Name, Seen: "its node is Ready, and its instance " + id + " has lost the cluster's tags",
+				Why: "nothing that reads instances by their tags knows the node",
+				Remedy: fmt.Sprintf("tag it again: aws ec2 create-tags --resources %s --tags Key=%s%s,Value=%s",
+					id, awsv1.TagClusterPrefix, f.ClusterName, awsv1.TagOwned),
+			})
 			continue
 		}
 		out = append(out, Finding{
 			Object: "NodeClaim " + c.Name, Seen: "its instance " + id + " is gone, or has lost the cluster's tags",
-			Remedy: "the controller deletes the claim within two minutes; if it does not run: kubectl delete nodeclaim " + c.Name,
+			Remedy:  "the controller deletes the claim within two minutes",
+			deletes: "; if it does not run: kubectl delete nodeclaim " + c.Name,
 		})
 	}
 	return out
@@ -270,8 +285,7 @@ func claimsWithoutInstance(f *Facts) (out []Finding) {
 func instancesWithoutClaim(f *Facts) (out []Finding) {
 	claimed := map[string]bool{}
 	for i := range f.NodeClaims {
-		id := f.NodeClaims[i].Status.ProviderID
-		claimed[id[strings.LastIndexByte(id, '/')+1:]] = true
+		claimed[instanceID(f.NodeClaims[i].Status.ProviderID)] = true
 		claimed[f.NodeClaims[i].Name] = true
 	}
 	for _, i := range f.Instances {
@@ -281,7 +295,8 @@ func instancesWithoutClaim(f *Facts) (out []Finding) {
 		}
 		out = append(out, Finding{
 			Object: "instance " + i.ID, Seen: fmt.Sprintf("%s, launched %s ago", i.Type, f.Now.Sub(i.LaunchedAt).Round(time.Minute)),
-			Remedy: "the controller terminates it within two minutes; if it does not run: aws ec2 terminate-instances --instance-ids " + i.ID,
+			Remedy:  "the controller terminates it within two minutes",
+			deletes: "; if it does not run: aws ec2 terminate-instances --instance-ids " + i.ID,
 		})
 	}
 	return out
@@ -345,7 +360,7 @@ func overlappingPDBs(f *Facts) (out []Finding) {
 		drop := fmt.Sprintf("kubectl -n %s delete poddisruptionbudget %s", p.Namespace, names[len(names)-1])
 		out = append(out, Finding{
 			Object: "Pod " + p.Namespace + "/" + p.Name, Seen: "it matches PodDisruptionBudgets " + strings.Join(names, " and "),
-			Remedy: "keep one of them: " + drop, Command: drop,
+			Remedy: "keep one of them", deletes: ": " + drop, Command: drop,
 		})
 	}
 	return out

@@ -55,7 +55,7 @@ func otherControllers(f *Facts) (out []Finding) {
 			seen[object] = true
 			out = append(out, Finding{
 				Object: object, Seen: fmt.Sprintf("image %s: %s", c.Image, does),
-				Remedy: "if Dovetail should manage its nodes: " + stop, Command: stop,
+				Remedy: "if Dovetail should manage its nodes, stop it", deletes: ": " + stop, Command: stop,
 			})
 		}
 	}

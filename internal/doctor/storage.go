@@ -200,7 +200,7 @@ func leftoverAttachments(f *Facts) (out []Finding) {
 		detach := "kubectl delete volumeattachment " + a.Name
 		out = append(out, Finding{
 			Object: "VolumeAttachment " + a.Name, Seen: fmt.Sprintf("its node %s is gone", a.Spec.NodeName),
-			Remedy: "once the instance is terminated: " + detach, Command: detach,
+			Remedy: "delete it once the instance is terminated", deletes: ": " + detach, Command: detach,
 		})
 	}
 	return out

@@ -63,6 +63,8 @@ type Config struct {
 	ServerVersion func(ctx context.Context) (string, error)
 	// VersionFromEKS takes the version from EKS instead (settings.eksControlPlane).
 	VersionFromEKS bool
+	// OnlyEKS refuses a name that EKS does not know: see ekscluster.Config.
+	OnlyEKS bool
 	// IsolatedVPC has no route to the Pricing API, and none to IAM other than to create profiles.
 	IsolatedVPC bool
 	// MemoryOverhead is the fraction of memory that the hypervisor keeps for itself, for example 0.075.
@@ -227,7 +229,8 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 	clusterAPI, iamAPI := eks.NewFromConfig(cfg.AWS), iam.NewFromConfig(cfg.AWS)
 	l.cluster = ekscluster.New(ekscluster.Config{
 		EKS: clusterAPI, Name: cfg.Identity.ClusterName, Region: cfg.Identity.Region, Known: cfg.Cluster,
-		KubernetesVersion: cfg.KubernetesVersion, ServerVersion: cfg.ServerVersion, VersionFromEKS: cfg.VersionFromEKS, Log: cfg.Log,
+		KubernetesVersion: cfg.KubernetesVersion, ServerVersion: cfg.ServerVersion, VersionFromEKS: cfg.VersionFromEKS, OnlyEKS: cfg.OnlyEKS,
+		Log: cfg.Log,
 	})
 	l.addresses = network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
 	l.network = network.NewFinder(

@@ -44,7 +44,9 @@ type Config struct {
 	ServerVersion func(ctx context.Context) (string, error)
 	// VersionFromEKS takes the version from EKS instead (settings.eksControlPlane).
 	VersionFromEKS bool
-	Log            *slog.Logger
+	// OnlyEKS makes a name that EKS does not know a mismatch, whatever is configured.
+	OnlyEKS bool
+	Log     *slog.Logger
 }
 
 // Cluster is the EKS cluster, as far as it is known. It is safe for concurrent use.
@@ -61,11 +63,21 @@ type Cluster struct {
 	local APIServer
 	// withoutEKS is true while EKS does not answer, and its answer is optional.
 	withoutEKS bool
+	// unproven is why the name may be that of another cluster; empty once EKS has returned this API server's.
+	unproven string
 }
 
 // New returns a Cluster that knows what is configured. It makes no calls.
 func New(cfg Config) *Cluster {
 	return &Cluster{cfg: cfg, known: cfg.Known, version: cfg.KubernetesVersion}
+}
+
+// Unproven is why the name may be that of another cluster than the API server's: nothing may be concluded then from what the account
+// and region have under this name. It is empty once EKS has returned this API server for the name.
+func (c *Cluster) Unproven() string {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.unproven
 }
 
 // Bootstrap is what nodes need to know of the cluster to join it, as far as it is known.
@@ -115,7 +127,7 @@ func (c *Cluster) configured() bool {
 
 // continueWithoutEKS compares the API server with what is configured, after EKS has failed with cause.
 func (c *Cluster) continueWithoutEKS(local APIServer, cause error) error {
-	if local.EKS && awserrors.Code(cause) == ErrCodeNotFound {
+	if (local.EKS || c.cfg.OnlyEKS) && awserrors.Code(cause) == ErrCodeNotFound {
 		return &IdentityMismatchError{ClusterName: c.cfg.Name, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
 	}
 	if !c.configured() {
@@ -130,7 +142,7 @@ func (c *Cluster) continueWithoutEKS(local APIServer, cause error) error {
 		return err
 	}
 	c.mu.Lock()
-	c.withoutEKS = true
+	c.withoutEKS, c.unproven = true, "EKS did not return the cluster: "+cause.Error()
 	c.mu.Unlock()
 	c.cfg.Log.Warn("EKS did not return the cluster; whether settings.clusterName names this cluster was not checked",
 		"cluster", c.cfg.Name, "error", cause)
@@ -147,6 +159,9 @@ func (c *Cluster) compare(local APIServer, described *ekstypes.Cluster) error {
 		}
 	}
 	doubt, err := CheckIdentity(c.cfg.Name, local, named)
+	c.mu.Lock()
+	c.unproven = doubt
+	c.mu.Unlock()
 	if doubt != "" {
 		c.cfg.Log.Warn("whether settings.clusterName names this cluster was not checked", "why", doubt)
 	}

@@ -246,6 +246,7 @@ func (a Access) checkAccessEntry(e Entry) []cloudprovider.Finding {
 		fmt.Sprintf("the access entry of node role %s has type %s, nodes need %s", e.PrincipalARN, e.Type, want), "")
 	switch e.Type {
 	case entryStandard: // no node uses it
+		f.Deletes = true
 		f.Remedy = fmt.Sprintf("aws eks delete-access-entry %s && %s", a.entryFlags(e.PrincipalARN), a.createEntry(e.PrincipalARN))
 	default:
 		f.Remedy = "leave this entry: deleting it would cut off the nodes that use it. " +

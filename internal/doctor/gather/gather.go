@@ -3,6 +3,7 @@ package gather
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +39,8 @@ type Sources struct {
 	ClusterName string
 	// Mismatch is why the named cluster is not that of the API server; empty if it is.
 	Mismatch string
+	// Unproven is why it may be another one; empty if it is not. Then nothing is concluded from what the account has under this name.
+	Unproven string
 	Now      time.Time
 }
 
@@ -111,6 +114,11 @@ func readCloud(ctx context.Context, s Sources, f *doctor.Facts) {
 	var err error
 	if f.Instances, err = s.Cloud.List(ctx); err != nil {
 		f.Miss(doctor.Instances, err.Error())
+	}
+	if s.Unproven != "" && !f.SharesInstance() {
+		why := fmt.Sprintf("whether %q of this account and region is the cluster of this API server is not known: %s", s.ClusterName, s.Unproven)
+		f.Miss(doctor.Identity, why)
+		f.Miss(doctor.Instances, why)
 	}
 	f.MissingPermissions = s.Cloud.MissingPermissions(ctx)
 	f.Types, f.Joining = map[string][]*catalog.InstanceType{}, map[string][]cloudprovider.Finding{}

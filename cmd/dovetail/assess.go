@@ -20,10 +20,8 @@ type assessFlags struct {
 	clusterName string
 	html        string
 	output      choice
-	// source is where prices come from.
-	source     choice
-	spotToSpot bool
-	nodeGroups bool
+	spotToSpot  bool
+	nodeGroups  bool
 }
 
 func assessCommand() *cobra.Command {
@@ -58,10 +56,6 @@ The cluster is that of KUBECONFIG, or of --kubeconfig and --context, or one of f
 	fs := cmd.Flags()
 	bindClusterName(cmd, &f.clusterName, "name of the EKS cluster; without it, checks of the doctor that need AWS are skipped")
 	fs.StringVar(&f.html, "html", "", "also write a report for a browser to this `file`: one page, without external requests")
-	f.source = choice{pricesAuto, []string{pricesAuto, pricesAccount, pricesCatalog}}
-	fs.Var(&f.source, "prices", "`source` of prices: account (needs AWS credentials), catalog (built in), or auto:\n"+
-		"the account's for a live cluster if they can be read, else the catalog's")
-	complete(cmd, "prices", func(*cobra.Command) []string { return f.source.known })
 	fs.BoolVar(&f.spotToSpot, "spot-to-spot", false,
 		"spot nodes may replace spot nodes, as with the feature gate "+settings.GateSpotToSpot)
 	fs.BoolVar(&f.nodeGroups, "node-groups", false,
@@ -86,7 +80,6 @@ func (f *assessFlags) run(cmd *cobra.Command) error {
 		f.clusterName = "" // CLUSTER_NAME names a live cluster, not that of the files
 	}
 	defer tuneGC(searchGrowth)()
-	f.priced = f.pricesOf(cmd.Context())
 	view, err := f.read(cmd)
 	if err != nil {
 		return err
@@ -109,6 +102,7 @@ func (f *assessFlags) run(cmd *cobra.Command) error {
 // runSeveral assesses clusters one after the other: a search uses the processor and the memory of all.
 func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 	defer tuneGC(searchGrowth)()
+	f.source.warnings = cmd.ErrOrStderr()
 	done := 0
 	results := clusters.Each(cmd.Context(), contexts, 1, func(ctx context.Context, name string) (*assess.Report, error) {
 		done++
@@ -116,7 +110,6 @@ func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
 		one := *f
 		one.kube = f.kube.of(name)
 		one.clusterName, _ = f.kube.eksCluster(name)
-		one.priced = one.pricesOf(ctx)
 		reading, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		view, err := one.readWithin(reading, nil)
@@ -139,23 +132,13 @@ func (f *assessFlags) assess(ctx context.Context, view *inspect.View) (*assess.R
 	how := assess.DefaultSettings()
 	how.Consolidation.SpotToSpot, how.NodeGroups = f.spotToSpot, f.nodeGroups
 	var report *assess.Report
-	var failed error
-	if err := solved(func() { report, failed = assess.Assess(view, how) }); err != nil || failed != nil {
-		return nil, fmt.Errorf("assess: %w", firstError(err, failed))
+	if err := solved(func() { report = assess.Assess(view, how) }); err != nil {
+		return nil, fmt.Errorf("assess: %w", err)
 	}
 	report.Cluster = f.clusterName
 	report.Usage = f.usage(ctx, view)
 	report.Doctor = f.findings(ctx)
 	return report, nil
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // usage compares requests with use; nil for files, and where no metrics-server answers.

@@ -82,6 +82,7 @@ With several --context or --all-contexts, it begins with an overview over these 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
 	defer tuneWatchingGC()()       // what is watched stays, and is most of the memory
 	klog.SetLogger(logr.Discard()) // the page shows what the watch has lost
+	f.source.warnings = cmd.ErrOrStderr()
 	several, err := f.kube.choose()
 	if err == nil && several != nil {
 		err = namesOneCluster(cmd, "cluster-name", "recording")

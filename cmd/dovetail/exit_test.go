@@ -118,6 +118,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	os.Setenv("AWS_EC2_METADATA_DISABLED", "true") // no test waits for credentials of an instance
 	os.Exit(m.Run())
 }
 

@@ -98,8 +98,7 @@ func (a *answerer) view(ctx context.Context, at string) (*inspect.View, error) {
 func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
 	return a.answer(ctx, q.Format, func() (report, error) {
 		defer tuneGC(searchGrowth)()
-		f := assessFlags{viewFlags: a.viewFlags, clusterName: a.clusterName, spotToSpot: a.spotToSpot, source: choice{value: pricesAuto}}
-		f.priced = f.pricesOf(ctx)
+		f := assessFlags{viewFlags: a.viewFlags, clusterName: a.clusterName, spotToSpot: a.spotToSpot}
 		view, err := f.readWithin(ctx, strings.NewReader(""))
 		if err != nil {
 			return nil, err

@@ -77,6 +77,9 @@ func (f *topFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s, so this is the state once, as with --once\n", without)
 		screen = false
 	}
+	if !screen { // which shows where prices come from
+		f.source.warnings = cmd.ErrOrStderr()
+	}
 	several, err := f.kube.choose()
 	switch {
 	case err != nil:

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
@@ -27,8 +26,8 @@ type viewFlags struct {
 	settings settings.Planning
 	// search is how consolidation is searched, by the commands that do.
 	search consolidate.Settings
-	// priced opens prices from elsewhere than the catalog of the flags; nil for that catalog.
-	priced func(*manifest.ClusterState) (inspect.Prices, error)
+	// source is where prices come from.
+	source *priceSource
 }
 
 func (f *viewFlags) bind(cmd *cobra.Command) {
@@ -47,6 +46,8 @@ func (f *viewFlags) bindView(cmd *cobra.Command) {
 	fs.StringArrayVarP(&f.files, "filename", "f", nil,
 		"file, directory, or - for stdin with a snapshot of a cluster (see dovetail snapshot),\ninstead of a live cluster; can be repeated")
 	f.catalogFlags.bind(cmd)
+	f.source = newPriceSource()
+	f.source.bind(cmd)
 	f.settings.Bind(fs)
 }
 
@@ -60,12 +61,13 @@ func (f *viewFlags) check() error {
 
 // read reads the cluster. It needs the verb list for what plans depend on, and writes nothing.
 func (f *viewFlags) read(cmd *cobra.Command) (*inspect.View, error) {
+	f.source.warnings = cmd.ErrOrStderr()
 	return f.readWithin(cmd.Context(), cmd.InOrStdin())
 }
 
 // readWithin is read without a command.
 func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.View, error) {
-	config, err := f.config()
+	config, err := f.config(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -83,29 +85,24 @@ func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.V
 }
 
 // config is what the view depends on besides the cluster.
-func (f *viewFlags) config() (inspect.Config, error) {
+func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
 	planning, err := planSettings(f.settings)
 	if err != nil {
 		return inspect.Config{}, err
 	}
-	prices := f.prices
-	if f.priced != nil {
-		prices = f.priced
-	}
-	return inspect.Config{Prices: prices, Settings: planning, NominationWindow: nominationWindow, Search: f.search}, nil
+	f.source.files = len(f.files) > 0
+	return inspect.Config{Prices: f.prices(ctx), Settings: planning, NominationWindow: nominationWindow, Search: f.search}, nil
 }
 
-// prices opens the catalog of the flags.
-func (f *viewFlags) prices(w *manifest.ClusterState) (inspect.Prices, error) {
-	opened, err := f.open(w, f.settings)
-	if err != nil {
-		return inspect.Prices{}, err
+// prices opens the catalog of the flags, with the prices of their source.
+func (f *viewFlags) prices(ctx context.Context) func(*manifest.ClusterState) (inspect.Prices, error) {
+	return func(w *manifest.ClusterState) (inspect.Prices, error) {
+		opened, err := f.open(w, f.settings)
+		if err != nil {
+			return inspect.Prices{}, err
+		}
+		return f.source.of(ctx, inspect.Prices{Catalog: opened, From: "the catalog file " + f.catalog})
 	}
-	from := "the catalog file " + f.catalog
-	if region, ok := opened.(*offlineregion.Region); ok {
-		from = "the built-in catalog of " + region.Name()
-	}
-	return inspect.Prices{Catalog: opened, From: from}, nil
 }
 
 // watched connects to the cluster of the flags, to watch it.
@@ -125,7 +122,7 @@ func (f *viewFlags) watched(ctx context.Context) (live.Cluster, error) {
 	if err != nil {
 		return live.Cluster{}, err
 	}
-	config, err := f.config()
+	config, err := f.config(ctx)
 	if err != nil {
 		return live.Cluster{}, err
 	}

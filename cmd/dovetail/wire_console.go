@@ -81,7 +81,8 @@ func (a *assembly) consoleSources() console.Sources {
 func (a *assembly) doctorFacts(ctx context.Context) *doctor.Facts {
 	return gather.Facts(ctx, gather.Sources{
 		Kubernetes: a.mgr.GetClient(), Pods: a.pods.List,
-		Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Now: time.Now(),
+		Cloud: newDoctorAccount(a.aws), ClusterName: a.settings.ClusterName, Unproven: a.aws.Cluster.Unproven(),
+		Now: time.Now(),
 	})
 }
 

@@ -67,39 +67,46 @@ var importRules = []layer{
 		dir:  "internal/controllertest",
 		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"},
 	},
+	// Facts about nodes that all readers share.
+	{dir: "internal/fleet", ours: []string{"api", "internal/engine"}},
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
 	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
-	{dir: "internal/recorder", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
+	{dir: "internal/recorder", ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
 	// What read-only commands see, and what they find out.
 	{
-		dir:  "internal/inspect",
-		ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/spelling"},
+		dir: "internal/inspect",
+		ours: []string{
+			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/spelling",
+		},
 	},
 	// What a cluster costs, and would cost; it shows what the doctor finds.
 	{
 		dir: "internal/assess",
 		ours: []string{
-			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/doctor",
+			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect",
+			"internal/doctor",
 		},
 	},
 	// The live view in a terminal.
 	{
-		dir:     "internal/top",
-		ours:    []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect"},
+		dir: "internal/top",
+		ours: []string{
+			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect",
+		},
 		inTests: []string{"internal/terminalpicture"},
 	},
 	// What a controller that does not act would have done.
-	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/planner"}},
+	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/fleet", "internal/planner"}},
 	// One table over several clusters.
 	{dir: "internal/clusters", ours: []string{"internal/assess", "internal/doctor", "internal/top"}},
 	// The live view in a browser: the same model as the terminal's, and what explains its objects.
 	{
 		dir: "internal/console",
 		ours: []string{
-			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/top",
-			"internal/doctor", "internal/recorder", "internal/assess",
+			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect",
+			"internal/top", "internal/doctor", "internal/recorder", "internal/assess",
 		},
 	},
 	// Pictures for the documentation. Tests draw them; nothing that ships imports it.

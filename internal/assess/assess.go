@@ -48,13 +48,9 @@ func DefaultSettings() Settings {
 // Assess computes the report of a cluster, without usage and doctor, which are read elsewhere.
 //
 // Cost: two to five times that of settle, and that of measure. The outcomes are computed at the same time, as far as there are cores.
-func Assess(view *inspect.View, settings Settings) (*Report, error) {
-	prices, err := newPriceList(view.Snapshot, view.Catalog)
-	if err != nil {
-		return nil, err
-	}
-	a := &assessment{view: view, settings: settings, prices: prices}
-	return a.report(), nil
+func Assess(view *inspect.View, settings Settings) *Report {
+	a := &assessment{view: view, settings: settings, prices: newPriceList(view)}
+	return a.report()
 }
 
 // assessment is one run.
@@ -67,7 +63,7 @@ type assessment struct {
 func (a *assessment) report() *Report {
 	s := a.view.Snapshot
 	out := &Report{
-		TakenAt: s.Now.UTC(), Prices: a.view.Prices, Now: fleet(a.withUnclaimed(), a.prices),
+		TakenAt: s.Now.UTC(), Prices: a.view.Prices, PricesProblem: a.view.PricesProblem, Now: fleetOf(a.withUnclaimed(), a.prices),
 		Notes: append([]string{}, a.view.Notes...),
 	}
 	begin := newFuture(s)

@@ -134,16 +134,13 @@ type Baseline struct {
 }
 
 // NewBaseline prepares a comparison, which is for a person who waits: see editSteps.
-func NewBaseline(view *inspect.View, settings Settings) (*Baseline, error) {
-	prices, err := newPriceList(view.Snapshot, view.Catalog)
-	if err != nil {
-		return nil, err
-	}
+func NewBaseline(view *inspect.View, settings Settings) *Baseline {
+	prices := newPriceList(view)
 	settings.Steps = editSteps
 	out := &Baseline{view: view, settings: settings, prices: prices}
 	out.before = sync.OnceValue(func() Prospect { return out.of(view).prospect() })
 	out.now.HourlyCost, out.now.Nodes = cost(view.Snapshot, prices)
-	return out, nil
+	return out
 }
 
 func (b *Baseline) of(view *inspect.View) *assessment {

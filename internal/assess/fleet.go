@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
-// fleet adds up the nodes of a snapshot.
-func fleet(s *snapshot.Snapshot, prices *priceList) Fleet {
+// fleetOf adds up the nodes of a snapshot.
+func fleetOf(s *snapshot.Snapshot, prices *priceList) Fleet {
 	pools, types, capacity := newParts(), newParts(), newParts()
 	all := newParts()
 	out := Fleet{Unpriced: []Unpriced{}}
@@ -46,7 +47,7 @@ func poolName(n *snapshot.Node) (name string, managed bool) {
 	if n.Pool != "" {
 		return n.Pool, true
 	}
-	if group := nodeGroup(n); group != "" {
+	if group := fleet.GroupOf(n.Labels); group != "" {
 		return group, false
 	}
 	return "no NodePool", false
@@ -54,7 +55,7 @@ func poolName(n *snapshot.Node) (name string, managed bool) {
 
 func whyUnpriced(n *snapshot.Node) string {
 	switch {
-	case n.Labels[labelEKSComputeType] == "fargate":
+	case n.Labels[fleet.LabelEKSComputeType] == "fargate":
 		return "Fargate is priced by pod"
 	case instanceType(n) == "":
 		return "it has no label " + corev1.LabelInstanceTypeStable

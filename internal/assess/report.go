@@ -17,6 +17,8 @@ type Report struct {
 	Cluster string `json:"cluster"`
 	// Prices is where the prices come from, and how old they are.
 	Prices string `json:"prices"`
+	// PricesProblem is why they are not those that were asked for, or not all of them.
+	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Now is what the cluster has. Pending are the nodes that its pending pods get first, whoever runs the autoscaler.
 	Now     Fleet   `json:"now"`
 	Pending Pending `json:"pending"`

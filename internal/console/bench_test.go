@@ -13,7 +13,7 @@ import (
 
 // fleetConsole is the console of a generated fleet.
 func fleetConsole(tb testing.TB, nodes int) *Console {
-	view := fleet(tb, nodes)
+	view := fleetView(tb, nodes)
 	w := newWorld(tb)
 	w.Sources.View = func(context.Context) (*inspect.View, error) { return view, nil }
 	return New(w.Sources)

@@ -54,8 +54,8 @@ func teamPools(many int, own bool) (out []fleetPool) {
 	return out
 }
 
-// fleet generates a cluster with so many nodes.
-func fleet(tb testing.TB, nodes int) *inspect.View {
+// fleetView generates a cluster with so many nodes.
+func fleetView(tb testing.TB, nodes int) *inspect.View {
 	tb.Helper()
 	return fleetOf(tb, nodes, fleetPools)
 }

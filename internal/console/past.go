@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
@@ -37,7 +38,7 @@ func (c *Console) past(r *http.Request) (any, error) {
 	})
 }
 
-func pastOf(p *recorder.PassRecord, prices *top.PriceList, asked time.Time) Past {
+func pastOf(p *recorder.PassRecord, prices *fleet.Prices, asked time.Time) Past {
 	s := newState(0, top.Observed{Fleet: observe(p, prices), Prices: prices.From, Link: top.Link{File: true}}, nil)
 	return Past{Asked: asked, Seen: p.Facts.Now, Pass: p.ID, Fleet: s.Fleet, Pending: s.pending(0, "")}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/top"
@@ -30,7 +32,7 @@ func (s *Sources) ShowRecording(recording *recorder.Recording) error {
 const pricesBack = time.Hour
 
 // lastPrices are those of a pass, or of the last one before it that has some.
-func lastPrices(recording *recorder.Recording, last *recorder.PassRecord) (*top.PriceList, error) {
+func lastPrices(recording *recorder.Recording, last *recorder.PassRecord) (*fleet.Prices, error) {
 	found := last.Objects.Pools
 	if !canLaunch(found) {
 		err := recording.Passes(recorder.Range{From: last.Facts.Now.Add(-pricesBack)}, func(p *recorder.PassRecord) error {
@@ -43,7 +45,16 @@ func lastPrices(recording *recorder.Recording, last *recorder.PassRecord) (*top.
 			return nil, err
 		}
 	}
-	return top.PricesOf(found, recordedPrices), nil
+	return recordedPricesOf(found), nil
+}
+
+// recordedPricesOf are the prices of what NodePools could launch.
+func recordedPricesOf(pools []cluster.Pool) *fleet.Prices {
+	source := fleet.Source{From: recordedPrices}
+	for i := range pools {
+		source.Pools = append(source.Pools, snapshot.Pool{NodePool: pools[i].NodePool, InstanceTypes: pools[i].InstanceTypes})
+	}
+	return fleet.PricesOf(source)
 }
 
 // canLaunch reports whether a pass has prices: those of what its NodePools can launch.
@@ -51,7 +62,7 @@ func canLaunch(pools []cluster.Pool) bool {
 	return slices.ContainsFunc(pools, func(pool cluster.Pool) bool { return len(pool.InstanceTypes) > 0 })
 }
 
-func (s *Sources) showPass(p *recorder.PassRecord, prices *top.PriceList) error {
+func (s *Sources) showPass(p *recorder.PassRecord, prices *fleet.Prices) error {
 	view := recordedView(p, s.Search)
 	forecast, err := top.Predict(view)
 	if err != nil {
@@ -79,7 +90,7 @@ func recordedView(p *recorder.PassRecord, search consolidate.Settings) *inspect.
 }
 
 // observe is the fleet as a pass saw it.
-func observe(p *recorder.PassRecord, prices *top.PriceList) *top.Fleet {
+func observe(p *recorder.PassRecord, prices *fleet.Prices) *top.Fleet {
 	return top.Observe(top.Objects{
 		Now: p.Facts.Now, Nodes: p.Objects.Nodes, Claims: p.Objects.NodeClaims, Pods: top.PodsOf(p.Objects.Pods), Prices: prices,
 	})

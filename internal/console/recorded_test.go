@@ -12,7 +12,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/inspect/podreport"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/poolreport"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
-	"github.com/dovetail-k8s/dovetail/internal/top"
 )
 
 // The recording removes this node after its first minute, and moves this pod.
@@ -80,7 +79,7 @@ func TestWhatAPassSawIsExplainedLikeACluster(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return s.showPass(pass, top.PricesOf(pass.Objects.Pools, recordedPrices))
+		return s.showPass(pass, recordedPricesOf(pass.Objects.Pools))
 	})
 	fleet := decoded[Fleet](t, get(c, apiRoot+"/fleet"))
 	if fleet.Summary.Pods == 0 || fleet.Summary.Spend.LowerBound == nil || fleet.Summary.Spend.After == nil {

@@ -11,6 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
@@ -145,13 +146,13 @@ type recordedSpend struct {
 	// through is the time of the last pass that is among the points, bounded that of the last lower bound.
 	through, bounded time.Time
 	// prices are those of the last pass that had any.
-	prices *top.PriceList
+	prices *fleet.Prices
 }
 
 // pricesOf are those of a pass: a pass in which no NodePool may launch has none, and those of the last pass that had some stand for them.
-func (s *recordedSpend) pricesOf(p *recorder.PassRecord) *top.PriceList {
+func (s *recordedSpend) pricesOf(p *recorder.PassRecord) *fleet.Prices {
 	if canLaunch(p.Objects.Pools) || s.prices == nil {
-		return top.PricesOf(p.Objects.Pools, recordedPrices)
+		return recordedPricesOf(p.Objects.Pools)
 	}
 	return s.prices
 }

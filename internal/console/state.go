@@ -260,7 +260,7 @@ func (h *hub) receive(message any) {
 	switch m := message.(type) {
 	case top.Observed:
 		if m.Fleet == nil {
-			m.Fleet, m.Prices = observed.Fleet, observed.Prices
+			m.Fleet, m.Prices, m.PricesProblem = observed.Fleet, observed.Prices, observed.PricesProblem
 		}
 		observed = m
 	case top.Predicted:

@@ -82,11 +82,7 @@ func (w *whatIfs) baseline(ctx context.Context, c *Console) (*baseline, error) {
 	}
 	settings := assess.DefaultSettings()
 	settings.Consolidation = view.Search
-	computed, err := assess.NewBaseline(view, settings)
-	if err != nil {
-		return nil, err
-	}
-	w.base = &baseline{computed, view, c.Now()}
+	w.base = &baseline{assess.NewBaseline(view, settings), view, c.Now()}
 	return w.base, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
@@ -25,6 +26,8 @@ type View struct {
 	Catalog planner.Catalog
 	// Prices states in words where the prices of the catalog come from.
 	Prices string
+	// PricesProblem is why prices are not those that were asked for, or not all of them; empty if they are.
+	PricesProblem string
 	// Search are the feature gates and the limit of consolidation.
 	Search consolidate.Settings
 	// NominationWindow is how long an initialized node reserves capacity for a pod that it was launched for.
@@ -33,10 +36,11 @@ type View struct {
 	Notes []string
 }
 
-// Prices is a catalog and where its prices come from, in words.
+// Prices is a catalog and where its prices come from, in words. Problem is why they are not those that were asked for, or not all of
+// them; empty if they are.
 type Prices struct {
 	planner.Catalog
-	From string
+	From, Problem string
 }
 
 // Config is what a View depends on besides the cluster.
@@ -94,9 +98,17 @@ func Of(state *manifest.ClusterState, c Config) (*View, error) {
 		return nil, err
 	}
 	return &View{
-		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, Search: c.Search,
-		Notes: append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
+		ClusterState: state, Snapshot: snap, Catalog: prices.Catalog, Prices: prices.From, PricesProblem: prices.Problem,
+		Search: c.Search,
+		Notes:  append(append([]string{}, state.Notes...), notes...), NominationWindow: c.NominationWindow,
 	}, nil
+}
+
+// PriceList is what nodes cost.
+func (v *View) PriceList() *fleet.Prices {
+	return fleet.PricesOf(fleet.Source{
+		From: v.Prices, Problem: v.PricesProblem, Pools: v.Snapshot.Pools, NodePools: v.NodePools, NodeClasses: v.NodeClasses, Catalog: v.Catalog,
+	})
 }
 
 // With is the View of another state of the same cluster, with the same catalog and settings.

@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 // KindLaunch is the kind of decisions to launch nodes for pods.
@@ -151,8 +151,17 @@ func nodeRecord(s *snapshot.Snapshot, c *disrupt.Candidate) NodeRecord {
 	return NodeRecord{
 		Name: c.Node.Name, NodeClaim: c.Node.Claim, NodePool: c.Node.Pool, InstanceType: name,
 		Zone: c.Zone, CapacityType: c.CapacityType, Pods: podNames(c.Pods),
-		Price: cmp.Or(number(c.Price), offeringPrice(typeNamed(s, name), c.Zone, c.CapacityType)),
+		Price: priceOf(s, c),
 	}
+}
+
+// priceOf is what a candidate costs. One of a static NodePool, which launches nothing for pods, costs what other pools pay.
+func priceOf(s *snapshot.Snapshot, c *disrupt.Candidate) number {
+	if c.Price > 0 {
+		return number(c.Price)
+	}
+	price, _ := fleet.PricesOf(fleet.Source{Pools: s.Pools}).OfNode(c.Node)
+	return number(price)
 }
 
 func commandWhat(c *disrupt.Command) string {

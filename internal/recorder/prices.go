@@ -2,7 +2,6 @@ package recorder
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,20 +50,6 @@ func typeNamed(s *snapshot.Snapshot, name string) *catalog.InstanceType {
 		}
 	}
 	return nil
-}
-
-// offeringPrice is the price of an offering, available or not; 0 if it is unknown.
-func offeringPrice(t *catalog.InstanceType, zone, capacityType string) number {
-	if t == nil {
-		return 0
-	}
-	at := slices.IndexFunc(t.Offerings, func(o catalog.Offering) bool {
-		return o.Zone == zone && o.CapacityType == capacityType && !math.IsNaN(o.Price)
-	})
-	if at < 0 {
-		return 0
-	}
-	return number(t.Offerings[at].Price)
 }
 
 func priceRow(t *catalog.InstanceType) PriceRow {

@@ -1,7 +1,6 @@
 package shadow
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -9,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 // carryOutTime is how long a removed node counts as one that is being disrupted, and so against budgets: about as long as a
@@ -109,28 +108,15 @@ func (l *Ledger) world(s *snapshot.Snapshot) *snapshot.Snapshot {
 	return &out
 }
 
-// priced returns the snapshot with a price for each node of a NodePool that has none, by its labels. A node of a type that no NodePool
-// launches has none.
+// priced returns the snapshot with a price for each node of a NodePool that has none, by its labels. A node that its NodePool no longer
+// launches keeps the price at which it was last seen.
 func priced(s *snapshot.Snapshot) *snapshot.Snapshot {
-	types := map[string]*catalog.InstanceType{}
-	for i := range s.Pools {
-		for _, it := range s.Pools[i].InstanceTypes {
-			types[it.Name] = it
-		}
-	}
+	prices := fleet.PricesOf(fleet.Source{Pools: s.Pools})
 	out := *s
 	out.Nodes = slices.Clone(s.Nodes)
 	for i := range out.Nodes {
-		n := &out.Nodes[i]
-		it := types[n.Labels[corev1.LabelInstanceTypeStable]]
-		if n.Price > 0 || n.Claim == "" || it == nil {
-			continue
-		}
-		for _, o := range it.Offerings {
-			if o.Zone == n.Labels[corev1.LabelTopologyZone] && o.CapacityType == n.Labels[karpv1.LabelCapacityType] && !math.IsNaN(o.Price) {
-				n.Price = o.Price
-				break
-			}
+		if n := &out.Nodes[i]; n.Claim != "" && !(n.Price > 0) {
+			n.Price, _ = prices.OfNode(n)
 		}
 	}
 	return &out

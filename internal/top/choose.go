@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"math"
 	"slices"
 	"strings"
@@ -32,12 +33,15 @@ func (g grouping) of(n *Node) string {
 	return ""
 }
 
-// nodeGroup names the managed node group of EKS; empty if there is none.
+// nodeGroup names the node group, or the compute type, of a node without a NodePool; empty if there is none.
 func (n *Node) nodeGroup() string {
-	if n.node == nil || n.node.Labels[labelManagedNodeGroup] == "" {
+	if n.node == nil {
 		return ""
 	}
-	return "node group " + n.node.Labels[labelManagedNodeGroup]
+	if group := fleet.GroupOf(n.node.Labels); group != "" {
+		return "node group " + group
+	}
+	return ""
 }
 
 // ordering is what nodes are sorted by.

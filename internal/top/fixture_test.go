@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 var now = time.Date(2026, 11, 23, 3, 12, 0, 0, time.UTC)
@@ -49,19 +51,35 @@ func samples() []sampleNode {
 	}
 }
 
+// listed is a catalog.
+type listed []*catalog.InstanceType
+
+func (l listed) Types(*awsv1.EC2NodeClass) ([]*catalog.InstanceType, error) { return l, nil }
+
+func (l *listed) add(name string, o catalog.Offering) {
+	for _, t := range *l {
+		if t.Name == name {
+			t.Offerings = append(t.Offerings, o)
+			return
+		}
+	}
+	*l = append(*l, &catalog.InstanceType{Name: name, Offerings: []catalog.Offering{o}})
+}
+
 // sampleObjects is a small cluster with a node in each state but planned, and one node that Karpenter does not manage.
 func sampleObjects() Objects {
-	prices := map[catalog.OfferingKey]float64{}
-	o := Objects{Now: now, Used: map[string]Used{}, Prices: &PriceList{From: "the built-in catalog of eu-west-1", prices: prices}}
+	var offered listed
+	o := Objects{Now: now, Used: map[string]Used{}}
 	for i, s := range samples() {
 		node, claim := s.objects(i)
 		o.Nodes, o.Claims = append(o.Nodes, node), append(o.Claims, claim)
 		o.Used[s.name] = Used{CPU: int64(s.cores) * 230, Memory: int64(s.gibibytes) << 30 * 2 / 5}
-		prices[catalog.OfferingKey{InstanceType: s.instanceType, Zone: s.zone, CapacityType: s.capacityType}] = float64(s.cores) * 0.0481
+		offered.add(s.instanceType, catalog.Offering{Zone: s.zone, CapacityType: s.capacityType, Price: float64(s.cores) * 0.0481})
 		for j := range 2 + i%3 {
 			o.Pods = append(o.Pods, samplePod(fmt.Sprintf("web-%d%d", i, j), s.name, int64(s.cores*1000/(4+j)), int64(s.gibibytes)<<30/6))
 		}
 	}
+	o.Prices = fleet.PricesOf(fleet.Source{From: "the built-in catalog of eu-west-1", Catalog: offered})
 	unmanaged := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "bootstrap", CreationTimestamp: metav1.NewTime(now.Add(-40 * 24 * time.Hour)),
 	}}

@@ -16,9 +16,9 @@ type (
 	// Observed is a new state of the cluster.
 	Observed struct {
 		Fleet *Fleet
-		// Prices states where prices come from; empty while they are not known.
-		Prices string
-		Link   Link
+		// Prices states where prices come from; empty while they are not known. PricesProblem is why they are not those that were asked for.
+		Prices, PricesProblem string
+		Link                  Link
 	}
 	// Predicted is a new forecast.
 	Predicted struct{ *Forecast }

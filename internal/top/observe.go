@@ -15,7 +15,9 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 // Objects are the API objects that a Fleet is made of. They are shared and not changed.
@@ -28,8 +30,8 @@ type Objects struct {
 	PodsUnknown bool
 	// Used is what the containers of each node use, by node name. Nil if metrics-server does not answer.
 	Used map[string]Used
-	// Prices are those of the catalog; nil while it is not open.
-	Prices *PriceList
+	// Prices are what nodes cost; nil while they are not read.
+	Prices *fleet.Prices
 }
 
 // Used is what the containers of a node use.
@@ -199,6 +201,16 @@ func (n *Node) podCount() string {
 	return strconv.Itoa(n.Pods)
 }
 
+// priceBy is what the node costs; nil if that is not known.
+func (n *Node) priceBy(prices *fleet.Prices) *float64 {
+	k := catalog.OfferingKey{InstanceType: n.InstanceType, Zone: n.Zone, CapacityType: n.CapacityType}
+	price, known := prices.Offering(n.Pool, k)
+	if !known {
+		return nil
+	}
+	return &price
+}
+
 // price is the price in $/h, 0 if unknown.
 func (n *Node) price() float64 {
 	if n.Price == nil {
@@ -234,7 +246,7 @@ func Observe(o Objects) *Fleet {
 	f.placePods()
 	for _, n := range f.Nodes {
 		n.State, n.Why = n.observedState()
-		n.Price = o.Prices.of(n)
+		n.Price = n.priceBy(o.Prices)
 	}
 	return f
 }
@@ -358,32 +370,12 @@ func (f *Fleet) add(name string, node *corev1.Node, claim *karpv1.NodeClaim, use
 	}
 }
 
-// EKS labels the nodes of its managed node groups with their capacity type in its own words, and with the name of the group.
-const (
-	labelManagedCapacityType = "eks.amazonaws.com/capacityType"
-	labelManagedNodeGroup    = "eks.amazonaws.com/nodegroup"
-)
-
 // labels reads what labels state; a label that is missing changes nothing.
 func (n *Node) labels(labels map[string]string) {
-	read := func(into *string, keys ...string) {
-		for _, key := range keys {
-			if v := labels[key]; v != "" {
-				*into = v
-				return
-			}
-		}
-	}
-	read(&n.Pool, karpv1.LabelNodePool)
-	read(&n.InstanceType, corev1.LabelInstanceTypeStable, corev1.LabelInstanceType)
-	read(&n.Zone, corev1.LabelTopologyZone, corev1.LabelFailureDomainBetaZone)
-	read(&n.CapacityType, karpv1.LabelCapacityType, labelManagedCapacityType)
-	switch n.CapacityType {
-	case "ON_DEMAND":
-		n.CapacityType = karpv1.CapacityTypeOnDemand
-	case "SPOT":
-		n.CapacityType = karpv1.CapacityTypeSpot
-	}
+	o := fleet.OfferingOf(labels)
+	n.Pool = cmp.Or(labels[karpv1.LabelNodePool], n.Pool)
+	n.InstanceType, n.Zone = cmp.Or(o.InstanceType, n.InstanceType), cmp.Or(o.Zone, n.Zone)
+	n.CapacityType = cmp.Or(o.CapacityType, n.CapacityType)
 }
 
 // ready reports whether the node is Ready. A node that reports nothing is not.

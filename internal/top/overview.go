@@ -153,7 +153,7 @@ func (o *Overview) head(rows []*Model) []line {
 			continue
 		}
 		known++
-		spend := m.fleet.spend(m.forecast, m.observed.Prices)
+		spend := m.fleet.spend(m.forecast, &m.observed)
 		nodes, pending, unpriced, now = nodes+len(m.fleet.Nodes), pending+len(m.fleet.Pending), unpriced+spend.Unpriced, now+spend.Now
 	}
 	var title, sum line
@@ -181,7 +181,7 @@ func overviewColumns() []column[*Model] {
 			return cell(m)
 		}}
 	}
-	spend := func(m *Model) Spend { return m.fleet.spend(m.forecast, m.observed.Prices) }
+	spend := func(m *Model) Spend { return m.fleet.spend(m.forecast, &m.observed) }
 	return []column[*Model]{
 		{title: "CLUSTER", min: 12, grow: true, cell: func(m *Model, n int) line { return words(plain, cut(clean(m.observed.Link.Name), n)) }},
 		number("NODES", 5, 0, func(m *Model) line { return words(plain, fmt.Sprint(len(m.fleet.Nodes))) }),

@@ -240,11 +240,13 @@ type Spend struct {
 	Unpriced int `json:"unpriced"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
+	// PricesProblem is why they are not those that were asked for, or not all of them.
+	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 
 // spend sums up the nodes. The forecast may be nil.
-func (f *Fleet) spend(forecast *Forecast, from string) Spend {
-	out := Spend{Prices: from}
+func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
+	out := Spend{Prices: o.Prices, PricesProblem: o.PricesProblem}
 	for _, n := range f.Nodes {
 		if n.Price == nil {
 			out.Unpriced++

@@ -47,7 +47,7 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 	m := Model{forecast: forecast} // without a screen, whose rows would cost more than all of this
 	m.observe(o)
 	out := &Report{
-		At: o.Fleet.At, Spend: m.fleet.spend(forecast, o.Prices), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
+		At: o.Fleet.At, Spend: m.fleet.spend(forecast, &o), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
 		Pending: []PodReport{}, Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),
 	}
 	for _, n := range out.Nodes {

@@ -79,7 +79,7 @@ func (m *Model) summary() []line {
 		return []line{m.title(), nil, nil}
 	}
 	total := m.total()
-	right := m.spendLines(m.fleet.spend(m.forecast, m.observed.Prices))
+	right := m.spendLines(m.fleet.spend(m.forecast, &m.observed))
 	left := []line{m.title(), m.meter("CPU", total.cpu, cores), m.meter("Mem", total.memory, bytesOf)}
 	for i := range left {
 		rest := m.width - left[i].width() - right[i].width() - 1

@@ -5,7 +5,6 @@ package disrupt
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 
@@ -62,37 +61,28 @@ type View struct {
 	// BlockedNodes are the other managed nodes, and those of Bounded.
 	BlockedNodes []Blocked
 
-	pools       map[string]*pool
+	pools       map[string]*karpv1.NodePool
+	prices      *catalog.Index
 	pdbs        *pdbIndex
 	pendingPods map[types.UID]bool
 	// leavingClaims are the claims of nodes that are deleting, or will be once their replacements are initialized.
 	leavingClaims map[string]bool
 }
 
-// pool is a NodePool with its types by name, if it has any.
-type pool struct {
-	*karpv1.NodePool
-	types map[string]*catalog.InstanceType
-}
-
 // NewView classifies the nodes of a snapshot. It costs O(nodes + pods), and for each pod the PodDisruptionBudgets that
 // share a label with it.
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
-		Snapshot: s, pools: make(map[string]*pool, len(s.Pools)+len(s.Closed)), pdbs: newPDBIndex(s),
-		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
+		Snapshot: s, pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
+		pdbs: newPDBIndex(s), pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}
 	for i := range s.Pools {
-		byName := make(map[string]*catalog.InstanceType, len(s.Pools[i].InstanceTypes))
-		for _, t := range s.Pools[i].InstanceTypes {
-			if byName[t.Name] == nil {
-				byName[t.Name] = t
-			}
-		}
-		v.pools[s.Pools[i].NodePool.Name] = &pool{s.Pools[i].NodePool, byName}
+		p := s.Pools[i].NodePool
+		v.pools[p.Name] = p
+		v.prices.Add(p.Name, s.Pools[i].InstanceTypes)
 	}
 	for _, p := range s.Closed {
-		v.pools[p.Name] = &pool{NodePool: p}
+		v.pools[p.Name] = p
 	}
 	for _, p := range s.Pods {
 		v.pendingPods[p.UID] = true
@@ -185,13 +175,12 @@ func (v *View) podsBlock(pods []*corev1.Pod) (Reason, string) {
 
 func (v *View) candidate(i int) *Candidate {
 	n := &v.Snapshot.Nodes[i]
-	p := v.pools[n.Pool]
 	c := &Candidate{
-		Index: i, Node: n, Pool: p.NodePool, Type: p.types[n.Labels[corev1.LabelInstanceTypeStable]],
+		Index: i, Node: n, Pool: v.pools[n.Pool], Type: v.prices.Type(n.Pool, n.Labels[corev1.LabelInstanceTypeStable]),
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
-		PoolClosed: p.types == nil, Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
+		PoolClosed: !v.prices.Has(n.Pool), Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
 	}
-	c.Price = offeringPrice(c.Type, c.Zone, c.CapacityType)
+	c.Price, _ = v.prices.Price(n.Pool, offeringOf(n))
 	for _, pod := range n.Pods {
 		if snapshot.Reschedulable(pod) {
 			c.Cost += max(0, EvictionCost(pod))
@@ -203,21 +192,13 @@ func (v *View) candidate(i int) *Candidate {
 	return c
 }
 
-// offeringPrice is the price of the first offering in the zone with the capacity type, available or not; 0 if it is
-// unknown.
-func offeringPrice(t *catalog.InstanceType, zone, capacityType string) float64 {
-	if t == nil {
-		return 0
+// offeringOf is the offering that a node was launched from, by its labels.
+func offeringOf(n *snapshot.Node) catalog.OfferingKey {
+	return catalog.OfferingKey{
+		InstanceType: n.Labels[corev1.LabelInstanceTypeStable],
+		Zone:         n.Labels[corev1.LabelTopologyZone],
+		CapacityType: n.Labels[karpv1.LabelCapacityType],
 	}
-	for i := range t.Offerings {
-		if o := &t.Offerings[i]; o.Zone == zone && o.CapacityType == capacityType {
-			if math.IsNaN(o.Price) {
-				return 0
-			}
-			return o.Price
-		}
-	}
-	return 0
 }
 
 // DisruptionBlocked are the blocked nodes that the event DisruptionBlocked reports: all but those that are being disrupted

@@ -1,11 +1,6 @@
 package disrupt
 
 import (
-	"math"
-
-	corev1 "k8s.io/api/core/v1"
-
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 )
 
@@ -28,21 +23,15 @@ func (l *PoolCosts) Update(v *View) (totals map[string]float64, unknown map[stri
 	totals, unknown = map[string]float64{}, map[string]int{}
 	for i := range v.Snapshot.Nodes {
 		n := &v.Snapshot.Nodes[i]
-		o := poolOffering{n.Pool, catalog.OfferingKey{
-			InstanceType: n.Labels[corev1.LabelInstanceTypeStable],
-			Zone:         n.Labels[corev1.LabelTopologyZone],
-			CapacityType: n.Labels[karpv1.LabelCapacityType],
-		}}
+		o := poolOffering{n.Pool, offeringOf(n)}
 		if n.Claim == "" || o.pool == "" || o.InstanceType == "" || o.Zone == "" || o.CapacityType == "" {
 			continue
 		}
 		known, seen := prices[o]
 		if !seen {
 			known, seen = l.prices[o], true
-			if p := v.pools[o.pool]; p != nil {
-				if now := offeringPrice(p.types[o.InstanceType], o.Zone, o.CapacityType); now > 0 && !math.IsInf(now, 0) {
-					known = now
-				}
+			if now, priced := v.prices.Price(o.pool, o.OfferingKey); priced {
+				known = now
 			}
 			prices[o] = known
 		}

@@ -3,7 +3,6 @@ package nodereport
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -60,7 +58,7 @@ func (b *builder) facts(kind, name string) *Report {
 		Kind: kind, Name: name, NodeClaim: n.Claim, NodePool: n.Pool,
 		InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
 		CapacityType: n.Labels[karpv1.LabelCapacityType], Price: b.price(), CreatedAt: n.CreatedAt.UTC(),
-		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(), Prices: b.Prices, Now: b.now().UTC(),
+		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(), Prices: b.Prices, PricesProblem: b.PricesProblem, Now: b.now().UTC(),
 	}
 	if b.node != nil {
 		r.Node = b.node.Name
@@ -121,41 +119,8 @@ func (b *builder) subject(r *Report) string {
 
 // price is today's price of the node's offering, in $/h; 0 if it is not known.
 func (b *builder) price() float64 {
-	for _, t := range b.types() {
-		if t.Name != b.n.Labels[corev1.LabelInstanceTypeStable] {
-			continue
-		}
-		for k := range t.Offerings {
-			o := &t.Offerings[k]
-			if o.Zone == b.n.Labels[corev1.LabelTopologyZone] && o.CapacityType == b.n.Labels[karpv1.LabelCapacityType] && !math.IsNaN(o.Price) {
-				return o.Price
-			}
-		}
-	}
-	return b.n.Price
-}
-
-// types are what the node class of the pool offers; a static pool has none in the snapshot, since it launches nothing for
-// pods.
-func (b *builder) types() []*catalog.InstanceType {
-	if b.pool == nil {
-		return nil
-	}
-	for i := range b.Snapshot.Pools {
-		if b.Snapshot.Pools[i].NodePool == b.pool {
-			return b.Snapshot.Pools[i].InstanceTypes
-		}
-	}
-	class := b.pool.Spec.Template.Spec.NodeClassRef.Name
-	if all, known := b.offered[class]; known {
-		return all
-	}
-	all, err := b.Catalog.Types(b.NodeClasses[class])
-	if err != nil { // prices only inform here
-		all = nil
-	}
-	b.offered[class] = all
-	return all
+	price, _ := b.prices().OfNode(b.n)
+	return price
 }
 
 // use is how much of a node its pods request.

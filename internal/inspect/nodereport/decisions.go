@@ -6,12 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
@@ -38,8 +38,8 @@ type Decisions struct {
 	driftRank map[*snapshot.Node]int
 	// byName finds objects; made on first use.
 	byName *index
-	// offered is what node classes offer, by class, for pools that have no types in the snapshot.
-	offered map[string][]*catalog.InstanceType
+	// priced is what nodes cost; made on first use.
+	priced *fleet.Prices
 }
 
 // Decide runs the engine over a view.
@@ -47,7 +47,6 @@ func Decide(v *inspect.View) *Decisions {
 	d := &Decisions{
 		View: v, incoming: map[string]*schedule.Placement{}, blocked: map[*snapshot.Node]string{},
 		pdbs: snapshot.Budgets(v.Snapshot.PDBs), allowances: map[karpv1.DisruptionReason][]disrupt.Allowance{},
-		offered: map[string][]*catalog.InstanceType{},
 	}
 	if len(v.Snapshot.Pods) > 0 { // a plan for no pods costs as much as for few
 		d.compiling = parallel.Begin(func() *schedule.Problem { return consolidate.Compile(v.Snapshot) })
@@ -70,7 +69,6 @@ type Known struct{ decisions *Decisions }
 func KnownOf(v *inspect.View) *Known {
 	return &Known{&Decisions{
 		View: v, pdbs: snapshot.Budgets(v.Snapshot.PDBs), allowances: map[karpv1.DisruptionReason][]disrupt.Allowance{},
-		offered: map[string][]*catalog.InstanceType{},
 	}}
 }
 
@@ -83,6 +81,13 @@ func (k *Known) Allowance(pool string, reason karpv1.DisruptionReason) disrupt.A
 type index struct {
 	claims           map[string]*karpv1.NodeClaim
 	nodes, instances map[string]*corev1.Node
+}
+
+func (d *Decisions) prices() *fleet.Prices {
+	if d.priced == nil {
+		d.priced = d.PriceList()
+	}
+	return d.priced
 }
 
 func (d *Decisions) index() *index {

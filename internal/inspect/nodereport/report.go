@@ -69,6 +69,8 @@ type Report struct {
 	// Prices are where prices come from, Now when the cluster was read.
 	Prices string    `json:"prices"`
 	Now    time.Time `json:"now"`
+	// PricesProblem is why prices are not those that were asked for, or not all of them.
+	PricesProblem string `json:"pricesProblem,omitempty"`
 }
 
 // Verdict is the answer in one sentence.

@@ -2,7 +2,6 @@ package podreport
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,8 +11,8 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 // bound explains a pod that has a node.
@@ -96,41 +95,20 @@ func (e *explanation) nodeNamed(name string) *Place {
 	if n == nil {
 		return &Place{Name: name}
 	}
-	return placeOf(e.view.Snapshot.Pools, n)
+	return placeOf(e.view.PriceList(), n)
 }
 
 // placeOf is an existing node.
-func placeOf(pools []snapshot.Pool, n *snapshot.Node) *Place {
+func placeOf(prices *fleet.Prices, n *snapshot.Node) *Place {
 	p := &Place{
 		Name: n.Name, Claim: n.Claim, NodePool: n.Pool, InstanceType: n.Labels[corev1.LabelInstanceTypeStable],
-		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType], Price: n.Price,
+		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
 	}
 	if !n.Registered {
 		p.Name = "" // the snapshot has the claim's name in its place
 	}
-	if p.Price == 0 {
-		p.Price = priceOf(pools, p)
-	}
+	p.Price, _ = prices.OfNode(n)
 	return p
-}
-
-// priceOf is the price of the offering that a node was launched from; 0 if it is not known.
-func priceOf(pools []snapshot.Pool, p *Place) float64 {
-	for i := range pools {
-		if pools[i].NodePool.Name != p.NodePool {
-			continue
-		}
-		at := slices.IndexFunc(pools[i].InstanceTypes, func(t *catalog.InstanceType) bool { return t.Name == p.InstanceType })
-		if at < 0 {
-			return 0
-		}
-		for _, o := range pools[i].InstanceTypes[at].Offerings {
-			if o.Zone == p.Zone && o.CapacityType == p.CapacityType && !math.IsNaN(o.Price) {
-				return o.Price
-			}
-		}
-	}
-	return 0
 }
 
 // claimNamed is the NodeClaim with the name; nil if there is none.

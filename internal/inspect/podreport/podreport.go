@@ -62,6 +62,8 @@ type Report struct {
 	Search *Effort `json:"search,omitempty"`
 	// Prices states where prices come from.
 	Prices string `json:"prices"`
+	// PricesProblem is why they are not those that were asked for, or not all of them.
+	PricesProblem string `json:"pricesProblem,omitempty"`
 	// Notes are for people.
 	Notes []string `json:"notes"`
 }
@@ -109,7 +111,7 @@ func Explain(view *inspect.View, name types.NamespacedName) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{
-		Pod: name.String(), Prices: view.Prices,
+		Pod: name.String(), Prices: view.Prices, PricesProblem: view.PricesProblem,
 		Why: []string{}, Constraints: []string{}, Blocks: []string{}, NodePools: []PoolReason{}, Alternatives: []Change{}, Notes: []string{},
 	}
 	e := &explanation{Report: r, view: view, pod: pod}

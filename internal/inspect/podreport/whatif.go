@@ -92,7 +92,7 @@ func (w *whatIf) solve(s *snapshot.Snapshot) outcome {
 			continue
 		}
 		at := slices.IndexFunc(s.Nodes, func(n snapshot.Node) bool { return n.Name == p.Node && n.Claim == p.Claim })
-		out.place = placeOf(s.Pools, &s.Nodes[at])
+		out.place = placeOf(w.view.PriceList(), &s.Nodes[at])
 		return out
 	}
 	for i := range out.plan.Launches {

@@ -58,7 +58,9 @@ type Report struct {
 	Admitted int        `json:"admitted"`
 	Excluded []Excluded `json:"excluded"`
 	Prices   string     `json:"prices"`
-	Now      time.Time  `json:"now"`
+	// PricesProblem is why they are not those that were asked for, or not all of them.
+	PricesProblem string    `json:"pricesProblem,omitempty"`
+	Now           time.Time `json:"now"`
 }
 
 // Condition is a status condition.
@@ -143,7 +145,7 @@ func of(v *inspect.View, name string, d *nodereport.Decisions) (*Report, error) 
 	r := &Report{
 		Name: name, Replicas: b.pool.Spec.Replicas, Conditions: conditions(b.pool), Limits: b.limits(), Budgets: []budgets.Schedule{},
 		Disrupted: []Disrupted{}, Going: []Going{}, Stays: []Stays{}, Drift: []Drift{}, Excluded: []Excluded{},
-		Prices: v.Prices, Now: v.Snapshot.Now.UTC(),
+		Prices: v.Prices, PricesProblem: v.PricesProblem, Now: v.Snapshot.Now.UTC(),
 	}
 	if w := b.pool.Spec.Weight; w != nil {
 		r.Weight = *w

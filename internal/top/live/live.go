@@ -18,6 +18,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 	"github.com/dovetail-k8s/dovetail/internal/top"
@@ -59,11 +60,13 @@ type Watcher struct {
 	dirty   chan struct{}
 	mu      sync.Mutex
 	used    map[string]top.Used
-	prices  *top.PriceList
+	prices  *fleet.Prices
 	problem string
 	// version counts changes of the cluster, so that an unchanged one is not planned again.
 	version int
 
+	// sending is held while a state is made and sent.
+	sending sync.Mutex
 	// viewing is held while a View is made: one at a time.
 	viewing   sync.Mutex
 	unwatched unwatched
@@ -122,14 +125,21 @@ func (s *Watcher) publish(ctx context.Context, send func(any)) {
 			return
 		case <-s.dirty:
 		}
-		began := time.Now()
-		observed := s.observe()
-		pause := refreshPause(time.Since(began))
-		send(observed)
-		if !sleep(ctx, pause) {
+		if !sleep(ctx, refreshPause(s.send(send))) {
 			return
 		}
 	}
+}
+
+// send sends the state now, and returns how long it took to make it. A state never follows one that was made after it.
+func (s *Watcher) send(send func(any)) (took time.Duration) {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	began := time.Now()
+	observed := s.observe()
+	took = time.Since(began)
+	send(observed)
+	return took
 }
 
 func sleep(ctx context.Context, d time.Duration) (slept bool) {
@@ -150,7 +160,7 @@ func (s *Watcher) observe() top.Observed {
 	s.mu.Lock()
 	objects := top.Objects{Now: time.Now(), Used: s.used, Prices: s.prices}
 	if s.prices != nil {
-		out.Prices = s.prices.From
+		out.Prices, out.PricesProblem = s.prices.From, s.prices.Problem
 	}
 	s.mu.Unlock()
 	if out.Link.Loading != "" {
@@ -242,7 +252,7 @@ func (s *Watcher) plan(ctx context.Context, send func(any)) {
 		s.mu.Unlock()
 		if version != planned {
 			began := time.Now()
-			forecast, err := s.forecast(ctx)
+			forecast, err := s.forecast(ctx, func() { s.send(send) })
 			if ctx.Err() != nil {
 				return
 			}
@@ -273,15 +283,18 @@ func (s *Watcher) report(err error) {
 	}
 }
 
-// forecast opens the prices, which need no permission but to read nodes, and plans.
-func (s *Watcher) forecast(ctx context.Context) (*top.Forecast, error) {
-	if err := s.openPrices(); err != nil {
-		return nil, err
-	}
+// forecast reads the prices, and plans. priced is called before it plans: what nodes cost is shown no later than what they could cost.
+func (s *Watcher) forecast(ctx context.Context, priced func()) (*top.Forecast, error) {
 	view, err := s.View(ctx)
 	if err != nil {
+		if opened := s.openPrices(); opened != nil {
+			return nil, opened
+		}
+		priced()
 		return nil, err
 	}
+	s.setPrices(view.PriceList())
+	priced()
 	return top.Predict(view)
 }
 
@@ -317,6 +330,13 @@ func (s *Watcher) Version() int {
 	return s.version
 }
 
+func (s *Watcher) setPrices(prices *fleet.Prices) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prices = prices
+}
+
+// openPrices reads the prices of a cluster without a View. They need no permission but to read nodes.
 func (s *Watcher) openPrices() error {
 	s.mu.Lock()
 	open := s.prices != nil
@@ -333,14 +353,7 @@ func (s *Watcher) openPrices() error {
 	if err != nil {
 		return err
 	}
-	list, err := top.ListPrices(prices.Catalog, state.NodeClasses, prices.From)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.prices = list
-	s.mu.Unlock()
-	s.touch()
+	s.setPrices(fleet.PricesOf(fleet.Source{From: prices.From, NodeClasses: state.NodeClasses, Catalog: prices.Catalog}))
 	return nil
 }
 
@@ -355,7 +368,7 @@ func Once(ctx context.Context, c Cluster) (top.Observed, *top.Forecast, error) {
 	if used, err := usage(ctx, c.Client); err == nil {
 		s.used = used
 	}
-	forecast, err := s.forecast(ctx)
+	forecast, err := s.forecast(ctx, func() {})
 	if ctx.Err() != nil {
 		return top.Observed{}, nil, ctx.Err()
 	}
@@ -401,18 +414,15 @@ func (s *store) listOnce(ctx context.Context, cluster client.Reader) error {
 
 // FromFile is the state and forecast of a cluster from files.
 func FromFile(view *inspect.View, name string) (top.Observed, *top.Forecast, error) {
-	prices, err := top.ListPrices(view.Catalog, view.NodeClasses, view.Prices)
-	if err != nil {
-		return top.Observed{}, nil, err
-	}
-	fleet := top.Observe(top.Objects{
+	prices := view.PriceList()
+	observed := top.Observe(top.Objects{
 		Now: view.Now, Nodes: view.Nodes, Claims: view.NodeClaims, Pods: top.PodsOf(view.Pods), Prices: prices,
 	})
 	forecast, err := top.Predict(view)
 	if err != nil {
 		return top.Observed{}, nil, err
 	}
-	return top.Observed{Fleet: fleet, Prices: prices.From, Link: top.Link{Name: cmp.Or(name, "file"), File: true}}, forecast, nil
+	return top.Observed{Fleet: observed, Prices: prices.From, PricesProblem: prices.Problem, Link: top.Link{Name: cmp.Or(name, "file"), File: true}}, forecast, nil
 }
 
 func itemsOf(list client.ObjectList) ([]any, error) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/top"
 )
@@ -40,11 +41,13 @@ func sharedPause(took time.Duration) time.Duration { return max(sharedInterval, 
 type SharedWatcher struct {
 	Shared
 	now func() time.Time
+	// sending is held while a state is made and sent.
+	sending sync.Mutex
 	// planning is held while a View is made: one at a time.
 	planning sync.Mutex
 
 	mu      sync.Mutex
-	prices  *top.PriceList
+	prices  *fleet.Prices
 	problem string
 	version int
 	seen    fingerprint
@@ -63,9 +66,7 @@ func (w *SharedWatcher) Run(ctx context.Context, send func(any)) {
 	running.Go(func() { w.plan(ctx, send) })
 	for {
 		began := time.Now()
-		if observed, changed := w.observe(ctx); changed && ctx.Err() == nil {
-			send(observed)
-		}
+		w.publish(ctx, send)
 		if !sleep(ctx, sharedPause(time.Since(began))) {
 			break
 		}
@@ -74,6 +75,15 @@ func (w *SharedWatcher) Run(ctx context.Context, send func(any)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pods, w.prices, w.seen = map[types.UID]top.Pod{}, nil, fingerprint{}
+}
+
+// publish sends the state if it has changed. A state never follows one that was made after it.
+func (w *SharedWatcher) publish(ctx context.Context, send func(any)) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	if observed, changed := w.observe(ctx); changed && ctx.Err() == nil {
+		send(observed)
+	}
 }
 
 // observe is the state now, and whether it differs from the last one.
@@ -112,7 +122,7 @@ func (w *SharedWatcher) observe(ctx context.Context) (out top.Observed, changed 
 		seen.add(p)
 	}
 	if w.prices != nil {
-		out.Prices = w.prices.From
+		out.Prices, out.PricesProblem = w.prices.From, w.prices.Problem
 	}
 	out.Link.NotPlanned = w.problem
 	seen.prices, seen.problem = w.prices, w.problem
@@ -148,7 +158,7 @@ func (w *SharedWatcher) podList(pods []*corev1.Pod) []top.Pod {
 type fingerprint struct {
 	objects int
 	sum     uint64
-	prices  *top.PriceList
+	prices  *fleet.Prices
 	problem string
 }
 
@@ -166,7 +176,7 @@ func (w *SharedWatcher) plan(ctx context.Context, send func(any)) {
 		wait := retryInterval
 		if version := w.Version(); version != planned {
 			began := time.Now()
-			forecast, err := w.forecast(ctx)
+			forecast, err := w.forecast(ctx, func() { w.publish(ctx, send) })
 			if ctx.Err() != nil {
 				return
 			}
@@ -187,18 +197,16 @@ func (w *SharedWatcher) plan(ctx context.Context, send func(any)) {
 	}
 }
 
-func (w *SharedWatcher) forecast(ctx context.Context) (*top.Forecast, error) {
+// forecast reads the prices, and plans. priced is called before it plans: what nodes cost is shown no later than what they could cost.
+func (w *SharedWatcher) forecast(ctx context.Context, priced func()) (*top.Forecast, error) {
 	view, err := w.View(ctx)
 	if err != nil {
 		return nil, err
 	}
-	prices, err := top.ListPrices(view.Catalog, view.NodeClasses, view.Prices)
-	if err != nil {
-		return nil, err
-	}
 	w.mu.Lock()
-	w.prices = prices
+	w.prices = view.PriceList()
 	w.mu.Unlock()
+	priced()
 	return top.Predict(view)
 }
 

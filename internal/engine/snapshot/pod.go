@@ -221,16 +221,32 @@ func DaemonRequests(p *corev1.Pod) corev1.ResourceList {
 	return Requests(p)
 }
 
-// RequestLimits defaults requests to limits, as the API server does for a pod, but not for a template.
+// RequestLimits defaults requests to limits, as the API server does for a pod, but not for a template. What the pod as a whole requests
+// defaults to what its containers do, if one of them requests the resource.
 func RequestLimits(spec *corev1.PodSpec) {
 	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range list {
 			list[i].Resources.Requests = withDefaultRequests(list[i].Resources)
 		}
 	}
-	if spec.Resources != nil {
-		spec.Resources.Requests = withDefaultRequests(*spec.Resources)
+	if spec.Resources == nil || len(spec.Resources.Limits) == 0 {
+		return
 	}
+	whole := *spec.Resources
+	requests := maps.Clone(whole.Requests)
+	if requests == nil {
+		requests = corev1.ResourceList{}
+	}
+	sum := resource.AggregateContainerRequests(quantity.ClampPod(&corev1.Pod{Spec: *spec}), resource.PodResourcesOptions{})
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		q, requested := sum[name]
+		if _, has := requests[name]; requested && !has {
+			requests[name] = q
+		}
+	}
+	whole.Requests = requests
+	whole.Requests = withDefaultRequests(whole)
+	spec.Resources = &whole
 }
 
 func withDefaultRequests(r corev1.ResourceRequirements) corev1.ResourceList {

@@ -15,13 +15,15 @@ import (
 // FaultHelp explains the form of a fault to people.
 const FaultHelp = `CALL=ERROR[,OPTION...], pool:TYPE/ZONE/LIFECYCLE=N|ERROR, or quota:LIFECYCLE/CLASS=VCPUS
 
-CALL is SERVICE.ACTION, with * for any: ec2.CreateFleet, ssm.*, *
+CALL is SERVICE.ACTION, with * for any, or for the rest of a name: ec2.CreateFleet, ec2.Describe*, ssm.*, *
 ERROR is an error code of AWS, such as RequestLimitExceeded, or one of
   lost   the call takes effect, but the response is an internal error
   drop   the call takes effect, but the connection closes without a response
   slow   the response is late
+  hang   the connection stays open, and no response comes
 OPTION is one of
   times=N       the first N calls only
+  for=30s       the calls within this time from now
   share=0.1     a tenth of the calls, at random
   delay=2s      additional delay of the response
   status=503    the HTTP status
@@ -136,6 +138,8 @@ func (s *Sim) injectCallSpec(target, what string) error {
 		fault.Error, fault.AfterEffect, fault.Drop = apiError("InternalError"), true, true
 	case "slow":
 		fault.Delay = time.Second
+	case "hang":
+		fault.Error, fault.Drop, fault.Delay = apiError("InternalError"), true, protocol.Hang
 	default:
 		fault.Error = apiError(kind)
 	}
@@ -166,6 +170,10 @@ func (s *Sim) arm(fault Fault, options string) error {
 			}
 		case "delay":
 			fault.Delay, err = time.ParseDuration(value)
+		case "for":
+			if fault.For, err = time.ParseDuration(value); err == nil && fault.For <= 0 {
+				err = errors.New("more than 0")
+			}
 		case "status", "message":
 			if fault.Error == nil {
 				return fmt.Errorf("%s: there is no error", name)

@@ -1,6 +1,8 @@
 package awsim_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,39 @@ func TestFaultsByDescription(t *testing.T) {
 				!strings.Contains(err.Error(), "OptInRequired: Subscribe, please") {
 				t.Errorf("got %v", err)
 			}
+		}
+	})
+	t.Run("all actions that begin with a word, for a while", func(t *testing.T) {
+		w := awsimtest.Start(t)
+		c := ec2.NewFromConfig(w.Config)
+		if err := w.Sim.InjectSpec("ec2.Describe*=InternalError,for=300ms"); err != nil {
+			t.Fatal(err)
+		}
+		if err := create(t, c, "one"); err != nil || exists(t, c, "one") {
+			t.Errorf("another action: %v; the template is described: %v", err, exists(t, c, "one"))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for !exists(t, c, "one") && ctx.Err() == nil {
+		}
+		if ctx.Err() != nil {
+			t.Error("the fault does not end")
+		}
+	})
+	t.Run("no answer", func(t *testing.T) {
+		w := awsimtest.Start(t)
+		c := ec2.NewFromConfig(w.Config)
+		if err := w.Sim.InjectSpec("ec2.CreateLaunchTemplate=hang,times=1"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		name := "one"
+		_, err := c.CreateLaunchTemplate(ctx, &ec2.CreateLaunchTemplateInput{
+			LaunchTemplateName: &name, LaunchTemplateData: &types.RequestLaunchTemplateData{InstanceType: "m5.large"},
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || exists(t, c, name) {
+			t.Errorf("error %v; the call has taken effect: %v", err, exists(t, c, name))
 		}
 	})
 	t.Run("lost answer", func(t *testing.T) {

@@ -159,11 +159,11 @@ func TestSameClusterNameTwice(t *testing.T) {
 	}
 	w.Clock.Advance(time.Hour) // nothing is believed any more
 	resolve(t, blue, class)
-	before := w.called("CreateLaunchTemplate")
+	before := w.succeeded("CreateLaunchTemplate")
 	if _, err := blue.Launch(t.Context(), claim("general-2", onDemand), class); err != nil {
 		t.Errorf("after the second cluster cleaned up, the first cannot launch: %v", err)
 	}
-	if n := w.called("CreateLaunchTemplate"); n != before {
+	if n := w.succeeded("CreateLaunchTemplate"); n != before {
 		t.Error("the second cluster deleted the first one's launch template")
 	}
 	if n := len(w.runningInstances()); n != 3 {
@@ -196,7 +196,7 @@ func TestCleaningUp(t *testing.T) {
 	if _, err := c.Launch(t.Context(), claim("general-1", onDemand), class); err != nil {
 		t.Fatal(err)
 	}
-	profiles, templates := w.called("CreateInstanceProfile"), w.called("CreateLaunchTemplate")
+	profiles, templates := w.called("CreateInstanceProfile"), w.succeeded("CreateLaunchTemplate")
 	if profiles != 1 || templates == 0 {
 		t.Fatalf("%d profiles and %d templates were made", profiles, templates)
 	}
@@ -233,7 +233,7 @@ func TestUnusedLaunchTemplatesAreCollected(t *testing.T) {
 		t.Errorf("%d templates were deleted two minutes after their use", n)
 	}
 	w.Clock.Advance(time.Hour)
-	if n, made := collect(), w.called("CreateLaunchTemplate"); n != made {
+	if n, made := collect(), w.succeeded("CreateLaunchTemplate"); n != made {
 		t.Errorf("%d of %d unused templates were deleted", n, made)
 	}
 	if _, err := c.Launch(t.Context(), claim("general-2", onDemand), class); err != nil {

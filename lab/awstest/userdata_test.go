@@ -155,7 +155,7 @@ func TestUserDataAndLaunchTemplates(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-1", onDemand, types), class); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.called("CreateLaunchTemplate"); n != 2 {
+		if n := w.succeeded("CreateLaunchTemplate"); n != 2 {
 			t.Errorf("%d launch templates, want one for 29 pods and one for 58", n)
 		}
 		class.Spec.Kubelet, class.Generation = &runtime.RawExtension{Raw: []byte(`{"maxPods": 20}`)}, 2
@@ -163,7 +163,7 @@ func TestUserDataAndLaunchTemplates(t *testing.T) {
 		if _, err := c.Launch(t.Context(), claim("general-2", onDemand, types), class); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.called("CreateLaunchTemplate"); n != 3 {
+		if n := w.succeeded("CreateLaunchTemplate"); n != 3 {
 			t.Errorf("%d launch templates, want one more for 20 pods", n)
 		}
 	})
@@ -189,7 +189,7 @@ func TestUserDataAndLaunchTemplates(t *testing.T) {
 				launch.claim.Spec.Requirements = append(launch.claim.Spec.Requirements, types)
 				w.booted(launch.cloud, launch.claim, class)
 			}
-			if n := w.called("CreateLaunchTemplate"); n != templates {
+			if n := w.succeeded("CreateLaunchTemplate"); n != templates {
 				t.Errorf("%d launch templates, want %d", n, templates)
 			}
 		})

@@ -184,5 +184,16 @@ func (w *world) called(action string) int {
 	return n
 }
 
+// succeeded counts calls of an action that succeeded.
+func (w *world) succeeded(action string) int {
+	n := 0
+	for _, c := range w.Sim.Calls() {
+		if c.Action == action && c.ErrorCode == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // advancePastDelays lets everything in EC2 that takes a while happen.
 func (w *world) advancePastDelays() { w.Clock.Advance(10 * time.Second) }

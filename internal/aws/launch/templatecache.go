@@ -50,7 +50,7 @@ func NewTemplates(api TemplateAPI, id identity.Identity, now func() time.Time) *
 	return &Templates{api: api, identity: id, known: ttlcache.New[string, struct{}](templateTTL, now)}
 }
 
-// Ensure creates the template unless it exists. Concurrent launches share the calls, and two processes that create the
+// Ensure creates the template unless it exists. One that exists and is not ours is identity.ErrNotOurs. Concurrent launches share the calls, and two processes that create the
 // same template both succeed.
 func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInput) (name string, err error) {
 	name = aws.ToString(in.LaunchTemplateName)
@@ -63,19 +63,37 @@ func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInpu
 	return name, nil
 }
 
+// create creates the template, and accepts one that exists. It does not look for it first: the name has a hash of everything in it,
+// and EC2 may fail to describe while it launches.
 func (t *Templates) create(ctx context.Context, in *ec2.CreateLaunchTemplateInput) error {
-	_, err := t.api.DescribeLaunchTemplates(
-		ctx,
-		&ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{aws.ToString(in.LaunchTemplateName)}},
-	)
-	if !awserrors.Is(err, awserrors.NotFound) {
-		return err
-	}
-	_, err = t.api.CreateLaunchTemplate(ctx, in)
+	_, err := t.api.CreateLaunchTemplate(ctx, in)
 	if awserrors.Is(err, awserrors.AlreadyExists) {
-		return nil
+		return t.verify(ctx, aws.ToString(in.LaunchTemplateName))
 	}
 	return err
+}
+
+// verifyTimeout is how long a launch waits for the proof that an existing template is ours. EC2 describes one in 100 ms.
+const verifyTimeout = 5 * time.Second
+
+// verify checks that an existing template has our identity. While EC2 does not answer, the name is trusted: it has a hash of our
+// identity, too.
+func (t *Templates) verify(ctx context.Context, name string) error {
+	limited, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	out, err := t.api.DescribeLaunchTemplates(limited, &ec2.DescribeLaunchTemplatesInput{LaunchTemplateNames: []string{name}})
+	switch {
+	case err != nil && ctx.Err() == nil && (awserrors.IsRetryable(err) || limited.Err() != nil):
+		return nil
+	case err != nil:
+		return err
+	}
+	for _, template := range out.LaunchTemplates {
+		if _, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tagsOf(template)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Forget removes a template from the cache, so that the next Ensure reads it again.
@@ -130,16 +148,20 @@ func (t *Templates) list(ctx context.Context, more ...ec2types.Filter) ([]ec2typ
 
 // remove deletes a template after it has verified our identity in its tags, independent of the filter.
 func (t *Templates) remove(ctx context.Context, template ec2types.LaunchTemplate) error {
-	tags := make(map[string]string, len(template.Tags))
-	for _, tag := range template.Tags {
-		tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
-	}
-	owned, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tags)
+	owned, err := t.identity.Prove(identity.LaunchTemplate, aws.ToString(template.LaunchTemplateId), tagsOf(template))
 	if err != nil {
 		return fmt.Errorf("delete launch template %s: %w", aws.ToString(template.LaunchTemplateName), err)
 	}
 	t.known.Delete(aws.ToString(template.LaunchTemplateName))
 	return t.delete(ctx, owned)
+}
+
+func tagsOf(template ec2types.LaunchTemplate) map[string]string {
+	tags := make(map[string]string, len(template.Tags))
+	for _, tag := range template.Tags {
+		tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	return tags
 }
 
 func (t *Templates) delete(ctx context.Context, owned identity.Owned) error {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -16,10 +15,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/ratelimit"
 )
-
-// callTimeout is how long one attempt at a call of AWS may take, response included. The longest responses, such as lists of prices,
-// take many seconds on a slow link; four minutes only stop a connection that hangs.
-const callTimeout = 4 * time.Minute
 
 // Options are settings of the SDK in addition to those that it finds in its usual places.
 type Options struct {
@@ -33,14 +28,15 @@ type Options struct {
 }
 
 // Load reads region and credentials from the SDK's usual places: environment, shared files, and the instance metadata
-// service, which is only called for the region if it is nowhere else. No other call is made. Calls of EC2 are rate limited.
+// service, which is only called for the region if it is nowhere else. No other call is made. Calls of EC2 are rate limited,
+// each attempt at a call is bounded, and each action has a quota of retries.
 func Load(ctx context.Context, o Options) (aws.Config, error) {
 	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(callTimeout)),
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(longTimeout)), // also for what provides credentials
 		config.WithAppID(o.AppID),
 		config.WithLogger(o.Logger),
 	}
-	around := []func(*middleware.Stack) error{ratelimit.New().Add}
+	around := []func(*middleware.Stack) error{ratelimit.New().Add, bound}
 	if o.Region != "" {
 		options = append(options, config.WithRegion(o.Region))
 	}
@@ -53,14 +49,14 @@ func Load(ctx context.Context, o Options) (aws.Config, error) {
 		return cfg, fmt.Errorf("prepare the AWS SDK: %w", err)
 	}
 	if cfg.Region != "" {
-		return cfg, nil
+		return withRetryer(cfg), nil
 	}
 	cfg, err = config.LoadDefaultConfig(ctx, append(options, config.WithEC2IMDSRegion())...)
 	if err != nil {
 		return cfg, &advised{"find out the AWS region", err, "set AWS_REGION, " +
 			"or let this pod reach the instance metadata service (which needs a hop limit of 2, or the host's network)"}
 	}
-	return cfg, nil
+	return withRetryer(cfg), nil
 }
 
 // Authenticate checks that there are credentials. Its error names the source that was tried, and what to do.

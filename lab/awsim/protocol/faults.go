@@ -3,6 +3,8 @@ package protocol
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -10,7 +12,7 @@ import (
 // Fault is an error that is injected into the next calls of an action.
 type Fault struct {
 	Service string // "ec2"; empty = any
-	Action  string // "CreateFleet"; empty = any
+	Action  string // "CreateFleet", or "Describe*" for all that begin so; empty = any
 	// Error is the answer; nil for a fault that only delays.
 	Error *Error
 	// Times is how many calls fail; 0 = one.
@@ -25,6 +27,24 @@ type Fault struct {
 	Drop bool
 	// Delay is added to the time that the answer takes, on the wall clock.
 	Delay time.Duration
+	// For is how long the fault lasts from its injection, on the wall clock; 0 = without end.
+	For time.Duration
+	// Principal is a part of the ARNs of the callers that get it; empty = all callers.
+	Principal string
+}
+
+// Hang is the Delay of a call that is not answered: no client waits so long.
+const Hang = 24 * time.Hour
+
+// concerns reports whether the fault is one of this call.
+func (f Fault) concerns(r *Request) bool {
+	return (f.Service == "" || f.Service == r.Service) && MatchesAction(f.Action, r.Action) && strings.Contains(r.Principal.ARN, f.Principal)
+}
+
+// MatchesAction reports whether a pattern, an action or the beginning of its name with a star, selects an action; empty selects all.
+func MatchesAction(pattern, action string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	return pattern == "" || pattern == action || open && strings.HasPrefix(action, prefix)
 }
 
 // Always is the value of Times for a permanent fault.
@@ -54,6 +74,8 @@ type faults struct {
 type armed struct {
 	Fault
 	dice *rand.Rand
+	// end is when it ends by itself; zero for never.
+	end time.Time
 }
 
 func (f *faults) add(fault Fault) {
@@ -61,6 +83,9 @@ func (f *faults) add(fault Fault) {
 	defer f.mu.Unlock()
 	fault.Times = max(1, fault.Times)
 	a := armed{Fault: fault}
+	if fault.For > 0 {
+		a.end = time.Now().Add(fault.For)
+	}
 	if fault.Share > 0 && fault.Share < 1 {
 		a.dice = rand.New(rand.NewPCG(f.seed, hash(fault.Service+"."+fault.Action)))
 	}
@@ -77,8 +102,9 @@ func (f *faults) clear() {
 func (f *faults) take(r *Request) (Fault, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.armed = slices.DeleteFunc(f.armed, func(a armed) bool { return !a.end.IsZero() && time.Now().After(a.end) })
 	for i, fault := range f.armed {
-		if fault.Service != "" && fault.Service != r.Service || fault.Action != "" && fault.Action != r.Action {
+		if !fault.concerns(r) {
 			continue
 		}
 		if fault.dice != nil && fault.dice.Float64() >= fault.Share {

@@ -68,10 +68,18 @@ func (s *Server) Register(services ...Service) {
 	}
 }
 
-// Serves reports whether there is a service with an action; * is any action.
-func (s *Server) Serves(service, action string) bool {
+// Serves reports whether there is a service with an action that the pattern selects: see MatchesAction.
+func (s *Server) Serves(service, pattern string) bool {
 	svc := s.services[service]
-	return svc != nil && (action == "*" || svc.Handlers[action] != nil)
+	if svc == nil {
+		return false
+	}
+	for action := range svc.Handlers {
+		if MatchesAction(pattern, action) {
+			return true
+		}
+	}
+	return false
 }
 
 // ServeHTTP implements http.Handler.

@@ -46,6 +46,10 @@ type Config struct {
 	VersionFromEKS bool
 	// OnlyEKS makes a name that EKS does not know a mismatch, whatever is configured.
 	OnlyEKS bool
+	// ClusterUID is the UID of the namespace kube-system. Records have it; empty where there are none.
+	ClusterUID string
+	// Records keep what EKS returns for the next process; nil keeps nothing.
+	Records Records
 	Log     *slog.Logger
 }
 
@@ -65,6 +69,12 @@ type Cluster struct {
 	withoutEKS bool
 	// unproven is why the name may be that of another cluster; empty once EKS has returned this API server's.
 	unproven string
+	// verified is true once the API server in use was compared with the cluster's, described once that was with EKS's own answer.
+	verified, described bool
+	// cause is why EKS has not described the cluster.
+	cause error
+	// unsaved is true while the last attempt to keep the record has failed.
+	unsaved bool
 }
 
 // New returns a Cluster that knows what is configured. It makes no calls.
@@ -90,8 +100,78 @@ func (c *Cluster) Bootstrap() bootstrap.Cluster {
 // Name is the name of the EKS cluster.
 func (c *Cluster) Name() string { return c.cfg.Name }
 
+// Verified reports whether the API server in use was compared with the cluster's: with EKS's answer, with what is configured, or with
+// what an earlier process has recorded of EKS's answer. Nothing may be changed in AWS before.
+func (c *Cluster) Verified() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.verified
+}
+
+// Undescribed is why EKS itself has not described the cluster yet; nil if it has.
+func (c *Cluster) Undescribed() error {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if c.described {
+		return nil
+	}
+	return cmp.Or(c.cause, errNotAsked)
+}
+
+// errNotAsked is the state before the first answer of EKS.
+var errNotAsked = errors.New("EKS has not answered yet")
+
+// Recall believes what an earlier process has recorded of EKS's answer, if it is about this API server's cluster, and reports whether
+// it does. EKS's own answer replaces it.
+func (c *Cluster) Recall(ctx context.Context, local APIServer) (bool, error) {
+	if c.cfg.Records == nil {
+		return false, nil
+	}
+	r, found, err := c.cfg.Records.Load(ctx)
+	if err != nil || !found || !r.describes(Record{ClusterName: c.cfg.Name, Region: c.cfg.Region, ClusterUID: c.cfg.ClusterUID}, local) {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.local, c.verified = local, true
+	c.known.Endpoint, c.known.CABundle = cmp.Or(c.known.Endpoint, r.Endpoint), cmp.Or(c.known.CABundle, r.CA)
+	c.known.ServiceCIDR = cmp.Or(c.known.ServiceCIDR, r.ServiceCIDR)
+	return true, nil
+}
+
+// record keeps what EKS has returned for the next process. A failure costs that process at most what a first start needs.
+func (c *Cluster) record(ctx context.Context, described *ekstypes.Cluster) {
+	if c.cfg.Records == nil {
+		return
+	}
+	r := Record{
+		ClusterName: c.cfg.Name, Region: c.cfg.Region, ClusterUID: c.cfg.ClusterUID,
+		Endpoint: aws.ToString(described.Endpoint), ServiceCIDR: serviceCIDR(described),
+	}
+	if ca := described.CertificateAuthority; ca != nil {
+		r.CA = aws.ToString(ca.Data)
+	}
+	err := c.cfg.Records.Save(ctx, r)
+	c.mu.Lock()
+	first := err != nil && !c.unsaved
+	c.unsaved = err != nil
+	c.mu.Unlock()
+	if first {
+		c.cfg.Log.Warn("what EKS returns of the cluster cannot be kept; a start during an outage of EKS will wait for EKS", "error", err)
+	}
+}
+
+// serviceCIDR is the range of the addresses of services; empty if EKS does not return it.
+func serviceCIDR(described *ekstypes.Cluster) string {
+	net := described.KubernetesNetworkConfig
+	if net == nil {
+		return ""
+	}
+	return cmp.Or(aws.ToString(net.ServiceIpv4Cidr), aws.ToString(net.ServiceIpv6Cidr))
+}
+
 // Discover reads from EKS what is not configured, and compares the API server in use with the cluster's. The error is an
-// *IdentityMismatchError when they differ.
+// *IdentityMismatchError when they differ. Where EKS does not answer, and what is configured or recorded suffices, there is none.
 func (c *Cluster) Discover(ctx context.Context, local APIServer) error {
 	c.mu.Lock()
 	c.local = local
@@ -105,10 +185,19 @@ func (c *Cluster) Discover(ctx context.Context, local APIServer) error {
 	if err != nil {
 		return c.continueWithoutEKS(local, err)
 	}
+	return c.accept(ctx, local, described)
+}
+
+// accept compares the API server with EKS's answer, and takes it over.
+func (c *Cluster) accept(ctx context.Context, local APIServer, described *ekstypes.Cluster) error {
 	if err := c.compare(local, described); err != nil {
 		return err
 	}
-	return c.complete(described)
+	if err := c.complete(described); err != nil {
+		return err
+	}
+	c.record(ctx, described)
+	return nil
 }
 
 // withOptionalTimeout limits calls of EKS to optionalTimeout where everything that EKS knows is configured.
@@ -130,7 +219,14 @@ func (c *Cluster) continueWithoutEKS(local APIServer, cause error) error {
 	if (local.EKS || c.cfg.OnlyEKS) && awserrors.Code(cause) == ErrCodeNotFound {
 		return &IdentityMismatchError{ClusterName: c.cfg.Name, Local: local.Endpoint, Named: "no EKS cluster of this account and region"}
 	}
-	if !c.configured() {
+	c.mu.Lock()
+	c.cause = cause
+	known := c.verified
+	c.mu.Unlock()
+	switch {
+	case known: // by an earlier answer, or by what an earlier process has recorded
+		return nil
+	case !c.configured():
 		return fmt.Errorf("find the cluster: %w", cause)
 	}
 	configured := c.Bootstrap()
@@ -142,7 +238,7 @@ func (c *Cluster) continueWithoutEKS(local APIServer, cause error) error {
 		return err
 	}
 	c.mu.Lock()
-	c.withoutEKS, c.unproven = true, "EKS did not return the cluster: "+cause.Error()
+	c.withoutEKS, c.verified, c.unproven = true, true, "EKS did not return the cluster: "+cause.Error()
 	c.mu.Unlock()
 	c.cfg.Log.Warn("EKS did not return the cluster; whether settings.clusterName names this cluster was not checked",
 		"cluster", c.cfg.Name, "error", cause)
@@ -191,19 +287,21 @@ func (c *Cluster) complete(described *ekstypes.Cluster) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withoutEKS = false
-	c.known.Endpoint = cmp.Or(c.known.Endpoint, aws.ToString(described.Endpoint))
+	if !c.described { // what was recalled yields to EKS's own answer
+		c.known.Endpoint = cmp.Or(c.cfg.Known.Endpoint, aws.ToString(described.Endpoint), c.known.Endpoint)
+		c.known.CABundle = c.cfg.Known.CABundle
+	}
 	if ca := described.CertificateAuthority; ca != nil {
 		c.known.CABundle = cmp.Or(c.known.CABundle, aws.ToString(ca.Data))
 	}
-	if net := described.KubernetesNetworkConfig; net != nil {
-		c.known.ServiceCIDR = cmp.Or(c.known.ServiceCIDR, aws.ToString(net.ServiceIpv4Cidr), aws.ToString(net.ServiceIpv6Cidr))
-	}
+	c.known.ServiceCIDR = cmp.Or(serviceCIDR(described), c.known.ServiceCIDR)
 	switch {
 	case c.known.Endpoint == "":
 		return errors.New("EKS returns no endpoint for the cluster: set --cluster-endpoint, or start again once the cluster is ACTIVE")
 	case c.version == "":
 		return errors.New("EKS returns no version for the cluster: remove --eks-control-plane to use the API server's version")
 	}
+	c.verified, c.described, c.cause = true, true, nil
 	return nil
 }
 

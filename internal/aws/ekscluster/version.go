@@ -36,10 +36,10 @@ func (c *Cluster) RefreshVersion(ctx context.Context) error {
 		}
 		return errors.Join(serverErr, err)
 	}
-	if err := c.compare(local, described); err != nil {
-		return err
+	if err := c.accept(ctx, local, described); err != nil {
+		return errors.Join(serverErr, err)
 	}
-	return errors.Join(serverErr, c.complete(described))
+	return serverErr
 }
 
 // readServerVersion reads the version from the API server, unless it comes from EKS.

@@ -323,15 +323,7 @@ func (r *resolution) validate(ctx context.Context) {
 	}
 	family := image.Family(r.class)
 	if family == awsv1.AMIFamilyAL2023 && r.Cluster.Bootstrap().ServiceCIDR == "" {
-		r.set(
-			cloudprovider.Condition{
-				Type:    condition,
-				Status:  metav1.ConditionFalse,
-				Reason:  "ClusterCIDRResolutionFailed",
-				Message: "the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster",
-			},
-			retryAfter,
-		)
+		r.set(r.withoutServiceCIDR(), retryAfter)
 		return
 	}
 	if problem := CheckKubelet(r.class, r.KubeletExpressions); problem.Reason != "" {
@@ -377,6 +369,21 @@ func (r *resolution) validate(ctx context.Context) {
 	}
 	notes := slices.DeleteFunc([]string{ignoredFields(r.class), note}, func(s string) bool { return s == "" })
 	r.dryRun(ctx, strings.Join(notes, "; "))
+}
+
+// withoutServiceCIDR is the condition of a class with nodes that need the service CIDR, while it is not known. While EKS does not answer it
+// is Unknown: nothing is wrong with the class, and its NodeClaims wait.
+func (r *resolution) withoutServiceCIDR() cloudprovider.Condition {
+	out := cloudprovider.Condition{
+		Type: awsv1.ConditionValidationSucceeded, Status: metav1.ConditionFalse, Reason: "ClusterCIDRResolutionFailed",
+		Message: "the cluster's service CIDR is not known, and AL2023 needs it: allow eks:DescribeCluster",
+	}
+	if cause := r.Cluster.Undescribed(); cause != nil && !awserrors.Is(cause, awserrors.Unauthorized) {
+		out.Status = metav1.ConditionUnknown
+		out.Message = "waiting for the cluster's service CIDR, which AL2023 needs: " + awserrors.WithoutRequestIDs(cause).Error() +
+			"; EKS is called again every 30 seconds at least"
+	}
+	return out
 }
 
 var clusterTag = regexp.MustCompile(`^kubernetes\.io/cluster/[0-9A-Za-z][A-Za-z0-9\-_]*$`)

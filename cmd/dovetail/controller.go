@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -139,6 +136,10 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
+	probes, err := addProbes(mgr, s)
+	if err != nil {
+		return err
+	}
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -166,6 +167,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
+	probes.dependencies.Store(a.dependencies)
 	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
 	return run(ctx, mgr.Start, func(ctx context.Context) bool {
 		defer gc.Started()
@@ -230,7 +232,7 @@ func reach(config *rest.Config, s settings.Settings) error {
 	return nil
 }
 
-// newManager prepares caches, leader election, health and metrics endpoints. It starts nothing.
+// newManager prepares caches, leader election and the metrics endpoint. It starts nothing.
 func newManager(config *rest.Config, s settings.Settings, registry *inventory.Registry) (manager.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -242,7 +244,7 @@ func newManager(config *rest.Config, s settings.Settings, registry *inventory.Re
 		LeaderElectionID:              s.LeaderElectionName,
 		LeaderElectionNamespace:       s.LeaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
-		HealthProbeBindAddress:        net.JoinHostPort(s.BindAddress, strconv.Itoa(s.HealthProbePort)),
+		HealthProbeBindAddress:        "0", // see probes
 		Metrics:                       metricsOptions(s, registry),
 		Cache:                         cache.Options{DefaultTransform: reduced.NewSharer().Transform, NewInformer: cluster.NewInformer},
 		Controller:                    ctrlconfig.Controller{EnableWarmup: new(!s.DisableControllerWarmup), RecoverPanic: new(true)},
@@ -255,19 +257,7 @@ func newManager(config *rest.Config, s settings.Settings, registry *inventory.Re
 	if err != nil {
 		return nil, fmt.Errorf("prepare the controller manager: %w", err)
 	}
-	alive := func(*http.Request) error { return nil }
-	synced := func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
-		defer cancel()
-		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return fmt.Errorf("caches are not synced")
-		}
-		return nil
-	}
-	if err := mgr.AddHealthzCheck("ping", alive); err != nil {
-		return nil, err
-	}
-	return mgr, mgr.AddReadyzCheck("caches", synced)
+	return mgr, nil
 }
 
 // newScheme has the kinds of Kubernetes, Karpenter and Dovetail.

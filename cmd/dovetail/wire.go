@@ -17,9 +17,11 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/ownwrites"
+	"github.com/dovetail-k8s/dovetail/internal/controller/dependency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
@@ -42,7 +44,7 @@ type assembly struct {
 	settings  settings.Settings
 	planning  snapshot.Settings
 	log       *slog.Logger
-	mgr       manager.Manager
+	mgr       *guardedManager
 	clientset kubernetes.Interface
 	events    *event.Recorder
 	metrics   *metrics.Metrics
@@ -55,8 +57,12 @@ type assembly struct {
 
 	// What follows is set by assemble.
 
-	sdk   awssdk.Config
-	aws   *adapter.Adapter
+	sdk awssdk.Config
+	aws *adapter.Adapter
+	// dependencies are what launches need of AWS; held is mgr for loops that wait for them.
+	dependencies *dependency.Set
+	held         manager.Manager
+
 	pods  *cluster.CachedPods
 	nodes *cluster.Cached[*corev1.Node]
 	// claims have the last writes of this process where the cache shows them late.
@@ -108,8 +114,8 @@ func (a *assembly) assemble(ctx context.Context) error {
 	a.registrations = health.NewTracker(a.mgr.GetClient(), time.Now)
 	a.joining = a.newJoining()
 	for _, wire := range []func() error{
-		a.wireNodeClasses, a.wireNodePools, a.wireProvisioning, a.wireNodeClaims, a.wireNodes, a.wireDisruption, a.wireInterruption,
-		a.wireDoctor, a.wireMetrics, a.wireRecorder, a.wireConsole,
+		a.wireDependencies, a.wireNodeClasses, a.wireNodePools, a.wireProvisioning, a.wireNodeClaims, a.wireNodes, a.wireDisruption,
+		a.wireInterruption, a.wireDoctor, a.wireMetrics, a.wireRecorder, a.wireConsole,
 	} {
 		if err := wire(); err != nil {
 			return err
@@ -164,6 +170,9 @@ func (a *assembly) newState() *cluster.State {
 		Now:              time.Now,
 		OnSnapshot:       a.recorder.Saw,
 		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {
+			if errors.Is(err, cloudprovider.ErrNotKnownYet) {
+				return // logged once for all pools
+			}
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
 	}

@@ -22,7 +22,6 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
 	"github.com/dovetail-k8s/dovetail/internal/aws/apiserver"
-	"github.com/dovetail-k8s/dovetail/internal/aws/awserrors"
 	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
@@ -33,19 +32,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// wireAWS builds the AWS adapter, and checks that it works on the right cluster.
+// wireAWS builds the AWS adapter, and what reads AWS until everything is known. It waits for AWS for a moment only.
 func (a *assembly) wireAWS(ctx context.Context) error {
-	if err := retryAWS(ctx, a.log, "region and credentials", func(ctx context.Context) (err error) {
-		if a.sdk, err = loadSDK(ctx, a.log, a.measures.awsCalls); err != nil {
-			return err
-		}
-		return session.Authenticate(ctx, a.sdk, os.Getenv)
-	}); err != nil {
+	var err error
+	if a.sdk, err = loadSDK(ctx, a.log, a.measures.awsCalls); err != nil {
 		return err
 	}
 	if a.refusals != nil {
 		a.sdk = session.ReadOnly(a.sdk, a.refusals.AWS)
 	}
+	a.sdk = session.Guard(a.sdk, guardCalls(func() bool { return a.aws.Cluster.Verified() }))
 	local, err := apiServer(a.mgr.GetConfig())
 	if err != nil {
 		return err
@@ -55,6 +51,8 @@ func (a *assembly) wireAWS(ctx context.Context) error {
 		return err
 	}
 	local.EKS = strings.Contains(server.GitVersion, "-eks-")
+	a.dependencies = a.newDependencies(local)
+	a.held = a.mgr.holding(a.dependencies)
 	config, err := a.awsConfig(ctx, local, server)
 	if err != nil {
 		return err
@@ -62,7 +60,7 @@ func (a *assembly) wireAWS(ctx context.Context) error {
 	if a.aws, err = adapter.New(config); err != nil {
 		return err
 	}
-	return a.checkAWS(ctx, local)
+	return a.beginAWS(ctx, local)
 }
 
 // awsConfig is the adapter's configuration, from the settings and from what the API server knows.
@@ -106,6 +104,8 @@ func (a *assembly) awsConfig(ctx context.Context, local ekscluster.APIServer, se
 		NodePools:          a.nodePools,
 		Match:              a.match,
 		APIServer:          apiserver.Reader{Live: a.mgr.GetAPIReader()},
+		Records:            a.records(),
+		Waiting:            a.dependencies.Err,
 		Leading:            a.mgr.Elected(),
 		Meter:              a.measures.cloud,
 		Now:                time.Now,
@@ -131,80 +131,6 @@ func draDrivers(s settings.Settings) (drivers []string) {
 		drivers = append(drivers, awsv1.DRADriverEFA)
 	}
 	return drivers
-}
-
-// checkAWS refuses to start on the wrong cluster or without AWS, and reads what the first plan needs.
-func (a *assembly) checkAWS(ctx context.Context, local ekscluster.APIServer) error {
-	if err := retryAWS(ctx, a.log, "the cluster", func(ctx context.Context) error {
-		return a.aws.Preflight.Preflight(ctx,
-			local)
-	}); err != nil {
-		return err
-	}
-	if a.refusals == nil { // a shadow needs none of them
-		a.reportMissingPermissions(ctx)
-	}
-	if err := readFirstShifts(ctx, a.log, a.aws.ZonalShift.RefreshZonalShifts); err != nil {
-		return err
-	}
-	if err := retryAWS(ctx, a.log, "instance types", a.aws.Offerings.RefreshTypes); err != nil {
-		return fmt.Errorf("read instance types: %w", err)
-	}
-	if err := a.aws.Offerings.RefreshPrices(ctx); err != nil {
-		a.log.Warn("prices cannot be read; those that ship with the program are used", "error", err)
-	}
-	return nil
-}
-
-// reportMissingPermissions logs the permissions to change something that the role lacks.
-func (a *assembly) reportMissingPermissions(ctx context.Context) {
-	if missing := a.aws.Preflight.MissingPermissions(ctx); len(missing) > 0 {
-		a.log.Error("the controller's role lacks permissions; attach the policy that `dovetail iam-policy` prints", "missing", missing)
-	}
-}
-
-// startTimeout is how long a start retries while AWS fails. To exit at once would cost more: a pod that exits is restarted with
-// growing delays, and whatever throttled its first call throttles the other calls, too.
-const startTimeout = time.Minute
-
-// The delay between two attempts of a start doubles from retryFirst to retryMost.
-const (
-	retryFirst = time.Second
-	retryMost  = 10 * time.Second
-)
-
-// retryAWS repeats do while it fails for a reason that may pass. It returns the first error that will not pass, or the last one.
-func retryAWS(ctx context.Context, log *slog.Logger, what string, do func(context.Context) error) error {
-	deadline := time.Now().Add(startTimeout)
-	for wait := retryFirst; ; wait = min(2*wait, retryMost) {
-		err := do(ctx)
-		if err == nil || !awserrors.IsRetryable(err) || time.Now().Add(wait).After(deadline) {
-			return err
-		}
-		log.Warn("AWS call failed; trying again", "what", what, "wait", wait.String(), "error", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(wait):
-		}
-	}
-}
-
-// firstShiftsTimeout limits how long a start waits for the zonal shifts.
-const firstShiftsTimeout = 15 * time.Second
-
-// readFirstShifts reads the zonal shifts before the first plan. Where AWS fails, the start continues without them: a cluster
-// without nodes is worse than nodes in a zone that it is shifted away from. zonalshift.Refresher retries. An error that a person
-// has to correct stops the start.
-func readFirstShifts(ctx context.Context, log *slog.Logger, refresh func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, firstShiftsTimeout)
-	defer cancel()
-	err := refresh(limited)
-	if err == nil || !awserrors.IsRetryable(err) || ctx.Err() != nil {
-		return err
-	}
-	log.Error("zonal shifts cannot be read; starting without them, and retrying", "error", err)
-	return nil
 }
 
 // overlay applies the NodeOverlays of a claim's pool to the instance types that the claim is launched from.

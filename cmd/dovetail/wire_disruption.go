@@ -55,6 +55,9 @@ func (a *assembly) wireDisruption() error {
 		return err
 	}
 	drifts := a.measure("nodeclaim.drift")
+	if err := loop.Register(a.held); err != nil {
+		return err
+	}
 	return a.register(
 		&breaker.Reconciler{
 			Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: a.measures.breaker, Log: log, Now: now,
@@ -65,7 +68,6 @@ func (a *assembly) wireDisruption() error {
 		&drift.Reconciler{
 			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings)}, Labels: labels(), Log: log, Now: now,
 		},
-		loop,
 		&reboot.Reconciler{
 			Client: c, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
 			Events: a.events, Metrics: a.measures.reboots, Log: log, Now: now,

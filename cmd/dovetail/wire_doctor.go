@@ -44,7 +44,7 @@ func (a *assembly) wireDoctor() error {
 		}
 		return out
 	}
-	return a.addLoops(&doctorloop.Loop{
+	return a.addHeldLoops(&doctorloop.Loop{
 		Check: look, Metrics: a.metrics, Log: a.log, Now: time.Now, Provisioning: a.batch, Turns: a.turns,
 	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -20,7 +21,7 @@ func (a *assembly) wireInterruption() error {
 	if name := a.settings.InterruptionQueue; name != "" {
 		queue.Source = awsinterruption.NewQueue(sqs.NewFromConfig(a.sdk), name)
 	}
-	return a.addLoops(queue, &interruption.Status{
+	return errors.Join(a.addLoops(queue), a.addHeldLoops(&interruption.Status{
 		Instances: a.aws.InstanceStatus, Actor: actor, Condition: standing, Metrics: received, Log: log,
-	})
+	}))
 }

@@ -46,7 +46,8 @@ func (a *assembly) wireMetrics() error {
 		loop.ApplyOverlays = a.overlays.Apply
 	}
 	return errors.Join(
-		a.addLoops(&clusterstate.Watch{State: a.state, Metrics: a.metrics, Log: a.log, Now: time.Now}, loop),
+		a.addLoops(&clusterstate.Watch{State: a.state, Metrics: a.metrics, Log: a.log, Now: time.Now}),
+		a.addHeldLoops(loop),
 		a.wireTransitions(),
 		a.wirePodMetrics(),
 	)

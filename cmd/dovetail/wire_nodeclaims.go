@@ -43,7 +43,9 @@ func (a *assembly) wireNodeClaims() error {
 	launched := func(controller string) claimInstances { return claimInstances{instances(controller), a.aws.Launcher} }
 	err := a.register(
 		a.joining.Reconciler,
-		&launch.Reconciler{Client: c, Pods: a.pods, Cloud: a.joining.guard, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
+		&launch.Reconciler{
+			Client: c, Pods: a.pods, Cloud: a.joining.guard, Waiting: a.dependencies.Err, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+		},
 		&registration.Reconciler{
 			Client: c, Live: live, Health: a.registrations, Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 			Hooks: []registration.Hook{&placementgroup.Hook{Cloud: a.aws.Instances}},
@@ -63,7 +65,7 @@ func (a *assembly) wireNodeClaims() error {
 			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
 		},
 	)
-	return errors.Join(err, a.addLoops(
+	return errors.Join(err, a.addHeldLoops(
 		&adoption.Loop{Client: c, Cloud: instances("nodeclaim.adoption"), Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&garbagecollection.Instances{
 			Client: c, Live: live, Cloud: launched("instance.garbagecollection"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
@@ -84,6 +86,8 @@ type joining struct {
 	removals *cluster.TaintRemovals
 	// classes has an item when node classes must be reconciled again, pools when NodePools must.
 	classes, pools <-chan event.GenericEvent
+	// changed queues an item for both.
+	changed func()
 }
 
 // guarded is what the guard stands in front of: node classes and launches.
@@ -129,5 +133,6 @@ func (a *assembly) newJoining() joining {
 		removals: removals,
 		classes:  classes,
 		pools:    pools,
+		changed:  changed,
 	}
 }

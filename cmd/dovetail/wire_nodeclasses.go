@@ -24,8 +24,9 @@ func (a *assembly) wireNodeClasses() error {
 	return errors.Join(
 		a.register(&nodeclassstatus.Reconciler{
 			Client: a.mgr.GetClient(), Cloud: a.joining.guard, Events: a.events, Log: log, Now: now, Triggers: a.joining.classes,
+			Waiting: a.dependencies.Err,
 		}),
-		a.addLoops(
+		a.addHeldLoops(
 			&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: log},
 			&refresh.Templates{Cloud: a.aws.Resources, Log: log, Now: now},
 			&instanceprofile.Loop{Live: a.mgr.GetAPIReader(), Cloud: a.aws.Resources, Log: log},

@@ -16,7 +16,8 @@ func (a *assembly) wireProvisioning() error {
 			&provisioning.ClaimTrigger{Client: c, Batch: a.batch},
 			&provisioning.PoolTrigger{Client: c, Batch: a.batch},
 		),
-		a.addLoops(&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Decisions: a.decisions, Log: a.log}, &provisioning.Provisioner{
+		a.addLoops(&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Decisions: a.decisions, Log: a.log}),
+		a.addHeldLoops(&provisioning.Provisioner{
 			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
 			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
 			Recorder: a.recorder, Turns: a.turns,

@@ -67,9 +67,8 @@ func (a *assembly) assembleShadow(ctx context.Context) error {
 	c := a.mgr.GetClient()
 	if err := errors.Join(
 		a.register(&provisioning.ClaimTrigger{Client: c, Batch: a.batch}),
-		a.addLoops(
-			&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log},
-			&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Log: a.log}, loop),
+		a.addLoops(a.dependencies, &provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Log: a.log}),
+		a.addHeldLoops(&refresh.Catalog{Cloud: refreshed{a.aws.Offerings, a.aws.Cluster}, Log: a.log}, loop),
 		a.wireZonalShift(),
 		a.wireConsole(),
 	); err != nil {

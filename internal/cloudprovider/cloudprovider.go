@@ -106,6 +106,9 @@ var ErrOutcomeUnknown = errors.New("it is unknown whether the call has had an ef
 // ErrIdentityMismatch means that the API server in use is not that of the configured cluster. Nothing may be written then.
 var ErrIdentityMismatch = errors.New("IdentityMismatch")
 
+// ErrNotKnownYet means that the process waits for what it reads of the cloud after its start. The same call succeeds once that is known.
+var ErrNotKnownYet = errors.New("waiting for AWS")
+
 // InsufficientCapacityError means that none of the claim's offerings is available at the moment.
 type InsufficientCapacityError struct {
 	Err error

@@ -24,6 +24,7 @@ ERROR is an error code of AWS, such as RequestLimitExceeded, or one of
 OPTION is one of
   times=N       the first N calls only
   for=30s       the calls within this time from now
+  by=ROLE       the calls of principals with this in their ARN only
   share=0.1     a tenth of the calls, at random
   delay=2s      additional delay of the response
   status=503    the HTTP status
@@ -170,6 +171,8 @@ func (s *Sim) arm(fault Fault, options string) error {
 			}
 		case "delay":
 			fault.Delay, err = time.ParseDuration(value)
+		case "by":
+			fault.Principal = value
 		case "for":
 			if fault.For, err = time.ParseDuration(value); err == nil && fault.For <= 0 {
 				err = errors.New("more than 0")

@@ -95,7 +95,7 @@ first-node: FAILED after 12.3 s; logs: /tmp/x
 // Each scenario has a unique name, a summary, and steps with timeouts.
 func TestAllAreComplete(t *testing.T) {
 	names := map[string]bool{}
-	for _, s := range All(DefaultSeeds, DefaultFleet) {
+	for _, s := range All(DefaultSeeds, DefaultFleet, DefaultOutage) {
 		if s.Name == "" || s.Summary == "" || names[s.Name] {
 			t.Errorf("scenario %q (%q): no name, no summary, or not unique", s.Name, s.Summary)
 		}

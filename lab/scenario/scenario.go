@@ -70,14 +70,14 @@ type Fleet struct {
 // DefaultFleet is a fleet of 200 nodes. It counts as settled after less than a consolidation pass with a result takes.
 var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
 
-// All returns the scenarios in their usual order. chaos runs with the given seeds. A Scenario holds state and runs once, so each call
-// returns new ones.
-func All(m Seeds, fleet Fleet) []Scenario {
+// All returns the scenarios in their usual order. chaos runs with the given seeds, and the outage is that of start-without-aws. A Scenario
+// holds state and runs once, so each call returns new ones.
+func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
-		zonalShift(), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
+		zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(),
 		twoClustersOneName(fleet.Nodes),

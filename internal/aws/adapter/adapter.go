@@ -98,6 +98,11 @@ type Config struct {
 	NodePools func(ctx context.Context) ([]karpv1.NodePool, error)
 	// APIServer reads what decides in the cluster whether nodes join. Nil leaves that unchecked.
 	APIServer joincheck.APIServer
+	// Records keep what EKS returns of the cluster for the next process; nil keeps nothing.
+	Records ekscluster.Records
+	// Waiting is why instance types are not read yet, where somebody else calls Offerings.RefreshTypes until it succeeds. Nil has them
+	// read when they are first needed.
+	Waiting func() error
 	// Leading is closed when this process becomes the leader; nil where it leads from the start.
 	Leading <-chan struct{}
 	// Window is how long requests are gathered for one call; zero means what EC2's limits require.
@@ -230,7 +235,7 @@ func newLeaves(cfg Config, resolver *instancetype.Resolver) *leaves {
 	l.cluster = ekscluster.New(ekscluster.Config{
 		EKS: clusterAPI, Name: cfg.Identity.ClusterName, Region: cfg.Identity.Region, Known: cfg.Cluster,
 		KubernetesVersion: cfg.KubernetesVersion, ServerVersion: cfg.ServerVersion, VersionFromEKS: cfg.VersionFromEKS, OnlyEKS: cfg.OnlyEKS,
-		Log: cfg.Log,
+		Log: cfg.Log, ClusterUID: cfg.Identity.ClusterUID, Records: cfg.Records,
 	})
 	l.addresses = network.NewAddresses(cfg.SubnetRefresh, cfg.Now)
 	l.network = network.NewFinder(
@@ -306,7 +311,7 @@ func (l *leaves) newInventory(cfg Config, resolver *instancetype.Resolver) *inve
 		ZoneShifted: shifted,
 		EC2:         l.ec2, Resolver: resolver, Prices: l.prices, UnavailableOfferings: l.unavailable, DiscoveredMemory: l.discovered,
 		Groups:       l.groups,
-		Reservations: l.reservations, UserPrices: cfg.UserPrices, Now: cfg.Now,
+		Reservations: l.reservations, UserPrices: cfg.UserPrices, Waiting: cfg.Waiting, Now: cfg.Now,
 	})
 }
 

@@ -54,7 +54,10 @@ type Config struct {
 	UserPrices func() (prices map[string]float64, version int)
 	// ZoneShifted reports whether a zonal shift moves the cluster away from the zone with the ID; nil means never.
 	ZoneShifted func(zoneID string) bool
-	Now         func() time.Time
+	// Waiting is why the types are not listed yet, where somebody else calls Refresh: nobody waits for a listing then. Nil lists them
+	// when they are first needed.
+	Waiting func() error
+	Now     func() time.Time
 }
 
 // Source knows the instance types of a region. It is safe for concurrent use.
@@ -160,6 +163,11 @@ func (s *Source) currentListing(ctx context.Context) (listing, error) {
 	s.mu.RUnlock()
 	if known.version > 0 {
 		return known, nil
+	}
+	if s.cfg.Waiting != nil {
+		if err := s.cfg.Waiting(); err != nil {
+			return listing{}, err
+		}
 	}
 	if _, err, _ := s.refreshing.Do("", func() (any, error) { return nil, s.Refresh(ctx) }); err != nil {
 		return listing{}, err

@@ -50,8 +50,8 @@ func NewTemplates(api TemplateAPI, id identity.Identity, now func() time.Time) *
 	return &Templates{api: api, identity: id, known: ttlcache.New[string, struct{}](templateTTL, now)}
 }
 
-// Ensure creates the template unless it exists. One that exists and is not ours is identity.ErrNotOurs. Concurrent launches share the calls, and two processes that create the
-// same template both succeed.
+// Ensure creates the template unless it exists. One that exists and is not ours is identity.ErrNotOurs. Concurrent launches share the
+// calls, and two processes that create the same template both succeed.
 func (t *Templates) Ensure(ctx context.Context, in *ec2.CreateLaunchTemplateInput) (name string, err error) {
 	name = aws.ToString(in.LaunchTemplateName)
 	if _, ok := t.known.Get(name); !ok {

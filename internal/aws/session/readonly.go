@@ -13,15 +13,25 @@ import (
 // ReadOnly returns a configuration whose clients refuse all other calls before they are sent, with the error of refuse. Credentials
 // are obtained as before.
 func ReadOnly(cfg aws.Config, refuse func(service, action string) error) aws.Config {
+	return Guard(cfg, func(service, action string) error {
+		if policy.Reads(action) {
+			return nil
+		}
+		return refuse(service, action)
+	})
+}
+
+// Guard returns a configuration whose clients send a call only if check returns no error, which is the call's otherwise.
+func Guard(cfg aws.Config, check func(service, action string) error) aws.Config {
 	out := cfg.Copy()
 	out.APIOptions = append(append([]func(*middleware.Stack) error{}, cfg.APIOptions...), func(stack *middleware.Stack) error {
 		return stack.Initialize.Add(middleware.InitializeMiddlewareFunc(
-			"dovetail.ReadOnly",
+			"dovetail.Guard",
 			func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
 				middleware.InitializeOutput, middleware.Metadata, error,
 			) {
-				if action := awsmiddleware.GetOperationName(ctx); !policy.Reads(action) {
-					return middleware.InitializeOutput{}, middleware.Metadata{}, refuse(awsmiddleware.GetServiceID(ctx), action)
+				if err := check(awsmiddleware.GetServiceID(ctx), awsmiddleware.GetOperationName(ctx)); err != nil {
+					return middleware.InitializeOutput{}, middleware.Metadata{}, err
 				}
 				return next.HandleInitialize(ctx, in)
 			},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -68,4 +69,21 @@ func Authenticate(ctx context.Context, cfg aws.Config, getenv func(string) strin
 		return explainCredentials(err, getenv)
 	}
 	return nil
+}
+
+// Configured returns the error of Authenticate where nothing configures credentials, so that the process can never get any. Whatever
+// else Authenticate fails for may pass.
+func Configured(ctx context.Context, cfg aws.Config, getenv func(string) string) error {
+	for _, name := range []string{
+		"AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+		"AWS_PROFILE",
+	} {
+		if getenv(name) != "" {
+			return nil
+		}
+	}
+	if !strings.EqualFold(getenv("AWS_EC2_METADATA_DISABLED"), "true") {
+		return nil // the role of the instance
+	}
+	return Authenticate(ctx, cfg, getenv)
 }

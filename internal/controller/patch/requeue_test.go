@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func TestRetry(t *testing.T) {
@@ -24,6 +26,7 @@ func TestRetry(t *testing.T) {
 		{"success", nil, false, false},
 		{"conflict", conflict, false, true},
 		{"conflict, wrapped", fmt.Errorf("taint node: %w", conflict), false, true},
+		{"the process waits for the cloud", fmt.Errorf("launch: %w: EC2", cloudprovider.ErrNotKnownYet), false, true},
 		{"another error", errors.New("boom"), true, false},
 	}
 	for _, tt := range tests {

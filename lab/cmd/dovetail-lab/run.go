@@ -32,6 +32,7 @@ type runOptions struct {
 	kills              uint64
 	worlds             int
 	fleet              scenario.Fleet
+	outage             []string
 	timeoutFactor      int
 	metrics            metricsOptions
 }
@@ -84,6 +85,10 @@ func (o *runOptions) bind(flags *pflag.FlagSet) {
 		scenario.DefaultFleet.Settle,
 		"how long the cluster of consolidate must not change to count as settled; from 1h on, no node is young any more, and it must cost "+
 			"what assess predicted",
+	)
+	flags.StringArrayVar(
+		&o.outage, "outage", scenario.DefaultOutage,
+		"what fails for the controller in start-without-aws, in the form of `dovetail-lab aws --fault`; repeatable",
 	)
 	flags.IntVar(
 		&o.timeoutFactor, "timeout-factor", int(scenario.DefaultTimeoutFactor),
@@ -167,7 +172,7 @@ func listScenarios(out io.Writer, output string) error {
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
-	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultFleet) {
+	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultFleet, scenario.DefaultOutage) {
 		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
@@ -206,7 +211,7 @@ func (o runOptions) scenarios(names []string) ([]scenario.Scenario, error) {
 		}
 		return scenario.Chaos(o.seeds, o.worlds), nil
 	}
-	all := scenario.All(o.seeds, o.fleet)
+	all := scenario.All(o.seeds, o.fleet, o.outage)
 	if o.all {
 		if len(names) > 0 {
 			return nil, errors.New("--all runs every scenario: do not name any")

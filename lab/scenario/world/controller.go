@@ -169,6 +169,17 @@ func (c *Cluster) Metrics(ctx context.Context) (string, error) {
 	return readMetrics(ctx, url)
 }
 
+// Readiness is what the running controller's readiness probe lists.
+func (c *Cluster) Readiness(ctx context.Context) (string, error) {
+	c.mu.Lock()
+	url := c.health
+	c.mu.Unlock()
+	if url == "" {
+		return "", ErrNeverStarted
+	}
+	return readMetrics(ctx, url+"?verbose")
+}
+
 func readMetrics(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -107,12 +107,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, req reconcile.Request) (
 			return reconcile.Result{}, err
 		}
 	}
-	gone, err := r.instanceGone(ctx, t)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	t.gone = gone
-	if !gone {
+	if t.gone = r.instanceGone(ctx, t); !t.gone {
 		wait, err := r.proceed(ctx, t)
 		if wait > 0 || err != nil {
 			return reconcile.Result{RequeueAfter: wait}, client.IgnoreNotFound(err)
@@ -150,16 +145,19 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*termi
 	return t, err
 }
 
-// instanceGone reports whether nothing is left to drain: the kubelet does not report, and the instance does not exist.
-func (r *NodeReconciler) instanceGone(ctx context.Context, t *termination) (bool, error) {
+// getTimeout is how long a drain waits for the cloud to answer whether the instance exists. EC2 answers within a second.
+const getTimeout = 5 * time.Second
+
+// instanceGone reports whether nothing is left to drain: the kubelet does not report, and the instance certainly does not exist. A
+// cloud that fails does not hold up the drain: the node is drained as if the instance ran.
+func (r *NodeReconciler) instanceGone(ctx context.Context, t *termination) bool {
 	if cluster.NodeReady(t.node) {
-		return false, nil
+		return false
 	}
-	_, err := r.Cloud.Get(ctx, t.node.Spec.ProviderID)
-	if errors.Is(err, cloudprovider.ErrNotFound) {
-		return true, nil
-	}
-	return false, err
+	limited, cancel := context.WithTimeout(ctx, getTimeout)
+	defer cancel()
+	_, err := r.Cloud.Get(limited, t.node.Spec.ProviderID)
+	return errors.Is(err, cloudprovider.ErrNotFound)
 }
 
 // proceed runs the steps in order and stops at the first that is not done. It writes what they found out about the

@@ -195,6 +195,14 @@ func TestLeavingNode(t *testing.T) {
 			conditions: []string{"Drained=Unknown/Draining"},
 		},
 		{
+			name:       "silent, while the cloud fails: it is drained",
+			objects:    with(silent(leaving()), controllertest.Pod("web", "node-a")),
+			cloud:      ec2{get: errors.New("InternalError")},
+			wait:       poll,
+			conditions: []string{"Drained=Unknown/Draining"},
+			event:      "FailedDraining Failed to drain node, 1 pods",
+		},
+		{
 			name:       "Ready, though the instance is gone",
 			objects:    with(leaving(), controllertest.Pod("web", "node-a")),
 			cloud:      ec2{get: cloudprovider.ErrNotFound},
@@ -369,12 +377,15 @@ func TestClaimThatVanishesDuringTheDrain(t *testing.T) {
 	}
 }
 
-func TestCloudDoesNotAnswer(t *testing.T) {
-	objects := leaving()
+// A cloud that fails keeps no node from being drained, and is no reason to believe that its instance is gone.
+func TestNodeIsDrainedWhileTheCloudFails(t *testing.T) {
+	failed := errors.New("throttled")
+	objects := leaving(drainedBefore)
 	controllertest.NotReady(objects[1].(*corev1.Node))
 	f := controllertest.New(t, objects...)
-	if _, err := f.Try(nodeReconciler(f, &ec2{get: errors.New("throttled")}), "node-a"); err == nil || f.Node("node-a") == nil {
-		t.Errorf("error %v: whether the instance is gone is not known", err)
+	e := &ec2{get: failed, terminate: []error{failed}}
+	if _, err := f.Try(nodeReconciler(f, e), "node-a"); !errors.Is(err, failed) || f.Node("node-a") == nil || len(e.terminated) != 1 {
+		t.Errorf("error %v, %d attempts to terminate: whether the instance is gone is not known", err, len(e.terminated))
 	}
 }
 

@@ -54,8 +54,10 @@ type launcher interface {
 type Reconciler struct {
 	Client client.Client
 	// Pods are those of the informers; nil reads them with Client.
-	Pods    cluster.Pods
-	Cloud   launcher
+	Pods  cluster.Pods
+	Cloud launcher
+	// Waiting is why nothing can be launched yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
+	Waiting func() error
 	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
@@ -114,6 +116,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if !controllerutil.ContainsFinalizer(claim, karpv1.FinalizerTermination) {
 		return reconcile.Result{}, client.IgnoreNotFound(r.addFinalizer(ctx, claim))
 	}
+	if r.Waiting != nil {
+		if waiting := r.Waiting(); waiting != nil {
+			return reconcile.Result{}, r.wait(ctx, claim, waiting)
+		}
+	}
 	if wait := r.backoffs.remaining(claim, r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
@@ -129,6 +136,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, r.terminateOrphan(ctx, claim, launched.ProviderID)
 	}
 	return reconcile.Result{}, err
+}
+
+// wait records on the claim what its launch waits for, and returns that for another attempt soon.
+func (r *Reconciler) wait(ctx context.Context, claim *karpv1.NodeClaim, waiting error) error {
+	before := claim.DeepCopy()
+	if condition.SetUnknown(claim, karpv1.ConditionLaunched, condition.Because("WaitingForAWS", truncate(waiting.Error())), r.Now()) {
+		if _, err := patch.StatusFrom(ctx, r.Client, before, claim); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	return waiting
 }
 
 // terminateOrphan terminates an instance of which the claim was finalized during the launch.

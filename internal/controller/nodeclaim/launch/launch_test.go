@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +98,30 @@ func TestLaunch(t *testing.T) {
 	f.Reconcile(r, "a")
 	if s.launched != 1 {
 		t.Errorf("launched %d times", s.launched)
+	}
+}
+
+// While the process waits for AWS, a claim says what for, is not deleted, and launches as soon as that is known.
+func TestClaimWaitsForAWS(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
+	s := &fakeCloud{}
+	r := reconciler(f, s)
+	waiting := fmt.Errorf("%w: ec2-instance-types (InternalError)", cloudprovider.ErrNotKnownYet)
+	r.Waiting = func() error { return waiting }
+	for range 2 {
+		if _, err := f.Try(r, "a"); !errors.Is(err, cloudprovider.ErrNotKnownYet) {
+			t.Errorf("error %v", err)
+		}
+	}
+	c, _ := condition.Get(f.Claim("a"), karpv1.ConditionLaunched)
+	named := c.Reason == "WaitingForAWS" && strings.Contains(c.Message, "ec2-instance-types")
+	if s.launched != 0 || c.Status != metav1.ConditionUnknown || !named {
+		t.Errorf("launched %d times, condition %+v", s.launched, c)
+	}
+	waiting = nil
+	f.Reconcile(r, "a")
+	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionLaunched) {
+		t.Error("it is not launched at once when AWS answers")
 	}
 }
 

@@ -37,6 +37,13 @@ import (
 // deletionPoll is the time between two checks of a deleted class that NodeClaims still refer to.
 const deletionPoll = 10 * time.Minute
 
+const (
+	// resolveTimeout limits a resolution, which makes dozens of calls: a service that does not answer takes a worker no longer.
+	resolveTimeout = 90 * time.Second
+	// waitingPoll is the time between two looks at what the process waits for. A change of that triggers one, too.
+	waitingPoll = 30 * time.Second
+)
+
 // resolver resolves a class to its status, and deletes what was created for it.
 type resolver interface {
 	ResolveNodeClass(ctx context.Context, class *awsv1.EC2NodeClass) cloudprovider.Resolution
@@ -51,6 +58,8 @@ type Reconciler struct {
 	Events *event.Recorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Waiting is why nothing of a class can be resolved yet, as a cloudprovider.ErrNotKnownYet; nil never waits.
+	Waiting func() error
 	// Triggers, if set, enqueues every class for each item.
 	Triggers <-chan ctrlevent.GenericEvent
 }
@@ -105,13 +114,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if class.DeletionTimestamp != nil {
 		return r.finalize(ctx, class)
 	}
+	if waiting, err := r.reportWaiting(ctx, class); waiting || err != nil {
+		return reconcile.Result{RequeueAfter: waitingPoll}, client.IgnoreNotFound(err)
+	}
 	if changed, err := r.updateHash(ctx, class); changed || err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	for _, f := range support.UnsupportedNodeClass(class) {
 		r.Events.WarnEvery(time.Hour, class, "FieldWithoutEffect", "%s: %s", f.Path, f.Message)
 	}
-	resolved := r.Cloud.ResolveNodeClass(ctx, class)
+	limited, cancel := context.WithTimeout(ctx, resolveTimeout)
+	resolved := r.Cloud.ResolveNodeClass(limited, class)
+	cancel()
 	before := class.DeepCopy()
 	apply(class, resolved, r.Now())
 	if _, err := patch.StatusFrom(ctx, r.Client, before, class); err != nil {
@@ -121,6 +135,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, resolved.Err
 	}
 	return reconcile.Result{RequeueAfter: resolved.Next}, nil
+}
+
+// reportWaiting sets on the class what the process waits for, or removes it. While it waits, the class stays as it was resolved before.
+func (r *Reconciler) reportWaiting(ctx context.Context, class *awsv1.EC2NodeClass) (waiting bool, err error) {
+	var cause error
+	if r.Waiting != nil {
+		cause = r.Waiting()
+	}
+	before := class.DeepCopy()
+	if cause == nil {
+		condition.Clear(class, awsv1.ConditionAWSReachable, r.Now())
+	} else {
+		condition.SetFalse(class, awsv1.ConditionAWSReachable, condition.Because("WaitingForAWS", cause.Error()), r.Now())
+	}
+	_, err = patch.StatusFrom(ctx, r.Client, before, class)
+	return cause != nil, err
 }
 
 // apply writes a resolution into the class. It keeps the conditions that the resolution does not mention.

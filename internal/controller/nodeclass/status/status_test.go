@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,38 @@ func TestReadyNamesWhatFailsInKarpentersOrder(t *testing.T) {
 		if ready, _ := condition.Get(class(f), condition.Ready); ready.Message != want {
 			t.Errorf("message %q, want %q", ready.Message, want)
 		}
+	}
+}
+
+// While the process waits for AWS, a class says what for, and stays Ready with what it was resolved to before; the condition goes with its
+// cause.
+func TestClassSaysWhatLaunchesWaitFor(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(stamped))
+	a := &fakeCloud{resolution: cloudprovider.Resolution{
+		Status:     awsv1.EC2NodeClassStatus{Subnets: []awsv1.Subnet{{ID: "subnet-1", Zone: "us-east-1a"}}},
+		Conditions: []cloudprovider.Condition{{Type: awsv1.ConditionSubnetsReady, Status: metav1.ConditionTrue}},
+		Next:       5 * time.Minute,
+	}}
+	r := reconciler(f, a)
+	f.Reconcile(r, "default")
+	ready := condition.IsTrue(class(f), condition.Ready)
+	waiting := fmt.Errorf("%w: eks-cluster (InternalError)", cloudprovider.ErrNotKnownYet)
+	r.Waiting = func() error { return waiting }
+	a.resolution = cloudprovider.Resolution{}
+	if result := f.Reconcile(r, "default"); result.RequeueAfter == 0 {
+		t.Error("it is not looked at again")
+	}
+	c, ok := condition.Get(class(f), awsv1.ConditionAWSReachable)
+	if !ok || c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, "eks-cluster (InternalError)") {
+		t.Errorf("condition %+v", c)
+	}
+	if len(class(f).Status.Subnets) != 1 || condition.IsTrue(class(f), condition.Ready) != ready {
+		t.Errorf("the status has changed: %+v", class(f).Status)
+	}
+	waiting = nil
+	f.Reconcile(r, "default")
+	if _, ok := condition.Get(class(f), awsv1.ConditionAWSReachable); ok {
+		t.Error("the condition stays when AWS answers")
 	}
 }
 

@@ -26,6 +26,8 @@ type configRecord struct {
 	RestrictedDomains []string                          `json:"restrictedDomains,omitempty"`
 	Normalized        map[string]string                 `json:"normalized,omitempty"`
 	KnownValues       map[string][]string               `json:"knownValues,omitempty"`
+	SetOnJoin         []string                          `json:"setOnJoin,omitempty"`
+	MaySetOnJoin      []string                          `json:"maySetOnJoin,omitempty"`
 	ReservationLabel  string                            `json:"reservationLabel,omitempty"`
 	NominationWindow  time.Duration                     `json:"nominationWindow"`
 	// Repair is nil if node repair is off.
@@ -56,7 +58,8 @@ func recordConfig(o *cluster.Objects, f *cluster.Facts) configRecord {
 		PreferencePolicy: string(f.Settings.PreferencePolicy), PreferenceCost: f.Settings.PreferenceCost,
 		MinValuesPolicy: string(f.Settings.MinValuesPolicy), DefaultSpread: f.Settings.DefaultSpread, NodeCost: f.Settings.NodeCost,
 		WellKnown: f.Labels.WellKnown, RestrictedDomains: f.Labels.RestrictedDomains, Normalized: f.Labels.Normalized,
-		KnownValues: f.Labels.KnownValues, ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow,
+		KnownValues: f.Labels.KnownValues, SetOnJoin: f.Labels.SetOnJoin, MaySetOnJoin: f.Labels.MaySetOnJoin,
+		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow,
 		Devices: o.Devices != nil,
 	}
 	if f.Repair != nil {
@@ -72,7 +75,7 @@ func (c *configRecord) restore(f *cluster.Facts) error {
 	}
 	f.Labels = requirement.Labels{Vocabulary: karpv1.Vocabulary{
 		WellKnown: c.WellKnown, RestrictedDomains: c.RestrictedDomains, Normalized: c.Normalized, KnownValues: c.KnownValues,
-		ReservationID: c.ReservationLabel,
+		SetOnJoin: c.SetOnJoin, MaySetOnJoin: c.MaySetOnJoin, ReservationID: c.ReservationLabel,
 	}}
 	f.NominationWindow = c.NominationWindow
 	if c.Repair == nil {

@@ -16,6 +16,13 @@ func Vocabulary() karpv1.Vocabulary {
 	v.RestrictedDomains = append(v.RestrictedDomains, Group)
 	v.Normalized[LabelEBSZone] = corev1.LabelTopologyZone
 	v.ReservationID = LabelReservationID
+	// The cloud controller manager sets these: the checksum of the cluster's tags, and the network nodes that an instance is
+	// below, where EC2 reports them.
+	v.SetOnJoin = []string{"k8s.io/cloud-provider-aws"}
+	v.MaySetOnJoin = []string{
+		"topology.k8s.aws/network-node-layer-1", "topology.k8s.aws/network-node-layer-2", "topology.k8s.aws/network-node-layer-3",
+		"topology.k8s.aws/network-node-layer-4", "topology.k8s.aws/ultraserver-id",
+	}
 	v.KnownValues[LabelInstanceTenancy] = []string{TenancyDedicated, TenancyDefault}
 	return v
 }

@@ -21,6 +21,10 @@ type Vocabulary struct {
 	Normalized map[string]string
 	// KnownValues has the set of values of keys with a closed set.
 	KnownValues map[string][]string
+	// SetOnJoin are keys that another component gives each node while it joins, with values that are not known before.
+	SetOnJoin []string
+	// MaySetOnJoin are keys that another component gives some nodes while they join; which ones is not known before.
+	MaySetOnJoin []string
 	// ReservationID is the key that names a node's capacity reservation; empty if the cloud has none.
 	ReservationID string
 }

@@ -89,12 +89,9 @@ func (s *Set) node(src *snapshot.Node) *Node {
 	n := &Node{
 		src: src, open: !src.Deleting && !src.AwaitsRepair() && (src.Launched || src.Claim == ""),
 		labels: topology.Node{
-			Labels: labels.FromNode(src.Labels), Taints: src.Taints, Pods: src.Pods,
+			Labels: s.labels(src), Taints: src.Taints, Pods: src.Pods,
 			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
 		},
-	}
-	if !n.labels.Labels.Defines(corev1.LabelHostname) {
-		n.labels.Labels = n.labels.Labels.With(requirement.In(corev1.LabelHostname, src.Name))
 	}
 	if !n.open {
 		if reqs, err := labels.FromAPI(src.Requirements); err == nil && !src.Launched {
@@ -115,6 +112,23 @@ func (s *Set) node(src *snapshot.Node) *Node {
 		}
 	}
 	return n
+}
+
+// labels are those of a node, as far as they are known, with its name. A node that is not initialized will get more of them.
+func (s *Set) labels(src *snapshot.Node) requirement.Set {
+	out := s.c.Snapshot.Labels.FromNode(src.Labels)
+	var more []requirement.Requirement
+	if !out.Defines(corev1.LabelHostname) {
+		more = append(more, requirement.In(corev1.LabelHostname, src.Name))
+	}
+	if src.Named() {
+		more = append(more, requirement.In(requirement.FieldName, src.Name))
+	}
+	out = out.With(more...)
+	if !src.Initialized {
+		out = s.newNode.Join(out)
+	}
+	return out
 }
 
 // takeRunning subtracts what the node's running pods take: resources, host ports and attached volumes. It returns the
@@ -142,7 +156,7 @@ func (s *Set) takeRunning(n *Node) (daemons resources.Vec) {
 func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 	expected := make(resources.Vec, s.c.Axes.Len())
 	for _, d := range s.c.Daemons {
-		if !d.runsOn(n.labels.Labels, n.src.Taints) {
+		if !s.runs(d, n) {
 			continue
 		}
 		expected = expected.Plus(d.Amounts)
@@ -152,6 +166,19 @@ func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 		}
 	}
 	return expected.Minus(running)
+}
+
+// runs reports whether the daemon's pods run on the node, or may once it is initialized.
+func (s *Set) runs(d *Daemon, n *Node) bool {
+	if n.src.Initialized {
+		return d.runsOn(n.labels.Labels, n.src.Taints)
+	}
+	joining := *d
+	joining.Alternatives = make([]requirement.Set, len(d.Alternatives))
+	for i, alt := range d.Alternatives {
+		joining.Alternatives[i] = s.newNode.Possible(alt, n.labels.Labels)
+	}
+	return joining.runsOn(n.labels.Labels, n.src.Taints)
 }
 
 // touch saves the state of a node before the first change.

@@ -33,6 +33,7 @@ type Config struct {
 // Set is the nodes of a snapshot, in the order in which they are filled.
 type Set struct {
 	c       Config
+	newNode requirement.NewNode
 	all     []*Node
 	touched []*Node
 	// requests of running pods, which callers do not change.
@@ -41,7 +42,10 @@ type Set struct {
 
 // NewSet models the snapshot's nodes, initialized ones first, then by name. Topology counts their pods.
 func NewSet(c Config) *Set {
-	s := &Set{c: c, requests: snapshot.NewRequestCache(func(pod *corev1.Pod) resources.Vec { return c.Axes.Vec(snapshot.Requests(pod)) })}
+	s := &Set{
+		c: c, newNode: c.Snapshot.Labels.OfNewNode(c.Snapshot.JoinValues()),
+		requests: snapshot.NewRequestCache(func(pod *corev1.Pod) resources.Vec { return c.Axes.Vec(snapshot.Requests(pod)) }),
+	}
 	sources := make([]*snapshot.Node, len(c.Snapshot.Nodes))
 	for i := range c.Snapshot.Nodes {
 		sources[i] = &c.Snapshot.Nodes[i]

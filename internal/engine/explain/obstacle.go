@@ -47,11 +47,12 @@ func cleared(why rejection.Code, codes ...rejection.Code) bool {
 // the pool's, since the pod's requirement is what its author wants.
 func (e *Explainer) identifyLabels(q *nodeCase, l waiver) obstacle {
 	asked := q.requirements(l)
-	if host := asked.Get(corev1.LabelHostname); host.Operator() == corev1.NodeSelectorOpIn ||
-		host.Operator() == corev1.NodeSelectorOpDoesNotExist {
-		return e.podObstacle(q, l, host.Key(), fmt.Sprintf("%s, and a new node has a name of its own", wording.Requirement(host)))
-	}
 	t := e.template(q.template, l)
+	for _, key := range []string{corev1.LabelHostname, requirement.FieldName} {
+		if host := asked.Get(key); !host.Impossible() && asked.Defines(key) && !t.Requirements().Compatible(requirement.NewSet(host), nil) {
+			return e.podObstacle(q, l, key, wording.Requirement(host)+", and a new node has a name of its own")
+		}
+	}
 	conflict, found := t.Requirements().Conflict(asked, e.labels().WellKnown)
 	if !found {
 		return e.identifyTypes(q, l, t, asked)
@@ -60,7 +61,12 @@ func (e *Explainer) identifyLabels(q *nodeCase, l waiver) obstacle {
 	if r.Impossible() {
 		return e.podObstacle(q, l, r.Key(), "contradictory values of "+r.Key())
 	}
-	if conflict.Undefined {
+	switch {
+	case !conflict.Undefined && conflict.Existing.Unknown():
+		return e.podObstacle(q, l, r.Key(), wording.Requirement(r)+", a label whose value is not known before a node joins")
+	case conflict.Undefined && slices.Contains(e.labels().MaySetOnJoin, r.Key()):
+		return e.podObstacle(q, l, r.Key(), wording.Requirement(r)+", a label that only some nodes get, after they have joined")
+	case conflict.Undefined:
 		return e.podObstacle(
 			q,
 			l,

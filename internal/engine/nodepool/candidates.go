@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
@@ -168,9 +167,7 @@ func (c *Candidates) Narrow(w requirement.Interned) *Candidates {
 		return n.cands
 	}
 	n := narrowResult{known: true}
-	host := w.Set.Get(corev1.LabelHostname).Operator() // a new node gets a name of its own
-	if host != corev1.NodeSelectorOpIn && host != corev1.NodeSelectorOpDoesNotExist &&
-		c.reqs.Compatible(w.Set, c.t.models.config.Labels.WellKnown) {
+	if c.reqs.Compatible(w.Set, c.t.models.config.Labels.WellKnown) {
 		if n.cands = c.t.Candidates(c.reqs.Intersect(c.claimRequirements(w.Set))); n.cands.reqs.Equal(c.reqs) {
 			n.cands = c
 		}
@@ -194,7 +191,7 @@ func (c *Candidates) NarrowBy(set requirement.Set) *Candidates {
 // define will be absent from the node. That is all that the set can require of it, or the set would be incompatible. If
 // the claim stated it, the claim would get a made-up value, and DaemonSets might select by it.
 func (c *Candidates) claimRequirements(set requirement.Set) requirement.Set {
-	drop := []string{corev1.LabelHostname}
+	var drop []string
 	for _, r := range set.All() {
 		if key := r.Key(); !c.reqs.Defines(key) && !c.t.models.config.Labels.WellKnown[key] && !c.t.DefinesLabel(key) {
 			drop = append(drop, key)
@@ -248,7 +245,7 @@ func (t *Template) Fitting(out []Candidate, q FitQuery) []Candidate {
 // ClaimRequirements are the requirements of a claim with these candidates, made on first use.
 func (c *Candidates) ClaimRequirements() requirement.Set {
 	if c.claimReqs == nil {
-		reqs := c.reqs.Without(karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelHostname)
+		reqs := c.t.models.newNode.Stated(c.reqs)
 		c.claimReqs = &reqs
 	}
 	return *c.claimReqs

@@ -57,6 +57,7 @@ func (t *Template) runningDaemons() []templateDaemon {
 		}
 		c := templateDaemon{Daemon: d}
 		for _, alt := range d.Alternatives {
+			alt = t.models.newNode.Possible(alt, t.reqs) // room for a daemon that never comes costs less than a daemon without room
 			if t.reqs.Compatible(alt, t.models.config.Labels.WellKnown) {
 				c.alternatives = append(c.alternatives, alt)
 			}

@@ -67,7 +67,7 @@ func (m *Models) labelCombinations(
 	out := []DeviceView{{Labels: map[string]string{}}}
 	for _, raw := range keys {
 		key := m.config.Labels.Normalize(raw)
-		if key == corev1.LabelHostname {
+		if m.newNode.Unknown(key) {
 			continue // not known before the launch
 		}
 		r := reqs.Get(key)

@@ -16,6 +16,8 @@ import (
 // Config is what models need to know of the cluster.
 type Config struct {
 	Labels requirement.Labels
+	// JoinValues are known values of the labels that nodes get while they join: see requirement.Labels.OfNewNode.
+	JoinValues map[string]string
 	// Axes are the resources that pods request.
 	Axes resources.Axes
 	// NodeCost is what each node costs in addition to its instance, in $/h.
@@ -34,6 +36,7 @@ type Config struct {
 // they share. Results for sets of requirements are computed once and kept as long as the Models.
 type Models struct {
 	config    Config
+	newNode   requirement.NewNode
 	interner  requirement.Interner
 	templates []*Template
 	hidden    bool // see hide
@@ -57,7 +60,8 @@ type admittedKey struct {
 // NewModels models pools. Pools with replicas are not among them, since their nodes are not launched for pods.
 func NewModels(c Config, pools []snapshot.Pool) *Models {
 	m := &Models{
-		config: c, zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{}, rooms: map[string]resources.Vec{},
+		config: c, newNode: c.Labels.OfNewNode(c.JoinValues), zoneNumbers: map[string]int{}, admitted: map[admittedKey]*Candidates{},
+		rooms: map[string]resources.Vec{},
 	}
 	sorted := make([]*snapshot.Pool, 0, len(pools))
 	for i := range pools {

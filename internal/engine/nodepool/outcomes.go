@@ -3,8 +3,6 @@ package nodepool
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -55,9 +53,6 @@ func (c *Candidates) surelyHas(ti *Type, o *catalog.Offering, r requirement.Requ
 	key := r.Key()
 	have := c.reqs.Get(key)
 	switch {
-	case key == corev1.LabelHostname: // a new node has a name, which no node has now
-		lowest, highest := r.Bounds()
-		return lowest == nil && highest == nil && (r.Operator() == corev1.NodeSelectorOpNotIn || r.Operator() == corev1.NodeSelectorOpExists)
 	case have.MinValues() > 0: // the claim leaves a choice of values
 	case o.Requirements.Defines(key):
 		have = have.Intersect(o.Requirements.Get(key))

@@ -68,8 +68,7 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 		t.unusable = rejection.Reason{Code: rejection.Requirement, NodePool: np.Name, Message: err.Error()}
 		return t
 	}
-	// Nodes have these two labels once they are initialized, and DaemonSets may select by them.
-	t.reqs = reqs.With(requirement.In(karpv1.LabelRegistered, "true"), requirement.In(karpv1.LabelInitialized, "true"))
+	t.reqs = m.newNode.Join(reqs)
 	m.interner.NoteAbsent(t.reqs)
 	t.limits = resources.NewAxes(np.Spec.Limits)
 	t.limit, t.used = t.limits.Vec(np.Spec.Limits), t.limits.Vec(p.Used)
@@ -96,10 +95,7 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 		t.unusable = rejection.Reason{
 			Code:     rejection.Requirement,
 			NodePool: np.Name,
-			Message: "its own requirements filtered out all instance types: " + t.reqs.Without(
-				karpv1.LabelRegistered,
-				karpv1.LabelInitialized,
-			).String(),
+			Message:  "its own requirements filtered out all instance types: " + m.newNode.Stated(t.reqs).String(),
 		}
 	}
 	return t
@@ -128,6 +124,9 @@ func (t *Template) LimitsExhausted() bool {
 // or not, or those that the pool lists of a label that no type has. A domain that no node can be in is none: see
 // kube-scheduler's PodTopologySpread, which counts the domains of nodes that exist.
 func (t *Template) Values(key string) []string {
+	if t.models.newNode.Unknown(key) {
+		return nil
+	}
 	if known, ok := t.domains[key]; ok {
 		return known
 	}

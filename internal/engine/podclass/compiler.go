@@ -127,44 +127,50 @@ func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reaso
 			{Code: rejection.InvalidPod, Message: "required node affinity has only empty terms, which no node matches"},
 		}
 	}
-	effective := relaxationState{required: node.Required, preferred: node.Preferred}
-	if nodePool := effectiveRequirements(node,
-		effective).Get(karpv1.LabelNodePool); nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist &&
-		!nodePool.Impossible() {
+	if optedOut(node) {
 		return node, []rejection.Reason{{Code: rejection.NotManaged, Message: "the pod requires nodes that belong to no NodePool"}}
 	}
+	if why := x.impossibleValues(node.Selector); len(why) > 0 {
+		return node, why
+	}
 	var reasons []rejection.Reason
-	for _, set := range append([]requirement.Set{node.Selector}, node.Required...) {
-		for _, r := range set.All() {
-			if why := x.invalidRequirement(r); why != "" {
-				reasons = append(reasons, rejection.Reason{Code: rejection.InvalidPod, Message: why})
-			}
-		}
+	possible := node.Required == nil
+	for _, term := range node.Required {
+		why := x.impossibleValues(term)
+		possible = possible || len(why) == 0
+		reasons = append(reasons, why...)
+	}
+	if !possible {
+		return node, slices.Compact(reasons)
 	}
 	node.Required = node.Required[:min(len(node.Required), MaxAlternatives)]
-	return node, slices.Compact(reasons)
+	return node, nil
 }
 
-func effectiveRequirements(node requirement.Pod, w relaxationState) requirement.Set {
-	set := node.Selector
-	if len(w.required) > 0 {
-		set = set.Intersect(w.required[0])
+// optedOut reports whether each node that the pod can run on belongs to no NodePool. Preferences do not count: kube-scheduler
+// gives them up.
+func optedOut(node requirement.Pod) bool {
+	unmanaged := func(term requirement.Set) bool {
+		nodePool := node.Selector.Intersect(term).Get(karpv1.LabelNodePool)
+		return nodePool.Operator() == corev1.NodeSelectorOpDoesNotExist && !nodePool.Impossible()
 	}
-	if len(w.preferred) > 0 {
-		set = set.Intersect(w.preferred[0])
+	if len(node.Required) == 0 {
+		return unmanaged(requirement.Set{})
 	}
-	return set
+	return !slices.ContainsFunc(node.Required, func(term requirement.Set) bool { return !unmanaged(term) })
 }
 
-func (x *Compiler) invalidRequirement(r requirement.Requirement) string {
-	if x.s.Labels.IsRestricted(r.Key()) {
-		return fmt.Sprintf("the pod selects by label %q, which is reserved", r.Key())
+// impossibleValues are the reasons why no node has the labels of the set: it requires values that a label never has.
+func (x *Compiler) impossibleValues(set requirement.Set) (out []rejection.Reason) {
+	for _, r := range set.All() {
+		known := x.s.Labels.KnownValues[r.Key()]
+		if len(known) > 0 && r.Operator() == corev1.NodeSelectorOpIn && !slices.ContainsFunc(known, r.Has) {
+			out = append(out, rejection.Reason{
+				Code: rejection.InvalidPod, Message: fmt.Sprintf("the pod requires %s, but that label is always one of %v", r, known),
+			})
+		}
 	}
-	known := x.s.Labels.KnownValues[r.Key()]
-	if len(known) > 0 && r.Operator() == corev1.NodeSelectorOpIn && !slices.ContainsFunc(known, r.Has) {
-		return fmt.Sprintf("the pod requires %s, but that label is always one of %v", r, known)
-	}
-	return ""
+	return out
 }
 
 // findClaims looks up the pod's resource claims, or returns why the pod must wait.

@@ -131,8 +131,9 @@ func TestPodsThatCannotBeConsidered(t *testing.T) {
 		pod  *corev1.Pod
 		want rejection.Code
 	}{
-		"too many terms":   {Pod("web", many...), rejection.TooComplex},
-		"a reserved label": {Pod("web", Selects("karpenter.sh/initialized", "true")), rejection.InvalidPod},
+		"too many terms":                 {Pod("web", many...), rejection.TooComplex},
+		"a value that no node has":       {Pod("web", Selects(Capacity, "cheap")), rejection.InvalidPod},
+		"a label that registration sets": {Pod("web", Selects("karpenter.sh/initialized", "true")), ""},
 		"a claim for a device": {Pod("web", func(p *corev1.Pod) {
 			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 		}), rejection.DeviceClaims},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -78,6 +79,31 @@ func (l Labels) FromExpressions(exprs []corev1.NodeSelectorRequirement) (Set, er
 	return NewSet(reqs...), nil
 }
 
+// FromTerm parses a term of node affinity: the conjunction of its expressions and of its fields. The only field is the name
+// of the Node, which no new node has yet.
+func (l Labels) FromTerm(term corev1.NodeSelectorTerm) (Set, error) {
+	set, err := l.FromExpressions(term.MatchExpressions)
+	if err != nil || len(term.MatchFields) == 0 {
+		return set, err
+	}
+	reqs := make([]Requirement, 0, len(term.MatchFields))
+	for _, f := range term.MatchFields {
+		switch {
+		case f.Key != metav1.ObjectNameField:
+			return Set{}, fmt.Errorf("field %s is no field that nodes are matched by", shown(f.Key))
+		case len(f.Values) != 1:
+			return Set{}, fmt.Errorf("field %s needs exactly one value, has %d", f.Key, len(f.Values))
+		case f.Operator == corev1.NodeSelectorOpIn:
+			reqs = append(reqs, In(FieldName, f.Values...))
+		case f.Operator == corev1.NodeSelectorOpNotIn:
+			reqs = append(reqs, NotIn(FieldName, f.Values...))
+		default:
+			return Set{}, fmt.Errorf("field %s: unknown operator %q", f.Key, f.Operator)
+		}
+	}
+	return set.With(reqs...), nil
+}
+
 // FromTopologyTerm parses one of the alternatives of a storage class's allowed topologies.
 func (l Labels) FromTopologyTerm(term corev1.TopologySelectorTerm) Set {
 	reqs := make([]Requirement, 0, len(term.MatchLabelExpressions))
@@ -110,9 +136,8 @@ type weightedSet struct {
 	set    Set
 }
 
-// FromPod parses nodeSelector and node affinity. A required term that matches on fields is an error. A required term
-// with keys or values that no node can have is left out, as kube-scheduler does; it is an error if there are no other
-// terms. Such a preferred term is left out.
+// FromPod parses nodeSelector and node affinity. A required term with keys or values that no node can have is left out, as
+// kube-scheduler does; it is an error if there are no other terms. Such a preferred term is left out.
 func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 	for _, k := range slices.Sorted(maps.Keys(pod.NodeSelector)) {
 		if err := valid(k, pod.NodeSelector[k]); err != nil {
@@ -128,13 +153,10 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 		out.Required = []Set{}
 		var first error
 		for i, term := range required.NodeSelectorTerms {
-			if len(term.MatchFields) > 0 {
-				return Pod{}, fmt.Errorf("required node affinity term %d matches on fields, which only exist on a node", i)
-			}
-			if len(term.MatchExpressions) == 0 {
+			if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
 				continue // an empty term matches no node
 			}
-			s, err := l.FromExpressions(term.MatchExpressions)
+			s, err := l.FromTerm(term)
 			if err != nil {
 				err = fmt.Errorf("required node affinity term %d: %w", i, err)
 				first = cmp.Or(first, err)
@@ -149,10 +171,7 @@ func (l Labels) FromPod(pod *corev1.PodSpec) (Pod, error) {
 	}
 	var preferred []weightedSet
 	for i, t := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		if len(t.Preference.MatchFields) > 0 {
-			continue
-		}
-		s, err := l.FromExpressions(t.Preference.MatchExpressions)
+		s, err := l.FromTerm(t.Preference)
 		if err != nil {
 			out.Ignored = append(out.Ignored, fmt.Sprintf("preferred node affinity term %d: %v", i, err))
 			continue

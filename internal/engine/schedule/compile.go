@@ -74,7 +74,7 @@ func (sv *solver) newModels() *nodepool.Models {
 		daemons[i] = &d.Daemon
 	}
 	return nodepool.NewModels(nodepool.Config{
-		Labels: sv.s.Labels, Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
+		Labels: sv.s.Labels, JoinValues: sv.s.JoinValues(), Axes: sv.axes, NodeCost: sv.s.Settings.NodeCost, Daemons: daemons,
 		Slots: &sv.slots, Steps: &sv.steps,
 		LimitVolumes: func(room resources.Vec, limits, attached map[string]int) {
 			sv.volumes.LimitType(room, sv.axes, limits, attached)

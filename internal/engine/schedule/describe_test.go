@@ -103,7 +103,7 @@ func TestReasonMessages(t *testing.T) {
 			`Requirements: fits m.small in z1, but the pod requires karpenter.sh/nodepool=generall (did you mean "general"?)`,
 		}},
 		{"a certain node", world(Pod("a", Needs(Expr(Host, in, "n1")))), []string{
-			`InvalidPod: the pod selects by label "kubernetes.io/hostname", which is reserved`,
+			"Requirements: fits m.small in z1, but the pod requires kubernetes.io/hostname=n1, and a new node has a name of its own",
 		}},
 		{"a contradiction within the pod", world(Pod("a", Selects(Zone, "z1"), Needs(Expr(Zone, in, "z2", "z3")))), []string{
 			"Requirements: the pod contradicts itself: nothing can be both topology.kubernetes.io/zone=z1 and topology.kubernetes.io/zone in (z2, z3)",

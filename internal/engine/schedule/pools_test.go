@@ -147,11 +147,11 @@ func TestRequirements(t *testing.T) {
 			World(pool(Require("team", in, "x", "y")), Pod("a", Selects("team", "x")), Pod("b", Selects("team", "y"))),
 			[]string{"general m.small: a", "general m.small: b"},
 		},
-		{"hostname", world(Pod("a", Selects(Host, "n1"))), []string{"unschedulable (InvalidPod): a"}},
+		{"hostname", world(Pod("a", Selects(Host, "n1"))), []string{"unschedulable (Requirements): a"}},
 		{
 			"restricted domain",
 			world(Pod("a", Selects("karpenter.sh/own", "x")), Pod("b", Selects("sub.karpenter.sh/own", "x"))),
-			[]string{"unschedulable (InvalidPod): a, b"},
+			[]string{"unschedulable (Requirements): a, b"},
 		},
 		{"opted out", world(Pod("a", Needs(Expr(karpv1.LabelNodePool, absent)))), []string{"unschedulable (OptedOut): a"}},
 		{

@@ -173,6 +173,9 @@ type Node struct {
 	DRADrivers []string
 }
 
+// Named reports whether the name is that of a Node, not of a NodeClaim whose Node has not registered.
+func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
+
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to
 // move again.
 func (n *Node) AwaitsRepair() bool { return n.Repair != nil && n.DoNotRepair == "" }

@@ -134,28 +134,15 @@ func (c *check) eligible(pod *corev1.Pod) bool {
 	if usesResourceClaims(pod) || w.err != nil || w.affinity && len(w.terms) == 0 {
 		return false
 	}
-	for _, list := range append([][]expr{w.selector}, w.terms...) {
-		for i := range list {
-			e := &list[i]
+	// A label with a closed set of values has none else, and a node that a pool launches belongs to it.
+	impossible := func(list []expr) bool {
+		return slices.ContainsFunc(list, func(e expr) bool {
 			known := c.s.Labels.KnownValues[e.key]
-			if c.s.Labels.IsRestricted(e.key) || e.op == corev1.NodeSelectorOpIn && len(known) > 0 && !slices.ContainsFunc(known, e.has) {
-				return false
-			}
-			if e.key == karpv1.LabelNodePool && e.op == corev1.NodeSelectorOpDoesNotExist {
-				return false // opted out
-			}
-		}
+			return e.op == corev1.NodeSelectorOpIn && len(known) > 0 && !slices.ContainsFunc(known, e.has) ||
+				e.key == karpv1.LabelNodePool && e.op == corev1.NodeSelectorOpDoesNotExist
+		})
 	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		for _, t := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			for _, e := range t.Preference.MatchExpressions {
-				if e.Key == karpv1.LabelNodePool && e.Operator == corev1.NodeSelectorOpDoesNotExist {
-					return false // opted out
-				}
-			}
-		}
-	}
-	return true
+	return !impossible(w.selector) && (!w.affinity || slices.ContainsFunc(w.terms, func(t []expr) bool { return !impossible(t) }))
 }
 
 // alternatives are the ways to satisfy the label demands of the pod and its volumes: one term of each.
@@ -207,8 +194,14 @@ func (f *freshNodeSearch) options(out outcome, key string) label {
 	all := slices.Concat(f.poolDemands[key], asked)
 	ok := func(v string) bool { return !slices.ContainsFunc(all, func(e expr) bool { return !e.has(v) }) }
 	l, said := out.label(key)
+	joined, joins := f.c.joinLabel(key)
 	switch {
 	case said:
+	case joins && len(f.poolDemands[key]) == 0:
+		// A value that nobody knows excludes whoever requires one.
+		if l = joined; l.open && !slices.ContainsFunc(asked, func(e expr) bool { return !e.holds(joined) }) {
+			l.values = []string{"any"}
+		}
 	case len(f.poolDemands[key]) > 0 || f.c.s.Labels.IsWellKnown(key):
 		l = label{values: examples(all), absent: true}
 	default:
@@ -247,6 +240,7 @@ func (f *freshNodeSearch) compatible(out outcome) bool {
 		keys[e.key] = true
 	}
 	delete(keys, corev1.LabelHostname)
+	delete(keys, nodeName)
 	for key := range keys {
 		if l := f.options(out, key); len(l.values) == 0 && !l.absent {
 			return false
@@ -254,7 +248,8 @@ func (f *freshNodeSearch) compatible(out outcome) bool {
 	}
 	// No pod can require the name of a new node.
 	return out.o.ReservationID == "" && !slices.ContainsFunc(f.demands, func(e expr) bool {
-		return e.key == corev1.LabelHostname && (e.op == corev1.NodeSelectorOpIn || e.op == corev1.NodeSelectorOpDoesNotExist)
+		return e.key == nodeName && e.op == corev1.NodeSelectorOpIn ||
+			e.key == corev1.LabelHostname && e.op != corev1.NodeSelectorOpNotIn && e.op != corev1.NodeSelectorOpExists
 	})
 }
 
@@ -302,10 +297,15 @@ func (f *freshNodeSearch) fits(out outcome) bool {
 // mightRun reports whether a daemon's pod may run on some node of the pool, and on some of the type.
 func (f *freshNodeSearch) mightRun(d *corev1.Pod, it *catalog.InstanceType) bool {
 	return f.c.labelDemandsOf(d).admits(func(e *expr) bool {
-		if e.key == karpv1.LabelRegistered || e.key == karpv1.LabelInitialized {
-			return e.has("true")
-		}
 		own := f.poolDemands[e.key]
+		switch joined, ok := f.c.joinLabel(e.key); {
+		case ok && len(own) == 0:
+			return f.c.daemonHolds(e, joined)
+		case slices.Contains(f.c.s.Labels.MaySetOnJoin, e.key):
+			return true
+		case e.key == corev1.LabelHostname:
+			return e.op == corev1.NodeSelectorOpExists || e.op == corev1.NodeSelectorOpNotIn
+		}
 		byPool := label{absent: len(own) == 0}
 		if len(own) > 0 || f.c.s.Labels.IsWellKnown(e.key) {
 			byPool = label{values: examples(append(slices.Clone(own), *e)), absent: true}

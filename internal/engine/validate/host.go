@@ -30,6 +30,8 @@ type host struct {
 	minValues map[string]int // minValues by key
 	known     map[string]label
 	mayDefine func(key string) bool // whoever launches it may give the node this label
+	// joining is what the host still gets while it joins; nil for a node that is initialized.
+	joining func(key string) (label, bool)
 	// allValues are all values of a key in the snapshot, for a node of which nothing else is known.
 	allValues func(key string) []string
 }
@@ -48,6 +50,9 @@ func (c *check) existing(n *snapshot.Node) *host {
 		}
 	}
 	pl.mayDefine = func(string) bool { return false }
+	if !n.Initialized {
+		pl.joining = c.joinLabel
+	}
 	if !n.Launched && n.Claim != "" {
 		pl.demands, pl.allValues = c.entries(n.Requirements), c.values
 		pl.mayDefine = func(key string) bool { return len(pl.demands[key]) > 0 || c.s.Labels.IsWellKnown(key) }
@@ -73,6 +78,9 @@ func (c *check) values(key string) []string {
 // nodeLabels are the node's labels by canonical key; if a key and its alias differ, the canonical one wins.
 func (c *check) nodeLabels(n *snapshot.Node) map[string]string {
 	out := map[string]string{corev1.LabelHostname: n.Name}
+	if n.Claim == "" || n.Registered {
+		out[nodeName] = n.Name
+	}
 	for k, v := range n.Labels {
 		key := c.s.Labels.Normalize(k)
 		if _, own := n.Labels[key]; !own || key == k {
@@ -99,7 +107,7 @@ func (c *check) entries(reqs []karpv1.Requirement) map[string][]expr {
 func (c *check) launched(i int, l *schedule.Launch) *host {
 	pl := &host{
 		name: fmt.Sprintf("launch %d", i), index: i, launch: l, pods: l.Pods, known: map[string]label{}, given: map[string]string{},
-		mayDefine: c.s.Labels.IsWellKnown, allValues: c.values,
+		mayDefine: c.s.Labels.IsWellKnown, allValues: c.values, joining: c.joinLabel,
 	}
 	if l.Pool == nil || len(l.InstanceTypes) == 0 {
 		return pl // launches reports it
@@ -112,7 +120,6 @@ func (c *check) launched(i int, l *schedule.Launch) *host {
 		pl.given[c.s.Labels.Normalize(k)] = v
 	}
 	pl.given[corev1.LabelHostname] = fmt.Sprintf("new-node-%d.invalid", i)
-	pl.given[karpv1.LabelRegistered], pl.given[karpv1.LabelInitialized] = "true", "true"
 	for _, it := range c.typesOf(l) {
 		mismatched := pl.mismatched(it)
 		for k := range it.Offerings {
@@ -294,6 +301,11 @@ func (pl *host) labelOn(out outcome, key string) label {
 func (pl *host) ownLabel(key string) label {
 	if v, ok := pl.given[key]; ok {
 		return label{values: []string{v}}
+	}
+	if pl.joining != nil {
+		if l, ok := pl.joining(key); ok {
+			return l
+		}
 	}
 	if len(pl.demands[key]) == 0 && pl.node == nil || !pl.mayDefine(key) {
 		return label{absent: true}

@@ -13,14 +13,16 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 )
 
-// label is what one label of a node may become: any of values, or none at all.
+// label is what one label of a node may become: any of values, or none at all. An open one may also be a value that nobody
+// knows yet.
 type label struct {
 	values []string
 	absent bool
+	open   bool
 }
 
 func (l label) single() (string, bool) {
-	if l.absent || len(l.values) != 1 {
+	if l.absent || l.open || len(l.values) != 1 {
 		return "", false
 	}
 	return l.values[0], true
@@ -32,7 +34,7 @@ func (l *label) add(o label) {
 			l.values = append(l.values, v)
 		}
 	}
-	l.absent = l.absent || o.absent
+	l.absent, l.open = l.absent || o.absent, l.open || o.open
 }
 
 // expr is one match expression, with its canonical key.
@@ -116,13 +118,17 @@ func (e *expr) lacks() bool {
 	return e.op == corev1.NodeSelectorOpNotIn || e.op == corev1.NodeSelectorOpDoesNotExist
 }
 
-// holds reports whether the expression is true whatever the label becomes, may whether it can be.
+// holds reports whether the expression is true whatever the label becomes, may whether it can be. A value that nobody knows
+// is none that a pod has reason to exclude.
 func (e *expr) holds(l label) bool {
+	if l.open && e.op != corev1.NodeSelectorOpExists && e.op != corev1.NodeSelectorOpNotIn {
+		return false
+	}
 	return !slices.ContainsFunc(l.values, func(v string) bool { return !e.has(v) }) && (!l.absent || e.lacks())
 }
 
 func (e *expr) may(l label) bool {
-	return slices.ContainsFunc(l.values, e.has) || l.absent && e.lacks()
+	return l.open && e.op != corev1.NodeSelectorOpDoesNotExist || slices.ContainsFunc(l.values, e.has) || l.absent && e.lacks()
 }
 
 // labelDemands is what a pod requires of a node's labels.
@@ -153,13 +159,13 @@ func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		w.affinity = true
 		for _, t := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			if len(t.MatchFields) > 0 {
-				w.err = fmt.Errorf("a node selector term matches on fields")
-			}
-			if len(t.MatchExpressions) == 0 {
+			if len(t.MatchExpressions)+len(t.MatchFields) == 0 {
 				continue
 			}
 			exprs, err := c.exprs(t.MatchExpressions)
+			if fields, why := nameFields(t.MatchFields); err == nil {
+				exprs, err = append(exprs, fields...), why
+			}
 			if err != nil {
 				unreadable = err
 				continue
@@ -172,6 +178,21 @@ func (c *check) labelDemandsOf(pod *corev1.Pod) *labelDemands {
 	}
 	c.labelDemands[pod] = w
 	return w
+}
+
+// nodeName stands for the name of the Node object, which is no label.
+const nodeName = "the name of the Node"
+
+// nameFields reads what a term requires of fields: kube-scheduler knows one, the name, and compares it with one value.
+func nameFields(list []corev1.NodeSelectorRequirement) ([]expr, error) {
+	var out []expr
+	for _, f := range list {
+		if f.Key != "metadata.name" || len(f.Values) != 1 || f.Operator != corev1.NodeSelectorOpIn && f.Operator != corev1.NodeSelectorOpNotIn {
+			return nil, fmt.Errorf("field %q: operator %s with %d values", f.Key, f.Operator, len(f.Values))
+		}
+		out = append(out, expr{key: nodeName, op: f.Operator, values: f.Values})
+	}
+	return out, nil
 }
 
 func (c *check) exprs(list []corev1.NodeSelectorRequirement) ([]expr, error) {

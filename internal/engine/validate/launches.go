@@ -213,7 +213,7 @@ func (c *check) outcomeFits(pl *host, out outcome, always load, mixed []*corev1.
 		all := amounts{}
 		all.add(total.list())
 		for _, d := range mixed {
-			if !pl.satisfiesOn(out, c.labelDemandsOf(d)) {
+			if !c.daemonOn(d, pl, out) {
 				continue
 			}
 			all.add(requests(d, true))
@@ -238,9 +238,9 @@ func (c *check) daemons(pl *host) (always, mixed []*corev1.Pod) {
 			continue
 		}
 		switch w := c.labelDemandsOf(pod); {
-		case w.admits(func(e *expr) bool { return e.holds(pl.label(e.key)) }):
+		case w.admits(func(e *expr) bool { return c.daemonHolds(e, pl.label(e.key)) }):
 			always = append(always, pod)
-		case pl.mightSatisfy(w):
+		case w.admits(func(e *expr) bool { return c.daemonMay(e, pl.label(e.key)) }):
 			mixed = append(mixed, pod)
 		}
 	}

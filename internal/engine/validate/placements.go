@@ -102,7 +102,7 @@ func (c *check) expected(pl *host, running amounts) amounts {
 
 // belongs reports whether a DaemonSet has a pod on the node, now or soon.
 func (c *check) belongs(daemon *corev1.Pod, pl *host) bool {
-	return c.daemon(daemon) && tolerated(daemon, pl.taints) && pl.satisfies(c.labelDemandsOf(daemon))
+	return c.daemon(daemon) && tolerated(daemon, pl.taints) && c.daemonComes(daemon, pl)
 }
 
 // missingDaemons are the pods of DaemonSets that belong on the node and do not run there yet: their host ports and

@@ -80,7 +80,7 @@ func (c *check) launchAttaches(pl *host) {
 			all.add(c.daemonMounts(d))
 		}
 		for _, d := range mixed {
-			runs := func(out outcome) bool { return out.it.Name == it.Name && pl.satisfiesOn(out, c.labelDemandsOf(d)) }
+			runs := func(out outcome) bool { return out.it.Name == it.Name && c.daemonOn(d, pl, out) }
 			if slices.ContainsFunc(pl.outcomes, runs) {
 				all.add(c.daemonMounts(d))
 			}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
@@ -24,6 +25,13 @@ func List(words []string) string {
 
 // Requirement prints a requirement as kubectl selectors do, with comparisons added.
 func Requirement(r requirement.Requirement) string {
+	if r.Key() == requirement.FieldName {
+		return strings.ReplaceAll(describe(r), requirement.FieldName, metav1.ObjectNameField)
+	}
+	return describe(r)
+}
+
+func describe(r requirement.Requirement) string {
 	switch r.Operator() {
 	case corev1.NodeSelectorOpIn:
 		if v, ok := r.Single(); ok {

@@ -51,6 +51,9 @@ func (s *Set) choicesFor(b *Bin, a request, cands *nodepool.Candidates) *domainC
 	}
 	price := func(r requirement.Set) float64 { return s.lowest(b, b.t.Candidates(r)) }
 	list, blocked := s.topology.Choices(topology.Query{Views: a.views, Node: cands.Requirements(), Index: b.index, Price: price})
+	if steps := s.topology.TakeChoiceSteps(); a.c.ManyTerms() {
+		*s.steps += steps
+	}
 	made := domainChoices{cands: cands, list: list, narrowed: make([]*nodepool.Candidates, len(list))}
 	if blocked != nil {
 		made.blocked = s.refusals.of(rejection.Topology, blocked.Permanent())

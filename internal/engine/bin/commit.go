@@ -14,16 +14,17 @@ import (
 
 // Commit narrows bins to the domains where they can really come up, after no more pods fit. The types that hold a bin's
 // pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains. The groups
-// are those of waiting pods. It returns whether anything changed.
+// are those of waiting pods. It returns whether anything changed, and how many offerings it has checked.
 //
 // Cost: one list of fitting types per bin and label that is open.
-func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool) {
+func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool, checked int) {
 	for _, b := range s.all {
 		for _, key := range b.uncommitted(waiting) {
-			changed = s.commitTo(b, key) || changed
+			narrowed, offerings := s.commitTo(b, key)
+			changed, checked = changed || narrowed, checked+offerings
 		}
 	}
-	return changed
+	return changed, checked
 }
 
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
@@ -51,7 +52,8 @@ func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	return slices.Compact(out)
 }
 
-func (s *Set) commitTo(b *Bin, key string) bool {
+// commitTo is Commit for one bin and label.
+func (s *Set) commitTo(b *Bin, key string) (changed bool, checked int) {
 	own := b.cands.Requirements().Get(key)
 	q := b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, b.t.ConflictingGroups(b.ports, nil))
 	// As the launch does. A launch may name several reservations; this one names only that of the bin.
@@ -60,6 +62,7 @@ func (s *Set) commitTo(b *Bin, key string) bool {
 	var domains []string
 	for _, cand := range fitting {
 		it := b.t.TypeOf(cand)
+		checked += len(it.Offerings)
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
 			if (o.ReservationID != "") != (b.reservation != reservation.None) || !it.Sells(o) || !reqs.Overlaps(o.Requirements) ||
@@ -71,7 +74,7 @@ func (s *Set) commitTo(b *Bin, key string) bool {
 				r = it.Requirements.Get(key)
 			}
 			if r.Operator() != corev1.NodeSelectorOpIn {
-				return false // the types do not determine the domain
+				return false, checked // the types do not determine the domain
 			}
 			domains = append(domains, r.Values()...)
 		}
@@ -80,7 +83,7 @@ func (s *Set) commitTo(b *Bin, key string) bool {
 	slices.Sort(domains)
 	domains = slices.Compact(domains)
 	if len(domains) == 0 || len(domains) < own.MinValues() || own.Operator() == corev1.NodeSelectorOpIn && len(domains) == len(own.Values()) {
-		return false
+		return false, checked
 	}
 	cands := b.t.Candidates(reqs.With(requirement.In(key, domains...)))
 	cheapest := b.cands.List()[b.first]
@@ -88,12 +91,12 @@ func (s *Set) commitTo(b *Bin, key string) bool {
 		return c.Type == cheapest.Type && c.Reservation == cheapest.Reservation
 	})
 	if first < 0 {
-		return false
+		return false, checked
 	}
 	s.narrow(b, cands)
 	b.first, b.room = first, nil
 	s.noteRoom(b)
-	return true
+	return true, checked
 }
 
 // inReservation are the bin's requirements, within its reservation if it has one.
@@ -133,22 +136,30 @@ func (b *Bin) capacityTypes(types []nodepool.Candidate) []string {
 //
 // Invariant: every choice leaves one bin one domain, so there are at most as many as bins times topology keys. Cost: a list
 // of candidates per domain.
-func (s *Set) Decide(v topology.View) bool {
-	return slices.ContainsFunc(s.all, func(b *Bin) bool { return s.decideFor(b, v) })
+// The second result is how many instance types it has checked.
+func (s *Set) Decide(v topology.View) (decided bool, checked int) {
+	for _, b := range s.all {
+		chosen, types := s.decideFor(b, v)
+		if checked += types; chosen {
+			return true, checked
+		}
+	}
+	return false, checked
 }
 
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
-func (s *Set) decideFor(b *Bin, v topology.View) bool {
+func (s *Set) decideFor(b *Bin, v topology.View) (decided bool, checked int) {
 	key := v.Key()
 	_, single := b.cands.Domain(key)
 	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
-		return false
+		return false, checked
 	}
 	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
 	for _, d := range s.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
 		if !v.Reaches(d) {
 			continue
 		}
+		checked += len(b.t.Types())
 		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
 		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
 		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
@@ -156,10 +167,10 @@ func (s *Set) decideFor(b *Bin, v topology.View) bool {
 		}
 	}
 	if best == nil {
-		return false
+		return false, checked
 	}
 	s.narrow(b, best)
 	s.cost += best.List()[first].Price - b.cost
 	b.first, b.room, b.cost = first, nil, best.List()[first].Price
-	return true
+	return true, checked
 }

@@ -39,7 +39,7 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 		return Growth{}, &s.refusals.requirement
 	}
 	a := request{c: c, level: level, views: s.views(b, c, level), mode: u}
-	*s.steps += len(a.views)
+	*s.steps += c.ViewSteps(level)
 	never, why := true, &s.refusals.requirement
 	for i, alt := range c.Volumes() {
 		with := cands
@@ -118,6 +118,9 @@ func (s *Set) chooseDomains(b *Bin, a request, cands *nodepool.Candidates) (Grow
 	}
 	var last *Refusal
 	for k := range choices.list {
+		if a.c.ManyTerms() {
+			*s.steps += stepsPerChoice
+		}
 		g, why := s.cheapestFit(b, a, s.chosen(choices, k))
 		if why == nil {
 			return g, nil
@@ -128,6 +131,9 @@ func (s *Set) chooseDomains(b *Bin, a request, cands *nodepool.Candidates) (Grow
 	}
 	return Growth{}, last
 }
+
+// stepsPerChoice is what a choice of domains costs: the instance types that are left, and a walk along them.
+const stepsPerChoice = 64
 
 func (s *Set) onlyHosts(views []topology.View) bool {
 	return !slices.ContainsFunc(views, func(v topology.View) bool { return !v.OverHosts() })

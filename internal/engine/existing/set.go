@@ -146,7 +146,7 @@ func (s *Set) CanJoin(n *Node, c *podclass.Class, level *podclass.Level) (ok, ne
 		return false, true
 	}
 	views := c.Views(level)
-	*s.c.Steps += len(views) + level.LabelSteps()
+	*s.c.Steps += c.ViewSteps(level) + level.LabelSteps()
 	for i := range views {
 		v := &views[i]
 		domain, has := n.labels.Domain(v.Key())

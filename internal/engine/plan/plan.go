@@ -29,6 +29,8 @@ type Plan struct {
 	UnusablePools []rejection.Reason
 	// Ignored are terms of node affinity that no node can match, ordered by the pods' namespaces and names.
 	Ignored []IgnoredTerms
+	// Costly are the namespaces with pods of very many terms that get no node, by name.
+	Costly []Costly
 	// Abandoned is true when the caller ended planning. The plan is then empty and must not be carried out.
 	Abandoned bool
 	// Zones counts the pods in phase Pending by the zone that they are bound to, or under podclass.FlexibleZone or NoZone.
@@ -73,6 +75,14 @@ type Launch struct {
 	Devices []DeviceUse
 	// MinValuesRelaxed is true when a minValues of the pool was lowered (policy BestEffort).
 	MinValuesRelaxed bool
+}
+
+// Costly is the pods of a namespace that have very many terms and get no node, and the steps that the search has taken for
+// all such pods of the namespace.
+type Costly struct {
+	Namespace string
+	Steps     int
+	Pods      []*corev1.Pod
 }
 
 // IgnoredTerms are required or preferred terms that the plan leaves out, since no label can have their keys or values.

@@ -89,6 +89,15 @@ func (c *Constraints) SortedViews(level *Level) *topology.SortedViews {
 	return &level.sorted
 }
 
+// ViewSteps is how many steps it takes to check the views of a level for one node: one each. Those of pods with many terms
+// are counted by what they cost.
+func (c *Constraints) ViewSteps(level *Level) int {
+	if c.manyTerms {
+		return c.SortedViews(level).Steps()
+	}
+	return len(c.Views(level))
+}
+
 // answer is a question that is answered at most once.
 type answer int
 

@@ -27,6 +27,11 @@ const (
 	// fewTerms is the number of terms, tolerations or ports up to which a pod is ordinary. Pods with more come last in
 	// the queue.
 	fewTerms = 16
+	// maxLevelGroups bounds the relaxation levels of an ordinary pod times its topology terms: what it takes to check one
+	// node for it. Ten preferences of each sort are about three hundred.
+	maxLevelGroups = 512
+	// maxValues bounds the values that an ordinary pod lists in node affinity.
+	maxValues = 512
 	// maxManyTermGroups bounds the topology groups of all pods together that have more than fewTerms terms each.
 	maxManyTermGroups = 1024
 )
@@ -147,15 +152,23 @@ func (x *Compiler) softTerms(
 // hasManyTerms reports whether the pods have so many terms that they come last in the queue, with a step budget of
 // their own.
 func (k *Constraints) hasManyTerms() bool {
-	spec := &k.pod.Spec
+	large := max(k.ports.Len(), len(k.attached), k.node.Selector.Len())
+	for _, term := range k.node.Required {
+		large = max(large, term.Len())
+	}
+	return large > fewTolerations || HasManyTerms(k.pod)
+}
+
+// HasManyTerms reports whether a pod has so many terms, by its affinity, spread and tolerations, that planning it is bounded.
+func HasManyTerms(pod *corev1.Pod) bool {
+	spec := &pod.Spec
 	n := max(
-		len(spec.TopologySpreadConstraints),
-		len(topology.RequiredAntiAffinity(k.pod)),
-		len(requiredAffinity(k.pod)),
-		len(k.node.Required),
-		len(k.node.Preferred),
+		len(spec.TopologySpreadConstraints), len(topology.RequiredAntiAffinity(pod)), len(requiredAffinity(pod)), requiredTerms(pod),
 	)
 	if a := spec.Affinity; a != nil {
+		if a.NodeAffinity != nil {
+			n = max(n, len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution))
+		}
 		if a.PodAffinity != nil {
 			n = max(n, len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution))
 		}
@@ -163,11 +176,51 @@ func (k *Constraints) hasManyTerms() bool {
 			n = max(n, len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution))
 		}
 	}
-	large := max(k.ports.Len(), len(spec.Tolerations), len(k.attached), k.node.Selector.Len())
-	for _, term := range k.node.Required {
-		large = max(large, term.Len())
+	return n > fewTerms || len(spec.Tolerations) > fewTolerations || levelGroups(pod) > maxLevelGroups || affinityValues(pod) > maxValues
+}
+
+// levelGroups is how many relaxation levels the pod has at most, times the topology terms of each.
+func levelGroups(pod *corev1.Pod) int {
+	hard := hardSpreads(pod)
+	soft := len(pod.Spec.TopologySpreadConstraints) - hard
+	levels, groups := 1+soft, hard+soft+len(requiredAffinity(pod))+len(topology.RequiredAntiAffinity(pod))
+	if a := pod.Spec.Affinity; a != nil {
+		if a.NodeAffinity != nil {
+			levels += len(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) + 2*requiredTerms(pod)
+		}
+		prefers := 0
+		if a.PodAffinity != nil {
+			prefers += len(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if a.PodAntiAffinity != nil {
+			prefers += len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		levels, groups = levels+prefers, groups+prefers
 	}
-	return n > fewTerms || large > fewTolerations
+	return levels * groups
+}
+
+// affinityValues counts the values in the pod's node affinity.
+func affinityValues(pod *corev1.Pod) int {
+	a := pod.Spec.Affinity
+	if a == nil || a.NodeAffinity == nil {
+		return 0
+	}
+	values := 0
+	count := func(list []corev1.NodeSelectorRequirement) {
+		for i := range list {
+			values += len(list[i].Values)
+		}
+	}
+	if required := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		for i := range required.NodeSelectorTerms {
+			count(required.NodeSelectorTerms[i].MatchExpressions)
+		}
+	}
+	for i := range a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		count(a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference.MatchExpressions)
+	}
+	return values
 }
 
 // labelsPerStep is how many label comparisons count as one step.

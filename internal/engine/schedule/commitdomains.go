@@ -2,12 +2,15 @@ package schedule
 
 import "github.com/dovetail-k8s/dovetail/internal/engine/topology"
 
+// stepsPerCheck is how many steps the check of an instance type or offering counts: its labels are compared.
+const stepsPerCheck = 8
+
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit: see bin.Set. The queue is
-// the waiting pods. It returns whether anything changed.
+// the waiting pods. It returns whether anything changed. What it costs for pods with many terms is a part of their share.
 func (sv *solver) commit(queue []*queuedPod) bool {
 	relevant, seen := map[*topology.Group]bool{}, map[*class]bool{}
 	for _, q := range queue {
-		if seen[q.class] {
+		if seen[q.class] || sv.shareSpent(q.class) {
 			continue
 		}
 		seen[q.class] = true
@@ -20,7 +23,8 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 			relevant[g] = true
 		}
 	}
-	changed := sv.bins.Commit(relevant)
+	changed, checked := sv.bins.Commit(relevant)
+	sv.chargeBeside(seen, stepsPerCheck*checked)
 	if changed {
 		sv.generation++
 	}
@@ -35,14 +39,19 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 func (sv *solver) decide(queue []*queuedPod) bool {
 	seen := map[*class]bool{}
 	for _, q := range queue {
-		if seen[q.class] {
+		if seen[q.class] || sv.shareSpent(q.class) {
 			continue
 		}
 		seen[q.class] = true
 		views := q.class.Views(q.class.Levels()[len(q.class.Levels())-1])
 		sv.steps += len(views)
 		for _, v := range views {
-			if v.CountsUndecided() && sv.bins.Decide(v) {
+			if !v.CountsUndecided() {
+				continue
+			}
+			decided, checked := sv.bins.Decide(v)
+			sv.chargeBeside(map[*class]bool{q.class: true}, stepsPerCheck*checked)
+			if decided {
 				sv.generation++
 				return true
 			}

@@ -43,27 +43,37 @@ type prober struct {
 // reasons are the reasons why pods of the class cannot be scheduled.
 func (p *prober) reasons(c *class) []Reason {
 	sv := p.sv
-	if sv.outOfSteps() || c.ManyTerms() && sv.budget.MaxSteps > 0 && sv.stepsOfClass[c.Constraints] > sv.budget.MaxSteps/manyTermShares {
+	most := sv.budget.MaxSteps / explainShare
+	switch {
+	case sv.outOfSteps():
 		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
+	case c.ManyTerms() && (sv.shareSpent(c) || most > 0 && sv.shares.explained > most):
+		return []Reason{{Code: BudgetSpent, Message: shareSpentMessage}}
 	}
 	end := p.begin()
 	out := p.explainer.Reasons(p.pods(c))
-	end()
+	if taken := end(); c.ManyTerms() {
+		sv.shares.explained += taken
+		sv.shares.beside += taken
+		sv.chargeSteps(c, taken)
+	}
 	if why := c.LeftOut(); why.Code != "" {
 		out = append(slices.Clone(out), why)
 	}
 	return out
 }
 
-// begin gives the solver the prober's slots, until the returned function is called. Explanations take no steps of the
-// budget.
-func (p *prober) begin() (end func()) {
+// begin gives the solver the prober's slots, until the returned function is called, which returns the steps that were taken
+// since. Explanations take no steps of the budget.
+func (p *prober) begin() (end func() int) {
 	sv := p.sv
 	steps := sv.steps
 	sv.slots, p.slots = p.slots, sv.slots
-	return func() {
+	return func() int {
+		taken := sv.steps - steps
 		sv.steps = steps
 		sv.slots, p.slots = p.slots, sv.slots
+		return taken
 	}
 }
 

@@ -128,6 +128,6 @@ func (sv *solver) undoRun() {
 	sv.rejected = nil
 	sv.bins.Clear()
 	sv.planned, sv.steps, sv.relaxedPreferences = sv.planned[:0], 0, 0
-	sv.stepsOfClass = nil
+	sv.shares.of, sv.shares.beside, sv.shares.later = nil, 0, true
 	sv.devices.End()
 }

@@ -63,6 +63,8 @@ type orderSearch struct {
 	left int
 	// steps are those that the search has taken.
 	steps int
+	// bounded is true if the plan has a bound on its steps.
+	bounded bool
 }
 
 // newOrderSearch is nil if no order can place any of the rejected pods.
@@ -71,7 +73,7 @@ func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
 	for i := range plan.Rejected {
 		waiting[plan.Rejected[i].Pod] = true
 	}
-	o := &orderSearch{sv: sv, rejected: map[*queuedPod]bool{}}
+	o := &orderSearch{sv: sv, rejected: map[*queuedPod]bool{}, bounded: sv.budget.MaxSteps > 0}
 	alone := map[*class]bool{}
 	for _, q := range queue {
 		if !waiting[q.pod] {
@@ -96,10 +98,11 @@ func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
 	return o
 }
 
-// possible reports whether some order may place the pod: it fits alone, or depends on other pods.
+// possible reports whether some order may place the pod: it fits alone, or depends on other pods. Pods with very many terms
+// have taken their share of the steps: they are not tried in other orders.
 func (o *orderSearch) possible(q *queuedPod) bool {
 	c := q.class
-	if len(c.Invalid()) > 0 || c.unplaceable() {
+	if len(c.Invalid()) > 0 || c.unplaceable() || c.ManyTerms() && o.bounded {
 		return false
 	}
 	last := c.Levels()[len(c.Levels())-1]

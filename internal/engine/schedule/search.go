@@ -36,19 +36,19 @@ type solver struct {
 	bestEffort         bool // minValues may be lowered
 	softTaints         bool // some pool or open node has a taint of effect PreferNoSchedule
 
-	axes         resources.Axes
-	unusedAxes   resources.Bitset   // axes on which only unplaceable pods request something
-	pending      map[types.UID]bool // pods that this Solve schedules
-	daemons      []*existing.Daemon
-	pools        *nodepool.Models   // as models for new nodes
-	volumes      *volume.Limits     // attach limits, and which pods share claims
-	topology     *topology.Registry // the groups that count pods per domain
-	nodes        *existing.Set
-	bins         *bin.Set                      // the nodes to launch
-	allClasses   []*class                      // all classes, by number: in the order of the pods
-	zoned        []*class                      // classes of divided pods, by number after those of allClasses
-	classes      []*class                      // classes of this run, by their first pod in the queue
-	stepsOfClass map[*podclass.Constraints]int // steps that classes with many terms have taken in this run
+	axes       resources.Axes
+	unusedAxes resources.Bitset   // axes on which only unplaceable pods request something
+	pending    map[types.UID]bool // pods that this Solve schedules
+	daemons    []*existing.Daemon
+	pools      *nodepool.Models   // as models for new nodes
+	volumes    *volume.Limits     // attach limits, and which pods share claims
+	topology   *topology.Registry // the groups that count pods per domain
+	nodes      *existing.Set
+	bins       *bin.Set // the nodes to launch
+	allClasses []*class // all classes, by number: in the order of the pods
+	zoned      []*class // classes of divided pods, by number after those of allClasses
+	classes    []*class // classes of this run, by their first pod in the queue
+	shares     shares   // the steps of pods with many terms
 
 	prices prices
 
@@ -111,7 +111,7 @@ func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, st
 // tryStrategy is one run of runStrategy.
 func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, steps *int) (o *outcome, repeat bool) {
 	defer func() {
-		*steps += sv.steps
+		*steps += sv.steps + sv.shares.beside
 		sv.mergeZones(queue)
 		sv.undoRun()
 	}()
@@ -123,6 +123,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	left := sv.applyNominations(sv.startRun(queue))
 	left, aside := sv.splitUnplaceable(left)
 	hopeless := len(sv.rejected) + len(aside)
+	sv.shares.begin(sv.classes)
 	sv.sumFreeRoom()
 	switch {
 	case budget.FirstFitOnly:
@@ -290,7 +291,7 @@ func (sv *solver) placePod(q *queuedPod) bool {
 	}
 	if c.ManyTerms() {
 		began := sv.steps
-		defer func() { sv.chargeSteps(c, began) }()
+		defer func() { sv.chargeSteps(c, sv.steps-began) }()
 		return sv.placePodFrom(q, began)
 	}
 	return sv.placePodFrom(q, sv.steps)
@@ -407,7 +408,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
 		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-len(sv.zoned), sv.steps
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-len(sv.zoned), sv.steps+sv.shares.beside
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound(&p)
 	p.Preferences, p.DroppedWorth = sv.preferenceCosts(), sv.droppedWorth()

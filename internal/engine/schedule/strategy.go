@@ -16,7 +16,7 @@ type Budget struct {
 	// LookaheadSteps bounds planning with lookahead; zero means no bound.
 	LookaheadSteps int
 	// MaxSteps ends planning: pods that are not scheduled by then are rejected with code BudgetSpent. Pods with very many
-	// terms come last, and each class of constraints of them has a share of it. Zero means no bound.
+	// terms come last, and have a share of it together, which is divided among namespaces. Zero means no bound.
 	MaxSteps int
 	// Stop is called periodically. Once it returns true, the plan is abandoned: see Plan.Abandoned. A nil Stop never
 	// does.
@@ -99,6 +99,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	}
 	plan.Zones, plan.UnusablePools, plan.Ignored = zones, sv.pools.Unusable(sv.bestEffort), ignoredTerms(queue)
 	plan.Stats.Steps += compiled
+	plan.Costly = sv.costly(plan.Rejected)
 	return plan
 }
 
@@ -123,7 +124,7 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.prices.market, sv.prices.bound, sv.abandoned, sv.budget = nil, nil, false, budget
-	sv.wholeGroups = map[*topology.Group]bool{}
+	sv.wholeGroups, sv.shares.later = map[*topology.Group]bool{}, false
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit

@@ -17,6 +17,16 @@ type Choice []requirement.Requirement
 // four zones each give 64.
 const maxChoices = 64
 
+// stepsPerPrice is what the price of one domain costs: a walk along some instance types.
+const stepsPerPrice = 32
+
+// TakeChoiceSteps returns what Choices has cost since the last call.
+func (r *Registry) TakeChoiceSteps() int {
+	n := r.choiceSteps
+	r.choiceSteps = 0
+	return n
+}
+
 // Query asks in which domains a planned node may take a pod.
 type Query struct {
 	// Views are the pod's.
@@ -83,13 +93,8 @@ func (r *Registry) options(views []View, q Query) ([]requirement.Requirement, *V
 	// Pods that keep apart may also use a node without the label, if some types have none.
 	apart := r.lackedBySomeType(key) && !slices.ContainsFunc(views, func(v View) bool { return !v.KeepsApart() })
 	for i, v := range views {
-		left := domains[:0]
-		for _, d := range domains {
-			if v.Allows(d) {
-				left = append(left, d)
-			}
-		}
-		domains = left
+		r.choiceSteps += len(domains)
+		domains = v.allowed(domains)
 		if len(domains) == 0 && apart && len(v.g.universe) > 0 {
 			return []requirement.Requirement{requirement.NotIn(key, v.g.universe...)}, nil
 		}
@@ -101,6 +106,7 @@ func (r *Registry) options(views []View, q Query) ([]requirement.Requirement, *V
 		first = first || v.g.typ == Affinity && !slices.ContainsFunc(domains, func(d string) bool { return v.g.counts[d] > 0 })
 	}
 	if spreads || first {
+		r.choiceSteps += stepsPerPrice * len(domains)
 		out := singleDomains(views, domains, q)
 		if !spreads && q.Node.HasMinValues() {
 			// No single domain may have as many values as minValues requires. Others can follow onto the node itself.

@@ -34,6 +34,8 @@ type Registry struct {
 	touched   []*Group            // since the last Undo or Keep
 	changes   int                 // see Changes
 	steps     int
+	// choiceSteps are those of Choices.
+	choiceSteps int
 }
 
 // NewRegistry is the registry of a snapshot without nodes and pools. Pending pods are those that are being placed: they

@@ -138,15 +138,51 @@ func (v *View) allowsCount(domain string, n int) bool {
 			}
 			floor = v.g.minCount()
 		}
-		if v.self {
-			n++
-		}
-		return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n)
+		return v.keepsSkew(domain, n, floor)
 	case Affinity:
 		return v.pod.Has(domain) && (n > 0 || v.bootstrap())
 	default:
 		return n == 0
 	}
+}
+
+// keepsSkew reports whether the pod may join a domain that has n pods, where the global minimum is floor. Spread only.
+func (v *View) keepsSkew(domain string, n, floor int) bool {
+	if v.self {
+		n++
+	}
+	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n)
+}
+
+// allowed are those of the domains that the pod may join. The result is in the memory of the argument.
+func (v *View) allowed(domains []string) []string {
+	left := domains[:0]
+	if v.g.typ != Spread || v.OverHosts() {
+		for _, d := range domains {
+			if v.Allows(d) {
+				left = append(left, d)
+			}
+		}
+		return left
+	}
+	floor := v.g.minCount() // of all domains at once: there may be as many as instance types
+	for _, d := range domains {
+		if _, known := slices.BinarySearch(v.g.universe, d); known && v.keepsSkew(d, v.g.counts[d], floor) {
+			left = append(left, d)
+		}
+	}
+	return left
+}
+
+// domainsPerStep is how many domains are compared in one step.
+const domainsPerStep = 16
+
+// steps is what one check of the view costs: a spread compares the domain with all others.
+func (v *View) steps() int {
+	if v.g.typ != Spread || v.OverHosts() {
+		return 1
+	}
+	return 1 + len(v.g.usable)/domainsPerStep
 }
 
 // SortedViews are those of a pod's views that some steps look for. A pod can have thousands of views of other pods'
@@ -155,6 +191,7 @@ type SortedViews struct {
 	filled       bool
 	own, domains []View
 	affinities   []int
+	steps        int
 }
 
 // Fill sorts the views, unless that is done already.
@@ -164,6 +201,7 @@ func (s *SortedViews) Fill(views []View) {
 	}
 	s.filled = true
 	for i, v := range views {
+		s.steps += v.steps()
 		if v.self {
 			s.own = append(s.own, v)
 		}
@@ -175,6 +213,9 @@ func (s *SortedViews) Fill(views []View) {
 		}
 	}
 }
+
+// Steps is what it costs to check all of the views for one node.
+func (s *SortedViews) Steps() int { return s.steps }
 
 // Own are the views of groups that count the pods themselves.
 func (s *SortedViews) Own() []View { return s.own }

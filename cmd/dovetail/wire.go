@@ -71,7 +71,9 @@ type assembly struct {
 	state    *cluster.State
 	// leftOut are the pods that plans leave out, panics records plans that panic.
 	leftOut *quarantine.Registry
-	panics  *panics.Reporter
+	// costly are the pods that cost much and get no node.
+	costly *provisioning.CostlyPods
+	panics *panics.Reporter
 	// decisions is nil if per-pod metrics are switched off.
 	decisions *podlatency.Decisions
 	// overlays is nil unless the feature gate NodeOverlay is on.
@@ -97,6 +99,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return err
 	}
 	a.decisions, a.panics, a.leftOut = a.newDecisions(), a.panicReporter(), quarantine.NewRegistry(time.Now)
+	a.costly = &provisioning.CostlyPods{}
 	if a.settings.Gate(settings.GateNodeOverlay) {
 		a.overlays = &cluster.Overlays{}
 	}

@@ -19,7 +19,7 @@ func (a *assembly) wireProvisioning() error {
 		a.addLoops(&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Decisions: a.decisions, Log: a.log}),
 		a.addHeldLoops(&provisioning.Provisioner{
 			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
-			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Panics: a.panics,
+			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
 			Recorder: a.recorder, Turns: a.turns,
 			TerminateFirst: a.settings.Gate(settings.GateTerminateFirstDrift),
 		}),

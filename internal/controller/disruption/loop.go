@@ -27,6 +27,7 @@ import (
 	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
@@ -122,6 +123,8 @@ type Loop struct {
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
 	Quarantine *quarantine.Registry
+	// Costly has the pending pods that provisioning leaves out of most plans; nil has none.
+	Costly *provisioning.CostlyPods
 	// Panics records passes that panicked; nil records nothing.
 	Panics *panics.Reporter
 	// Recorder records passes and decisions; nil records nothing.
@@ -274,7 +277,7 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	snap := l.withoutQuarantined(all)
+	snap := l.Costly.Without(l.withoutQuarantined(all), l.Now())
 	l.passSnapshot = snap
 	errs = append(errs, l.untaintOrphans(ctx, snap))
 	r := l.newPassState(snap)

@@ -21,7 +21,7 @@ func (p *Provisioner) recordPlan(pass *recorder.Pass, snap *snapshot.Snapshot, p
 		return
 	}
 	pass.Call(recorder.CallSolve, recorder.SolveInput{Validated: p.ValidatePlans},
-		recorder.RecordPlan(plan, codePlanningFailed, codeInvalidPlan))
+		recorder.RecordPlan(plan, codePlanningFailed, codeInvalidPlan, codePostponed))
 	for i := range plan.Launches {
 		pass.Decide(recorder.LaunchDecision(snap, &plan.Launches[i]))
 	}

@@ -70,6 +70,8 @@ type Provisioner struct {
 	PlanBuffers func(*snapshot.Snapshot, schedule.Plan, schedule.Budget) buffer.Placement
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Provisioner.
 	Quarantine *quarantine.Registry
+	// Costly leaves pods that cost much and get no node out of most plans; nil leaves out none.
+	Costly *CostlyPods
 	// Panics records plans that panicked; nil records nothing.
 	Panics *panics.Reporter
 	// Recorder records passes and decisions; nil records nothing.

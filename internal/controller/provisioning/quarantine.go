@@ -43,8 +43,22 @@ func (p *Provisioner) runPass(ctx context.Context) error {
 
 // planWithoutQuarantined computes the plan for a snapshot without its quarantined pods: those that make planning panic,
 // or with claims that the API server rejects. It returns that smaller snapshot as well. New causes of a panic are
-// quarantined.
+// quarantined. It also leaves out the pods that wait for their next attempt, since they cost much: see CostlyPods.
 func (p *Provisioner) planWithoutQuarantined(
+	ctx context.Context,
+	all *snapshot.Snapshot,
+) (*snapshot.Snapshot, schedule.Plan, time.Duration, error) {
+	postponed := p.Costly.postponed(all, p.Now())
+	snap, plan, took, err := p.planTenable(ctx, without(all, postponed))
+	if err == nil {
+		p.Costly.record(all, &plan, p.Now())
+		plan.Rejected = append(plan.Rejected, rejections(all, postponed)...)
+	}
+	return snap, plan, took, err
+}
+
+// planTenable is planWithoutQuarantined for a snapshot without the pods that wait for their next attempt.
+func (p *Provisioner) planTenable(
 	ctx context.Context,
 	all *snapshot.Snapshot,
 ) (*snapshot.Snapshot, schedule.Plan, time.Duration, error) {

@@ -12,7 +12,8 @@ const StrategyActiveCapacity = "buffer.x-k8s.io/active-capacity"
 const (
 	ConditionReadyForProvisioning = "ReadyForProvisioning"
 	ConditionProvisioning         = "Provisioning"
-	// ConditionLimitedByQuotas is a reserved name.
+	// ConditionLimitedByQuotas is True where ResourceQuotas of the namespace allow fewer pods than the buffer has replicas. A buffer in a
+	// namespace without quotas does not have it.
 	ConditionLimitedByQuotas = "LimitedByQuotas"
 )
 
@@ -22,6 +23,12 @@ const (
 	ReasonScalableRefNotFound = "ScalableRefNotFound"
 	ReasonPodTemplateNotFound = "PodTemplateNotFound"
 	ReasonResolutionFailed    = "ResolutionFailed"
+)
+
+// Reasons of ConditionLimitedByQuotas; the first means True.
+const (
+	ReasonQuotasAllocated = "ResourceQuotasAllocated"
+	ReasonWithinQuotas    = "WithinQuotas"
 )
 
 // Reasons of ConditionProvisioning; the first means True.

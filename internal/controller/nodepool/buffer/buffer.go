@@ -3,12 +3,15 @@
 package buffer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +88,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			Reason: bufferv1.ReasonNotReadyForProvisioning, Message: unresolved.Message,
 		})
 	} else {
+		admitted, why, err := r.withinQuotas(ctx, b)
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("read the quotas of capacity buffer %s: %w", req, err)
+		}
 		r.setResolved(b, shape)
+		r.setAdmitted(b, admitted, why)
 	}
 	_, err = patch.StatusFrom(ctx, r.Client, before, b)
 	if apierrors.IsConflict(err) {
@@ -113,6 +121,67 @@ func (r *Reconciler) setResolved(b *bufferv1.CapacityBuffer, shape cluster.Shape
 		r.setCondition(b, metav1.Condition{
 			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse,
 			Reason: bufferv1.ReasonBufferEmpty, Message: "the buffer has no replicas to keep capacity for",
+		})
+	}
+}
+
+// withinQuotas is how many of the buffer's pods the ResourceQuotas of its namespace allow, beside the buffers there that were created
+// before, and which quota allows no more. It is -1 if the namespace has no quota.
+func (r *Reconciler) withinQuotas(ctx context.Context, b *bufferv1.CapacityBuffer) (admitted int32, why string, err error) {
+	var list corev1.ResourceQuotaList
+	if err := r.Client.List(ctx, &list, client.InNamespace(b.Namespace)); err != nil {
+		return 0, "", err
+	}
+	if len(list.Items) == 0 {
+		return -1, "", nil
+	}
+	var buffers bufferv1.CapacityBufferList
+	if err := r.Client.List(ctx, &buffers, client.InNamespace(b.Namespace)); err != nil {
+		return 0, "", err
+	}
+	slices.SortFunc(buffers.Items, func(x, y bufferv1.CapacityBuffer) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	quotas := buffer.NewQuotas(list.Items)
+	for i := range buffers.Items {
+		other := &buffers.Items[i]
+		if other.DeletionTimestamp != nil {
+			continue
+		}
+		shape, err := cluster.ResolvePodTemplate(ctx, r.Client, other)
+		var unresolved *cluster.PodTemplateError
+		if errors.As(err, &unresolved) {
+			continue
+		}
+		if err != nil {
+			return 0, "", err
+		}
+		admitted, why = quotas.Admit(shape.Template, buffer.Chunks(&other.Spec, shape.Template, shape.Scalable))
+		if other.Name == b.Name {
+			return admitted, why, nil
+		}
+	}
+	return 0, "", nil // the buffer has just been deleted
+}
+
+// setAdmitted lowers the replicas to those that quotas allow; a negative number is all.
+func (r *Reconciler) setAdmitted(b *bufferv1.CapacityBuffer, admitted int32, why string) {
+	if admitted < 0 {
+		meta.RemoveStatusCondition(&b.Status.Conditions, bufferv1.ConditionLimitedByQuotas)
+		return
+	}
+	c := metav1.Condition{
+		Type: bufferv1.ConditionLimitedByQuotas, Status: metav1.ConditionFalse, Reason: bufferv1.ReasonWithinQuotas,
+	}
+	if why != "" {
+		c.Status, c.Reason = metav1.ConditionTrue, bufferv1.ReasonQuotasAllocated
+		c.Message = fmt.Sprintf("capacity for %d of %d replicas is kept: %s", admitted, *b.Status.Replicas, why)
+		b.Status.Replicas = &admitted
+	}
+	r.setCondition(b, c)
+	if admitted == 0 && why != "" {
+		r.setCondition(b, metav1.Condition{
+			Type: bufferv1.ConditionProvisioning, Status: metav1.ConditionFalse, Reason: bufferv1.ReasonBufferEmpty, Message: c.Message,
 		})
 	}
 }

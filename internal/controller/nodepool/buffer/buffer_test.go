@@ -222,3 +222,31 @@ func TestRaces(t *testing.T) {
 		t.Errorf("gone: triggered %d times, error %v", w, err)
 	}
 }
+
+// A tenant with a quota of one CPU keeps no capacity for ten thousand pods, however many buffers it makes.
+func TestBuffersGetNoMoreThanTheQuotaOfTheirNamespace(t *testing.T) {
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: meta1("q"), Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.cpu": resource.MustParse("5")}},
+		Status: corev1.ResourceQuotaStatus{Used: corev1.ResourceList{"requests.cpu": resource.MustParse("2")}},
+	}
+	first, second := capacityBuffer(of("t"), fixed(2)), capacityBuffer(of("t"), fixed(10_000))
+	first.Name = "a"
+	f := controllertest.New(t, podTemplate("t"), quota, first, second)
+	r := &Reconciler{Client: f.API, Batch: new(triggered), Log: f.Log, Now: f.Now}
+	for _, want := range []struct {
+		name, condition string
+		replicas        int32
+	}{{"a", "False WithinQuotas", 2}, {"b", "True ResourceQuotasAllocated", 1}} {
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: want.name}}); err != nil {
+			t.Fatal(err)
+		}
+		b := &bufferv1.CapacityBuffer{}
+		if err := f.API.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: want.name}, b); err != nil {
+			t.Fatal(err)
+		}
+		c := meta.FindStatusCondition(b.Status.Conditions, bufferv1.ConditionLimitedByQuotas)
+		if c == nil || string(c.Status)+" "+c.Reason != want.condition || b.Status.Replicas == nil || *b.Status.Replicas != want.replicas {
+			t.Errorf("buffer %s: %+v, want %d replicas and %s", want.name, b.Status, want.replicas, want.condition)
+		}
+	}
+}

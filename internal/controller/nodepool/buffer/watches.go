@@ -34,6 +34,7 @@ type watch struct {
 func (r *Reconciler) watches() []watch {
 	out := []watch{
 		{&corev1.PodTemplate{}, r.buffersOf("PodTemplate"), predicate.GenerationChangedPredicate{}},
+		{&corev1.ResourceQuota{}, r.inNamespace, predicate.ResourceVersionChangedPredicate{}},
 		{&karpv1.NodeClaim{}, r.all, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			return capacityChanged(e.ObjectOld.(*karpv1.NodeClaim), e.ObjectNew.(*karpv1.NodeClaim))
 		}}},
@@ -96,6 +97,11 @@ func (r *Reconciler) buffersOf(kind string) handler.MapFunc {
 // all maps any object to all buffers: each may have its capacity there.
 func (r *Reconciler) all(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx, func(*bufferv1.CapacityBuffer) bool { return true })
+}
+
+// inNamespace maps an object to the buffers of its namespace.
+func (r *Reconciler) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.requests(ctx, func(*bufferv1.CapacityBuffer) bool { return true }, client.InNamespace(o.GetNamespace()))
 }
 
 func (r *Reconciler) requests(

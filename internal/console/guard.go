@@ -1,11 +1,14 @@
 package console
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 )
 
 // policy lets the page load its own script and style and call its own API, and nothing else.
@@ -18,13 +21,18 @@ type reach struct {
 	// anyHost lets it be reached by any name. Without a login, that would let a site in that makes a name of its own resolve to
 	// 127.0.0.1 (DNS rebinding); with one, such a site has no token.
 	anyHost bool
+	// body is how long a request may take to send its body; zero means that it may take for ever.
+	body time.Duration
 }
+
+// bodyTimeout is far longer than a manifest takes, and bounds how many connections wait for the rest of one.
+const bodyTimeout = 20 * time.Second
 
 var (
 	// fromHere is without a login: what keeps others out is that the server listens on the loopback interface.
-	fromHere = reach{scheme: "http"}
+	fromHere = reach{scheme: "http", body: bodyTimeout}
 	// fromAnywhere is with a login.
-	fromAnywhere = reach{scheme: "https", anyHost: true}
+	fromAnywhere = reach{scheme: "https", anyHost: true, body: bodyTimeout}
 )
 
 // guarded answers only requests of a browser for the page, or of the page itself: none of a page of another site.
@@ -48,8 +56,35 @@ func (from reach) guarded(next http.Handler) http.Handler {
 			})
 			return
 		}
+		from.boundBody(w, r)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// boundBody ends the reading of a body that does not come in time. Once it is read, the request may take as long as it does: a
+// deadline that stays would end the answer, too.
+func (from reach) boundBody(w http.ResponseWriter, r *http.Request) {
+	if from.body == 0 || r.Method != http.MethodPost {
+		return
+	}
+	connection := http.NewResponseController(w)
+	if connection.SetReadDeadline(time.Now().Add(from.body)) == nil {
+		r.Body = &boundedBody{r.Body, connection}
+	}
+}
+
+// boundedBody is a body with a deadline until its end.
+type boundedBody struct {
+	io.ReadCloser
+	connection *http.ResponseController
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		_ = b.connection.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 // methods are those of a path. What-if takes a manifest, which is too large for an address; it writes nothing either.

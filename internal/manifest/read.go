@@ -90,7 +90,13 @@ func sources(path string) ([]string, error) {
 		case hidden || entry.IsDir():
 			return nil
 		}
-		if slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p)) {
+			return nil
+		}
+		// A pipe or device would block for ever; whoever means one names it. A link counts as what it leads to.
+		if info, err := os.Stat(p); err != nil {
+			return err
+		} else if info.Mode().IsRegular() {
 			out = append(out, p)
 		}
 		return nil

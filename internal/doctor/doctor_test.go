@@ -262,7 +262,7 @@ var breaks = map[string]struct {
 			{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: "cni plugin not initialized"},
 		}
 	}, "Node n1", "spec.nodeName=n1"},
-	"nodes-without-instance":       {func(f *Facts) { f.Instances = nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
+	"nodes-without-instance":       {func(f *Facts) { f.Instances, f.Nodes = nil, nil }, "NodeClaim general-1", "kubectl delete nodeclaim general-1"},
 	"nodes-instance-without-claim": {func(f *Facts) { f.NodeClaims = nil }, "instance i-1", "terminate-instances"},
 	"operations-other-controller": {func(f *Facts) {
 		f.Pods = append(f.Pods, new(rival("ca-1", "registry.k8s.io/autoscaling/cluster-autoscaler:v1.33.0", "ReplicaSet", "ca-7d9f")))
@@ -435,7 +435,7 @@ func TestDocumented(t *testing.T) {
 
 // A command that deletes is shown only if it is proven that the account, the region and the name are those of this cluster.
 func TestNothingIsDeletedWithoutProofOfIdentity(t *testing.T) {
-	deletes := regexp.MustCompile(`\b(delete|delete-access-entry|terminate-instances) `)
+	deletes := regexp.MustCompile(`kubectl (-n \S+ )?delete |delete-access-entry |terminate-instances `)
 	shown := 0
 	for check, broken := range breaks {
 		f := healthy()

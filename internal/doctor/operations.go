@@ -53,10 +53,15 @@ func otherControllers(f *Facts) (out []Finding) {
 				continue
 			}
 			seen[object] = true
-			out = append(out, Finding{
-				Object: object, Seen: fmt.Sprintf("image %s: %s", c.Image, does),
-				Remedy: "if Dovetail should manage its nodes, stop it", deletes: ": " + stop, Command: stop,
-			})
+			found := Finding{
+				Object: object, Seen: fmt.Sprintf("image %s: %s", c.Image, does), Remedy: "if Dovetail should manage its nodes", Command: stop,
+			}
+			if strings.Contains(stop, " delete ") { // what has no replicas
+				found.deletes = ": " + stop
+			} else {
+				found.Remedy += ": " + stop
+			}
+			out = append(out, found)
 		}
 	}
 	return out

@@ -16,7 +16,7 @@ interface Item { icon: string; label: string; note: string; run: () => void }
 const most = 40;
 // settle is how long the text rests before pods are searched, in ms; least how many characters it has at least.
 const settle = 150;
-const least = 3;
+const least = 1;
 
 function commands(views: View[], theme: () => void): Item[] {
   return [

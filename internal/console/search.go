@@ -23,12 +23,12 @@ type FoundPod struct {
 
 const (
 	// leastSearched is how many characters a search has at least, mostSearched how many at most: those of a namespace and a name.
-	leastSearched, mostSearched = 2, 320
+	leastSearched, mostSearched = 1, 320
 	// mostFound is how many pods an answer has: as many as a person reads before typing on.
 	mostFound = 20
 )
 
-// search finds pods by a part of NAMESPACE/NAME. It costs O(pods).
+// search finds pods by a part of NAMESPACE/NAME, however short. It costs O(pods), with a logarithm of mostFound.
 func (c *Console) search(r *http.Request) (any, error) {
 	text := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("text")))
 	if len(text) < leastSearched || len(text) > mostSearched {
@@ -44,11 +44,6 @@ func (s *state) find(text string) Found {
 	if s.report == nil || s.observed.Fleet.PodsUnknown {
 		return out
 	}
-	for i := range s.observed.Fleet.Pods {
-		if p := &s.observed.Fleet.Pods[i]; strings.Contains(p.Namespace+"/"+p.Name, text) {
-			out.Pods = append(out.Pods, FoundPod{p.Namespace, p.Name, p.Spec.NodeName})
-		}
-	}
 	rank := func(p FoundPod) int {
 		switch {
 		case strings.HasPrefix(p.Name, text) || strings.HasPrefix(p.Namespace+"/"+p.Name, text):
@@ -58,10 +53,23 @@ func (s *state) find(text string) Found {
 		}
 		return 2
 	}
-	slices.SortFunc(out.Pods, func(a, b FoundPod) int {
+	order := func(a, b FoundPod) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
-	})
-	out.More = max(0, len(out.Pods)-mostFound)
-	out.Pods = slices.Clip(out.Pods[:len(out.Pods)-out.More])
+	}
+	add := func(p FoundPod) {
+		if at, _ := slices.BinarySearchFunc(out.Pods, p, order); at < mostFound {
+			out.Pods = slices.Insert(out.Pods, at, p)
+		}
+		if len(out.Pods) > mostFound {
+			out.Pods = out.Pods[:mostFound]
+		}
+		out.More++
+	}
+	for i := range s.observed.Fleet.Pods {
+		if p := &s.observed.Fleet.Pods[i]; strings.Contains(p.Namespace+"/"+p.Name, text) {
+			add(FoundPod{p.Namespace, p.Name, p.Spec.NodeName})
+		}
+	}
+	out.More -= len(out.Pods)
 	return out
 }

@@ -2,6 +2,7 @@ package console
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,9 +39,15 @@ func TestASearchFindsPodsByAPartOfTheirName(t *testing.T) {
 	if one := decoded[Found](t, get(c, apiRoot+"/search?text=shop/my")); len(one.Pods) != 1 || one.Pods[0].Name != "my-cart-1" {
 		t.Errorf("by namespace and name it finds %+v", one)
 	}
-	for _, text := range []string{"", "a", strings.Repeat("a", mostSearched+1)} {
+	for _, text := range []string{"", strings.Repeat("a", mostSearched+1)} {
 		if answer := get(c, apiRoot+"/search?text="+text); answer.Code != http.StatusBadRequest {
 			t.Errorf("%d characters: %d %s", len(text), answer.Code, answer.Body)
+		}
+	}
+	for _, short := range []string{"db", "b"} {
+		found := decoded[Found](t, get(c, apiRoot+"/search?text="+short))
+		if !slices.ContainsFunc(found.Pods, func(p FoundPod) bool { return p.Name == "db" }) {
+			t.Errorf("%q finds %+v", short, found)
 		}
 	}
 	for i := range 5 * mostFound {

@@ -37,7 +37,7 @@ metrics-server answers), their price, age and state; pending pods with their rea
 It works on any cluster with Karpenter or Dovetail, and on others without the planned changes.
 
 It only reads: it needs the verbs list and watch for what it shows, reports which are missing, and shows the rest. It plans in the
-background, at most every 30 s, and less often in large clusters.
+background, at most every 2 s, and less often in large clusters.
 
 With --once, it prints one text or JSON document and exits. So it does if there is no terminal, or one that cannot move its
 cursor (TERM=dumb), and reports that.

@@ -321,6 +321,7 @@ export interface NodereportReport {
   computing?: boolean;
   prices: string;
   now: string;
+  pricesProblem?: string;
 }
 
 export interface NodereportRule {
@@ -362,6 +363,7 @@ export interface Pending {
   planned: string | null;
   stuck: number;
   fits: number;
+  waiting: number;
   workloads: number;
   found: number;
   from: number;
@@ -379,6 +381,7 @@ export interface PendingGroup {
   memoryBytes: number;
   why: string;
   fits: boolean;
+  waiting: boolean;
 }
 
 export interface Pod {
@@ -451,6 +454,7 @@ export interface PodreportReport {
   alternatives: PodreportChange[] | null;
   search?: PodreportEffort | null;
   prices: string;
+  pricesProblem?: string;
   notes: string[] | null;
 }
 
@@ -516,6 +520,7 @@ export interface PoolreportReport {
   admitted: number;
   excluded: PoolreportExcluded[] | null;
   prices: string;
+  pricesProblem?: string;
   now: string;
 }
 
@@ -681,6 +686,7 @@ export interface Summary {
   pods: number;
   pending: number;
   stuck: number;
+  waiting: number;
   costPerHour: TopSpend;
   planned: string | null;
   changes: TopChange[] | null;
@@ -693,6 +699,7 @@ export interface TopChange {
   nodes: string[] | null;
   launches: TopLaunch[] | null;
   pods: number;
+  progress?: string;
   savingPerHour: number;
 }
 
@@ -710,6 +717,7 @@ export interface TopSpend {
   lowerBound: number | null;
   unpriced: number;
   prices: string;
+  pricesProblem?: string;
 }
 
 export interface TopUse {

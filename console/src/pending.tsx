@@ -56,12 +56,12 @@ export function PendingPage({ route }: { route: Route }) {
   );
 }
 
-const idOf = (g: PendingGroup) => `${g.namespace}/${g.kind}/${g.name}${g.fits ? '' : '!'}`;
+const idOf = (g: PendingGroup) => `${g.namespace}/${g.kind}/${g.name}${g.fits ? '' : g.waiting ? '?' : '!'}`;
 
 function Groups({ pending, find, group, seen, open }: {
   pending: Pending; find: string; group: (i: number) => PendingGroup | null; seen: (from: number, to: number) => void; open: string | null;
 }) {
-  const { stuck, fits: fit, workloads, found } = pending;
+  const { stuck, fits: fit, waiting, workloads, found } = pending;
   if (workloads === 0) {
     return (
       <Empty title="Every pod has a node">
@@ -72,6 +72,7 @@ function Groups({ pending, find, group, seen, open }: {
   const parts = [
     stuck > 0 && `${plural(stuck, 'pod')} ${stuck === 1 ? 'needs' : 'need'} a change to run`,
     fit > 0 && `${plural(fit, 'pod')} ${fit === 1 ? 'gets' : 'get'} a node as ${fit === 1 ? 'it is' : 'they are'}`,
+    waiting > 0 && `${plural(waiting, 'pod')} ${waiting === 1 ? 'waits' : 'wait'} for kube-scheduler`,
   ].filter(Boolean).join('; ');
   return (
     <>
@@ -103,7 +104,7 @@ function Group({ group: g, open }: { group: PendingGroup; open: boolean }) {
   const now = useNow(5000);
   const first = list(g.pods)[0] ?? '';
   const waits = now - Date.parse(g.since);
-  const id = `group-${g.namespace}-${g.kind}-${g.name}-${g.fits}`;
+  const id = `group-${g.namespace}-${g.kind}-${g.name}-${g.fits}-${g.waiting}`;
   return (
     <section class="group">
       <button class="pending-row" aria-expanded={open} aria-controls={id} onClick={() => change({ open: open ? null : idOf(g) })}>
@@ -112,7 +113,7 @@ function Group({ group: g, open }: { group: PendingGroup; open: boolean }) {
         <span class="num">{g.count}<span class="sr"> pods</span></span>
         <span class={waits > long ? 'num warn' : 'num'}>{since(g.since, now)}</span>
         <span class="cause">{sentence(g.why)}</span>
-        <span class="with-glyph"><Glyph state={g.fits ? 'in flight' : 'blocked'} />{g.fits ? 'gets a node' : 'change needed'}</span>
+        <span class="with-glyph"><Glyph state={g.fits ? 'in flight' : g.waiting ? 'steady' : 'blocked'} />{g.fits ? 'gets a node' : g.waiting ? 'waiting' : 'change needed'}</span>
       </button>
       {open && (
         <div class="detail" id={id}>

@@ -115,7 +115,7 @@ func Top(w io.Writer, results []Result[top.Report]) error {
 	return table[top.Report]{columns: columns, row: func(r *top.Report) []string {
 		changes := "?"
 		if r.Forecast != nil {
-			changes = number(len(r.Forecast.Changes))
+			changes = number(len(r.Changes))
 		}
 		return []string{
 			number(len(r.Nodes)), number(r.Pods), number(len(r.Pending)), share(r.CPU), share(r.Memory), fmt.Sprintf("%.3f", r.Spend.Now),

@@ -15,9 +15,11 @@ type Pending struct {
 	Unknown bool `json:"unknown"`
 	// Planned is when the engine last planned them; null if it has not yet, and the reasons are kube-scheduler's.
 	Planned *time.Time `json:"planned"`
-	// Stuck is how many pods need a change to run, Fits how many get a node as they are.
-	Stuck int `json:"stuck"`
-	Fits  int `json:"fits"`
+	// Stuck is how many pods need a change to run, Fits how many get a node as they are. Of Waiting pods nobody has decided yet: they need
+	// no change.
+	Stuck   int `json:"stuck"`
+	Fits    int `json:"fits"`
+	Waiting int `json:"waiting"`
 	// Workloads is how many groups there are.
 	Workloads int `json:"workloads"`
 	// Found is how many groups have the text that is asked for, those first that need a change, then by waiting time. Groups are some of
@@ -44,6 +46,11 @@ type PendingGroup struct {
 	// Why is what becomes of it, or why it gets no node; Fits reports which of the two.
 	Why  string `json:"why"`
 	Fits bool   `json:"fits"`
+	// Waiting is true if nothing is to be done: kube-scheduler, or the next plan, decides.
+	Waiting bool `json:"waiting"`
+
+	// names are those of all pods.
+	names []string
 }
 
 const (
@@ -80,7 +87,8 @@ func (s *state) pending(from int, text string) Pending {
 		return out
 	}
 	all := s.groups()
-	out.Stuck, out.Fits, out.Workloads = s.Summary.Stuck, s.Summary.Pending-s.Summary.Stuck, len(all)
+	out.Stuck, out.Waiting, out.Workloads = s.Summary.Stuck, s.Summary.Waiting, len(all)
+	out.Fits = s.Summary.Pending - s.Summary.Stuck - s.Summary.Waiting
 	out.From = from
 	for i := range all {
 		if text != "" && !all[i].has(text) {
@@ -101,7 +109,7 @@ func (g *PendingGroup) has(text string) bool {
 			return true
 		}
 	}
-	for _, name := range g.Pods {
+	for _, name := range g.names {
 		if strings.Contains(name, text) {
 			return true
 		}
@@ -113,25 +121,26 @@ func (g *PendingGroup) has(text string) bool {
 func (s *state) groupPending() []PendingGroup {
 	type key struct {
 		namespace, kind, name string
-		fits                  bool
+		fits, waiting         bool
 	}
 	var out []PendingGroup
 	known := map[key]int{}
 	for i := range s.report.Pending {
 		p := &s.report.Pending[i]
 		kind, name := workloadOf(p.Pod)
-		k := key{p.Namespace, kind, name, p.Fits}
+		k := key{p.Namespace, kind, name, p.Fits, p.Waits}
 		at, found := known[k]
 		if !found {
 			at = len(out)
 			known[k] = at
 			out = append(out, PendingGroup{
 				Namespace: p.Namespace, Kind: kind, Name: name, Since: p.Created, CPU: p.CPU, Memory: p.Memory, Why: p.Why, Fits: p.Fits,
-				Pods: []string{},
+				Waiting: p.Waits, Pods: []string{},
 			})
 		}
 		g := &out[at]
 		g.Count++
+		g.names = append(g.names, p.Name)
 		if len(g.Pods) < namedPods {
 			g.Pods = append(g.Pods, p.Name)
 		}

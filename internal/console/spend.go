@@ -55,8 +55,9 @@ func (p *SpendPoint) add(nodes []*top.Node) {
 	p.Nodes = len(nodes)
 	for _, n := range nodes {
 		switch {
-		case n.Price == nil:
+		case n.Unpriced():
 			p.Unpriced++
+		case n.Price == nil: // it is not launched yet
 		case n.CapacityType == karpv1.CapacityTypeReserved:
 			p.Reserved += *n.Price
 		case n.CapacityType == karpv1.CapacityTypeSpot:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"reflect"
 	"strconv"
 	"sync"
 	"time"
@@ -42,12 +43,13 @@ type Node struct {
 // Summary is the fleet in numbers.
 type Summary struct {
 	Pods int `json:"pods"`
-	// Pending pods have no node; Stuck of them get none unless something changes.
+	// Pending pods have no node; Stuck of them get none unless something changes, and of Waiting nobody has decided yet.
 	Pending int       `json:"pending"`
 	Stuck   int       `json:"stuck"`
+	Waiting int       `json:"waiting"`
 	Spend   top.Spend `json:"costPerHour"`
-	// Planned is when the forecast was made; null before the first one. Changes are its changes, Notes what it ignored. Both are null in
-	// a Change without a new forecast: they are those of before.
+	// Planned is when the forecast was made; null before the first one. Changes are those in progress and what it has that is still to
+	// come, Notes what it ignored. Both are null in a Change in which they are those of before.
 	Planned *time.Time   `json:"planned"`
 	Changes []top.Change `json:"changes"`
 	Notes   []string     `json:"notes"`
@@ -104,12 +106,16 @@ func newState(sequence int, observed top.Observed, forecast *top.Forecast) *stat
 	s.report = top.NewReport(observed, forecast)
 	s.Summary.Pods, s.Summary.Pending, s.Summary.Spend = s.report.Pods, len(s.report.Pending), s.report.Spend
 	for i := range s.report.Pending {
-		if !s.report.Pending[i].Fits {
+		switch p := &s.report.Pending[i]; {
+		case p.Waits:
+			s.Summary.Waiting++
+		case !p.Fits:
 			s.Summary.Stuck++
 		}
 	}
+	s.Summary.Changes = s.report.Changes
 	if forecast != nil {
-		s.Summary.Planned, s.Summary.Changes, s.Summary.Notes = &forecast.At, forecast.Changes, forecast.Notes
+		s.Summary.Planned, s.Summary.Notes = &forecast.At, forecast.Notes
 	}
 	s.Nodes = make([]Node, 0, len(s.report.Nodes))
 	for _, n := range s.report.Nodes {
@@ -182,8 +188,11 @@ func (f *Fleet) since(before *Fleet) Change {
 	return out
 }
 
-// samePlan reports whether two summaries have the same forecast.
+// samePlan reports whether two summaries have the same forecast and the same changes.
 func samePlan(a, b *Summary) bool {
+	if !reflect.DeepEqual(a.Changes, b.Changes) {
+		return false
+	}
 	return a.Planned == b.Planned || a.Planned != nil && b.Planned != nil && a.Planned.Equal(*b.Planned)
 }
 

@@ -146,7 +146,10 @@ func (f Filter) change(c Change) bool {
 
 // subjects are the nodes that a change removes, or for how many pods it launches, in n columns if possible.
 func (c Change) subjects(n int) string {
-	if len(c.Nodes) == 0 {
+	switch {
+	case len(c.Nodes) == 0 && c.Pods == 0: // a claim of Karpenter's does not list its pods
+		return ""
+	case len(c.Nodes) == 0:
 		return "for " + plural(c.Pods, "pod")
 	}
 	names := clean(strings.Join(c.Nodes, " "))

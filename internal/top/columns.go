@@ -183,14 +183,30 @@ func amounts(u Use, text func(int64) string) string {
 type pendingPod struct {
 	*Pod
 	cause string
-	fits  bool
+	// fits is true if there is a node for it, or one would be launched; waits if nothing is to be done: kube-scheduler or the next plan
+	// decides. Another pod needs a change.
+	fits, waits bool
+}
+
+// rank is the order of pending pods: those first that need a change.
+func (p pendingPod) rank() int {
+	switch {
+	case p.fits:
+		return 2
+	case p.waits:
+		return 1
+	}
+	return 0
 }
 
 func pendingColumns(now time.Time) []column[pendingPod] {
 	return []column[pendingPod]{
 		{title: "", min: 1, rank: 0, cell: func(p pendingPod, _ int) line {
-			if p.fits {
+			switch {
+			case p.fits:
 				return words(InFlight.style(), InFlight.Glyph())
+			case p.waits:
+				return words(faint, "·")
 			}
 			return words(bad, "✕")
 		}},
@@ -218,6 +234,14 @@ func changeColumns() []column[Change] {
 		{title: "PODS", min: 4, rank: 4, right: true, cell: func(c Change, _ int) line { return words(plain, fmt.Sprint(c.Pods)) }},
 		{title: "NODES", min: 16, grow: true, rank: 0, cell: func(c Change, w int) line { return words(plain, c.subjects(w)) }},
 		{title: "NEW NODES", min: 16, grow: true, rank: 2, cell: func(c Change, w int) line { return words(plain, cut(clean(c.results()), w)) }},
-		{title: "REASON", min: 14, grow: true, rank: 3, cell: func(c Change, _ int) line { return words(faint, c.Reason) }},
+		{title: "REASON", min: 14, grow: true, rank: 3, cell: func(c Change, _ int) line { return words(faint, c.state()) }},
 	}
+}
+
+// state is the reason, after how far a change is that has begun.
+func (c Change) state() string {
+	if c.Progress == "" {
+		return c.Reason
+	}
+	return clean(c.Progress) + ", " + c.Reason
 }

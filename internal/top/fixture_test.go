@@ -147,7 +147,10 @@ func sampleForecast() *Forecast {
 	return &Forecast{
 		At: now.Add(-12 * time.Second), LowerBound: 1.9,
 		Changes: []Change{
-			{Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{launch}, Pods: 1, Saving: -0.0384},
+			{
+				Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{launch}, Pods: 1, Saving: -0.0384,
+				pods: []types.UID{"checkout-7d9f"},
+			},
 			{Action: "replace", Reason: "underutilized", Nodes: []string{gone}, Launches: []Launch{launch}, Pods: 4, Saving: 0.154},
 		},
 		removals: map[string]int{gone: 1},

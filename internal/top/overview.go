@@ -199,7 +199,7 @@ func overviewColumns() []column[*Model] {
 			if m.forecast == nil {
 				return nil
 			}
-			return words(plain, fmt.Sprint(len(m.forecast.Changes)))
+			return words(plain, fmt.Sprint(len(m.fleet.next(m.forecast))))
 		}),
 		number("AFTER", 8, 3, func(m *Model) line { return words(good, price(spend(m).After)) }),
 		{title: "STATE", min: 6, grow: true, rank: 1, cell: (*Model).overviewState},

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -50,8 +52,13 @@ type Change struct {
 	Launches []Launch `json:"launches"`
 	// Pods is how many pods move or get a node.
 	Pods int `json:"pods"`
+	// Progress is how far a change is that has begun, in words; empty for one that is only planned.
+	Progress string `json:"progress,omitempty"`
 	// Saving in $/h; negative for launches.
 	Saving float64 `json:"savingPerHour"`
+
+	// pods are those that a launch is for.
+	pods []types.UID
 }
 
 // Launch is a node that would be launched.
@@ -75,6 +82,9 @@ type Outlook struct {
 	Node    string   `json:"node"`
 	Launch  *Launch  `json:"launch"`
 	Reasons []string `json:"reasons"`
+
+	// waits is true if nothing is to be done for the pod: the next plan decides.
+	waits bool
 }
 
 // String is the outlook in one sentence.
@@ -99,23 +109,27 @@ func Predict(view *inspect.View) (forecast *Forecast, err error) {
 	return predict(view), nil
 }
 
-func predict(view *inspect.View) *Forecast {
-	s := view.Snapshot
+func predict(of *inspect.View) *Forecast {
+	s := of.Snapshot
 	out := &Forecast{
-		At: s.Now, Changes: []Change{}, Notes: append([]string{}, view.Notes...),
+		At: s.Now, Changes: []Change{}, Notes: append([]string{}, of.Notes...),
 		removals: map[string]int{}, stays: map[string]stay{}, pods: map[types.UID]Outlook{},
 	}
 	plan := schedule.Solve(s, schedule.DefaultBudget())
 	out.addPending(&plan)
+	problem, view := consolidate.Compile(s), disrupt.NewView(s)
+	out.addDrift(problem, view)
 	how := consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}
-	found := planner.Consolidate(s, &plan, how)
+	found := planner.ConsolidateCompiled(problem, s, &plan, how)
 	for i := range found.Commands {
-		out.addCommand(&found.Commands[i])
+		if c := &found.Commands[i]; !slices.ContainsFunc(c.Candidates, out.removes) {
+			out.addCommand(c)
+		}
 	}
 	for _, k := range found.Kept {
 		out.stays[k.Node] = stay{why: k.Why}
 	}
-	for _, b := range disrupt.NewView(s).BlockedNodes {
+	for _, b := range view.BlockedNodes {
 		switch b.Reason {
 		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool, disrupt.DoNotRepair:
 			out.stays[b.Node.Name] = stay{blocked: true, why: b.Message}
@@ -123,6 +137,34 @@ func predict(view *inspect.View) *Forecast {
 	}
 	out.LowerBound = LowerBound(s)
 	return out
+}
+
+// driftMoves bounds how many drifted nodes a forecast replaces, driftRejections after how many that cannot be replaced it stops: each takes
+// a simulation.
+const driftMoves, driftRejections = 10, 5
+
+// addDrift adds the drifted nodes that budgets let go now.
+func (f *Forecast) addDrift(problem *schedule.Problem, view *disrupt.View) {
+	search := disrupt.DriftSearch{
+		Order:         new(disrupt.DriftBackoff).DriftOrder(view.Drifted(false), view.Snapshot.Now),
+		Remaining:     view.RemainingBudgets(disrupt.Allowances(view.Snapshot, karpv1.DisruptionDrifted)),
+		MaxRejections: driftRejections, Budget: schedule.DefaultBudget(),
+	}
+	for range driftMoves {
+		c, _ := disrupt.Drift(problem, view, search)
+		if c == nil {
+			return
+		}
+		f.addCommand(c)
+		search.Remaining.Use(c.Candidates)
+		search.Order = slices.DeleteFunc(search.Order, f.removes)
+	}
+}
+
+// removes reports whether a change removes the candidate.
+func (f *Forecast) removes(c *disrupt.Candidate) bool {
+	_, goes := f.removals[c.Node.Name]
+	return goes
 }
 
 func (f *Forecast) addPending(plan *schedule.Plan) {
@@ -139,13 +181,22 @@ func (f *Forecast) addPending(plan *schedule.Plan) {
 		}
 		f.Changes = append(f.Changes, Change{
 			Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{l}, Pods: len(pods), Saving: -l.Price,
+			pods: uids(pods),
 		})
 	}
 	for i := range plan.Rejected {
 		r := &plan.Rejected[i]
-		o := Outlook{Reasons: byMessage(r.Reasons)}
+		o := Outlook{Reasons: byMessage(r.Reasons), waits: r.Deferred()}
 		f.pods[r.Pod.UID] = o
 	}
+}
+
+func uids(pods []*corev1.Pod) []types.UID {
+	out := make([]types.UID, 0, len(pods))
+	for _, p := range pods {
+		out = append(out, p.UID)
+	}
+	return out
 }
 
 // byMessage are reasons in words. NodePools that exclude the pod by the same rule share a sentence.
@@ -248,7 +299,7 @@ type Spend struct {
 func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 	out := Spend{Prices: o.Prices, PricesProblem: o.PricesProblem}
 	for _, n := range f.Nodes {
-		if n.Price == nil {
+		if n.Unpriced() {
 			out.Unpriced++
 		}
 		out.Now += n.price()
@@ -257,7 +308,7 @@ func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 		return out
 	}
 	after := out.Now
-	for _, c := range forecast.Changes {
+	for _, c := range f.next(forecast) {
 		after -= c.Saving
 	}
 	out.After = &after
@@ -266,6 +317,11 @@ func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 		out.LowerBound = &bound
 	}
 	return out
+}
+
+// Unpriced reports whether the node costs something, and it is not known what.
+func (n *Node) Unpriced() bool {
+	return n.Price == nil && (n.node != nil || n.InstanceType != "" || condition.IsTrue(n.claim, karpv1.ConditionLaunched))
 }
 
 // Unmanaged is what nodes without a NodeClaim cost, which LowerBound leaves out, in $/h.
@@ -302,7 +358,11 @@ func (n *Node) foresee(forecast *Forecast) {
 		return
 	}
 	if i, goes := forecast.removals[n.Name]; goes && n.State != Planned {
-		n.State, n.Why = Planned, forecast.Changes[i].words()
+		c := &forecast.Changes[i]
+		n.Why = c.words()
+		if n.State != Drifted || c.Reason != strings.ToLower(string(karpv1.DisruptionDrifted)) {
+			n.State = Planned
+		}
 		return
 	}
 	kept, known := forecast.stays[n.Name]

@@ -19,6 +19,8 @@ type Report struct {
 	Pods    int         `json:"pods"`
 	Nodes   []*Node     `json:"nodes"`
 	Pending []PodReport `json:"pending"`
+	// Changes are those in progress, and then what the forecast has that is still to come.
+	Changes []Change `json:"changes"`
 	// Forecast is null if planning failed.
 	Forecast *Forecast `json:"forecast"`
 	// Missing are permissions and kinds that are missing, with what is not shown for it.
@@ -37,6 +39,8 @@ type PodReport struct {
 	Why string `json:"why"`
 	// Fits reports whether there is a node for it, or one would be launched.
 	Fits bool `json:"fits"`
+	// Waits reports whether nothing is to be done for it: kube-scheduler, or the next plan, decides.
+	Waits bool `json:"waits"`
 
 	// Pod is the object. It is shared and must not be changed.
 	Pod *corev1.Pod `json:"-"`
@@ -48,7 +52,7 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 	m.observe(o)
 	out := &Report{
 		At: o.Fleet.At, Spend: m.fleet.spend(forecast, &o), Pods: len(m.fleet.Pods), Nodes: append([]*Node{}, m.fleet.Nodes...),
-		Pending: []PodReport{}, Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),
+		Pending: []PodReport{}, Changes: m.fleet.next(forecast), Forecast: forecast, Missing: append([]string{}, o.Link.Missing...),
 	}
 	for _, n := range out.Nodes {
 		out.CPU.add(n.CPU)
@@ -56,8 +60,8 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 	}
 	for _, p := range m.pending() {
 		out.Pending = append(out.Pending, PodReport{
-			Namespace: p.Namespace, Name: p.Name, Created: p.CreationTimestamp.Time, CPU: p.CPU, Memory: p.Memory, Why: p.cause, Fits: p.fits,
-			Pod: p.Pod.Pod,
+			Namespace: p.Namespace, Name: p.Name, Created: p.CreationTimestamp.Time, CPU: p.CPU, Memory: p.Memory, Why: p.cause,
+			Fits: p.fits, Waits: p.waits, Pod: p.Pod.Pod,
 		})
 	}
 	return out
@@ -92,9 +96,9 @@ func (r *Report) Text(w io.Writer) error {
 			out.printf("  %s  %s  %s\n", clean(p.Namespace+"/"+p.Name), age(r.At, p.Created), clean(p.Why))
 		}
 	}
-	if r.Forecast != nil && len(r.Forecast.Changes) > 0 {
+	if len(r.Changes) > 0 {
 		out.printf("\nPlanned changes\n")
-		printTable(out, changeColumns(), r.Forecast.Changes)
+		printTable(out, changeColumns(), r.Changes)
 	}
 	return out.err
 }
@@ -105,7 +109,7 @@ func (r *Report) spendText(out *printer) {
 		out.printf(" and %s without a price", plural(r.Spend.Unpriced, "node"))
 	}
 	if r.Spend.After != nil {
-		out.printf(", after %s %s", plural(len(r.Forecast.Changes), "change"), dollars(*r.Spend.After))
+		out.printf(", after %s %s", plural(len(r.Changes), "change"), dollars(*r.Spend.After))
 	}
 	if r.Spend.LowerBound != nil {
 		out.printf(", lower bound %s", dollars(*r.Spend.LowerBound))

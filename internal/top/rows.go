@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,23 +185,18 @@ func (m *Model) pending() (out []pendingPod) {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b pendingPod) int {
-		if a.fits != b.fits {
-			if a.fits {
-				return 1
-			}
-			return -1
-		}
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), a.CreationTimestamp.Compare(b.CreationTimestamp.Time))
 	})
 	return out
 }
 
 // outlook adds to a pod what becomes of it: by the engine, else in the words of kube-scheduler.
 func (m *Model) outlook(p *Pod) pendingPod {
-	out := pendingPod{Pod: p, cause: p.Scheduler}
+	out := pendingPod{Pod: p, cause: p.Scheduler, waits: true}
 	if m.forecast != nil {
 		if o, planned := m.forecast.pods[p.UID]; planned {
 			out.cause, out.fits = o.String(), o.Node != "" || o.Launch != nil
+			out.waits = o.waits && !out.fits
 		}
 	}
 	if out.cause == "" {
@@ -224,7 +220,7 @@ func (m *Model) changeList() (out list) {
 		return list{}
 	}
 	filter := ParseFilter(m.filter)
-	changes := slices.DeleteFunc(slices.Clone(m.forecast.Changes), func(c Change) bool { return !filter.change(c) })
+	changes := slices.DeleteFunc(m.fleet.next(m.forecast), func(c Change) bool { return !filter.change(c) })
 	t := newTable(changeColumns(), changes, m.width-markWidth)
 	out.header = t.header()
 	for i, c := range changes {

@@ -125,7 +125,7 @@ func (m *Model) spendLines(s Spend) [3]line {
 	}
 	switch {
 	case s.After != nil:
-		after.add(faint, fmt.Sprintf("After %s ", plural(len(m.forecast.Changes), "change")))
+		after.add(faint, fmt.Sprintf("After %s ", plural(len(m.fleet.next(m.forecast)), "change")))
 		after.add(bold, dollars(*s.After))
 		bound.add(faint, fmt.Sprintf("planned %s ago  ", age(m.now, m.forecast.At)))
 	case m.observed.Link.NotPlanned != "":
@@ -152,7 +152,7 @@ func (m *Model) tabs() (out line) {
 		}
 	}
 	if m.forecast != nil {
-		changes = fmt.Sprint(" ", len(m.forecast.Changes))
+		changes = fmt.Sprint(" ", len(m.fleet.next(m.forecast)))
 	}
 	for i, tab := range []struct{ name, count string }{{"Nodes", nodes}, {"Pending", pending}, {"Changes", changes}} {
 		s := faint

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Decisions, Node, Summary, TopChange } from '../api.gen';
 import { useAbout } from '../about';
 import { useAnswer } from '../answer';
-import { DecisionRow } from '../decisions';
+import { DecisionRow, useDecided } from '../decisions';
 import { change as difference, count, list, plural, sentence, shortName } from '../format';
 import { clusterNow, useLive } from '../live';
 import { LongList } from '../longlist';
@@ -153,10 +153,11 @@ function Panel({ node }: { node: Node }) {
 function Next({ summary }: { summary: Summary }) {
   const changes = list(summary.changes);
   const saving = changes.reduce((sum, c) => sum + c.savingPerHour, 0);
+  const begun = changes.filter((c) => c.progress).length;
   const about = useAbout();
   return (
     <aside class="panel" aria-label="Planned changes">
-      <header><h2>Next</h2><span class="faint">{changes.length ? `${plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
+      <header><h2>Next</h2><span class="faint">{changes.length ? `${begun ? `${count(begun)} of ${plural(changes.length, 'change')} begun` : plural(changes.length, 'change')}, ${difference(-saving)}/h` : ''}</span></header>
       {changes.length === 0 && (
         <p class="panel-text">{summary.planned
           ? 'Nothing is planned: no node would be launched, removed or replaced.'
@@ -182,7 +183,8 @@ function Next({ summary }: { summary: Summary }) {
   );
 }
 
-// lately is how far back the decisions beside the map reach, in ms; often how soon they are read again, most how many are shown.
+// lately is how far back the decisions beside the map reach, in ms; often how soon they are read again in a fleet at rest, most how many are
+// shown.
 const lately = 6 * 3.6e6;
 const often = 60_000;
 const most = 12;
@@ -190,7 +192,7 @@ const most = 12;
 // LastDecisions are what the recording has last.
 function LastDecisions() {
   const [since] = useState(() => `${new Date(clusterNow() - lately).toISOString().slice(0, 19)}Z`);
-  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often }).data?.decisions);
+  const all = list(useAnswer<Decisions>(`/decisions?since=${since}`, { every: often, trigger: useDecided() }).data?.decisions);
   if (all.length === 0) return null;
   return (
     <section class="last" aria-labelledby="last-decisions">
@@ -200,20 +202,23 @@ function LastDecisions() {
   );
 }
 
+// verbs are for what is planned, and for what has begun.
+const verbs: Record<string, [string, string]> = { remove: ['Remove', 'Removing'], replace: ['Replace', 'Replacing'] };
+
 function ChangeRow({ change: c }: { change: TopChange }) {
   const nodes = list(c.nodes);
   const into = list(c.launches).map((l) => `${l.instanceType} ${l.capacityType} in ${l.zone}`).join(', ');
   const names = nodes.slice(0, 3).map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>);
   return (
     <div>
-      <Glyph state={c.action === 'launch' ? 'in flight' : 'planned'} />
+      <Glyph state={c.action === 'launch' ? 'in flight' : c.progress ? 'draining' : 'planned'} />
       <div>
         <div>
-          {c.action === 'launch' ? `Launch ${into}` : <>{c.action === 'remove' ? 'Remove ' : 'Replace '}{names}</>}
+          {c.action === 'launch' ? `${c.progress ? 'Launching' : 'Launch'} ${into}` : <>{verbs[c.action]?.[c.progress ? 1 : 0]} {names}</>}
           {nodes.length > 3 && ` and ${nodes.length - 3} more`}
         </div>
         <div class="dim">
-          {[c.reason, c.pods > 0 && `${plural(c.pods, 'pod')}`, c.action === 'replace' && `by ${into}`].filter(Boolean).join(' · ')}
+          {[c.progress, c.reason, c.pods > 0 && `${plural(c.pods, 'pod')}`, c.action === 'replace' && `by ${into}`].filter(Boolean).join(' · ')}
         </div>
       </div>
       <span class={c.savingPerHour > 0 ? 'ok num' : 'num'}>{difference(-c.savingPerHour)}</span>

@@ -24,7 +24,7 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
       <div>
         <div class="key"><a href={href(['pending'])}>Pending</a></div>
         <div class="value">{noPods ? '?' : count(summary.pending)}</div>
-        <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? `${count(summary.stuck)} need a change` : 'not planned yet'}</div>
+        <div class="note">{noPods ? 'no permission' : summary.pending === 0 ? 'every pod has a node' : summary.planned ? outlook(summary) : 'not planned yet'}</div>
       </div>
       <Spend summary={summary} nodes={nodes} />
       <Split cost={tally.cost} />
@@ -32,9 +32,17 @@ export function SummaryStrip({ tally, summary, noPods }: { tally: Tally; summary
   );
 }
 
+// outlook is what becomes of the pending pods: what needs somebody comes first.
+const outlook = (s: Summary) => {
+  if (s.stuck > 0) return `${count(s.stuck)} ${s.stuck === 1 ? 'needs' : 'need'} a change`;
+  return s.waiting > 0 ? `${count(s.waiting)} ${s.waiting === 1 ? 'waits' : 'wait'} for kube-scheduler` : `${s.pending === 1 ? 'it gets' : 'all get'} a node`;
+};
+
 function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
   const { now, after, lowerBound, unpriced } = summary.costPerHour;
-  const unknown = unpriced > 0 && unpriced >= nodes;
+  const reading = !summary.costPerHour.prices && nodes > 0;
+  const unknown = reading || (unpriced > 0 && unpriced >= nodes);
+  const missing = <small>{reading ? 'reading prices' : 'not known'}</small>;
   const changes = list(summary.changes);
   const age = useNow(5000);
   const largest = Math.max(now, after ?? 0) || 1;
@@ -44,11 +52,11 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
   return (
     <div class="wide">
       <div class="costs">
-        <div><div class="key">Now</div><div class="value">{unknown ? <small>not known</small> : <>{dollars(now)}<small>/h</small></>}</div></div>
+        <div><div class="key">Now</div><div class="value">{unknown ? missing : <>{dollars(now)}<small>/h</small></>}</div></div>
         <div>
           <div class="key"><i class="swatch planned" />{changes.length ? `After ${plural(changes.length, 'change')}` : 'After changes'}</div>
           <div class="value">
-            {unknown ? <small>not known</small> : after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
+            {unknown ? missing : after === null ? <small>not known yet</small> : <>{dollars(after)}<small>/h</small></>}
             {!unknown && after !== null && Math.abs(after - now) >= 0.0005 && (
               <small class={after < now ? 'ok' : 'dim'}> {after < now ? '−' : '+'}{dollars(Math.abs(after - now))}</small>
             )}
@@ -56,7 +64,7 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
         </div>
         <div>
           <div class="key"><i class="bound" />Lower bound</div>
-          <div class="value">{lowerBound === null ? <small>not known</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
+          <div class="value">{reading ? missing : lowerBound === null ? <small>not known</small> : <>{dollars(lowerBound)}<small>/h</small></>}</div>
         </div>
       </div>
       <div class="spend-bar" aria-hidden="true">
@@ -65,7 +73,7 @@ function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
         {after !== null && after > now && <s style={{ width: at(after - now) }} />}
         {lowerBound !== null && <u style={{ left: at(Math.min(lowerBound, largest)) }} />}
       </div>
-      <div class="note">{planned}{unpriced > 0 && `; ${plural(unpriced, 'node')} without a known price`}</div>
+      <div class="note">{planned}{!reading && unpriced > 0 && `; ${plural(unpriced, 'node')} without a known price`}</div>
     </div>
   );
 }

@@ -42,9 +42,9 @@ const (
 	retryInterval   = 30 * time.Second
 )
 
-// planInterval is how old a forecast may be before it is computed again: at least 30 s, and so long that planning takes at
+// planInterval is how old a forecast may be before it is computed again: at least 2 s, and so long that planning takes at
 // most one fiftieth of one core.
-func planInterval(took time.Duration) time.Duration { return max(30*time.Second, 50*took) }
+func planInterval(took time.Duration) time.Duration { return max(2*time.Second, 50*took) }
 
 // refreshPause is how long a state stays on the screen while more changes: at least refreshInterval, and so long that observing
 // takes at most one hundredth of one core. Drawing takes about as much again; with 2,000 nodes, 22,000 pods and 20 changes a

@@ -124,3 +124,30 @@ func waitForNodes(t *testing.T, messages <-chan any, want int) {
 		}
 	}
 }
+
+// What nodes cost is known no later than what they could cost: the screen never has a bound beside prices that are being read.
+func TestPricesComeBeforeTheForecast(t *testing.T) {
+	c := cluster(t, interceptor.Funcs{})
+	c.Client = listing{apitest.New(t, time.Now, node("a"))}
+	watchers := map[string]func(context.Context, func(any)){
+		"a cluster": NewWatcher(c).Run, "the caches of a controller": NewSharedWatcher(newCached(1).shared(), time.Now).Run,
+	}
+	for name, run := range watchers {
+		ctx, stop := context.WithCancel(t.Context())
+		prices := ""
+		run(ctx, func(m any) {
+			switch m := m.(type) {
+			case top.Observed:
+				if m.Fleet != nil {
+					prices = m.Prices
+				}
+			case top.Predicted:
+				if prices == "" {
+					t.Errorf("%s: a forecast comes before prices", name)
+				}
+				stop()
+			}
+		})
+		stop()
+	}
+}

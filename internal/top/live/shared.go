@@ -129,8 +129,10 @@ func (w *SharedWatcher) observe(ctx context.Context) (out top.Observed, changed 
 	if seen == w.seen {
 		return out, false
 	}
+	if seen.objects != w.seen.objects || seen.sum != w.seen.sum { // prices are read again with each forecast
+		w.version++
+	}
 	w.seen = seen
-	w.version++
 	objects.Pods = w.podList(pods)
 	out.Fleet = top.Observe(objects)
 	return out, true

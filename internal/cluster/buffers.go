@@ -8,11 +8,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/admission"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 )
 
@@ -35,8 +37,19 @@ type PodTemplateError struct{ Reason, Message string }
 
 func (e *PodTemplateError) Error() string { return e.Message }
 
-// ResolvePodTemplate resolves the pod template of a buffer. An error that the user must correct is a *PodTemplateError.
+// ResolvePodTemplate resolves the pod template of a buffer, and completes it as the API server completes its pods. An error that the user
+// must correct is a *PodTemplateError.
 func ResolvePodTemplate(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
+	out, err := templateOf(ctx, r, b)
+	if err != nil {
+		return Shape{}, err
+	}
+	out.Template, err = admittedTemplate(ctx, r, b.Namespace, out.Template)
+	return out, err
+}
+
+// templateOf finds the template that a buffer refers to.
+func templateOf(ctx context.Context, r client.Reader, b *bufferv1.CapacityBuffer) (Shape, error) {
 	switch {
 	case b.Spec.PodTemplateRef != nil:
 		t := &corev1.PodTemplate{}
@@ -52,6 +65,36 @@ func ResolvePodTemplate(ctx context.Context, r client.Reader, b *bufferv1.Capaci
 		return templateOfScalable(ctx, r, b.Namespace, b.Spec.ScalableRef)
 	}
 	return Shape{}, &PodTemplateError{bufferv1.ReasonResolutionFailed, "neither podTemplateRef nor scalableRef is set"}
+}
+
+// admittedTemplate is the template of a buffer with what the API server adds to its pods. An error that the user must correct is a
+// *PodTemplateError.
+func admittedTemplate(
+	ctx context.Context, r client.Reader, namespace string, template *corev1.PodTemplateSpec,
+) (*corev1.PodTemplateSpec, error) {
+	var ranges corev1.LimitRangeList
+	if err := r.List(ctx, &ranges, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	from := admission.Objects{LimitRanges: pointers(ranges.Items)}
+	if name := template.Spec.RuntimeClassName; name != nil {
+		class := &nodev1.RuntimeClass{}
+		if err := r.Get(ctx, client.ObjectKey{Name: *name}, class); err == nil {
+			from.RuntimeClasses = append(from.RuntimeClasses, class)
+		} else if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	out := template.DeepCopy()
+	if err := admission.New(from).Complete(namespace, &out.Spec); err != nil {
+		return nil, &PodTemplateError{bufferv1.ReasonResolutionFailed, "the API server would reject pods of the template: " + err.Error()}
+	}
+	return out, nil
+}
+
+// TemplateRules lists the kinds of objects from which the API server completes the pods of a buffer.
+func TemplateRules() []client.Object {
+	return []client.Object{&corev1.LimitRange{}, &nodev1.RuntimeClass{}}
 }
 
 // Scalable is a kind of workload that a buffer can refer to.

@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/cluster/admission"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -35,6 +38,8 @@ type Objects struct {
 	StorageClasses         []*storagev1.StorageClass
 	PDBs                   []*policyv1.PodDisruptionBudget
 	Namespaces             []*corev1.Namespace
+	LimitRanges            []*corev1.LimitRange
+	RuntimeClasses         []*nodev1.RuntimeClass
 	// Devices are the objects of dynamic resource allocation; nil if they are ignored.
 	Devices *Devices
 	// Buffers are the capacity buffers to provide capacity for.
@@ -74,11 +79,11 @@ type Facts struct {
 // BuildSnapshot builds a Snapshot. Equal inputs give equal Snapshots, whatever the order of the objects.
 func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 	w := &snapshotBuilder{
-		Objects: o, facts: f,
+		Objects: o, facts: f, rules: admission.New(admission.Objects{LimitRanges: o.LimitRanges, RuntimeClasses: o.RuntimeClasses}),
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.handOverPlaces, w.applyDefaultSpread,
+		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.handOverPlaces, w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {
 		step()
@@ -90,6 +95,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 type snapshotBuilder struct {
 	Objects
 	facts Facts
+	// rules complete pods of templates.
+	rules *admission.Rules
 	snap  *snapshot.Snapshot
 	// byNode finds the entry of a Node object by its name.
 	byNode map[string]int
@@ -280,9 +287,11 @@ func (w *snapshotBuilder) addDaemonSets() {
 		if set.DeletionTimestamp != nil {
 			continue
 		}
-		w.snap.DaemonSets = append(w.snap.DaemonSets, snapshot.DaemonSet{
-			Namespace: set.Namespace, Name: set.Name, Pod: daemonPod(set, newest[set.UID]),
-		})
+		pod, err := w.daemonPod(set, newest[set.UID])
+		if unknown := (*admission.UnknownRuntimeClassError)(nil); err != nil && !errors.As(err, &unknown) {
+			continue // the API server rejects its pods
+		}
+		w.snap.DaemonSets = append(w.snap.DaemonSets, snapshot.DaemonSet{Namespace: set.Namespace, Name: set.Name, Pod: pod})
 	}
 	slices.SortFunc(w.snap.DaemonSets, func(a, b snapshot.DaemonSet) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -307,13 +316,12 @@ func (w *snapshotBuilder) newestDaemonPods() map[types.UID]*corev1.Pod {
 }
 
 // daemonPod is the pod that a new node gets from set. The DaemonSet controller pins a live pod to its node by an
-// affinity, so the template's affinity replaces that.
-func daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) *corev1.Pod {
+// affinity, so the template's affinity replaces that. An error is why the API server would reject a pod of the template.
+func (w *snapshotBuilder) daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) (*corev1.Pod, error) {
 	if live == nil {
 		pod := &corev1.Pod{ObjectMeta: *set.Spec.Template.ObjectMeta.DeepCopy(), Spec: *set.Spec.Template.Spec.DeepCopy()}
 		pod.Namespace, pod.Name = set.Namespace, set.Name
-		snapshot.RequestLimits(&pod.Spec)
-		return pod
+		return pod, w.rules.CompleteDaemon(set.Namespace, &pod.Spec)
 	}
 	pod := live.DeepCopy()
 	pod.Spec.NodeName = ""
@@ -326,7 +334,7 @@ func daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) *corev1.Pod {
 	} else {
 		pod.Spec.Affinity.NodeAffinity = nil
 	}
-	return pod
+	return pod, nil
 }
 
 func (w *snapshotBuilder) addVolumes() {

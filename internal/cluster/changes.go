@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -76,7 +77,7 @@ func (c *Config) SnapshotKinds() []client.Object {
 	kinds := []client.Object{
 		&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &storagev1.CSINode{}, &corev1.Pod{},
 		&appsv1.DaemonSet{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{},
-		&policyv1.PodDisruptionBudget{}, &corev1.Namespace{},
+		&policyv1.PodDisruptionBudget{}, &corev1.Namespace{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{},
 	}
 	if len(c.Settings.DefaultSpread) > 0 {
 		kinds = append(kinds, &corev1.Service{}, &corev1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{})

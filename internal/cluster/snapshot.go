@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +49,7 @@ func (s *State) take(ctx context.Context) (*snapshot.Snapshot, *Objects, *Facts,
 	objects := &Objects{}
 	for _, step := range []func(context.Context, *Objects) error{
 		s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies,
-		s.readBuffers, s.readOwners, s.readDevices,
+		s.readAdmission, s.readBuffers, s.readOwners, s.readResizedOwners, s.readDevices,
 	} {
 		if err := step(ctx, objects); err != nil {
 			return nil, nil, nil, fmt.Errorf("take a snapshot: %w", err)
@@ -201,5 +202,19 @@ func (s *State) readPolicies(ctx context.Context, o *Objects) error {
 		return err
 	}
 	o.PDBs, o.Namespaces = pointers(pdbs.Items), pointers(namespaces.Items)
+	return nil
+}
+
+// readAdmission reads from what the API server completes pods.
+func (s *State) readAdmission(ctx context.Context, o *Objects) error {
+	var ranges corev1.LimitRangeList
+	if err := s.listCached(ctx, &ranges); err != nil {
+		return err
+	}
+	var classes nodev1.RuntimeClassList
+	if err := s.listCached(ctx, &classes); err != nil {
+		return err
+	}
+	o.LimitRanges, o.RuntimeClasses = pointers(ranges.Items), pointers(classes.Items)
 	return nil
 }

@@ -99,6 +99,9 @@ type State struct {
 
 	// refreshing is held while claims are read from the API server. It is taken before the others.
 	refreshing sync.Mutex
+	// owners is held while the owners of resized pods are read, of which read has the last answers.
+	owners sync.Mutex
+	read   map[types.UID]readOwner
 	// reservationMu is held while slots are counted and reserved. It is taken before mu.
 	reservationMu sync.Mutex
 	// provisioning is held from a snapshot until the claims planned on it are created. It is taken before the others.
@@ -126,6 +129,7 @@ func NewState(cfg Config) *State {
 		disrupting:        map[types.UID][]string{},
 		nominated:         map[string]time.Time{},
 		reserved:          map[string]int64{},
+		read:              map[types.UID]readOwner{},
 	}
 }
 

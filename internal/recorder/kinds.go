@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -59,6 +60,8 @@ func kinds() []kind {
 			return (*plain[*policyv1.PodDisruptionBudget])(&o.PDBs)
 		}),
 		newKind("Namespace", func(o *seen) list[*corev1.Namespace] { return (*plain[*corev1.Namespace])(&o.Namespaces) }),
+		newKind("LimitRange", func(o *seen) list[*corev1.LimitRange] { return (*plain[*corev1.LimitRange])(&o.LimitRanges) }),
+		newKind("RuntimeClass", func(o *seen) list[*nodev1.RuntimeClass] { return (*plain[*nodev1.RuntimeClass])(&o.RuntimeClasses) }),
 		newKind("Service", func(o *seen) list[*corev1.Service] { return (*plain[*corev1.Service])(&o.Services) }),
 		newKind("ReplicationController", func(o *seen) list[*corev1.ReplicationController] {
 			return (*plain[*corev1.ReplicationController])(&o.ReplicationControllers)

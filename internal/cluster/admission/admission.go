@@ -70,11 +70,12 @@ func (e *UnknownRuntimeClassError) Error() string {
 }
 
 // Complete completes the spec of a pod in a namespace: requests default to limits, containers get the defaults of the namespace's
-// LimitRanges, the pod gets overhead, node selector and tolerations of its RuntimeClass, the priority of its class, a toleration for each
-// extended resource that it requests, and the host ports of the host network. To complete a pod twice changes nothing.
+// LimitRanges, the pod gets overhead, node selector and tolerations of its RuntimeClass, the priority of its class, and the host ports of
+// the host network. To complete a pod twice changes nothing.
 //
 // Not included, since no plan depends on it: tolerations of nodes that are not ready (they have a taint with another effect, too), the
-// service account, and defaults of other fields. Mutating webhooks are not known.
+// service account, and defaults of other fields. Not known are mutating webhooks, and which plugins are on that are off by default, such as
+// ExtendedResourceToleration.
 //
 // An error is why the API server would reject the pod. All else is complete then. The spec's lists and maps may be shared with
 // other pods of any namespace: Complete replaces lists that it changes, or changes them to what they are for all these pods.
@@ -83,9 +84,7 @@ func (r *Rules) Complete(namespace string, spec *corev1.PodSpec) error {
 	snapshot.RequestLimits(spec)
 	defaultHostPorts(spec)
 	r.applyPriority(spec)
-	err := r.applyRuntime(spec)
-	tolerateExtendedResources(spec)
-	return err
+	return r.applyRuntime(spec)
 }
 
 // CompleteDaemon is Complete for a pod of a DaemonSet. It adds the tolerations that the DaemonSet controller does.
@@ -199,30 +198,6 @@ func (r *Rules) applyRuntime(spec *corev1.PodSpec) error {
 		tolerate(spec, class.Scheduling.Tolerations[i])
 	}
 	return nil
-}
-
-// tolerateExtendedResources lets pods use nodes that are tainted with the resources that only they request, as the admission plugin
-// ExtendedResourceToleration does, which EKS enables.
-func tolerateExtendedResources(spec *corev1.PodSpec) {
-	names := map[corev1.ResourceName]bool{}
-	for _, list := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			for name := range list[i].Resources.Requests {
-				names[name] = names[name] || extended(name)
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if names[name] {
-			tolerate(spec, corev1.Toleration{Key: string(name), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
-		}
-	}
-}
-
-// extended reports whether a resource is none that Kubernetes itself defines.
-func extended(name corev1.ResourceName) bool {
-	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix) &&
-		!strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix)
 }
 
 // tolerate adds a toleration, unless the pod has it. Others may share the list.

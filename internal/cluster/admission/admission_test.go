@@ -81,13 +81,6 @@ func TestPodsOfTemplatesAreWhatTheAPIServerMakesOfThem(t *testing.T) {
 			"{runtimeClassName: kata, nodeSelector: {team: a, kata: 'yes'}, tolerations: [{key: team}, {key: kata, operator: Exists}], overhead: {cpu: 250m}}",
 		},
 		{
-			"an extended resource is tolerated as a taint, one of Kubernetes is not", nil,
-			"{" + container("{limits: {nvidia.com/gpu: 1, cpu: 1, hugepages-2Mi: 2Mi, attachable.kubernetes.io/x: 1}}") + "}",
-			"{tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], " + container(
-				"{limits: {nvidia.com/gpu: 1, cpu: 1, hugepages-2Mi: 2Mi, attachable.kubernetes.io/x: 1}, "+
-					"requests: {nvidia.com/gpu: 1, cpu: 1, hugepages-2Mi: 2Mi, attachable.kubernetes.io/x: 1}}") + "}",
-		},
-		{
 			"host ports of the host network", nil, "{hostNetwork: true, containers: [{name: c, ports: [{containerPort: 9100}]}]}",
 			"{hostNetwork: true, containers: [{name: c, ports: [{containerPort: 9100, hostPort: 9100}]}]}",
 		},

@@ -1,7 +1,13 @@
 package podclass
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -76,6 +82,8 @@ type Classifier struct {
 	constraints map[string]*Constraints
 	classes     map[string]*Class
 	keys        *Keys
+	// Recreated is what pods request that request less on the node where they run; nil if there are none.
+	Recreated map[types.UID]corev1.ResourceList
 }
 
 // NewClassifier has no classes yet. If devices are planned, pods with devices are classes of their own.
@@ -89,15 +97,13 @@ func (f *Classifier) ClassOf(pod *corev1.Pod) (*Class, error) {
 	if err != nil {
 		return nil, err
 	}
+	if larger := f.Recreated[pod.UID]; larger != nil {
+		return f.classOfRecreated(pod, key, larger), nil
+	}
 	c := f.classes[string(key.All)]
 	if c == nil {
 		all := string(key.All)
-		constraints := all[len(all)-len(key.Constraints):]
-		k := f.constraints[constraints]
-		if k == nil {
-			k = New(pod)
-			f.constraints[constraints] = k
-		}
+		k := f.constraintsOf(pod, key)
 		if key.Requests == nil {
 			key.Requests = snapshot.Requests(pod)
 		}
@@ -105,4 +111,31 @@ func (f *Classifier) ClassOf(pod *corev1.Pod) (*Class, error) {
 		f.classes[all] = c
 	}
 	return c, nil
+}
+
+// constraintsOf returns the constraint class of the pod.
+func (f *Classifier) constraintsOf(pod *corev1.Pod, key Key) *Constraints {
+	k := f.constraints[string(key.Constraints)]
+	if k == nil {
+		k = New(pod)
+		f.constraints[string(key.Constraints)] = k
+	}
+	return k
+}
+
+// classOfRecreated is ClassOf for a pod with other requests than it has now. Such pods share classes with each other only.
+func (f *Classifier) classOfRecreated(pod *corev1.Pod, key Key, requests corev1.ResourceList) *Class {
+	var name strings.Builder
+	for _, resource := range slices.Sorted(maps.Keys(requests)) {
+		q := requests[resource]
+		fmt.Fprintf(&name, "%s=%s,", resource, q.String())
+	}
+	name.WriteByte('|') // which begins no other key
+	name.Write(key.All)
+	c := f.classes[name.String()]
+	if c == nil {
+		c = &Class{Constraints: f.constraintsOf(pod, key), number: len(f.classes), list: requests}
+		f.classes[name.String()] = c
+	}
+	return c
 }

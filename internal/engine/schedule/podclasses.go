@@ -16,6 +16,7 @@ import (
 // classify groups pods into classes.
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	f := podclass.NewClassifier(sv.s.Devices != nil)
+	f.Recreated = sv.s.Recreated
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
 		for _, uid := range sv.s.Nodes[i].Nominated {

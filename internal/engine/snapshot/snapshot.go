@@ -33,6 +33,9 @@ type Snapshot struct {
 	Nodes []Node
 	// Pods are those to be scheduled: provisionable ones, and those of nodes that are being removed.
 	Pods []*corev1.Pod
+	// Recreated is what pods of nodes request once they are made again elsewhere, of those that request less now: pods that were
+	// resized in place come back with the size of their template.
+	Recreated map[types.UID]corev1.ResourceList
 	// Virtual are pods that stand for the room that CapacityBuffers reserve. They are planned after Pods, see package
 	// buffer.
 	Virtual []*corev1.Pod

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -248,5 +249,42 @@ func TestBuffersGetNoMoreThanTheQuotaOfTheirNamespace(t *testing.T) {
 		if c == nil || string(c.Status)+" "+c.Reason != want.condition || b.Status.Replicas == nil || *b.Status.Replicas != want.replicas {
 			t.Errorf("buffer %s: %+v, want %d replicas and %s", want.name, b.Status, want.replicas, want.condition)
 		}
+	}
+}
+
+// The replicas of a buffer count what its pods will take: the API server adds to them what their template lacks. A template whose pods it
+// would reject is a fault of the buffer until that changes.
+func TestReplicasCountWhatTheAPIServerAdds(t *testing.T) {
+	runtime := "kata"
+	bare := podTemplate("t")
+	bare.Template.Spec = corev1.PodSpec{RuntimeClassName: &runtime, Containers: []corev1.Container{{Name: "c"}}}
+	defaults := &corev1.LimitRange{ObjectMeta: meta1("defaults"), Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, DefaultRequest: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")},
+	}}}}
+	ofCPU := func(s *bufferv1.CapacityBufferSpec) {
+		s.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10")}
+	}
+	f := controllertest.New(t, capacityBuffer(of("t"), ofCPU), bare, defaults)
+	var w triggered
+	r := &Reconciler{Client: f.API, Batch: &w, Log: f.Log, Now: f.Now}
+	resolve := func() *bufferv1.CapacityBuffer {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		b := capacityBuffer()
+		f.Get(b)
+		return b
+	}
+	if ready, _ := reasons(resolve()); ready != "False ResolutionFailed" {
+		t.Errorf("without the runtime class of its pods: ReadyForProvisioning %s", ready)
+	}
+	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: runtime}, Handler: runtime, Overhead: &nodev1.Overhead{
+		PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m")},
+	}}
+	f.Do(f.API.Create(t.Context(), class))
+	b := resolve()
+	if ready, _ := reasons(b); ready != "True Resolved" || b.Status.Replicas == nil || *b.Status.Replicas != 4 {
+		t.Errorf("ReadyForProvisioning %s, replicas %v; want 4 of 2.5 CPU in 10", ready, b.Status.Replicas)
 	}
 }

@@ -42,6 +42,9 @@ func (r *Reconciler) watches() []watch {
 			return schedulabilityChanged(e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node))
 		}}},
 	}
+	for _, kind := range cluster.TemplateRules() {
+		out = append(out, watch{kind, r.all, predicate.ResourceVersionChangedPredicate{}})
+	}
 	for _, kind := range cluster.Scalables() {
 		out = append(out, watch{kind.Object, r.buffersOf(kind.Name), predicate.GenerationChangedPredicate{}})
 	}

@@ -68,10 +68,24 @@ func (s *Set) narrow(b *Bin, cands *nodepool.Candidates) {
 // count adds n pods of a class in the bin to all groups that count them.
 func (s *Set) count(b *Bin, c *podclass.Class, n int) {
 	*s.steps += len(c.Matches()) + len(c.Declares())
-	at := topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
+	at := b.newNode()
 	for _, list := range [...][]*topology.Group{c.Matches(), c.Declares()} {
 		for _, g := range list {
 			s.topology.CountNew(g, &at, n)
 		}
 	}
+}
+
+// newNode is the bin from the perspective of topology.
+func (b *Bin) newNode() topology.NewNode {
+	return topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
+}
+
+// NewNodes are the bins from the perspective of topology.
+func (s *Set) NewNodes() []topology.NewNode {
+	out := make([]topology.NewNode, len(s.all))
+	for i, b := range s.all {
+		out[i] = b.newNode()
+	}
+	return out
 }

@@ -121,8 +121,7 @@ func (t *Template) LimitsExhausted() bool {
 }
 
 // Values are the domains of key that the template's nodes may be in: those that some offering of the pool has, available
-// or not, or those that the pool lists of a label that no type has. A domain that no node can be in is none: see
-// kube-scheduler's PodTopologySpread, which counts the domains of nodes that exist.
+// or not, or those that the pool lists of a label that no type has. Spreads count fewer: see Candidates.Domains.
 func (t *Template) Values(key string) []string {
 	if t.models.newNode.Unknown(key) {
 		return nil

@@ -33,6 +33,7 @@ func (c *Class) Measure(axes resources.Axes, volumes *volume.Limits, memory reso
 	axes.Read(c.list, memory)
 	c.shared = volumes.AddTo(memory, axes, c.Pod())
 	c.listed = listedAxes(axes, c.list, memory)
+	c.noteRequests(memory)
 }
 
 // With is the class of the same requests with other constraints, and another number.

@@ -35,6 +35,8 @@ type Constraints struct {
 	exclusive []types.NamespacedName
 	// attached are the volumes that count against a node's attach limits.
 	attached []volume.Attachment
+	// least is what each of the pods requests at least, per axis; nil until a class of them is measured.
+	least resources.Vec
 	// levels are the relaxation levels: each drops one preference more. The first that can be met counts.
 	levels []*Level
 	// invalid are the reasons why the pods cannot be considered at all.

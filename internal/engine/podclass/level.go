@@ -58,7 +58,7 @@ type relaxationState struct {
 }
 
 func (x *Compiler) initialState(k *Constraints, respect bool) relaxationState {
-	w := relaxationState{required: k.node.Required, terms: x.terms(k.pod, k.node, respect)}
+	w := relaxationState{required: k.node.Required, terms: x.terms(k, respect)}
 	if respect {
 		w.preferred = k.node.Preferred[:min(len(k.node.Preferred), MaxSoftTerms)]
 	}

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -87,9 +86,9 @@ func requiredAffinity(pod *corev1.Pod) []corev1.PodAffinityTerm {
 }
 
 // terms returns the groups of the pod's topology constraints.
-func (x *Compiler) terms(pod *corev1.Pod, node requirement.Pod, respect bool) terms {
+func (x *Compiler) terms(k *Constraints, respect bool) terms {
 	var t terms
-	of := topology.SpreadPod{Pod: pod, Node: node, Tolerations: x.tolerations(pod)}
+	pod, of := k.pod, x.spreadPod(k)
 	var soft []*corev1.TopologySpreadConstraint
 	for i := range pod.Spec.TopologySpreadConstraints {
 		c := &pod.Spec.TopologySpreadConstraints[i]

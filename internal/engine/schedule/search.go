@@ -249,7 +249,8 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
-		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) {
+		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) &&
+			!sv.release(queue) {
 			return queue
 		}
 	}

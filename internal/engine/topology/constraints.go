@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 )
 
 // MaxTerms is the number of required anti-affinity terms of a pod up to which each is a group of its own. More are
@@ -36,32 +34,6 @@ func compileSelector(s *metav1.LabelSelector, pod *corev1.Pod, match, mismatch [
 		return labels.Nothing()
 	}
 	return selector
-}
-
-// SpreadPod is a pod whose spreads are made groups: with its node selection and its tolerations, which decide what nodes
-// its spreads count.
-type SpreadPod struct {
-	Pod         *corev1.Pod
-	Node        requirement.Pod
-	Tolerations []corev1.Toleration
-}
-
-// Spread is the group of a topology spread constraint of the pod.
-func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Group {
-	g := &Group{
-		typ: Spread, key: r.labels.Normalize(c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1,
-		namespaces: map[string]bool{p.Pod.Namespace: true},
-		selector:   compileSelector(c.LabelSelector, p.Pod, c.MatchLabelKeys, nil),
-		filter: &filter{
-			node: p.Node, tolerations: p.Tolerations,
-			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
-			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
-		},
-	}
-	if c.MinDomains != nil {
-		g.minDomains = int(*c.MinDomains)
-	}
-	return r.intern(g, g.filter.key())
 }
 
 // Affinity is the group of a term of the pod's affinity or anti-affinity.

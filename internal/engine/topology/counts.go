@@ -12,7 +12,7 @@ import (
 // Counts reports whether pods on the node count for the group, or may, if it is a claim without an instance.
 func (r *Registry) Counts(g *Group, n *Node) bool {
 	if n.Unlaunched {
-		return g.filter.admitsTaints(n.Taints) && r.mayCount(g.filter, n)
+		return g.filter.admitsTaints(n.Taints) && g.filter.hasKeys(n.Labels, r.labels.WellKnown) && r.mayCount(g.filter, n)
 	}
 	return r.CountsRunning(g, n)
 }
@@ -133,6 +133,9 @@ func (r *Registry) Changes() int { return r.changes }
 // settle forgets what is known of planned nodes.
 func (g *Group) settle() {
 	g.uncertain, g.countsByNew, g.undecided, g.touched, g.owned = nil, g.countsByNew[:0], 0, false, false
+	if g.unreleased != nil {
+		g.usable, g.requested, g.unreleased = g.unreleased.usable, g.unreleased.requested, nil
+	}
 }
 
 // Undo takes everything back that was counted since the last Undo or Keep.
@@ -194,7 +197,10 @@ func (r *Registry) Removals() *Removals {
 
 // count counts the nodes without which the group would lack a domain.
 func (m *Removals) count(g *Group) {
-	launchable := m.r.launchable(g)
+	launchable := g.offered
+	if g.typ != Spread {
+		launchable = m.r.launchable(g)
+	}
 	for _, n := range m.r.nodes {
 		if d, ok := m.r.provides(n, g); ok && !slices.Contains(launchable, d) {
 			if m.nodes[g] == nil {
@@ -207,6 +213,7 @@ func (m *Removals) count(g *Group) {
 
 // Remove takes the domains away that only this node provides.
 func (m *Removals) Remove(n *Node) {
+	m.r.removed[n] = true
 	for g, nodes := range m.nodes {
 		d, ok := m.r.provides(n, g)
 		if !ok || nodes[d] == 0 {
@@ -224,6 +231,7 @@ func (m *Removals) Remove(n *Node) {
 
 // Return brings a removed node back. The domains come back with RestoreDomains, before it.
 func (m *Removals) Return(n *Node) {
+	delete(m.r.removed, n)
 	for g, nodes := range m.nodes {
 		if d, ok := m.r.provides(n, g); ok {
 			if _, counted := nodes[d]; counted {

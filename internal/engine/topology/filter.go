@@ -17,6 +17,8 @@ type filter struct {
 	affinity    bool
 	tolerations []corev1.Toleration
 	taints      bool
+	// present are labels that nodes must have, too: the keys of the pod's other constraints.
+	present []string
 	// onOutcomes caches whether all of the outcomes have the labels that node selects.
 	onOutcomes map[Outcomes]bool
 }
@@ -33,7 +35,7 @@ func (f *filter) admitsTaints(taints []corev1.Taint) bool {
 
 // admits reports whether a node with these labels counts; undefined are labels that it may still get.
 func (f *filter) admits(node requirement.Set, taints []corev1.Taint, undefined map[string]bool) bool {
-	if !f.admitsTaints(taints) {
+	if !f.admitsTaints(taints) || !f.hasKeys(node, undefined) {
 		return false
 	}
 	if f == nil || !f.affinity {
@@ -44,6 +46,13 @@ func (f *filter) admits(node requirement.Set, taints []corev1.Taint, undefined m
 	}
 	return len(f.node.Required) == 0 ||
 		slices.ContainsFunc(f.node.Required, func(t requirement.Set) bool { return node.Compatible(t, undefined) })
+}
+
+// hasKeys reports whether the node has the keys of the pod's other constraints, or may have them.
+func (f *filter) hasKeys(node requirement.Set, undefined map[string]bool) bool {
+	return f == nil || !slices.ContainsFunc(f.present, func(key string) bool {
+		return !node.Defines(key) && !undefined[key] || node.Get(key).Operator() == corev1.NodeSelectorOpDoesNotExist
+	})
 }
 
 // certain reports whether the planned node counts whatever it is launched as, as far as affinity is concerned.
@@ -82,6 +91,9 @@ func (f *filter) key() string {
 			out += "|" + t.Key()
 		}
 	}
+	for _, key := range f.present {
+		out += "|" + key
+	}
 	if f.taints {
 		if t, err := json.Marshal(f.tolerations); err == nil {
 			out += string(t)
@@ -92,10 +104,14 @@ func (f *filter) key() string {
 
 // labelKeys are the labels by which the filter tells nodes apart.
 func (f *filter) labelKeys() []string {
-	if f == nil || !f.affinity {
+	if f == nil {
 		return nil
 	}
-	out := f.node.Selector.Keys()
+	out := slices.Clone(f.present)
+	if !f.affinity {
+		return out
+	}
+	out = append(out, f.node.Selector.Keys()...)
 	for _, term := range f.node.Required {
 		out = append(out, term.Keys()...)
 	}

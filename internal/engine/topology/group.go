@@ -55,6 +55,11 @@ type Group struct {
 	// usable are the domains of the universe that the pods' own node selection allows, by any alternative. Skew is
 	// measured against these. Spread only.
 	usable []string
+	// offered are the domains of the universe in which nodes could be launched for the group's pods when planning began.
+	// Spread only.
+	offered []string
+	// unreleased are the domains before the first Release since the last Undo or Keep; nil if there was none.
+	unreleased *domainsBefore
 	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.
 	// Skew is measured against them once a pod is there. Spread only.
 	requested []string
@@ -124,6 +129,8 @@ func (g *Group) NodeLabels() []string { return append([]string{g.key}, g.filter.
 // selects reports whether the pod counts for the group, wherever it is.
 func (g *Group) selects(pod *corev1.Pod) bool {
 	switch {
+	case g.typ == Spread && g.selector.Empty():
+		return false // as kube-scheduler does: see countPodsMatchSelector
 	case len(g.parts) > 0:
 		return g.lookup.find(pod.Labels, func(i int) bool { return g.parts[i].selects(pod) })
 	case g.claim != "":

@@ -31,6 +31,7 @@ type Registry struct {
 	lacked    map[string]bool     // labels that some type lacks: see lackedBySomeType
 	known     map[string][]string // see knownValues
 	static    []snapshot.Pool     // those with replicas
+	removed   map[*Node]bool      // by Removals
 	touched   []*Group            // since the last Undo or Keep
 	changes   int                 // see Changes
 	steps     int
@@ -43,7 +44,7 @@ type Registry struct {
 func NewRegistry(s *snapshot.Snapshot, pending map[types.UID]bool) *Registry {
 	return &Registry{
 		labels: s.Labels, namespaces: s.Namespaces, pending: pending, byID: map[string]*Group{}, universes: map[string][]string{},
-		declared: map[string][]*Group{}, lacked: map[string]bool{}, known: map[string][]string{},
+		declared: map[string][]*Group{}, lacked: map[string]bool{}, known: map[string][]string{}, removed: map[*Node]bool{},
 		static: slices.DeleteFunc(slices.Clone(s.Pools), func(p snapshot.Pool) bool { return p.NodePool.Spec.Replicas == nil }),
 	}
 }
@@ -133,8 +134,12 @@ func (r *Registry) universe(g *Group) []string {
 	return r.findUniverse(g)
 }
 
+// findUniverse is universe; for spreads without what can be launched, which depends on their pods: see addOffered.
 func (r *Registry) findUniverse(g *Group) []string {
-	out := r.launchable(g)
+	var out []string
+	if g.typ != Spread {
+		out = r.launchable(g)
+	}
 	for _, n := range r.nodes {
 		if v, ok := r.provides(n, g); ok {
 			out = append(out, v)
@@ -147,7 +152,13 @@ func (r *Registry) findUniverse(g *Group) []string {
 // provides is the domain of the group that the node is in, if it counts.
 func (r *Registry) provides(n *Node, g *Group) (string, bool) {
 	v, ok := n.Domain(g.key)
-	return v, ok && !n.Deleting && r.Counts(g, n)
+	return v, ok && (!n.Deleting || g.typ == Spread && r.staysFor(n)) && r.Counts(g, n)
+}
+
+// staysFor reports whether a node that is being deleted stays for as long as the plan needs to know: none of its pods
+// are planned, so that this plan is not what empties it. kube-scheduler counts its domains until it is gone.
+func (r *Registry) staysFor(n *Node) bool {
+	return !n.Unlaunched && !slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return r.pending[pod.UID] })
 }
 
 // launchable lists the group's domains on nodes that can be launched.
@@ -183,8 +194,8 @@ func (r *Registry) DomainsOf(g *Group, node requirement.Set) []string {
 }
 
 // NoDomainLeft reports whether no new node can be in any domain that the pod's views and its requirements asked allow,
-// since each domain has a pod to keep away from. A new node has a domain unless a pod or pool requires that it has none:
-// absent says of which labels one does. It is false where asked allows no domain that exists.
+// since each domain has a pod to keep away from. A new node has a domain unless a pod or pool requires that it has
+// none: absent says of which labels one does. It is false where asked allows no domain that exists.
 func (r *Registry) NoDomainLeft(views []View, asked requirement.Set, absent func(key string) bool) bool {
 	return slices.ContainsFunc(views, func(v View) bool {
 		return v.KeepsApart() && !v.OverHosts() && r.labels.WellKnown[v.g.key] && !absent(v.g.key) &&

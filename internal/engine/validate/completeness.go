@@ -115,10 +115,7 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 	if _, err := c.s.Labels.FromAPI(pool.NodePool.Spec.Template.Spec.Requirements); err != nil {
 		return "", false
 	}
-	own := c.poolDemands(pool)
-	if key := pool.NodeClassLabel[0]; key != "" {
-		own[key] = append(own[key], expr{key: key, op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}})
-	}
+	own := c.demandsOfNodes(pool)
 	for _, alternative := range c.alternatives(pod) {
 		f := &freshNodeSearch{c: c, pod: pod, pool: pool, poolDemands: own, demands: alternative, limitsLeft: c.remainingLimits(pool)}
 		if on, ok := f.find(); ok {
@@ -126,6 +123,15 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 		}
 	}
 	return "", false
+}
+
+// demandsOfNodes are what the pool demands of nodes, its node class included.
+func (c *check) demandsOfNodes(pool *snapshot.Pool) map[string][]expr {
+	own := c.poolDemands(pool)
+	if key := pool.NodeClassLabel[0]; key != "" {
+		own[key] = append(own[key], expr{key: key, op: corev1.NodeSelectorOpIn, values: []string{pool.NodeClassLabel[1]}})
+	}
+	return own
 }
 
 // eligible reports whether the pod is one that provisioning considers at all.

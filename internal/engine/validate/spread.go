@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -20,8 +19,10 @@ type spread struct {
 	skew, minDomains int
 	honorAffinity    bool
 	honorTaints      bool
-	pod              *corev1.Pod // one that states it
-	owners           []*scheduledPod
+	// present are the keys of the pod's other hard constraints: a node without one of them counts for none.
+	present []string
+	pod     *corev1.Pod // one that states it
+	owners  []*scheduledPod
 }
 
 func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spread {
@@ -38,12 +39,33 @@ func (c *check) spread(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) *spr
 	if t.MinDomains != nil {
 		sp.minDomains = int(*t.MinDomains)
 	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		o := &pod.Spec.TopologySpreadConstraints[i]
+		if key := c.s.Labels.Normalize(o.TopologyKey); o.WhenUnsatisfiable == corev1.DoNotSchedule && key != sp.key {
+			sp.present = append(sp.present, key)
+		}
+	}
+	slices.Sort(sp.present)
 	return sp
+}
+
+// countsNone reports whether the constraint counts no pods at all: its selector is empty (countPodsMatchSelector).
+func (sp *spread) countsNone() bool {
+	s := sp.selector
+	return s != nil && len(s.MatchLabels)+len(s.MatchExpressions) == 0
+}
+
+// spreadPods are the pods that the constraint counts, wherever they are.
+func (c *check) spreadPods(sp *spread) []*scheduledPod {
+	if sp.countsNone() {
+		return nil
+	}
+	return c.pods.selected(sp.selection)
 }
 
 // id identifies the constraint by what it counts.
 func (sp *spread) id() string {
-	out := fmt.Sprint(sp.selection.id(), sp.skew, sp.minDomains, sp.honorAffinity, sp.honorTaints)
+	out := fmt.Sprint(sp.selection.id(), sp.skew, sp.minDomains, sp.honorAffinity, sp.honorTaints, sp.present)
 	note := func(v any) {
 		if b, err := json.Marshal(v); err == nil {
 			out += string(b)
@@ -97,7 +119,7 @@ func (c *check) skewWithinLimit(sp *spread) {
 		stated[m] = true
 	}
 	counts, surely := map[string]int{}, map[string]int{}
-	for _, m := range c.pods.selected(sp.selection) {
+	for _, m := range c.spreadPods(sp) {
 		d, ok := m.at.label(sp.key).single()
 		if !ok || !m.active || !c.counts(sp, m.at) {
 			continue
@@ -107,7 +129,8 @@ func (c *check) skewWithinLimit(sp *spread) {
 			surely[d]++
 		}
 	}
-	floor := c.floor(sp, counts, hostsOf(sp.owners))
+	domains := c.finalDomains(sp, counts, hostsOf(sp.owners))
+	floor := lowest(sp, counts, domains)
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
 		d, ok := m.at.label(sp.key).single()
@@ -126,13 +149,19 @@ func (c *check) skewWithinLimit(sp *spread) {
 				floor,
 				sp.skew,
 			)
+		case !reported[d]:
+			reported[d] = true
+			if e := c.crowded(sp, d, surely[d], append(domains, c.launchedDomains(sp, c.hosts)...)); e != "" {
+				c.failAt(atDomain(sp, d), "pod %s: %s %s has %d pods, %s none, where a node could be launched for it, maxSkew is %d",
+					name(m.pod), sp.key, d, surely[d], e, sp.skew)
+			}
 		}
 	}
 }
 
-// SpreadHoldsLast reports whether kube-scheduler could schedule the pod after all others of the plan, as far as its hard
-// topology spread is concerned. Check cannot know in which order pods are scheduled. Who does know counts all pods that
-// came before, since PodTopologySpread measures skew against each pod that has a node at that moment.
+// SpreadHoldsLast reports whether kube-scheduler could schedule the pod after all others of the plan, as far as its
+// hard topology spread is concerned. Check cannot know in which order pods are scheduled. Who does know counts all pods
+// that came before, since PodTopologySpread measures skew against each pod that has a node at that moment.
 func SpreadHoldsLast(s *snapshot.Snapshot, p schedule.Plan, pod *corev1.Pod) bool {
 	c := newCheck(s, p)
 	at := slices.IndexFunc(c.pods.all, func(m *scheduledPod) bool { return m.pod == pod })
@@ -141,7 +170,7 @@ func SpreadHoldsLast(s *snapshot.Snapshot, p schedule.Plan, pod *corev1.Pod) boo
 			return false
 		}
 		sp, counts := c.spread(pod, &t), map[string]int{}
-		for _, m := range c.pods.selected(sp.selection) {
+		for _, m := range c.spreadPods(sp) {
 			if d, ok := m.at.label(sp.key).single(); ok && m.active && m.pod != pod && c.counts(sp, m.at) {
 				counts[d]++
 			}
@@ -170,45 +199,79 @@ func atDomain(sp *spread, d string) []*host {
 	return out
 }
 
-// counts reports whether pods on the host count for the constraint.
+// counts reports whether pods on the host count for the constraint, and its domain does.
 func (c *check) counts(sp *spread, at *host) bool {
+	if slices.ContainsFunc(sp.present, func(key string) bool { return len(at.label(key).values) == 0 }) {
+		return false
+	}
 	if sp.honorTaints && !tolerated(sp.pod, at.taints) {
 		return false
 	}
 	return !sp.honorAffinity || at.mightSatisfy(c.labelDemandsOf(sp.pod))
 }
 
-// floor is the lowest number of pods in any domain that exists or could be launched and that the pod can use; on
-// hosts it is zero, since another can always be launched. Of labels that pools leave open, the launches among the hosts
-// give the values.
+// floor is the lowest number of pods in any domain that kube-scheduler knows: of nodes that exist, and of the launches
+// among the hosts. Fewer domains than minDomains make it zero (minMatchNum).
 func (c *check) floor(sp *spread, counts map[string]int, among []*host) int {
-	if sp.key == corev1.LabelHostname {
-		return 0
-	}
-	domains := c.domains(sp)
+	return lowest(sp, counts, c.finalDomains(sp, counts, among))
+}
+
+// finalDomains are the domains that exist, and those of the launches among the hosts.
+func (c *check) finalDomains(sp *spread, counts map[string]int, among []*host) []string {
+	domains := c.existingDomains(sp)
 	for _, d := range c.launchedDomains(sp, among) {
 		if counts[d] > 0 && !slices.Contains(domains, d) {
 			domains = append(domains, d)
 		}
 	}
+	return domains
+}
+
+// lowest is the global minimum of the constraint over these domains.
+func lowest(sp *spread, counts map[string]int, domains []string) int {
 	if len(domains) == 0 || len(domains) < sp.minDomains {
 		return 0
 	}
-	lowest := counts[domains[0]]
+	out := counts[domains[0]]
 	for _, d := range domains[1:] {
-		lowest = min(lowest, counts[d])
+		out = min(out, counts[d])
 	}
-	return lowest
+	return out
+}
+
+// existingDomains are the values of the key on nodes that exist and count, sorted. A node that is being deleted exists
+// until it is gone: see leaves. As a host it is no place to spread to any more, and pods wait for its end rather than
+// for a node.
+func (c *check) existingDomains(sp *spread) []string {
+	var out []string
+	for _, pl := range c.hosts {
+		if pl.node == nil || pl.node.Deleting && (sp.key == corev1.LabelHostname || c.leaves(pl.node)) || !c.counts(sp, pl) {
+			continue
+		}
+		d, ok := pl.label(sp.key).single()
+		if ok && (!sp.honorAffinity || c.labelDemandsOf(sp.pod).reaches(sp.key, d)) {
+			out = append(out, d)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// leaves reports whether a node that is being deleted will be gone before nodes of the plan are there: it has no
+// instance, or the plan moves its pods.
+func (c *check) leaves(n *snapshot.Node) bool {
+	return n.Claim != "" && !n.Launched || slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return c.planned[pod.UID] })
 }
 
 // launchedDomains are the values of the key on the launches among the hosts. kube-scheduler counts the domains of nodes
 // that exist, and these nodes do once their pods are scheduled.
 //
-// Of a finished plan, the launches that hold owners of the constraint count, and no others. kube-scheduler measures skew
-// when it schedules a pod, and never again: PodTopologySpread.calPreFilterState goes through the nodes of that moment. A
-// value that no pool lists and no node has, such as the one that a claim makes up for "team Exists", is no domain before
-// the launched node registers. If no owner is planned there, all owners can be scheduled before, and then the domain did
-// not exist for any of them. The pods of such a launch count only where they are, like all pods that may come later.
+// Of a finished plan, the launches that hold owners of the constraint count, and no others. kube-scheduler measures
+// skew when it schedules a pod, and never again: PodTopologySpread.calPreFilterState goes through the nodes of that
+// moment. A value that no pool lists and no node has, such as the one that a claim makes up for "team Exists", is no
+// domain before the launched node registers. If no owner is planned there, all owners can be scheduled before, and then
+// the domain did not exist for any of them. The pods of such a launch count only where they are, like all pods that may
+// come later.
 func (c *check) launchedDomains(sp *spread, among []*host) []string {
 	var out []string
 	for _, pl := range among {
@@ -228,60 +291,31 @@ func hostsOf(pods []*scheduledPod) []*host {
 	return out
 }
 
-// domains are the values of the key that count for the constraint, sorted.
-func (c *check) domains(sp *spread) []string {
-	w := c.labelDemandsOf(sp.pod)
+// knownDomains are the values of the key on existing nodes and on those that pools can launch, sorted.
+func (c *check) knownDomains(sp *spread) []string {
 	var out []string
 	for _, pl := range c.hosts {
-		if pl.node == nil || pl.node.Deleting || !c.counts(sp, pl) {
-			continue
-		}
-		if d, ok := pl.label(sp.key).single(); ok {
+		if d, ok := pl.label(sp.key).single(); ok && pl.node != nil {
 			out = append(out, d)
 		}
 	}
 	for i := range c.s.Pools {
-		pool := &c.s.Pools[i]
-		if sp.honorTaints && !tolerated(sp.pod, pool.NodePool.Spec.Template.Spec.Taints) || pool.NodePool.Spec.Replicas != nil ||
-			c.exhausted(pool) {
-			continue
+		if pool := &c.s.Pools[i]; pool.NodePool.Spec.Replicas == nil {
+			out = append(out, c.poolDomains(pool, sp.key)...)
 		}
-		out = append(out, c.poolDomains(pool, sp.key)...)
 	}
-	out = slices.DeleteFunc(out, func(d string) bool { return sp.honorAffinity && !w.reaches(sp.key, d) })
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// exhausted reports whether the pool's limits allowed none of its types even before the plan: kube-scheduler counts
-// nodes, and the pool will have no more of them.
-func (c *check) exhausted(pool *snapshot.Pool) bool {
-	demands := c.poolDemands(pool)
-	for _, it := range pool.InstanceTypes {
-		for k := range it.Offerings {
-			out := outcome{it, &it.Offerings[k]}
-			fits := offeredBy(it.Requirements, demands) && out.sold() && out.offeredBy(demands)
-			for r, limit := range pool.NodePool.Spec.Limits {
-				q := out.countsAgainstLimit(r).DeepCopy()
-				q.Add(pool.Used[r])
-				fits = fits && q.Cmp(quantity.Clamp(limit)) <= 0
-			}
-			if fits {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // poolDomains are the values of key that nodes of the pool may have: those of its offerings, or those that it lists
 // itself of a label that no type has.
 //
-// kube-scheduler measures skew over the domains of nodes that exist: PodTopologySpread lists the nodes, skips those that
-// the policies of the constraint exclude, and takes the lowest count among the values that the others have
+// kube-scheduler measures skew over the domains of nodes that exist: PodTopologySpread lists the nodes, skips those
+// that the policies of the constraint exclude, and takes the lowest count among the values that the others have
 // (calPreFilterState, minMatchNum). A value that no offering of the pool has under all its requirements is never one of
-// them, even if the pool lists it, or a type has it as another capacity type. That an offering is unavailable now does not
-// exclude it: nodes of it may come up, or be there already.
+// them, even if the pool lists it, or a type has it as another capacity type. That an offering is unavailable now does
+// not exclude it: nodes of it may come up, or be there already.
 func (c *check) poolDomains(pool *snapshot.Pool, key string) []string {
 	demands := c.poolDemands(pool)
 	demands[pool.NodeClassLabel[0]] = append(

@@ -42,7 +42,7 @@ func (c *check) topologyRules(pod *corev1.Pod) []topologyRule {
 func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) topologyRule {
 	sp := c.spread(pod, t)
 	counts, surely := map[string]int{}, map[string]int{}
-	for _, m := range c.pods.selected(sp.selection) {
+	for _, m := range c.spreadPods(sp) {
 		if d, ok := m.at.labelBeforeLimits(sp.key).single(); ok && m.active && c.counts(sp, m.at) {
 			counts[d]++
 			if !sp.honorAffinity || m.at.satisfies(c.labelDemandsOf(pod)) {
@@ -50,15 +50,32 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 			}
 		}
 	}
-	known := *sp
-	known.honorAffinity = false                                       // a domain may exist that other constraints of the pod exclude
-	domains, floor := c.domains(&known), c.floor(sp, surely, c.hosts) // after the plan, all of its nodes exist
-	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
-		if sp.key == corev1.LabelHostname {
-			return self(sp, pod) <= sp.skew
+	known, exist := c.knownDomains(sp), c.existingDomains(sp)
+	for _, pl := range c.hosts { // after the plan, all of its nodes exist, wherever they may come up
+		if pl.launch != nil && c.counts(sp, pl) {
+			exist = append(exist, pl.labelBeforeLimits(sp.key).values...)
 		}
-		return slices.Contains(domains, d) && counts[d]+self(sp, pod)-floor <= sp.skew
+	}
+	slices.Sort(exist)
+	exist = slices.Compact(exist)
+	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
+		switch own := self(sp, pod); {
+		case slices.Contains(exist, d):
+			return counts[d]+own-lowest(sp, surely, exist) <= sp.skew
+		case sp.key == corev1.LabelHostname || slices.Contains(known, d):
+			return own <= sp.skew && c.roomBeside(sp, counts, own)
+		}
+		return false
 	}}
+}
+
+// roomBeside reports whether pods that this plan has placed may have so many beside them in a domain that does not
+// exist yet: kube-scheduler may find the new domain before it schedules them.
+func (c *check) roomBeside(sp *spread, counts map[string]int, n int) bool {
+	return !slices.ContainsFunc(c.spreadPods(sp), func(m *scheduledPod) bool {
+		d, ok := m.at.labelBeforeLimits(sp.key).single()
+		return m.placedByPlan && ok && counts[d]-n > sp.skew
+	})
 }
 
 func (c *check) affinityRule(pod *corev1.Pod, t *corev1.PodAffinityTerm) topologyRule {

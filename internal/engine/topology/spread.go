@@ -1,0 +1,171 @@
+package topology
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// kube-scheduler measures skew over the domains of nodes that exist and that the policies of the constraint admit. A
+// plan adds the domains in which nodes could be launched for the pods: they are to be spread over these, too. A domain
+// in which none can be launched, or none is in the end, holds no pods back.
+
+// SpreadPod is a pod whose spreads are made groups: with its node selection and its tolerations, which decide what
+// nodes its spreads count.
+type SpreadPod struct {
+	Pod         *corev1.Pod
+	Node        requirement.Pod
+	Tolerations []corev1.Toleration
+	// Launchable lists the values, sorted, of a label on nodes that could be launched for pods like this one now and
+	// that have the other labels, too. Nil means all values that pools have, as far as the policies of the constraint
+	// admit them.
+	Launchable func(key string, present []string) []string
+}
+
+// Spread is the group of a topology spread constraint of the pod.
+func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Group {
+	g := &Group{
+		typ: Spread, key: r.labels.Normalize(c.TopologyKey), maxSkew: int(c.MaxSkew), minDomains: 1,
+		namespaces: map[string]bool{p.Pod.Namespace: true},
+		selector:   compileSelector(c.LabelSelector, p.Pod, c.MatchLabelKeys, nil),
+		filter: &filter{
+			node: p.Node, tolerations: p.Tolerations, present: r.otherKeys(p.Pod, c),
+			affinity: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
+			taints:   c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
+		},
+	}
+	if c.MinDomains != nil {
+		g.minDomains = int(*c.MinDomains)
+	}
+	g = r.intern(g, g.filter.key()+r.launchKey(p, g.filter))
+	if !g.OverHosts() {
+		r.addOffered(g, p)
+	}
+	return g
+}
+
+// otherKeys are the topology keys of the pod's other constraints of the same sort, sorted. A node that lacks one of
+// them counts for none: see nodeLabelsMatchSpreadConstraints of kube-scheduler. Every node has a host name.
+func (r *Registry) otherKeys(pod *corev1.Pod, c *corev1.TopologySpreadConstraint) []string {
+	if len(pod.Spec.TopologySpreadConstraints) == 1 {
+		return nil
+	}
+	var out []string
+	own := r.labels.Normalize(c.TopologyKey)
+	for i := range pod.Spec.TopologySpreadConstraints {
+		o := &pod.Spec.TopologySpreadConstraints[i]
+		key := r.labels.Normalize(o.TopologyKey)
+		if o.WhenUnsatisfiable == c.WhenUnsatisfiable && key != own && key != corev1.LabelHostname {
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// launchKey is equal for pods with one filter for which the same nodes can be launched, as far as pools' labels and
+// taints decide.
+func (r *Registry) launchKey(p SpreadPod, f *filter) string {
+	var out strings.Builder
+	if !f.affinity {
+		out.WriteString(p.Node.Selector.Key())
+		for _, t := range p.Node.Required {
+			out.WriteString("|" + t.Key())
+		}
+	}
+	if slices.ContainsFunc(r.pools, func(p Pool) bool { return len(p.Taints) > 0 }) {
+		for _, pool := range r.pools {
+			_, blocked := snapshot.UntoleratedHard(p.Tolerations, pool.Taints)
+			out.WriteByte("01"[btoi(blocked)])
+		}
+	}
+	return out.String()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// addOffered adds the domains in which nodes can be launched for the pod to those of the group: pods of one group may
+// have other volumes and request more.
+func (r *Registry) addOffered(g *Group, p SpreadPod) {
+	var offered []string
+	if p.Launchable == nil {
+		offered = r.launchable(g)
+	} else {
+		if offered = p.Launchable(g.key, g.filter.present); len(offered) == 0 && len(g.filter.present) > 0 {
+			offered = p.Launchable(g.key, nil) // then the other constraint is what keeps the pods out
+		}
+	}
+	if !slices.ContainsFunc(offered, func(d string) bool { return !slices.Contains(g.offered, d) }) {
+		return
+	}
+	g.offered = union(g.offered, offered)
+	g.requested = slices.DeleteFunc(g.requested, func(d string) bool { return slices.Contains(g.offered, d) })
+	g.universe = union(g.universe, offered)
+	g.usable = g.reachable()
+}
+
+// union is the sorted union of two lists without repetitions.
+func union(a, b []string) []string {
+	out := slices.Concat(a, b)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Release lets the domains go of a spread in which no node is, existing or among the planned ones: nothing can be
+// launched there after all, and kube-scheduler does not know them. If a node for the group's pods is planned there
+// later, its domain counts again. It returns whether that changes what is allowed. Undo takes it back.
+//
+// Invariant: no pod that the plan has placed has too many beside it when such a domain comes to exist: see mayHave.
+func (r *Registry) Release(g *Group, planned []NewNode) bool {
+	if g.typ != Spread || g.OverHosts() {
+		return false
+	}
+	idle := func(d string) bool {
+		return g.counts[d] == 0 && slices.Contains(g.offered, d) && !r.exists(g, d) &&
+			!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
+	}
+	if !slices.ContainsFunc(g.usable, idle) {
+		return false
+	}
+	r.touch(g)
+	before := g.minCount()
+	domains := &domainsBefore{g.usable, g.requested}
+	g.requested = slices.Clone(g.requested)
+	for _, d := range g.usable {
+		if idle(d) {
+			g.requested = append(g.requested, d)
+		}
+	}
+	slices.Sort(g.requested)
+	g.usable = slices.DeleteFunc(slices.Clone(g.usable), idle)
+	if g.unreleased == nil {
+		g.unreleased = domains
+	}
+	return g.minCount() != before
+}
+
+// mayBeIn reports whether the planned node counts for the group and may come up in the domain.
+func (r *Registry) mayBeIn(g *Group, n *NewNode, domain string) bool {
+	return g.filter.admits(n.Labels, n.Pool.Taints, r.labels.WellKnown) && slices.Contains(r.DomainsOf(g, n.Labels), domain)
+}
+
+// domainsBefore are the domains of a group before a Release.
+type domainsBefore struct{ usable, requested []string }
+
+// exists reports whether some existing node is in the domain and counts.
+func (r *Registry) exists(g *Group, domain string) bool {
+	r.steps += len(r.nodes)
+	return slices.ContainsFunc(r.nodes, func(n *Node) bool {
+		d, ok := r.provides(n, g)
+		return ok && d == domain && !r.removed[n]
+	})
+}

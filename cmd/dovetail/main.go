@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -30,9 +31,20 @@ func main() {
 	err := root.ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(os.Stderr, "error:", forTerminal(err.Error()))
 	}
 	os.Exit(int(code))
+}
+
+// forTerminal is a message that may quote input: names and values in it neither color nor rewrite what a terminal shows. Line breaks and
+// tabs are the message's own.
+func forTerminal(message string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			return '?'
+		}
+		return r
+	}, message)
 }
 
 // usageError is what is wrong with a command line. Its text refers to the help.

@@ -96,6 +96,9 @@ func TestCostlyPodsArePlannedAgainWhenTheClusterChanges(t *testing.T) {
 	if *pods != 0 {
 		t.Fatalf("%d pods are planned, though nothing has changed for an hour", *pods)
 	}
+	if !f.Get(pool) {
+		t.Fatal("the pool is gone")
+	}
 	pool.Generation++
 	if err := f.API.Update(t.Context(), pool); err != nil {
 		t.Fatal(err)

@@ -17,13 +17,14 @@ import (
 )
 
 const (
-	// costlySteps is how many steps the pods of a namespace may take in each pass and get no node. That is about 35 ms: with a pass
-	// every ten seconds, a three-hundredth of a core.
-	costlySteps = 1_000_000
-	// timePerStep is about what a step takes; costlyShare is how many times as long as their plan took such pods wait: they take a
-	// fiftieth of a core at most.
-	timePerStep = 60 * time.Nanosecond
+	// costlySteps is how many steps the pods of a namespace may take in each pass and get no node. That is about 20 ms: with a pass
+	// every ten seconds, a five-hundredth of a core.
+	costlySteps = 100_000
+	// timePerStep is what a step of such pods takes at most; costlyShare is how many times as long as their plan took such pods wait, so
+	// that they take a fiftieth of a core. longestWait bounds that.
+	timePerStep = 200 * time.Nanosecond
 	costlyShare = 50
+	longestWait = 2 * time.Minute
 	// minCostlyPause and maxCostlyPause bound the pause while nothing changes for such pods.
 	minCostlyPause, maxCostlyPause = 20 * time.Second, 30 * time.Minute
 	// codePostponed is the rejection code of pods that a plan leaves out during their pause.
@@ -110,7 +111,7 @@ func (c *CostlyPods) record(snap *snapshot.Snapshot, plan *schedule.Plan, now ti
 			n = &costlyNamespace{}
 			c.namespaces[k.Namespace] = n
 		}
-		least := time.Duration(k.Steps) * timePerStep * costlyShare
+		least := min(longestWait, time.Duration(k.Steps)*timePerStep*costlyShare)
 		cluster := c.clusterOf(snap)
 		if cluster != n.cluster {
 			n.times = 0

@@ -39,8 +39,10 @@ func TestTensOfThousandsOfPendingPodsAreReadInParts(t *testing.T) {
 	for from := 0; from < many; from += mostGroups {
 		answer := get(c, fmt.Sprint(apiRoot, "/pending?from=", from))
 		pending := decoded[Pending](t, answer)
-		if len(pending.Groups) != mostGroups || pending.Found != many || pending.From != from || pending.Stuck != many || pending.Fits != 0 {
-			t.Fatalf("%d groups from %d of %d, %d pods stuck, %d fit", len(pending.Groups), pending.From, pending.Found, pending.Stuck, pending.Fits)
+		if len(pending.Groups) != mostGroups || pending.Found != many || pending.From != from || pending.Waiting != many ||
+			pending.Stuck+pending.Fits != 0 {
+			t.Fatalf("%d groups from %d of %d, %d pods wait, %d are stuck", len(pending.Groups), pending.From, pending.Found, pending.Waiting,
+				pending.Stuck)
 		}
 		if size := answer.Body.Len(); size > 200_000 {
 			t.Fatalf("an answer has %d bytes", size)

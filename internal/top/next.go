@@ -114,7 +114,7 @@ func (f *Fleet) inProgress() []Change {
 // draining is the progress of a node that is being deleted.
 const draining = "draining"
 
-// removals are the nodes that leave, by command. of has the change of each claim that a command removes, or has launched in place of others.
+// removals are the nodes that leave, by command. of has the change of each claim that a command removes, or has launched in its place.
 func (f *Fleet) removals() (out []Change, of map[string]int) {
 	out, of = []Change{}, map[string]int{}
 	commands := map[string]int{}

@@ -192,7 +192,7 @@ func (m *Model) pending() (out []pendingPod) {
 
 // outlook adds to a pod what becomes of it: by the engine, else in the words of kube-scheduler.
 func (m *Model) outlook(p *Pod) pendingPod {
-	out := pendingPod{Pod: p, cause: p.Scheduler, waits: true}
+	out := pendingPod{Pod: p, cause: p.Scheduler, waits: m.forecast != nil || p.Scheduler == ""}
 	if m.forecast != nil {
 		if o, planned := m.forecast.pods[p.UID]; planned {
 			out.cause, out.fits = o.String(), o.Node != "" || o.Launch != nil

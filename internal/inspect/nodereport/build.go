@@ -58,7 +58,8 @@ func (b *builder) facts(kind, name string) *Report {
 		Kind: kind, Name: name, NodeClaim: n.Claim, NodePool: n.Pool,
 		InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
 		CapacityType: n.Labels[karpv1.LabelCapacityType], Price: b.price(), CreatedAt: n.CreatedAt.UTC(),
-		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(), Prices: b.Prices, PricesProblem: b.PricesProblem, Now: b.now().UTC(),
+		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(),
+		Prices: b.Prices, PricesProblem: b.PricesProblem, Now: b.now().UTC(),
 	}
 	if b.node != nil {
 		r.Node = b.node.Name

@@ -422,7 +422,8 @@ func FromFile(view *inspect.View, name string) (top.Observed, *top.Forecast, err
 	if err != nil {
 		return top.Observed{}, nil, err
 	}
-	return top.Observed{Fleet: observed, Prices: prices.From, PricesProblem: prices.Problem, Link: top.Link{Name: cmp.Or(name, "file"), File: true}}, forecast, nil
+	link := top.Link{Name: cmp.Or(name, "file"), File: true}
+	return top.Observed{Fleet: observed, Prices: prices.From, PricesProblem: prices.Problem, Link: link}, forecast, nil
 }
 
 func itemsOf(list client.ObjectList) ([]any, error) {

@@ -129,7 +129,7 @@ func (a *assembly) beginAWS(ctx context.Context, local ekscluster.APIServer) err
 			return err
 		}
 	}
-	if a.aws.Cluster.Verified() {
+	if a.aws.Cluster.Undescribed() == nil {
 		return nil
 	}
 	recalled, err := a.aws.Cluster.Recall(ctx, local)

@@ -96,12 +96,3 @@ func TestRestartWhileEKSFailsKnowsTheServiceCIDR(t *testing.T) {
 		})
 	}
 }
-
-func conditionOf(r cloudprovider.Resolution, condition string) cloudprovider.Condition {
-	for _, c := range r.Conditions {
-		if c.Type == condition {
-			return c
-		}
-	}
-	return cloudprovider.Condition{}
-}

@@ -259,7 +259,21 @@ func (o *outageRun) recover(ctx context.Context, w *World) error {
 	if o.waits() {
 		w.AWS.ClearFaults()
 	}
-	if err := awaitPodsRunning(ctx, w, onePerNodeApp, 3); err != nil {
+	err := world.Until(ctx, func() error {
+		var nodes corev1.NodeList
+		if err := list(ctx, w, &nodes); err != nil {
+			return err
+		}
+		for _, n := range nodes.Items { // what the startup taint stands for starts on new nodes, too
+			if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == startingTaint }) {
+				if err := removeTaint(ctx, w, n.Name); err != nil {
+					return err
+				}
+			}
+		}
+		return runningPods(ctx, w, 3)
+	})
+	if err != nil {
 		return err
 	}
 	w.Note("all pods run %.1f s after the last step began, which was %.1f s after the start", time.Since(ended).Seconds(),

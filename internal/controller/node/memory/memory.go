@@ -18,6 +18,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
 // cloud records the memory of a node with an instance type and an image.
@@ -41,7 +42,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			DeleteFunc:  func(event.DeleteEvent) bool { return false },
 			GenericFunc: func(event.GenericEvent) bool { return false },
 		})).
-		Complete(r)
+		Complete(patch.RequeueOnConflict(r))
 }
 
 // reportsMemory reports whether the node is registered and has its capacity of memory in the status.

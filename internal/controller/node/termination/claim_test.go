@@ -26,14 +26,20 @@ type ec2 struct {
 	terminate  []error
 	orphans    []cloudprovider.Instance
 	terminated []string
+	// hangs has Terminate return only when its context ends.
+	hangs bool
 }
 
 func (e *ec2) Get(context.Context, string) (cloudprovider.Instance, error) {
 	return cloudprovider.Instance{}, e.get
 }
 
-func (e *ec2) Terminate(_ context.Context, providerID string) error {
+func (e *ec2) Terminate(ctx context.Context, providerID string) error {
 	e.terminated = append(e.terminated, providerID)
+	if e.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if len(e.terminate) == 0 {
 		return nil
 	}

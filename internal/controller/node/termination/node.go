@@ -148,6 +148,10 @@ func (r *NodeReconciler) observe(ctx context.Context, node *corev1.Node) (*termi
 // getTimeout is how long a drain waits for the cloud to answer whether the instance exists. EC2 answers within a second.
 const getTimeout = 5 * time.Second
 
+// terminateTimeout is how long one attempt to terminate may take: what the drain has found out is written after it. EC2 answers within two
+// seconds, and the attempt is repeated.
+const terminateTimeout = 15 * time.Second
+
 // instanceGone reports whether nothing is left to drain: the kubelet does not report, and the instance certainly does not exist. A
 // cloud that fails does not hold up the drain: the node is drained as if the instance ran.
 func (r *NodeReconciler) instanceGone(ctx context.Context, t *termination) bool {
@@ -336,7 +340,9 @@ func (r *NodeReconciler) terminate(ctx context.Context, t *termination) (time.Du
 	if t.claim == nil {
 		return 0, nil
 	}
-	err := r.Cloud.Terminate(ctx, t.claim.Status.ProviderID)
+	limited, cancel := context.WithTimeout(ctx, terminateTimeout)
+	defer cancel()
+	err := r.Cloud.Terminate(limited, t.claim.Status.ProviderID)
 	if errors.Is(err, cloudprovider.ErrNotFound) {
 		t.gone = true
 		return 0, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -387,6 +388,23 @@ func TestNodeIsDrainedWhileTheCloudFails(t *testing.T) {
 	if _, err := f.Try(nodeReconciler(f, e), "node-a"); !errors.Is(err, failed) || f.Node("node-a") == nil || len(e.terminated) != 1 {
 		t.Errorf("error %v, %d attempts to terminate: whether the instance is gone is not known", err, len(e.terminated))
 	}
+}
+
+// While the cloud does not answer the call that terminates the instance, the claim shows soon that its node is drained.
+func TestDrainShowsWhileTheTerminationHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := controllertest.New(t, leaving(func(c *karpv1.NodeClaim) {
+			condition.SetUnknown(c, karpv1.ConditionDrained, condition.Because("Draining", ""), controllertest.Start.Add(-time.Minute))
+		})...)
+		began := time.Now()
+		_, err := f.Try(nodeReconciler(f, &ec2{hangs: true}), "node-a")
+		if took := time.Since(began); err == nil || took > terminateTimeout {
+			t.Errorf("error %v after %v", err, took)
+		}
+		if !condition.IsTrue(f.Claim("a"), karpv1.ConditionDrained) || f.Node("node-a") == nil {
+			t.Errorf("conditions %+v", f.Claim("a").Status.Conditions)
+		}
+	})
 }
 
 // A deadline that nobody can read is none: node and claim go as they would without it, and somebody says so. One of

@@ -102,17 +102,9 @@ func (f *policyFlags) run(document policy.Document, stdout, stderr io.Writer) er
 	if err != nil {
 		return err
 	}
-	if size > policy.ManagedLimit {
-		fmt.Fprintf(
-			stderr,
-			"note: the policy has %d characters, too many for a managed policy (%d); --dir writes several policies",
-			size,
-			policy.ManagedLimit,
-		)
-		if size > policy.InlineLimit {
-			fmt.Fprintf(stderr, ". It is also too long for an inline policy (%d)", policy.InlineLimit)
-		}
-		fmt.Fprintln(stderr)
+	if size > policy.InlineLimit { // one document is for an inline policy, as the documentation has it
+		fmt.Fprintf(stderr, "note: the policy has %d characters, too many for an inline policy (%d); --dir writes several managed policies\n",
+			size, policy.InlineLimit)
 	}
 	text, err := document.JSON()
 	if err != nil {

@@ -221,6 +221,16 @@ func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
+	if pool != nil {
+		offers, notes, err := planner.NewOffers(world, stock)
+		if err != nil {
+			return err
+		}
+		for _, note := range notes {
+			fmt.Fprintln(stderr, "note:", note)
+		}
+		types = offers.Overlaid(pool, types)
+	}
 	report.Entries = f.query.List(types)
 	printed := map[string]func(io.Writer) error{
 		"table": report.Table, "wide": report.WideTable, "json": report.JSON, "yaml": asYAML(report.JSON), "name": report.Names,
@@ -272,6 +282,9 @@ func (f *typesFlags) cluster(ctx context.Context) (*manifest.ClusterState, error
 		}
 	}
 	w := &manifest.ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}}
+	if err := w.ReadOverlays(ctx, cluster); err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
 	for i := range pools.Items {
 		w.NodePools = append(w.NodePools, &pools.Items[i])
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -144,6 +145,10 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	var report planner.Report
 	err = solved(func() {
 		report.Plan = schedule.Solve(snap, budget)
+		if budget.Compiled = nil; len(snap.Virtual) > 0 {
+			room := buffer.Plan(snap, report.Plan, budget)
+			report.Buffers = &room
+		}
 		if f.consolidate {
 			how := consolidate.Settings{SpotToSpot: f.spotToSpot, MaxSteps: consolidate.DefaultMaxSteps}
 			report.Consolidation = planner.Consolidate(snap, &report.Plan, how)

@@ -70,7 +70,7 @@ var importRules = []layer{
 	// Facts about nodes that all readers share.
 	{dir: "internal/fleet", ours: []string{"api", "internal/engine"}},
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
-	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster"}},
+	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster", "internal/spelling"}},
 	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
 	{dir: "internal/recorder", ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest"}},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},

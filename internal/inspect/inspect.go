@@ -8,7 +8,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/reduced"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
@@ -109,6 +111,15 @@ func (v *View) PriceList() *fleet.Prices {
 	return fleet.PricesOf(fleet.Source{
 		From: v.Prices, Problem: v.PricesProblem, Pools: v.Snapshot.Pools, NodePools: v.NodePools, NodeClasses: v.NodeClasses, Catalog: v.Catalog,
 	})
+}
+
+// Offered lists what a NodePool can launch, with NodeOverlays applied, also one that launches nothing for pods.
+func (v *View) Offered(pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
+	offers, _, err := planner.NewOffers(v.ClusterState, v.Catalog)
+	if err != nil {
+		return nil, err
+	}
+	return offers.Of(pool)
 }
 
 // With is the View of another state of the same cluster, with the same catalog and settings.

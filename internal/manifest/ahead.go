@@ -100,8 +100,14 @@ func (f *fileReader) fail(err error) {
 	f.errs = append(f.errs, err)
 }
 
-// defined reports whether objects of the kind are completed and validated by their definition: those of our own API.
-func (k kind) defined() bool { return k.kind == "NodePool" || k.kind == "EC2NodeClass" }
+// defined reports whether objects of the kind are completed and validated by their definition: those of our own API that people write.
+func (k kind) defined() bool {
+	switch k.kind {
+	case "NodePool", "EC2NodeClass", "NodeOverlay", "CapacityBuffer":
+		return true
+	}
+	return false
+}
 
 // definitionOf is the definition of a kind, compiled on another processor from the first call on.
 func (r *reader) definitionOf(k kind) *parallel.Future[madeDefinition] {

@@ -11,7 +11,10 @@ import (
 // Authored returns the annotations of a NodePool that people write: without those that kubectl and controllers note on it.
 func Authored(annotations map[string]string) map[string]string {
 	out := maps.Clone(annotations)
-	for _, noted := range []string{karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, corev1.LastAppliedConfigAnnotation} {
+	for _, noted := range []string{
+		karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion, karpv1.AnnotationReplacementOutcomes,
+		corev1.LastAppliedConfigAnnotation,
+	} {
 		delete(out, noted)
 	}
 	return out

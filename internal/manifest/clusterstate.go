@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
 )
@@ -31,6 +33,8 @@ type ClusterState struct {
 	cluster.Objects
 	NodePools   []*karpv1.NodePool
 	NodeClasses map[string]*awsv1.EC2NodeClass
+	// NodeOverlays are those that the controller applies, or would if they were applied to a cluster.
+	NodeOverlays []*v1alpha1.NodeOverlay
 	// Now is the time of the snapshot; for manifests, the creation time of the newest object.
 	Now time.Time
 	// Changes are how workloads supplied beside a snapshot change its pods. Drifted are the nodes that drift by a
@@ -363,6 +367,8 @@ func (r *reader) sort() {
 	w.StorageClasses = all[*storagev1.StorageClass](r)
 	w.PDBs = all[*policyv1.PodDisruptionBudget](r)
 	w.Namespaces = all[*corev1.Namespace](r)
+	w.LimitRanges = all[*corev1.LimitRange](r)
+	w.RuntimeClasses = all[*nodev1.RuntimeClass](r)
 	w.Owners = r.owners()
 	for _, class := range all[*awsv1.EC2NodeClass](r) {
 		w.NodeClasses[class.Name] = class
@@ -371,8 +377,13 @@ func (r *reader) sort() {
 
 // complete adds what the API server and controllers would, to objects that do not come from a cluster.
 func (r *reader) complete() error {
-	for _, complete := range []func(){r.completeNodes, r.completeVolumes, r.completePods, r.completeDevices, r.completeNamespaces} {
+	for _, complete := range []func(){
+		r.completeNodes, r.completeVolumes, r.completePods, r.completeDevices, r.completeNamespaces, r.completeOverlays,
+	} {
 		complete()
 	}
-	return r.completeRuntimes()
+	if err := r.admitPods(); err != nil {
+		return err
+	}
+	return r.completeBuffers()
 }

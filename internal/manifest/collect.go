@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,15 +27,15 @@ type Lister func(kind client.ObjectList) ([]client.Object, error)
 func Collect(takenAt time.Time, list Lister) (*ClusterState, error) {
 	now := takenAt.UTC().Truncate(time.Second) // as a file has it
 	r := &reader{world: &ClusterState{NodeClasses: map[string]*awsv1.EC2NodeClass{}, Now: now, Drifted: map[string]Drift{}}, live: true}
-	for _, kind := range dumped() {
-		objects, err := list(kind)
-		if err != nil {
-			return nil, fmt.Errorf("take a snapshot: %w", err)
-		}
+	err := eachDumped(list, func(objects []client.Object) error {
 		if !slices.IsSortedFunc(objects, byName) {
 			objects = slices.SortedFunc(slices.Values(objects), byName) // the lister's own order stays
 		}
 		r.collect(objects)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	r.sort()
 	if err := r.complete(); err != nil {

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -138,13 +137,8 @@ func defaultClass(classes []*storagev1.StorageClass) string {
 	}).Name
 }
 
-// completePods completes pods like the API server and the scheduler: requests default to limits, priorities come from
-// the class, and a pod without a node is marked unschedulable.
+// completePods completes pods like the scheduler: a pod without a node is marked unschedulable.
 func (r *reader) completePods() {
-	priorities := map[string]int32{"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
-	for _, class := range all[*schedulingv1.PriorityClass](r) {
-		priorities[class.Name] = class.Value
-	}
 	nodes := map[string]bool{}
 	for _, node := range r.world.Nodes {
 		nodes[node.Name] = true
@@ -157,10 +151,6 @@ func (r *reader) completePods() {
 		}
 		if r.takenPod(pod) {
 			continue
-		}
-		snapshot.RequestLimits(&pod.Spec)
-		if value, ok := priorities[pod.Spec.PriorityClassName]; ok && pod.Spec.Priority == nil {
-			pod.Spec.Priority = &value
 		}
 		pod.Status.Phase = cmp.Or(pod.Status.Phase, corev1.PodPending)
 		switch {

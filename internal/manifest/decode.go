@@ -19,8 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 )
 
 // kind is an API kind as it appears in manifests.
@@ -29,48 +31,60 @@ type kind struct{ apiVersion, kind string }
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
 	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
-	"RuntimeClass", "DeviceClass", "ResourceSlice",
+	"RuntimeClass", "DeviceClass", "ResourceSlice", "NodeOverlay",
 }
 
 // prototypes returns empty objects of the kinds that affect a plan.
 func prototypes() map[kind]client.Object {
 	return map[kind]client.Object{
-		{"v1", "Pod"}:                                   &corev1.Pod{},
-		{"v1", "Node"}:                                  &corev1.Node{},
-		{"v1", "Namespace"}:                             &corev1.Namespace{},
-		{"v1", "Service"}:                               &corev1.Service{},
-		{"v1", "ReplicationController"}:                 &corev1.ReplicationController{},
-		{"v1", "PersistentVolume"}:                      &corev1.PersistentVolume{},
-		{"v1", "PersistentVolumeClaim"}:                 &corev1.PersistentVolumeClaim{},
-		{"apps/v1", "Deployment"}:                       &appsv1.Deployment{},
-		{"apps/v1", "ReplicaSet"}:                       &appsv1.ReplicaSet{},
-		{"apps/v1", "StatefulSet"}:                      &appsv1.StatefulSet{},
-		{"apps/v1", "DaemonSet"}:                        &appsv1.DaemonSet{},
-		{"batch/v1", "Job"}:                             &batchv1.Job{},
-		{"policy/v1", "PodDisruptionBudget"}:            &policyv1.PodDisruptionBudget{},
-		{"scheduling.k8s.io/v1", "PriorityClass"}:       &schedulingv1.PriorityClass{},
-		{"node.k8s.io/v1", "RuntimeClass"}:              &nodev1.RuntimeClass{},
-		{"storage.k8s.io/v1", "StorageClass"}:           &storagev1.StorageClass{},
-		{"storage.k8s.io/v1", "CSINode"}:                &storagev1.CSINode{},
-		{"resource.k8s.io/v1", "ResourceClaim"}:         &resourcev1.ResourceClaim{},
-		{"resource.k8s.io/v1", "ResourceClaimTemplate"}: &resourcev1.ResourceClaimTemplate{},
-		{"resource.k8s.io/v1", "DeviceClass"}:           &resourcev1.DeviceClass{},
-		{"resource.k8s.io/v1", "ResourceSlice"}:         &resourcev1.ResourceSlice{},
-		{karpv1.GroupVersion.String(), "NodePool"}:      &karpv1.NodePool{},
-		{karpv1.GroupVersion.String(), "NodeClaim"}:     &karpv1.NodeClaim{},
-		{awsv1.GroupVersion.String(), "EC2NodeClass"}:   &awsv1.EC2NodeClass{},
+		{"v1", "Pod"}:                                      &corev1.Pod{},
+		{"v1", "Node"}:                                     &corev1.Node{},
+		{"v1", "Namespace"}:                                &corev1.Namespace{},
+		{"v1", "Service"}:                                  &corev1.Service{},
+		{"v1", "ReplicationController"}:                    &corev1.ReplicationController{},
+		{"v1", "PersistentVolume"}:                         &corev1.PersistentVolume{},
+		{"v1", "PersistentVolumeClaim"}:                    &corev1.PersistentVolumeClaim{},
+		{"apps/v1", "Deployment"}:                          &appsv1.Deployment{},
+		{"apps/v1", "ReplicaSet"}:                          &appsv1.ReplicaSet{},
+		{"apps/v1", "StatefulSet"}:                         &appsv1.StatefulSet{},
+		{"apps/v1", "DaemonSet"}:                           &appsv1.DaemonSet{},
+		{"batch/v1", "Job"}:                                &batchv1.Job{},
+		{"policy/v1", "PodDisruptionBudget"}:               &policyv1.PodDisruptionBudget{},
+		{"scheduling.k8s.io/v1", "PriorityClass"}:          &schedulingv1.PriorityClass{},
+		{"node.k8s.io/v1", "RuntimeClass"}:                 &nodev1.RuntimeClass{},
+		{"storage.k8s.io/v1", "StorageClass"}:              &storagev1.StorageClass{},
+		{"storage.k8s.io/v1", "CSINode"}:                   &storagev1.CSINode{},
+		{"resource.k8s.io/v1", "ResourceClaim"}:            &resourcev1.ResourceClaim{},
+		{"resource.k8s.io/v1", "ResourceClaimTemplate"}:    &resourcev1.ResourceClaimTemplate{},
+		{"resource.k8s.io/v1", "DeviceClass"}:              &resourcev1.DeviceClass{},
+		{"resource.k8s.io/v1", "ResourceSlice"}:            &resourcev1.ResourceSlice{},
+		{"v1", "LimitRange"}:                               &corev1.LimitRange{},
+		{"v1", "PodTemplate"}:                              &corev1.PodTemplate{},
+		{bufferv1.GroupVersion.String(), "CapacityBuffer"}: &bufferv1.CapacityBuffer{},
+		{v1alpha1.GroupVersion.String(), "NodeOverlay"}:    &v1alpha1.NodeOverlay{},
+		{karpv1.GroupVersion.String(), "NodePool"}:         &karpv1.NodePool{},
+		{karpv1.GroupVersion.String(), "NodeClaim"}:        &karpv1.NodeClaim{},
+		{awsv1.GroupVersion.String(), "EC2NodeClass"}:      &awsv1.EC2NodeClass{},
 	}
 }
 
 // decode decodes the document into an object of the prototype's type. The error names the field; notes are about
-// unknown fields.
+// fields that are ignored.
 func (d document) decode(prototype client.Object) (_ client.Object, notes []string, err error) {
 	into, strict, err := unmarshal(d.raw, prototype)
 	if err != nil {
 		return nil, nil, d.errorf("%s: %w", d.name(), d.locate(prototype, err))
 	}
+	var unknown []error
 	for _, s := range strict {
+		if path, is := unknownField(s); is && d.refuses(into, path) {
+			unknown = append(unknown, unknownFieldError(into, path))
+			continue
+		}
 		notes = append(notes, fmt.Sprintf("%s: %s: %s is ignored", d.place, d.name(), s))
+	}
+	if len(unknown) > 0 {
+		return nil, nil, d.errorf("%s: %w", d.name(), joinedErrors(unknown))
 	}
 	if into.GetName() == "" && into.GetGenerateName() == "" {
 		return nil, nil, d.errorf("%s: metadata.name is missing", d.kind.kind)

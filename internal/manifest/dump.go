@@ -12,8 +12,10 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,8 +24,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	bufferv1 "github.com/dovetail-k8s/dovetail/api/autoscaling/v1beta1"
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/api/karpenter/v1alpha1"
 )
 
 // Dump writes what a plan of the cluster depends on, as one file for Read, without secrets: see scrub. It writes the
@@ -55,11 +59,7 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	for k, o := range prototypes() {
 		spelled[reflect.TypeOf(o)] = k
 	}
-	for _, list := range dumped() {
-		written, err := List(ctx, cluster, list, scrub)
-		if err != nil {
-			return fmt.Errorf("take a snapshot: %w", err)
-		}
+	return eachDumped(func(list client.ObjectList) ([]client.Object, error) { return List(ctx, cluster, list, scrub) }, func(written []client.Object) error {
 		slices.SortFunc(written, func(a, b client.Object) int {
 			return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 		})
@@ -70,11 +70,37 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 				return err
 			}
 		}
+		return nil
+	})
+}
+
+// eachDumped lists the objects that plans depend on, one kind after the other.
+func eachDumped(list Lister, f func([]client.Object) error) error {
+	var other func(client.Object) bool
+	for _, kind := range dumped() {
+		_, deployments := kind.(*appsv1.DeploymentList)
+		if deployments && other == nil {
+			continue
+		}
+		objects, err := list(kind)
+		if err != nil {
+			return fmt.Errorf("take a snapshot: %w", err)
+		}
+		switch kind.(type) {
+		case *bufferv1.CapacityBufferList:
+			other = otherDeployments(objects)
+		case *appsv1.DeploymentList:
+			objects = slices.DeleteFunc(slices.Clone(objects), other)
+		}
+		if err := f(objects); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// dumped are the kinds that plans depend on. Nodes come before pods: the node of a pod that is bound meanwhile is then known.
+// dumped are the kinds that plans depend on. Nodes come before pods: the node of a pod that is bound meanwhile is then known. Capacity
+// buffers come before Deployments, which only they refer to.
 func dumped() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
@@ -82,6 +108,8 @@ func dumped() []client.ObjectList {
 		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 		&resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceClaimList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
+		&corev1.LimitRangeList{}, &nodev1.RuntimeClassList{}, &schedulingv1.PriorityClassList{}, &v1alpha1.NodeOverlayList{},
+		&bufferv1.CapacityBufferList{}, &corev1.PodTemplateList{}, &appsv1.DeploymentList{},
 	}
 }
 
@@ -90,14 +118,14 @@ func dumped() []client.ObjectList {
 const page = 500
 
 // List reads all objects of a kind that affect plans, in pages, and reduces each before it reads the next page: see Scrub. A cluster
-// without the kind has none, and so has a reader that may not read those of dynamic resource allocation: a controller that ignores
-// resource claims may not, nor may its users.
+// without the kind has none, and so has a reader that may not read a kind that few clusters use: its users may have been granted access
+// before plans depended on it.
 func List(ctx context.Context, cluster client.Reader, kind client.ObjectList, reduce func(client.Object)) ([]client.Object, error) {
 	var out []client.Object
 	for next := ""; ; {
 		list := reflect.New(reflect.TypeOf(kind).Elem()).Interface().(client.ObjectList)
 		err := cluster.List(ctx, list, client.Limit(page), client.Continue(next))
-		if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) && ofDevices(kind) {
+		if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) && rarelyUsed(kind) {
 			return nil, nil
 		}
 		if err != nil {
@@ -119,9 +147,13 @@ func List(ctx context.Context, cluster client.Reader, kind client.ObjectList, re
 	}
 }
 
-// ofDevices reports whether a list is of objects of dynamic resource allocation.
-func ofDevices(kind client.ObjectList) bool {
+// rarelyUsed reports whether a list is of objects of dynamic resource allocation, which a controller that ignores resource claims may not
+// read, or of other objects that most clusters have none of, or that change no plan of theirs.
+func rarelyUsed(kind client.ObjectList) bool {
 	switch kind.(type) {
+	case *corev1.LimitRangeList, *nodev1.RuntimeClassList, *schedulingv1.PriorityClassList, *v1alpha1.NodeOverlayList,
+		*bufferv1.CapacityBufferList, *corev1.PodTemplateList, *appsv1.DeploymentList:
+		return true
 	case *resourcev1.ResourceClaimTemplateList, *resourcev1.ResourceClaimList, *resourcev1.DeviceClassList, *resourcev1.ResourceSliceList:
 		return true
 	}

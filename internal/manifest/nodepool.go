@@ -171,8 +171,8 @@ func stringIn(fields map[string]any, key string) string {
 func unknownFields(strict []error) (out []Fault) {
 	for _, err := range strict {
 		fault := Fault{Message: err.Error()}
-		if _, quoted, found := strings.Cut(err.Error(), `unknown field "`); found {
-			fault.Field, fault.Message = strings.TrimSuffix(quoted, `"`), "there is no such field"
+		if path, unknown := unknownField(err); unknown {
+			fault.Field, fault.Message = path, "there is no such field"
 		}
 		out = append(out, fault)
 	}

@@ -19,6 +19,7 @@ func (r *reader) owners() cluster.Owners {
 	}
 	for _, d := range all[*appsv1.Deployment](r) {
 		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name}}
+		rs.Spec.Template = d.Spec.Template
 		rs.Spec.Selector = selector(d.Spec.Selector, &d.Spec.Template).DeepCopy()
 		rs.Spec.Selector.MatchLabels = with(rs.Spec.Selector.MatchLabels, appsv1.DefaultDeploymentUniqueLabelKey, templateHash(&d.Spec.Template))
 		out.ReplicaSets = append(out.ReplicaSets, rs)
@@ -44,7 +45,7 @@ func selector(own *metav1.LabelSelector, template *corev1.PodTemplateSpec) *meta
 	return &metav1.LabelSelector{MatchLabels: template.Labels}
 }
 
-// relevant reports whether an object affects a plan: a workload without pods does not.
+// relevant reports whether an object affects a plan: a workload without pods does not. A StatefulSet may, by a CapacityBuffer.
 func relevant(o client.Object) bool {
 	switch t := o.(type) {
 	case *corev1.Service:
@@ -52,8 +53,6 @@ func relevant(o client.Object) bool {
 	case *corev1.ReplicationController:
 		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
 	case *appsv1.ReplicaSet:
-		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
-	case *appsv1.StatefulSet:
 		return orOne(t.Spec.Replicas) > 0 || t.Status.Replicas > 0
 	}
 	return true

@@ -151,7 +151,7 @@ func TestEveryBadDocumentIsNamedAtOnce(t *testing.T) {
 
 func TestNotes(t *testing.T) {
 	w := stdin(t, `
-{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeSelectors: {x: y}}}
+{apiVersion: v1, kind: Pod, metadata: {name: a, resourceVersion: "7"}, spec: {nodeSelectors: {x: y}}}
 ---
 {apiVersion: karpenter.sh/v1beta1, kind: NodePool, metadata: {name: old}}
 ---

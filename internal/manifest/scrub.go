@@ -45,6 +45,12 @@ func scrub(o client.Object) {
 		scrubTemplate(&t.Spec.Template)
 		t.Spec = appsv1.ReplicaSetSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}
 		t.Status = appsv1.ReplicaSetStatus{}
+	case *appsv1.Deployment:
+		scrubTemplate(&t.Spec.Template)
+		t.Spec = appsv1.DeploymentSpec{Replicas: t.Spec.Replicas, Selector: t.Spec.Selector, Template: t.Spec.Template}
+		t.Status = appsv1.DeploymentStatus{}
+	case *corev1.PodTemplate:
+		scrubTemplate(&t.Template)
 	case *appsv1.StatefulSet:
 		scrubTemplate(&t.Spec.Template)
 		t.Spec = appsv1.StatefulSetSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}

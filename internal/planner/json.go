@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
+	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -27,6 +28,8 @@ type Report struct {
 	Consolidation *Consolidation
 	// RuleCosts are what the rules of pods and pools cost; nil if that was not requested.
 	RuleCosts *attribution.Result
+	// Buffers is the room that capacity buffers reserve; nil if there are none.
+	Buffers *buffer.Placement
 	// Effort is not printed if nil, so that equal inputs print equal bytes.
 	Effort *Effort
 }
@@ -88,6 +91,10 @@ func (r *Report) JSON(w io.Writer) error {
 		p.list(",", "preferences", len(preferences), func(i int) { p.value(itemIndent, newPreference(&preferences[i])) })
 	}
 	r.disruption(p)
+	if names := r.bufferNames(); len(names) > 0 {
+		p.list(",", "buffers", len(names), func(i int) { p.value(itemIndent, newBuffer(names[i], r.Buffers.Buffers[names[i]])) })
+		p.list(",", "bufferClaims", len(r.Buffers.Launches), func(i int) { p.claim(&r.Buffers.Launches[i]) })
+	}
 	if r.RuleCosts != nil {
 		p.text(",\n  \"ruleCosts\": ")
 		p.value("  ", newRuleCosts(r.RuleCosts))

@@ -41,7 +41,11 @@ func Labels() requirement.Labels { return requirement.Labels{Vocabulary: awsv1.V
 // launch the whole catalog. Notes report which pools launch nothing.
 func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, notes []string, _ error) {
 	objects := w.Objects
-	known := map[string][]*catalog.InstanceType{}
+	offers, notes, err := NewOffers(w, c.Catalog)
+	if err != nil {
+		return nil, nil, err
+	}
+	noted := map[*awsv1.EC2NodeClass]bool{}
 	for _, pool := range w.NodePools {
 		ref := pool.Spec.Template.Spec.NodeClassRef
 		entry := cluster.Pool{NodePool: pool, NodeClassLabel: [2]string{ref.Group + "/" + strings.ToLower(ref.Kind), ref.Name}}
@@ -50,24 +54,17 @@ func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, no
 			objects.Pools = append(objects.Pools, entry)
 			continue
 		}
-		var class *awsv1.EC2NodeClass
-		key := "" // of the whole catalog
-		if awsv1.IsEC2NodeClass(ref) && w.NodeClasses[ref.Name] != nil {
-			class, key = w.NodeClasses[ref.Name], ref.Name
-		} else if awsv1.IsEC2NodeClass(ref) && len(w.NodeClasses) > 0 {
+		class := offers.class(pool)
+		if class == nil && awsv1.IsEC2NodeClass(ref) && len(w.NodeClasses) > 0 {
 			notes = append(notes, fmt.Sprintf("NodePool %s: EC2NodeClass %s is not among the inputs, so the pool may launch the whole catalog", pool.Name, ref.Name))
 		}
-		if _, done := known[key]; !done {
-			types, err := c.Catalog.Types(class)
-			if err != nil {
-				return nil, nil, err
-			}
-			known[key] = types
-			if class != nil && len(class.Status.Subnets) > 0 && !anyAvailable(types) {
-				notes = append(notes, fmt.Sprintf("EC2NodeClass %s: the catalog has no offering in the zones of its subnets", class.Name))
-			}
+		if entry.InstanceTypes, err = offers.Of(pool); err != nil {
+			return nil, nil, err
 		}
-		entry.InstanceTypes = known[key]
+		if class != nil && !noted[class] && len(class.Status.Subnets) > 0 && !anyAvailable(entry.InstanceTypes) {
+			noted[class] = true
+			notes = append(notes, fmt.Sprintf("EC2NodeClass %s: the catalog has no offering in the zones of its subnets", class.Name))
+		}
 		objects.Pools = append(objects.Pools, entry)
 	}
 	snap := cluster.BuildSnapshot(objects, cluster.Facts{
@@ -79,6 +76,7 @@ func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, no
 // Missing notes what a plan of the inputs lacks: pods to plan, or NodePools; nil if it lacks nothing.
 func Missing(w *manifest.ClusterState, snap *snapshot.Snapshot) (notes []string) {
 	switch {
+	case len(snap.Pods) == 0 && len(snap.Virtual) > 0:
 	case len(snap.Pods) == 0:
 		return []string{"no pod among the inputs waits for a node: there is nothing to plan"}
 	case len(w.NodePools) == 0:

@@ -42,6 +42,7 @@ func (r *Report) table(w io.Writer, width int) error {
 	}
 	r.use(&b)
 	r.placements(&b, width)
+	r.buffers(&b)
 	r.rejections(&b, width)
 	r.preferencesSection(&b, width)
 	r.drift(&b, width)
@@ -392,12 +393,7 @@ func (r *Report) total(b *strings.Builder, width int) {
 		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
 	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		fmt.Fprintf(
-			b,
-			"Bound: $%s/h, which no plan can beat; this plan costs %.1f %% more\n",
-			dollars(bound),
-			max(0, 100*(total/bound-1)),
-		)
+		b.WriteString(fold("", fmt.Sprintf("Bound: $%s/h, which no plan can beat; %s", dollars(bound), r.gap(total, bound)), width))
 	}
 	r.ruleCosts(b, width)
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
@@ -413,6 +409,32 @@ func (r *Report) total(b *strings.Builder, width int) {
 			e.PeakRSS()>>20,
 		)
 	}
+}
+
+// wholeNodes is how many of the most expensive nodes of a plan its bound must be worth for a percentage to mean something. The bound
+// counts parts of nodes: a node more than its parts is then at most a twentieth.
+const wholeNodes = 20
+
+// gap states how far the cost of the plan is above the bound. A small plan is mostly above it by the unused part of a node.
+func (r *Report) gap(total, bound float64) string {
+	largest := 0.0
+	unused := map[corev1.ResourceName]resource.Quantity{}
+	for i := range r.Plan.Launches {
+		l := &r.Plan.Launches[i]
+		largest = max(largest, l.Offering.Price)
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			left := unused[name]
+			left.Add(l.InstanceTypes[0].Allocatable[name])
+			left.Sub(l.Requests[name])
+			unused[name] = left
+		}
+	}
+	more := total - bound
+	if bound >= wholeNodes*largest || more < 0.0001 {
+		return fmt.Sprintf("this plan costs %.1f %% more", max(0, 100*(total/bound-1)))
+	}
+	return fmt.Sprintf("this plan costs $%s/h more: the bound counts parts of nodes, and %s cpu, %s memory of these nodes are unused", dollars(more),
+		amount(corev1.ResourceCPU, unused[corev1.ResourceCPU]), amount(corev1.ResourceMemory, unused[corev1.ResourceMemory]))
 }
 
 // pace formats how fast the plan was made, if there was anything to plan.

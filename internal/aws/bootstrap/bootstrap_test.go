@@ -73,6 +73,33 @@ any = "1"
 	}
 }
 
+// mixed is a MIME message of parts, each with its header.
+func mixed(parts ...string) string {
+	out := "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"X\"\n\n"
+	for _, p := range parts {
+		out += "--X\n" + p
+	}
+	return out + "--X--\n"
+}
+
+// A part without a header is what its text begins with, and headers are of any case.
+func TestScriptsInPartsWithoutAHeaderRun(t *testing.T) {
+	for _, family := range []string{awsv1.AMIFamilyAL2, awsv1.AMIFamilyAL2023} {
+		for name, text := range map[string]string{
+			"no header": mixed("\n#!/bin/bash\necho mine\n"), "lower case": strings.Replace(mixed("\n#!/bin/bash\necho mine\n"), "MIME-Version", "mime-version", 1),
+		} {
+			rendered, err := Render(family, with(plain(), func(in *Input) { in.UserData = text }))
+			if err != nil || !strings.Contains(rendered.Text, "Content-Type: "+shellScript+"\n\n#!/bin/bash\necho mine") {
+				t.Errorf("%s, %s: %v\n%s", family, name, err, rendered.Text)
+			}
+		}
+	}
+	yaml := "---\napiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {}\n"
+	if _, err := Render(awsv1.AMIFamilyAL2023, with(plain(), func(in *Input) { in.UserData = yaml })); err != nil {
+		t.Errorf("YAML that begins with ---: %v", err)
+	}
+}
+
 func TestRenderErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, family string
@@ -88,6 +115,19 @@ func TestRenderErrors(t *testing.T) {
 		{"MIME without end", awsv1.AMIFamilyAL2023, func(in *Input) {
 			in.UserData = "Content-Type: multipart/mixed; boundary=\"X\"\n\n--X\nContent-Type: text/plain\n\nhello"
 		}, "MIME part"},
+		{"MIME without the header of a message", awsv1.AMIFamilyAL2023, func(in *Input) {
+			in.UserData = "--X\nContent-Type: text/x-shellscript\n\n#!/bin/bash\necho hello\n--X--"
+		}, `spec.userData: begins like MIME, with "--X", and lacks the header of a message`},
+		{"MIME after another header", awsv1.AMIFamilyAL2, func(in *Input) {
+			in.UserData = "Subject: nodes\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=\"X\"\n\n--X\n\n#!/bin/bash\n--X--"
+		}, `spec.userData: begins like MIME, with "Subject: nodes"`},
+		{"a script directly after the boundary", awsv1.AMIFamilyAL2023, func(in *Input) {
+			in.UserData = mixed("#!/bin/bash\necho hello\n")
+		}, "spec.userData: read MIME part 1: "},
+		{"a part without a type that nothing uses", awsv1.AMIFamilyAL2023, func(in *Input) {
+			in.UserData = mixed("Content-Type: text/x-shellscript\n\n#!/bin/bash\n", "\necho hello\n")
+		}, `spec.userData: MIME part 2, which begins with "echo hello", has no Content-Type`},
+		{"the same for AL2", awsv1.AMIFamilyAL2, func(in *Input) { in.UserData = mixed("\necho hello\n") }, "MIME part 1"},
 		{"a family that is none", "Plan9", func(*Input) {}, "Plan9"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

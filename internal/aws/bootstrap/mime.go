@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"mime/multipart"
 	"net/mail"
 	"net/textproto"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -89,7 +91,11 @@ func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multi
 	if text == "" {
 		return nil
 	}
-	if !strings.HasPrefix(text, "MIME-Version:") && !strings.HasPrefix(text, "Content-Type:") {
+	if !mimeHeader.MatchString(text) {
+		if likePart.MatchString(text) {
+			return fmt.Errorf("spec.userData: begins like MIME, with %q, and lacks the header of a message; begin with MIME-Version: 1.0 and "+
+				`Content-Type: multipart/mixed; boundary="BOUNDARY"`, firstLine(text))
+		}
 		m.add(otherwise, text)
 		return nil
 	}
@@ -97,21 +103,57 @@ func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multi
 	if err != nil {
 		return fmt.Errorf("spec.userData: %w", err)
 	}
-	for {
+	for n := 1; ; n++ {
 		theirs, err := reader.NextPart()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("spec.userData: read MIME part: %w", err)
+			return fmt.Errorf("spec.userData: read MIME part %d: %w; a part begins with a header such as Content-Type: %s, and an empty line",
+				n, err, shellScript)
 		}
 		header, body := pass(theirs)
 		text, err := io.ReadAll(body)
 		if err != nil {
-			return fmt.Errorf("spec.userData: copy MIME part: %w", err)
+			return fmt.Errorf("spec.userData: copy MIME part %d: %w", n, err)
+		}
+		if header, err = typed(header, string(text), n); err != nil {
+			return err
 		}
 		m.parts = append(m.parts, part{header, unix(string(text))})
 	}
+}
+
+var (
+	// mimeHeader matches the header with which a MIME message begins; names of headers are of any case.
+	mimeHeader = regexp.MustCompile(`(?i)^(mime-version|content-type)[ \t]*:`)
+	// likePart matches text that begins with a boundary, which is no "---" of YAML, or with another header before MIME-Version: as a script it would do nothing.
+	likePart = regexp.MustCompile(`(?i)^(--\S*[^\s-]\S*[ \t\r]*\n|[a-z-]+:[^\n]*\n([a-z-]+:[^\n]*\n)*(mime-version|content-type)[ \t]*:)`)
+)
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return strings.TrimSpace(line[:min(len(line), 60)])
+}
+
+// typed returns the header of the n-th part of the user's message with a content type. cloud-init ignores a part without one, unless the
+// text begins with what it knows.
+func typed(header textproto.MIMEHeader, text string, n int) (textproto.MIMEHeader, error) {
+	if header.Get("Content-Type") != "" {
+		return header, nil
+	}
+	for begin, contentType := range map[string]string{
+		"#!": shellScript, "#cloud-config": "text/cloud-config", "#cloud-boothook": "text/cloud-boothook", "#include": "text/x-include-url",
+	} {
+		if strings.HasPrefix(text, begin) {
+			out := textproto.MIMEHeader{}
+			maps.Copy(out, header)
+			out.Set("Content-Type", contentType)
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("spec.userData: MIME part %d, which begins with %q, has no Content-Type, so that nothing on the node would use it; "+
+		"begin the part with Content-Type: %s, and an empty line", n, firstLine(text), shellScript)
 }
 
 func readMultipart(text string) (*multipart.Reader, error) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -214,10 +215,55 @@ func exhausted(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) Blocker {
 	if s.CurrentHealthy < s.DesiredHealthy {
 		out.Change = fmt.Sprintf("make its pods healthy: it wants %d, %d are", s.DesiredHealthy, s.CurrentHealthy)
 	} else {
-		out.Change = "run one more replica, or let " + out.Field + " allow one to go"
+		out.Change = allowOne(pdb, out.Field)
 	}
 	out.Change += fmt.Sprintf(" (here: %s)", podNames(pods))
 	return out
+}
+
+// allowOne is what makes a budget that its healthy pods just meet allow one of them to go.
+func allowOne(pdb *policyv1.PodDisruptionBudget, field string) string {
+	s, loosen := pdb.Status, "let "+field+" allow one to go"
+	missing := missingReplicas(pdb)
+	switch {
+	case missing == 0:
+		return "set " + field + " so that one may go: as it is, it never allows an eviction, however many replicas run"
+	case s.CurrentHealthy < s.ExpectedPods:
+		return fmt.Sprintf("make all of its pods healthy (%d of %d are), or %s", s.CurrentHealthy, s.ExpectedPods, loosen)
+	case missing == 1:
+		return "run one more replica, or " + loosen
+	}
+	return fmt.Sprintf("run %d more replicas, or %s", missing, loosen)
+}
+
+// missingReplicas is how many more replicas a budget needs to allow one eviction while all are healthy, as the disruption controller
+// rounds; 0 if no number of them helps.
+func missingReplicas(pdb *policyv1.PodDisruptionBudget) int {
+	const most = 100 // a share below 100 % allows one of so many
+	now := max(1, int(pdb.Status.ExpectedPods))
+	for more := 1; more <= most; more++ {
+		n := now + more
+		desired := 1
+		if bound := pdb.Spec.MaxUnavailable; bound != nil {
+			allowed, err := intstr.GetScaledValueFromIntOrPercent(bound, n, true)
+			if err != nil {
+				return 0
+			}
+			desired = n - allowed
+		} else if bound := pdb.Spec.MinAvailable; bound != nil {
+			var err error
+			if desired, err = intstr.GetScaledValueFromIntOrPercent(bound, n, true); err != nil {
+				return 0
+			}
+			if bound.Type == intstr.Int { // however many run
+				return max(1, desired+1-now)
+			}
+		}
+		if desired < n {
+			return more
+		}
+	}
+	return 0
 }
 
 func podNames(pods []*corev1.Pod) string {

@@ -1,6 +1,7 @@
 package podreport
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +17,7 @@ import (
 )
 
 // maxValues is how many values that nobody has named are tried for a requirement of a NodePool: more than zones of a
-// region and capacity types; families of instance types are left to dropping the requirement.
+// region and capacity types. Of categories and families of instance types, those of the cheapest types that fit are tried.
 const maxValues = 8
 
 // widen proposes to widen the requirements of a pool.
@@ -53,8 +54,11 @@ func (g *generator) widenIn(p *snapshot.Pool, r *karpv1.Requirement, path string
 		}
 	}
 	wanted := g.wanted(r.Key)
-	if len(wanted) == 0 && len(known) <= maxValues {
+	if len(wanted) == 0 {
 		wanted = known
+		if len(known) > maxValues {
+			wanted = g.fittingValues(p, r.Key)
+		}
 	}
 	for _, v := range wanted {
 		if slices.Contains(r.Values, v) || !slices.Contains(known, v) {
@@ -63,6 +67,40 @@ func (g *generator) widenIn(p *snapshot.Pool, r *karpv1.Requirement, path string
 		g.add(fmt.Sprintf("In NodePool %s, also allow %s %s.", pool.Name, shortKey(r.Key), v), poolPermits,
 			g.editPool(pool, Operation{Op: "add", Path: path + "/values/-", Value: v}))
 	}
+}
+
+// fittingValues are the values of a label on the instance types of a pool that the pod fits on, cheapest types first; at most maxValues.
+func (g *generator) fittingValues(p *snapshot.Pool, key string) []string {
+	least := map[string]float64{}
+	requests := snapshot.Requests(g.pod)
+	for _, t := range p.InstanceTypes {
+		if !holds(t.Allocatable, requests) {
+			continue
+		}
+		for i := range t.Offerings {
+			o := &t.Offerings[i]
+			if !o.Available {
+				continue
+			}
+			for _, v := range t.Requirements.Get(key).Values() {
+				if price, known := least[v]; !known || o.Price < price {
+					least[v] = o.Price
+				}
+			}
+		}
+	}
+	values := slices.SortedFunc(maps.Keys(least), func(a, b string) int { return cmp.Or(cmp.Compare(least[a], least[b]), cmp.Compare(a, b)) })
+	return values[:min(maxValues, len(values))]
+}
+
+// holds reports whether a node with the allocatable resources has room for the requests.
+func holds(allocatable, requests corev1.ResourceList) bool {
+	for name, q := range requests {
+		if has := allocatable[name]; q.Sign() > 0 && has.Cmp(q) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // widenNotIn proposes to allow a value that the pod or its volumes name.

@@ -167,7 +167,7 @@ func (t *trial) open(pool *karpv1.NodePool) bool {
 	if t.pool(pool.Name) >= 0 {
 		return true
 	}
-	types, err := t.view.Catalog.Types(t.view.NodeClasses[pool.Spec.Template.Spec.NodeClassRef.Name])
+	types, err := t.view.Offered(pool)
 	if err != nil || len(types) == 0 {
 		return false
 	}

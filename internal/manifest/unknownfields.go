@@ -1,0 +1,85 @@
+package manifest
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/dovetail-k8s/dovetail/internal/spelling"
+)
+
+// unknownField returns the path of a field that the strict decoder does not know; false for its other errors.
+func unknownField(strict error) (path string, unknown bool) {
+	_, quoted, unknown := strings.Cut(strict.Error(), `unknown field "`)
+	return strings.TrimSuffix(quoted, `"`), unknown
+}
+
+// fromAPIServer reports whether an object has what only the API server adds: an API of a newer version may have the fields that it has.
+func fromAPIServer(o client.Object) bool {
+	return o.GetUID() != "" || o.GetResourceVersion() != "" || len(o.GetManagedFields()) > 0
+}
+
+// refuses reports whether an unknown field is an error, as for kubectl: not in an object that was read from an API server, nor in a
+// status, which nobody writes.
+func (d *document) refuses(o client.Object, path string) bool {
+	return !d.taken && !fromAPIServer(o) && !strings.HasPrefix(path, "status.") && path != "status"
+}
+
+// unknownFieldError is the error of an unknown field, with the known field that it was probably meant to be.
+func unknownFieldError(o client.Object, path string) error {
+	parent, name := "", path
+	if dot := strings.LastIndexByte(path, '.'); dot >= 0 {
+		parent, name = path[:dot], path[dot+1:]
+	}
+	err := fmt.Errorf("unknown field %q", path)
+	if meant := spelling.Nearest(name, fieldsAt(reflect.TypeOf(o), parent), max(2, len(name)/3)); meant != "" {
+		return fmt.Errorf("%w, did you mean %q?", err, meant)
+	}
+	return err
+}
+
+// fieldsAt are the names of the fields at a path like spec.containers[0].resources; nil if the path ends in a map.
+func fieldsAt(t reflect.Type, path string) []string {
+	for path != "" {
+		var step string
+		step, path, _ = strings.Cut(path, ".")
+		step, _, _ = strings.Cut(step, "[")
+		next, found := fieldsOf(t)[step]
+		if !found {
+			return nil
+		}
+		t = next
+	}
+	var out []string
+	for name := range fieldsOf(t) {
+		out = append(out, name)
+	}
+	return out
+}
+
+// fieldsOf are the types of a struct's fields by their names in JSON.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	out := map[string]reflect.Type{}
+	if t.Kind() != reflect.Struct {
+		return out
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case f.Anonymous && name == "", options == "inline":
+			for name, of := range fieldsOf(f.Type) {
+				out[name] = of
+			}
+		case name != "":
+			out[name] = f.Type
+		}
+	}
+	return out
+}

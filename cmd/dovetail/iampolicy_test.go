@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +40,16 @@ func TestIAMPolicy(t *testing.T) {
 	if strings.Contains(out, "cluster-uid\": \"") && !strings.Contains(out, `cluster-uid": "*"`) {
 		t.Errorf("bound to an identity that was not given:\n%s", out)
 	}
-	if !strings.Contains(notes, "--dir writes several") {
-		t.Errorf("no note on the size: %q", notes)
+	if notes != "" { // as one document it is for an inline policy, which it fits
+		t.Errorf("a note on a limit that does not apply: %q", notes)
+	}
+	var queues []string
+	for i := range 40 {
+		queues = append(queues, "--interruption-queue", fmt.Sprintf("a-queue-with-a-name-that-is-far-longer-than-most-%d", i))
+	}
+	_, notes, err = iamPolicy(t, append([]string{"--cluster-name", "shop", "--region", "eu-west-1"}, queues...)...)
+	if err != nil || !strings.Contains(notes, "too many for an inline policy (10240); --dir writes several managed policies") {
+		t.Errorf("%v: no note on the limit that applies: %q", err, notes)
 	}
 }
 

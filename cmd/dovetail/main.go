@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
 )
@@ -31,19 +30,19 @@ func main() {
 	err := root.ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
-		fmt.Fprintln(os.Stderr, "error:", forTerminal(err.Error()))
+		fmt.Fprintln(os.Stderr, "error:", errorText(err.Error()))
 	}
 	os.Exit(int(code))
 }
 
-// forTerminal is a message that may quote input: names and values in it neither color nor rewrite what a terminal shows. Line breaks and
+// errorText is a message that may quote input: names and values in it neither color nor rewrite what a terminal shows. Line breaks and
 // tabs are the message's own.
-func forTerminal(message string) string {
+func errorText(message string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
-			return '?'
+		if r == '\t' {
+			return r
 		}
-		return r
+		return visible(r)
 	}, message)
 }
 

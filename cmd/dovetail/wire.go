@@ -169,6 +169,7 @@ func (a *assembly) newState() *cluster.State {
 		CapacityBuffers:  a.settings.Gate(settings.GateCapacityBuffer),
 		Labels:           labels(),
 		NominationWindow: a.settings.NominationWindow(),
+		TaintGracePeriod: a.settings.StartupTaintGracePeriod,
 		ClaimsShown:      cluster.ClaimsShown(a.mgr.GetCache()),
 		Now:              time.Now,
 		OnSnapshot:       a.recorder.Saw,

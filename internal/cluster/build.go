@@ -64,6 +64,8 @@ type Facts struct {
 	Labels requirement.Labels
 	// NominationWindow is how long an initialized node keeps capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
+	// TaintGracePeriod is how much longer it does while it has taints that something else may remove.
+	TaintGracePeriod time.Duration
 	// MarkedForDeletion are claims with a deletion that is decided, whether the objects show it or not.
 	MarkedForDeletion map[types.UID]bool
 	// Disrupting are candidates of commands that may still be rolled back, each with the names of its replacements.
@@ -83,7 +85,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.handOverPlaces, w.applyDefaultSpread,
+		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.settle, w.handOverPlaces,
+		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {
 		step()
@@ -241,7 +244,7 @@ func (w *snapshotBuilder) addPods() {
 			switch {
 			case snapshot.Provisionable(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
-			case snapshot.Arriving(pod):
+			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
 				w.snap.Arriving = append(w.snap.Arriving, pod)
 			}
 			continue

@@ -3,6 +3,7 @@ package cluster
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,12 +40,16 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		Launched:       condition.IsTrue(claim, karpv1.ConditionLaunched),
 		Consolidatable: condition.IsTrue(claim, karpv1.ConditionConsolidatable),
 		CreatedAt:      claim.CreationTimestamp.Time,
-		Nominated:      nominatedPods(claim, karpv1.AnnotationNominatedPods, f.NominationWindow, f.Now),
+		LaunchedFor:    claim.Annotations[karpv1.AnnotationNominatedPods],
+		PodClasses:     claim.Annotations[karpv1.AnnotationPodClasses],
+		SettledAt:      f.settledAt(claim, node),
+		PodCame:        !claim.Status.LastPodEventTime.IsZero(),
 		Rebooting:      condition.IsTrue(claim, karpv1.ConditionRebooting),
 		DRADrivers:     karpv1.RequestedDRADrivers(claim),
 
 		InstanceTerminating: condition.IsTrue(claim, karpv1.ConditionInstanceTerminating),
 	}
+	out.Nominated = nominatedPods(claim, karpv1.AnnotationNominatedPods, out.SettledAt, f.Now)
 	if expire := claim.Spec.ExpireAfter.Duration; expire != nil {
 		out.ExpireAfter = *expire
 	}
@@ -73,7 +78,7 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		out.DriftedAt = drifted.LastTransitionTime.Time
 	}
 	out.Bounded, out.Replaces = claim.Spec.TerminationGracePeriod != nil, claim.Replaces()
-	if virtual := nominatedPods(claim, karpv1.AnnotationNominatedBuffers, f.NominationWindow, f.Now); len(virtual) > 0 {
+	if virtual := nominatedPods(claim, karpv1.AnnotationNominatedBuffers, out.SettledAt, f.Now); len(virtual) > 0 {
 		out.Virtual = len(virtual)
 		if !out.Launched {
 			out.NominatedVirtual = virtual
@@ -145,20 +150,52 @@ func withExpected(seen, expected corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// nominatedPods returns the pods that a claim was launched for, from an annotation. The nomination expires a while
-// after the node was initialized: a pod that is still pending then could not schedule for a reason that the plan did
-// not see, and is planned again.
-func nominatedPods(claim *karpv1.NodeClaim, annotation string, window time.Duration, now time.Time) []types.UID {
+// nominatedPods returns the pods that a claim was launched for, from an annotation. The nomination expires when its node, initialized, has
+// settled: a pod that is still pending then could not schedule for a reason that the plan did not see, and is planned again.
+func nominatedPods(claim *karpv1.NodeClaim, annotation string, settledAt, now time.Time) []types.UID {
 	if claim.DeletionTimestamp != nil {
 		return nil
 	}
-	if c, _ := condition.Get(claim, karpv1.ConditionInitialized); c.Status == metav1.ConditionTrue &&
-		now.Sub(c.LastTransitionTime.Time) > window {
+	if condition.IsTrue(claim, karpv1.ConditionInitialized) && now.After(settledAt) {
 		return nil
 	}
 	out := claim.Nominated(annotation)
 	slices.Sort(out)
 	return out
+}
+
+// settledAt is from when on an initialized node is as its pods will find it: the nomination window after its initialization, and while it
+// has taints that something else may remove, the grace period of startup taints. A node that is removed
+// since nothing needs it, or for a reason that is not known, has settled. It is zero for a claim that is not initialized.
+func (f *Facts) settledAt(claim *karpv1.NodeClaim, node *corev1.Node) time.Time {
+	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
+	if initialized.Status != metav1.ConditionTrue {
+		return time.Time{}
+	}
+	removed, _ := condition.Get(claim, karpv1.ConditionDisruptionReason)
+	switch karpv1.DisruptionReason(removed.Reason) {
+	case karpv1.DisruptionEmpty, karpv1.DisruptionUnderutilized, "":
+		if claim.DeletionTimestamp != nil {
+			return initialized.LastTransitionTime.Time
+		}
+	}
+	after := f.NominationWindow
+	if f.TaintGracePeriod > after && node != nil && slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
+		return mayBeRemoved(claim, &t)
+	}) {
+		after = f.TaintGracePeriod
+	}
+	return initialized.LastTransitionTime.Add(after)
+}
+
+// mayBeRemoved reports whether a taint of an initialized node is one that its owner may remove soon: neither the pool's nor one that says
+// that the node must not be used.
+func mayBeRemoved(claim *karpv1.NodeClaim, t *corev1.Taint) bool {
+	if t.Effect == corev1.TaintEffectPreferNoSchedule || karpv1.IsTaintDisrupted(*t) ||
+		slices.ContainsFunc(claim.Spec.Taints, func(declared corev1.Taint) bool { return declared.MatchTaint(t) }) {
+		return false
+	}
+	return !strings.HasPrefix(t.Key, "node.kubernetes.io/") || snapshot.KnownEphemeral(t) || t.Key == corev1.TaintNodeNetworkUnavailable
 }
 
 // NodeReady reports the Node's Ready condition.

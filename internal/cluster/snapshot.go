@@ -62,7 +62,8 @@ func (s *State) take(ctx context.Context) (*snapshot.Snapshot, *Objects, *Facts,
 // facts are the current facts without the marks of this process.
 func (s *State) facts() Facts {
 	return Facts{
-		Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow, Repair: s.cfg.Repair,
+		Now: s.cfg.Now(), Settings: s.cfg.Settings, Labels: s.cfg.Labels, NominationWindow: s.cfg.NominationWindow,
+		TaintGracePeriod: s.cfg.TaintGracePeriod, Repair: s.cfg.Repair,
 	}
 }
 

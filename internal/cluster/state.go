@@ -63,6 +63,8 @@ type Config struct {
 	// NominationWindow is how long a nomination protects a node from disruption, and how long an initialized node keeps
 	// capacity reserved for the pods that it was launched for.
 	NominationWindow time.Duration
+	// TaintGracePeriod is how long it does if the node has taints that something else may remove.
+	TaintGracePeriod time.Duration
 	Now              func() time.Time
 	// ClaimsShown is the version up to which the cache has received NodeClaims; empty if it is not known, and nil never knows it.
 	ClaimsShown func(ctx context.Context) string

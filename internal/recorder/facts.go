@@ -30,6 +30,7 @@ type configRecord struct {
 	MaySetOnJoin      []string                          `json:"maySetOnJoin,omitempty"`
 	ReservationLabel  string                            `json:"reservationLabel,omitempty"`
 	NominationWindow  time.Duration                     `json:"nominationWindow"`
+	TaintGracePeriod  time.Duration                     `json:"taintGracePeriod,omitempty"`
 	// Repair is nil if node repair is off.
 	Repair []karpv1.RepairPolicy `json:"repair,omitzero"`
 	// Devices is true if the objects of dynamic resource allocation are read.
@@ -59,7 +60,7 @@ func recordConfig(o *cluster.Objects, f *cluster.Facts) configRecord {
 		MinValuesPolicy: string(f.Settings.MinValuesPolicy), DefaultSpread: f.Settings.DefaultSpread, NodeCost: f.Settings.NodeCost,
 		WellKnown: f.Labels.WellKnown, RestrictedDomains: f.Labels.RestrictedDomains, Normalized: f.Labels.Normalized,
 		KnownValues: f.Labels.KnownValues, SetOnJoin: f.Labels.SetOnJoin, MaySetOnJoin: f.Labels.MaySetOnJoin,
-		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow,
+		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow, TaintGracePeriod: f.TaintGracePeriod,
 		Devices: o.Devices != nil,
 	}
 	if f.Repair != nil {
@@ -77,7 +78,7 @@ func (c *configRecord) restore(f *cluster.Facts) error {
 		WellKnown: c.WellKnown, RestrictedDomains: c.RestrictedDomains, Normalized: c.Normalized, KnownValues: c.KnownValues,
 		SetOnJoin: c.SetOnJoin, MaySetOnJoin: c.MaySetOnJoin, ReservationID: c.ReservationLabel,
 	}}
-	f.NominationWindow = c.NominationWindow
+	f.NominationWindow, f.TaintGracePeriod = c.NominationWindow, c.TaintGracePeriod
 	if c.Repair == nil {
 		return nil
 	}

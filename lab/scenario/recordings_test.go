@@ -42,6 +42,7 @@ var alertsOf = map[string]expectedAlerts{
 	"node-never-ready": {
 		must: []string{"DovetailStartupTaintStuck", "DovetailLaunchesHeldBack"}, may: []string{"DovetailSurplusLaunches"},
 	},
+	"refused-nodes":     {must: []string{"DovetailPodsRefused"}, may: []string{"DovetailSurplusLaunches"}},
 	"first-node":        {still: true},
 	"immediate-volume":  {},
 	"spot-interruption": {still: true},

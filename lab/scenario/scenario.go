@@ -30,7 +30,10 @@ type Scenario struct {
 	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
 	Background    func(ctx context.Context, w *World) error
 	TimeoutFactor TimeoutFactor
-	Steps         []Step
+	// PlantsRefusals is for a scenario that makes nodes refuse the pods that they are launched for: others fail if a pod gets a second
+	// node while its first is ready and empty.
+	PlantsRefusals bool
+	Steps          []Step
 }
 
 // Step is one step of a scenario. It fails if Run returns an error or does not return in time.
@@ -76,8 +79,8 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	return []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), doctor(), staticPool(), bootImageFamilies(),
-		zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(), doctor(), staticPool(),
+		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(),
 		twoClustersOneName(fleet.Nodes),
@@ -168,6 +171,8 @@ func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 			e.step(context.WithoutCancel(ctx), Step{Name: "replay every decision", Timeout: replayTimeout, Run: replayDecisions})
 		}
 	}()
+	loops := newLoopDetector()
+	loops.watch(e.world)
 	alive, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup
 	watch := func(run func(context.Context, *World) error, w *World) {
@@ -195,6 +200,7 @@ func (e *execution) run(ctx context.Context, s Scenario, cfg world.Config) {
 		}
 		return
 	}
+	e.step(alive, loops.step(s.PlantsRefusals))
 }
 
 // recorded reports whether a controller has recorded decisions.

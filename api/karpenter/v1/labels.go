@@ -75,6 +75,12 @@ const (
 	// AnnotationReplacementOutcomes is, on a NodePool, the outcomes of the claims that were launched for it lately to
 	// replace nodes; it is ours alone.
 	AnnotationReplacementOutcomes = "dovetail.sh/replacement-outcomes"
+	// AnnotationPodClasses lists, comma-separated, the classes of the pods that a claim was launched for: equal pods, whatever
+	// their names, are of one class.
+	AnnotationPodClasses = "dovetail.sh/nominated-pod-classes"
+	// AnnotationRefusedPods is, on a NodePool, the history of its nodes that were launched for pods and never ran one of them. A person
+	// may remove it: then nodes are launched for these pods again.
+	AnnotationRefusedPods = "dovetail.sh/refused-pods"
 )
 
 // Keys of taints.
@@ -122,6 +128,8 @@ const (
 	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were
 	// to replace others did not come up.
 	ConditionDisruptionPaused = "DisruptionPaused"
+	// ConditionPodsRefused is True while pods are pending that nodes of the pool were launched for, came up, and do not run.
+	ConditionPodsRefused = "PodsRefused"
 	// ConditionInterruptionQueueUnavailable is True while warnings of AWS cannot be read from the queue that is configured.
 	ConditionInterruptionQueueUnavailable = "InterruptionQueueUnavailable"
 )

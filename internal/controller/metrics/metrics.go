@@ -58,6 +58,10 @@ type Metrics struct {
 	SurplusLaunches *prometheus.CounterVec
 	// Quarantined by reason: pods that the last plan for pending pods left out.
 	Quarantined *prometheus.GaugeVec
+	// RefusedPods by nodepool, state (waiting, held): pending pods for which nodes were launched in vain. RefusedNodes by nodepool,
+	// cause are these nodes.
+	RefusedPods  *prometheus.GaugeVec
+	RefusedNodes *prometheus.CounterVec
 	// DoctorFindings by check, severity: the findings of the last run of the checks.
 	DoctorFindings *prometheus.GaugeVec
 }
@@ -108,6 +112,7 @@ func New(reg prometheus.Registerer) (*Metrics, error) {
 	}
 	m.Scheduling, m.Disruption = newScheduling(&d), newDisruption(&d)
 	m.SurplusLaunches, m.Quarantined = newSurplus(&d), newQuarantined(&d)
+	m.RefusedPods, m.RefusedNodes = newRefused(&d)
 	foreign := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "dovetail_foreign_instances",
 		Help: "Instances tagged with this cluster's name that belong to another cluster.",

@@ -27,6 +27,8 @@ type Batch struct {
 	burst        burst
 	// urgent is true if an object has triggered for a new reason, and urgentPass if one did in the last window.
 	urgent, urgentPass bool
+	// awaited are pods whose end another pass is to report.
+	awaited map[types.UID]bool
 	// hurry is called when something triggers for a new reason; nil calls nothing.
 	hurry func()
 }
@@ -50,6 +52,23 @@ func (b *Batch) Urgent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.urgentPass
+}
+
+// await sets the pods whose end another pass is to report.
+func (b *Batch) await(pods map[types.UID]bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.awaited = pods
+}
+
+// ended opens a window if the pod is awaited.
+func (b *Batch) ended(uid types.UID) {
+	b.mu.Lock()
+	awaited := b.awaited[uid]
+	b.mu.Unlock()
+	if awaited {
+		b.Retrigger(uid)
+	}
 }
 
 // untilUrgent returns a context that ends as soon as something has triggered for a new reason since the last window. There is one at a

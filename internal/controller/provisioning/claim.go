@@ -40,14 +40,18 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 		claim.Annotations[karpv1.AnnotationRequestedDRADrivers] = strings.Join(l.Drivers, ",")
 	}
 	var pods, virtual []string
+	var real []*corev1.Pod
 	for _, pod := range l.Pods {
 		if buffer.IsVirtual(pod) {
 			virtual = append(virtual, string(pod.UID))
 		} else {
-			pods = append(pods, string(pod.UID))
+			pods, real = append(pods, string(pod.UID)), append(real, pod)
 		}
 	}
 	claim.Annotations[karpv1.AnnotationNominatedPods] = strings.Join(pods, ",")
+	if len(real) > 0 {
+		claim.Annotations[karpv1.AnnotationPodClasses] = strings.Join(classesOf(real), ",")
+	}
 	if len(virtual) > 0 {
 		claim.Annotations[karpv1.AnnotationNominatedBuffers] = strings.Join(virtual, ",")
 	}

@@ -4,16 +4,16 @@ import (
 	"fmt"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
 // recordPlan gives each launch of a plan the ID of its decision, and records the plan before it is carried out.
-func (p *Provisioner) recordPlan(pass *recorder.Pass, snap *snapshot.Snapshot, plan *schedule.Plan) {
+func (p *Provisioner) recordPlan(pass *recorder.Pass, got *solved) {
 	if p.Recorder == nil {
 		return
 	}
+	plan := &got.plan
 	for i := range plan.Launches {
 		plan.Launches[i].ID = fmt.Sprintf("%s-%d", pass.ID(), i)
 	}
@@ -21,9 +21,10 @@ func (p *Provisioner) recordPlan(pass *recorder.Pass, snap *snapshot.Snapshot, p
 		return
 	}
 	pass.Call(recorder.CallSolve, recorder.SolveInput{Validated: p.ValidatePlans},
-		recorder.RecordPlan(plan, codePlanningFailed, codeInvalidPlan, codePostponed))
-	for i := range plan.Launches {
-		pass.Decide(recorder.LaunchDecision(snap, &plan.Launches[i]))
+		recorder.RecordPlan(plan, codePlanningFailed, codeInvalidPlan, codePostponed, codePodsRefused))
+	launches := got.kept()
+	for i := range launches {
+		pass.Decide(recorder.LaunchDecision(got.snap, &launches[i]))
 	}
 	pass.Commit()
 }

@@ -22,10 +22,10 @@ func TestCostOfFullBatch(t *testing.T) {
 			first, others := *s, *s
 			first.Pods, others.Pods = s.Pods[:fullBatch], s.Pods[fullBatch:]
 			one, two := schedule.Solve(&first, schedule.Budget{}), schedule.Solve(&others, schedule.Budget{})
-			sum, launched := one.Stats.HourlyCost+two.Stats.HourlyCost, launchedPods(one)+launchedPods(two)
+			sum, launched := one.Stats.HourlyCost+two.Stats.HourlyCost, launchedPods(one.Launches)+launchedPods(two.Launches)
 			t.Logf("at once $%.2f/h, in two plans $%.2f/h", whole.Stats.HourlyCost, sum)
-			if launched != launchedPods(whole) {
-				t.Errorf("%d pods get a node, %d at once", launched, launchedPods(whole))
+			if launched != launchedPods(whole.Launches) {
+				t.Errorf("%d pods get a node, %d at once", launched, launchedPods(whole.Launches))
 			}
 			if sum > 1.02*whole.Stats.HourlyCost {
 				t.Errorf("two plans cost $%.2f/h, all at once $%.2f/h: more than 2 %% apart", sum, whole.Stats.HourlyCost)

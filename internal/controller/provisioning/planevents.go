@@ -49,8 +49,8 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 		if r.Reasons[0].Code == schedule.NotManaged || r.Deferred() {
 			continue
 		}
-		if isQuarantined(r) || isPostponed(r) {
-			continue // recordQuarantined publishes its event, or the last plan with the pod did
+		if isQuarantined(r) || isPostponed(r) || isRefused(r) {
+			continue // recordQuarantined and refusals.report publish theirs, and of a postponed pod the last plan with it did
 		}
 		if r.Reasons[0].Code == schedule.DeviceClaims {
 			p.Log.Info("pod with resource claims is ignored", "Pod", r.Pod.Namespace+"/"+r.Pod.Name)

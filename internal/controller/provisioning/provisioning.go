@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -24,6 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -80,6 +83,9 @@ type Provisioner struct {
 	Turns *turns.Turns
 
 	plans int // computed so far
+	// classes are those of pods that have not changed since a pass before; classesUsed is how many pods waited in the last pass.
+	classes     refusal.Classes
+	classesUsed int
 	// failedSearches counts consecutive searches that did not find the cause of a panic. The next one starts at
 	// nextSearch at the earliest.
 	failedSearches int
@@ -121,7 +127,7 @@ func (p *Provisioner) runInTurn(ctx context.Context) error {
 
 // pass takes a snapshot, computes a plan, and executes it. It plans again, without the pods concerned, while the API
 // server rejects claims as invalid.
-func (p *Provisioner) pass(ctx context.Context) error {
+func (p *Provisioner) pass(ctx context.Context) (failed error) {
 	snap, done, err := p.lockAndSnapshot(ctx)
 	if err != nil {
 		return err
@@ -130,11 +136,17 @@ func (p *Provisioner) pass(ctx context.Context) error {
 	if p.Quarantine == nil {
 		p.Quarantine = quarantine.NewRegistry(p.Now)
 	}
-	var errs []error
+	refused, err := p.readRefusals(ctx, snap)
+	errs := []error{err}
+	defer func() { failed = errors.Join(failed, refused.report(ctx)) }()
 	for i := range maxPlansPerPass {
-		d := p.planAndLaunch(ctx, snap)
+		d := p.planAndLaunch(ctx, planned{snap, refused, false})
 		if d.snap == nil { // buffers get what pods leave, which is unknown now
 			return errors.Join(append(errs, d.err)...)
+		}
+		if len(d.refused) == 0 && refused.due() {
+			// Buffers get what is left once it is known what these pods take, in the next pass.
+			return errors.Join(append(errs, d.err, p.tryNode(ctx, refused))...)
 		}
 		if len(d.refused) == 0 {
 			return errors.Join(append(errs, d.err, p.planBuffers(ctx, d))...)
@@ -160,8 +172,26 @@ type outcome struct {
 	err     error
 }
 
+// tryNode plans the pods for which nodes were launched in vain and for which another one is due. It launches one.
+func (p *Provisioner) tryNode(ctx context.Context, refused *refusals) error {
+	snap, err := p.State.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	return p.planAndLaunch(ctx, planned{snap, refused, true}).err
+}
+
+// planned is what is planned: the pods of a snapshot, without those for which no node may be launched. probing is true if one may be
+// for pods that are due.
+type planned struct {
+	all     *snapshot.Snapshot
+	refused *refusals
+	probing bool
+}
+
 // planAndLaunch plans the pods and creates the claims for them.
-func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot) outcome {
+func (p *Provisioner) planAndLaunch(ctx context.Context, x planned) outcome {
+	all := x.all
 	if len(all.Pods) == 0 {
 		p.recordMetrics(all, schedule.Plan{})
 		p.countQuarantined(nil)
@@ -173,39 +203,82 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, all *snapshot.Snapshot)
 	if p.Batch != nil && p.Batch.InBurst() {
 		pass.Prepare()
 	}
-	snap, plan, took, err := p.planWithoutQuarantined(ctx, all)
+	got, err := p.planWithoutRefused(ctx, x)
 	if err != nil {
 		return outcome{err: err}
 	}
-	p.recordMetrics(snap, plan)
+	snap := got.snap
+	p.recordMetrics(snap, got.plan)
 	pass.Exclude(all, snap)
-	p.recordPlan(pass, snap, &plan)
-	if len(plan.Launches) > 0 {
+	p.recordPlan(pass, &got)
+	if launches := got.kept(); len(launches) > 0 {
 		p.Log.Info(
 			"computed new nodeclaim(s) to fit pod(s)",
 			"nodeclaims",
-			len(plan.Launches),
+			len(launches),
 			"pods",
-			launchedPods(plan),
+			launchedPods(launches),
 			"duration",
-			took,
+			got.took,
 			"hourly-cost",
-			plan.Stats.HourlyCost,
+			got.plan.Stats.HourlyCost,
 			"decision-id",
 			pass.ID(),
 		)
 	}
-	p.recordPodEvents(plan, snap.Closed)
-	p.recordPoolEvents(plan, snap)
-	free, err := p.releasePods(ctx, plan.Launches)
+	p.recordPodEvents(got.plan, snap.Closed)
+	p.recordPoolEvents(got.plan, snap)
+	free, err := p.releasePods(ctx, got.kept())
 	refused, failed := p.launch(ctx, free, snap)
-	return outcome{snap: snap, plan: plan, pass: pass, refused: refused, err: errors.Join(err, failed)}
+	return outcome{snap: snap, plan: got.plan, pass: pass, refused: refused, err: errors.Join(err, failed, got.unwritten)}
 }
 
-func launchedPods(plan schedule.Plan) int {
+// solved is a plan, and what of it is carried out.
+type solved struct {
+	// snap is the snapshot that was planned, without the pods that are left out.
+	snap *snapshot.Snapshot
+	plan schedule.Plan
+	took time.Duration
+	// dropped are pods for which the plan has nodes that are not launched, and one is true if it is the only node for pods that are due.
+	dropped map[types.UID]bool
+	refused *refusals
+	one     bool
+	// unwritten is why a history of refused pods could not be written, which affects only these.
+	unwritten error
+}
+
+// kept are the launches that are carried out.
+func (s *solved) kept() []schedule.Launch {
+	launches := withoutLaunchesFor(s.plan.Launches, s.dropped)
+	if s.one {
+		launches = s.refused.one(launches)
+	}
+	return launches
+}
+
+// planWithoutRefused computes the plan without the pods for which no node may be launched.
+func (p *Provisioner) planWithoutRefused(ctx context.Context, x planned) (out solved, err error) {
+	out = solved{dropped: map[types.UID]bool{}, refused: x.refused, one: x.probing}
+	for range maxReplans {
+		free := withoutPods(x.refused.free(x.all, x.probing), out.dropped)
+		if out.snap, out.plan, out.took, err = p.planWithoutQuarantined(ctx, free); err != nil {
+			return out, err
+		}
+		again, unwritten := x.refused.relaunched(ctx, &out.plan, x.probing)
+		out.unwritten = errors.Join(out.unwritten, unwritten)
+		if len(again) == 0 {
+			break
+		}
+		maps.Copy(out.dropped, again)
+	}
+	out.plan.Rejected = append(out.plan.Rejected, x.refused.rejections(x.probing)...)
+	return out, nil
+}
+
+func launchedPods(launches []schedule.Launch) int {
 	n := 0
-	for i := range plan.Launches {
-		n += len(plan.Launches[i].Pods)
+	for i := range launches {
+		n += len(launches[i].Pods)
 	}
 	return n
 }

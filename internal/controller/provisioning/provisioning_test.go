@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
@@ -127,6 +128,7 @@ func TestClaim(t *testing.T) {
 	}
 	want := map[string]string{
 		"note": "1", karpv1.AnnotationMinValuesRelaxed: "false", karpv1.AnnotationNominatedPods: "uid-a,uid-b",
+		karpv1.AnnotationPodClasses:   refusal.ClassOf(pending("a", tolerant)),
 		karpv1.AnnotationNodePoolHash: hash, karpv1.AnnotationNodePoolHashVersion: karpv1.NodePoolHashVersion,
 		karpv1.AnnotationLaunch: cloudprovider.Unlaunched,
 	}

@@ -21,7 +21,7 @@ func TestShutdownAbandonsThePlan(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p.Quarantine = quarantine.NewRegistry(f.Now)
-	if d := p.planAndLaunch(ctx, snap); !errors.Is(d.err, context.Canceled) || !strings.Contains(d.err.Error(), "abandoned") ||
+	if d := p.planAndLaunch(ctx, planned{all: snap, refused: &refusals{}}); !errors.Is(d.err, context.Canceled) || !strings.Contains(d.err.Error(), "abandoned") ||
 		len(d.plan.Launches) > 0 {
 		t.Errorf("error %v, %d launches", d.err, len(d.plan.Launches))
 	}

@@ -61,15 +61,16 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 }
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {
-	if !snapshot.Provisionable(pod) {
+	failing := snapshot.FailsToBind(pod)
+	if !snapshot.Provisionable(pod) && !failing {
 		t.deleted(pod)
 		return
 	}
 	t.mu.Lock()
-	first := !t.waiting[pod.UID]
+	first := !t.waiting[pod.UID] && !failing
 	t.waiting[pod.UID] = true
 	t.mu.Unlock()
-	if t.Decisions != nil { // which remembers a pod that did not wait for a while, as it was about to preempt others
+	if t.Decisions != nil && !failing { // which remembers a pod that did not wait for a while, as it was about to preempt others
 		first = t.Decisions.See(pod)
 	}
 	if first {
@@ -83,6 +84,7 @@ func (t *PodTrigger) deleted(pod *corev1.Pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.waiting, pod.UID)
+	t.Batch.ended(pod.UID)
 }
 
 // retrigger opens a window if any pod waits: a pass plans all of them.

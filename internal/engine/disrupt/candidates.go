@@ -87,6 +87,9 @@ func NewView(s *snapshot.Snapshot) *View {
 	for _, p := range s.Pods {
 		v.pendingPods[p.UID] = true
 	}
+	for _, p := range s.Arriving {
+		v.pendingPods[p.UID] = true
+	}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Claim != "" && (n.Deleting || n.Disrupting) {
 			v.leavingClaims[n.Claim] = true

@@ -183,7 +183,7 @@ func (sv *solver) sumFreeRoom() {
 }
 
 // applyNominations schedules pods onto the claims that were launched for them. A claim without a ready node keeps its
-// pods whatever else has changed; a ready node keeps those that still fit.
+// pods whatever else has changed, and so does a node that has just become ready; later it keeps those that still fit.
 func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 	if !sv.nodes.AnyNominated() {
 		return queue
@@ -194,7 +194,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 	}
 	nodes := slices.Clone(sv.nodes.All()) // claims without a ready node first: they keep their pods in any case
 	slices.SortStableFunc(nodes, func(a, b *existing.Node) int {
-		return btoi(a.Source().Initialized) - btoi(b.Source().Initialized)
+		return btoi(a.Source().Initialized && !a.Source().Settling) - btoi(b.Source().Initialized && !b.Source().Settling)
 	})
 	for _, n := range nodes {
 		if n.Source().Deleting || !n.Exists() {
@@ -202,7 +202,7 @@ func (sv *solver) applyNominations(queue []*queuedPod) []*queuedPod {
 		}
 		for _, uid := range slices.Sorted(slices.Values(n.Source().Nominated)) {
 			q, ok := byUID[uid]
-			if !ok || (n.Source().Initialized && !sv.stillFits(n, q.class)) {
+			if !ok || (!n.Source().KeepsNominated(uid) && !sv.stillFits(n, q.class)) {
 				continue
 			}
 			delete(byUID, uid)

@@ -38,7 +38,7 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 	for _, which := range []func(*queuedPod) bool{
 		func(q *queuedPod) bool { return q.pod.Spec.NodeName != "" },
 		func(q *queuedPod) bool {
-			return promised[q.pod.UID] != nil && sv.keepsPromise(promised[q.pod.UID], q.class)
+			return promised[q.pod.UID] != nil && sv.keepsPromise(promised[q.pod.UID], q)
 		},
 		func(*queuedPod) bool { return true },
 	} {
@@ -55,8 +55,8 @@ func (sv *solver) claimUsers(queue []*queuedPod) volume.Users {
 
 // keepsPromise reports whether the node takes a pod that was nominated to it: see applyNominations. Devices do not count,
 // since it is asked before they are.
-func (sv *solver) keepsPromise(n *existing.Node, c *class) bool {
-	return !n.Source().Deleting && (!n.Source().Initialized || len(c.Devices()) > 0 || sv.stillFits(n, c))
+func (sv *solver) keepsPromise(n *existing.Node, q *queuedPod) bool {
+	return !n.Source().Deleting && (n.Source().KeepsNominated(q.pod.UID) || len(q.class.Devices()) > 0 || sv.stillFits(n, q.class))
 }
 
 // forgetSharers removes pending pods that are unplaceable or invalid from the users of claims: a pod that shares a
@@ -69,7 +69,7 @@ func (sv *solver) forgetSharers(queue []*queuedPod) {
 	promised := map[types.UID]bool{}
 	for _, n := range sv.nodes.All() {
 		for _, uid := range n.Source().Nominated {
-			promised[uid] = promised[uid] || !n.Source().Deleting && !n.Source().Initialized
+			promised[uid] = promised[uid] || !n.Source().Deleting && n.Source().KeepsNominated(uid)
 		}
 	}
 	for _, q := range queue {

@@ -67,6 +67,35 @@ func Arriving(p *corev1.Pod) bool {
 	return true
 }
 
+// FailsToBind reports whether kube-scheduler has found a node for the pod and could not bind it there: a policy or a webhook rejects
+// that, for example. No node is launched for it, and it takes room.
+func FailsToBind(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) {
+		return false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonSchedulerError {
+			return true
+		}
+	}
+	return false
+}
+
+// Waiting are the pods that have no node though kube-scheduler has tried them.
+func (s *Snapshot) Waiting() (out []*corev1.Pod) {
+	for _, p := range s.Pods {
+		if p.Spec.NodeName == "" {
+			out = append(out, p)
+		}
+	}
+	for _, p := range s.Arriving {
+		if FailsToBind(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // Reschedulable reports whether the pod will need another node when its node is removed: it is active, or a
 // StatefulSet will recreate it under its name.
 func Reschedulable(p *corev1.Pod) bool {

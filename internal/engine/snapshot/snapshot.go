@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,8 +40,8 @@ type Snapshot struct {
 	// Virtual are pods that stand for the room that CapacityBuffers reserve. They are planned after Pods, see package
 	// buffer.
 	Virtual []*corev1.Pod
-	// Arriving are pods that kube-scheduler has not tried yet. No node is launched for them, but they will take room,
-	// which must stay free for them.
+	// Arriving are pods that kube-scheduler has not tried yet, or could not bind to the node that it has found. No node is launched
+	// for them, but they will take room, which must stay free for them.
 	Arriving []*corev1.Pod
 	// DaemonSets have a pod on every node that they would run on.
 	DaemonSets []DaemonSet
@@ -124,6 +125,19 @@ type Node struct {
 	Pods []*corev1.Pod
 	// Nominated are pending pods that this claim was launched for. They use resources here and nowhere else.
 	Nominated []types.UID
+	// LaunchedFor and PodClasses are what the claim was launched for, as its annotations list it, however long ago that was: the UIDs
+	// of pods, but for those that were nominated to another claim since, and their classes, comma-separated.
+	LaunchedFor, PodClasses string
+	// SettledAt is, of an initialized node with a claim, from when on a pod that is still pending has been refused there.
+	SettledAt time.Time
+	// Settling is true before that, while pods are nominated: what keeps them off the node may go, such as a taint that its owner
+	// removes. They stay nominated, as to a node that is not initialized.
+	Settling bool
+	// TakenFrom are those of LaunchedFor that are pending since other pods came to the initialized node first, and leave no room;
+	// TooSmallFor are those for which it is too small without any.
+	TakenFrom, TooSmallFor []types.UID
+	// PodCame is true if any pod but those of DaemonSets is known to have come to the node.
+	PodCame bool
 	// NominatedVirtual are virtual pods that the claim was launched for, while it has no instance: until its size is
 	// known they reserve their room here and nowhere else.
 	NominatedVirtual []types.UID
@@ -182,6 +196,11 @@ func (n *Node) Named() bool { return n.Claim == "" || n.Registered }
 // AwaitsRepair reports whether the node is to be repaired: until then it takes no more pods, which would only have to
 // move again.
 func (n *Node) AwaitsRepair() bool { return n.Repair != nil && n.DoNotRepair == "" }
+
+// KeepsNominated reports whether a pod that is nominated to the node stays there, whether it still suits it or not.
+func (n *Node) KeepsNominated(pod types.UID) bool {
+	return !n.Initialized || n.Settling && !slices.Contains(n.TakenFrom, pod) && !slices.Contains(n.TooSmallFor, pod)
+}
 
 // DaemonSet is a template of pods that come with nodes.
 type DaemonSet struct {

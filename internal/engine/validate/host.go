@@ -356,5 +356,5 @@ func (pl *host) mightSatisfy(w *labelDemands) bool {
 
 // nominated reports whether an earlier plan nominated the pod to the host, in a snapshot that has changed since.
 func (pl *host) nominated(pod *corev1.Pod) bool {
-	return pl.node != nil && !pl.node.Initialized && slices.Contains(pl.node.Nominated, pod.UID)
+	return pl.node != nil && pl.node.KeepsNominated(pod.UID) && slices.Contains(pl.node.Nominated, pod.UID)
 }

@@ -172,6 +172,7 @@ func conditions(pool *karpv1.NodePool) []Condition {
 	for _, c := range pool.Status.Conditions {
 		alarm := slices.Contains([]string{
 			karpv1.ConditionClusterNameShared, karpv1.ConditionDisruptionPaused, karpv1.ConditionInterruptionQueueUnavailable,
+			karpv1.ConditionPodsRefused,
 		}, c.Type)
 		bad := c.Status != metav1.ConditionTrue
 		if alarm || c.Type == karpv1.ConditionNodeRegistrationHealthy && c.Status == metav1.ConditionUnknown {

@@ -78,6 +78,12 @@ const (
 	// Deployment of one pod for it. Variables: CLUSTER_NAME, FAMILY, AMI_FAMILY, AMI (a term in YAML), USER_DATA (a string
 	// in JSON).
 	ImageFamily = "image-family.yaml"
+	// RefusedNodes is a NodePool of instance types of 4 CPUs, an EC2NodeClass, and a Deployment for it, of which two pods fit on a node.
+	// Variables: CLUSTER_NAME, NAME (of the NodePool and the Deployment), REPLICAS.
+	RefusedNodes = "refused-nodes.yaml"
+	// NodeFaults are admission policies that make nodes of the NodePools tainted, late, relabeled and small unfit for their pods, and
+	// reject the bindings of the pods of unbindable.
+	NodeFaults = "node-faults.yaml"
 	// Devices is a NodePool of instance types with NVIDIA GPUs, some of them with EFA, and its EC2NodeClass. Variable:
 	// CLUSTER_NAME.
 	Devices = "devices.yaml"

@@ -200,7 +200,7 @@ func syncNode(claim *karpv1.NodeClaim, node *corev1.Node, registered bool) {
 	}
 	for key, value := range claim.Annotations {
 		// The pods for which the claim was launched concern only the claim.
-		if key != karpv1.AnnotationNominatedPods && key != karpv1.AnnotationNominatedBuffers {
+		if key != karpv1.AnnotationNominatedPods && key != karpv1.AnnotationNominatedBuffers && key != karpv1.AnnotationPodClasses {
 			node.Annotations[key] = value
 		}
 	}

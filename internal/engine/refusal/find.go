@@ -1,0 +1,234 @@
+package refusal
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Outcome is what became of a node for equal pods that it was launched for.
+type Outcome int
+
+// The outcomes of a node.
+const (
+	// Undecided: the node is too young to tell.
+	Undecided Outcome = iota
+	// Refused: a pod is pending, and no equal pod has come to the node.
+	Refused
+	// Taken: other pods came first, and leave no room.
+	Taken
+	// Accepted: one of the pods has come to the node.
+	Accepted
+)
+
+// Finding is the outcome of one node for equal pods.
+type Finding struct {
+	Outcome           Outcome
+	Class             string
+	Pool, Claim, Node string
+	Created           time.Time
+	// At is when the pod was bound, for Accepted.
+	At time.Time
+	// Pod is one of the pods. Why is what is known of it and the node, and Cause the kind of that; both for Refused.
+	Pod   *corev1.Pod
+	Why   string
+	Cause Kind
+}
+
+// PodName is the pod's namespace and name.
+func (f *Finding) PodName() string { return f.Pod.Namespace + "/" + f.Pod.Name }
+
+// reportDelay is how long after a node has settled a pod that still suits it may be pending before that is reported: kube-scheduler
+// waits up to 10 s before it tries a pod again, and longer if it is busy. Where a plan has another node for the pod, it is found at once.
+const reportDelay = time.Minute
+
+// Search is a search for nodes that were launched in vain.
+type Search struct {
+	*snapshot.Snapshot
+	Classes Classes
+	// Pods are waiting pods, some of those of the snapshot.
+	Pods []*corev1.Pod
+	// Relaunched is true if a plan has another node for the pods, whatever nodes they were launched for.
+	Relaunched bool
+
+	byUID   map[types.UID]*corev1.Pod
+	byClass map[string]*corev1.Pod
+	bound   map[types.UID]bool
+}
+
+// Find finds, for the pods, what became of the nodes that were launched for them or for equal pods. A node that no pod waits for has
+// no finding.
+//
+// Cost: linear in the nodes, in the pods that they were launched for, and in the pods of a young node's class; for a node that
+// nothing has come to, linear in all pods once.
+func (x *Search) Find() (out []Finding) {
+	x.byUID = make(map[types.UID]*corev1.Pod, len(x.Pods))
+	for _, pod := range x.Pods {
+		x.byUID[pod.UID] = pod
+	}
+	for i := range x.Nodes {
+		n := &x.Nodes[i]
+		early := n.Deleting && x.Now.Before(n.SettledAt) // something else has removed it
+		if n.Claim != "" && n.Initialized && n.PodClasses != "" && !early {
+			out = append(out, x.findOn(n)...)
+		}
+	}
+	return out
+}
+
+func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
+	found := map[string]int{}
+	for uid := range split(n.LaunchedFor) {
+		pod := x.byUID[types.UID(uid)]
+		if pod == nil {
+			continue
+		}
+		class := x.Classes.Of(pod)
+		at, known := found[class]
+		switch outcome := x.outcome(n, pod); {
+		case !known && !x.holds(n, class):
+			found[class] = len(out)
+			out = append(out, x.finding(n, pod, outcome))
+		case known && out[at].Outcome == Taken: // those that are left decide
+			out[at] = x.finding(n, pod, outcome)
+		}
+	}
+	if len(found) > 0 || n.PodCame || slices.ContainsFunc(n.Pods, ordinary) || x.anyElsewhere(n) {
+		return out
+	}
+	// The pods that it was launched for are gone: their owner has made equal ones.
+	for class := range split(n.PodClasses) {
+		if pod := x.ofClass(class); pod != nil {
+			outcome := Undecided
+			if x.decided(n, pod) {
+				outcome = Refused
+			}
+			out = append(out, x.finding(n, pod, outcome))
+		}
+	}
+	return out
+}
+
+func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Finding {
+	f := Finding{
+		Outcome: outcome, Class: x.Classes.Of(pod), Pool: n.Pool, Claim: n.Claim, Node: n.Name, Created: n.CreatedAt, Pod: pod,
+	}
+	if outcome == Refused {
+		f.Why, f.Cause = why(n, pod)
+	}
+	return f
+}
+
+// outcome is that of the node for a pod that it was launched for and that is pending.
+func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
+	switch {
+	case slices.Contains(n.TakenFrom, pod.UID):
+		return Taken
+	case x.decided(n, pod), slices.Contains(n.TooSmallFor, pod.UID):
+		return Refused
+	}
+	return Undecided
+}
+
+// decided reports whether a pod that is pending now has been refused by the node.
+func (x *Search) decided(n *snapshot.Node, pod *corev1.Pod) bool {
+	if x.Relaunched || n.Deleting || snapshot.FailsToBind(pod) {
+		return !x.Now.Before(n.SettledAt)
+	}
+	return !x.Now.Before(n.SettledAt.Add(reportDelay))
+}
+
+// holds reports whether a pod of the class is on the node.
+func (x *Search) holds(n *snapshot.Node, class string) bool {
+	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool { return ordinary(pod) && x.Classes.Of(pod) == class })
+}
+
+func ordinary(pod *corev1.Pod) bool { return !snapshot.DaemonOwned(pod) && !snapshot.Mirror(pod) }
+
+// anyElsewhere reports whether a pod that the node was launched for runs on another one, or waits.
+func (x *Search) anyElsewhere(n *snapshot.Node) bool {
+	if n.LaunchedFor == "" {
+		return false
+	}
+	if x.bound == nil {
+		x.bound = map[types.UID]bool{}
+		for i := range x.Nodes {
+			for _, pod := range x.Nodes[i].Pods {
+				x.bound[pod.UID] = true
+			}
+		}
+		for _, pod := range x.Waiting() {
+			x.bound[pod.UID] = true
+		}
+	}
+	for uid := range split(n.LaunchedFor) {
+		if x.bound[types.UID(uid)] {
+			return true
+		}
+	}
+	return false
+}
+
+// ofClass is one of the pods; nil if none is of the class.
+func (x *Search) ofClass(class string) *corev1.Pod {
+	if x.byClass == nil {
+		x.byClass = map[string]*corev1.Pod{}
+		for _, pod := range x.Pods {
+			if c := x.Classes.Of(pod); x.byClass[c] == nil {
+				x.byClass[c] = pod
+			}
+		}
+	}
+	return x.byClass[class]
+}
+
+// FindAccepted finds the pods of classes with a history that have come to a node that was launched for equal pods.
+func FindAccepted(s *snapshot.Snapshot, histories map[string]*History, classes Classes) (out []Finding) {
+	concerned := map[string]bool{}
+	for _, h := range histories {
+		for class, r := range h.Classes {
+			if len(r.Claims)+len(r.Taken) > 0 {
+				concerned[class] = true
+			}
+		}
+	}
+	if len(concerned) == 0 {
+		return nil
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.PodClasses == "" {
+			continue
+		}
+		launchedFor := slices.Collect(split(n.PodClasses))
+		if !slices.ContainsFunc(launchedFor, func(class string) bool { return concerned[class] }) {
+			continue
+		}
+		for _, pod := range n.Pods {
+			class := ""
+			if ordinary(pod) {
+				class = classes.Of(pod)
+			}
+			if concerned[class] && slices.Contains(launchedFor, class) {
+				out = append(out, Finding{
+					Outcome: Accepted, Class: class, Pool: n.Pool, Claim: n.Claim, Node: n.Name, Created: n.CreatedAt, At: boundAt(pod), Pod: pod,
+				})
+			}
+		}
+	}
+	return out
+}
+
+// boundAt is when the pod was bound.
+func boundAt(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}

@@ -1,0 +1,124 @@
+package refusal
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// State is whether a node may be launched for pods of a class.
+type State int
+
+// The states of a class.
+const (
+	// Free: nodes are launched as the plan has them.
+	Free State = iota
+	// Due: one node may be launched.
+	Due
+	// Waiting: none before a time, or before it is known what becomes of one.
+	Waiting
+	// Held: none until the pods, the pool or its node class change, or a person removes the history.
+	Held
+)
+
+// Verdict is what is done for pods of a class.
+type Verdict struct {
+	State State
+	// Until is when a node may be launched at the earliest; zero unless it is known.
+	Until time.Time
+	// Nodes is how many were launched in vain, and Pool the pool of the last of them.
+	Nodes int
+	Pool  string
+	// Last is the last record; nil if there is none.
+	Last *Record
+}
+
+// Judge decides for one class at a time. Histories are by the name of the pool.
+type Judge struct {
+	histories map[string]*History
+	now       time.Time
+	// undecided are, by pool and class, claims whose outcome is not known yet.
+	undecided map[[2]string]bool
+}
+
+// NewJudge reads from the snapshot which claims are undecided. Cost: the nodes, and the classes of those that are young.
+func NewJudge(histories map[string]*History, s *snapshot.Snapshot) *Judge {
+	j := &Judge{histories: histories, now: s.Now, undecided: map[[2]string]bool{}}
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.PodClasses != "" && undecided(n, s.Now) {
+			for class := range split(n.PodClasses) {
+				j.undecided[[2]string{n.Pool, class}] = true
+			}
+		}
+	}
+	return j
+}
+
+// undecided reports whether it is not known yet what becomes of a node for the pods that it was launched for.
+func undecided(n *snapshot.Node, now time.Time) bool {
+	return !n.Deleting && (!n.Initialized || now.Before(n.SettledAt))
+}
+
+// Of returns the verdict on a class. It holds in all pools, since a plan may launch the next node in another one.
+func (j *Judge) Of(class string) Verdict {
+	v := Verdict{}
+	for name, h := range j.histories {
+		r := h.Classes[class]
+		if r == nil || len(r.Claims) == 0 {
+			continue
+		}
+		if v.Last == nil || r.At.After(v.Last.At.Time) || r.At.Equal(&v.Last.At) && name < v.Pool {
+			v.Last, v.Pool = r, name
+		}
+		v.Nodes += len(r.Claims)
+		v.Until = later(later(v.Until, r.Next.Time), h.full(j.now))
+	}
+	switch {
+	case v.Nodes == 0:
+		return Verdict{}
+	case v.Nodes >= MaxNodes:
+		v.State, v.Until = Held, time.Time{}
+	case j.now.Before(v.Until):
+		v.State = Waiting
+	case j.trying(class):
+		v.State, v.Until = Waiting, time.Time{}
+	default:
+		v.State, v.Until = Due, time.Time{}
+	}
+	return v
+}
+
+// trying reports whether a claim is undecided that was launched for pods of the class, or for others that were refused in its pools.
+func (j *Judge) trying(class string) bool {
+	for key := range j.undecided {
+		if key[1] == class {
+			return true
+		}
+		if h := j.histories[key[0]]; h != nil && h.refuses(key[1]) && h.refuses(class) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *History) refuses(class string) bool {
+	r := h.Classes[class]
+	return r != nil && len(r.Claims) > 0
+}
+
+// full is until when no further node of the pool is tried; zero if one may be.
+func (h *History) full(now time.Time) time.Time {
+	recent := slices.DeleteFunc(slices.Clone(h.Nodes), func(n Node) bool { return now.Sub(n.At.Time) >= window })
+	if len(recent) < MaxNodes {
+		return time.Time{}
+	}
+	return recent[len(recent)-MaxNodes].At.Add(window)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,118 @@
+package refusal
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Kind is what is known of why a node does not suit a pod that it was launched for.
+type Kind string
+
+// The kinds of causes. They are the reasons of the condition, and values of the metric's label cause.
+const (
+	Tainted        Kind = "NodeTainted"
+	LabelsDiffer   Kind = "NodeLabelsDiffer"
+	TooSmall       Kind = "NodeTooSmall"
+	OnlySchedulers Kind = "SchedulerRefuses"
+)
+
+// maxQuoted bounds what is quoted of kube-scheduler, which lists a reason for each kind of node.
+const maxQuoted = 300
+
+// why is what is known of a node that does not suit a pod, and what kube-scheduler reports.
+func why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
+	known, kind := cause(n, pod)
+	said := schedulerMessage(pod)
+	switch {
+	case known == "":
+		return "kube-scheduler reports: " + said, kind
+	case said == "":
+		return known, kind
+	}
+	return known + "; kube-scheduler reports: " + said, kind
+}
+
+func cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
+	// The taint of a node that is being removed says nothing of why its pods did not come before.
+	taints := slices.DeleteFunc(slices.Clone(n.Taints), karpv1.IsTaintDisrupted)
+	if taint, has := snapshot.UntoleratedHard(pod.Spec.Tolerations, taints); has {
+		return taintMessage(n, taint), Tainted
+	}
+	if message := labelMessage(n, pod); message != "" {
+		return message, LabelsDiffer
+	}
+	if message := roomMessage(n, pod); message != "" {
+		return message, TooSmall
+	}
+	return "", OnlySchedulers
+}
+
+func taintMessage(n *snapshot.Node, taint *corev1.Taint) string {
+	if strings.HasPrefix(taint.Key, karpv1.Group+"/") || strings.HasPrefix(taint.Key, "node.kubernetes.io/") {
+		return fmt.Sprintf("node %s has taint %s", n.Name, taint.ToString())
+	}
+	owner := ""
+	if name, known := snapshot.TaintOwner(taint); known {
+		owner = ", which " + name + " removes,"
+	}
+	return fmt.Sprintf("node %s has taint %s%s that no startupTaint of NodePool %s declares; if something removes it from nodes that are "+
+		"ready, add it to spec.template.spec.startupTaints, otherwise to spec.template.spec.taints", n.Name, taint.ToString(), owner, n.Pool)
+}
+
+// labelMessage names a label that the pod requires and that the node has not.
+func labelMessage(n *snapshot.Node, pod *corev1.Pod) string {
+	keys := make([]string, 0, len(pod.Spec.NodeSelector))
+	for key := range pod.Spec.NodeSelector {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		want := pod.Spec.NodeSelector[key]
+		switch have, has := n.Labels[key]; {
+		case !has:
+			return fmt.Sprintf("node %s lacks the label %s=%s, which the pod selects", n.Name, key, want)
+		case have != want:
+			return fmt.Sprintf("node %s has the label %s=%s, and the pod selects %s", n.Name, key, have, want)
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !match {
+		return fmt.Sprintf("the labels of node %s do not match the pod's node affinity", n.Name)
+	}
+	return ""
+}
+
+// roomMessage names a resource of which the node has too little for the pod, whatever other pods there are beside those of DaemonSets.
+func roomMessage(n *snapshot.Node, pod *corev1.Pod) string {
+	short, free, found := snapshot.ShortAlone(n, pod)
+	if !found {
+		return ""
+	}
+	want, allocatable := snapshot.Requests(pod)[short], n.Allocatable[short]
+	return fmt.Sprintf("node %s has %s of %s left for the pod, which requests %s: %s are allocatable, and pods of DaemonSets take the rest",
+		n.Name, free.String(), short, want.String(), allocatable.String())
+}
+
+// schedulerMessage is what kube-scheduler last reported of the pod, shortened.
+func schedulerMessage(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue {
+			continue
+		}
+		message, _, _ := strings.Cut(c.Message, " preemption: ") // which says that no pod is in the way
+		message = strings.TrimRight(strings.TrimSpace(message), ".")
+		if len(message) > maxQuoted {
+			message = strings.ToValidUTF8(message[:maxQuoted], "") + "..."
+		}
+		return message
+	}
+	return ""
+}

@@ -32,7 +32,7 @@ func resourceOf(t reflect.Type, k kind) string {
 		return t.String()
 	}
 	plural, _ := meta.UnsafeGuessKindToResource(gv.WithKind(k.kind))
-	return plural.Resource
+	return strings.Replace(plural.Resource, "overlaies", "overlays", 1) // the guess is for words like policy
 }
 
 // What the controller watches is what its decisions depend on. A snapshot of a cluster, and every command that shows one, must have it,

@@ -325,11 +325,15 @@ func TestPodsOfWorkloads(t *testing.T) {
 
 // A slip of the indentation must not make pods that cost nothing without a word.
 func TestAWorkloadWithoutContainersIsNoted(t *testing.T) {
-	w, err := manifest.Read([]string{"-"}, strings.NewReader(
-		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, containers: [{name: c}], template: {spec: {}}}}"))
+	const begin = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, "
+	w, err := manifest.Read([]string{"-"}, strings.NewReader(begin+"template: {spec: {}}}}"))
 	if err != nil || !slices.ContainsFunc(w.Notes, func(n string) bool {
 		return strings.HasPrefix(n, "stdin:1: Deployment web has no containers in spec.template.spec")
 	}) {
-		t.Errorf("%v, notes %q", err, w.Notes)
+		t.Errorf("%v", err)
+	}
+	_, err = manifest.Read([]string{"-"}, strings.NewReader(begin+"containers: [{name: c}], template: {spec: {}}}}"))
+	if err == nil || !strings.Contains(err.Error(), `Deployment web: unknown field "spec.containers"`) {
+		t.Errorf("containers beside the template: %v", err)
 	}
 }

@@ -393,7 +393,7 @@ func (r *Report) total(b *strings.Builder, width int) {
 		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
 	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		b.WriteString(fold("", fmt.Sprintf("Bound: $%s/h, which no plan can beat; %s", dollars(bound), r.gap(total, bound)), width))
+		fmt.Fprintf(b, "Bound: $%s/h, which no plan can beat; %s\n", dollars(bound), r.gap(total, bound))
 	}
 	r.ruleCosts(b, width)
 	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
@@ -433,7 +433,7 @@ func (r *Report) gap(total, bound float64) string {
 	if bound >= wholeNodes*largest || more < 0.0001 {
 		return fmt.Sprintf("this plan costs %.1f %% more", max(0, 100*(total/bound-1)))
 	}
-	return fmt.Sprintf("this plan costs $%s/h more: the bound counts parts of nodes, and %s cpu, %s memory of these nodes are unused", dollars(more),
+	return fmt.Sprintf("this plan costs $%s/h more, with %s cpu, %s memory of its nodes unused", dollars(more),
 		amount(corev1.ResourceCPU, unused[corev1.ResourceCPU]), amount(corev1.ResourceMemory, unused[corev1.ResourceMemory]))
 }
 

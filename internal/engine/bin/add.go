@@ -52,6 +52,12 @@ func (s *Set) Add(b *Bin, c *podclass.Class, pod *corev1.Pod, g Growth) {
 		b.contents = append(b.contents, classCount{c, 1})
 	}
 	s.count(b, c, 1)
+	if len(g.avoided) > 0 {
+		b.avoided = b.avoided.Union(g.avoided)
+	}
+	if len(b.pods) == 1 || len(g.avoided) > 0 {
+		s.countDaemons(b)
+	}
 }
 
 // narrow gives the bin narrower candidates and moves the counts of its pods accordingly.
@@ -59,9 +65,13 @@ func (s *Set) narrow(b *Bin, cands *nodepool.Candidates) {
 	for _, h := range b.contents {
 		s.count(b, h.class, -h.n)
 	}
+	s.uncountDaemons(b)
 	b.cands = cands
 	for _, h := range b.contents {
 		s.count(b, h.class, h.n)
+	}
+	if len(b.pods) > 0 {
+		s.countDaemons(b)
 	}
 }
 

@@ -49,6 +49,10 @@ type Bin struct {
 	devices       []plan.DeviceUse
 	// relaxed is true if minValues were lowered.
 	relaxed bool
+	// avoided are the DaemonSets that the pods keep apart from, by number; counted are the groups that count the DaemonSets' pods that
+	// come with the node.
+	avoided resources.Bitset
+	counted []*topology.Group
 }
 
 type classCount struct {
@@ -94,7 +98,7 @@ func (b *Bin) Target() nodepool.Candidate { return b.target }
 // OnlyClass is the class of the bin's pods, if it makes no difference, except to the price and to rules over hosts, which of
 // them share a node; else nil.
 func (b *Bin) OnlyClass() *podclass.Class {
-	if len(b.contents) != 1 || b.cands.HasMinValues() || b.relaxed || b.t.HasLimits() {
+	if len(b.contents) != 1 || len(b.avoided) > 0 || b.cands.HasMinValues() || b.relaxed || b.t.HasLimits() {
 		return nil
 	}
 	if c := b.contents[0].class; c.Ports().Len() == 0 && len(c.Shared()) == 0 {
@@ -112,6 +116,8 @@ type Growth struct {
 	reservation    int
 	// devices is how the pod gets its devices; nil if it requests none.
 	devices *devices.Option
+	// avoided are the DaemonSets that the pod keeps apart from, by number.
+	avoided resources.Bitset
 }
 
 // Candidates are what the bin can become with the pod.
@@ -164,6 +170,9 @@ func (b *Bin) undecidedOf(g *topology.Group) int {
 		if slices.Contains(h.class.Matches(), g) {
 			n += h.n
 		}
+	}
+	for _, counted := range b.counted {
+		n += btoi(counted == g)
 	}
 	return n
 }

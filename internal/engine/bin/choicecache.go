@@ -36,6 +36,10 @@ const maxCachedChoices = 16
 //
 // Cost: a few pointer comparisons for all bins but the first with such candidates.
 func (s *Set) choicesFor(b *Bin, a request, cands *nodepool.Candidates) *domainChoices {
+	if a.reduced {
+		made := s.domainChoices(b, a, cands)
+		return &made
+	}
 	cache := &s.choiceCache
 	if cache.changes != s.topology.Changes() || cache.level != a.level || len(cache.made) == maxCachedChoices {
 		cache.changes, cache.level, cache.made = s.topology.Changes(), a.level, cache.made[:0]
@@ -49,6 +53,12 @@ func (s *Set) choicesFor(b *Bin, a request, cands *nodepool.Candidates) *domainC
 			}
 		}
 	}
+	cache.made = append(cache.made, s.domainChoices(b, a, cands))
+	return &cache.made[len(cache.made)-1]
+}
+
+// domainChoices are the choices without the cache.
+func (s *Set) domainChoices(b *Bin, a request, cands *nodepool.Candidates) domainChoices {
 	price := func(r requirement.Set) float64 { return s.lowest(b, b.t.Candidates(r)) }
 	list, blocked := s.topology.Choices(topology.Query{Views: a.views, Node: cands.Requirements(), Index: b.index, Price: price})
 	if steps := s.topology.TakeChoiceSteps(); a.c.ManyTerms() {
@@ -58,8 +68,7 @@ func (s *Set) choicesFor(b *Bin, a request, cands *nodepool.Candidates) *domainC
 	if blocked != nil {
 		made.blocked = s.refusals.of(rejection.Topology, blocked.Permanent())
 	}
-	cache.made = append(cache.made, made)
-	return &cache.made[len(cache.made)-1]
+	return made
 }
 
 // choicesDependOnBin reports whether bins with the same candidates may have different choices.

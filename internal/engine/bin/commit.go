@@ -38,6 +38,11 @@ func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 			}
 		}
 	}
+	for _, g := range b.counted {
+		if relevant[g] {
+			add(g.NodeLabels()...)
+		}
+	}
 	for _, h := range b.contents {
 		for _, list := range [...][]*topology.Group{h.class.Matches(), h.class.Declares()} {
 			for _, g := range list {
@@ -55,7 +60,7 @@ func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 // commitTo is Commit for one bin and label.
 func (s *Set) commitTo(b *Bin, key string) (changed bool, checked int) {
 	own := b.cands.Requirements().Get(key)
-	q := b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, b.t.ConflictingGroups(b.ports, nil))
+	q := b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, s.blockedGroups(b, request{}))
 	// As the launch does. A launch may name several reservations; this one names only that of the bin.
 	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), s.inReservation(b), q)
 	allowed := b.capacityTypes(fitting)

@@ -17,6 +17,11 @@ type request struct {
 	level *podclass.Level
 	views []topology.View
 	mode  Mode
+	// avoided are the DaemonSets that the pod keeps apart from, by number; following are the views, by index, that one on the same node
+	// may satisfy. reduced is true where such views are left out.
+	avoided   resources.Bitset
+	following []int
+	reduced   bool
 }
 
 // Grow computes what the bin becomes if it takes a pod of the class at this relaxation level.
@@ -40,6 +45,9 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 	}
 	a := request{c: c, level: level, views: s.views(b, c, level), mode: u}
 	*s.steps += c.ViewSteps(level)
+	if with := c.SortedViews(level).WithDaemons(); len(with) > 0 {
+		s.seeDaemons(&a, cands, with)
+	}
 	never, why := true, &s.refusals.requirement
 	for i, alt := range c.Volumes() {
 		with := cands
@@ -53,7 +61,7 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 			}
 		}
 		var g Growth
-		if g, why = s.allocateDevices(b, a, with); why == nil {
+		if g, why = s.followDaemons(b, a, with); why == nil {
 			return g, nil
 		}
 		never = never && why.final
@@ -155,7 +163,7 @@ func (s *Set) cheapestFit(b *Bin, a request, cands *nodepool.Candidates) (Growth
 			return Growth{}, s.refusals.of(rejection.Resources, true)
 		}
 	}
-	blocked := t.ConflictingGroups(b.ports, a.c.Ports().All())
+	blocked := s.blockedGroups(b, a)
 	limited := t.HasLimits()
 	overLimit, taken := false, false
 	for ; first < len(cands.List()); first++ {
@@ -175,7 +183,7 @@ func (s *Set) cheapestFit(b *Bin, a request, cands *nodepool.Candidates) (Growth
 			taken = taken || cand.Reservation != 0
 			continue
 		}
-		g := Growth{cands: cands, first: first, reservation: cand.Reservation}
+		g := Growth{cands: cands, first: first, reservation: cand.Reservation, avoided: a.avoided}
 		if limited {
 			g.reservedLimits = ti.AgainstLimits()
 		}
@@ -194,7 +202,7 @@ func (s *Set) cheapestFit(b *Bin, a request, cands *nodepool.Candidates) (Growth
 	case taken:
 		return Growth{}, &Refusal{code: rejection.Reserved}
 	case a.mode == Explained:
-		return Growth{}, s.noType(b, a.c, cands.Requirements(), b.total.Plus(asked))
+		return Growth{}, s.noType(b, a, cands.Requirements(), b.total.Plus(asked))
 	case a.mode.bounded() && cands == b.cands:
 		s.measureRoom(b)
 	}
@@ -234,13 +242,13 @@ func (s *Set) cheapestFitMinValues(b *Bin, a request, g Growth, blocked []bool) 
 }
 
 // noType finds the rule by which no instance type holds the requests.
-func (s *Set) noType(b *Bin, c *podclass.Class, reqs requirement.Set, total resources.Vec) *Refusal {
+func (s *Set) noType(b *Bin, a request, reqs requirement.Set, total resources.Vec) *Refusal {
 	t := b.t
 	if len(b.pods) > 0 {
 		return s.refusals.of(rejection.Resources, true)
 	}
 	code := rejection.Requirement
-	ports := t.ConflictingGroups(b.ports, c.Ports().All())
+	ports, blocked := t.ConflictingGroups(b.ports, a.c.Ports().All()), s.blockedGroups(b, a)
 	for i := range t.Types() {
 		ti := &t.Types()[i]
 		if !reqs.Overlaps(ti.Requirements) {
@@ -252,10 +260,14 @@ func (s *Set) noType(b *Bin, c *podclass.Class, reqs requirement.Set, total reso
 		if !total.Fits(ti.Room()) {
 			continue
 		}
-		if !ti.BlockedBy(ports) {
+		switch {
+		case !ti.BlockedBy(blocked):
 			return &Refusal{code: rejection.Offering, final: true}
+		case !ti.BlockedBy(ports):
+			code = rejection.Topology
+		case code != rejection.Topology:
+			code = rejection.HostPort
 		}
-		code = rejection.HostPort
 	}
 	return &Refusal{code: code, final: true}
 }

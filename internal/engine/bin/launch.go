@@ -46,7 +46,7 @@ func (s *Set) Launch() (launches []plan.Launch, failed []Failure) {
 func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 	t := b.t
 	l := plan.Launch{Pool: t.Pool(), Pods: slices.Clip(b.pods), MinValuesRelaxed: b.relaxed, Requirements: b.cands.ClaimRequirements()}
-	all, blocked := []nodepool.Candidate(nil), t.ConflictingGroups(b.ports, nil)
+	all, blocked := []nodepool.Candidate(nil), s.blockedGroups(b, request{})
 	if b.reservation == reservation.None {
 		s.fittingBuf = t.Fitting(s.fittingBuf[:0], b.fitQuery(Growth{cands: b.cands, first: b.first}, b.total, blocked))
 		all = s.fittingBuf

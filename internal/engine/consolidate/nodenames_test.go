@@ -18,8 +18,7 @@ func TestPodsThatAvoidANodeByItsNameDoNotKeepTheirOwnNode(t *testing.T) {
 	byName := func(op corev1.NodeSelectorOperator, name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			Needs()(p)
-			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields =
-				[]corev1.NodeSelectorRequirement{Expr("metadata.name", op, name)}
+			p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields = []corev1.NodeSelectorRequirement{Expr("metadata.name", op, name)}
 		}
 	}
 	for name, c := range map[string]struct {

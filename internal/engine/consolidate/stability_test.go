@@ -373,8 +373,10 @@ func TestDay(t *testing.T) {
 // newDay is a day of random load from a seed.
 func newDay(t testing.TB, seed uint64, find func(*snapshot.Snapshot) []disrupt.Command) *day {
 	s := workload.Snapshot([]snapshot.Pool{workload.GeneralPool("general", ec2(t))}, nil, true)
-	return &day{s: budget(s, "10%"), r: rand.New(rand.NewPCG(seed, seed)), find: find, leavesAt: map[types.UID]time.Time{},
-		tick: 15 * time.Minute, lifetime: 4 * time.Hour}
+	return &day{
+		s: budget(s, "10%"), r: rand.New(rand.NewPCG(seed, seed)), find: find, leavesAt: map[types.UID]time.Time{},
+		tick: 15 * time.Minute, lifetime: 4 * time.Hour,
+	}
 }
 
 // BenchmarkYoungNodes measures the rule for young nodes: a day of pods that live for 20 minutes on average, with the rule and without it.

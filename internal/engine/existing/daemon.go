@@ -17,6 +17,7 @@ import (
 type Daemon struct {
 	nodepool.Daemon
 	namespace, name string
+	pod             *corev1.Pod
 	// attached are the volumes that count against a node's attach limits.
 	attached []volume.Attachment
 }
@@ -39,6 +40,7 @@ func NewDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*Daemon, bool) {
 		},
 		namespace: d.Namespace,
 		name:      d.Name,
+		pod:       pod,
 		attached:  volume.OfDaemon(s, pod),
 	}
 	for _, a := range out.attached {
@@ -53,6 +55,12 @@ func NewDaemon(s *snapshot.Snapshot, d *snapshot.DaemonSet) (*Daemon, bool) {
 	return out, len(out.Alternatives) > 0
 }
 
+// Name is the name of the DaemonSet, with its namespace.
+func (d *Daemon) Name() string { return d.namespace + "/" + d.name }
+
+// Pod is a pod of the DaemonSet.
+func (d *Daemon) Pod() *corev1.Pod { return d.pod }
+
 // isOn reports whether the daemon's pod is among the pods of a node.
 func (d *Daemon) isOn(pods []*corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
@@ -64,11 +72,16 @@ func (d *Daemon) isOn(pods []*corev1.Pod) bool {
 
 // runsOn reports whether the daemon's pods run on an existing node.
 func (d *Daemon) runsOn(labels requirement.Set, taints []corev1.Taint) bool {
+	return d.mayRunOn(labels, taints, nil)
+}
+
+// mayRunOn is runsOn for a node that may still get the undefined labels.
+func (d *Daemon) mayRunOn(labels requirement.Set, taints []corev1.Taint, undefined map[string]bool) bool {
 	if _, blocked := snapshot.UntoleratedHard(d.Tolerations, taints); blocked {
 		return false
 	}
 	for _, alt := range d.Alternatives {
-		if labels.Compatible(alt, nil) {
+		if labels.Compatible(alt, undefined) {
 			return true
 		}
 	}

@@ -51,10 +51,10 @@ func (n *Node) TakesPods() bool { return n.open }
 func (n *Node) Exists() bool { return !n.removed }
 
 // Remove takes the node out of the current simulation; Return brings it back.
-func (n *Node) Remove() { n.removed = true }
+func (n *Node) Remove() { n.removed, n.labels.Removed = true, true }
 
 // Return is the reverse of Remove.
-func (n *Node) Return() { n.removed = false }
+func (n *Node) Return() { n.removed, n.labels.Removed = false, false }
 
 // Free is the room that is left. It is nil for closed nodes.
 func (n *Node) Free() resources.Vec { return n.free }
@@ -89,10 +89,11 @@ func (s *Set) node(src *snapshot.Node) *Node {
 	n := &Node{
 		src: src, open: !src.Deleting && !src.AwaitsRepair() && (src.Launched || src.Claim == ""),
 		labels: topology.Node{
-			Labels: s.labels(src), Taints: src.Taints, Pods: src.Pods,
+			Name: src.Name, Labels: s.labels(src), Taints: src.Taints, Pods: src.Pods,
 			Unlaunched: src.Claim != "" && !src.Launched, Deleting: src.Deleting,
 		},
 	}
+	defer s.addComing(n)
 	if !n.open {
 		if reqs, err := labels.FromAPI(src.Requirements); err == nil && !src.Launched {
 			n.labels.Labels = n.labels.Labels.Intersect(reqs)
@@ -170,15 +171,38 @@ func (s *Set) missingDaemons(n *Node, running resources.Vec) resources.Vec {
 
 // runs reports whether the daemon's pods run on the node, or may once it is initialized.
 func (s *Set) runs(d *Daemon, n *Node) bool {
+	return s.onceInitialized(d, n).runsOn(n.labels.Labels, n.src.Taints)
+}
+
+// onceInitialized is the daemon with what it requires of a node beyond the labels that the node will still get.
+func (s *Set) onceInitialized(d *Daemon, n *Node) *Daemon {
 	if n.src.Initialized {
-		return d.runsOn(n.labels.Labels, n.src.Taints)
+		return d
 	}
 	joining := *d
 	joining.Alternatives = make([]requirement.Set, len(d.Alternatives))
 	for i, alt := range d.Alternatives {
 		joining.Alternatives[i] = s.newNode.Possible(alt, n.labels.Labels)
 	}
-	return joining.runsOn(n.labels.Labels, n.src.Taints)
+	return &joining
+}
+
+// addComing notes which DaemonSets' pods are still to come to a node that is not initialized.
+func (s *Set) addComing(n *Node) {
+	if n.src.Initialized || n.src.Claim == "" || n.src.Deleting {
+		return
+	}
+	var undefined map[string]bool
+	if n.labels.Unlaunched {
+		undefined = s.c.Snapshot.Labels.WellKnown
+	}
+	for i, d := range s.c.Daemons {
+		joining := s.onceInitialized(d, n)
+		if joining.mayRunOn(n.labels.Labels, n.src.Taints, undefined) && !d.isOn(n.src.Pods) {
+			surely := !n.labels.Unlaunched || joining.runsOn(n.labels.Labels, n.src.Taints)
+			n.labels.Coming = append(n.labels.Coming, topology.ComingDaemon{Number: i, Surely: surely})
+		}
+	}
 }
 
 // touch saves the state of a node before the first change.

@@ -106,8 +106,9 @@ type Attempt struct {
 type Constraint interface {
 	// Key is the label whose values are the domains.
 	Key() string
-	// Describe is the constraint, how its pods are distributed, and which domains that leaves, in the words of a message.
-	Describe() string
+	// Describe is the constraint, how its pods are distributed, and which domains that leaves, in the words of a message. It names
+	// the DaemonSets on new nodes of the template that matter to it.
+	Describe(on *nodepool.Template) string
 	// Spreads reports whether it is topology spread, KeepsApart whether it is anti-affinity, the pod's own or another's.
 	Spreads() bool
 	KeepsApart() bool

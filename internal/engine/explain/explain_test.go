@@ -56,12 +56,12 @@ type fakeConstraint struct {
 	apart     bool
 }
 
-func (c *fakeConstraint) Key() string                      { return c.key }
-func (c *fakeConstraint) Describe() string                 { return c.text }
-func (c *fakeConstraint) Spreads() bool                    { return !c.apart }
-func (c *fakeConstraint) KeepsApart() bool                 { return c.apart }
-func (c *fakeConstraint) Selector() string                 { return "app=web" }
-func (c *fakeConstraint) Domains(requirement.Set) []string { return []string{"z1", "z2"} }
+func (c *fakeConstraint) Key() string                        { return c.key }
+func (c *fakeConstraint) Describe(*nodepool.Template) string { return c.text }
+func (c *fakeConstraint) Spreads() bool                      { return !c.apart }
+func (c *fakeConstraint) KeepsApart() bool                   { return c.apart }
+func (c *fakeConstraint) Selector() string                   { return "app=web" }
+func (c *fakeConstraint) Domains(requirement.Set) []string   { return []string{"z1", "z2"} }
 
 // reasons are the reasons for pods that a search leaves in a cluster with these pools. The search refuses by the rules of
 // the function.

@@ -120,7 +120,7 @@ func (e *Explainer) identifyTypes(q *nodeCase, l waiver, t *nodepool.Template, a
 		}
 	}
 	for _, c := range firstSuspects(q.pods.Search.Constraints()) {
-		o := obstacle{code: rejection.Topology, message: c.Describe(), waiver: waiver{}.withoutConstraint(c)}
+		o := obstacle{code: rejection.Topology, message: c.Describe(q.template), waiver: waiver{}.withoutConstraint(c)}
 		if _, why := e.probe(q, l.and(o.waiver)); cleared(why, rejection.Requirement, rejection.Volume) {
 			return o
 		}
@@ -159,14 +159,14 @@ func (e *Explainer) identifyTopology(q *nodeCase, l waiver) obstacle {
 		culprits = constraints[:1]
 	}
 	culprit := culprits[0]
-	o := obstacle{code: rejection.Topology, message: culprit.Describe(), waiver: waiver{}.withoutConstraint(culprit)}
+	o := obstacle{code: rejection.Topology, message: culprit.Describe(q.template), waiver: waiver{}.withoutConstraint(culprit)}
 	for _, c := range constraints { // pods that keep apart from each other do so in both directions
 		if c != culprit && c.KeepsApart() && culprit.KeepsApart() && c.Key() == culprit.Key() && c.Selector() == culprit.Selector() {
 			o.waiver = o.waiver.withoutConstraint(c)
 		}
 	}
 	for _, c := range culprits[1:] {
-		o.message += ", and " + c.Describe()
+		o.message += ", and " + c.Describe(q.template)
 	}
 	key := culprit.Key()
 	if slices.Contains(e.poolKeys(q.template), key) && !slices.Contains(l.pool, key) {

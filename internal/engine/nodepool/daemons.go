@@ -29,7 +29,8 @@ type Daemon struct {
 type daemonGroup struct {
 	requests corev1.ResourceList
 	ports    []resources.HostPort
-	attached map[string]int // volumes by driver
+	attached map[string]int   // volumes by driver
+	members  resources.Bitset // the daemons, by number
 }
 
 // attach adds the volumes of a daemon. A claim that several daemons use counts for each of them.
@@ -45,17 +46,18 @@ func (g *daemonGroup) attach(drivers []string) {
 // templateDaemon is a daemon that runs on nodes of a template, with the alternatives that the template allows.
 type templateDaemon struct {
 	*Daemon
+	number       int // in Config
 	alternatives []requirement.Set
 }
 
 // runningDaemons are the daemons that run on any nodes of the template.
 func (t *Template) runningDaemons() []templateDaemon {
 	var out []templateDaemon
-	for _, d := range t.models.config.Daemons {
+	for i, d := range t.models.config.Daemons {
 		if _, blocked := snapshot.UntoleratedHard(d.Tolerations, t.taints); blocked {
 			continue
 		}
-		c := templateDaemon{Daemon: d}
+		c := templateDaemon{Daemon: d, number: i}
 		for _, alt := range d.Alternatives {
 			alt = t.models.newNode.Possible(alt, t.reqs) // room for a daemon that never comes costs less than a daemon without room
 			if t.reqs.Compatible(alt, t.models.config.Labels.WellKnown) {
@@ -130,6 +132,7 @@ func offeringDaemons(types []*catalog.InstanceType, daemons []templateDaemon) []
 // groupDaemons computes which daemons run on which types, and what room they leave.
 func (t *Template) groupDaemons(daemons []templateDaemon) {
 	m := t.models
+	t.daemons = daemons
 	groups := map[string]int{}
 	var overheads []resources.Vec
 	members := make([]byte, len(daemons))
@@ -152,6 +155,7 @@ func (t *Template) groupDaemons(daemons []templateDaemon) {
 					overhead = overhead.Plus(d.Amounts)
 					group.ports = append(group.ports, d.Ports...)
 					group.attach(d.Drivers)
+					group.members.Add(d.number)
 				}
 			}
 			t.daemonGroups, overheads = append(t.daemonGroups, group), append(overheads, overhead)

@@ -24,6 +24,7 @@ type Template struct {
 	taints       []corev1.Taint
 	types        []Type // by name
 	daemonGroups []daemonGroup
+	daemons      []templateDaemon // of all groups
 	// limits are the axes of the pool's limits; limit, used, limitLeft and limitLeftAtStart are over them. limitLeft
 	// shrinks as nodes reserve.
 	limits           resources.Axes

@@ -120,9 +120,7 @@ func (x *Compiler) terms(k *Constraints, respect bool) terms {
 			t.anti = x.softTerms(topology.AntiAffinity, pod, preferred, &t.joinedPreferences)
 		}
 	}
-	for i := range requiredAffinity(pod) {
-		t.hard = append(t.hard, x.topology.Affinity(topology.Affinity, pod, &requiredAffinity(pod)[i]))
-	}
+	t.hard = x.topology.Near(pod, requiredAffinity(pod))
 	t.hard = append(t.hard, x.topology.Apart(topology.AntiAffinity, pod)...)
 	t.hard = append(t.hard, x.sharedGroups(pod)...)
 	return t

@@ -80,8 +80,10 @@ func TestOutcomesOfNodes(t *testing.T) {
 		{"the node has a taint", 95, true, web, func(n *snapshot.Node) {
 			n.Taints = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}
 		}, "refused shop/web-a NodeTainted"},
-		{"the node lacks a label", 95, true, pod("web-a", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"tier": "gold"} }), nil,
-			"refused shop/web-a NodeLabelsDiffer"},
+		{
+			"the node lacks a label", 95, true, pod("web-a", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"tier": "gold"} }), nil,
+			"refused shop/web-a NodeLabelsDiffer",
+		},
 		{"kubelet has less than the catalog says, which no waiting changes", 12, true, web, func(n *snapshot.Node) {
 			n.Allocatable[corev1.ResourceCPU], n.TooSmallFor = resource.MustParse("900m"), []types.UID{"web-a"}
 		}, "refused shop/web-a NodeTooSmall"},
@@ -93,8 +95,10 @@ func TestOutcomesOfNodes(t *testing.T) {
 		}, "refused shop/web-a NodeTooSmall"},
 		{"the owner has made the pod again", 31, true, pod("web-z"), nil, "refused shop/web-z SchedulerRefuses"},
 		{"the owner has made the pod again, and the node is young", 20, true, pod("web-z"), nil, "undecided shop/web-z"},
-		{"the owner has made the pod again, and one came to the node before", 95, true, pod("web-z"),
-			func(n *snapshot.Node) { n.PodCame = true }, ""},
+		{
+			"the owner has made the pod again, and one came to the node before", 95, true, pod("web-z"),
+			func(n *snapshot.Node) { n.PodCame = true }, "",
+		},
 		{"a pod of another kind", 95, true, pod("other", other), nil, ""},
 		{"an edited pod", 95, true, pod("web-a", func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}

@@ -30,6 +30,9 @@ func (sv *solver) compile(more []*corev1.Pod) []*queuedPod {
 	}
 	sv.readDaemons()
 	sv.topology = topology.NewRegistry(s, sv.pending)
+	for _, d := range sv.daemons {
+		sv.topology.AddDaemon(d.Name(), d.Pod())
+	}
 	queue := sv.classify(pods)
 	// A node that is overcommitted on any of these takes nothing more, whatever the pod requests.
 	requests := []corev1.ResourceList{{corev1.ResourceCPU: {}, corev1.ResourceMemory: {}, corev1.ResourcePods: {}}}

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -9,6 +10,11 @@ import (
 type constraint struct {
 	topology.View
 	of *topology.Registry
+}
+
+// Describe is the constraint as it concerns new nodes of the template, in the words of a message.
+func (c *constraint) Describe(on *nodepool.Template) string {
+	return c.of.Describe(&c.View, on.DaemonsOn(c.Daemons()))
 }
 
 // Spreads reports whether the constraint is topology spread.

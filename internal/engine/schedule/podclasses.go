@@ -102,6 +102,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 	if sv.abandoned {
 		return nil
 	}
+	sv.placeLast()
 	sv.steps += sv.topology.TakeSteps()
 	sv.groupForPacking()
 	if slices.ContainsFunc(first, func(k *podclass.Constraints) bool { return k.ManyTerms() }) {

@@ -77,6 +77,7 @@ func (p *Problem) remove(n *existing.Node) {
 
 // count adds the pods on a node to the counts of their groups, times by.
 func (p *Problem) count(n *existing.Node, by int) {
+	p.sv.topology.AddComing(n.Topology(), by)
 	for _, q := range p.addedPods[n] {
 		for _, list := range [...][]*topology.Group{q.class.Matches(), q.class.Declares()} {
 			for _, g := range list {
@@ -91,15 +92,13 @@ func (p *Problem) count(n *existing.Node, by int) {
 		if !ok {
 			continue
 		}
-		if snapshot.Active(pod) {
-			for _, g := range q.class.Matches() {
-				if p.sv.topology.CountsRunning(g, n.Topology()) {
-					g.AddRunning(n.Topology(), by)
-				}
+		for _, g := range q.class.Matches() {
+			if p.sv.topology.CountsRunning(g, n.Topology()) && p.sv.topology.CountsPod(g, n.Topology(), pod) {
+				g.AddRunning(n.Topology(), by)
 			}
 		}
-		if !snapshot.Terminal(pod) {
-			for _, g := range q.class.Declares() {
+		for _, g := range q.class.Declares() {
+			if p.sv.topology.CountsPod(g, n.Topology(), pod) {
 				g.AddRunning(n.Topology(), by)
 			}
 		}

@@ -16,6 +16,9 @@ import (
 // solveWithRetries is solve, and then tries other orders of the queue if pods are left that another order may place.
 func (sv *solver) solveWithRetries(queue []*queuedPod, budget Budget) Plan {
 	plan := sv.solve(queue, budget)
+	if !plan.Abandoned && !budget.FirstFitOnly && len(plan.Rejected) > 0 {
+		plan = sv.solvePinned(queue, budget, plan)
+	}
 	if plan.Abandoned || budget.FirstFitOnly || len(plan.Rejected) == 0 || budget.MaxSteps > 0 && plan.Stats.Steps >= budget.MaxSteps {
 		return plan
 	}

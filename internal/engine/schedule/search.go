@@ -48,6 +48,7 @@ type solver struct {
 	allClasses []*class // all classes, by number: in the order of the pods
 	zoned      []*class // classes of divided pods, by number after those of allClasses
 	classes    []*class // classes of this run, by their first pod in the queue
+	lastWait   bool     // last classes wait for all others: see placeLast
 	shares     shares   // the steps of pods with many terms
 
 	prices prices
@@ -232,12 +233,16 @@ func (sv *solver) stillFits(n *existing.Node, c *class) bool {
 // (pod affinity). It returns the pods that are left. The planned content of a new bin comes before the rest of the
 // queue.
 //
-// Invariant: every pass but the last places a pod, so it ends. Deferred classes are skipped in the first passes only.
+// Invariant: every pass but the last places a pod, so it ends. Deferred and last classes are skipped in the first passes
+// only.
 func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	sv.startSizing()
 	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
+			if sv.lastWait && q.class.last {
+				continue
+			}
 			if sv.stopRequested() || sv.outOfSteps() {
 				return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
 			}
@@ -249,9 +254,16 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			}
 		}
 		queue = slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
-		if len(queue) == 0 || sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) &&
-			!sv.release(queue) {
+		if len(queue) == 0 {
 			return queue
+		}
+		if sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) {
+			switch {
+			case sv.lastWait:
+				sv.lastWait = false
+			case !sv.release(queue):
+				return queue
+			}
 		}
 	}
 }

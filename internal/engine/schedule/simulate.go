@@ -171,6 +171,11 @@ func (p *Problem) applyLaunch(l *Launch) {
 	t := sv.pools.All()[at]
 	t.TakeLargest(l.InstanceTypes)
 	sv.slots.TakeNamed(l.Reservations(sv.s.Labels.ReservationID))
+	for _, number := range t.DaemonsOn(sv.topology.CountedDaemons()) {
+		if may, surely := t.Candidates(l.Requirements).MayGet(number, nil); may {
+			sv.topology.CountLaunchedDaemon(topology.ComingDaemon{Number: number, Surely: surely}, l.Requirements, t.ForTopology())
+		}
+	}
 	for _, pod := range l.Pods {
 		queued := p.find(pod)
 		if queued == nil {

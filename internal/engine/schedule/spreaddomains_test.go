@@ -49,11 +49,15 @@ func TestPodsSpreadOverTheDomainsThatKubeSchedulerKnows(t *testing.T) {
 		{"it is none if taints count", []snapshot.Node{tainted}, nil, policy(honor, honor), 4},
 		{"a node being deleted is a domain until it is gone", []snapshot.Node{claim}, nil, policy(honor, ignore), 2},
 		{
-			"an empty selector counts no pods", []snapshot.Node{fullNodeIn("z3")}, nil,
+			"an empty selector counts no pods",
+			[]snapshot.Node{fullNodeIn("z3")},
+			nil,
 			func(c *corev1.TopologySpreadConstraint) { c.LabelSelector = &metav1.LabelSelector{} }, 4,
 		},
 		{
-			"it is not empty with matchLabelKeys", []snapshot.Node{fullNodeIn("z3")}, nil,
+			"it is not empty with matchLabelKeys",
+			[]snapshot.Node{fullNodeIn("z3")},
+			nil,
 			func(c *corev1.TopologySpreadConstraint) {
 				c.LabelSelector, c.MatchLabelKeys = &metav1.LabelSelector{}, []string{"app"}
 			}, 2,

@@ -370,7 +370,7 @@ func TestAffinity(t *testing.T) {
 				Pod("a", app("web", Near(Zone, "web"), Selects(Zone, "z1"))...),
 				Pod("b", app("web", Near(Zone, "web"), Selects(Zone, "z2"))...),
 			),
-			[]string{"general m.small z1: a", "general m.small z2: b"},
+			[]string{"general m.small z1: a", "unschedulable (Topology): b"},
 		},
 		{"preferred, impossible", world(Pod("a", app("a", PreferNear(1, Zone, "nobody"))...)), []string{"general m.small: a"}},
 		{

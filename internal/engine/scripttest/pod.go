@@ -85,6 +85,11 @@ func (w *world) podArguments(p *corev1.Pod, l *line, more arguments) error {
 			enginetest.Prefers(weight, expression(key, v))(p)
 			return nil
 		},
+		"ends": func(_, v string) error {
+			left, err := time.ParseDuration(v)
+			p.DeletionTimestamp = &metav1.Time{Time: enginetest.Now().Add(left)}
+			return err
+		},
 		"label:":    func(key, v string) error { enginetest.Labeled(key, v)(p); return nil },
 		"request:":  func(key, v string) error { return quantity(requests, key, v) },
 		"tolerates": func(_, v string) error { enginetest.Tolerates(v)(p); return nil },

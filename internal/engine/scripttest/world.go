@@ -265,7 +265,7 @@ func (w *world) doDaemon(l line) error {
 	if err != nil {
 		return err
 	}
-	p := enginetest.Pod(name)
+	p := enginetest.Pod(name, enginetest.Labeled("app", name))
 	if err := w.podArguments(p, &l, nil); err != nil {
 		return err
 	}

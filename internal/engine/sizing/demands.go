@@ -142,7 +142,7 @@ func affinityAllows(first, c *podclass.Class, level *podclass.Level, cands *node
 	views := c.SortedViews(level).Domains()
 	for i := range views {
 		v := &views[i]
-		if v.Type() == topology.Affinity && slices.Contains(first.Matches(), v.Group()) {
+		if v.Type() == topology.Affinity && (slices.Contains(first.Matches(), v.Group()) || len(v.Daemons()) > 0) {
 			continue
 		}
 		if domain, ok := cands.Domain(v.Key()); ok && !v.Allows(domain) {

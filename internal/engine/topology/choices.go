@@ -49,8 +49,7 @@ func (r *Registry) Choices(q Query) ([]Choice, *View) {
 			}
 			continue
 		}
-		if v.KeepsApart() &&
-			(!q.Node.Defines(v.g.key) && !r.labels.WellKnown[v.g.key] || q.Node.Get(v.g.key).Operator() == corev1.NodeSelectorOpDoesNotExist) {
+		if v.KeepsApart() && r.LacksDomain(v.g.key, q.Node) {
 			continue // the node will have no such label, so no domain and no neighbors
 		}
 		if v.g.typ == Inverse && v.g.Empty() || v.KeepsApart() && len(v.g.universe) == 0 && !q.Node.Defines(v.g.key) {

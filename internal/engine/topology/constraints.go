@@ -144,6 +144,7 @@ func (r *Registry) intern(g *Group, filter string) *Group {
 	}
 	if g.typ != Inverse {
 		r.countRunning(g)
+		r.countComing(g)
 	}
 	r.byID[id] = g
 	r.groups = append(r.groups, g)

@@ -25,9 +25,13 @@ func (r *Registry) CountsRunning(g *Group, n *Node) bool {
 // AddRunning adds by pods to the count in the node's domain, for good: Undo does not take them back.
 func (g *Group) AddRunning(n *Node, by int) {
 	if d, ok := n.Domain(g.key); ok {
-		if g.counts[d] += by; g.counts[d] == 0 {
-			delete(g.counts, d)
-		}
+		g.addRunning(d, by)
+	}
+}
+
+func (g *Group) addRunning(domain string, by int) {
+	if g.counts[domain] += by; g.counts[domain] == 0 {
+		delete(g.counts, domain)
 	}
 }
 

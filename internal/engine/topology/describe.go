@@ -1,37 +1,105 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Describe describes the constraint, the distribution of its pods, and which domains that leaves, in the words of a
-// message.
-func (v *View) Describe() string {
+// message. Daemons are the DaemonSets, by number, that run on the new nodes in question.
+func (r *Registry) Describe(v *View, daemons []int) string {
 	g := v.g
 	s := fmt.Sprintf("%s over %s", g.typ, g.key)
 	switch g.typ {
 	case Spread:
-		s += fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true)) + v.describeAllowed()
+		return s + fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true)) + v.describeAllowed()
 	case Affinity:
-		s += fmt.Sprintf(" to pods with %s", g.selectorText())
-		switch where := g.distribution(false); {
-		case g.OverHosts():
-			s += ": a new node has none, and the nodes that have some do not take the pod"
-		case where != "":
-			s += ", which are in " + where
-		case g.undecided > 0:
-			s += ", which are on nodes that may yet come up anywhere"
-		default:
-			s += ": there are none"
-		}
+		return s + " to pods with " + g.selectorText() + r.describeFollowed(g, daemons)
 	case AntiAffinity:
-		s += fmt.Sprintf(" to pods with %s, which are or may come up in %s", g.selectorText(), g.distribution(false))
-	case Inverse:
-		s += ", which is or may come up in " + g.distribution(false)
+		s += " to pods with " + g.selectorText()
+		if len(daemons) > 0 {
+			s += fmt.Sprintf(": %s a pod on each new node that would suit", r.daemonSets(daemons, " runs such", " run such"))
+			if g.OverHosts() {
+				return s // a new node is none of the hosts that have such pods
+			}
+			return s + g.describeApart(", and such pods are or may come up in ")
+		}
+		return s + g.describeApart(", which are or may come up in ")
+	}
+	if len(daemons) > 0 {
+		return fmt.Sprintf("the required anti-affinity over %s of %s a pod on each new node that would suit", g.key,
+			r.daemonSets(daemons, ", which runs", ", which run"))
+	}
+	return s + g.describeApart(", which is or may come up in ")
+}
+
+// describeFollowed says where the pods are that others must follow.
+func (r *Registry) describeFollowed(g *Group, daemons []int) string {
+	switch where := g.distribution(false); {
+	case g.OverHosts() && len(g.daemons) > 0 && len(daemons) == 0:
+		return fmt.Sprintf(": a new node has none, since %s not run there, and the nodes that have some do not take the pod",
+			r.daemonSets(g.daemons.Members(), " does", " do"))
+	case g.OverHosts():
+		return ": a new node has none, and the nodes that have some do not take the pod"
+	case where != "":
+		return ", which are in " + where + g.describeExample()
+	case g.undecided > 0:
+		return ", which are on nodes that may yet come up anywhere"
+	}
+	return ": there are none"
+}
+
+// describeApart says where the pods are that others keep away from; empty if there are none.
+func (g *Group) describeApart(lead string) string {
+	where := g.distribution(false)
+	if where == "" {
+		return ""
+	}
+	return lead + where + g.describeExample()
+}
+
+// daemonSets names DaemonSets with the verb for one or for several.
+func (r *Registry) daemonSets(daemons []int, one, several string) string {
+	var names []string
+	for _, number := range daemons {
+		names = append(names, r.daemons[number].name)
+	}
+	if len(names) == 1 {
+		return "DaemonSet " + names[0] + one
+	}
+	return "DaemonSets " + wording.List(names) + several
+}
+
+// example is one of the running pods that a group counts.
+type example struct {
+	pod  *corev1.Pod
+	node *Node
+}
+
+// note keeps the pod as the example if it comes first by the names of node and pod.
+func (g *Group) note(pod *corev1.Pod, n *Node) {
+	if e := g.example; e.pod == nil ||
+		cmp.Or(cmp.Compare(n.Name, e.node.Name), cmp.Compare(pod.Namespace, e.pod.Namespace), cmp.Compare(pod.Name, e.pod.Name)) < 0 {
+		g.example = example{pod, n}
+	}
+}
+
+// describeExample names a running pod of the group, and where it runs. On hosts, the domains say enough.
+func (g *Group) describeExample() string {
+	e := g.example
+	if e.pod == nil || e.node.Removed || g.OverHosts() {
+		return ""
+	}
+	s := fmt.Sprintf(": %s/%s runs on node %s", e.pod.Namespace, e.pod.Name, e.node.Name)
+	if snapshot.Terminating(e.pod) {
+		s += " until it has terminated"
 	}
 	return s
 }

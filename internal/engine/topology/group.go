@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
@@ -39,12 +40,20 @@ type Group struct {
 	lookup selectorIndex
 	// claim is the volume claim of a group that counts the pods that use it.
 	claim string
+	// others are the groups of the same affinity over other keys: they count the same pods. Affinity only.
+	others []*Group
+	// pin is the only domain that a first pod may choose; empty if it may choose any.
+	pin string
+	// daemons are the DaemonSets, by number, whose pods the group counts, or that declare it.
+	daemons resources.Bitset
 	// maxSkew, minDomains and filter: spread only.
 	maxSkew, minDomains int
 	filter              *filter
 
 	// counts is the number of pods by domain.
 	counts map[string]int
+	// example is one of the running pods that were counted when the group was made.
+	example example
 	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
 	// yet.
 	uncertain map[string]int

@@ -10,14 +10,19 @@ import (
 
 // Node is an existing or in-flight node.
 type Node struct {
+	Name   string
 	Labels requirement.Set
 	Taints []corev1.Taint
 	// Pods are those on the node in the snapshot.
 	Pods []*corev1.Pod
+	// Coming are the DaemonSets' pods that are still to come.
+	Coming []ComingDaemon
 	// Unlaunched is true for a claim without an instance, whose node may still get any well-known label.
 	Unlaunched bool
 	// Deleting nodes keep their pods counted, and provide no domain to others.
 	Deleting bool
+	// Removed nodes do not exist in the current simulation.
+	Removed bool
 }
 
 // Domain is the only value of a label that the node has or can have.

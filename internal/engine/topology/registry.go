@@ -2,11 +2,13 @@ package topology
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -16,6 +18,7 @@ import (
 // then on, groups stay and counts change.
 type Registry struct {
 	labels     requirement.Labels
+	now        time.Time
 	namespaces map[string]map[string]string
 	pending    map[types.UID]bool
 	nodes      []*Node
@@ -32,8 +35,10 @@ type Registry struct {
 	known     map[string][]string // see knownValues
 	static    []snapshot.Pool     // those with replicas
 	removed   map[*Node]bool      // by Removals
-	touched   []*Group            // since the last Undo or Keep
-	changes   int                 // see Changes
+	daemons   []daemon
+	counted   resources.Bitset // see CountedDaemons
+	touched   []*Group         // since the last Undo or Keep
+	changes   int              // see Changes
 	steps     int
 	// choiceSteps are those of Choices.
 	choiceSteps int
@@ -43,7 +48,7 @@ type Registry struct {
 // do not count where they run.
 func NewRegistry(s *snapshot.Snapshot, pending map[types.UID]bool) *Registry {
 	return &Registry{
-		labels: s.Labels, namespaces: s.Namespaces, pending: pending, byID: map[string]*Group{}, universes: map[string][]string{},
+		labels: s.Labels, now: s.Now, namespaces: s.Namespaces, pending: pending, byID: map[string]*Group{}, universes: map[string][]string{},
 		declared: map[string][]*Group{}, lacked: map[string]bool{}, known: map[string][]string{}, removed: map[*Node]bool{},
 		static: slices.DeleteFunc(slices.Clone(s.Pools), func(p snapshot.Pool) bool { return p.NodePool.Spec.Replicas == nil }),
 	}
@@ -78,12 +83,14 @@ func (r *Registry) CountDeclared() {
 				continue
 			}
 			for _, g := range r.declaredBy(pod) {
-				if domain, ok := n.Domain(g.key); ok {
+				if domain, ok := n.Domain(g.key); ok && r.CountsPod(g, n, pod) {
 					g.counts[domain]++
+					g.note(pod, n)
 				}
 			}
 		}
 	}
+	r.declareDaemons()
 }
 
 // Index prepares Find for the groups that there are.
@@ -96,6 +103,7 @@ func (r *Registry) Index() {
 		}
 		r.selectors.add(i, g.selector)
 	}
+	r.indexDaemons()
 }
 
 // Find lists the groups that count the pod, and the inverse groups that keep it out, each in the order of Groups.

@@ -45,8 +45,9 @@ func (r *Registry) countRunning(g *Group) {
 	note := func(list []runningPod) {
 		r.steps += len(list)
 		for _, c := range list {
-			if domain, ok := domains[c.node]; ok && g.selects(c.pod) {
+			if domain, ok := domains[c.node]; ok && g.selects(c.pod) && r.CountsPod(g, c.node, c.pod) {
 				g.counts[domain]++
+				g.note(c.pod, c.node)
 			}
 		}
 	}
@@ -89,7 +90,7 @@ func (r *Registry) runningPods() *runningPods {
 		r.running = &runningPods{all: make([]runningPod, 0, most)}
 		for _, n := range r.nodes {
 			for _, pod := range n.Pods {
-				if !r.pending[pod.UID] && snapshot.Active(pod) {
+				if !r.pending[pod.UID] && !snapshot.Terminal(pod) {
 					r.running.all = append(r.running.all, runningPod{pod, n})
 				}
 			}

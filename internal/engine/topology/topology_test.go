@@ -165,7 +165,7 @@ func TestCountsOfPlannedNodes(t *testing.T) {
 	}
 	r.CountNew(spread.Group(), &topology.NewNode{Labels: requirement.NewSet(requirement.In(Zone, "z3")), Pool: pool}, 2)
 	r.CountOn(spread.Group(), nodes[1])
-	if got, want := spread.Describe(), "pods now: z1 (1), z2 (1), z3 (2)) allows only z1, z2"; !strings.Contains(got, want) {
+	if got, want := r.Describe(&spread, nil), "pods now: z1 (1), z2 (1), z3 (2)) allows only z1, z2"; !strings.Contains(got, want) {
 		t.Errorf("%q does not say %q", got, want)
 	}
 	if n := spread.Group().CountBefore("z3"); n != 0 {
@@ -173,7 +173,7 @@ func TestCountsOfPlannedNodes(t *testing.T) {
 	}
 	r.Undo()
 	if spread.Group().Undecided() != 0 || spread.Group().Count("z3") != 0 || spread.Group().Count("z1") != 1 {
-		t.Errorf("after Undo: %s", spread.Describe())
+		t.Errorf("after Undo: %s", r.Describe(&spread, nil))
 	}
 	if !apart.Allows("z2") || !hosts.AllowsNew(3) {
 		t.Error("Undo leaves pods on planned nodes")

@@ -81,28 +81,6 @@ func (v *View) MostOnHost() int {
 	return 0
 }
 
-// bootstrap reports whether the first pod of a self-affine set may choose its domain freely: no member is anywhere the
-// pod could follow it to. The volume of a shared claim is where the first of its pods is, whoever can follow.
-func (v *View) bootstrap() bool {
-	if !v.self || v.g.undecided > v.ownUndecided {
-		return false
-	}
-	populated, reachable := false, false
-	for d, n := range v.g.counts {
-		if n > 0 {
-			populated = true
-			reachable = reachable || reaches(*v.node, v.g.key, d)
-		}
-	}
-	for i, n := range v.g.countsByNew {
-		if n > 0 {
-			populated = true
-			reachable = reachable || reaches(*v.node, v.g.key, HostName(i))
-		}
-	}
-	return !populated || !reachable && v.g.claim == ""
-}
-
 // Allows reports whether the pod may join the domain.
 func (v *View) Allows(domain string) bool {
 	return v.allowsCount(domain, v.g.counts[domain])
@@ -140,7 +118,7 @@ func (v *View) allowsCount(domain string, n int) bool {
 		}
 		return v.keepsSkew(domain, n, floor)
 	case Affinity:
-		return v.pod.Has(domain) && (n > 0 || v.bootstrap())
+		return v.pod.Has(domain) && (n > 0 || (v.g.pin == "" || v.g.pin == domain) && v.bootstrap())
 	default:
 		return n == 0
 	}
@@ -192,6 +170,7 @@ type SortedViews struct {
 	own, domains []View
 	affinities   []int
 	steps        int
+	daemons      []int
 }
 
 // Fill sorts the views, unless that is done already.
@@ -208,6 +187,9 @@ func (s *SortedViews) Fill(views []View) {
 		if v.g.typ == Affinity {
 			s.affinities = append(s.affinities, i)
 		}
+		if len(v.g.daemons) > 0 {
+			s.daemons = append(s.daemons, i)
+		}
 		if v.g.typ != Spread && v.g.key != corev1.LabelHostname {
 			s.domains = append(s.domains, v)
 		}
@@ -222,6 +204,9 @@ func (s *SortedViews) Own() []View { return s.own }
 
 // Domains are the views that follow or avoid pods in domains larger than a host.
 func (s *SortedViews) Domains() []View { return s.domains }
+
+// WithDaemons are the indexes of the views that DaemonSets' pods matter to.
+func (s *SortedViews) WithDaemons() []int { return s.daemons }
 
 // Affinities are the indexes of the views that follow pods.
 func (s *SortedViews) Affinities() []int { return s.affinities }

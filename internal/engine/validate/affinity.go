@@ -1,22 +1,26 @@
 package validate
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
-// affinityTerm is one term of pod (anti-)affinity, with its owners.
+// affinityTerm is one term of pod anti-affinity, with its owners.
 type affinityTerm struct {
 	*selection
 	owners []*scheduledPod // the pods that have it
 }
 
-// distinctTerms merges equal terms.
-func (c *check) distinctTerms(terms func(*scheduledPod) []*selection) []*affinityTerm {
+// antiAffinityTerms merges equal terms.
+func (c *check) antiAffinityTerms() []*affinityTerm {
 	index := map[string]*affinityTerm{}
 	var out []*affinityTerm
-	for _, m := range c.pods.all {
-		for _, s := range terms(m) {
+	for _, m := range c.neighbors() {
+		for _, t := range requiredAntiAffinity(m.pod) {
+			s := c.affinitySelection(m.pod, &t)
 			id := s.id()
 			r := index[id]
 			if r == nil {
@@ -30,25 +34,22 @@ func (c *check) distinctTerms(terms func(*scheduledPod) []*selection) []*affinit
 	return out
 }
 
-// antiAffinity: no two pods with anti-affinity may come into the same domain.
+// antiAffinity: no pod of the plan may come into the same domain as another pod, if one of the two keeps away from the
+// other. DaemonSets' pods that come with a node are there before its other pods.
 func (c *check) antiAffinity() {
-	for _, r := range c.distinctTerms(func(m *scheduledPod) []*selection {
-		var out []*selection
-		for _, t := range requiredAntiAffinity(m.pod) {
-			out = append(out, c.affinitySelection(m.pod, &t))
-		}
-		return out
-	}) {
+	for _, r := range c.antiAffinityTerms() {
 		in := map[string][]*scheduledPod{}
-		for _, m := range c.pods.selected(r.selection) {
+		for _, m := range c.selected(r.selection) {
 			for _, d := range m.at.label(r.key).values {
-				if m.active {
+				if m.repels {
 					in[d] = append(in[d], m)
 				}
 			}
 		}
 		for _, m := range r.owners {
-			c.antiAffinityOf(m, r, in)
+			if m.repels {
+				c.antiAffinityOf(m, r, in)
+			}
 		}
 	}
 }
@@ -64,45 +65,101 @@ func (c *check) antiAffinityOf(m *scheduledPod, r *affinityTerm, in map[string][
 	}
 }
 
+// affinitySet is all terms of a pod's required affinity. A pod counts if it matches all of them; it counts once for the
+// key of each term.
+type affinitySet struct {
+	terms  []*selection
+	owners []*scheduledPod
+}
+
+// affinitySetOf reads the terms of a pod; nil if it has none.
+func (c *check) affinitySetOf(pod *corev1.Pod) *affinitySet {
+	terms := requiredAffinity(pod)
+	if len(terms) == 0 {
+		return nil
+	}
+	out := &affinitySet{}
+	for i := range terms {
+		out.terms = append(out.terms, c.affinitySelection(pod, &terms[i]))
+	}
+	return out
+}
+
+func (s *affinitySet) id() string {
+	var out strings.Builder
+	for _, t := range s.terms {
+		fmt.Fprintf(&out, "%q", t.id())
+	}
+	return out.String()
+}
+
+// has reports whether the pod matches all terms.
+func (s *affinitySet) has(pod *corev1.Pod) bool {
+	return !slices.ContainsFunc(s.terms, func(t *selection) bool { return !t.has(pod) })
+}
+
+// keys are those of the terms, each once.
+func (s *affinitySet) keys() []string {
+	var out []string
+	for _, t := range s.terms {
+		if !slices.Contains(out, t.key) {
+			out = append(out, t.key)
+		}
+	}
+	return out
+}
+
+// counts reports whether a pod of the set would be counted on the host: that has, or may get, one of the labels.
+func (s *affinitySet) counts(at *host) bool {
+	return slices.ContainsFunc(s.terms, func(t *selection) bool { return len(at.label(t.key).values) > 0 })
+}
+
 // affinity: there is an order in which every pod, when it is placed, finds the pods of its affinity, or is the first
 // of a group that it belongs to itself. It builds such an order greedily: a pod that can be placed never prevents
 // another, except by being first in its group.
 func (c *check) affinity() {
-	relations := c.distinctTerms(func(m *scheduledPod) []*selection {
-		if !m.placedByPlan {
-			return nil
+	index := map[string]*affinitySet{}
+	var sets []*affinitySet
+	for _, m := range c.pods.all {
+		s := c.affinitySetOf(m.pod)
+		if s == nil || !m.placedByPlan {
+			continue
 		}
-		var out []*selection
-		for _, t := range requiredAffinity(m.pod) {
-			out = append(out, c.affinitySelection(m.pod, &t))
+		if known := index[s.id()]; known != nil {
+			s = known
+		} else {
+			index[s.id()] = s
+			sets = append(sets, s)
 		}
-		return out
-	})
-	if len(relations) == 0 {
+		s.owners = append(s.owners, m)
+	}
+	if len(sets) == 0 {
 		return
 	}
 	a := &schedulingOrder{
 		c:         c,
-		firstPods: map[*affinityTerm][]*scheduledPod{},
-		in:        map[*affinityTerm]map[string]bool{},
-		on:        map[*affinityTerm]map[*host]bool{},
-		of:        map[*scheduledPod][]*affinityTerm{},
-		counted:   map[*scheduledPod][]*affinityTerm{},
+		firstPods: map[*affinitySet][]*scheduledPod{},
+		in:        map[*affinitySet]map[topologyPair]bool{},
+		on:        map[*affinitySet]map[*host]bool{},
+		of:        map[*scheduledPod]*affinitySet{},
+		counted:   map[*scheduledPod][]*affinitySet{},
 	}
-	for _, r := range relations {
-		a.in[r], a.on[r] = map[string]bool{}, map[*host]bool{}
-		for _, m := range r.owners {
-			a.of[m] = append(a.of[m], r)
+	for _, s := range sets {
+		a.in[s], a.on[s] = map[topologyPair]bool{}, map[*host]bool{}
+		for _, m := range s.owners {
+			a.of[m] = s
 		}
-		for _, m := range c.pods.selected(r.selection) {
-			a.counted[m] = append(a.counted[m], r)
+		for _, m := range c.selected(s.terms[0]) {
+			if s.has(m.pod) {
+				a.counted[m] = append(a.counted[m], s)
+			}
 		}
 	}
 	var waiting []*scheduledPod
-	for _, m := range c.pods.all {
-		if len(a.of[m]) > 0 {
+	for _, m := range c.neighbors() {
+		if a.of[m] != nil {
 			waiting = append(waiting, m)
-		} else if m.active {
+		} else if m.attracts {
 			a.place(m)
 		}
 	}
@@ -117,34 +174,44 @@ func (c *check) affinity() {
 	}
 }
 
+// topologyPair is a domain: a label with its value.
+type topologyPair struct{ key, value string }
+
 // schedulingOrder is the state of placing pods in some order.
 type schedulingOrder struct {
 	c *check
-	// in and on are the domains and hosts with pods of a term.
-	in map[*affinityTerm]map[string]bool
-	on map[*affinityTerm]map[*host]bool
-	// of are the terms that a pod owns, counted those that select it.
-	of, counted map[*scheduledPod][]*affinityTerm
+	// in and on are the domains and hosts with pods of a set.
+	in map[*affinitySet]map[topologyPair]bool
+	on map[*affinitySet]map[*host]bool
+	// of is the set that a pod owns, counted are those that it matches.
+	of      map[*scheduledPod]*affinitySet
+	counted map[*scheduledPod][]*affinitySet
 	// firstPods are those that were placed as the first of their group.
-	firstPods map[*affinityTerm][]*scheduledPod
+	firstPods map[*affinitySet][]*scheduledPod
 }
 
 func (a *schedulingOrder) place(m *scheduledPod) {
-	for _, r := range a.counted[m] {
-		a.on[r][m.at] = true
-		if d, ok := m.at.label(r.key).single(); ok {
-			a.in[r][d] = true
+	for _, s := range a.counted[m] {
+		a.on[s][m.at] = true
+		for _, key := range s.keys() {
+			if d, ok := m.at.label(key).single(); ok {
+				a.in[s][topologyPair{key, d}] = true
+			}
 		}
 	}
 }
 
-// satisfied reports whether the pod is with others of the term, wherever its node comes up.
-func (a *schedulingOrder) satisfied(m *scheduledPod, r *affinityTerm) bool {
-	mine := m.at.label(r.key)
-	if mine.absent || len(mine.values) == 0 {
-		return false
-	}
-	return a.on[r][m.at] || !slices.ContainsFunc(mine.values, func(d string) bool { return !a.in[r][d] })
+// unsatisfied are the keys over which the pod may be away from the pods of its set, for something that its node may come
+// up as.
+func (a *schedulingOrder) unsatisfied(m *scheduledPod) []string {
+	s := a.of[m]
+	return slices.DeleteFunc(s.keys(), func(key string) bool {
+		mine := m.at.label(key)
+		if mine.absent || len(mine.values) == 0 {
+			return false
+		}
+		return a.on[s][m.at] || !slices.ContainsFunc(mine.values, func(d string) bool { return !a.in[s][topologyPair{key, d}] })
+	})
 }
 
 // placeAll places pods as long as one can be placed, and returns the others.
@@ -152,7 +219,7 @@ func (a *schedulingOrder) placeAll(waiting []*scheduledPod) []*scheduledPod {
 	for {
 		before := len(waiting)
 		waiting = slices.DeleteFunc(waiting, func(m *scheduledPod) bool {
-			if slices.ContainsFunc(a.of[m], func(r *affinityTerm) bool { return !a.satisfied(m, r) }) {
+			if len(a.unsatisfied(m)) > 0 {
 				return false
 			}
 			a.place(m)
@@ -168,12 +235,9 @@ func (a *schedulingOrder) placeAll(waiting []*scheduledPod) []*scheduledPod {
 		if k < 0 {
 			return waiting
 		}
-		for _, r := range a.of[waiting[k]] {
-			if !a.satisfied(waiting[k], r) {
-				a.firstPods[r] = append(a.firstPods[r], waiting[k])
-			}
-		}
-		a.place(waiting[k])
+		m := waiting[k]
+		a.firstPods[a.of[m]] = append(a.firstPods[a.of[m]], m)
+		a.place(m)
 		waiting = slices.Delete(waiting, k, k+1)
 	}
 }
@@ -183,48 +247,44 @@ func (a *schedulingOrder) placeAll(waiting []*scheduledPod) []*scheduledPod {
 func (a *schedulingOrder) nextFirst(waiting []*scheduledPod) int {
 	best, fewest := -1, 0
 	for k, m := range waiting {
-		w := a.c.labelDemandsOf(m.pod)
-		founds := true
-		bound := 0
-		for _, r := range a.of[m] {
-			founds = founds && (a.satisfied(m, r) || a.mayBeFirst(m, r, w))
-			if only := w.only(r.key); len(only.selector) > 0 || slices.ContainsFunc(only.terms, func(t []expr) bool { return len(t) > 0 }) {
+		if !a.mayBeFirst(m) {
+			continue
+		}
+		w, bound := a.c.labelDemandsOf(m.pod), 0
+		for _, key := range a.of[m].keys() {
+			if only := w.only(key); len(only.selector) > 0 || slices.ContainsFunc(only.terms, func(t []expr) bool { return len(t) > 0 }) {
 				bound++
 			}
 		}
-		if founds && (best < 0 || bound < fewest) {
+		if best < 0 || bound < fewest {
 			best, fewest = k, bound
 		}
 	}
 	return best
 }
 
-// mayBeFirst reports whether the pod is of the group itself, and none of the group ran anywhere that the pod could
-// have used. Of this plan, only first pods elsewhere count: all others may have been placed later.
-func (a *schedulingOrder) mayBeFirst(m *scheduledPod, r *affinityTerm, w *labelDemands) bool {
-	if !r.has(m.pod) {
+// mayBeFirst reports whether the pod matches its own terms, its node has the labels of all of them, and no pod in the
+// cluster matches them on a node with any of the labels, wherever that is. Of this plan, only first pods count: all others
+// may have been placed later.
+func (a *schedulingOrder) mayBeFirst(m *scheduledPod) bool {
+	s := a.of[m]
+	if !s.has(m.pod) || slices.ContainsFunc(s.keys(), func(key string) bool {
+		l := m.at.label(key)
+		return l.absent || len(l.values) == 0
+	}) {
 		return false
 	}
-	if l := m.at.label(r.key); l.absent || len(l.values) == 0 {
-		return false
-	}
-	for _, o := range a.c.pods.selected(r.selection) {
-		if o == m || !o.active || o.placedByPlan && !slices.Contains(a.firstPods[r], o) {
-			continue
-		}
-		if d, ok := o.at.label(r.key).single(); ok && w.reaches(r.key, d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(a.c.selected(s.terms[0]), func(o *scheduledPod) bool {
+		later := o.placedByPlan || o.daemon
+		return o != m && o.attracts && s.has(o.pod) && s.counts(o.at) && (!later || a.isFirst(o, s))
+	})
+}
+
+// isFirst reports whether the pod was placed as the first of a group, and counts for this one.
+func (a *schedulingOrder) isFirst(o *scheduledPod, s *affinitySet) bool {
+	return slices.Contains(a.firstPods[s], o)
 }
 
 func (a *schedulingOrder) unsatisfiedKeys(m *scheduledPod) string {
-	var keys []string
-	for _, r := range a.of[m] {
-		if !a.satisfied(m, r) {
-			keys = append(keys, r.key)
-		}
-	}
-	return strings.Join(keys, ", ")
+	return strings.Join(a.unsatisfied(m), ", ")
 }

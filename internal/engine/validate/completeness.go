@@ -345,10 +345,22 @@ func (f *freshNodeSearch) find() (string, bool) {
 			}
 		}
 	}
+	outcomes = f.withoutRepelling(outcomes)
 	if len(outcomes) == 0 {
 		return "", false
 	}
-	rules := f.c.topologyRules(f.pod)
+	if s := f.c.affinitySetOf(f.pod); s != nil {
+		if following := f.withFollowed(outcomes, s); len(following) > 0 {
+			if on, ok := f.findFor(following, f.c.topologyRules(f.pod, nil)); ok {
+				return on, true
+			}
+		}
+	}
+	return f.findFor(outcomes, f.c.topologyRules(f.pod, f.c.affinitySetOf(f.pod)))
+}
+
+// findFor is find among outcomes, under rules about other pods.
+func (f *freshNodeSearch) findFor(outcomes []outcome, rules []topologyRule) (string, bool) {
 	if !slices.ContainsFunc(rules, func(r topologyRule) bool { return r.key == corev1.LabelHostname && !r.allows("") }) {
 		return f.choose(outcomes, rules, nil)
 	}

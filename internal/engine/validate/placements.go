@@ -111,15 +111,17 @@ func (c *check) missingDaemons(pl *host) []*corev1.Pod {
 	var out []*corev1.Pod
 	for i := range c.s.DaemonSets {
 		set := &c.s.DaemonSets[i]
-		there := func(p *corev1.Pod) bool {
-			return !snapshot.Terminal(p) && p.Namespace == set.Namespace &&
-				slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return isDaemonSet(o) && o.Name == set.Name })
-		}
-		if c.belongs(set.Pod, pl) && !slices.ContainsFunc(pl.node.Pods, there) {
+		if c.belongs(set.Pod, pl) && !slices.ContainsFunc(pl.node.Pods, func(p *corev1.Pod) bool { return ownsPod(set, p) }) {
 			out = append(out, set.Pod)
 		}
 	}
 	return out
+}
+
+// ownsPod reports whether the pod is one of the DaemonSet's, and has not ended.
+func ownsPod(set *snapshot.DaemonSet, p *corev1.Pod) bool {
+	return !snapshot.Terminal(p) && p.Namespace == set.Namespace &&
+		slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return isDaemonSet(o) && o.Name == set.Name })
 }
 
 // daemon reports whether new nodes reserve room for a DaemonSet's pod.

@@ -20,15 +20,20 @@ type scheduledPod struct {
 	// placedByPlan is true if this plan placed the pod; running pods and those nominated to a node in flight were
 	// there before.
 	placedByPlan bool
-	// active pods are counted by constraints of others; a terminating one is not, but its own anti-affinity holds
-	// while it exists.
+	// active pods are counted by spreads; terminating ones are not.
 	active bool
+	// repels is true if anti-affinity counts the pod, and its own holds; attracts if affinity counts it.
+	repels, attracts bool
+	// daemon is true for a DaemonSet's pod that comes with its node.
+	daemon bool
 }
 
 // podIndex is all pods on hosts after the plan, grouped by what selectors can see of them.
 type podIndex struct {
 	all    []*scheduledPod
 	groups []*labelGroup
+	// daemons are those to come: see daemonsToCome. They are not among all.
+	daemons []*scheduledPod
 }
 
 // labelGroup are the pods of one namespace with the same labels.
@@ -60,14 +65,15 @@ func (c *check) scheduledPods() *podIndex {
 		if pl.node != nil {
 			for _, pod := range pl.node.Pods {
 				if !snapshot.Terminal(pod) && !c.planned[pod.UID] {
-					add(&scheduledPod{pod: pod, at: pl, active: snapshot.Active(pod)})
+					add(c.running(pod, pl))
 				}
 			}
 		}
 		for _, pod := range pl.pods {
-			add(&scheduledPod{pod: pod, at: pl, placedByPlan: !pl.nominated(pod), active: true})
+			add(&scheduledPod{pod: pod, at: pl, placedByPlan: !pl.nominated(pod), active: true, repels: true, attracts: true})
 		}
 	}
+	out.daemons = c.daemonsToCome()
 	return out
 }
 

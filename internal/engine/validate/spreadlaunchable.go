@@ -90,7 +90,7 @@ func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 			}
 		}
 	}
-	rules := slices.DeleteFunc(f.c.topologyRules(f.pod), func(r topologyRule) bool { return r.key == sp.key })
+	rules := slices.DeleteFunc(f.c.topologyRules(f.pod, f.c.affinitySetOf(f.pod)), func(r topologyRule) bool { return r.key == sp.key })
 	if len(outcomes) == 0 || slices.ContainsFunc(rules, func(r topologyRule) bool {
 		return r.key == corev1.LabelHostname && !r.allows("")
 	}) {

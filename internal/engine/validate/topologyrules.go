@@ -14,22 +14,25 @@ type topologyRule struct {
 	needsDomain, mayLackDomain bool
 }
 
-// topologyRules are the hard topology constraints of a pod.
-func (c *check) topologyRules(pod *corev1.Pod) []topologyRule {
+// topologyRules are the hard topology constraints of a pod. Near is its required affinity; nil if that is satisfied.
+func (c *check) topologyRules(pod *corev1.Pod, near *affinitySet) []topologyRule {
 	var out []topologyRule
 	for _, t := range pod.Spec.TopologySpreadConstraints {
 		if t.WhenUnsatisfiable == corev1.DoNotSchedule {
 			out = append(out, c.spreadRule(pod, &t))
 		}
 	}
-	for _, t := range requiredAffinity(pod) {
-		out = append(out, c.affinityRule(pod, &t))
+	if near != nil {
+		out = append(out, c.affinityRules(pod, near)...)
+	}
+	repelling := func(list []*scheduledPod) []*scheduledPod {
+		return slices.DeleteFunc(list, func(m *scheduledPod) bool { return !m.repels })
 	}
 	for _, t := range requiredAntiAffinity(pod) {
 		s := c.affinitySelection(pod, &t)
-		out = append(out, antiAffinityRule(s.key, slices.DeleteFunc(c.pods.selected(s), func(m *scheduledPod) bool { return !m.active })))
+		out = append(out, antiAffinityRule(s.key, repelling(c.selected(s))))
 	}
-	for _, m := range c.pods.all {
+	for _, m := range repelling(c.neighbors()) {
 		for _, t := range requiredAntiAffinity(m.pod) {
 			if s := c.affinitySelection(m.pod, &t); s.has(pod) {
 				out = append(out, antiAffinityRule(s.key, []*scheduledPod{m}))
@@ -78,24 +81,30 @@ func (c *check) roomBeside(sp *spread, counts map[string]int, n int) bool {
 	})
 }
 
-func (c *check) affinityRule(pod *corev1.Pod, t *corev1.PodAffinityTerm) topologyRule {
-	s := c.affinitySelection(pod, t)
-	w := c.labelDemandsOf(pod)
-	in := map[string]bool{}
-	founds := s.has(pod)
-	for _, m := range c.pods.selected(s) {
-		if !m.active {
+// affinityRules are the rules of a pod's required affinity, one per key. A pod that matches its own terms may go anywhere
+// while no pod in the cluster matches them.
+func (c *check) affinityRules(pod *corev1.Pod, s *affinitySet) []topologyRule {
+	in, founds := map[topologyPair]bool{}, s.has(pod)
+	for _, m := range c.selected(s.terms[0]) {
+		if !m.attracts || !s.has(m.pod) {
 			continue
 		}
-		l := m.at.labelBeforeLimits(s.key)
-		if d, ok := l.single(); ok {
-			in[d] = true
-			founds = founds && !w.reaches(s.key, d)
-		} else if len(l.values) > 0 {
-			founds = false // it is unknown yet where the pods run
+		for _, key := range s.keys() {
+			l := m.at.labelBeforeLimits(key)
+			if d, ok := l.single(); ok {
+				in[topologyPair{key, d}] = true
+			}
+			founds = founds && len(l.values) == 0
 		}
 	}
-	return topologyRule{key: s.key, needsDomain: len(in) == 0 || founds, allows: func(d string) bool { return in[d] || founds }}
+	var out []topologyRule
+	for _, key := range s.keys() {
+		out = append(out, topologyRule{
+			key: key, needsDomain: len(in) == 0 || founds,
+			allows: func(d string) bool { return in[topologyPair{key, d}] || founds },
+		})
+	}
+	return out
 }
 
 func antiAffinityRule(key string, others []*scheduledPod) topologyRule {

@@ -71,6 +71,35 @@ func TestPlanFindsEachMistake(t *testing.T) {
 			s.Nodes[0].Taints = []corev1.Taint{{Key: "soft", Effect: corev1.TaintEffectPreferNoSchedule}}
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Requests("cpu", "200m"))}}
 		}, "4100m cpu requested"},
+		{"a daemon that the pod keeps off", World(general(), Pod("a", Apart(Host, "agent"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Labeled("app", "agent"))}}
+		}, "pods default/a and default/agent may share kubernetes.io/hostname"},
+		{"a daemon that keeps off the pod", World(general(), Pod("a", Labeled("app", "a"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Apart(Zone, "a"), Selects(Arch, "amd64"))}}
+		}, "pods default/agent and default/a may share topology.kubernetes.io/zone"},
+		{
+			"a first pod although its app runs elsewhere", World(general(), Pod("a", Labeled("app", "web"), Selects(Zone, "z2"), Near(Zone, "web"))),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) {
+				s.Nodes = []snapshot.Node{Node("n1", "general")}
+				s.Nodes[0].Pods = []*corev1.Pod{Bound(Pod("old", Labeled("app", "web")), "n1")}
+			}, "away from all pods that affinity demands over topology.kubernetes.io/zone",
+		},
+		{
+			"a first pod although the last of its app only terminates", World(general(), Pod("a", Labeled("app", "web"), Selects(Zone, "z2"), Near(Zone, "web"))),
+			func(s *snapshot.Snapshot, _ *schedule.Plan) {
+				old := Bound(Pod("old", Labeled("app", "web")), "n1")
+				old.DeletionTimestamp = &metav1.Time{Time: Now()}
+				s.Nodes = []snapshot.Node{Node("n1", "general")}
+				s.Nodes[0].Pods = []*corev1.Pod{old}
+			}, "away from all pods that affinity demands over topology.kubernetes.io/zone",
+		},
+		{"one term by one pod and the other by another", onNode(Pod("a")), func(s *snapshot.Snapshot, _ *schedule.Plan) {
+			s.Nodes[0].Pods = []*corev1.Pod{
+				Bound(Pod("web", Labeled("app", "web")), "n1"), Bound(Pod("db", Labeled("app", "db")), "n1"),
+			}
+			Near(Zone, "web")(s.Pods[0])
+			Near(Zone, "db")(s.Pods[0])
+		}, "away from all pods that affinity demands over topology.kubernetes.io/zone"},
 		{"init containers forgotten", World(general(), Pod("a", Requests("cpu", "500m"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.Pods[0].Spec.InitContainers = []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: Resources("cpu", "3")}}}
 		}, "3 cpu requested"},

@@ -1,0 +1,66 @@
+package nodepool
+
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+)
+
+// Daemons are known to others by number: their index in Config.
+
+// MarkDaemons marks the daemon groups with one of the daemons, besides those that are marked. Nil marks none.
+func (t *Template) MarkDaemons(marked []bool, daemons ...resources.Bitset) []bool {
+	for i := range t.daemonGroups {
+		if !slices.ContainsFunc(daemons, t.daemonGroups[i].members.Overlaps) {
+			continue
+		}
+		if marked == nil {
+			marked = make([]bool, len(t.daemonGroups))
+		}
+		marked[i] = true
+	}
+	return marked
+}
+
+// DaemonTerms are what the daemon requires of nodes of the template, one of which must hold; none if it runs on no such node.
+func (t *Template) DaemonTerms(number int) []requirement.Set {
+	for i := range t.daemons {
+		if t.daemons[i].number == number {
+			return t.daemons[i].alternatives
+		}
+	}
+	return nil
+}
+
+// DaemonsOn are those of the daemons that run on some types of the template.
+func (t *Template) DaemonsOn(of resources.Bitset) (out []int) {
+	for i := range t.daemons {
+		number := t.daemons[i].number
+		if of.Has(number) && slices.ContainsFunc(t.daemonGroups, func(g daemonGroup) bool { return g.members.Has(number) }) {
+			out = append(out, number)
+		}
+	}
+	return out
+}
+
+// MayGet reports whether the daemon may run on a node of the candidates outside the marked groups; surely whether it does on each.
+func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
+	surely = true
+	for _, cand := range c.list {
+		ti := &c.t.types[cand.Type]
+		if ti.BlockedBy(marked) {
+			continue
+		}
+		has := c.t.daemonGroups[ti.daemonGroup].members.Has(number)
+		may, surely = may || has, surely && has
+	}
+	return may, may && surely && c.satisfyDaemon(number)
+}
+
+// satisfyDaemon reports whether nodes of the candidates have the labels that the daemon requires, whatever they are launched as.
+func (c *Candidates) satisfyDaemon(number int) bool {
+	terms := c.t.DaemonTerms(number)
+	return slices.ContainsFunc(terms, func(term requirement.Set) bool { return term.Len() == 0 }) ||
+		c.AllSatisfy(requirement.Pod{Required: terms})
+}

@@ -1,0 +1,163 @@
+package topology
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
+)
+
+// A DaemonSet's pod comes with a node before the pods that the node is launched for. So it counts for affinity and
+// anti-affinity, in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known here:
+// nodes say it by numbers, in the order of AddDaemon.
+
+// daemon is a DaemonSet.
+type daemon struct {
+	name string // with its namespace
+	pod  *corev1.Pod
+	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own, Inverse ones.
+	follows, apart []*Group
+}
+
+// ComingDaemon is a DaemonSet's pod that will run on a node, and is not there yet.
+type ComingDaemon struct {
+	Number int
+	// Surely is false where it depends on what the node becomes.
+	Surely bool
+}
+
+// AddDaemon adds a DaemonSet, before groups are made.
+func (r *Registry) AddDaemon(name string, pod *corev1.Pod) {
+	r.daemons = append(r.daemons, daemon{name: name, pod: pod})
+}
+
+// countComing counts the pods that are still to come to nodes for a new group.
+func (r *Registry) countComing(g *Group) {
+	if g.typ == Spread || g.claim != "" || g.typ == Inverse {
+		return
+	}
+	for _, n := range r.nodes {
+		for _, c := range n.Coming {
+			if g.selects(r.daemons[c.Number].pod) {
+				r.addComing(g, n, c, 1)
+			}
+		}
+	}
+}
+
+// declareDaemons makes the groups of the anti-affinity that DaemonSets declare, and counts the pods to come for them.
+func (r *Registry) declareDaemons() {
+	for i := range r.daemons {
+		r.daemons[i].apart = r.Apart(Inverse, r.daemons[i].pod)
+	}
+	for _, n := range r.nodes {
+		for _, c := range n.Coming {
+			for _, g := range r.daemons[c.Number].apart {
+				r.addComing(g, n, c, 1)
+			}
+		}
+	}
+}
+
+// addComing counts a pod to come in the domains of its node, times by. Of a claim without an instance, pods that keep apart avoid each
+// domain that it may come up in.
+func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
+	if g.typ == Affinity && !c.Surely {
+		return
+	}
+	if _, single := n.Domain(g.key); single {
+		g.AddRunning(n, by)
+		return
+	}
+	if n.Unlaunched && g.typ != Affinity {
+		for _, d := range r.DomainsOf(g, n.Labels) {
+			g.addRunning(d, by)
+		}
+	}
+}
+
+// AddComing counts the pods that are still to come to the node, times by: for nodes that are removed, and return.
+func (r *Registry) AddComing(n *Node, by int) {
+	for _, c := range n.Coming {
+		for _, list := range [...][]*Group{r.daemons[c.Number].follows, r.daemons[c.Number].apart} {
+			for _, g := range list {
+				r.addComing(g, n, c, by)
+			}
+		}
+	}
+}
+
+// indexDaemons finds the groups that DaemonSets' pods matter to.
+func (r *Registry) indexDaemons() {
+	for i := range r.daemons {
+		d := &r.daemons[i]
+		own := slices.DeleteFunc(slices.Clone(d.apart), func(g *Group) bool { return g.typ != Inverse })
+		d.follows, d.apart = nil, own
+		counting, _ := r.Find(d.pod)
+		for _, g := range counting {
+			switch {
+			case g.claim != "" || g.typ == Spread:
+			case g.typ == Affinity:
+				d.follows = append(d.follows, g)
+			default:
+				d.apart = append(d.apart, g)
+			}
+		}
+		for _, list := range [...][]*Group{d.follows, d.apart} {
+			for _, g := range list {
+				g.daemons.Add(i)
+			}
+		}
+		if len(d.follows) > 0 || slices.ContainsFunc(d.apart, func(g *Group) bool { return !g.OverHosts() }) {
+			r.counted.Add(i)
+		}
+	}
+}
+
+// CountedDaemons are the DaemonSets, by number, whose pods on a planned node matter to pods on other nodes, or to which groups.
+func (r *Registry) CountedDaemons() resources.Bitset { return r.counted }
+
+// CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods that follow it
+// need to know that it comes, whatever the node is launched as; pods that keep apart avoid it where it may. Those on the node itself do
+// so by the choice of types.
+func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []*Group {
+	d, out := &r.daemons[number], []*Group(nil)
+	if surely {
+		out = append(out, d.follows...)
+	}
+	for _, g := range d.apart {
+		if !g.OverHosts() {
+			out = append(out, g)
+		}
+	}
+	for _, g := range out {
+		r.CountNew(g, at, 1)
+	}
+	return out
+}
+
+// CountLaunchedDaemon is CountDaemon for a node that is being launched.
+func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
+	for _, list := range [...][]*Group{r.daemons[d.Number].follows, r.daemons[d.Number].apart} {
+		for _, g := range list {
+			if g.typ != Affinity || d.Surely {
+				r.CountLaunched(g, node, pool)
+			}
+		}
+	}
+}
+
+// DaemonName is the name of a DaemonSet, with its namespace.
+func (r *Registry) DaemonName(number int) string { return r.daemons[number].name }
+
+// Daemons are the DaemonSets, by number, whose pods matter to the view: those that the pod follows or keeps away from, or that keep it
+// away. A spread has none.
+func (v *View) Daemons() resources.Bitset { return v.g.daemons }
+
+// LacksDomain reports whether a new node with these labels has no domain of the key.
+func (r *Registry) LacksDomain(key string, node requirement.Set) bool {
+	return key != corev1.LabelHostname &&
+		(!node.Defines(key) && !r.labels.WellKnown[key] || node.Get(key).Operator() == corev1.NodeSelectorOpDoesNotExist)
+}

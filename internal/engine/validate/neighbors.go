@@ -1,0 +1,114 @@
+package validate
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// nodeStart is how long a node takes to start. A plan may count on the place of a pod that terminates sooner.
+const nodeStart = time.Minute
+
+// running is a pod that was on its node before the plan. kube-scheduler counts terminating pods for affinity and
+// anti-affinity in both directions until they are gone. Two exceptions: the place of a pod of which the grace period ends
+// soon, or just has, and pods that leave a node that goes.
+func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
+	m := &scheduledPod{pod: pod, at: at, active: snapshot.Active(pod), repels: true, attracts: true}
+	if pod.DeletionTimestamp == nil {
+		return m
+	}
+	left := pod.DeletionTimestamp.Sub(c.s.Now)
+	if soon := left < nodeStart && left > -nodeStart; soon {
+		m.repels = slices.ContainsFunc(pod.OwnerReferences, isDaemonSet) // its successor comes to the same node
+		m.attracts = !at.node.Deleting
+	}
+	return m
+}
+
+// daemonsToCome are the pods of DaemonSets that will run on hosts and are not there yet: on launches, and on nodes in
+// flight. Those that run there whatever the host becomes are surely there; others only may be.
+func (c *check) daemonsToCome() []*scheduledPod {
+	var out []*scheduledPod
+	for _, pl := range c.hosts {
+		if pl.node != nil && pl.node.Initialized || pl.launch != nil && len(pl.outcomes) == 0 {
+			continue
+		}
+		for i := range c.s.DaemonSets {
+			set := &c.s.DaemonSets[i]
+			there := func(p *corev1.Pod) bool { return ownsPod(set, p) }
+			if !c.daemon(set.Pod) || !tolerated(set.Pod, pl.taints) || pl.node != nil && slices.ContainsFunc(pl.node.Pods, there) {
+				continue
+			}
+			surely := pl.satisfies(c.labelDemandsOf(set.Pod))
+			if surely || c.mayRunOn(set.Pod, pl) {
+				out = append(out, &scheduledPod{pod: set.Pod, at: pl, repels: true, attracts: surely, daemon: true})
+			}
+		}
+	}
+	return out
+}
+
+// mayRunOn reports whether a DaemonSet's pod runs on something that the host may become.
+func (c *check) mayRunOn(daemon *corev1.Pod, pl *host) bool {
+	w := c.labelDemandsOf(daemon)
+	if !pl.mightSatisfy(w) || len(pl.outcomes) == 0 {
+		return pl.mightSatisfy(w)
+	}
+	return slices.ContainsFunc(pl.outcomes, func(out outcome) bool {
+		return w.admits(func(e *expr) bool { return e.may(pl.labelOn(out, e.key)) })
+	})
+}
+
+// neighbors are all pods that affinity and anti-affinity may see after the plan.
+func (c *check) neighbors() []*scheduledPod {
+	return slices.Concat(c.pods.all, c.pods.daemons)
+}
+
+// selected are the neighbors that the selection selects.
+func (c *check) selected(s *selection) []*scheduledPod {
+	out := c.pods.selected(s)
+	for _, m := range c.pods.daemons {
+		if s.has(m.pod) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// keptApart reports whether a DaemonSet's pod and the pod may not share a domain, one of whose keys the outcome may have a label for.
+func (f *freshNodeSearch) keptApart(out outcome, daemon *corev1.Pod) bool {
+	apart := func(owner, other *corev1.Pod) bool {
+		return slices.ContainsFunc(requiredAntiAffinity(owner), func(t corev1.PodAffinityTerm) bool {
+			s := f.c.affinitySelection(owner, &t)
+			return s.has(other) && (s.key == corev1.LabelHostname || len(f.options(out, s.key).values) > 0)
+		})
+	}
+	return apart(f.pod, daemon) || apart(daemon, f.pod)
+}
+
+// withoutRepelling are the outcomes on which no DaemonSet's pod may come that the pod cannot be with.
+func (f *freshNodeSearch) withoutRepelling(outcomes []outcome) []outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(out outcome) bool {
+		return slices.ContainsFunc(f.c.s.DaemonSets, func(set snapshot.DaemonSet) bool {
+			return f.mayCome(set.Pod) && f.mightRun(set.Pod, out.it) && f.keptApart(out, set.Pod)
+		})
+	})
+}
+
+// mayCome reports whether DaemonSet's pods come to nodes of the pool, as far as its taints are concerned.
+func (f *freshNodeSearch) mayCome(daemon *corev1.Pod) bool {
+	return f.c.daemon(daemon) && tolerated(daemon, f.pool.NodePool.Spec.Template.Spec.Taints)
+}
+
+// withFollowed are the outcomes to which a DaemonSet's pod surely comes that the pod's affinity demands.
+func (f *freshNodeSearch) withFollowed(outcomes []outcome, s *affinitySet) []outcome {
+	return slices.DeleteFunc(slices.Clone(outcomes), func(out outcome) bool {
+		return !slices.ContainsFunc(f.c.s.DaemonSets, func(set snapshot.DaemonSet) bool {
+			return f.mayCome(set.Pod) && s.has(set.Pod) && f.mightRun(set.Pod, out.it) &&
+				f.c.labelDemandsOf(set.Pod).admits(func(e *expr) bool { return e.holds(f.options(out, e.key)) })
+		})
+	})
+}

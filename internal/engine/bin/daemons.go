@@ -11,8 +11,9 @@ import (
 // maxDaemonChoices bounds how many combinations of DaemonSets that a pod can follow are tried for one bin.
 const maxDaemonChoices = 16
 
-// seeDaemons finds the DaemonSets that the pod must not share a node with, and the views that one on the bin's own node may satisfy.
-// A node without the label of a view is with no other pod: that suits those that keep apart, and no others.
+// seeDaemons finds the DaemonSets that the pod must not share a node with, and the views that one on the bin's own
+// node may satisfy. A node without the label of a view is with no other pod: that suits those that keep apart, and no
+// others.
 func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
 	t := cands.Template()
 	for _, i := range with {
@@ -27,7 +28,8 @@ func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
 	}
 }
 
-// blockedGroups marks the daemon groups that the bin's pods and those of the request cannot share a node with; nil if there are none.
+// blockedGroups marks the daemon groups that the bin's pods and those of the request cannot share a node with; nil if
+// there are none.
 func (s *Set) blockedGroups(b *Bin, a request) []bool {
 	var blocked []bool
 	if a.c == nil {
@@ -41,8 +43,8 @@ func (s *Set) blockedGroups(b *Bin, a request) []bool {
 	return blocked
 }
 
-// followDaemons grows the bin for a pod that may follow a DaemonSet's pod on the bin's own node: the node must then be one that the
-// DaemonSet surely runs on. Views that none satisfies so are left to what other nodes have.
+// followDaemons grows the bin for a pod that may follow a DaemonSet's pod on the bin's own node: the node must then be
+// one that the DaemonSet surely runs on. Views that none satisfies so are left to what other nodes have.
 //
 // Cost: up to maxDaemonChoices attempts.
 func (s *Set) followDaemons(b *Bin, a request, cands *nodepool.Candidates) (Growth, *Refusal) {
@@ -68,8 +70,8 @@ type following struct {
 	final    bool
 }
 
-// try chooses DaemonSets for the views from the k-th on, and returns whether the search is over. Satisfied are the views, by index, with
-// a DaemonSet.
+// try chooses DaemonSets for the views from the k-th on, and returns whether the search is over. Satisfied are the
+// views, by index, with a DaemonSet.
 func (f *following) try(k int, cands *nodepool.Candidates, satisfied []int) (done bool) {
 	if k == len(f.a.following) {
 		return f.attempt(cands, satisfied)

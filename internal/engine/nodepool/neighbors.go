@@ -23,7 +23,8 @@ func (t *Template) MarkDaemons(marked []bool, daemons ...resources.Bitset) []boo
 	return marked
 }
 
-// DaemonTerms are what the daemon requires of nodes of the template, one of which must hold; none if it runs on no such node.
+// DaemonTerms are what the daemon requires of nodes of the template, one of which must hold; none if it runs on no
+// such node.
 func (t *Template) DaemonTerms(number int) []requirement.Set {
 	for i := range t.daemons {
 		if t.daemons[i].number == number {
@@ -44,7 +45,8 @@ func (t *Template) DaemonsOn(of resources.Bitset) (out []int) {
 	return out
 }
 
-// MayGet reports whether the daemon may run on a node of the candidates outside the marked groups; surely whether it does on each.
+// MayGet reports whether the daemon may run on a node of the candidates outside the marked groups; surely whether it
+// does on each.
 func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 	surely = true
 	for _, cand := range c.list {
@@ -58,7 +60,8 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 	return may, may && surely && c.satisfyDaemon(number)
 }
 
-// satisfyDaemon reports whether nodes of the candidates have the labels that the daemon requires, whatever they are launched as.
+// satisfyDaemon reports whether nodes of the candidates have the labels that the daemon requires, whatever they are
+// launched as.
 func (c *Candidates) satisfyDaemon(number int) bool {
 	terms := c.t.DaemonTerms(number)
 	return slices.ContainsFunc(terms, func(term requirement.Set) bool { return term.Len() == 0 }) ||

@@ -14,9 +14,9 @@ const (
 	maxPinnedDomains = 8
 )
 
-// solvePinned improves a plan that leaves pods over which must be with others of their own set, while the first of the set may still
-// choose its domain. The first pod alone takes the cheapest domain, and the limits of a pool there may not hold the others. So it tries
-// each domain for the whole set, and keeps the plan that schedules the most pods.
+// solvePinned improves a plan that leaves pods over which must be with others of their own set, while the first of the
+// set may still choose its domain. The first pod alone takes the cheapest domain, and the limits of a pool there may
+// not hold the others. So it tries each domain for the whole set, and keeps the plan that schedules the most pods.
 //
 // Cost: one solve per domain, only for such plans.
 func (sv *solver) solvePinned(queue []*queuedPod, budget Budget, plan Plan) Plan {
@@ -44,7 +44,8 @@ func (sv *solver) solvePinned(queue []*queuedPod, budget Budget, plan Plan) Plan
 	return plan
 }
 
-// splitSets are the sets of pods, as groups, that may choose their domain, and of which the plan schedules some and leaves others.
+// splitSets are the sets of pods, as groups, that may choose their domain, and of which the plan schedules some and
+// leaves others.
 func (sv *solver) splitSets(queue []*queuedPod, plan *Plan) []*topology.Group {
 	rejected := make(map[*corev1.Pod]bool, len(plan.Rejected))
 	for i := range plan.Rejected {

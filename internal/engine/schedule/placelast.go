@@ -6,8 +6,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
-// placeLast finds the classes that are placed after all others: their pods keep out of whole domains, such as zones, in which a
-// DaemonSet runs. Each new node may bring a pod of the DaemonSet to its domain, so all others come first.
+// placeLast finds the classes that are placed after all others: their pods keep out of whole domains, such as zones,
+// in which a DaemonSet runs. Each new node may bring a pod of the DaemonSet to its domain, so all others come first.
 func (sv *solver) placeLast() {
 	if len(sv.topology.CountedDaemons()) == 0 {
 		return

@@ -71,9 +71,9 @@ func (g *Group) intersectNamespaces(other *Group) {
 	}
 }
 
-// bootstrap reports whether the first pod of a self-affine set may choose its domains freely. It may while no pod in the
-// cluster is counted in any domain of any of the set's keys: it does not matter whether the pod could follow one there.
-// Undecided pods on the planned node at hand are in the same domain as the pod, wherever that comes up.
+// bootstrap reports whether the first pod of a self-affine set may choose its domains freely. It may while no pod in
+// the cluster is counted in any domain of any of the set's keys: it does not matter whether the pod could follow one
+// there. Undecided pods on the planned node at hand are in the same domain as the pod, wherever that comes up.
 func (v *View) bootstrap() bool {
 	if !v.self || v.g.undecided > v.ownUndecided || v.g.populated() {
 		return false
@@ -91,7 +91,8 @@ func (g *Group) populated() bool {
 	return slices.ContainsFunc(g.countsByNew, func(n int) bool { return n > 0 })
 }
 
-// ChoosesDomain reports whether the first pod of a set that must be together will choose the domain for all: none is there yet.
+// ChoosesDomain reports whether the first pod of a set that must be together will choose the domain for all: none is
+// there yet.
 func (g *Group) ChoosesDomain() bool {
 	return g.typ == Affinity && g.claim == "" && !g.OverHosts() && len(g.universe) > 1 && g.Empty()
 }

@@ -10,14 +10,15 @@ import (
 )
 
 // A DaemonSet's pod comes with a node before the pods that the node is launched for. So it counts for affinity and
-// anti-affinity, in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known here:
-// nodes say it by numbers, in the order of AddDaemon.
+// anti-affinity, in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known
+// here: nodes say it by numbers, in the order of AddDaemon.
 
 // daemon is a DaemonSet.
 type daemon struct {
 	name string // with its namespace
 	pod  *corev1.Pod
-	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own, Inverse ones.
+	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own,
+	// Inverse ones.
 	follows, apart []*Group
 }
 
@@ -61,8 +62,8 @@ func (r *Registry) declareDaemons() {
 	}
 }
 
-// addComing counts a pod to come in the domains of its node, times by. Of a claim without an instance, pods that keep apart avoid each
-// domain that it may come up in.
+// addComing counts a pod to come in the domains of its node, times by. Of a claim without an instance, pods that keep
+// apart avoid each domain that it may come up in.
 func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	if g.typ == Affinity && !c.Surely {
 		return
@@ -116,12 +117,13 @@ func (r *Registry) indexDaemons() {
 	}
 }
 
-// CountedDaemons are the DaemonSets, by number, whose pods on a planned node matter to pods on other nodes, or to which groups.
+// CountedDaemons are the DaemonSets, by number, whose pods on a planned node matter to pods on other nodes, or to
+// which groups.
 func (r *Registry) CountedDaemons() resources.Bitset { return r.counted }
 
-// CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods that follow it
-// need to know that it comes, whatever the node is launched as; pods that keep apart avoid it where it may. Those on the node itself do
-// so by the choice of types.
+// CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods
+// that follow it need to know that it comes, whatever the node is launched as; pods that keep apart avoid it where it
+// may. Those on the node itself do so by the choice of types.
 func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []*Group {
 	d, out := &r.daemons[number], []*Group(nil)
 	if surely {
@@ -152,8 +154,8 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 // DaemonName is the name of a DaemonSet, with its namespace.
 func (r *Registry) DaemonName(number int) string { return r.daemons[number].name }
 
-// Daemons are the DaemonSets, by number, whose pods matter to the view: those that the pod follows or keeps away from, or that keep it
-// away. A spread has none.
+// Daemons are the DaemonSets, by number, whose pods matter to the view: those that the pod follows or keeps away from,
+// or that keep it away. A spread has none.
 func (v *View) Daemons() resources.Bitset { return v.g.daemons }
 
 // LacksDomain reports whether a new node with these labels has no domain of the key.

@@ -8,15 +8,16 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// usualStart is how long a new node usually takes until it runs pods. Waiting that long for the place of a pod that terminates is no
-// slower than launching a node.
+// usualStart is how long a new node usually takes until it runs pods. Waiting that long for the place of a pod that
+// terminates is no slower than launching a node.
 const usualStart = time.Minute
 
-// CountsPod reports whether a pod on the node, which the group selects or which declares it, counts as far as its own state is
-// concerned. kube-scheduler counts a terminating pod for affinity and anti-affinity until it is gone, and for spread not at all.
+// CountsPod reports whether a pod on the node, which the group selects or which declares it, counts as far as its own
+// state is concerned. kube-scheduler counts a terminating pod for affinity and anti-affinity until it is gone, and for
+// spread not at all.
 //
-// Two kinds are treated as gone: those in whose place a pod can soon run, since their grace period is about to end, and those that
-// are drained from a node that is being removed.
+// Two kinds are treated as gone: those in whose place a pod can soon run, since their grace period is about to end,
+// and those that are drained from a node that is being removed.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
 	case snapshot.Terminal(pod):
@@ -31,8 +32,8 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
 }
 
-// endsSoon reports whether the pod will be gone by the time at which a new node could take its place. A pod whose grace period ended
-// long ago is stuck.
+// endsSoon reports whether the pod will be gone by the time at which a new node could take its place. A pod whose
+// grace period ended long ago is stuck.
 func (r *Registry) endsSoon(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp.Sub(r.now).Abs() < usualStart
 }

@@ -13,8 +13,8 @@ import (
 const nodeStart = time.Minute
 
 // running is a pod that was on its node before the plan. kube-scheduler counts terminating pods for affinity and
-// anti-affinity in both directions until they are gone. Two exceptions: the place of a pod of which the grace period ends
-// soon, or just has, and pods that leave a node that goes.
+// anti-affinity in both directions until they are gone. Two exceptions: the place of a pod of which the grace period
+// ends soon, or just has, and pods that leave a node that goes.
 func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 	m := &scheduledPod{pod: pod, at: at, active: snapshot.Active(pod), repels: true, attracts: true}
 	if pod.DeletionTimestamp == nil {
@@ -78,7 +78,8 @@ func (c *check) selected(s *selection) []*scheduledPod {
 	return out
 }
 
-// keptApart reports whether a DaemonSet's pod and the pod may not share a domain, one of whose keys the outcome may have a label for.
+// keptApart reports whether a DaemonSet's pod and the pod may not share a domain, one of whose keys the outcome may
+// have a label for.
 func (f *freshNodeSearch) keptApart(out outcome, daemon *corev1.Pod) bool {
 	apart := func(owner, other *corev1.Pod) bool {
 		return slices.ContainsFunc(requiredAntiAffinity(owner), func(t corev1.PodAffinityTerm) bool {
@@ -103,10 +104,17 @@ func (f *freshNodeSearch) mayCome(daemon *corev1.Pod) bool {
 	return f.c.daemon(daemon) && tolerated(daemon, f.pool.NodePool.Spec.Template.Spec.Taints)
 }
 
-// withFollowed are the outcomes to which a DaemonSet's pod surely comes that the pod's affinity demands.
+// withFollowed are the outcomes to which a DaemonSet's pod surely comes that the pod's affinity demands. They have the
+// labels of all terms.
 func (f *freshNodeSearch) withFollowed(outcomes []outcome, s *affinitySet) []outcome {
+	lacked := func(out outcome) bool {
+		return slices.ContainsFunc(s.keys(), func(key string) bool {
+			l := f.options(out, key)
+			return key != corev1.LabelHostname && (l.absent || len(l.values) == 0)
+		})
+	}
 	return slices.DeleteFunc(slices.Clone(outcomes), func(out outcome) bool {
-		return !slices.ContainsFunc(f.c.s.DaemonSets, func(set snapshot.DaemonSet) bool {
+		return lacked(out) || !slices.ContainsFunc(f.c.s.DaemonSets, func(set snapshot.DaemonSet) bool {
 			return f.mayCome(set.Pod) && s.has(set.Pod) && f.mightRun(set.Pod, out.it) &&
 				f.c.labelDemandsOf(set.Pod).admits(func(e *expr) bool { return e.holds(f.options(out, e.key)) })
 		})

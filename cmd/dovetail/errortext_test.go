@@ -6,7 +6,7 @@ import "testing"
 func TestErrorsHaveNoEscapeCodes(t *testing.T) {
 	const message = "pods.yaml: Pod \x1b[2J\x1b]0;title\x07\u202eweb\u009b31m is invalid:\n\tspec: \rRequired"
 	const want = "pods.yaml: Pod ?[2J?]0;title??web?31m is invalid:\n\tspec: ?Required"
-	if got := errorText(message); got != want {
+	if got := errorMessage(message); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -30,14 +30,14 @@ func main() {
 	err := root.ExecuteContext(ctx)
 	code := codeOf(err)
 	if code != exitOK && !errors.As(err, new(exitCode)) {
-		fmt.Fprintln(os.Stderr, "error:", errorText(err.Error()))
+		fmt.Fprintln(os.Stderr, "error:", errorMessage(err.Error()))
 	}
 	os.Exit(int(code))
 }
 
-// errorText is a message that may quote input: names and values in it neither color nor rewrite what a terminal shows. Line breaks and
+// errorMessage is a message that may quote input: names and values in it neither color nor rewrite what a terminal shows. Line breaks and
 // tabs are the message's own.
-func errorText(message string) string {
+func errorMessage(message string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' {
 			return r

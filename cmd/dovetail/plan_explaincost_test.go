@@ -28,7 +28,7 @@ func TestPlanExplainsItsCost(t *testing.T) {
 			"zone spread",
 			"topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, " +
 				"labelSelector: " + ofWeb + "}],",
-			"Bound: $0.0700/h, which no plan can beat; this plan costs $0.2000/h more, with 6.8 cpu, 27Gi memory of its nodes unused",
+			"Bound: $0.0700/h, which no plan can beat; this plan costs $0.2000/h more\n       The bound counts parts of nodes; unused: 6.8 cpu, 27Gi memory",
 			"Gap:   $0.2000/h above the bound, $0.2000/h of it for rules that the bound leaves out\n" +
 				"Rules: $0.2000/h for zone spread of shop/web",
 		},

@@ -59,7 +59,8 @@ func dump(ctx context.Context, cluster client.Reader, takenAt time.Time, write f
 	for k, o := range prototypes() {
 		spelled[reflect.TypeOf(o)] = k
 	}
-	return eachDumped(func(list client.ObjectList) ([]client.Object, error) { return List(ctx, cluster, list, scrub) }, func(written []client.Object) error {
+	scrubbed := func(list client.ObjectList) ([]client.Object, error) { return List(ctx, cluster, list, scrub) }
+	return eachDumped(scrubbed, func(written []client.Object) error {
 		slices.SortFunc(written, func(a, b client.Object) int {
 			return strings.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName())
 		})

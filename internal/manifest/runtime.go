@@ -12,8 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster/admission"
 )
 
-// admitPods completes pods as the API server does on admission. Templates of DaemonSets are completed when their pods are planned; here
-// they are only checked.
+// admitPods completes pods, and templates of DaemonSets, as the API server does on admission.
 func (r *reader) admitPods() error {
 	rules := admission.New(admission.Objects{
 		LimitRanges: r.world.LimitRanges, RuntimeClasses: r.world.RuntimeClasses, PriorityClasses: all[*schedulingv1.PriorityClass](r),
@@ -35,8 +34,7 @@ func (r *reader) admitPods() error {
 		}
 	}
 	for _, set := range r.plainDaemonSets() {
-		spec := set.Spec.Template.Spec.DeepCopy()
-		if err := admitted(rules.CompleteDaemon(set.Namespace, spec)); err != nil {
+		if err := admitted(rules.Complete(set.Namespace, &set.Spec.Template.Spec)); err != nil {
 			return fmt.Errorf("daemonset %s/%s: %w", set.Namespace, set.Name, err)
 		}
 	}

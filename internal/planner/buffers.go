@@ -54,7 +54,8 @@ func (r *Report) buffers(b *strings.Builder) {
 	for i, row := range rows {
 		rows[i] = append([]string{strconv.Itoa(count[strings.Join(row, "\t")])}, row...)
 	}
-	section(b, "Nodes to launch for them, beside those of the plan", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "FOR"}, rows)
+	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "FOR"}
+	section(b, "Nodes to launch for them, beside those of the plan", columns, rows)
 }
 
 // buffersOf names the buffers of virtual pods, with how many each has.

@@ -433,7 +433,7 @@ func (r *Report) gap(total, bound float64) string {
 	if bound >= wholeNodes*largest || more < 0.0001 {
 		return fmt.Sprintf("this plan costs %.1f %% more", max(0, 100*(total/bound-1)))
 	}
-	return fmt.Sprintf("this plan costs $%s/h more, with %s cpu, %s memory of its nodes unused", dollars(more),
+	return fmt.Sprintf("this plan costs $%s/h more\n       The bound counts parts of nodes; unused: %s cpu, %s memory", dollars(more),
 		amount(corev1.ResourceCPU, unused[corev1.ResourceCPU]), amount(corev1.ResourceMemory, unused[corev1.ResourceMemory]))
 }
 

@@ -92,7 +92,7 @@ func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multi
 		return nil
 	}
 	if !mimeHeader.MatchString(text) {
-		if likePart.MatchString(text) {
+		if likePart(text) {
 			return fmt.Errorf("spec.userData: begins like MIME, with %q, and lacks the header of a message; begin with MIME-Version: 1.0 and "+
 				`Content-Type: multipart/mixed; boundary="BOUNDARY"`, firstLine(text))
 		}
@@ -127,9 +127,20 @@ func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multi
 var (
 	// mimeHeader matches the header with which a MIME message begins; names of headers are of any case.
 	mimeHeader = regexp.MustCompile(`(?i)^(mime-version|content-type)[ \t]*:`)
-	// likePart matches text that begins with a boundary, which is no "---" of YAML, or with another header before MIME-Version: as a script it would do nothing.
-	likePart = regexp.MustCompile(`(?i)^(--\S*[^\s-]\S*[ \t\r]*\n|[a-z-]+:[^\n]*\n([a-z-]+:[^\n]*\n)*(mime-version|content-type)[ \t]*:)`)
+	// anyHeader matches a header line, messageHeader one of a message after others.
+	anyHeader     = regexp.MustCompile(`(?i)^[a-z-]+:`)
+	messageHeader = regexp.MustCompile(`(?i)^([a-z-]+:[^\n]*\n)+(mime-version|content-type)[ \t]*:`)
 )
+
+// likePart reports whether text is a message without its header, or with other headers first. As a script it would do nothing.
+func likePart(text string) bool {
+	first, rest, _ := strings.Cut(unix(text), "\n")
+	first = strings.TrimSpace(first)
+	if !strings.HasPrefix(first, "--") || strings.Trim(first, "-") == "" || strings.ContainsAny(first, " \t") {
+		return messageHeader.MatchString(text)
+	}
+	return anyHeader.MatchString(rest) || strings.HasSuffix(strings.TrimSpace(rest), "\n"+first+"--")
+}
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")

@@ -93,8 +93,8 @@ func (m *multipartMessage) addUserParts(text, otherwise string, pass func(*multi
 	}
 	if !mimeHeader.MatchString(text) {
 		if likePart(text) {
-			return fmt.Errorf("spec.userData: begins like MIME, with %q, and lacks the header of a message; begin with MIME-Version: 1.0 and "+
-				`Content-Type: multipart/mixed; boundary="BOUNDARY"`, firstLine(text))
+			return fmt.Errorf("spec.userData: begins like MIME, with %q, and lacks the header of a message; "+
+				`begin with MIME-Version: 1.0 and Content-Type: multipart/mixed; boundary="BOUNDARY"`, firstLine(text))
 		}
 		m.add(otherwise, text)
 		return nil
@@ -163,7 +163,7 @@ func typed(header textproto.MIMEHeader, text string, n int) (textproto.MIMEHeade
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("spec.userData: MIME part %d, which begins with %q, has no Content-Type, so that nothing on the node would use it; "+
+	return nil, fmt.Errorf("spec.userData: MIME part %d, which begins with %q, has no Content-Type, so nothing on the node would use it; "+
 		"begin the part with Content-Type: %s, and an empty line", n, firstLine(text), shellScript)
 }
 

@@ -38,8 +38,8 @@ func (a *assembly) wireDisruption() error {
 		},
 		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
 		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
-		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics, Provisioning: a.batch, Turns: a.turns,
-		Recorder: a.recorder,
+		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
+		Provisioning: a.batch, Turns: a.turns, Recorder: a.recorder,
 	}
 	if a.repair.policies != nil {
 		loop.Repairs = a.repair.metrics

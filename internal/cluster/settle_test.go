@@ -74,13 +74,22 @@ func TestPlacesThatAreTakenAndNodesThatAreTooSmall(t *testing.T) {
 	}{
 		{"room is left", podOf("p", unschedulable, asks("cpu", "1")), []*corev1.Pod{boundPod("x", "n", asks("cpu", "1"))}, false, false},
 		{"another pod took the room", podOf("p", unschedulable, asks("cpu", "1")), []*corev1.Pod{boundPod("x", "n", asks("cpu", "3"))}, true, false},
-		{"pods of a DaemonSet leave too little", podOf("p", unschedulable, asks("cpu", "1")),
-			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "3"), daemon)}, false, true},
+		{
+			"pods of a DaemonSet leave too little", podOf("p", unschedulable, asks("cpu", "1")),
+			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "3"), daemon)},
+			false, true,
+		},
 		{"the node is too small", podOf("p", unschedulable, asks("cpu", "9")), nil, false, true},
-		{"anti-affinity to a pod that came", podOf("p", unschedulable, asks("cpu", "1"), apart("web")),
-			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "1"), apart("web"))}, true, false},
-		{"anti-affinity to a pod of a DaemonSet, which was to be planned for", podOf("p", unschedulable, asks("cpu", "1"), apart("web")),
-			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "1"), apart("web"), daemon)}, false, false},
+		{
+			"anti-affinity to a pod that came", podOf("p", unschedulable, asks("cpu", "1"), apart("web")),
+			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "1"), apart("web"))},
+			true, false,
+		},
+		{
+			"anti-affinity to a pod of a DaemonSet, which was to be planned for", podOf("p", unschedulable, asks("cpu", "1"), apart("web")),
+			[]*corev1.Pod{boundPod("x", "n", asks("cpu", "1"), apart("web"), daemon)},
+			false, false,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := cluster.BuildSnapshot(cluster.Objects{

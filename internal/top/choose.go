@@ -2,10 +2,11 @@ package top
 
 import (
 	"cmp"
-	"github.com/dovetail-k8s/dovetail/internal/fleet"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/fleet"
 )
 
 // grouping is what nodes are grouped by.

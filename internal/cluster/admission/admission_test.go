@@ -42,7 +42,8 @@ func TestPodsOfTemplatesAreWhatTheAPIServerMakesOfThem(t *testing.T) {
 	}{
 		{"limits are requests", nil, "{" + container("{limits: {cpu: 2}}") + "}", "{" + container("{limits: {cpu: 2}, requests: {cpu: 2}}") + "}"},
 		{
-			"defaults of the namespace, for init containers, too", []*corev1.LimitRange{limitRange(t, "a",
+			"defaults of the namespace, for init containers, too",
+			[]*corev1.LimitRange{limitRange(t, "a",
 				"[{type: Container, defaultRequest: {cpu: 1}, default: {cpu: 2, memory: 1Gi}}]")},
 			"{initContainers: [{name: i}], " + container("{requests: {memory: 3Gi}}") + "}",
 			"{initContainers: [{name: i, resources: {requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}}}], " +

@@ -56,11 +56,11 @@ func TestEvents(t *testing.T) {
 		{"a place", func(*karpv1.NodePool) {}, func(*corev1.Pod) {}, []string{"Normal Nominated Pod should schedule on: nodeclaim/general-"}},
 		{
 			"a host name", func(*karpv1.NodePool) {}, by(corev1.LabelHostname),
-			[]string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "kubernetes.io/hostname"`},
+			[]string{`Warning FailedScheduling Failed to schedule pod, nodepool "general": fits m.small in z1, but the pod requires kubernetes.io/hostname=x, and a new node has a name of its own`},
 		},
 		{
 			"a label of ours", func(*karpv1.NodePool) {}, by("sub.karpenter.sh/x"),
-			[]string{`Warning FailedScheduling Failed to schedule pod, the pod selects by label "sub.karpenter.sh/x"`},
+			[]string{`Warning FailedScheduling Failed to schedule pod, nodepool "general": fits m.small in z1, but the pod requires sub.karpenter.sh/x=x, a label that neither the pool nor its instance types have`},
 		},
 		{"it wants no node of ours", func(*karpv1.NodePool) {}, optsOut, nil},
 		{"an invalid preference", team, prefers, []string{

@@ -152,12 +152,16 @@ func TestNoMoreThanThreeNodesAreLaunchedForPodsThatEachNodeRefuses(t *testing.T)
 		most         int
 		cause, says  string
 	}{
-		{"a taint of something else", foreignTaint, false, 1, nil, 3, "NodeTainted",
-			"has taint node.cilium.io/agent-not-ready:NoSchedule, which Cilium removes, that no startupTaint of NodePool general declares"},
+		{
+			"a taint of something else", foreignTaint, false, 1, nil, 3, "NodeTainted",
+			"has taint node.cilium.io/agent-not-ready:NoSchedule, which Cilium removes, that no startupTaint of NodePool general declares",
+		},
 		{"a taint of something else, and empty nodes go", foreignTaint, true, 1, nil, 3, "NodeTainted", "startupTaints"},
 		{"for 40 equal pods on two and more nodes", foreignTaint, true, 40, nil, 6, "NodeTainted", "startupTaints"},
-		{"something removes a label", func(n *corev1.Node) { delete(n.Labels, "example.com/tier") }, true, 1, gold, 3, "NodeLabelsDiffer",
-			"lacks the label example.com/tier=gold"},
+		{
+			"something removes a label", func(n *corev1.Node) { delete(n.Labels, "example.com/tier") }, true, 1, gold, 3, "NodeLabelsDiffer",
+			"lacks the label example.com/tier=gold",
+		},
 		{"kubelet has less than the catalog says", func(n *corev1.Node) {
 			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("400m")
 		}, true, 1, nil, 3, "NodeTooSmall", "has 400m of cpu left for the pod, which requests 500m"},

@@ -11,6 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -196,10 +197,6 @@ func TestIneligibleNodes(t *testing.T) {
 		}},
 		{"Node is empty", true, func(s *snapshot.Snapshot) { s.Nodes[0].Pods = nil }},
 		{"Pods came or went too lately", true, func(s *snapshot.Snapshot) { s.Nodes[0].Consolidatable = false }},
-		{`NodePool "general" is not ready, so it can launch no replacement`, true, func(s *snapshot.Snapshot) {
-			s.Closed = append(s.Closed, s.Pools[0].NodePool) // as in the seconds after an edit
-			s.Pools = []snapshot.Pool{Pool("other", s.Pools[0].InstanceTypes)}
-		}},
 		{`NodePool "general" keeps a fixed number of nodes`, true, func(s *snapshot.Snapshot) {
 			s.Pools[0].NodePool.Spec.Replicas = new(int64)
 			s.Pools = append(s.Pools, Pool("other", s.Pools[0].InstanceTypes))
@@ -215,5 +212,20 @@ func TestIneligibleNodes(t *testing.T) {
 				t.Errorf("left are %+v, want one, without event %v", r.Unconsolidatable, tt.noEvent)
 			}
 		})
+	}
+}
+
+// In the seconds after an edit of a NodePool its types are not known: that is no fault of its nodes, and no event.
+func TestNodesOfAPoolThatIsNotReadyAreNotOfAnUnknownType(t *testing.T) {
+	s := world([]*catalog.InstanceType{priced("m", 2, 0.1, 0), priced("xl", 4, 0.2, 0)})
+	add(s, 0, "node", "xl", onDemand, one("pod", "1"))
+	s.Closed = append(s.Closed, s.Pools[0].NodePool)
+	s.Pools = []snapshot.Pool{Pool("other", s.Pools[0].InstanceTypes)}
+	in := input(s)
+	in.Candidates = disrupt.NewView(s).Candidates
+	r := consolidate.Find(in, defaults())
+	want := `NodePool "general" is not ready, so it can launch no replacement`
+	if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].Message != want || !r.Unconsolidatable[0].NoEvent {
+		t.Errorf("%+v, want %q without an event", r.Unconsolidatable, want)
 	}
 }

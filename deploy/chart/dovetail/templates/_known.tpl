@@ -1,8 +1,9 @@
 {{/* Made from values.yaml by "make generate": the names in each section of the values. */}}
 {{- define "dovetail.known" }}
-.: global nameOverride fullnameOverride additionalLabels additionalAnnotations imagePullPolicy imagePullSecrets service serviceAccount additionalClusterRoleRules serviceMonitor networkPolicy prometheusRule dashboards replicas revisionHistoryLimit strategy podLabels podAnnotations podDisruptionBudget podSecurityContext priorityClassName terminationGracePeriodSeconds hostNetwork schedulerName dnsPolicy dnsConfig nodeSelector affinity topologySpreadConstraints tolerations initContainers extraVolumes controller logLevel logOutputPaths logErrorOutputPaths settings
+.: global nameOverride fullnameOverride additionalLabels additionalAnnotations imagePullPolicy imagePullSecrets service serviceAccount additionalClusterRoleRules rbac serviceMonitor networkPolicy prometheusRule dashboards replicas revisionHistoryLimit strategy podLabels podAnnotations podDisruptionBudget podSecurityContext priorityClassName terminationGracePeriodSeconds hostNetwork schedulerName dnsPolicy dnsConfig nodeSelector affinity topologySpreadConstraints tolerations initContainers extraVolumes controller logLevel logOutputPaths logErrorOutputPaths settings
 service: annotations
 serviceAccount: create name annotations
+rbac: aggregateToAdmin
 serviceMonitor: enabled additionalLabels relabelings metricRelabelings endpointConfig sampleLimit
 networkPolicy: enabled metricsFrom additionalIngress egress
 prometheusRule: enabled additionalLabels

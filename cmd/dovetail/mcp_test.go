@@ -165,8 +165,8 @@ selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, 
 		{"too large for any type", deployment("4000"), []string{"3 without a node", "no instance type is that large"}, false},
 		{"no manifests", "{kind: [", []string{"manifests", "line"}, true},
 		{"a field that is none", strings.Replace(deployment("1"), "replicas", "replica", 1), []string{
-			`note: manifests:1: Deployment shop/web: unknown field "spec.replica"`,
-		}, false},
+			`manifests:1: Deployment shop/web: unknown field "spec.replica", did you mean "replicas"?`,
+		}, true},
 	} {
 		text, failed := a.call(t, "plan", map[string]any{"manifests": c.manifests})
 		for _, want := range c.want {

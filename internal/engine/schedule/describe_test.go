@@ -201,19 +201,19 @@ func TestReasonMessages(t *testing.T) {
 			"Topology: fits m.small in z1, but pod affinity over topology.kubernetes.io/zone to pods with app=db: there are none; a node of this pool for it can only be in z1, z2, z3",
 		}},
 		{"affinity to pods in a zone that the pool has not", withNodes(World(inZ1(), Pod("a", Near(Zone, "db"))), running("z2", "db")), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and pod affinity over topology.kubernetes.io/zone to pods with app=db, which are in z2 (1)",
+			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and pod affinity over topology.kubernetes.io/zone to pods with app=db, which are in z2 (1): default/old-z2 runs on node n-z2",
 		}},
 		{"affinity to pods on a full node", withNodes(world(Pod("a", Requests("cpu", "1"), Near(Host, "db"))), running("z2", "db")), []string{
 			"Topology: fits m.small in z1, but pod affinity over kubernetes.io/hostname to pods with app=db: a new node has none, and the nodes that have some do not take the pod",
 		}},
 		{"anti-affinity, everywhere", withNodes(world(Pod("a", Apart(Zone, "db"))), running("z1", "db"), running("z2", "db"), running("z3",
 			"db")), []string{
-			"Topology: fits m.small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=db, which are or may come up in z1 (1), z2 (1), z3 (1); a node of this pool for it can only be in z1, z2, z3",
+			"Topology: fits m.small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=db, which are or may come up in z1 (1), z2 (1), z3 (1): default/old-z1 runs on node n-z1; a node of this pool for it can only be in z1, z2, z3",
 		}},
 		{"another pod's anti-affinity", withNodes(World(inZ1(), Pod("a", labelled("web"))), Node("n", "other", full, func(n *snapshot.Node) {
 			n.Pods = []*corev1.Pod{Bound(Pod("old", Apart(Zone, "web")), "n")}
 		})), []string{
-			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1)",
+			"Topology: fits m.small in z2, but the pool allows only topology.kubernetes.io/zone=z1, and another pod's anti-affinity over topology.kubernetes.io/zone, which is or may come up in z1 (1): default/old runs on node n",
 		}},
 		{
 			"a volume in another zone", storage(World(inZ1(), Pod("a", Claims("data"))), disk{name: "data", volume: volumeIn(zoned("z2"))}),

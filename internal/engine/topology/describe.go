@@ -83,20 +83,30 @@ type example struct {
 	node *Node
 }
 
-// note keeps the pod as the example if it comes first by the names of node and pod.
+// maxExamples is how many nodes have an example. A simulation removes nodes, and those that are left name the first of theirs.
+const maxExamples = 8
+
+// note keeps the pod as the example of its node if it comes first by name, and the first nodes by name.
 func (g *Group) note(pod *corev1.Pod, n *Node) {
-	if e := g.example; e.pod == nil ||
-		cmp.Or(cmp.Compare(n.Name, e.node.Name), cmp.Compare(pod.Namespace, e.pod.Namespace), cmp.Compare(pod.Name, e.pod.Name)) < 0 {
-		g.example = example{pod, n}
+	byNode := func(e example, name string) int { return cmp.Compare(e.node.Name, name) }
+	i, found := slices.BinarySearchFunc(g.examples, n.Name, byNode)
+	switch {
+	case found:
+		if e := g.examples[i].pod; cmp.Or(cmp.Compare(pod.Namespace, e.Namespace), cmp.Compare(pod.Name, e.Name)) < 0 {
+			g.examples[i].pod = pod
+		}
+	case i < maxExamples:
+		g.examples = slices.Insert(g.examples[:min(len(g.examples), maxExamples-1)], i, example{pod, n})
 	}
 }
 
 // describeExample names a running pod of the group, and where it runs. On hosts, the domains say enough.
 func (g *Group) describeExample() string {
-	e := g.example
-	if e.pod == nil || e.node.Removed || g.OverHosts() {
+	i := slices.IndexFunc(g.examples, func(e example) bool { return !e.node.Removed })
+	if i < 0 || g.OverHosts() {
 		return ""
 	}
+	e := g.examples[i]
 	s := fmt.Sprintf(": %s/%s runs on node %s", e.pod.Namespace, e.pod.Name, e.node.Name)
 	if snapshot.Terminating(e.pod) {
 		s += " until it has terminated"

@@ -52,8 +52,8 @@ type Group struct {
 
 	// counts is the number of pods by domain.
 	counts map[string]int
-	// example is one of the running pods that were counted when the group was made.
-	example example
+	// examples are running pods that were counted when the group was made: the first of each of the first nodes, by name.
+	examples []example
 	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
 	// yet.
 	uncertain map[string]int

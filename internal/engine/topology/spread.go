@@ -48,10 +48,15 @@ func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Grou
 	return g
 }
 
+// maxSoftKeys is with how many constraints those that may be given up still depend on each other. Each of them has the keys of all others, so
+// that thousands would take the square of their number.
+const maxSoftKeys = 32
+
 // otherKeys are the topology keys of the pod's other constraints of the same sort, sorted. A node that lacks one of
 // them counts for none: see nodeLabelsMatchSpreadConstraints of kube-scheduler. Every node has a host name.
 func (r *Registry) otherKeys(pod *corev1.Pod, c *corev1.TopologySpreadConstraint) []string {
-	if len(pod.Spec.TopologySpreadConstraints) == 1 {
+	n := len(pod.Spec.TopologySpreadConstraints)
+	if n == 1 || n > maxSoftKeys && c.WhenUnsatisfiable == corev1.ScheduleAnyway {
 		return nil
 	}
 	var out []string

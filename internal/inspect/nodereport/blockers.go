@@ -101,25 +101,33 @@ func (b *builder) nodeBlocks() []Blocker {
 	return out
 }
 
+// planned are the pending pods that the plan puts on the node, without those that it was launched for.
+func (b *builder) planned() []*corev1.Pod {
+	pl := b.incoming[b.n.Name]
+	if pl == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(pl.Pods), func(p *corev1.Pod) bool { return slices.Contains(b.n.Nominated, p.UID) })
+}
+
 // nominations are pods that will come to the node, and nodes that it replaces.
 func (b *builder) nominations() []Blocker {
 	var out []Blocker
 	add := func(object, text string) {
 		out = append(out, Blocker{Reason: string(disrupt.Nominated), Object: object, Text: text})
 	}
-	if pl := b.incoming[b.n.Name]; pl != nil && len(pl.Pods) > 0 {
-		p := pl.Pods[0]
-		text := fmt.Sprintf("pending pod %s is planned for it", podName(p))
-		if n := len(pl.Pods) - 1; n > 0 {
-			text = fmt.Sprintf("pending pod %s and %d more are planned for it", podName(p), n)
-		}
-		add("Pod/"+podName(p), text)
-	}
 	for _, p := range b.Snapshot.Pods {
 		if slices.Contains(b.n.Nominated, p.UID) {
 			add("Pod/"+podName(p), fmt.Sprintf("it was launched for pod %s, which is still pending", podName(p)))
 			break
 		}
+	}
+	if planned := b.planned(); len(planned) > 0 {
+		text := fmt.Sprintf("pending pod %s is planned for it", podName(planned[0]))
+		if n := len(planned) - 1; n > 0 {
+			text = fmt.Sprintf("pending pod %s and %d more are planned for it", podName(planned[0]), n)
+		}
+		add("Pod/"+podName(planned[0]), text)
 	}
 	for i := range b.Snapshot.Nodes {
 		if o := &b.Snapshot.Nodes[i]; o.Claim != "" && (o.Deleting || o.Disrupting) && slices.Contains(b.n.Replaces, o.Claim) {

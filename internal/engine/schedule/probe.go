@@ -110,7 +110,8 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 		if waived(g) {
 			continue
 		}
-		if a.AllDomains || slices.Contains(a.NewDomains, g.Key()) {
+		// A pod spreads over the domains in which it could be launched: without the taints these are more.
+		if a.AllDomains || a.AnyTaints || len(a.Waived) > 0 || slices.Contains(a.NewDomains, g.Key()) {
 			g = g.WithPool(a.Template.ForTopology())
 		}
 		views = append(views, v.In(g, a.Required))
@@ -124,6 +125,10 @@ func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 	g, why := p.sv.bins.Grow(p.sv.bins.Fresh(a.Template), c, level, bin.Explained)
 	if why != nil {
 		return nil, why.Code()
+	}
+	if len(a.Waived) > 0 && slices.ContainsFunc(views, func(v topology.View) bool { return !v.Group().OverHosts() }) {
+		// Constraints depend on each other's labels, so that the others may count otherwise without the waived ones.
+		return nil, ""
 	}
 	return nearest(g), ""
 }

@@ -48,8 +48,8 @@ func (r *Registry) Spread(p SpreadPod, c *corev1.TopologySpreadConstraint) *Grou
 	return g
 }
 
-// maxSoftKeys is with how many constraints those that may be given up still depend on each other. Each of them has the keys of all others, so
-// that thousands would take the square of their number.
+// maxSoftKeys is with how many constraints those that may be given up still depend on each other. Each of them has the
+// keys of all others, so that thousands would take the square of their number.
 const maxSoftKeys = 32
 
 // otherKeys are the topology keys of the pod's other constraints of the same sort, sorted. A node that lacks one of

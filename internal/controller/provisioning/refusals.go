@@ -199,7 +199,9 @@ func (r *refusals) write(ctx context.Context) error {
 		}
 		if err != nil {
 			r.failed[name] = true
-			errs = append(errs, fmt.Errorf("record the pods that nodes of node pool %q do not run: %w", name, client.IgnoreNotFound(err)))
+			if client.IgnoreNotFound(err) != nil { // a pool that is gone launches nothing
+				errs = append(errs, fmt.Errorf("record the pods that nodes of node pool %q do not run: %w", name, err))
+			}
 			continue
 		}
 		r.pools[name], r.changed[name] = after, false

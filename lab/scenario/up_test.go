@@ -26,8 +26,8 @@ import (
 
 const (
 	// The timeouts are far above the usual durations, for hosts under load.
-	bootTimeout = 2 * time.Minute
-	runTimeout  = 2 * time.Minute
+	bootTimeout = 5 * time.Minute
+	runTimeout  = 5 * time.Minute
 	exitTimeout = 30 * time.Second
 )
 

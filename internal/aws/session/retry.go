@@ -62,8 +62,9 @@ func (p *perAction) GetRetryToken(ctx context.Context, err error) (func(error) e
 	return p.quota(ctx).GetRetryToken(ctx, err)
 }
 
-// GetInitialToken implements aws.Retryer, for callers that have no context; the SDK calls GetAttemptToken.
-func (p *perAction) GetInitialToken() func(error) error { return p.decide.GetInitialToken() }
+// GetInitialToken implements aws.Retryer. The SDK calls GetAttemptToken in its place: without a context there is no action whose quota
+// a success could refill.
+func (p *perAction) GetInitialToken() func(error) error { return func(error) error { return nil } }
 
 // GetAttemptToken implements aws.RetryerV2: a success refills the quota of its action.
 func (p *perAction) GetAttemptToken(ctx context.Context) (func(error) error, error) {

@@ -20,7 +20,6 @@ var errFailed = errors.New("InternalError")
 
 // outage is a service that fails, or does not answer, for a time.
 type outage struct {
-	name  string
 	lasts time.Duration
 	err   error // nil = it does not answer
 }

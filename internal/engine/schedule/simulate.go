@@ -144,6 +144,11 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 		for _, pod := range pl.Pods {
 			if queued := p.find(pod); queued != nil {
 				sv.join(n, queued.class, pod)
+				for _, list := range [...][]*topology.Group{queued.class.Matches(), queued.class.Declares()} {
+					for _, g := range list {
+						sv.topology.NoteMoved(g, n.Topology(), pod)
+					}
+				}
 				guests = append(guests, queued)
 			}
 		}

@@ -151,15 +151,19 @@ func (r *Registry) Undo() {
 	r.touched = r.touched[:0]
 }
 
-// KeptCounts are the counts that a Keep has replaced.
-type KeptCounts map[*Group]map[string]int
+// KeptCounts are the counts, and the examples, that a Keep has replaced.
+type KeptCounts struct {
+	counts   map[*Group]map[string]int
+	examples map[*Group][]example
+}
 
 // Keep makes what was counted since the last Undo permanent, but for planned nodes. Restore takes it back.
 func (r *Registry) Keep() KeptCounts {
-	kept := KeptCounts{}
+	kept := KeptCounts{counts: make(map[*Group]map[string]int, len(r.touched)), examples: r.noted}
+	r.noted = nil
 	for _, g := range r.touched {
 		g.own() // AddRunning changes the counts from now on, and not those that Restore brings back
-		kept[g] = g.before
+		kept.counts[g] = g.before
 		g.settle()
 	}
 	r.touched = r.touched[:0]
@@ -168,8 +172,11 @@ func (r *Registry) Keep() KeptCounts {
 
 // Restore takes a Keep back. Later ones must have been taken back before.
 func (r *Registry) Restore(kept KeptCounts) {
-	for g, counts := range kept {
+	for g, counts := range kept.counts {
 		g.counts = counts
+	}
+	for g, examples := range kept.examples {
+		g.examples = examples
 	}
 }
 

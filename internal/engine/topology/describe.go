@@ -100,6 +100,22 @@ func (g *Group) note(pod *corev1.Pod, n *Node) {
 	}
 }
 
+// NoteMoved makes a pod that has moved to the node an example of the group, if the group counts it there, until the Keep that comes next
+// is taken back.
+func (r *Registry) NoteMoved(g *Group, n *Node, pod *corev1.Pod) {
+	if _, has := n.Domain(g.key); !has || !r.Counts(g, n) {
+		return
+	}
+	if _, noted := r.noted[g]; !noted {
+		if r.noted == nil {
+			r.noted = map[*Group][]example{}
+		}
+		r.noted[g] = g.examples
+		g.examples = slices.Clone(g.examples)
+	}
+	g.note(pod, n)
+}
+
 // describeExample names a running pod of the group, and where it runs. On hosts, the domains say enough.
 func (g *Group) describeExample() string {
 	i := slices.IndexFunc(g.examples, func(e example) bool { return !e.node.Removed })

@@ -36,9 +36,10 @@ type Registry struct {
 	static    []snapshot.Pool     // those with replicas
 	removed   map[*Node]bool      // by Removals
 	daemons   []daemon
-	counted   resources.Bitset // see CountedDaemons
-	touched   []*Group         // since the last Undo or Keep
-	changes   int              // see Changes
+	counted   resources.Bitset     // see CountedDaemons
+	touched   []*Group             // since the last Undo or Keep
+	noted     map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
+	changes   int                  // see Changes
 	steps     int
 	// choiceSteps are those of Choices.
 	choiceSteps int

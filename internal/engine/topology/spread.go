@@ -160,7 +160,11 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 
 // mayBeIn reports whether the planned node counts for the group and may come up in the domain.
 func (r *Registry) mayBeIn(g *Group, n *NewNode, domain string) bool {
-	return g.filter.admits(n.Labels, n.Pool.Taints, r.labels.WellKnown) && slices.Contains(r.DomainsOf(g, n.Labels), domain)
+	if !g.filter.admits(n.Labels, n.Pool.Taints, r.labels.WellKnown) || !slices.Contains(r.DomainsOf(g, n.Labels), domain) {
+		return false
+	}
+	elsewhere := requirement.Pod{Selector: requirement.NewSet(requirement.NotIn(g.key, domain))}
+	return n.Outcomes == nil || !n.Outcomes.AllSatisfy(elsewhere)
 }
 
 // domainsBefore are the domains of a group before a Release.

@@ -281,22 +281,13 @@ func negative(q resource.Quantity) string {
 
 // remainingLimits is what remains of the pool's limits after the plan, in the worst case.
 func (c *check) remainingLimits(pool *snapshot.Pool) amounts {
-	out := limitsAtStart(pool)
-	for r, q := range out {
-		for _, pl := range c.hosts {
-			q.Sub(largestCapacity(pl, pool, r))
-		}
-		out[r] = q
-	}
-	return out
-}
-
-// limitsAtStart is what the pool's limits left before the plan.
-func limitsAtStart(pool *snapshot.Pool) amounts {
 	out := amounts{}
 	for r, limit := range pool.NodePool.Spec.Limits {
 		q := quantity.Clamp(limit).DeepCopy()
 		q.Sub(pool.Used[r])
+		for _, pl := range c.hosts {
+			q.Sub(largestCapacity(pl, pool, r))
+		}
 		out[r] = q
 	}
 	return out

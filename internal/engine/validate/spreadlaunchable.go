@@ -99,39 +99,3 @@ func (f *freshNodeSearch) findIn(sp *spread, domain string) bool {
 	_, ok := f.choose(outcomes, rules, nil)
 	return ok
 }
-
-// awaitsDomain reports whether a domain without pods, in which no node is, could be launched for the pod when planning began. Until the
-// next plan, whose limits count the nodes of this one, the pod may wait for it.
-func (c *check) awaitsDomain(sp *spread, pod *corev1.Pod, exist []string) bool {
-	if sp.key == corev1.LabelHostname || !c.eligible(pod) {
-		return false
-	}
-	for i := range c.s.Pools {
-		pool := &c.s.Pools[i]
-		if pool.NodePool.Spec.Replicas != nil || !tolerated(pod, pool.NodePool.Spec.Template.Spec.Taints) {
-			continue
-		}
-		own := c.demandsOfNodes(pool)
-		for _, alternative := range c.alternatives(pod) {
-			f := &freshNodeSearch{c: c, pod: pod, pool: pool, poolDemands: own, demands: alternative, limitsLeft: limitsAtStart(pool)}
-			if f.reachesOther(sp.key, exist) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// reachesOther reports whether a type of the pool takes the pod in a domain that is none of the list.
-func (f *freshNodeSearch) reachesOther(key string, exist []string) bool {
-	for _, it := range f.pool.InstanceTypes {
-		for k := range it.Offerings {
-			out := outcome{it, &it.Offerings[k]}
-			if out.o.Available && f.compatible(out) && f.fits(out) &&
-				slices.ContainsFunc(f.options(out, key).values, func(d string) bool { return !slices.Contains(exist, d) }) {
-				return true
-			}
-		}
-	}
-	return false
-}

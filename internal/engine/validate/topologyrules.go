@@ -64,11 +64,7 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
 		switch own := self(sp, pod); {
 		case slices.Contains(exist, d):
-			least := lowest(sp, surely, exist)
-			if least > 0 && counts[d]+own > sp.skew && c.awaitsDomain(sp, pod, exist) {
-				least = 0
-			}
-			return counts[d]+own-least <= sp.skew
+			return counts[d]+own-lowest(sp, surely, exist) <= sp.skew
 		case sp.key == corev1.LabelHostname || slices.Contains(known, d):
 			return own <= sp.skew && c.roomBeside(sp, counts, own)
 		}

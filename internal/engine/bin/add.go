@@ -7,6 +7,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -91,11 +92,21 @@ func (b *Bin) newNode() topology.NewNode {
 	return topology.NewNode{Index: b.index, Labels: b.cands.Requirements(), Pool: b.t.ForTopology(), Outcomes: b.cands}
 }
 
-// NewNodes are the bins from the perspective of topology.
+// NewNodes are the bins from the perspective of topology, with the instances that hold their pods.
 func (s *Set) NewNodes() []topology.NewNode {
 	out := make([]topology.NewNode, len(s.all))
 	for i, b := range s.all {
 		out[i] = b.newNode()
+		out[i].Outcomes = &heldOutcomes{Candidates: b.cands, held: b.t.Fitting(nil, s.ownFit(b))}
 	}
 	return out
 }
+
+// heldOutcomes are the instances that hold the pods of a bin.
+type heldOutcomes struct {
+	*nodepool.Candidates
+	held []nodepool.Candidate
+}
+
+// MaySatisfy implements topology.Outcomes.
+func (h *heldOutcomes) MaySatisfy(pod requirement.Pod) bool { return h.SomeMaySatisfy(h.held, pod) }

@@ -77,7 +77,7 @@ func (s *Set) choicesDependOnBin(views []topology.View) bool {
 		return true
 	}
 	for i := range views {
-		if views[i].CountsUndecided() {
+		if views[i].DependsOnNode() {
 			return true
 		}
 	}

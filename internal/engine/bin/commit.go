@@ -57,10 +57,15 @@ func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 	return slices.Compact(out)
 }
 
+// ownFit selects the types that hold the bin's pods.
+func (s *Set) ownFit(b *Bin) nodepool.FitQuery {
+	return b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, s.blockedGroups(b, request{}))
+}
+
 // commitTo is Commit for one bin and label.
 func (s *Set) commitTo(b *Bin, key string) (changed bool, checked int) {
 	own := b.cands.Requirements().Get(key)
-	q := b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, s.blockedGroups(b, request{}))
+	q := s.ownFit(b)
 	// As the launch does. A launch may name several reservations; this one names only that of the bin.
 	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), s.inReservation(b), q)
 	allowed := b.capacityTypes(fitting)

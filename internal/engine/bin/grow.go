@@ -75,8 +75,8 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 // views are the class's views of its groups, from the perspective of the bin. They are valid until the next call.
 func (s *Set) views(b *Bin, c *podclass.Class, level *podclass.Level) []topology.View {
 	views := c.Views(level)
-	for _, i := range c.SortedViews(level).Affinities() {
-		if views[i].CountsUndecided() {
+	for _, i := range c.SortedViews(level).WithUndecided() {
+		if views[i].SeesUndecided() {
 			return s.viewsWithUndecided(b, views)
 		}
 	}
@@ -87,7 +87,11 @@ func (s *Set) views(b *Bin, c *podclass.Class, level *podclass.Level) []topology
 func (s *Set) viewsWithUndecided(b *Bin, views []topology.View) []topology.View {
 	s.viewBuf = append(s.viewBuf[:0], views...)
 	for i := range s.viewBuf {
-		if v := &s.viewBuf[i]; v.CountsUndecided() {
+		v := &s.viewBuf[i]
+		if !v.SeesUndecided() {
+			continue
+		}
+		if _, decided := b.cands.Domain(v.Key()); !decided || v.Type() == topology.Affinity {
 			v.SetUndecided(b.undecidedOf(v.Group()))
 		}
 	}

@@ -27,6 +27,40 @@ func (c *Candidates) AllSatisfy(pod requirement.Pod) bool {
 	return true
 }
 
+// MaySatisfy reports whether a node of the candidates may have the labels that the pod selects.
+//
+// Cost: as AllSatisfy.
+func (c *Candidates) MaySatisfy(pod requirement.Pod) bool { return c.SomeMaySatisfy(c.list, pod) }
+
+// SomeMaySatisfy is MaySatisfy for some of the candidates.
+func (c *Candidates) SomeMaySatisfy(some []Candidate, pod requirement.Pod) bool {
+	return slices.ContainsFunc(some, func(cand Candidate) bool {
+		ti := &c.t.types[cand.Type]
+		return slices.ContainsFunc(ti.Offerings, func(o catalog.Offering) bool {
+			may := func(set requirement.Set) bool {
+				return !slices.ContainsFunc(set.All(), func(r requirement.Requirement) bool { return !c.mayBe(ti, &o, r) })
+			}
+			return ti.Sells(&o) && c.reqs.Overlaps(o.Requirements) && may(pod.Selector) &&
+				(len(pod.Required) == 0 || slices.ContainsFunc(pod.Required, may))
+		})
+	})
+}
+
+// mayBe reports whether the label of a node of the offering may satisfy the requirement.
+func (c *Candidates) mayBe(ti *Type, o *catalog.Offering, r requirement.Requirement) bool {
+	key := r.Key()
+	have := c.reqs.Get(key)
+	switch {
+	case o.Requirements.Defines(key):
+		have = have.Intersect(o.Requirements.Get(key))
+	case ti.Requirements.Defines(key):
+		have = have.Intersect(ti.Requirements.Get(key))
+	case !c.reqs.Defines(key):
+		return c.t.models.config.Labels.WellKnown[key] || r.AllowsAbsent()
+	}
+	return have.Overlaps(r)
+}
+
 // variantsOf are the indexes of the types that are variants of the same instance type, the last one excluded. Types are
 // sorted by name.
 func (t *Template) variantsOf(i int) (from, to int) {

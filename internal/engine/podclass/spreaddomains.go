@@ -29,36 +29,65 @@ func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 	var lists []*nodepool.Candidates
 	out.Launchable = func(key string, present []string) []string {
 		if lists == nil {
-			lists = x.launchable(k, out.Tolerations)
+			lists = x.launchable(launchQuery{node: &k.node, volumes: k.volumes, tolerations: &out.Tolerations})
 		}
-		var domains []string
-		for _, cands := range lists {
-			domains = cands.Domains(domains, nodepool.DomainQuery{Key: key, Present: present, Requests: k.least})
+		return domainsOf(lists, nodepool.DomainQuery{Key: key, Present: present, Requests: k.least})
+	}
+	out.Countable = func(key string, affinity, taints bool) []string {
+		q := launchQuery{volumes: []requirement.Interned{x.pools.Intern(requirement.Set{})}, node: &requirement.Pod{}}
+		if affinity {
+			q.node = &k.node
 		}
-		slices.Sort(domains)
-		return domains
+		if taints {
+			q.tolerations = &out.Tolerations
+		}
+		return domainsOf(x.launchable(q), nodepool.DomainQuery{Key: key})
 	}
 	return out
 }
 
-// launchable are the candidates for new nodes of the pods, by pool, by each alternative of what they require and by
-// each topology of their volumes. Preferences do not count.
-func (x *Compiler) launchable(k *Constraints, tolerations []corev1.Toleration) []*nodepool.Candidates {
-	terms, out := k.node.Required, []*nodepool.Candidates{}
+// domainsOf are the values, sorted, of a label on nodes that could be launched now.
+func domainsOf(lists []*nodepool.Candidates, q nodepool.DomainQuery) []string {
+	var domains []string
+	for _, cands := range lists {
+		domains = cands.Domains(domains, q)
+	}
+	slices.Sort(domains)
+	return domains
+}
+
+// launchQuery selects candidates for new nodes.
+type launchQuery struct {
+	// node is what the nodes must satisfy, in one of the topologies of volumes.
+	node    *requirement.Pod
+	volumes []requirement.Interned
+	// tolerations must cover the taints of the pool, if they are not nil.
+	tolerations *[]corev1.Toleration
+}
+
+// launchable are the candidates for new nodes, by pool, by each alternative of what is required and by each topology of volumes.
+// Preferences do not count.
+func (x *Compiler) launchable(q launchQuery) []*nodepool.Candidates {
+	terms, out := q.node.Required, []*nodepool.Candidates{}
 	if len(terms) == 0 {
 		terms = []requirement.Set{{}}
 	}
 	for _, t := range x.pools.All() {
-		if _, blocked := snapshot.UntoleratedHard(tolerations, t.Taints()); blocked || t.Unusable().Code != "" {
+		if t.Unusable().Code != "" {
 			continue
+		}
+		if q.tolerations != nil {
+			if _, blocked := snapshot.UntoleratedHard(*q.tolerations, t.Taints()); blocked {
+				continue
+			}
 		}
 		all := t.Candidates(t.Requirements())
 		for _, term := range terms {
-			cands := all.Narrow(x.pools.Intern(k.node.Selector.Intersect(term)))
+			cands := all.Narrow(x.pools.Intern(q.node.Selector.Intersect(term)))
 			if cands == nil {
 				continue
 			}
-			for _, alt := range k.volumes {
+			for _, alt := range q.volumes {
 				if with := cands.Narrow(alt); with != nil {
 					out = append(out, with)
 				}

@@ -31,8 +31,8 @@ type class struct {
 	unknownResources []corev1.ResourceName
 	// deferred classes launch nodes last: see price.Market.DearerInHeaviestPool.
 	deferred bool
-	// last classes are placed after all others: see placeLast.
-	last bool
+	// round is when the class is placed: see placeLast.
+	round int
 	// run is the last run with pods of the class; onExisting is how many of them are on existing nodes.
 	run, onExisting int
 	// failedAt is the solver's generation of the last failed attempt.

@@ -143,7 +143,7 @@ func (sv *solver) newSizer() *sizing.Sizer {
 		CPU: sv.axes.IndexOf(corev1.ResourceCPU), Memory: sv.axes.IndexOf(corev1.ResourceMemory), Steps: &sv.steps,
 		Level: func(p *sizing.Pods) *podclass.Level {
 			c := sv.classOf(p.Class)
-			if sv.lastWait && c.last {
+			if c.round > sv.round {
 				return nil
 			}
 			if open := sv.firstOpenLevel(c); open >= 0 && sv.pricing.fills(c) {
@@ -156,7 +156,7 @@ func (sv *solver) newSizer() *sizing.Sizer {
 
 // startSizing makes all pods of the run's classes wait for nodes.
 func (sv *solver) startSizing() {
-	sv.prices.valueLeft, sv.lastWait = 0, len(sv.topology.CountedDaemons()) > 0
+	sv.prices.valueLeft, sv.round = 0, firstRound
 	sv.sizer.Start(sv.strategy == balanced)
 	for _, c := range sv.classes {
 		sv.sizer.Add(&c.Pods)

@@ -48,8 +48,9 @@ type solver struct {
 	allClasses []*class // all classes, by number: in the order of the pods
 	zoned      []*class // classes of divided pods, by number after those of allClasses
 	classes    []*class // classes of this run, by their first pod in the queue
-	lastWait   bool     // last classes wait for all others: see placeLast
-	shares     shares   // the steps of pods with many terms
+	// round is that of the run: classes of later ones wait. lastRound is the last that has classes. See placeLast.
+	round, lastRound int
+	shares           shares // the steps of pods with many terms
 
 	prices prices
 
@@ -240,7 +241,7 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 	for deferring := sv.prices.market != nil && !sv.strategy.plain() && len(sv.pools.All()) > 1; ; deferring = false {
 		before := sv.generation
 		for _, q := range queue {
-			if sv.lastWait && q.class.last {
+			if q.class.round > sv.round {
 				continue
 			}
 			if sv.stopRequested() || sv.outOfSteps() {
@@ -259,8 +260,8 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 		}
 		if sv.generation == before && !deferring && !sv.commit(queue) && !sv.decide(queue) {
 			switch {
-			case sv.lastWait:
-				sv.lastWait = false
+			case sv.round < sv.lastRound:
+				sv.round++
 			case !sv.release(queue):
 				return queue
 			}

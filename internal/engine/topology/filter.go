@@ -86,7 +86,7 @@ func (f *filter) certain(at *NewNode) bool {
 func (f *filter) key() string {
 	out := ""
 	if f.affinity {
-		out = f.node.Selector.Key() // String abbreviates long lists of values
+		out = "selects " + f.node.Selector.Key() // String abbreviates long lists of values
 		for _, t := range f.node.Required {
 			out += "|" + t.Key()
 		}

@@ -43,6 +43,8 @@ type NewNode struct {
 type Outcomes interface {
 	// AllSatisfy reports whether each of them has the labels that the pod selects.
 	AllSatisfy(pod requirement.Pod) bool
+	// MaySatisfy reports whether one of them may have the labels that the pod selects.
+	MaySatisfy(pod requirement.Pod) bool
 }
 
 // Pool is the model for nodes that can be launched.

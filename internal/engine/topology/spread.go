@@ -24,6 +24,10 @@ type SpreadPod struct {
 	// that have the other labels, too. Nil means all values that pools have, as far as the policies of the constraint
 	// admit them.
 	Launchable func(key string, present []string) []string
+	// Countable lists the values, sorted, of a label on nodes that could be launched now for any pod, and that are counted for
+	// spreads of pods like this one: those that the pod may select, if affinity is true, with taints that it tolerates, if taints is
+	// true. Nil means none besides.
+	Countable func(key string, affinity, taints bool) []string
 }
 
 // Spread is the group of a topology spread constraint of the pod.
@@ -109,6 +113,9 @@ func (r *Registry) addOffered(g *Group, p SpreadPod) {
 			offered = p.Launchable(g.key, nil) // then the other constraint is what keeps the pods out
 		}
 	}
+	if p.Countable != nil { // nodes for other pods count, too, where none can be launched for these: Release lets go of the others
+		offered = union(offered, p.Countable(g.key, g.filter.affinity, g.filter.taints))
+	}
 	if !slices.ContainsFunc(offered, func(d string) bool { return !slices.Contains(g.offered, d) }) {
 		return
 	}
@@ -163,8 +170,14 @@ func (r *Registry) mayBeIn(g *Group, n *NewNode, domain string) bool {
 	if !g.filter.admits(n.Labels, n.Pool.Taints, r.labels.WellKnown) || !slices.Contains(r.DomainsOf(g, n.Labels), domain) {
 		return false
 	}
-	elsewhere := requirement.Pod{Selector: requirement.NewSet(requirement.NotIn(g.key, domain))}
-	return n.Outcomes == nil || !n.Outcomes.AllSatisfy(elsewhere)
+	if n.Outcomes == nil {
+		return true
+	}
+	there := requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}
+	if g.filter.affinity {
+		there.Selector, there.Required = g.filter.node.Selector.Intersect(there.Selector), g.filter.node.Required
+	}
+	return n.Outcomes.MaySatisfy(there)
 }
 
 // domainsBefore are the domains of a group before a Release.

@@ -17,7 +17,8 @@ const usualStart = time.Minute
 // spread not at all.
 //
 // Two kinds are treated as gone: those in whose place a pod can soon run, since their grace period is about to end,
-// and those that are drained from a node that is being removed.
+// and those that are drained from a node that is being removed. The first kind still counts for pods that follow it, but for one that
+// keeps others away itself: as long as it is there, it may keep them away, too.
 func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	switch {
 	case snapshot.Terminal(pod):
@@ -27,7 +28,7 @@ func (r *Registry) CountsPod(g *Group, n *Node, pod *corev1.Pod) bool {
 	case g.typ == Spread || g.claim != "":
 		return false
 	case g.typ == Affinity:
-		return !n.Deleting || !r.endsSoon(pod)
+		return !r.endsSoon(pod) || !n.Deleting && len(RequiredAntiAffinity(pod)) == 0
 	}
 	return snapshot.DaemonOwned(pod) || !r.endsSoon(pod) // the next pod of a DaemonSet comes to the same node
 }

@@ -15,7 +15,8 @@ type View struct {
 	pod  requirement.Requirement
 	// node is the pod's node selection with all alternatives.
 	node *requirement.Pod
-	// ownUndecided is how many of the group's undecided pods are on the planned node at hand.
+	// ownUndecided is how many of the group's undecided pods are on the planned node at hand. Of a spread, they are in the domain that
+	// the node gets.
 	ownUndecided int
 }
 
@@ -59,6 +60,12 @@ func (v *View) Permanent() bool { return v.g.key == corev1.LabelHostname && v.g.
 
 // CountsUndecided reports whether what the view allows depends on the undecided pods on the planned node: see bootstrap.
 func (v *View) CountsUndecided() bool { return v.g.typ == Affinity && v.g.undecided > 0 }
+
+// SeesUndecided reports whether undecided pods on the planned node at hand matter: see SetUndecided.
+func (v *View) SeesUndecided() bool { return v.g.undecided > 0 && v.g.NeedsDomain() }
+
+// DependsOnNode reports whether planned nodes with equal labels may differ in what the view allows.
+func (v *View) DependsOnNode() bool { return v.CountsUndecided() || v.ownUndecided > 0 }
 
 // SetUndecided states how many of the group's undecided pods are on the planned node at hand.
 func (v *View) SetUndecided(n int) { v.ownUndecided = n }
@@ -129,6 +136,7 @@ func (v *View) keepsSkew(domain string, n, floor int) bool {
 	if v.self {
 		n++
 	}
+	n += v.ownUndecided
 	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n)
 }
 
@@ -168,7 +176,7 @@ func (v *View) steps() int {
 type SortedViews struct {
 	filled       bool
 	own, domains []View
-	affinities   []int
+	undecided    []int
 	steps        int
 	daemons      []int
 }
@@ -184,8 +192,8 @@ func (s *SortedViews) Fill(views []View) {
 		if v.self {
 			s.own = append(s.own, v)
 		}
-		if v.g.typ == Affinity {
-			s.affinities = append(s.affinities, i)
+		if v.g.NeedsDomain() && !v.OverHosts() {
+			s.undecided = append(s.undecided, i)
 		}
 		if len(v.g.daemons) > 0 {
 			s.daemons = append(s.daemons, i)
@@ -208,5 +216,5 @@ func (s *SortedViews) Domains() []View { return s.domains }
 // WithDaemons are the indexes of the views that DaemonSets' pods matter to.
 func (s *SortedViews) WithDaemons() []int { return s.daemons }
 
-// Affinities are the indexes of the views that follow pods.
-func (s *SortedViews) Affinities() []int { return s.affinities }
+// WithUndecided are the indexes of the views to which undecided pods on the node at hand matter.
+func (s *SortedViews) WithUndecided() []int { return s.undecided }

@@ -22,8 +22,8 @@ func (c *check) running(pod *corev1.Pod, at *host) *scheduledPod {
 	}
 	left := pod.DeletionTimestamp.Sub(c.s.Now)
 	if soon := left < nodeStart && left > -nodeStart; soon {
-		m.repels = slices.ContainsFunc(pod.OwnerReferences, isDaemonSet) // its successor comes to the same node
-		m.attracts = !at.node.Deleting
+		m.repels = slices.ContainsFunc(pod.OwnerReferences, isDaemonSet)      // its successor comes to the same node
+		m.attracts = !at.node.Deleting && len(requiredAntiAffinity(pod)) == 0 // else it may keep its followers away
 	}
 	return m
 }

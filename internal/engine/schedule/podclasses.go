@@ -161,6 +161,9 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
+	for _, g := range sv.foreign { // see intrusions
+		sv.topology.CountForeign(g)
+	}
 	sv.findFreeDevices(out)
 	return sv.reservedFirst(out)
 }

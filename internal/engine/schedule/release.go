@@ -30,3 +30,26 @@ func (sv *solver) release(queue []*queuedPod) bool {
 	}
 	return changed
 }
+
+// intrusions finds the spreads whose pods are too many once nodes for other pods make a domain, and has the next runs of this
+// plan count such domains. It returns whether there are any. The run has ended.
+//
+// Cost: planned nodes, for each domain in which only nodes for other pods can be launched.
+func (sv *solver) intrusions() bool {
+	var groups []*topology.Group
+	for _, g := range sv.topology.Groups() {
+		if g.HasForeign() {
+			groups = append(groups, g)
+		}
+	}
+	if len(groups) == 0 || sv.bins.Len() == 0 {
+		return false
+	}
+	planned, found := sv.bins.NewNodes(), false
+	for _, g := range groups {
+		if sv.topology.Intrudes(g, planned) && !slices.Contains(sv.foreign, g) {
+			sv.foreign, found = append(sv.foreign, g), true
+		}
+	}
+	return found
+}

@@ -147,6 +147,16 @@ func (o *orderSearch) problem() orders.Problem {
 
 // try plans the pods in an order by first fit, within so many steps, and returns those that are left.
 func (o *orderSearch) try(order []*queuedPod, most int) (left []*queuedPod) {
+	o.sv.foreign = nil
+	for {
+		if left, repeat := o.tryOnce(order, most); !repeat {
+			return left
+		}
+	}
+}
+
+// tryOnce is one run of try.
+func (o *orderSearch) tryOnce(order []*queuedPod, most int) (left []*queuedPod, repeat bool) {
 	sv := o.sv
 	defer sv.undoRun()
 	sv.budget = Budget{MaxSteps: most, Stop: o.stop, FirstFitOnly: true}
@@ -162,7 +172,7 @@ func (o *orderSearch) try(order []*queuedPod, most int) (left []*queuedPod) {
 			left = append(left, q)
 		}
 	}
-	return left
+	return left, sv.intrusions()
 }
 
 // isRequired reports whether other pods follow the pods of the class: they have affinity to them.

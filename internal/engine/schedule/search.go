@@ -50,7 +50,9 @@ type solver struct {
 	classes    []*class // classes of this run, by their first pod in the queue
 	// round is that of the run: classes of later ones wait. lastRound is the last that has classes. See placeLast.
 	round, lastRound int
-	shares           shares // the steps of pods with many terms
+	// foreign are the spreads that count domains of nodes for other pods: see intrusions.
+	foreign []*topology.Group
+	shares  shares // the steps of pods with many terms
 
 	prices prices
 
@@ -101,8 +103,9 @@ func newSolver(s *snapshot.Snapshot) *solver {
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
 // than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
-// dividing them, at most twice.
+// dividing them, at most twice, and one in which nodes for other pods intrude, once for each spread: see intrusions.
 func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
+	sv.foreign = nil
 	for {
 		if o, repeat := sv.tryStrategy(queue, how, most, steps); !repeat {
 			return o
@@ -159,6 +162,8 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	switch {
 	case sv.abandoned:
 		return nil, false
+	case sv.intrusions():
+		return nil, true
 	case divided && sv.bins.Len() < bins: // a bin that cannot be launched may have held divided pods
 		sv.wholeGroups = nil
 		return nil, true

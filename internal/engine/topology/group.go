@@ -67,6 +67,9 @@ type Group struct {
 	// offered are the domains of the universe in which nodes could be launched for the group's pods when planning began.
 	// Spread only.
 	offered []string
+	// foreign are the other domains in which nodes that count could be launched then, for other pods. They are usable once
+	// CountForeign says so. Spread only.
+	foreign []string
 	// unreleased are the domains before the first Release since the last Undo or Keep; nil if there was none.
 	unreleased *domainsBefore
 	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.
@@ -159,11 +162,11 @@ func (g *Group) usedBy(pod *corev1.Pod) bool {
 // indexed reports whether the selector says by labels alone which pods may count.
 func (g *Group) indexed() bool { return len(g.parts) == 0 && g.claim == "" }
 
-// reachable are the domains of the universe that the pods' own node selection allows.
+// reachable are the domains of the universe that the pods' own node selection allows, but for those of nodes for other pods.
 func (g *Group) reachable() []string {
 	var out []string
 	for _, d := range g.universe {
-		if (g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)) && !slices.Contains(g.requested, d) {
+		if !slices.Contains(g.foreign, d) && (g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)) && !slices.Contains(g.requested, d) {
 			out = append(out, d)
 		}
 	}

@@ -113,16 +113,54 @@ func (r *Registry) addOffered(g *Group, p SpreadPod) {
 			offered = p.Launchable(g.key, nil) // then the other constraint is what keeps the pods out
 		}
 	}
-	if p.Countable != nil { // nodes for other pods count, too, where none can be launched for these: Release lets go of the others
-		offered = union(offered, p.Countable(g.key, g.filter.affinity, g.filter.taints))
+	var foreign []string
+	if p.Countable != nil {
+		foreign = p.Countable(g.key, g.filter.affinity, g.filter.taints)
 	}
-	if !slices.ContainsFunc(offered, func(d string) bool { return !slices.Contains(g.offered, d) }) {
+	known := func(d string) bool { return slices.Contains(g.offered, d) || slices.Contains(g.foreign, d) }
+	if !slices.ContainsFunc(union(offered, foreign), func(d string) bool { return !known(d) }) && !slices.ContainsFunc(offered, g.isForeign) {
 		return
 	}
 	g.offered = union(g.offered, offered)
 	g.requested = slices.DeleteFunc(g.requested, func(d string) bool { return slices.Contains(g.offered, d) })
-	g.universe = union(g.universe, offered)
+	existing := r.findUniverse(g)
+	g.foreign = slices.DeleteFunc(union(g.foreign, foreign), func(d string) bool {
+		return slices.Contains(g.offered, d) || slices.Contains(g.requested, d) || slices.Contains(existing, d)
+	})
+	g.universe = union(union(g.universe, offered), g.foreign)
 	g.usable = g.reachable()
+}
+
+func (g *Group) isForeign(domain string) bool { return slices.Contains(g.foreign, domain) }
+
+// Intrudes reports whether some planned node may come up in a domain in which none can be launched for the group's pods, so
+// that pods in some other domain are too many then: kube-scheduler counts the domain of every node.
+//
+// Cost: planned nodes, for each such domain, if there is any.
+func (r *Registry) Intrudes(g *Group, planned []NewNode) bool {
+	if len(g.foreign) == 0 {
+		return false
+	}
+	crowded := false
+	for _, n := range g.counts {
+		crowded = crowded || n > g.maxSkew
+	}
+	return crowded && slices.ContainsFunc(g.foreign, func(d string) bool {
+		return g.counts[d] == 0 && !slices.Contains(g.usable, d) &&
+			slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
+	})
+}
+
+// HasForeign reports whether nodes for other pods may come up in domains of a spread in which none can be launched for its own.
+func (g *Group) HasForeign() bool { return len(g.foreign) > 0 }
+
+// CountForeign makes these domains usable: pods are to be spread over them, too, until Release lets them go. Undo takes it back.
+func (r *Registry) CountForeign(g *Group) {
+	r.touch(g)
+	if g.unreleased == nil {
+		g.unreleased = &domainsBefore{g.usable, g.requested}
+	}
+	g.usable = union(g.usable, g.foreign)
 }
 
 // union is the sorted union of two lists without repetitions.
@@ -142,7 +180,7 @@ func (r *Registry) Release(g *Group, planned []NewNode) bool {
 		return false
 	}
 	idle := func(d string) bool {
-		return g.counts[d] == 0 && slices.Contains(g.offered, d) && !r.exists(g, d) &&
+		return g.counts[d] == 0 && (slices.Contains(g.offered, d) || g.isForeign(d)) && !r.exists(g, d) &&
 			!slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
 	}
 	if !slices.ContainsFunc(g.usable, idle) {

@@ -179,8 +179,6 @@ func (s *Set) decideFor(b *Bin, v topology.View) (decided bool, checked int) {
 	if best == nil {
 		return false, checked
 	}
-	s.narrow(b, best)
-	s.cost += best.List()[first].Price - b.cost
-	b.first, b.room, b.cost = first, nil, best.List()[first].Price
+	s.become(b, best, first)
 	return true, checked
 }

@@ -32,8 +32,8 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 }
 
 // decide chooses the domain of a new node that may still come up in several, once nothing else lets a waiting pod be
-// placed that must follow pods on it. It takes the cheapest domain that the waiting pod can use. The queue is the
-// waiting pods. It returns whether it chose one.
+// placed that must follow pods on it, or keep apart from them. It takes the cheapest domain that the waiting pod can use, or
+// that leaves one for it. The queue is the waiting pods. It returns whether it chose one.
 //
 // Cost: waiting classes times bins, and that of bin.Set.
 func (sv *solver) decide(queue []*queuedPod) bool {
@@ -46,10 +46,13 @@ func (sv *solver) decide(queue []*queuedPod) bool {
 		views := q.class.Views(q.class.Levels()[len(q.class.Levels())-1])
 		sv.steps += len(views)
 		for _, v := range views {
-			if !v.CountsUndecided() {
-				continue
+			decided, checked := false, 0
+			switch {
+			case v.CountsUndecided():
+				decided, checked = sv.bins.Decide(v)
+			case v.KeepsApart() && !v.OverHosts() && v.Excluded():
+				decided, checked = sv.bins.Separate(v)
 			}
-			decided, checked := sv.bins.Decide(v)
 			sv.chargeBeside(map[*class]bool{q.class: true}, stepsPerCheck*checked)
 			if decided {
 				sv.generation++

@@ -31,25 +31,28 @@ func (sv *solver) release(queue []*queuedPod) bool {
 	return changed
 }
 
-// intrusions finds the spreads whose pods are too many once nodes for other pods make a domain, and has the next runs of this
-// plan count such domains. It returns whether there are any. The run has ended.
+// intrusions finds the spreads whose pods are too many once nodes for other pods make a domain. It keeps such nodes out of there; where
+// that cannot be, the next runs of this plan count these domains. It returns whether a run is to be repeated for that. No pod is
+// placed in this one any more.
 //
 // Cost: planned nodes, for each domain in which only nodes for other pods can be launched.
-func (sv *solver) intrusions() bool {
-	var groups []*topology.Group
+func (sv *solver) intrusions() (repeat bool) {
+	var planned []topology.NewNode
 	for _, g := range sv.topology.Groups() {
-		if g.HasForeign() {
-			groups = append(groups, g)
+		if !g.HasForeign() || slices.Contains(sv.foreign, g) || sv.bins.Len() == 0 {
+			continue
+		}
+		if planned == nil {
+			planned = sv.bins.NewNodes()
+		}
+		for _, i := range sv.topology.Intruders(g, planned) {
+			kept, checked := sv.bins.KeepOut(i)
+			if sv.steps += stepsPerCheck * checked; !kept {
+				sv.foreign, repeat = append(sv.foreign, g), true
+				break
+			}
+			planned = sv.bins.NewNodes()
 		}
 	}
-	if len(groups) == 0 || sv.bins.Len() == 0 {
-		return false
-	}
-	planned, found := sv.bins.NewNodes(), false
-	for _, g := range groups {
-		if sv.topology.Intrudes(g, planned) && !slices.Contains(sv.foreign, g) {
-			sv.foreign, found = append(sv.foreign, g), true
-		}
-	}
-	return found
+	return repeat
 }

@@ -157,13 +157,14 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
+	if sv.intrusions() {
+		return nil, true
+	}
 	bins := sv.bins.Len()
 	p := sv.plan(append(left, aside...), len(queue))
 	switch {
 	case sv.abandoned:
 		return nil, false
-	case sv.intrusions():
-		return nil, true
 	case divided && sv.bins.Len() < bins: // a bin that cannot be launched may have held divided pods
 		sv.wholeGroups = nil
 		return nil, true

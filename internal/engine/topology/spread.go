@@ -131,38 +131,6 @@ func (r *Registry) addOffered(g *Group, p SpreadPod) {
 	g.usable = g.reachable()
 }
 
-func (g *Group) isForeign(domain string) bool { return slices.Contains(g.foreign, domain) }
-
-// Intrudes reports whether some planned node may come up in a domain in which none can be launched for the group's pods, so
-// that pods in some other domain are too many then: kube-scheduler counts the domain of every node.
-//
-// Cost: planned nodes, for each such domain, if there is any.
-func (r *Registry) Intrudes(g *Group, planned []NewNode) bool {
-	if len(g.foreign) == 0 {
-		return false
-	}
-	crowded := false
-	for _, n := range g.counts {
-		crowded = crowded || n > g.maxSkew
-	}
-	return crowded && slices.ContainsFunc(g.foreign, func(d string) bool {
-		return g.counts[d] == 0 && !slices.Contains(g.usable, d) &&
-			slices.ContainsFunc(planned, func(n NewNode) bool { return r.mayBeIn(g, &n, d) })
-	})
-}
-
-// HasForeign reports whether nodes for other pods may come up in domains of a spread in which none can be launched for its own.
-func (g *Group) HasForeign() bool { return len(g.foreign) > 0 }
-
-// CountForeign makes these domains usable: pods are to be spread over them, too, until Release lets them go. Undo takes it back.
-func (r *Registry) CountForeign(g *Group) {
-	r.touch(g)
-	if g.unreleased == nil {
-		g.unreleased = &domainsBefore{g.usable, g.requested}
-	}
-	g.usable = union(g.usable, g.foreign)
-}
-
 // union is the sorted union of two lists without repetitions.
 func union(a, b []string) []string {
 	out := slices.Concat(a, b)
@@ -211,11 +179,7 @@ func (r *Registry) mayBeIn(g *Group, n *NewNode, domain string) bool {
 	if n.Outcomes == nil {
 		return true
 	}
-	there := requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}
-	if g.filter.affinity {
-		there.Selector, there.Required = g.filter.node.Selector.Intersect(there.Selector), g.filter.node.Required
-	}
-	return n.Outcomes.MaySatisfy(there)
+	return n.Outcomes.MaySatisfy(g.nodesIn(domain))
 }
 
 // domainsBefore are the domains of a group before a Release.

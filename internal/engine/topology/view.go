@@ -93,6 +93,21 @@ func (v *View) Allows(domain string) bool {
 	return v.allowsCount(domain, v.g.counts[domain])
 }
 
+// Excluded reports whether the pod may run in some domain, but join none of them.
+func (v *View) Excluded() bool {
+	reached := false
+	for _, d := range v.g.universe {
+		if !v.Reaches(d) {
+			continue
+		}
+		if v.Allows(d) {
+			return false
+		}
+		reached = true
+	}
+	return reached
+}
+
 // MayAllow is Allows for any planned node: what an affinity allows may depend on the undecided pods there.
 func (v *View) MayAllow(domain string) bool {
 	return v.CountsUndecided() || v.Allows(domain)

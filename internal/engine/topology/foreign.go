@@ -1,0 +1,68 @@
+package topology
+
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+)
+
+// Nodes for other pods make domains, too: kube-scheduler counts every node that the policies of a constraint admit, also where none
+// can be launched for the pods themselves, since they request more, say, or do not tolerate a taint. A plan hopes at first that
+// no such node comes up. If one may, it is kept out of there, or the domain is counted: then the pods wait for each other.
+
+func (g *Group) isForeign(domain string) bool { return slices.Contains(g.foreign, domain) }
+
+// HasForeign reports whether nodes for other pods may come up in domains of a spread in which none can be launched for its own.
+func (g *Group) HasForeign() bool { return len(g.foreign) > 0 }
+
+// Intruder is a planned node that may come up in a domain in which none can be launched for a spread's pods.
+type Intruder struct {
+	// Index is the place of the node among the planned ones, Key and Domain are where it may come up.
+	Index       int
+	Key, Domain string
+	// Nodes are those that would count there.
+	Nodes requirement.Pod
+}
+
+// Intruders are the planned nodes with which pods of the spread in other domains are too many.
+//
+// Cost: planned nodes, for each such domain, if there is any.
+func (r *Registry) Intruders(g *Group, planned []NewNode) (out []Intruder) {
+	crowded := false
+	for _, n := range g.counts {
+		crowded = crowded || n > g.maxSkew
+	}
+	if !crowded {
+		return nil
+	}
+	for _, d := range g.foreign {
+		if g.counts[d] > 0 || slices.Contains(g.usable, d) {
+			continue
+		}
+		for i := range planned {
+			if r.mayBeIn(g, &planned[i], d) {
+				out = append(out, Intruder{i, g.key, d, g.nodesIn(d)})
+			}
+		}
+	}
+	return out
+}
+
+// CountForeign makes the domains of nodes for other pods usable: pods are to be spread over them, too, until Release lets them
+// go. Undo takes it back.
+func (r *Registry) CountForeign(g *Group) {
+	r.touch(g)
+	if g.unreleased == nil {
+		g.unreleased = &domainsBefore{g.usable, g.requested}
+	}
+	g.usable = union(g.usable, g.foreign)
+}
+
+// nodesIn selects the nodes of a domain that count for the spread, but for their taints.
+func (g *Group) nodesIn(domain string) requirement.Pod {
+	out := requirement.Pod{Selector: requirement.NewSet(requirement.In(g.key, domain))}
+	if g.filter.affinity {
+		out.Selector, out.Required = g.filter.node.Selector.Intersect(out.Selector), g.filter.node.Required
+	}
+	return out
+}

@@ -97,16 +97,39 @@ func (s *Set) NewNodes() []topology.NewNode {
 	out := make([]topology.NewNode, len(s.all))
 	for i, b := range s.all {
 		out[i] = b.newNode()
-		out[i].Outcomes = &heldOutcomes{Candidates: b.cands, held: b.t.Fitting(nil, s.ownFit(b))}
+		out[i].Outcomes = &heldOutcomes{Candidates: b.cands, s: s, b: b}
 	}
 	return out
 }
 
-// heldOutcomes are the instances that hold the pods of a bin.
+// heldOutcomes are the instances that hold the pods of a bin, while no pod is added. They are found when they are first asked for.
 type heldOutcomes struct {
 	*nodepool.Candidates
-	held []nodepool.Candidate
+	s     *Set
+	b     *Bin
+	held  []nodepool.Candidate
+	known map[string]bool // by what a pod selects
 }
 
+// stepsPerOutcome is what it counts to look at the offerings of a type.
+const stepsPerOutcome = 8
+
 // MaySatisfy implements topology.Outcomes.
-func (h *heldOutcomes) MaySatisfy(pod requirement.Pod) bool { return h.SomeMaySatisfy(h.held, pod) }
+func (h *heldOutcomes) MaySatisfy(pod requirement.Pod) bool {
+	key := pod.Selector.Key()
+	for _, t := range pod.Required {
+		key += "|" + t.Key()
+	}
+	may, known := h.known[key]
+	if known {
+		*h.s.steps++
+		return may
+	}
+	if h.known == nil {
+		h.held, h.known = h.b.t.Fitting(nil, h.s.ownFit(h.b)), map[string]bool{}
+	}
+	*h.s.steps += stepsPerOutcome * len(h.held)
+	may = h.SomeMaySatisfy(h.held, pod)
+	h.known[key] = may
+	return may
+}

@@ -18,11 +18,19 @@ func (sv *solver) release(queue []*queuedPod) bool {
 	}
 	planned := sv.bins.NewNodes()
 	for _, q := range queue {
+		if sv.shareSpent(q.class) {
+			continue
+		}
+		began := sv.steps
 		for _, g := range q.class.Levels()[len(q.class.Levels())-1].Groups() {
 			if !seen[g] {
 				seen[g] = true
+				sv.steps += len(planned)
 				changed = sv.topology.Release(g, planned) || changed
 			}
+		}
+		if q.class.ManyTerms() {
+			sv.chargeSteps(q.class, sv.steps-began)
 		}
 	}
 	if changed {

@@ -177,6 +177,20 @@ func (b *Bin) undecidedOf(g *topology.Group) int {
 	return n
 }
 
+// undecidedBefore is how many of those pods kube-scheduler may have to place before a pod of the class: they have rules that count it. It
+// can place the others after it.
+func (b *Bin) undecidedBefore(g *topology.Group, c *podclass.Class) int {
+	n := 0
+	for _, h := range b.contents {
+		levels := h.class.Levels()
+		if slices.Contains(h.class.Matches(), g) &&
+			slices.ContainsFunc(levels[len(levels)-1].Groups(), func(own *topology.Group) bool { return slices.Contains(c.Matches(), own) }) {
+			n += h.n
+		}
+	}
+	return n
+}
+
 // fitQuery selects the types from the growth's first on that hold the total within the limits, in the growth's reservation
 // or outside of all. Blocked are the daemon groups with a conflicting host port; nil if there are none.
 func (b *Bin) fitQuery(g Growth, total resources.Vec, blocked []bool) nodepool.FitQuery {

@@ -77,22 +77,24 @@ func (s *Set) views(b *Bin, c *podclass.Class, level *podclass.Level) []topology
 	views := c.Views(level)
 	for _, i := range c.SortedViews(level).WithUndecided() {
 		if views[i].SeesUndecided() {
-			return s.viewsWithUndecided(b, views)
+			return s.viewsWithUndecided(b, c, views)
 		}
 	}
 	return views
 }
 
 // viewsWithUndecided are the views with the undecided pods in the bin.
-func (s *Set) viewsWithUndecided(b *Bin, views []topology.View) []topology.View {
+func (s *Set) viewsWithUndecided(b *Bin, c *podclass.Class, views []topology.View) []topology.View {
 	s.viewBuf = append(s.viewBuf[:0], views...)
 	for i := range s.viewBuf {
 		v := &s.viewBuf[i]
 		if !v.SeesUndecided() {
 			continue
 		}
-		if _, decided := b.cands.Domain(v.Key()); !decided || v.Type() == topology.Affinity {
+		if v.Type() == topology.Affinity {
 			v.SetUndecided(b.undecidedOf(v.Group()))
+		} else if _, decided := b.cands.Domain(v.Key()); !decided {
+			v.SetUndecided(b.undecidedBefore(v.Group(), c))
 		}
 	}
 	return s.viewBuf

@@ -280,9 +280,12 @@ func (r *reader) applyDefinition(d *document) error {
 	if made.err != nil {
 		return made.err
 	}
-	fields, err := d.fields()
+	fields, err := d.fields() // has the last of repeated fields
 	if err != nil {
 		return d.errorf("%s: %w", d.name(), err)
+	}
+	if repeated := repeatedFields(d.raw); len(repeated) > 0 {
+		return d.errorf("%s: %w", d.name(), joinedErrors(repeated))
 	}
 	errs := made.complete(fields)
 	if d.raw, err = json.Marshal(fields); err != nil {

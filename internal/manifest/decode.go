@@ -75,16 +75,20 @@ func (d document) decode(prototype client.Object) (_ client.Object, notes []stri
 	if err != nil {
 		return nil, nil, d.errorf("%s: %w", d.name(), d.locate(prototype, err))
 	}
-	var unknown []error
+	var refused []error
 	for _, s := range strict {
-		if path, is := unknownField(s); is && d.refuses(into, path) {
-			unknown = append(unknown, unknownFieldError(into, path))
-			continue
+		path, unknown := unknownField(s)
+		switch {
+		case !unknown:
+			refused = append(refused, repeatedFieldError(s))
+		case d.refuses(into, path):
+			refused = append(refused, unknownFieldError(into, path))
+		default:
+			notes = append(notes, fmt.Sprintf("%s: %s: %s is ignored", d.place, d.name(), s))
 		}
-		notes = append(notes, fmt.Sprintf("%s: %s: %s is ignored", d.place, d.name(), s))
 	}
-	if len(unknown) > 0 {
-		return nil, nil, d.errorf("%s: %w", d.name(), joinedErrors(unknown))
+	if len(refused) > 0 {
+		return nil, nil, d.errorf("%s: %w", d.name(), joinedErrors(refused))
 	}
 	if into.GetName() == "" && into.GetGenerateName() == "" {
 		return nil, nil, d.errorf("%s: metadata.name is missing", d.kind.kind)

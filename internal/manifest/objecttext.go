@@ -15,6 +15,8 @@ type objectText struct {
 	others, otherMetadata bool
 	// odd is true if members are repeated, or have escaped keys or unexpected types, so that their text is not enough.
 	odd bool
+	// repeated is the last of these members that is there twice; empty if none is. A List is not decoded as a whole, which finds the others.
+	repeated string
 }
 
 // pass passes a value and, if it is an object, finds its members. It costs one scan of the text.
@@ -39,17 +41,17 @@ func (t *objectText) pass(c *cursor) error {
 func (t *objectText) member(c *cursor, key []byte) error {
 	switch string(key) {
 	case "apiVersion":
-		return t.keep(c, &t.apiVersion, '"')
+		return t.keep(c, "apiVersion", &t.apiVersion, '"')
 	case "kind":
-		return t.keep(c, &t.kind, '"')
+		return t.keep(c, "kind", &t.kind, '"')
 	case "metadata":
-		return t.keep(c, &t.metadata, '{')
+		return t.keep(c, "metadata", &t.metadata, '{')
 	case "spec":
-		return t.keep(c, &t.spec, '{')
+		return t.keep(c, "spec", &t.spec, '{')
 	case "status":
-		return t.keep(c, &t.status, '{')
+		return t.keep(c, "status", &t.status, '{')
 	case "items":
-		return t.keep(c, &t.items, '[')
+		return t.keep(c, "items", &t.items, '[')
 	}
 	t.others = true
 	t.odd = t.odd || bytes.IndexByte(key, '\\') >= 0
@@ -60,13 +62,13 @@ func (t *objectText) member(c *cursor, key []byte) error {
 func (t *objectText) metadataMember(c *cursor, key []byte) error {
 	switch string(key) {
 	case "name":
-		return t.keep(c, &t.name, '"')
+		return t.keep(c, "metadata.name", &t.name, '"')
 	case "namespace":
-		return t.keep(c, &t.namespace, '"')
+		return t.keep(c, "metadata.namespace", &t.namespace, '"')
 	case "uid":
-		return t.keep(c, &t.uid, '"')
+		return t.keep(c, "metadata.uid", &t.uid, '"')
 	case "labels":
-		return t.keep(c, &t.labels, '{')
+		return t.keep(c, "metadata.labels", &t.labels, '{')
 	}
 	t.otherMetadata = true
 	t.odd = t.odd || bytes.IndexByte(key, '\\') >= 0
@@ -74,12 +76,14 @@ func (t *objectText) metadataMember(c *cursor, key []byte) error {
 }
 
 // keep passes a value that is expected to begin with a byte, and keeps its text.
-func (t *objectText) keep(c *cursor, into *[]byte, first byte) error {
+func (t *objectText) keep(c *cursor, key string, into *[]byte, first byte) error {
 	b, err := c.next()
 	if err != nil {
 		return err
 	}
-	t.odd = t.odd || b != first || *into != nil
+	if t.odd = t.odd || b != first || *into != nil; *into != nil {
+		t.repeated = key
+	}
 	begin := c.at
 	if into == &t.metadata && b == '{' {
 		err = c.object(func(key []byte) error { return t.metadataMember(c, key) })

@@ -148,17 +148,28 @@ func hint(place string) string {
 	return ""
 }
 
-// withKind adds the kind to an item of a list of one kind, where the API server omits it.
-func (k kind) withKind(item []byte) []byte {
-	fields, err := document{raw: item}.fields()
-	if _, named := fields["kind"]; err != nil || fields == nil || named {
-		return item
+// withKind adds the kind to an item of a list of one kind, where the API server omits it. The item has no kind; its text stays as it is, so
+// that repeated fields are found.
+func (k kind) withKind(t *objectText) []byte {
+	text := bytes.TrimLeft(t.raw, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' {
+		return t.raw
 	}
-	fields["kind"], fields["apiVersion"] = k.kind, k.apiVersion
-	if whole, err := json.Marshal(fields); err == nil {
-		return whole
+	members := [][]byte{quoted("kind", k.kind)}
+	if t.apiVersion == nil {
+		members = append(members, quoted("apiVersion", k.apiVersion))
 	}
-	return item
+	if rest := bytes.TrimLeft(text[1:], " \t\r\n"); rest[0] != '}' {
+		members = append(members, rest[:len(rest):len(rest)])
+		return append([]byte("{"), bytes.Join(members, []byte(","))...)
+	}
+	return fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte(",")))
+}
+
+// quoted is a member of an object as JSON.
+func quoted(key, value string) []byte {
+	text, _ := json.Marshal(value) // a string never fails
+	return fmt.Appendf(nil, "%q:%s", key, text)
 }
 
 // displayName returns the namespace and name of an object. Errors in the metadata are reported when all of it is

@@ -123,6 +123,41 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			"stdin:1: NodePool p: spec.template.spec.requirements",
 		},
 		{
+			"a field twice in JSON",
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{"replicas":2,"replicas":900}}`,
+			`stdin:1: Deployment d: field "spec.replicas" is set twice`,
+		},
+		{
+			"a field of a pod twice", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},` + "\n" +
+				`"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"1","cpu":"64"}}}]}}`,
+			`stdin:1: Pod a: field "spec.containers[0].resources.requests.cpu" is set twice`,
+		},
+		{
+			"a field of a NodePool twice, in the second document",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}` + "\n" +
+				`{"apiVersion":"karpenter.sh/v1","kind":"NodePool","metadata":{"name":"p"},"spec":{"weight":1,"weight":2}}`,
+			`stdin:2: NodePool p: field "spec.weight" is set twice`,
+		},
+		{
+			"the kind twice", `{"apiVersion":"v1","kind":"Pod","kind":"Node","metadata":{"name":"a"}}`,
+			`stdin:1: Node a: field "kind" is set twice`,
+		},
+		{
+			"a field of an item twice, whose kind the list has", `{"apiVersion":"v1","kind":"PodList","items":[` +
+				`{"metadata":{"name":"a"},"spec":{"priority":1,"priority":2}}]}`,
+			`stdin:1: item 1: Pod a: field "spec.priority" is set twice`,
+		},
+		{
+			"the items of a list twice", `{"apiVersion":"v1","kind":"List","items":[],"items":[{"apiVersion":"v1","kind":"Pod"}]}`,
+			`stdin:1: List: field "items" is set twice`,
+		},
+		{
+			"a field twice in an object of a cluster",
+			`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"7"},"spec":{"nodeName":"x","nodeName":"y"}}`,
+			`stdin:1: Pod a: field "spec.nodeName" is set twice`,
+		},
+		{"a field twice in YAML", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  priority: 1\n  priority: 2\n", "stdin:1: yaml: unmarshal errors:\n  line 6: key \"priority\" already set in map"},
+		{
 			"what only the controller refuses",
 			poolHead + "spec: {template: {metadata: {labels: {karpenter.sh/initialized: x}}, spec: {requirements: [], " + ref + "}}}",
 			"stdin:1: NodePool p: spec.template.metadata.labels",

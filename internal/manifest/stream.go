@@ -119,7 +119,7 @@ func (f *fileReader) largeDocument() (found bool, _ error) {
 			continue
 		}
 		if m.listed && slices.Contains([]string{"apiVersion", "kind", "items"}, m.next) {
-			f.fail(d.errorf("%s is set twice", m.next))
+			f.fail(d.errorf("field %q is set twice", m.next))
 		}
 		if err := w.scan(m.value); err != nil {
 			return f.syntaxError(d, err)
@@ -254,11 +254,15 @@ func (f *fileReader) object(d document, t *objectText, depth int) {
 		return
 	}
 	if d.kind.kind != "" && t.kind == nil {
-		d.raw = d.kind.withKind(d.raw)
+		d.raw = d.kind.withKind(t)
 		_ = t.pass(&cursor{text: d.raw}) // it was valid before
 	}
 	if err := d.open(t); err != nil {
 		f.errs = append(f.errs, err)
+		return
+	}
+	if d.kind.isList() && t.repeated != "" {
+		f.errs = append(f.errs, d.errorf("%s: field %q is set twice", d.name(), t.repeated))
 		return
 	}
 	listed := d.kind.isList() && t.items != nil && string(t.items) != "null"

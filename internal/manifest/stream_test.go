@@ -74,7 +74,7 @@ func TestErrorsInLargeFilesNameTheirPlace(t *testing.T) {
 		{"a truncated object", strings.ToValidUTF8(good[0][:300], ""), []string{"stdin:1: the file ends in line 1, "}},
 		{"no JSON any more", list(append(slices.Clone(good), "oops")...), []string{`stdin:1: line 4001: not valid JSON at "oops]}"`}},
 		{"a comma too many", list(append(slices.Clone(good), "")...), []string{`stdin:1: line 4001: not valid JSON at "]}"`}},
-		{"items twice", strings.TrimSuffix(list(good...), "}") + `,"items":[]}`, []string{"stdin:1: items is set twice"}},
+		{"items twice", strings.TrimSuffix(list(good...), "}") + `,"items":[]}`, []string{"stdin:1: field \"items\" is set twice"}},
 		{"nested deep", list(append(slices.Clone(good), strings.Repeat("[", 20_000))...), []string{"line 4001: values are nested more than 10000 deep"}},
 		{"not UTF-8", list(append(slices.Clone(good), "\"\xff\"")...), []string{"stdin: is not text in UTF-8"}},
 		{"a cut character", list(good...)[:4_000_000] + "\xc3", []string{"stdin: is not text in UTF-8"}},

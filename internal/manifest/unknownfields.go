@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
@@ -80,6 +81,26 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		case name != "":
 			out[name] = f.Type
 		}
+	}
+	return out
+}
+
+// repeatedFieldError is the error of a field that the strict decoder has found twice in one object. The API server rejects it with strict
+// validation; without, the last value counts, which is not what the reader of the file sees first. No API server writes such an object.
+func repeatedFieldError(strict error) error {
+	_, quoted, _ := strings.Cut(strict.Error(), `"`)
+	return fmt.Errorf("field %q is set twice", strings.TrimSuffix(quoted, `"`))
+}
+
+// repeatedFields are the errors of the fields that an object has twice, at any depth.
+func repeatedFields(object []byte) (out []error) {
+	var whole map[string]any
+	strict, err := kjson.UnmarshalStrict(object, &whole, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return nil // that error is reported when the object is decoded
+	}
+	for _, s := range strict {
+		out = append(out, repeatedFieldError(s))
 	}
 	return out
 }

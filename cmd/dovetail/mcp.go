@@ -68,7 +68,7 @@ func (f *mcpFlags) serve(ctx context.Context, in io.Reader, out io.Writer) error
 	if err := f.checkSources(); err != nil {
 		return err
 	}
-	if err := f.server().Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(in), Writer: unclosed{out}}); err != nil {
+	if err := f.server().Run(ctx, &lineTransport{in: in, out: out}); err != nil {
 		return fmt.Errorf("read what the agent asks: %w", err)
 	}
 	return nil
@@ -85,12 +85,6 @@ func (f *mcpFlags) checkSources() error {
 	_, err := f.kube.config()
 	return err
 }
-
-// unclosed is a writer that the server does not close.
-type unclosed struct{ io.Writer }
-
-// Close implements io.Closer.
-func (unclosed) Close() error { return nil }
 
 // instructions are for the agent. Whoever may write an object of the cluster could put a sentence for the agent into it.
 const instructions = `Dovetail is a node autoscaler for Amazon EKS with Karpenter's API. These tools explain its decisions, or those that

@@ -259,19 +259,15 @@ func TestAgentsCanWithdrawACall(t *testing.T) {
 func TestMCPRefusesWhatCannotWork(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	t.Setenv("HOME", t.TempDir())
-	for want, c := range map[string]struct {
-		stdin string
-		args  []string
-	}{
-		"standard input is where the agent asks": {"", []string{"-f", "-"}},
-		"-f and --kubeconfig":                    {"", []string{"-f", examplePool, "--context", "x"}},
-		"find the cluster":                       {"", nil},
-		"--recording":                            {"", []string{"--recording", "mcp_test.go"}},
-		"read what the agent asks":               {"hello\n", []string{"-f", examplePool}},
+	for want, args := range map[string][]string{
+		"standard input is where the agent asks": {"-f", "-"},
+		"-f and --kubeconfig":                    {"-f", examplePool, "--context", "x"},
+		"find the cluster":                       nil,
+		"--recording":                            {"--recording", "mcp_test.go"},
 	} {
-		out, _, err := command(c.stdin, append([]string{"mcp"}, c.args...)...)
+		out, _, err := command("", append([]string{"mcp"}, args...)...)
 		if err == nil || !strings.Contains(err.Error(), want) || out != "" {
-			t.Errorf("%v: %v, want %s; printed %q", c.args, err, want, out)
+			t.Errorf("%v: %v, want %s; printed %q", args, err, want, out)
 		}
 	}
 }

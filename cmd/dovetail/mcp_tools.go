@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -123,31 +124,30 @@ func (a *answerer) answer(ctx context.Context, format string, find func() (repor
 	if format != "" && format != "text" && format != "json" {
 		return nil, fmt.Errorf("format %q is neither text nor json", format)
 	}
-	var found report
-	err := a.alone(ctx, func() (err error) {
-		found, err = find()
-		return err
+	var text strings.Builder
+	err := a.alone(ctx, func() error {
+		found, err := find()
+		switch {
+		case err != nil:
+			return err
+		case format == "json":
+			return found.JSON(&text)
+		}
+		return forTerminal(wideText(found))(&text)
 	})
 	if err != nil {
 		return nil, err
 	}
-	var text strings.Builder
+	result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text.String()}}}
 	if format == "json" {
-		if err := found.JSON(&text); err != nil {
-			return nil, err
-		}
-		return &mcp.CallToolResult{
-			Content: []mcp.Content{&mcp.TextContent{Text: text.String()}}, StructuredContent: json.RawMessage(text.String()),
-		}, nil
+		result.StructuredContent = json.RawMessage(text.String())
 	}
-	if err := forTerminal(wideText(found))(&text); err != nil {
-		return nil, err
-	}
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text.String()}}}, nil
+	return result, nil
 }
 
 // alone does the work of one call at a time, since each reads the whole cluster: 0.4 GiB for 2,000 nodes and 20,000 pods. If the
-// agent withdraws the call, alone returns; the work ends by itself, and the next call waits for it.
+// agent withdraws the call, alone returns; the work ends by itself, and the next call waits for it. What the call took goes back to the
+// system: the agent may keep the server for days, and ask once.
 func (a *answerer) alone(ctx context.Context, work func() error) error {
 	select {
 	case a.turn <- struct{}{}:
@@ -162,6 +162,7 @@ func (a *answerer) alone(ctx context.Context, work func() error) error {
 			err = crashed
 		}
 		done <- err
+		debug.FreeOSMemory()
 	}()
 	select {
 	case err := <-done:

@@ -35,6 +35,8 @@ type planFlags struct {
 	// consolidate shows what consolidation would do, too.
 	consolidate, spotToSpot bool
 	settings                settings.Planning
+	// maxPods is manifest.Input.MaxPods. No flag sets it.
+	maxPods int
 }
 
 func planCommand() *cobra.Command {
@@ -120,7 +122,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	defer tuneGC(minGrowth)()
 	clock := newStopwatch()
 	catalogOf := f.beginCatalog()
-	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace}.Read()
+	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods}.Read()
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,8 @@ type reader struct {
 	gone map[types.UID]bool
 	// anyTaken is true if an object comes from a snapshot, live if all come from a cluster itself.
 	anyTaken, live bool
+	// maxPods is Input.MaxPods.
+	maxPods int
 }
 
 // object is a decoded document.
@@ -103,6 +105,9 @@ type Input struct {
 	Namespace string
 	// MaxBytes is the maximum total size; 0 means DefaultMaxBytes.
 	MaxBytes int64
+	// MaxPods is how many pods there may be with those of workloads and CapacityBuffers; 0 means DefaultMaxPods. Pods of the input itself
+	// are not refused.
+	MaxPods int
 }
 
 // DefaultMaxBytes keeps a device or a wrong file from using all memory. A cluster of 100,000 pods is a third of it.
@@ -123,6 +128,7 @@ func (in Input) Read() (*ClusterState, error) {
 		gone:       map[types.UID]bool{},
 		namespace:  cmp.Or(in.Namespace, metav1.NamespaceDefault),
 		source:     source{stdin: in.Stdin, limit: cmp.Or(in.MaxBytes, DefaultMaxBytes)},
+		maxPods:    cmp.Or(in.MaxPods, DefaultMaxPods),
 	}
 	var errs []error
 	for _, path := range in.Paths {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,24 +31,58 @@ type workload struct {
 	labels func(pod string, index int) map[string]string
 }
 
-// maxPods keeps a typing mistake from using all memory. Kubernetes supports clusters of 150,000 pods.
-const maxPods = 1_000_000
+// DefaultMaxPods keeps a typing mistake from using all memory: a plan takes some 5 KB for each pod. Kubernetes supports clusters of 150,000
+// pods.
+const DefaultMaxPods = 1_000_000
+
+// expansion is a workload whose pods are made.
+type expansion struct {
+	workload
+	id identity
+	// overrides is true if the snapshot has the workload, too.
+	overrides bool
+}
 
 // expand makes the pods of workloads. A workload makes none if another workload owns it, or if the inputs have its pods
 // already. A workload supplied beside a snapshot overrides the snapshot's.
 func (r *reader) expand() error {
-	owners := map[identity]bool{}
-	for _, o := range r.order {
-		if owner := metav1.GetControllerOf(o); owner != nil {
-			owners[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
-			// The inputs may have a Deployment's pods without its ReplicaSet.
-			if hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
-				owners[identity{"Deployment", o.GetNamespace(), strings.TrimSuffix(owner.Name, "-"+hash)}] = true
+	overrides := r.newOverrides()
+	list, err := r.expansions(overrides)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 { // only workloads need it
+		names := r.podNames(list)
+		for i := range list {
+			if w := &list[i]; w.overrides {
+				overrides.replace(w.id, w.workload, names)
+			} else {
+				r.makePods(&w.workload, names)
 			}
 		}
 	}
-	overrides := r.newOverrides()
-	names := sync.OnceValue(r.podNames) // only workloads need it
+	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return overrides.gone[p] })
+	for pod := range overrides.gone {
+		r.gone[pod.UID] = true
+	}
+	return nil
+}
+
+// makePods makes the pods of a workload that has none among the inputs.
+func (r *reader) makePods(w *workload, names podNames) {
+	ordinal := w.firstIndex
+	for range w.replicas {
+		ordinal = names.free(w, ordinal)
+		r.world.Pods = append(r.world.Pods, w.pod(ordinal))
+		r.claimsOf(*w, ordinal)
+		ordinal++
+	}
+}
+
+// expansions lists the workloads whose pods are made. It makes none yet: the error is that of the workload with which they become too many.
+func (r *reader) expansions(overrides *overrides) (out []expansion, _ error) {
+	owners := r.ownersInFiles()
+	pods := len(r.world.Pods)
 	for _, o := range r.order {
 		id := o.identity()
 		if o.document.taken {
@@ -66,30 +99,40 @@ func (r *reader) expand() error {
 			r.note("%s: %s has no containers in spec.template.spec: its pods are planned without requests, and the API server "+
 				"rejects it; check its indentation", o.document.place, o.document.name())
 		}
-		if len(r.world.Pods)+w.replicas > maxPods {
-			return o.errorf("%s: with its %d pods the inputs exceed the %d pods of one plan", o.document.name(), w.replicas, maxPods)
-		}
-		owner := metav1.GetControllerOf(o)
+		owner, existing := metav1.GetControllerOf(o), len(overrides.pods[id])
 		switch {
 		case owner != nil && r.objects[identity{owner.Kind, id.namespace, owner.Name}] != nil:
-		case len(overrides.pods[id]) > 0:
-			overrides.replace(id, w, names())
+			continue
+		case existing > 0 && w.replicasUnset:
+		case existing > 0:
+			pods += w.replicas - existing
 		case owners[id]:
+			continue
 		default:
-			ordinal := w.firstIndex
-			for range w.replicas {
-				ordinal = names().free(&w, ordinal)
-				r.world.Pods = append(r.world.Pods, w.pod(ordinal))
-				r.claimsOf(w, ordinal)
-				ordinal++
+			pods += w.replicas
+		}
+		if pods > r.maxPods {
+			return nil, o.errorf("%s: %s: with its %d pods the inputs exceed the %d pods of one plan", o.document.name(),
+				replicasField(o.Object), w.replicas, r.maxPods)
+		}
+		out = append(out, expansion{w, id, existing > 0})
+	}
+	return out, nil
+}
+
+// ownersInFiles are the controllers of objects of the inputs.
+func (r *reader) ownersInFiles() map[identity]bool {
+	out := map[identity]bool{}
+	for _, o := range r.order {
+		if owner := metav1.GetControllerOf(o); owner != nil {
+			out[identity{owner.Kind, o.GetNamespace(), owner.Name}] = true
+			// The inputs may have a Deployment's pods without its ReplicaSet.
+			if hash := o.GetLabels()[appsv1.DefaultDeploymentUniqueLabelKey]; owner.Kind == "ReplicaSet" && hash != "" {
+				out[identity{"Deployment", o.GetNamespace(), strings.TrimSuffix(owner.Name, "-"+hash)}] = true
 			}
 		}
 	}
-	r.world.Pods = slices.DeleteFunc(r.world.Pods, func(p *corev1.Pod) bool { return overrides.gone[p] })
-	for pod := range overrides.gone {
-		r.gone[pod.UID] = true
-	}
-	return nil
+	return out
 }
 
 // podNames are the names that pods have or will have, with their namespaces. Workloads of different kinds may have the
@@ -97,15 +140,15 @@ func (r *reader) expand() error {
 type podNames map[string]bool
 
 // podNames returns the names of the pods in the inputs, and of the pods that StatefulSets make.
-func (r *reader) podNames() podNames {
+func (r *reader) podNames(made []expansion) podNames {
 	out := podNames{}
 	for _, pod := range r.world.Pods {
 		out[pod.Namespace+"/"+pod.Name] = true
 	}
-	for _, set := range all[*appsv1.StatefulSet](r) {
-		if w, ok := newWorkload(set); ok {
-			for i := range min(w.replicas, maxPods) {
-				out[w.GetNamespace()+"/"+w.podName(w.firstIndex+i)] = true
+	for i := range made {
+		if w := &made[i]; w.kind.kind == "StatefulSet" {
+			for n := range w.replicas {
+				out[w.GetNamespace()+"/"+w.podName(w.firstIndex+n)] = true
 			}
 		}
 	}
@@ -178,6 +221,14 @@ func replicasOf(o client.Object) *int32 {
 		return t.Spec.Parallelism
 	}
 	return nil
+}
+
+// replicasField is the path of that number.
+func replicasField(o client.Object) string {
+	if _, job := o.(*batchv1.Job); job {
+		return "spec.parallelism"
+	}
+	return "spec.replicas"
 }
 
 func orOne(n *int32) int {

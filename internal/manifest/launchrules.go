@@ -52,6 +52,7 @@ func (w *ClusterState) ReadOverlays(ctx context.Context, cluster client.Reader) 
 // completeBuffers adds the CapacityBuffers that reserve room. One of a cluster has its number of replicas from its controller, another
 // gets it as the controller would compute it.
 func (r *reader) completeBuffers() error {
+	pods := len(r.world.Pods)
 	for _, b := range all[*bufferv1.CapacityBuffer](r) {
 		if b.DeletionTimestamp != nil {
 			continue
@@ -73,6 +74,11 @@ func (r *reader) completeBuffers() error {
 			chunks := buffer.Chunks(&b.Spec, shape.Template, r.scale(b, shape.Scalable))
 			b = b.DeepCopy() // others may share it
 			b.Status.Replicas = &chunks
+		}
+		if pods += int(min(*b.Status.Replicas, buffer.MaxChunks)); !taken && pods > r.maxPods {
+			document := r.objects[identity{"CapacityBuffer", b.Namespace, b.Name}].document
+			return document.errorf("%s: spec: with the room that it reserves for %d pods the inputs exceed the %d pods of one plan",
+				document.name(), *b.Status.Replicas, r.maxPods)
 		}
 		if *b.Status.Replicas > 0 {
 			r.world.Buffers = append(r.world.Buffers, cluster.Buffer{CapacityBuffer: b, Shape: shape})

@@ -99,7 +99,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{
 			"more pods than a plan takes",
 			"{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {replicas: 2000000000, template: {}}}",
-			"stdin:1: Deployment d: with its 2000000000 pods the inputs exceed the 1000000 pods of one plan",
+			"stdin:1: Deployment d: spec.replicas: with its 2000000000 pods the inputs exceed the 1000000 pods of one plan",
 		},
 		{
 			"a quantity below zero",

@@ -49,13 +49,10 @@ func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.Cal
 		}
 	}
 	return a.fromRecording(ctx, "", func(r *recorder.Recording) (report, error) {
-		all, err := r.Decisions(recorder.Selection{From: sinceTime(r, since), Brief: true})
-		if err != nil {
-			return nil, err
-		}
-		out := recentList{decisionList: all}
-		if more := len(out.decisionList) - mostDecisions; more > 0 {
-			out.decisionList, out.leftOut = out.decisionList[more:], more
+		all, unreadable := r.Decisions(recorder.Selection{From: sinceTime(r, since), Brief: true})
+		out := recentList{decisionList: decisionList{all, unreadable}}
+		if more := len(all) - mostDecisions; more > 0 {
+			out.Decisions, out.leftOut = all[more:], more
 		}
 		return out, nil
 	})
@@ -69,11 +66,16 @@ type recentList struct {
 
 // Text prints a line per decision.
 func (l recentList) Text(w io.Writer) error {
-	if err := l.decisionList.Text(w); err != nil || l.leftOut == 0 {
+	if err := l.decisionList.Text(w); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d older decisions are left out\n", l.leftOut)
-	return err
+	if l.leftOut > 0 {
+		fmt.Fprintf(w, "%d older decisions are left out\n", l.leftOut)
+	}
+	if l.Unreadable > 0 {
+		fmt.Fprintln(w, leftOut(l.Unreadable))
+	}
+	return nil
 }
 
 // decision shows a decision. Its text has what fits a screen: there can be hundreds of alternatives.

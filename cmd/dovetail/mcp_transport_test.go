@@ -42,7 +42,7 @@ func newRawAgent(t *testing.T, args ...string) *rawAgent {
 	ended := make(chan error, 1)
 	go func() {
 		err := root.ExecuteContext(context.WithoutCancel(t.Context())) // the input ends after the test
-		_ = answer.CloseWithError(err) // never fails
+		_ = answer.CloseWithError(err)                                 // never fails
 		ended <- err
 	}()
 	t.Cleanup(func() {

@@ -65,11 +65,11 @@ func recordingListCommand() *cobra.Command {
 				return err
 			}
 			defer recording.Close() // nothing was written
-			decisions, err := recording.Decisions(recorder.Selection{From: sinceTime(recording, since), Brief: true})
-			if err != nil {
-				return err
+			decisions, unreadable := recording.Decisions(recorder.Selection{From: sinceTime(recording, since), Brief: true})
+			if unreadable > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", leftOut(unreadable))
 			}
-			return writeAs(cmd.OutOrStdout(), output.value, decisionList(decisions))
+			return writeAs(cmd.OutOrStdout(), output.value, decisionList{decisions, unreadable})
 		},
 	}
 	from.bind(cmd)

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"hash/crc32"
 	"log/slog"
 	"maps"
 	"os"
@@ -47,12 +49,83 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-func decisionsOf(t *testing.T, path string) (out []recorder.Decision) {
+func decisionsOf(t *testing.T, path string) []recorder.Decision {
 	t.Helper()
-	if err := json.Unmarshal([]byte(succeed(t, "recording", "list", "-f", path, "-o", "json")), &out); err != nil {
+	return listOf(t, succeed(t, "recording", "list", "-f", path, "-o", "json")).Decisions
+}
+
+// listOf decodes what recording list prints.
+func listOf(t *testing.T, text string) (out decisionList) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// withFrames writes a copy of a recording, with frames behind its last one that have valid checksums.
+func withFrames(t *testing.T, path string, frames ...testFrame) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
+	for i, f := range frames {
+		data = append(data, make([]byte, -len(data)&7)...)
+		header := binary.LittleEndian.AppendUint32(nil, 0x52564f44)
+		header = append(header, f.kind, 0, 0, 0)
+		header = binary.LittleEndian.AppendUint32(header, uint32(len(f.payload)))
+		header = binary.LittleEndian.AppendUint32(header, crc32.Checksum([]byte(f.payload), castagnoli)+f.off)
+		header = binary.LittleEndian.AppendUint64(header, uint64(1_000_000+i))
+		header = append(header, make([]byte, 16)...)
+		header = binary.LittleEndian.AppendUint64(header, uint64(time.Date(2026, 11, 23, 8, 30, 0, 0, time.UTC).UnixNano()))
+		header = append(header, 0, 0, 0, 0)
+		header = binary.LittleEndian.AppendUint32(header, crc32.Checksum(header, castagnoli))
+		data = append(append(data, header...), f.payload...)
+	}
+	out := filepath.Join(t.TempDir(), "more.rec")
+	if err := os.WriteFile(out, append(data, make([]byte, -len(data)&7)...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// testFrame is a frame of decisions (kind 3) or of steps (kind 4). Its checksum is wrong by off.
+type testFrame struct {
+	kind    byte
+	payload string
+	off     uint32
+}
+
+// Frames that no version, or only another one, can decode do not hide the others.
+func TestFramesThatCannotBeReadAreLeftOutAndCounted(t *testing.T) {
+	want := decisionsOf(t, firstRecording)
+	path := withFrames(t, firstRecording, testFrame{3, "no compressed text", 0}, testFrame{4, "{not steps", 0}, testFrame{4, "[]", 1}, testFrame{4, "[]", 0})
+	const note = "note: 3 frames of the recording cannot be read, with decisions or steps that are left out"
+	for _, output := range []string{"json", "yaml", "table"} {
+		out, stderr, err := command("", "recording", "list", "-f", path, "-o", output)
+		if err != nil || !strings.Contains(stderr, note) {
+			t.Errorf("-o %s: %v, no %q in %q", output, err, note, stderr)
+		}
+		expectAll(t, out, want[0].ID, want[1].ID)
+		if output == "json" {
+			if got := listOf(t, out); got.Unreadable != 3 || len(got.Decisions) != len(want) {
+				t.Errorf("%d decisions, and %d unreadable frames", len(got.Decisions), got.Unreadable)
+			}
+		}
+	}
+	expectAll(t, succeed(t, "recording", "show", "-f", path, want[1].ID), "terminated")
+	if _, _, err := command("", "recording", "show", "-f", path, "p-none"); err == nil || !strings.Contains(err.Error(), "frames that cannot be: 3") {
+		t.Errorf("a decision that may be in a frame that cannot be read: %v", err)
+	}
+	text, failed := newAgent(t, append(ofLoneNode(t), "--recording", path)...).call(t, "decisions", nil)
+	if failed || !strings.Contains(text, "3 frames of the recording cannot be read") || !strings.Contains(text, want[0].ID) {
+		t.Errorf("error %v, an agent reads:\n%s", failed, text)
+	}
+	if _, stderr, err := command("", "recording", "list", "-f", firstRecording); err != nil || stderr != "" {
+		t.Errorf("of a whole recording: %v, %s", err, stderr)
+	}
 }
 
 func TestARecordingShowsWhatWasDecidedAndWhatBecameOfIt(t *testing.T) {

@@ -33,23 +33,34 @@ func writeIndented(out io.Writer, v any) error {
 }
 
 // decisionList are decisions, the oldest first.
-type decisionList []recorder.Decision
+type decisionList struct {
+	Decisions []recorder.Decision `json:"decisions"`
+	// Unreadable counts the frames of the recording that are left out.
+	Unreadable int `json:"unreadableFrames"`
+}
+
+// leftOut is the note about frames that cannot be read.
+func leftOut(frames int) string {
+	return counted(frames, "frame") + " of the recording cannot be read, with decisions or steps that are left out: damaged, or written by " +
+		"another version of Dovetail"
+}
 
 // JSON prints the decisions without alternatives and prices, which recording show has.
 func (l decisionList) JSON(out io.Writer) error {
-	return writeIndented(out, append([]recorder.Decision{}, l...))
+	l.Decisions = append([]recorder.Decision{}, l.Decisions...)
+	return writeIndented(out, l)
 }
 
 // Text prints a line per decision.
 func (l decisionList) Text(out io.Writer) error {
-	if len(l) == 0 {
+	if len(l.Decisions) == 0 {
 		_, err := fmt.Fprintln(out, "no decisions")
 		return err
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TIME\tID\tWHAT\tWHY\tSAVING\tOUTCOME")
-	for i := range l {
-		d := &l[i]
+	for i := range l.Decisions {
+		d := &l.Decisions[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
 			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(float64(d.Saving)), outcomeOf(d))
 	}

@@ -102,43 +102,31 @@ func (in *Selection) hasStep(s *Step) bool {
 	return (in.ID == "" || s.Decision == in.ID) && (in.From.IsZero() || !s.At.Before(in.From.Add(-stepPrecision)))
 }
 
-// Decisions returns decisions with the steps of their outcome, the oldest first. Damaged frames are left out.
-func (r *Recording) Decisions(in Selection) ([]Decision, error) {
-	var out []Decision
+// Decisions returns decisions with the steps of their outcome, the oldest first. Frames that are damaged, or that this version cannot
+// decode, are left out; unreadable counts them.
+func (r *Recording) Decisions(in Selection) (list []Decision, unreadable int) {
 	steps := map[string][]Step{}
 	for _, f := range r.frames {
 		if f.kind != kindDecisions && f.kind != kindSteps || f.kind == kindDecisions && f.time().Before(in.From) {
 			continue
 		}
 		data, err := payload(r.file, f)
+		switch {
+		case err != nil:
+		case f.kind == kindSteps:
+			err = addSteps(steps, f, data, &in)
+		default:
+			list, err = r.addDecisions(list, f, data, &in)
+		}
 		if err != nil {
-			continue
-		}
-		if f.kind == kindSteps {
-			if err := addSteps(steps, f, data, &in); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		list, err := r.decisions(f, data)
-		if err != nil {
-			return nil, err
-		}
-		for i := range list {
-			if !in.has(&list[i]) {
-				continue
-			}
-			if in.Brief {
-				list[i].shorten()
-			}
-			out = append(out, list[i])
+			unreadable++
 		}
 	}
-	for i := range out {
-		out[i].setSteps(steps[out[i].ID])
+	for i := range list {
+		list[i].setSteps(steps[list[i].ID])
 	}
-	slices.SortStableFunc(out, func(a, b Decision) int { return a.At.Compare(b.At) })
-	return out, nil
+	slices.SortStableFunc(list, func(a, b Decision) int { return a.At.Compare(b.At) })
+	return list, unreadable
 }
 
 // shorten drops what is long.
@@ -164,28 +152,43 @@ func addSteps(to map[string][]Step, f frame, data []byte, in *Selection) error {
 	return nil
 }
 
-func (r *Recording) decisions(f frame, data []byte) ([]Decision, error) {
+// addDecisions adds the decisions of a frame that the selection has; none if there is an error.
+func (r *Recording) addDecisions(to []Decision, f frame, data []byte, in *Selection) ([]Decision, error) {
 	text, err := r.zstd.DecodeAll(data, nil)
 	if err != nil {
-		return nil, fmt.Errorf("decisions of frame %d: %w", f.seq, err)
+		return to, fmt.Errorf("decisions of frame %d: %w", f.seq, err)
 	}
 	var list []Decision
 	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("decisions of frame %d: %w", f.seq, err)
+		return to, fmt.Errorf("decisions of frame %d: %w", f.seq, err)
 	}
-	return list, nil
+	for i := range list {
+		if !in.has(&list[i]) {
+			continue
+		}
+		if in.Brief {
+			list[i].shorten()
+		}
+		to = append(to, list[i])
+	}
+	return to, nil
 }
 
 // Decision returns one decision by its ID.
 func (r *Recording) Decision(id string) (*Decision, error) {
-	found, err := r.Decisions(Selection{ID: id})
-	if err != nil {
-		return nil, err
-	}
+	found, unreadable := r.Decisions(Selection{ID: id})
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no decision %q is in the recording", id)
+		return nil, fmt.Errorf("no decision %q is in the recording%s", id, unreadableText(unreadable))
 	}
 	return &found[0], nil
+}
+
+// unreadableText is what an error adds about frames that cannot be read.
+func unreadableText(frames int) string {
+	if frames == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", as far as it can be read: frames that cannot be: %d", frames)
 }
 
 // PassRecord is a pass as it was recorded: what it saw, and what it had the engine decide.

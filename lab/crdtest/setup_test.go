@@ -63,6 +63,7 @@ func run(m *testing.M) (code int, err error) {
 	}()
 	config := rest.CopyConfig(cluster.RESTConfig())
 	config.QPS, config.Burst = -1, -1 // nobody else is there to be spared
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	if err := install(ctx, config); err != nil {
 		return 0, fmt.Errorf("install the CustomResourceDefinitions: %w", err)
 	}

@@ -11,11 +11,20 @@ import (
 // maxDaemonChoices bounds how many combinations of DaemonSets that a pod can follow are tried for one bin.
 const maxDaemonChoices = 16
 
+// stepsPerView is what it costs to copy a view and to look at its domains.
+const stepsPerView = 3
+
+// typesPerStep is of how many instance types the labels are looked at in the time of a step.
+const typesPerStep = 16
+
 // seeDaemons finds the DaemonSets that the pod must not share a node with, and the views that one on the bin's own
 // node may satisfy. A node without the label of a view is with no other pod: that suits those that keep apart, and no
 // others.
 func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
 	t := cands.Template()
+	if a.c.ManyTerms() {
+		*s.steps += len(with) * (1 + len(t.Types())/typesPerStep)
+	}
 	for _, i := range with {
 		v := &a.views[i]
 		switch {
@@ -101,12 +110,15 @@ func narrowTo(cands *nodepool.Candidates, term requirement.Set) *nodepool.Candid
 func (f *following) attempt(cands *nodepool.Candidates, satisfied []int) (done bool) {
 	a := f.a
 	if len(satisfied) > 0 {
-		a.views, a.reduced = nil, true
+		a.views, a.reduced = make([]topology.View, 0, len(f.a.views)), true
 		for i, v := range f.a.views {
 			if !slices.Contains(satisfied, i) {
 				a.views = append(a.views, v)
 			}
 		}
+	}
+	if a.c.ManyTerms() {
+		*f.s.steps += stepsPerView * len(f.a.views)
 	}
 	f.attempts++
 	g, why := f.s.allocateDevices(f.b, a, cands)

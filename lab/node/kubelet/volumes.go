@@ -22,9 +22,6 @@ const (
 	volumePeriod = 200 * time.Millisecond
 	// pluginDirectory is where the daemon of a CSI driver has its socket.
 	pluginDirectory = "/var/lib/kubelet/plugins/"
-	// attachLimit is how many volumes a driver attaches to a node: those of a Nitro instance, minus its network
-	// interfaces.
-	attachLimit = 25
 )
 
 // volumes mounts what pods claim, and unmounts what none claims any more. Either needs the daemon of the volume's CSI
@@ -37,10 +34,11 @@ type volumes struct {
 	pods    map[types.UID]*claimant
 	volumes map[corev1.UniqueVolumeName]*volume
 	plugins map[string]map[types.UID]bool // pods that serve a driver, by its name
+	limits  map[string]*int32             // how many volumes a driver attaches, by its name: see csidriver.go
 	changed chan struct{}                 // holds a token while there may be work
 
 	reported   []corev1.UniqueVolumeName
-	registered []string // drivers in the CSINode
+	registered []string // drivers in the CSINode, with their limits
 }
 
 // claimant is a pod with volumes that are attached.
@@ -53,7 +51,7 @@ type claimant struct {
 
 // volume is a volume that is attached for this node, or is to be.
 type volume struct {
-	driver  string
+	csiDriver
 	mounted bool
 	idle    time.Time // since when no pod wants it; zero = some does
 }
@@ -61,7 +59,7 @@ type volume struct {
 func newVolumes(cfg Config) *volumes {
 	return &volumes{
 		cfg: cfg, pods: map[types.UID]*claimant{}, volumes: map[corev1.UniqueVolumeName]*volume{},
-		plugins: map[string]map[types.UID]bool{}, changed: make(chan struct{}, 1),
+		plugins: map[string]map[types.UID]bool{}, limits: map[string]*int32{}, changed: make(chan struct{}, 1),
 	}
 }
 
@@ -109,6 +107,7 @@ func (v *volumes) serve(pod *corev1.Pod, over bool) {
 	if runs := !over && pod.Status.Phase == corev1.PodRunning; runs != v.plugins[driver][pod.UID] {
 		if runs {
 			v.plugins[driver][pod.UID] = true
+			v.limits[driver] = attachLimit(driver, pod)
 		} else {
 			delete(v.plugins[driver], pod.UID)
 		}
@@ -152,8 +151,8 @@ func (v *volumes) blocked(uid types.UID) string {
 		return ""
 	}
 	for _, name := range c.volumes {
-		if on := v.volumes[name]; on != nil && on.mounted && len(v.plugins[on.driver]) == 0 {
-			return fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", on.driver)
+		if on := v.volumes[name]; on != nil && on.mounted && !v.served(on) {
+			return fmt.Sprintf("driver name %s not found in the list of registered CSI drivers", on.name)
 		}
 	}
 	return ""
@@ -236,7 +235,7 @@ func (v *volumes) resolve(ctx context.Context) bool {
 		for name, driver := range found {
 			c.volumes = append(c.volumes, name)
 			if v.volumes[name] == nil {
-				v.volumes[name] = &volume{driver: driver}
+				v.volumes[name] = &volume{csiDriver: driver}
 			}
 		}
 		v.mu.Unlock()
@@ -245,8 +244,8 @@ func (v *volumes) resolve(ctx context.Context) bool {
 }
 
 // volumesOf are the volumes of CSI drivers behind a pod's claims, with their drivers.
-func (v *volumes) volumesOf(ctx context.Context, pod *corev1.Pod) (map[corev1.UniqueVolumeName]string, error) {
-	out := map[corev1.UniqueVolumeName]string{}
+func (v *volumes) volumesOf(ctx context.Context, pod *corev1.Pod) (map[corev1.UniqueVolumeName]csiDriver, error) {
+	out := map[corev1.UniqueVolumeName]csiDriver{}
 	for _, name := range claimsOf(pod) {
 		pvc, err := v.cfg.Client.CoreV1().PersistentVolumeClaims(pod.Namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
@@ -260,7 +259,11 @@ func (v *volumes) volumesOf(ctx context.Context, pod *corev1.Pod) (map[corev1.Un
 			return nil, err
 		}
 		if csi := pv.Spec.CSI; csi != nil {
-			out[corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)] = csi.Driver
+			driver, err := v.driver(ctx, csi.Driver)
+			if err != nil {
+				return nil, err
+			}
+			out[corev1.UniqueVolumeName("kubernetes.io/csi/"+csi.Driver+"^"+csi.VolumeHandle)] = driver
 		}
 	}
 	return out, nil
@@ -288,6 +291,9 @@ func (v *volumes) report(ctx context.Context) error {
 			inUse[name] = true
 		} else if !inUse[name] {
 			delete(v.volumes, name)
+		}
+		if !volume.attached {
+			delete(inUse, name)
 		}
 	}
 	v.mu.Unlock()
@@ -322,7 +328,7 @@ func (v *volumes) unmount() bool {
 		case !volume.mounted:
 		case wanted[name]:
 			volume.idle = time.Time{}
-		case volume.idle.IsZero() || len(v.plugins[volume.driver]) == 0:
+		case volume.idle.IsZero() || !v.served(volume):
 			volume.idle, settled = now, false
 		case now.Sub(volume.idle) < v.cfg.Timing.Unmount:
 			settled = false
@@ -362,7 +368,7 @@ func (v *volumes) mount(ctx context.Context) (ready []types.UID, settled bool, e
 		all := true
 		for _, name := range c.volumes {
 			volume := v.volumes[name]
-			volume.mounted = volume.mounted || attached[name] && len(v.plugins[volume.driver]) > 0
+			volume.mounted = volume.mounted || (attached[name] || !volume.attached) && v.served(volume)
 			all = all && volume.mounted
 		}
 		if c.ready = all; all {
@@ -382,9 +388,10 @@ func (v *volumes) register(ctx context.Context) error {
 			drivers = append(drivers, name)
 		}
 	}
-	v.mu.Unlock()
 	slices.Sort(drivers)
-	if slices.Equal(drivers, v.registered) {
+	state := v.withLimits(drivers)
+	v.mu.Unlock()
+	if slices.Equal(state, v.registered) {
 		return nil
 	}
 	node, err := v.cfg.Client.CoreV1().Nodes().Get(ctx, v.cfg.Name, metav1.GetOptions{})
@@ -407,7 +414,7 @@ func (v *volumes) register(ctx context.Context) error {
 		_, err = v.cfg.Client.StorageV1().CSINodes().Update(ctx, have, metav1.UpdateOptions{})
 	}
 	if err == nil {
-		v.registered = drivers
+		v.registered = state
 	}
 	return err
 }
@@ -416,7 +423,7 @@ func (v *volumes) register(ctx context.Context) error {
 func (v *volumes) labelZone(ctx context.Context, node *corev1.Node, drivers []string) error {
 	labels := map[string]string{}
 	for _, d := range drivers {
-		if key := zoneKey(d); node.Labels[key] == "" {
+		if key := zoneKey(d); d == ebsDriver && node.Labels[key] == "" {
 			labels[key] = v.zone()
 		}
 	}
@@ -435,15 +442,17 @@ func (v *volumes) csiNode(node *corev1.Node, drivers []string) *storagev1.CSINod
 	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
 		Name: v.cfg.Name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}},
 	}}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for _, d := range drivers {
-		limit := int32(attachLimit)
-		out.Spec.Drivers = append(out.Spec.Drivers, storagev1.CSINodeDriver{
-			Name: d, NodeID: v.cfg.ProviderID[strings.LastIndexByte(v.cfg.ProviderID, '/')+1:], TopologyKeys: []string{
-				corev1.LabelTopologyZone,
-				zoneKey(d),
-			},
-			Allocatable: &storagev1.VolumeNodeResources{Count: &limit},
-		})
+		of := storagev1.CSINodeDriver{Name: d, NodeID: v.cfg.ProviderID[strings.LastIndexByte(v.cfg.ProviderID, '/')+1:]}
+		if d == ebsDriver {
+			of.TopologyKeys = []string{corev1.LabelTopologyZone, zoneKey(d)}
+		}
+		if limit := v.limits[d]; limit != nil {
+			of.Allocatable = &storagev1.VolumeNodeResources{Count: limit}
+		}
+		out.Spec.Drivers = append(out.Spec.Drivers, of)
 	}
 	return out
 }

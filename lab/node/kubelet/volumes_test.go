@@ -204,3 +204,42 @@ func TestPodsWithoutVolumesStartAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// The limit of attachments follows the flags of the driver's daemon, as those of the EBS driver's chart set them.
+func TestTheAttachLimitFollowsTheFlagsOfTheDriver(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		want int32 // 0 = none
+	}{
+		{"no flags", nil, 25},
+		{"a limit", []string{"node", "--volume-attach-limit=5"}, 5},
+		{"a limit as the next word", []string{"node", "--volume-attach-limit", "7"}, 7},
+		{"the default of the flag", []string{"--volume-attach-limit=-1", "--reserved-volume-attachments=-1"}, 25},
+		{"reserved", []string{"--reserved-volume-attachments=4"}, 22},
+		{"nothing reserved", []string{"--reserved-volume-attachments=0"}, 26},
+		{"all reserved", []string{"--reserved-volume-attachments=40"}, 1},
+		{"no limit", []string{"--volume-attach-limit=0"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v, client, _ := mounting(t)
+				pod := daemon(corev1.PodRunning)
+				pod.Spec.Containers = []corev1.Container{{Name: "ebs-plugin", Args: c.args}, {Name: "node-driver-registrar", Args: []string{"--v=2"}}}
+				v.see(pod, false)
+				synctest.Wait()
+				n, err := client.StorageV1().CSINodes().Get(t.Context(), "node", metav1.GetOptions{})
+				if err != nil || len(n.Spec.Drivers) != 1 {
+					t.Fatalf("%v, CSINode %+v", err, n)
+				}
+				got := int32(0)
+				if a := n.Spec.Drivers[0].Allocatable; a != nil {
+					got = *a.Count
+				}
+				if got != c.want {
+					t.Errorf("%d volumes are allocatable, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 )
@@ -50,21 +52,30 @@ func claiming(phase corev1.PodPhase) *corev1.Pod {
 }
 
 // mounting runs the volumes of a node whose API server knows a claim and its volume.
-func mounting(t *testing.T) (*volumes, *fake.Clientset, func() []types.UID) {
+func mounting(t *testing.T, others ...runtime.Object) (*volumes, *fake.Clientset, func() []types.UID) {
+	t.Helper()
+	return mountingFrom(t, corev1.PersistentVolumeSource{
+		CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"},
+	}, others...)
+}
+
+// mountingFrom is mounting with a volume from a source, and with other objects.
+func mountingFrom(
+	t *testing.T, source corev1.PersistentVolumeSource, others ...runtime.Object,
+) (*volumes, *fake.Clientset, func() []types.UID) {
 	t.Helper()
 	cfg, client, _ := node(
 		t,
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}},
-		&corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
-			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
-		},
-		&corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: "pv"},
-			Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-				CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: "vol-1"},
-			}},
-		},
+		append(others,
+			&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "n"}},
+			&corev1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"},
+				Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+			},
+			&corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: "pv"},
+				Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: source},
+			})...,
 	)
 	cfg.ProviderID = provider
 	v := newVolumes(cfg)
@@ -238,6 +249,54 @@ func TestTheAttachLimitFollowsTheFlagsOfTheDriver(t *testing.T) {
 				}
 				if got != c.want {
 					t.Errorf("%d volumes are allocatable, want %d", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// Volumes of other drivers are mounted: at once if the driver is not installed, and without an attachment if it needs none.
+func TestVolumesOfOtherDriversAreMounted(t *testing.T) {
+	efs := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: "fs-1"}}
+	installed := func(attach bool) *storagev1.CSIDriver {
+		return &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "efs.csi.aws.com"}, Spec: storagev1.CSIDriverSpec{AttachRequired: &attach}}
+	}
+	served := daemon(corev1.PodRunning)
+	served.Spec.Volumes[2].HostPath.Path = "/var/lib/kubelet/plugins/efs.csi.aws.com/"
+	for _, c := range []struct {
+		name    string
+		source  corev1.PersistentVolumeSource
+		objects []runtime.Object
+		daemon  *corev1.Pod
+		starts  bool
+	}{
+		{"EFS, not installed", efs, nil, nil, true},
+		{"EFS, installed, and on the node", efs, []runtime.Object{installed(false)}, served, true},
+		{"EFS, installed, and not on the node", efs, []runtime.Object{installed(false)}, nil, false},
+		{"a driver that attaches, and nobody does", efs, []runtime.Object{installed(true)}, served, false},
+		{"FSx", corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "fsx.csi.aws.com", VolumeHandle: "fs-2"}}, nil, nil, true},
+		{"local", corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "/mnt/disk"}}, nil, nil, true},
+		{"NFS", corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nfs", Path: "/"}}, nil, nil, true},
+		{"a path of the node", corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}}, nil, nil, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v, client, started := mountingFrom(t, c.source, c.objects...)
+				v.see(claiming(corev1.PodPending), false)
+				if c.daemon != nil {
+					v.see(c.daemon, false)
+				}
+				time.Sleep(10 * time.Second)
+				if got := slices.Equal(started(), []types.UID{"db"}); got != c.starts {
+					t.Errorf("the pod starts: %v, want %v", got, c.starts)
+				}
+				if got := inUse(t, client); c.starts && len(got) > 0 {
+					t.Errorf("in use as if it were attached: %v", got)
+				}
+				v.see(claiming(corev1.PodSucceeded), false)
+				time.Sleep(10 * time.Second)
+				if why := v.blocked("db"); why != "" {
+					t.Errorf("the pod cannot go: %s", why)
 				}
 			})
 		})

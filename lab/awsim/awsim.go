@@ -164,6 +164,9 @@ func (s *Sim) Watch(ctx context.Context) <-chan InstanceEvent { return s.ec2.Wat
 // AppendConsole adds to the console output of an instance, as its kernel and boot scripts do.
 func (s *Sim) AppendConsole(id, text string) { s.ec2.AppendConsole(id, text) }
 
+// ImageContent is the image whose disks an image has: itself, or what it was copied from.
+func (s *Sim) ImageContent(id string) string { return s.ec2.ImageContent(id) }
+
 // Calls is the log of API calls, oldest first.
 func (s *Sim) Calls() []Call { return s.server.Calls() }
 

@@ -33,8 +33,9 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 		return
 	case <-time.After(f.cfg.Boot):
 	}
-	m := host{simulator: f, instance: i, image: f.images[i.ImageID]}
-	if f.isBroken(i.ImageID) {
+	content := f.cfg.Cloud.ImageContent(i.ImageID)
+	m := host{simulator: f, instance: i, image: f.images[content]}
+	if f.isBroken(i.ImageID) || f.isBroken(content) {
 		f.cfg.Cloud.AppendConsole(i.ID, "[    1.734219] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)\n")
 		return
 	}
@@ -66,7 +67,7 @@ type host struct {
 // bootstrap reads the user data and configures kubelet. Its error is for the console.
 func (m host) bootstrap() (kubelet.Config, error) {
 	if m.image.Family == userdata.Unknown {
-		return kubelet.Config{}, fmt.Errorf("image %s is not an EKS optimized image: there is no kubelet on it", m.instance.ImageID)
+		return kubelet.Config{}, fmt.Errorf("image %s is no EKS optimized image, and no copy of one: there is no kubelet on it", m.instance.ImageID)
 	}
 	m.console(
 		"systemd",

@@ -33,6 +33,8 @@ type Cloud interface {
 	Watch(ctx context.Context) <-chan awsim.InstanceEvent
 	// AppendConsole adds to the console output of an instance.
 	AppendConsole(id, text string)
+	// ImageContent returns the image whose disks an image has: itself, or what it was copied from.
+	ImageContent(id string) string
 	// InstanceCredentials returns what the metadata service of an instance hands out.
 	InstanceCredentials(id string) (awsim.Credentials, error)
 }

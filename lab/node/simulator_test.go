@@ -82,6 +82,11 @@ func TestInstanceJoins(t *testing.T) {
 	})
 }
 
+// An image that was copied into the account boots like its source, whatever its name.
+func TestACopiedImageJoins(t *testing.T) {
+	joined(t, launch(t, host{copied: true}))
+}
+
 func TestOtherImagesJoin(t *testing.T) {
 	ca := base64.StdEncoding.EncodeToString(world.cluster.CA())
 	for _, tt := range []struct{ name, image, userData string }{

@@ -189,6 +189,7 @@ func (w *lab) close() error {
 type host struct {
 	profile  string // default: one with the cluster's node role
 	image    string // prefix of the image's name; default Amazon Linux 2023
+	copied   bool   // the instance is of a copy of the image
 	userData string // default: a NodeConfig of the cluster with labels and taints
 	labels   string // key=value,...
 	ca       []byte // default: the cluster's
@@ -216,8 +217,18 @@ func launch(t *testing.T, m host) awsim.Instance {
 	if err != nil {
 		t.Fatal(err)
 	}
+	boots := imageID(t, m.image)
+	if m.copied {
+		made, err := client.CopyImage(t.Context(), &ec2.CopyImageInput{
+			SourceImageId: &boots, SourceRegion: aws.String(region), Name: aws.String("golden"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		boots = *made.ImageId
+	}
 	out, err := client.RunInstances(t.Context(), &ec2.RunInstancesInput{
-		ImageId: aws.String(imageID(t, m.image)), InstanceType: ec2types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
+		ImageId: &boots, InstanceType: ec2types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
 		SubnetId: subnets.Subnets[0].SubnetId, IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: &m.profile},
 		UserData: aws.String(base64.StdEncoding.EncodeToString([]byte(m.userData))),
 	})

@@ -76,6 +76,7 @@ type EC2 struct {
 	counter   uint64 // numbers the IDs handed out
 	network   network
 	images    map[string]*ami
+	copies    map[string]string // of each copied image, the image that it is a copy of
 	templates templates
 	fleet     instances
 	pools     pools
@@ -100,7 +101,7 @@ func New(cfg Config) (*EC2, error) {
 		return nil, fmt.Errorf("ec2: %w", err)
 	}
 	e := &EC2{
-		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, templates: newTemplates(cfg.Clock.Now),
+		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, copies: map[string]string{}, templates: newTemplates(cfg.Clock.Now),
 		fleet: newInstances(), pools: newPools(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
 	}
 	for _, img := range image.List(cfg.Region) {

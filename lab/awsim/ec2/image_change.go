@@ -83,9 +83,20 @@ func (e *EC2) copyImage(r *protocol.Request, in *copyImageInput) (*copyImageOutp
 			made.Disks[i] = image.Disk{Device: made.Disks[i].Device, SizeGiB: made.Disks[i].SizeGiB, SnapshotID: e.newID("snap")}
 		}
 		e.images[made.ID] = &ami{Image: made, tags: tags, encrypted: in.Encrypted || source.encrypted}
+		e.copies[made.ID] = source.ID
 		r.Touch(made.ID)
 		return &copyImageOutput{ID: made.ID}, nil
 	})
+}
+
+// ImageContent is the image whose disks an image has: itself, or what it was copied from, directly or not. This is no call of the API.
+func (e *EC2) ImageContent(id string) string {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	for e.copies[id] != "" {
+		id = e.copies[id]
+	}
+	return id
 }
 
 // imageFor is an image that the account may use. The lock must be held.

@@ -126,6 +126,12 @@ func TestCopiedImageIsDeprecated(t *testing.T) {
 	if i := show(); i.DeprecationTime != nil {
 		t.Errorf("the copy is deprecated at %s", *i.DeprecationTime)
 	}
+	again := must(a.CopyImage(ctx, &awsec2.CopyImageInput{
+		SourceImageId: made.ImageId, SourceRegion: aws.String("us-east-1"), Name: aws.String("copy of mine"),
+	}))(t)
+	if got := a.Sim.ImageContent(*again.ImageId); got != a.x86 {
+		t.Errorf("the copy of a copy boots as %s, want %s", got, a.x86)
+	}
 	_, err := a.EnableImageDeprecation(
 		ctx,
 		&awsec2.EnableImageDeprecationInput{ImageId: &a.x86, DeprecateAt: aws.Time(a.Clock.Now().Add(time.Hour))},

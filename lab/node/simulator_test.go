@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +87,27 @@ func TestInstanceJoins(t *testing.T) {
 // An image that was copied into the account boots like its source, whatever its name.
 func TestACopiedImageJoins(t *testing.T) {
 	joined(t, launch(t, host{copied: true}))
+}
+
+// A node has the name of its instance, also where the subnet names instances by their ID.
+func TestANodeIsNamedByTheIDOfItsInstance(t *testing.T) {
+	client := ec2.NewFromConfig(world.aws)
+	out, err := client.DescribeSubnets(t.Context(), &ec2.DescribeSubnetsInput{Filters: []ec2types.Filter{{
+		Name: aws.String("tag:karpenter.sh/discovery"), Values: []string{clusterName},
+	}}})
+	if err != nil || len(out.Subnets) < 2 {
+		t.Fatalf("%d subnets, %v", len(out.Subnets), err)
+	}
+	if _, err := client.ModifySubnetAttribute(t.Context(), &ec2.ModifySubnetAttributeInput{
+		SubnetId: out.Subnets[1].SubnetId, PrivateDnsHostnameTypeOnLaunch: ec2types.HostnameTypeResourceName,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	i := launch(t, host{subnet: 1})
+	node := joined(t, i)
+	if want := i.ID + ".ec2.internal"; node.Name != want {
+		t.Errorf("the node is %s, want %s", node.Name, want)
+	}
 }
 
 func TestOtherImagesJoin(t *testing.T) {

@@ -190,6 +190,7 @@ type host struct {
 	profile  string // default: one with the cluster's node role
 	image    string // prefix of the image's name; default Amazon Linux 2023
 	copied   bool   // the instance is of a copy of the image
+	subnet   int    // of those of the cluster
 	userData string // default: a NodeConfig of the cluster with labels and taints
 	labels   string // key=value,...
 	ca       []byte // default: the cluster's
@@ -229,7 +230,7 @@ func launch(t *testing.T, m host) awsim.Instance {
 	}
 	out, err := client.RunInstances(t.Context(), &ec2.RunInstancesInput{
 		ImageId: &boots, InstanceType: ec2types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1),
-		SubnetId: subnets.Subnets[0].SubnetId, IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: &m.profile},
+		SubnetId: subnets.Subnets[m.subnet].SubnetId, IamInstanceProfile: &ec2types.IamInstanceProfileSpecification{Name: &m.profile},
 		UserData: aws.String(base64.StdEncoding.EncodeToString([]byte(m.userData))),
 	})
 	if err != nil {

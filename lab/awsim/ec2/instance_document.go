@@ -215,7 +215,7 @@ func (e *EC2) show(r *instanceRecord) instanceInfo {
 		), Reserved: r.CapacityReservationID, Reservation: &reservationSpec{Preference: "open"}, Metadata: showMetadata(o.data.Metadata, r.State),
 		BootMode:    pick(o.instanceType.Hypervisor == "nitro", "uefi", "legacy-bios"),
 		Maintenance: maintenanceSpec{AutoRecovery: "default"}, Bandwidth: bandwidthSpec{Weighting: "default"},
-		DNS: &dnsSpec{HostnameType: ipName},
+		DNS: &dnsSpec{HostnameType: o.hostnameType()},
 	}
 	if o.image.Platform == "windows" {
 		i.PlatformDetails, i.UsageOperation = "Windows", "RunInstances:0002"

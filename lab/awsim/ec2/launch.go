@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -72,6 +73,14 @@ func (e *EC2) capacity(o *launchPlan, n int, now time.Time) (*reservation, error
 	return nil, e.shortage(o, n)
 }
 
+// hostnameType is how instances of the plan are named: as the launch says, or as the subnet does.
+func (o *launchPlan) hostnameType() string {
+	if o.data.DNS != nil && o.data.DNS.HostnameType != "" {
+		return o.data.DNS.HostnameType
+	}
+	return cmp.Or(o.subnet.HostnameType, ipName)
+}
+
 // instance returns the Instance of a launch plan.
 func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 	i := Instance{
@@ -81,7 +90,7 @@ func (e *EC2) instance(o *launchPlan, ip netip.Addr, now time.Time) Instance {
 		VCPUs: o.vcpus(), MemoryMiB: o.instanceType.MemoryMiB, GPUs: o.instanceType.GPUs, Neuron: o.instanceType.Neuron,
 		IPv4PerENI: o.instanceType.IPv4PerENI, LocalDiskGB: o.instanceType.Disks.TotalGB,
 	}
-	if o.data.DNS != nil && o.data.DNS.HostnameType == resourceName {
+	if o.hostnameType() == resourceName {
 		i.PrivateDNSName = resourceDNSName(e.cfg.Region, i.ID)
 	}
 	for _, card := range o.instanceType.NetworkCards {

@@ -88,6 +88,48 @@ func TestModifySubnetAttribute(t *testing.T) {
 	wantError(t, err, "InvalidSubnetID.NotFound", "subnet-0123456789abcdef0")
 }
 
+// Instances are named by their ID where the subnet says so, unless the launch says otherwise.
+func TestInstancesAreNamedAsTheirSubnetSays(t *testing.T) {
+	a := open(t)
+	ctx := t.Context()
+	named := func(options *types.PrivateDnsNameOptionsRequest) types.Instance {
+		out := must(a.RunInstances(ctx, &awsec2.RunInstancesInput{
+			ImageId: &a.x86, InstanceType: types.InstanceTypeM5Large, MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &a.subnets[0],
+			PrivateDnsNameOptions: options,
+		}))(t)
+		return out.Instances[0]
+	}
+	byIP := named(nil)
+	must(a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{
+		SubnetId: &a.subnets[0], PrivateDnsHostnameTypeOnLaunch: types.HostnameTypeResourceName,
+	}))(t)
+	subnets := must(a.DescribeSubnets(ctx, &awsec2.DescribeSubnetsInput{Filters: []types.Filter{
+		filter("private-dns-name-options-on-launch.hostname-type", "resource-name"),
+	}}))(t)
+	if len(subnets.Subnets) != 1 || subnets.Subnets[0].PrivateDnsNameOptionsOnLaunch.HostnameType != types.HostnameTypeResourceName {
+		t.Errorf("subnets %+v", subnets.Subnets)
+	}
+	byID, asked := named(nil), named(&types.PrivateDnsNameOptionsRequest{HostnameType: types.HostnameTypeIpName})
+	for _, c := range []struct {
+		instance types.Instance
+		want     string
+		how      types.HostnameType
+	}{
+		{byIP, "ip-" + strings.ReplaceAll(*byIP.PrivateIpAddress, ".", "-") + ".ec2.internal", types.HostnameTypeIpName},
+		{byID, *byID.InstanceId + ".ec2.internal", types.HostnameTypeResourceName},
+		{asked, "ip-" + strings.ReplaceAll(*asked.PrivateIpAddress, ".", "-") + ".ec2.internal", types.HostnameTypeIpName},
+	} {
+		if *c.instance.PrivateDnsName != c.want || c.instance.PrivateDnsNameOptions.HostnameType != c.how {
+			t.Errorf("%s is named %s (%s), want %s", *c.instance.InstanceId, *c.instance.PrivateDnsName,
+				c.instance.PrivateDnsNameOptions.HostnameType, c.want)
+		}
+	}
+	_, err := a.ModifySubnetAttribute(ctx, &awsec2.ModifySubnetAttributeInput{
+		SubnetId: &a.subnets[0], PrivateDnsHostnameTypeOnLaunch: "by-name",
+	})
+	wantError(t, err, "InvalidParameterValue", "by-name")
+}
+
 // An image is copied into the account, deprecated, and still seen by its owner.
 func TestCopiedImageIsDeprecated(t *testing.T) {
 	a := open(t)

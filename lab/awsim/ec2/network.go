@@ -26,7 +26,9 @@ type Subnet struct {
 	// IPv6CIDR is its block of that family, a /64; zero = none. AssignIPv6 gives each network interface an address of it.
 	IPv6CIDR   netip.Prefix
 	AssignIPv6 bool
-	Tags       map[string]string
+	// HostnameType is how instances are named by default: by their address (ip-name, which empty means), or by their ID (resource-name).
+	HostnameType string
+	Tags         map[string]string
 }
 
 // SecurityGroup is a firewall of a VPC.

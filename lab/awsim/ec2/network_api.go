@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,8 @@ type subnetInfo struct {
 	PublicIP  bool   `xml:"mapPublicIpOnLaunch"`
 	AssignV6  bool   `xml:"assignIpv6AddressOnCreation"`
 	Tags      []tag  `xml:"tagSet>item"`
+	// Hostnames is how instances are named.
+	Hostnames dnsSpec `xml:"privateDnsNameOptionsOnLaunch"`
 
 	IPv6 []ipv6Association `xml:"ipv6CidrBlockAssociationSet>item"`
 
@@ -138,13 +141,14 @@ func (e *EC2) describeSubnets(_ *protocol.Request, in *describeSubnetsInput) (*d
 			"cidr":                       one(func(s subnetInfo) string { return s.CIDR }),
 			"cidr-block":                 one(func(s subnetInfo) string { return s.CIDR }),
 			"ipv6-cidr-block-association.ipv6-cidr-block": subnetInfo.ipv6,
-			"default-for-az":          flag(func(s subnetInfo) bool { return s.Default }),
-			"map-public-ip-on-launch": flag(func(s subnetInfo) bool { return s.PublicIP }),
-			"owner-id":                one(func(s subnetInfo) string { return s.Owner }),
-			"state":                   one(func(s subnetInfo) string { return s.State }),
-			"subnet-arn":              one(func(s subnetInfo) string { return s.ARN }),
-			"subnet-id":               one(func(s subnetInfo) string { return s.ID }),
-			"vpc-id":                  one(func(s subnetInfo) string { return s.VPCID }),
+			"default-for-az": flag(func(s subnetInfo) bool { return s.Default }),
+			"private-dns-name-options-on-launch.hostname-type": one(func(s subnetInfo) string { return s.Hostnames.HostnameType }),
+			"map-public-ip-on-launch":                          flag(func(s subnetInfo) bool { return s.PublicIP }),
+			"owner-id":                                         one(func(s subnetInfo) string { return s.Owner }),
+			"state":                                            one(func(s subnetInfo) string { return s.State }),
+			"subnet-arn":                                       one(func(s subnetInfo) string { return s.ARN }),
+			"subnet-id":                                        one(func(s subnetInfo) string { return s.ID }),
+			"vpc-id":                                           one(func(s subnetInfo) string { return s.VPCID }),
 		},
 	}
 	p, err := n.list(in.listInput, in.IDs, locked(e, e.subnetInfos))
@@ -164,6 +168,7 @@ func (e *EC2) subnetInfos() []subnetInfo {
 			ID: s.ID, ARN: e.arn("subnet/" + s.ID), State: "available", Owner: e.cfg.AccountID, VPCID: s.VPCID, CIDR: s.CIDR.String(),
 			Available: e.network.addrs[s.ID].available(), Zone: s.Zone, ZoneID: e.zoneID(s.Zone), Default: s.Default,
 			PublicIP: s.MapPublicIP, AssignV6: s.AssignIPv6, tags: s.Tags,
+			Hostnames: dnsSpec{HostnameType: cmp.Or(s.HostnameType, ipName), A: new(bool), AAAA: new(bool)},
 		}
 		if s.IPv6CIDR.IsValid() {
 			infos[i].IPv6 = []ipv6Association{{ID: derivedID("subnet-cidr-assoc", s.ID), CIDR: s.IPv6CIDR.String(), State: "associated"}}

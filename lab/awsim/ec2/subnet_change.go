@@ -15,11 +15,12 @@ type modifySubnetInput struct {
 	ID          string          `query:"SubnetId,required"`
 	MapPublicIP *attributeValue `query:"MapPublicIpOnLaunch"`
 	AssignIPv6  *attributeValue `query:"AssignIpv6AddressOnCreation"`
+	// HostnameType is how instances are named.
+	HostnameType string `query:"PrivateDnsHostnameTypeOnLaunch"`
 
 	CustomerOwned     *unsupported `query:"MapCustomerOwnedIpOnLaunch,unsupported"`
 	CustomerPool      *unsupported `query:"CustomerOwnedIpv4Pool,unsupported"`
 	DNS64             *unsupported `query:"EnableDns64,unsupported"`
-	HostnameType      *unsupported `query:"PrivateDnsHostnameTypeOnLaunch,unsupported"`
 	RecordA           *unsupported `query:"EnableResourceNameDnsARecordOnLaunch,unsupported"`
 	RecordAAAA        *unsupported `query:"EnableResourceNameDnsAAAARecordOnLaunch,unsupported"`
 	LocalDeviceIndex  *unsupported `query:"EnableLniAtDeviceIndex,unsupported"`
@@ -33,11 +34,20 @@ type changed struct {
 
 // modifySubnetAttribute changes what network interfaces get that are created in a subnet from now on.
 func (e *EC2) modifySubnetAttribute(r *protocol.Request, in *modifySubnetInput) (*changed, error) {
+	given := 0
+	for _, is := range []bool{in.MapPublicIP != nil, in.AssignIPv6 != nil, in.HostnameType != ""} {
+		if is {
+			given++
+		}
+	}
 	switch {
-	case in.MapPublicIP == nil && in.AssignIPv6 == nil:
+	case given == 0:
 		return nil, protocol.Errorf("InvalidRequest", "The request received was invalid")
-	case in.MapPublicIP != nil && in.AssignIPv6 != nil:
+	case given > 1:
 		return nil, combination("Only one subnet attribute can be modified at a time")
+	}
+	if err := oneOf("PrivateDnsHostnameTypeOnLaunch", in.HostnameType, ipName, resourceName); err != nil {
+		return nil, err
 	}
 	if err := subnetIDs().check(in.ID); err != nil {
 		return nil, err
@@ -55,6 +65,8 @@ func (e *EC2) modifySubnetAttribute(r *protocol.Request, in *modifySubnetInput) 
 	switch {
 	case in.MapPublicIP != nil:
 		s.MapPublicIP = in.MapPublicIP.Value
+	case in.HostnameType != "":
+		s.HostnameType = in.HostnameType
 	case in.AssignIPv6.Value && !s.IPv6CIDR.IsValid():
 		return nil, invalidValue("Invalid value 'true' for assignIpv6AddressOnCreation. The subnet %s has no IPv6 CIDR block", s.ID)
 	default:

@@ -16,8 +16,8 @@ import (
 func asking() []string {
 	return []string{
 		"AttachVolume", "CancelCapacityReservation", "CopyImage", "CreateCapacityReservation", "CreateFleet",
-		"CreateLaunchTemplate", "CreateLaunchTemplateVersion", "CreateSecurityGroup", "CreateTags", "CreateVolume",
-		"DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeleteSecurityGroup", "DeleteTags", "DeleteVolume",
+		"CreateLaunchTemplate", "CreateLaunchTemplateVersion", "CreatePlacementGroup", "CreateSecurityGroup", "CreateTags", "CreateVolume",
+		"DeleteLaunchTemplate", "DeleteLaunchTemplateVersions", "DeletePlacementGroup", "DeleteSecurityGroup", "DeleteTags", "DeleteVolume",
 		"DetachVolume", "DisableImageDeprecation", "EnableImageDeprecation", "GetConsoleOutput", "ModifyCapacityReservation",
 		"ModifyLaunchTemplate", "ModifySubnetAttribute", "RebootInstances", "RunInstances", "StartInstances", "StopInstances",
 		"TerminateInstances",

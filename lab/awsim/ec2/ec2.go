@@ -148,6 +148,8 @@ func (e *EC2) Service() protocol.Service {
 			"DescribeLaunchTemplateVersions": protocol.Query(e.describeLaunchTemplateVersions),
 			"DescribeLaunchTemplates":        protocol.Query(e.describeLaunchTemplates),
 			"DescribeNetworkInterfaces":      protocol.Query(e.describeNetworkInterfaces),
+			"CreatePlacementGroup":           protocol.Query(e.createPlacementGroup),
+			"DeletePlacementGroup":           protocol.Query(e.deletePlacementGroup),
 			"DescribePlacementGroups":        protocol.Query(e.describePlacementGroups),
 			"DescribeRegions":                protocol.Query(e.describeRegions),
 			"DescribeRouteTables":            protocol.Query(e.describeRouteTables),

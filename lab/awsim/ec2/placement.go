@@ -60,12 +60,22 @@ func (e *EC2) AddPlacementGroup(g PlacementGroup) (string, error) {
 	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	added, err := e.addGroup(g, now)
+	if err != nil {
+		return "", err
+	}
+	return added.ID, nil
+}
+
+// addGroup adds a group with a name that is free. The lock must be held.
+func (e *EC2) addGroup(g PlacementGroup, now time.Time) (*placementGroup, error) {
 	if e.placementGroup(now, g.Name) != nil {
-		return "", fmt.Errorf("placement group %q exists", g.Name)
+		return nil, protocol.Errorf("InvalidPlacementGroup.Duplicate", "The Placement Group '%s' already exists.", g.Name)
 	}
 	g.ID = e.newID("pg")
-	e.groups = append(e.groups, &placementGroup{PlacementGroup: g})
-	return g.ID, nil
+	added := &placementGroup{PlacementGroup: g}
+	e.groups = append(e.groups, added)
+	return added, nil
 }
 
 // DeletePlacementGroup begins the deletion of a placement group; for as long as an instance takes to shut down it is
@@ -74,17 +84,31 @@ func (e *EC2) DeletePlacementGroup(name string) error {
 	now := e.applyDueTransitions()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	g, err := e.groupToDelete(name, now)
+	if err != nil {
+		return err
+	}
+	e.deleteGroup(g, now)
+	return nil
+}
+
+// groupToDelete finds a group that can be deleted. The lock must be held.
+func (e *EC2) groupToDelete(name string, now time.Time) (*placementGroup, error) {
 	g := e.placementGroup(now, name)
 	if g == nil || !g.deleted.IsZero() {
-		return groupUnknown(name)
+		return nil, groupUnknown(name)
 	}
 	if slices.ContainsFunc(e.members(g), func(r *instanceRecord) bool { return r.State != Terminated }) {
-		return protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
+		return nil, protocol.Errorf("InvalidPlacementGroup.InUse", "The placement group '%s' is in use and may not be deleted.", name)
 	}
+	return g, nil
+}
+
+// deleteGroup begins the deletion of a group. The lock must be held.
+func (e *EC2) deleteGroup(g *placementGroup, now time.Time) {
 	deleted := *g
 	deleted.deleted = now
 	e.groups[slices.Index(e.groups, g)] = &deleted
-	return nil
 }
 
 func groupUnknown(name string) error {

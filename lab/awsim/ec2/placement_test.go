@@ -1,6 +1,7 @@
 package ec2_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -174,4 +175,66 @@ func TestLaunchIntoAPlacementGroup(t *testing.T) {
 			t.Error("deleted")
 		}
 	})
+}
+
+// Placement groups are created and deleted through the API.
+func TestPlacementGroupsAreCreatedAndDeletedByCalls(t *testing.T) {
+	a := open(t)
+	ctx := t.Context()
+	made := must(a.CreatePlacementGroup(ctx, &awsec2.CreatePlacementGroupInput{
+		GroupName: aws.String("parts"), Strategy: types.PlacementStrategyPartition, PartitionCount: aws.Int32(3),
+		TagSpecifications: tagged(types.ResourceTypePlacementGroup, "team", "ml"),
+	}))(t).PlacementGroup
+	must(a.CreatePlacementGroup(ctx, &awsec2.CreatePlacementGroupInput{GroupName: aws.String("near")}))(t)
+	listed := func() (names []string) {
+		out := must(a.DescribePlacementGroups(ctx, &awsec2.DescribePlacementGroupsInput{Filters: []types.Filter{filter("state", "available")}}))(t)
+		for _, g := range out.PlacementGroups {
+			names = append(names, fmt.Sprintf("%s %s %d", *g.GroupName, g.Strategy, aws.ToInt32(g.PartitionCount)))
+		}
+		return names
+	}
+	if got := listed(); !slices.Equal(got, []string{"parts partition 3", "near cluster 0"}) || len(made.Tags) != 1 {
+		t.Errorf("groups %v, made %+v", got, made)
+	}
+	a.template(t, "parts", placed(*made.GroupId, 0))
+	in := a.fleetOf("parts", 1, "m5.large")
+	in.LaunchTemplateConfigs[0].Overrides = in.LaunchTemplateConfigs[0].Overrides[:1]
+	if out := must(a.CreateFleet(ctx, in))(t); len(out.Instances) != 1 {
+		t.Errorf("no instance is launched into the group: %+v", out.Errors)
+	}
+	for _, c := range []struct {
+		code string
+		call func() error
+	}{
+		{"InvalidPlacementGroup.Duplicate", func() error {
+			_, err := a.CreatePlacementGroup(ctx, &awsec2.CreatePlacementGroupInput{GroupName: aws.String("near")})
+			return err
+		}},
+		{"InvalidParameterCombination", func() error {
+			_, err := a.CreatePlacementGroup(ctx, &awsec2.CreatePlacementGroupInput{
+				GroupName: aws.String("x"), Strategy: types.PlacementStrategySpread, PartitionCount: aws.Int32(2),
+			})
+			return err
+		}},
+		{"InvalidParameterValue", func() error {
+			_, err := a.CreatePlacementGroup(ctx, &awsec2.CreatePlacementGroupInput{
+				GroupName: aws.String("x"), Strategy: types.PlacementStrategyPartition, PartitionCount: aws.Int32(8),
+			})
+			return err
+		}},
+		{"InvalidPlacementGroup.InUse", func() error {
+			_, err := a.DeletePlacementGroup(ctx, &awsec2.DeletePlacementGroupInput{GroupName: aws.String("parts")})
+			return err
+		}},
+		{"InvalidPlacementGroup.Unknown", func() error {
+			_, err := a.DeletePlacementGroup(ctx, &awsec2.DeletePlacementGroupInput{GroupName: aws.String("none")})
+			return err
+		}},
+	} {
+		wantError(t, c.call(), c.code, "")
+	}
+	must(a.DeletePlacementGroup(ctx, &awsec2.DeletePlacementGroupInput{GroupName: aws.String("near")}))(t)
+	if got := listed(); !slices.Equal(got, []string{"parts partition 3"}) {
+		t.Errorf("after the deletion: %v", got)
+	}
 }

@@ -65,11 +65,14 @@ func (e *EC2) RecommendRebalance(id string) error {
 }
 
 // ReclaimReservation warns that the owner of an instance's capacity reservation takes it back, and ends the instance
-// after the time SpotNotice.
+// after the time SpotNotice. An interruptible reservation holds one instance less from then on.
 func (e *EC2) ReclaimReservation(id string) error {
 	return e.warn(id, func(r *instanceRecord, now time.Time) (Event, error) {
 		if r.CapacityReservationID == "" || r.State != Running {
 			return Event{}, fmt.Errorf("reclaim the reservation of %s: it is %s and runs in none", id, r.State)
+		}
+		if of := e.reservation(r.CapacityReservationID); of != nil && of.Interruptible {
+			of.Total-- // its owner has the place from now on
 		}
 		e.scheduleTransition(transition{at: now.Add(SpotNotice), id: id, from: Running, to: ShuttingDown})
 		e.setTimer()

@@ -117,7 +117,7 @@ func (r *reservation) at(now time.Time) CapacityReservation {
 	out := r.CapacityReservation
 	out.Tags = maps.Clone(r.Tags)
 	if out.State = r.state(now); out.State == reservationActive {
-		out.Available = r.Total - r.used
+		out.Available = max(0, r.Total-r.used) // while reclaimed instances run on, it is full
 	}
 	return out
 }

@@ -303,3 +303,39 @@ func TestDescribeCapacityReservations(t *testing.T) {
 		t.Errorf("%v", states)
 	}
 }
+
+// The owner of an interruptible reservation takes a place back: the instance ends after its notice, and no other takes its place.
+func TestAReclaimedPlaceIsNotGivenAgain(t *testing.T) {
+	a := open(t)
+	id := a.reserve(t, 1, func(r *awsim.CapacityReservation) { r.Interruptible = true })
+	a.template(t, "reserved", into("capacity-reservations-only", id, types.MarketTypeInterruptibleCapacityReservation))
+	launch := func() *awsec2.CreateFleetOutput {
+		in := a.inZoneA("reserved", 1)
+		in.TargetCapacitySpecification.DefaultTargetCapacityType = types.DefaultTargetCapacityTypeReservedCapacity
+		in.ReservedCapacityOptions = &types.ReservedCapacityOptionsRequest{
+			ReservationTypes: []types.FleetReservationType{types.FleetReservationTypeInterruptibleCapacityReservation},
+		}
+		return must(a.CreateFleet(t.Context(), in))(t)
+	}
+	places := func() (total, available int) {
+		r := a.Sim.EC2().CapacityReservations()[0]
+		return r.Total, r.Available
+	}
+	instance := launch().Instances[0].InstanceIds[0]
+	a.Clock.Advance(time.Minute)
+	if err := a.Sim.EC2().ReclaimReservation(instance); err != nil {
+		t.Fatal(err)
+	}
+	for _, after := range []time.Duration{0, 5 * time.Minute} {
+		a.Clock.Advance(after)
+		if total, available := places(); total != 0 || available != 0 {
+			t.Errorf("%s after the warning, %d of %d places are free", after, available, total)
+		}
+		if out := launch(); len(out.Instances) > 0 {
+			t.Errorf("%s after the warning, another instance is launched into the place", after)
+		}
+	}
+	if i := a.Sim.Instances()[0]; i.State != "terminated" {
+		t.Errorf("the instance is %s", i.State)
+	}
+}

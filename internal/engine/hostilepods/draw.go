@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
 // dice draws from bytes: random ones, or those of a fuzzer.
@@ -96,7 +96,7 @@ func DrawRequiring(next func() byte) []*corev1.Pod {
 	}
 	for i := range d.many() / 2 {
 		one.Spec.TopologySpreadConstraints = append(one.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: pick(d, Zone, Host, fmt.Sprint("example.com/spread-", i)), WhenUnsatisfiable: corev1.DoNotSchedule,
+			MaxSkew: 1, TopologyKey: pick(d, enginetest.Zone, enginetest.Host, fmt.Sprint("example.com/spread-", i)), WhenUnsatisfiable: corev1.DoNotSchedule,
 			LabelSelector: d.selectorOfMany(i),
 		})
 	}
@@ -118,12 +118,12 @@ func (d dice) termOfMany(i int) corev1.NodeSelectorTerm {
 	for k := range d.from(1, 5) {
 		own := fmt.Sprintf("example.com/key-%d-%d", i, k)
 		t.MatchExpressions = append(t.MatchExpressions, pick(d,
-			Expr(own, corev1.NodeSelectorOpNotIn, "x", fmt.Sprint(i)),
-			Expr(own, corev1.NodeSelectorOpDoesNotExist),
-			Expr(own, corev1.NodeSelectorOpIn, fmt.Sprint(i), fmt.Sprint(i+1)),
-			Expr(Zone, corev1.NodeSelectorOpNotIn, fmt.Sprint("z", i)),
-			Expr(Zone, corev1.NodeSelectorOpIn, Zones()[i%3], fmt.Sprint("z", i)),
-			Expr(Arch, corev1.NodeSelectorOpNotIn, fmt.Sprint("arch", i)),
+			enginetest.Expr(own, corev1.NodeSelectorOpNotIn, "x", fmt.Sprint(i)),
+			enginetest.Expr(own, corev1.NodeSelectorOpDoesNotExist),
+			enginetest.Expr(own, corev1.NodeSelectorOpIn, fmt.Sprint(i), fmt.Sprint(i+1)),
+			enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpNotIn, fmt.Sprint("z", i)),
+			enginetest.Expr(enginetest.Zone, corev1.NodeSelectorOpIn, enginetest.Zones()[i%3], fmt.Sprint("z", i)),
+			enginetest.Expr(enginetest.Arch, corev1.NodeSelectorOpNotIn, fmt.Sprint("arch", i)),
 		))
 	}
 	return t
@@ -132,7 +132,7 @@ func (d dice) termOfMany(i int) corev1.NodeSelectorTerm {
 // podTermOfMany is a term with a selector of its own, of pods that exist or not, per zone, host, or a key of its own.
 func (d dice) podTermOfMany(i int) corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{
-		TopologyKey: pick(d, Zone, Host, Arch, fmt.Sprint("example.com/topology-", i)), LabelSelector: d.selectorOfMany(i),
+		TopologyKey: pick(d, enginetest.Zone, enginetest.Host, enginetest.Arch, fmt.Sprint("example.com/topology-", i)), LabelSelector: d.selectorOfMany(i),
 	}
 	if d.maybe(10) {
 		t.NamespaceSelector = &metav1.LabelSelector{}
@@ -144,8 +144,8 @@ func (d dice) podTermOfMany(i int) corev1.PodAffinityTerm {
 func (d dice) selectorOfMany(i int) *metav1.LabelSelector {
 	own := fmt.Sprint("example.com/label-", i)
 	return pick(d,
-		App(fmt.Sprint("nobody-", i)),
-		App("hostile"),
+		enginetest.App(fmt.Sprint("nobody-", i)),
+		enginetest.App("hostile"),
 		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: own, Operator: metav1.LabelSelectorOpDoesNotExist}}},
 		&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"x", fmt.Sprint(i)}},
@@ -156,7 +156,7 @@ func (d dice) selectorOfMany(i int) *metav1.LabelSelector {
 
 // pod is one without anything special.
 func (d dice) pod() *corev1.Pod {
-	p := Pod("hostile", Labeled("app", pick(d, "a", "hostile")))
+	p := enginetest.Pod("hostile", enginetest.Labeled("app", pick(d, "a", "hostile")))
 	p.Namespace = metav1.NamespaceDefault
 	c := &p.Spec.Containers[0]
 	c.Name, c.Image = "main", "x"

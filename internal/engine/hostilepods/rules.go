@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
 func (d dice) key() string {
-	return pick(d, "team", "size", "rack", Zone, Host, Arch, Capacity, "example.com/cores", "example.com/gpu", "example.com/zone-id",
+	return pick(d, "team", "size", "rack", enginetest.Zone, enginetest.Host, enginetest.Arch, enginetest.Capacity, "example.com/cores", "example.com/gpu", "example.com/zone-id",
 		corev1.LabelInstanceTypeStable, karpv1.LabelNodePool, karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelWindowsBuild,
 		corev1.LabelTopologyRegion, "beta.kubernetes.io/arch", "failure-domain.beta.kubernetes.io/zone", "karpenter.sh/x",
 		"sub.karpenter.sh/x", "kubernetes.io/x", "example.com/nodeclass",
@@ -29,7 +29,7 @@ func (d dice) topology() string {
 	if key := d.key(); key != karpv1.LabelRegistered && key != karpv1.LabelInitialized {
 		return key
 	}
-	return Zone
+	return enginetest.Zone
 }
 
 // labelValue is a value that a label may have.
@@ -91,7 +91,7 @@ func (d dice) nodeAffinity(p *corev1.Pod) {
 	}
 	affinity(p).NodeAffinity = a
 	for range d.n(3) {
-		Selects(d.key(), d.labelValue())(p)
+		enginetest.Selects(d.key(), d.labelValue())(p)
 	}
 }
 
@@ -99,7 +99,7 @@ func (d dice) selector() *metav1.LabelSelector {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: operator, Values: values}}}
 	}
-	return pick(d, nil, &metav1.LabelSelector{}, App(pick(d, "a", "b", "hostile")),
+	return pick(d, nil, &metav1.LabelSelector{}, enginetest.App(pick(d, "a", "b", "hostile")),
 		expression("app", metav1.LabelSelectorOpIn, "a", "b"),
 		expression("rev", metav1.LabelSelectorOpNotIn, "2"),
 		expression("app", metav1.LabelSelectorOpIn, "a", ""),
@@ -244,7 +244,7 @@ func (d dice) rest(p *corev1.Pod) {
 		p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr("gone")}}
 	}
 	if d.maybe(10) {
-		OwnedBy(pick(d, "apps/v1", "v1"), pick(d, "DaemonSet", "Node", "StatefulSet"))(p)
+		enginetest.OwnedBy(pick(d, "apps/v1", "v1"), pick(d, "DaemonSet", "Node", "StatefulSet"))(p)
 		p.OwnerReferences[0].UID = "7"
 	}
 	p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: pick(d, "", "true", "-1s", "9223372036s", "1e400h", "10m")}

@@ -101,8 +101,9 @@ func New(cfg Config) (*EC2, error) {
 		return nil, fmt.Errorf("ec2: %w", err)
 	}
 	e := &EC2{
-		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, copies: map[string]string{}, templates: newTemplates(cfg.Clock.Now),
-		fleet: newInstances(), pools: newPools(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
+		cfg: cfg, market: m, opened: cfg.Clock.Now(), network: newNetwork(), images: map[string]*ami{}, copies: map[string]string{},
+		templates: newTemplates(cfg.Clock.Now),
+		fleet:     newInstances(), pools: newPools(), volumes: map[string]*volume{}, tokens: map[string]remembered{},
 	}
 	for _, img := range image.List(cfg.Region) {
 		e.images[img.ID] = &ami{Image: img}

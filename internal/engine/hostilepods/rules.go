@@ -16,7 +16,8 @@ import (
 )
 
 func (d dice) key() string {
-	return pick(d, "team", "size", "rack", enginetest.Zone, enginetest.Host, enginetest.Arch, enginetest.Capacity, "example.com/cores", "example.com/gpu", "example.com/zone-id",
+	return pick(d, "team", "size", "rack", enginetest.Zone, enginetest.Host, enginetest.Arch,
+		enginetest.Capacity, "example.com/cores", "example.com/gpu", "example.com/zone-id",
 		corev1.LabelInstanceTypeStable, karpv1.LabelNodePool, karpv1.LabelRegistered, karpv1.LabelInitialized, corev1.LabelWindowsBuild,
 		corev1.LabelTopologyRegion, "beta.kubernetes.io/arch", "failure-domain.beta.kubernetes.io/zone", "karpenter.sh/x",
 		"sub.karpenter.sh/x", "kubernetes.io/x", "example.com/nodeclass",

@@ -29,7 +29,8 @@ type csiDriver struct {
 	simulated bool
 }
 
-// driver finds out about a driver. One without a CSIDriver is not installed in the cluster, and the lab has none but that of EBS: its volumes are mounted at once, so that a static volume of EFS or FSx needs nothing.
+// driver finds out about a driver. One without a CSIDriver is not installed in the cluster, and the lab has none but
+// that of EBS: its volumes are mounted at once, so that a static volume of EFS or FSx needs nothing.
 func (v *volumes) driver(ctx context.Context, name string) (csiDriver, error) {
 	out := csiDriver{name: name, attached: true}
 	if name == ebsDriver {
@@ -62,7 +63,9 @@ func (v *volumes) withLimits(drivers []string) (out []string) {
 	return out
 }
 
-// attachLimit is how many volumes a driver attaches to the node, by the flags of its daemon; nil if it reports no limit. As in EBS's: --volume-attach-limit decides alone; otherwise it is what the instance takes without --reserved-volume-attachments, at least one.
+// attachLimit is how many volumes a driver attaches to the node, by the flags of its daemon; nil if it reports no
+// limit. As in EBS's: --volume-attach-limit decides alone; otherwise it is what the instance takes without --reserved-
+// volume-attachments, at least one.
 func attachLimit(driver string, daemon *corev1.Pod) *int32 {
 	switch limit, set := flagOf(daemon, "volume-attach-limit"); {
 	case set && limit > 0:

@@ -132,7 +132,8 @@ func (d dice) termOfMany(i int) corev1.NodeSelectorTerm {
 // podTermOfMany is a term with a selector of its own, of pods that exist or not, per zone, host, or a key of its own.
 func (d dice) podTermOfMany(i int) corev1.PodAffinityTerm {
 	t := corev1.PodAffinityTerm{
-		TopologyKey: pick(d, enginetest.Zone, enginetest.Host, enginetest.Arch, fmt.Sprint("example.com/topology-", i)), LabelSelector: d.selectorOfMany(i),
+		TopologyKey: pick(d, enginetest.Zone, enginetest.Host, enginetest.Arch,
+			fmt.Sprint("example.com/topology-", i)), LabelSelector: d.selectorOfMany(i),
 	}
 	if d.maybe(10) {
 		t.NamespaceSelector = &metav1.LabelSelector{}

@@ -96,8 +96,9 @@ func DrawRequiring(next func() byte) []*corev1.Pod {
 	}
 	for i := range d.many() / 2 {
 		one.Spec.TopologySpreadConstraints = append(one.Spec.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
-			MaxSkew: 1, TopologyKey: pick(d, enginetest.Zone, enginetest.Host, fmt.Sprint("example.com/spread-", i)), WhenUnsatisfiable: corev1.DoNotSchedule,
-			LabelSelector: d.selectorOfMany(i),
+			MaxSkew: 1, TopologyKey: pick(d, enginetest.Zone, enginetest.Host, fmt.Sprint("example.com/spread-", i)),
+			WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector:     d.selectorOfMany(i),
 		})
 	}
 	seen := map[string]bool{}

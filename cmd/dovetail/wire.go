@@ -17,6 +17,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/aws/adapter"
+	"github.com/dovetail-k8s/dovetail/internal/aws/noderepair"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
@@ -26,11 +27,13 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
+	enginerepair "github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
@@ -82,7 +85,11 @@ type assembly struct {
 	registrations *health.Tracker
 	joining       joining
 	repair        nodeRepair
-	recorder      *recorder.Recorder
+	// soakFaults are the conditions with which a new node has failed, whether or not nodes are repaired.
+	soakFaults *enginerepair.Policies
+	// pauses stop replacements whose nodes fail.
+	pauses   *breaker.Breaker
+	recorder *recorder.Recorder
 }
 
 // registrar is a reconciler that knows what it watches.
@@ -107,6 +114,10 @@ func (a *assembly) assemble(ctx context.Context) error {
 		return err
 	}
 	var err error
+	if a.soakFaults, err = enginerepair.Compile(noderepair.Policies(false)); err != nil {
+		return err
+	}
+	a.pauses = breaker.New(a.mgr.GetClient(), a.settings.MaxFailedReplacements, a.soakFaults, time.Now)
 	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
 		return err
 	}

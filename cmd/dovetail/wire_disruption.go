@@ -25,13 +25,12 @@ type driftSource struct {
 // breaker that pauses it.
 func (a *assembly) wireDisruption() error {
 	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
-	pauses := breaker.New(c, now)
 	queue := &disruption.Queue{
-		Client: c, Live: live, State: a.state, Breaker: pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Client: c, Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
 		Recorder: a.recorder,
 	}
 	loop := &disruption.Loop{
-		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: pauses,
+		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: a.pauses,
 		StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
 		TerminateFirst: disruption.TerminateFirst{
 			Drift: a.settings.Gate(settings.GateTerminateFirstDrift), Repair: a.settings.Gate(settings.GateTerminateFirstRepair),
@@ -60,8 +59,10 @@ func (a *assembly) wireDisruption() error {
 	}
 	return a.register(
 		&breaker.Reconciler{
-			Client: c, Threshold: a.settings.MaxFailedReplacements, Events: a.events, Metrics: a.measures.breaker, Log: log, Now: now,
+			Client: c, Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults, Events: a.events, Metrics: a.measures.breaker,
+			Log: log, Now: now,
 		},
+		&breaker.ClassReconciler{Client: c, Events: a.events, Now: now},
 		&disruption.Consolidatable{Client: c, Log: log, Now: now},
 		&disruption.PodEvents{Client: c},
 		queue,

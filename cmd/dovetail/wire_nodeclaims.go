@@ -57,7 +57,7 @@ func (a *assembly) wireNodeClaims() error {
 		&liveness.Reconciler{
 			Client: c, Health: a.registrations, Events: a.events, LaunchTimeout: liveness.LaunchTimeout, Metrics: a.metrics, Log: log, Now: now,
 		},
-		&expiration.Reconciler{Client: c, Metrics: a.metrics, Log: log, Now: now},
+		&expiration.Reconciler{Client: c, Keeper: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now},
 		&hydration.Reconciler{Client: c, Now: now},
 		&consistency.Reconciler{Client: c, Events: a.events, Log: log, Now: now, Devices: a.expectedDevices()},
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},

@@ -125,6 +125,9 @@ const (
 	// ConditionNodesCanJoin is False, and Ready with it, while it is certain that no node of the class can join the
 	// cluster; its reason is the cause. It is Unknown where that could not be checked, which stops nothing.
 	ConditionNodesCanJoin = "NodesCanJoin"
+	// ConditionDisruptionPaused is True while healthy nodes of a NodePool are not replaced by nodes of the class, because those fail soon
+	// after they have become ready; it is missing otherwise. Ready does not depend on it: pending pods get nodes.
+	ConditionDisruptionPaused = "DisruptionPaused"
 )
 
 // Resources are those that instance types have by themselves, beside the core's.

@@ -126,7 +126,7 @@ const (
 	// ConditionClusterNameShared is True while instances of another cluster bear this cluster's name.
 	ConditionClusterNameShared = "ClusterNameShared"
 	// ConditionDisruptionPaused is True while nodes are not replaced for some reason, because too many of those that were
-	// to replace others did not come up.
+	// to replace others did not come up; or for any reason, because new nodes fail soon after they have come up.
 	ConditionDisruptionPaused = "DisruptionPaused"
 	// ConditionPodsRefused is True while pods are pending that nodes of the pool were launched for, came up, and do not run.
 	ConditionPodsRefused = "PodsRefused"

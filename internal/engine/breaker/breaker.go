@@ -7,6 +7,10 @@
 // images are no longer used), or when a probe comes up: a single claim that is launched after a while, with
 // exponential backoff.
 //
+// Worse is an image with which nodes come up and fail soon after: each further one replaces a node that works. So a
+// claim has come up only after a soak (Judge). Nodes that fail in it pause all reasons (AddVerdicts), and of a new image
+// only a first batch is launched before nodes of it have survived (FirstBatch).
+//
 // The state is a Book, an annotation of the NodePool: a controller that restarts knows what the one before had
 // learned.
 package breaker
@@ -43,6 +47,8 @@ type Cause struct {
 type History struct {
 	Cause   Cause                               `json:"cause"`
 	Reasons map[karpv1.DisruptionReason]*Record `json:"reasons,omitempty"`
+	// Soaks are the nodes that came up and failed soon after; nil if none did.
+	Soaks *SoakRecord `json:"soaks,omitempty"`
 	// Since is when the cause was first seen: older claims say nothing about it.
 	Since metav1.Time `json:"since"`
 }
@@ -69,6 +75,8 @@ type Outcome struct {
 	At metav1.Time `json:"at"`
 	// Why it failed, in a few words; empty if it came up.
 	Why string `json:"why,omitempty"`
+	// After is how many seconds after its initialization it failed.
+	After int64 `json:"after,omitempty"`
 	// Image, Type and Zone are those of its instance; empty if it got none.
 	Image string `json:"image,omitempty"`
 	Type  string `json:"type,omitempty"`
@@ -94,17 +102,22 @@ func (b *History) ResetIfChanged(cause Cause, images []string, now time.Time) bo
 
 // imagesReplaced reports whether claims have failed, all of them with images that are no longer used.
 func (b *History) imagesReplaced(images []string) bool {
-	failed := false
+	var all []Outcome
 	for _, r := range b.Reasons {
-		for _, o := range r.Outcomes {
-			if !o.Failed() {
-				continue
-			}
-			if o.Image == "" || slices.Contains(images, o.Image) {
-				return false
-			}
-			failed = true
+		all = append(all, r.Outcomes...)
+	}
+	if b.Soaks != nil {
+		all = append(all, b.Soaks.Failures...)
+	}
+	failed := false
+	for _, o := range all {
+		if !o.Failed() {
+			continue
 		}
+		if o.Image == "" || slices.Contains(images, o.Image) {
+			return false
+		}
+		failed = true
 	}
 	return failed
 }
@@ -187,20 +200,29 @@ const (
 // yet.
 func (b *History) State(reason karpv1.DisruptionReason, underWay []time.Time, now time.Time) State {
 	r := b.Reasons[reason]
-	switch {
-	case r == nil || r.Paused.IsZero():
+	if r == nil || r.Paused.IsZero() {
 		return Closed
-	case now.Before(r.Next.Time):
+	}
+	return stateOf(r.Next.Time, underWay, now)
+}
+
+// stateOf is the state of a breaker that is not closed, with the next probe due at a time.
+func stateOf(next time.Time, underWay []time.Time, now time.Time) State {
+	switch {
+	case now.Before(next):
 		return Open
-	case slices.ContainsFunc(underWay, func(created time.Time) bool { return !created.Before(r.Next.Time) }):
+	case slices.ContainsFunc(underWay, func(created time.Time) bool { return !created.Before(next) }):
 		return Probing
 	}
 	return HalfOpen
 }
 
 // Blocks reports whether a command for a reason, started at a time, is not worth waiting for: the reason is paused,
-// and the command is not the probe.
+// or new nodes fail, and the command is not the probe.
 func (b *History) Blocks(reason karpv1.DisruptionReason, started time.Time) bool {
+	if _, fail := b.NewNodesFail(); fail && covered(reason) && started.Before(b.Soaks.Next.Time) {
+		return true
+	}
 	r := b.Reasons[reason]
 	return r != nil && !r.Paused.IsZero() && started.Before(r.Next.Time)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -35,16 +34,13 @@ const clockSlack = 30 * time.Second
 // OutcomeOf returns what became of a claim. While that is open, decided is false, and next is when it will be late;
 // zero if it will never have an outcome. A claim that was deleted early decides nothing unless the cause is known
 // that its node would not have joined: otherwise there was no capacity, EC2 has reclaimed the instance, or the node
-// was no longer needed.
-func OutcomeOf(claim *karpv1.NodeClaim, now time.Time) (o Outcome, decided bool, next time.Time) {
-	o = Outcome{
-		Claim: claim.Name, UID: claim.UID, Created: truncated(claim.CreationTimestamp.Time), At: truncated(now),
-		Image: claim.Status.ImageID, Type: claim.Labels[corev1.LabelInstanceTypeStable], Zone: claim.Labels[corev1.LabelTopologyZone],
-	}
-	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
-	if initialized.Status == metav1.ConditionTrue {
-		o.At = truncated(initialized.LastTransitionTime.Time)
-		return o, true, time.Time{}
+// was no longer needed. A claim has come up once its node has survived its soak; one that fails in it decides nothing here, but in
+// AddVerdicts.
+func OutcomeOf(claim *karpv1.NodeClaim, h Health, now time.Time) (o Outcome, decided bool, next time.Time) {
+	o = outcome(claim, now)
+	if condition.IsTrue(claim, karpv1.ConditionInitialized) {
+		v := Judge(claim, h, now)
+		return v.Outcome, v.Stage == Survived, v.Next
 	}
 	late := claim.CreationTimestamp.Add(InitializeWithin)
 	ended := claim.DeletionTimestamp
@@ -129,7 +125,7 @@ func Read(pool *karpv1.NodePool) History {
 // earlier cause, and no claim in flight. It reports whether that changes the pool.
 func (b *History) Write(pool *karpv1.NodePool, underWay bool) (bool, error) {
 	before := pool.Annotations[karpv1.AnnotationReplacementOutcomes]
-	if len(b.Reasons) == 0 && b.Since.IsZero() && !underWay {
+	if len(b.Reasons) == 0 && b.Soaks == nil && b.Since.IsZero() && !underWay {
 		delete(pool.Annotations, karpv1.AnnotationReplacementOutcomes)
 		return before != "", nil
 	}

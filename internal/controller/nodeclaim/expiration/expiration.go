@@ -13,14 +13,29 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
+// heldRecheck is the time between two looks at an expired claim that must stay.
+const heldRecheck = time.Minute
+
+// heldEventWindow is the dedupe window of the event on such a claim.
+const heldEventWindow = 15 * time.Minute
+
+// keeper knows which expired claims must stay for now, and why.
+type keeper interface {
+	KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error)
+}
+
 // Reconciler deletes NodeClaims older than spec.expireAfter. Disruption budgets do not delay it; the drain honors
-// PodDisruptionBudgets.
+// PodDisruptionBudgets. Only while new nodes of its pool fail a claim stays: its pods would get such a node.
 type Reconciler struct {
-	Client  client.Client
+	Client client.Client
+	// Keeper may be nil: then every expired claim goes.
+	Keeper  keeper
+	Events  *event.Recorder
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -43,6 +58,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if wait := claim.CreationTimestamp.Add(*age).Sub(r.Now()); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if r.Keeper != nil {
+		why, err := r.Keeper.KeepsExpired(ctx, claim)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		if why != "" {
+			r.Events.WarnEvery(heldEventWindow, claim, "DisruptionBlocked", "Expired, and stays: %s", why)
+			return reconcile.Result{RequeueAfter: heldRecheck}, nil
+		}
 	}
 	pods := cluster.Reschedulable(ctx, r.Client, claim.Status.NodeName)
 	// The resource version keeps a claim that is already being deleted from being counted twice.

@@ -1,18 +1,24 @@
 // Package breaker is a circuit breaker for replacements: when too many of the nodes launched to replace others for one
-// reason fail to become ready, it pauses that reason in the NodePool. The condition DisruptionPaused and an event
-// report it. The rules for pausing and resuming are in engine/breaker.
+// reason fail to become ready, it pauses that reason in the NodePool. When new nodes become ready and fail soon after, it
+// pauses all reasons, and while none of an image has stayed ready for a while, a few are replaced at most. The condition
+// DisruptionPaused of NodePool and EC2NodeClass, and an event, report it. The rules for pausing and resuming are in
+// engine/breaker.
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
 // showsWithin is how long a new claim takes, at most, to appear in the cache.
@@ -21,11 +27,16 @@ const showsWithin = time.Minute
 // Breaker decides whether nodes of a pool may be replaced. It is safe for concurrent use.
 type Breaker struct {
 	client client.Reader
-	now    func() time.Time
+	soaks  soaks
+	// threshold is how many nodes must fail to pause a reason, and how many nodes of a new image are tried first.
+	threshold int
+	now       func() time.Time
 
 	mu sync.Mutex
 	// started is when a replacement was last started.
 	started map[key]time.Time
+	// recent are all starts in a pool of the last minute.
+	recent map[string][]time.Time
 }
 
 type key struct {
@@ -33,38 +44,62 @@ type key struct {
 	reason karpv1.DisruptionReason
 }
 
-// New returns a Breaker that reads pools and claims from c.
-func New(c client.Reader, now func() time.Time) *Breaker {
-	return &Breaker{client: c, now: now, started: map[key]time.Time{}}
+// New returns a Breaker that reads pools, claims and nodes from c. Threshold is the Reconciler's, as are faults.
+func New(c client.Reader, threshold int, faults *repair.Policies, now func() time.Time) *Breaker {
+	return &Breaker{client: c, soaks: soaks{c, faults}, threshold: threshold, now: now, started: map[key]time.Time{}, recent: map[string][]time.Time{}}
 }
 
 // Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement
 // starts, for each pool that loses or gets a node. A pool that does not exist, or with the breaker turned off, blocks
 // nothing.
 func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool) {
-	p := &karpv1.NodePool{}
-	if err := b.client.Get(ctx, client.ObjectKey{Name: pool}, p); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return "", false
-		}
+	why, err := b.why(ctx, pool, reason)
+	if err != nil {
 		return fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
 	}
-	book := breaker.Read(p)
-	var inFlight []time.Time
-	if len(book.Paused()) > 0 {
-		claims, err := replacements(ctx, b.client, pool)
-		if err != nil {
-			return fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
-		}
-		inFlight = b.inFlight(claims, key{pool, reason})
+	return why, why != ""
+}
+
+// why is why nodes must not be replaced; empty if they may.
+func (b *Breaker) why(ctx context.Context, pool string, reason karpv1.DisruptionReason) (string, error) {
+	p, class, err := read(ctx, b.client, pool)
+	if err != nil || p == nil {
+		return "", err
 	}
-	switch book.State(reason, inFlight, b.now()) {
+	claims, err := claimsOf(ctx, b.client, pool)
+	if err != nil {
+		return "", err
+	}
+	book, now := breaker.Read(p), b.now()
+	view, err := b.soaks.read(ctx, p, class, claims, now)
+	if err != nil {
+		return "", err
+	}
+	soakMessage := book.SoakMessage(pool, p.Spec.Template.Spec.NodeClassRef.Name)
+	switch book.SoakState(reason, b.soaking(view, pool), now) {
 	case breaker.Open:
-		return book.PauseMessage(reason), true
+		return soakMessage, nil
 	case breaker.Probing:
-		return book.PauseMessage(reason) + "; one is being tried", true
+		return soakMessage + "; one is being tried", nil
+	case breaker.HalfOpen: // the probe may start, whatever else fails
+	case breaker.Closed:
+		batch := breaker.Batch{
+			Rollout: view.rollout && reason != karpv1.DisruptionUnhealthy, Size: b.threshold, Unseen: b.unseen(pool, claims),
+		}
+		if why, wait := book.FirstBatch(view.verdicts, batch); wait {
+			return why, nil
+		}
+	}
+	if len(book.Paused()) == 0 {
+		return "", nil
+	}
+	switch book.State(reason, b.inFlight(claims, view, key{pool, reason}), now) {
+	case breaker.Open:
+		return book.PauseMessage(reason), nil
+	case breaker.Probing:
+		return book.PauseMessage(reason) + "; one is being tried", nil
 	default:
-		return "", false
+		return "", nil
 	}
 }
 
@@ -76,7 +111,10 @@ func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.Disrupt
 		return "", false
 	}
 	book := breaker.Read(p)
-	return book.PauseMessage(reason), book.Blocks(reason, started)
+	if book.Blocks(reason, started) {
+		return cmp.Or(book.PauseMessage(reason), book.SoakMessage(pool, p.Spec.Template.Spec.NodeClassRef.Name)), true
+	}
+	return "", false
 }
 
 // Started records the start of a replacement: while the reason is paused, one is tried at a time, and the cache does
@@ -84,19 +122,52 @@ func (b *Breaker) Halted(ctx context.Context, pool string, reason karpv1.Disrupt
 func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.started[key{pool, reason}] = b.now()
+	now := b.now()
+	b.started[key{pool, reason}] = now
+	b.recent[pool] = append(slices.DeleteFunc(b.recent[pool], func(at time.Time) bool { return now.Sub(at) >= showsWithin }), now)
 }
 
+// KeepsExpired reports whether an expired claim must stay for now, and why: new nodes of its pool fail soon after they have become ready, and
+// its own does not have their image. While a probe is due, one claim may go.
+func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error) {
+	name := claim.Labels[karpv1.LabelNodePool]
+	pool, class, err := read(ctx, b.client, name)
+	if err != nil || pool == nil {
+		return "", err
+	}
+	book := breaker.Read(pool)
+	image, fail := book.NewNodesFail()
+	if !fail || image == claim.Status.ImageID {
+		return "", nil
+	}
+	claims, err := claimsOf(ctx, b.client, name)
+	if err != nil {
+		return "", err
+	}
+	now := b.now()
+	view, err := b.soaks.read(ctx, pool, class, claims, now)
+	if err != nil {
+		return "", err
+	}
+	if book.SoakState(reasonExpired, b.soaking(view, name), now) == breaker.HalfOpen {
+		b.Started(name, reasonExpired)
+		return "", nil
+	}
+	return book.SoakMessage(name, class.Name), nil
+}
+
+// reasonExpired is the reason for which expired claims go.
+const reasonExpired karpv1.DisruptionReason = "Expired"
+
 // inFlight returns the start times of replacements for the reason that have no outcome yet.
-func (b *Breaker) inFlight(claims []karpv1.NodeClaim, k key) []time.Time {
+func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view soakView, k key) []time.Time {
 	now := b.now()
 	var out []time.Time
-	for i := range claims {
-		c := &claims[i]
+	for _, c := range claims {
 		if breaker.Reason(c) != k.reason || c.DeletionTimestamp != nil {
 			continue
 		}
-		if _, decided, _ := breaker.OutcomeOf(c, now); !decided {
+		if _, decided, next := breaker.OutcomeOf(c, view.health[c.UID], now); !decided && !next.IsZero() {
 			out = append(out, c.CreationTimestamp.Time)
 		}
 	}
@@ -108,17 +179,67 @@ func (b *Breaker) inFlight(claims []karpv1.NodeClaim, k key) []time.Time {
 	return out
 }
 
-// replacements returns the claims of a pool that were launched to replace others.
-func replacements(ctx context.Context, r client.Reader, pool string) ([]karpv1.NodeClaim, error) {
+// soaking returns the start times of nodes of a pool, whatever for, that have not shown yet whether they stay ready.
+func (b *Breaker) soaking(view soakView, pool string) []time.Time {
+	now := b.now()
+	var out []time.Time
+	for _, v := range view.verdicts {
+		if v.Stage == breaker.Soaking {
+			out = append(out, v.Created.Time)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for k, at := range b.started {
+		if k.pool == pool && now.Sub(at) < showsWithin {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// unseen is how many of the replacements that were started in a pool lately the claims do not show.
+func (b *Breaker) unseen(pool string, claims []*karpv1.NodeClaim) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	var starts []time.Time
+	for _, at := range b.recent[pool] {
+		if now.Sub(at) < showsWithin {
+			starts = append(starts, at)
+		}
+	}
+	if len(starts) == 0 {
+		return 0
+	}
+	since, seen := slices.MinFunc(starts, time.Time.Compare).Truncate(time.Second), 0
+	for _, c := range claims {
+		if breaker.Reason(c) != "" && !c.CreationTimestamp.Time.Before(since) {
+			seen++
+		}
+	}
+	return max(len(starts)-seen, 0)
+}
+
+// read returns a pool and its node class: an empty class if there is none, and no pool if there is none that is ours.
+func read(ctx context.Context, r client.Reader, name string) (*karpv1.NodePool, *awsv1.EC2NodeClass, error) {
+	pool, class := &karpv1.NodePool{}, &awsv1.EC2NodeClass{}
+	if err := r.Get(ctx, client.ObjectKey{Name: name}, pool); err != nil {
+		return nil, nil, client.IgnoreNotFound(err)
+	}
+	err := r.Get(ctx, client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}, class)
+	return pool, class, client.IgnoreNotFound(err)
+}
+
+// claimsOf returns the claims of a pool; they are shared with the cache and must not be changed.
+func claimsOf(ctx context.Context, r client.Reader, pool string) ([]*karpv1.NodeClaim, error) {
 	var list karpv1.NodeClaimList
 	if err := r.List(ctx, &list, client.MatchingLabels{karpv1.LabelNodePool: pool}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	var out []karpv1.NodeClaim
+	out := make([]*karpv1.NodeClaim, len(list.Items))
 	for i := range list.Items {
-		if c := &list.Items[i]; breaker.Reason(c) != "" { // few are: only these are copied
-			out = append(out, *c.DeepCopy())
-		}
+		out[i] = &list.Items[i]
 	}
 	return out, nil
 }

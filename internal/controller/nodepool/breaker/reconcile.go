@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -15,6 +18,7 @@ import (
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
@@ -24,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
 // pausedEventWindow is the dedupe window of the event about paused reasons.
@@ -34,10 +39,12 @@ type Reconciler struct {
 	Client client.Client
 	// Threshold is how many of them must fail to pause a reason; 0 turns the breaker off.
 	Threshold int
-	Events    *event.Recorder
-	Metrics   *Metrics
-	Log       *slog.Logger
-	Now       func() time.Time
+	// Faults are the conditions of nodes that repair acts on; nil for none but Ready.
+	Faults  *repair.Policies
+	Events  *event.Recorder
+	Metrics *Metrics
+	Log     *slog.Logger
+	Now     func() time.Time
 
 	mu sync.Mutex
 	// deleted are the last seen versions, by pool, of claims that were deleted before their outcome was recorded.
@@ -55,15 +62,42 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q queue) { r.changed(e.ObjectNew, false, q) },
 			DeleteFunc: func(_ context.Context, e ctrlevent.DeleteEvent, q queue) { r.changed(e.Object, true, q) },
 		}).
+		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(poolOf), builder.WithPredicates(conditionsChanged())).
 		Complete(patch.RequeueOnConflict(r))
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// changed enqueues the pool of a claim that was launched to replace others.
+// poolOf maps a node to its pool.
+func poolOf(_ context.Context, o client.Object) []reconcile.Request {
+	pool := o.GetLabels()[karpv1.LabelNodePool]
+	if pool == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: pool}}}
+}
+
+// conditionsChanged are the updates in which a condition of a node has changed its status, and deletions.
+func conditionsChanged() predicate.Predicate {
+	facts := func(o client.Object) map[corev1.NodeConditionType]corev1.ConditionStatus {
+		out := map[corev1.NodeConditionType]corev1.ConditionStatus{}
+		if node, ok := o.(*corev1.Node); ok {
+			for _, c := range node.Status.Conditions {
+				out[c.Type] = c.Status
+			}
+		}
+		return out
+	}
+	return predicate.Funcs{
+		CreateFunc: func(ctrlevent.CreateEvent) bool { return false },
+		UpdateFunc: func(e ctrlevent.UpdateEvent) bool { return !maps.Equal(facts(e.ObjectOld), facts(e.ObjectNew)) },
+	}
+}
+
+// changed enqueues the pool of a claim that was launched to replace others, or whose node came up a short time ago.
 func (r *Reconciler) changed(o client.Object, gone bool, q queue) {
 	claim, ok := o.(*karpv1.NodeClaim)
-	if !ok || breaker.Reason(claim) == "" {
+	if !ok || breaker.Reason(claim) == "" && breaker.Judge(claim, breaker.Health{}, r.Now()).Stage == breaker.Survived {
 		return
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]
@@ -127,14 +161,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, class); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	claims, err := replacements(ctx, r.Client, pool.Name)
+	claims, err := claimsOf(ctx, r.Client, pool.Name)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	for _, c := range deleted {
-		claims = append(claims, *c)
+	v, err := r.evaluate(ctx, pool, class, append(claims, deleted...))
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	v := r.evaluate(pool, class, claims)
 	if err := r.write(ctx, pool, v); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -160,29 +194,52 @@ type noted struct {
 }
 
 // evaluate reads the pool's record and adds the outcomes of claims.
-func (r *Reconciler) evaluate(pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []karpv1.NodeClaim) view {
+func (r *Reconciler) evaluate(ctx context.Context, pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) (view, error) {
 	if r.Threshold == 0 {
-		return view{}
+		return view{}, nil
 	}
 	now := r.Now()
+	soak, err := soaks{r.Client, r.Faults}.read(ctx, pool, class, claims, now)
+	if err != nil {
+		return view{}, err
+	}
 	v := view{book: breaker.Read(pool)}
 	v.book.ResetIfChanged(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, images(class), now)
-	for i := range claims {
-		o, decided, next := breaker.OutcomeOf(&claims[i], now)
+	for _, claim := range claims {
+		reason := breaker.Reason(claim)
+		if reason == "" {
+			continue
+		}
+		o, decided, next := breaker.OutcomeOf(claim, soak.health[claim.UID], now)
 		if decided {
-			if reason := breaker.Reason(&claims[i]); v.book.AddOutcome(reason, o, r.Threshold) {
+			if v.book.AddOutcome(reason, o, r.Threshold) {
 				v.noted = append(v.noted, noted{reason, o})
 			}
 			continue
 		}
-		if wait := next.Sub(now); !next.IsZero() {
-			v.inFlight = true
-			if v.recheckAfter == 0 || wait < v.recheckAfter {
-				v.recheckAfter = wait
-			}
+		v.inFlight = v.inFlight || !next.IsZero()
+		v.recheck(next, now)
+	}
+	for _, s := range soak.verdicts {
+		v.recheck(s.Next, now)
+	}
+	for _, o := range v.book.AddVerdicts(soak.verdicts, r.Threshold) {
+		i := slices.IndexFunc(claims, func(c *karpv1.NodeClaim) bool { return c.UID == o.UID })
+		if reason := breaker.Reason(claims[i]); reason != "" {
+			v.noted = append(v.noted, noted{reason, o})
 		}
 	}
-	return v
+	return v, nil
+}
+
+// recheck has the view evaluated again at a time; never for the zero time.
+func (v *view) recheck(at, now time.Time) {
+	if at.IsZero() {
+		return
+	}
+	if wait := max(at.Sub(now), time.Second); v.recheckAfter == 0 || wait < v.recheckAfter {
+		v.recheckAfter = wait
+	}
 }
 
 func images(class *awsv1.EC2NodeClass) []string {
@@ -212,6 +269,9 @@ func (r *Reconciler) write(ctx context.Context, pool *karpv1.NodePool, v view) e
 // reportPaused keeps condition, gauge and events.
 func (r *Reconciler) reportPaused(ctx context.Context, pool *karpv1.NodePool, book *breaker.History) error {
 	var reasons, why []string
+	if message := book.SoakMessage(pool.Name, pool.Spec.Template.Spec.NodeClassRef.Name); message != "" {
+		reasons, why = append(reasons, string(breaker.ReasonNewNodesFail)), append(why, message)
+	}
 	for _, reason := range book.Paused() {
 		reasons, why = append(reasons, string(reason)), append(why, book.PauseMessage(reason))
 	}

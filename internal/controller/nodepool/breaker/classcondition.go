@@ -1,0 +1,88 @@
+package breaker
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
+	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
+)
+
+// ClassReconciler reports on each EC2NodeClass the pools in which its new nodes fail: the cause is more often in the class than in a pool.
+type ClassReconciler struct {
+	Client client.Client
+	Events *event.Recorder
+	Now    func() time.Time
+}
+
+// Register adds the reconciler to mgr.
+func (r *ClassReconciler) Register(mgr manager.Manager) error {
+	enqueue := func(q queue, pools ...client.Object) {
+		for _, o := range pools {
+			if pool, ok := o.(*karpv1.NodePool); ok && awsv1.IsEC2NodeClass(pool.Spec.Template.Spec.NodeClassRef) {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}})
+			}
+		}
+	}
+	return builder.ControllerManagedBy(mgr).
+		Named("nodeclass.breaker").
+		For(&awsv1.EC2NodeClass{}).
+		Watches(&karpv1.NodePool{}, handler.Funcs{ // an update may refer to another class than before
+			CreateFunc: func(_ context.Context, e ctrlevent.CreateEvent, q queue) { enqueue(q, e.Object) },
+			UpdateFunc: func(_ context.Context, e ctrlevent.UpdateEvent, q queue) { enqueue(q, e.ObjectOld, e.ObjectNew) },
+			DeleteFunc: func(_ context.Context, e ctrlevent.DeleteEvent, q queue) { enqueue(q, e.Object) },
+		}).
+		Complete(patch.RequeueOnConflict(r))
+}
+
+// Reconcile keeps the condition DisruptionPaused of a class and the event about it.
+func (r *ClassReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	class := &awsv1.EC2NodeClass{}
+	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil || class.DeletionTimestamp != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	var pools karpv1.NodePoolList
+	if err := r.Client.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, err
+	}
+	var why []string
+	for i := range pools.Items {
+		pool := &pools.Items[i]
+		ref := pool.Spec.Template.Spec.NodeClassRef
+		if !awsv1.IsEC2NodeClass(ref) || ref.Name != class.Name {
+			continue
+		}
+		book := breaker.Read(pool)
+		if message := book.SoakMessage(pool.Name, class.Name); message != "" {
+			why = append(why, message)
+		}
+	}
+	slices.Sort(why)
+	before := class.DeepCopy()
+	if len(why) > 0 {
+		cause := condition.Because(string(breaker.ReasonNewNodesFail), strings.Join(why, "; "))
+		condition.SetTrueWithReason(class, awsv1.ConditionDisruptionPaused, cause, r.Now())
+	} else {
+		condition.Clear(class, awsv1.ConditionDisruptionPaused, r.Now())
+	}
+	if _, err := patch.StatusFrom(ctx, r.Client, before, class); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if len(why) > 0 {
+		r.Events.WarnEvery(pausedEventWindow, class, awsv1.ConditionDisruptionPaused, "%s", strings.Join(why, "; "))
+	}
+	return reconcile.Result{}, nil
+}

@@ -53,8 +53,24 @@ func (f *Simulator) boot(ctx context.Context, i awsim.Instance) {
 	agent.Go(func() { m.monitor(ctx, config.Client) })
 	var drivers sync.WaitGroup
 	drivers.Go(func() { m.runDRADrivers(ctx, config) })
-	kubelet.New(config).Run(ctx)
+	m.runKubelet(ctx, config)
 	drivers.Wait()
+}
+
+// runKubelet runs kubelet until ctx ends, or for as long as the image lets it; the instance goes on running.
+func (m host) runKubelet(ctx context.Context, config kubelet.Config) {
+	after := m.simulator.lifetime(m.instance.ImageID)
+	if after == 0 {
+		kubelet.New(config).Run(ctx)
+		return
+	}
+	works, stop := context.WithTimeout(ctx, after)
+	defer stop()
+	kubelet.New(config).Run(works)
+	if ctx.Err() == nil {
+		m.simulator.cfg.Cloud.AppendConsole(m.instance.ID, fmt.Sprintf("[%12.6f] INFO: task kubelet blocked for more than 120 seconds.\n", after.Seconds()))
+		<-ctx.Done()
+	}
 }
 
 // host is an instance as the software on it sees it.

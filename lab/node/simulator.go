@@ -65,6 +65,8 @@ type Simulator struct {
 	mu        sync.Mutex
 	podBlocks map[int]bool    // pod address ranges in use, by number
 	broken    map[string]bool // images that do not boot, by ID
+	// lifetimes are how long kubelet works on images that fail later, by ID.
+	lifetimes map[string]time.Duration
 	// draDrivers are those that instances run, draDevices what they publish.
 	draDrivers []string
 	draDevices offline.Devices
@@ -101,7 +103,7 @@ func New(cfg Config) (*Simulator, error) {
 	}
 	f := &Simulator{
 		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
-		faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
+		lifetimes: map[string]time.Duration{}, faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
 	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)
@@ -114,6 +116,21 @@ func (f *Simulator) BreakImage(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.broken[id] = true
+}
+
+// FailImageAfter lets kubelet hang on instances that boot with this image from now on, so long after it started: their nodes join, become
+// Ready, and fail.
+func (f *Simulator) FailImageAfter(id string, after time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lifetimes[id] = after
+}
+
+// lifetime is how long kubelet works on instances with an image; zero for as long as they run.
+func (f *Simulator) lifetime(image string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lifetimes[image]
 }
 
 func (f *Simulator) isBroken(image string) bool {

@@ -63,7 +63,12 @@ func aliasRelease(alias string) string { return alias[strings.LastIndexByte(alia
 
 // awaitImage waits until exactly nodes instances run, all with this AMI and with a NodeClaim.
 func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
-	id, err := w.ImageID(ctx, "amazon-eks-node-al2023-x86_64-standard-1.37-"+aliasRelease(alias))
+	return awaitImageNamed(ctx, w, "amazon-eks-node-al2023-x86_64-standard-1.37-"+aliasRelease(alias), nodes)
+}
+
+// awaitImageNamed is awaitImage for the AMI of a name.
+func awaitImageNamed(ctx context.Context, w *World, name string, nodes int) error {
+	id, err := w.ImageID(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -71,7 +76,7 @@ func awaitImage(ctx context.Context, w *World, alias string, nodes int) error {
 		live := w.Running()
 		others := slices.IndexFunc(live, func(i awsim.Instance) bool { return i.ImageID != id })
 		if others >= 0 || len(live) != nodes {
-			return fmt.Errorf("%d instances run, not all with %s", len(live), alias)
+			return fmt.Errorf("%d instances run, not all with %s", len(live), name)
 		}
 		var claims karpv1.NodeClaimList
 		if err := list(ctx, w, &claims); err != nil {

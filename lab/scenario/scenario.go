@@ -82,7 +82,7 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
 }

@@ -97,20 +97,28 @@ func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
 			out[at] = x.finding(n, pod, outcome)
 		}
 	}
-	if len(found) > 0 || n.PodCame || slices.ContainsFunc(n.Pods, ordinary) || x.anyElsewhere(n) {
+	if len(found) > 0 || n.PodCame || slices.ContainsFunc(n.Pods, ordinary) {
 		return out
 	}
-	// The pods that it was launched for are gone: their owner has made equal ones.
+	// The pods that it was launched for are gone, and their owner has made equal ones; or they have come to another node, and equal ones
+	// are pending all the same.
+	elsewhere := x.anyElsewhere(n)
 	for class := range split(n.PodClasses) {
-		if pod := x.ofClass(class); pod != nil {
-			outcome := Undecided
-			if x.decided(n, pod) {
-				outcome = Refused
-			}
-			out = append(out, x.finding(n, pod, outcome))
+		pod := x.ofClass(class)
+		switch {
+		case pod == nil:
+		case x.decided(n, pod) && (!elsewhere || x.tried(n, pod)):
+			out = append(out, x.finding(n, pod, Refused))
+		case !elsewhere:
+			out = append(out, x.finding(n, pod, Undecided))
 		}
 	}
 	return out
+}
+
+// tried reports whether kube-scheduler has had the time to place a pod on the node.
+func (x *Search) tried(n *snapshot.Node, pod *corev1.Pod) bool {
+	return !x.Now.Before(n.SettledAt.Add(reportDelay)) && !x.Now.Before(pod.CreationTimestamp.Add(reportDelay))
 }
 
 func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Finding {

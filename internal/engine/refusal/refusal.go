@@ -6,6 +6,9 @@
 // held one: after the first, another one is launched for equal pods at a time, after pauses that double, and after MaxNodes none until
 // the pods, the pool or its node class change, or a person removes the history.
 //
+// Where a pod comes to one of the nodes now and then, those in vain still count for acceptedWindow: MaxNodes within it at most. A node that
+// holds one of the pods is never in vain. So pods of which each node takes one, and no more, are never slowed.
+//
 // The history is an annotation of the NodePool, since nodes that nothing runs on are soon gone, and with them what they were launched for.
 package refusal
 
@@ -26,6 +29,9 @@ const (
 	// window is how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
 	// have been launched in vain for, since one fault of the nodes concerns pods of many owners.
 	window = time.Hour
+	// acceptedWindow is how long a node in vain counts for equal pods although one of them has come to a node since: as long as an empty
+	// node is kept for its pods. Without it, one pod in four nodes would let nodes be launched in vain for ever.
+	acceptedWindow = 10 * time.Minute
 	// retention is how long the history of pods is kept that are no longer pending. A Job that runs once a day has equal pods each time.
 	retention = 25 * time.Hour
 	// seenInterval is how often it is noted that they still are: each time is a write.
@@ -63,11 +69,13 @@ type Node struct {
 
 // Record is the history of equal pods in a pool.
 type Record struct {
-	// Since is from when on nodes count: an older one was launched before the pods last came to a node that was launched for them.
-	Since metav1.Time `json:"since,omitzero"`
-	// Claims are those launched in vain, up to MaxNodes. Taken are those with a node on which other pods came first, up to MaxNodes.
-	Claims []string `json:"claims,omitempty"`
-	Taken  []string `json:"taken,omitempty"`
+	// Accepted is when a pod last came to a node that was launched for equal ones.
+	Accepted metav1.Time `json:"accepted,omitzero"`
+	// Claims are the last ones launched in vain, up to MaxNodes, and Found is when each was found; without it, when the last was. Taken are
+	// those with a node on which other pods came first, up to MaxNodes.
+	Claims []string      `json:"claims,omitempty"`
+	Found  []metav1.Time `json:"found,omitempty"`
+	Taken  []string      `json:"taken,omitempty"`
 	// At is when the last of the claims was found, Next when another one may be launched at the earliest.
 	At   metav1.Time `json:"at,omitzero"`
 	Next metav1.Time `json:"next,omitzero"`
@@ -111,13 +119,14 @@ func (h *History) Add(found []Finding, now time.Time) (added []Finding) {
 
 func (h *History) add(f Finding, now time.Time) bool {
 	r := h.Classes[f.Class]
-	if f.Outcome != Accepted && f.Created.Before(h.Since.Time) || r != nil && f.Created.Before(r.Since.Time) {
+	if f.Outcome != Accepted && f.Created.Before(h.Since.Time) {
 		return false
 	}
 	switch {
 	case f.Outcome == Accepted:
-		return r.accept(f, now)
-	case f.Outcome != Refused && f.Outcome != Taken || r.knows(f.Claim):
+		changed := r.accept(f, now)
+		return h.clear(f.Claim) || changed
+	case f.Outcome != Refused && f.Outcome != Taken || r.knows(f):
 		return false
 	case r == nil:
 		r = &Record{}
@@ -130,9 +139,11 @@ func (h *History) add(f Finding, now time.Time) bool {
 	}
 	// One that was launched before the last pause began was launched together with those that began it.
 	if f.Created.After(r.At.Time) {
-		r.Next = truncated(now.Add(pause(len(r.Claims) + 1)))
+		r.Next = truncated(now.Add(pause(min(len(r.counting(now))+1, MaxNodes))))
 	}
+	r.Found = append(r.found(), truncated(now))
 	r.Claims = append(r.Claims, f.Claim)
+	r.Claims, r.Found = r.Claims[max(0, len(r.Claims)-MaxNodes):], r.Found[max(0, len(r.Found)-MaxNodes):]
 	r.At, r.Seen, r.Pod, r.Node, r.Why, r.Cause = truncated(now), truncated(now), f.PodName(), f.Node, f.Why, f.Cause
 	h.put(f.Class, r)
 	if !slices.ContainsFunc(h.Nodes, func(n Node) bool { return n.Claim == f.Claim }) {
@@ -149,18 +160,63 @@ func (h *History) put(class string, r *Record) {
 	h.Classes[class] = r
 }
 
-// knows reports whether the claim counts already, or no further one does. The receiver may be nil.
-func (r *Record) knows(claim string) bool {
-	return r != nil && (len(r.Claims) >= MaxNodes || slices.Contains(r.Claims, claim) || slices.Contains(r.Taken, claim))
+// clear removes a claim from the nodes in vain of the pool: a pod has come to it after all.
+func (h *History) clear(claim string) bool {
+	n := len(h.Nodes)
+	h.Nodes = slices.DeleteFunc(h.Nodes, func(n Node) bool { return n.Claim == claim })
+	return len(h.Nodes) < n
 }
 
-// accept forgets what came before a pod was bound to a node that was launched for equal pods. One that was launched long
-// before says nothing about those since. The receiver may be nil.
+// knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found tells no
+// more than they do. The receiver may be nil.
+func (r *Record) knows(f Finding) bool {
+	return r != nil && (len(r.Claims) >= MaxNodes && !f.Created.After(r.At.Time) ||
+		slices.Contains(r.Claims, f.Claim) || slices.Contains(r.Taken, f.Claim))
+}
+
+// found is when each of the claims was found.
+func (r *Record) found() []metav1.Time {
+	if len(r.Found) == len(r.Claims) {
+		return r.Found
+	}
+	return slices.Repeat([]metav1.Time{r.At}, len(r.Claims))
+}
+
+// counting is when the claims in vain that count now were found: no pod has come to a node since, or not long ago.
+func (r *Record) counting(now time.Time) []time.Time {
+	var out []time.Time
+	for _, at := range r.found() {
+		if at.After(r.Accepted.Time) || now.Sub(at.Time) < acceptedWindow {
+			out = append(out, at.Time)
+		}
+	}
+	return out
+}
+
+// inARow is how many nodes were launched in vain since a pod last came to one.
+func (r *Record) inARow() int {
+	n := 0
+	for _, at := range r.found() {
+		if at.After(r.Accepted.Time) {
+			n++
+		}
+	}
+	return n
+}
+
+// accept notes that a pod was bound to a node that was launched for equal pods. That node was not launched in vain. One that was launched
+// long before says nothing about those since. The receiver may be nil.
 func (r *Record) accept(f Finding, now time.Time) bool {
 	if r == nil || len(r.Claims)+len(r.Taken) == 0 || !f.At.After(r.At.Time) || f.Created.Before(r.At.Add(-window)) {
 		return false
 	}
-	*r = Record{Since: truncated(now), Seen: truncated(now)}
+	if at := slices.Index(r.Claims, f.Claim); at >= 0 {
+		r.Found = slices.Delete(slices.Clone(r.found()), at, at+1)
+		r.Claims = slices.Delete(r.Claims, at, at+1)
+	} else if r.inARow() == 0 && len(r.Taken) == 0 {
+		return false // known already
+	}
+	r.Accepted, r.Seen, r.Taken = truncated(f.At), truncated(now), nil
 	return true
 }
 

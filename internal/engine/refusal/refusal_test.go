@@ -264,7 +264,7 @@ func TestWhatBeginsAfresh(t *testing.T) {
 			})
 			w.snap.Nodes[0].Pods = []*corev1.Pod{bound}
 			w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), w.snap.Now)
-		}, class, refusal.Free},
+		}, class, refusal.Due},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(refused)
@@ -278,6 +278,69 @@ func TestWhatBeginsAfresh(t *testing.T) {
 			w.histories["general"].Add(search.Find(), w.snap.Now.Add(time.Second))
 			if v := refusal.NewJudge(w.histories, w.snap).Of(tt.class); v.State != tt.want {
 				t.Errorf("after another pass: state %v, want %v: %s", v.State, tt.want, v.Message())
+			}
+		})
+	}
+}
+
+// bind binds a pod to the n-th node, from 1, in place of one that is done.
+func (w *world) bind(n, second int) {
+	node, taken := &w.snap.Nodes[n-1], w.snap.Pods[0]
+	taken.Spec.NodeName = node.Name
+	taken.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at(second)),
+	}}
+	node.Pods = []*corev1.Pod{taken}
+	w.snap.Pods = append(w.snap.Pods[1:], pod(fmt.Sprint("web-", second)))
+}
+
+// Nodes take one pod each, or none, as soon as they are up. Other pods stay pending.
+func TestNodesThatTakeAPodNowAndThen(t *testing.T) {
+	const hour = 3600
+	for _, tt := range []struct {
+		name string
+		// takes reports whether the n-th node, from 1, takes a pod; every so many seconds, the first one takes another one.
+		takes func(n int) bool
+		again int
+		// vain is how many nodes are launched in vain in any ten minutes at most; launches how many in total, at least, in an hour.
+		vain, launches int
+	}{
+		{"never", func(int) bool { return false }, 0, 3, 3},
+		{"always: anti-affinity or a host port admits one pod per node", func(int) bool { return true }, 0, 0, 300},
+		{"one node takes a pod every minute, the others take none", func(n int) bool { return n == 1 }, 60, 3, 12},
+		{"one node takes a pod every 20 s, the others take none", func(n int) bool { return n == 1 }, 20, 3, 12},
+		{"every second node", func(n int) bool { return n%2 == 0 }, 0, 3, 12},
+		{"every third node", func(n int) bool { return n%3 == 0 }, 0, 3, 12},
+		{"every fourth node", func(n int) bool { return n%4 == 0 }, 0, 3, 3},
+		{"the second, and then never", func(n int) bool { return n == 2 }, 0, 3, 5},
+		{"one did not, then always", func(n int) bool { return n > 1 }, 0, 1, 250},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(pod("web-a"), pod("web-b"), pod("web-c"))
+			for second := range hour {
+				w.run(second, second+1)
+				n := len(w.launches)
+				if n > 0 && tt.takes(n) && second == w.launches[n-1]+10 {
+					w.bind(n, second)
+				}
+				if tt.again > 0 && second%tt.again == tt.again-1 {
+					w.bind(1, second)
+				}
+				w.histories["general"].Add(refusal.FindAccepted(w.snap, w.histories, refusal.Classes{}), at(second))
+			}
+			if len(w.launches) < tt.launches {
+				t.Errorf("%d nodes are launched, want at least %d", len(w.launches), tt.launches)
+			}
+			for i, from := range w.launches {
+				vain := 0
+				for k := i; k < len(w.launches) && w.launches[k] < from+600; k++ {
+					if !tt.takes(k + 1) {
+						vain++
+					}
+				}
+				if vain > tt.vain {
+					t.Fatalf("%d nodes are launched in vain within ten minutes, want at most %d: all at %v", vain, tt.vain, w.launches)
+				}
 			}
 		})
 	}

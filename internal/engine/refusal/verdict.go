@@ -46,8 +46,13 @@ type Judge struct {
 func NewJudge(histories map[string]*History, s *snapshot.Snapshot) *Judge {
 	j := &Judge{histories: histories, now: s.Now, undecided: map[[2]string]bool{}}
 	for i := range s.Nodes {
-		if n := &s.Nodes[i]; n.PodClasses != "" && undecided(n, s.Now) {
-			for class := range split(n.PodClasses) {
+		n := &s.Nodes[i]
+		if n.PodClasses == "" {
+			continue
+		}
+		open, untried := undecided(n, s.Now), untried(n, s.Now)
+		for class := range split(n.PodClasses) {
+			if open || untried && !j.found(n, class) {
 				j.undecided[[2]string{n.Pool, class}] = true
 			}
 		}
@@ -60,24 +65,44 @@ func undecided(n *snapshot.Node, now time.Time) bool {
 	return !n.Deleting && (!n.Initialized || now.Before(n.SettledAt))
 }
 
+// untried reports whether kube-scheduler may not have tried yet to place equal pods on a node that nothing has come to: those that it was
+// launched for may be on other nodes.
+func untried(n *snapshot.Node, now time.Time) bool {
+	return !n.Deleting && !n.PodCame && !slices.ContainsFunc(n.Pods, ordinary) && now.Before(n.SettledAt.Add(reportDelay))
+}
+
+// found reports whether it is known that the node was launched in vain for the class.
+func (j *Judge) found(n *snapshot.Node, class string) bool {
+	h := j.histories[n.Pool]
+	return h != nil && h.Classes[class] != nil && slices.Contains(h.Classes[class].Claims, n.Claim)
+}
+
 // Of returns the verdict on a class. It holds in all pools, since a plan may launch the next node in another one.
 func (j *Judge) Of(class string) Verdict {
 	v := Verdict{}
+	var counting []time.Time
+	inARow := 0
 	for name, h := range j.histories {
 		r := h.Classes[class]
-		if r == nil || len(r.Claims) == 0 {
+		if !h.refuses(class, j.now) {
 			continue
 		}
 		if v.Last == nil || r.At.After(v.Last.At.Time) || r.At.Equal(&v.Last.At) && name < v.Pool {
 			v.Last, v.Pool = r, name
 		}
-		v.Nodes += len(r.Claims)
-		v.Until = later(later(v.Until, r.Next.Time), h.full(j.now))
+		counting = append(counting, r.counting(j.now)...)
+		inARow += r.inARow()
+		v.Until = later(later(v.Until, r.Next.Time), h.full(r.Accepted.Time, j.now))
+	}
+	v.Nodes = len(counting)
+	if v.Nodes >= MaxNodes { // a pod has come to a node in between, or no other node is launched at all
+		slices.SortFunc(counting, time.Time.Compare)
+		v.Until = later(v.Until, counting[v.Nodes-MaxNodes].Add(acceptedWindow))
 	}
 	switch {
 	case v.Nodes == 0:
 		return Verdict{}
-	case v.Nodes >= MaxNodes:
+	case inARow >= MaxNodes:
 		v.State, v.Until = Held, time.Time{}
 	case j.now.Before(v.Until):
 		v.State = Waiting
@@ -95,21 +120,24 @@ func (j *Judge) trying(class string) bool {
 		if key[1] == class {
 			return true
 		}
-		if h := j.histories[key[0]]; h != nil && h.refuses(key[1]) && h.refuses(class) {
+		if h := j.histories[key[0]]; h != nil && h.refuses(key[1], j.now) && h.refuses(class, j.now) {
 			return true
 		}
 	}
 	return false
 }
 
-func (h *History) refuses(class string) bool {
+// refuses reports whether nodes were launched in vain for pods of the class, and count.
+func (h *History) refuses(class string, now time.Time) bool {
 	r := h.Classes[class]
-	return r != nil && len(r.Claims) > 0
+	return r != nil && len(r.counting(now)) > 0
 }
 
-// full is until when no further node of the pool is tried; zero if one may be.
-func (h *History) full(now time.Time) time.Time {
-	recent := slices.DeleteFunc(slices.Clone(h.Nodes), func(n Node) bool { return now.Sub(n.At.Time) >= window })
+// full is until when no further node of the pool is tried for pods that came to a node at a time, if ever; zero if one may be.
+func (h *History) full(accepted, now time.Time) time.Time {
+	recent := slices.DeleteFunc(slices.Clone(h.Nodes), func(n Node) bool {
+		return now.Sub(n.At.Time) >= window || !n.At.After(accepted)
+	})
 	if len(recent) < MaxNodes {
 		return time.Time{}
 	}

@@ -211,6 +211,9 @@ func (w *World) Region() string { return w.cfg.Region }
 // Dir is the state directory.
 func (w *World) Dir() string { return w.cfg.Dir }
 
+// FailImageAfter lets nodes of instances that boot with this image from now on fail, so long after kubelet has started.
+func (w *World) FailImageAfter(id string, after time.Duration) { w.simulator.FailImageAfter(id, after) }
+
 // BreakImage lets instances with this image panic when they boot from now on.
 func (w *World) BreakImage(id string) { w.simulator.BreakImage(id) }
 

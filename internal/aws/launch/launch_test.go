@@ -8,12 +8,33 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/dovetail-k8s/dovetail/internal/aws/bootstrap"
 	"github.com/dovetail-k8s/dovetail/internal/aws/instance"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 )
 
 func pricedOrder(price float64) Request {
 	return newOrder(instanceType("m5.xlarge", nil, offering("spot", price, "us-east-1a")))
+}
+
+// AL2023 nodes need the service CIDR, which EKS alone knows. A launch before EKS has answered launches nothing, and is worth waiting for.
+func TestLaunchBeforeTheServiceCIDRIsKnown(t *testing.T) {
+	w := newFakeEC2()
+	p := w.start(pricedOrder(0.05))
+	known := p.cfg.Cluster
+	p.cfg.Cluster = func() bootstrap.Cluster {
+		cluster := known()
+		cluster.ServiceCIDR, cluster.DNS = "", ""
+		return cluster
+	}
+	var notReady *cloudprovider.NodeClassNotReadyError
+	if _, err := p.launch(t.Context()); !errors.Is(err, cloudprovider.ErrNotKnownYet) || errors.As(err, &notReady) || len(w.instances) > 0 {
+		t.Errorf("error %v, %d instances", err, len(w.instances))
+	}
+	p.cfg.Cluster = known
+	if _, err := p.launch(t.Context()); err != nil || len(w.instances) != 1 {
+		t.Errorf("once it is known: error %v, %d instances", err, len(w.instances))
+	}
 }
 
 // TestOneInstancePerClaim checks the guarantee of this package against everything that can happen to a controller: lost

@@ -321,8 +321,8 @@ func (l *Launcher) userData(o Request, p plan, g templateGroup, cluster bootstra
 		in.RawKubelet = class.Spec.Kubelet.Raw
 	}
 	rendered, err := l.userDatas.Render(family, in)
-	if errors.As(err, &bootstrap.MissingCIDRError{}) {
-		return "", &cloudprovider.NodeClassNotReadyError{Err: err}
+	if errors.As(err, &bootstrap.MissingCIDRError{}) { // EKS has not answered since the start: other claims would fare no better
+		return "", fmt.Errorf("%w: eks-cluster (%w, and AL2023 needs it)", cloudprovider.ErrNotKnownYet, err)
 	}
 	if refused := (*bootstrap.NotEncodableError)(nil); errors.As(err, &refused) {
 		return "", &cloudprovider.CreateError{Reason: "UserDataNotEncodable", Message: refused.Error(), Err: err}

@@ -128,6 +128,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // another writer was faster; nothing was launched
 	}
+	if errors.Is(err, cloudprovider.ErrNotKnownYet) {
+		return reconcile.Result{}, r.wait(ctx, claim, err)
+	}
 	if err != nil {
 		return r.failed(ctx, claim, err)
 	}

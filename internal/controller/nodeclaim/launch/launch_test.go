@@ -125,6 +125,29 @@ func TestClaimWaitsForAWS(t *testing.T) {
 	}
 }
 
+// The cloud finds out during the launch that it does not know yet what this node class needs. The claim waits: others in its place would
+// wait, too.
+func TestClaimWaitsForWhatItsNodeClassNeedsOfAWS(t *testing.T) {
+	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))
+	s := &fakeCloud{err: fmt.Errorf("%w: eks-cluster", cloudprovider.ErrNotKnownYet)}
+	r := reconciler(f, s)
+	for range 3 {
+		if _, err := f.Try(r, "a"); !errors.Is(err, cloudprovider.ErrNotKnownYet) {
+			t.Errorf("error %v", err)
+		}
+		claim := f.Claim("a")
+		c, _ := condition.Get(claim, karpv1.ConditionLaunched)
+		if claim.DeletionTimestamp != nil || c.Reason != "WaitingForAWS" || !strings.Contains(c.Message, "eks-cluster") {
+			t.Fatalf("deleted %v, condition %+v", claim.DeletionTimestamp, c)
+		}
+	}
+	s.err = nil
+	f.Reconcile(r, "a")
+	if !condition.IsTrue(f.Claim("a"), karpv1.ConditionLaunched) {
+		t.Error("it is not launched at once when AWS answers")
+	}
+}
+
 // the launch is repeated, which launches nothing more, and is recorded then.
 func TestLostStatusWrite(t *testing.T) {
 	f := controllertest.New(t, controllertest.Class(), controllertest.Claim("a"))

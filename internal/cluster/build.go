@@ -337,6 +337,9 @@ func (w *snapshotBuilder) daemonPod(set *appsv1.DaemonSet, live *corev1.Pod) (*c
 	} else {
 		pod.Spec.Affinity.NodeAffinity = nil
 	}
+	// A pod that is older than a LimitRange lacks the defaults that the next one gets. What the API server would reject for a runtime class
+	// that is gone was accepted once.
+	_ = w.rules.Complete(set.Namespace, &pod.Spec)
 	return pod, nil
 }
 

@@ -103,7 +103,8 @@ func New(cfg Config) (*Simulator, error) {
 	}
 	f := &Simulator{
 		cfg: cfg, stages: stages, images: map[string]userdata.Image{}, podBlocks: map[int]bool{}, broken: map[string]bool{},
-		lifetimes: map[string]time.Duration{}, faults: newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
+		lifetimes: map[string]time.Duration{},
+		faults:    newFaults(), reboots: map[string]int{}, joined: map[string]func(context.Context){}, leases: map[string]kubelet.Leases{},
 	}
 	for _, i := range image.List(cfg.Region) {
 		f.images[i.ID] = userdata.ParseImage(i.Name)

@@ -23,9 +23,6 @@ const (
 	// searchRestFactor is how many times the duration of a search that found nothing the loop rests before the next:
 	// with 10, searching takes at most about a tenth of one core.
 	searchRestFactor = 10
-	// crowd is how many pods that wait for nodes put a search off, and longestCrowd for how long. Their nodes are about to come, and change
-	// what can be saved; and a search that places so many of them first takes twice the time and memory.
-	crowd, longestCrowd = 500, 5 * time.Minute
 )
 
 // fruitlessSearch is a view in which a complete search found nothing.
@@ -129,13 +126,13 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 // crowded reports whether many pods wait for nodes, and have not for long.
 func (l *Loop) crowded(r *passState) bool {
 	switch {
-	case len(r.Snapshot.Pods) < crowd:
+	case len(r.Snapshot.Pods) < disrupt.Crowd:
 		l.crowdedSince = time.Time{}
 		return false
 	case l.crowdedSince.IsZero():
 		l.crowdedSince = r.Snapshot.Now
 	}
-	return r.Snapshot.Now.Sub(l.crowdedSince) < longestCrowd
+	return r.Snapshot.Now.Sub(l.crowdedSince) < disrupt.LongestCrowd
 }
 
 // searchInterrupt reports whether a search that begins now is to end early: the pods of a burst come first, and the search is of a cluster

@@ -42,12 +42,11 @@ import (
 const (
 	// passInterval is the pause after a pass that found nothing; a change of a claim ends it early. It is Karpenter's.
 	passInterval = 10 * time.Second
-	// longestBurst is how long a pass waits while many pods get nodes: for 30,000 of them, that takes a minute, and two on a computer that
-	// is busy with other things. Passes go on in a cluster where it never ends.
-	longestBurst = 3 * time.Minute
 	// longestTurn is how long a pass waits for others that are in progress: nodes for pods are planned in seconds. A pass that takes longer
 	// waits for the API server, and has no need of a core.
 	longestTurn = 30 * time.Second
+	// pausedEventWindow is the dedupe window of the event on a pool whose nodes are not replaced for now.
+	pausedEventWindow = 15 * time.Minute
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
@@ -167,7 +166,7 @@ func (l *Loop) NeedLeaderElection() bool { return true }
 // Start runs passes until ctx is done.
 func (l *Loop) Start(ctx context.Context) error {
 	for goOn := true; goOn; {
-		if l.Provisioning != nil && !l.Provisioning.AwaitBurstEnd(ctx, longestBurst) {
+		if l.Provisioning != nil && !l.Provisioning.AwaitBurstEnd(ctx, disrupt.LongestBurst) {
 			return nil
 		}
 		began := l.Now()
@@ -425,7 +424,7 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
 		pool := c.Node.Pool
 		if _, known := blocked[pool]; !known {
-			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, pool, karpv1.DisruptionDrifted)
+			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, c.Pool, karpv1.DisruptionDrifted)
 		}
 		return blocked[pool]
 	})
@@ -462,12 +461,15 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	return l.execute(ctx, r, cmd)
 }
 
-// poolPaused reports whether the breaker pauses replacements in the pool.
-func (l *Loop) poolPaused(ctx context.Context, pool string, reason karpv1.DisruptionReason) bool {
+// poolPaused reports whether the breaker pauses replacements in the pool, with an event.
+func (l *Loop) poolPaused(ctx context.Context, pool *karpv1.NodePool, reason karpv1.DisruptionReason) bool {
 	if l.Breaker == nil {
 		return false
 	}
-	_, open := l.Breaker.Open(ctx, pool, reason)
+	why, open := l.Breaker.Open(ctx, pool.Name, reason)
+	if open {
+		l.Events.NormalEvery(pausedEventWindow, pool, "DisruptionBlocked", "Nodes are not replaced for reason %s: %s", reason, why)
+	}
 	return open
 }
 

@@ -32,6 +32,9 @@ const (
 	maxProbe   = 4 * time.Hour
 )
 
+// DefaultThreshold is how many failures pause a reason where nothing else is configured.
+const DefaultThreshold = 2
+
 // minOutcomes is how many outcomes of a reason are remembered at least.
 const minOutcomes = 10
 

@@ -23,8 +23,8 @@ const Soak = 3 * time.Minute
 // them.
 const toleratedOutage = 30 * time.Second
 
-// ReasonNewNodesFail is the reason, in place of a DisruptionReason, for which replacing pauses while new nodes fail in their soak. It covers
-// all reasons but repair: whatever a node is replaced for, the new one would fail.
+// ReasonNewNodesFail is the reason, in place of a DisruptionReason, for which replacing pauses while new nodes fail in their soak. It
+// covers all reasons but repair: whatever a node is replaced for, the new one would fail.
 const ReasonNewNodesFail karpv1.DisruptionReason = "NewNodesFail"
 
 // Health is what the Node of a claim shows.
@@ -183,8 +183,8 @@ func (b *History) AddVerdicts(verdicts []Verdict, threshold int) (added []Outcom
 	return added
 }
 
-// counting are the verdicts that count: of claims since the cause was last reset, and not of nodes that failed and have not been healthy for
-// a whole soak since.
+// counting are the verdicts that count: of claims since the cause was last reset, and not of nodes that failed and have not been healthy
+// for a whole soak since.
 func (b *History) counting(verdicts []Verdict) []Verdict {
 	r := SoakRecord{}
 	if b.Soaks != nil {

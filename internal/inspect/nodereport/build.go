@@ -283,19 +283,36 @@ func (b *builder) drain() string {
 // decide is the verdict on a node that is up, and not leaving.
 func (b *builder) decide(r *Report) Verdict {
 	if r.ExpiresAt != nil && !b.now().Before(*r.ExpiresAt) {
+		if why := b.kept(); why != "" {
+			text := fmt.Sprintf("has reached its expireAfter of %s, and stays for now: %s", prose.Duration(b.n.ExpireAfter), why)
+			return Verdict{Stays, reasonPaused, text}
+		}
 		return Verdict{Goes, "Expired", fmt.Sprintf("goes now: it has reached its expireAfter of %s", prose.Duration(b.n.ExpireAfter))}
 	}
 	command := b.Command(b.n)
 	if command != nil && command.Reason == karpv1.DisruptionEmpty {
+		if v, waits := b.waits(command.Reason, false, "it is empty"); waits {
+			return v
+		}
 		text := fmt.Sprintf("goes in the next pass: it is empty, which saves %s/h", prose.Dollars(command.Savings))
 		return Verdict{Goes, string(command.Reason), text}
 	}
+	var drift *Verdict
 	if r.Drift != nil && r.Drift.Since != nil {
-		if v, goes := b.drifts(r); goes || command == nil {
+		v, goes := b.drifts(r)
+		if goes || command == nil {
 			return v
 		}
+		drift = &v
 	}
 	if command != nil {
+		because := fmt.Sprintf("without it, its pods cost %s/h less", prose.Dollars(command.Savings))
+		if v, waits := b.waits(command.Reason, len(command.Plan.Launches) > 0, because); waits {
+			if drift != nil {
+				return *drift
+			}
+			return v
+		}
 		return Verdict{Goes, string(command.Reason), b.consolidates(command)}
 	}
 	return b.stays(r)
@@ -337,6 +354,9 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	}
 	if why := b.irreplaceable(c); why != "" {
 		return Verdict{Stays, "NoRoom", fmt.Sprintf("stays: %s. It should go: %s", why, drift)}, false
+	}
+	if v, waits := b.waits(karpv1.DisruptionDrifted, true, drift); waits {
+		return v, false
 	}
 	text := "is replaced in one of the next passes: " + drift
 	if ahead := b.ahead(c.Node); ahead > 0 {

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/parallel"
@@ -38,6 +39,8 @@ type Decisions struct {
 	driftRank map[*snapshot.Node]int
 	// byName finds objects; made on first use.
 	byName *index
+	// fleets are what the soaks of new nodes have shown, by pool; made on first use.
+	fleets map[string]breaker.Fleet
 	// priced is what nodes cost; made on first use.
 	priced *fleet.Prices
 }
@@ -47,6 +50,7 @@ func Decide(v *inspect.View) *Decisions {
 	d := &Decisions{
 		View: v, incoming: map[string]*schedule.Placement{}, blocked: map[*snapshot.Node]string{},
 		pdbs: snapshot.Budgets(v.Snapshot.PDBs), allowances: map[karpv1.DisruptionReason][]disrupt.Allowance{},
+		fleets: map[string]breaker.Fleet{},
 	}
 	if len(v.Snapshot.Pods) > 0 { // a plan for no pods costs as much as for few
 		d.compiling = parallel.Begin(func() *schedule.Problem { return consolidate.Compile(v.Snapshot) })

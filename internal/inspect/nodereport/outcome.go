@@ -2,6 +2,7 @@ package nodereport
 
 import (
 	"fmt"
+	"slices"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
@@ -77,7 +78,7 @@ func (b *builder) outcome() Outcome {
 
 // general is why a node stays, in words that hold for others with the same reason.
 func (b *builder) general(v Verdict, r *Report) string {
-	if v.State != Stays || len(r.Blockers) == 0 || v.Reason == reasonLater {
+	if v.State != Stays || len(r.Blockers) == 0 || slices.Contains([]string{reasonLater, reasonPaused, reasonWaits}, v.Reason) {
 		return v.Text
 	}
 	k := &r.Blockers[0]

@@ -46,7 +46,10 @@ type key struct {
 
 // New returns a Breaker that reads pools, claims and nodes from c. Threshold is the Reconciler's, as are faults.
 func New(c client.Reader, threshold int, faults *repair.Policies, now func() time.Time) *Breaker {
-	return &Breaker{client: c, soaks: soaks{c, faults}, threshold: threshold, now: now, started: map[key]time.Time{}, recent: map[string][]time.Time{}}
+	return &Breaker{
+		client: c, soaks: soaks{c, faults}, threshold: threshold, now: now,
+		started: map[key]time.Time{}, recent: map[string][]time.Time{},
+	}
 }
 
 // Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement
@@ -84,9 +87,9 @@ func (b *Breaker) why(ctx context.Context, pool string, reason karpv1.Disruption
 	case breaker.HalfOpen: // the probe may start, whatever else fails
 	case breaker.Closed:
 		batch := breaker.Batch{
-			Rollout: view.rollout && reason != karpv1.DisruptionUnhealthy, Size: b.threshold, Unseen: b.unseen(pool, claims),
+			Rollout: view.Rollout && reason != karpv1.DisruptionUnhealthy, Size: b.threshold, Unseen: b.unseen(pool, claims),
 		}
-		if why, wait := book.FirstBatch(view.verdicts, batch); wait {
+		if why, wait := book.FirstBatch(view.Verdicts, batch); wait {
 			return why, nil
 		}
 	}
@@ -127,8 +130,8 @@ func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 	b.recent[pool] = append(slices.DeleteFunc(b.recent[pool], func(at time.Time) bool { return now.Sub(at) >= showsWithin }), now)
 }
 
-// KeepsExpired reports whether an expired claim must stay for now, and why: new nodes of its pool fail soon after they have become ready, and
-// its own does not have their image. While a probe is due, one claim may go.
+// KeepsExpired returns why an expired claim must stay for now; empty if it may go. It stays while new nodes of its pool fail soon after
+// they have become ready, unless it has their image. When a probe is due, one claim may go.
 func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error) {
 	name := claim.Labels[karpv1.LabelNodePool]
 	pool, class, err := read(ctx, b.client, name)
@@ -160,14 +163,14 @@ func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (wh
 const reasonExpired karpv1.DisruptionReason = "Expired"
 
 // inFlight returns the start times of replacements for the reason that have no outcome yet.
-func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view soakView, k key) []time.Time {
+func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view breaker.Fleet, k key) []time.Time {
 	now := b.now()
 	var out []time.Time
 	for _, c := range claims {
 		if breaker.Reason(c) != k.reason || c.DeletionTimestamp != nil {
 			continue
 		}
-		if _, decided, next := breaker.OutcomeOf(c, view.health[c.UID], now); !decided && !next.IsZero() {
+		if _, decided, next := breaker.OutcomeOf(c, view.Health[c.UID], now); !decided && !next.IsZero() {
 			out = append(out, c.CreationTimestamp.Time)
 		}
 	}
@@ -180,10 +183,10 @@ func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view soakView, k key) []t
 }
 
 // soaking returns the start times of nodes of a pool, whatever for, that have not shown yet whether they stay ready.
-func (b *Breaker) soaking(view soakView, pool string) []time.Time {
+func (b *Breaker) soaking(view breaker.Fleet, pool string) []time.Time {
 	now := b.now()
 	var out []time.Time
-	for _, v := range view.verdicts {
+	for _, v := range view.Verdicts {
 		if v.Stage == breaker.Soaking {
 			out = append(out, v.Created.Time)
 		}

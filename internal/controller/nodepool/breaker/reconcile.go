@@ -194,7 +194,9 @@ type noted struct {
 }
 
 // evaluate reads the pool's record and adds the outcomes of claims.
-func (r *Reconciler) evaluate(ctx context.Context, pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim) (view, error) {
+func (r *Reconciler) evaluate(
+	ctx context.Context, pool *karpv1.NodePool, class *awsv1.EC2NodeClass, claims []*karpv1.NodeClaim,
+) (view, error) {
 	if r.Threshold == 0 {
 		return view{}, nil
 	}
@@ -204,13 +206,13 @@ func (r *Reconciler) evaluate(ctx context.Context, pool *karpv1.NodePool, class 
 		return view{}, err
 	}
 	v := view{book: breaker.Read(pool)}
-	v.book.ResetIfChanged(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, images(class), now)
+	v.book.ResetIfChanged(breaker.Cause{Pool: pool.Generation, Class: class.Generation, ClassUID: class.UID}, breaker.Images(class), now)
 	for _, claim := range claims {
 		reason := breaker.Reason(claim)
 		if reason == "" {
 			continue
 		}
-		o, decided, next := breaker.OutcomeOf(claim, soak.health[claim.UID], now)
+		o, decided, next := breaker.OutcomeOf(claim, soak.Health[claim.UID], now)
 		if decided {
 			if v.book.AddOutcome(reason, o, r.Threshold) {
 				v.noted = append(v.noted, noted{reason, o})
@@ -220,10 +222,10 @@ func (r *Reconciler) evaluate(ctx context.Context, pool *karpv1.NodePool, class 
 		v.inFlight = v.inFlight || !next.IsZero()
 		v.recheck(next, now)
 	}
-	for _, s := range soak.verdicts {
+	for _, s := range soak.Verdicts {
 		v.recheck(s.Next, now)
 	}
-	for _, o := range v.book.AddVerdicts(soak.verdicts, r.Threshold) {
+	for _, o := range v.book.AddVerdicts(soak.Verdicts, r.Threshold) {
 		i := slices.IndexFunc(claims, func(c *karpv1.NodeClaim) bool { return c.UID == o.UID })
 		if reason := breaker.Reason(claims[i]); reason != "" {
 			v.noted = append(v.noted, noted{reason, o})
@@ -240,14 +242,6 @@ func (v *view) recheck(at, now time.Time) {
 	if wait := max(at.Sub(now), time.Second); v.recheckAfter == 0 || wait < v.recheckAfter {
 		v.recheckAfter = wait
 	}
-}
-
-func images(class *awsv1.EC2NodeClass) []string {
-	out := make([]string, len(class.Status.AMIs))
-	for i, ami := range class.Status.AMIs {
-		out[i] = ami.ID
-	}
-	return out
 }
 
 // write writes the record to the pool, then the condition derived from it: a repetition after a crash gives the same

@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
@@ -177,14 +178,14 @@ func TestFaultsThatRepairActsOn(t *testing.T) {
 			Type: "KernelReady", Status: corev1.ConditionFalse, Reason: "Oops", LastTransitionTime: metav1.NewTime(controllertest.Start),
 		})
 	})
-	if got := healthOf(node, nil); got.Fault != "" {
+	if got := breaker.HealthOf(node, nil); got.Fault != "" {
 		t.Errorf("without policies: %+v", got)
 	}
-	if got := healthOf(node, policies(t)); got.Fault != "KernelReady is False (Oops)" || !got.Since.Equal(controllertest.Start) {
+	if got := breaker.HealthOf(node, policies(t)); got.Fault != "KernelReady is False (Oops)" || !got.Since.Equal(controllertest.Start) {
 		t.Errorf("with policies: %+v", got)
 	}
 	node.Status.Conditions = nil
-	if got := healthOf(node, nil); got.Fault != "Ready is Unknown" {
+	if got := breaker.HealthOf(node, nil); got.Fault != "Ready is Unknown" {
 		t.Errorf("without conditions: %+v", got)
 	}
 }

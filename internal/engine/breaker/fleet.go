@@ -1,0 +1,121 @@
+package breaker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/api/condition"
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
+)
+
+// judgedPerImage is how many claims of an image are judged, the newest: more than count. Those in their soak are judged in any case.
+const judgedPerImage = 40
+
+// Fleet is what the soaks of a pool's nodes have shown.
+type Fleet struct {
+	// Verdicts are those on claims that were launched with what pool and class are now.
+	Verdicts []Verdict
+	// Health is what the nodes of these claims show; old claims are taken to be healthy.
+	Health map[types.UID]Health
+	// Rollout is true if the pool has nodes that it would launch differently now.
+	Rollout bool
+}
+
+// Members are the claims of a pool.
+type Members struct {
+	Pool   *karpv1.NodePool
+	Class  *awsv1.EC2NodeClass
+	Claims []*karpv1.NodeClaim
+	// Health reads the Node of one of them.
+	Health func(*karpv1.NodeClaim) (Health, error)
+}
+
+// Judge returns what the soaks of the nodes have shown by now.
+func (m Members) Judge(now time.Time) (Fleet, error) {
+	out := Fleet{Health: map[types.UID]Health{}}
+	perImage := map[string]int{}
+	for _, c := range slices.SortedStableFunc(slices.Values(m.Claims), func(a, b *karpv1.NodeClaim) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	}) {
+		if !current(c, m.Pool, m.Class) {
+			out.Rollout = out.Rollout || c.DeletionTimestamp == nil
+			continue
+		}
+		image := c.Status.ImageID
+		perImage[image]++
+		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*Soak; old && perImage[image] > judgedPerImage {
+			continue
+		}
+		if condition.IsTrue(c, karpv1.ConditionInitialized) {
+			h, err := m.Health(c)
+			if err != nil {
+				return Fleet{}, err
+			}
+			out.Health[c.UID] = h
+		}
+		out.Verdicts = append(out.Verdicts, Judge(c, out.Health[c.UID], now))
+	}
+	return out, nil
+}
+
+// current reports whether a claim was launched with what its pool and class are now.
+func current(claim *karpv1.NodeClaim, pool *karpv1.NodePool, class *awsv1.EC2NodeClass) bool {
+	same := func(of, is map[string]string, key string) bool { return of[key] == "" || of[key] == is[key] }
+	images := Images(class)
+	return !condition.IsTrue(claim, karpv1.ConditionDrifted) &&
+		same(claim.Annotations, pool.Annotations, karpv1.AnnotationNodePoolHash) &&
+		same(claim.Annotations, class.Annotations, awsv1.AnnotationNodeClassHash) &&
+		(claim.Status.ImageID == "" || len(images) == 0 || slices.Contains(images, claim.Status.ImageID))
+}
+
+// Images are those that a node class launches.
+func Images(class *awsv1.EC2NodeClass) []string {
+	out := make([]string, len(class.Status.AMIs))
+	for i, ami := range class.Status.AMIs {
+		out[i] = ami.ID
+	}
+	return out
+}
+
+// NoNode is the Health of a claim without a Node.
+func NoNode(now time.Time) Health { return Health{Gone: true, Fault: "its Node is gone", Since: now} }
+
+// HealthOf is what a node's conditions show: the earliest fault, else since when the node is ready. A condition that repair covers counts
+// at once, not after its toleration: a node that is due in half an hour is no success.
+func HealthOf(node *corev1.Node, faults *repair.Policies) Health {
+	h := Health{}
+	add := func(c corev1.NodeCondition) {
+		if h.Fault != "" && !c.LastTransitionTime.Time.Before(h.Since) {
+			return
+		}
+		h.Fault, h.Since = fmt.Sprintf("%s is %s", c.Type, c.Status), c.LastTransitionTime.Time
+		if c.Reason != "" {
+			h.Fault += " (" + c.Reason + ")"
+		}
+	}
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			ready = c
+		}
+	}
+	if ready.Status != corev1.ConditionTrue {
+		add(ready)
+	}
+	if faults != nil {
+		for _, f := range faults.Faults(node) {
+			add(f.Condition)
+		}
+	}
+	if h.Fault == "" {
+		h.Since = ready.LastTransitionTime.Time
+	}
+	return h
+}

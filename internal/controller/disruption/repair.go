@@ -84,7 +84,7 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 		if rejected == maxRepairSimulations {
 			break
 		}
-		if l.backsOff(c.Node.Pool, r.Snapshot.Now) || l.poolPaused(ctx, c.Node.Pool, karpv1.DisruptionUnhealthy) {
+		if l.backsOff(c.Node.Pool, r.Snapshot.Now) || l.poolPaused(ctx, c.Pool, karpv1.DisruptionUnhealthy) {
 			continue
 		}
 		cmd, held := search.Evaluate(r.compiled, c)

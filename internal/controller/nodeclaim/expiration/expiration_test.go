@@ -99,16 +99,16 @@ func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 	}
 }
 
-// keeper keeps every claim while it has a reason.
-type keeper struct{ why string }
+// fakeKeeper keeps every claim while it has a reason.
+type fakeKeeper struct{ why string }
 
-func (k *keeper) KeepsExpired(context.Context, *karpv1.NodeClaim) (string, error) { return k.why, nil }
+func (k *fakeKeeper) KeepsExpired(context.Context, *karpv1.NodeClaim) (string, error) { return k.why, nil }
 
 // While new nodes of the pool fail, an expired claim stays, with an event.
 func TestAnExpiredClaimStaysWhileNewNodesFail(t *testing.T) {
 	f := controllertest.New(t, controllertest.Claim("a", func(c *karpv1.NodeClaim) { c.Spec.ExpireAfter = karpv1.After(time.Second) }))
 	f.Clock = f.Clock.Add(time.Hour)
-	k := &keeper{"2 of the last 2 new nodes failed"}
+	k := &fakeKeeper{"2 of the last 2 new nodes failed"}
 	r := &Reconciler{Client: f.API, Keeper: k, Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: f.Now}
 	if got := f.Reconcile(r, "a"); got.RequeueAfter != time.Minute || f.Claim("a").DeletionTimestamp != nil {
 		t.Errorf("is requeued after %v, deleted at %v", got.RequeueAfter, f.Claim("a").DeletionTimestamp)

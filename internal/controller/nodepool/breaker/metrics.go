@@ -22,10 +22,11 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		Paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "dovetail_disruption_paused",
-			Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready.",
+			Help: "1 while nodes of the pool are not replaced for the reason, because too many replacements did not become ready; " +
+				"reason NewNodesFail stands for all: new nodes became ready and failed soon after.",
 		}, []string{"nodepool", "reason"}),
 		Replacements: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dovetail_replacements_total", Help: "NodeClaims that were launched to replace others, by outcome: came_up or failed.",
+			Name: "dovetail_replacements_total", Help: "NodeClaims that were launched to replace others, by outcome: came_up (and stayed ready for 3 minutes) or failed.",
 		}, []string{"nodepool", "reason", "outcome"}),
 	}
 	return m, errors.Join(reg.Register(m.Paused), reg.Register(m.Replacements))

@@ -24,7 +24,7 @@ func driftRollout(fleet int) Scenario {
 	steps := append(
 		s.setUp(),
 		s.fill(nodes, nodes, 0),
-		Step{Name: "change the AMI: each node is replaced", Timeout: 10 * time.Minute, Run: func(ctx context.Context, w *World) error {
+		Step{Name: "change the AMI: each node is replaced", Timeout: 15 * time.Minute, Run: func(ctx context.Context, w *World) error {
 			begin := time.Now()
 			if err := s.applyPool(ctx, w, map[string]string{"AMI_ALIAS": newImage}); err != nil {
 				return err

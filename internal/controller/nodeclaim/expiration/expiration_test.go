@@ -102,7 +102,9 @@ func TestPodsOfExpiredNodesAreCounted(t *testing.T) {
 // fakeKeeper keeps every claim while it has a reason.
 type fakeKeeper struct{ why string }
 
-func (k *fakeKeeper) KeepsExpired(context.Context, *karpv1.NodeClaim) (string, error) { return k.why, nil }
+func (k *fakeKeeper) KeepsExpired(context.Context, *karpv1.NodeClaim) (string, error) {
+	return k.why, nil
+}
 
 // While new nodes of the pool fail, an expired claim stays, with an event.
 func TestAnExpiredClaimStaysWhileNewNodesFail(t *testing.T) {

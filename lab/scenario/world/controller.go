@@ -227,18 +227,24 @@ func (c *Cluster) Replay(ctx context.Context) (summary string, err error) {
 	return lines[len(lines)-1], nil
 }
 
-// checkDecisions returns an error if a NodeClaim names a decision that is not recorded.
+// checkDecisions returns an error if a NodeClaim names a decision that is not recorded, or a frame of the recording cannot be read.
 func (c *Cluster) checkDecisions(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, c.world.cfg.Dovetail, "recording", "list", "-f", c.Recording(), "-o", "json").Output()
 	if err != nil {
 		return fmt.Errorf("list the decisions: %w", err)
 	}
-	var decisions []struct{ ID string }
-	if err := json.Unmarshal(out, &decisions); err != nil {
+	var list struct {
+		Decisions        []struct{ ID string }
+		UnreadableFrames int
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
 		return fmt.Errorf("list the decisions: %w", err)
 	}
+	if list.UnreadableFrames > 0 {
+		return fmt.Errorf("%d frames of the recording cannot be read", list.UnreadableFrames)
+	}
 	recorded := map[string]bool{}
-	for _, d := range decisions {
+	for _, d := range list.Decisions {
 		recorded[d.ID] = true
 	}
 	for _, claim := range c.History.Claims() {

@@ -161,8 +161,12 @@ func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
-	for _, g := range sv.foreign { // see intrusions
-		sv.topology.CountForeign(g)
+	if sv.countForeign {
+		for _, g := range sv.topology.Groups() {
+			if g.HasForeign() {
+				sv.topology.CountForeign(g)
+			}
+		}
 	}
 	sv.findFreeDevices(out)
 	return sv.reservedFirst(out)

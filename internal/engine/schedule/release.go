@@ -40,14 +40,17 @@ func (sv *solver) release(queue []*queuedPod) bool {
 }
 
 // intrusions finds the spreads whose pods are too many once nodes for other pods make a domain. It keeps such nodes out of there; where
-// that cannot be, the next runs of this plan count these domains. It returns whether a run is to be repeated for that. No pod is
-// placed in this one any more.
+// that cannot be, the run is repeated with all such domains counted. It returns whether it is to be. No pod is placed in this run any
+// more.
 //
 // Cost: planned nodes, for each domain in which only nodes for other pods can be launched.
 func (sv *solver) intrusions() (repeat bool) {
+	if sv.countForeign || sv.bins.Len() == 0 {
+		return false
+	}
 	var planned []topology.NewNode
 	for _, g := range sv.topology.Groups() {
-		if !g.HasForeign() || slices.Contains(sv.foreign, g) || sv.bins.Len() == 0 {
+		if !g.HasForeign() {
 			continue
 		}
 		if planned == nil {
@@ -56,11 +59,11 @@ func (sv *solver) intrusions() (repeat bool) {
 		for _, i := range sv.topology.Intruders(g, planned) {
 			kept, checked := sv.bins.KeepOut(i)
 			if sv.steps += stepsPerCheck * checked; !kept {
-				sv.foreign, repeat = append(sv.foreign, g), true
-				break
+				sv.countForeign = true
+				return true
 			}
 			planned = sv.bins.NewNodes()
 		}
 	}
-	return repeat
+	return false
 }

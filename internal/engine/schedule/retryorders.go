@@ -147,7 +147,7 @@ func (o *orderSearch) problem() orders.Problem {
 
 // try plans the pods in an order by first fit, within so many steps, and returns those that are left.
 func (o *orderSearch) try(order []*queuedPod, most int) (left []*queuedPod) {
-	o.sv.foreign = nil
+	o.sv.countForeign = false
 	for {
 		if left, repeat := o.tryOnce(order, most); !repeat {
 			return left

@@ -50,9 +50,9 @@ type solver struct {
 	classes    []*class // classes of this run, by their first pod in the queue
 	// round is that of the run: classes of later ones wait. lastRound is the last that has classes. See placeLast.
 	round, lastRound int
-	// foreign are the spreads that count domains of nodes for other pods: see intrusions.
-	foreign []*topology.Group
-	shares  shares // the steps of pods with many terms
+	// countForeign is true if spreads count the domains that only nodes for other pods make: see intrusions.
+	countForeign bool
+	shares       shares // the steps of pods with many terms
 
 	prices prices
 
@@ -103,9 +103,9 @@ func newSolver(s *snapshot.Snapshot) *solver {
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
 // than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
-// dividing them, at most twice, and one in which nodes for other pods intrude, once for each spread: see intrusions.
+// dividing them, at most twice, and one in which nodes for other pods intrude, once.
 func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
-	sv.foreign = nil
+	sv.countForeign = false
 	for {
 		if o, repeat := sv.tryStrategy(queue, how, most, steps); !repeat {
 			return o

@@ -45,13 +45,13 @@ test: fmt-check build ## Build, lint, unit tests, scenarios on a real control pl
 
 .PHONY: test-scenarios
 test-scenarios:
-	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -count=1 -timeout 40m -parallel 3 ./lab/scenario
+	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
 
 .PHONY: test-others
 test-others:
 	@nice -n 5 $(MAKE) --no-print-directory lint catalog-check chart-check monitoring-check docs-check image-check
 	@# Those that boot clusters of their own start first, and the other packages run beside them.
-	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail nice -n 5 go test -vet=off -count=1 -p 2 -timeout 40m -parallel 3 \
+	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail nice -n 5 go test -vet=off -count=1 -p 2 -timeout 75m -parallel 3 \
 		$$(go list ./lab/awstest ./lab/docstest ./lab/... ./... | awk '!seen[$$1]++ && !/\/lab\/scenario$$/')
 
 .PHONY: scenarios

@@ -56,8 +56,7 @@ func TestUserDataOfInstances(t *testing.T) {
 		cfg := w.config("uid-1")
 		cfg.Cluster.Endpoint, cfg.Cluster.CABundle, cfg.KubernetesVersion = endpoint, base64.StdEncoding.EncodeToString(w.ca), "1.32"
 		_, err := w.start(cfg).Launch(t.Context(), claim("general-1", onDemand), class)
-		var notReady *cloudprovider.NodeClassNotReadyError
-		if !errors.As(err, &notReady) || w.called("CreateLaunchTemplate") != 0 || w.called("CreateFleet") != 0 {
+		if !errors.Is(err, cloudprovider.ErrNotKnownYet) || w.called("CreateLaunchTemplate") != 0 || w.called("CreateFleet") != 0 {
 			t.Errorf("%d launch templates, %d fleets, error %v", w.called("CreateLaunchTemplate"), w.called("CreateFleet"), err)
 		}
 	})

@@ -390,9 +390,9 @@ func TestAffinity(t *testing.T) {
 			[]string{"unschedulable (Topology): a"},
 		},
 		{
-			"the other's zone is not known yet",
+			"the other's zone is chosen for it",
 			world(Pod("db", Labeled("app", "db"), Requests("cpu", "1")), Pod("web", app("web", Apart(Zone, "db"))...)),
-			[]string{"general m.small: db", "unschedulable (Topology): web"},
+			[]string{"general m.small z1: db", "general m.small: web"},
 		},
 		{
 			"zones held by those who keep others out",
@@ -415,13 +415,13 @@ func TestAffinity(t *testing.T) {
 			),
 			[]string{"unschedulable (Topology): web"},
 		},
-		{"one zone a pass", world(web(3, Apart(Zone, "web"))...), []string{"general m.small: web", "unschedulable (Topology): web x2"}},
+		{"all zones in one pass", world(web(3, Apart(Zone, "web"))...), []string{"general m.small z1: web", "general m.small z2: web", "general m.small z3: web"}},
 		{
-			"the next pass",
+			"zones beside one that is taken",
 			withNodes(world(web(2, Apart(Zone, "web"))...), Node("n", "general", full, func(n *snapshot.Node) {
 				n.Pods = []*corev1.Pod{Bound(Pod("old", app("web", Apart(Zone, "web"))...), "n")}
 			})),
-			[]string{"general m.small: web", "unschedulable (Topology): web"},
+			[]string{"general m.small z2: web", "general m.small z3: web"},
 		},
 		{
 			"preferred anti-affinity keeps no pod away",

@@ -192,7 +192,7 @@ type Removals struct {
 // LostDomain is a group as it was before it lost a domain.
 type LostDomain struct {
 	g                *Group
-	universe, usable []string
+	universe, usable, foreign []string
 }
 
 // Removals prepares the removal of nodes. Cost: groups times nodes.
@@ -231,11 +231,16 @@ func (m *Removals) Remove(n *Node) {
 			continue
 		}
 		if nodes[d]--; nodes[d] == 0 {
-			m.lost = append(m.lost, LostDomain{g, g.universe, g.usable})
+			m.lost = append(m.lost, LostDomain{g, g.universe, g.usable, g.foreign})
 			without := func(s []string) []string {
 				return slices.DeleteFunc(slices.Clone(s), func(x string) bool { return x == d })
 			}
-			g.universe, g.usable = without(g.universe), without(g.usable)
+			g.usable = without(g.usable)
+			if slices.Contains(g.countable, d) {
+				g.foreign = union(g.foreign, []string{d})
+			} else {
+				g.universe = without(g.universe)
+			}
 		}
 	}
 }
@@ -255,7 +260,7 @@ func (m *Removals) Return(n *Node) {
 // RestoreDomains brings the domains of all removed nodes back.
 func (m *Removals) RestoreDomains() {
 	for _, l := range slices.Backward(m.lost) {
-		l.g.universe, l.g.usable = l.universe, l.usable
+		l.g.universe, l.g.usable, l.g.foreign = l.universe, l.usable, l.foreign
 	}
 	m.lost = m.lost[:0]
 }

@@ -70,6 +70,8 @@ type Group struct {
 	// foreign are the other domains in which nodes that count could be launched then, for other pods. They are usable once
 	// CountForeign says so. Spread only.
 	foreign []string
+	// countable are foreign and the domains that would be without the nodes that exist there.
+	countable []string
 	// unreleased are the domains before the first Release since the last Undo or Keep; nil if there was none.
 	unreleased *domainsBefore
 	// requested are the domains of the universe that only nodes launched for the group's own pods have: see requested.go.

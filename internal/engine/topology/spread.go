@@ -117,16 +117,17 @@ func (r *Registry) addOffered(g *Group, p SpreadPod) {
 	if p.Countable != nil {
 		foreign = p.Countable(g.key, g.filter.affinity, g.filter.taints)
 	}
-	known := func(d string) bool { return slices.Contains(g.offered, d) || slices.Contains(g.foreign, d) }
-	if !slices.ContainsFunc(union(offered, foreign), func(d string) bool { return !known(d) }) && !slices.ContainsFunc(offered, g.isForeign) {
+	known := func(d string) bool { return slices.Contains(g.offered, d) || slices.Contains(g.countable, d) }
+	if !slices.ContainsFunc(union(offered, foreign), func(d string) bool { return !known(d) }) && !slices.ContainsFunc(offered, func(d string) bool { return slices.Contains(g.countable, d) }) {
 		return
 	}
 	g.offered = union(g.offered, offered)
 	g.requested = slices.DeleteFunc(g.requested, func(d string) bool { return slices.Contains(g.offered, d) })
 	existing := r.findUniverse(g)
-	g.foreign = slices.DeleteFunc(union(g.foreign, foreign), func(d string) bool {
-		return slices.Contains(g.offered, d) || slices.Contains(g.requested, d) || slices.Contains(existing, d)
+	g.countable = slices.DeleteFunc(union(g.countable, foreign), func(d string) bool {
+		return slices.Contains(g.offered, d) || slices.Contains(g.requested, d)
 	})
+	g.foreign = slices.DeleteFunc(slices.Clone(g.countable), func(d string) bool { return slices.Contains(existing, d) })
 	g.universe = union(union(g.universe, offered), g.foreign)
 	g.usable = g.reachable()
 }

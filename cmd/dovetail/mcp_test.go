@@ -26,22 +26,29 @@ type agent struct {
 	ended chan error
 }
 
-// newAgent runs the command, and connects to it through pipes.
-func newAgent(t *testing.T, args ...string) *agent {
-	t.Helper()
-	asked, ask := io.Pipe()
-	answers, answer := io.Pipe()
+// startMCP runs the command on pipes. Ended has what it returns.
+func startMCP(ctx context.Context, args ...string) (ask io.WriteCloser, answers io.ReadCloser, ended chan error) {
+	asked, write := io.Pipe()
+	read, answer := io.Pipe()
 	root := rootCommand()
 	root.SetArgs(append([]string{"mcp"}, args...))
 	root.SetIn(asked)
 	root.SetOut(answer)
 	root.SetErr(io.Discard)
-	a := &agent{ended: make(chan error, 1)}
+	ended = make(chan error, 1)
 	go func() {
-		err := root.ExecuteContext(t.Context())
+		err := root.ExecuteContext(ctx)
 		_ = answer.CloseWithError(err) // never fails
-		a.ended <- err
+		ended <- err
 	}()
+	return write, read, ended
+}
+
+// newAgent runs the command, and connects to it through pipes.
+func newAgent(t *testing.T, args ...string) *agent {
+	t.Helper()
+	ask, answers, ended := startMCP(t.Context(), args...)
+	a := &agent{ended: ended}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
 		Connect(t.Context(), &mcp.IOTransport{Reader: answers, Writer: ask}, nil)
 	if err != nil {

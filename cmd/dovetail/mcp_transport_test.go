@@ -32,19 +32,7 @@ type rawAnswer struct {
 // newRawAgent runs the command on pipes, and initializes the session.
 func newRawAgent(t *testing.T, args ...string) *rawAgent {
 	t.Helper()
-	asked, ask := io.Pipe()
-	answers, answer := io.Pipe()
-	root := rootCommand()
-	root.SetArgs(append([]string{"mcp"}, args...))
-	root.SetIn(asked)
-	root.SetOut(answer)
-	root.SetErr(io.Discard)
-	ended := make(chan error, 1)
-	go func() {
-		err := root.ExecuteContext(context.WithoutCancel(t.Context())) // the input ends after the test
-		_ = answer.CloseWithError(err)                                 // never fails
-		ended <- err
-	}()
+	ask, answers, ended := startMCP(context.WithoutCancel(t.Context()), args...) // the input ends after the test
 	t.Cleanup(func() {
 		_ = ask.Close() // never fails
 		if err := <-ended; err != nil {

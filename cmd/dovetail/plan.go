@@ -50,8 +50,8 @@ it would launch, what they cost, and why pods stay pending. It calls no cluster 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
 PersistentVolumes, PersistentVolumeClaims, StorageClasses; ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices;
-PodDisruptionBudgets, Namespaces, Services, PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints. Objects of other kinds are skipped,
-with a note on stderr.
+PodDisruptionBudgets, Namespaces, Services, PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints.
+Objects of other kinds are skipped, with a note on stderr.
 
 A workload stands for the pods that it would create, unless those are among the inputs. Pods without a node are
 planned, pods on a node use its resources, and DaemonSets use resources of every node. NodePools are defaulted and

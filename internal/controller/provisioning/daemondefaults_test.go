@@ -13,8 +13,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// A DaemonSet that gets its requests from a LimitRange, the LimitRange, and a pod are applied at once: in whatever order they are seen before
-// the pass, the one node that the pod gets has room for both pods. On a node that exists already, the DaemonSet controller makes a pod at
+// A DaemonSet that gets its requests from a LimitRange, the LimitRange, and a pod are applied at once: in whatever order they are seen
+// before the pass, the one node that the pod gets has room for both pods. On a node that exists already, the DaemonSet controller makes a pod at
 // once, without the defaults if the LimitRange does not exist yet.
 func TestADaemonSetWithDefaultsAndAPodAppliedAtOnce(t *testing.T) {
 	for _, order := range []string{"DLP", "DPL", "LDP", "LPD", "PDL", "PLD"} {

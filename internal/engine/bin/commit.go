@@ -159,26 +159,8 @@ func (s *Set) Decide(v topology.View) (decided bool, checked int) {
 
 // decideFor chooses the bin's domain for a view, if the bin has pods of its group and stays the type that it is.
 func (s *Set) decideFor(b *Bin, v topology.View) (decided bool, checked int) {
-	key := v.Key()
-	_, single := b.cands.Domain(key)
-	if single || b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 || b.undecidedOf(v.Group()) == 0 {
-		return false, checked
+	if b.undecidedOf(v.Group()) == 0 {
+		return false, 0
 	}
-	cheapest, best, first := b.cands.List()[b.first], (*nodepool.Candidates)(nil), 0
-	for _, d := range s.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
-		if !v.Reaches(d) {
-			continue
-		}
-		checked += len(b.t.Types())
-		cands := b.t.Candidates(b.cands.Requirements().With(requirement.In(key, d)))
-		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
-		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
-			best, first = cands, at
-		}
-	}
-	if best == nil {
-		return false, checked
-	}
-	s.become(b, best, first)
-	return true, checked
+	return s.choose(b, v, v.Reaches)
 }

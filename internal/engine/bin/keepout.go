@@ -1,8 +1,6 @@
 package bin
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
@@ -14,7 +12,7 @@ import (
 // if it can be what it is now. It returns whether it did, and how many types it has looked at.
 func (s *Set) KeepOut(i topology.Intruder) (kept bool, checked int) {
 	b := s.all[i.Index]
-	if b.reservation != 0 || b.cands.HasMinValues() || len(b.deviceOptions) > 0 {
+	if !b.mayNarrow() {
 		return false, 0
 	}
 	held := b.t.Fitting(nil, s.ownFit(b))
@@ -24,16 +22,12 @@ func (s *Set) KeepOut(i topology.Intruder) (kept bool, checked int) {
 			types = append(types, b.t.TypeOf(cand).Name)
 		}
 	}
-	cheapest := b.cands.List()[b.first]
 	for _, r := range []requirement.Requirement{requirement.NotIn(i.Key, i.Domain), requirement.In(corev1.LabelInstanceTypeStable, types...)} {
 		checked += len(b.t.Types())
-		cands := b.t.Candidates(b.cands.Requirements().With(r))
-		at := slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
-		if at < 0 {
-			continue
+		if cands, at := b.narrowed(r); at >= 0 {
+			s.become(b, cands, at)
+			return true, checked
 		}
-		s.become(b, cands, at)
-		return true, checked
 	}
 	return false, checked
 }

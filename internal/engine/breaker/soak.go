@@ -310,8 +310,8 @@ func (b *History) SoakMessage(pool, class string) string {
 	}
 	return fmt.Sprintf("%d of the last %d new nodes of NodePool %s, EC2NodeClass %s and %s became ready and failed %s: %s. "+
 		"No healthy node is replaced by such a node, for drift, consolidation or expiration; pending pods still get nodes. "+
-		"Find out why on a node that failed, then correct the EC2NodeClass or the image. Replacement resumes when you edit the NodePool or its EC2NodeClass, "+
-		"when another image is used, or when a single node launched after %s stays ready for %v",
+		"Find out why on a node that failed, then correct the EC2NodeClass or the image. "+
+		"Replacement resumes when you edit the NodePool or its EC2NodeClass, when another image is used, or when a single node launched after %s stays ready for %v",
 		r.Failed, r.Of, pool, class, image, r.delays(), r.faults(), r.Next.UTC().Format(time.RFC3339), Soak)
 }
 
@@ -396,6 +396,6 @@ func (b *History) FirstBatch(verdicts []Verdict, batch Batch) (why string, wait 
 		return "", false
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("the first nodes with what NodePool and EC2NodeClass are now must stay ready for %v before others are replaced: NodeClaims %s",
-		Soak, strings.Join(names, ", ")), true
+	return fmt.Sprintf("the first nodes with what NodePool and EC2NodeClass are now must stay ready for %v before others are replaced: "+
+		"NodeClaims %s", Soak, strings.Join(names, ", ")), true
 }

@@ -166,13 +166,14 @@ func (o *orderSearch) tryOnce(order []*queuedPod, most int) (left []*queuedPod, 
 	}
 	rest, _ := sv.splitUnplaceable(sv.applyNominations(sv.startRun(order)))
 	sv.placeAll(rest)
+	repeat = sv.intrusions()
 	o.steps += sv.steps
 	for _, q := range order {
 		if !q.placed {
 			left = append(left, q)
 		}
 	}
-	return left, sv.intrusions()
+	return left, repeat
 }
 
 // isRequired reports whether other pods follow the pods of the class: they have affinity to them.

@@ -191,7 +191,7 @@ type Removals struct {
 
 // LostDomain is a group as it was before it lost a domain.
 type LostDomain struct {
-	g                *Group
+	g                         *Group
 	universe, usable, foreign []string
 }
 

@@ -168,7 +168,8 @@ func (g *Group) indexed() bool { return len(g.parts) == 0 && g.claim == "" }
 func (g *Group) reachable() []string {
 	var out []string
 	for _, d := range g.universe {
-		if !slices.Contains(g.foreign, d) && (g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)) && !slices.Contains(g.requested, d) {
+		selected := g.filter == nil || !g.filter.affinity || reaches(g.filter.node, g.key, d)
+		if selected && !slices.Contains(g.foreign, d) && !slices.Contains(g.requested, d) {
 			out = append(out, d)
 		}
 	}

@@ -117,8 +117,10 @@ func (r *Registry) addOffered(g *Group, p SpreadPod) {
 	if p.Countable != nil {
 		foreign = p.Countable(g.key, g.filter.affinity, g.filter.taints)
 	}
-	known := func(d string) bool { return slices.Contains(g.offered, d) || slices.Contains(g.countable, d) }
-	if !slices.ContainsFunc(union(offered, foreign), func(d string) bool { return !known(d) }) && !slices.ContainsFunc(offered, func(d string) bool { return slices.Contains(g.countable, d) }) {
+	newTo := func(known []string) func(string) bool {
+		return func(d string) bool { return !slices.Contains(known, d) }
+	}
+	if !slices.ContainsFunc(offered, newTo(g.offered)) && !slices.ContainsFunc(foreign, newTo(union(g.offered, g.countable))) {
 		return
 	}
 	g.offered = union(g.offered, offered)

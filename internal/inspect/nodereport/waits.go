@@ -37,18 +37,11 @@ func (b *builder) paused(reason karpv1.DisruptionReason) string {
 	if b.pool == nil {
 		return ""
 	}
-	book, now := breaker.Read(b.pool), b.now()
-	if book.SoakState(reason, nil, now) == breaker.Open {
-		return book.SoakMessage(b.pool.Name, b.pool.Spec.Template.Spec.NodeClassRef.Name)
-	}
-	if book.State(reason, nil, now) == breaker.Open {
-		return book.PauseMessage(reason)
-	}
-	if _, fail := book.NewNodesFail(); fail {
-		return "" // one is tried
-	}
-	why, _ := book.FirstBatch(b.fleet().Verdicts, breaker.Batch{Rollout: b.fleet().Rollout, Size: breaker.DefaultThreshold})
-	return why
+	book, fleet := breaker.Read(b.pool), b.fleet()
+	return book.Refusal(breaker.Request{
+		Pool: b.pool.Name, Class: b.pool.Spec.Template.Spec.NodeClassRef.Name, Reason: reason, Verdicts: fleet.Verdicts,
+		Batch: breaker.Batch{Rollout: fleet.Rollout, Size: breaker.DefaultThreshold}, Now: b.now(),
+	})
 }
 
 // kept is why the node stays although it has expired; empty if it does not.

@@ -78,32 +78,15 @@ func (b *Breaker) why(ctx context.Context, pool string, reason karpv1.Disruption
 	if err != nil {
 		return "", err
 	}
-	soakMessage := book.SoakMessage(pool, p.Spec.Template.Spec.NodeClassRef.Name)
-	switch book.SoakState(reason, b.soaking(view, pool), now) {
-	case breaker.Open:
-		return soakMessage, nil
-	case breaker.Probing:
-		return soakMessage + "; one is being tried", nil
-	case breaker.HalfOpen: // the probe may start, whatever else fails
-	case breaker.Closed:
-		batch := breaker.Batch{
-			Rollout: view.Rollout && reason != karpv1.DisruptionUnhealthy, Size: b.threshold, Unseen: b.unseen(pool, claims),
-		}
-		if why, wait := book.FirstBatch(view.Verdicts, batch); wait {
-			return why, nil
-		}
+	q := breaker.Request{
+		Pool: pool, Class: p.Spec.Template.Spec.NodeClassRef.Name, Reason: reason, Verdicts: view.Verdicts,
+		Batch:   breaker.Batch{Rollout: view.Rollout, Size: b.threshold, Unseen: b.unseen(pool, claims)},
+		Soaking: b.soaking(view, pool), Now: now,
 	}
-	if len(book.Paused()) == 0 {
-		return "", nil
+	if len(book.Paused()) > 0 {
+		q.InFlight = b.inFlight(claims, view, key{pool, reason})
 	}
-	switch book.State(reason, b.inFlight(claims, view, key{pool, reason}), now) {
-	case breaker.Open:
-		return book.PauseMessage(reason), nil
-	case breaker.Probing:
-		return book.PauseMessage(reason) + "; one is being tried", nil
-	default:
-		return "", nil
-	}
+	return book.Refusal(q), nil
 }
 
 // Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has
@@ -131,7 +114,8 @@ func (b *Breaker) Started(pool string, reason karpv1.DisruptionReason) {
 }
 
 // KeepsExpired returns why an expired claim must stay for now; empty if it may go. It stays while new nodes of its pool fail soon after
-// they have become ready, unless it has their image. When a probe is due, one claim may go.
+// they have become ready, unless it has their image. When a probe is due, one claim may go, and asking makes it the probe: until its
+// replacement shows, the others stay.
 func (b *Breaker) KeepsExpired(ctx context.Context, claim *karpv1.NodeClaim) (why string, err error) {
 	name := claim.Labels[karpv1.LabelNodePool]
 	pool, class, err := read(ctx, b.client, name)

@@ -26,7 +26,8 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 				"reason NewNodesFail stands for all: new nodes became ready and failed soon after.",
 		}, []string{"nodepool", "reason"}),
 		Replacements: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dovetail_replacements_total", Help: "NodeClaims that were launched to replace others, by outcome: came_up (and stayed ready for 3 minutes) or failed.",
+			Name: "dovetail_replacements_total",
+			Help: "NodeClaims that were launched to replace others, by outcome: came_up (and stayed ready for 3 minutes) or failed.",
 		}, []string{"nodepool", "reason", "outcome"}),
 	}
 	return m, errors.Join(reg.Register(m.Paused), reg.Register(m.Replacements))

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,19 +85,27 @@ func (r *refusals) reportPool(ctx context.Context, name string, refused *refused
 	if refused == nil && !was || pool.DeletionTimestamp != nil {
 		return nil
 	}
-	after := pool.DeepCopy()
-	if refused == nil {
-		condition.Clear(after, karpv1.ConditionPodsRefused, r.snap.Now)
-	} else {
-		message := refused.message()
-		condition.SetTrueWithReason(
-			after, karpv1.ConditionPodsRefused, condition.Because(string(refused.last.Last.Cause), message), r.snap.Now,
-		)
+	if refused != nil {
 		r.p.Metrics.RefusedPods.WithLabelValues(name, "waiting").Set(float64(refused.waiting))
 		r.p.Metrics.RefusedPods.WithLabelValues(name, "held").Set(float64(refused.held))
-		r.p.Events.WarnEvery(refusedEventWindow, after, karpv1.ConditionPodsRefused, "%s", message)
+		r.p.Events.WarnEvery(refusedEventWindow, pool, karpv1.ConditionPodsRefused, "%s", refused.message())
 	}
+	mark := func(pool *karpv1.NodePool) error {
+		if refused == nil {
+			condition.Clear(pool, karpv1.ConditionPodsRefused, r.snap.Now)
+			return nil
+		}
+		because := condition.Because(string(refused.last.Last.Cause), refused.message())
+		condition.SetTrueWithReason(pool, karpv1.ConditionPodsRefused, because, r.snap.Now)
+		return nil
+	}
+	after := pool.DeepCopy()
+	_ = mark(after)
 	_, err := patch.StatusFrom(ctx, r.p.Client, pool, after)
+	if apierrors.IsConflict(err) { // the pool's counts change with each node
+		after = &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		err = patch.StatusWithRetry(ctx, patch.Clients{Client: r.p.Client, Live: r.p.Live, SkipCache: true}, after, mark)
+	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("report the pods that nodes of node pool %q do not run: %w", name, err)
 	}

@@ -1,6 +1,7 @@
 package provisioning
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -334,5 +336,30 @@ func TestReportsEndWithThePods(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(c.Metrics.RefusedPods); n != 0 {
 		t.Errorf("%d series of the gauge stay", n)
+	}
+}
+
+// The counts of a pool change with each node, so its cached object is often an old one.
+func TestTheHistoryIsWrittenThoughThePoolHasChanged(t *testing.T) {
+	c := newRefusingCluster(t, foreignTaint, ownedPending("web"))
+	conflicts := 0
+	c.p.Client = interceptor.NewClient(c.API, interceptor.Funcs{
+		Patch: func(ctx context.Context, api client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := o.(*karpv1.NodePool); ok && conflicts == 0 {
+				conflicts++
+				changed := c.pool()
+				changed.Labels = map[string]string{"team": "a"}
+				c.Do(c.API.Update(ctx, changed))
+			}
+			return api.Patch(ctx, o, p, opts...)
+		},
+	})
+	c.run(3 * time.Minute)
+	pool := c.pool()
+	if conflicts == 0 || pool.Annotations[karpv1.AnnotationRefusedPods] == "" || !condition.IsTrue(pool, karpv1.ConditionPodsRefused) {
+		t.Errorf("after %d conflicts, the pool has annotations %v and conditions %v", conflicts, pool.Annotations, pool.Status.Conditions)
+	}
+	if pool.Labels["team"] != "a" {
+		t.Error("the other writer's change is lost")
 	}
 }

@@ -72,12 +72,17 @@ func (x *Search) Find() (out []Finding) {
 	}
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
-		early := n.Deleting && x.Now.Before(n.SettledAt) // something else has removed it
-		if n.Claim != "" && n.Initialized && n.PodClasses != "" && !early {
+		if n.Claim != "" && n.Initialized && n.PodClasses != "" && !leaves(n) {
 			out = append(out, x.findOn(n)...)
 		}
 	}
 	return out
+}
+
+// leaves reports whether the node is being removed and was not there for long enough to tell that its pods refuse it: kube-scheduler may
+// not have tried them, and cannot any more. A plan has another node for them all the same.
+func leaves(n *snapshot.Node) bool {
+	return n.Disrupting || n.Deleting && n.DeletedAt.Before(n.SettledAt.Add(reportDelay))
 }
 
 func (x *Search) findOn(n *snapshot.Node) (out []Finding) {

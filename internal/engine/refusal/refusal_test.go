@@ -71,7 +71,17 @@ func TestOutcomesOfNodes(t *testing.T) {
 		{"the pod may still be bound", 60, false, web, nil, "undecided shop/web-a"},
 		{"the pod suits the node by the plan, and is not bound for long", 95, false, web, nil, "refused shop/web-a SchedulerRefuses"},
 		{"the node is not initialized", 95, true, web, func(n *snapshot.Node) { n.Initialized = false }, ""},
-		{"the node goes before it has settled", 20, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
+		{"the node goes before it has settled", 20, true, web, func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(15) }, ""},
+		{
+			"the node expires before kube-scheduler has tried the pod, and takes long to go", 200, true, web,
+			func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(35) }, "",
+		},
+		{"the instance goes by itself", 200, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
+		{"the node is being replaced", 95, true, web, func(n *snapshot.Node) { n.Disrupting = true }, ""},
+		{
+			"the node goes long after it has settled", 200, true, web,
+			func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(95) }, "refused shop/web-a SchedulerRefuses",
+		},
 		{"another pod took the place", 20, true, web, func(n *snapshot.Node) {
 			n.TakenFrom = []types.UID{"web-a"}
 			n.Pods = []*corev1.Pod{pod("other", bound, other)}

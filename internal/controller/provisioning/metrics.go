@@ -48,9 +48,10 @@ func (p *Provisioner) recordMetrics(snap *snapshot.Snapshot, plan schedule.Plan)
 	p.recordDecisions(snap, plan)
 }
 
-// unschedulable counts the pods that no node fits, existing or new.
+// unschedulable counts the pods that no node fits, existing or new. Pods that nodes were launched for in vain have a metric and an alert of
+// their own, which name the cause.
 func unschedulable(plan schedule.Plan) int {
-	return count(plan, func(r *schedule.Rejection) bool { return !r.Deferred() && !r.Ignored() })
+	return count(plan, func(r *schedule.Rejection) bool { return !r.Deferred() && !r.Ignored() && !isRefused(r) })
 }
 
 func count(plan schedule.Plan, which func(*schedule.Rejection) bool) int {

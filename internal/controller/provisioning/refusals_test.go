@@ -198,6 +198,9 @@ func TestNoMoreThanThreeNodesAreLaunchedForPodsThatEachNodeRefuses(t *testing.T)
 			}) {
 				t.Error("no event on the pod says so")
 			}
+			if n := testutil.ToFloat64(c.Metrics.Unschedulable.WithLabelValues("provisioner")); n != 0 {
+				t.Errorf("%v pods count as unschedulable, which is a second alert for one cause", n)
+			}
 			if n := testutil.ToFloat64(c.Metrics.RefusedPods.WithLabelValues("general", "held")); int(n) != tt.pods {
 				t.Errorf("%v pods are held, want %d: %s", n, tt.pods, got.Message)
 			}

@@ -190,22 +190,27 @@ func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv
 	return ds, nil
 }
 
-// pollInterval is short against what is waited for, and long against the cost of a look at watched state.
-const pollInterval = 50 * time.Millisecond
+// pollInterval is short against what is waited for, and long against the cost of a look at watched state. A look that costs more, such as a
+// scrape of metrics or a run of dovetail, is taken less often: it takes a tenth of the time, or a second passes between two.
+const (
+	pollInterval    = 50 * time.Millisecond
+	maxPollInterval = time.Second
+)
 
 // Until repeats check until it returns nil. When ctx ends before, the error is what check said last.
 func Until(ctx context.Context, check func() error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
 	for {
+		began := time.Now()
 		err := check()
 		if err == nil {
 			return nil
 		}
+		pause := time.NewTimer(min(max(pollInterval, 10*time.Since(began)), maxPollInterval))
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		case <-ticker.C:
+		case <-pause.C:
 		}
 	}
 }

@@ -9,6 +9,8 @@ COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 BIN     := $(CURDIR)/bin
 SEEDS   ?= 200
+# The scenarios that make test runs: push, or all.
+SCENARIOS ?= push
 FUZZTIME ?= 10m
 
 # All targets compile with the flags of the image (tools/image/release.go), so that what one has compiled is there for the others. Debug
@@ -36,23 +38,45 @@ build: ## Build bin/dovetail and bin/dovetail-lab (the first time takes some min
 lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dovetail launch nodes for pods
 	@$(BIN)/dovetail-lab up
 
-# -count=1: go caches a result although programs, or files outside of the test's module, are others: charts, pages, bin/dovetail.
-#
+# Tests are linked without symbols, which is a third faster; stack traces stay. Go takes a result from its cache unless the code or a file
+# of the module that the test reads has changed. What a test reads besides is named here as its inputs, and linked in as a hash.
+# `make nightly` takes nothing from the cache.
+link   = -ldflags='-s -w -X dovetail.inputs=$(shell hack/inputs $(1))'
+COUNT ?=
+LAB   := DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail
+
 # The scenarios wait more than they compute. Everything else fills that time, and gives way to them: nobody waits for it.
 .PHONY: test
-test: fmt-check build ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
-	@$(MAKE) --no-print-directory -j 2 test-scenarios test-others
+test: ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
+	@rm -f $(BIN)/parts.txt
+	@hack/part build $(MAKE) --no-print-directory fmt-check build
+	@code=0; $(MAKE) --no-print-directory -j 2 test-scenarios test-others || code=$$?; \
+		echo "Parts of make test:"; awk -f hack/parts.awk $(BIN)/parts.txt; exit $$code
 
+# Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
+	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
 
 .PHONY: test-others
 test-others:
-	@nice -n 5 $(MAKE) --no-print-directory lint catalog-check chart-check monitoring-check docs-check image-check
-	@# Those that boot clusters of their own start first, and the other packages run beside them.
-	DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail nice -n 5 go test -vet=off -count=1 -p 2 -timeout 75m -parallel 3 \
-		$$(go list ./lab/awstest ./lab/docstest ./lab/... ./... | awk '!seen[$$1]++ && !/\/lab\/scenario$$/')
+	@nice -n 5 hack/part lint $(MAKE) --no-print-directory lint
+	@nice -n 5 hack/part unit go test -vet=off $(COUNT) $(call link,go.mod) -p 2 -timeout 75m ./...
+	@nice -n 5 hack/part lab env $(LAB) go test -vet=off $(COUNT) $(call link,lab internal api cmd deploy examples README.md docs go.mod) \
+		-p 2 -timeout 75m -parallel 3 $$(go list ./lab/... | grep -v -e /lab/scenario$$ -e /lab/docstest$$)
+	@nice -n 5 hack/part docs env $(LAB) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/docstest
+	@for check in catalog chart monitoring docs image; do \
+		nice -n 5 hack/part $$check-check $(MAKE) --no-print-directory $$check-check || exit 1; done
+
+.PHONY: quick
+quick: ## Vet and test the Go packages with changes that are not committed (seconds, for the loop from an edit to its answer)
+	@hack/quick
+
+.PHONY: nightly
+nightly: ## Everything: all scenarios, chaos over SEEDS seeds, fuzzing, each test anew, with the race detector and in random order (needs gcc)
+	@$(MAKE) --no-print-directory test COUNT=-count=1 SCENARIOS=all
+	CGO_ENABLED=1 go test -vet=off -race -shuffle=on -count=1 -p 1 -timeout 3h ./...
+	@$(MAKE) --no-print-directory chaos fuzz image-verify
 
 .PHONY: scenarios
 scenarios: build ## Run every lab scenario and print its steps
@@ -90,15 +114,15 @@ catalog: ## Regenerate the offline catalog of EC2 types and prices
 
 .PHONY: catalog-check
 catalog-check: ## Test the generator, and that the committed catalog is its output
-	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test -count=1 .
+	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test $(COUNT) $(call link,internal/engine/catalog/offline) .
 
 .PHONY: chart-check
 chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
-	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test -count=1 ./...
+	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,deploy docs api internal cmd) ./...
 
 .PHONY: docs-check
 docs-check: ## Test the links of the documentation, the examples for EKS, and that reference pages are fresh
-	cd tools/docs && GOWORK=off go vet ./... && GOWORK=off go test -count=1 ./...
+	cd tools/docs && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,.) ./...
 
 .PHONY: docs
 docs: ## Build the documentation as a static site with search, in docs/site/dist (needs npm)
@@ -138,7 +162,8 @@ image-push: ## Push the image and its SBOMs to REF, such as REF=registry.example
 
 .PHONY: image-check
 image-check: build ## Build the image for this host twice, inspect it, push it to a registry in memory, and run it in the lab
-	cd tools/image && GOWORK=off go vet . && DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test -count=1 -timeout 40m .
+	cd tools/image && GOWORK=off go vet . && \
+		DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test $(COUNT) $(call link,cmd deploy go.mod go.sum LICENSE .dockerignore) -timeout 40m .
 	cd tools/ci && GOWORK=off go vet . && GOWORK=off go test -count=1 .
 
 .PHONY: plugin
@@ -155,7 +180,7 @@ dashboards-pictures: ## Draw the dashboards for docs with the metrics in the fil
 
 .PHONY: monitoring-check
 monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
-	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test -count=1 ./...
+	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,deploy docs) ./...
 
 .PHONY: bench
 bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page

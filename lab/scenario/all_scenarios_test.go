@@ -3,6 +3,7 @@ package scenario_test
 import (
 	"encoding/json"
 	"flag"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -13,8 +14,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/lab/scenario"
 )
 
-// The binary runs each of its scenarios. The alerts that we ship fire over the metrics of those with failures, and every metric of
-// Karpenter's is among what they scrape.
+// The binary runs each of its scenarios, or with DOVETAIL_SCENARIOS=push those that are not nightly. The alerts that we ship fire over the
+// metrics of those with failures, and every metric of Karpenter's is among what they scrape.
 func TestScenarios(t *testing.T) {
 	t.Parallel() // the tests of `up`, which mostly wait as well, run beside the long scenarios
 	binary := labtest.Binary(t)
@@ -23,8 +24,8 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	var scenarios []struct {
-		Name string
-		Long bool
+		Name          string
+		Long, Nightly bool
 	}
 	if err := json.Unmarshal(out, &scenarios); err != nil {
 		t.Fatal(err)
@@ -32,6 +33,7 @@ func TestScenarios(t *testing.T) {
 	if len(scenarios) < 4 {
 		t.Fatalf("the binary lists only %d scenarios: %s", len(scenarios), out)
 	}
+	all := os.Getenv("DOVETAIL_SCENARIOS") != "push"
 	recorded := newRecordings(t)
 	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
 	// start first, so that no long one runs alone at the end. This test takes one of the parallel tests' slots itself and
@@ -40,7 +42,7 @@ func TestScenarios(t *testing.T) {
 	group.SetLimit(atOnce(t) + 1)
 	for _, long := range []bool{true, false} {
 		for _, s := range scenarios {
-			if s.Long == long {
+			if s.Long == long && (all || !s.Nightly) {
 				group.Go(func() error {
 					t.Run(s.Name, func(t *testing.T) {
 						runScenario(t, binary, s.Name, recorded.flags(t, s.Name))
@@ -52,7 +54,7 @@ func TestScenarios(t *testing.T) {
 		}
 	}
 	_ = group.Wait() // they fail by themselves
-	t.Run("metrics of Karpenter", recorded.checkNames)
+	t.Run("metrics of Karpenter", func(t *testing.T) { recorded.checkNames(t, all) })
 }
 
 // atOnce is how many tests may run at the same time.

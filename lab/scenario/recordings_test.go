@@ -152,10 +152,13 @@ var mayBeSilent = map[string]string{
 }
 
 // checkNames checks that each metric of Karpenter's pages was scraped from a controller with its type, and that its series had exactly
-// its labels.
-func (r *recordings) checkNames(t *testing.T) {
+// its labels. If not all scenarios ran, some have no series.
+func (r *recordings) checkNames(t *testing.T, all bool) {
 	scraped := map[string]*scrapedFamily{}
 	for _, scenario := range slices.Concat(slices.Sorted(maps.Keys(alertsOf)), alsoRecorded) {
+		if _, err := os.Stat(r.path(scenario)); err != nil && !all {
+			continue
+		}
 		readRecording(t, r.path(scenario), scraped)
 	}
 	expected := karpentersMetrics(t)
@@ -165,7 +168,7 @@ func (r *recordings) checkNames(t *testing.T) {
 			t.Errorf("%s: scraped %+v, want a %s", name, got, want.Type)
 			continue
 		}
-		if _, may := mayBeSilent[name]; len(got.labels) == 0 && !may {
+		if _, may := mayBeSilent[name]; len(got.labels) == 0 && !may && all {
 			t.Errorf("%s has no series in any scenario: initialize it, or add why to mayBeSilent", name)
 		}
 		for labels := range got.labels {

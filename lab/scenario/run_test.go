@@ -100,10 +100,19 @@ func TestAllAreComplete(t *testing.T) {
 			t.Errorf("scenario %q (%q): no name, no summary, or not unique", s.Name, s.Summary)
 		}
 		names[s.Name] = true
+		_, otherwise := checkedOtherwise[s.Name]
+		if s.Nightly != otherwise {
+			t.Errorf("scenario %s: nightly %t, and checked otherwise %t", s.Name, s.Nightly, otherwise)
+		}
 		for _, step := range s.Steps {
 			if step.Name == "" || step.Timeout <= 0 || step.Run == nil {
 				t.Errorf("scenario %s, step %q: not complete", s.Name, step.Name)
 			}
+		}
+	}
+	for name := range checkedOtherwise {
+		if !names[name] {
+			t.Errorf("checkedOtherwise has %s, which is no scenario", name)
 		}
 	}
 }

@@ -25,6 +25,8 @@ type Scenario struct {
 	Summary string // one line
 	// Long scenarios take minutes. Parallel runs start them first, so that no long one runs alone at the end.
 	Long bool
+	// Nightly scenarios are not part of make test: see checkedOtherwise.
+	Nightly bool
 	// Configure, if set, changes the configuration of the scenario's world.
 	Configure func(*world.Config)
 	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
@@ -76,7 +78,7 @@ var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
 // All returns the scenarios in their usual order. chaos runs with the given seeds, and the outage is that of start-without-aws. A Scenario
 // holds state and runs once, so each call returns new ones.
 func All(m Seeds, fleet Fleet, outage []string) []Scenario {
-	return []Scenario{
+	all := []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(), doctor(), staticPool(),
@@ -85,6 +87,24 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
+	for i := range all {
+		_, all[i].Nightly = checkedOtherwise[all[i].Name]
+	}
+	return all
+}
+
+// checkedOtherwise are the nightly scenarios, and what checks the same in make test.
+var checkedOtherwise = map[string]string{
+	"scale-up-down":     "killed-controller and one-per-node scale up, consolidate down",
+	"empty-nodes":       "consolidate removes empty nodes first",
+	"expire":            "two-clusters-one-name expires nodes; unit tests of expiration and drains",
+	"reboot-for-repair": "repair, and unit tests of the reboot",
+	"deletion-cost":     "unit tests of the costs",
+	"dra-from-zero":     "unit tests with the scheduler's allocator",
+	"zonal-shift":       "tests of the AWS adapter against the simulator",
+	"migrate-check":     "takeover runs the same checks; unit tests of each finding",
+	"chaos":             "one seed in the tests of the documentation's commands",
+	"image-fails-later": "unit tests of the soak and the breaker; bad-ami pauses a pool",
 }
 
 // Result is the outcome of a scenario.

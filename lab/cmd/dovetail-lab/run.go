@@ -169,11 +169,12 @@ func listScenarios(out io.Writer, output string) error {
 		Name    string   `json:"name"`
 		Summary string   `json:"summary"`
 		Long    bool     `json:"long,omitempty"`
+		Nightly bool     `json:"nightly,omitempty"`
 		Steps   []string `json:"steps"`
 	}
 	var all []entry
 	for _, s := range scenario.All(scenario.DefaultSeeds, scenario.DefaultFleet, scenario.DefaultOutage) {
-		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long}
+		e := entry{Name: s.Name, Summary: s.Summary, Long: s.Long, Nightly: s.Nightly}
 		for _, step := range s.Steps {
 			e.Steps = append(e.Steps, step.Name)
 		}

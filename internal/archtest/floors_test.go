@@ -94,15 +94,25 @@ func floorOf(name string) int {
 	return slices.IndexFunc(floors, func(f []string) bool { return slices.Contains(f, name) })
 }
 
-// depth is the longest row of packages that import each other, from one down to the ground, or to the bottom of the ground.
+// depth is the longest row of packages that import each other, from one down. Only those count that counts selects.
 func (g graph) depth(name string, counts func(string) bool) int {
+	return g.depths(name, counts, map[string]int{})
+}
+
+// depths is depth with what is known. A package in progress has depth 0 there, so that a cycle, which does not compile, ends.
+func (g graph) depths(name string, counts func(string) bool, known map[string]int) int {
+	if d, is := known[name]; is {
+		return d
+	}
+	known[name] = 0
 	deepest := 0
 	for imp := range g[name] {
-		deepest = max(deepest, g.depth(imp, counts))
+		deepest = max(deepest, g.depths(imp, counts, known))
 	}
 	if counts(name) {
 		deepest++
 	}
+	known[name] = deepest
 	return deepest
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,6 +43,8 @@ type Fixture struct {
 
 	t    *testing.T
 	said *record.FakeRecorder
+	// ids counts what NewID has returned.
+	ids atomic.Int64
 }
 
 // New returns a cluster with objects.
@@ -50,12 +53,21 @@ func New(t *testing.T, objects ...client.Object) *Fixture {
 	f := &Fixture{t: t, Clock: Start, Log: slog.New(slog.DiscardHandler), said: record.NewFakeRecorder(100)}
 	f.API = apitest.New(t, f.Now, objects...)
 	f.Events = event.NewRecorder(f.said, f.Now)
+	if writes != nil {
+		log := writes.logOf(t)
+		f.API = log.client(f.API)
+		f.Events = event.NewRecorder(loggedEvents{f.said, log}, f.Now)
+	}
 	var err error
 	if f.Metrics, err = metrics.New(prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
+
+// NewID returns a UUID that the fixture has not returned before. Names are made of them, and lists are sorted by name: random
+// ones would change the order of writes.
+func (f *Fixture) NewID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", f.ids.Add(1)) }
 
 // Now reads the clock.
 func (f *Fixture) Now() time.Time { return f.Clock }

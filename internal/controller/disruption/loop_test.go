@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -80,7 +79,7 @@ func newLoop(f *controllertest.Fixture, c client.Client, state *cluster.State, n
 	}
 	return &Loop{
 		Client: c, Live: c, State: state, Queue: q, StaticCapacity: true, Labels: requirement.Labels{Vocabulary: awsv1.Vocabulary()},
-		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+		Events: f.Events, Metrics: f.Metrics, Log: f.Log, Now: now, ID: f.NewID,
 	}
 }
 

@@ -69,7 +69,8 @@ func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 	if l.Requirements.HasMinValues() {
 		if missed, _ := t.MinValuesShortfall(l.Requirements, types); len(missed) > 0 {
 			if !s.bestEffort {
-				return plan.Launch{}, rejection.Reason{Code: rejection.MinValues, NodePool: t.Pool().Name, Message: nodepool.DescribeShortfall(l.Requirements, missed)}
+				message := nodepool.DescribeShortfall(l.Requirements, missed)
+				return plan.Launch{}, rejection.Reason{Code: rejection.MinValues, NodePool: t.Pool().Name, Message: message}
 			}
 			l.MinValuesRelaxed = true
 			l.Requirements = nodepool.WithLoweredMinValues(l.Requirements, missed)

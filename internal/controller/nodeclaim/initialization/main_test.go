@@ -1,0 +1,16 @@
+package initialization
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// Each test must make the writes that testdata/writes.txt has.
+func TestMain(m *testing.M) {
+	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
+		// One test has two clusters, in any order.
+		Parallel: []string{"TestTaintIsLateAfterARestartToo"},
+	}))
+}

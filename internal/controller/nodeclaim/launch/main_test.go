@@ -1,0 +1,11 @@
+package launch
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+)
+
+// Each test must make the writes that testdata/writes.txt has.
+func TestMain(m *testing.M) { os.Exit(controllertest.CompareWrites(m)) }

@@ -75,6 +75,7 @@ quick: ## Vet and test the Go packages with changes that are not committed (seco
 .PHONY: nightly
 nightly: ## Everything: all scenarios, chaos over SEEDS seeds, fuzzing, each test anew, with the race detector and in random order (needs gcc)
 	@$(MAKE) --no-print-directory test COUNT=-count=1 SCENARIOS=all
+	DOVETAIL_LARGE_PLANS=1 go test -vet=off -count=1 -run Decisions ./internal/engine/propertytest
 	CGO_ENABLED=1 go test -vet=off -race -shuffle=on -count=1 -p 1 -timeout 3h ./...
 	@$(MAKE) --no-print-directory chaos fuzz image-verify
 

@@ -37,6 +37,7 @@ var importRules = []layer{
 		theirs: []string{"k8s.io/apiextensions-apiserver/", "k8s.io/apimachinery/", "sigs.k8s.io/yaml"},
 	},
 	{dir: "deploy", theirs: []string{"-"}},
+	{dir: "hack", theirs: []string{"-"}},
 
 	{dir: "internal/engine", ours: []string{"api"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/", "k8s.io/component-helpers/"}},
 	// Disruption budgets are cron schedules.

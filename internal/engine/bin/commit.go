@@ -162,5 +162,5 @@ func (s *Set) decideFor(b *Bin, v topology.View) (decided bool, checked int) {
 	if b.undecidedOf(v.Group()) == 0 {
 		return false, 0
 	}
-	return s.choose(b, v, v.Reaches)
+	return s.choose(b, v.Group(), v.Reaches)
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // mendedWorlds are those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
-// node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen.
-var mendedWorlds = []uint64{595, 691, 746, 1922, 2285, 3597, 5975}
+// node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen, rules of two apps crossed.
+var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 
 // TestTheSchedulerAcceptsPlans carries plans out under the scheduler's rules: the launches come up, as any of what they may
 // become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node, and after it no pod

@@ -373,6 +373,7 @@ func (sv *solver) placed(q *queuedPod, level int) {
 	q.class.Place()
 	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
+	sv.decideCrossed(q)
 }
 
 // placeOnExisting puts the pod on the first existing node that takes it.

@@ -127,6 +127,7 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.wholeGroups, sv.shares.later = map[*topology.Group]bool{}, false
 	sv.topology.ResetHostFloors()
 	sv.keepEntangledHosts(queue)
+	sv.findCrossRules(queue)
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit

@@ -56,12 +56,15 @@ func (sv *solver) intrusions() (repeat bool) {
 		if planned == nil {
 			planned = sv.bins.NewNodes()
 		}
-		for _, i := range sv.topology.Intruders(g, planned) {
+		intruders := sv.topology.Intruders(g, planned)
+		for _, i := range intruders {
 			kept, checked := sv.bins.KeepOut(i)
 			if sv.steps += stepsPerCheck * checked; !kept {
 				sv.countForeign = true
 				return true
 			}
+		}
+		if len(intruders) > 0 {
 			planned = sv.bins.NewNodes()
 		}
 	}

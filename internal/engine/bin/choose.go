@@ -20,19 +20,19 @@ func (b *Bin) narrowed(r requirement.Requirement) (cands *nodepool.Candidates, a
 	return cands, slices.IndexFunc(cands.List(), func(c nodepool.Candidate) bool { return c.Type == cheapest.Type && c.Reservation == 0 })
 }
 
-// choose chooses the cheapest of the view's domains that suit for a bin that may still come up in several, and that stays the type that
-// it is. It returns whether there is one, and how many types it has looked at.
-func (s *Set) choose(b *Bin, v topology.View, suits func(domain string) bool) (chosen bool, checked int) {
-	if _, single := b.cands.Domain(v.Key()); single || !b.mayNarrow() {
+// choose chooses the cheapest of the group's domains that suit for a bin that may still come up in several, and that
+// stays the type that it is. It returns whether there is one, and how many types it has looked at.
+func (s *Set) choose(b *Bin, g *topology.Group, suits func(domain string) bool) (chosen bool, checked int) {
+	if _, single := b.cands.Domain(g.Key()); single || !b.mayNarrow() {
 		return false, 0
 	}
 	best, first := (*nodepool.Candidates)(nil), 0
-	for _, d := range s.topology.DomainsOf(v.Group(), b.cands.Requirements()) {
+	for _, d := range s.topology.DomainsOf(g, b.cands.Requirements()) {
 		if !suits(d) {
 			continue
 		}
 		checked += len(b.t.Types())
-		cands, at := b.narrowed(requirement.In(v.Key(), d))
+		cands, at := b.narrowed(requirement.In(g.Key(), d))
 		if at >= 0 && (best == nil || cands.List()[at].Price < best.List()[first].Price) {
 			best, first = cands, at
 		}
@@ -51,4 +51,10 @@ func (s *Set) become(b *Bin, cands *nodepool.Candidates, first int) {
 	s.cost += price - b.cost
 	b.first, b.room, b.cost = first, nil, price
 	s.noteRoom(b)
+}
+
+// ChooseDomain chooses the cheapest domain of the group for a bin that may still come up in several, and that stays the
+// type that it is. It returns whether it did, and how many types it has looked at.
+func (s *Set) ChooseDomain(b *Bin, g *topology.Group) (chosen bool, checked int) {
+	return s.choose(b, g, func(string) bool { return true })
 }

@@ -16,12 +16,20 @@ import (
 // pods may exist in fewer domains than its requirements allow, and waiting pods can then use the other domains. The groups
 // are those of waiting pods. It returns whether anything changed, and how many offerings it has checked.
 //
-// Cost: one list of fitting types per bin and label that is open.
+// Cost: one list of fitting types per bin with open labels, and one more for each label that is narrowed; a walk along
+// it per label. Pods can have thousands of labels in their rules, of which types have few.
 func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool, checked int) {
 	for _, b := range s.all {
-		for _, key := range b.uncommitted(waiting) {
-			narrowed, offerings := s.commitTo(b, key)
-			changed, checked = changed || narrowed, checked+offerings
+		keys := b.uncommitted(waiting)
+		if len(keys) == 0 {
+			continue
+		}
+		f := s.fittingNow(b)
+		for _, key := range keys {
+			narrowed, offerings := s.commitTo(b, key, f)
+			if checked += offerings; narrowed {
+				changed, f = true, s.fittingNow(b)
+			}
 		}
 	}
 	return changed, checked
@@ -30,31 +38,32 @@ func (s *Set) Commit(waiting map[*topology.Group]bool) (changed bool, checked in
 // uncommitted are the labels without a single value yet by which waiting pods, through these groups, consider the bin's
 // pods, or tell nodes apart that count for them, sorted.
 func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
+	known, seen := map[string]bool{}, map[*topology.Group]bool{}
 	var out []string
-	add := func(keys ...string) {
-		for _, key := range keys {
-			if _, single := b.cands.Domain(key); !single && key != corev1.LabelHostname {
-				out = append(out, key)
+	add := func(groups []*topology.Group) {
+		for _, g := range groups {
+			if seen[g] || !relevant[g] {
+				continue
 			}
-		}
-	}
-	for _, g := range b.counted {
-		if relevant[g] {
-			add(g.NodeLabels()...)
-		}
-	}
-	for _, h := range b.contents {
-		for _, list := range [...][]*topology.Group{h.class.Matches(), h.class.Declares()} {
-			for _, g := range list {
-				if !relevant[g] {
+			seen[g] = true
+			for _, key := range g.NodeLabels() {
+				if known[key] || key == corev1.LabelHostname {
 					continue
 				}
-				add(g.NodeLabels()...)
+				known[key] = true
+				if _, single := b.cands.Domain(key); !single {
+					out = append(out, key)
+				}
 			}
 		}
 	}
+	add(b.counted)
+	for _, h := range b.contents {
+		add(h.class.Matches())
+		add(h.class.Declares())
+	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // ownFit selects the types that hold the bin's pods.
@@ -62,21 +71,32 @@ func (s *Set) ownFit(b *Bin) nodepool.FitQuery {
 	return b.fitQuery(Growth{cands: b.cands, first: b.first, reservation: b.reservation}, b.total, s.blockedGroups(b, request{}))
 }
 
-// commitTo is Commit for one bin and label.
-func (s *Set) commitTo(b *Bin, key string) (changed bool, checked int) {
-	own := b.cands.Requirements().Get(key)
+// fitting is what a bin can be launched as, as it is now.
+type fitting struct {
+	types         []nodepool.Candidate
+	reqs          requirement.Set
+	capacityTypes []string
+}
+
+// fittingNow is as the launch would have it. A launch may name several reservations; this one names only that of the
+// bin.
+func (s *Set) fittingNow(b *Bin) fitting {
 	q := s.ownFit(b)
-	// As the launch does. A launch may name several reservations; this one names only that of the bin.
-	fitting, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), s.inReservation(b), q)
-	allowed := b.capacityTypes(fitting)
+	types, reqs := b.t.KeepUnambiguous(b.t.Fitting(nil, q), s.inReservation(b), q)
+	return fitting{types, reqs, b.capacityTypes(types)}
+}
+
+// commitTo is Commit for one bin and label.
+func (s *Set) commitTo(b *Bin, key string, f fitting) (changed bool, checked int) {
+	own, reqs := b.cands.Requirements().Get(key), f.reqs
 	var domains []string
-	for _, cand := range fitting {
+	for _, cand := range f.types {
 		it := b.t.TypeOf(cand)
 		checked += len(it.Offerings)
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
 			if (o.ReservationID != "") != (b.reservation != reservation.None) || !it.Sells(o) || !reqs.Overlaps(o.Requirements) ||
-				b.reservation == reservation.None && !slices.Contains(allowed, o.CapacityType) {
+				b.reservation == reservation.None && !slices.Contains(f.capacityTypes, o.CapacityType) {
 				continue
 			}
 			r := o.Requirements.Get(key)
@@ -162,5 +182,5 @@ func (s *Set) decideFor(b *Bin, v topology.View) (decided bool, checked int) {
 	if b.undecidedOf(v.Group()) == 0 {
 		return false, 0
 	}
-	return s.choose(b, v, v.Reaches)
+	return s.choose(b, v.Group(), v.Reaches)
 }

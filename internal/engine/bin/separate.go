@@ -42,7 +42,7 @@ func (b *Bin) countedBy(g *topology.Group) (n int) {
 func (s *Set) separate(b *Bin, v topology.View, n int) (chosen bool, checked int) {
 	g := v.Group()
 	domains := s.topology.DomainsOf(g, b.cands.Requirements())
-	return s.choose(b, v, func(d string) bool {
+	return s.choose(b, g, func(d string) bool {
 		return slices.ContainsFunc(domains, func(other string) bool { return other != d && v.Reaches(other) && g.Count(other) == n })
 	})
 }

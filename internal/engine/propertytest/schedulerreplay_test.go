@@ -28,14 +28,24 @@ const (
 )
 
 // mendedWorlds are those after the first schedulerWorlds in which plans once differed: two policies of one constraint were one group, a
-// node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen.
-var mendedWorlds = []uint64{595, 691, 746, 1922, 2285, 3597, 5975}
+// node for other pods made a domain that counted, pods without a rule sat on a node before its zone was chosen, rules of two apps crossed.
+var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 
 // TestTheSchedulerAcceptsPlans carries plans out under the scheduler's rules: the launches come up, as any of what they may
 // become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node, and after it no pod
 // that was rejected would be accepted by an existing node, or by one more node that can be launched.
 // DOVETAIL_WORLDS=first,count compares others.
 func TestTheSchedulerAcceptsPlans(t *testing.T) {
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(3_000_000 + seed).schedulerWorld() }, mendedWorlds...)
+}
+
+// TestTheSchedulerAcceptsPlansOverFullHosts does the same for clusters of which each node has pods that spread over hosts, and mostly no
+// room for more: how many of them a new host may hold depends on those.
+func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_001_000 + seed).fullHostsWorld() })
+}
+
+func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, more ...uint64) {
 	first, count := worldRange(t, schedulerWorlds)
 	placed, rejected, failed := 0, 0, 0
 	all := os.Getenv("DOVETAIL_FINDINGS") != "" // list every difference, each as found
@@ -43,11 +53,11 @@ func TestTheSchedulerAcceptsPlans(t *testing.T) {
 	for seed := first; seed < first+count; seed++ {
 		seeds = append(seeds, seed)
 	}
-	for _, seed := range append(seeds, mendedWorlds...) {
+	for _, seed := range append(seeds, more...) {
 		if failed == 3 && !all {
 			break
 		}
-		s := seeded(3_000_000 + seed).schedulerWorld()
+		s := world(seed)
 		plan := schedule.Solve(s, schedule.Budget{})
 		why := schedulerDisagrees(s, plan, seed)
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,12 +38,47 @@ func (d random) schedulerWorld() *snapshot.Snapshot {
 	for i, edits := range families[:d.from(1, 3)] {
 		s.Pods = append(s.Pods, Pods(d.from(1, 5), string(rune('a'+i)), edits...)...)
 	}
+	hideDaemons(s)
+	return s
+}
+
+// hideDaemons gives the DaemonSets that spreads of pending pods count other labels: plans do not count pods of DaemonSets that come with new
+// nodes for spreads.
+func hideDaemons(s *snapshot.Snapshot) {
 	for i := range s.DaemonSets {
-		// Plans do not count pods of DaemonSets that come with new nodes for spreads.
 		if app := s.DaemonSets[i].Pod.Labels; slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return spreadsOver(p, app) }) {
 			app["app"] = s.DaemonSets[i].Name
 		}
 	}
+}
+
+// fullHostsWorld is a schedulerWorld with one more app, which spreads over hosts. Most nodes have a few of its pods, and no room for more.
+func (d random) fullHostsWorld() *snapshot.Snapshot {
+	s := d.schedulerWorld()
+	edits := append(d.schedulerEdits("w"), Labeled("app", "w"), Spread(Host, int32(d.from(1, 2)), "w", d.spreadEdits()))
+	s.Pods = append(s.Pods, Pods(d.from(1, 6), "w", edits...)...)
+	for i := len(s.Nodes); i < d.from(1, 3); i++ {
+		s.Nodes = append(s.Nodes, d.schedulerNode(s, fmt.Sprintf("n%d", i), nil))
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		at := &schedNode{name: n.Name, labels: n.Labels, taints: n.Taints}
+		c := schedCluster{nodes: []*schedNode{at}}
+		for k := range d.n(4) {
+			if p := Pod(fmt.Sprintf("w-%s-%d", n.Name, k), edits...); c.nodeAffinity(p, at) == "" && c.taints(p, at) == "" {
+				n.Pods = append(n.Pods, Bound(p, n.Name))
+			}
+		}
+		if d.maybe(75) {
+			full := resource.Quantity{}
+			for _, p := range n.Pods {
+				full.Add(*p.Spec.Containers[0].Resources.Requests.Cpu())
+			}
+			n.Allocatable = Resources("cpu", full.String(), "memory", "32Gi", "pods", "110")
+			n.Capacity = n.Allocatable
+		}
+	}
+	hideDaemons(s)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
 // class is an equivalence class of pods: equal constraints and equal requests.
@@ -39,6 +40,8 @@ type class struct {
 	failedAt int
 	// whole is the class that this one is a part of: its pods in one zone. See divideOverZones.
 	whole *class
+	// crossed are the spreads that need to know the domain of the class's pods at once: see findCrossRules.
+	crossed []*topology.Group
 }
 
 // attemptCache is what is known of placing pods of a class at one relaxation level, for the rest of the run.

@@ -21,7 +21,7 @@ func TestPodsOfManyKeysTakeASmallPartOfAPlan(t *testing.T) {
 		seeds []uint64
 	}{
 		"preferring": {hostilepods.DrawPreferring, []uint64{11, 18, 48, 125}},
-		"requiring":  {hostilepods.DrawRequiring, []uint64{7, 17}},
+		"requiring":  {hostilepods.DrawRequiring, []uint64{7, 17, 118}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, seed := range c.seeds {

@@ -56,14 +56,71 @@ func (sv *solver) intrusions() (repeat bool) {
 		if planned == nil {
 			planned = sv.bins.NewNodes()
 		}
-		for _, i := range sv.topology.Intruders(g, planned) {
+		intruders := sv.topology.Intruders(g, planned)
+		for _, i := range intruders {
 			kept, checked := sv.bins.KeepOut(i)
 			if sv.steps += stepsPerCheck * checked; !kept {
 				sv.countForeign = true
 				return true
 			}
+		}
+		if len(intruders) > 0 {
 			planned = sv.bins.NewNodes()
 		}
 	}
 	return false
+}
+
+// hostsTooFull finds the spreads over hosts that count on more pods on each host than new nodes have, and has them
+// count on less. It returns whether the run is to be repeated with that.
+//
+// Cost: planned and existing nodes, for each spread that counts on the pods of existing hosts.
+func (sv *solver) hostsTooFull() (repeat bool) {
+	if sv.bins.Len() == 0 || !slices.ContainsFunc(sv.topology.Groups(), (*topology.Group).CountsOnHosts) {
+		return false
+	}
+	planned, seen := sv.bins.NewNodes(), map[*topology.Group]bool{}
+	for _, c := range sv.classes {
+		if len(c.Levels()) == 0 {
+			continue
+		}
+		for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+			if seen[g] || !g.CountsOnHosts() {
+				continue
+			}
+			seen[g] = true
+			sv.steps += len(planned)
+			repeat = sv.topology.LowerHostFloors(g, planned) || repeat
+		}
+	}
+	return repeat
+}
+
+// keepEntangledHosts has spreads over hosts count on no pods of existing hosts if some pod that they count may have to
+// wait for others by another rule: then each pod might wait for another. The same holds if a pod that declares one is
+// not counted by it, so that its host shows no pod of the plan.
+//
+// Cost: one pass over the pods.
+func (sv *solver) keepEntangledHosts(queue []*queuedPod) {
+	if !slices.ContainsFunc(sv.topology.Groups(), (*topology.Group).SpreadsOverHosts) {
+		return
+	}
+	seen := map[*class]bool{}
+	for _, q := range queue {
+		if seen[q.class] || len(q.class.Levels()) == 0 {
+			continue
+		}
+		seen[q.class] = true
+		required := q.class.Levels()[len(q.class.Levels())-1].Groups()
+		for _, g := range required {
+			if g.SpreadsOverHosts() && !slices.Contains(q.class.Matches(), g) {
+				sv.topology.CountNoHosts(g)
+			}
+		}
+		for _, g := range q.class.Matches() {
+			if g.SpreadsOverHosts() && slices.ContainsFunc(required, func(other *topology.Group) bool { return other != g && other.NeedsDomain() }) {
+				sv.topology.CountNoHosts(g)
+			}
+		}
+	}
 }

@@ -103,7 +103,8 @@ func newSolver(s *snapshot.Snapshot) *solver {
 
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
 // than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
-// dividing them, at most twice, and one in which nodes for other pods intrude, once.
+// dividing them, at most twice, and one in which nodes for other pods intrude, once. One that counts on more pods on each host than new
+// nodes have is repeated at most three times.
 func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
 	sv.countForeign = false
 	for {
@@ -157,7 +158,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
-	if sv.intrusions() {
+	if sv.intrusions() || sv.hostsTooFull() {
 		return nil, true
 	}
 	bins := sv.bins.Len()
@@ -372,6 +373,7 @@ func (sv *solver) placed(q *queuedPod, level int) {
 	q.class.Place()
 	sv.prices.valueLeft -= q.class.boundValue
 	sv.generation++
+	sv.decideCrossed(q)
 }
 
 // placeOnExisting puts the pod on the first existing node that takes it.

@@ -97,6 +97,7 @@ type appliedPlan struct {
 	counts    topology.KeptCounts
 	limitLeft []resources.Vec
 	slots     reservation.State
+	launched  int
 	lost      []topology.LostDomain
 }
 
@@ -109,7 +110,7 @@ func (p *Problem) Apply(q Simulation, plan *Plan) {
 	sv := p.sv
 	h := appliedPlan{
 		pending: p.pending, addedPods: map[*existing.Node][]*queuedPod{},
-		slots: sv.slots.Marked(),
+		slots: sv.slots.Marked(), launched: sv.topology.Launched(),
 	}
 	for _, t := range sv.pools.All() {
 		h.limitLeft = append(h.limitLeft, t.Marked())
@@ -175,6 +176,7 @@ func (p *Problem) applyLaunch(l *Launch) {
 	}
 	t := sv.pools.All()[at]
 	t.TakeLargest(l.InstanceTypes)
+	sv.topology.AddLaunched(l.Requirements, t.ForTopology())
 	sv.slots.TakeNamed(l.Reservations(sv.s.Labels.ReservationID))
 	for _, number := range t.DaemonsOn(sv.topology.CountedDaemons()) {
 		if may, surely := t.Candidates(l.Requirements).MayGet(number, nil); may {
@@ -218,6 +220,7 @@ func (p *Problem) RevertTo(n int) {
 			t.Restore(h.limitLeft[i])
 		}
 		sv.slots.Restore(h.slots)
+		sv.topology.TruncateLaunched(h.launched)
 		p.removed = append(p.removed, h.removed...)
 		p.removals.Reopen(h.lost)
 		p.restoreRemoved()

@@ -125,6 +125,9 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.prices.market, sv.prices.bound, sv.abandoned, sv.budget = nil, nil, false, budget
 	sv.wholeGroups, sv.shares.later = map[*topology.Group]bool{}, false
+	sv.topology.ResetHostFloors()
+	sv.keepEntangledHosts(queue)
+	sv.findCrossRules(queue)
 	how, steps := balanced, 0
 	if budget.FirstFitOnly {
 		how = firstFit

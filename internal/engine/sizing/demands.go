@@ -60,7 +60,7 @@ func (q *hostQuotas) of(first, c *podclass.Class, level *podclass.Level) int {
 		}
 		most := 1
 		if v.Type() == topology.Spread {
-			most = v.Group().MaxSkew()
+			most = v.Group().MostOnNewHost()
 		}
 		if slices.Contains(first.Matches(), v.Group()) {
 			most--
@@ -162,7 +162,7 @@ func (p *Pods) maxPerNode(level *podclass.Level, started bool) int {
 		case v.Type() == topology.AntiAffinity:
 			most = 1
 		case v.Type() == topology.Spread && v.OverHosts():
-			most = min(most, v.Group().MaxSkew())
+			most = min(most, v.Group().MostOnNewHost())
 		case v.Type() == topology.Spread:
 			if n := len(v.Group().Usable()); n > 0 {
 				most = min(most, (p.packing.left+n-1)/n)

@@ -142,6 +142,9 @@ func (r *Registry) intern(g *Group, filter string) *Group {
 			g.universe = slices.Sorted(slices.Values(slices.Concat(g.universe, g.requested)))
 		}
 	}
+	if g.typ == Spread && g.OverHosts() {
+		g.hosts = newHosts(r)
+	}
 	if g.typ != Inverse {
 		r.countRunning(g)
 		r.countComing(g)

@@ -33,6 +33,9 @@ func (g *Group) addRunning(domain string, by int) {
 	if g.counts[domain] += by; g.counts[domain] == 0 {
 		delete(g.counts, domain)
 	}
+	if g.hosts != nil {
+		g.hosts.version = -1
+	}
 }
 
 // CountOn counts one more pod on the node, if pods there count. A claim that is not launched may come up in one of
@@ -161,6 +164,7 @@ type KeptCounts struct {
 func (r *Registry) Keep() KeptCounts {
 	kept := KeptCounts{counts: make(map[*Group]map[string]int, len(r.touched)), examples: r.noted}
 	r.noted = nil
+	r.hostsVersion++
 	for _, g := range r.touched {
 		g.own() // AddRunning changes the counts from now on, and not those that Restore brings back
 		kept.counts[g] = g.before
@@ -172,6 +176,7 @@ func (r *Registry) Keep() KeptCounts {
 
 // Restore takes a Keep back. Later ones must have been taken back before.
 func (r *Registry) Restore(kept KeptCounts) {
+	r.hostsVersion++
 	for g, counts := range kept.counts {
 		g.counts = counts
 	}
@@ -225,6 +230,7 @@ func (m *Removals) count(g *Group) {
 // Remove takes the domains away that only this node provides.
 func (m *Removals) Remove(n *Node) {
 	m.r.removed[n] = true
+	m.r.hostsVersion++
 	for g, nodes := range m.nodes {
 		d, ok := m.r.provides(n, g)
 		if !ok || nodes[d] == 0 {
@@ -248,6 +254,7 @@ func (m *Removals) Remove(n *Node) {
 // Return brings a removed node back. The domains come back with RestoreDomains, before it.
 func (m *Removals) Return(n *Node) {
 	delete(m.r.removed, n)
+	m.r.hostsVersion++
 	for g, nodes := range m.nodes {
 		if d, ok := m.r.provides(n, g); ok {
 			if _, counted := nodes[d]; counted {

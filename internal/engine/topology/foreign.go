@@ -28,15 +28,15 @@ type Intruder struct {
 //
 // Cost: planned nodes, for each such domain, if there is any.
 func (r *Registry) Intruders(g *Group, planned []NewNode) (out []Intruder) {
-	crowded := false
+	most := 0
 	for _, n := range g.counts {
-		crowded = crowded || n > g.maxSkew
+		most = max(most, n)
 	}
-	if !crowded {
+	if most <= g.maxSkew {
 		return nil
 	}
 	for _, d := range g.foreign {
-		if g.counts[d] > 0 || slices.Contains(g.usable, d) {
+		if most <= g.maxSkew+g.SureCount(d) || slices.Contains(g.usable, d) {
 			continue
 		}
 		for i := range planned {

@@ -50,6 +50,9 @@ type Group struct {
 	maxSkew, minDomains int
 	filter              *filter
 
+	// hosts are the existing nodes that count. Spread over hostnames only.
+	hosts *hosts
+
 	// counts is the number of pods by domain.
 	counts map[string]int
 	// examples are running pods that were counted when the group was made: the first of each of the first nodes, by name.
@@ -107,6 +110,9 @@ func (g *Group) KeepsApartOnHosts() bool {
 
 // MaxSkew is the field of a spread.
 func (g *Group) MaxSkew() int { return g.maxSkew }
+
+// MostOnNewHost is how many pods of a spread over hosts a new node may hold.
+func (g *Group) MostOnNewHost() int { return g.maxSkew + g.hostFloor() }
 
 // MinDomains is the field of a spread, 1 by default.
 func (g *Group) MinDomains() int { return g.minDomains }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
@@ -35,12 +36,19 @@ type Registry struct {
 	known     map[string][]string // see knownValues
 	static    []snapshot.Pool     // those with replicas
 	removed   map[*Node]bool      // by Removals
-	daemons   []daemon
-	counted   resources.Bitset     // see CountedDaemons
-	touched   []*Group             // since the last Undo or Keep
-	noted     map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
-	changes   int                  // see Changes
-	steps     int
+	// hostsVersion counts the changes to what nodes exist, and to the pods on them. Launched are the nodes of applied plans, lowered the
+	// groups that count on less than exists: see hosts.
+	hostsVersion int
+	launched     []NewNode
+	lowered      []*Group
+	pdbs         []*policyv1.PodDisruptionBudget
+	budgets      []snapshot.Budget // made on first use
+	daemons      []daemon
+	counted      resources.Bitset     // see CountedDaemons
+	touched      []*Group             // since the last Undo or Keep
+	noted        map[*Group][]example // of groups as they were before the first NoteMoved since the last Keep
+	changes      int                  // see Changes
+	steps        int
 	// choiceSteps are those of Choices.
 	choiceSteps int
 }
@@ -51,6 +59,7 @@ func NewRegistry(s *snapshot.Snapshot, pending map[types.UID]bool) *Registry {
 	return &Registry{
 		labels: s.Labels, now: s.Now, namespaces: s.Namespaces, pending: pending, byID: map[string]*Group{}, universes: map[string][]string{},
 		declared: map[string][]*Group{}, lacked: map[string]bool{}, known: map[string][]string{}, removed: map[*Node]bool{},
+		pdbs:   s.PDBs,
 		static: slices.DeleteFunc(slices.Clone(s.Pools), func(p snapshot.Pool) bool { return p.NodePool.Spec.Replicas == nil }),
 	}
 }

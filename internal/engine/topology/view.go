@@ -81,7 +81,7 @@ func (v *View) MostOnHost() int {
 	}
 	switch v.g.typ {
 	case Spread:
-		return v.g.maxSkew
+		return v.g.maxSkew + v.g.hosts.floor(v.g)
 	case AntiAffinity:
 		return 1
 	}
@@ -121,7 +121,7 @@ func (v *View) AllowsNew(index int) bool {
 		if v.self {
 			n++
 		}
-		return n <= v.g.maxSkew
+		return n <= v.g.MostOnNewHost()
 	case Affinity:
 		return v.allowsCount(HostName(index), n)
 	}
@@ -132,7 +132,11 @@ func (v *View) allowsCount(domain string, n int) bool {
 	switch v.g.typ {
 	case Spread:
 		floor := 0
-		if v.g.key != corev1.LabelHostname {
+		if v.g.OverHosts() {
+			if floor = v.g.hostFloor(); v.g.hosts.alone {
+				floor = 0
+			}
+		} else {
 			if _, known := slices.BinarySearch(v.g.universe, domain); !known {
 				return false
 			}

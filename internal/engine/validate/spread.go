@@ -217,10 +217,15 @@ func (c *check) floor(sp *spread, counts map[string]int, among []*host) int {
 }
 
 // finalDomains are the domains that exist, and those of the launches among the hosts.
+//
+// Each launch that may count is a host, whatever pods it is for: it may come up before any of them has a node.
 func (c *check) finalDomains(sp *spread, counts map[string]int, among []*host) []string {
-	domains := c.existingDomains(sp)
+	domains, overHosts := c.existingDomains(sp), sp.key == corev1.LabelHostname
+	if overHosts {
+		among = c.hosts
+	}
 	for _, d := range c.launchedDomains(sp, among) {
-		if counts[d] > 0 && !slices.Contains(domains, d) {
+		if (counts[d] > 0 || overHosts) && !slices.Contains(domains, d) {
 			domains = append(domains, d)
 		}
 	}

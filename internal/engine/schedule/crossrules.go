@@ -1,0 +1,78 @@
+package schedule
+
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+)
+
+// Pods without a rule over a label get nodes that may come up in several of its domains. Others that spread over the
+// label wait until that is known, and kube-scheduler can take these first. It cannot where rules cross: web spreads
+// over architectures and counts db, while db spreads over zones and counts web. Then each may have to come before the
+// other, so a node for such pods gets its domain at once.
+
+// findCrossRules finds, for each class of the queue, the spreads by which pods wait for it that it waits for itself.
+//
+// Cost: the pods, and the groups that count each class, for each of its rules.
+func (sv *solver) findCrossRules(queue []*queuedPod) {
+	var classes []*class
+	counted := map[*topology.Group]map[*topology.Group]bool{} // by spread: the groups that count pods that declare it
+	seen := map[*class]bool{}
+	for _, q := range queue {
+		if c := q.class; !seen[c] {
+			seen[c], c.crossed = true, nil
+			classes = append(classes, c)
+			c.eachWait(func(g *topology.Group) {
+				if g.Type() != topology.Spread {
+					return
+				}
+				if counted[g] == nil {
+					counted[g] = map[*topology.Group]bool{}
+				}
+				for _, other := range c.Matches() {
+					counted[g][other] = true
+				}
+			})
+		}
+	}
+	if len(counted) == 0 {
+		return
+	}
+	for _, c := range classes {
+		for _, g := range c.Matches() {
+			crosses, spreads := false, false
+			if counted[g] != nil {
+				c.eachWait(func(own *topology.Group) {
+					crosses = crosses || own != g && counted[g][own]
+					spreads = spreads || own.Spreads(g.Key())
+				})
+			}
+			if crosses && !spreads {
+				c.crossed = append(c.crossed, g)
+			}
+		}
+	}
+}
+
+// eachWait visits the required rules over domains by which pods of the class may wait for others. Pods with very many
+// are planned last.
+func (c *class) eachWait(visit func(*topology.Group)) {
+	if len(c.Levels()) == 0 || c.ManyTerms() {
+		return
+	}
+	for _, g := range c.Levels()[len(c.Levels())-1].Groups() {
+		if g.NeedsDomain() && !g.OverHosts() {
+			visit(g)
+		}
+	}
+}
+
+// decideCrossed chooses the domains of the new node that the pod is on, if it is on one, where rules cross.
+func (sv *solver) decideCrossed(q *queuedPod) {
+	b := sv.bins.Last()
+	for _, g := range q.class.undivided().crossed {
+		if b == nil || b.Pods()[len(b.Pods())-1] != q.pod {
+			return // on an existing node
+		}
+		_, checked := sv.bins.ChooseDomain(b, g)
+		sv.steps += stepsPerCheck * checked
+	}
+}

@@ -34,15 +34,15 @@ var planned = []string{"replace", "pass", "inflight", "drain", "advance"}
 
 // climbs are the imports that point up. The list only gets shorter.
 var climbs = map[string][]string{
-	// Commands simulate removals. The part that does so moves to replace; what remains needs only IsVirtual of buffer.
-	"disrupt": {"buffer", "schedule"},
+	// Commands simulate removals. The part that does so moves to replace.
+	"disrupt": {"schedule"},
 }
 
 const (
 	// maxGroundDepth is how many packages of the ground may import each other in a row.
 	maxGroundDepth = 3
-	// maxDepth is how many packages above the ground import each other in a row, today. It only falls, to 8.
-	maxDepth = 10
+	// maxDepth is how many packages above the ground import each other in a row, today. It only falls.
+	maxDepth = 8
 	// maxFanOut is how many packages above the ground one may import.
 	maxFanOut = 8
 )

@@ -54,7 +54,8 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		out.ExpireAfter = *expire
 	}
 	out.Deleting = claim.DeletionTimestamp != nil || out.InstanceTerminating || f.MarkedForDeletion[claim.UID]
-	out.DeletedAt = deletedAt(claim, node)
+	reason, _ := condition.Get(claim, karpv1.ConditionDisruptionReason)
+	out.Emptied = reason.Status == metav1.ConditionTrue && reason.Reason == string(karpv1.DisruptionEmpty)
 	if node != nil {
 		mergeNode(&out, claim, node)
 	}
@@ -96,17 +97,6 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 		}
 	}
 	return out
-}
-
-// deletedAt is when the claim or its Node, which may be nil, was deleted, whichever was first; zero if neither was.
-func deletedAt(claim *karpv1.NodeClaim, node *corev1.Node) (at time.Time) {
-	if claim.DeletionTimestamp != nil {
-		at = claim.DeletionTimestamp.Time
-	}
-	if node != nil && node.DeletionTimestamp != nil && (at.IsZero() || node.DeletionTimestamp.Time.Before(at)) {
-		at = node.DeletionTimestamp.Time
-	}
-	return at
 }
 
 // notReadyTaints are the taints of a node that is not Ready, including the one that the node lifecycle controller adds

@@ -69,7 +69,7 @@ func atOnce(t *testing.T) int {
 
 func runScenario(t *testing.T, binary, name string, flags []string) {
 	t.Helper()
-	// Fewer nodes than by default, since many worlds run in parallel here.
+	// Fewer nodes than by default, since several worlds run in parallel here.
 	args := append([]string{"run", name, "-o", "json", "--nodes", "40"}, flags...)
 	out, failed := exec.CommandContext(t.Context(), binary, args...).Output()
 	var results []scenario.Result

@@ -83,7 +83,7 @@ func (l *Loop) recordPodEvents(v *disrupt.View) {
 
 // recordDisruptionCost publishes on a pod that its annotation on what its eviction costs is ignored.
 func (l *Loop) recordDisruptionCost(p *corev1.Pod) {
-	if key, invalid := disrupt.InvalidCost(p); invalid && snapshot.Active(p) {
+	if key, invalid := snapshot.InvalidCost(p); invalid && snapshot.Active(p) {
 		l.Events.Warn(p, "InvalidDisruptionCost", "Annotation %s is ignored: %q is not an integer from %d to %d",
 			key, p.Annotations[key], math.MinInt32, math.MaxInt32)
 	}

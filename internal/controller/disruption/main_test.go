@@ -12,8 +12,9 @@ func TestMain(m *testing.M) {
 	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
 		// Several empty nodes are deleted in parallel, or the test has several clusters, in any order.
 		Parallel: []string{
-			"TestWhichNodesAreDisrupted", "TestOneOfSeveralEmptyNodes", "TestBreaker", "TestCapacityForArrivingPods", "TestEmpty",
-			"TestLimitReachedSinceTheDecision",
+			"TestBreaker", "TestCapacityForArrivingPods", "TestEmpty", "TestGaugesOfAPoolThatIsGone", "TestInvalidDisruptionCosts",
+			"TestLimitReachedSinceTheDecision", "TestNodesThatAreRemovedForAnotherReason", "TestOneOfSeveralEmptyNodes",
+			"TestRepairOfAStaticPool", "TestStaticPool", "TestTimeout", "TestWhichNodesAreDisrupted",
 		},
 		Varying: []string{"TestPassesThatAreLeftOutWouldDecideNothing", "TestLoopKilled"},
 	}))

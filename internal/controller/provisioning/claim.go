@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Claim returns the NodeClaim of a Launch. An annotation lists the pods that it is for, so that neither this process
@@ -42,7 +42,7 @@ func Claim(l *schedule.Launch, labels requirement.Labels) (*karpv1.NodeClaim, er
 	var pods, virtual []string
 	var real []*corev1.Pod
 	for _, pod := range l.Pods {
-		if buffer.IsVirtual(pod) {
+		if snapshot.IsVirtual(pod) {
 			virtual = append(virtual, string(pod.UID))
 		} else {
 			pods, real = append(pods, string(pod.UID)), append(real, pod)

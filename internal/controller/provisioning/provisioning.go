@@ -340,7 +340,7 @@ func (p *Provisioner) create(ctx context.Context, l *schedule.Launch, snap *snap
 		target += ", decision " + l.ID
 	}
 	for _, pod := range l.Pods {
-		if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
+		if pod.Spec.NodeName == "" && !snapshot.IsVirtual(pod) {
 			p.Events.Normal(pod, event.Nominated, "Pod should schedule on: nodeclaim/%s", target)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
-	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -164,7 +163,7 @@ func (p *Provisioner) recordQuarantined(all *snapshot.Snapshot, unitIndex *quara
 		e := why[unitIndex.Unit(pod)]
 		counts[e.Pass]++
 		message := fmt.Sprintf("%s. The pod is left out of planning until %s", e.Why, e.Until.UTC().Format(eventTimeFormat))
-		if !buffer.IsVirtual(pod) {
+		if !snapshot.IsVirtual(pod) {
 			p.Events.WarnEvery(failedSchedulingDedupe, pod, PlanningFailed, "%s", message)
 		}
 		if pending[pod] {

@@ -18,7 +18,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
-	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -271,7 +270,7 @@ func (r *refusals) relaunched(ctx context.Context, plan *schedule.Plan, probing 
 	var pods []*corev1.Pod
 	for i := range plan.Launches {
 		for _, pod := range plan.Launches[i].Pods {
-			if pod.Spec.NodeName == "" && !buffer.IsVirtual(pod) {
+			if pod.Spec.NodeName == "" && !snapshot.IsVirtual(pod) {
 				pods = append(pods, pod)
 			}
 		}
@@ -279,7 +278,11 @@ func (r *refusals) relaunched(ctx context.Context, plan *schedule.Plan, probing 
 	if len(pods) == 0 {
 		return nil, nil
 	}
-	found := (&refusal.Search{Snapshot: r.snap, Classes: r.classes, Pods: pods, Relaunched: true}).Find()
+	fills := map[string]bool{}
+	for _, placement := range plan.Placements {
+		fills[placement.Node] = true
+	}
+	found := (&refusal.Search{Snapshot: r.snap, Classes: r.classes, Pods: pods, Relaunched: true, Fills: fills}).Find()
 	if len(found) == 0 {
 		return nil, nil
 	}

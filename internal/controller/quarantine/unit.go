@@ -57,7 +57,7 @@ func daemonSetOwner(d *snapshot.DaemonSet) types.UID {
 }
 
 func ownerOf(pod *corev1.Pod) types.UID {
-	if buffer.IsVirtual(pod) {
+	if snapshot.IsVirtual(pod) {
 		return types.UID("capacity-buffer/" + buffer.BufferOf(pod).String())
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {

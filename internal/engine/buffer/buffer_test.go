@@ -129,7 +129,7 @@ func TestPods(t *testing.T) {
 		len(p.Spec.Containers[0].VolumeDevices) != 0 {
 		t.Errorf("volumes %v, mounts %v and %v", p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts, p.Spec.InitContainers[0].VolumeMounts)
 	}
-	if !buffer.IsVirtual(p) || buffer.BufferOf(p).String() != "default/b" || buffer.IsVirtual(Pod("a")) {
+	if !snapshot.IsVirtual(p) || buffer.BufferOf(p).String() != "default/b" || snapshot.IsVirtual(Pod("a")) {
 		t.Error("a virtual pod does not say what it is")
 	}
 	if got := len(buffer.Pods(named("b"), template, math.MaxInt32)); got != buffer.MaxChunks {

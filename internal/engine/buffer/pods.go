@@ -107,11 +107,6 @@ func virtualSpec(template *corev1.PodTemplateSpec) corev1.PodSpec {
 	return spec
 }
 
-// IsVirtual reports whether a pod is a virtual pod of a buffer.
-func IsVirtual(p *corev1.Pod) bool {
-	return p.Annotations[karpv1.AnnotationCapacityBufferFakePod] == "true"
-}
-
 // BufferOf is the buffer of a virtual pod.
 func BufferOf(p *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{

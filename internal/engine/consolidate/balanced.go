@@ -51,7 +51,7 @@ func PoolTotals(s *snapshot.Snapshot, candidates []*disrupt.Candidate, tracked m
 			cost = 1
 			for _, p := range n.Pods {
 				if !snapshot.DaemonOwned(p) {
-					cost += max(0, disrupt.EvictionCost(p))
+					cost += max(0, snapshot.EvictionCost(p))
 				}
 			}
 		}

@@ -56,7 +56,7 @@ func candidates(s *snapshot.Snapshot) []*disrupt.Candidate {
 				c.Pods = append(c.Pods, p)
 			}
 			if snapshot.Reschedulable(p) {
-				c.Cost += max(0, disrupt.EvictionCost(p))
+				c.Cost += max(0, snapshot.EvictionCost(p))
 			}
 		}
 		out = append(out, c)

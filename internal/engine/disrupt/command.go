@@ -8,7 +8,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -44,7 +44,7 @@ type Command struct {
 	ConsolidationType string
 	Candidates        []*Candidate
 	// Plan places the pods. Its launches are the replacements.
-	Plan schedule.Plan
+	Plan plan.Plan
 	// Savings in $/h.
 	Savings float64
 	// Verdicts of the pools of policy Balanced.

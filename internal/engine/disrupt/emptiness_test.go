@@ -252,7 +252,7 @@ func TestEvictionCost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := EvictionCost(tt.pod); got != tt.want {
+			if got := snapshot.EvictionCost(tt.pod); got != tt.want {
 				t.Errorf("cost %v, want %v", got, tt.want)
 			}
 		})

@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // ExceededLimit returns which limit of a pool the launches would exceed in the snapshot, which may be newer than the one
 // they were planned for; empty if none. Each launch counts as the largest of its instance types, resource by
 // resource. A pool that is not in the snapshot can launch nothing.
-func ExceededLimit(s *snapshot.Snapshot, launches []schedule.Launch) string {
-	byPool := map[string][]*schedule.Launch{}
+func ExceededLimit(s *snapshot.Snapshot, launches []plan.Launch) string {
+	byPool := map[string][]*plan.Launch{}
 	for i := range launches {
 		name := launches[i].Pool.Name
 		byPool[name] = append(byPool[name], &launches[i])
@@ -43,7 +43,7 @@ func ExceededLimit(s *snapshot.Snapshot, launches []schedule.Launch) string {
 }
 
 // largestCapacity is the largest amount that a launch may count against a limit.
-func largestCapacity(l *schedule.Launch, name corev1.ResourceName) resource.Quantity {
+func largestCapacity(l *plan.Launch, name corev1.ResourceName) resource.Quantity {
 	if name == karpv1.ResourceNodes {
 		return *resource.NewQuantity(1, resource.DecimalSI)
 	}

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -14,7 +14,7 @@ import (
 // while nodes of a capacity reservation that it may use are drifted, else none. The slot is one that such a node left, or
 // one that was free when its drift began; what becomes of the new node says in both cases whether another may go. The
 // last drifted node has no refill: nothing is left to hold back.
-func RefillReason(s *snapshot.Snapshot, l *schedule.Launch) karpv1.DisruptionReason {
+func RefillReason(s *snapshot.Snapshot, l *plan.Launch) karpv1.DisruptionReason {
 	key := s.Labels.ReservationID
 	r := l.Requirements.Get(key)
 	if key == "" || r.Operator() != corev1.NodeSelectorOpIn {

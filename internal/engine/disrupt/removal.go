@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -19,9 +19,9 @@ const maxNamedPods = 5
 // RemovalOutcome is what a plan without the candidates means for their pods.
 type RemovalOutcome struct {
 	// Plan is the part of the plan that concerns the candidates' pods.
-	Plan schedule.Plan
+	Plan plan.Plan
 	// Unschedulable are the candidates' pods that cannot be scheduled.
-	Unschedulable []schedule.Rejection
+	Unschedulable []plan.Rejection
 	// SharedPending are pending pods for which a node would be launched that the candidates' pods share. Provisioning
 	// launches it first: otherwise there would be two nodes for one pod.
 	SharedPending []*corev1.Pod
@@ -50,18 +50,18 @@ func (o *RemovalOutcome) Message() string {
 // EvaluateRemoval extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no
 // destination: if it does not come up, the pods would have no node. Pods of nodes that are deleting anyway may wait
 // there.
-func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, plan schedule.Plan) RemovalOutcome {
+func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, all plan.Plan) RemovalOutcome {
 	unready := map[string]*snapshot.Node{}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Initialized {
 			unready[n.Name] = n
 		}
 	}
-	return evaluate(candidates, plan, unready)
+	return evaluate(candidates, all, unready)
 }
 
 // evaluate is EvaluateRemoval with the nodes that are no destinations.
-func evaluate(candidates []*Candidate, plan schedule.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
+func evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {
 		for _, p := range c.Pods {
@@ -69,16 +69,16 @@ func evaluate(candidates []*Candidate, plan schedule.Plan, unready map[string]*s
 		}
 	}
 	isOurs := func(p *corev1.Pod) bool { return ours[p.UID] }
-	o := RemovalOutcome{Plan: schedule.Plan{Stats: plan.Stats}}
-	for _, pl := range plan.Placements {
+	o := RemovalOutcome{Plan: plan.Plan{Stats: all.Stats}}
+	for _, pl := range all.Placements {
 		pods := slices.DeleteFunc(slices.Clone(pl.Pods), func(p *corev1.Pod) bool { return !isOurs(p) })
 		if len(pods) == 0 {
 			continue
 		}
 		if n := unready[pl.Node]; n != nil {
 			for _, p := range pods {
-				o.Unschedulable = append(o.Unschedulable, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
-					Code: schedule.Requirement, Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", n.Claim, n.Name),
+				o.Unschedulable = append(o.Unschedulable, plan.Rejection{Pod: p, Reasons: []rejection.Reason{{
+					Code: rejection.Requirement, Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", n.Claim, n.Name),
 				}}})
 			}
 			continue
@@ -86,21 +86,21 @@ func evaluate(candidates []*Candidate, plan schedule.Plan, unready map[string]*s
 		pl.Pods = pods
 		o.Plan.Placements = append(o.Plan.Placements, pl)
 	}
-	for i := range plan.Launches {
-		l := &plan.Launches[i]
+	for i := range all.Launches {
+		l := &all.Launches[i]
 		if !slices.ContainsFunc(l.Pods, isOurs) {
 			continue
 		}
 		o.Plan.Launches = append(o.Plan.Launches, *l)
 		for _, p := range l.Pods {
-			if !isOurs(p) && !buffer.IsVirtual(p) {
+			if !isOurs(p) && !snapshot.IsVirtual(p) {
 				o.SharedPending = append(o.SharedPending, p)
 			}
 		}
 	}
-	for i := range plan.Rejected {
-		if isOurs(plan.Rejected[i].Pod) {
-			o.Unschedulable = append(o.Unschedulable, plan.Rejected[i])
+	for i := range all.Rejected {
+		if isOurs(all.Rejected[i].Pod) {
+			o.Unschedulable = append(o.Unschedulable, all.Rejected[i])
 		}
 	}
 	return o

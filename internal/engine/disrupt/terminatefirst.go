@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -69,7 +68,7 @@ func (f *FreedSlots) podFor(plan *schedule.Plan, id string) *corev1.Pod {
 			continue
 		}
 		for _, p := range plan.Launches[i].Pods {
-			if !buffer.IsVirtual(p) {
+			if !snapshot.IsVirtual(p) {
 				return p
 			}
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Key describes a pod. Both keys are valid until the next one is made.
@@ -164,7 +163,7 @@ func (f *Keys) addConstraints(pod *corev1.Pod) error {
 		f.key = binary.AppendVarint(f.key, int64(p.Port))
 	}
 	for i := range spec.Volumes {
-		if name, ok := volume.ClaimName(pod, &spec.Volumes[i]); ok {
+		if name, ok := snapshot.ClaimName(pod, &spec.Volumes[i]); ok {
 			f.addString("claim")
 			f.addString(name)
 		}

@@ -23,6 +23,8 @@ const (
 	Taken
 	// Accepted: one of the pods has come to the node.
 	Accepted
+	// Unknown: the node says nothing of the pods.
+	Unknown
 )
 
 // Finding is the outcome of one node for equal pods.
@@ -54,6 +56,8 @@ type Search struct {
 	Pods []*corev1.Pod
 	// Relaunched is true if a plan has another node for the pods, whatever nodes they were launched for.
 	Relaunched bool
+	// Fills are the names of the nodes that the plan places other pods on.
+	Fills map[string]bool
 
 	byUID   map[types.UID]*corev1.Pod
 	byClass map[string]*corev1.Pod
@@ -72,17 +76,12 @@ func (x *Search) Find() (out []Finding) {
 	}
 	for i := range x.Nodes {
 		n := &x.Nodes[i]
-		if n.Claim != "" && n.Initialized && n.PodClasses != "" && !leaves(n) {
+		early := n.Deleting && x.Now.Before(n.SettledAt) // something else has removed it
+		if n.Claim != "" && n.Initialized && n.PodClasses != "" && !early {
 			out = append(out, x.findOn(n)...)
 		}
 	}
 	return out
-}
-
-// leaves reports whether the node is being removed and was not there for long enough to tell that its pods refuse it: kube-scheduler may
-// not have tried them, and cannot any more. A plan has another node for them all the same.
-func leaves(n *snapshot.Node) bool {
-	return n.Disrupting || n.Deleting && n.DeletedAt.Before(n.SettledAt.Add(reportDelay))
 }
 
 func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
@@ -95,6 +94,7 @@ func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
 		class := x.Classes.Of(pod)
 		at, known := found[class]
 		switch outcome := x.outcome(n, pod); {
+		case outcome == Unknown:
 		case !known && !x.holds(n, class):
 			found[class] = len(out)
 			out = append(out, x.finding(n, pod, outcome))
@@ -110,9 +110,12 @@ func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
 	elsewhere := x.anyElsewhere(n)
 	for class := range split(n.PodClasses) {
 		pod := x.ofClass(class)
-		switch {
-		case pod == nil:
-		case x.decided(n, pod) && (!elsewhere || x.tried(n, pod)):
+		if pod == nil {
+			continue
+		}
+		switch outcome := x.decide(n, pod); {
+		case outcome == Unknown:
+		case outcome == Refused && (!elsewhere || x.tried(n, pod)):
 			out = append(out, x.finding(n, pod, Refused))
 		case !elsewhere:
 			out = append(out, x.finding(n, pod, Undecided))
@@ -141,18 +144,37 @@ func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	switch {
 	case slices.Contains(n.TakenFrom, pod.UID):
 		return Taken
-	case x.decided(n, pod), slices.Contains(n.TooSmallFor, pod.UID):
+	case slices.Contains(n.TooSmallFor, pod.UID):
 		return Refused
 	}
-	return Undecided
+	return x.decide(n, pod)
 }
 
-// decided reports whether a pod that is pending now has been refused by the node.
-func (x *Search) decided(n *snapshot.Node, pod *corev1.Pod) bool {
-	if x.Relaunched || n.Deleting || snapshot.FailsToBind(pod) {
-		return !x.Now.Before(n.SettledAt)
+// decide decides whether a pod that is pending now has been refused by the node.
+//
+// A taint, a label or a lack of room that the node shows decides once it has settled. Otherwise only kube-scheduler knows: it must have
+// reported on the pod, and have had the time to try it. It may be slow; the plan may have filled the node with other pods, which says
+// nothing of this one; and on a node that is being removed for another reason than that it is empty it does not try pods any more.
+func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
+	_, shows := cause(n, pod)
+	switch {
+	case shows != OnlySchedulers && (x.Relaunched || n.Deleting), snapshot.FailsToBind(pod):
+		if !x.Now.Before(n.SettledAt) {
+			return Refused
+		}
+		return Undecided
+	case n.Emptied && !x.Now.Before(n.SettledAt):
+		return Refused // else a node would come for the same pods, and go empty, without end
+	case n.Deleting || n.Disrupting:
+		return Unknown
+	case x.Fills[n.Name]:
+		return Unknown
+	case x.Now.Before(n.SettledAt.Add(reportDelay)):
+		return Undecided
+	case schedulerMessage(pod) == "" && shows == OnlySchedulers:
+		return Undecided
 	}
-	return !x.Now.Before(n.SettledAt.Add(reportDelay))
+	return Refused
 }
 
 // holds reports whether a pod of the class is on the node.

@@ -66,22 +66,32 @@ func TestOutcomesOfNodes(t *testing.T) {
 		edit       func(*snapshot.Node)
 		want       string // empty for no finding
 	}{
-		{"a plan has another node for the pod", 31, true, web, nil, "refused shop/web-a SchedulerRefuses"},
+		{"a plan has another node for the pod, and kube-scheduler has had a minute", 95, true, web, nil, "refused shop/web-a SchedulerRefuses"},
+		{"kube-scheduler may not have tried the pod", 31, true, web, nil, "undecided shop/web-a"},
+		{
+			"kube-scheduler has not reported on the pod", 200, true, pod("web-a", func(p *corev1.Pod) { p.Status.Conditions = nil }), nil,
+			"undecided shop/web-a",
+		},
+		{"the node shows a taint, and a plan has another node", 31, true, web, func(n *snapshot.Node) {
+			n.Taints = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}
+		}, "refused shop/web-a NodeTainted"},
+		{"the node is not Ready for a moment", 31, true, web, func(n *snapshot.Node) {
+			n.Taints = []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}}
+		}, "undecided shop/web-a"},
 		{"it has one before the node has settled", 20, true, web, nil, "undecided shop/web-a"},
 		{"the pod may still be bound", 60, false, web, nil, "undecided shop/web-a"},
 		{"the pod suits the node by the plan, and is not bound for long", 95, false, web, nil, "refused shop/web-a SchedulerRefuses"},
 		{"the node is not initialized", 95, true, web, func(n *snapshot.Node) { n.Initialized = false }, ""},
-		{"the node goes before it has settled", 20, true, web, func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(15) }, ""},
-		{
-			"the node expires before kube-scheduler has tried the pod, and takes long to go", 200, true, web,
-			func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(35) }, "",
-		},
-		{"the instance goes by itself", 200, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
+		{"the node goes before it has settled", 20, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
+		{"the node expires, and takes long to go", 200, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
 		{"the node is being replaced", 95, true, web, func(n *snapshot.Node) { n.Disrupting = true }, ""},
-		{
-			"the node goes long after it has settled", 200, true, web,
-			func(n *snapshot.Node) { n.Deleting, n.DeletedAt = true, at(95) }, "refused shop/web-a SchedulerRefuses",
-		},
+		{"the node is removed since it is empty", 31, true, web, func(n *snapshot.Node) {
+			n.Deleting, n.Emptied = true, true
+		}, "refused shop/web-a SchedulerRefuses"},
+		{"a node with a taint goes", 31, false, web, func(n *snapshot.Node) {
+			n.Deleting = true
+			n.Taints = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}
+		}, "refused shop/web-a NodeTainted"},
 		{"another pod took the place", 20, true, web, func(n *snapshot.Node) {
 			n.TakenFrom = []types.UID{"web-a"}
 			n.Pods = []*corev1.Pod{pod("other", bound, other)}
@@ -103,7 +113,7 @@ func TestOutcomesOfNodes(t *testing.T) {
 				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1500m")
 			})}
 		}, "refused shop/web-a NodeTooSmall"},
-		{"the owner has made the pod again", 31, true, pod("web-z"), nil, "refused shop/web-z SchedulerRefuses"},
+		{"the owner has made the pod again", 95, true, pod("web-z"), nil, "refused shop/web-z SchedulerRefuses"},
 		{"the owner has made the pod again, and the node is young", 20, true, pod("web-z"), nil, "undecided shop/web-z"},
 		{
 			"the owner has made the pod again, and one came to the node before", 95, true, pod("web-z"),
@@ -183,8 +193,8 @@ func TestAPodThatEachNodeRefusesGetsThreeNodesWithGrowingPauses(t *testing.T) {
 		t.Fatalf("nodes are launched at %v, want %d", w.launches, refusal.MaxNodes)
 	}
 	first, second := w.launches[1]-w.launches[0], w.launches[2]-w.launches[1]
-	if first != 60 || second != 90 { // a node takes 30 s to settle; the pauses are 30 s and 60 s
-		t.Errorf("pauses of %d s and %d s, want 60 and 90", first, second)
+	if first != 120 || second != 150 { // a node takes 30 s to settle, kube-scheduler has a minute; the pauses are 30 s and 60 s
+		t.Errorf("pauses of %d s and %d s, want 120 and 150", first, second)
 	}
 	v := refusal.NewJudge(w.histories, w.snap).Of(refusal.ClassOf(w.snap.Pods[0]))
 	if v.State != refusal.Held || !strings.Contains(v.Message(), "kubectl annotate nodepool general dovetail.sh/refused-pods-") {
@@ -385,7 +395,7 @@ func TestHistorySurvivesARestartAndStaysSmall(t *testing.T) {
 			p.Status.Conditions[0].Message = strings.Repeat("x", 5000)
 		})
 		n := node(fmt.Sprint("c", i), i, p)
-		s := &snapshot.Snapshot{Now: at(i + 30), Nodes: []snapshot.Node{n}, Pods: []*corev1.Pod{p}}
+		s := &snapshot.Snapshot{Now: at(i + 90), Nodes: []snapshot.Node{n}, Pods: []*corev1.Pod{p}}
 		h.Add((&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Pods, Relaunched: true}).Find(), s.Now)
 	}
 	pool := &karpv1.NodePool{}

@@ -41,8 +41,11 @@ func why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 }
 
 func cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
-	// The taint of a node that is being removed says nothing of why its pods did not come before.
-	taints := slices.DeleteFunc(slices.Clone(n.Taints), karpv1.IsTaintDisrupted)
+	// The taint of a node that is being removed says nothing of why its pods did not come before, and a node that is not Ready for a
+	// moment gets its pods later.
+	taints := slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
+		return karpv1.IsTaintDisrupted(t) || t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable
+	})
 	if taint, has := snapshot.UntoleratedHard(pod.Spec.Tolerations, taints); has {
 		return taintMessage(n, taint), Tainted
 	}

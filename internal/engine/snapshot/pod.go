@@ -372,3 +372,19 @@ func podReady(p *corev1.Pod) corev1.ConditionStatus {
 	}
 	return ""
 }
+
+// IsVirtual reports whether a pod is a virtual pod of a buffer.
+func IsVirtual(p *corev1.Pod) bool {
+	return p.Annotations[karpv1.AnnotationCapacityBufferFakePod] == "true"
+}
+
+// ClaimName is the PersistentVolumeClaim behind a pod's volume.
+func ClaimName(pod *corev1.Pod, v *corev1.Volume) (string, bool) {
+	switch {
+	case v.PersistentVolumeClaim != nil:
+		return v.PersistentVolumeClaim.ClaimName, true
+	case v.Ephemeral != nil:
+		return pod.Name + "-" + v.Name, true
+	}
+	return "", false
+}

@@ -153,8 +153,8 @@ type Node struct {
 	// Deleting is true from the decision to delete the node until it is deleted, if that decision is final, or its
 	// replacements are launched: its pods need another node.
 	Deleting bool
-	// DeletedAt is when the claim or the Node was deleted, whichever was first; zero if neither was.
-	DeletedAt time.Time
+	// Emptied is true if the node is removed since no pod is on it.
+	Emptied bool
 	// Disrupting is true while a disruption command for the node is in progress: its replacements are being launched
 	// or initialized. The command may still be canceled.
 	Disrupting bool

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -147,7 +146,7 @@ func newCandidate(n *snapshot.Node, now time.Time) candidate {
 	}
 	if c.tier >= busy {
 		for _, p := range n.Pods {
-			c.cost += disrupt.EvictionCost(p)
+			c.cost += snapshot.EvictionCost(p)
 		}
 		c.cost *= lifetimeLeft(n, now)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Type is the sort of a topology constraint.
@@ -162,7 +162,7 @@ func (g *Group) selects(pod *corev1.Pod) bool {
 // usedBy reports whether the pod has a volume of the group's claim.
 func (g *Group) usedBy(pod *corev1.Pod) bool {
 	return g.namespaces[pod.Namespace] && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-		name, ok := volume.ClaimName(pod, &v)
+		name, ok := snapshot.ClaimName(pod, &v)
 		return ok && name == g.claim
 	})
 }

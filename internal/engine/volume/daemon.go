@@ -31,7 +31,7 @@ func OfDaemon(s *snapshot.Snapshot, pod *corev1.Pod) []Attachment {
 func ephemeralClass(s *snapshot.Snapshot, pod *corev1.Pod, claim string) *storagev1.StorageClass {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if name, _ := ClaimName(pod, v); name != claim || v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
+		if name, _ := snapshot.ClaimName(pod, v); name != claim || v.Ephemeral == nil || v.Ephemeral.VolumeClaimTemplate == nil {
 			continue
 		}
 		if class := v.Ephemeral.VolumeClaimTemplate.Spec.StorageClassName; class != nil {

@@ -176,7 +176,7 @@ func (v Volume) driver() string {
 func Of(s *snapshot.Snapshot, pod *corev1.Pod) []Volume {
 	var out []Volume
 	for i := range pod.Spec.Volumes {
-		if name, ok := ClaimName(pod, &pod.Spec.Volumes[i]); ok {
+		if name, ok := snapshot.ClaimName(pod, &pod.Spec.Volumes[i]); ok {
 			out = append(out, lookUp(s, pod.Namespace, name))
 		}
 	}

@@ -79,10 +79,10 @@ func pod(claims ...string) *corev1.Pod {
 
 func TestClaimNames(t *testing.T) {
 	ephemeral := corev1.Volume{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}
-	if name, ok := volume.ClaimName(Pod("web-0"), &ephemeral); !ok || name != "web-0-scratch" {
+	if name, ok := snapshot.ClaimName(Pod("web-0"), &ephemeral); !ok || name != "web-0-scratch" {
 		t.Errorf("claim of an ephemeral volume: %q, %v", name, ok)
 	}
-	if _, ok := volume.ClaimName(Pod("web-0"), &corev1.Volume{Name: "tmp"}); ok || volume.HasClaims(Pod("web-0")) {
+	if _, ok := snapshot.ClaimName(Pod("web-0"), &corev1.Volume{Name: "tmp"}); ok || volume.HasClaims(Pod("web-0")) {
 		t.Error("a volume without a claim has one")
 	}
 }

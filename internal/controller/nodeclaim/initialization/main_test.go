@@ -11,6 +11,12 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
 		// One test has two clusters, in any order.
-		Parallel: []string{"TestTaintIsLateAfterARestartToo"},
+		Parallel: []string{
+			"TestNodeThatNeverBecomesReadyIsNamedWithKubeletsReason",
+			"TestStuckTaint",
+			"TestTaintIsLateAfterARestartToo",
+			"TestTaintIsLateWhileItsOwnerIsAtWork",
+			"TestTaintIsLateAfterARestartToo",
+		},
 	}))
 }

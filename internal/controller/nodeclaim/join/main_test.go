@@ -11,6 +11,12 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
 		// The test has several clusters, in any order.
-		Parallel: []string{"TestGuardReleasesWhatWasNotBought"},
+		Parallel: []string{
+			"TestClaimsThatEndOtherwiseDoNotHoldTheirPoolBack",
+			"TestEndedBeforeLate",
+			"TestTimes",
+			"TestWhatOpensABreaker",
+			"TestGuardReleasesWhatWasNotBought",
+		},
 	}))
 }

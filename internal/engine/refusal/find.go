@@ -142,6 +142,8 @@ func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Fin
 // outcome is that of the node for a pod that it was launched for and that is pending.
 func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	switch {
+	case n.SettledAt.IsZero(): // the claim does not say yet that the node is initialized
+		return Undecided
 	case slices.Contains(n.TakenFrom, pod.UID):
 		return Taken
 	case slices.Contains(n.TooSmallFor, pod.UID):
@@ -158,6 +160,8 @@ func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	_, shows := cause(n, pod)
 	switch {
+	case n.SettledAt.IsZero():
+		return Undecided
 	case shows != OnlySchedulers && (x.Relaunched || n.Deleting), snapshot.FailsToBind(pod):
 		if !x.Now.Before(n.SettledAt) {
 			return Refused

@@ -81,6 +81,10 @@ func TestOutcomesOfNodes(t *testing.T) {
 		{"it has one before the node has settled", 20, true, web, nil, "undecided shop/web-a"},
 		{"the pod may still be bound", 60, false, web, nil, "undecided shop/web-a"},
 		{"the pod suits the node by the plan, and is not bound for long", 95, false, web, nil, "refused shop/web-a SchedulerRefuses"},
+		{
+			"the Node is initialized, and its claim does not say so yet", 95, true, web,
+			func(n *snapshot.Node) { n.SettledAt = time.Time{} }, "undecided shop/web-a",
+		},
 		{"the node is not initialized", 95, true, web, func(n *snapshot.Node) { n.Initialized = false }, ""},
 		{"the node goes before it has settled", 20, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},
 		{"the node expires, and takes long to go", 200, true, web, func(n *snapshot.Node) { n.Deleting = true }, ""},

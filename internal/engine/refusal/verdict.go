@@ -62,7 +62,7 @@ func NewJudge(histories map[string]*History, s *snapshot.Snapshot) *Judge {
 
 // undecided reports whether it is not known yet what becomes of a node for the pods that it was launched for.
 func undecided(n *snapshot.Node, now time.Time) bool {
-	return !n.Deleting && (!n.Initialized || now.Before(n.SettledAt))
+	return !n.Deleting && (!n.Initialized || n.SettledAt.IsZero() || now.Before(n.SettledAt))
 }
 
 // untried reports whether kube-scheduler may not have tried yet to place equal pods on a node that nothing has come to: those that it was

@@ -41,7 +41,7 @@ lab: build ## Boot a cluster and an AWS simulator on this machine, and watch Dov
 # Tests are linked without symbols, which is a third faster; stack traces stay. Go takes a result from its cache unless the code or a file
 # of the module that the test reads has changed. What a test reads besides is named here as its inputs, and linked in as a hash.
 # `make nightly` takes nothing from the cache.
-link   = -ldflags='-s -w -X dovetail.inputs=$(shell hack/inputs $(1))'
+link   = -ldflags='-s -w -X dovetail.inputs=$(or $(shell hack/inputs $(1)),$(error hack/inputs $(1) failed: is this a clone with git?))'
 COUNT ?=
 LAB   := DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail
 
@@ -115,11 +115,11 @@ catalog: ## Regenerate the offline catalog of EC2 types and prices
 
 .PHONY: catalog-check
 catalog-check: ## Test the generator, and that the committed catalog is its output
-	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test $(COUNT) $(call link,internal/engine/catalog/offline) .
+	cd tools/ec2catalog && GOWORK=off go vet . && GOWORK=off go test $(COUNT) $(call link,.) .
 
 .PHONY: chart-check
 chart-check: ## Test the Helm charts with Helm's own engine against the settings and the RBAC
-	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,deploy docs api internal cmd) ./...
+	cd tools/chart && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,.) ./...
 
 .PHONY: docs-check
 docs-check: ## Test the links of the documentation, the examples for EKS, and that reference pages are fresh
@@ -164,7 +164,7 @@ image-push: ## Push the image and its SBOMs to REF, such as REF=registry.example
 .PHONY: image-check
 image-check: build ## Build the image for this host twice, inspect it, push it to a registry in memory, and run it in the lab
 	cd tools/image && GOWORK=off go vet . && \
-		DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test $(COUNT) $(call link,cmd deploy go.mod go.sum LICENSE .dockerignore) -timeout 40m .
+		DOVETAIL_LAB=$(BIN)/dovetail-lab GOWORK=off go test $(COUNT) $(call link,. ':!docs' ':!console' ':!*_test.go') -timeout 40m .
 	cd tools/ci && GOWORK=off go vet . && GOWORK=off go test -count=1 .
 
 .PHONY: plugin
@@ -181,7 +181,7 @@ dashboards-pictures: ## Draw the dashboards for docs with the metrics in the fil
 
 .PHONY: monitoring-check
 monitoring-check: ## Test dashboards and alert rules with Prometheus' own parser and engine
-	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,deploy docs) ./...
+	cd tools/monitoring && GOWORK=off go vet ./... && GOWORK=off go test $(COUNT) $(call link,.) ./...
 
 .PHONY: bench
 bench: ## Measure dovetail plan with the workloads of docs/performance.md (some minutes), and print the table of that page

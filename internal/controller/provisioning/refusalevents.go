@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,22 +89,17 @@ func (r *refusals) reportPool(ctx context.Context, name string, refused *refused
 		r.p.Metrics.RefusedPods.WithLabelValues(name, "held").Set(float64(refused.held))
 		r.p.Events.WarnEvery(refusedEventWindow, pool, karpv1.ConditionPodsRefused, "%s", refused.message())
 	}
-	mark := func(pool *karpv1.NodePool) error {
+	after := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	// The counts in the pool's status change with each node, so conflicts are common.
+	err := patch.StatusWithRetry(ctx, patch.Clients{Client: r.p.Client, Live: r.p.Live}, after, func(now *karpv1.NodePool) error {
 		if refused == nil {
-			condition.Clear(pool, karpv1.ConditionPodsRefused, r.snap.Now)
+			condition.Clear(now, karpv1.ConditionPodsRefused, r.snap.Now)
 			return nil
 		}
 		because := condition.Because(string(refused.last.Last.Cause), refused.message())
-		condition.SetTrueWithReason(pool, karpv1.ConditionPodsRefused, because, r.snap.Now)
+		condition.SetTrueWithReason(now, karpv1.ConditionPodsRefused, because, r.snap.Now)
 		return nil
-	}
-	after := pool.DeepCopy()
-	_ = mark(after)
-	_, err := patch.StatusFrom(ctx, r.p.Client, pool, after)
-	if apierrors.IsConflict(err) { // the pool's counts change with each node
-		after = &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		err = patch.StatusWithRetry(ctx, patch.Clients{Client: r.p.Client, Live: r.p.Live, SkipCache: true}, after, mark)
-	}
+	})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("report the pods that nodes of node pool %q do not run: %w", name, err)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -208,25 +207,15 @@ func (r *refusals) write(ctx context.Context) error {
 // writeHistory writes the history of the pool, and returns the pool with it. Others write the pool's status often, so a conflict is no
 // reason to keep its pods waiting for another pass, unless the history itself is another one now: a person has removed it.
 func (r *refusals) writeHistory(ctx context.Context, pool *karpv1.NodePool) (*karpv1.NodePool, error) {
-	after := pool.DeepCopy()
-	differs, err := r.histories[pool.Name].Write(after)
-	if err != nil || !differs {
-		return after, err
-	}
-	_, err = patch.ObjectFrom(ctx, r.p.Client, pool, after)
-	if !apierrors.IsConflict(err) {
-		return after, err
-	}
-	live := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: pool.Name}}
-	err = patch.ObjectWithRetry(ctx, patch.Clients{Client: r.p.Client, Live: r.p.Live, SkipCache: true}, live,
-		func(live *karpv1.NodePool) error {
-			if live.UID != pool.UID || live.Annotations[karpv1.AnnotationRefusedPods] != pool.Annotations[karpv1.AnnotationRefusedPods] {
-				return errHistoryChanged
-			}
-			_, err := r.histories[pool.Name].Write(live)
-			return err
-		})
-	return live, err
+	after := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: pool.Name}}
+	err := patch.ObjectWithRetry(ctx, patch.Clients{Client: r.p.Client, Live: r.p.Live}, after, func(now *karpv1.NodePool) error {
+		if now.UID != pool.UID || now.Annotations[karpv1.AnnotationRefusedPods] != pool.Annotations[karpv1.AnnotationRefusedPods] {
+			return errHistoryChanged
+		}
+		_, err := r.histories[pool.Name].Write(now)
+		return err
+	})
+	return after, err
 }
 
 var errHistoryChanged = errors.New("another writer has changed the history since; the next pass reads it")

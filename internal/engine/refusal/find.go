@@ -93,13 +93,17 @@ func (x *Search) findOn(n *snapshot.Node) (out []Finding) {
 		}
 		class := x.Classes.Of(pod)
 		at, known := found[class]
-		switch outcome := x.outcome(n, pod); {
+		if known && out[at].Outcome != Taken || !known && x.holds(n, class) {
+			continue
+		}
+		outcome := x.outcome(n, pod)
+		switch {
 		case outcome == Unknown:
-		case !known && !x.holds(n, class):
+		case known: // those that are left decide
+			out[at] = x.finding(n, pod, outcome)
+		default:
 			found[class] = len(out)
 			out = append(out, x.finding(n, pod, outcome))
-		case known && out[at].Outcome == Taken: // those that are left decide
-			out[at] = x.finding(n, pod, outcome)
 		}
 	}
 	if len(found) > 0 || n.PodCame || slices.ContainsFunc(n.Pods, ordinary) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the JSON of the commands that only read into testdata/readers; commit only what you understand")
+var update = flag.Bool("update", false, "write the JSON of the commands that only read into testdata/readers; read the difference")
 
 // assessedFiles is a cluster of seven nodes.
 const assessedFiles = "testdata/assess.yaml"

@@ -142,7 +142,8 @@ func TestEngineHasFloors(t *testing.T) {
 		}
 		for _, imp := range slices.Sorted(maps.Keys(g[name])) {
 			if up := floorOf(imp) > own; up != slices.Contains(climbs[name], imp) {
-				t.Errorf("%s (floor %d) imports %s (floor %d): only imports that climbs lists point up, and all of these do", name, own, imp, floorOf(imp))
+				t.Errorf("%s (floor %d) imports %s (floor %d): only imports that climbs lists point up, and all of these do",
+					name, own, imp, floorOf(imp))
 			}
 		}
 	}

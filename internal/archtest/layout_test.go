@@ -138,7 +138,8 @@ func packageDirs(t *testing.T, root string) (out []string) {
 
 func TestParseLayout(t *testing.T) {
 	layout := parseLayout("## Package layout\n\n```\napi/      what users write; CRDs in api/crds\ninternal/\n  engine/  planning\n" +
-		"    catalog/   types; catalog/offline has EC2's\n  aws/\n    session/, policy/\n               credentials;\n               and rules\n```\n")
+		"    catalog/   types; catalog/offline has EC2's\n  aws/\n    session/, policy/\n" +
+		"               credentials;\n               and rules\n```\n")
 	want := []listed{
 		{"api", "what users write; CRDs in api/crds"},
 		{"internal", ""},

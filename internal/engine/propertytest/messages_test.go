@@ -49,17 +49,20 @@ var pieces = regexp.MustCompile(`; and |; |, and another |, and the pod |, and p
 var placeholders = []replacement{
 	{regexp.MustCompile(`\b(default|other|kube-system)/[\w-]+(, (default|other)/[\w-]+)*`), "<pod>"},
 	{
-		regexp.MustCompile(`\b(example\.com/[a-z-]+|[a-z.0-9-]*kubernetes\.io/[a-z-]+|karpenter\.sh/[a-z-]+|rack|team|size|tier|disk|windows-build)\b`),
+		regexp.MustCompile(`\b(example\.com/[a-z-]+|[a-z.0-9-]*kubernetes\.io/[a-z-]+|karpenter\.sh/[a-z-]+|` +
+			`rack|team|size|tier|disk|windows-build)\b`),
 		"<label>",
 	},
 	{regexp.MustCompile(`<label>( not in \([^)]*\)| in \([^)]*\)| (<|>)=? ?\d+|=[\w.*-]+|:\w+)(, <label>[^:]*)?`), "<label> ..."},
 	{regexp.MustCompile(`\b(in|as|only) [a-z](, [a-z])*\b`), "$1 <name>"},
-	{regexp.MustCompile(`\b(z\d(-id)?|[pt]\d|n\d(-claim)?|r\d|amd64|arm64|spot|on-demand|general|new-\d+)\b|\b[a-z]\w*\.\w*(small|medium|large)\b`), "<name>"},
+	{regexp.MustCompile(`\b(z\d(-id)?|[pt]\d|n\d(-claim)?|r\d|amd64|arm64|spot|on-demand|general|new-\d+)\b|` +
+		`\b[a-z]\w*\.\w*(small|medium|large)\b`), "<name>"},
 	{regexp.MustCompile(`\$?\d+(\.\d+)?(e-\d+)?(m|Mi|Gi|Ki|k|M|G)?\b`), "#"},
 	{regexp.MustCompile(`<name> \(#\)(, <name> \(#\))*`), "<name> (#)"},
 	{regexp.MustCompile(`<name>((, | and )<name>)+`), "<name>"},
 	{
-		regexp.MustCompile(`# (cpu|memory|nodes|nvidia\.com/gpu|attachable-volumes-[\w.-]+)(, # (cpu|memory|nodes|nvidia\.com/gpu|attachable-volumes-[\w.-]+))*`),
+		regexp.MustCompile(`# (cpu|memory|nodes|nvidia\.com/gpu|attachable-volumes-[\w.-]+)` +
+			`(, # (cpu|memory|nodes|nvidia\.com/gpu|attachable-volumes-[\w.-]+))*`),
 		"# <resource>",
 	},
 }

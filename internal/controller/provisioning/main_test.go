@@ -10,6 +10,6 @@ import (
 // Each test must make the writes that testdata/writes.txt has. The NodeClaims of a plan are created in parallel.
 func TestMain(m *testing.M) {
 	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
-		Parallel: []string{"Test"}, Varying: []string{"TestProvisionerKilled"},
+		Parallel: []string{"Test"}, Varying: []string{"TestProvisionerKilled", "TestPodsWhosePlaces"},
 	}))
 }

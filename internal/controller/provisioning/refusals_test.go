@@ -327,6 +327,80 @@ func TestAPersonBeginsAfresh(t *testing.T) {
 	}
 }
 
+// kube-scheduler prefers the emptiest node, and knows nothing of what a node was launched for. So small pods come to each node, and most of
+// the large ones find no room on theirs. All nodes are of use, and the large pods get others.
+func TestPodsWhosePlacesOtherWaitingPodsTookGetOtherNodes(t *testing.T) {
+	var pods []client.Object
+	for i := range 60 {
+		pods = append(pods, ownedPending(fmt.Sprint("small-", i)))
+		if i < 30 {
+			pods = append(pods, ownedPending(fmt.Sprint("large-", i), func(p *corev1.Pod) {
+				p.Labels["app"] = "large"
+				p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("1500m")
+			}))
+		}
+	}
+	c := newRefusingCluster(t, nil, pods...)
+	for range 60 {
+		c.run(10 * time.Second)
+		c.bindToEmptiest()
+	}
+	c.forPods(func(p *corev1.Pod) {
+		if p.Spec.NodeName == "" {
+			t.Errorf("pod %s is pending after 10 min", p.Name)
+		}
+	})
+	if n := launched(c); n > 60 {
+		t.Errorf("%d nodes are launched for 90 pods", n)
+	}
+	if n := testutil.CollectAndCount(c.Metrics.RefusedNodes); n != 0 {
+		t.Error("nodes count as launched in vain, and hold pods")
+	}
+}
+
+func (c *refusingCluster) forPods(do func(*corev1.Pod)) {
+	var list corev1.PodList
+	c.Do(c.API.List(c.Context(), &list))
+	slices.SortStableFunc(list.Items, func(a, b corev1.Pod) int { return strings.Compare(b.Name, a.Name) }) // small first
+	for i := range list.Items {
+		do(&list.Items[i])
+	}
+}
+
+// bindToEmptiest binds each pending pod that fits on a node to the one with the most cpu left.
+func (c *refusingCluster) bindToEmptiest() {
+	free, launchedFor := map[string]int64{}, map[string]string{}
+	for _, claim := range claims(c.t, c.API) {
+		name := "node-" + claim.Name
+		if condition.IsTrue(&claim, karpv1.ConditionInitialized) {
+			free[name] = c.Node(name).Status.Allocatable.Cpu().MilliValue()
+			launchedFor[name] = claim.Annotations[karpv1.AnnotationNominatedPods] // unlike the name, the same in each run
+		}
+	}
+	c.forPods(func(p *corev1.Pod) {
+		free[p.Spec.NodeName] -= p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+	})
+	delete(free, "")
+	c.forPods(func(p *corev1.Pod) {
+		emptiest := ""
+		for name := range free {
+			if emptiest == "" || free[name] > free[emptiest] || free[name] == free[emptiest] && launchedFor[name] < launchedFor[emptiest] {
+				emptiest = name
+			}
+		}
+		want := p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()
+		if p.Spec.NodeName != "" || free[emptiest] < want {
+			return
+		}
+		free[emptiest] -= want
+		p.Spec.NodeName = emptiest
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(c.Clock),
+		}}
+		c.Do(c.API.Update(c.Context(), p))
+	})
+}
+
 // When the pods are gone, so is what reports them.
 func TestReportsEndWithThePods(t *testing.T) {
 	c := newRefusingCluster(t, foreignTaint, ownedPending("web-a"))

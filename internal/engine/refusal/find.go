@@ -19,7 +19,7 @@ const (
 	Undecided Outcome = iota
 	// Refused: a pod is pending, and no equal pod has come to the node.
 	Refused
-	// Taken: other pods came first, and leave no room.
+	// Taken: other pods came first that no node was needed for, and leave no room.
 	Taken
 	// Accepted: one of the pods has come to the node.
 	Accepted
@@ -35,7 +35,7 @@ type Finding struct {
 	Created           time.Time
 	// At is when the pod was bound, for Accepted.
 	At time.Time
-	// Pod is one of the pods. Why is what is known of it and the node, and Cause the kind of that; both for Refused.
+	// Pod is one of the pods. Why is what is known of it and the node, and Cause the kind of that; both for Refused and Taken.
 	Pod   *corev1.Pod
 	Why   string
 	Cause Kind
@@ -62,6 +62,8 @@ type Search struct {
 	byUID   map[types.UID]*corev1.Pod
 	byClass map[string]*corev1.Pod
 	bound   map[types.UID]bool
+	// needed are the pods that any node was launched for.
+	needed map[types.UID]bool
 }
 
 // Find finds, for the pods, what became of the nodes that were launched for them or for equal pods. A node that no pod waits for has
@@ -137,8 +139,11 @@ func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Fin
 	f := Finding{
 		Outcome: outcome, Class: x.Classes.Of(pod), Pool: n.Pool, Claim: n.Claim, Node: n.Name, Created: n.CreatedAt, Pod: pod,
 	}
-	if outcome == Refused {
+	switch outcome {
+	case Refused:
 		f.Why, f.Cause = why(n, pod)
+	case Taken:
+		f.Why, f.Cause = takenMessage(n), OthersFirst
 	}
 	return f
 }
@@ -148,12 +153,31 @@ func (x *Search) outcome(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	switch {
 	case n.SettledAt.IsZero(): // the claim does not say yet that the node is initialized
 		return Undecided
+	case slices.Contains(n.TakenFrom, pod.UID) && x.holdsNeeded(n):
+		return Unknown
 	case slices.Contains(n.TakenFrom, pod.UID):
 		return Taken
 	case slices.Contains(n.TooSmallFor, pod.UID):
 		return Refused
 	}
 	return x.decide(n, pod)
+}
+
+// holdsNeeded reports whether a pod is on the node that was pending before the node was created, or that some node was launched for. Then
+// the node was not launched in vain, whichever pods kube-scheduler put on which of the new nodes, and there is an end to it: each such pod
+// is on one node.
+func (x *Search) holdsNeeded(n *snapshot.Node) bool {
+	if x.needed == nil {
+		x.needed = map[types.UID]bool{}
+		for i := range x.Nodes {
+			for uid := range split(x.Nodes[i].LaunchedFor) {
+				x.needed[types.UID(uid)] = true
+			}
+		}
+	}
+	return slices.ContainsFunc(n.Pods, func(pod *corev1.Pod) bool {
+		return ordinary(pod) && (x.needed[pod.UID] || pod.CreationTimestamp.Time.Before(n.CreatedAt))
+	})
 }
 
 // decide decides whether a pod that is pending now has been refused by the node.

@@ -72,7 +72,7 @@ type Record struct {
 	// Accepted is when a pod last came to a node that was launched for equal ones.
 	Accepted metav1.Time `json:"accepted,omitzero"`
 	// Claims are the last ones launched in vain, up to MaxNodes, and Found is when each was found; without it, when the last was. Taken are
-	// those with a node on which other pods came first, up to MaxNodes.
+	// those with a node on which pods came first that no node was needed for, up to MaxNodes: one more counts as launched in vain.
 	Claims []string      `json:"claims,omitempty"`
 	Found  []metav1.Time `json:"found,omitempty"`
 	Taken  []string      `json:"taken,omitempty"`

@@ -55,6 +55,7 @@ func TestOutcomesOfNodes(t *testing.T) {
 	web := pod("web-a")
 	bound := func(p *corev1.Pod) { p.Spec.NodeName = "node-c1" }
 	other := func(p *corev1.Pod) { p.Labels = map[string]string{"app": "other"} }
+	young := func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(at(11)) }
 	daemon := func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent"}}
 	}
@@ -98,8 +99,17 @@ func TestOutcomesOfNodes(t *testing.T) {
 		}, "refused shop/web-a NodeTainted"},
 		{"another pod took the place", 20, true, web, func(n *snapshot.Node) {
 			n.TakenFrom = []types.UID{"web-a"}
+			n.Pods = []*corev1.Pod{pod("other", bound, other, young)}
+		}, "taken shop/web-a OtherPodsFirst"},
+		{"a pod that waited before the node was launched took the place", 95, true, web, func(n *snapshot.Node) {
+			n.TakenFrom = []types.UID{"web-a"}
 			n.Pods = []*corev1.Pod{pod("other", bound, other)}
-		}, "taken shop/web-a"},
+		}, ""},
+		{"a pod took the place that a node was launched for", 95, true, web, func(n *snapshot.Node) {
+			n.TakenFrom = []types.UID{"web-a"}
+			n.Pods = []*corev1.Pod{pod("other", bound, other, young)}
+			n.LaunchedFor += ",other"
+		}, ""},
 		{"an equal pod took the place", 95, true, web, func(n *snapshot.Node) { n.Pods = []*corev1.Pod{pod("web-b", bound)} }, ""},
 		{"the node has a taint", 95, true, web, func(n *snapshot.Node) {
 			n.Taints = []corev1.Taint{{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoSchedule}}

@@ -21,6 +21,7 @@ const (
 	Tainted        Kind = "NodeTainted"
 	LabelsDiffer   Kind = "NodeLabelsDiffer"
 	TooSmall       Kind = "NodeTooSmall"
+	OthersFirst    Kind = "OtherPodsFirst"
 	OnlySchedulers Kind = "SchedulerRefuses"
 )
 
@@ -102,6 +103,16 @@ func roomMessage(n *snapshot.Node, pod *corev1.Pod) string {
 	want, allocatable := snapshot.Requests(pod)[short], n.Allocatable[short]
 	return fmt.Sprintf("node %s has %s of %s left for the pod, which requests %s: %s are allocatable, and pods of DaemonSets take the rest",
 		n.Name, free.String(), short, want.String(), allocatable.String())
+}
+
+// takenMessage names a pod that came first.
+func takenMessage(n *snapshot.Node) string {
+	first := slices.IndexFunc(n.Pods, ordinary)
+	if first < 0 {
+		return "pods that came first leave no room"
+	}
+	return fmt.Sprintf("pods that no node was launched for came first, like %s/%s, and leave no room",
+		n.Pods[first].Namespace, n.Pods[first].Name)
 }
 
 // schedulerMessage is what kube-scheduler last reported of the pod, shortened.

@@ -62,7 +62,7 @@ func (l decisionList) Text(out io.Writer) error {
 	for i := range l.Decisions {
 		d := &l.Decisions[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(float64(d.Saving)), outcomeOf(d))
+			d.At.Format(time.RFC3339), d.ID, d.What, d.Why, perHour(float64(d.HourlySavings)), outcomeOf(d))
 	}
 	return w.Flush()
 }
@@ -153,14 +153,14 @@ func writeSummary(w io.Writer, d *recorder.Decision) {
 	if d.NodePool != "" {
 		row("NodePool", "%s, generation %d", d.NodePool, d.Inputs.PoolGeneration)
 	}
-	if d.Saving != 0 {
-		row("Saving", "%s", perHour(float64(d.Saving)))
+	if d.HourlySavings != 0 {
+		row("Saving", "%s", perHour(float64(d.HourlySavings)))
 	}
 	if d.Kind != recorder.KindLaunch {
 		row("Evictions", "%d", d.Evictions)
 	}
-	if d.Cost > 0 {
-		row("New nodes", "%s", perHour(float64(d.Cost)))
+	if d.HourlyCost > 0 {
+		row("New nodes", "%s", perHour(float64(d.HourlyCost)))
 	}
 }
 
@@ -184,7 +184,8 @@ func writeRule(w io.Writer, r *recorder.Rule) {
 	}
 	for _, s := range r.Scores {
 		fmt.Fprintf(w, "  Score\tNodePool %s: %.2f, at least %.2f: saves $%.4f of $%.4f/h, and moves %.1f of %.1f pods\n", s.NodePool,
-			float64(s.Score), float64(r.Threshold), float64(s.Saved), float64(s.PoolCost), float64(s.Disturbed), float64(s.PoolDisruption))
+			float64(s.Score), float64(r.Threshold), float64(s.HourlySavings), float64(s.PoolHourlyCost),
+			float64(s.Disturbed), float64(s.PoolDisruption))
 	}
 }
 
@@ -194,12 +195,12 @@ func writeMoves(w io.Writer, d *recorder.Decision) {
 	}
 	fmt.Fprintln(w, "\nRemoves:")
 	for _, n := range d.Removes {
-		fmt.Fprintf(w, "  %s\t%s %s\t%s\t%s\t%s\n", n.Name, n.CapacityType, n.InstanceType, n.Zone, perHour(float64(n.Price)),
+		fmt.Fprintf(w, "  %s\t%s %s\t%s\t%s\t%s\n", n.Name, n.CapacityType, n.InstanceType, n.Zone, perHour(float64(n.HourlyCost)),
 			counted(len(n.Pods), "pod"))
 	}
 	for _, l := range d.Launches {
 		fmt.Fprintf(w, "  launches\t%s %s\t%s\t%s\t%s\n", l.CapacityType, strings.Join(l.InstanceTypes[:min(1, len(l.InstanceTypes))], ""),
-			l.Zone, perHour(float64(l.Price)), counted(len(l.Pods), "pod"))
+			l.Zone, perHour(float64(l.HourlyCost)), counted(len(l.Pods), "pod"))
 	}
 	for _, m := range d.Moves {
 		fmt.Fprintf(w, "  %s takes\t%s\n", m.Node, strings.Join(m.Pods, ", "))
@@ -217,10 +218,10 @@ func writeAlternatives(w io.Writer, d *recorder.Decision, most int) {
 			why = "chosen"
 		}
 		if d.Kind == recorder.KindLaunch {
-			fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, perHour(float64(a.Price)), why)
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, perHour(float64(a.HourlyCost)), why)
 			continue
 		}
-		fmt.Fprintf(w, "  %s\tsaves %s\t%s\t%s\n", a.What, perHour(float64(a.Saving)), counted(a.Evictions, "eviction"), why)
+		fmt.Fprintf(w, "  %s\tsaves %s\t%s\t%s\n", a.What, perHour(float64(a.HourlySavings)), counted(a.Evictions, "eviction"), why)
 	}
 	if more := max(0, len(d.Alternatives)-most) + d.MoreAlternatives; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)

@@ -117,7 +117,7 @@ export interface Cluster {
   pods: number;
   pending: number;
   stuck: number;
-  costPerHour: TopSpend;
+  cost: TopSpend;
   changes: number | null;
   errors: number | null;
   warnings: number | null;
@@ -219,7 +219,7 @@ export interface Node {
   zone: string;
   state: string;
   why: string;
-  pricePerHour: number | null;
+  hourlyCost: number | null;
   created: string;
   cpuMillicores: TopUse;
   memoryBytes: TopUse;
@@ -242,17 +242,17 @@ export interface NodePools {
 }
 
 export interface NodereportBlocker {
-  reason: string;
+  code: string;
   object: string;
   field: string;
-  text: string;
+  message: string;
   change: string;
   until?: string | null;
 }
 
 export interface NodereportExcluded {
   instanceType: string;
-  price: number;
+  hourlyCost: number;
   rule: string;
 }
 
@@ -281,7 +281,7 @@ export interface NodereportNewNode {
   zone: string;
   capacityType: string;
   nodePool: string;
-  price: number;
+  hourlyCost: number;
 }
 
 export interface NodereportPod {
@@ -293,7 +293,7 @@ export interface NodereportRemoval {
   blocks: string;
   accepted: boolean;
   why: string;
-  saves: number;
+  hourlySavings: number;
   launches: NodereportNewNode[] | null;
   pods: NodereportMove[] | null;
 }
@@ -308,7 +308,7 @@ export interface NodereportReport {
   instanceType: string;
   zone: string;
   capacityType: string;
-  price: number;
+  hourlyCost: number;
   createdAt: string;
   expiresAt?: string | null;
   use: NodereportUse[] | null;
@@ -340,7 +340,7 @@ export interface NodereportUse {
   resource: string;
   requested: string;
   allocatable: string;
-  percent: number;
+  share: number;
 }
 
 export interface NodereportVerdict {
@@ -429,7 +429,7 @@ export interface PodreportPlace {
   instanceType?: string;
   zone?: string;
   capacityType?: string;
-  pricePerHour?: number;
+  hourlyCost?: number;
   new: boolean;
   otherPods?: number;
 }
@@ -437,7 +437,7 @@ export interface PodreportPlace {
 export interface PodreportPoolReason {
   nodePool: string;
   code: string;
-  reason: string;
+  message: string;
   more?: number;
 }
 
@@ -487,7 +487,7 @@ export interface PoolreportExcluded {
 export interface PoolreportGoing {
   node: string;
   reason: string;
-  saves: number;
+  hourlySavings: number;
   together: number;
 }
 
@@ -495,7 +495,7 @@ export interface PoolreportLimit {
   resource: string;
   used: string;
   limit: string;
-  percent: number;
+  share: number;
 }
 
 export interface PoolreportReport {
@@ -505,7 +505,7 @@ export interface PoolreportReport {
   starting: number;
   replicas?: number | null;
   weight: number;
-  price: number;
+  hourlyCost: number;
   conditions: PoolreportCondition[] | null;
   limits: PoolreportLimit[] | null;
   budgetError: string;
@@ -525,7 +525,8 @@ export interface PoolreportReport {
 }
 
 export interface PoolreportStays {
-  reason: string;
+  code: string;
+  message: string;
   nodes: number;
   names: string[] | null;
 }
@@ -540,8 +541,8 @@ export interface Problem {
 
 export interface RecorderAlternative {
   what: string;
-  price?: number;
-  saving?: number;
+  hourlyCost?: number;
+  hourlySavings?: number;
   evictions?: number;
   chosen?: boolean;
   whyNot?: string;
@@ -563,8 +564,8 @@ export interface RecorderDecision {
   nodePool?: string;
   what: string;
   why: string;
-  cost?: number;
-  saving?: number;
+  hourlyCost?: number;
+  hourlySavings?: number;
   evictions?: number;
   removes?: RecorderNodeRecord[] | null;
   launches?: RecorderLaunchRecord[] | null;
@@ -593,7 +594,7 @@ export interface RecorderLaunchRecord {
   instanceTypes: string[] | null;
   zone: string;
   capacityType: string;
-  price: number;
+  hourlyCost: number;
   requirements: V1Requirement[] | null;
   requests: Record<string, string>;
   pods: string[] | null;
@@ -608,7 +609,7 @@ export interface RecorderNodeRecord {
   instanceType?: string;
   zone?: string;
   capacityType?: string;
-  price: number;
+  hourlyCost: number;
   pods?: string[] | null;
 }
 
@@ -650,8 +651,8 @@ export interface RecorderScore {
   nodePool: string;
   approved: boolean;
   score: number;
-  saved: number;
-  poolCost: number;
+  hourlySavings: number;
+  poolHourlyCost: number;
   disturbed: number;
   poolDisruption: number;
 }
@@ -673,9 +674,9 @@ export interface Spend {
 
 export interface SpendPoint {
   at: string;
-  reserved: number;
-  onDemand: number;
-  spot: number;
+  reservedHourlyCost: number;
+  onDemandHourlyCost: number;
+  spotHourlyCost: number;
   lowerBound: number | null;
   nodes: number;
   pending: number | null;
@@ -687,7 +688,7 @@ export interface Summary {
   pending: number;
   stuck: number;
   waiting: number;
-  costPerHour: TopSpend;
+  cost: TopSpend;
   planned: string | null;
   changes: TopChange[] | null;
   notes: string[] | null;
@@ -700,7 +701,7 @@ export interface TopChange {
   launches: TopLaunch[] | null;
   pods: number;
   progress?: string;
-  savingPerHour: number;
+  hourlySavings: number;
 }
 
 export interface TopLaunch {
@@ -708,12 +709,12 @@ export interface TopLaunch {
   instanceType: string;
   capacityType: string;
   zone: string;
-  pricePerHour: number;
+  hourlyCost: number;
 }
 
 export interface TopSpend {
-  now: number;
-  after: number | null;
+  hourlyCost: number;
+  plannedHourlyCost: number | null;
   lowerBound: number | null;
   unpriced: number;
   prices: string;

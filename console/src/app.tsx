@@ -230,7 +230,7 @@ function Age({ file, recorded }: { file: boolean; recorded: boolean }) {
 
 function Rail({ views, here, about }: { views: View[]; here: string; about: About | null }) {
   const pending = useLive((l) => l.summary?.pending ?? 0);
-  const prices = useLive((l) => l.summary?.costPerHour.prices ?? '');
+  const prices = useLive((l) => l.summary?.cost.prices ?? '');
   // The doctor's checks read the whole cluster: their count is shown once its view has been opened.
   const [visited, setVisited] = useState(false);
   useEffect(() => {

@@ -8,7 +8,7 @@ import { dollars } from './format';
 // gap is how far apart two points are at least if minutes between them are not known, in ms.
 export const gap = 150_000;
 
-export const total = (p: SpendPoint) => p.reserved + p.onDemand + p.spot;
+export const total = (p: SpendPoint) => p.reservedHourlyCost + p.onDemandHourlyCost + p.spotHourlyCost;
 
 // priced reports whether the price of any node is known: without one, the cost is not zero, but unknown.
 export const priced = (p: SpendPoint) => p.nodes === 0 || p.unpriced < p.nodes;
@@ -34,7 +34,7 @@ function columns(points: SpendPoint[]): { data: uPlot.AlignedData; index: number
     if (at - before > gap) push((before + 60_000) / 1000, -1, [null, null, null, null, null]);
     // undefined entries of the bound are bridged; null is a hole.
     const bound = (p.lowerBound ?? undefined) as number | null;
-    push(at / 1000, i, priced(p) ? [total(p), p.reserved + p.onDemand, p.reserved, bound, bound] : [null, null, null, bound, bound]);
+    push(at / 1000, i, priced(p) ? [total(p), p.reservedHourlyCost + p.onDemandHourlyCost, p.reservedHourlyCost, bound, bound] : [null, null, null, bound, bound]);
   });
   return { data: [xs, ...rows] as uPlot.AlignedData, index };
 }

@@ -56,13 +56,13 @@ function Overview({ clusters }: { clusters: Cluster[] }) {
   const away = clusters.filter((c) => c.link.lost);
   const sum = (of: (c: Cluster) => number) => read.reduce((n, c) => n + of(c), 0);
   if (clusters.length === 0) return <Empty title="No clusters" />;
-  const [pending, stuck, unpriced] = [sum((c) => c.pending), sum((c) => c.stuck), sum((c) => c.costPerHour.unpriced)];
+  const [pending, stuck, unpriced] = [sum((c) => c.pending), sum((c) => c.stuck), sum((c) => c.cost.unpriced)];
   const planned = read.every((c) => c.changes !== null);
   return (
     <>
       {read.length === 0 ? <p class="lead">No cluster has been read yet.</p> : (
         <p class="lead">
-          {plural(sum((c) => c.nodes), 'node')} in {plural(read.length, 'cluster')} cost {money(sum((c) => c.costPerHour.now))} an hour
+          {plural(sum((c) => c.nodes), 'node')} in {plural(read.length, 'cluster')} cost {money(sum((c) => c.cost.hourlyCost))} an hour
           {unpriced > 0 && `, without ${plural(unpriced, 'node')} whose price is not known`}.
           {' '}{pending === 0 ? 'No pod is pending.' : `${plural(pending, 'pod')} ${pending === 1 ? 'is' : 'are'} pending`}
           {pending > 0 && (planned ? `: ${count(stuck)} of them ${stuck === 1 ? 'needs' : 'need'} a change to run.` : '.')}
@@ -101,10 +101,10 @@ function Row({ cluster: c }: { cluster: Cluster }) {
       <td class="num">{knownPods(c.pods)}</td>
       <td class="num">{c.pending > 0 ? <a href={clusterHref(c.name, 'pending')}>{count(c.pending)}</a> : knownPods(0)}</td>
       <td class="num">{c.changes === null ? '?' : knownPods(c.stuck)}</td>
-      <td class="num">{c.read && (c.nodes === 0 || c.costPerHour.unpriced < c.nodes) ? money(c.costPerHour.now) : '?'}</td>
+      <td class="num">{c.read && (c.nodes === 0 || c.cost.unpriced < c.nodes) ? money(c.cost.hourlyCost) : '?'}</td>
       <td class="num">{number(c.changes)}</td>
-      <td class="num">{money(c.costPerHour.after)}</td>
-      <td class="num">{money(c.costPerHour.lowerBound)}</td>
+      <td class="num">{money(c.cost.plannedHourlyCost)}</td>
+      <td class="num">{money(c.cost.lowerBound)}</td>
       <td class="num">{c.errors ? <a class="bad" href={clusterHref(c.name, 'doctor')}>{count(c.errors)}</a> : number(c.errors)}</td>
       <td class="num">{c.warnings ? <a href={clusterHref(c.name, 'doctor')}>{count(c.warnings)}</a> : number(c.warnings)}</td>
     </tr>

@@ -63,7 +63,7 @@ function List({ decisions: d, find }: { decisions: Decisions; find: string }) {
   if (all.length === 0) {
     return <Empty title="No decisions"><p>The controller has decided nothing in the last day of its recording.</p></Empty>;
   }
-  const saved = all.reduce((sum, x) => sum + (x.saving ?? 0), 0);
+  const saved = all.reduce((sum, x) => sum + (x.hourlySavings ?? 0), 0);
   return (
     <>
       <p class="lead">
@@ -92,7 +92,7 @@ function DecisionLink({ decision: x, now }: { decision: RecorderDecision; now: n
       <Glyph state={glyphs[x.kind] ?? 'planned'} />
       <span><b>{shortNames(sentence(x.what))}</b><br /><span class="dim">{sentence(x.why)}</span></span>
       <span class="dim">{x.outcome || 'not known yet'}</span>
-      <span class={x.saving && x.saving > 0 ? 'num ok' : 'num'}>{x.saving ? `${change(-x.saving)}/h` : x.cost ? `${change(x.cost)}/h` : ''}</span>
+      <span class={x.hourlySavings && x.hourlySavings > 0 ? 'num ok' : 'num'}>{x.hourlySavings ? `${change(-x.hourlySavings)}/h` : x.hourlyCost ? `${change(x.hourlyCost)}/h` : ''}</span>
     </a>
   );
 }
@@ -110,8 +110,8 @@ export function DecisionPage({ id }: { id: string }) {
 
 // Alternatives is what else could have been decided. A column that has no values is left out.
 function Alternatives({ items }: { items: RecorderAlternative[] }) {
-  const priced = items.some((a) => a.price);
-  const saving = items.some((a) => a.saving);
+  const priced = items.some((a) => a.hourlyCost);
+  const saving = items.some((a) => a.hourlySavings);
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Alternatives">
       <table>
@@ -122,8 +122,8 @@ function Alternatives({ items }: { items: RecorderAlternative[] }) {
           {items.map((a) => (
             <tr class={a.chosen ? 'on' : ''}>
               <td>{shortNames(sentence(a.what))}</td>
-              {priced && <td class="num">{a.price ? dollars(a.price) : ''}</td>}
-              {saving && <td class="num">{a.saving ? dollars(a.saving) : ''}</td>}
+              {priced && <td class="num">{a.hourlyCost ? dollars(a.hourlyCost) : ''}</td>}
+              {saving && <td class="num">{a.hourlySavings ? dollars(a.hourlySavings) : ''}</td>}
               <td>{a.chosen ? 'Chosen' : a.whyNot && sentence(a.whyNot)}</td>
             </tr>
           ))}
@@ -141,7 +141,7 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       <section>
         <Facts items={[
           ['Decided', `${d.at.replace('T', ' ').slice(0, 19)} UTC`], ['Kind', d.kind], ['NodePool', d.nodePool && <a href={href(['nodepools'], { pool: d.nodePool, t: d.at })}>{d.nodePool}</a>],
-          ['Saving', d.saving ? `${dollars(d.saving)}/h` : ''], ['Cost', d.cost ? `${dollars(d.cost)}/h` : ''],
+          ['Saving', d.hourlySavings ? `${dollars(d.hourlySavings)}/h` : ''], ['Cost', d.hourlyCost ? `${dollars(d.hourlyCost)}/h` : ''],
           ['Evictions', d.evictions], ['Outcome', d.outcome],
           ['Seen', d.inputs && `${plural(d.inputs.nodes, 'node')}, ${plural(d.inputs.pods, 'pod')}, ${d.inputs.pending} pending`],
         ]} />
@@ -149,13 +149,13 @@ function Decision({ decision: d }: { decision: RecorderDecision }) {
       {d.rule.text && <section><h2 class="sub">Rule</h2><p>{sentence(d.rule.text)}.</p></section>}
       {list(d.removes).length > 0 && (
         <section><h2 class="sub">Removes</h2><ul class="plain">
-          {list(d.removes).map((n) => <li><a href={nodeHref(n.name, d.at)}>{n.name}</a> <span class="dim">{n.instanceType} {n.capacityType} {n.zone} {dollars(n.price)}/h</span></li>)}
+          {list(d.removes).map((n) => <li><a href={nodeHref(n.name, d.at)}>{n.name}</a> <span class="dim">{n.instanceType} {n.capacityType} {n.zone} {dollars(n.hourlyCost)}/h</span></li>)}
         </ul></section>
       )}
       {list(d.launches).length > 0 && (
         <section><h2 class="sub">Launches</h2><ul class="plain">
           {list(d.launches).map((l) => (
-            <li>{list(l.instanceTypes)[0]} {l.capacityType} in {l.zone}, {dollars(l.price)}/h <span class="dim">for {plural(list(l.pods).length, 'pod')}, NodePool {l.nodePool}</span></li>
+            <li>{list(l.instanceTypes)[0]} {l.capacityType} in {l.zone}, {dollars(l.hourlyCost)}/h <span class="dim">for {plural(list(l.pods).length, 'pod')}, NodePool {l.nodePool}</span></li>
           ))}
         </ul></section>
       )}

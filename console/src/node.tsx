@@ -72,7 +72,7 @@ function Numbers({ node, at }: { node: Node; at: string }) {
         ['Instance', [node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')],
         ['NodePool', node.nodePool && <a href={poolHref(node.nodePool)}>{node.nodePool}</a>],
         ['NodeClaim', node.nodeClaim],
-        ['Price', node.pricePerHour === null ? 'not known: the catalog has no price for it' : `${dollars(node.pricePerHour)}/h`],
+        ['Price', node.hourlyCost === null ? 'not known: the catalog has no price for it' : `${dollars(node.hourlyCost)}/h`],
         ['Age', since(node.created, now)],
       ]} />
       <div class="uses">
@@ -100,7 +100,7 @@ function Report({ report: r, at }: { report: NodereportReport; at: string }) {
           <ul class="reasons">
             {list(r.blockers).map((b) => (
               <li>
-                {sentence(b.text)}
+                {sentence(b.message)}
                 {b.object && <div class="faint mono">{b.object} {b.field}</div>}
                 {b.until && <div class="dim">Until {b.until.replace('T', ' ').slice(0, 16)} UTC</div>}
                 {b.change && <div class="dim">To lift it: {b.change}</div>}
@@ -156,7 +156,7 @@ function Launch({ report, launch }: { report: NodereportReport; launch: Noderepo
     a.instanceType === report.instanceType && a.zone === report.zone && a.capacityType === report.capacityType;
   return (
     <section>
-      <h2 class="sub">Why {report.instanceType}, {report.capacityType} <span class="faint">{report.price ? `${dollars(report.price)}/h` : ''}</span></h2>
+      <h2 class="sub">Why {report.instanceType}, {report.capacityType} <span class="faint">{report.hourlyCost ? `${dollars(report.hourlyCost)}/h` : ''}</span></h2>
       <p>{sentence(launch.reason)}</p>
       {list(launch.alternatives).length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Offerings">
@@ -166,7 +166,7 @@ function Launch({ report, launch }: { report: NodereportReport; launch: Noderepo
             <tbody>
               {list(launch.alternatives).map((a) => (
                 <tr class={same(a) ? 'on' : ''}>
-                  <td>{a.instanceType} <span class="dim">{a.capacityType}</span></td><td>{a.zone}</td><td class="num">{dollars(a.price)}</td>
+                  <td>{a.instanceType} <span class="dim">{a.capacityType}</span></td><td>{a.zone}</td><td class="num">{dollars(a.hourlyCost)}</td>
                 </tr>
               ))}
             </tbody>
@@ -180,7 +180,7 @@ function Launch({ report, launch }: { report: NodereportReport; launch: Noderepo
             <caption>Cheaper types that cannot stand in for it</caption>
             <thead><tr><th>Type</th><th>Rule</th><th class="num">$/h</th></tr></thead>
             <tbody>
-              {list(launch.excluded).map((e) => <tr><td class="whole">{e.instanceType}</td><td>{e.rule}</td><td class="num">{dollars(e.price)}</td></tr>)}
+              {list(launch.excluded).map((e) => <tr><td class="whole">{e.instanceType}</td><td>{e.rule}</td><td class="num">{dollars(e.hourlyCost)}</td></tr>)}
             </tbody>
           </table>
         </div>
@@ -203,7 +203,7 @@ function Removal({ removal: r }: { removal: NodereportRemoval }) {
   const pods = list(r.pods);
   return (
     <section>
-      <h2 class="sub">If it were removed <span class="faint">{r.saves > 0 ? `${change(-r.saves)}/h` : ''}</span></h2>
+      <h2 class="sub">If it were removed <span class="faint">{r.hourlySavings > 0 ? `${change(-r.hourlySavings)}/h` : ''}</span></h2>
       {r.blocks && <p>{sentence(r.blocks)}</p>}
       {!r.accepted && r.why && <p class="dim">{sentence(r.why)}</p>}
       {launches.length > 0 && (

@@ -95,7 +95,7 @@ function Report({ report: r }: { report: PoolreportReport }) {
       <div class="card-head">
         <h2><a href={poolHref(r.name)}>{r.name}</a></h2>
         <span class="dim">
-          {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`}{r.nodes + r.starting > 0 && ` · ${dollars(r.price)}/h`}
+          {plural(r.nodes, 'node')}{r.starting > 0 && `, ${r.starting} starting`}{r.nodes + r.starting > 0 && ` · ${dollars(r.hourlyCost)}/h`}
           {r.weight > 0 && ` · weight ${r.weight}`}{r.replicas !== null && r.replicas !== undefined && ` · ${r.replicas} replicas`}
         </span>
       </div>
@@ -130,8 +130,8 @@ function Limits({ report: r }: { report: PoolreportReport }) {
           {list(r.limits).map((l) => (
             <>
               <span>{l.resource}</span>
-              <Meter share={l.percent / 100} label={`${l.resource}: ${l.used} of ${l.limit}`} />
-              <span class={l.percent > 95 ? 'num warn' : 'num'}>{l.used} / {l.limit}</span>
+              <Meter share={l.share} label={`${l.resource}: ${l.used} of ${l.limit}`} />
+              <span class={l.share > 0.95 ? 'num warn' : 'num'}>{l.used} / {l.limit}</span>
             </>
           ))}
         </div>
@@ -201,13 +201,13 @@ function Names({ names, of = names.length, most = names.length }: { names: strin
   return <>{shown.map((n, i) => <>{i > 0 && ', '}<a href={nodeHref(n)}>{shortName(n)}</a></>)}{of > shown.length && ` and ${of - shown.length} more`}</>;
 }
 
-interface Command { reason: string; saves: number; together: number; nodes: string[] }
+interface Command { reason: string; hourlySavings: number; together: number; nodes: string[] }
 
 // commands joins the nodes of one command: each has what the whole command saves. Nodes that go alone stay alone.
 function commands(going: PoolreportGoing[]): Command[] {
   const out: Command[] = [];
   for (const g of going) {
-    const same = g.together > 1 && out.find((c) => c.reason === g.reason && c.saves === g.saves && c.together === g.together);
+    const same = g.together > 1 && out.find((c) => c.reason === g.reason && c.hourlySavings === g.hourlySavings && c.together === g.together);
     if (same) same.nodes.push(g.node);
     else out.push({ ...g, nodes: [g.node] });
   }
@@ -225,7 +225,7 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
             <Glyph state="planned" />
             <span>{plural(g.nodes.length, 'node goes', 'nodes go')}: {g.reason.toLowerCase()}
               {g.together > g.nodes.length && `, together with ${g.together - g.nodes.length} of other NodePools`} <span class="ok whole">
-                {g.saves ? `${change(-g.saves)}/h${g.together > g.nodes.length ? ' in all' : ''}` : ''}</span> <span class="dim">
+                {g.hourlySavings ? `${change(-g.hourlySavings)}/h${g.together > g.nodes.length ? ' in all' : ''}` : ''}</span> <span class="dim">
                 (<Names names={g.nodes} most={named} />)</span></span>
           </li>
         ))}
@@ -236,7 +236,7 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
         {list(r.stays).map((s) => (
           <li class="with-glyph">
             <Glyph state="steady" />
-            <span>{plural(s.nodes, 'node stays', 'nodes stay')}: {clause(s.reason)} <span class="dim">
+            <span>{plural(s.nodes, 'node stays', 'nodes stay')}: {clause(s.message)} <span class="dim">
               (<Names names={list(s.names)} of={s.nodes} />)</span></span>
           </li>
         ))}

@@ -55,7 +55,7 @@ function Report({ report: r, name, at }: { report: PodreportReport; name: string
                       <th scope="row">
                         {p.pools.map((name, i) => <>{i > 0 && ', '}<a href={poolHref(name)}>{name}</a></>)}
                       </th>
-                      <td>{p.reason}{p.more ? <span class="faint"> and {p.more} more</span> : ''}</td>
+                      <td>{p.message}{p.more ? <span class="faint"> and {p.more} more</span> : ''}</td>
                     </tr>
                   ))}
                 </tbody>
@@ -92,11 +92,11 @@ function Report({ report: r, name, at }: { report: PodreportReport; name: string
 
 // byReason joins the NodePools that exclude the pod by the same rule.
 function byReason(all: PodreportPoolReason[]) {
-  const out: { reason: string; more: number; pools: string[] }[] = [];
+  const out: { message: string; more: number; pools: string[] }[] = [];
   for (const p of all) {
-    const same = out.find((o) => o.reason === p.reason && o.more === (p.more ?? 0));
+    const same = out.find((o) => o.message === p.message && o.more === (p.more ?? 0));
     if (same) same.pools.push(p.nodePool);
-    else out.push({ reason: p.reason, more: p.more ?? 0, pools: [p.nodePool] });
+    else out.push({ message: p.message, more: p.more ?? 0, pools: [p.nodePool] });
   }
   return out;
 }
@@ -108,7 +108,7 @@ function Sentences({ title, items }: { title: string; items: string[] | null }) 
 
 function Place({ place: p }: { place: PodreportPlace }) {
   const words = [p.instanceType, p.capacityType, p.zone].filter(Boolean).join(' · ');
-  const cost = p.pricePerHour ? `, ${dollars(p.pricePerHour)}/h` : '';
+  const cost = p.hourlyCost ? `, ${dollars(p.hourlyCost)}/h` : '';
   if (p.new) return <>A new node: {words}{cost}{p.nodePool && ` (NodePool ${p.nodePool})`}</>;
   const name = p.name || p.nodeClaim || '';
   return <><a href={nodeHref(name)}>{name}</a>{words && ` (${words})`}</>;

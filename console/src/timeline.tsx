@@ -162,7 +162,7 @@ function Readout({ point: p, at }: { point: SpendPoint | undefined; at: number |
   if (at !== null && Math.abs(Date.parse(p.at) - at) > gap) return <p class="readout">Nothing is recorded at {hm(at)} UTC.</p>;
   const facts: [string, string][] = [
     ['', `${p.at.slice(11, 19)} UTC`], ['all', priced(p) ? `${dollars(total(p))}/h` : 'not known'],
-    ...([['reserved', p.reserved], ['on-demand', p.onDemand], ['spot', p.spot]] as [string, number][])
+    ...([['reserved', p.reservedHourlyCost], ['on-demand', p.onDemandHourlyCost], ['spot', p.spotHourlyCost]] as [string, number][])
       .filter(([, v]) => v > 0).map(([k, v]): [string, string] => [k, dollars(v)]),
     ['lower bound', p.lowerBound === null ? 'not computed' : dollars(p.lowerBound)], ['nodes', count(p.nodes)],
     ['pending', p.pending === null ? 'not known' : count(p.pending)],
@@ -190,8 +190,8 @@ function Table({ points }: { points: SpendPoint[] }) {
           <tbody>
             {shown.map((p) => (
               <tr>
-                <td>{p.at.slice(0, 10)} {p.at.slice(11, 16)}</td><td class="num"><b>{priced(p) ? dollars(total(p)) : 'not known'}</b></td><td class="num">{dollars(p.reserved)}</td>
-                <td class="num">{dollars(p.onDemand)}</td><td class="num">{dollars(p.spot)}</td>
+                <td>{p.at.slice(0, 10)} {p.at.slice(11, 16)}</td><td class="num"><b>{priced(p) ? dollars(total(p)) : 'not known'}</b></td><td class="num">{dollars(p.reservedHourlyCost)}</td>
+                <td class="num">{dollars(p.onDemandHourlyCost)}</td><td class="num">{dollars(p.spotHourlyCost)}</td>
                 <td class="num">{p.lowerBound === null ? 'not computed' : dollars(p.lowerBound)}</td><td class="num">{count(p.nodes)}</td>
                 <td class="num">{p.pending === null ? 'not known' : count(p.pending)}</td>
               </tr>
@@ -323,7 +323,7 @@ function PastFleet({ past, theme, old }: { past: Past; theme: string; old: boole
       <div class="card-head">
         <h2>Fleet at {past.seen.slice(11, 19)} UTC</h2>
         <span class="dim">
-          {plural(nodes.size, 'node')}, {plural(past.fleet.summary.pods, 'pod')}, {count(past.fleet.summary.pending)} pending · {dollars(past.fleet.summary.costPerHour.now)}/h
+          {plural(nodes.size, 'node')}, {plural(past.fleet.summary.pods, 'pod')}, {count(past.fleet.summary.pending)} pending · {dollars(past.fleet.summary.cost.hourlyCost)}/h
         </span>
       </div>
       {nodes.size === 0 ? <div class="card-body"><p class="dim">The cluster had no nodes.</p></div> : (
@@ -352,7 +352,7 @@ function PastNode({ node: n, at }: { node: Node; at: number }) {
       <h3><span class="with-glyph"><Glyph state={n.state} />{shortName(n.name)}</span></h3>
       <Facts items={[
         ['State', stateOf(n.state).label + (n.why ? `: ${n.why}` : '')], ['Type', `${n.instanceType} ${n.capacityType} in ${n.zone}`],
-        ['NodePool', n.nodePool], ['Price', price(n.pricePerHour)], ['Pods', count(n.pods)], ['Age then', since(n.created, at)],
+        ['NodePool', n.nodePool], ['Price', price(n.hourlyCost)], ['Pods', count(n.pods)], ['Age then', since(n.created, at)],
       ]} />
       <p class="small"><a href={nodeHref(n.name, utc(at))}>Why it stayed or went</a></p>
     </div>

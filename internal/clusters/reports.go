@@ -118,8 +118,8 @@ func Top(w io.Writer, results []Result[top.Report]) error {
 			changes = number(len(r.Changes))
 		}
 		return []string{
-			number(len(r.Nodes)), number(r.Pods), number(len(r.Pending)), share(r.CPU), share(r.Memory), fmt.Sprintf("%.3f", r.Spend.Now),
-			changes, price(r.Spend.After), price(r.Spend.LowerBound),
+			number(len(r.Nodes)), number(r.Pods), number(len(r.Pending)), share(r.CPU), share(r.Memory), fmt.Sprintf("%.3f", r.Spend.HourlyCost),
+			changes, price(r.Spend.PlannedHourlyCost), price(r.Spend.LowerBound),
 		}
 	}}.write(w, results)
 }

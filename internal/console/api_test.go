@@ -83,7 +83,7 @@ func TestTheFleetHasNodesInFlightAndTheirStates(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("nodes are %v, want %v", got, want)
 	}
-	if fleet.Summary.Pods != 3 || fleet.Summary.Pending != 1 || fleet.Summary.Stuck != 1 || fleet.Summary.Spend.Now <= 0 {
+	if fleet.Summary.Pods != 3 || fleet.Summary.Pending != 1 || fleet.Summary.Stuck != 1 || fleet.Summary.Spend.HourlyCost <= 0 {
 		t.Errorf("summary is %+v", fleet.Summary)
 	}
 }

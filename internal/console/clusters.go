@@ -31,7 +31,7 @@ type Cluster struct {
 	Pending int       `json:"pending"`
 	// Stuck are pending pods that get no node unless something changes.
 	Stuck int       `json:"stuck"`
-	Spend top.Spend `json:"costPerHour"`
+	Spend top.Spend `json:"cost"`
 	// Changes is how many changes are planned; null before the first plan.
 	Changes *int `json:"changes"`
 	// Errors and Warnings are how many the doctor has found; null before it has run.

@@ -68,7 +68,7 @@ func TestAnOverviewHasEachCluster(t *testing.T) {
 	if away := rows[0]; away.Name != "away" || away.Read || away.Link.LostWhy != "no route to host" || away.Changes != nil || away.Errors != nil {
 		t.Errorf("the cluster that cannot be reached is %+v", away)
 	}
-	if here := rows[1]; here.Name != arn || !here.Read || here.Nodes != 2 || here.Pending != 1 || here.Stuck != 1 || here.Spend.Now <= 0 ||
+	if here := rows[1]; here.Name != arn || !here.Read || here.Nodes != 2 || here.Pending != 1 || here.Stuck != 1 || here.Spend.HourlyCost <= 0 ||
 		here.Changes == nil || *here.Errors != 1 || *here.Warnings != 0 {
 		t.Errorf("the other is %+v", here)
 	}

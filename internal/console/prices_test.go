@@ -51,7 +51,7 @@ func TestOneFleetHasOnePriceForEveryReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := newState(1, observed, forecast)
-	want := page.Summary.Spend.Now
+	want := page.Summary.Spend.HourlyCost
 	if page.Summary.Spend.Unpriced > 0 || want <= 0 {
 		t.Fatalf("%d nodes without a price, the others cost $%.4f/h", page.Summary.Spend.Unpriced, want)
 	}
@@ -66,7 +66,7 @@ func TestOneFleetHasOnePriceForEveryReader(t *testing.T) {
 		explained += price
 	}
 	for reader, got := range map[string]float64{
-		"assess": assess.Assess(view, assess.DefaultSettings()).Now.HourlyCost, "top": top.NewReport(observed, forecast).Spend.Now,
+		"assess": assess.Assess(view, assess.DefaultSettings()).Now.HourlyCost, "top": top.NewReport(observed, forecast).Spend.HourlyCost,
 		"spend over time": point.Spot + point.OnDemand + point.Reserved, "explain node": explained,
 	} {
 		if math.Abs(got-want) > 1e-9 {
@@ -78,8 +78,8 @@ func TestOneFleetHasOnePriceForEveryReader(t *testing.T) {
 		byName[n.Name] = n
 	}
 	for _, c := range disrupt.NewView(view.Snapshot).Candidates {
-		if n := byName[c.Node.Name]; c.Price <= 0 || *n.Price != c.Price {
-			t.Errorf("node %s costs $%.4f/h for consolidation, and $%.4f/h on the page", n.Name, c.Price, *n.Price)
+		if n := byName[c.Node.Name]; c.Price <= 0 || *n.HourlyCost != c.Price {
+			t.Errorf("node %s costs $%.4f/h for consolidation, and $%.4f/h on the page", n.Name, c.Price, *n.HourlyCost)
 		}
 	}
 }

@@ -58,10 +58,10 @@ func TestARecordingIsShownWithoutACluster(t *testing.T) {
 	for spend.Read < 1 { // on a busy computer
 		spend = decoded[Spend](t, get(c, apiRoot+"/spend"))
 	}
-	if last := spend.Points[len(spend.Points)-1]; !spend.Recorded || len(fleet.Nodes) != last.Nodes || fleet.Summary.Spend.Now != last.OnDemand+last.Spot {
-		t.Errorf("the fleet has %d nodes for $%f; the last point is %+v", len(fleet.Nodes), fleet.Summary.Spend.Now, last)
+	if last := spend.Points[len(spend.Points)-1]; !spend.Recorded || len(fleet.Nodes) != last.Nodes || fleet.Summary.Spend.HourlyCost != last.OnDemand+last.Spot {
+		t.Errorf("the fleet has %d nodes for $%f; the last point is %+v", len(fleet.Nodes), fleet.Summary.Spend.HourlyCost, last)
 	}
-	if fleet.Summary.Planned == nil || fleet.Summary.Spend.Now == 0 || !fleet.Link.File {
+	if fleet.Summary.Planned == nil || fleet.Summary.Spend.HourlyCost == 0 || !fleet.Link.File {
 		t.Errorf("the summary is %+v", fleet.Summary)
 	}
 	if answer := get(c, apiRoot+removedNode); answer.Code != http.StatusNotFound {
@@ -82,7 +82,7 @@ func TestWhatAPassSawIsExplainedLikeACluster(t *testing.T) {
 		return s.showPass(pass, recordedPricesOf(pass.Objects.Pools))
 	})
 	fleet := decoded[Fleet](t, get(c, apiRoot+"/fleet"))
-	if fleet.Summary.Pods == 0 || fleet.Summary.Spend.LowerBound == nil || fleet.Summary.Spend.After == nil {
+	if fleet.Summary.Pods == 0 || fleet.Summary.Spend.LowerBound == nil || fleet.Summary.Spend.PlannedHourlyCost == nil {
 		t.Errorf("the summary is %+v", fleet.Summary)
 	}
 	pools := decoded[NodePools](t, get(c, apiRoot+"/nodepools"))

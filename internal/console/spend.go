@@ -19,9 +19,9 @@ import (
 // SpendPoint is what the nodes cost at one time, in $/h.
 type SpendPoint struct {
 	At         time.Time `json:"at"`
-	Reserved   float64   `json:"reserved"`
-	OnDemand   float64   `json:"onDemand"`
-	Spot       float64   `json:"spot"`
+	Reserved   float64   `json:"reservedHourlyCost"`
+	OnDemand   float64   `json:"onDemandHourlyCost"`
+	Spot       float64   `json:"spotHourlyCost"`
 	LowerBound *float64  `json:"lowerBound"`
 	Nodes      int       `json:"nodes"`
 	// Pending pods have no node; null if pods may not be read.
@@ -57,13 +57,13 @@ func (p *SpendPoint) add(nodes []*top.Node) {
 		switch {
 		case n.Unpriced():
 			p.Unpriced++
-		case n.Price == nil: // it is not launched yet
+		case n.HourlyCost == nil: // it is not launched yet
 		case n.CapacityType == karpv1.CapacityTypeReserved:
-			p.Reserved += *n.Price
+			p.Reserved += *n.HourlyCost
 		case n.CapacityType == karpv1.CapacityTypeSpot:
-			p.Spot += *n.Price
+			p.Spot += *n.HourlyCost
 		default:
-			p.OnDemand += *n.Price
+			p.OnDemand += *n.HourlyCost
 		}
 	}
 }

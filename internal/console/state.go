@@ -47,7 +47,7 @@ type Summary struct {
 	Pending int       `json:"pending"`
 	Stuck   int       `json:"stuck"`
 	Waiting int       `json:"waiting"`
-	Spend   top.Spend `json:"costPerHour"`
+	Spend   top.Spend `json:"cost"`
 	// Planned is when the forecast was made; null before the first one. Changes are those in progress and what it has that is still to
 	// come, Notes what it ignored. Both are null in a Change in which they are those of before.
 	Planned *time.Time   `json:"planned"`

@@ -74,7 +74,7 @@ func TestTheFleetOfARecordedMinuteIsThatOfThePassBeforeIt(t *testing.T) {
 	if len(early.Fleet.Nodes) <= len(late.Fleet.Nodes) || early.Seen.After(early.Asked) || late.Seen.Before(early.Seen) {
 		t.Errorf("%d nodes at %s, %d at %s", len(early.Fleet.Nodes), early.Seen, len(late.Fleet.Nodes), late.Seen)
 	}
-	if early.Fleet.Summary.Spend.Now <= 0 || early.Pass == "" || early.Fleet.Summary.Pods == 0 {
+	if early.Fleet.Summary.Spend.HourlyCost <= 0 || early.Pass == "" || early.Fleet.Summary.Pods == 0 {
 		t.Errorf("the fleet is %+v of pass %q", early.Fleet.Summary, early.Pass)
 	}
 	for path, status := range map[string]int{

@@ -26,16 +26,16 @@ type jsonNode struct {
 	InstanceType string  `json:"instanceType"`
 	Zone         string  `json:"zone"`
 	CapacityType string  `json:"capacityType"`
-	Price        float64 `json:"price"`
+	HourlyCost   float64 `json:"hourlyCost"`
 }
 
 type jsonDrift struct {
 	Nodes    []jsonDrifted  `json:"nodes"`
 	Launches []jsonClaim    `json:"launches"`
 	Existing []jsonExisting `json:"existing"`
-	// HourlyCost is the cost of the launches, ReplacedCost that of the nodes that they replace.
-	HourlyCost   float64 `json:"hourlyCost"`
-	ReplacedCost float64 `json:"replacedCost"`
+	// HourlyCost is the cost of the launches, ReplacedHourlyCost that of the nodes that they replace.
+	HourlyCost         float64 `json:"hourlyCost"`
+	ReplacedHourlyCost float64 `json:"replacedHourlyCost"`
 }
 
 type jsonDrifted struct {
@@ -51,19 +51,19 @@ type jsonCommand struct {
 	Nodes    []jsonNode     `json:"nodes"`
 	Launches []jsonClaim    `json:"launches"`
 	Existing []jsonExisting `json:"existing"`
-	Savings  float64        `json:"savings"`
+	Savings  float64        `json:"hourlySavings"`
 }
 
 type jsonKept struct {
 	Node     string `json:"node"`
 	NodePool string `json:"nodePool"`
-	Why      string `json:"why"`
+	Reason   string `json:"reason"`
 }
 
 type jsonConsolidation struct {
 	Commands []jsonCommand `json:"commands"`
 	Kept     []jsonKept    `json:"kept"`
-	Savings  float64       `json:"savings"`
+	Savings  float64       `json:"hourlySavings"`
 }
 
 // disruption writes the changes to a snapshot, drift and consolidation, as far as there are any.
@@ -80,7 +80,7 @@ func (r *Report) disruption(p *jsonWriter) {
 			out.Nodes = append(out.Nodes, jsonDrifted{newNode(d.Node, d.Price), d.Why.Reason, listOf(d.Why.Fields), d.Stays})
 		}
 		out.Launches, out.Existing = moves(&r.Drift.Plan)
-		out.ReplacedCost, out.HourlyCost = r.Drift.Costs()
+		out.ReplacedHourlyCost, out.HourlyCost = r.Drift.Costs()
 		p.text(",\n  \"drift\": ")
 		p.value("  ", out)
 	}
@@ -94,7 +94,7 @@ func (r *Report) disruption(p *jsonWriter) {
 		out.Savings += cmd.Savings
 	}
 	for _, k := range r.Consolidation.Kept {
-		out.Kept = append(out.Kept, jsonKept(k))
+		out.Kept = append(out.Kept, jsonKept{k.Node, k.NodePool, k.Why})
 	}
 	p.text(",\n  \"consolidation\": ")
 	p.value("  ", out)

@@ -18,9 +18,9 @@ type jsonPreference struct {
 	Kept       int    `json:"kept"`
 	Dropped    int    `json:"dropped"`
 	Unmet      int    `json:"unmet"`
-	// KeptCost is omitted if no pod keeps the preference; DroppedCost if none drops it, or its cost is not known.
-	KeptCost    *float64 `json:"keptCost,omitempty"`
-	DroppedCost *float64 `json:"droppedCost,omitempty"`
+	// KeptHourlyCost is omitted if no pod keeps the preference; DroppedHourlyCost if none drops it, or its cost is not known.
+	KeptHourlyCost    *float64 `json:"keptHourlyCost,omitempty"`
+	DroppedHourlyCost *float64 `json:"droppedHourlyCost,omitempty"`
 }
 
 // preferences are the plan's preferences by workload and text, sorted by workload. Pods of a workload may differ in labels,
@@ -52,10 +52,10 @@ func newPreference(p *schedule.PreferenceCost) jsonPreference {
 		Workload: workloadOf(p.Pod).name, Preference: p.Text, Kept: p.Kept, Dropped: p.Dropped, Unmet: p.Unmet,
 	}
 	if p.Kept > 0 {
-		out.KeptCost = &p.KeptCost
+		out.KeptHourlyCost = &p.KeptCost
 	}
 	if p.Dropped > 0 && !math.IsNaN(p.DroppedCost) {
-		out.DroppedCost = &p.DroppedCost
+		out.DroppedHourlyCost = &p.DroppedCost
 	}
 	return out
 }

@@ -74,12 +74,12 @@ type PlanRecord struct {
 // LaunchRecord is a NodeClaim that a plan creates.
 type LaunchRecord struct {
 	NodePool string `json:"nodePool"`
-	// InstanceTypes are all that the claim may become, cheapest first. Type, zone, capacity type and price, in $/h, are those of
+	// InstanceTypes are all that the claim may become, cheapest first. Type, zone, capacity type and HourlyCost are those of
 	// the cheapest offering.
 	InstanceTypes []string             `json:"instanceTypes"`
 	Zone          string               `json:"zone"`
 	CapacityType  string               `json:"capacityType"`
-	Price         number               `json:"price"`
+	HourlyCost    number               `json:"hourlyCost"`
 	Requirements  []karpv1.Requirement `json:"requirements"`
 	Requests      corev1.ResourceList  `json:"requests"`
 	Pods          []string             `json:"pods"`
@@ -255,7 +255,7 @@ func recordLaunches(launches []schedule.Launch) []LaunchRecord {
 		}
 		out = append(out, LaunchRecord{
 			NodePool: l.Pool.Name, InstanceTypes: types, Zone: l.Offering.Zone, CapacityType: l.Offering.CapacityType,
-			Price: number(l.Offering.Price), Requirements: l.Requirements.API(), Requests: l.Requests, Pods: podNames(l.Pods),
+			HourlyCost: number(l.Offering.Price), Requirements: l.Requirements.API(), Requests: l.Requests, Pods: podNames(l.Pods),
 			Drivers: l.Drivers, Relaxed: l.MinValuesRelaxed,
 		})
 	}

@@ -20,9 +20,10 @@ const KindLaunch = "launch"
 // LaunchDecision is the decision to launch a node for pods of the snapshot.
 func LaunchDecision(s *snapshot.Snapshot, l *schedule.Launch) Decision {
 	d := Decision{
-		ID: l.ID, Kind: KindLaunch, NodePool: l.Pool.Name, Cost: number(l.Offering.Price), Launches: recordLaunches([]schedule.Launch{*l}),
-		What: fmt.Sprintf("launch %s for %s", offering(l), count(len(l.Pods), "pod")),
-		Why:  fmt.Sprintf("%s on no existing node", map[bool]string{true: "the pod fits", false: "the pods fit"}[len(l.Pods) == 1]),
+		ID: l.ID, Kind: KindLaunch, NodePool: l.Pool.Name, HourlyCost: number(l.Offering.Price),
+		Launches: recordLaunches([]schedule.Launch{*l}),
+		What:     fmt.Sprintf("launch %s for %s", offering(l), count(len(l.Pods), "pod")),
+		Why:      fmt.Sprintf("%s on no existing node", map[bool]string{true: "the pod fits", false: "the pods fit"}[len(l.Pods) == 1]),
 		Rule: Rule{
 			Text:        "launch the nodes with the lowest price that have room for all pending pods",
 			Preferences: string(s.Settings.PreferencePolicy),
@@ -33,10 +34,10 @@ func LaunchDecision(s *snapshot.Snapshot, l *schedule.Launch) Decision {
 	for i, t := range l.InstanceTypes {
 		a := Alternative{What: t.Name, Chosen: i == 0}
 		if o, ok := t.Cheapest(l.Requirements); ok {
-			a.What, a.Price = o.Key(t.Name).String(), number(o.Price)
+			a.What, a.HourlyCost = o.Key(t.Name).String(), number(o.Price)
 		}
 		if i > 0 {
-			a.WhyNot = fmt.Sprintf("costs $%.4f/h more; may be launched where the cheaper ones are not available", float64(a.Price)-l.Offering.Price)
+			a.WhyNot = fmt.Sprintf("costs $%.4f/h more; may be launched where the cheaper ones are not available", float64(a.HourlyCost)-l.Offering.Price)
 		}
 		d.add(a)
 		if i == 0 {
@@ -85,7 +86,7 @@ type Basis struct {
 // CommandDecision is the decision to disrupt nodes.
 func CommandDecision(c *disrupt.Command, on Basis) Decision {
 	d := Decision{
-		ID: c.ID, Kind: strings.ToLower(string(c.Reason)), Saving: number(c.Savings), Cost: number(disrupt.LaunchCost(c.Plan)),
+		ID: c.ID, Kind: strings.ToLower(string(c.Reason)), HourlySavings: number(c.Savings), HourlyCost: number(disrupt.LaunchCost(c.Plan)),
 		Launches: recordLaunches(c.Plan.Launches), What: commandWhat(c), Why: commandWhy(c), Inputs: inputsOf(on.Snapshot),
 	}
 	d.Rule.Text = commandRule(c)
@@ -111,7 +112,8 @@ func CommandDecision(c *disrupt.Command, on Basis) Decision {
 	}
 	for _, v := range c.Verdicts {
 		d.Rule.Scores = append(d.Rule.Scores, Score{
-			VerdictRecord: VerdictRecord{v.Pool.Name, v.Approved, number(v.Score)}, Saved: number(v.Saved), PoolCost: number(v.PoolCost),
+			VerdictRecord: VerdictRecord{v.Pool.Name, v.Approved, number(v.Score)},
+			HourlySavings: number(v.Saved), PoolHourlyCost: number(v.PoolCost),
 			Disturbed: number(v.Disturbed), PoolDisruption: number(v.PoolDisruption),
 		})
 		d.Rule.Threshold = consolidate.Threshold
@@ -151,7 +153,7 @@ func nodeRecord(s *snapshot.Snapshot, c *disrupt.Candidate) NodeRecord {
 	return NodeRecord{
 		Name: c.Node.Name, NodeClaim: c.Node.Claim, NodePool: c.Node.Pool, InstanceType: name,
 		Zone: c.Zone, CapacityType: c.CapacityType, Pods: podNames(c.Pods),
-		Price: priceOf(s, c),
+		HourlyCost: priceOf(s, c),
 	}
 }
 
@@ -200,7 +202,7 @@ func commandWhy(c *disrupt.Command) string {
 // addAlternatives adds the other commands of the search, what pools rejected, and the nodes that stay.
 func (d *Decision) addAlternatives(chosen *disrupt.Command, found *consolidate.Result) {
 	of := func(c *disrupt.Command) Alternative {
-		a := Alternative{What: commandWhat(c), Saving: number(c.Savings), Price: number(disrupt.LaunchCost(c.Plan))}
+		a := Alternative{What: commandWhat(c), HourlySavings: number(c.Savings), HourlyCost: number(disrupt.LaunchCost(c.Plan))}
 		for _, n := range c.Candidates {
 			a.Evictions += len(n.Pods)
 		}
@@ -228,7 +230,8 @@ func (d *Decision) addAlternatives(chosen *disrupt.Command, found *consolidate.R
 	}
 	for _, k := range found.Unconsolidatable {
 		d.add(Alternative{
-			What: "delete node " + k.Candidate.Node.Name, Saving: number(k.Candidate.Price), Evictions: len(k.Candidate.Pods), WhyNot: k.Message,
+			What: "delete node " + k.Candidate.Node.Name, HourlySavings: number(k.Candidate.Price),
+			Evictions: len(k.Candidate.Pods), WhyNot: k.Message,
 		})
 	}
 }

@@ -18,9 +18,9 @@ type Decision struct {
 	// What was decided, and Why, in a line each.
 	What string `json:"what"`
 	Why  string `json:"why"`
-	// Cost of the nodes that are launched, Saving of the whole decision, both in $/h.
-	Cost   number `json:"cost,omitempty"`
-	Saving number `json:"saving,omitempty"`
+	// HourlyCost is that of the nodes that are launched, HourlySavings those of the whole decision, both in $/h.
+	HourlyCost    number `json:"hourlyCost,omitempty"`
+	HourlySavings number `json:"hourlySavings,omitempty"`
 	// Evictions is how many pods must move.
 	Evictions int `json:"evictions,omitempty"`
 	// Removes are the nodes that go, Launches those that come.
@@ -80,9 +80,9 @@ type NodeRecord struct {
 	InstanceType string `json:"instanceType,omitempty"`
 	Zone         string `json:"zone,omitempty"`
 	CapacityType string `json:"capacityType,omitempty"`
-	// Price is 0 if it is unknown. Pods are those that must move.
-	Price number   `json:"price"`
-	Pods  []string `json:"pods,omitempty"`
+	// HourlyCost is 0 if it is unknown. Pods are those that must move.
+	HourlyCost number   `json:"hourlyCost"`
+	Pods       []string `json:"pods,omitempty"`
 }
 
 // Rule is what a decision had to obey.
@@ -102,9 +102,9 @@ type Rule struct {
 // Score is how a pool of policy Balanced scores a command: its part of the savings over its part of the disruption.
 type Score struct {
 	VerdictRecord
-	// Saved of PoolCost, in $/h; Disturbed of PoolDisruption, in plain pods.
-	Saved          number `json:"saved"`
-	PoolCost       number `json:"poolCost"`
+	// HourlySavings of PoolHourlyCost, in $/h; Disturbed of PoolDisruption, in plain pods.
+	HourlySavings  number `json:"hourlySavings"`
+	PoolHourlyCost number `json:"poolHourlyCost"`
 	Disturbed      number `json:"disturbed"`
 	PoolDisruption number `json:"poolDisruption"`
 }
@@ -118,14 +118,14 @@ type BudgetRecord struct {
 	Error      string `json:"error,omitempty"`
 }
 
-// Alternative is another way that was examined. Price and Saving are in $/h.
+// Alternative is another way that was examined. HourlyCost and HourlySavings are in $/h.
 type Alternative struct {
-	What      string `json:"what"`
-	Price     number `json:"price,omitempty"`
-	Saving    number `json:"saving,omitempty"`
-	Evictions int    `json:"evictions,omitempty"`
-	Chosen    bool   `json:"chosen,omitempty"`
-	WhyNot    string `json:"whyNot,omitempty"`
+	What          string `json:"what"`
+	HourlyCost    number `json:"hourlyCost,omitempty"`
+	HourlySavings number `json:"hourlySavings,omitempty"`
+	Evictions     int    `json:"evictions,omitempty"`
+	Chosen        bool   `json:"chosen,omitempty"`
+	WhyNot        string `json:"whyNot,omitempty"`
 }
 
 // maxAlternatives is how many alternatives a decision has: a page shows no more.

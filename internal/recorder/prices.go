@@ -90,10 +90,10 @@ func unavailable(l *schedule.Launch) []Alternative {
 				continue
 			}
 			out = append(out, Alternative{
-				What: o.Key(t.Name).String(), Price: number(o.Price), WhyNot: cmp.Or(o.UnavailableMessage, "not available"),
+				What: o.Key(t.Name).String(), HourlyCost: number(o.Price), WhyNot: cmp.Or(o.UnavailableMessage, "not available"),
 			})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Alternative) int { return cmp.Compare(a.Price, b.Price) })
+	slices.SortStableFunc(out, func(a, b Alternative) int { return cmp.Compare(a.HourlyCost, b.HourlyCost) })
 	return out[:min(len(out), maxUnavailable)]
 }

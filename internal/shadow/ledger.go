@@ -41,8 +41,8 @@ type state struct {
 // known is what was last seen of a node of the acting controller.
 type known struct {
 	Name string `json:"name"`
-	// PerHour is its price in $/h; 0 while it is not known.
-	PerHour float64 `json:"perHour"`
+	// HourlyCost is its price in $/h; 0 while it is not known.
+	HourlyCost float64 `json:"hourlyCost"`
 	// Pods are those that would have to move.
 	Pods int `json:"pods,omitempty"`
 	// Priced is true once it counts as launched, with its price as far as that is known, or if it existed before. Leaving is true while it
@@ -85,7 +85,7 @@ type fruitless struct {
 
 // NewLedger returns a Ledger that begins now, with the settings of the search for nodes to consolidate.
 func NewLedger(how consolidate.Settings, version string) *Ledger {
-	return &Ledger{how: how, proposals: map[string]proposal{}, state: state{Report: Report{Version: version}}}
+	return &Ledger{how: how, proposals: map[string]proposal{}, state: state{Report: Report{Format: reportFormat, Version: version}}}
 }
 
 // Report returns the comparison so far.
@@ -99,8 +99,8 @@ func (l *Ledger) Pass(s *snapshot.Snapshot, reasons map[types.UID]string) {
 		l.begin(s)
 	}
 	if hours := s.Now.Sub(r.At).Hours(); r.Passes > 0 && hours > 0 {
-		r.Shadow.Spent += r.Shadow.PerHour * hours
-		r.Acting.Spent += r.Acting.PerHour * hours
+		r.Shadow.TotalCost += r.Shadow.HourlyCost * hours
+		r.Acting.TotalCost += r.Acting.HourlyCost * hours
 	}
 	l.observe(s, reasons)
 	w := l.world(s)
@@ -120,7 +120,7 @@ func (l *Ledger) begin(s *snapshot.Snapshot) {
 	l.state.Known = map[types.UID]known{}
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; n.Claim != "" {
-			l.state.Known[n.ClaimUID] = known{Name: n.Name, PerHour: n.Price, Priced: true, Leaving: leaves(n)}
+			l.state.Known[n.ClaimUID] = known{Name: n.Name, HourlyCost: n.Price, Priced: true, Leaving: leaves(n)}
 		}
 	}
 }
@@ -200,19 +200,19 @@ func (l *Ledger) observeNode(n *snapshot.Node, now time.Time, reason string) {
 	}
 	k.Name = n.Name
 	if n.Price > 0 {
-		k.PerHour = n.Price
+		k.HourlyCost = n.Price
 	}
 	// The price of a type that no NodePool has any more is never known.
 	if !k.Priced && n.Launched && (n.Price > 0 || n.Initialized) {
 		k.Priced = true
 		r := &l.state.Report
 		r.Acting.Launches++
-		r.Acting.LaunchedPerHour += n.Price
+		r.Acting.LaunchedHourlyCost += n.Price
 		r.Actions = keep(r.Actions, Action{
-			At: now, What: ActionLaunch, Nodes: []string{}, PerHour: n.Price,
+			At: now, What: ActionLaunch, Nodes: []string{}, HourlySavings: 0 - n.Price,
 			Launches: []Launch{{
 				NodePool: n.Pool, InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
-				CapacityType: n.Labels[karpv1.LabelCapacityType], PerHour: n.Price,
+				CapacityType: n.Labels[karpv1.LabelCapacityType], HourlyCost: n.Price,
 			}},
 		})
 		l.changed = true
@@ -239,10 +239,11 @@ func reschedulable(n *snapshot.Node) (out []*corev1.Pod) {
 func (l *Ledger) removedByActing(k known, now time.Time, reason string) {
 	r := &l.state.Report
 	r.Acting.Removed++
-	r.Acting.RemovedPerHour += k.PerHour
+	r.Acting.RemovedHourlyCost += k.HourlyCost
 	r.Acting.Evictions += k.Pods
 	r.Actions = keep(r.Actions, Action{
-		At: now, What: ActionRemove, Reason: reason, Nodes: []string{k.Name}, Launches: []Launch{}, Pods: k.Pods, PerHour: -k.PerHour,
+		At: now, What: ActionRemove, Reason: reason, Nodes: []string{k.Name}, Launches: []Launch{}, Pods: k.Pods,
+		HourlySavings: k.HourlyCost,
 	})
 	l.changed = true
 }
@@ -251,7 +252,7 @@ func (l *Ledger) removedByActing(k known, now time.Time, reason string) {
 func (l *Ledger) keptByActing(k known) {
 	r := &l.state.Report
 	r.Acting.Removed--
-	r.Acting.RemovedPerHour -= k.PerHour
+	r.Acting.RemovedHourlyCost -= k.HourlyCost
 	r.Acting.Evictions -= k.Pods
 	for i, a := range slices.Backward(r.Actions) {
 		if a.What == ActionRemove && slices.Equal(a.Nodes, []string{k.Name}) {
@@ -284,7 +285,7 @@ func (l *Ledger) launch(w *snapshot.Snapshot, plan *schedule.Plan) {
 		r := &l.state.Report
 		r.Decisions = keep(r.Decisions, Action{
 			At: w.Now, What: ActionLaunch, Reason: reasonPending, Nodes: []string{}, Launches: []Launch{n.Launch}, Pods: len(n.Pods),
-			PerHour: n.Launch.PerHour,
+			HourlySavings: 0 - n.Launch.HourlyCost,
 		})
 		l.add(n)
 	}
@@ -293,7 +294,7 @@ func (l *Ledger) launch(w *snapshot.Snapshot, plan *schedule.Plan) {
 // add adds a node that Dovetail would have launched.
 func (l *Ledger) add(n pendingNode) {
 	l.state.Report.Shadow.Launches++
-	l.state.Report.Shadow.LaunchedPerHour += n.Launch.PerHour
+	l.state.Report.Shadow.LaunchedHourlyCost += n.Launch.HourlyCost
 	l.state.Pending = append(l.state.Pending, n)
 	l.changed = true
 }
@@ -310,7 +311,7 @@ func (l *Ledger) pendingNodes(w *snapshot.Snapshot, launches []schedule.Launch) 
 			CreatedAt: w.Now,
 			Launch: Launch{
 				NodePool: n.Pool, InstanceType: launch.InstanceTypes[0].Name, CapacityType: launch.Offering.CapacityType,
-				Zone: launch.Offering.Zone, PerHour: launch.Offering.Price,
+				Zone: launch.Offering.Zone, HourlyCost: launch.Offering.Price,
 			},
 		}
 		for _, pod := range launch.Pods {
@@ -392,11 +393,11 @@ func (l *Ledger) decisionOf(w *snapshot.Snapshot, cmd *disrupt.Command) decision
 		d.action.Pods += len(c.Pods)
 		d.perHour += c.Price
 	}
-	d.action.PerHour = -d.perHour
+	d.action.HourlySavings = d.perHour
 	for i := range d.nodes {
 		d.action.What = ActionReplace
 		d.action.Launches = append(d.action.Launches, d.nodes[i].Launch)
-		d.action.PerHour += d.nodes[i].Launch.PerHour
+		d.action.HourlySavings -= d.nodes[i].Launch.HourlyCost
 	}
 	return d
 }
@@ -406,7 +407,7 @@ func (l *Ledger) decide(d decision) {
 	r := &l.state.Report
 	r.Decisions = keep(r.Decisions, d.action)
 	r.Shadow.Removed += len(d.claims)
-	r.Shadow.RemovedPerHour += d.perHour
+	r.Shadow.RemovedHourlyCost += d.perHour
 	r.Shadow.Evictions += d.action.Pods
 	for _, uid := range d.claims {
 		l.state.Removals = append(l.state.Removals, removal{Claim: uid, At: d.action.At})
@@ -420,11 +421,11 @@ func (l *Ledger) decide(d decision) {
 // count prices both fleets.
 func (l *Ledger) count(s *snapshot.Snapshot) {
 	r := &l.state.Report
-	r.Acting.Nodes, r.Acting.PerHour = 0, 0
-	r.Shadow.Nodes, r.Shadow.PerHour = len(l.state.Pending), 0
+	r.Acting.Nodes, r.Acting.HourlyCost = 0, 0
+	r.Shadow.Nodes, r.Shadow.HourlyCost = len(l.state.Pending), 0
 	removed := l.removed()
 	for i := range l.state.Pending {
-		r.Shadow.PerHour += l.state.Pending[i].Launch.PerHour
+		r.Shadow.HourlyCost += l.state.Pending[i].Launch.HourlyCost
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -432,11 +433,11 @@ func (l *Ledger) count(s *snapshot.Snapshot) {
 			continue
 		}
 		r.Acting.Nodes++
-		r.Acting.PerHour += n.Price
+		r.Acting.HourlyCost += n.Price
 		if _, gone := removed[n.ClaimUID]; gone || inFlight(n) && n.CreatedAt.After(r.Since) {
 			continue
 		}
 		r.Shadow.Nodes++
-		r.Shadow.PerHour += n.Price
+		r.Shadow.HourlyCost += n.Price
 	}
 }

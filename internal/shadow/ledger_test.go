@@ -87,16 +87,16 @@ func TestALaunchCountsOnce(t *testing.T) {
 	for range 3 {
 		r := c.pass(5 * time.Second)
 		c.want(r, "launches", float64(r.Shadow.Launches), 1)
-		c.want(r, "the shadow's fleet", r.Shadow.PerHour, 0.1)
-		c.want(r, "the acting fleet", r.Acting.PerHour, 0)
+		c.want(r, "the shadow's fleet", r.Shadow.HourlyCost, 0.1)
+		c.want(r, "the acting fleet", r.Acting.HourlyCost, 0)
 	}
 	c.launches("big", 0.4)
 	for range 2 {
 		r := c.pass(5 * time.Second)
 		c.want(r, "launches", float64(r.Shadow.Launches), 1)
 		c.want(r, "launches of the other", float64(r.Acting.Launches), 1)
-		c.want(r, "the shadow's fleet", r.Shadow.PerHour, 0.1)
-		c.want(r, "the acting fleet", r.Acting.PerHour, 0.4)
+		c.want(r, "the shadow's fleet", r.Shadow.HourlyCost, 0.1)
+		c.want(r, "the acting fleet", r.Acting.HourlyCost, 0.4)
 	}
 	c.pods = append(c.pods, et.Pods(1, "more", et.Requests("cpu", "900m"))...)
 	r := c.pass(5 * time.Second)
@@ -104,7 +104,7 @@ func TestALaunchCountsOnce(t *testing.T) {
 	c.binds()
 	r = c.pass(5 * time.Second)
 	c.want(r, "launches in the end", float64(r.Shadow.Launches), 2)
-	c.want(r, "the shadow's fleet in the end", r.Shadow.PerHour, 0.4)
+	c.want(r, "the shadow's fleet in the end", r.Shadow.HourlyCost, 0.4)
 }
 
 // A node that is not worth its price is removed once, after it was so for 15 s, with its pods; the other's removal of it is the same
@@ -123,7 +123,7 @@ func TestARemovalCountsOnce(t *testing.T) {
 		r = c.pass(5 * time.Second)
 		c.want(r, "removals", float64(r.Shadow.Removed), 1)
 		c.want(r, "evictions", float64(r.Shadow.Evictions), 1)
-		c.want(r, "the shadow's fleet", r.Shadow.PerHour, 0.2)
+		c.want(r, "the shadow's fleet", r.Shadow.HourlyCost, 0.2)
 		c.want(r, "removals of the other", float64(r.Acting.Removed), 0)
 	}
 	if len(r.Decisions) != 1 || r.Decisions[0].Reason != "Underutilized" {
@@ -141,9 +141,9 @@ func TestARemovalCountsOnce(t *testing.T) {
 	c.nodes = append(c.nodes[:gone], c.nodes[gone+1:]...)
 	r = c.pass(5 * time.Second)
 	c.want(r, "removals of the other when the node is gone", float64(r.Acting.Removed), 1)
-	c.want(r, "the acting fleet", r.Acting.PerHour, 0.2)
-	if r.Shadow.Spent >= r.Acting.Spent {
-		t.Errorf("the shadow spent $%v, the other $%v", r.Shadow.Spent, r.Acting.Spent)
+	c.want(r, "the acting fleet", r.Acting.HourlyCost, 0.2)
+	if r.Shadow.TotalCost >= r.Acting.TotalCost {
+		t.Errorf("the shadow spent $%v, the other $%v", r.Shadow.TotalCost, r.Acting.TotalCost)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestANodeWithoutAPriceCounts(t *testing.T) {
 	c.nodes = nil
 	r = c.pass(5 * time.Second)
 	c.want(r, "removals of the other", float64(r.Acting.Removed), 1)
-	c.want(r, "what they cost", r.Acting.RemovedPerHour, 0)
+	c.want(r, "what they cost", r.Acting.RemovedHourlyCost, 0)
 }
 
 // A controller that begins to remove a node, and keeps it after all, has removed none; Dovetail would have.
@@ -187,7 +187,7 @@ func TestTheOtherKeepsTheNodeAfterAll(t *testing.T) {
 		for range 10 {
 			r = c.pass(5 * time.Second)
 			c.want(r, "removals of the other that keeps it", float64(r.Acting.Removed), 0)
-			c.want(r, "what they cost", r.Acting.RemovedPerHour, 0)
+			c.want(r, "what they cost", r.Acting.RemovedHourlyCost, 0)
 			c.want(r, "removals by both", float64(r.RemovedByBoth), 0)
 			c.want(r, "removals", float64(r.Shadow.Removed), 1)
 			c.want(r, "actions of the other", float64(len(r.Actions)), 0)
@@ -247,11 +247,11 @@ func TestText(t *testing.T) {
 	at := et.Now()
 	r := Report{
 		Since: at.Add(-time.Hour), At: at, Passes: 720, RemovedByBoth: 1, Unschedulable: 2,
-		Shadow: Totals{Launches: 3, LaunchedPerHour: 0.3, Removed: 2, RemovedPerHour: 0.4, Evictions: 5, Nodes: 4, PerHour: 1.25, Spent: 1.3},
-		Acting: Totals{Launches: 4, LaunchedPerHour: 0.5, Removed: 1, RemovedPerHour: 0.2, Evictions: 2, Nodes: 5, PerHour: 1.5, Spent: 1.6},
+		Shadow: Totals{Launches: 3, LaunchedHourlyCost: 0.3, Removed: 2, RemovedHourlyCost: 0.4, Evictions: 5, Nodes: 4, HourlyCost: 1.25, TotalCost: 1.3},
+		Acting: Totals{Launches: 4, LaunchedHourlyCost: 0.5, Removed: 1, RemovedHourlyCost: 0.2, Evictions: 2, Nodes: 5, HourlyCost: 1.5, TotalCost: 1.6},
 		Decisions: []Action{{
-			At: at, What: ActionReplace, Reason: "Underutilized", Nodes: []string{"a", "b"}, Pods: 5, PerHour: -0.15,
-			Launches: []Launch{{InstanceType: "m.large", CapacityType: "spot", Zone: "z1", PerHour: 0.05}},
+			At: at, What: ActionReplace, Reason: "Underutilized", Nodes: []string{"a", "b"}, Pods: 5, HourlySavings: 0.15,
+			Launches: []Launch{{InstanceType: "m.large", CapacityType: "spot", Zone: "z1", HourlyCost: 0.05}},
 		}},
 	}
 	var out strings.Builder

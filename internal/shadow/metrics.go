@@ -46,6 +46,6 @@ func (m *Metrics) set(r Report) {
 		m.launches.WithLabelValues(by).Set(float64(t.Launches))
 		m.removed.WithLabelValues(by).Set(float64(t.Removed))
 		m.evictions.WithLabelValues(by).Set(float64(t.Evictions))
-		m.perHour.WithLabelValues(by).Set(t.PerHour)
+		m.perHour.WithLabelValues(by).Set(t.HourlyCost)
 	}
 }

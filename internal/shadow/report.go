@@ -18,6 +18,8 @@ type Report struct {
 	// At is the time of the last pass.
 	At     time.Time `json:"at"`
 	Passes int       `json:"passes"`
+	// Format is that of the fields: 1 had other names.
+	Format int `json:"format"`
 	// Version of the program.
 	Version string `json:"version"`
 	// Shadow is what Dovetail would have done, Acting what the acting controller did.
@@ -37,18 +39,18 @@ type Report struct {
 // Totals are sums since the shadow began, and the fleet at the last pass.
 type Totals struct {
 	Launches int `json:"launches"`
-	// LaunchedPerHour is what the launched nodes cost, in $/h.
-	LaunchedPerHour float64 `json:"launchedPerHour"`
-	Removed         int     `json:"removed"`
-	// RemovedPerHour is what the removed nodes cost, in $/h.
-	RemovedPerHour float64 `json:"removedPerHour"`
+	// LaunchedHourlyCost is what the launched nodes cost, in $/h.
+	LaunchedHourlyCost float64 `json:"launchedHourlyCost"`
+	Removed            int     `json:"removed"`
+	// RemovedHourlyCost is what the removed nodes cost, in $/h.
+	RemovedHourlyCost float64 `json:"removedHourlyCost"`
 	// Evictions are the pods that had to move from removed nodes.
 	Evictions int `json:"evictions"`
-	// Nodes and PerHour, in $/h, are the nodes of NodePools now.
-	Nodes   int     `json:"nodes"`
-	PerHour float64 `json:"perHour"`
-	// Spent is what they have cost since the shadow began, in $.
-	Spent float64 `json:"spent"`
+	// Nodes and HourlyCost, in $/h, are the nodes of NodePools now.
+	Nodes      int     `json:"nodes"`
+	HourlyCost float64 `json:"hourlyCost"`
+	// TotalCost is what they have cost since the shadow began, in $.
+	TotalCost float64 `json:"totalCost"`
 }
 
 // Action is one decision, or what was seen of one.
@@ -66,8 +68,8 @@ type Action struct {
 	MoreLaunches int `json:"moreLaunches,omitempty"`
 	// Pods is how many pods get a node, or have to move.
 	Pods int `json:"pods"`
-	// PerHour is what the fleet costs more by it, in $/h; negative if it costs less.
-	PerHour float64 `json:"perHour"`
+	// HourlySavings is what the fleet costs less by it, in $/h; negative if it costs more.
+	HourlySavings float64 `json:"hourlySavings"`
 }
 
 // Launch is a launched node.
@@ -76,8 +78,11 @@ type Launch struct {
 	InstanceType string  `json:"instanceType"`
 	CapacityType string  `json:"capacityType"`
 	Zone         string  `json:"zone"`
-	PerHour      float64 `json:"perHour"`
+	HourlyCost   float64 `json:"hourlyCost"`
 }
+
+// reportFormat is the Format of the reports of this program.
+const reportFormat = 2
 
 // The values of Action.What.
 const (

@@ -24,6 +24,9 @@ const (
 	fieldManager  = "dovetail-shadow"
 )
 
+// errFormat means that a report has the fields of another version of the program.
+var errFormat = errors.New("a shadow of this version begins anew and replaces it")
+
 // ErrOverwritten means that somebody else has written the report since: another shadow in the namespace, most likely.
 var ErrOverwritten = errors.New("somebody else has written it since, and this process goes on with that: " +
 	"run one shadow in a namespace, with one replica")
@@ -49,6 +52,10 @@ func (c *ConfigMap) Load(ctx context.Context, l *Ledger) error {
 		return fmt.Errorf("read ConfigMap %s: %w", ConfigMapName, err)
 	}
 	read, err := readState(found)
+	if errors.Is(err, errFormat) {
+		c.version = found.ResourceVersion // its numbers cannot be added to: the first Save replaces it
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -149,6 +156,10 @@ func ReadReport(m *corev1.ConfigMap) (r Report, err error) {
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return r, fmt.Errorf("ConfigMap %s/%s: data[%q]: %w", m.Namespace, m.Name, reportKey, err)
+	}
+	if r.Format != reportFormat {
+		return r, fmt.Errorf("ConfigMap %s/%s: data[%q] has format %d, and this program reads format %d: %w",
+			m.Namespace, m.Name, reportKey, r.Format, reportFormat, errFormat)
 	}
 	return r, nil
 }

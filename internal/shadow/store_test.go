@@ -137,6 +137,29 @@ func TestEditsOfTheConfigMapAreWrittenOver(t *testing.T) {
 	}
 }
 
+// The numbers of a report with other fields cannot be added to, and would read as zero.
+func TestAReportOfAnotherFormatBeginsAnew(t *testing.T) {
+	server := &apiServer{}
+	server.write(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ConfigMapName}, Data: map[string]string{
+		reportKey: `{"passes": 700, "shadow": {"launches": 9, "perHour": 1.5}}`, stateKey: "{}",
+	}})
+	if _, err := ReadReport(server.object); !errors.Is(err, errFormat) {
+		t.Errorf("the report is read: %v", err)
+	}
+	store, c := &ConfigMap{Client: server.client()}, newCluster(t)
+	if err := store.Load(t.Context(), c.ledger); err != nil {
+		t.Fatal(err)
+	}
+	c.pods = et.Pods(1, "web", et.Requests("cpu", "900m"))
+	c.pass(5 * time.Second)
+	if err := store.Save(t.Context(), c.ledger); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := ReadReport(server.object); err != nil || r.Passes >= 700 || r.Shadow.Launches != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
 // A report of any size fits into a ConfigMap, with what a process needs to go on.
 func TestTheConfigMapHasALimit(t *testing.T) {
 	long := strings.Repeat("n", 253)
@@ -149,7 +172,7 @@ func TestTheConfigMapHasALimit(t *testing.T) {
 	l := newLedger()
 	l.state.Known = map[types.UID]known{}
 	for i := range 10000 {
-		l.state.Known[types.UID(fmt.Sprintf("%036d", i))] = known{Name: long, PerHour: 1, Priced: true}
+		l.state.Known[types.UID(fmt.Sprintf("%036d", i))] = known{Name: long, HourlyCost: 1, Priced: true}
 	}
 	for range 2 * maxActions {
 		nodes, launches := many(1000)

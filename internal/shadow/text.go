@@ -52,13 +52,13 @@ func (t *textWriter) totals(r Report) {
 	}
 	s, a := r.Shadow, r.Acting
 	row("launched nodes", "%d", s.Launches, a.Launches)
-	row("  $/h", "%.3f", s.LaunchedPerHour, a.LaunchedPerHour)
+	row("  $/h", "%.3f", s.LaunchedHourlyCost, a.LaunchedHourlyCost)
 	row("removed nodes", "%d", s.Removed, a.Removed)
-	row("  $/h", "%.3f", s.RemovedPerHour, a.RemovedPerHour)
+	row("  $/h", "%.3f", s.RemovedHourlyCost, a.RemovedHourlyCost)
 	row("evicted pods", "%d", s.Evictions, a.Evictions)
 	row("nodes now", "%d", s.Nodes, a.Nodes)
-	row("  $/h", "%.3f", s.PerHour, a.PerHour)
-	row("spent, $", "%.2f", s.Spent, a.Spent)
+	row("  $/h", "%.3f", s.HourlyCost, a.HourlyCost)
+	row("spent, $", "%.2f", s.TotalCost, a.TotalCost)
 }
 
 // actions writes the latest actions.
@@ -96,7 +96,7 @@ func (a Action) words() string {
 	if a.Pods > 0 {
 		notes = append(notes, fmt.Sprintf("%d pods", a.Pods))
 	}
-	notes = append(notes, fmt.Sprintf("%+.3f $/h", a.PerHour))
+	notes = append(notes, fmt.Sprintf("%+.3f $/h", 0-a.HourlySavings))
 	text := strings.Join(parts, " ") + " (" + strings.Join(notes, ", ") + ")"
 	return strings.Join(strings.Fields(text), " ") // names are text of the ConfigMap, and begin no line
 }

@@ -35,7 +35,7 @@ func (p *pendingNode) node() snapshot.Node {
 	return snapshot.Node{
 		Name: p.Name, Claim: p.Name, ClaimUID: types.UID(p.Name), Pool: p.Launch.NodePool, Labels: p.Labels, Taints: p.Taints,
 		Capacity: p.Capacity, Allocatable: p.Allocatable, VolumeLimits: p.VolumeLimits, CreatedAt: p.CreatedAt,
-		Price: p.Launch.PerHour, Launched: true, Nominated: p.Pods,
+		Price: p.Launch.HourlyCost, Launched: true, Nominated: p.Pods,
 	}
 }
 

@@ -153,7 +153,7 @@ func nodeColumns(now time.Time, g grouping, nodes []*Node) []column[*Node] {
 		{title: "CPU REQ", min: 9, grow: true, rank: 1, cell: func(n *Node, w int) line { return useCell(n.CPU, w) }},
 		{title: "MEM REQ", min: 9, grow: true, rank: 3, cell: func(n *Node, w int) line { return useCell(n.Memory, w) }},
 		{title: "PODS", min: 4, rank: 5, right: true, cell: func(n *Node, _ int) line { return words(plain, n.podCount()) }},
-		{title: "$/H", min: 5, rank: 6, right: true, cell: func(n *Node, _ int) line { return words(plain, price(n.Price)) }},
+		{title: "$/H", min: 5, rank: 6, right: true, cell: func(n *Node, _ int) line { return words(plain, price(n.HourlyCost)) }},
 		{title: "AGE", min: 4, rank: 7, right: true, cell: func(n *Node, _ int) line { return words(plain, age(now, n.Created)) }},
 		{title: "STATE", min: 9, rank: 2, cell: func(n *Node, _ int) line { return words(n.State.style(), string(n.State)) }},
 		{title: "CAPACITY", min: 9, rank: 8, cell: func(n *Node, _ int) line { return words(plain, n.CapacityType) }},
@@ -226,10 +226,10 @@ func changeColumns() []column[Change] {
 	return []column[Change]{
 		{title: "ACTION", min: 7, rank: 1, cell: func(c Change, _ int) line { return words(accent, c.Action) }},
 		{title: "SAVES $/H", min: 9, rank: 0, right: true, cell: func(c Change, _ int) line {
-			if c.Saving < 0 {
-				return words(warn, amount(c.Saving))
+			if c.HourlySavings < 0 {
+				return words(warn, amount(c.HourlySavings))
 			}
-			return words(good, amount(c.Saving))
+			return words(good, amount(c.HourlySavings))
 		}},
 		{title: "PODS", min: 4, rank: 4, right: true, cell: func(c Change, _ int) line { return words(plain, fmt.Sprint(c.Pods)) }},
 		{title: "NODES", min: 16, grow: true, rank: 0, cell: func(c Change, w int) line { return words(plain, c.subjects(w)) }},

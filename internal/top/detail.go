@@ -109,10 +109,10 @@ func join(parts ...string) (out string) {
 }
 
 func (m *Model) priceText(n *Node) string {
-	if n.Price == nil {
+	if n.HourlyCost == nil {
 		return "not known: the catalog has no such offering"
 	}
-	text := dollars(*n.Price)
+	text := dollars(*n.HourlyCost)
 	if m.observed.Prices != "" {
 		text += " by " + m.observed.Prices
 	}

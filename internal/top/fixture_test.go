@@ -143,15 +143,15 @@ func sampleObserved() Observed {
 
 func sampleForecast() *Forecast {
 	gone := samples()[2].name
-	launch := Launch{NodePool: "general", InstanceType: "c7i.large", CapacityType: "spot", Zone: "eu-west-1b", Price: 0.0384}
+	launch := Launch{NodePool: "general", InstanceType: "c7i.large", CapacityType: "spot", Zone: "eu-west-1b", HourlyCost: 0.0384}
 	return &Forecast{
 		At: now.Add(-12 * time.Second), LowerBound: 1.9,
 		Changes: []Change{
 			{
-				Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{launch}, Pods: 1, Saving: -0.0384,
+				Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{launch}, Pods: 1, HourlySavings: -0.0384,
 				pods: []types.UID{"checkout-7d9f"},
 			},
-			{Action: "replace", Reason: "underutilized", Nodes: []string{gone}, Launches: []Launch{launch}, Pods: 4, Saving: 0.154},
+			{Action: "replace", Reason: "underutilized", Nodes: []string{gone}, Launches: []Launch{launch}, Pods: 4, HourlySavings: 0.154},
 		},
 		removals: map[string]int{gone: 1},
 		stays: map[string]stay{

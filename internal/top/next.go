@@ -91,7 +91,7 @@ func (f *Fleet) inProgress() []Change {
 		if !n.inFlight() || n.leaves() {
 			continue
 		}
-		l := Launch{NodePool: n.Pool, InstanceType: n.InstanceType, CapacityType: n.CapacityType, Zone: n.Zone, Price: n.price()}
+		l := Launch{NodePool: n.Pool, InstanceType: n.InstanceType, CapacityType: n.CapacityType, Zone: n.Zone, HourlyCost: n.price()}
 		if at, replaces := replaced(n.claim, of); replaces {
 			out[at].Action, out[at].Launches = "replace", append(out[at].Launches, l)
 			if out[at].Progress != draining {
@@ -132,7 +132,7 @@ func (f *Fleet) removals() (out []Change, of map[string]int) {
 			})
 		}
 		c := &out[at]
-		c.Nodes, c.Pods, c.Saving = append(c.Nodes, n.Name), c.Pods+f.movable(n), c.Saving+n.price()
+		c.Nodes, c.Pods, c.HourlySavings = append(c.Nodes, n.Name), c.Pods+f.movable(n), c.HourlySavings+n.price()
 		if n.deleted() {
 			c.Progress = draining
 		}

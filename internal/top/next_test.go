@@ -29,10 +29,10 @@ func newMoving() *moving {
 		At: now.Add(-10 * time.Second), removals: map[string]int{"n1": 1}, stays: map[string]stay{}, pods: map[types.UID]Outlook{},
 		Changes: []Change{
 			{
-				Action: "launch", Reason: "pending pods", Nodes: []string{}, Pods: 1, Saving: -0.1, pods: []types.UID{m.Pods[0].UID},
-				Launches: []Launch{{NodePool: "general", InstanceType: "c7i.xlarge", Price: 0.1}},
+				Action: "launch", Reason: "pending pods", Nodes: []string{}, Pods: 1, HourlySavings: -0.1, pods: []types.UID{m.Pods[0].UID},
+				Launches: []Launch{{NodePool: "general", InstanceType: "c7i.xlarge", HourlyCost: 0.1}},
 			},
-			{Action: "remove", Reason: "underutilized", Nodes: []string{"n1"}, Launches: []Launch{}, Saving: 0.2},
+			{Action: "remove", Reason: "underutilized", Nodes: []string{"n1"}, Launches: []Launch{}, HourlySavings: 0.2},
 		},
 	}
 	return m
@@ -72,7 +72,7 @@ func (m *moving) next() (out []string, after float64) {
 		}
 		out = append(out, text)
 	}
-	return out, *report.Spend.After - report.Spend.Now
+	return out, *report.Spend.PlannedHourlyCost - report.Spend.HourlyCost
 }
 
 func TestChangesThatHaveBegunAreListedOnceAsSuch(t *testing.T) {

@@ -155,9 +155,9 @@ type Node struct {
 	State        State  `json:"state"`
 	// Why explains the state, or why the node stays; empty if nothing is to be said.
 	Why string `json:"why"`
-	// Price in $/h; null if the catalog has none.
-	Price   *float64  `json:"pricePerHour"`
-	Created time.Time `json:"created"`
+	// HourlyCost in $/h; null if it is not known.
+	HourlyCost *float64  `json:"hourlyCost"`
+	Created    time.Time `json:"created"`
 	// CPU is in millicores, Memory in bytes.
 	CPU    Use `json:"cpuMillicores"`
 	Memory Use `json:"memoryBytes"`
@@ -182,7 +182,7 @@ func (n *Node) UID() types.UID {
 func (n *Node) Same(other *Node) bool {
 	return n.Name == other.Name && n.Claim == other.Claim && n.Pool == other.Pool && n.InstanceType == other.InstanceType &&
 		n.CapacityType == other.CapacityType && n.Zone == other.Zone && n.State == other.State && n.Why == other.Why &&
-		equal(n.Price, other.Price) && n.Created.Equal(other.Created) && n.CPU.same(other.CPU) && n.Memory.same(other.Memory) &&
+		equal(n.HourlyCost, other.HourlyCost) && n.Created.Equal(other.Created) && n.CPU.same(other.CPU) && n.Memory.same(other.Memory) &&
 		n.Pods == other.Pods && n.MaxPods == other.MaxPods
 }
 
@@ -213,10 +213,10 @@ func (n *Node) priceBy(prices *fleet.Prices) *float64 {
 
 // price is the price in $/h, 0 if unknown.
 func (n *Node) price() float64 {
-	if n.Price == nil {
+	if n.HourlyCost == nil {
 		return 0
 	}
-	return *n.Price
+	return *n.HourlyCost
 }
 
 // use is the larger requested share.
@@ -246,7 +246,7 @@ func Observe(o Objects) *Fleet {
 	f.placePods()
 	for _, n := range f.Nodes {
 		n.State, n.Why = n.observedState()
-		n.Price = n.priceBy(o.Prices)
+		n.HourlyCost = n.priceBy(o.Prices)
 	}
 	return f
 }

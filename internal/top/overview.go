@@ -154,7 +154,7 @@ func (o *Overview) head(rows []*Model) []line {
 		}
 		known++
 		spend := m.fleet.spend(m.forecast, &m.observed)
-		nodes, pending, unpriced, now = nodes+len(m.fleet.Nodes), pending+len(m.fleet.Pending), unpriced+spend.Unpriced, now+spend.Now
+		nodes, pending, unpriced, now = nodes+len(m.fleet.Nodes), pending+len(m.fleet.Pending), unpriced+spend.Unpriced, now+spend.HourlyCost
 	}
 	var title, sum line
 	title.add(accent, " dovetail top")
@@ -194,14 +194,14 @@ func overviewColumns() []column[*Model] {
 		}),
 		number("CPU", 4, 2, func(m *Model) line { return words(plain, m.total().cpu.percent()) }),
 		number("MEM", 4, 2, func(m *Model) line { return words(plain, m.total().memory.percent()) }),
-		number("$/H", 8, 0, func(m *Model) line { return words(bold, strings.TrimPrefix(amount(spend(m).Now), "$")) }),
+		number("$/H", 8, 0, func(m *Model) line { return words(bold, strings.TrimPrefix(amount(spend(m).HourlyCost), "$")) }),
 		number("CHANGES", 7, 4, func(m *Model) line {
 			if m.forecast == nil {
 				return nil
 			}
 			return words(plain, fmt.Sprint(len(m.fleet.next(m.forecast))))
 		}),
-		number("AFTER", 8, 3, func(m *Model) line { return words(good, price(spend(m).After)) }),
+		number("AFTER", 8, 3, func(m *Model) line { return words(good, price(spend(m).PlannedHourlyCost)) }),
 		{title: "STATE", min: 6, grow: true, rank: 1, cell: (*Model).overviewState},
 	}
 }

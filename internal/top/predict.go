@@ -27,7 +27,7 @@ type Forecast struct {
 	// Changes are the planned changes: launches for pending pods, then consolidation in order.
 	Changes []Change `json:"changes"`
 	// LowerBound is what no plan for the pods of this cluster can cost less than, in $/h; 0 if it is not known.
-	LowerBound float64 `json:"lowerBoundPerHour"`
+	LowerBound float64 `json:"lowerBound"`
 	// Notes state what the engine ignored.
 	Notes []string `json:"notes"`
 
@@ -54,8 +54,8 @@ type Change struct {
 	Pods int `json:"pods"`
 	// Progress is how far a change is that has begun, in words; empty for one that is only planned.
 	Progress string `json:"progress,omitempty"`
-	// Saving in $/h; negative for launches.
-	Saving float64 `json:"savingPerHour"`
+	// HourlySavings in $/h; negative for launches.
+	HourlySavings float64 `json:"hourlySavings"`
 
 	// pods are those that a launch is for.
 	pods []types.UID
@@ -67,7 +67,7 @@ type Launch struct {
 	InstanceType string  `json:"instanceType"`
 	CapacityType string  `json:"capacityType"`
 	Zone         string  `json:"zone"`
-	Price        float64 `json:"pricePerHour"`
+	HourlyCost   float64 `json:"hourlyCost"`
 }
 
 // String names the node in words.
@@ -180,7 +180,7 @@ func (f *Forecast) addPending(plan *schedule.Plan) {
 			f.pods[p.UID] = Outlook{Launch: &l, Reasons: []string{}}
 		}
 		f.Changes = append(f.Changes, Change{
-			Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{l}, Pods: len(pods), Saving: -l.Price,
+			Action: "launch", Reason: "pending pods", Nodes: []string{}, Launches: []Launch{l}, Pods: len(pods), HourlySavings: -l.HourlyCost,
 			pods: uids(pods),
 		})
 	}
@@ -227,7 +227,7 @@ func byMessage(reasons []rejection.Reason) []string {
 }
 
 func launchOf(l *schedule.Launch) Launch {
-	out := Launch{Zone: l.Offering.Zone, CapacityType: l.Offering.CapacityType, Price: l.Offering.Price}
+	out := Launch{Zone: l.Offering.Zone, CapacityType: l.Offering.CapacityType, HourlyCost: l.Offering.Price}
 	if l.Pool != nil {
 		out.NodePool = l.Pool.Name
 	}
@@ -238,7 +238,9 @@ func launchOf(l *schedule.Launch) Launch {
 }
 
 func (f *Forecast) addCommand(c *disrupt.Command) {
-	change := Change{Action: "remove", Reason: strings.ToLower(string(c.Reason)), Nodes: []string{}, Launches: []Launch{}, Saving: c.Savings}
+	change := Change{
+		Action: "remove", Reason: strings.ToLower(string(c.Reason)), Nodes: []string{}, Launches: []Launch{}, HourlySavings: c.Savings,
+	}
 	for _, candidate := range c.Candidates {
 		change.Nodes = append(change.Nodes, candidate.Node.Name)
 		change.Pods += len(candidate.Pods)
@@ -280,11 +282,11 @@ func LowerBound(s *snapshot.Snapshot) float64 {
 	return plan.Stats.LowerBound
 }
 
-// Spend is what the nodes cost, in $/h.
+// Spend is what the nodes cost, in $/h: HourlyCost now.
 type Spend struct {
-	Now float64 `json:"now"`
-	// After the planned changes; null before the first forecast.
-	After *float64 `json:"after"`
+	HourlyCost float64 `json:"hourlyCost"`
+	// PlannedHourlyCost is that after the planned changes; null before the first forecast.
+	PlannedHourlyCost *float64 `json:"plannedHourlyCost"`
 	// LowerBound is what no plan can cost less than; null if it is not known.
 	LowerBound *float64 `json:"lowerBound"`
 	// Unpriced is how many nodes have no known price. They count as 0.
@@ -302,16 +304,16 @@ func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 		if n.Unpriced() {
 			out.Unpriced++
 		}
-		out.Now += n.price()
+		out.HourlyCost += n.price()
 	}
 	if forecast == nil {
 		return out
 	}
-	after := out.Now
+	after := out.HourlyCost
 	for _, c := range f.next(forecast) {
-		after -= c.Saving
+		after -= c.HourlySavings
 	}
-	out.After = &after
+	out.PlannedHourlyCost = &after
 	if forecast.LowerBound > 0 {
 		bound := forecast.LowerBound + f.Unmanaged()
 		out.LowerBound = &bound
@@ -321,7 +323,7 @@ func (f *Fleet) spend(forecast *Forecast, o *Observed) Spend {
 
 // Unpriced reports whether the node costs something, and it is not known what.
 func (n *Node) Unpriced() bool {
-	return n.Price == nil && (n.node != nil || n.InstanceType != "" || condition.IsTrue(n.claim, karpv1.ConditionLaunched))
+	return n.HourlyCost == nil && (n.node != nil || n.InstanceType != "" || condition.IsTrue(n.claim, karpv1.ConditionLaunched))
 }
 
 // Unmanaged is what nodes without a NodeClaim cost, which LowerBound leaves out, in $/h.
@@ -396,5 +398,5 @@ func (c Change) words() string {
 	if moves != "" {
 		text += ", " + moves
 	}
-	return text + fmt.Sprintf(", saves %s", dollars(c.Saving))
+	return text + fmt.Sprintf(", saves %s", dollars(c.HourlySavings))
 }

@@ -12,7 +12,7 @@ import (
 // Report is the screen as data, for programs and for output that is no terminal.
 type Report struct {
 	At    time.Time `json:"at"`
-	Spend Spend     `json:"costPerHour"`
+	Spend Spend     `json:"cost"`
 	// CPU is in millicores, Memory in bytes, over all nodes.
 	CPU     Use         `json:"cpuMillicores"`
 	Memory  Use         `json:"memoryBytes"`
@@ -104,12 +104,12 @@ func (r *Report) Text(w io.Writer) error {
 }
 
 func (r *Report) spendText(out *printer) {
-	out.printf("now %s, %s", dollars(r.Spend.Now), monthly(r.Spend.Now))
+	out.printf("now %s, %s", dollars(r.Spend.HourlyCost), monthly(r.Spend.HourlyCost))
 	if r.Spend.Unpriced > 0 {
 		out.printf(" and %s without a price", plural(r.Spend.Unpriced, "node"))
 	}
-	if r.Spend.After != nil {
-		out.printf(", after %s %s", plural(len(r.Changes), "change"), dollars(*r.Spend.After))
+	if r.Spend.PlannedHourlyCost != nil {
+		out.printf(", after %s %s", plural(len(r.Changes), "change"), dollars(*r.Spend.PlannedHourlyCost))
 	}
 	if r.Spend.LowerBound != nil {
 		out.printf(", lower bound %s", dollars(*r.Spend.LowerBound))

@@ -141,7 +141,7 @@ func (m *Model) groups() []*nodeGroup {
 		g.cpu.add(n.CPU)
 		g.memory.add(n.Memory)
 		g.price += n.price()
-		if n.Price == nil {
+		if n.HourlyCost == nil {
 			g.unpriced++
 		}
 		g.pods += n.Pods

@@ -117,16 +117,16 @@ func (m *Model) spendLines(s Spend) [3]line {
 	case m.observed.Prices == "":
 		now.add(faint, "prices are being read")
 	default:
-		now.add(bold, dollars(s.Now))
-		now.add(faint, " · "+monthly(s.Now))
+		now.add(bold, dollars(s.HourlyCost))
+		now.add(faint, " · "+monthly(s.HourlyCost))
 		if s.Unpriced > 0 {
 			now.add(warn, fmt.Sprintf(" + %d unpriced", s.Unpriced))
 		}
 	}
 	switch {
-	case s.After != nil:
+	case s.PlannedHourlyCost != nil:
 		after.add(faint, fmt.Sprintf("After %s ", plural(len(m.fleet.next(m.forecast)), "change")))
-		after.add(bold, dollars(*s.After))
+		after.add(bold, dollars(*s.PlannedHourlyCost))
 		bound.add(faint, fmt.Sprintf("planned %s ago  ", age(m.now, m.forecast.At)))
 	case m.observed.Link.NotPlanned != "":
 		after.add(faint, "not planned")

@@ -162,7 +162,7 @@ func (c console) shows(token string) {
 	c.t.Helper()
 	c.await("/api/v1/fleet", token, `"state":"steady"`)
 	c.await("/api/v1/fleet", token, `"planned":"`)
-	c.await("/api/v1/fleet", token, `"pricePerHour":0.`)
+	c.await("/api/v1/fleet", token, `"hourlyCost":0.`)
 	var found struct {
 		Nodes []struct{ Name string }
 	}

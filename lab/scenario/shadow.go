@@ -31,8 +31,8 @@ const (
 
 // shadowTotals and shadowReport are what the scenario reads of `dovetail shadow report -o json`.
 type shadowTotals struct {
-	Launches, Removed, Evictions, Nodes      int
-	LaunchedPerHour, RemovedPerHour, PerHour float64
+	Launches, Removed, Evictions, Nodes               int
+	LaunchedHourlyCost, RemovedHourlyCost, HourlyCost float64
 }
 
 type shadowReport struct {
@@ -149,11 +149,11 @@ func (s *shadowRun) agrees(ctx context.Context, w *World) error {
 		switch {
 		case r.Acting.Launches != launched || r.Acting.Nodes != len(w.Running()):
 			return fmt.Errorf("the acting controller launched %d nodes, and %d run", launched, len(w.Running()))
-		case math.Abs(r.Acting.PerHour-cost) > 0.0005:
+		case math.Abs(r.Acting.HourlyCost-cost) > 0.0005:
 			return fmt.Errorf("the fleet costs $%.4f/h", cost)
-		case r.Shadow.Launches == 0 || r.Shadow.LaunchedPerHour > 1.25*r.Acting.LaunchedPerHour:
+		case r.Shadow.Launches == 0 || r.Shadow.LaunchedHourlyCost > 1.25*r.Acting.LaunchedHourlyCost:
 			return errors.New("the shadow launched nothing, or far more than the acting controller")
-		case math.Abs(r.Shadow.PerHour-r.Acting.PerHour) > 0.0005:
+		case math.Abs(r.Shadow.HourlyCost-r.Acting.HourlyCost) > 0.0005:
 			return errors.New("the fleets differ, although all pods run")
 		}
 		return nil
@@ -161,7 +161,7 @@ func (s *shadowRun) agrees(ctx context.Context, w *World) error {
 		return err
 	}
 	w.Note("launched: %d nodes at $%.3f/h by the shadow, %d at $%.3f/h by the acting controller",
-		s.last.Shadow.Launches, s.last.Shadow.LaunchedPerHour, s.last.Acting.Launches, s.last.Acting.LaunchedPerHour)
+		s.last.Shadow.Launches, s.last.Shadow.LaunchedHourlyCost, s.last.Acting.Launches, s.last.Acting.LaunchedHourlyCost)
 	return nil
 }
 
@@ -174,21 +174,28 @@ func (s *shadowRun) nobodyActs(ctx context.Context, w *World) error {
 	if err := w.Scale(ctx, sampleApp, shadowPods+shadowMore); err != nil {
 		return err
 	}
+	if err := awaitPodsTried(ctx, w, sampleApp, shadowPods+shadowMore); err != nil {
+		return err
+	}
+	first := 0 // the first pass that is known to know all pods is the one after this
 	if err := s.await(ctx, func(r shadowReport) error {
-		if r.Shadow.Launches == before.Shadow.Launches {
-			return errors.New("the shadow has not planned the pods")
+		if first == 0 {
+			first = r.Passes
+		}
+		if r.Shadow.Launches == before.Shadow.Launches || r.Passes < first+2 {
+			return errors.New("the shadow has not planned all pods")
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := s.unchanged(ctx, w); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		return err
 	}
 	if err := errors.Join(s.shadow.Kill(), s.shadow.Start(ctx)); err != nil {
 		return err
 	}
-	if err := s.unchanged(ctx, w); err != nil {
+	if err := s.unchanged(ctx); err != nil {
 		return fmt.Errorf("after the shadow was killed: %w", err)
 	}
 	if s.last.Acting.Launches != before.Acting.Launches {
@@ -196,13 +203,12 @@ func (s *shadowRun) nobodyActs(ctx context.Context, w *World) error {
 			s.last.Acting.Launches, before.Acting.Launches)
 	}
 	w.Note("%d launches at $%.3f/h, once", s.last.Shadow.Launches-before.Shadow.Launches,
-		s.last.Shadow.LaunchedPerHour-before.Shadow.LaunchedPerHour)
+		s.last.Shadow.LaunchedHourlyCost-before.Shadow.LaunchedHourlyCost)
 	return nil
 }
 
 // unchanged waits for some passes, which must not count anything.
-func (s *shadowRun) unchanged(ctx context.Context, w *World) error {
-	// The pods of a Deployment may come in several batches: what is counted settles once all are planned.
+func (s *shadowRun) unchanged(ctx context.Context) error {
 	settled := s.last
 	for settled.Passes == s.last.Passes || s.last.Passes < settled.Passes+unchangedPasses {
 		previous := s.last
@@ -249,7 +255,7 @@ func (s *shadowRun) scaleDown(ctx context.Context, w *World) error {
 			return fmt.Errorf("the acting controller removed %d nodes", gone)
 		case r.Shadow.Removed <= before.Shadow.Removed || r.RemovedByBoth == 0:
 			return errors.New("the shadow has not removed a node that the acting controller removed")
-		case r.Acting.PerHour >= before.Acting.PerHour:
+		case r.Acting.HourlyCost >= before.Acting.HourlyCost:
 			return errors.New("the fleet costs no less")
 		}
 		return nil

@@ -121,6 +121,26 @@ func awaitPodsRunning(ctx context.Context, w *World, app string, want int) error
 	})
 }
 
+// awaitPodsTried waits until an app has so many pods, and kube-scheduler has tried each.
+func awaitPodsTried(ctx context.Context, w *World, app string, want int) error {
+	return world.Until(ctx, func() error {
+		all, err := pods(ctx, w, app)
+		if err != nil {
+			return err
+		}
+		tried := 0
+		for i := range all {
+			if slices.ContainsFunc(all[i].Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodScheduled }) {
+				tried++
+			}
+		}
+		if tried != want || len(all) != want {
+			return fmt.Errorf("kube-scheduler has tried %d of %d pods, want %d", tried, len(all), want)
+		}
+		return nil
+	})
+}
+
 // awaitPaired waits until each live instance has one NodeClaim and each NodeClaim one live instance.
 func awaitPaired(ctx context.Context, w *World) error {
 	return world.Until(ctx, func() error {

@@ -317,7 +317,7 @@ class Controller {
     const n = this.focused && this.nodes()?.get(this.focused.id);
     if (!n) return;
     say(`${n.name}, ${n.instanceType}, ${stateOf(n.state).label}, ${percent(requested(n))} requested, ${plural(n.pods, 'pod')}, ` +
-      `${price(n.pricePerHour)}`);
+      `${price(n.hourlyCost)}`);
   }
 
   focus = () => {
@@ -374,7 +374,7 @@ function Tip({ node, x, y }: { node: Node; x: number; y: number }) {
     <div class="tip" style={place} aria-hidden="true">
       <div class="tip-title"><Glyph state={node.state} /><b>{node.name}</b></div>
       <div class="dim">{[node.instanceType, node.capacityType, node.zone].filter(Boolean).join(' · ')}</div>
-      <div>{percent(requested(node))} requested · {plural(node.pods, 'pod')} · {price(node.pricePerHour)}</div>
+      <div>{percent(requested(node))} requested · {plural(node.pods, 'pod')} · {price(node.hourlyCost)}</div>
       <div class="dim">{stateOf(node.state).label}{node.why && `: ${node.why}`} · {since(node.created, clusterNow())} old</div>
     </div>
   );

@@ -152,7 +152,7 @@ function Panel({ node }: { node: Node }) {
 // Next is what the engine would do now.
 function Next({ summary }: { summary: Summary }) {
   const changes = list(summary.changes);
-  const saving = changes.reduce((sum, c) => sum + c.savingPerHour, 0);
+  const saving = changes.reduce((sum, c) => sum + c.hourlySavings, 0);
   const begun = changes.filter((c) => c.progress).length;
   const about = useAbout();
   return (
@@ -221,7 +221,7 @@ function ChangeRow({ change: c }: { change: TopChange }) {
           {[c.progress, c.reason, c.pods > 0 && `${plural(c.pods, 'pod')}`, c.action === 'replace' && `by ${into}`].filter(Boolean).join(' · ')}
         </div>
       </div>
-      <span class={c.savingPerHour > 0 ? 'ok num' : 'num'}>{difference(-c.savingPerHour)}</span>
+      <span class={c.hourlySavings > 0 ? 'ok num' : 'num'}>{difference(-c.hourlySavings)}</span>
     </div>
   );
 }

@@ -289,7 +289,7 @@ export class Painter {
     g.font = bold;
     g.fillText(name, b.x + 6, b.y + 10.5);
     const use = percent(requested(node));
-    const cost = node.pricePerHour === null ? '' : ` · ${dollars(node.pricePerHour)}/h`;
+    const cost = node.hourlyCost === null ? '' : ` · ${dollars(node.hourlyCost)}/h`;
     for (const text of [`${node.capacityType} · ${use}${cost}`, `${node.capacityType} · ${use}`, use]) {
       if (width + this.widthOf(text, plain) + taken < b.width) {
         g.font = plain;
@@ -362,8 +362,8 @@ export function groupNumbers(ids: string[], nodes: ReadonlyMap<string, Node>): s
     if (!n) continue;
     asked += n.cpuMillicores.requested ?? 0;
     allocatable += n.cpuMillicores.allocatable;
-    cost += n.pricePerHour ?? 0;
-    if (n.pricePerHour === null) unpriced++;
+    cost += n.hourlyCost ?? 0;
+    if (n.hourlyCost === null) unpriced++;
   }
   const price = unpriced === ids.length ? 'price not known' : `${dollars(cost)}/h${unpriced ? ` + ${count(unpriced)} unpriced` : ''}`;
   return [plural(ids.length, 'node'), ...(allocatable ? [`cpu ${percent(asked / allocatable)}`] : []), price];

@@ -39,8 +39,8 @@ const outlook = (s: Summary) => {
 };
 
 function Spend({ summary, nodes }: { summary: Summary; nodes: number }) {
-  const { now, after, lowerBound, unpriced } = summary.costPerHour;
-  const reading = !summary.costPerHour.prices && nodes > 0;
+  const { hourlyCost: now, plannedHourlyCost: after, lowerBound, unpriced } = summary.cost;
+  const reading = !summary.cost.prices && nodes > 0;
   const unknown = reading || (unpriced > 0 && unpriced >= nodes);
   const missing = <small>{reading ? 'reading prices' : 'not known'}</small>;
   const changes = list(summary.changes);

@@ -28,8 +28,8 @@ const columns: Column[] = [
   { name: 'Pods', numeric: true, value: (n) => n.pods, cell: (n) => n.pods },
   { name: 'Requested', numeric: true, value: requested, cell: (n) => percent(requested(n)) },
   {
-    name: '$/h', numeric: true, value: (n) => n.pricePerHour ?? -1,
-    cell: (n) => (n.pricePerHour === null ? <span title="The catalog has no price for it">?</span> : dollars(n.pricePerHour)),
+    name: '$/h', numeric: true, value: (n) => n.hourlyCost ?? -1,
+    cell: (n) => (n.hourlyCost === null ? <span title="The catalog has no price for it">?</span> : dollars(n.hourlyCost)),
   },
   { name: 'Age', numeric: true, value: (n) => -Date.parse(n.created), cell: (n) => since(n.created, clusterNow()) },
 ];

@@ -20,7 +20,7 @@ export function tally(nodes: Iterable<Node>, by: Coloring, now: number): Tally {
     out.nodes++;
     if (n.state === 'in flight') out.inFlight++;
     else if (n.state === 'not ready') out.notReady++;
-    add(out.cost, n.capacityType, n.pricePerHour ?? 0);
+    add(out.cost, n.capacityType, n.hourlyCost ?? 0);
     add(out.bins, binKey(n, by, now), 1);
   }
   return out;

@@ -75,7 +75,7 @@ function drawn(draw, i, name = `n${String(i).padStart(5, '0')}`) {
   const vcpu = pick([2, 4, 8, 16, 32, 48]);
   return {
     id: name, name, nodePool: `pool-${i % 4}`, zone: pick(['a', 'b']), instanceType: 'm7g.large', capacityType: 'spot', state: states[Math.floor(draw() * states.length)],
-    created: '2026-11-19T12:00:00Z', pods: 9, podsHash: String(draw()), pricePerHour: draw() < 0.1 ? null : draw(),
+    created: '2026-11-19T12:00:00Z', pods: 9, podsHash: String(draw()), hourlyCost: draw() < 0.1 ? null : draw(),
     cpuMillicores: { allocatable: vcpu * 1000, requested: vcpu * 1000 * draw() }, memoryBytes: { allocatable: 1e9, requested: 1e9 * draw() },
   };
 }
@@ -119,7 +119,7 @@ for (const count of [3, 40, 300, 2500]) {
       const changed = new Set([...nodes.keys()].filter(() => draw() < 30 / count));
       for (const id of changed) {
         const next = drawn(draw, 0, id);
-        nodes.set(id, { ...nodes.get(id), state: next.state, cpuMillicores: { ...nodes.get(id).cpuMillicores, requested: next.cpuMillicores.requested }, pricePerHour: next.pricePerHour });
+        nodes.set(id, { ...nodes.get(id), state: next.state, cpuMillicores: { ...nodes.get(id).cpuMillicores, requested: next.cpuMillicores.requested }, hourlyCost: next.hourlyCost });
         pods.set(id, podsOf(draw));
       }
       const part = partOf(changed, scene.layout, index, whole);

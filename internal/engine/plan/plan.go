@@ -122,9 +122,9 @@ type Stats struct {
 	Steps         int `json:"steps"`
 	// HourlyCost is the price of the new nodes, NodeCost their other cost (snapshot.Settings.NodeCost for each).
 	HourlyCost float64 `json:"hourlyCost"`
-	NodeCost   float64 `json:"nodeCost,omitempty"`
+	NodeCost   float64 `json:"nodeHourlyCost,omitempty"`
 	// PreferenceCost is what the plan costs more than a plan that ignores preferences, under the policy Priced.
-	PreferenceCost float64 `json:"preferenceCost,omitempty"`
+	PreferenceCost float64 `json:"preferenceHourlyCost,omitempty"`
 	// RelaxedPreferences counts the preferences that scheduled pods give up.
 	RelaxedPreferences int `json:"-"`
 	// LowerBound is a lower bound on the cost of any plan that schedules the same pods, in $/h, both costs together;

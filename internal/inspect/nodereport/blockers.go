@@ -20,17 +20,18 @@ import (
 
 // Blocker is one thing that keeps a node.
 type Blocker struct {
-	// Reason is one of the engine's (see disrupt.Reason), or Budget, Policy, Consolidation.
-	Reason string `json:"reason"`
+	// Code is one of the engine's (see disrupt.Reason), or Budget, Policy, Consolidation.
+	Code string `json:"code"`
 	// Object is like PodDisruptionBudget/shop/web, Field a path in it; empty where nothing of one object keeps the node.
 	Object string `json:"object"`
 	Field  string `json:"field"`
-	Text   string `json:"text"`
+	// Message is why.
+	Message string `json:"message"`
 	// Change is what would lift it; empty where only time or prices do.
 	Change string `json:"change"`
 	// Until is when it ends by itself; nil if that is not known.
 	Until *time.Time `json:"until,omitempty"`
-	// Saving is true if Text already says what is saved or not.
+	// Saving is true if Message already says what is saved or not.
 	Saving bool `json:"-"`
 }
 
@@ -65,7 +66,7 @@ func (b *builder) blockers() []Blocker {
 func (b *builder) unnamed() []Blocker {
 	for _, k := range b.Classified.BlockedNodes {
 		if k.Node == b.n {
-			return []Blocker{{Reason: string(k.Reason), Object: "Node/" + b.n.Name, Text: k.Message}}
+			return []Blocker{{Code: string(k.Reason), Object: "Node/" + b.n.Name, Message: k.Message}}
 		}
 	}
 	return nil
@@ -76,26 +77,26 @@ func (b *builder) nodeBlocks() []Blocker {
 	n, object := b.n, "Node/"+b.n.Name
 	out := []Blocker{}
 	if n.Unplannable != "" {
-		out = append(out, Blocker{Reason: string(disrupt.Unplannable), Object: object, Text: n.Unplannable})
+		out = append(out, Blocker{Code: string(disrupt.Unplannable), Object: object, Message: n.Unplannable})
 	}
 	out = append(out, b.nominations()...)
 	if n.Annotations[karpv1.AnnotationDoNotDisrupt] == "true" {
 		out = append(out, Blocker{
-			Reason: string(disrupt.NodeDoNotDisrupt), Object: object, Field: doNotDisrupt,
-			Text:   fmt.Sprintf("the node has the annotation %s=true", karpv1.AnnotationDoNotDisrupt),
-			Change: fmt.Sprintf("kubectl annotate node %s %s-", n.Name, karpv1.AnnotationDoNotDisrupt),
+			Code: string(disrupt.NodeDoNotDisrupt), Object: object, Field: doNotDisrupt,
+			Message: fmt.Sprintf("the node has the annotation %s=true", karpv1.AnnotationDoNotDisrupt),
+			Change:  fmt.Sprintf("kubectl annotate node %s %s-", n.Name, karpv1.AnnotationDoNotDisrupt),
 		})
 	}
 	switch {
 	case n.Pool == "":
 		out = append(out, Blocker{
-			Reason: string(disrupt.NoLabel), Object: object, Field: "metadata.labels[\"" + karpv1.LabelNodePool + "\"]",
-			Text: "the node has lost the label " + karpv1.LabelNodePool, Change: "set the label to the name of its NodePool",
+			Code: string(disrupt.NoLabel), Object: object, Field: "metadata.labels[\"" + karpv1.LabelNodePool + "\"]",
+			Message: "the node has lost the label " + karpv1.LabelNodePool, Change: "set the label to the name of its NodePool",
 		})
 	case b.pool == nil:
 		out = append(out, Blocker{
-			Reason: string(disrupt.NoNodePool), Object: "NodePool/" + n.Pool,
-			Text: fmt.Sprintf("its NodePool %s does not exist", n.Pool), Change: "create the NodePool, or delete the NodeClaim " + n.Claim,
+			Code: string(disrupt.NoNodePool), Object: "NodePool/" + n.Pool,
+			Message: fmt.Sprintf("its NodePool %s does not exist", n.Pool), Change: "create the NodePool, or delete the NodeClaim " + n.Claim,
 		})
 	}
 	return out
@@ -114,7 +115,7 @@ func (b *builder) planned() []*corev1.Pod {
 func (b *builder) nominations() []Blocker {
 	var out []Blocker
 	add := func(object, text string) {
-		out = append(out, Blocker{Reason: string(disrupt.Nominated), Object: object, Text: text})
+		out = append(out, Blocker{Code: string(disrupt.Nominated), Object: object, Message: text})
 	}
 	for _, p := range b.Snapshot.Pods {
 		if slices.Contains(b.n.Nominated, p.UID) {
@@ -178,13 +179,13 @@ func (b *builder) podBlocks() []Blocker {
 func (b *builder) protected(p *corev1.Pod) Blocker {
 	value := p.Annotations[karpv1.AnnotationDoNotDisrupt]
 	out := Blocker{
-		Reason: string(disrupt.PodDoNotDisrupt), Object: "Pod/" + podName(p), Field: doNotDisrupt,
-		Text:   fmt.Sprintf("pod %s has the annotation %s=%s", podName(p), karpv1.AnnotationDoNotDisrupt, value),
-		Change: fmt.Sprintf("kubectl annotate pod -n %s %s %s-", p.Namespace, p.Name, karpv1.AnnotationDoNotDisrupt),
+		Code: string(disrupt.PodDoNotDisrupt), Object: "Pod/" + podName(p), Field: doNotDisrupt,
+		Message: fmt.Sprintf("pod %s has the annotation %s=%s", podName(p), karpv1.AnnotationDoNotDisrupt, value),
+		Change:  fmt.Sprintf("kubectl annotate pod -n %s %s %s-", p.Namespace, p.Name, karpv1.AnnotationDoNotDisrupt),
 	}
 	if _, until := snapshot.DoNotDisrupt(p, b.now()); !until.IsZero() {
 		at := until.UTC()
-		out.Until, out.Text = &at, out.Text+fmt.Sprintf(" until %s", prose.Time(at, b.now()))
+		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" until %s", prose.Time(at, b.now()))
 	}
 	return out
 }
@@ -196,8 +197,8 @@ func multiple(p *corev1.Pod, budgets []snapshot.Budget) Blocker {
 	}
 	slices.Sort(names)
 	return Blocker{
-		Reason: string(disrupt.PDB), Object: "PodDisruptionBudget/" + names[1], Field: "spec.selector",
-		Text: fmt.Sprintf("the PodDisruptionBudgets %s both select pod %s, and the eviction API refuses such pods",
+		Code: string(disrupt.PDB), Object: "PodDisruptionBudget/" + names[1], Field: "spec.selector",
+		Message: fmt.Sprintf("the PodDisruptionBudgets %s both select pod %s, and the eviction API refuses such pods",
 			strings.Join(names, " and "), podName(p)),
 		Change: "delete or narrow all of them but one",
 	}
@@ -205,7 +206,7 @@ func multiple(p *corev1.Pod, budgets []snapshot.Budget) Blocker {
 
 // exhausted is a PodDisruptionBudget that allows no disruption, with the numbers of its status.
 func exhausted(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) Blocker {
-	out := Blocker{Reason: string(disrupt.PDB), Object: "PodDisruptionBudget/" + pdb.Namespace + "/" + pdb.Name, Field: "spec.minAvailable"}
+	out := Blocker{Code: string(disrupt.PDB), Object: "PodDisruptionBudget/" + pdb.Namespace + "/" + pdb.Name, Field: "spec.minAvailable"}
 	bound := ""
 	switch {
 	case pdb.Spec.MaxUnavailable != nil:
@@ -214,11 +215,11 @@ func exhausted(pdb *policyv1.PodDisruptionBudget, pods []*corev1.Pod) Blocker {
 		bound = "minAvailable " + pdb.Spec.MinAvailable.String()
 	}
 	s := pdb.Status
-	out.Text = fmt.Sprintf("the PodDisruptionBudget %s/%s allows no disruption now", pdb.Namespace, pdb.Name)
+	out.Message = fmt.Sprintf("the PodDisruptionBudget %s/%s allows no disruption now", pdb.Namespace, pdb.Name)
 	if bound != "" && s.ExpectedPods > 0 {
-		out.Text += fmt.Sprintf(" (%s, %d of %d pods healthy)", bound, s.CurrentHealthy, s.ExpectedPods)
+		out.Message += fmt.Sprintf(" (%s, %d of %d pods healthy)", bound, s.CurrentHealthy, s.ExpectedPods)
 	} else if bound != "" {
-		out.Text += fmt.Sprintf(" (%s)", bound)
+		out.Message += fmt.Sprintf(" (%s)", bound)
 	}
 	if s.CurrentHealthy < s.DesiredHealthy {
 		out.Change = fmt.Sprintf("make its pods healthy: it wants %d, %d are", s.DesiredHealthy, s.CurrentHealthy)
@@ -295,7 +296,7 @@ func (b *builder) poolBlocks() []Blocker {
 	var out []Blocker
 	d, object := &b.pool.Spec.Disruption, "NodePool/"+b.pool.Name
 	add := func(reason, field, text, change string) {
-		out = append(out, Blocker{Reason: reason, Object: object, Field: field, Text: text, Change: change})
+		out = append(out, Blocker{Code: reason, Object: object, Field: field, Message: text, Change: change})
 	}
 	empty := !slices.ContainsFunc(b.n.Pods, disrupt.PreventsEmptiness)
 	if b.pool.Spec.Replicas != nil {
@@ -316,7 +317,7 @@ func (b *builder) poolBlocks() []Blocker {
 			"set WhenEmptyOrUnderutilized")
 	}
 	if empty && b.n.Virtual > 0 {
-		out = append(out, Blocker{Reason: string(disrupt.BufferPods), Text: fmt.Sprintf("CapacityBuffers reserve room here for %s",
+		out = append(out, Blocker{Code: string(disrupt.BufferPods), Message: fmt.Sprintf("CapacityBuffers reserve room here for %s",
 			prose.Plural(b.n.Virtual, "pod"))})
 	}
 	reason := karpv1.DisruptionUnderutilized
@@ -339,8 +340,8 @@ func (b *builder) busy() string {
 func (b *builder) notConsolidatable(empty bool) Blocker {
 	after := b.pool.Spec.Disruption.ConsolidateAfter
 	out := Blocker{
-		Reason: string(disrupt.NotConsolidatable), Object: "NodePool/" + b.pool.Name, Field: "spec.disruption.consolidateAfter",
-		Text: "pods came or went lately, and the NodeClaim's condition Consolidatable is not true yet",
+		Code: string(disrupt.NotConsolidatable), Object: "NodePool/" + b.pool.Name, Field: "spec.disruption.consolidateAfter",
+		Message: "pods came or went lately, and the NodeClaim's condition Consolidatable is not true yet",
 	}
 	if after.Duration == nil || *after.Duration <= 0 {
 		return out
@@ -354,28 +355,28 @@ func (b *builder) notConsolidatable(empty bool) Blocker {
 	if empty {
 		what = "it became empty"
 	}
-	out.Text = fmt.Sprintf("%s %s ago, and consolidateAfter of NodePool %s is %s",
+	out.Message = fmt.Sprintf("%s %s ago, and consolidateAfter of NodePool %s is %s",
 		what, prose.Age(b.now().Sub(last)), b.pool.Name, prose.Duration(*after.Duration))
 	if at.After(b.now()) {
-		out.Until, out.Text = &at, out.Text+": it can go from "+prose.Time(at, b.now())
+		out.Until, out.Message = &at, out.Message+": it can go from "+prose.Time(at, b.now())
 	}
 	return out
 }
 
 // budget is a pool's budgets that allow no further node for a reason.
 func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Blocker {
-	out := Blocker{Reason: reasonBudget, Object: "NodePool/" + b.n.Pool, Field: "spec.disruption.budgets"}
+	out := Blocker{Code: reasonBudget, Object: "NodePool/" + b.n.Pool, Field: "spec.disruption.budgets"}
 	if a.Err != nil {
-		out.Text = fmt.Sprintf("a budget of NodePool %s is invalid, so none of its nodes goes: %v", b.n.Pool, a.Err)
+		out.Message = fmt.Sprintf("a budget of NodePool %s is invalid, so none of its nodes goes: %v", b.n.Pool, a.Err)
 		out.Change = "correct the budget"
 		return out
 	}
 	schedule := budgets.For(b.pool, a.Nodes, reason, b.now())
 	switch {
 	case a.Allowed == 0:
-		out.Text = fmt.Sprintf("the budgets of NodePool %s allow no node to go now", b.n.Pool)
+		out.Message = fmt.Sprintf("the budgets of NodePool %s allow no node to go now", b.n.Pool)
 	default:
-		out.Text = fmt.Sprintf("the budgets of NodePool %s allow %s at a time to go, and %d are on their way or not ready",
+		out.Message = fmt.Sprintf("the budgets of NodePool %s allow %s at a time to go, and %d are on their way or not ready",
 			b.n.Pool, prose.Plural(a.Allowed, "node"), a.Disrupting)
 	}
 	if schedule == nil {
@@ -386,9 +387,9 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 	}
 	if at, ok := schedule.Opens(a.Disrupting, b.now()); ok {
 		at = at.UTC()
-		out.Until, out.Text = &at, out.Text+fmt.Sprintf(" (%s); more may go from %s", out.Field, prose.Time(at, b.now()))
+		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" (%s); more may go from %s", out.Field, prose.Time(at, b.now()))
 	} else {
-		out.Text += fmt.Sprintf(" (%s: %s)", out.Field, schedule.Text)
+		out.Message += fmt.Sprintf(" (%s: %s)", out.Field, schedule.Text)
 		out.Change = "raise nodes of that budget"
 	}
 	return out
@@ -396,34 +397,35 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 
 // consolidation is why a node stays that nothing protects: what the engine found, with the numbers of the simulation.
 func (b *builder) consolidation(why string) Blocker {
-	out := Blocker{Reason: reasonConsolidation, Saving: true}
+	out := Blocker{Code: reasonConsolidation, Saving: true}
 	m := b.alone
 	price := prose.Dollars(b.price())
 	if why == "" {
 		why = b.unexamined()
 	}
-	out.Text = why
+	out.Message = why
 	switch {
 	case b.price() == 0:
-		out.Text = "its price is not known, so nothing can be saved (" + why + ")"
+		out.Message = "its price is not known, so nothing can be saved (" + why + ")"
 	case m == nil:
 	case m.Blocks != "":
-		out.Text = "its pods fit nowhere else: " + strings.TrimPrefix(m.Blocks, "Not all pods would schedule, ")
+		out.Message = "its pods fit nowhere else: " + strings.TrimPrefix(m.Blocks, "Not all pods would schedule, ")
 	case len(m.Launches) > 0:
 		cost, names := m.cost()
 		switch {
 		case m.Accepted && b.notReached():
-			out.Text = fmt.Sprintf("nothing protects it, and %s at %s/h could take its place, which saves %s/h. The search for cheaper nodes "+
-				"stopped before it came to this one: --full searches on", names, prose.Dollars(cost), prose.Dollars(m.Saves))
+			out.Message = fmt.Sprintf("nothing protects it, and %s at %s/h could take its place, which saves %s/h. The search for cheaper nodes "+
+				"stopped before it came to this one: --full searches on", names, prose.Dollars(cost), prose.Dollars(m.HourlySavings))
 		case m.Accepted:
-			out.Text = fmt.Sprintf("%s at %s/h would save %s/h of its %s/h, but: %s", names, prose.Dollars(cost), prose.Dollars(m.Saves), price, why)
+			out.Message = fmt.Sprintf("%s at %s/h would save %s/h of its %s/h, but: %s", names, prose.Dollars(cost),
+				prose.Dollars(m.HourlySavings), price, why)
 		case cost >= b.price():
-			out.Text = fmt.Sprintf("nothing cheaper holds its pods: they would need %s at %s/h, and it costs %s/h", names, prose.Dollars(cost), price)
+			out.Message = fmt.Sprintf("nothing cheaper holds its pods: they would need %s at %s/h, and it costs %s/h", names, prose.Dollars(cost), price)
 		default:
-			out.Text = fmt.Sprintf("%s at %s/h could hold its pods, %s/h less than now, but: %s", names, prose.Dollars(cost), prose.Dollars(b.price()-cost), why)
+			out.Message = fmt.Sprintf("%s at %s/h could hold its pods, %s/h less than now, but: %s", names, prose.Dollars(cost), prose.Dollars(b.price()-cost), why)
 		}
 	default:
-		out.Text = why
+		out.Message = why
 		out.Saving = false
 	}
 	return out

@@ -57,7 +57,7 @@ func (b *builder) facts(kind, name string) *Report {
 	r := &Report{
 		Kind: kind, Name: name, NodeClaim: n.Claim, NodePool: n.Pool,
 		InstanceType: n.Labels[corev1.LabelInstanceTypeStable], Zone: n.Labels[corev1.LabelTopologyZone],
-		CapacityType: n.Labels[karpv1.LabelCapacityType], Price: b.price(), CreatedAt: n.CreatedAt.UTC(),
+		CapacityType: n.Labels[karpv1.LabelCapacityType], HourlyCost: b.price(), CreatedAt: n.CreatedAt.UTC(),
 		Use: use(n), Stages: []Stage{}, Blockers: []Blocker{}, Pods: b.pods(),
 		Prices: b.Prices, PricesProblem: b.PricesProblem, Now: b.now().UTC(),
 	}
@@ -143,7 +143,7 @@ func use(n *snapshot.Node) []Use {
 		if most.IsZero() || q.IsZero() && name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
 			continue
 		}
-		out = append(out, Use{string(name), q.String(), most.String(), int(100 * q.AsApproximateFloat64() / most.AsApproximateFloat64())})
+		out = append(out, Use{string(name), q.String(), most.String(), q.AsApproximateFloat64() / most.AsApproximateFloat64()})
 	}
 	slices.SortFunc(out, func(a, b Use) int { return cmp.Compare(a.Resource, b.Resource) })
 	return out
@@ -347,7 +347,7 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	a := b.Allowance(b.n.Pool, karpv1.DisruptionDrifted)
 	if a.Available() == 0 {
 		blocker := b.budget(karpv1.DisruptionDrifted, a)
-		return Verdict{Stays, blocker.Reason, fmt.Sprintf("stays for now: %s. It should go: %s", blocker.Text, drift)}, false
+		return Verdict{Stays, blocker.Code, fmt.Sprintf("stays for now: %s. It should go: %s", blocker.Message, drift)}, false
 	}
 	if b.brief && b.limited() && b.ahead(c.Node) >= driftSimulations {
 		return Verdict{Stays, reasonLater, fmt.Sprintf("it drifted, and %d others of its pool go first: --full simulates the rest", driftSimulations)}, false
@@ -391,12 +391,12 @@ func (b *builder) stays(r *Report) Verdict {
 		return v
 	}
 	first := r.Blockers[0]
-	v.Reason, v.Text = first.Reason, "stays: "+first.Text
-	if first.Reason == reasonConsolidation && b.notReached() {
-		v.Text = "stays for now: " + first.Text
+	v.Reason, v.Text = first.Code, "stays: "+first.Message
+	if first.Code == reasonConsolidation && b.notReached() {
+		v.Text = "stays for now: " + first.Message
 	}
 	if m := r.Removal; m != nil && m.Accepted && !first.Saving {
-		v.Text += fmt.Sprintf(". Removing the node would save %s/h", prose.Dollars(m.Saves))
+		v.Text += fmt.Sprintf(". Removing the node would save %s/h", prose.Dollars(m.HourlySavings))
 	}
 	return v
 }

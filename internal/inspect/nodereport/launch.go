@@ -43,9 +43,9 @@ type Launch struct {
 // Excluded is a type that costs less than the node, and why it cannot stand in for it.
 type Excluded struct {
 	InstanceType string `json:"instanceType"`
-	// Price of its cheapest offering, in $/h.
-	Price float64 `json:"price"`
-	Rule  string  `json:"rule"`
+	// HourlyCost of its cheapest offering, in $/h.
+	HourlyCost float64 `json:"hourlyCost"`
+	Rule       string  `json:"rule"`
 }
 
 // Rule is how many cheaper types a rule excludes.
@@ -149,7 +149,7 @@ func (b *builder) excluded(out *Launch, pods []*corev1.Pod, allowed map[string]b
 		counts[kind]++
 	}
 	slices.SortFunc(out.Excluded, func(x, y Excluded) int {
-		return cmp.Or(cmp.Compare(y.Price, x.Price), cmp.Compare(x.InstanceType, y.InstanceType))
+		return cmp.Or(cmp.Compare(y.HourlyCost, x.HourlyCost), cmp.Compare(x.InstanceType, y.InstanceType))
 	})
 	out.Excluded = out.Excluded[:min(listed, len(out.Excluded))] // the nearest in price
 	for rule, n := range counts {

@@ -82,9 +82,9 @@ func (b *builder) general(v Verdict, r *Report) string {
 		return v.Text
 	}
 	k := &r.Blockers[0]
-	switch k.Reason {
+	switch k.Code {
 	case reasonConsolidation, reasonPolicy, reasonBudget:
-		return k.Text
+		return k.Message
 	case "PDB", "NoNodePool":
 		return fmt.Sprintf("%s blocks (%s)", k.Object, k.Field)
 	case "PodDoNotDisrupt":
@@ -96,5 +96,5 @@ func (b *builder) general(v Verdict, r *Report) string {
 	case "NotConsolidatable":
 		return "consolidateAfter has not passed since a pod came or went"
 	}
-	return k.Text
+	return k.Message
 }

@@ -122,7 +122,7 @@ func TestVerdictsAgreeWithTheEngine(t *testing.T) {
 			}
 			if hard := isHard(r); r.Verdict.State == nodereport.Stays && !hard && !candidates[node.Name] {
 				t.Errorf("seed %d: %s: the engine does not take it as a candidate, and the report names no object that blocks it: %+v", seed, node.Name, r.Blockers)
-			} else if hard && candidates[node.Name] && r.Blockers[0].Reason != "Nominated" {
+			} else if hard && candidates[node.Name] && r.Blockers[0].Code != "Nominated" {
 				t.Errorf("seed %d: %s: the report names %+v, but the engine takes it as a candidate", seed, node.Name, r.Blockers[0])
 			}
 			checkReport(t, seed, r)
@@ -138,7 +138,7 @@ func isHard(r *nodereport.Report) bool {
 	if len(r.Blockers) == 0 {
 		return false
 	}
-	switch r.Blockers[0].Reason {
+	switch r.Blockers[0].Code {
 	case "PDB", "PodDoNotDisrupt", "NodeDoNotDisrupt", "Nominated", "NoNodePool", "NoNodePoolLabel", "Unplannable":
 		return true
 	}

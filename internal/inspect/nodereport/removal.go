@@ -26,10 +26,10 @@ type Removal struct {
 	// Accepted is true if consolidation would remove the node if nothing protected it; Why says why not.
 	Accepted bool   `json:"accepted"`
 	Why      string `json:"why"`
-	// Saves is what the removal saves, in $/h; negative if it costs more.
-	Saves    float64   `json:"saves"`
-	Launches []NewNode `json:"launches"`
-	Pods     []Move    `json:"pods"`
+	// HourlySavings is what the removal saves, in $/h; negative if it costs more.
+	HourlySavings float64   `json:"hourlySavings"`
+	Launches      []NewNode `json:"launches"`
+	Pods          []Move    `json:"pods"`
 }
 
 // NewNode is a node that would be launched.
@@ -38,8 +38,8 @@ type NewNode struct {
 	Zone         string `json:"zone"`
 	CapacityType string `json:"capacityType"`
 	NodePool     string `json:"nodePool"`
-	// Price in $/h.
-	Price float64 `json:"price"`
+	// HourlyCost in $/h.
+	HourlyCost float64 `json:"hourlyCost"`
 }
 
 // Move is where a pod would run.
@@ -58,7 +58,7 @@ func (m *Removal) cost() (float64, string) {
 	sum := 0.0
 	names := make([]string, 0, len(m.Launches))
 	for i := range m.Launches {
-		sum += m.Launches[i].Price
+		sum += m.Launches[i].HourlyCost
 		names = append(names, m.Launches[i].InstanceType)
 	}
 	slices.Sort(names)
@@ -135,14 +135,14 @@ func (b *builder) removal() *Removal {
 	outcome := disrupt.EvaluateRemoval(s, []*disrupt.Candidate{c}, problem.WhatIf([]int{c.Index}, c.Pods, schedule.DefaultBudget()))
 	switch {
 	case len(found.Commands) > 0:
-		out.Accepted, out.Saves = true, found.Commands[0].Savings
+		out.Accepted, out.HourlySavings = true, found.Commands[0].Savings
 		outcome = disrupt.RemovalOutcome{Plan: found.Commands[0].Plan}
 	case len(c.Pods) == 0 && b.awaited():
 		return nil // what it would cost to launch another for the pods that it will get is not known
 	case len(c.Pods) == 0:
-		out.Accepted, out.Saves = c.Cost <= 1, b.price()
+		out.Accepted, out.HourlySavings = c.Cost <= 1, b.price()
 	default:
-		out.Blocks, out.Saves = outcome.Message(), b.price()-disrupt.LaunchCost(outcome.Plan)
+		out.Blocks, out.HourlySavings = outcome.Message(), b.price()-disrupt.LaunchCost(outcome.Plan)
 		if len(found.Unconsolidatable) > 0 {
 			out.Why = found.Unconsolidatable[0].Message
 		}

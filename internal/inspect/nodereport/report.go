@@ -47,7 +47,7 @@ type Report struct {
 	InstanceType string    `json:"instanceType"`
 	Zone         string    `json:"zone"`
 	CapacityType string    `json:"capacityType"`
-	Price        float64   `json:"price"`
+	HourlyCost   float64   `json:"hourlyCost"`
 	CreatedAt    time.Time `json:"createdAt"`
 	// ExpiresAt is nil if the node never does.
 	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
@@ -86,8 +86,8 @@ type Use struct {
 	Resource    string `json:"resource"`
 	Requested   string `json:"requested"`
 	Allocatable string `json:"allocatable"`
-	// Percent of what is allocatable.
-	Percent int `json:"percent"`
+	// Share of what is allocatable, from 0 to 1, and above where pods request more.
+	Share float64 `json:"share"`
 }
 
 // Pod is a pod on a node.

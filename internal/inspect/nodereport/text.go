@@ -33,8 +33,8 @@ func (r *Report) Text(w io.Writer, width int) error {
 func (r *Report) identity(p *prose.Page) {
 	p.Heading("What it is")
 	what := strings.Join(slices.DeleteFunc([]string{r.InstanceType, r.Zone, r.CapacityType}, func(s string) bool { return s == "" }), ", ")
-	if r.Price > 0 {
-		what += fmt.Sprintf(", %s/h", prose.Dollars(r.Price))
+	if r.HourlyCost > 0 {
+		what += fmt.Sprintf(", %s/h", prose.Dollars(r.HourlyCost))
 	}
 	if !r.CreatedAt.IsZero() {
 		what += fmt.Sprintf(", %s old", prose.Age(r.Now.Sub(r.CreatedAt)))
@@ -45,7 +45,7 @@ func (r *Report) identity(p *prose.Page) {
 	}
 	var parts []string
 	for _, u := range r.Use {
-		parts = append(parts, fmt.Sprintf("%s of %s %s (%d%%)", u.Requested, u.Allocatable, u.Resource, u.Percent))
+		parts = append(parts, fmt.Sprintf("%s of %s %s (%d%%)", u.Requested, u.Allocatable, u.Resource, prose.Percent(u.Share)))
 	}
 	if len(parts) > 0 {
 		p.Item("requested: %s", strings.Join(parts, ", "))
@@ -89,7 +89,7 @@ func (r *Report) staying(p *prose.Page) {
 	for i := range r.Blockers {
 		k := &r.Blockers[i]
 		if !r.said() {
-			p.Item("%d. %s", i+1, k.Text)
+			p.Item("%d. %s", i+1, k.Message)
 		}
 		if k.Object != "" {
 			detail("%s", strings.TrimSpace(k.Object+" "+k.Field))
@@ -105,7 +105,7 @@ func (r *Report) staying(p *prose.Page) {
 
 // said reports whether the verdict has the text of the only blocker.
 func (r *Report) said() bool {
-	return len(r.Blockers) == 1 && strings.Contains(r.Verdict.Text, r.Blockers[0].Text)
+	return len(r.Blockers) == 1 && strings.Contains(r.Verdict.Text, r.Blockers[0].Message)
 }
 
 // leaving is how it drifted.
@@ -157,7 +157,7 @@ func (l *Launch) today(p *prose.Page) {
 		p.Item("cheapest nodes that hold its pods today:")
 		var rows [][]string
 		for _, a := range l.Alternatives {
-			rows = append(rows, []string{a.InstanceType, a.Zone, a.CapacityType, prose.Dollars(a.Price)})
+			rows = append(rows, []string{a.InstanceType, a.Zone, a.CapacityType, prose.Dollars(a.HourlyCost)})
 		}
 		p.Table([]string{"  TYPE", "ZONE", "CAPACITY", "$/H"}, indented(rows))
 	}
@@ -167,7 +167,7 @@ func (l *Launch) today(p *prose.Page) {
 	if len(l.Excluded) > 0 {
 		p.Item("types that cost less, and why not%s:", nearest(len(l.Excluded), l.Rules))
 		for _, e := range l.Excluded {
-			p.Detail("%s %s/h: %s", e.InstanceType, prose.Dollars(e.Price), e.Rule)
+			p.Detail("%s %s/h: %s", e.InstanceType, prose.Dollars(e.HourlyCost), e.Rule)
 		}
 	}
 	if len(l.Rules) > 1 || len(l.Rules) == 1 && l.Rules[0].Types > len(l.Excluded) {
@@ -212,7 +212,7 @@ func (r *Report) remaining(p *prose.Page) {
 		p.Item("%s, nothing launched", m.saved())
 	default:
 		for _, l := range m.Launches {
-			p.Item("launched: %s in %s, %s, %s/h, of NodePool %s", l.InstanceType, l.Zone, l.CapacityType, prose.Dollars(l.Price), l.NodePool)
+			p.Item("launched: %s in %s, %s, %s/h, of NodePool %s", l.InstanceType, l.Zone, l.CapacityType, prose.Dollars(l.HourlyCost), l.NodePool)
 		}
 		p.Item("%s", m.saved())
 	}
@@ -231,10 +231,10 @@ func (r *Report) remaining(p *prose.Page) {
 func (m *Removal) saved() string {
 	const cent = 0.00005 // what prices are rounded to
 	switch {
-	case m.Saves > cent:
-		return prose.Dollars(m.Saves) + "/h saved"
-	case m.Saves < -cent:
-		return prose.Dollars(-m.Saves) + "/h more"
+	case m.HourlySavings > cent:
+		return prose.Dollars(m.HourlySavings) + "/h saved"
+	case m.HourlySavings < -cent:
+		return prose.Dollars(-m.HourlySavings) + "/h more"
 	}
 	return "nothing saved"
 }

@@ -52,8 +52,8 @@ func described(p *Place) string {
 	if p.NodePool != "" {
 		parts = append(parts, "NodePool "+p.NodePool)
 	}
-	if p.Price > 0 {
-		parts = append(parts, dollars(p.Price))
+	if p.HourlyCost > 0 {
+		parts = append(parts, dollars(p.HourlyCost))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -107,7 +107,7 @@ func placeOf(prices *fleet.Prices, n *snapshot.Node) *Place {
 	if !n.Registered {
 		p.Name = "" // the snapshot has the claim's name in its place
 	}
-	p.Price, _ = prices.OfNode(n)
+	p.HourlyCost, _ = prices.OfNode(n)
 	return p
 }
 

@@ -280,7 +280,7 @@ func (g *generator) ready(pool *karpv1.NodePool, why PoolReason) {
 		Object: o, Action: Resolve, Fields: []FieldChange{}, Patch: []Operation{}, Command: "kubectl describe " + o.resource(),
 	}}
 	e.apply = func(t *trial) bool { return t.open(pool) }
-	g.add(fmt.Sprintf("Resolve what keeps NodePool %s from being Ready: %s.", pool.Name, why.Reason), shared, e)
+	g.add(fmt.Sprintf("Resolve what keeps NodePool %s from being Ready: %s.", pool.Name, why.Message), shared, e)
 }
 
 // oneMore proposes one more node of a static pool. A plan launches none for it, so that it is planned as a pool that may launch

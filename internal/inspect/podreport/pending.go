@@ -81,7 +81,7 @@ func (e *explanation) poolReasons(now outcome, closed []PoolReason) []PoolReason
 		if len(own) == 0 {
 			continue
 		}
-		out = append(out, PoolReason{NodePool: pool.Name, Code: string(own[0].Code), Reason: own[0].Message, More: len(own) - 1})
+		out = append(out, PoolReason{NodePool: pool.Name, Code: string(own[0].Code), Message: own[0].Message, More: len(own) - 1})
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func closest(pools []PoolReason, reasons []rejection.Reason) *PoolReason {
 
 // inWords is the reason of a pool as a sentence that names the pool.
 func inWords(p *PoolReason) string {
-	text := p.Reason
+	text := p.Message
 	if strings.HasPrefix(text, "fits ") {
 		_, text, _ = strings.Cut(text, ", but ")
 	}

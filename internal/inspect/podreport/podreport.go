@@ -78,9 +78,9 @@ type Place struct {
 	InstanceType string `json:"instanceType,omitempty"`
 	Zone         string `json:"zone,omitempty"`
 	CapacityType string `json:"capacityType,omitempty"`
-	// Price is that of the node in $/h, 0 if it is not known. New reports whether the node would be launched.
-	Price float64 `json:"pricePerHour,omitempty"`
-	New   bool    `json:"new"`
+	// HourlyCost is that of the node in $/h, 0 if it is not known. New reports whether the node would be launched.
+	HourlyCost float64 `json:"hourlyCost,omitempty"`
+	New        bool    `json:"new"`
 	// With is how many other pods share a new node.
 	With int `json:"otherPods,omitempty"`
 }
@@ -89,8 +89,8 @@ type Place struct {
 type PoolReason struct {
 	NodePool string `json:"nodePool"`
 	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
-	Code   string `json:"code"`
-	Reason string `json:"reason"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
 	// More is how many other rules exclude the pod from it.
 	More int `json:"more,omitempty"`
 }

@@ -32,14 +32,14 @@ func closedPools(view *inspect.View) []PoolReason {
 		why := PoolReason{NodePool: pool.Name}
 		switch {
 		case pool.DeletionTimestamp != nil:
-			why.Code, why.Reason = codeDeleting, "it is being deleted, and launches nothing"
+			why.Code, why.Message = codeDeleting, "it is being deleted, and launches nothing"
 		case pool.Spec.Replicas != nil:
 			why.Code = codeStatic
-			why.Reason = fmt.Sprintf("spec.replicas keeps %d nodes, whatever pods need", *pool.Spec.Replicas)
+			why.Message = fmt.Sprintf("spec.replicas keeps %d nodes, whatever pods need", *pool.Spec.Replicas)
 		case live(pool) && awsv1.IsEC2NodeClass(ref) && view.NodeClasses[ref.Name] == nil:
-			why.Code, why.Reason = codeNotReady, fmt.Sprintf("its EC2NodeClass %s does not exist", ref.Name)
+			why.Code, why.Message = codeNotReady, fmt.Sprintf("its EC2NodeClass %s does not exist", ref.Name)
 		case live(pool):
-			if why.Reason = notReady(view, pool); why.Reason == "" {
+			if why.Message = notReady(view, pool); why.Message == "" {
 				continue
 			}
 			why.Code = codeNotReady

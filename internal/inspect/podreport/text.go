@@ -32,7 +32,7 @@ func (r *Report) print(w io.Writer, width int) error {
 	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it
 		p.heading("NodePools")
 		for _, pool := range r.NodePools {
-			text := pool.NodePool + ": " + inShort(pool.Reason)
+			text := pool.NodePool + ": " + inShort(pool.Message)
 			if pool.More > 0 {
 				text += fmt.Sprintf(" (and %s)", plural(pool.More, "more rule"))
 			}
@@ -148,7 +148,7 @@ func outlook(n *Place) string {
 	if n.Zone != "" {
 		text += " in " + n.Zone
 	}
-	text += " (" + n.CapacityType + ", NodePool " + n.NodePool + "), " + dollars(n.Price)
+	text += " (" + n.CapacityType + ", NodePool " + n.NodePool + "), " + dollars(n.HourlyCost)
 	if n.With > 0 {
 		text += ", shared with " + plural(n.With, "other pod")
 	}

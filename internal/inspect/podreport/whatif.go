@@ -114,7 +114,7 @@ func (w *whatIf) solve(s *snapshot.Snapshot) outcome {
 func launchPlace(l *schedule.Launch) *Place {
 	return &Place{
 		NodePool: l.Pool.Name, InstanceType: l.InstanceTypes[0].Name, Zone: l.Offering.Zone, CapacityType: l.Offering.CapacityType,
-		Price: l.Offering.Price, New: true, With: len(l.Pods) - 1,
+		HourlyCost: l.Offering.Price, New: true, With: len(l.Pods) - 1,
 	}
 }
 

@@ -32,9 +32,9 @@ type Report struct {
 	Nodes    int `json:"nodes"`
 	Starting int `json:"starting"`
 	// Replicas is nil for a pool that follows the needs of pods.
-	Replicas *int64  `json:"replicas,omitempty"`
-	Weight   int32   `json:"weight"`
-	Price    float64 `json:"price"`
+	Replicas   *int64  `json:"replicas,omitempty"`
+	Weight     int32   `json:"weight"`
+	HourlyCost float64 `json:"hourlyCost"`
 	// Conditions are those that are not as they should be; all of them with -o json.
 	Conditions []Condition `json:"conditions"`
 	Limits     []Limit     `json:"limits"`
@@ -78,7 +78,8 @@ type Limit struct {
 	Resource string `json:"resource"`
 	Used     string `json:"used"`
 	Limit    string `json:"limit"`
-	Percent  int    `json:"percent"`
+	// Share of the limit, from 0 to 1, and above where more is used.
+	Share float64 `json:"share"`
 }
 
 // Disrupted is a node that counts against budgets.
@@ -91,18 +92,20 @@ type Disrupted struct {
 
 // Going is a node that one of the next passes would remove: of drifted nodes each takes some.
 type Going struct {
-	Node   string  `json:"node"`
-	Reason string  `json:"reason"`
-	Saves  float64 `json:"saves"`
+	Node          string  `json:"node"`
+	Reason        string  `json:"reason"`
+	HourlySavings float64 `json:"hourlySavings"`
 	// Together is how many nodes its command removes.
 	Together int `json:"together"`
 }
 
 // Stays is a reason for which nodes stay.
 type Stays struct {
-	Reason string   `json:"reason"`
-	Nodes  int      `json:"nodes"`
-	Names  []string `json:"names"`
+	// Code is the rule, Message it in words.
+	Code    string   `json:"code"`
+	Message string   `json:"message"`
+	Nodes   int      `json:"nodes"`
+	Names   []string `json:"names"`
 }
 
 // Drift is a difference by which nodes drifted.
@@ -197,11 +200,11 @@ func (b *builder) limits() []Limit {
 		if name == cluster.ResourceNodes && b.pool.Spec.Replicas != nil {
 			have = *resource.NewQuantity(int64(b.members()), resource.DecimalSI)
 		}
-		percent := 0
+		share := 0.0
 		if most := limit.AsApproximateFloat64(); most > 0 {
-			percent = int(100 * have.AsApproximateFloat64() / most)
+			share = have.AsApproximateFloat64() / most
 		}
-		out = append(out, Limit{string(name), have.String(), limit.String(), percent})
+		out = append(out, Limit{string(name), have.String(), limit.String(), share})
 	}
 	slices.SortFunc(out, func(x, y Limit) int { return cmp.Compare(x.Resource, y.Resource) })
 	return out
@@ -240,7 +243,7 @@ func (b *builder) nodes(r *Report) {
 			continue
 		}
 		d, known := b.known.Outcome(i)
-		r.Price += d.Price
+		r.HourlyCost += d.Price
 		switch {
 		case known:
 		case b.decisions == nil:
@@ -260,7 +263,7 @@ func (b *builder) nodes(r *Report) {
 		default:
 			why := cmp.Or(d.Why, "nothing says that it should go")
 			if stays[d.Class] == nil {
-				stays[d.Class] = &Stays{Reason: why, Names: []string{}}
+				stays[d.Class] = &Stays{Code: d.Reason, Message: why, Names: []string{}}
 				order = append(order, d.Class)
 			}
 			s := stays[d.Class]

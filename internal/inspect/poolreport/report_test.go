@@ -205,7 +205,7 @@ func TestALimitedSearchSaysThatItStopped(t *testing.T) {
 	if !limited.Stopped || len(limited.Going) != 50 || !strings.Contains(limited.Verdict, "50 to go in the next passes at least (--full searches on)") {
 		t.Errorf("limited: %v, %d going: %s", limited.Stopped, len(limited.Going), limited.Verdict)
 	}
-	if len(limited.Stays) != 1 || !strings.Contains(limited.Stays[0].Reason, "--full simulates the rest") || limited.Stays[0].Nodes != 10 {
+	if len(limited.Stays) != 1 || !strings.Contains(limited.Stays[0].Message, "--full simulates the rest") || limited.Stays[0].Nodes != 10 {
 		t.Errorf("limited: the others stay for %+v", limited.Stays)
 	}
 	if full.Stopped || len(full.Going) != 60 || strings.Contains(full.Verdict, "--full") {

@@ -30,8 +30,8 @@ func (r *Report) Text(w io.Writer, width int) error {
 // verdict is the first line.
 func (r *Report) verdict() string {
 	subject := fmt.Sprintf("nodepool %s has %s", r.Name, prose.Plural(r.Nodes, "node"))
-	if r.Price > 0 {
-		subject += fmt.Sprintf(" for %s/h", prose.Dollars(r.Price))
+	if r.HourlyCost > 0 {
+		subject += fmt.Sprintf(" for %s/h", prose.Dollars(r.HourlyCost))
 	}
 	for _, c := range r.Conditions {
 		if c.Bad && c.Type != "Ready" {
@@ -64,7 +64,7 @@ func (r *Report) verdict() string {
 	case len(r.Going) == 0 && r.Stopped:
 		return subject + ". The search stopped before it found any to remove: --full searches on"
 	case len(r.Going) == 0 && len(r.Disrupted) == 0 && len(r.Stays) > 0:
-		return subject + ". None goes now; most often: " + withinSentence(r.Stays[0].Reason)
+		return subject + ". None goes now; most often: " + withinSentence(r.Stays[0].Message)
 	}
 	return subject
 }
@@ -86,7 +86,7 @@ func (r *Report) status(p *prose.Page) {
 		lines = append(lines, fmt.Sprintf("weight %d", r.Weight))
 	}
 	for _, l := range r.Limits {
-		lines = append(lines, fmt.Sprintf("limit of %s: %s of %s used (%d%%)", l.Resource, l.Used, l.Limit, l.Percent))
+		lines = append(lines, fmt.Sprintf("limit of %s: %s of %s used (%d%%)", l.Resource, l.Used, l.Limit, prose.Percent(l.Share)))
 	}
 	for _, c := range r.Conditions {
 		if c.Bad {
@@ -142,9 +142,9 @@ func (r *Report) moving(p *prose.Page) {
 		}
 		line := fmt.Sprintf("%s: %s", g.Node, g.Reason)
 		if g.Together > 1 {
-			line += fmt.Sprintf(", one of %d that save %s/h together", g.Together, prose.Dollars(g.Saves))
-		} else if g.Saves != 0 {
-			line += fmt.Sprintf(", saves %s/h", prose.Dollars(g.Saves))
+			line += fmt.Sprintf(", one of %d that save %s/h together", g.Together, prose.Dollars(g.HourlySavings))
+		} else if g.HourlySavings != 0 {
+			line += fmt.Sprintf(", saves %s/h", prose.Dollars(g.HourlySavings))
 		}
 		p.Item("%s", line)
 	}
@@ -160,7 +160,7 @@ func (r *Report) staying(p *prose.Page) {
 			p.Item("and %d more reasons: -o wide", len(r.Stays)-shown)
 			break
 		}
-		p.Item("%s: %s", prose.Plural(s.Nodes, "node"), s.Reason)
+		p.Item("%s: %s", prose.Plural(s.Nodes, "node"), s.Message)
 		p.Detail("%s", strings.Join(s.Names, ", "))
 	}
 }

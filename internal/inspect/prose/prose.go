@@ -95,6 +95,9 @@ func Dollars(price float64) string {
 	return sign + "$" + text
 }
 
+// Percent is a share in whole percent, rounded down: what is not full is not 100.
+func Percent(share float64) int { return int(100*share + 1e-9) }
+
 // Plural prints a number with its noun.
 func Plural(n int, noun string) string {
 	if n == 1 {

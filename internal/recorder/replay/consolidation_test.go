@@ -35,7 +35,7 @@ func TestAConsolidationIsReplayed(t *testing.T) {
 	decisions, _ := recording.Decisions(recorder.Selection{})
 	removed := 0
 	for _, d := range decisions {
-		if d.Saving > 0 {
+		if d.HourlySavings > 0 {
 			removed++
 		}
 	}

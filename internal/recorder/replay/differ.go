@@ -30,7 +30,7 @@ func launchLine(l *recorder.LaunchRecord) string {
 		first = fmt.Sprintf("%s or %d others", first, n)
 	}
 	return fmt.Sprintf("launch for NodePool %s: %s, %s in %s at $%.4f/h, for %s", l.NodePool, first, l.CapacityType, l.Zone,
-		float64(l.Price), names(l.Pods))
+		float64(l.HourlyCost), names(l.Pods))
 }
 
 func bufferLine(pods int, node string) string {

@@ -10,7 +10,10 @@ import (
 // Each test must make the writes that testdata/writes.txt has.
 func TestMain(m *testing.M) {
 	os.Exit(controllertest.CompareMostWrites(m, controllertest.Exceptions{
-		// The tests have several clusters, in any order.
-		Parallel: []string{"TestPodsLeaveForTheReasonAndDecisionOfTheClaim", "TestTheSuccessorOfAPodIsNotEvicted"},
+		// The tests have several clusters or workers, in any order.
+		Parallel: []string{
+			"TestPodsLeaveForTheReasonAndDecisionOfTheClaim", "TestTheSuccessorOfAPodIsNotEvicted",
+			"TestEvictorWorksAndStops",
+		},
 	}))
 }

@@ -102,6 +102,10 @@ lint: fmt-check ## Run gofumpt, vet, staticcheck and actionlint
 fmt: ## Format all Go code
 	go tool gofumpt -w $$(git ls-files '*.go' | grep -v zz_generated)
 
+.PHONY: hooks
+hooks: ## Have git check the format, the rules of archtest and the words of pages before each commit
+	git config core.hooksPath hack/hooks
+
 .PHONY: generate
 generate: ## Regenerate deepcopy functions, CRDs, the schema and README of the charts, and the reference pages
 	go generate ./api/...

@@ -1,6 +1,6 @@
 // Package docstest runs the commands that the documentation shows, as a reader would type them.
 //
-// Every line of every sh block of README.md and docs/*.md is run from the root of the repository:
+// Every line of every sh block of README.md, CONTRIBUTING.md and docs/*.md is run from the root of the repository:
 //
 //   - make lab: the lab is booted as make would, and is there for the lines that follow; at the end it is
 //     interrupted, and must end well.

@@ -30,7 +30,7 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents = append([]string{filepath.Join(labtest.Root, "README.md")}, documents...)
+	documents = append([]string{filepath.Join(labtest.Root, "README.md"), filepath.Join(labtest.Root, "CONTRIBUTING.md")}, documents...)
 	r := &runner{}
 	for _, path := range documents {
 		name, err := filepath.Rel(labtest.Root, path)

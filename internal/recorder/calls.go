@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -312,7 +314,7 @@ func RecordDrift(c *disrupt.Command, stays []disrupt.Unconsolidatable) DriftReco
 }
 
 // RecordRepair returns the repair of a node as plain data.
-func RecordRepair(c *disrupt.Command, held *disrupt.HeldBack) OutcomeRecord {
+func RecordRepair(c *disrupt.Command, held *replace.HeldBack) OutcomeRecord {
 	out := OutcomeRecord{Command: RecordCommand(c)}
 	switch {
 	case held != nil && held.Breaker != nil:

@@ -13,6 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
@@ -365,7 +366,7 @@ func drift(w *snapshot.Snapshot, view *disrupt.View) *disrupt.Command {
 	}
 	problem := consolidate.Compile(w)
 	defer problem.Revert()
-	cmd, _ := disrupt.Drift(problem, view, disrupt.DriftSearch{
+	cmd, _ := replace.Drift(problem, view, replace.DriftSearch{
 		Order: candidates, Remaining: room, MaxRejections: maxRejections, Budget: schedule.DefaultBudget(),
 	})
 	return cmd

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
@@ -145,13 +146,13 @@ const driftMoves, driftRejections = 10, 5
 
 // addDrift adds the drifted nodes that budgets let go now.
 func (f *Forecast) addDrift(problem *schedule.Problem, view *disrupt.View) {
-	search := disrupt.DriftSearch{
+	search := replace.DriftSearch{
 		Order:         new(disrupt.DriftBackoff).DriftOrder(view.Drifted(false), view.Snapshot.Now),
 		Remaining:     view.RemainingBudgets(disrupt.Allowances(view.Snapshot, karpv1.DisruptionDrifted)),
 		MaxRejections: driftRejections, Budget: schedule.DefaultBudget(),
 	}
 	for range driftMoves {
-		c, _ := disrupt.Drift(problem, view, search)
+		c, _ := replace.Drift(problem, view, search)
 		if c == nil {
 			return
 		}

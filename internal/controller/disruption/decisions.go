@@ -4,6 +4,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
@@ -96,7 +97,7 @@ func (r *passState) recordConfirm(cmd *disrupt.Command, why *consolidate.Invalid
 }
 
 // recordRefill records whether a node of a static pool is terminated first.
-func (r *passState) recordRefill(refill *disrupt.StaticRefill, c *disrupt.Candidate, inReservation bool, out recorder.OutcomeRecord) {
+func (r *passState) recordRefill(refill *replace.StaticRefill, c *disrupt.Candidate, inReservation bool, out recorder.OutcomeRecord) {
 	r.rec.Call(recorder.CallRefill, recorder.RefillInput{
 		Claim: c.Node.Claim, NodePool: refill.Pool.Name, Reason: refill.Reason, Room: refill.Room, Enabled: refill.Enabled,
 		InReservation: inReservation,
@@ -104,7 +105,7 @@ func (r *passState) recordRefill(refill *disrupt.StaticRefill, c *disrupt.Candid
 }
 
 // recordRepair records how a node is repaired, or why not.
-func (r *passState) recordRepair(search *disrupt.RepairSearch, c *disrupt.Candidate, cmd *disrupt.Command, held *disrupt.HeldBack) {
+func (r *passState) recordRepair(search *replace.RepairSearch, c *disrupt.Candidate, cmd *disrupt.Command, held *replace.HeldBack) {
 	r.rec.Call(
 		recorder.CallRepair,
 		recorder.RepairInput{Claim: c.Node.Claim, Reboots: search.Reboots, Freed: search.Freed != nil},

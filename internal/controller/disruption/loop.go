@@ -32,6 +32,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -435,10 +436,10 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
 	})
 	freed := l.freedSlots(r, karpv1.DisruptionDrifted)
-	cmd, left := disrupt.Drift(
+	cmd, left := replace.Drift(
 		r.compiled(),
 		r.View,
-		disrupt.DriftSearch{
+		replace.DriftSearch{
 			Order:         candidates,
 			Remaining:     r.budgets[karpv1.DisruptionDrifted],
 			MaxRejections: maxDriftSimulations,

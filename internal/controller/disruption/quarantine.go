@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -96,10 +97,10 @@ func (l *Loop) simulate(snap *snapshot.Snapshot) *panics.Panic {
 		}
 		r.Empty()
 		if drifted := r.Drifted(false); len(drifted) > 0 {
-			disrupt.Drift(
+			replace.Drift(
 				r.compiled(),
 				r.View,
-				disrupt.DriftSearch{
+				replace.DriftSearch{
 					Order:         drifted,
 					Remaining:     r.budgets[karpv1.DisruptionDrifted],
 					MaxRejections: maxDriftSimulations,

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
@@ -36,8 +38,8 @@ func (l *Loop) reasons() []karpv1.DisruptionReason {
 }
 
 // repairSearch prepares the search among the nodes that are due.
-func (r *passState) repairSearch(due []*disrupt.Candidate, budget schedule.Budget) *disrupt.RepairSearch {
-	return &disrupt.RepairSearch{
+func (r *passState) repairSearch(due []*disrupt.Candidate, budget schedule.Budget) *replace.RepairSearch {
+	return &replace.RepairSearch{
 		View: r.View, Remaining: r.budgets[karpv1.DisruptionUnhealthy], Breaker: r.NewBreaker(due), Budget: budget,
 	}
 }
@@ -78,7 +80,7 @@ func (l *Loop) repairUnhealthy(ctx context.Context, r *passState) error {
 
 // nextRepair finds the first repair that is possible now, and publishes why the nodes before it are not repaired. For a
 // node of a static pool it reserves a slot under the pool's limit.
-func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.RepairSearch, due []*disrupt.Candidate) *disrupt.Command {
+func (l *Loop) nextRepair(ctx context.Context, r *passState, search *replace.RepairSearch, due []*disrupt.Candidate) *disrupt.Command {
 	rejected := 0
 	for _, c := range l.withoutBackedOff(r.free(due)) {
 		if rejected == maxRepairSimulations {
@@ -108,12 +110,12 @@ func (l *Loop) nextRepair(ctx context.Context, r *passState, search *disrupt.Rep
 
 // rebootOrReplace returns the command to reboot a node, or if that is refused, the one to replace it.
 func (l *Loop) rebootOrReplace(
-	ctx context.Context, r *passState, search *disrupt.RepairSearch, cmd *disrupt.Command,
-) (*disrupt.Command, *disrupt.HeldBack) {
+	ctx context.Context, r *passState, search *replace.RepairSearch, cmd *disrupt.Command,
+) (*disrupt.Command, *replace.HeldBack) {
 	c := cmd.Candidates[0]
 	switch allowed, err := l.canReboot(ctx, c); {
 	case err != nil:
-		return nil, &disrupt.HeldBack{Candidate: c, Message: "checking whether the instance can be rebooted: " + err.Error()}
+		return nil, &replace.HeldBack{Candidate: c, Message: "checking whether the instance can be rebooted: " + err.Error()}
 	case allowed:
 		return cmd, nil
 	}
@@ -132,10 +134,10 @@ func (l *Loop) backsOff(pool string, now time.Time) (backsOff bool) {
 
 // stageRepair reserves a slot for the replacement of a node of a static pool. If none can come first, it returns the
 // command that terminates the node first.
-func (l *Loop) stageRepair(ctx context.Context, r *passState, cmd *disrupt.Command) (*disrupt.Command, *disrupt.HeldBack) {
+func (l *Loop) stageRepair(ctx context.Context, r *passState, cmd *disrupt.Command) (*disrupt.Command, *replace.HeldBack) {
 	c := cmd.Candidates[0]
-	hold := func(why string) (*disrupt.Command, *disrupt.HeldBack) {
-		return nil, &disrupt.HeldBack{Candidate: c, Message: why}
+	hold := func(why string) (*disrupt.Command, *replace.HeldBack) {
+		return nil, &replace.HeldBack{Candidate: c, Message: why}
 	}
 	if c.Pool.DeletionTimestamp != nil || !condition.IsTrue(c.Pool, condition.Ready) {
 		return hold("static NodePool is not ready and cannot stage a replacement")
@@ -198,7 +200,7 @@ func (l *Loop) logRepair(n *snapshot.Node) {
 }
 
 // recordHeldBack publishes why a node that is due is not repaired.
-func (l *Loop) recordHeldBack(h *disrupt.HeldBack) {
+func (l *Loop) recordHeldBack(h *replace.HeldBack) {
 	n := h.Candidate.Node
 	if h.Breaker == nil {
 		l.recordBlocked(n, h.Message)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -25,22 +27,22 @@ func (t TerminateFirst) enabled(reason karpv1.DisruptionReason) bool {
 }
 
 // freedSlots prepares the search for nodes that free a slot for their own replacement; nil if the feature gate is off.
-func (l *Loop) freedSlots(r *passState, reason karpv1.DisruptionReason) *disrupt.FreedSlots {
+func (l *Loop) freedSlots(r *passState, reason karpv1.DisruptionReason) *replace.FreedSlots {
 	if !l.TerminateFirst.enabled(reason) {
 		return nil
 	}
-	return &disrupt.FreedSlots{View: r.View, Compile: r.compile, Budget: schedule.DefaultBudget(), Remaining: r.budgets[reason]}
+	return &replace.FreedSlots{View: r.View, Compile: r.compile, Budget: schedule.DefaultBudget(), Remaining: r.budgets[reason]}
 }
 
 // staticRefill prepares the decisions about a static pool.
 func (l *Loop) staticRefill(
 	ctx context.Context, r *passState, pool *karpv1.NodePool, reason karpv1.DisruptionReason,
-) (*disrupt.StaticRefill, error) {
+) (*replace.StaticRefill, error) {
 	room, err := l.State.ReservedRoom(ctx, pool)
 	if err != nil {
 		return nil, err
 	}
-	return &disrupt.StaticRefill{
+	return &replace.StaticRefill{
 		View: r.View, Reason: reason, Remaining: r.budgets[reason], Pool: pool, Limit: staticpool.Limit(pool), Room: room,
 		Enabled: l.TerminateFirst.enabled(reason),
 	}, nil
@@ -75,7 +77,7 @@ func (l *Loop) replaceInStaticPool(ctx context.Context, r *passState, turn disru
 // terminateStaticFirst executes the commands that decide returns, as far as budgets allow, and publishes why other nodes
 // wait.
 func (l *Loop) terminateStaticFirst(
-	ctx context.Context, r *passState, refill *disrupt.StaticRefill, candidates []*disrupt.Candidate,
+	ctx context.Context, r *passState, refill *replace.StaticRefill, candidates []*disrupt.Candidate,
 	decide func(*disrupt.Candidate) (*disrupt.Command, string),
 ) (errs []error) {
 	for _, c := range candidates {

@@ -80,3 +80,21 @@ type Unconsolidatable struct {
 	// Until is when the reason ends by time alone; zero if it does not.
 	Until time.Time
 }
+
+// LaunchCost is what the launches of a plan cost in $/h, each at its cheapest offering.
+func LaunchCost(plan plan.Plan) (sum float64) {
+	for i := range plan.Launches {
+		sum += plan.Launches[i].Offering.Price
+	}
+	return sum
+}
+
+// TerminateFirstReason is why a node is terminated before its replacement is launched: that cannot come first. The
+// values are those of the label terminate_first_reason.
+type TerminateFirstReason string
+
+// The reasons. A launch that fails is none.
+const (
+	NoReservedCapacity TerminateFirstReason = "no-reserved-capacity"
+	StaticAtLimit      TerminateFirstReason = "static-at-limit"
+)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
 // Drifted returns the drifted candidates, of static pools if static is true, or else of the others.
@@ -72,62 +71,6 @@ func (a *DriftBackoff) DriftOrder(candidates []*Candidate, now time.Time) []*Can
 
 func oneIfAny(n int) int { return min(n, 1) }
 
-// DriftSearch is what Drift searches, and how far.
-type DriftSearch struct {
-	// Order are the drifted nodes, the next to replace first.
-	Order     []*Candidate
-	Remaining *RemainingBudgets
-	// MaxRejections is after how many nodes with pods that cannot be scheduled elsewhere the search stops.
-	MaxRejections int
-	Budget        schedule.Budget // of each simulation
-	// Freed lets nodes in full capacity reservations be terminated first; nil if they may not.
-	Freed *FreedSlots
-}
-
-// Drift finds the next drifted node to replace: the first in order that the budgets allow, and with pods that can all
-// be scheduled elsewhere, if need be once it has freed its slot in a capacity reservation. Nil if there is none before
-// MaxRejections of them, not counting those that the budgets block. Nodes with pods that cannot be scheduled are
-// returned with the message. It costs one simulation per node that is tried, and a second one per node in a full
-// reservation.
-func Drift(p *schedule.Problem, v *View, search DriftSearch) (*Command, []Unconsolidatable) {
-	var left []Unconsolidatable
-	for _, c := range search.Order {
-		if !search.Remaining.Allow([]*Candidate{c}) {
-			continue
-		}
-		if len(left) == search.MaxRejections {
-			break
-		}
-		o := EvaluateRemoval(v.Snapshot, []*Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, search.Budget))
-		if why := o.Message(); why != "" {
-			if len(o.Unschedulable) > 0 {
-				cmd, waits := search.Freed.Command(c, karpv1.DisruptionDrifted)
-				if cmd != nil {
-					return cmd, left
-				}
-				why = cmp.Or(waits, why)
-			}
-			left = append(left, Unconsolidatable{Candidate: c, Message: why})
-			continue
-		}
-		return &Command{
-			Reason:     karpv1.DisruptionDrifted,
-			Candidates: []*Candidate{c},
-			Plan:       o.Plan,
-			Savings:    c.Price - LaunchCost(o.Plan),
-		}, left
-	}
-	return nil, left
-}
-
-// LaunchCost is what the launches of a plan cost in $/h, each at its cheapest offering.
-func LaunchCost(plan schedule.Plan) (sum float64) {
-	for i := range plan.Launches {
-		sum += plan.Launches[i].Offering.Price
-	}
-	return sum
-}
-
 // StaticBatch is a set of nodes of a static pool to be replaced one for one.
 type StaticBatch struct {
 	Pool       *karpv1.NodePool
@@ -146,7 +89,7 @@ func (a *DriftBackoff) StaticDrift(v *View, room *RemainingBudgets) []StaticBatc
 	var out []StaticBatch
 	for _, c := range candidates {
 		if len(out) == 0 || out[len(out)-1].Pool != c.Pool {
-			if active, pending := countNodes(v.Snapshot, c.Pool.Name); active+pending > *c.Pool.Spec.Replicas {
+			if active, pending := CountNodes(v.Snapshot, c.Pool.Name); active+pending > *c.Pool.Spec.Replicas {
 				continue
 			}
 			out = append(out, StaticBatch{Pool: c.Pool})

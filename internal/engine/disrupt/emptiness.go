@@ -47,8 +47,8 @@ func whyNotEmpty(c *Candidate) (Reason, string) {
 	return "", ""
 }
 
-// countNodes counts the nodes of a pool that stay, and those that wait for their replacement.
-func countNodes(s *snapshot.Snapshot, pool string) (active, pending int64) {
+// CountNodes counts the nodes of a pool that stay, and those that wait for their replacement.
+func CountNodes(s *snapshot.Snapshot, pool string) (active, pending int64) {
 	for i := range s.Nodes {
 		switch n := &s.Nodes[i]; {
 		case n.Pool != pool || n.Claim == "":

@@ -59,3 +59,12 @@ func (r *RemainingBudgets) Use(candidates []*Candidate) {
 		r.pdbs.add(c.podsPerPDB)
 	}
 }
+
+// Allowed is how many nodes of the pool may be disrupted at once.
+func (r *RemainingBudgets) Allowed(pool string) int {
+	at := slices.IndexFunc(r.allowances, func(a Allowance) bool { return a.Pool.Name == pool })
+	if at < 0 {
+		return 0
+	}
+	return r.allowances[at].Allowed
+}

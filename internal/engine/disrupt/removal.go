@@ -57,11 +57,11 @@ func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, all plan.Pla
 			unready[n.Name] = n
 		}
 	}
-	return evaluate(candidates, all, unready)
+	return Evaluate(candidates, all, unready)
 }
 
-// evaluate is EvaluateRemoval with the nodes that are no destinations.
-func evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
+// Evaluate is EvaluateRemoval with the nodes that are no destinations.
+func Evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {
 		for _, p := range c.Pods {

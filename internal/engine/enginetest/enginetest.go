@@ -124,6 +124,11 @@ func Types() []*catalog.InstanceType {
 	}
 }
 
+// AnyBudget lets all nodes of a pool be disrupted at once.
+func AnyBudget(np *karpv1.NodePool) {
+	np.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
+}
+
 // Pool returns a pool without constraints; edit changes it.
 func Pool(name string, instanceTypes []*catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
 	np := &karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -416,4 +421,18 @@ func Node(name, pool string, edit ...func(*snapshot.Node)) snapshot.Node {
 		e(&n)
 	}
 	return n
+}
+
+// DriftedNode is a node that drifted so many hours ago, with pods.
+func DriftedNode(name, pool string, hours int, pods ...*corev1.Pod) snapshot.Node {
+	return Node(name, pool, func(n *snapshot.Node) {
+		n.Claim, n.ClaimUID = name, types.UID(name)
+		n.Registered, n.Initialized, n.Ready, n.Launched = true, true, true, true
+		n.DriftedAt = Now().Add(-time.Duration(hours) * time.Hour)
+		n.Allocatable = Resources("cpu", "1", "memory", "4Gi", "pods", "110")
+		n.Capacity = n.Allocatable
+		for _, p := range pods {
+			n.Pods = append(n.Pods, Bound(p, name))
+		}
+	})
 }

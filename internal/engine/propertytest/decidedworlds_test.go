@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/decisiontext"
@@ -97,9 +99,9 @@ func writeDrift(w io.Writer, v *disrupt.View, problem *schedule.Problem) {
 		}
 		_, _ = fmt.Fprintln(w)
 	}
-	cmd, stay := disrupt.Drift(problem, v, disrupt.DriftSearch{
+	cmd, stay := replace.Drift(problem, v, replace.DriftSearch{
 		Order: backoff.DriftOrder(v.Drifted(false), v.Snapshot.Now), Remaining: room, MaxRejections: 5,
-		Freed: &disrupt.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room},
+		Freed: &replace.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room},
 	})
 	if cmd != nil {
 		decisiontext.Command(w, cmd)
@@ -111,7 +113,7 @@ func writeRepairs(w io.Writer, v *disrupt.View, problem *schedule.Problem) {
 	due, blocked := v.Unhealthy()
 	decisiontext.Blocked(w, blocked)
 	room := v.RemainingBudgets(disrupt.Allowances(v.Snapshot, karpv1.DisruptionUnhealthy))
-	search := disrupt.RepairSearch{View: v, Remaining: room, Breaker: v.NewBreaker(due), Reboots: len(due)%2 == 0}
+	search := replace.RepairSearch{View: v, Remaining: room, Breaker: v.NewBreaker(due), Reboots: len(due)%2 == 0}
 	for _, c := range due {
 		cmd, held := search.Evaluate(func() *schedule.Problem { return problem }, c)
 		switch {

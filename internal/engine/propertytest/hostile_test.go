@@ -21,6 +21,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/hostilepods"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
@@ -205,10 +206,10 @@ func disruptionAndBuffers(s *snapshot.Snapshot, hostile, running []*corev1.Pod) 
 		consolidate.Explain(c)
 		disrupt.ExceededLimit(with, c.Plan.Launches)
 	}
-	disrupt.Drift(
+	replace.Drift(
 		problem,
 		v,
-		disrupt.DriftSearch{Order: v.Candidates, Remaining: v.RemainingBudgets(allowances), MaxRejections: 5, Budget: schedule.Budget{}},
+		replace.DriftSearch{Order: v.Candidates, Remaining: v.RemainingBudgets(allowances), MaxRejections: 5, Budget: schedule.Budget{}},
 	)
 	template := &corev1.PodTemplateSpec{ObjectMeta: hostile[0].ObjectMeta, Spec: hostile[0].Spec}
 	b := &bufferv1.CapacityBuffer{}

@@ -13,6 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
@@ -374,7 +375,7 @@ func (b *builder) irreplaceable(c *disrupt.Candidate) string {
 	if !room.Allow([]*disrupt.Candidate{c}) {
 		return "a PodDisruptionBudget of its pods is used up by nodes that are leaving"
 	}
-	command, left := disrupt.Drift(b.compiled(), b.Classified, disrupt.DriftSearch{
+	command, left := replace.Drift(b.compiled(), b.Classified, replace.DriftSearch{
 		Order: []*disrupt.Candidate{c}, Remaining: room, MaxRejections: 1, Budget: schedule.DefaultBudget(),
 	})
 	if command == nil && len(left) > 0 {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
@@ -22,8 +24,8 @@ type disruption struct {
 	problem  *schedule.Problem
 	// byClaim finds candidates. Those for repair are others, since all of their pods must move.
 	byClaim, forRepair map[string]*disrupt.Candidate
-	repairs            *disrupt.RepairSearch
-	refills            map[string]*disrupt.StaticRefill
+	repairs            *replace.RepairSearch
+	refills            map[string]*replace.StaticRefill
 	// rechecking is true while validated commands are applied to the problem. unknownBefore is true after one that is not known.
 	rechecking, unknownBefore bool
 }
@@ -31,7 +33,7 @@ type disruption struct {
 func newDisruption(y *Replayer, s *snapshot.Snapshot) *disruption {
 	d := &disruption{
 		replayer: y, view: disrupt.NewView(s), budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{}, taken: map[string]bool{},
-		byClaim: map[string]*disrupt.Candidate{}, forRepair: map[string]*disrupt.Candidate{}, refills: map[string]*disrupt.StaticRefill{},
+		byClaim: map[string]*disrupt.Candidate{}, forRepair: map[string]*disrupt.Candidate{}, refills: map[string]*replace.StaticRefill{},
 	}
 	for _, reason := range []karpv1.DisruptionReason{
 		karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized, karpv1.DisruptionUnhealthy,
@@ -124,13 +126,13 @@ func (d *disruption) due() {
 	for _, c := range due {
 		d.forRepair[c.Node.Claim] = c
 	}
-	d.repairs = &disrupt.RepairSearch{
+	d.repairs = &replace.RepairSearch{
 		View: d.view, Remaining: d.budgets[karpv1.DisruptionUnhealthy], Breaker: d.view.NewBreaker(due), Budget: schedule.DefaultBudget(),
 	}
 }
 
-func (d *disruption) freed(reason karpv1.DisruptionReason) *disrupt.FreedSlots {
-	return &disrupt.FreedSlots{
+func (d *disruption) freed(reason karpv1.DisruptionReason) *replace.FreedSlots {
+	return &replace.FreedSlots{
 		View: d.view, Compile: consolidate.Compile, Budget: schedule.DefaultBudget(), Remaining: d.budgets[reason],
 	}
 }
@@ -220,7 +222,7 @@ func (d *disruption) refill(in *recorder.RefillInput, _ *recorder.OutcomeRecord)
 	refill := d.refills[key]
 	if refill == nil {
 		pool := candidates[0].Pool
-		refill = &disrupt.StaticRefill{
+		refill = &replace.StaticRefill{
 			View: d.view, Reason: in.Reason, Remaining: d.budgets[in.Reason], Pool: pool, Limit: staticpool.Limit(pool), Room: in.Room,
 			Enabled: in.Enabled,
 		}
@@ -239,13 +241,13 @@ func (d *disruption) drift(in *recorder.DriftInput, _ *recorder.DriftRecord) (*r
 	if why != "" {
 		return nil, why
 	}
-	search := disrupt.DriftSearch{
+	search := replace.DriftSearch{
 		Order: candidates, Remaining: d.budgets[karpv1.DisruptionDrifted], MaxRejections: in.MaxRejections, Budget: schedule.DefaultBudget(),
 	}
 	if in.Freed {
 		search.Freed = d.freed(karpv1.DisruptionDrifted)
 	}
-	out := recorder.RecordDrift(disrupt.Drift(d.compiled(), d.view, search))
+	out := recorder.RecordDrift(replace.Drift(d.compiled(), d.view, search))
 	return &out, ""
 }
 

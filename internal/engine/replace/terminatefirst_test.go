@@ -1,4 +1,4 @@
-package disrupt_test
+package replace_test
 
 import (
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -29,7 +30,7 @@ func reservedType(ids ...string) *catalog.InstanceType {
 
 func reservedPool(it *catalog.InstanceType, edit ...func(*karpv1.NodePool)) snapshot.Pool {
 	return Pool("p", []*catalog.InstanceType{it}, append([]func(*karpv1.NodePool){
-		anyBudget, Require(Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeReserved),
+		AnyBudget, Require(Capacity, corev1.NodeSelectorOpIn, karpv1.CapacityTypeReserved),
 	}, edit...)...)
 }
 
@@ -41,16 +42,16 @@ func inReservation(n snapshot.Node, id string) snapshot.Node {
 }
 
 func reservedNode(name, id string, hours int, pods ...*corev1.Pod) snapshot.Node {
-	return inReservation(driftedNode(name, "p", hours, pods...), id)
+	return inReservation(DriftedNode(name, "p", hours, pods...), id)
 }
 
 // driftFirst is what drift finds with the feature gate TerminateFirstDrift.
 func driftFirst(s *snapshot.Snapshot) (*disrupt.Command, []disrupt.Unconsolidatable) {
 	v, a := disrupt.NewView(s), &disrupt.DriftBackoff{}
 	room := v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted))
-	return disrupt.Drift(schedule.Compile(s), v, disrupt.DriftSearch{
+	return replace.Drift(schedule.Compile(s), v, replace.DriftSearch{
 		Order: a.DriftOrder(v.Drifted(false), s.Now), Remaining: room, MaxRejections: maxTried,
-		Freed: &disrupt.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room},
+		Freed: &replace.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room},
 	})
 }
 
@@ -89,7 +90,7 @@ func TestDriftedNodeInAFullReservation(t *testing.T) {
 			nodes: []snapshot.Node{reservedNode("n", "cr-1", 1, pod())}, first: "n",
 		},
 		{
-			name: "on-demand is allowed", pools: []snapshot.Pool{Pool("p", []*catalog.InstanceType{reservedType("cr-1")}, anyBudget)},
+			name: "on-demand is allowed", pools: []snapshot.Pool{Pool("p", []*catalog.InstanceType{reservedType("cr-1")}, AnyBudget)},
 			nodes: []snapshot.Node{reservedNode("n", "cr-1", 1, pod())},
 		},
 		{
@@ -102,7 +103,7 @@ func TestDriftedNodeInAFullReservation(t *testing.T) {
 		},
 		{
 			name: "it runs on demand", pools: []snapshot.Pool{reservedPool(reservedType("cr-1"))},
-			nodes: []snapshot.Node{driftedNode("n", "p", 1, pod())}, message: "Not all pods would schedule",
+			nodes: []snapshot.Node{DriftedNode("n", "p", 1, pod())}, message: "Not all pods would schedule",
 		},
 		{
 			name: "its pods would not fit even then", pools: []snapshot.Pool{reservedPool(reservedType("cr-1"))},
@@ -167,9 +168,9 @@ func TestUnhealthyNodeInAFullReservation(t *testing.T) {
 		v := disrupt.NewView(s)
 		due, _ := v.Unhealthy()
 		room := v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnhealthy))
-		search := &disrupt.RepairSearch{View: v, Remaining: room, Breaker: v.NewBreaker(due)}
+		search := &replace.RepairSearch{View: v, Remaining: room, Breaker: v.NewBreaker(due)}
 		if enabled {
-			search.Freed = &disrupt.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room}
+			search.Freed = &replace.FreedSlots{View: v, Compile: schedule.Compile, Remaining: room}
 		}
 		cmd, held := search.Evaluate(func() *schedule.Problem { return schedule.Compile(s) }, due[0])
 		if (cmd != nil) != enabled || (held == nil) != enabled {
@@ -184,10 +185,10 @@ func TestUnhealthyNodeInAFullReservation(t *testing.T) {
 // What a static pool at its limit, or in full reservations, does with a drifted node.
 func TestStaticNodeWithoutRoomForItsReplacement(t *testing.T) {
 	fixed := func(replicas int64) snapshot.Pool {
-		return Pool("p", nil, anyBudget, func(np *karpv1.NodePool) { np.Spec.Replicas = &replicas })
+		return Pool("p", nil, AnyBudget, func(np *karpv1.NodePool) { np.Spec.Replicas = &replicas })
 	}
 	full := reservation.TemplateRoom{Only: true, Full: []string{"cr-1"}}
-	up := driftedNode("up", "p", 1)
+	up := DriftedNode("up", "p", 1)
 	up.DriftedAt, up.CreatedAt = time.Time{}, Now().Add(-2*time.Hour)
 	proof := up
 	proof.CreatedAt = Now()
@@ -195,7 +196,7 @@ func TestStaticNodeWithoutRoomForItsReplacement(t *testing.T) {
 	starting.Initialized = false
 	leaving := up
 	leaving.Deleting = true
-	node := driftedNode("n", "p", 1)
+	node := DriftedNode("n", "p", 1)
 	const waits = "no other node is terminated first until"
 	for _, tt := range []struct {
 		name     string
@@ -209,18 +210,18 @@ func TestStaticNodeWithoutRoomForItsReplacement(t *testing.T) {
 		message  string
 	}{
 		{name: "at its limit", replicas: 2, limit: 2, nodes: []snapshot.Node{node, up}, want: disrupt.StaticAtLimit},
-		{name: "gate off", off: true, replicas: 2, limit: 2, nodes: []snapshot.Node{node, up}, message: disrupt.AtNodeLimit},
-		{name: "a slot will be free", replicas: 2, limit: 3, nodes: []snapshot.Node{node, up, leaving}, message: disrupt.AtNodeLimit},
-		{name: "more nodes than the limit", replicas: 3, limit: 1, nodes: []snapshot.Node{node, up}, message: disrupt.AtNodeLimit},
+		{name: "gate off", off: true, replicas: 2, limit: 2, nodes: []snapshot.Node{node, up}, message: replace.AtNodeLimit},
+		{name: "a slot will be free", replicas: 2, limit: 3, nodes: []snapshot.Node{node, up, leaving}, message: replace.AtNodeLimit},
+		{name: "more nodes than the limit", replicas: 3, limit: 1, nodes: []snapshot.Node{node, up}, message: replace.AtNodeLimit},
 		{name: "a node is missing", replicas: 3, limit: 3, nodes: []snapshot.Node{node, up}, message: waits},
 		{name: "more replicas than the limit", replicas: 5, limit: 2, nodes: []snapshot.Node{node, up}, want: disrupt.StaticAtLimit},
 		{name: "a node starts", replicas: 2, limit: 2, nodes: []snapshot.Node{node, starting}, message: waits},
 		{name: "a node ends", replicas: 2, limit: 2, nodes: []snapshot.Node{node, leaving}, message: waits},
 		{name: "a node starts, one has come up since", replicas: 3, limit: 3, nodes: []snapshot.Node{node, proof, starting}, want: disrupt.StaticAtLimit},
 		{name: "so, and the budget is one node", budget: "1", replicas: 3, limit: 3, nodes: []snapshot.Node{node, proof, starting}, message: waits},
-		{name: "reservations full", replicas: 2, limit: 9, room: full, nodes: []snapshot.Node{inReservation(driftedNode("n", "p", 1), "cr-1"), up}, want: disrupt.NoReservedCapacity},
-		{name: "its slot is none of them", replicas: 2, limit: 9, room: full, nodes: []snapshot.Node{inReservation(driftedNode("n", "p", 1), "cr-2"), up}, message: disrupt.ReservationsFull},
-		{name: "reservations full, gate off", off: true, replicas: 1, limit: 9, room: full, nodes: []snapshot.Node{inReservation(driftedNode("n", "p", 1), "cr-1")}, message: disrupt.ReservationsFull},
+		{name: "reservations full", replicas: 2, limit: 9, room: full, nodes: []snapshot.Node{inReservation(DriftedNode("n", "p", 1), "cr-1"), up}, want: disrupt.NoReservedCapacity},
+		{name: "its slot is none of them", replicas: 2, limit: 9, room: full, nodes: []snapshot.Node{inReservation(DriftedNode("n", "p", 1), "cr-2"), up}, message: replace.ReservationsFull},
+		{name: "reservations full, gate off", off: true, replicas: 1, limit: 9, room: full, nodes: []snapshot.Node{inReservation(DriftedNode("n", "p", 1), "cr-1")}, message: replace.ReservationsFull},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			pool := fixed(tt.replicas)
@@ -230,7 +231,7 @@ func TestStaticNodeWithoutRoomForItsReplacement(t *testing.T) {
 			s := worldOf(nil, tt.nodes...)
 			s.Closed = []*karpv1.NodePool{pool.NodePool}
 			v := disrupt.NewView(s)
-			refill := &disrupt.StaticRefill{
+			refill := &replace.StaticRefill{
 				View: v, Reason: karpv1.DisruptionDrifted, Remaining: v.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionDrifted)),
 				Pool: pool.NodePool, Limit: tt.limit, Room: tt.room, Enabled: !tt.off,
 			}

@@ -1,4 +1,4 @@
-package disrupt
+package replace
 
 import (
 	"fmt"
@@ -8,29 +8,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// TerminateFirstReason is why a node is terminated before its replacement is launched: that cannot come first. The
-// values are those of the label terminate_first_reason.
-type TerminateFirstReason string
-
-// The reasons. A launch that fails is none.
-const (
-	NoReservedCapacity TerminateFirstReason = "no-reserved-capacity"
-	StaticAtLimit      TerminateFirstReason = "static-at-limit"
-)
-
 // FreedSlots plans as if a node of a full capacity reservation had already ended. It compiles the snapshot once for each
 // reservation that it is asked about, which costs as much as the first simulation of a pass.
 type FreedSlots struct {
-	View    *View
+	View    *disrupt.View
 	Compile func(*snapshot.Snapshot) *schedule.Problem
 	Budget  schedule.Budget // of each simulation
 	// Remaining are the budgets of the reason for which nodes go.
-	Remaining *RemainingBudgets
+	Remaining *disrupt.RemainingBudgets
 
 	reservations map[string]*freedSlot
 }
@@ -81,11 +72,11 @@ func (f *FreedSlots) podFor(plan *schedule.Plan, id string) *corev1.Pod {
 // qualify. The command launches nothing: provisioning does, once the pods are pending.
 //
 // The pods of the node before come first: no node goes while a pending pod would take its slot.
-func (f *FreedSlots) Command(c *Candidate, reason karpv1.DisruptionReason) (*Command, string) {
+func (f *FreedSlots) Command(c *disrupt.Candidate, reason karpv1.DisruptionReason) (*disrupt.Command, string) {
 	if f == nil {
 		return nil, ""
 	}
-	id := f.View.reservationOf(c.Node)
+	id := f.View.ReservationOf(c.Node)
 	if id == "" || c.CapacityType != karpv1.CapacityTypeReserved {
 		return nil, ""
 	}
@@ -103,9 +94,10 @@ func (f *FreedSlots) Command(c *Candidate, reason karpv1.DisruptionReason) (*Com
 	if why := o.Message(); why != "" {
 		return nil, why
 	}
-	cmd := &Command{
-		Reason: reason, Candidates: []*Candidate{c}, Savings: c.Price - LaunchCost(o.Plan), TerminateFirst: NoReservedCapacity,
-		Plan: schedule.Plan{Placements: o.Plan.Placements, Stats: o.Plan.Stats},
+	cmd := &disrupt.Command{
+		Reason: reason, Candidates: []*disrupt.Candidate{c}, Savings: c.Price - disrupt.LaunchCost(o.Plan),
+		TerminateFirst: disrupt.NoReservedCapacity,
+		Plan:           schedule.Plan{Placements: o.Plan.Placements, Stats: o.Plan.Stats},
 	}
 	if reason == karpv1.DisruptionUnhealthy {
 		cmd.Bound = c.Node.Repair.Bound
@@ -118,29 +110,29 @@ func (f *FreedSlots) Command(c *Candidate, reason karpv1.DisruptionReason) (*Com
 	return f.onceProven(cmd)
 }
 
-func (f *FreedSlots) evaluate(c *Candidate, reason karpv1.DisruptionReason, p *schedule.Problem) RemovalOutcome {
+func (f *FreedSlots) evaluate(c *disrupt.Candidate, reason karpv1.DisruptionReason, p *schedule.Problem) disrupt.RemovalOutcome {
 	plan := p.WhatIf([]int{c.Index}, c.Pods, f.Budget)
 	if reason == karpv1.DisruptionUnhealthy {
-		return evaluate([]*Candidate{c}, plan, nil)
+		return disrupt.Evaluate([]*disrupt.Candidate{c}, plan, nil)
 	}
-	return EvaluateRemoval(f.View.Snapshot, []*Candidate{c}, plan)
+	return disrupt.EvaluateRemoval(f.View.Snapshot, []*disrupt.Candidate{c}, plan)
 }
 
 // onceProven holds a command back until the nodes launched instead of earlier ones are up. In flight are reserved nodes
 // of the pools concerned that start or end.
-func (f *FreedSlots) onceProven(cmd *Command) (*Command, string) {
+func (f *FreedSlots) onceProven(cmd *disrupt.Command) (*disrupt.Command, string) {
 	c := cmd.Candidates[0]
 	pools := append([]string{c.Node.Pool}, cmd.RefillPools...)
 	inFlight := 0
 	for i := range f.View.Snapshot.Nodes {
 		n := &f.View.Snapshot.Nodes[i]
-		if n != c.Node && n.Claim != "" && slices.Contains(pools, n.Pool) && f.View.holdsReservation(n) &&
+		if n != c.Node && n.Claim != "" && slices.Contains(pools, n.Pool) && f.View.HoldsReservation(n) &&
 			(n.Deleting || n.Disrupting || !n.Initialized) {
 			inFlight++
 		}
 	}
 	for _, pool := range cmd.RefillPools {
-		if inFlight >= f.View.mayBeMissing(cmd, pool, f.Remaining) {
+		if inFlight >= mayBeMissing(f.View, cmd, pool, f.Remaining) {
 			return nil, refillMessage(pool)
 		}
 	}
@@ -155,7 +147,7 @@ func refillMessage(pool string) string {
 // mayBeMissing is how many nodes may be missing at once to terminate a node first. Until a node of the pool has come up
 // that was launched after the reason for the termination came about, and that does not have to go as well, it is one: a
 // new image may not boot, and then one node is lost. From then on it is what the budgets allow.
-func (v *View) mayBeMissing(cmd *Command, pool string, room *RemainingBudgets) int {
+func mayBeMissing(v *disrupt.View, cmd *disrupt.Command, pool string, room *disrupt.RemainingBudgets) int {
 	c := cmd.Candidates[0]
 	since := c.Node.DriftedAt
 	if cmd.Reason == karpv1.DisruptionUnhealthy {
@@ -163,39 +155,14 @@ func (v *View) mayBeMissing(cmd *Command, pool string, room *RemainingBudgets) i
 	}
 	for i := range v.Snapshot.Nodes {
 		if n := &v.Snapshot.Nodes[i]; n.Pool == pool && n.Claim != "" && provenSince(n, since) {
-			return max(1, room.allowed(c.Node.Pool))
+			return max(1, room.Allowed(c.Node.Pool))
 		}
 	}
 	return 1
-}
-
-// allowed is how many nodes of the pool may be disrupted at once.
-func (r *RemainingBudgets) allowed(pool string) int {
-	at := slices.IndexFunc(r.allowances, func(a Allowance) bool { return a.Pool.Name == pool })
-	if at < 0 {
-		return 0
-	}
-	return r.allowances[at].Allowed
 }
 
 // provenSince reports whether a node that works was launched after a time.
 func provenSince(n *snapshot.Node, since time.Time) bool {
 	return n.Initialized && n.Ready && !n.Deleting && !n.Disrupting && !n.Rebooting && !n.Unhealthy && n.DriftedAt.IsZero() &&
 		n.CreatedAt.After(since)
-}
-
-// reservationOf is the capacity reservation that a node runs in; empty if it runs in none.
-func (v *View) reservationOf(n *snapshot.Node) string {
-	if key := v.Snapshot.Labels.ReservationID; key != "" {
-		return n.Labels[key]
-	}
-	return ""
-}
-
-// holdsReservation reports whether a node runs in a capacity reservation, or may be launched into one.
-func (v *View) holdsReservation(n *snapshot.Node) bool {
-	key := v.Snapshot.Labels.ReservationID
-	return v.reservationOf(n) != "" || !n.Launched && slices.ContainsFunc(n.Requirements, func(r karpv1.Requirement) bool {
-		return r.Key == key && r.Operator == corev1.NodeSelectorOpIn
-	})
 }

@@ -1,10 +1,11 @@
-package disrupt
+package replace
 
 import (
 	"cmp"
 	"slices"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 )
 
@@ -17,9 +18,9 @@ const (
 // StaticRefill decides which nodes of a static pool are terminated before their replacements are launched, where these
 // cannot come first. The pool itself launches them, since it lacks nodes then.
 type StaticRefill struct {
-	View      *View
+	View      *disrupt.View
 	Reason    karpv1.DisruptionReason
-	Remaining *RemainingBudgets
+	Remaining *disrupt.RemainingBudgets
 	// Pool is a static pool, Limit the most nodes that it may have, Room that of its template.
 	Pool  *karpv1.NodePool
 	Limit int64
@@ -33,8 +34,8 @@ type StaticRefill struct {
 
 // Sort puts nodes first that free a slot of a full capacity reservation, and of these the ones that have been drifted
 // longest.
-func (s *StaticRefill) Sort(candidates []*Candidate) []*Candidate {
-	slices.SortFunc(candidates, func(a, b *Candidate) int {
+func (s *StaticRefill) Sort(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+	slices.SortFunc(candidates, func(a, b *disrupt.Candidate) int {
 		if s.frees(a) != s.frees(b) {
 			return map[bool]int{true: -1, false: 1}[s.frees(a)]
 		}
@@ -44,8 +45,8 @@ func (s *StaticRefill) Sort(candidates []*Candidate) []*Candidate {
 }
 
 // frees reports whether the node frees a slot that its replacement can use.
-func (s *StaticRefill) frees(c *Candidate) bool {
-	id := s.View.reservationOf(c.Node)
+func (s *StaticRefill) frees(c *disrupt.Candidate) bool {
+	id := s.View.ReservationOf(c.Node)
 	return id != "" && c.CapacityType == karpv1.CapacityTypeReserved && slices.Contains(s.Room.Full, id)
 }
 
@@ -64,32 +65,32 @@ func (s *StaticRefill) Stageable(want int64) int64 {
 
 // InReservation returns the command that terminates a node first since the reservations have no free instance, or why
 // it waits.
-func (s *StaticRefill) InReservation(c *Candidate) (*Command, string) {
+func (s *StaticRefill) InReservation(c *disrupt.Candidate) (*disrupt.Command, string) {
 	if !s.Enabled || !s.frees(c) {
 		return nil, ReservationsFull
 	}
-	return s.first(c, NoReservedCapacity)
+	return s.first(c, disrupt.NoReservedCapacity)
 }
 
 // AtLimit returns the command that terminates a node first since the pool has as many nodes as it may have, or why it waits. In a
 // pool with a limit above its replicas a replacement can come first, as soon as nodes that are deleting have gone. In one
 // with more nodes than its limit none can come at all.
-func (s *StaticRefill) AtLimit(c *Candidate) (*Command, string) {
+func (s *StaticRefill) AtLimit(c *disrupt.Candidate) (*disrupt.Command, string) {
 	if !s.Enabled || s.Limit > *s.Pool.Spec.Replicas || s.nodes() > s.Limit {
 		return nil, AtNodeLimit
 	}
-	return s.first(c, StaticAtLimit)
+	return s.first(c, disrupt.StaticAtLimit)
 }
 
 // first returns the command, or why it waits: the pool must be whole, but for as many nodes as may be missing.
-func (s *StaticRefill) first(c *Candidate, why TerminateFirstReason) (*Command, string) {
-	out := &Command{
-		Reason: s.Reason, Candidates: []*Candidate{c}, TerminateFirst: why, RefillPools: []string{s.Pool.Name},
+func (s *StaticRefill) first(c *disrupt.Candidate, why disrupt.TerminateFirstReason) (*disrupt.Command, string) {
+	out := &disrupt.Command{
+		Reason: s.Reason, Candidates: []*disrupt.Candidate{c}, TerminateFirst: why, RefillPools: []string{s.Pool.Name},
 	}
 	if s.Reason == karpv1.DisruptionUnhealthy {
 		out.Bound = c.Node.Repair.Bound
 	}
-	if s.missing(c)+s.begun >= s.View.mayBeMissing(out, s.Pool.Name, s.Remaining) {
+	if s.missing(c)+s.begun >= mayBeMissing(s.View, out, s.Pool.Name, s.Remaining) {
 		return nil, refillMessage(s.Pool.Name)
 	}
 	s.begun++
@@ -109,7 +110,7 @@ func (s *StaticRefill) nodes() int64 {
 
 // missing is how many nodes the pool lacks of those that it is to have, apart from the candidate: not launched, not
 // initialized, or on their way out.
-func (s *StaticRefill) missing(c *Candidate) int {
+func (s *StaticRefill) missing(c *disrupt.Candidate) int {
 	missing := min(*s.Pool.Spec.Replicas, s.Limit)
 	for i := range s.View.Snapshot.Nodes {
 		n := &s.View.Snapshot.Nodes[i]

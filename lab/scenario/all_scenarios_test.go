@@ -33,7 +33,11 @@ func TestScenarios(t *testing.T) {
 	if len(scenarios) < 4 {
 		t.Fatalf("the binary lists only %d scenarios: %s", len(scenarios), out)
 	}
-	all := os.Getenv("DOVETAIL_SCENARIOS") != "push"
+	// Fewer nodes than by default, since several worlds run in parallel here.
+	all, nodes := os.Getenv("DOVETAIL_SCENARIOS") != "push", 40
+	if !all {
+		nodes = scenario.MinNodes
+	}
 	recorded := newRecordings(t)
 	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must
 	// start first, so that no long one runs alone at the end. This test takes one of the parallel tests' slots itself and
@@ -45,7 +49,7 @@ func TestScenarios(t *testing.T) {
 			if s.Long == long && (all || !s.Nightly) {
 				group.Go(func() error {
 					t.Run(s.Name, func(t *testing.T) {
-						runScenario(t, binary, s.Name, recorded.flags(t, s.Name))
+						runScenario(t, binary, s.Name, append(recorded.flags(t, s.Name), "--nodes", strconv.Itoa(nodes)))
 						recorded.checkAlerts(t, s.Name)
 					})
 					return nil
@@ -69,8 +73,7 @@ func atOnce(t *testing.T) int {
 
 func runScenario(t *testing.T, binary, name string, flags []string) {
 	t.Helper()
-	// Fewer nodes than by default, since several worlds run in parallel here.
-	args := append([]string{"run", name, "-o", "json", "--nodes", "40"}, flags...)
+	args := append([]string{"run", name, "-o", "json"}, flags...)
 	out, failed := exec.CommandContext(t.Context(), binary, args...).Output()
 	var results []scenario.Result
 	if err := json.Unmarshal(out, &results); err != nil {

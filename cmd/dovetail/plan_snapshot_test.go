@@ -27,7 +27,7 @@ type besideReport struct {
 	Drift *struct {
 		Nodes []struct {
 			Node, Reason, Stays string
-			Price               float64
+			HourlyCost          float64
 			Fields              []string
 		}
 		Launches []struct {
@@ -37,17 +37,17 @@ type besideReport struct {
 			}
 			Pods []string
 		}
-		HourlyCost, ReplacedCost float64
+		HourlyCost, ReplacedHourlyCost float64
 	}
 	Consolidation *struct {
 		Commands []struct {
-			Reason   string
-			Nodes    []struct{ Node string }
-			Launches []struct{ InstanceTypes []string }
-			Savings  float64
+			Reason        string
+			Nodes         []struct{ Node string }
+			Launches      []struct{ InstanceTypes []string }
+			HourlySavings float64
 		}
-		Kept    []struct{ Node, Why string }
-		Savings float64
+		Kept          []struct{ Node, Reason string }
+		HourlySavings float64
 	}
 }
 
@@ -152,7 +152,7 @@ func TestPlanOfAnEditedWorkloadBesideASnapshot(t *testing.T) {
 func TestScalingDownBesideASnapshotEmptiesANode(t *testing.T) {
 	report, table := planBeside(t, deployment(0, "500m"), "--consolidate")
 	if report.Consolidation == nil || len(report.Consolidation.Commands) == 0 || report.Consolidation.Commands[0].Reason != "Empty" ||
-		report.Consolidation.Commands[0].Nodes[0].Node != "node-0" || report.Consolidation.Savings <= 0 {
+		report.Consolidation.Commands[0].Nodes[0].Node != "node-0" || report.Consolidation.HourlySavings <= 0 {
 		t.Errorf("consolidation %+v, want node-0 removed as empty:\n%s", report.Consolidation, table)
 	}
 }
@@ -221,7 +221,7 @@ func TestPlanOfAnEditedNodePoolBesideASnapshotShowsDrift(t *testing.T) {
 				t.Fatalf("drift %+v, want both nodes:\n%s", report.Drift, table)
 			}
 			for _, d := range report.Drift.Nodes {
-				if d.Reason != tt.reason || !slices.Contains(d.Fields, tt.field) || d.Price <= 0 || d.Stays != "" {
+				if d.Reason != tt.reason || !slices.Contains(d.Fields, tt.field) || d.HourlyCost <= 0 || d.Stays != "" {
 					t.Errorf("%+v, want %s by %s", d, tt.reason, tt.field)
 				}
 			}
@@ -229,12 +229,12 @@ func TestPlanOfAnEditedNodePoolBesideASnapshotShowsDrift(t *testing.T) {
 			for _, l := range report.Drift.Launches {
 				pods, cost = pods+len(l.Pods), cost+l.Offering.Price
 			}
-			if pods != 4 || cost != report.Drift.HourlyCost || report.Drift.ReplacedCost <= cost {
+			if pods != 4 || cost != report.Drift.HourlyCost || report.Drift.ReplacedHourlyCost <= cost {
 				t.Errorf(
 					"launches for %d pods at %v, want the four of both nodes, for less than %v:\n%s",
 					pods,
 					cost,
-					report.Drift.ReplacedCost,
+					report.Drift.ReplacedHourlyCost,
 					table,
 				)
 			}
@@ -250,7 +250,7 @@ func TestPlanOfAnEditedNodePoolBesideASnapshotShowsDrift(t *testing.T) {
 func TestPlanWithConsolidate(t *testing.T) {
 	report, table := planBeside(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}", "--consolidate")
 	c := report.Consolidation
-	if c == nil || len(c.Commands) == 0 || c.Savings <= 0 || len(c.Commands[0].Nodes) == 0 {
+	if c == nil || len(c.Commands) == 0 || c.HourlySavings <= 0 || len(c.Commands[0].Nodes) == 0 {
 		t.Fatalf("consolidation %+v, want nodes removed: both are nearly empty\n%s", c, table)
 	}
 	for _, want := range []string{"Consolidation 1 (Underutilized): remove", "saves $", "Consolidation: "} {

@@ -18,7 +18,7 @@ func TestAShadowReportOfSomebodyElse(t *testing.T) {
 			return
 		}
 		fmt.Fprintf(w, `{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "dovetail-shadow"}, "data": {"report.json": %q}}`,
-			`{"actions": [{"what": "remove", "nodes": ["a\nspent 0\u001b[2J"], "reason": "\u202e"}]}`)
+			`{"format": 2, "actions": [{"what": "remove", "nodes": ["a\nspent 0\u001b[2J"], "reason": "\u202e"}]}`)
 	}))
 	defer server.Close()
 	config := kubeconfigOf(t, server.URL)

@@ -17,6 +17,8 @@ const most = 40;
 // settle is how long the text rests before pods are searched, in ms; least how many characters it has at least.
 const settle = 150;
 const least = 1;
+// again is how often pods are searched again, in ms: one that has just been created appears without another key.
+const again = 2_000;
 
 function commands(views: View[], theme: () => void): Item[] {
   return [
@@ -55,7 +57,7 @@ export function Palette({ views, theme, close }: { views: View[]; theme: () => v
   const [at, setAt] = useState(0);
   useEffect(() => dialog.current?.showModal(), []);
   const settled = useSettled(text.trim(), settle);
-  const answer = useAnswer<Found>(settled.length >= least ? `/search?text=${encodeURIComponent(settled)}` : null);
+  const answer = useAnswer<Found>(settled.length >= least ? `/search?text=${encodeURIComponent(settled)}` : null, { every: again });
   const items = [...found(text, commands(views, theme)), ...pods(text.trim().length >= least ? answer.data : null)];
   const run = (i: Item | undefined) => {
     if (!i) return;

@@ -122,7 +122,7 @@ reader is the cluster of admin: counted once
 			return clusters.Top(w, []clusters.Result[top.Report]{
 				{Context: "a", Report: &top.Report{
 					Nodes: make([]*top.Node, 3), Pods: 12, Pending: make([]top.PodReport, 1), CPU: top.Use{Allocatable: 1000, Requested: &half},
-					Spend: top.Spend{Now: 2, After: &after}, Forecast: &top.Forecast{}, Changes: make([]top.Change, 2),
+					Spend: top.Spend{HourlyCost: 2, PlannedHourlyCost: &after}, Forecast: &top.Forecast{}, Changes: make([]top.Change, 2),
 				}},
 				{Context: "gone", Error: "no"},
 			})

@@ -47,11 +47,11 @@ type jsonDrifted struct {
 }
 
 type jsonCommand struct {
-	Reason   string         `json:"reason"`
-	Nodes    []jsonNode     `json:"nodes"`
-	Launches []jsonClaim    `json:"launches"`
-	Existing []jsonExisting `json:"existing"`
-	Savings  float64        `json:"hourlySavings"`
+	Reason        string         `json:"reason"`
+	Nodes         []jsonNode     `json:"nodes"`
+	Launches      []jsonClaim    `json:"launches"`
+	Existing      []jsonExisting `json:"existing"`
+	HourlySavings float64        `json:"hourlySavings"`
 }
 
 type jsonKept struct {
@@ -61,9 +61,9 @@ type jsonKept struct {
 }
 
 type jsonConsolidation struct {
-	Commands []jsonCommand `json:"commands"`
-	Kept     []jsonKept    `json:"kept"`
-	Savings  float64       `json:"hourlySavings"`
+	Commands      []jsonCommand `json:"commands"`
+	Kept          []jsonKept    `json:"kept"`
+	HourlySavings float64       `json:"hourlySavings"`
 }
 
 // disruption writes the changes to a snapshot, drift and consolidation, as far as there are any.
@@ -91,7 +91,7 @@ func (r *Report) disruption(p *jsonWriter) {
 	for i := range r.Consolidation.Commands {
 		cmd := &r.Consolidation.Commands[i]
 		out.Commands = append(out.Commands, newCommand(cmd))
-		out.Savings += cmd.Savings
+		out.HourlySavings += cmd.Savings
 	}
 	for _, k := range r.Consolidation.Kept {
 		out.Kept = append(out.Kept, jsonKept{k.Node, k.NodePool, k.Why})
@@ -109,7 +109,7 @@ func newNode(n *snapshot.Node, price float64) jsonNode {
 }
 
 func newCommand(cmd *disrupt.Command) jsonCommand {
-	out := jsonCommand{Reason: string(cmd.Reason), Nodes: []jsonNode{}, Savings: cmd.Savings}
+	out := jsonCommand{Reason: string(cmd.Reason), Nodes: []jsonNode{}, HourlySavings: cmd.Savings}
 	for _, c := range cmd.Candidates {
 		out.Nodes = append(out.Nodes, newNode(c.Node, c.Price))
 	}

@@ -5,17 +5,27 @@ import (
 	"encoding/json"
 )
 
-// Recordings of builds before 0.1.0 have other names for what is in $/h. They can be read until 1.0.
+// oldAmounts are the names that recordings of builds before 0.1.0 have for what is in $/h. They can be read until 1.0.
+type oldAmounts struct {
+	Cost     number `json:"cost"`
+	Price    number `json:"price"`
+	PoolCost number `json:"poolCost"`
+	Saving   number `json:"saving"`
+	Saved    number `json:"saved"`
+}
+
+// decode decodes an object, and its amounts with old names apart from it.
+func decode(data []byte, into any) (old oldAmounts, err error) {
+	if err := json.Unmarshal(data, into); err != nil {
+		return old, err
+	}
+	return old, json.Unmarshal(data, &old)
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (d *Decision) UnmarshalJSON(data []byte) error {
 	type plain Decision
-	old := struct {
-		*plain
-		Cost   number `json:"cost"`
-		Saving number `json:"saving"`
-	}{plain: (*plain)(d)}
-	err := json.Unmarshal(data, &old)
+	old, err := decode(data, (*plain)(d))
 	d.HourlyCost, d.HourlySavings = cmp.Or(d.HourlyCost, old.Cost), cmp.Or(d.HourlySavings, old.Saving)
 	return err
 }
@@ -23,11 +33,7 @@ func (d *Decision) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *NodeRecord) UnmarshalJSON(data []byte) error {
 	type plain NodeRecord
-	old := struct {
-		*plain
-		Price number `json:"price"`
-	}{plain: (*plain)(n)}
-	err := json.Unmarshal(data, &old)
+	old, err := decode(data, (*plain)(n))
 	n.HourlyCost = cmp.Or(n.HourlyCost, old.Price)
 	return err
 }
@@ -35,11 +41,7 @@ func (n *NodeRecord) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *LaunchRecord) UnmarshalJSON(data []byte) error {
 	type plain LaunchRecord
-	old := struct {
-		*plain
-		Price number `json:"price"`
-	}{plain: (*plain)(l)}
-	err := json.Unmarshal(data, &old)
+	old, err := decode(data, (*plain)(l))
 	l.HourlyCost = cmp.Or(l.HourlyCost, old.Price)
 	return err
 }
@@ -47,12 +49,7 @@ func (l *LaunchRecord) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *Alternative) UnmarshalJSON(data []byte) error {
 	type plain Alternative
-	old := struct {
-		*plain
-		Price  number `json:"price"`
-		Saving number `json:"saving"`
-	}{plain: (*plain)(a)}
-	err := json.Unmarshal(data, &old)
+	old, err := decode(data, (*plain)(a))
 	a.HourlyCost, a.HourlySavings = cmp.Or(a.HourlyCost, old.Price), cmp.Or(a.HourlySavings, old.Saving)
 	return err
 }
@@ -60,12 +57,7 @@ func (a *Alternative) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Score) UnmarshalJSON(data []byte) error {
 	type plain Score
-	old := struct {
-		*plain
-		Saved    number `json:"saved"`
-		PoolCost number `json:"poolCost"`
-	}{plain: (*plain)(s)}
-	err := json.Unmarshal(data, &old)
+	old, err := decode(data, (*plain)(s))
 	s.HourlySavings, s.PoolHourlyCost = cmp.Or(s.HourlySavings, old.Saved), cmp.Or(s.PoolHourlyCost, old.PoolCost)
 	return err
 }

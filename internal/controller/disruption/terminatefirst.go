@@ -5,10 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	staticpool "github.com/dovetail-k8s/dovetail/internal/engine/static"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"

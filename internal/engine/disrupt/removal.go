@@ -57,11 +57,16 @@ func EvaluateRemoval(s *snapshot.Snapshot, candidates []*Candidate, all plan.Pla
 			unready[n.Name] = n
 		}
 	}
-	return Evaluate(candidates, all, unready)
+	return evaluate(candidates, all, unready)
 }
 
-// Evaluate is EvaluateRemoval with the nodes that are no destinations.
-func Evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
+// EvaluateRepair is EvaluateRemoval for nodes that do not run their pods: any node is a destination, since waiting gains nothing.
+func EvaluateRepair(candidates []*Candidate, all plan.Plan) RemovalOutcome {
+	return evaluate(candidates, all, nil)
+}
+
+// evaluate is EvaluateRemoval with the nodes that are no destinations.
+func evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
 	ours := map[types.UID]bool{}
 	for _, c := range candidates {
 		for _, p := range c.Pods {

@@ -24,10 +24,10 @@ func worldOf(pools []snapshot.Pool, nodes ...snapshot.Node) *snapshot.Snapshot {
 	return s
 }
 
-// tries is how many nodes drift may simulate.
+// maxTried is how many nodes drift may simulate.
 const maxTried = 2
 
-// next is the command that drift finds, and the nodes that it cannot replace.
+// nextDrift is the command that drift finds, and the nodes that it cannot replace.
 func nextDrift(s *snapshot.Snapshot, a *disrupt.DriftBackoff) (*disrupt.Command, []disrupt.Unconsolidatable) {
 	v := disrupt.NewView(s)
 	order := a.DriftOrder(v.Drifted(false), s.Now)

@@ -113,7 +113,7 @@ func (f *FreedSlots) Command(c *disrupt.Candidate, reason karpv1.DisruptionReaso
 func (f *FreedSlots) evaluate(c *disrupt.Candidate, reason karpv1.DisruptionReason, p *schedule.Problem) disrupt.RemovalOutcome {
 	plan := p.WhatIf([]int{c.Index}, c.Pods, f.Budget)
 	if reason == karpv1.DisruptionUnhealthy {
-		return disrupt.Evaluate([]*disrupt.Candidate{c}, plan, nil)
+		return disrupt.EvaluateRepair([]*disrupt.Candidate{c}, plan)
 	}
 	return disrupt.EvaluateRemoval(f.View.Snapshot, []*disrupt.Candidate{c}, plan)
 }

@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	staticpool "github.com/dovetail-k8s/dovetail/internal/engine/static"

@@ -21,7 +21,13 @@ export async function get<T>(path: string, signal?: AbortSignal, body?: unknown)
     if (signal?.aborted) throw e;
     throw away;
   }
-  const answer: unknown = await response.json().catch(() => away);
+  let answer: unknown;
+  try {
+    answer = await response.json();
+  } catch (e) {
+    if (signal?.aborted) throw e;
+    throw away; // the body was cut, by a server that stops or a page that is left: it is no answer, whatever the status
+  }
   if (!response.ok) {
     refused(answer as Problem);
     throw answer as Problem;

@@ -221,6 +221,20 @@ test('back, forward and reload keep each view', { timeout: 10 * 60_000 }, async 
   }
 });
 
+test('an answer that is cut is no answer, and is asked for again', { timeout: 5 * 60_000 }, async (t) => {
+  const { url } = await served(t, live(3));
+  const page = await (await startBrowser(t)).page(url, { allow: refused });
+  const cut = (route) => route.fulfill({ status: 200, contentType: 'application/json', body: '{"checks": 1' });
+  for (const path of ['doctor', 'nodepools', 'spend', 'decisions']) await page.route(`**/api/v1/${path}`, cut);
+  for (const hash of ['#/doctor', '#/nodepools', '#/timeline']) {
+    await page.goto(`${url}/${hash}`);
+    await page.reload();
+    await page.locator('main').getByText('does not answer').first().waitFor();
+  }
+  await page.unrouteAll();
+  await visit(page, '#/doctor', 'checks ran');
+});
+
 test('times are the same in each time zone', { timeout: 5 * 60_000 }, async (t) => {
   const file = join(directory(), 'shop.json');
   writeFileSync(file, snapshot(12));

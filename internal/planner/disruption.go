@@ -3,13 +3,10 @@ package planner
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -163,87 +160,4 @@ func (d *Drift) Costs() (before, after float64) {
 		}
 	}
 	return before, disrupt.LaunchCost(d.Plan)
-}
-
-// Consolidation is what consolidation would do to the nodes, and why the others remain.
-type Consolidation struct {
-	Commands []disrupt.Command
-	Kept     []Kept
-	// Steps is what the search took: see consolidate.Result.
-	Steps int
-	// TimedOut is true if the search was stopped at Settings.MaxSteps. Candidates that it did not come to are kept without a
-	// reason.
-	TimedOut bool
-}
-
-// Kept is a node that consolidation does not change.
-type Kept struct{ Node, NodePool, Why string }
-
-// Consolidate runs one pass of consolidation over a snapshot, as the controller would: first empty nodes, then nodes
-// that cost more than their replacement, as far as the budgets of NodePools allow at once. Nodes that get pods by the
-// plan remain, as they would after it.
-func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
-	return ConsolidateCompiled(consolidate.Compile(s), s, plan, settings)
-}
-
-// ConsolidateCompiled is Consolidate for a caller that has the Problem of the snapshot. The Problem is unchanged when it returns.
-func ConsolidateCompiled(
-	problem *schedule.Problem, s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings,
-) *Consolidation {
-	s = nominated(s, plan) // the Problem does not depend on it
-	view := disrupt.NewView(s)
-	out := &Consolidation{}
-	keep := func(n *snapshot.Node, why string) { out.Kept = append(out.Kept, Kept{n.Name, n.Pool, why}) }
-	for _, k := range view.BlockedNodes {
-		keep(k.Node, k.Message)
-	}
-	room := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionEmpty))
-	empty, _ := view.Empty()
-	for _, c := range empty {
-		one := []*disrupt.Candidate{c}
-		if !room.Allow(one) {
-			keep(c.Node, "the node is empty, and a budget of its NodePool holds it back for now")
-			continue
-		}
-		room.Use(one)
-		out.Commands = append(
-			out.Commands,
-			disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price},
-		)
-	}
-	others := slices.DeleteFunc(slices.Clone(view.Candidates), func(c *disrupt.Candidate) bool { return slices.Contains(empty, c) })
-	totals, _ := new(disrupt.PoolCosts).Update(view)
-	allowances := view.RemainingBudgets(disrupt.Allowances(s, karpv1.DisruptionUnderutilized)).Allowances()
-	found := consolidate.Find(
-		consolidate.Input{
-			Problem:    problem,
-			Snapshot:   s,
-			Candidates: others,
-			Budgets:    allowances,
-			Totals:     consolidate.PoolTotals(s, view.Candidates, totals),
-		},
-		settings,
-	)
-	out.Commands, out.TimedOut = append(out.Commands, found.Commands...), found.TimedOut != ""
-	out.Steps = found.Steps
-	for _, left := range found.Unconsolidatable {
-		keep(left.Candidate.Node, left.Message)
-	}
-	return out
-}
-
-// nominated returns the snapshot after the pods of the plan are nominated to their nodes.
-func nominated(s *snapshot.Snapshot, plan *schedule.Plan) *snapshot.Snapshot {
-	takes := map[string]bool{}
-	for i := range plan.Placements {
-		takes[plan.Placements[i].Node] = true
-	}
-	out := *s
-	out.Nodes = slices.Clone(s.Nodes)
-	for i := range out.Nodes {
-		if n := &out.Nodes[i]; takes[n.Name] {
-			n.NominatedUntil = s.Now.Add(time.Minute) // any time after now: no time passes here
-		}
-	}
-	return &out
 }

@@ -142,7 +142,11 @@ func (r *Report) consolidation(b *strings.Builder, width int) {
 		details := make([]string, len(rows))
 		saves := fmt.Sprintf("saves $%s/h ($%.2f a month)\n", dollars(cmd.Savings), hoursPerMonth*cmd.Savings)
 		details[len(rows)-1] = destinations(&cmd.Plan, width) + below + saves
-		title := fmt.Sprintf("Consolidation %d (%s): remove %s", i+1, cmd.Reason, plural(len(rows), "node"))
+		work := "Consolidation"
+		if cmd.Reason == karpv1.DisruptionDrifted {
+			work = "Drift"
+		}
+		title := fmt.Sprintf("%s %d (%s): remove %s", work, i+1, cmd.Reason, plural(len(rows), "node"))
 		detailedTable{title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
 		saved, removed, launched = saved+cmd.Savings, removed+len(rows), launched+len(cmd.Plan.Launches)
 	}

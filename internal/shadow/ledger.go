@@ -13,7 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/planner"
@@ -325,11 +325,11 @@ func (l *Ledger) pendingNodes(w *snapshot.Snapshot, launches []schedule.Launch) 
 
 // disrupt replaces drifted nodes, and proposes to remove what is not worth its price.
 func (l *Ledger) disrupt(w *snapshot.Snapshot, plan *schedule.Plan) {
-	view := disrupt.NewView(w)
-	if cmd := drift(w, view); cmd != nil {
+	if cmd := drift(w); cmd != nil {
 		l.decide(l.decisionOf(w, cmd))
 		return // the next pass goes on with the capacity that is left
 	}
+	view := disrupt.NewView(w)
 	fingerprint := view.Fingerprint(view.RemainingBudgets(disrupt.Allowances(w, karpv1.DisruptionUnderutilized)))
 	if len(l.proposals) == 0 && fingerprint == l.search.fingerprint && w.Now.Sub(l.search.at) < repeatSearchAfter {
 		return
@@ -357,19 +357,12 @@ func (l *Ledger) disrupt(w *snapshot.Snapshot, plan *schedule.Plan) {
 }
 
 // drift is the replacement of one drifted node; nil if there is none that may go.
-func drift(w *snapshot.Snapshot, view *disrupt.View) *disrupt.Command {
-	candidates := view.Drifted(false /* static */)
-	room := view.RemainingBudgets(disrupt.Allowances(w, karpv1.DisruptionDrifted))
-	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return room.Remaining(c.Node.Pool) == 0 })
-	if len(candidates) == 0 {
+func drift(w *snapshot.Snapshot) *disrupt.Command {
+	found := pass.Decide(pass.Input{Snapshot: w, Work: pass.Drift, Settings: pass.Settings{MaxDrift: 1, MaxDriftRejections: maxRejections}})
+	if len(found.Start) == 0 {
 		return nil
 	}
-	problem := consolidate.Compile(w)
-	defer problem.Revert()
-	cmd, _ := replace.Drift(problem, view, replace.DriftSearch{
-		Order: candidates, Remaining: room, MaxRejections: maxRejections, Budget: schedule.DefaultBudget(),
-	})
-	return cmd
+	return &found.Start[0]
 }
 
 // keyOf identifies a command by its reason and its nodes.

@@ -13,12 +13,11 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
-	"github.com/dovetail-k8s/dovetail/internal/planner"
 )
 
 // Forecast is what the engine would do with a cluster. It is computed now and then, so it is older than the Fleet beside it.
@@ -118,23 +117,22 @@ func predict(of *inspect.View) *Forecast {
 	}
 	plan := schedule.Solve(s, schedule.DefaultBudget())
 	out.addPending(&plan)
-	problem, view := consolidate.Compile(s), disrupt.NewView(s)
-	out.addDrift(problem, view)
-	how := consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}
-	found := planner.ConsolidateCompiled(problem, s, &plan, how)
-	for i := range found.Commands {
-		if c := &found.Commands[i]; !slices.ContainsFunc(c.Candidates, out.removes) {
-			out.addCommand(c)
-		}
+	decided := pass.Decide(pass.Input{
+		Snapshot: s, Plan: &plan, Work: pass.Empty | pass.Drift | pass.Savings,
+		Settings: pass.Settings{
+			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}, MaxDrift: driftMoves, MaxDriftRejections: driftRejections,
+		},
+	})
+	for i := range decided.Start {
+		out.addCommand(&decided.Start[i])
 	}
-	for _, k := range found.Kept {
-		out.stays[k.Node] = stay{why: k.Why}
-	}
-	for _, b := range view.BlockedNodes {
-		switch b.Reason {
+	for _, stays := range decided.Stay {
+		why := stay{why: stays.Message}
+		switch stays.Reason {
 		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool, disrupt.DoNotRepair:
-			out.stays[b.Node.Name] = stay{blocked: true, why: b.Message}
+			why.blocked = true
 		}
+		out.stays[stays.Node.Name] = why
 	}
 	out.LowerBound = LowerBound(s)
 	return out
@@ -143,30 +141,6 @@ func predict(of *inspect.View) *Forecast {
 // driftMoves bounds how many drifted nodes a forecast replaces, driftRejections after how many that cannot be replaced it stops: each takes
 // a simulation.
 const driftMoves, driftRejections = 10, 5
-
-// addDrift adds the drifted nodes that budgets let go now.
-func (f *Forecast) addDrift(problem *schedule.Problem, view *disrupt.View) {
-	search := replace.DriftSearch{
-		Order:         new(disrupt.DriftBackoff).DriftOrder(view.Drifted(false), view.Snapshot.Now),
-		Remaining:     view.RemainingBudgets(disrupt.Allowances(view.Snapshot, karpv1.DisruptionDrifted)),
-		MaxRejections: driftRejections, Budget: schedule.DefaultBudget(),
-	}
-	for range driftMoves {
-		c, _ := replace.Drift(problem, view, search)
-		if c == nil {
-			return
-		}
-		f.addCommand(c)
-		search.Remaining.Use(c.Candidates)
-		search.Order = slices.DeleteFunc(search.Order, f.removes)
-	}
-}
-
-// removes reports whether a change removes the candidate.
-func (f *Forecast) removes(c *disrupt.Candidate) bool {
-	_, goes := f.removals[c.Node.Name]
-	return goes
-}
 
 func (f *Forecast) addPending(plan *schedule.Plan) {
 	for _, placed := range plan.Placements {

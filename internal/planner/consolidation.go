@@ -1,0 +1,57 @@
+package planner
+
+import (
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// Consolidation is what passes would do to the nodes, and why the others remain.
+type Consolidation struct {
+	Commands []disrupt.Command
+	Kept     []Kept
+	// Steps is what the search took: see consolidate.Result.
+	Steps int
+	// TimedOut is true if the search was stopped at Settings.MaxSteps. Candidates that it did not come to are kept without a
+	// reason.
+	TimedOut bool
+}
+
+// Kept is a node that stays.
+type Kept struct{ Node, NodePool, Why string }
+
+// maxDrift bounds how many drifted nodes are replaced, maxDriftRejections after how many that cannot be replaced the search stops.
+const maxDrift, maxDriftRejections = 10, 5
+
+// Disruption is what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
+// drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
+func Disruption(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
+	return consolidationOf(pass.Decide(pass.Input{
+		Snapshot: s, Plan: plan, Work: pass.Empty | pass.Drift | pass.Savings,
+		Settings: pass.Settings{Consolidation: settings, MaxDrift: maxDrift, MaxDriftRejections: maxDriftRejections},
+	}))
+}
+
+// Consolidate is Disruption without the drifted nodes.
+func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
+	return ConsolidateCompiled(nil, s, plan, settings)
+}
+
+// ConsolidateCompiled is Consolidate for a caller that has the Problem of the snapshot. The Problem is unchanged when it returns.
+func ConsolidateCompiled(
+	problem *schedule.Problem, s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings,
+) *Consolidation {
+	return consolidationOf(pass.Decide(pass.Input{
+		Snapshot: s, Problem: problem, Plan: plan, Work: pass.Empty | pass.Savings, Settings: pass.Settings{Consolidation: settings},
+	}))
+}
+
+func consolidationOf(d pass.Decisions) *Consolidation {
+	out := &Consolidation{Commands: d.Start, Steps: d.Steps, TimedOut: d.TimedOut}
+	for _, stays := range d.Stay {
+		out.Kept = append(out.Kept, Kept{stays.Node.Name, stays.Node.Pool, stays.Message})
+	}
+	return out
+}

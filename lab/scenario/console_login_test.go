@@ -113,7 +113,7 @@ func TestTheConsoleOfAControllerIsForUsersWithTheRight(t *testing.T) {
 	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
 	line := s.Await(t, "The console of cluster ", runTimeout)
 	served := console{t, strings.TrimSuffix(line[strings.Index(line, "https://"):], "/")}
-	cluster := liveCluster{t, environment(t, s)}
+	cluster := liveCluster{t, withoutAccount(environment(t, s))}
 	cluster.kubectl(consoleAccounts, "apply", "-f", "-")
 	token := func(account string) string { return cluster.kubectl("", "create", "token", account)[0] }
 	reader, viewer := token("reader"), token("viewer")

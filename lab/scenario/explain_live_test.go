@@ -41,7 +41,8 @@ func TestExplainOfALiveClusterOnlyLists(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up")
 	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
-	c := liveCluster{t, environment(t, s)}
+	account := environment(t, s)
+	c := liveCluster{t, withoutAccount(account)}
 	c.kubectl(lister, "apply", "-f", "-")
 	pool := c.kubectl("", "get", "nodepools", "-o", "jsonpath={.items[0].metadata.name}")[0]
 	nodes := c.staying(pool)
@@ -66,6 +67,7 @@ func TestExplainOfALiveClusterOnlyLists(t *testing.T) {
 	agent.answers("assess", `{}`, "Consolidated within all protections")
 	agent.answers("doctor", `{}`, "AWS cannot be read: set --cluster-name")
 	agent.closes()
+	liveCluster{t, account}.onePrice(consoleAddress.FindString(s.Await(t, "The console of cluster", runTimeout)), nodes)
 	s.InterruptAndCheck(t, exitTimeout)
 }
 
@@ -79,8 +81,13 @@ func environment(t *testing.T, s *labtest.Session) []string {
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
-	return slices.DeleteFunc(strings.Split(string(out), "\x00"), func(v string) bool {
-		return v == "" || strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "CLUSTER_NAME=")
+	return slices.DeleteFunc(strings.Split(string(out), "\x00"), func(v string) bool { return v == "" })
+}
+
+// withoutAccount leaves out what is about AWS.
+func withoutAccount(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
+		return strings.HasPrefix(v, "AWS_") || strings.HasPrefix(v, "CLUSTER_NAME=")
 	})
 }
 
@@ -120,10 +127,13 @@ func (c liveCluster) staying(pool string) map[string]string {
 	return out
 }
 
-// dovetail is a command of the program, run as the lister.
+// dovetail is a command of the program, run as the lister unless it reads files.
 func (c liveCluster) dovetail(args ...string) *exec.Cmd {
 	binary := cmp.Or(os.Getenv("DOVETAIL"), filepath.Join(filepath.Dir(labtest.Binary(c.t)), "dovetail"))
-	cmd := exec.CommandContext(c.t.Context(), binary, append(args, "--as", "lister")...)
+	if !slices.Contains(args, "-f") {
+		args = append(args, "--as", "lister")
+	}
+	cmd := exec.CommandContext(c.t.Context(), binary, args...)
 	cmd.Env = c.env
 	return cmd
 }

@@ -242,7 +242,7 @@ func (w *snapshotBuilder) addPods() {
 	for _, pod := range w.Pods {
 		if pod.Spec.NodeName == "" {
 			switch {
-			case snapshot.Provisionable(pod):
+			case snapshot.Provisionable(pod), snapshot.Nominated(pod) && !w.stays(pod.Status.NominatedNodeName):
 				w.snap.Pods = append(w.snap.Pods, pod)
 			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
 				w.snap.Arriving = append(w.snap.Arriving, pod)
@@ -260,6 +260,13 @@ func (w *snapshotBuilder) addPods() {
 	for i := range w.snap.Nodes {
 		slices.SortFunc(w.snap.Nodes[i].Pods, byNamespacedName)
 	}
+}
+
+// stays reports whether the cluster has the Node and keeps it. No API server clears the nomination of a pod to a node that is gone, and
+// kube-scheduler tries such a pod like any other.
+func (w *snapshotBuilder) stays(node string) bool {
+	at, known := w.byNode[node]
+	return known && !w.snap.Nodes[at].Deleting
 }
 
 // addPolicies adds the PodDisruptionBudgets, which decide which pods of deleting nodes are to be scheduled elsewhere.

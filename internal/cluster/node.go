@@ -99,6 +99,16 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 	return out
 }
 
+// taintsOf are the taints of a Node. A cordoned one refuses pods from when spec.unschedulable is set: the node lifecycle controller adds
+// the taint a moment later, and kube-scheduler does not wait for it.
+func taintsOf(node *corev1.Node) []corev1.Taint {
+	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	if !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }) {
+		return node.Spec.Taints
+	}
+	return append(slices.Clone(node.Spec.Taints), cordon)
+}
+
 // notReadyTaints are the taints of a node that is not Ready, including the one that the node lifecycle controller adds
 // a moment later: a plan made in between must not use the node.
 func notReadyTaints(node *corev1.Node) []corev1.Taint {
@@ -118,7 +128,7 @@ func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 	out.Deleting = out.Deleting || node.DeletionTimestamp != nil
 	if out.Registered {
 		out.Name, out.Labels, out.Annotations = node.Name, node.Labels, node.Annotations
-		out.Taints = node.Spec.Taints
+		out.Taints = taintsOf(node)
 	}
 	if out.Initialized {
 		out.Capacity, out.Allocatable = node.Status.Capacity, node.Status.Allocatable
@@ -131,7 +141,7 @@ func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 // unmanagedNode returns the entry of a node without a NodeClaim. Pods can schedule on it, and it is never disrupted.
 func unmanagedNode(node *corev1.Node) snapshot.Node {
 	return snapshot.Node{
-		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Taints: node.Spec.Taints,
+		Name: node.Name, Labels: node.Labels, Annotations: node.Annotations, Taints: taintsOf(node),
 		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
 		Launched: true, Registered: true, Initialized: true, Ready: NodeReady(node),
 		Deleting: node.DeletionTimestamp != nil, CreatedAt: node.CreationTimestamp.Time,

@@ -470,6 +470,39 @@ func TestVolumesAndLimits(t *testing.T) {
 	}
 }
 
+// The node lifecycle controller adds the taint after spec.unschedulable is set; kube-scheduler reads both.
+func TestACordonedNodeTakesNoPodsBeforeItHasTheTaint(t *testing.T) {
+	cordon := func(n *corev1.Node) { n.Spec.Unschedulable = true }
+	both := func(n *corev1.Node) {
+		cordon(n)
+		n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
+	}
+	s := newTestCluster(t,
+		nodeOf("foreign", "", cordon), nodeOf("tainted", "", both), nodeOf("open", ""),
+		claimOf("ours", launched("i-1"), registered("ours")), nodeOf("ours", "i-1", joinedNode, cordon),
+	).snapshot(t)
+	want := map[string]int{"foreign": 1, "tainted": 1, "open": 0, "ours": 1}
+	for _, n := range s.Nodes {
+		n.Taints = slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return t.Key != corev1.TaintNodeUnschedulable })
+		if len(n.Taints) != want[n.Name] {
+			t.Errorf("node %s: taints %v", n.Name, n.Taints)
+		}
+	}
+}
+
+// No API server clears the nomination of a pod whose node is gone, and kube-scheduler tries the pod again like any other.
+func TestAPodWhoseNominatedNodeIsGoneNeedsANode(t *testing.T) {
+	nominated := func(node string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Status.NominatedNodeName = node }
+	}
+	s := newTestCluster(t, nodeOf("here", ""),
+		podOf("stale", unschedulable, nominated("gone")), podOf("preempting", unschedulable, nominated("here")),
+	).snapshot(t)
+	if len(s.Pods) != 1 || s.Pods[0].Name != "stale" {
+		t.Errorf("pods to plan: %v", s.Pods)
+	}
+}
+
 // copies returns deep copies for a second cluster.
 func copies(objects []client.Object) []client.Object {
 	out := make([]client.Object, len(objects))

@@ -103,6 +103,7 @@ func (r *reader) completeVolumes() {
 				Spec:       *v.Ephemeral.VolumeClaimTemplate.Spec.DeepCopy(),
 			}
 			claim.Namespace, claim.Name = pod.Namespace, pod.Name+"-"+v.Name
+			claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
 			r.addClaim(claim)
 		}
 	}
@@ -157,7 +158,7 @@ func (r *reader) completePods() {
 		case pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending:
 		case len(pod.Spec.SchedulingGates) > 0:
 			gated++
-		case pod.Status.NominatedNodeName != "":
+		case pod.Status.NominatedNodeName != "" && nodes[pod.Status.NominatedNodeName]:
 			preempting++
 		default:
 			markUnschedulable(pod)

@@ -61,7 +61,7 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 }
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {
-	failing := snapshot.FailsToBind(pod)
+	failing := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) // which may need no node, and are looked at all the same
 	if !snapshot.Provisionable(pod) && !failing {
 		t.deleted(pod)
 		return

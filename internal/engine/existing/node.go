@@ -106,11 +106,9 @@ func (s *Set) node(src *snapshot.Node) *Node {
 	s.c.Volumes.LimitNode(n.free, s.c.Axes, &n.volumes)
 	for i, reserved := range missing {
 		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
-		// Only overcommitment of CPU, memory or pods closes a node to all pods. Of other resources it concerns pods
-		// that request them: else the first pod to name a resource would close nodes to all others.
-		if name := s.c.Axes.Name(i); name != corev1.ResourceCPU && name != corev1.ResourceMemory && name != corev1.ResourcePods {
-			n.free[i] = max(0, n.free[i])
-		}
+		// kube-scheduler compares only what a pod requests: a node that is overdrawn on an axis is full for pods that request some of it, and
+		// open to others. All pods count as one of resource "pods".
+		n.free[i] = max(0, n.free[i])
 	}
 	return n
 }

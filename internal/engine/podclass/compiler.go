@@ -86,7 +86,7 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 		return reasons
 	}
 	volumes := volume.Of(x.s, k.pod)
-	alternatives, reasons := volume.Alternatives(x.s, volumes)
+	alternatives, reasons := volume.Alternatives(x.volumes.Index(), volumes)
 	if len(reasons) > 0 {
 		return reasons
 	}

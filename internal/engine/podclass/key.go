@@ -166,6 +166,10 @@ func (f *Keys) addConstraints(pod *corev1.Pod) error {
 		if name, ok := snapshot.ClaimName(pod, &spec.Volumes[i]); ok {
 			f.addString("claim")
 			f.addString(name)
+			f.addBool(spec.NodeName != "") // a volume on the disks of a node does not bind pods that move
+			if spec.Volumes[i].Ephemeral != nil {
+				f.addString(string(pod.UID)) // which its claim must name
+			}
 		}
 	}
 	return nil

@@ -288,6 +288,9 @@ func (d random) storage(s *snapshot.Snapshot) {
 		for _, v := range pod.Spec.Volumes {
 			if v.Ephemeral != nil {
 				unbound(pod.Namespace, pod.Name+"-"+v.Name, "wait")
+				s.Volumes.Claims[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name}].OwnerReferences = []metav1.OwnerReference{
+					*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod")),
+				}
 			}
 		}
 	}

@@ -47,8 +47,8 @@ func HostPorts(pod *corev1.Pod) []HostPort {
 // String is the port as "8080/TCP".
 func (p HostPort) String() string { return fmt.Sprintf("%d/%s", p.Port, p.Protocol) }
 
-// anywhere reports whether the port is taken on all addresses of the node.
-func (p HostPort) anywhere() bool { return p.IP == "0.0.0.0" || p.IP == "::" }
+// anywhere reports whether the port is taken on all addresses of the node. To kube-scheduler, "::" is an address like any other.
+func (p HostPort) anywhere() bool { return p.IP == "0.0.0.0" }
 
 // conflicts reports whether only one of the two can be reserved on a node.
 func (p HostPort) conflicts(o HostPort) bool {

@@ -40,7 +40,9 @@ func TestConflicts(t *testing.T) {
 		{"equal", port("10.0.0.1", 80, "TCP"), port("10.0.0.1", 80, "TCP"), true},
 		{"other address", port("10.0.0.1", 80, "TCP"), port("10.0.0.2", 80, "TCP"), false},
 		{"all addresses", port("0.0.0.0", 80, "TCP"), port("10.0.0.2", 80, "TCP"), true},
-		{"all IPv6 addresses", port("::", 80, "TCP"), port("10.0.0.2", 80, "TCP"), true},
+		{"to kube-scheduler, all IPv6 addresses are one", port("::", 80, "TCP"), port("10.0.0.2", 80, "TCP"), false},
+		{"all IPv6 addresses twice", port("::", 80, "TCP"), port("::", 80, "TCP"), true},
+		{"all addresses and all IPv6 addresses", port("::", 80, "TCP"), port("0.0.0.0", 80, "TCP"), true},
 		{"other protocol", port("0.0.0.0", 80, "TCP"), port("0.0.0.0", 80, "UDP"), false},
 		{"other port", port("0.0.0.0", 80, "TCP"), port("0.0.0.0", 81, "TCP"), false},
 	}

@@ -222,9 +222,14 @@ func TestExistingNodes(t *testing.T) {
 			[]string{"general m.small: new x2, old x3"},
 		},
 		{
-			"overcommitted node takes nothing",
-			withNodes(world(Pod("a")), Node("n", "general", holds(Pod("c", Requests("cpu", "5"))))),
+			"an overcommitted node takes nothing that requests more",
+			withNodes(world(Pod("a", Requests("cpu", "1m"))), Node("n", "general", holds(Pod("c", Requests("cpu", "5"))))),
 			[]string{"general m.small: a"},
+		},
+		{
+			"an overcommitted node takes pods that request nothing of that",
+			withNodes(world(Pod("a", Requests("memory", "100Mi"))), Node("n", "general", holds(Pod("c", Requests("cpu", "5"))))),
+			[]string{"on n: a"},
 		},
 		{
 			"finished pods use nothing",

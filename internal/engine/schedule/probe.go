@@ -164,7 +164,7 @@ func (p *classProber) FindDevices(on *nodepool.Candidates) error {
 // VolumeClaim names a volume claim of the pods that requires something of the label.
 func (p *classProber) VolumeClaim(label string) string {
 	for _, v := range volume.Of(p.sv.s, p.c.Pod()) {
-		if alternatives, err := v.Alternatives(p.sv.s.Labels); err == nil &&
+		if alternatives, err := v.Alternatives(p.sv.volumes.Index()); err == nil &&
 			slices.ContainsFunc(alternatives, func(s requirement.Set) bool { return s.Defines(label) }) {
 			return v.Key().Name
 		}

@@ -120,17 +120,27 @@ func TestVolumes(t *testing.T) {
 		{"unbound, class missing", oneVolume(disk{class: "lost"}), []string{"unschedulable (Volume): a"}},
 		{"zones of the class", oneVolume(disk{class: "zonal"}, allow("z1", "z2")), []string{"general m.small z1: a"}},
 		{"none in common", oneVolume(disk{class: "zonal"}, allow("z2")), []string{"unschedulable (Volume): a"}},
-		{"ephemeral volume", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"general m.small z1: a"}},
+		{
+			"ephemeral volume",
+			storage(world(ephemeral), disk{name: "a-tmp", class: "zonal", edit: madeFor(ephemeral)}),
+			[]string{"general m.small z1: a"},
+		},
+		{
+			"a claim with the name of the ephemeral volume's, of another pod",
+			storage(world(ephemeral), disk{name: "a-tmp", class: "zonal", edit: madeFor(Pod("b"))}),
+			[]string{"unschedulable (Volume): a"},
+		},
+		{"a claim of nobody", storage(world(ephemeral), disk{name: "a-tmp", class: "zonal"}), []string{"unschedulable (Volume): a"}},
 		{"zone of the volume", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z3")), []string{"general m.small z3: a"}},
 		{"another zone", oneVolume(disk{volume: volumeIn(zoned("z3"))}, allow("z1")), []string{"unschedulable (Volume): a"}},
 		{
-			"a local volume's host does not matter",
+			"a local volume is lost with its host",
 			oneVolume(disk{volume: local(append(zoned("z2"), host...))}),
-			[]string{"general m.small z2: a"},
+			[]string{"unschedulable (Volume): a"},
 		},
-		{"nor a hostPath volume's", oneVolume(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"general m.small z2: a"}},
-		{"nothing but its host", oneVolume(disk{volume: local(host, zoned("z1"))}), []string{"general m.small: a"}},
-		{"other volumes keep theirs", oneVolume(disk{volume: volumeIn(host)}), []string{"unschedulable (Volume): a"}},
+		{"so is a hostPath volume", oneVolume(disk{volume: onHost(append(zoned("z2"), host...))}), []string{"unschedulable (Volume): a"}},
+		{"one that is on a host or in a zone", oneVolume(disk{volume: local(host, zoned("z1"))}), []string{"general m.small z1: a"}},
+		{"other volumes are lost, too", oneVolume(disk{volume: volumeIn(host)}), []string{"unschedulable (Volume): a"}},
 		{
 			"preferences yield to the volume",
 			oneVolume(disk{volume: volumeIn(zoned("z3"))}, Prefers(1, Expr(Zone, in, "z1"))),
@@ -154,7 +164,7 @@ func TestVolumes(t *testing.T) {
 			oneVolume(disk{class: "wait", edit: func(c *corev1.PersistentVolumeClaim) { deleting(&c.ObjectMeta) }}),
 			[]string{"unschedulable (Volume): a"},
 		},
-		{"volume deleting", oneVolume(disk{volume: goingVolume}), []string{"unschedulable (Volume): a"}},
+		{"volume deleting", oneVolume(disk{volume: goingVolume}), []string{"general m.small: a"}},
 		{
 			"claim lost",
 			oneVolume(disk{volume: volumeIn(), edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }}),
@@ -179,6 +189,92 @@ func TestVolumes(t *testing.T) {
 			[]string{"general m.small z3: a"},
 		},
 		{"named, not bound", oneVolume(disk{volume: volumeIn(), pending: true}), []string{"unschedulable (VolumeUnbound): a"}},
+	})
+}
+
+// madeFor makes the pod the owner of the claim, as the controller of ephemeral volumes does.
+func madeFor(pod *corev1.Pod) func(*corev1.PersistentVolumeClaim) {
+	return func(c *corev1.PersistentVolumeClaim) {
+		c.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
+	}
+}
+
+// The plugins VolumeBinding and VolumeZone of kube-scheduler decide where a pod can use its volumes. A node that they refuse is launched
+// again and again.
+func TestVolumesAreUsedWhereKubeSchedulerAllows(t *testing.T) {
+	labeled := func(key, value string) *corev1.PersistentVolume {
+		pv := volumeIn()
+		pv.Labels = map[string]string{key: value}
+		return pv
+	}
+	selected := func(node string) func(*corev1.PersistentVolumeClaim) {
+		return func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{"volume.kubernetes.io/selected-node": node}
+		}
+	}
+	annotated := func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{corev1.BetaStorageClassAnnotation: "zonal"}
+	}
+	local := func(host string) *corev1.PersistentVolume {
+		pv := volumeIn([]corev1.NodeSelectorRequirement{Expr(Host, in, host)})
+		pv.Spec.CSI, pv.Spec.Local = nil, &corev1.LocalVolumeSource{Path: "/data"}
+		return pv
+	}
+	s := func(d disk, pod ...func(*corev1.Pod)) *snapshot.Snapshot {
+		d.name = "data"
+		return storage(world(Pod("a", append(pod, Claims("data"))...)), d)
+	}
+	small := Requests("cpu", "100m")
+	edit := func(s *snapshot.Snapshot, e func(*snapshot.Snapshot)) *snapshot.Snapshot {
+		e(s)
+		return s
+	}
+	static := func(name, size string, terms ...[]corev1.NodeSelectorRequirement) func(*snapshot.Snapshot) {
+		return func(s *snapshot.Snapshot) {
+			s.Volumes.StorageClasses["static"] = storageClass("static", storagev1.VolumeBindingWaitForFirstConsumer)
+			s.Volumes.StorageClasses["static"].Provisioner = "kubernetes.io/no-provisioner"
+			if name == "" {
+				return
+			}
+			pv := volumeIn(terms...)
+			pv.Name, pv.Spec.StorageClassName, pv.Spec.Capacity = name, "static", Resources("storage", size)
+			pv.Status.Phase = corev1.VolumeAvailable
+			s.Volumes.Volumes[name] = pv
+		}
+	}
+	ten := func(c *corev1.PersistentVolumeClaim) { c.Spec.Resources.Requests = Resources("storage", "10Gi") }
+	noTerms := func(s *snapshot.Snapshot) {
+		s.Volumes.StorageClasses["wait"].AllowedTopologies = []corev1.TopologySelectorTerm{{}}
+	}
+	onNode := func(s *snapshot.Snapshot) *snapshot.Snapshot { return withNodes(s, Node("n", "general")) }
+	moving := func(pv *corev1.PersistentVolume) *snapshot.Snapshot {
+		pod := Bound(Pod("a", Claims("data")), "n")
+		s := withNodes(storage(world(pod), disk{name: "data", volume: pv}), Node("n", "general", func(n *snapshot.Node) {
+			n.Deleting, n.Pods = true, []*corev1.Pod{pod}
+		}))
+		return s
+	}
+	checkPlans(t, []planCase{
+		{"the zone that a label of the volume names", s(disk{volume: labeled(Zone, "z3")}), []string{"general m.small z3: a"}},
+		{"by its old name", s(disk{volume: labeled("failure-domain.beta.kubernetes.io/zone", "z2")}), []string{"general m.small z2: a"}},
+		{"one of several zones", s(disk{volume: labeled(Zone, "z2__z3")}, Needs(Expr(Zone, in, "z3"))), []string{"general m.small z3: a"}},
+		{"not another zone", s(disk{volume: labeled(Zone, "z2__z3")}, Needs(Expr(Zone, in, "z1"))), []string{"unschedulable (Volume): a"}},
+		{"the node for which its volume is being made", onNode(s(disk{class: "wait", edit: selected("n")}, small)), []string{"on n: a"}},
+		{"no node else", onNode(s(disk{class: "wait", edit: selected("n")}, Requests("cpu", "5"))), []string{"unschedulable (Volume): a"}},
+		{"no node while that one is gone", onNode(s(disk{class: "wait", edit: selected("gone")})), []string{"unschedulable (VolumeUnbound): a"}},
+		{"the class of the annotation", s(disk{edit: annotated}, Needs(Expr(Zone, in, "z1", "z2"))), []string{"general m.small z1: a"}},
+		{"the class of the annotation before the field's", s(disk{class: "wait", edit: annotated}, Needs(Expr(Zone, in, "z1", "z2"))), []string{"general m.small z1: a"}},
+		{"a class whose topologies allow no node", edit(s(disk{class: "wait"}), noTerms), []string{"unschedulable (Volume): a"}},
+		{"a volume on the node", onNode(s(disk{volume: local("n")}, small)), []string{"on n: a"}},
+		{"which is full", onNode(s(disk{volume: local("n")}, Requests("cpu", "5"))), []string{"unschedulable (Volume): a"}},
+		{"a pod that leaves the node of its data", moving(local("n")), []string{"general m.small: a"}},
+		{"no volume of a class that makes none", edit(s(disk{class: "static"}), static("", "")), []string{"unschedulable (Volume): a"}},
+		{"one that is free", edit(s(disk{class: "static", edit: ten}), static("pv", "10Gi", zoned("z2"))), []string{"general m.small z2: a"}},
+		{"one that is too small", edit(s(disk{class: "static", edit: ten}), static("pv", "9Gi")), []string{"unschedulable (Volume): a"}},
+		{"one of another", edit(s(disk{class: "static", edit: ten}), func(s *snapshot.Snapshot) {
+			static("pv", "10Gi")(s)
+			s.Volumes.Volumes["pv"].Spec.ClaimRef = &corev1.ObjectReference{Namespace: "default", Name: "other"}
+		}), []string{"unschedulable (Volume): a"}},
 	})
 }
 

@@ -41,8 +41,15 @@ func Mirror(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
 
 // Provisionable reports whether the pod needs a node that Dovetail could launch: kube-scheduler has found none, it is
 // not about to preempt other pods, and it does not come with nodes anyway.
-func Provisionable(p *corev1.Pod) bool {
-	if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) {
+func Provisionable(p *corev1.Pod) bool { return p.Status.NominatedNodeName == "" && unschedulable(p) }
+
+// Nominated reports whether the pod is Provisionable but for the node that kube-scheduler has nominated it to: it waits there until other
+// pods are evicted, and needs another node once that one is gone.
+func Nominated(p *corev1.Pod) bool { return p.Status.NominatedNodeName != "" && unschedulable(p) }
+
+// unschedulable reports whether kube-scheduler has found no node for the pod, which comes with none.
+func unschedulable(p *corev1.Pod) bool {
+	if p.Spec.NodeName != "" || DaemonOwned(p) || Mirror(p) || !Active(p) {
 		return false
 	}
 	for _, c := range p.Status.Conditions {

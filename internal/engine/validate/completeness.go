@@ -171,7 +171,7 @@ func (c *check) alternatives(pod *corev1.Pod) [][]expr {
 		if m.missing != "" {
 			return nil
 		}
-		if len(m.terms) > 0 {
+		if m.somewhere {
 			choose(m.terms)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
 	componentresource "k8s.io/component-helpers/resource"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
@@ -117,7 +116,7 @@ func ports(pod *corev1.Pod) []port {
 }
 
 func (p port) conflicts(o port) bool {
-	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" || ip == "::" }
+	all := func(ip string) bool { return ip == "" || ip == "0.0.0.0" } // "::" is one address to NodePorts
 	return p.number == o.number && p.protocol == o.protocol && (p.ip == o.ip || all(p.ip) || all(o.ip))
 }
 
@@ -131,131 +130,6 @@ func portConflict(mine, taken []port) (port, bool) {
 		}
 	}
 	return port{}, false
-}
-
-// mount is one volume claim of a pod.
-type mount struct {
-	claim types.NamespacedName
-	// missing says why the volume cannot be had at all; empty if it can.
-	missing string
-	// terms are alternatives of labels; none: anywhere.
-	terms  [][]expr
-	driver string
-}
-
-const (
-	ebs       = "ebs.csi.aws.com"
-	ebsInTree = "kubernetes.io/aws-ebs"
-	boundMark = "pv.kubernetes.io/bind-completed"
-)
-
-func (c *check) mounts(pod *corev1.Pod) []mount {
-	var out []mount
-	for _, v := range pod.Spec.Volumes {
-		switch {
-		case v.PersistentVolumeClaim != nil:
-			out = append(out, c.mount(types.NamespacedName{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName}))
-		case v.Ephemeral != nil:
-			out = append(out, c.mount(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name}))
-		}
-	}
-	return out
-}
-
-func (c *check) mount(key types.NamespacedName) mount {
-	m := mount{claim: key}
-	claim := c.s.Volumes.Claims[key]
-	switch {
-	case claim == nil:
-		m.missing = "does not exist"
-		return m
-	case claim.DeletionTimestamp != nil:
-		m.missing = "is being deleted"
-	case claim.Status.Phase == corev1.ClaimLost:
-		m.missing = "has lost its volume"
-	}
-	if claim.Spec.VolumeName == "" {
-		c.toBind(&m, claim)
-		c.unsupportedDriver(&m)
-		return m
-	}
-	pv := c.s.Volumes.Volumes[claim.Spec.VolumeName]
-	if pv == nil || pv.DeletionTimestamp != nil {
-		m.missing = "is bound to a volume that is not there"
-		return m
-	}
-	if _, ok := claim.Annotations[boundMark]; !ok {
-		m.missing = "is not bound for good"
-	}
-	switch {
-	case pv.Spec.CSI != nil:
-		m.driver = pv.Spec.CSI.Driver
-	case pv.Spec.AWSElasticBlockStore != nil:
-		m.driver = ebs
-	}
-	c.unsupportedDriver(&m)
-	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
-		return m
-	}
-	for _, t := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		if len(t.MatchExpressions) == 0 {
-			continue
-		}
-		exprs, err := c.exprs(t.MatchExpressions)
-		if err != nil {
-			m.missing = "has a volume whose node affinity cannot be read"
-			return m
-		}
-		if pv.Spec.Local != nil || pv.Spec.HostPath != nil { // what is on a host's disk is made anew on another
-			exprs = slices.DeleteFunc(exprs, func(e expr) bool { return e.key == corev1.LabelHostname })
-		}
-		m.terms = append(m.terms, exprs)
-	}
-	return m
-}
-
-// toBind reads a claim with WaitForFirstConsumer.
-func (c *check) toBind(m *mount, claim *corev1.PersistentVolumeClaim) {
-	if claim.Spec.StorageClassName == nil || *claim.Spec.StorageClassName == "" {
-		m.missing = "is not bound and has no storage class"
-		return
-	}
-	class := c.s.Volumes.StorageClasses[*claim.Spec.StorageClassName]
-	if class == nil {
-		m.missing = "has a storage class that does not exist"
-		return
-	}
-	if class.VolumeBindingMode != nil && *class.VolumeBindingMode == "Immediate" {
-		m.missing = "is about to be bound"
-	}
-	if m.driver = class.Provisioner; m.driver == ebsInTree {
-		m.driver = ebs
-	}
-	for _, t := range class.AllowedTopologies {
-		if len(t.MatchLabelExpressions) == 0 {
-			continue
-		}
-		var exprs []expr
-		for _, e := range t.MatchLabelExpressions {
-			if slices.Contains(c.s.Volumes.Unsupported.TopologyKeys, e.Key) {
-				m.missing = "has a storage class for nodes of another cloud"
-			}
-			exprs = append(exprs, expr{key: c.s.Labels.Normalize(e.Key), op: corev1.NodeSelectorOpIn, values: e.Values})
-		}
-		m.terms = append(m.terms, exprs)
-	}
-}
-
-// unsupportedDriver: nodes of this cloud do not have every driver.
-func (c *check) unsupportedDriver(m *mount) {
-	if slices.Contains(c.s.Volumes.Unsupported.Provisioners, m.driver) {
-		m.missing = "has a driver of another cloud"
-	}
-}
-
-// labelDemands are the places of the volume as demands on labels.
-func (m *mount) labelDemands() *labelDemands {
-	return &labelDemands{affinity: len(m.terms) > 0, terms: m.terms}
 }
 
 // tolerates reports whether the tolerations cover the taint; a soft taint never excludes a pod.

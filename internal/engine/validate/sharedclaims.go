@@ -38,8 +38,7 @@ func (c *check) zonalClaims(pod *corev1.Pod) []types.NamespacedName {
 		if m.missing != "" || pvc == nil || pvc.Spec.VolumeName != "" || !slices.Contains(zonal, m.driver) || slices.Contains(out, m.claim) {
 			continue
 		}
-		class := c.s.Volumes.StorageClasses[*pvc.Spec.StorageClassName]
-		if mode := class.VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer {
+		if mode := c.classOf(pvc).VolumeBindingMode; mode != nil && *mode == storagev1.VolumeBindingWaitForFirstConsumer {
 			out = append(out, m.claim)
 		}
 	}

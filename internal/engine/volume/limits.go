@@ -21,7 +21,8 @@ const unlimited = 1 << 20
 // instance type. A pod requests one unit per volume of its own. Volumes that several pods share are counted where the pods
 // are.
 type Limits struct {
-	s *snapshot.Snapshot
+	s     *snapshot.Snapshot
+	index *Index
 	// uses is how many pods use each claim.
 	uses map[types.NamespacedName]int
 	// axes are the names of the axes, by CSI driver.
@@ -31,7 +32,7 @@ type Limits struct {
 // NewLimits finds the drivers that pods have volumes of and that some type limits. Pending pods are those that are being
 // placed, wherever they run.
 func NewLimits(s *snapshot.Snapshot, pending map[types.UID]bool) *Limits {
-	l := &Limits{s: s, uses: map[types.NamespacedName]int{}, axes: map[string]corev1.ResourceName{}}
+	l := &Limits{s: s, index: NewIndex(s), uses: map[types.NamespacedName]int{}, axes: map[string]corev1.ResourceName{}}
 	wanted := map[string]bool{}
 	note := func(pod *corev1.Pod) {
 		for _, a := range l.attachments(pod) {
@@ -60,6 +61,9 @@ func NewLimits(s *snapshot.Snapshot, pending map[types.UID]bool) *Limits {
 	}
 	return l
 }
+
+// Index is that of the snapshot.
+func (l *Limits) Index() *Index { return l.index }
 
 func (l *Limits) attachments(pod *corev1.Pod) []Attachment {
 	if !HasClaims(pod) {

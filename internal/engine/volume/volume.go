@@ -3,9 +3,11 @@ package volume
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -19,6 +21,10 @@ const (
 	ebsInTree = "kubernetes.io/aws-ebs"
 	// bindCompleted is the annotation of a claim whose binding is done.
 	bindCompleted = "pv.kubernetes.io/bind-completed"
+	// selectedNode is the annotation of a claim whose volume a provisioner is to make for a pod on that node.
+	selectedNode = "volume.kubernetes.io/selected-node"
+	// noProvisioner is the provisioner of storage classes whose volumes exist before their claims.
+	noProvisioner = "kubernetes.io/no-provisioner"
 	// maxChoices bounds the combinations of topologies of one pod's volumes. Eight volumes with two zones each have 256
 	// before those that exclude each other are dropped.
 	maxChoices = 256
@@ -32,18 +38,21 @@ type Attachment struct {
 
 // Volume is one claim of a pod, with its objects.
 type Volume struct {
-	key   types.NamespacedName
-	claim *corev1.PersistentVolumeClaim
-	pv    *corev1.PersistentVolume
-	class *storagev1.StorageClass
+	key       types.NamespacedName
+	pod       *corev1.Pod
+	ephemeral bool
+	claim     *corev1.PersistentVolumeClaim
+	pv        *corev1.PersistentVolume
+	className string
+	class     *storagev1.StorageClass
 }
 
 // Key is the name of the claim.
 func (v Volume) Key() types.NamespacedName { return v.key }
 
-// lookUp finds the objects of a claim.
-func lookUp(s *snapshot.Snapshot, namespace, name string) Volume {
-	v := Volume{key: types.NamespacedName{Namespace: namespace, Name: name}}
+// lookUp finds the objects of a claim of the pod.
+func lookUp(s *snapshot.Snapshot, pod *corev1.Pod, name string) Volume {
+	v := Volume{pod: pod, key: types.NamespacedName{Namespace: pod.Namespace, Name: name}}
 	v.claim = s.Volumes.Claims[v.key]
 	if v.claim == nil {
 		return v
@@ -51,10 +60,23 @@ func lookUp(s *snapshot.Snapshot, namespace, name string) Volume {
 	if v.claim.Spec.VolumeName != "" {
 		v.pv = s.Volumes.Volumes[v.claim.Spec.VolumeName]
 	}
-	if name := v.claim.Spec.StorageClassName; name != nil && *name != "" {
-		v.class = s.Volumes.StorageClasses[*name]
+	if v.className = ClassName(v.claim); v.className != "" {
+		v.class = s.Volumes.StorageClasses[v.className]
 	}
 	return v
+}
+
+// ClassName is the storage class of a claim; empty if it names none.
+func ClassName(claim *corev1.PersistentVolumeClaim) string {
+	return className(claim.Annotations, claim.Spec.StorageClassName)
+}
+
+// className is the storage class of a claim or a volume: that of the beta annotation, which wins, else that of the field.
+func className(annotations map[string]string, field *string) string {
+	if name, found := annotations[corev1.BetaStorageClassAnnotation]; found || field == nil {
+		return name
+	}
+	return *field
 }
 
 // reason is a Reason that names the volume's claim.
@@ -86,7 +108,7 @@ func (v Volume) unsupported(u snapshot.UnsupportedStorage) rejection.Reason {
 }
 
 // blocked is the reason why a pod with this volume must wait; the zero Reason if it need not.
-func (v Volume) blocked() rejection.Reason {
+func (v Volume) blocked(x *Index) rejection.Reason {
 	no := v.reason
 	switch {
 	case v.claim == nil:
@@ -95,24 +117,42 @@ func (v Volume) blocked() rejection.Reason {
 		return no(rejection.Volume, "is being deleted")
 	case v.claim.Status.Phase == corev1.ClaimLost:
 		return no(rejection.Volume, "has lost its volume")
+	case v.ephemeral && !metav1.IsControlledBy(v.claim, v.pod):
+		return no(rejection.Volume, "has the name of the pod's ephemeral volume but was not made for the pod: it can start once that claim is deleted")
+	case v.claim.Spec.VolumeName != "":
+		return v.blockedBound(x)
 	}
-	if name := v.claim.Spec.VolumeName; name != "" {
-		switch {
-		case v.pv == nil:
-			return no(rejection.Volume, "is bound to volume %q, which does not exist", name)
-		case v.pv.DeletionTimestamp != nil:
-			return no(rejection.Volume, "is bound to volume %q, which is being deleted", name)
-		}
-		if _, ok := v.claim.Annotations[bindCompleted]; !ok {
-			return no(rejection.VolumePending, "is not bound to volume %q yet", name)
-		}
-		return rejection.Reason{}
+	return v.blockedUnbound(x)
+}
+
+// blockedBound is blocked for a claim with a volume. A volume that is being deleted can be used for as long as its claim is bound to it.
+func (v Volume) blockedBound(x *Index) rejection.Reason {
+	name := v.claim.Spec.VolumeName
+	if v.pv == nil {
+		return v.reason(rejection.Volume, "is bound to volume %q, which does not exist", name)
 	}
+	if _, ok := v.claim.Annotations[bindCompleted]; !ok {
+		return v.reason(rejection.VolumePending, "is not bound to volume %q yet", name)
+	}
+	if host := x.lostHost(v.pv); host != "" && !v.moves() {
+		return v.reason(
+			rejection.Volume,
+			"is bound to volume %q, which can only be used on host %q, and no node has that name: its data is lost unless the host comes back; "+
+				"delete the claim and its volume to start without it",
+			name, host,
+		)
+	}
+	return rejection.Reason{}
+}
+
+// blockedUnbound is blocked for a claim without a volume.
+func (v Volume) blockedUnbound(x *Index) rejection.Reason {
+	no := v.reason
 	switch {
-	case v.claim.Spec.StorageClassName == nil || *v.claim.Spec.StorageClassName == "":
+	case v.className == "":
 		return no(rejection.VolumePending, "is not bound and names no storage class")
 	case v.class == nil:
-		return no(rejection.Volume, "names storage class %q, which does not exist", *v.claim.Spec.StorageClassName)
+		return no(rejection.Volume, "names storage class %q, which does not exist", v.className)
 	case v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingImmediate:
 		return no(
 			rejection.VolumePending,
@@ -120,39 +160,121 @@ func (v Volume) blocked() rejection.Reason {
 			v.class.Name,
 		)
 	}
+	if node := v.claim.Annotations[selectedNode]; node != "" {
+		if x.hasNode(node) {
+			return rejection.Reason{}
+		}
+		return no(
+			rejection.VolumePending,
+			"waits for its volume on node %q, which is gone: kube-scheduler looks at other nodes once the provisioner %q has removed the annotation %s",
+			node, v.class.Provisioner, selectedNode,
+		)
+	}
+	if v.class.Provisioner == noProvisioner && len(x.unbound(v)) == 0 {
+		return no(rejection.Volume, "is of storage class %q, which makes no volumes, and no volume that exists is free and fits", v.class.Name)
+	}
 	return rejection.Reason{}
 }
 
+// moves reports whether the pod has a node, so that a plan for it is about its successor. What is lost with the node's disks is known then,
+// and binds the successor no more.
+func (v Volume) moves() bool { return v.pod.Spec.NodeName != "" }
+
 // Alternatives are the label requirements of the volume's topology, one of which must hold; nil if there are none.
-func (v Volume) Alternatives(labels requirement.Labels) ([]requirement.Set, error) {
-	var out []requirement.Set
-	if v.pv == nil {
-		if v.class != nil {
-			for _, term := range v.class.AllowedTopologies {
-				if len(term.MatchLabelExpressions) > 0 {
-					out = append(out, labels.FromTopologyTerm(term))
-				}
-			}
-		}
-		return out, nil
-	}
-	if v.pv.Spec.NodeAffinity == nil || v.pv.Spec.NodeAffinity.Required == nil {
+// The rules are those of kube-scheduler's plugins VolumeBinding and VolumeZone.
+func (v Volume) Alternatives(x *Index) ([]requirement.Set, error) {
+	switch {
+	case v.pv != nil:
+		return v.ofVolume(x.s.Labels, v.pv)
+	case v.class == nil:
 		return nil, nil
+	case v.claim.Annotations[selectedNode] != "":
+		return []requirement.Set{requirement.NewSet(requirement.In(requirement.FieldName, v.claim.Annotations[selectedNode]))}, nil
+	case v.class.Provisioner == noProvisioner:
+		return v.ofUnbound(x)
 	}
-	for _, term := range v.pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
-		if len(term.MatchExpressions) == 0 {
+	var out []requirement.Set
+	for _, term := range v.class.AllowedTopologies {
+		if len(term.MatchLabelExpressions) > 0 {
+			out = append(out, x.s.Labels.FromTopologyTerm(term))
+		}
+	}
+	if len(v.class.AllowedTopologies) > 0 && len(out) == 0 {
+		return nil, fmt.Errorf("storage class %q: its allowed topologies have no expressions, so that they allow no node", v.class.Name)
+	}
+	return out, nil
+}
+
+// ofUnbound are the topologies of all volumes that the claim can be bound to.
+func (v Volume) ofUnbound(x *Index) ([]requirement.Set, error) {
+	var out []requirement.Set
+	for _, pv := range x.unbound(v) {
+		sets, err := v.ofVolume(x.s.Labels, pv)
+		if err != nil {
+			continue // this one fits nowhere
+		}
+		if len(sets) == 0 {
+			return nil, nil
+		}
+		out = append(out, sets...)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no node matches the volumes of storage class %q that are free", v.class.Name)
+	}
+	return out, nil
+}
+
+// ofVolume are the topologies of a PersistentVolume: the terms of its node affinity, each with the zone and the region that its labels
+// name. A term that cannot be read matches no node.
+func (v Volume) ofVolume(labels requirement.Labels, pv *corev1.PersistentVolume) ([]requirement.Set, error) {
+	zone, zonal := labeledTopology(labels, pv)
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		if !zonal {
+			return nil, nil
+		}
+		return []requirement.Set{zone}, nil
+	}
+	var out []requirement.Set
+	var unreadable error
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
 			continue
 		}
-		set, err := labels.FromExpressions(term.MatchExpressions)
+		set, err := labels.FromTerm(term)
 		if err != nil {
-			return nil, fmt.Errorf("volume %q: %w", v.pv.Name, err)
+			unreadable = err
+			continue
 		}
-		if v.pv.Spec.Local != nil || v.pv.Spec.HostPath != nil {
-			set = set.Without(corev1.LabelHostname) // the data is lost with its host, so a new node can start without it
+		if v.moves() && (pv.Spec.Local != nil || pv.Spec.HostPath != nil) {
+			set = set.Without(corev1.LabelHostname)
+		}
+		if zonal {
+			set = set.Intersect(zone)
 		}
 		out = append(out, set)
 	}
-	return out, nil
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case unreadable != nil:
+		return nil, fmt.Errorf("volume %q: %w", pv.Name, unreadable)
+	}
+	return nil, fmt.Errorf("volume %q: its node affinity has no expressions, so that no node matches it", pv.Name)
+}
+
+// zoneSeparator is between the zones of a volume that is in several.
+const zoneSeparator = "__"
+
+// labeledTopology is the zone and the region of a volume by its labels, which kube-scheduler compares with those of the node.
+func labeledTopology(labels requirement.Labels, pv *corev1.PersistentVolume) (set requirement.Set, any bool) {
+	for _, key := range []string{
+		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
+	} {
+		if value, found := pv.Labels[key]; found {
+			set, any = set.With(requirement.In(labels.Normalize(key), strings.Split(value, zoneSeparator)...)), true
+		}
+	}
+	return set, any
 }
 
 // driver is the CSI driver that attaches the volume; empty if none counts it.
@@ -177,7 +299,9 @@ func Of(s *snapshot.Snapshot, pod *corev1.Pod) []Volume {
 	var out []Volume
 	for i := range pod.Spec.Volumes {
 		if name, ok := snapshot.ClaimName(pod, &pod.Spec.Volumes[i]); ok {
-			out = append(out, lookUp(s, pod.Namespace, name))
+			v := lookUp(s, pod, name)
+			v.ephemeral = pod.Spec.Volumes[i].Ephemeral != nil
+			out = append(out, v)
 		}
 	}
 	return out
@@ -185,17 +309,17 @@ func Of(s *snapshot.Snapshot, pod *corev1.Pod) []Volume {
 
 // Alternatives combines the topologies of all the pod's volumes: every combination that one node can satisfy, or,
 // if there is none, all combinations, so that the reason can be explained.
-func Alternatives(s *snapshot.Snapshot, volumes []Volume) ([]requirement.Set, []rejection.Reason) {
+func Alternatives(x *Index, volumes []Volume) ([]requirement.Set, []rejection.Reason) {
 	out := []requirement.Set{{}}
 	for _, v := range volumes {
-		for _, why := range []rejection.Reason{v.blocked(), v.unsupported(s.Volumes.Unsupported)} {
+		for _, why := range []rejection.Reason{v.blocked(x), v.unsupported(x.s.Volumes.Unsupported)} {
 			if why.Code != "" {
 				return nil, []rejection.Reason{why}
 			}
 		}
-		alternatives, err := v.Alternatives(s.Labels)
+		alternatives, err := v.Alternatives(x)
 		if err != nil {
-			return nil, []rejection.Reason{{Code: rejection.Volume, Message: err.Error()}}
+			return nil, []rejection.Reason{v.reason(rejection.Volume, "fits no node: %v", err)}
 		}
 		if len(alternatives) == 0 {
 			continue

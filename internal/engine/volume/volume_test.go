@@ -111,7 +111,7 @@ func TestAlternatives(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := cluster()
-			sets, reasons := volume.Alternatives(s, volume.Of(s, pod(tt.claims...)))
+			sets, reasons := volume.Alternatives(volume.NewIndex(s), volume.Of(s, pod(tt.claims...)))
 			var code rejection.Code
 			if len(reasons) > 0 {
 				code = reasons[0].Code
@@ -134,7 +134,7 @@ func TestAlternatives(t *testing.T) {
 func TestUnsupportedDriver(t *testing.T) {
 	s := cluster()
 	s.Volumes.Unsupported.Provisioners = []string{ebs}
-	if _, reasons := volume.Alternatives(s, volume.Of(s, pod("b1"))); len(reasons) != 1 || reasons[0].Code != rejection.Unsupported {
+	if _, reasons := volume.Alternatives(volume.NewIndex(s), volume.Of(s, pod("b1"))); len(reasons) != 1 || reasons[0].Code != rejection.Unsupported {
 		t.Errorf("reasons %v", reasons)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // ebsProvisioner is the CSI driver of volumes that nodes on EC2 can attach.
@@ -63,10 +64,7 @@ func (g *generator) missingClaim(i int, name string) {
 // unboundClaim proposes changes of the storage class of a claim without a volume.
 func (g *generator) unboundClaim(claim *corev1.PersistentVolumeClaim) {
 	classes := g.lab.base.Volumes.StorageClasses
-	name := ""
-	if claim.Spec.StorageClassName != nil {
-		name = *claim.Spec.StorageClassName
-	}
+	name := volume.ClassName(claim)
 	class := classes[name]
 	switch {
 	case name == "":

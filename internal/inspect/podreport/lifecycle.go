@@ -2,6 +2,7 @@ package podreport
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,7 @@ func (e *explanation) unprovisionable() bool {
 	case len(pod.Spec.SchedulingGates) > 0:
 		e.gated()
 		return true
-	case pod.Status.NominatedNodeName != "":
+	case pod.Status.NominatedNodeName != "" && !e.isPlanned():
 		e.conclude(Preempting, "is pending: kube-scheduler evicts pods of lower priority from node %s to make room for it.",
 			pod.Status.NominatedNodeName)
 		e.Node = e.nodeNamed(pod.Status.NominatedNodeName)
@@ -36,6 +37,11 @@ func (e *explanation) unprovisionable() bool {
 		return false
 	}
 	return true
+}
+
+// isPlanned reports whether a plan looks for a node for the pod.
+func (e *explanation) isPlanned() bool {
+	return slices.ContainsFunc(e.view.Snapshot.Pods, func(p *corev1.Pod) bool { return p.UID == e.pod.UID })
 }
 
 // gated explains a pod with scheduling gates. The change is planned as if kube-scheduler had then tried the pod.

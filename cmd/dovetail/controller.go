@@ -169,6 +169,7 @@ func runController(ctx context.Context, s settings.Settings, log *slog.Logger) e
 	}
 	probes.dependencies.Store(a.dependencies)
 	log.Info("starting", "version", version, "commit", commit, "cluster", s.ClusterName)
+	defer context.AfterFunc(ctx, func() { log.Info("stopping") })()
 	return run(ctx, mgr.Start, func(ctx context.Context) bool {
 		defer gc.Started()
 		return mgr.GetCache().WaitForCacheSync(ctx)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/aws/smithy-go/logging"
@@ -30,8 +31,11 @@ func newLogger(w io.Writer, level string) *slog.Logger {
 	var handler slog.Handler = slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: lowest,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && a.Key == slog.MessageKey {
+			switch {
+			case len(groups) == 0 && a.Key == slog.MessageKey:
 				a.Key = "message"
+			case a.Value.Kind() == slog.KindDuration:
+				a.Value = slog.StringValue(a.Value.Duration().String()) // "48.2ms" can be read, 48171958 cannot
 			}
 			return a
 		},
@@ -96,14 +100,23 @@ func (a *added) to(base slog.Handler) slog.Handler {
 	return a.before.to(base).WithGroup(a.group)
 }
 
-// libraryLines corrects what controller-runtime logs. Its lines about each controller that starts or stops, some 120 at a start, are
-// logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's lease, as it should.
+// libraryLines corrects what controller-runtime logs. Its lines about each controller and each group of them that starts or stops, some 120
+// at a start, are logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's lease, as it should.
 type libraryLines struct{ slog.Handler }
 
 // perController are controller-runtime's lines of which there is one for each controller, or for each source of one.
 var perController = map[string]bool{
 	"Starting EventSource": true, "Starting Controller": true, "Starting workers": true,
 	"Shutdown signal received, waiting for all workers to finish": true, "All workers finished": true,
+	"Starting metrics server": true, "Wait completed, proceeding to shutdown the manager": true,
+}
+
+// perGroup is how controller-runtime's lines begin of which there is one for each group of what it stops.
+var perGroup = []string{"Stopping and waiting for ", "Shutting down metrics server"}
+
+// isDetail reports whether a line of controller-runtime is about a part of a start or of an end.
+func isDetail(message string) bool {
+	return perController[message] || slices.ContainsFunc(perGroup, func(begin string) bool { return strings.HasPrefix(message, begin) })
 }
 
 func (o libraryLines) Handle(ctx context.Context, r slog.Record) error {
@@ -117,7 +130,7 @@ func (o libraryLines) Handle(ctx context.Context, r slog.Record) error {
 		if expected {
 			return nil
 		}
-	case perController[r.Message] && r.Level == slog.LevelInfo:
+	case r.Level == slog.LevelInfo && isDetail(r.Message):
 		if r.Level = slog.LevelDebug; !o.Enabled(ctx, r.Level) {
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/smithy-go/logging"
 	"github.com/spf13/cobra"
@@ -39,6 +40,26 @@ func TestAStartDoesNotLogEachController(t *testing.T) {
 		if got := strings.Count(out.String(), "\n"); got != want {
 			t.Errorf("level %s: %d lines, want %d:\n%s", level, got, want, out.String())
 		}
+	}
+}
+
+// An end is one line of ours, not nine about what has to wait for what.
+func TestAnEndDoesNotLogEachGroupOfControllers(t *testing.T) {
+	var out bytes.Buffer
+	log := newLogger(&out, "info")
+	log.Info("Stopping and waiting for leader election runnables")
+	log.Info("Wait completed, proceeding to shutdown the manager")
+	log.Info("stopping")
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `"message":"stopping"`) {
+		t.Errorf("logged: %s", got)
+	}
+}
+
+func TestDurationsAreLoggedWithTheirUnit(t *testing.T) {
+	var out bytes.Buffer
+	newLogger(&out, "info").With("a", 90*time.Second).WithGroup("g").Info("planned", "duration", 48171958*time.Nanosecond)
+	if got := out.String(); !strings.Contains(got, `"a":"1m30s","g":{"duration":"48.171958ms"}`) {
+		t.Errorf("logged: %s", got)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"strings"
 	"time"
 
@@ -221,7 +222,7 @@ func (p *Provisioner) planAndLaunch(ctx context.Context, x planned) outcome {
 			"duration",
 			got.took,
 			"hourly-cost",
-			got.plan.Stats.HourlyCost,
+			math.Round(got.plan.Stats.HourlyCost*1e6)/1e6,
 			"decision-id",
 			pass.ID(),
 		)

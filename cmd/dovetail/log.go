@@ -100,8 +100,9 @@ func (a *added) to(base slog.Handler) slog.Handler {
 	return a.before.to(base).WithGroup(a.group)
 }
 
-// libraryLines corrects what controller-runtime logs. Its lines about each controller and each group of them that starts or stops, some 120
-// at a start, are logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's lease, as it should.
+// libraryLines corrects what controller-runtime logs. Its lines about each controller and each group of them that starts or stops, some
+// 120 at a start, are logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's
+// lease, as it should.
 type libraryLines struct{ slog.Handler }
 
 // perController are controller-runtime's lines of which there is one for each controller, or for each source of one.

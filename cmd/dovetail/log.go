@@ -105,19 +105,16 @@ func (a *added) to(base slog.Handler) slog.Handler {
 // lease, as it should.
 type libraryLines struct{ slog.Handler }
 
-// perController are controller-runtime's lines of which there is one for each controller, or for each source of one.
-var perController = map[string]bool{
-	"Starting EventSource": true, "Starting Controller": true, "Starting workers": true,
-	"Shutdown signal received, waiting for all workers to finish": true, "All workers finished": true,
-	"Starting metrics server": true, "Wait completed, proceeding to shutdown the manager": true,
+// details is how controller-runtime's lines begin that are about one part of a start or of an end: a controller, a source of one, a server,
+// or a group of what is stopped.
+var details = []string{
+	"Starting EventSource", "Starting Controller", "Starting workers", "Starting metrics server", "Shutting down metrics server",
+	"Shutdown signal received, waiting for all workers to finish", "All workers finished", "Stopping and waiting for ",
+	"Wait completed, proceeding to shutdown the manager",
 }
 
-// perGroup is how controller-runtime's lines begin of which there is one for each group of what it stops.
-var perGroup = []string{"Stopping and waiting for ", "Shutting down metrics server"}
-
-// isDetail reports whether a line of controller-runtime is about a part of a start or of an end.
 func isDetail(message string) bool {
-	return perController[message] || slices.ContainsFunc(perGroup, func(begin string) bool { return strings.HasPrefix(message, begin) })
+	return slices.ContainsFunc(details, func(begin string) bool { return strings.HasPrefix(message, begin) })
 }
 
 func (o libraryLines) Handle(ctx context.Context, r slog.Record) error {

@@ -102,21 +102,25 @@ func (f *Facts) nodeFromClaim(claim *karpv1.NodeClaim, node *corev1.Node) snapsh
 // taintsOf are the taints of a Node. A cordoned one refuses pods from when spec.unschedulable is set: the node lifecycle controller adds
 // the taint a moment later, and kube-scheduler does not wait for it.
 func taintsOf(node *corev1.Node) []corev1.Taint {
-	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	if !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&cordon) }) {
+	if !node.Spec.Unschedulable {
 		return node.Spec.Taints
 	}
-	return append(slices.Clone(node.Spec.Taints), cordon)
+	return withTaint(node.Spec.Taints, corev1.TaintNodeUnschedulable)
 }
 
 // notReadyTaints are the taints of a node that is not Ready, including the one that the node lifecycle controller adds
 // a moment later: a plan made in between must not use the node.
 func notReadyTaints(node *corev1.Node) []corev1.Taint {
-	added := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
-	if slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&added) }) {
-		return node.Spec.Taints
+	return withTaint(node.Spec.Taints, corev1.TaintNodeNotReady)
+}
+
+// withTaint are the taints with one of this key and effect NoSchedule.
+func withTaint(taints []corev1.Taint, key string) []corev1.Taint {
+	added := corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule}
+	if slices.ContainsFunc(taints, func(t corev1.Taint) bool { return t.MatchTaint(&added) }) {
+		return taints
 	}
-	return append(slices.Clone(node.Spec.Taints), added)
+	return append(slices.Clone(taints), added)
 }
 
 // mergeNode overrides the claim's expectations by the Node's values. Until the node is initialized, the expectations

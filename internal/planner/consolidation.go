@@ -22,15 +22,12 @@ type Consolidation struct {
 // Kept is a node that stays.
 type Kept struct{ Node, NodePool, Why string }
 
-// maxDrift bounds how many drifted nodes are replaced, maxDriftRejections after how many that cannot be replaced the search stops.
-const maxDrift, maxDriftRejections = 10, 5
-
 // Disruption is what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
 // drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
 func Disruption(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
 	return consolidationOf(pass.Decide(pass.Input{
 		Snapshot: s, Plan: plan, Work: pass.Empty | pass.Drift | pass.Savings,
-		Settings: pass.Settings{Consolidation: settings, MaxDrift: maxDrift, MaxDriftRejections: maxDriftRejections},
+		Settings: pass.Settings{Consolidation: settings, MaxDrift: pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected},
 	}))
 }
 

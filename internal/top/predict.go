@@ -120,7 +120,8 @@ func predict(of *inspect.View) *Forecast {
 	decided := pass.Decide(pass.Input{
 		Snapshot: s, Plan: &plan, Work: pass.Empty | pass.Drift | pass.Savings,
 		Settings: pass.Settings{
-			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}, MaxDrift: driftMoves, MaxDriftRejections: driftRejections,
+			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
+			MaxDrift:      pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected,
 		},
 	})
 	for i := range decided.Start {
@@ -137,10 +138,6 @@ func predict(of *inspect.View) *Forecast {
 	out.LowerBound = LowerBound(s)
 	return out
 }
-
-// driftMoves bounds how many drifted nodes a forecast replaces, driftRejections after how many that cannot be replaced it stops: each takes
-// a simulation.
-const driftMoves, driftRejections = 10, 5
 
 func (f *Forecast) addPending(plan *schedule.Plan) {
 	for _, placed := range plan.Placements {

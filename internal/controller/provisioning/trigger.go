@@ -61,16 +61,16 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 }
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {
-	failing := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) // which may need no node, and are looked at all the same
-	if !snapshot.Provisionable(pod) && !failing {
+	perhaps := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) // a pass decides whether it needs a node
+	if !snapshot.Provisionable(pod) && !perhaps {
 		t.deleted(pod)
 		return
 	}
 	t.mu.Lock()
-	first := !t.waiting[pod.UID] && !failing
+	first := !t.waiting[pod.UID] && !perhaps
 	t.waiting[pod.UID] = true
 	t.mu.Unlock()
-	if t.Decisions != nil && !failing { // which remembers a pod that did not wait for a while, as it was about to preempt others
+	if t.Decisions != nil && !perhaps { // which remembers a pod that did not wait for a while, as it was about to preempt others
 		first = t.Decisions.See(pod)
 	}
 	if first {

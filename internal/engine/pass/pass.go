@@ -42,6 +42,9 @@ type Input struct {
 	Settings Settings
 }
 
+// ManyDrifted and ManyRejected are bounds for commands that show what passes would do: what changes beyond them is in the next passes.
+const ManyDrifted, ManyRejected = 10, 5
+
 // Settings are those of the controller, and bounds.
 type Settings struct {
 	Consolidation consolidate.Settings

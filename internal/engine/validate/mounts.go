@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -184,7 +185,7 @@ func (c *check) fromExisting(m *mount, pod *corev1.Pod, claim *corev1.Persistent
 	m.missing, m.somewhere = "has no volume to be bound to", true
 	selector, err := metav1.LabelSelectorAsSelector(claim.Spec.Selector)
 	for _, pv := range c.s.Volumes.Volumes {
-		matches := claim.Spec.Selector == nil || err == nil && selector.Matches(labelSet(pv.Labels))
+		matches := claim.Spec.Selector == nil || err == nil && selector.Matches(labels.Set(pv.Labels))
 		if !matches || class(pv, pv.Spec.StorageClassName) != of || !isFreeFor(pv, claim) {
 			continue
 		}
@@ -197,13 +198,6 @@ func (c *check) fromExisting(m *mount, pod *corev1.Pod, claim *corev1.Persistent
 		m.terms = append(m.terms, terms...)
 	}
 }
-
-// labelSet is what selectors look at.
-type labelSet map[string]string
-
-func (s labelSet) Has(key string) bool              { _, ok := s[key]; return ok }
-func (s labelSet) Get(key string) string            { return s[key] }
-func (s labelSet) Lookup(key string) (string, bool) { v, ok := s[key]; return v, ok }
 
 // isFreeFor reports whether the volume is nobody else's and has the size, the modes and the attributes that the claim asks for.
 func isFreeFor(pv *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {

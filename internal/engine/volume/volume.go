@@ -266,15 +266,15 @@ func (v Volume) ofVolume(labels requirement.Labels, pv *corev1.PersistentVolume)
 const zoneSeparator = "__"
 
 // labeledTopology is the zone and the region of a volume by its labels, which kube-scheduler compares with those of the node.
-func labeledTopology(labels requirement.Labels, pv *corev1.PersistentVolume) (set requirement.Set, any bool) {
+func labeledTopology(labels requirement.Labels, pv *corev1.PersistentVolume) (set requirement.Set, labeled bool) {
 	for _, key := range []string{
 		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion,
 	} {
 		if value, found := pv.Labels[key]; found {
-			set, any = set.With(requirement.In(labels.Normalize(key), strings.Split(value, zoneSeparator)...)), true
+			set, labeled = set.With(requirement.In(labels.Normalize(key), strings.Split(value, zoneSeparator)...)), true
 		}
 	}
-	return set, any
+	return set, labeled
 }
 
 // driver is the CSI driver that attaches the volume; empty if none counts it.

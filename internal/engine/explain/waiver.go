@@ -42,21 +42,24 @@ func (l waiver) and(o waiver) waiver {
 	}
 }
 
-// template is the template of the pool under a waiver.
+// template is the template of the pool under a waiver: the same one each time, so that what is known of it stays.
 func (e *Explainer) template(t *nodepool.Template, l waiver) *nodepool.Template {
-	if len(l.pool) > 0 || l.minValues || l.availability {
-		key := fmt.Sprintf("%d %q %t %t", t.Index(), slices.Sorted(slices.Values(l.pool)), l.minValues, l.availability)
-		known := e.templates[key]
-		if known == nil {
+	replaced := len(l.pool) > 0 || l.minValues || l.availability
+	if !replaced && !l.limits {
+		return t
+	}
+	key := fmt.Sprintf("%d %q %t %t %t", t.Index(), slices.Sorted(slices.Values(l.pool)), l.minValues, l.availability, l.limits)
+	known := e.templates[key]
+	if known == nil {
+		if known = t; replaced {
 			known = t.Replaced(e.pool(t, l))
-			e.templates[key] = known
 		}
-		t = known
+		if l.limits {
+			known = known.Unlimited()
+		}
+		e.templates[key] = known
 	}
-	if l.limits {
-		return t.Unlimited()
-	}
-	return t
+	return known
 }
 
 // pool is the template's pool under a waiver.

@@ -38,6 +38,8 @@ type prober struct {
 	explainer *explain.Explainer
 	// slots are the solver's, plus those of reservations that only the explainer's templates have.
 	slots reservation.Slots
+	// widened are topology groups with the domains of the explainer's templates.
+	widened topology.Widened
 }
 
 // reasons are the reasons why pods of the class cannot be scheduled.
@@ -83,7 +85,7 @@ func (p *prober) pods(c *class) *explain.Pods {
 	out := &explain.Pods{
 		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(),
 		Requests: c.Requests(), ResourceList: c.ResourceList(), UnknownResources: c.unknownResources, Ports: c.Ports().All(),
-		Search: &classProber{sv: p.sv, c: c},
+		Search: &classProber{sv: p.sv, c: c, widened: &p.widened},
 	}
 	for _, d := range c.Devices() {
 		out.DeviceClaims = append(out.DeviceClaims, d.Name)
@@ -95,24 +97,27 @@ func (p *prober) pods(c *class) *explain.Pods {
 type classProber struct {
 	sv          *solver
 	c           *class
+	widened     *topology.Widened
 	constraints []explain.Constraint // made on first use
 }
 
 // Try opens a bin for a pod of the class under waived rules.
 func (p *classProber) Try(a explain.Attempt) (*Nearest, Code) {
 	last, pools := p.c.Levels()[len(p.c.Levels())-1], p.sv.pools
-	views := []topology.View{}
+	all := p.c.Views(last)
+	p.sv.steps += len(all)
+	views := make([]topology.View, 0, len(all))
 	waived := func(g *topology.Group) bool {
 		return slices.ContainsFunc(a.Waived, func(c explain.Constraint) bool { return c.(*constraint).Group() == g })
 	}
-	for _, v := range p.c.Views(last) {
+	for _, v := range all {
 		g := v.Group()
 		if waived(g) {
 			continue
 		}
 		// A pod spreads over the domains in which it could be launched: without the taints these are more.
 		if a.AllDomains || a.AnyTaints || len(a.Waived) > 0 || slices.Contains(a.NewDomains, g.Key()) {
-			g = g.WithPool(a.Template.ForTopology())
+			g = p.widened.Group(g, a.Template.ForTopology())
 		}
 		views = append(views, v.In(g, a.Required))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
@@ -71,6 +72,28 @@ func tenantPods() map[string]func(p *corev1.Pod, i int) {
 			for j := range 32 {
 				Prefers(int32(1+j), Expr(key(j), corev1.NodeSelectorOpNotIn, "x"))(p)
 				Near(key(j), app(i+j+1))(p)
+			}
+		},
+		"terms by expressions, over labels with hundreds of values": func(p *corev1.Pod, i int) {
+			wide := []string{Zone, Host, Capacity, corev1.LabelInstanceTypeStable, Arch}
+			selects := func(j int) *metav1.LabelSelector {
+				in, not := metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn
+				return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "app", Operator: in, Values: []string{app(i + j), app(i + 2*j)}},
+					{Key: fmt.Sprint("l", j%9), Operator: not, Values: []string{fmt.Sprint("v", i%6), fmt.Sprint("v", j%7)}},
+				}}
+			}
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}}
+			near, apart := p.Spec.Affinity.PodAffinity, p.Spec.Affinity.PodAntiAffinity
+			for j := range 60 {
+				term := corev1.PodAffinityTerm{LabelSelector: selects(j), TopologyKey: wide[(i+j)%len(wide)]}
+				weighted := corev1.WeightedPodAffinityTerm{Weight: int32(1 + j), PodAffinityTerm: term}
+				near.PreferredDuringSchedulingIgnoredDuringExecution = append(near.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
+				apart.PreferredDuringSchedulingIgnoredDuringExecution = append(apart.PreferredDuringSchedulingIgnoredDuringExecution, weighted)
+				if j < 6 {
+					near.RequiredDuringSchedulingIgnoredDuringExecution = append(near.RequiredDuringSchedulingIgnoredDuringExecution, term)
+					apart.RequiredDuringSchedulingIgnoredDuringExecution = append(apart.RequiredDuringSchedulingIgnoredDuringExecution, term)
+				}
 			}
 		},
 		"long lists of values": func(p *corev1.Pod, i int) {

@@ -182,19 +182,6 @@ func (g *Group) reachable() []string {
 	return out
 }
 
-// WithPool is the group as if nodes of the pool could be in all of their domains.
-func (g *Group) WithPool(p Pool) *Group {
-	if g.OverHosts() || !g.filter.admitsTaints(p.Taints) {
-		return g
-	}
-	out := *g
-	out.universe = slices.Concat(g.universe, p.Labels.Values(g.key))
-	slices.Sort(out.universe)
-	out.universe = slices.Compact(out.universe)
-	out.usable = out.reachable()
-	return &out
-}
-
 // add counts n pods in a domain.
 func (g *Group) add(domain string, n int, sure bool) {
 	g.counts[domain] += n

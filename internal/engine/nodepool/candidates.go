@@ -38,6 +38,8 @@ type Candidates struct {
 	// narrowedBySet is what the candidates become under interned sets, by their IDs; domains caches single domains.
 	narrowedBySet []narrowResult
 	domains       []knownDomain
+	// domainsByQuery are the results of Domains, by query.
+	domainsByQuery map[string][]string
 	// deviceViews are the candidates from the perspective of devices; made on first use.
 	deviceViews []DeviceView
 	// claimReqs are the requirements of a claim; made on first use.

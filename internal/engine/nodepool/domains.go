@@ -1,6 +1,8 @@
 package nodepool
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,12 +21,34 @@ type DomainQuery struct {
 	Requests resources.Vec
 }
 
-// Domains appends the values of the key on nodes that could be launched now as one of the candidates, without what out
-// has already. Limits count as they were when planning began.
+// maxKnownDomains is how many queries the candidates remember: pods of one owner ask the same again for each of their spreads, and those of
+// many owners with requests of their own must not fill the memory.
+const maxKnownDomains = 64
+
+// Domains are the values of the key, sorted, on nodes that could be launched now as one of the candidates. Limits count as they were when
+// planning began. The caller must not change the result.
 //
-// Cost: types times offerings, until all values that the pool has are found. Large types come first: they have room.
-func (c *Candidates) Domains(out []string, q DomainQuery) []string {
-	t, all := c.t, len(c.t.Values(q.Key))
+// Cost: types times offerings, until all values that the pool has are found; constant for a query that is known. Large types come first:
+// they have room.
+func (c *Candidates) Domains(q DomainQuery) []string {
+	id := fmt.Sprintf("%s|%q|%d", q.Key, q.Present, q.Requests)
+	if known, ok := c.domainsByQuery[id]; ok {
+		return known
+	}
+	out := c.findDomains(q)
+	if len(c.domainsByQuery) < maxKnownDomains {
+		if c.domainsByQuery == nil {
+			c.domainsByQuery = map[string][]string{}
+		}
+		c.domainsByQuery[id] = out
+	}
+	return out
+}
+
+// findDomains is Domains for a query that is not known.
+func (c *Candidates) findDomains(q DomainQuery) []string {
+	t, wanted, found := c.t, c.reqs.Get(q.Key), map[string]bool{}
+	all := t.Values(q.Key)
 	for _, cand := range slices.Backward(c.list) {
 		ti := &t.types[cand.Type]
 		if q.Requests != nil && !q.Requests.Fits(ti.room) || !ti.capacity.Within(t.limitLeftAtStart) {
@@ -33,22 +57,22 @@ func (c *Candidates) Domains(out []string, q DomainQuery) []string {
 		for k := range ti.Offerings {
 			o := &ti.Offerings[k]
 			values := c.valuesOn(ti, o, q.Key)
-			if !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(out, v) && c.reqs.Get(q.Key).Has(v) }) ||
+			if !slices.ContainsFunc(values, func(v string) bool { return !found[v] && wanted.Has(v) }) ||
 				!o.Available || !c.reqs.Overlaps(o.Requirements) ||
 				slices.ContainsFunc(q.Present, func(key string) bool { return !c.mayHave(ti, o, key) }) {
 				continue
 			}
 			for _, v := range values {
-				if c.reqs.Get(q.Key).Has(v) && !slices.Contains(out, v) {
-					out = append(out, v)
+				if wanted.Has(v) {
+					found[v] = true
 				}
 			}
 		}
-		if len(out) >= all && !slices.ContainsFunc(t.Values(q.Key), func(v string) bool { return !slices.Contains(out, v) }) {
+		if len(found) >= len(all) && !slices.ContainsFunc(all, func(v string) bool { return !found[v] }) {
 			break
 		}
 	}
-	return out
+	return slices.Sorted(maps.Keys(found))
 }
 
 // valuesOn are the values of the label that a node of the offering may have. A label that the pool leaves open has

@@ -428,3 +428,29 @@ func TestZonesAreWhereTypesAreSold(t *testing.T) {
 		t.Errorf("zones %v, want z1 and z2", got)
 	}
 }
+
+// What is remembered of one query does not answer another one: of another label, of pods that request more, or with another label that the
+// nodes must have.
+func TestDomainsAreThoseOfTheQuery(t *testing.T) {
+	f := newFixture(nil, Pool("a", types()))
+	all := f.All()[0].Candidates(f.All()[0].Requirements())
+	size := corev1.LabelInstanceTypeStable
+	for _, tc := range []struct {
+		q    nodepool.DomainQuery
+		want []string
+	}{
+		{nodepool.DomainQuery{Key: size}, []string{"large", "small"}},
+		{nodepool.DomainQuery{Key: zone}, Zones()},
+		{nodepool.DomainQuery{Key: size, Requests: f.axes.Vec(Resources("cpu", "3"))}, []string{"large"}},
+		{nodepool.DomainQuery{Key: size, Requests: f.axes.Vec(Resources("cpu", "1"))}, []string{"large", "small"}},
+		{nodepool.DomainQuery{Key: size, Requests: f.axes.Vec(Resources("cpu", "100"))}, nil},
+		{nodepool.DomainQuery{Key: size, Present: []string{zone}}, []string{"large", "small"}},
+		{nodepool.DomainQuery{Key: size, Present: []string{"example.com/none"}}, nil},
+	} {
+		for range 2 { // found, and remembered
+			if got := all.Domains(tc.q); !slices.Equal(got, tc.want) {
+				t.Errorf("%+v has the domains %v, want %v", tc.q, got, tc.want)
+			}
+		}
+	}
+}

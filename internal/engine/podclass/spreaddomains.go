@@ -50,10 +50,10 @@ func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 func domainsOf(lists []*nodepool.Candidates, q nodepool.DomainQuery) []string {
 	var domains []string
 	for _, cands := range lists {
-		domains = cands.Domains(domains, q)
+		domains = append(domains, cands.Domains(q)...)
 	}
 	slices.Sort(domains)
-	return domains
+	return slices.Compact(domains)
 }
 
 // launchQuery selects candidates for new nodes.

@@ -15,8 +15,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
-// report is the result of a command that reads a cluster. Its JSON has all that its text has.
-type report interface {
+// printer is the result of a command that reads a cluster. Its JSON has all that its text has.
+type printer interface {
 	Text(w io.Writer) error
 	JSON(w io.Writer) error
 }
@@ -25,7 +25,7 @@ type report interface {
 type wideReport interface{ Wide(w io.Writer) error }
 
 // wideText prints a report without folding.
-func wideText(r report) func(io.Writer) error {
+func wideText(r printer) func(io.Writer) error {
 	if wide, ok := r.(wideReport); ok {
 		return wide.Wide
 	}
@@ -39,7 +39,7 @@ type explainer struct {
 	aliases []string
 	// namespaced kinds are named NAMESPACE/NAME.
 	namespaced bool
-	explain    func(view *inspect.View, name string) (report, error)
+	explain    func(view *inspect.View, name string) (printer, error)
 }
 
 // explainers are the kinds that the command explains.
@@ -197,7 +197,7 @@ func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
 	if err != nil {
 		return err
 	}
-	var found report
+	var found printer
 	if crashed := solved(func() { found, err = e.explain(view, name) }); crashed != nil {
 		return crashed
 	}

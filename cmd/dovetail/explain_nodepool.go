@@ -6,7 +6,7 @@ import (
 )
 
 // explainNodePool explains the NodePool of a name.
-func explainNodePool(view *inspect.View, name string) (report, error) {
+func explainNodePool(view *inspect.View, name string) (printer, error) {
 	r, err := poolreport.Of(view, name)
 	if err != nil {
 		return nil, err

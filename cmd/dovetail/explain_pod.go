@@ -10,7 +10,7 @@ import (
 )
 
 // explainPod explains the pod NAMESPACE/NAME.
-func explainPod(view *inspect.View, name string) (report, error) {
+func explainPod(view *inspect.View, name string) (printer, error) {
 	namespace, name, _ := strings.Cut(name, "/")
 	return podreport.Explain(view, types.NamespacedName{Namespace: namespace, Name: name})
 }

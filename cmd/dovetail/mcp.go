@@ -127,7 +127,7 @@ func (f *mcpFlags) searchSettings(full bool) consolidate.Settings {
 }
 
 // answerDoctor makes the checks of the doctor.
-func (f *mcpFlags) answerDoctor(ctx context.Context) (report, error) {
+func (f *mcpFlags) answerDoctor(ctx context.Context) (printer, error) {
 	found, err := f.diagnose(ctx, f.clusterName)
 	if err != nil {
 		return nil, err

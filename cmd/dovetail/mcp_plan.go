@@ -29,7 +29,7 @@ const mostPlannedPods = 150_000
 
 // plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.
 func (a *answerer) plan(ctx context.Context, q planQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (report, error) {
+	return a.answer(ctx, q.Format, func() (printer, error) {
 		dir, err := os.MkdirTemp("", "dovetail-mcp-")
 		if err != nil {
 			return nil, fmt.Errorf("keep the cluster for the plan: %w", err)

@@ -48,7 +48,7 @@ func (a *answerer) decisions(ctx context.Context, q decisionsQuestion) (*mcp.Cal
 			return nil, fmt.Errorf("since %q is not a duration such as 2h", q.Since)
 		}
 	}
-	return a.fromRecording(ctx, "", func(r *recorder.Recording) (report, error) {
+	return a.fromRecording(ctx, "", func(r *recorder.Recording) (printer, error) {
 		all, unreadable := r.Decisions(recorder.Selection{From: sinceTime(r, since), Brief: true})
 		out := recentList{decisionList: decisionList{all, unreadable}}
 		if more := len(all) - mostDecisions; more > 0 {
@@ -80,19 +80,19 @@ func (l recentList) Text(w io.Writer) error {
 
 // decision shows a decision. Its text has what fits a screen: there can be hundreds of alternatives.
 func (a *answerer) decision(ctx context.Context, q decisionQuestion) (*mcp.CallToolResult, error) {
-	return a.fromRecording(ctx, q.Format, func(r *recorder.Recording) (report, error) {
+	return a.fromRecording(ctx, q.Format, func(r *recorder.Recording) (printer, error) {
 		found, err := r.Decision(q.ID)
 		if err != nil {
 			return nil, err
 		}
-		return struct{ report }{decisionPage{found}}, nil
+		return struct{ printer }{decisionPage{found}}, nil
 	})
 }
 
 func (a *answerer) fromRecording(
-	ctx context.Context, format string, find func(*recorder.Recording) (report, error),
+	ctx context.Context, format string, find func(*recorder.Recording) (printer, error),
 ) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, format, func() (report, error) {
+	return a.answer(ctx, format, func() (printer, error) {
 		recording, err := recorder.Open(a.recording)
 		if err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func (a *answerer) pod(ctx context.Context, q podQuestion) (*mcp.CallToolResult,
 
 // object explains objects without a namespace.
 func (a *answerer) object(
-	explain func(*inspect.View, string) (report, error),
+	explain func(*inspect.View, string) (printer, error),
 ) func(context.Context, objectQuestion) (*mcp.CallToolResult, error) {
 	return func(ctx context.Context, q objectQuestion) (*mcp.CallToolResult, error) {
 		return a.explain(ctx, explain, q)
@@ -74,9 +74,9 @@ func (a *answerer) object(
 }
 
 func (a *answerer) explain(
-	ctx context.Context, explain func(*inspect.View, string) (report, error), q objectQuestion,
+	ctx context.Context, explain func(*inspect.View, string) (printer, error), q objectQuestion,
 ) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (report, error) {
+	return a.answer(ctx, q.Format, func() (printer, error) {
 		defer tuneGC(searchGrowth)()
 		view, err := a.view(ctx, q.At)
 		if err != nil {
@@ -97,7 +97,7 @@ func (a *answerer) view(ctx context.Context, at string) (*inspect.View, error) {
 
 // assess computes what the cluster costs, and would cost.
 func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (report, error) {
+	return a.answer(ctx, q.Format, func() (printer, error) {
 		defer tuneGC(searchGrowth)()
 		f := assessFlags{viewFlags: a.viewFlags, clusterName: a.clusterName, spotToSpot: a.spotToSpot}
 		view, err := f.readWithin(ctx, strings.NewReader(""))
@@ -110,7 +110,7 @@ func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*mcp.CallTool
 
 // doctor makes the checks of the doctor.
 func (a *answerer) doctor(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (report, error) { return a.answerDoctor(ctx) })
+	return a.answer(ctx, q.Format, func() (printer, error) { return a.answerDoctor(ctx) })
 }
 
 // diagnosis is the doctor's report. Its text leaves out what is only for information.
@@ -120,7 +120,7 @@ type diagnosis struct{ doctor.Report }
 func (d diagnosis) Text(w io.Writer) error { return d.At(doctor.Warning).WideTable(w) }
 
 // answer prints what find returns in a format.
-func (a *answerer) answer(ctx context.Context, format string, find func() (report, error)) (*mcp.CallToolResult, error) {
+func (a *answerer) answer(ctx context.Context, format string, find func() (printer, error)) (*mcp.CallToolResult, error) {
 	if format != "" && format != "text" && format != "json" {
 		return nil, fmt.Errorf("format %q is neither text nor json", format)
 	}

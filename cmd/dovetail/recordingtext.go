@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -10,10 +9,11 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // writeAs writes a report in a format of bindOutput. What has no wider form is the same with table and wide.
-func writeAs(out io.Writer, format string, r report) error {
+func writeAs(out io.Writer, format string, r printer) error {
 	switch wide, ok := r.(wideReport); {
 	case format == "json":
 		return r.JSON(out)
@@ -25,13 +25,6 @@ func writeAs(out io.Writer, format string, r report) error {
 	return forTerminal(r.Text)(out)
 }
 
-func writeIndented(out io.Writer, v any) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
-}
-
 // decisionList are decisions, the oldest first.
 type decisionList struct {
 	Decisions []recorder.Decision `json:"decisions"`
@@ -41,14 +34,14 @@ type decisionList struct {
 
 // leftOut is the note about frames that cannot be read.
 func leftOut(frames int) string {
-	return counted(frames, "frame") + " of the recording cannot be read, with decisions or steps that are left out: damaged, or written by " +
+	return report.Plural(frames, "frame") + " of the recording cannot be read, with decisions or steps that are left out: damaged, or written by " +
 		"another version of Dovetail"
 }
 
 // JSON prints the decisions without alternatives and prices, which recording show has.
 func (l decisionList) JSON(out io.Writer) error {
 	l.Decisions = append([]recorder.Decision{}, l.Decisions...)
-	return writeIndented(out, l)
+	return report.JSON(out, l)
 }
 
 // Text prints a line per decision.
@@ -86,20 +79,10 @@ func after(d *recorder.Decision, at time.Time) time.Duration {
 
 // perHour is an amount of money per hour; unknown amounts are 0.
 func perHour(amount float64) string {
-	switch {
-	case amount == 0:
+	if amount == 0 {
 		return "-"
-	case amount < 0:
-		return fmt.Sprintf("-$%.4f/h", -amount)
 	}
-	return fmt.Sprintf("$%.4f/h", amount)
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return report.Hourly(amount)
 }
 
 // shownAlternatives and shownPrices are how many the text has; with wide, and in JSON, there are all.
@@ -109,7 +92,7 @@ const shownAlternatives, shownPrices = 8, 4
 type decisionPage struct{ *recorder.Decision }
 
 // JSON prints all of it.
-func (p decisionPage) JSON(out io.Writer) error { return writeIndented(out, p.Decision) }
+func (p decisionPage) JSON(out io.Writer) error { return report.JSON(out, p.Decision) }
 
 // Text prints what fits a screen: of a decision that has ended, no step says what it waited for.
 func (p decisionPage) Text(out io.Writer) error {
@@ -149,7 +132,8 @@ func writeSummary(w io.Writer, d *recorder.Decision) {
 	row("ID", "%s", d.ID)
 	row("Decided", "%s, by version %s", d.At.Format(time.RFC3339), d.Inputs.Version)
 	row("Outcome", "%s", outcomeOf(d))
-	row("Cluster", "%s, %s, %s pending", counted(d.Inputs.Nodes, "node"), counted(d.Inputs.Pods, "pod"), counted(d.Inputs.Pending, "pod"))
+	row("Cluster", "%s, %s, %s pending", report.Plural(d.Inputs.Nodes, "node"), report.Plural(d.Inputs.Pods, "pod"),
+		report.Plural(d.Inputs.Pending, "pod"))
 	if d.NodePool != "" {
 		row("NodePool", "%s, generation %d", d.NodePool, d.Inputs.PoolGeneration)
 	}
@@ -176,7 +160,7 @@ func writeRule(w io.Writer, r *recorder.Rule) {
 		fmt.Fprintf(w, "  Preferences\t%s\n", r.Preferences)
 	}
 	for _, b := range r.Budgets {
-		allowed := fmt.Sprintf("%d of %s may be disrupted at once, %d are", b.Allowed, counted(b.Nodes, "node"), b.Disrupting)
+		allowed := fmt.Sprintf("%d of %s may be disrupted at once, %d are", b.Allowed, report.Plural(b.Nodes, "node"), b.Disrupting)
 		if b.Error != "" {
 			allowed = b.Error
 		}
@@ -196,11 +180,11 @@ func writeMoves(w io.Writer, d *recorder.Decision) {
 	fmt.Fprintln(w, "\nRemoves:")
 	for _, n := range d.Removes {
 		fmt.Fprintf(w, "  %s\t%s %s\t%s\t%s\t%s\n", n.Name, n.CapacityType, n.InstanceType, n.Zone, perHour(float64(n.HourlyCost)),
-			counted(len(n.Pods), "pod"))
+			report.Plural(len(n.Pods), "pod"))
 	}
 	for _, l := range d.Launches {
 		fmt.Fprintf(w, "  launches\t%s %s\t%s\t%s\t%s\n", l.CapacityType, strings.Join(l.InstanceTypes[:min(1, len(l.InstanceTypes))], ""),
-			l.Zone, perHour(float64(l.HourlyCost)), counted(len(l.Pods), "pod"))
+			l.Zone, perHour(float64(l.HourlyCost)), report.Plural(len(l.Pods), "pod"))
 	}
 	for _, m := range d.Moves {
 		fmt.Fprintf(w, "  %s takes\t%s\n", m.Node, strings.Join(m.Pods, ", "))
@@ -221,7 +205,7 @@ func writeAlternatives(w io.Writer, d *recorder.Decision, most int) {
 			fmt.Fprintf(w, "  %s\t%s\t%s\n", a.What, perHour(float64(a.HourlyCost)), why)
 			continue
 		}
-		fmt.Fprintf(w, "  %s\tsaves %s\t%s\t%s\n", a.What, perHour(float64(a.HourlySavings)), counted(a.Evictions, "eviction"), why)
+		fmt.Fprintf(w, "  %s\tsaves %s\t%s\t%s\n", a.What, perHour(float64(a.HourlySavings)), report.Plural(a.Evictions, "eviction"), why)
 	}
 	if more := max(0, len(d.Alternatives)-most) + d.MoreAlternatives; more > 0 {
 		fmt.Fprintf(w, "  and %d more\n", more)

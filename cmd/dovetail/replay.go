@@ -11,6 +11,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/recorder/replay"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // replayFlags are the flags of replay.
@@ -165,13 +166,13 @@ type replayText struct {
 }
 
 // JSON prints all of it.
-func (t replayText) JSON(out io.Writer) error { return writeIndented(out, t.replayReport) }
+func (t replayText) JSON(out io.Writer) error { return report.JSON(out, t.replayReport) }
 
 // Text prints a line per call, and what differs.
 func (t replayText) Text(out io.Writer) error {
-	report := t.replayReport
-	for i := range report.Passes {
-		p := &report.Passes[i]
+	found := t.replayReport
+	for i := range found.Passes {
+		p := &found.Passes[i]
 		for _, c := range p.Calls {
 			verdict := "same"
 			switch {
@@ -195,7 +196,7 @@ func (t replayText) Text(out io.Writer) error {
 		}
 	}
 	_, err := fmt.Fprintf(out, "%s of the engine replayed: %d different, %d skipped\n",
-		counted(report.Calls, "call"), report.Different, report.Skipped)
+		report.Plural(found.Calls, "call"), found.Different, found.Skipped)
 	return err
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/dovetail-k8s/dovetail/internal/report"
 	"github.com/dovetail-k8s/dovetail/internal/shadow"
 )
 
@@ -71,14 +71,12 @@ func (f *shadowReportFlags) run(ctx context.Context, kube client.Reader, out io.
 	if err != nil {
 		return fmt.Errorf("read the report: %w", err)
 	}
-	report, err := shadow.ReadReport(m)
+	found, err := shadow.ReadReport(m)
 	if err != nil {
 		return err
 	}
 	if f.output.value == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return report.JSON(out, found)
 	}
-	return forTerminal(report.Text)(out)
+	return forTerminal(found.Text)(out)
 }

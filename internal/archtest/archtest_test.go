@@ -68,18 +68,24 @@ var importRules = []layer{
 		dir:  "internal/controllertest",
 		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/cluster", "internal/controller"},
 	},
+	// How readers print: pages, tables, amounts, JSON. It knows nothing of what is printed.
+	{dir: "internal/report", theirs: []string{"-"}},
 	// Facts about nodes that all readers share.
 	{dir: "internal/fleet", ours: []string{"api", "internal/engine"}},
 	// Manifests contain the objects of a cluster; the same code makes the Snapshot.
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster", "internal/spelling"}},
 	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
-	{dir: "internal/recorder", ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest"}},
-	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest"}},
+	{
+		dir: "internal/recorder",
+		ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/report"},
+	},
+	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/report"}},
 	// What read-only commands see, and what they find out.
 	{
 		dir: "internal/inspect",
 		ours: []string{
 			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/spelling",
+			"internal/report",
 		},
 	},
 	// What a cluster costs, and would cost; it shows what the doctor finds.
@@ -87,7 +93,7 @@ var importRules = []layer{
 		dir: "internal/assess",
 		ours: []string{
 			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect",
-			"internal/doctor",
+			"internal/doctor", "internal/report",
 		},
 	},
 	// The live view in a terminal.
@@ -95,13 +101,14 @@ var importRules = []layer{
 		dir: "internal/top",
 		ours: []string{
 			"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect",
+			"internal/report",
 		},
 		inTests: []string{"internal/terminalpicture"},
 	},
 	// What a controller that does not act would have done.
 	{dir: "internal/shadow", ours: []string{"api", "internal/engine", "internal/fleet", "internal/planner"}},
 	// One table over several clusters.
-	{dir: "internal/clusters", ours: []string{"internal/assess", "internal/doctor", "internal/top"}},
+	{dir: "internal/clusters", ours: []string{"internal/assess", "internal/doctor", "internal/top", "internal/report"}},
 	// The live view in a browser: the same model as the terminal's, and what explains its objects.
 	{
 		dir: "internal/console",
@@ -113,15 +120,18 @@ var importRules = []layer{
 	// Pictures for the documentation. Tests draw them; nothing that ships imports it.
 	{dir: "internal/terminalpicture", theirs: []string{"github.com/charmbracelet/x/ansi"}},
 	// Lists of what can be launched.
-	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
+	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine", "internal/report"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.
-	{dir: "internal/doctor", ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling"}},
+	{
+		dir: "internal/doctor",
+		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling", "internal/report"},
+	},
 	// Going over from Karpenter: compares what was read with what the other packages know, and changes nothing.
 	{
 		dir: "internal/migrate",
 		ours: []string{
 			"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/planner", "internal/inspect", "internal/doctor",
-			"internal/cloudprovider", "internal/aws", "internal/settings", "internal/spelling",
+			"internal/cloudprovider", "internal/aws", "internal/settings", "internal/spelling", "internal/report",
 		},
 	},
 	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 //go:embed report.css
@@ -80,7 +81,7 @@ func (r *Report) outcomesHTML(p *document) {
 	row := func(title string, hourly, saved float64, nodes int) {
 		size := ""
 		if nodes > 0 {
-			size = count(nodes, "node")
+			size = report.Count(nodes, "node")
 		}
 		p.add(`<div class="row"><span class="t">%s</span><span class="bar">%s</span><span class="n"><b>%s</b></span>`+
 			`<span class="n s save">%s</span></div>`+"\n",
@@ -103,7 +104,7 @@ func savedWords(saved, of float64) string {
 	if saved < leastCost {
 		return ""
 	}
-	return PerMonth(monthly(saved)) + " (" + percent(share(saved, of)) + ")"
+	return PerMonth(monthly(saved)) + " (" + Percent(share(saved, of)) + ")"
 }
 
 // outcomeBar is a cost, with what it saves at its end, and a tick at the bound. All are shares of the width.
@@ -143,7 +144,7 @@ func (r *Report) fleetHTML(p *document) {
 		p.partsHTML(t.title, t.parts, r.Now.HourlyCost)
 	}
 	if n := len(r.Now.Unpriced); n > 0 {
-		p.add(`<h3>%s without a price</h3><p>They count as nothing here and in all outcomes.</p><ul>`, count(n, "node"))
+		p.add(`<h3>%s without a price</h3><p>They count as nothing here and in all outcomes.</p><ul>`, report.Count(n, "node"))
 		for i, u := range r.Now.Unpriced {
 			if i == maxListed {
 				p.add("<li>and %d more</li>", n-i)
@@ -178,7 +179,7 @@ func (r *Report) splitHTML(p *document) {
 		at += 1000 * part
 		fmt.Fprintf(&legend, `<span><svg viewBox="0 0 10 10" aria-hidden="true"><rect class="%s" width="10" height="10"/>
 </svg>%s: %s, %s (%s)</span>`,
-			class, escaped(x.Name), count(x.Nodes, "node"), escaped(x.monthly())+" a month", percent(part))
+			class, escaped(x.Name), report.Count(x.Nodes, "node"), escaped(x.monthly())+" a month", Percent(part))
 	}
 	p.add(`<div class="split"><svg viewBox="0 0 1000 16" preserveAspectRatio="none" aria-hidden="true">%s</svg></div>
 <div class="legend">%s</div>`,
@@ -204,7 +205,7 @@ func (p *document) partsHTML(title string, parts []Part, total float64) {
 		}
 		x := &parts[i]
 		p.add(`<tr><td class="t">%s</td><td class="u">%s</td><td>%s</td><td>%d</td><td>%s</td><td>%s</td></tr>`+"\n", x.title(),
-			shareBar(share(x.HourlyCost, total)), x.monthly(), x.Nodes, percent(x.RequestedCPU), percent(x.RequestedMemory))
+			shareBar(share(x.HourlyCost, total)), x.monthly(), x.Nodes, Percent(x.RequestedCPU), Percent(x.RequestedMemory))
 	}
 	p.add("</tbody></table></div>")
 }
@@ -215,7 +216,7 @@ func (r *Report) movesHTML(p *document) {
 	}
 	done := r.Outcome(Consolidated)
 	p.add("<h2>How it gets there</h2><p>%s in %d passes, with %s. The commands of a pass start together, as far as budgets allow.</p>",
-		count(len(r.Moves), "move"), r.Moves[len(r.Moves)-1].Pass, count(done.Evictions, "eviction"))
+		report.Count(len(r.Moves), "move"), r.Moves[len(r.Moves)-1].Pass, report.Count(done.Evictions, "eviction"))
 	p.add(`<div class="card">`)
 	r.curveHTML(p)
 	rows := grouped(r.Moves)
@@ -342,7 +343,7 @@ func (r *Report) usageHTML(p *document) {
 	}
 	p.add(`<h2>Requests and use</h2><p>Pods use %s of the CPUs that they request, and %s of the memory.
 Lower requests save more than any move.</p>`,
-		percent(share(u.UsedCPU, u.RequestedCPU)), percent(share(u.UsedMemory, u.RequestedMemory)))
+		Percent(share(u.UsedCPU, u.RequestedCPU)), Percent(share(u.UsedMemory, u.RequestedMemory)))
 	p.add(`<div class="card"><div class="scroll"><table><thead><tr><th class="t">Workload</th><th>pods</th><th>CPUs used of requested</th>` +
 		`<th>memory used of requested</th></tr></thead><tbody>`)
 	for _, x := range u.Workloads {
@@ -363,7 +364,7 @@ func (r *Report) doctorHTML(p *document) {
 		p.add("<p>Not run: %s.</p>", d.NotRun)
 		return
 	}
-	p.add("<p>%s made, %s, %d not made.</p>", count(d.Checks, "check"), count(len(d.Findings), "finding"), len(d.NotChecked))
+	p.add("<p>%s made, %s, %d not made.</p>", report.Count(d.Checks, "check"), report.Count(len(d.Findings), "finding"), len(d.NotChecked))
 	if len(d.Findings) > 0 {
 		p.add(`<div class="card"><div class="scroll"><table><tbody>`)
 		for _, f := range d.Findings {

@@ -4,10 +4,8 @@ import (
 	"time"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
-
-// HoursPerMonth is the average number of hours in a month: 365 * 24 / 12. Costs per month are 730 times those per hour.
-const HoursPerMonth = 730
 
 // Report is what a cluster costs, and what it would cost. Costs are in $/h unless the name says otherwise.
 type Report struct {
@@ -232,9 +230,9 @@ func (r *Report) begun() (title string, nodes int) {
 	p := &r.Pending
 	switch {
 	case p.Nodes > 0 && p.DeletedNodes > 0:
-		title = "With nodes for " + count(p.Pods, "pending pod") + ", without deleted ones"
+		title = "With nodes for " + report.Count(p.Pods, "pending pod") + ", without deleted ones"
 	case p.Nodes > 0:
-		title = "With nodes for " + count(p.Pods, "pending pod")
+		title = "With nodes for " + report.Count(p.Pods, "pending pod")
 	case p.DeletedNodes > 0:
 		title = "Without nodes that are being deleted"
 	}
@@ -259,7 +257,7 @@ func (r *Report) comparable() float64 {
 	return r.Now.HourlyCost + r.Pending.HourlyCost - r.Pending.DeletedHourlyCost
 }
 
-func monthly(hourly float64) float64 { return HoursPerMonth * hourly }
+func monthly(hourly float64) float64 { return report.HoursPerMonth * hourly }
 
 // leastCost is the least cost that is reported, in $/h.
 const leastCost = attribution.LeastCost

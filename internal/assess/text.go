@@ -1,26 +1,22 @@
 package assess
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 const (
-	// width is that of a page that fits every terminal, in columns.
-	width = 80
 	// maxRows is how many rows of a table are printed: a page of a terminal. The other formats have all of them.
 	maxRows = 12
 )
 
 // JSON writes the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
+	return report.JSON(w, r)
 }
 
 // Text writes the report for people, in 80 columns, with the first rows of long tables.
@@ -30,7 +26,7 @@ func (r *Report) Text(w io.Writer) error { return r.text(w, maxRows) }
 func (r *Report) WideText(w io.Writer) error { return r.text(w, 0) }
 
 func (r *Report) text(w io.Writer, rows int) error {
-	p := &page{rows: rows}
+	p := &page{Page: report.Page{Width: report.Width}, rows: rows}
 	for _, line := range r.Headline() {
 		p.fold("", line)
 	}
@@ -48,39 +44,21 @@ func (r *Report) text(w io.Writer, rows int) error {
 	for _, note := range r.Notes {
 		p.fold("Note: ", note)
 	}
-	_, err := io.WriteString(w, p.b.String())
+	_, err := p.WriteTo(w)
 	return err
 }
 
 // page is text that is being written.
 type page struct {
-	b    strings.Builder
+	report.Page
 	rows int // of a table; 0 means all
 }
 
-func (p *page) line(text string) { p.b.WriteString(strings.TrimRight(text, " ") + "\n") }
-
-// hardSpace stands for a space at which no line breaks: that before a percent sign.
-const hardSpace = "\x00"
+func (p *page) line(text string) { p.Printf("%s\n", strings.TrimRight(text, " ")) }
 
 // fold writes text in lines of at most the width; those after the first are indented as far as the label.
 func (p *page) fold(label, text string) {
-	line, indent := label, strings.Repeat(" ", len(label))
-	empty := true
-	for word := range strings.FieldsSeq(strings.ReplaceAll(clean(text), " %", hardSpace+"%")) {
-		word = strings.ReplaceAll(word, hardSpace, " ")
-		switch {
-		case empty:
-			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			p.line(line)
-			line = indent + word
-		}
-		empty = false
-	}
-	p.line(line)
+	p.Labeled(label, strings.Repeat(" ", len(label)), clean(text))
 }
 
 // table writes rows in columns. The first column takes what the others leave of the width; the others are aligned to the right.
@@ -107,16 +85,16 @@ func (p *page) tableWith(title string, columns []string, rows [][]string, below 
 		}
 		used += widths[c] + 2
 	}
-	first := max(width-used, 20)
+	first := max(report.Width-used, 20)
 	for i, row := range all {
 		indent := "  "
 		if i == 0 {
 			indent = ""
 		}
 		name := wrapped(clean(row[0]), first-len(indent))
-		line := pad(indent+name[0], first)
+		line := report.Pad(indent+name[0], first)
 		for c := 1; c < len(row); c++ {
-			line += "  " + padLeft(clean(row[c]), widths[c])
+			line += "  " + report.PadLeft(clean(row[c]), widths[c])
 		}
 		p.line(line)
 		for _, more := range name[1:] {
@@ -130,14 +108,6 @@ func (p *page) tableWith(title string, columns []string, rows [][]string, below 
 		p.line(fmt.Sprintf("  and %d more: see -o wide", left))
 	}
 	p.line("")
-}
-
-func pad(text string, n int) string {
-	return text + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(text)))
-}
-
-func padLeft(text string, n int) string {
-	return strings.Repeat(" ", max(0, n-utf8.RuneCountInString(text))) + text
 }
 
 // wrapped breaks text into lines of at most n columns, those after the first of two less. Words that are longer are shortened.
@@ -188,7 +158,7 @@ func (r *Report) outcomesText(p *page) {
 		}
 		rows = append(rows, []string{
 			outcomeTitles[o.Name], perHour(o.HourlyCost), PerMonth(o.MonthlyCost), PerMonth(o.MonthlySavings),
-			percent(share(o.HourlySavings, r.comparable())), nodes,
+			Percent(share(o.HourlySavings, r.comparable())), nodes,
 		})
 	}
 	if len(outcomes) > 0 {
@@ -213,13 +183,13 @@ func (r *Report) fleetText(p *page) {
 		var rows [][]string
 		for _, x := range t.parts {
 			rows = append(rows, []string{
-				x.title(), fmt.Sprint(x.Nodes), x.hourly(), x.monthly(), percent(x.RequestedCPU), percent(x.RequestedMemory),
+				x.title(), fmt.Sprint(x.Nodes), x.hourly(), x.monthly(), Percent(x.RequestedCPU), Percent(x.RequestedMemory),
 			})
 		}
 		p.table(t.title, columns, rows)
 	}
 	if n := len(r.Now.Unpriced); n > 0 {
-		p.line(count(n, "node") + " without a price, which count as nothing")
+		p.line(report.Count(n, "node") + " without a price, which count as nothing")
 		for i, u := range r.Now.Unpriced {
 			if p.rows > 0 && i == p.rows {
 				p.line(fmt.Sprintf("  and %d more: see -o wide", n-i))
@@ -265,9 +235,9 @@ func (r *Report) movesText(p *page) {
 // title counts the nodes of a move.
 func (m *Move) title() string {
 	if len(m.Launched) == 0 {
-		return "remove " + count(len(m.Removed), "node")
+		return "remove " + report.Count(len(m.Removed), "node")
 	}
-	return "replace " + count(len(m.Removed), "node") + " by " + fmt.Sprint(len(m.Launched))
+	return "replace " + report.Count(len(m.Removed), "node") + " by " + fmt.Sprint(len(m.Launched))
 }
 
 // words describe a move: what goes, and what comes.
@@ -320,8 +290,8 @@ func (r *Report) usageText(p *page) {
 		return
 	}
 	p.fold("", fmt.Sprintf("Pods use %.1f of %.1f requested CPUs (%s), and %s of %s memory (%s).", u.UsedCPU, u.RequestedCPU,
-		percent(share(u.UsedCPU, u.RequestedCPU)), bytesInWords(u.UsedMemory), bytesInWords(u.RequestedMemory),
-		percent(share(u.UsedMemory, u.RequestedMemory))))
+		Percent(share(u.UsedCPU, u.RequestedCPU)), bytesInWords(u.UsedMemory), bytesInWords(u.RequestedMemory),
+		Percent(share(u.UsedMemory, u.RequestedMemory))))
 	var rows [][]string
 	for _, x := range u.Workloads {
 		rows = append(rows, []string{
@@ -352,7 +322,7 @@ func (r *Report) doctorText(p *page) {
 		p.line("")
 		return
 	}
-	p.fold("Doctor: ", fmt.Sprintf("%s made, %s, %d not made.", count(d.Checks, "check"), count(len(d.Findings), "finding"),
+	p.fold("Doctor: ", fmt.Sprintf("%s made, %s, %d not made.", report.Count(d.Checks, "check"), report.Count(len(d.Findings), "finding"),
 		len(d.NotChecked)))
 	for i, f := range d.Findings {
 		if p.rows > 0 && i == p.rows {

@@ -5,69 +5,33 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // PerMonth formats a cost a month: in dollars, in cents below $100.
-func PerMonth(amount float64) string { return money(amount, 100) }
+func PerMonth(amount float64) string {
+	if math.Abs(amount) < 100 {
+		return report.Grouped(amount, 2)
+	}
+	return report.Grouped(amount, 0)
+}
 
 // perHour formats a cost per hour: in cents, with four places below $10.
 func perHour(amount float64) string {
 	if math.Abs(amount) < 10 {
-		return signed(amount, strconv.FormatFloat(math.Abs(amount), 'f', 4, 64))
+		return report.Grouped(amount, 4)
 	}
-	return money(amount, math.Inf(1))
+	return report.Grouped(amount, 2)
 }
 
-// money formats dollars with thousands separated. Amounts from whole on have no cents.
-func money(amount, whole float64) string {
-	places := 2
-	if math.Abs(amount) >= whole {
-		places = 0
-	}
-	text := strconv.FormatFloat(math.Abs(amount), 'f', places, 64)
-	digits, cents, _ := strings.Cut(text, ".")
-	var b strings.Builder
-	for i, r := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(r)
-	}
-	if cents != "" {
-		b.WriteString("." + cents)
-	}
-	return signed(amount, b.String())
-}
-
-// signed formats an amount of dollars with its sign; an amount that prints as zero has none.
-func signed(amount float64, text string) string {
-	if amount < 0 && strings.ContainsAny(text, "123456789") {
-		return "-$" + text
-	}
-	return "$" + text
-}
-
-// percent formats a share. A share that prints as zero has no sign.
-func percent(share float64) string {
-	return strings.Replace(fmt.Sprintf("%.0f %%", 100*share), "-0 %", "0 %", 1)
-}
-
-// count formats a number of things.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return thousands(n) + " " + noun + "s"
-}
-
-func thousands(n int) string { return strings.TrimPrefix(money(float64(n), 0), "$") }
+// Percent formats a share with a space before the sign.
+func Percent(share float64) string { return strings.Replace(report.Share(share), "%", " %", 1) }
 
 // clean is a name or message of the cluster for a terminal: without line breaks and control characters.
 func clean(text string) string {
@@ -110,26 +74,26 @@ func (r *Report) Headline() []string {
 		return []string{"This cluster has no nodes, so it costs nothing."}
 	}
 	out := []string{fmt.Sprintf("This fleet costs %s a month: %s with %s, %s/h.",
-		PerMonth(r.Now.MonthlyCost), count(r.Now.Nodes, "node"), count(r.Now.Pods, "pod"), perHour(r.Now.HourlyCost))}
+		PerMonth(r.Now.MonthlyCost), report.Count(r.Now.Nodes, "node"), report.Count(r.Now.Pods, "pod"), perHour(r.Now.HourlyCost))}
 	if n := len(r.Now.Unpriced); n > 0 {
-		out = append(out, fmt.Sprintf("The price of %s is not known: they count as nothing.", count(n, "node")))
+		out = append(out, fmt.Sprintf("The price of %s is not known: they count as nothing.", report.Count(n, "node")))
 	}
 	done, free, repacked := r.Outcome(Consolidated), r.Outcome(Unguarded), r.Outcome(Repacked)
 	switch base := r.comparable(); {
 	case r.Consolidatable == 0 && r.NodeGroups && repacked.HourlySavings >= leastCost:
 		out = append(out, fmt.Sprintf("On nodes of its NodePools, the same pods would cost %s a month: %s (%s) less.",
-			PerMonth(repacked.MonthlyCost), PerMonth(repacked.MonthlySavings), percent(repacked.HourlySavings/base)))
+			PerMonth(repacked.MonthlyCost), PerMonth(repacked.MonthlySavings), Percent(repacked.HourlySavings/base)))
 	case r.Consolidatable == 0:
 		out = append(out, "None of these nodes belongs to a NodePool, so consolidation changes nothing. To see what a NodePool would save: "+
 			"dovetail snapshot | dovetail assess -f - -f nodepool.yaml --node-groups")
 	case done.HourlySavings < leastCost && free.HourlySavings >= leastCost:
 		out = append(out, fmt.Sprintf("Consolidation finds nothing to save within the protections of pods and nodes; without them it would save "+
-			"%s (%s).", PerMonth(free.MonthlySavings), percent(free.HourlySavings/base)))
+			"%s (%s).", PerMonth(free.MonthlySavings), Percent(free.HourlySavings/base)))
 	case done.HourlySavings < leastCost || base <= 0:
 		out = append(out, "Consolidation finds nothing to save.")
 	default:
 		out = append(out, fmt.Sprintf("Consolidation would bring it to %s a month: %s (%s) less, in %s.",
-			PerMonth(done.MonthlyCost), PerMonth(done.MonthlySavings), percent(done.HourlySavings/base), count(done.Moves, "move")))
+			PerMonth(done.MonthlyCost), PerMonth(done.MonthlySavings), Percent(done.HourlySavings/base), report.Count(done.Moves, "move")))
 	}
 	return out
 }
@@ -139,8 +103,8 @@ func (s *Search) bounds() string {
 	line := fmt.Sprintf("consolidation stops when a pass saves less than %.2g %% of the cost and %.2g %% of what passes save on "+
 		"average, after %d passes", 100*s.LeastSaved, 100*s.LeastShare, s.MaxPasses)
 	if s.OutcomeSteps > 0 && s.FreeSteps > 0 {
-		line += fmt.Sprintf(", or after %s million steps, without protections %s million", thousands(s.OutcomeSteps/1e6),
-			thousands(s.FreeSteps/1e6))
+		line += fmt.Sprintf(", or after %s million steps, without protections %s million", report.Thousands(s.OutcomeSteps/1e6),
+			report.Thousands(s.FreeSteps/1e6))
 	}
 	return line + "."
 }
@@ -154,8 +118,8 @@ func (s *Search) stopped(outcomes []Outcome) []string {
 		}
 	}
 	if n := len(s.UnmeasuredRules); n > 0 {
-		out = append(out, fmt.Sprintf("%s not measured, since the others took %s million steps: %s.", count(n, "constraint"),
-			thousands(s.RuleSteps/1e6), someOf(s.UnmeasuredRules, 5)))
+		out = append(out, fmt.Sprintf("%s not measured, since the others took %s million steps: %s.", report.Count(n, "constraint"),
+			report.Thousands(s.RuleSteps/1e6), someOf(s.UnmeasuredRules, 5)))
 	}
 	return out
 }
@@ -164,7 +128,7 @@ func (s *Search) stopped(outcomes []Outcome) []string {
 func (g *Guard) words() string {
 	text := "They bound how many nodes change at once."
 	if g.Nodes > 0 {
-		text = "They hold " + count(g.Nodes, "node") + " now."
+		text = "They hold " + report.Count(g.Nodes, "node") + " now."
 	}
 	if g.Cut {
 		text += " The cost is rough: a search stopped early."

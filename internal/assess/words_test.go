@@ -26,7 +26,7 @@ func TestMoney(t *testing.T) {
 
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{0.256: "26 %", -0.001: "0 %", -0.104: "-10 %", -1: "-100 %"} {
-		if got := percent(share); got != want {
+		if got := Percent(share); got != want {
 			t.Errorf("%v is %s, want %s", share, got, want)
 		}
 	}

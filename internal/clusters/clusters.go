@@ -3,9 +3,10 @@ package clusters
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"sync"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Result is what was found in a cluster, or why nothing was.
@@ -55,10 +56,7 @@ func Failed[R any](results []Result[R]) (n int) {
 
 // JSON writes the results for programs.
 func JSON[R any](w io.Writer, results []Result[R]) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(struct {
+	return report.JSON(w, struct {
 		Clusters []Result[R] `json:"clusters"`
 	}{results})
 }

@@ -88,7 +88,7 @@ func (c *costs) add(o costs) {
 func (c costs) cells() []string {
 	saves := "" // compared with the nodes that the pending pods get, too
 	if base := c.consolidated + c.saved; base > 0 {
-		saves = fmt.Sprintf("%.0f %%", 100*c.saved/base)
+		saves = assess.Percent(c.saved / base)
 	}
 	return []string{
 		number(c.nodes), number(c.pods), assess.PerMonth(c.now), assess.PerMonth(c.consolidated), assess.PerMonth(c.saved), saves,
@@ -128,7 +128,7 @@ func share(u top.Use) string {
 	if u.Allocatable <= 0 || u.Requested == nil {
 		return "?"
 	}
-	return fmt.Sprintf("%.0f %%", 100*u.Share())
+	return assess.Percent(u.Share())
 }
 
 func price(v *float64) string {

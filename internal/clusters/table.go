@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // column is a column of a table: text to the left, numbers to the right.
@@ -35,7 +37,7 @@ func (t table[R]) write(w io.Writer, results []Result[R]) error {
 	}
 	var b strings.Builder
 	if len(rows) > 1 {
-		for _, line := range aligned(t.columns, rows) {
+		for _, line := range report.Aligned(printableCells(rows), numbers(t.columns)) {
 			b.WriteString(line + "\n")
 		}
 	}
@@ -61,35 +63,28 @@ func printable(text string) string {
 	}, text)
 }
 
-func titles(columns []column) (out []string) {
-	for _, c := range columns {
-		out = append(out, c.title)
+// printableCells are the rows with cells that are safe to print.
+func printableCells(rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row {
+			row[i] = printable(row[i])
+		}
+	}
+	return rows
+}
+
+// numbers are the columns that are aligned to the right.
+func numbers(columns []column) map[int]bool {
+	out := map[int]bool{}
+	for i, c := range columns {
+		out[i] = !c.left
 	}
 	return out
 }
 
-func aligned(columns []column, rows [][]string) (out []string) {
-	widths := make([]int, len(columns))
-	for _, row := range rows {
-		for i := range row {
-			row[i] = printable(row[i])
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range rows {
-		var b strings.Builder
-		for i, cell := range row {
-			space := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i > 0 {
-				b.WriteString("  ")
-			}
-			if columns[i].left {
-				b.WriteString(cell + space)
-			} else {
-				b.WriteString(space + cell)
-			}
-		}
-		out = append(out, strings.TrimRight(b.String(), " "))
+func titles(columns []column) (out []string) {
+	for _, c := range columns {
+		out = append(out, c.title)
 	}
 	return out
 }

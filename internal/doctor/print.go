@@ -1,11 +1,12 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Table writes the report for people: what is wrong, its consequence, what to do.
@@ -23,7 +24,7 @@ func (r Report) Table(w io.Writer) error {
 	for _, line := range r.Unchecked() {
 		b.WriteString(line + "\n")
 	}
-	fmt.Fprintf(&b, "%d checks made, %s, %s\n", r.Checks, count(len(r.Findings), "finding"), count(len(r.NotChecked), "not checked"))
+	fmt.Fprintf(&b, "%d checks made, %s, %d not checked\n", r.Checks, report.Plural(len(r.Findings), "finding"), len(r.NotChecked))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -67,23 +68,13 @@ func (r Report) WideTable(w io.Writer) error {
 	return t.Flush()
 }
 
-func count(n int, what string) string {
-	if what == "finding" && n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
 func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n               ")
 }
 
 // JSON writes the report for programs.
 func (r Report) JSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
+	return report.JSON(w, r)
 }
 
 // Manifests writes the remedies that are manifests, as one YAML file to review and apply.

@@ -1,7 +1,6 @@
 package instancetypelist
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -16,6 +15,7 @@ import (
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Report is a list with its context.
@@ -247,8 +247,5 @@ func (r *Report) JSON(w io.Writer) error {
 		}
 		out.InstanceTypes[i] = t
 	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(out)
+	return report.JSON(w, out)
 }

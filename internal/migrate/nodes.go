@@ -19,6 +19,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 func nodeChecks() []Check {
@@ -170,7 +171,7 @@ func (f *Facts) leaving() (out []Result) {
 		}
 		out = append(out, Result{
 			Status: Warning, Object: object, Field: "metadata.deletionTimestamp",
-			Seen:   fmt.Sprintf("it is being deleted, and with it %s: Karpenter has not finished", count(nodes[object], "node")),
+			Seen:   fmt.Sprintf("it is being deleted, and with it %s: Karpenter has not finished", report.Plural(nodes[object], "node")),
 			Remedy: "wait until it is gone, or find out what keeps it: Dovetail goes on with the deletion",
 		})
 	}
@@ -226,7 +227,7 @@ func results(differences map[difference]*replaced) (out []Result) {
 	for d, group := range differences {
 		result := Result{
 			Status: Obstacle, Object: d.object, Field: d.field,
-			Seen: fmt.Sprintf("%s of NodePool %s would be replaced for %s (NodeClaim %s): %s -> %s", count(len(group.claims), "node"),
+			Seen: fmt.Sprintf("%s of NodePool %s would be replaced for %s (NodeClaim %s): %s -> %s", report.Plural(len(group.claims), "node"),
 				d.pool, d.reason, few(group.claims), cmp.Or(group.old, "none"), cmp.Or(group.new, "none")),
 			Remedy: "change the field to what the nodes have, or have Karpenter replace the nodes before the takeover",
 		}

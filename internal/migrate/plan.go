@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Tools are how the commands of a plan reach the cluster and the charts.
@@ -346,7 +347,7 @@ func (p *planner) handBack() []string {
 }
 
 // JSON writes the plan for programs.
-func (p *Plan) JSON(w io.Writer) error { return writeJSON(w, p) }
+func (p *Plan) JSON(w io.Writer) error { return report.JSON(w, p) }
 
 // ValuesFile writes the values of the chart as YAML, with what they do not contain as comments.
 func (p *Plan) ValuesFile(w io.Writer) error {

@@ -1,12 +1,13 @@
 package migrate
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Text writes a line for each result, and one with the counts.
@@ -23,7 +24,8 @@ func (r Report) Text(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "%-11s  %-17s  %s\n", result.Status, result.Check, strings.Join(strings.Fields(line), " "))
 	}
-	fmt.Fprintf(&b, "%s, %s, %d not checked\n", count(r.Count(Obstacle), "obstacle"), count(r.Count(Warning), "warning"), r.Count(NotChecked))
+	fmt.Fprintf(&b, "%s, %s, %d not checked\n", report.Plural(r.Count(Obstacle), "obstacle"),
+		report.Plural(r.Count(Warning), "warning"), r.Count(NotChecked))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -40,7 +42,7 @@ func shortened(text string) string {
 }
 
 // JSON writes the report for programs.
-func (r Report) JSON(w io.Writer) error { return writeJSON(w, r) }
+func (r Report) JSON(w io.Writer) error { return report.JSON(w, r) }
 
 // oneLine is text of an object as a part of one line: neither a comment nor a step can end in it, and begin a line of its own.
 func oneLine(text string) string {
@@ -48,11 +50,4 @@ func oneLine(text string) string {
 		return strconv.Quote(text)
 	}
 	return text
-}
-
-func writeJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }

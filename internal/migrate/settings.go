@@ -315,10 +315,3 @@ func orNone(list []string) string {
 	}
 	return strings.Join(list, ", ")
 }
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // bufferNames are the buffers of the report, sorted.
@@ -29,13 +30,13 @@ func (r *Report) bufferNames() []types.NamespacedName {
 }
 
 // buffers lists where the room of capacity buffers is, and the nodes to launch for it, which no pod of the plan needs.
-func (r *Report) buffers(b *strings.Builder) {
+func (r *Report) buffers(p *report.Page) {
 	var rows [][]string
 	for _, name := range r.bufferNames() {
 		o := r.Buffers.Buffers[name]
 		rows = append(rows, []string{name.String(), o.Message()})
 	}
-	section(b, "Room that capacity buffers reserve", []string{"BUFFER", "PODS"}, rows)
+	p.Section("Room that capacity buffers reserve", []string{"BUFFER", "PODS"}, rows)
 	if r.Buffers == nil {
 		return
 	}
@@ -55,7 +56,7 @@ func (r *Report) buffers(b *strings.Builder) {
 		rows[i] = append([]string{strconv.Itoa(count[strings.Join(row, "\t")])}, row...)
 	}
 	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH", "FOR"}
-	section(b, "Nodes to launch for them, beside those of the plan", columns, rows)
+	p.Section("Nodes to launch for them, beside those of the plan", columns, rows)
 }
 
 // buffersOf names the buffers of virtual pods, with how many each has.

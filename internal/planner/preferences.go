@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // jsonPreference is what has become of one preference of a workload's pods, with --preference-policy=Priced.
@@ -64,7 +64,7 @@ func newPreference(p *schedule.PreferenceCost) jsonPreference {
 const maxPreferences = 40
 
 // preferencesSection lists what the preferences of each workload cost, unless no pod has any.
-func (r *Report) preferencesSection(b *strings.Builder, width int) {
+func (r *Report) preferencesSection(p *report.Page) {
 	all := r.preferences()
 	left := len(all) - maxPreferences
 	if left > 0 {
@@ -73,17 +73,22 @@ func (r *Report) preferencesSection(b *strings.Builder, width int) {
 	}
 	rows := make([][]string, 0, len(all))
 	details := make([]string, 0, len(all))
+	detail := func(text string) string {
+		part := p.Part()
+		part.Indented(below, text)
+		return part.String()
+	}
 	for i := range all {
-		p := &all[i]
-		rows = append(rows, []string{count(p.Kept), keptCost(p), count(p.Dropped), droppedCost(p), count(p.Unmet)})
-		details = append(details, fold(below, workloadOf(p.Pod).name+": "+p.Text, width))
+		cost := &all[i]
+		rows = append(rows, []string{count(cost.Kept), keptCost(cost), count(cost.Dropped), droppedCost(cost), count(cost.Unmet)})
+		details = append(details, detail(workloadOf(cost.Pod).name+": "+cost.Text))
 	}
 	if left > 0 {
 		rows = append(rows, []string{"", "", "", "", ""})
-		details = append(details, fold(below, fmt.Sprintf("%d more with -o json", left), width))
+		details = append(details, detail(fmt.Sprintf("%d more with -o json", left)))
 	}
 	columns := []string{"KEPT", "FOR $/H", "DROPPED", "SAVES $/H", "UNMET"}
-	detailedTable{"Preferences of pods", columns, rows, details}.print(b)
+	p.Section("Preferences of pods", columns, rows, details...)
 }
 
 // costOf orders preferences by what they cost or would cost.
@@ -105,12 +110,12 @@ func keptCost(p *schedule.PreferenceCost) string {
 	if p.Kept == 0 {
 		return "-"
 	}
-	return dollars(p.KeptCost)
+	return report.Price(p.KeptCost)
 }
 
 func droppedCost(p *schedule.PreferenceCost) string {
 	if p.Dropped == 0 || math.IsNaN(p.DroppedCost) {
 		return "-"
 	}
-	return dollars(p.DroppedCost)
+	return report.Price(p.DroppedCost)
 }

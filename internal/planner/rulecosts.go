@@ -2,13 +2,13 @@ package planner
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // RuleCosts measures what the rules of the scheduled pods cost. All plans for single owners together have the budget of
@@ -59,31 +59,31 @@ func newRuleCosts(r *attribution.Result) jsonRuleCosts {
 }
 
 // ruleCosts prints which part of the gap rules cause, and what each rule costs.
-func (r *Report) ruleCosts(b *strings.Builder, width int) {
+func (r *Report) ruleCosts(p *report.Page) {
 	if r.RuleCosts == nil {
 		return
 	}
 	if r.RuleCosts.Gap >= attribution.LeastCost {
-		fmt.Fprintf(b, "Gap:   $%s/h above the bound, $%s/h of it for rules that the bound leaves out\n",
-			dollars(r.RuleCosts.Gap), dollars(r.RuleCosts.GapByRules))
+		p.Printf("Gap:   %s above the bound, %s of it for rules that the bound leaves out\n",
+			report.Hourly(r.RuleCosts.Gap), report.Hourly(r.RuleCosts.GapByRules))
 	}
-	title := "Rules:"
+	title := "Rules: "
 	for _, c := range r.RuleCosts.Costs {
-		text := fmt.Sprintf("$%s/h for %s", dollars(c.Hourly), c.Rule)
+		text := fmt.Sprintf("%s for %s", report.Hourly(c.Hourly), c.Rule)
 		for i, o := range c.Owners {
 			switch {
 			case len(c.Owners) == 1 && c.Unmeasured == 0:
 				text += " of " + o.Owner
 			case i == 0:
-				text += fmt.Sprintf("; without that of one owner only: $%s/h %s", dollars(o.Hourly), o.Owner)
+				text += fmt.Sprintf("; without that of one owner only: %s %s", report.Hourly(o.Hourly), o.Owner)
 			default:
-				text += fmt.Sprintf(", $%s/h %s", dollars(o.Hourly), o.Owner)
+				text += fmt.Sprintf(", %s %s", report.Hourly(o.Hourly), o.Owner)
 			}
 		}
-		b.WriteString(strings.Replace(fold("       ", text, width), "      ", title, 1))
-		title = "      "
+		p.Labeled(title, "         ", text)
+		title = "       "
 	}
 	if len(r.RuleCosts.Costs) == 0 && len(r.Plan.Launches) > 0 {
-		fmt.Fprintln(b, "Rules: none costs anything; without any sort of them these pods cost no less")
+		p.Printf("Rules: none costs anything; without any sort of them these pods cost no less\n")
 	}
 }

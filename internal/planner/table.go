@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,53 +16,34 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
-// hoursPerMonth is the average number of hours in a month: 365 * 24 / 12.
-const hoursPerMonth = 730
-
-// narrow is the width in columns of a table that fits every terminal.
-const narrow = 80
-
 // Table prints the report for people, in 80 columns as far as names allow.
-func (r *Report) Table(w io.Writer) error { return r.table(w, narrow) }
+func (r *Report) Table(w io.Writer) error { return r.table(w, report.Width) }
 
 // WideTable prints the report with one line for each group of equal nodes to launch, however long.
 func (r *Report) WideTable(w io.Writer) error { return r.table(w, 0) }
 
 // table prints the report. A width of 0 means no limit.
 func (r *Report) table(w io.Writer, width int) error {
-	var b strings.Builder
-	r.changes(&b, width)
+	p := &report.Page{Width: width}
+	r.changes(p)
 	if width == 0 {
-		r.wideLaunches(&b)
+		r.wideLaunches(p)
 	} else {
-		r.launches(&b, width)
+		r.launches(p)
 	}
-	r.use(&b)
-	r.placements(&b, width)
-	r.buffers(&b)
-	r.rejections(&b, width)
-	r.preferencesSection(&b, width)
-	r.drift(&b, width)
-	r.consolidation(&b, width)
-	r.total(&b, width)
-	_, err := io.WriteString(w, b.String())
+	r.use(p)
+	r.placements(p)
+	r.buffers(p)
+	r.rejections(p)
+	r.preferencesSection(p)
+	r.drift(p)
+	r.consolidation(p)
+	r.total(p)
+	_, err := p.WriteTo(w)
 	return err
-}
-
-// section prints a heading and rows in columns, unless there are no rows.
-func section(b *strings.Builder, title string, columns []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
-	fmt.Fprintln(b, title)
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	for _, row := range append([][]string{columns}, rows...) {
-		fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
-	}
-	_ = t.Flush() // a strings.Builder takes everything
-	fmt.Fprintln(b)
 }
 
 // launchGroup is a number of equal nodes to launch.
@@ -108,7 +88,7 @@ func (r *Report) launchGroups() []*launchGroup {
 }
 
 // launches lists the nodes to launch, and below each what it is used for.
-func (r *Report) launches(b *strings.Builder, width int) {
+func (r *Report) launches(p *report.Page) {
 	names := r.resources()
 	var rows [][]string
 	var details []string
@@ -123,49 +103,16 @@ func (r *Report) launches(b *strings.Builder, width int) {
 				uses = append(uses, string(name)+" "+l.uses[i])
 			}
 		}
-		details = append(details, wrap(below, uses, width)+wrap(below, append([]string{"for " + l.who[0]}, l.who[1:]...), width))
+		detail := p.Part()
+		detail.List(below, uses)
+		detail.List(below, append([]string{"for " + l.who[0]}, l.who[1:]...))
+		details = append(details, detail.String())
 	}
-	detailedTable{"Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details}.print(b)
-}
-
-// wrap joins items, and starts a new line where one would exceed the width.
-func wrap(indent string, items []string, width int) string {
-	out, line := "", indent
-	for i, item := range items {
-		if i < len(items)-1 {
-			item += ","
-		}
-		switch {
-		case line == indent:
-			line += item
-		case width == 0 || len(line)+1+len(item) <= width:
-			line += " " + item
-		default:
-			out, line = out+line+"\n", indent+item
-		}
-	}
-	return out + line + "\n"
-}
-
-// fold breaks text into lines of at most the width, all with the indent, and with two more columns after the first
-// line.
-func fold(indent, text string, width int) string {
-	out, line := "", indent
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == indent:
-			line += word
-		case width == 0 || len(line)+1+len(word) <= width:
-			line += " " + word
-		default:
-			out, line = out+line+"\n", indent+"  "+word
-		}
-	}
-	return out + line + "\n"
+	p.Section("Nodes to launch", []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}, rows, details...)
 }
 
 // wideLaunches lists the nodes to launch; equal ones share a line.
-func (r *Report) wideLaunches(b *strings.Builder) {
+func (r *Report) wideLaunches(p *report.Page) {
 	columns := []string{"COUNT", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H EACH"}
 	for _, name := range r.resources() {
 		columns = append(columns, strings.ToUpper(string(name)))
@@ -182,11 +129,11 @@ func (r *Report) wideLaunches(b *strings.Builder) {
 		}
 		rows = append(rows, append(append(row, l.uses...), strings.Join(l.who, ", ")))
 	}
-	section(b, "Nodes to launch", append(columns, "FOR"), rows)
+	p.Section("Nodes to launch", append(columns, "FOR"), rows)
 }
 
 // use prints how much of all nodes to launch is requested, if there is more than one.
-func (r *Report) use(b *strings.Builder) {
+func (r *Report) use(p *report.Page) {
 	if len(r.Plan.Launches) < 2 {
 		return
 	}
@@ -200,7 +147,7 @@ func (r *Report) use(b *strings.Builder) {
 		}
 		rows = append(rows, []string{string(name), amount(name, taken), amount(name, has), percent(taken, has)})
 	}
-	section(b, "Use of all nodes to launch", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
+	p.Section("Use of all nodes to launch", []string{"RESOURCE", "REQUESTED", "ALLOCATABLE", "USE"}, rows)
 }
 
 // resources are those that the table shows: CPU, memory, other resources that any launch uses, and pods.
@@ -231,11 +178,12 @@ func use(name corev1.ResourceName, taken, has resource.Quantity) string {
 	return fmt.Sprintf("%s/%s (%s)", amount(name, taken), amount(name, has), percent(taken, has))
 }
 
+// percent is a part of a whole as a share; "-" of nothing.
 func percent(part, whole resource.Quantity) string {
 	if whole.Sign() == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.0f%%", 100*part.AsApproximateFloat64()/whole.AsApproximateFloat64())
+	return report.Share(part.AsApproximateFloat64() / whole.AsApproximateFloat64())
 }
 
 // amount formats a quantity for people: to two places, bytes in their largest unit.
@@ -257,12 +205,10 @@ func amount(name corev1.ResourceName, q resource.Quantity) string {
 // each is the price of a node; a "~" marks a derived one.
 func each(o catalog.Offering) string {
 	if o.PriceDerived {
-		return "~" + dollars(o.Price)
+		return "~" + report.Price(o.Price)
 	}
-	return dollars(o.Price)
+	return report.Price(o.Price)
 }
-
-func dollars(price float64) string { return strconv.FormatFloat(price, 'f', 4, 64) }
 
 // workloadNames names pods by their workload: shop/web x3, shop/db-0.
 func workloadNames(pods []*corev1.Pod) []string {
@@ -315,40 +261,41 @@ func (g workload) String() string {
 	if g.kind == "Pod" {
 		return "Pod " + g.name
 	}
-	return fmt.Sprintf("%s of %s %s", plural(g.pods, "pod"), g.kind, g.name)
+	return fmt.Sprintf("%s of %s %s", report.Plural(g.pods, "pod"), g.kind, g.name)
 }
 
-func (r *Report) placements(b *strings.Builder, width int) {
+func (r *Report) placements(p *report.Page) {
 	if len(r.Plan.Placements) == 0 {
 		return
 	}
-	if width == 0 {
+	if p.Width == 0 {
 		var rows [][]string
-		for _, p := range r.Plan.Placements {
-			rows = append(rows, []string{p.Node, strconv.Itoa(len(p.Pods)), strings.Join(workloadNames(p.Pods), ", ")})
+		for _, pl := range r.Plan.Placements {
+			rows = append(rows, []string{pl.Node, strconv.Itoa(len(pl.Pods)), strings.Join(workloadNames(pl.Pods), ", ")})
 		}
-		section(b, "Nodes that take pods", []string{"NODE", "PODS", "FOR"}, rows)
+		p.Section("Nodes that take pods", []string{"NODE", "PODS", "FOR"}, rows)
 		return
 	}
-	fmt.Fprintln(b, "Nodes that take pods")
-	for _, p := range r.Plan.Placements {
-		fmt.Fprintf(b, "  %s takes %s\n%s", p.Node, plural(len(p.Pods), "pod"), wrap(below, workloadNames(p.Pods), width))
+	p.Printf("Nodes that take pods\n")
+	for _, pl := range r.Plan.Placements {
+		p.Printf("  %s takes %s\n", pl.Node, report.Plural(len(pl.Pods), "pod"))
+		p.List(below, workloadNames(pl.Pods))
 	}
-	fmt.Fprintln(b)
+	p.Blank()
 }
 
 // rejections lists the pods without a node, grouped by their reasons.
-func (r *Report) rejections(b *strings.Builder, width int) {
+func (r *Report) rejections(p *report.Page) {
 	alike := map[string][]*corev1.Pod{}
 	var order []string
 	for _, u := range r.Plan.Rejected {
-		var text strings.Builder
+		text := p.Part()
 		for _, reason := range u.Reasons {
 			where := ""
 			if reason.NodePool != "" {
 				where = fmt.Sprintf("nodepool %s: ", reason.NodePool)
 			}
-			text.WriteString(fold("    ", fmt.Sprintf("%s%s (%s)", where, reason.Message, reason.Code), width))
+			text.Indented("    ", fmt.Sprintf("%s%s (%s)", where, reason.Message, reason.Code))
 		}
 		if alike[text.String()] == nil {
 			order = append(order, text.String())
@@ -358,18 +305,20 @@ func (r *Report) rejections(b *strings.Builder, width int) {
 	if len(order) == 0 {
 		return
 	}
-	fmt.Fprintln(b, "Pods without a node")
+	p.Printf("Pods without a node\n")
 	for _, text := range order {
 		var who []string
 		for _, g := range workloads(alike[text]) {
 			who = append(who, g.String())
 		}
-		fmt.Fprintf(b, "%s:\n%s", strings.TrimSuffix(wrap("  ", who, width), "\n"), text)
+		names := p.Part()
+		names.List("  ", who)
+		p.Printf("%s:\n%s", strings.TrimSuffix(names.String(), "\n"), text)
 	}
-	fmt.Fprintln(b)
+	p.Blank()
 }
 
-func (r *Report) total(b *strings.Builder, width int) {
+func (r *Report) total(p *report.Page) {
 	onNew, onExisting := 0, 0
 	for i := range r.Plan.Launches {
 		onNew += len(r.Plan.Launches[i].Pods)
@@ -378,29 +327,25 @@ func (r *Report) total(b *strings.Builder, width int) {
 		onExisting += len(p.Pods)
 	}
 	total := r.Plan.Stats.HourlyCost + r.Plan.Stats.NodeCost
-	fmt.Fprintf(
-		b,
-		"Total: %s to launch for $%s/h ($%.2f a month)",
-		plural(len(r.Plan.Launches), "node"),
-		dollars(total),
-		hoursPerMonth*total,
+	p.Printf("Total: %s to launch for %s ($%.2f a month)",
+		report.Plural(len(r.Plan.Launches), "node"),
+		report.Hourly(total),
+		report.HoursPerMonth*total,
 	)
 	if extra := r.Plan.Stats.NodeCost; extra > 0 {
-		fmt.Fprintf(b, ",\n       $%s/h of it beside their prices", dollars(extra))
+		p.Printf(",\n       %s of it beside their prices", report.Hourly(extra))
 	}
-	fmt.Fprintln(b)
+	p.Blank()
 	if extra := r.Plan.Stats.PreferenceCost; extra > 0 {
-		fmt.Fprintf(b, "Prefs: $%s/h of it for preferences of pods\n", dollars(extra))
+		p.Printf("Prefs: %s of it for preferences of pods\n", report.Hourly(extra))
 	}
 	if bound := r.Plan.Stats.LowerBound; bound > 0 {
-		fmt.Fprintf(b, "Bound: $%s/h, which no plan can beat; %s\n", dollars(bound), r.gap(total, bound))
+		p.Printf("Bound: %s, which no plan can beat; %s\n", report.Hourly(bound), r.gap(total, bound))
 	}
-	r.ruleCosts(b, width)
-	fmt.Fprintf(b, "Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
+	r.ruleCosts(p)
+	p.Printf("Pods:  %d on new nodes, %d on existing nodes, %d without a node\n", onNew, onExisting, len(r.Plan.Rejected))
 	if e := r.Effort; e != nil {
-		fmt.Fprintf(
-			b,
-			"Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",
+		p.Printf("Took:  %.2f s to read, %.2f s to compile, %.2f s to plan%s, %.2f s to print; at most %d MiB of memory\n",
 			e.ReadSeconds,
 			e.CompileSeconds,
 			e.SolveSeconds,
@@ -433,7 +378,7 @@ func (r *Report) gap(total, bound float64) string {
 	if bound >= wholeNodes*largest || more < 0.0001 {
 		return fmt.Sprintf("this plan costs %.1f %% more", max(0, 100*(total/bound-1)))
 	}
-	return fmt.Sprintf("this plan costs $%s/h more\n       The bound counts parts of nodes; unused: %s cpu, %s memory", dollars(more),
+	return fmt.Sprintf("this plan costs %s more\n       The bound counts parts of nodes; unused: %s cpu, %s memory", report.Hourly(more),
 		amount(corev1.ResourceCPU, unused[corev1.ResourceCPU]), amount(corev1.ResourceMemory, unused[corev1.ResourceMemory]))
 }
 
@@ -443,11 +388,4 @@ func pace(s schedule.Stats, e *Effort) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%.0f pods/s)", float64(s.Pods)/e.SolveSeconds)
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

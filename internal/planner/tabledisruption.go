@@ -11,6 +11,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 func capacityType(n *snapshot.Node) string { return n.Labels[karpv1.LabelCapacityType] }
@@ -19,11 +20,11 @@ func capacityType(n *snapshot.Node) string { return n.Labels[karpv1.LabelCapacit
 const below = "         "
 
 // changes lists how the workloads supplied beside a snapshot change its pods.
-func (r *Report) changes(b *strings.Builder, width int) {
+func (r *Report) changes(p *report.Page) {
 	if len(r.Changes) == 0 {
 		return
 	}
-	fmt.Fprintln(b, "Changes to the snapshot")
+	p.Printf("Changes to the snapshot\n")
 	for _, c := range r.Changes {
 		var parts []string
 		for _, part := range []struct {
@@ -34,12 +35,12 @@ func (r *Report) changes(b *strings.Builder, width int) {
 				parts = append(parts, fmt.Sprintf("%d %s", part.pods, part.what))
 			}
 		}
-		fmt.Fprintf(b, "  %s %s: %s instead of %d (%s)\n", c.Kind, c.Name, plural(c.Now, "pod"), c.Was, strings.Join(parts, ", "))
+		p.Printf("  %s %s: %s instead of %d (%s)\n", c.Kind, c.Name, report.Plural(c.Now, "pod"), c.Was, strings.Join(parts, ", "))
 		if len(c.Fields) > 0 {
-			b.WriteString(wrap(below, some(c.Fields), width))
+			p.List(below, some(c.Fields))
 		}
 	}
-	fmt.Fprintln(b)
+	p.Blank()
 }
 
 // some returns the first fields of many.
@@ -52,7 +53,7 @@ func some(fields []string) []string {
 }
 
 // drift lists the drifted nodes, and their replacements.
-func (r *Report) drift(b *strings.Builder, width int) {
+func (r *Report) drift(p *report.Page) {
 	if r.Drift == nil {
 		return
 	}
@@ -61,27 +62,31 @@ func (r *Report) drift(b *strings.Builder, width int) {
 	replaced := 0
 	for _, d := range r.Drift.Nodes {
 		rows = append(rows, nodeRow(d.Node, d.Price))
-		detail := wrap(below, append([]string{d.Why.Reason}, some(d.Why.Fields)...), width)
+		detail := p.Part()
+		detail.List(below, append([]string{d.Why.Reason}, some(d.Why.Fields)...))
 		if d.Stays == "" {
 			replaced++
 		} else {
-			detail += fold(below, "stays: "+d.Stays, width)
+			detail.Indented(below, "stays: "+d.Stays)
 		}
-		details = append(details, detail)
+		details = append(details, detail.String())
 	}
-	detailedTable{"Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
+	p.Section("Nodes that drift", []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details...)
 	if replaced > 0 {
-		fmt.Fprintf(b, "What replaces them\n%s\n", destinations(&r.Drift.Plan, width))
+		p.Line("What replaces them")
+		destinations(p, &r.Drift.Plan)
+		p.Blank()
 	}
 	before, after := r.Drift.Costs()
-	fmt.Fprintf(b, "Drift: %s of %d replaced by %s, for $%s/h instead of $%s/h\n\n",
-		plural(replaced, "node"), len(rows), plural(len(r.Drift.Plan.Launches), "new node"), dollars(after), dollars(before))
+	p.Printf("Drift: %s of %d replaced by %s, for %s instead of %s\n\n",
+		report.Plural(replaced, "node"), len(rows), report.Plural(len(r.Drift.Plan.Launches), "new node"), report.Hourly(after),
+		report.Hourly(before))
 }
 
 func nodeRow(n *snapshot.Node, price float64) []string {
 	cost := "?"
 	if price > 0 {
-		cost = dollars(price)
+		cost = report.Price(price)
 	}
 	row := []string{n.Name, n.Pool, n.Labels[corev1.LabelInstanceTypeStable], n.Labels[corev1.LabelTopologyZone], capacityType(n), cost}
 	for i := range row {
@@ -90,45 +95,24 @@ func nodeRow(n *snapshot.Node, price float64) []string {
 	return row
 }
 
-// destinations returns the lines with the nodes of a plan's pods.
-func destinations(plan *schedule.Plan, width int) string {
-	var out strings.Builder
+// destinations adds the lines with the nodes of a plan's pods.
+func destinations(p *report.Page, plan *schedule.Plan) {
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
-		text := fmt.Sprintf("launch %s %s %s at $%s/h of NodePool %s for",
-			l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, dollars(l.Offering.Price), l.Pool.Name)
-		out.WriteString(fold(below, text+" "+strings.Join(workloadNames(l.Pods), ", "), width))
+		text := fmt.Sprintf("launch %s %s %s at %s of NodePool %s for",
+			l.InstanceTypes[0].Name, l.Offering.Zone, l.Offering.CapacityType, report.Hourly(l.Offering.Price), l.Pool.Name)
+		p.Indented(below, text+" "+strings.Join(workloadNames(l.Pods), ", "))
 	}
 	for _, pl := range plan.Placements {
-		out.WriteString(fold(below, "move to "+pl.Node+": "+strings.Join(workloadNames(pl.Pods), ", "), width))
+		p.Indented(below, "move to "+pl.Node+": "+strings.Join(workloadNames(pl.Pods), ", "))
 	}
-	if out.Len() == 0 {
-		return below + "nothing takes its place\n"
-	}
-	return out.String()
-}
-
-// detailedTable is a table with lines below each of its rows.
-type detailedTable struct {
-	title   string
-	columns []string
-	rows    [][]string
-	details []string // by row
-}
-
-func (t detailedTable) print(b *strings.Builder) {
-	var table strings.Builder
-	section(&table, t.title, t.columns, t.rows)
-	for i, line := range strings.SplitAfter(table.String(), "\n") {
-		b.WriteString(line)
-		if row := i - 2; row >= 0 && row < len(t.details) { // after the title and the columns
-			b.WriteString(t.details[row])
-		}
+	if len(plan.Launches)+len(plan.Placements) == 0 {
+		p.Indented(below, "nothing takes its place")
 	}
 }
 
 // consolidation lists what consolidation would do, and why the other nodes remain.
-func (r *Report) consolidation(b *strings.Builder, width int) {
+func (r *Report) consolidation(p *report.Page) {
 	if r.Consolidation == nil {
 		return
 	}
@@ -140,23 +124,25 @@ func (r *Report) consolidation(b *strings.Builder, width int) {
 			rows = append(rows, nodeRow(c.Node, c.Price))
 		}
 		details := make([]string, len(rows))
-		saves := fmt.Sprintf("saves $%s/h ($%.2f a month)\n", dollars(cmd.Savings), hoursPerMonth*cmd.Savings)
-		details[len(rows)-1] = destinations(&cmd.Plan, width) + below + saves
+		detail := p.Part()
+		destinations(detail, &cmd.Plan)
+		detail.Printf(below+"saves %s ($%.2f a month)\n", report.Hourly(cmd.Savings), report.HoursPerMonth*cmd.Savings)
+		details[len(rows)-1] = detail.String()
 		work := "Consolidation"
 		if cmd.Reason == karpv1.DisruptionDrifted {
 			work = "Drift"
 		}
-		title := fmt.Sprintf("%s %d (%s): remove %s", work, i+1, cmd.Reason, plural(len(rows), "node"))
-		detailedTable{title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details}.print(b)
+		title := fmt.Sprintf("%s %d (%s): remove %s", work, i+1, cmd.Reason, report.Plural(len(rows), "node"))
+		p.Section(title, []string{"NODE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "$/H"}, rows, details...)
 		saved, removed, launched = saved+cmd.Savings, removed+len(rows), launched+len(cmd.Plan.Launches)
 	}
 	if len(r.Consolidation.Kept) > 0 {
-		fmt.Fprintln(b, "Nodes that consolidation keeps")
+		p.Printf("Nodes that consolidation keeps\n")
 		for _, k := range r.Consolidation.Kept {
-			b.WriteString(fold("  ", k.Node+": "+k.Why, width))
+			p.Indented("  ", k.Node+": "+k.Why)
 		}
-		fmt.Fprintln(b)
+		p.Blank()
 	}
-	fmt.Fprintf(b, "Consolidation: %s removed, %s launched, saves $%s/h ($%.2f a month)\n\n",
-		plural(removed, "node"), plural(launched, "node"), dollars(saved), hoursPerMonth*saved)
+	p.Printf("Consolidation: %s removed, %s launched, saves %s ($%.2f a month)\n\n",
+		report.Plural(removed, "node"), report.Plural(launched, "node"), report.Hourly(saved), report.HoursPerMonth*saved)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // KindLaunch is the kind of decisions to launch nodes for pods.
@@ -22,7 +23,7 @@ func LaunchDecision(s *snapshot.Snapshot, l *schedule.Launch) Decision {
 	d := Decision{
 		ID: l.ID, Kind: KindLaunch, NodePool: l.Pool.Name, HourlyCost: number(l.Offering.Price),
 		Launches: recordLaunches([]schedule.Launch{*l}),
-		What:     fmt.Sprintf("launch %s for %s", offering(l), count(len(l.Pods), "pod")),
+		What:     fmt.Sprintf("launch %s for %s", offering(l), report.Plural(len(l.Pods), "pod")),
 		Why:      fmt.Sprintf("%s on no existing node", map[bool]string{true: "the pod fits", false: "the pods fit"}[len(l.Pods) == 1]),
 		Rule: Rule{
 			Text:        "launch the nodes with the lowest price that have room for all pending pods",
@@ -65,13 +66,6 @@ func offering(l *schedule.Launch) string {
 		name = l.InstanceTypes[0].Name
 	}
 	return l.Offering.Key(name).String()
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Basis is what a command was decided on.

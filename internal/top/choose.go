@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // grouping is what nodes are grouped by.
@@ -151,7 +152,7 @@ func (c Change) subjects(n int) string {
 	case len(c.Nodes) == 0 && c.Pods == 0: // a claim of Karpenter's does not list its pods
 		return ""
 	case len(c.Nodes) == 0:
-		return "for " + plural(c.Pods, "pod")
+		return "for " + report.Plural(c.Pods, "pod")
 	}
 	names := clean(strings.Join(c.Nodes, " "))
 	if width(names) <= n {

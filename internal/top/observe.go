@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Objects are the API objects that a Fleet is made of. They are shared and not changed.
@@ -112,7 +113,7 @@ func (u Use) percent() string {
 	if u.Allocatable <= 0 || u.Requested == nil {
 		return "?"
 	}
-	return percent(u.Share())
+	return report.Share(u.Share())
 }
 
 func share(part, whole int64) float64 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // From is a message of one of several clusters.
@@ -158,12 +160,12 @@ func (o *Overview) head(rows []*Model) []line {
 	}
 	var title, sum line
 	title.add(accent, " dovetail top")
-	title.add(faint, fmt.Sprintf("  %s, %d read", plural(len(rows), "cluster"), known))
+	title.add(faint, fmt.Sprintf("  %s, %d read", report.Plural(len(rows), "cluster"), known))
 	sum.add(bold, " "+dollars(now))
 	sum.add(faint, " · "+monthly(now)+"  ")
-	sum.add(plain, plural(nodes, "node"))
+	sum.add(plain, report.Plural(nodes, "node"))
 	if pending > 0 {
-		sum.add(warn, "  "+plural(pending, "pending pod"))
+		sum.add(warn, "  "+report.Plural(pending, "pending pod"))
 	}
 	if unpriced > 0 {
 		sum.add(warn, fmt.Sprintf("  %d unpriced", unpriced))

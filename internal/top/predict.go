@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Forecast is what the engine would do with a cluster. It is computed now and then, so it is older than the Fleet beside it.
@@ -359,7 +360,7 @@ func (c Change) words() string {
 	}
 	moves := ""
 	if c.Pods > 0 {
-		moves = plural(c.Pods, "pod") + " moved"
+		moves = report.Plural(c.Pods, "pod") + " moved"
 	}
 	text := map[string]string{
 		"launch": "launch for pending pods", "remove": "removed: " + c.Reason, "replace": "replaced: " + c.Reason,

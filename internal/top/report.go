@@ -1,12 +1,13 @@
 package top
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Report is the screen as data, for programs and for output that is no terminal.
@@ -69,10 +70,7 @@ func NewReport(o Observed, forecast *Forecast) *Report {
 
 // JSON prints the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(r)
+	return report.JSON(w, r)
 }
 
 // textWidth is wider than any row: scripts and files need whole names, and the longest column is the last.
@@ -81,7 +79,7 @@ const textWidth = 1 << 16
 // Text prints the report for people, without styles.
 func (r *Report) Text(w io.Writer) error {
 	out := &printer{w: w}
-	out.printf("%s, %s, %d pending\n", plural(len(r.Nodes), "node"), plural(r.Pods, "pod"), len(r.Pending))
+	out.printf("%s, %s, %d pending\n", report.Plural(len(r.Nodes), "node"), report.Plural(r.Pods, "pod"), len(r.Pending))
 	out.printf("cpu %s of %s requested, memory %s of %s\n",
 		r.CPU.percent(), cores(r.CPU.Allocatable), r.Memory.percent(), bytesOf(r.Memory.Allocatable))
 	r.spendText(out)
@@ -106,10 +104,10 @@ func (r *Report) Text(w io.Writer) error {
 func (r *Report) spendText(out *printer) {
 	out.printf("now %s, %s", dollars(r.Spend.HourlyCost), monthly(r.Spend.HourlyCost))
 	if r.Spend.Unpriced > 0 {
-		out.printf(" and %s without a price", plural(r.Spend.Unpriced, "node"))
+		out.printf(" and %s without a price", report.Plural(r.Spend.Unpriced, "node"))
 	}
 	if r.Spend.PlannedHourlyCost != nil {
-		out.printf(", after %s %s", plural(len(r.Changes), "change"), dollars(*r.Spend.PlannedHourlyCost))
+		out.printf(", after %s %s", report.Plural(len(r.Changes), "change"), dollars(*r.Spend.PlannedHourlyCost))
 	}
 	if r.Spend.LowerBound != nil {
 		out.printf(", lower bound %s", dollars(*r.Spend.LowerBound))

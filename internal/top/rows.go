@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // row is one line of a list or detail. Rows without an ID cannot be selected.
@@ -161,15 +163,15 @@ func (g *nodeGroup) podCount() string {
 	if slices.ContainsFunc(g.nodes, func(n *Node) bool { return n.CPU.Requested == nil }) {
 		return "? pods"
 	}
-	return plural(g.pods, "pod")
+	return report.Plural(g.pods, "pod")
 }
 
 func (g *nodeGroup) title(width int) (out line) {
 	out.add(bold, g.name)
-	numbers := fmt.Sprintf("  %s · cpu %s · mem %s · %s · %s", plural(len(g.nodes), "node"), g.cpu.percent(), g.memory.percent(),
+	numbers := fmt.Sprintf("  %s · cpu %s · mem %s · %s · %s", report.Plural(len(g.nodes), "node"), g.cpu.percent(), g.memory.percent(),
 		g.podCount(), priced(g.price, g.unpriced))
 	if width < 60 {
-		numbers = "  " + plural(len(g.nodes), "node")
+		numbers = "  " + report.Plural(len(g.nodes), "node")
 	}
 	out.add(faint, numbers)
 	return out

@@ -3,6 +3,8 @@ package top
 import (
 	"fmt"
 	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // tall and wide are from where on the screen has its head with bars and spend; below, there is one line.
@@ -102,7 +104,7 @@ func (m *Model) meter(name string, u Use, text func(int64) string) (out line) {
 	out.add(plain, " "+u.percent())
 	out.add(faint, " of "+text(u.Allocatable))
 	if u.Used != nil && m.width >= 100 {
-		out.add(faint, fmt.Sprintf(" requested, %s used", percent(u.UsedShare())))
+		out.add(faint, fmt.Sprintf(" requested, %s used", report.Share(u.UsedShare())))
 	}
 	return out
 }
@@ -125,7 +127,7 @@ func (m *Model) spendLines(s Spend) [3]line {
 	}
 	switch {
 	case s.PlannedHourlyCost != nil:
-		after.add(faint, fmt.Sprintf("After %s ", plural(len(m.fleet.next(m.forecast)), "change")))
+		after.add(faint, fmt.Sprintf("After %s ", report.Plural(len(m.fleet.next(m.forecast)), "change")))
 		after.add(bold, dollars(*s.PlannedHourlyCost))
 		bound.add(faint, fmt.Sprintf("planned %s ago  ", age(m.now, m.forecast.At)))
 	case m.observed.Link.NotPlanned != "":
@@ -148,7 +150,7 @@ func (m *Model) tabs() (out line) {
 		nodes = fmt.Sprint(" ", len(f.Nodes))
 		if !f.PodsUnknown {
 			pending = fmt.Sprint(" ", len(f.Pending))
-			pods = fmt.Sprintf(" %s, %d running ", plural(len(f.Pods), "pod"), f.Running)
+			pods = fmt.Sprintf(" %s, %d running ", report.Plural(len(f.Pods), "pod"), f.Running)
 		}
 	}
 	if m.forecast != nil {

@@ -10,14 +10,9 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"k8s.io/apimachinery/pkg/util/duration"
-)
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
+	"github.com/dovetail-k8s/dovetail/internal/report"
+)
 
 // dollars is an hourly price. Three decimals tell the smallest instance types apart.
 func dollars(v float64) string { return amount(v) + "/h" }
@@ -38,16 +33,9 @@ func amount(v float64) string {
 	return fmt.Sprintf("%s$%.3f", sign, v)
 }
 
-// hoursPerMonth is what AWS multiplies hourly prices by for a month: 8,760 hours in a year.
-const hoursPerMonth = 730
-
 // monthly is an hourly price, by month.
 func monthly(v float64) string {
-	text := fmt.Sprintf("%.0f", v*hoursPerMonth)
-	for at := len(text) - 3; at > 0; at -= 3 {
-		text = text[:at] + "," + text[at:]
-	}
-	return "$" + text + "/month"
+	return report.Grouped(v*report.HoursPerMonth, 0) + "/month"
 }
 
 // priced is the hourly price of several nodes, of which some may have none that is known.
@@ -68,8 +56,6 @@ func price(v *float64) string {
 	}
 	return strings.TrimPrefix(amount(*v), "$")
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 func cores(millis int64) string {
 	if millis%1000 == 0 || millis >= 100_000 {

@@ -12,7 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Unlimited is the number of nodes that a Span allows if no budget is active.
@@ -214,7 +214,7 @@ func amount(pool *karpv1.NodePool, nodes int, s Span) string {
 	if s.Allowed == Unlimited {
 		return "any number of nodes"
 	}
-	out := prose.Plural(s.Allowed, "node")
+	out := report.Plural(s.Allowed, "node")
 	share := ""
 	switch list := pool.Spec.Disruption.Budgets; {
 	case s.Budget >= 0 && s.Budget < len(list):

@@ -20,7 +20,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Reasons of the condition Drifted that come from the node class. They are those of Karpenter, too.
@@ -249,12 +249,12 @@ func duration(d *metav1.Duration) string {
 	if d == nil {
 		return ""
 	}
-	return prose.Duration(d.Duration)
+	return report.Duration(d.Duration)
 }
 
 func never(d karpv1.NillableDuration) string {
 	if d.Duration == nil {
 		return "Never"
 	}
-	return prose.Duration(*d.Duration)
+	return report.Duration(*d.Duration)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/budgets"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Blocker is one thing that keeps a node.
@@ -185,7 +185,7 @@ func (b *builder) protected(p *corev1.Pod) Blocker {
 	}
 	if _, until := snapshot.DoNotDisrupt(p, b.now()); !until.IsZero() {
 		at := until.UTC()
-		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" until %s", prose.Time(at, b.now()))
+		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" until %s", report.Time(at, b.now()))
 	}
 	return out
 }
@@ -301,7 +301,7 @@ func (b *builder) poolBlocks() []Blocker {
 	empty := !slices.ContainsFunc(b.n.Pods, disrupt.PreventsEmptiness)
 	if b.pool.Spec.Replicas != nil {
 		add(reasonPolicy, "spec.replicas", fmt.Sprintf("the NodePool %s is static: it keeps %s whatever their pods need, and launches another if this one goes",
-			b.pool.Name, prose.Plural(int(*b.pool.Spec.Replicas), "node")), "lower spec.replicas")
+			b.pool.Name, report.Plural(int(*b.pool.Spec.Replicas), "node")), "lower spec.replicas")
 		return out
 	}
 	switch {
@@ -318,7 +318,7 @@ func (b *builder) poolBlocks() []Blocker {
 	}
 	if empty && b.n.Virtual > 0 {
 		out = append(out, Blocker{Code: string(disrupt.BufferPods), Message: fmt.Sprintf("CapacityBuffers reserve room here for %s",
-			prose.Plural(b.n.Virtual, "pod"))})
+			report.Plural(b.n.Virtual, "pod"))})
 	}
 	reason := karpv1.DisruptionUnderutilized
 	if empty {
@@ -356,9 +356,9 @@ func (b *builder) notConsolidatable(empty bool) Blocker {
 		what = "it became empty"
 	}
 	out.Message = fmt.Sprintf("%s %s ago, and consolidateAfter of NodePool %s is %s",
-		what, prose.Age(b.now().Sub(last)), b.pool.Name, prose.Duration(*after.Duration))
+		what, report.Age(b.now().Sub(last)), b.pool.Name, report.Duration(*after.Duration))
 	if at.After(b.now()) {
-		out.Until, out.Message = &at, out.Message+": it can go from "+prose.Time(at, b.now())
+		out.Until, out.Message = &at, out.Message+": it can go from "+report.Time(at, b.now())
 	}
 	return out
 }
@@ -377,7 +377,7 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 		out.Message = fmt.Sprintf("the budgets of NodePool %s allow no node to go now", b.n.Pool)
 	default:
 		out.Message = fmt.Sprintf("the budgets of NodePool %s allow %s at a time to go, and %d are on their way or not ready",
-			b.n.Pool, prose.Plural(a.Allowed, "node"), a.Disrupting)
+			b.n.Pool, report.Plural(a.Allowed, "node"), a.Disrupting)
 	}
 	if schedule == nil {
 		return out
@@ -387,7 +387,7 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 	}
 	if at, ok := schedule.Opens(a.Disrupting, b.now()); ok {
 		at = at.UTC()
-		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" (%s); more may go from %s", out.Field, prose.Time(at, b.now()))
+		out.Until, out.Message = &at, out.Message+fmt.Sprintf(" (%s); more may go from %s", out.Field, report.Time(at, b.now()))
 	} else {
 		out.Message += fmt.Sprintf(" (%s: %s)", out.Field, schedule.Text)
 		out.Change = "raise nodes of that budget"
@@ -399,7 +399,7 @@ func (b *builder) budget(reason karpv1.DisruptionReason, a disrupt.Allowance) Bl
 func (b *builder) consolidation(why string) Blocker {
 	out := Blocker{Code: reasonConsolidation, Saving: true}
 	m := b.alone
-	price := prose.Dollars(b.price())
+	price := report.Money(b.price())
 	if why == "" {
 		why = b.unexamined()
 	}
@@ -415,14 +415,14 @@ func (b *builder) consolidation(why string) Blocker {
 		switch {
 		case m.Accepted && b.notReached():
 			out.Message = fmt.Sprintf("nothing protects it, and %s at %s/h could take its place, which saves %s/h. The search for cheaper nodes "+
-				"stopped before it came to this one: --full searches on", names, prose.Dollars(cost), prose.Dollars(m.HourlySavings))
+				"stopped before it came to this one: --full searches on", names, report.Money(cost), report.Money(m.HourlySavings))
 		case m.Accepted:
-			out.Message = fmt.Sprintf("%s at %s/h would save %s/h of its %s/h, but: %s", names, prose.Dollars(cost),
-				prose.Dollars(m.HourlySavings), price, why)
+			out.Message = fmt.Sprintf("%s at %s/h would save %s/h of its %s/h, but: %s", names, report.Money(cost),
+				report.Money(m.HourlySavings), price, why)
 		case cost >= b.price():
-			out.Message = fmt.Sprintf("nothing cheaper holds its pods: they would need %s at %s/h, and it costs %s/h", names, prose.Dollars(cost), price)
+			out.Message = fmt.Sprintf("nothing cheaper holds its pods: they would need %s at %s/h, and it costs %s/h", names, report.Money(cost), price)
 		default:
-			out.Message = fmt.Sprintf("%s at %s/h could hold its pods, %s/h less than now, but: %s", names, prose.Dollars(cost), prose.Dollars(b.price()-cost), why)
+			out.Message = fmt.Sprintf("%s at %s/h could hold its pods, %s/h less than now, but: %s", names, report.Money(cost), report.Money(b.price()-cost), why)
 		}
 	default:
 		out.Message = why

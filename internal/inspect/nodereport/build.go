@@ -17,7 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // builder makes the report of one node.
@@ -218,7 +218,7 @@ func (b *builder) because(reason string) string {
 	switch reason {
 	case "":
 		if b.n.ExpireAfter > 0 && !b.now().Before(b.n.CreatedAt.Add(b.n.ExpireAfter)) {
-			return fmt.Sprintf(" because it has reached its expireAfter of %s", prose.Duration(b.n.ExpireAfter))
+			return fmt.Sprintf(" because it has reached its expireAfter of %s", report.Duration(b.n.ExpireAfter))
 		}
 		return ""
 	case string(karpv1.DisruptionDrifted):
@@ -274,9 +274,9 @@ func (b *builder) drain() string {
 		}
 		return "; it is drained, and its instance ends"
 	}
-	out := fmt.Sprintf("; %s to evict yet, such as %s", prose.Plural(left, "pod"), first)
+	out := fmt.Sprintf("; %s to evict yet, such as %s", report.Plural(left, "pod"), first)
 	if at, err := b.claim.TerminationDeadline(); err == nil && at != nil {
-		out += fmt.Sprintf("; at %s they are deleted whatever protects them", prose.Time(*at, b.now()))
+		out += fmt.Sprintf("; at %s they are deleted whatever protects them", report.Time(*at, b.now()))
 	}
 	return out
 }
@@ -285,17 +285,17 @@ func (b *builder) drain() string {
 func (b *builder) decide(r *Report) Verdict {
 	if r.ExpiresAt != nil && !b.now().Before(*r.ExpiresAt) {
 		if why := b.kept(); why != "" {
-			text := fmt.Sprintf("has reached its expireAfter of %s, and stays for now: %s", prose.Duration(b.n.ExpireAfter), why)
+			text := fmt.Sprintf("has reached its expireAfter of %s, and stays for now: %s", report.Duration(b.n.ExpireAfter), why)
 			return Verdict{Stays, reasonPaused, text}
 		}
-		return Verdict{Goes, "Expired", fmt.Sprintf("goes now: it has reached its expireAfter of %s", prose.Duration(b.n.ExpireAfter))}
+		return Verdict{Goes, "Expired", fmt.Sprintf("goes now: it has reached its expireAfter of %s", report.Duration(b.n.ExpireAfter))}
 	}
 	command := b.Command(b.n)
 	if command != nil && command.Reason == karpv1.DisruptionEmpty {
 		if v, waits := b.waits(command.Reason, false, "it is empty"); waits {
 			return v
 		}
-		text := fmt.Sprintf("goes in the next pass: it is empty, which saves %s/h", prose.Dollars(command.Savings))
+		text := fmt.Sprintf("goes in the next pass: it is empty, which saves %s/h", report.Money(command.Savings))
 		return Verdict{Goes, string(command.Reason), text}
 	}
 	var drift *Verdict
@@ -307,7 +307,7 @@ func (b *builder) decide(r *Report) Verdict {
 		drift = &v
 	}
 	if command != nil {
-		because := fmt.Sprintf("without it, its pods cost %s/h less", prose.Dollars(command.Savings))
+		because := fmt.Sprintf("without it, its pods cost %s/h less", report.Money(command.Savings))
 		if v, waits := b.waits(command.Reason, len(command.Plan.Launches) > 0, because); waits {
 			if drift != nil {
 				return *drift
@@ -324,16 +324,16 @@ func (b *builder) consolidates(c *disrupt.Command) string {
 	how := "its pods fit on other nodes"
 	if n := len(c.Plan.Launches); n > 0 {
 		l := &c.Plan.Launches[0]
-		how = fmt.Sprintf("%s at %s/h takes its place", l.InstanceTypes[0].Name, prose.Dollars(l.Offering.Price))
+		how = fmt.Sprintf("%s at %s/h takes its place", l.InstanceTypes[0].Name, report.Money(l.Offering.Price))
 		if n > 1 {
-			how = fmt.Sprintf("%s for %s/h take its place", prose.Plural(n, "new node"), prose.Dollars(disrupt.LaunchCost(c.Plan)))
+			how = fmt.Sprintf("%s for %s/h take its place", report.Plural(n, "new node"), report.Money(disrupt.LaunchCost(c.Plan)))
 		}
 	}
 	if n := len(c.Candidates); n > 1 {
-		how += fmt.Sprintf(", together with %s", prose.Plural(n-1, "other node"))
-		return fmt.Sprintf("goes in the next pass: %s, which saves %s/h in all", how, prose.Dollars(c.Savings))
+		how += fmt.Sprintf(", together with %s", report.Plural(n-1, "other node"))
+		return fmt.Sprintf("goes in the next pass: %s, which saves %s/h in all", how, report.Money(c.Savings))
 	}
-	return fmt.Sprintf("goes in the next pass: %s, which saves %s/h", how, prose.Dollars(c.Savings))
+	return fmt.Sprintf("goes in the next pass: %s, which saves %s/h", how, report.Money(c.Savings))
 }
 
 // drifts is the verdict on a drifted node, and whether it is replaced.
@@ -361,7 +361,7 @@ func (b *builder) drifts(r *Report) (Verdict, bool) {
 	}
 	text := "is replaced in one of the next passes: " + drift
 	if ahead := b.ahead(c.Node); ahead > 0 {
-		text += fmt.Sprintf("; %s of its pool go first, %d at a time", prose.Plural(ahead, "drifted node"), a.Allowed)
+		text += fmt.Sprintf("; %s of its pool go first, %d at a time", report.Plural(ahead, "drifted node"), a.Allowed)
 	}
 	return Verdict{Goes, string(karpv1.DisruptionDrifted), text}, true
 }
@@ -397,7 +397,7 @@ func (b *builder) stays(r *Report) Verdict {
 		v.Text = "stays for now: " + first.Message
 	}
 	if m := r.Removal; m != nil && m.Accepted && !first.Saving {
-		v.Text += fmt.Sprintf(". Removing the node would save %s/h", prose.Dollars(m.HourlySavings))
+		v.Text += fmt.Sprintf(". Removing the node would save %s/h", report.Money(m.HourlySavings))
 	}
 	return v
 }

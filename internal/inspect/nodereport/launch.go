@@ -16,7 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Launch is why a node was launched as what it is, by the prices of today.
@@ -75,7 +75,7 @@ func (b *builder) launch() *Launch {
 	case len(out.Replaces) > 0:
 		out.Reason = fmt.Sprintf("launched to replace %s (%s)", wording.List(out.Replaces), cmp.Or(reason, "reason not recorded"))
 	case len(out.Pods)+out.Gone > 0:
-		out.Reason = "launched for " + prose.Plural(len(out.Pods)+out.Gone, "pod")
+		out.Reason = "launched for " + report.Plural(len(out.Pods)+out.Gone, "pod")
 	case b.pool != nil && b.pool.Spec.Replicas != nil:
 		out.Reason = "launched as one of the replicas of NodePool " + b.pool.Name
 	default:
@@ -93,7 +93,7 @@ func amounts(list corev1.ResourceList) string {
 		}
 	}
 	if q, ok := list[corev1.ResourcePods]; ok {
-		parts = append(parts, prose.Plural(int(q.Value()), "pod"))
+		parts = append(parts, report.Plural(int(q.Value()), "pod"))
 	}
 	return strings.Join(parts, ", ")
 }

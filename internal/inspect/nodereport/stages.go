@@ -12,7 +12,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // Stage is one step of a node's start.
@@ -75,7 +75,7 @@ func (b *builder) nodeReady() (corev1.NodeCondition, bool) {
 
 // starting is the verdict on a node that is not initialized, or reboots; false if it is up.
 func (b *builder) starting() (Verdict, bool) {
-	age := prose.Age(b.now().Sub(b.n.CreatedAt))
+	age := report.Age(b.now().Sub(b.n.CreatedAt))
 	launched, _ := condition.Get(b.claim, karpv1.ConditionLaunched)
 	switch {
 	case b.n.Rebooting:

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // podsShown is how many lines the list of pods has at most: more are counted.
@@ -16,7 +16,7 @@ const podsShown = 12
 
 // Text prints the report, folded at width columns; 0 folds nothing, and lists all pods.
 func (r *Report) Text(w io.Writer, width int) error {
-	p := &prose.Page{Width: width}
+	p := &report.Page{Width: width}
 	p.Line("%s", r.Verdict.Text)
 	r.start(p)
 	r.staying(p)
@@ -30,14 +30,14 @@ func (r *Report) Text(w io.Writer, width int) error {
 }
 
 // identity is what the node is.
-func (r *Report) identity(p *prose.Page) {
+func (r *Report) identity(p *report.Page) {
 	p.Heading("What it is")
 	what := strings.Join(slices.DeleteFunc([]string{r.InstanceType, r.Zone, r.CapacityType}, func(s string) bool { return s == "" }), ", ")
 	if r.HourlyCost > 0 {
-		what += fmt.Sprintf(", %s/h", prose.Dollars(r.HourlyCost))
+		what += fmt.Sprintf(", %s/h", report.Money(r.HourlyCost))
 	}
 	if !r.CreatedAt.IsZero() {
-		what += fmt.Sprintf(", %s old", prose.Age(r.Now.Sub(r.CreatedAt)))
+		what += fmt.Sprintf(", %s old", report.Age(r.Now.Sub(r.CreatedAt)))
 	}
 	p.Item("%s", strings.TrimPrefix(what, ", "))
 	if r.NodePool != "" || r.NodeClaim != "" {
@@ -45,18 +45,18 @@ func (r *Report) identity(p *prose.Page) {
 	}
 	var parts []string
 	for _, u := range r.Use {
-		parts = append(parts, fmt.Sprintf("%s of %s %s (%d%%)", u.Requested, u.Allocatable, u.Resource, prose.Percent(u.Share)))
+		parts = append(parts, fmt.Sprintf("%s of %s %s (%d%%)", u.Requested, u.Allocatable, u.Resource, report.Percent(u.Share)))
 	}
 	if len(parts) > 0 {
 		p.Item("requested: %s", strings.Join(parts, ", "))
 	}
 	if r.ExpiresAt != nil {
-		p.Item("expires at %s, whatever budgets say", prose.Time(*r.ExpiresAt, r.Now))
+		p.Item("expires at %s, whatever budgets say", report.Time(*r.ExpiresAt, r.Now))
 	}
 }
 
 // start is where a node stands that is not up.
-func (r *Report) start(p *prose.Page) {
+func (r *Report) start(p *report.Page) {
 	if r.Verdict.State != Starting {
 		return
 	}
@@ -67,7 +67,7 @@ func (r *Report) start(p *prose.Page) {
 			line = s.Name + ": yes"
 		}
 		if s.At != nil {
-			line += " since " + prose.Time(*s.At, r.Now)
+			line += " since " + report.Time(*s.At, r.Now)
 		}
 		if s.Message != "" {
 			line += ", " + s.Message
@@ -77,7 +77,7 @@ func (r *Report) start(p *prose.Page) {
 }
 
 // staying are the blockers.
-func (r *Report) staying(p *prose.Page) {
+func (r *Report) staying(p *report.Page) {
 	if len(r.Blockers) == 0 || r.said() && r.Blockers[0].Object == "" && r.Blockers[0].Change == "" {
 		return
 	}
@@ -109,12 +109,12 @@ func (r *Report) said() bool {
 }
 
 // leaving is how it drifted.
-func (r *Report) leaving(p *prose.Page) {
+func (r *Report) leaving(p *report.Page) {
 	if r.Drift == nil {
 		return
 	}
 	if r.Drift.Since != nil {
-		p.Heading("How it drifted (%s, since %s)", r.Drift.Reason, prose.Time(*r.Drift.Since, r.Now))
+		p.Heading("How it drifted (%s, since %s)", r.Drift.Reason, report.Time(*r.Drift.Since, r.Now))
 	} else {
 		p.Heading("How it drifted (%s, not marked yet)", r.Drift.Reason)
 	}
@@ -127,7 +127,7 @@ func (r *Report) leaving(p *prose.Page) {
 }
 
 // launched is why it is of its type.
-func (r *Report) launched(p *prose.Page) {
+func (r *Report) launched(p *report.Page) {
 	l := r.Launch
 	if l == nil {
 		return
@@ -138,7 +138,7 @@ func (r *Report) launched(p *prose.Page) {
 		line += ", to hold " + l.Requests
 	}
 	if l.Types > 0 {
-		line += fmt.Sprintf("; it could become %s", prose.Plural(l.Types, "instance type"))
+		line += fmt.Sprintf("; it could become %s", report.Plural(l.Types, "instance type"))
 	}
 	p.Item("%s", line)
 	if len(l.Pods) > 0 {
@@ -152,12 +152,12 @@ func (r *Report) launched(p *prose.Page) {
 }
 
 // today are the alternatives at the prices of now.
-func (l *Launch) today(p *prose.Page) {
+func (l *Launch) today(p *report.Page) {
 	if len(l.Alternatives) > 0 {
 		p.Item("cheapest nodes that hold its pods today:")
 		var rows [][]string
 		for _, a := range l.Alternatives {
-			rows = append(rows, []string{a.InstanceType, a.Zone, a.CapacityType, prose.Dollars(a.HourlyCost)})
+			rows = append(rows, []string{a.InstanceType, a.Zone, a.CapacityType, report.Money(a.HourlyCost)})
 		}
 		p.Table([]string{"  TYPE", "ZONE", "CAPACITY", "$/H"}, indented(rows))
 	}
@@ -167,7 +167,7 @@ func (l *Launch) today(p *prose.Page) {
 	if len(l.Excluded) > 0 {
 		p.Item("types that cost less, and why not%s:", nearest(len(l.Excluded), l.Rules))
 		for _, e := range l.Excluded {
-			p.Detail("%s %s/h: %s", e.InstanceType, prose.Dollars(e.HourlyCost), e.Rule)
+			p.Detail("%s %s/h: %s", e.InstanceType, report.Money(e.HourlyCost), e.Rule)
 		}
 	}
 	if len(l.Rules) > 1 || len(l.Rules) == 1 && l.Rules[0].Types > len(l.Excluded) {
@@ -198,7 +198,7 @@ func indented(rows [][]string) [][]string {
 }
 
 // remaining is what becomes of the pods.
-func (r *Report) remaining(p *prose.Page) {
+func (r *Report) remaining(p *report.Page) {
 	if r.Removal == nil {
 		r.list(p)
 		return
@@ -212,7 +212,7 @@ func (r *Report) remaining(p *prose.Page) {
 		p.Item("%s, nothing launched", m.saved())
 	default:
 		for _, l := range m.Launches {
-			p.Item("launched: %s in %s, %s, %s/h, of NodePool %s", l.InstanceType, l.Zone, l.CapacityType, prose.Dollars(l.HourlyCost), l.NodePool)
+			p.Item("launched: %s in %s, %s, %s/h, of NodePool %s", l.InstanceType, l.Zone, l.CapacityType, report.Money(l.HourlyCost), l.NodePool)
 		}
 		p.Item("%s", m.saved())
 	}
@@ -232,9 +232,9 @@ func (m *Removal) saved() string {
 	const cent = 0.00005 // what prices are rounded to
 	switch {
 	case m.HourlySavings > cent:
-		return prose.Dollars(m.HourlySavings) + "/h saved"
+		return report.Money(m.HourlySavings) + "/h saved"
 	case m.HourlySavings < -cent:
-		return prose.Dollars(-m.HourlySavings) + "/h more"
+		return report.Money(-m.HourlySavings) + "/h more"
 	}
 	return "nothing saved"
 }
@@ -267,7 +267,7 @@ func moves(pods []Move) []string {
 }
 
 // notes are the remarks on pods that the moves do not show.
-func (r *Report) notes(p *prose.Page) {
+func (r *Report) notes(p *report.Page) {
 	for i := range r.Pods {
 		if note := r.Pods[i].Note; strings.HasPrefix(note, "has no owner") || strings.HasPrefix(note, "annotation") {
 			p.Item("%s %s", r.Pods[i].Name, note)
@@ -276,7 +276,7 @@ func (r *Report) notes(p *prose.Page) {
 }
 
 // list are the pods of a node that nothing is simulated for.
-func (r *Report) list(p *prose.Page) {
+func (r *Report) list(p *report.Page) {
 	if len(r.Pods) == 0 {
 		p.Heading("No pod runs there")
 		return

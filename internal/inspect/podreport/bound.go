@@ -13,6 +13,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/fleet"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // bound explains a pod that has a node.
@@ -159,7 +160,7 @@ func andOthers(n int) string {
 	if n <= 0 {
 		return ""
 	}
-	return " and " + plural(n, "other pod")
+	return " and " + report.Plural(n, "other pod")
 }
 
 func orOtherNodes(claims []string) string {

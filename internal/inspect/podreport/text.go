@@ -1,132 +1,102 @@
 package podreport
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-)
 
-// defaultWidth is the width of the text in columns: that of a terminal, if nobody has made it wider.
-const defaultWidth = 80
+	"github.com/dovetail-k8s/dovetail/internal/report"
+)
 
 // JSON prints the report for programs.
 func (r *Report) JSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return report.JSON(w, r)
 }
 
 // Text prints the report for people, in lines of at most 80 columns.
-func (r *Report) Text(w io.Writer) error { return r.print(w, defaultWidth) }
+func (r *Report) Text(w io.Writer) error { return r.print(w, report.Width) }
 
 // Wide prints the report for people, one line for each item.
 func (r *Report) Wide(w io.Writer) error { return r.print(w, 0) }
 
 func (r *Report) print(w io.Writer, width int) error {
-	p := &page{width: width}
-	p.paragraph("", r.Cause)
-	p.list("Why there", r.Why)
+	p := &report.Page{Width: width}
+	p.Line("%s", r.Cause)
+	list(p, "Why there", r.Why)
 	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it
-		p.heading("NodePools")
+		p.Heading("NodePools")
 		for _, pool := range r.NodePools {
 			text := pool.NodePool + ": " + inShort(pool.Message)
 			if pool.More > 0 {
-				text += fmt.Sprintf(" (and %s)", plural(pool.More, "more rule"))
+				text += fmt.Sprintf(" (and %s)", report.Plural(pool.More, "more rule"))
 			}
-			p.paragraph("  ", text)
+			p.Item("%s", text)
 		}
 	}
-	p.changes(r)
+	r.changes(p)
 	if r.State == Unschedulable && r.Change == nil && r.Search != nil {
-		p.WriteString("\n")
-		p.paragraph("", unsolved(r.Search))
+		p.Blank()
+		p.Line("%s", unsolved(r.Search))
 	}
-	p.list("What limits where it may run", r.Constraints)
-	p.list("What keeps its node from being disrupted", r.Blocks)
-	p.list("Notes", r.Notes)
-	_, err := io.WriteString(w, p.String())
+	list(p, "What limits where it may run", r.Constraints)
+	list(p, "What keeps its node from being disrupted", r.Blocks)
+	list(p, "Notes", r.Notes)
+	_, err := p.WriteTo(w)
 	return err
 }
 
-// page is text in the making. A width of 0 breaks no lines.
-type page struct {
-	strings.Builder
-	width int
-}
-
-func (p *page) heading(text string) { p.WriteString("\n" + text + "\n") }
-
 // list prints a heading and items, unless there are none.
-func (p *page) list(heading string, items []string) {
+func list(p *report.Page, heading string, items []string) {
 	if len(items) == 0 {
 		return
 	}
-	p.heading(heading)
+	p.Heading("%s", heading)
 	for _, item := range items {
-		p.paragraph("  ", item)
+		p.Item("%s", item)
 	}
-}
-
-// paragraph prints text with an indent, and two more columns of it after the first line.
-func (p *page) paragraph(indent, text string) {
-	line := indent
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case line == indent || strings.TrimSpace(line) == "":
-			line += word
-		case p.width == 0 || len(line)+1+len(word) <= p.width:
-			line += " " + word
-		default:
-			p.WriteString(line + "\n")
-			line = indent + "  " + word
-		}
-	}
-	p.WriteString(line + "\n")
 }
 
 // changes prints the smallest change and the alternatives.
-func (p *page) changes(r *Report) {
+func (r *Report) changes(p *report.Page) {
 	if r.Change != nil {
-		p.heading("Smallest change")
-		p.change(r.Change)
+		p.Heading("Smallest change")
+		change(p, r.Change)
 	}
 	for i := range r.Alternatives {
-		p.heading(fmt.Sprintf("Alternative %d", i+1))
-		p.change(&r.Alternatives[i])
+		p.Heading("Alternative %d", i+1)
+		change(p, &r.Alternatives[i])
 	}
 }
 
 // change prints one change. What cannot be patched is created anew, or by hand.
-func (p *page) change(c *Change) {
-	p.paragraph("  ", c.Summary)
+func change(p *report.Page, c *Change) {
+	p.Item("%s", c.Summary)
 	for i := range c.Edits {
 		e := &c.Edits[i]
 		for _, f := range e.Fields {
-			p.paragraph("    ", fmt.Sprintf("%s: %s -> %s", f.Field, orAbsent(f.Old), orAbsent(f.New)))
+			p.Indented("    ", fmt.Sprintf("%s: %s -> %s", f.Field, orAbsent(f.Old), orAbsent(f.New)))
 		}
 	}
-	p.paragraph("  ", "With it, "+outlook(c.Node))
+	p.Indented("  ", "With it, "+outlook(c.Node))
 	for i := range c.Edits {
 		switch e := &c.Edits[i]; {
 		case e.Command != "":
-			p.command(e.Command)
+			command(p, e.Command)
 		case e.Manifest != "":
-			p.command(strings.TrimSuffix(e.Manifest, "\n"))
+			command(p, strings.TrimSuffix(e.Manifest, "\n"))
 		case e.Action == Recreate && !slices.ContainsFunc(c.Edits[:i], func(b Edit) bool { return b.Object == e.Object && b.Action == Recreate }):
-			p.paragraph("  ", "It cannot change in place: create "+e.String()+" anew.")
+			p.Indented("  ", "It cannot change in place: create "+e.String()+" anew.")
 		}
 	}
 }
 
 // command prints a command as it is to be typed. Its lines are not broken: a shell reads them.
-func (p *page) command(text string) {
+func command(p *report.Page, text string) {
 	for line := range strings.Lines(text) {
-		p.WriteString("    " + line)
+		p.Printf("    %s", line)
 	}
-	p.WriteString("\n")
+	p.Blank()
 }
 
 func orAbsent(value string) string {
@@ -150,7 +120,7 @@ func outlook(n *Place) string {
 	}
 	text += " (" + n.CapacityType + ", NodePool " + n.NodePool + "), " + dollars(n.HourlyCost)
 	if n.With > 0 {
-		text += ", shared with " + plural(n.With, "other pod")
+		text += ", shared with " + report.Plural(n.With, "other pod")
 	}
 	return text + "."
 }
@@ -161,7 +131,7 @@ func unsolved(e *Effort) string {
 		return "No change of the objects is known with which the pod gets a node."
 	}
 	text := fmt.Sprintf("No change of one or two fields was found with which the pod gets a node, among %s in %s",
-		plural(e.Candidates, "candidate"), plural(e.Plans, "plan"))
+		report.Plural(e.Candidates, "candidate"), report.Plural(e.Plans, "plan"))
 	if !e.Complete {
 		text += "; the search stopped at its bound"
 	}

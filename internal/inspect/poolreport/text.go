@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/internal/inspect/prose"
+	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
 // shown is how many lines a list has at most: more are counted.
@@ -14,7 +14,7 @@ const shown = 10
 
 // Text prints the report, folded at width columns; 0 folds nothing, and lists everything.
 func (r *Report) Text(w io.Writer, width int) error {
-	p := &prose.Page{Width: width}
+	p := &report.Page{Width: width}
 	p.Line("%s", r.Verdict)
 	r.status(p)
 	r.budgets(p)
@@ -29,9 +29,9 @@ func (r *Report) Text(w io.Writer, width int) error {
 
 // verdict is the first line.
 func (r *Report) verdict() string {
-	subject := fmt.Sprintf("nodepool %s has %s", r.Name, prose.Plural(r.Nodes, "node"))
+	subject := fmt.Sprintf("nodepool %s has %s", r.Name, report.Plural(r.Nodes, "node"))
 	if r.HourlyCost > 0 {
-		subject += fmt.Sprintf(" for %s/h", prose.Dollars(r.HourlyCost))
+		subject += fmt.Sprintf(" for %s/h", report.Money(r.HourlyCost))
 	}
 	for _, c := range r.Conditions {
 		if c.Bad && c.Type != "Ready" {
@@ -78,7 +78,7 @@ func withinSentence(text string) string {
 	return strings.ToLower(text[:1]) + text[1:]
 }
 
-func (r *Report) status(p *prose.Page) {
+func (r *Report) status(p *report.Page) {
 	var lines []string
 	if r.Replicas != nil {
 		lines = append(lines, fmt.Sprintf("static: spec.replicas %d, whatever pods need", *r.Replicas))
@@ -86,7 +86,7 @@ func (r *Report) status(p *prose.Page) {
 		lines = append(lines, fmt.Sprintf("weight %d", r.Weight))
 	}
 	for _, l := range r.Limits {
-		lines = append(lines, fmt.Sprintf("limit of %s: %s of %s used (%d%%)", l.Resource, l.Used, l.Limit, prose.Percent(l.Share)))
+		lines = append(lines, fmt.Sprintf("limit of %s: %s of %s used (%d%%)", l.Resource, l.Used, l.Limit, report.Percent(l.Share)))
 	}
 	for _, c := range r.Conditions {
 		if c.Bad {
@@ -102,7 +102,7 @@ func (r *Report) status(p *prose.Page) {
 	}
 }
 
-func (r *Report) budgets(p *prose.Page) {
+func (r *Report) budgets(p *report.Page) {
 	p.Heading("How many nodes may be disrupted at once, over the next 24 h")
 	if r.BudgetError != "" {
 		p.Item("none: %s", r.BudgetError)
@@ -115,7 +115,7 @@ func (r *Report) budgets(p *prose.Page) {
 		p.Item("%s: %s", strings.Join(reasons, ", "), s.Text)
 	}
 	if n := len(r.Disrupted); n > 0 {
-		p.Item("%s count as disrupted now:", prose.Plural(n, "node"))
+		p.Item("%s count as disrupted now:", report.Plural(n, "node"))
 	}
 	for i, d := range r.Disrupted {
 		if p.Width > 0 && i == shown {
@@ -130,7 +130,7 @@ func (r *Report) budgets(p *prose.Page) {
 	}
 }
 
-func (r *Report) moving(p *prose.Page) {
+func (r *Report) moving(p *report.Page) {
 	if len(r.Going) == 0 {
 		return
 	}
@@ -142,15 +142,15 @@ func (r *Report) moving(p *prose.Page) {
 		}
 		line := fmt.Sprintf("%s: %s", g.Node, g.Reason)
 		if g.Together > 1 {
-			line += fmt.Sprintf(", one of %d that save %s/h together", g.Together, prose.Dollars(g.HourlySavings))
+			line += fmt.Sprintf(", one of %d that save %s/h together", g.Together, report.Money(g.HourlySavings))
 		} else if g.HourlySavings != 0 {
-			line += fmt.Sprintf(", saves %s/h", prose.Dollars(g.HourlySavings))
+			line += fmt.Sprintf(", saves %s/h", report.Money(g.HourlySavings))
 		}
 		p.Item("%s", line)
 	}
 }
 
-func (r *Report) staying(p *prose.Page) {
+func (r *Report) staying(p *report.Page) {
 	if len(r.Stays) == 0 {
 		return
 	}
@@ -160,18 +160,18 @@ func (r *Report) staying(p *prose.Page) {
 			p.Item("and %d more reasons: -o wide", len(r.Stays)-shown)
 			break
 		}
-		p.Item("%s: %s", prose.Plural(s.Nodes, "node"), s.Message)
+		p.Item("%s: %s", report.Plural(s.Nodes, "node"), s.Message)
 		p.Detail("%s", strings.Join(s.Names, ", "))
 	}
 }
 
-func (r *Report) drift(p *prose.Page) {
+func (r *Report) drift(p *report.Page) {
 	if len(r.Drift) == 0 {
 		return
 	}
 	p.Heading("Drift")
 	for _, d := range r.Drift {
-		p.Item("%s: %s", prose.Plural(d.Nodes, "node"), d.Reason)
+		p.Item("%s: %s", report.Plural(d.Nodes, "node"), d.Reason)
 		for _, f := range d.Fields {
 			p.Detail("%s", f.String())
 		}
@@ -179,11 +179,11 @@ func (r *Report) drift(p *prose.Page) {
 	}
 }
 
-func (r *Report) types(p *prose.Page) {
+func (r *Report) types(p *report.Page) {
 	if r.Types == 0 {
 		return
 	}
-	p.Heading("What it can launch: %d of %s", r.Admitted, prose.Plural(r.Types, "instance type"))
+	p.Heading("What it can launch: %d of %s", r.Admitted, report.Plural(r.Types, "instance type"))
 	for i, e := range r.Excluded {
 		if p.Width > 0 && i == shown {
 			p.Item("and %d more rules: -o wide", len(r.Excluded)-shown)

@@ -76,7 +76,7 @@ var importRules = []layer{
 	{dir: "internal/manifest", ours: []string{"api", "internal/engine", "internal/cluster", "internal/spelling"}},
 	// A recording has the objects of a cluster, scrubbed as manifests are; replaying it calls the engine.
 	{
-		dir: "internal/recorder",
+		dir:  "internal/recorder",
 		ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/report"},
 	},
 	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/report"}},
@@ -123,7 +123,7 @@ var importRules = []layer{
 	{dir: "internal/instancetypelist", ours: []string{"api", "internal/engine", "internal/report"}, theirs: []string{"k8s.io/api/", "k8s.io/apimachinery/"}},
 	// Checks evaluate what was read of cluster and cloud; the cloud adapter defines the causes of nodes that do not join.
 	{
-		dir: "internal/doctor",
+		dir:  "internal/doctor",
 		ours: []string{"api", "internal/engine", "internal/cloudprovider", "internal/aws", "internal/spelling", "internal/report"},
 	},
 	// Going over from Karpenter: compares what was read with what the other packages know, and changes nothing.

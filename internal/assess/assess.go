@@ -234,12 +234,12 @@ func (a *assessment) kept(s *settled) []Kept {
 	}
 	out := []Kept{}
 	for _, k := range s.kept {
-		reason := reasonOf(cmp.Or(k.Why, notReached))
+		reason := summary(k.Why)
 		i, known := at[reason]
 		if !known {
 			i = len(out)
 			at[reason] = i
-			out = append(out, Kept{Reason: reason, Example: fmt.Sprintf("%s: %s", k.Node, cmp.Or(k.Why, notReached))})
+			out = append(out, Kept{Reason: reason, Example: fmt.Sprintf("%s: %s", k.Node, cmp.Or(k.Message, notReached))})
 		}
 		out[i].Nodes++
 		out[i].HourlyCost += price[k.Node]

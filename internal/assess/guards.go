@@ -197,33 +197,3 @@ func closedPools(f *future, prices *priceList) *blockers {
 	}
 	return out
 }
-
-// engineReasons are reasons of the engine without names and numbers, by how its messages begin. No message begins with two of them.
-var engineReasons = map[string]string{
-	"Not all pods would schedule":             "Not all pods would schedule",
-	"pdb prevents pod evictions":              "pdb prevents pod evictions",
-	"eviction does not support multiple PDBs": "eviction does not support multiple PDBs",
-	"disruption is blocked through the":       "disruption is blocked through an annotation of the node",
-	`pod has "karpenter.sh/do-not-disrupt"`:   `pod has "karpenter.sh/do-not-disrupt" annotation`,
-	"would schedule against uninitialized":    "would schedule against uninitialized nodes",
-	"Can't remove without creating":           "Can't remove without creating several nodes",
-	"SpotToSpotConsolidation requires":        "too few cheaper types to replace a spot node with a spot node",
-	"consolidateAfter of NodePool":            "consolidateAfter of its NodePool has not passed",
-	"Filtering by price: minValues":           "minValues is not met by the cheaper instance types",
-}
-
-// notReached is why a node stays that a search did not come to before its bound.
-const notReached = "the search stopped before it"
-
-// reasonOf is a reason of the engine without the names in it, so that nodes that stay for one reason are counted together.
-func reasonOf(message string) string {
-	for begin, reason := range engineReasons {
-		if strings.HasPrefix(message, begin) {
-			return reason
-		}
-	}
-	if at := strings.IndexAny(message, "(:"); at > 0 {
-		return strings.TrimSpace(message[:at])
-	}
-	return message
-}

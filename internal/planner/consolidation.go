@@ -19,8 +19,11 @@ type Consolidation struct {
 	TimedOut bool
 }
 
-// Kept is a node that stays.
-type Kept struct{ Node, NodePool, Why string }
+// Kept is a node that stays, and why.
+type Kept struct {
+	Node, NodePool string
+	disrupt.Why
+}
 
 // Disruption is what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
 // drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
@@ -48,7 +51,7 @@ func ConsolidateCompiled(
 func consolidationOf(d pass.Decisions) *Consolidation {
 	out := &Consolidation{Commands: d.Start, Steps: d.Steps, TimedOut: d.TimedOut}
 	for _, stays := range d.Stay {
-		out.Kept = append(out.Kept, Kept{stays.Node.Name, stays.Node.Pool, stays.Message})
+		out.Kept = append(out.Kept, Kept{stays.Node.Name, stays.Node.Pool, stays.Why})
 	}
 	return out
 }

@@ -66,7 +66,7 @@ func FindDrift(s *snapshot.Snapshot, drifted map[string]manifest.Drift) *Drift {
 	for _, c := range alone {
 		outcome := out.simulate(q, []*disrupt.Candidate{c})
 		at := slices.IndexFunc(out.Nodes, func(d Drifted) bool { return d.Node == c.Node })
-		out.Nodes[at].Stays = outcome.Message()
+		out.Nodes[at].Stays = outcome.Why().Message
 	}
 	return out
 }
@@ -114,7 +114,7 @@ type simulation struct {
 // replace replaces candidates together, unless some of them have pods that fit nowhere: it returns these.
 func (d *Drift) replace(p simulation, candidates []*disrupt.Candidate) (stuck []*disrupt.Candidate) {
 	outcome := d.simulate(p, candidates)
-	if outcome.Message() == "" {
+	if outcome.Why().Message == "" {
 		return nil
 	}
 	unschedulable := map[types.UID]bool{}
@@ -144,7 +144,7 @@ func (d *Drift) simulate(p simulation, candidates []*disrupt.Candidate) disrupt.
 	}
 	answer := p.Simulate(q)
 	outcome := disrupt.EvaluateRemoval(p.snapshot, judged, answer)
-	if outcome.Message() == "" {
+	if outcome.Why().Message == "" {
 		p.Apply(q, &answer)
 		d.Plan.Launches = append(d.Plan.Launches, outcome.Plan.Launches...)
 		d.Plan.Placements = append(d.Plan.Placements, outcome.Plan.Placements...)

@@ -94,7 +94,7 @@ func (r *Report) disruption(p *jsonWriter) {
 		out.HourlySavings += cmd.Savings
 	}
 	for _, k := range r.Consolidation.Kept {
-		out.Kept = append(out.Kept, jsonKept{k.Node, k.NodePool, k.Why})
+		out.Kept = append(out.Kept, jsonKept{k.Node, k.NodePool, k.Message})
 	}
 	p.text(",\n  \"consolidation\": ")
 	p.value("  ", out)

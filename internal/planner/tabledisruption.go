@@ -139,7 +139,7 @@ func (r *Report) consolidation(p *report.Page) {
 	if len(r.Consolidation.Kept) > 0 {
 		p.Printf("Nodes that consolidation keeps\n")
 		for _, k := range r.Consolidation.Kept {
-			p.Indented("  ", k.Node+": "+k.Why)
+			p.Indented("  ", k.Node+": "+k.Message)
 		}
 		p.Blank()
 	}

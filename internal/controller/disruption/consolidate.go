@@ -113,7 +113,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		l.recordScores(&found.Rejected[i], "rejected")
 	}
 	for _, k := range found.Unconsolidatable {
-		if k.NoEvent {
+		if k.Reason.Quiet() {
 			continue
 		}
 		l.onNodeAndClaim(k.Candidate.Node, func(o event.Object) {
@@ -163,7 +163,7 @@ func (l *Loop) recordSearchMetrics(found *consolidate.Result, candidates int, to
 	l.Metrics.Evaluation.WithLabelValues("underutilized", consolidate.Multi).Observe(took.Seconds())
 	ineligible := 0
 	for _, k := range found.Unconsolidatable {
-		if k.Candidate.Type == nil || k.NoEvent {
+		if k.Candidate.Type == nil || k.Reason.Quiet() {
 			ineligible++
 		}
 	}

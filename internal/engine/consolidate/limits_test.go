@@ -208,7 +208,7 @@ func TestIneligibleNodes(t *testing.T) {
 			tt.edit(s)
 			r := find(s, defaults())
 			wantNothing(t, r, "node", tt.why)
-			if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].NoEvent != tt.noEvent {
+			if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].Reason.Quiet() != tt.noEvent {
 				t.Errorf("left are %+v, want one, without event %v", r.Unconsolidatable, tt.noEvent)
 			}
 		})
@@ -225,7 +225,7 @@ func TestNodesOfAPoolThatIsNotReadyAreNotOfAnUnknownType(t *testing.T) {
 	in.Candidates = disrupt.NewView(s).Candidates
 	r := consolidate.Find(in, defaults())
 	want := `NodePool "general" is not ready, so it can launch no replacement`
-	if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].Message != want || !r.Unconsolidatable[0].NoEvent {
+	if len(r.Unconsolidatable) != 1 || r.Unconsolidatable[0].Message != want || !r.Unconsolidatable[0].Reason.Quiet() {
 		t.Errorf("%+v, want %q without an event", r.Unconsolidatable, want)
 	}
 }

@@ -12,29 +12,42 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
 
-// Messages of the event Unconsolidatable. Some repeat Karpenter's words, which operators search for.
-const (
-	messageNotCheaper         = "Can't replace with a cheaper node"
-	messageSpotToSpotDisabled = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
-	messageSameType           = "Can't replace with a node other than those that would be terminated"
-)
+// The reasons of the event Unconsolidatable. Some repeat Karpenter's words, which operators search for.
 
-func messageTooFewSpotTypes(n int) string {
-	return fmt.Sprintf(
+func notCheaper() disrupt.Why {
+	return disrupt.Because(disrupt.NotCheaper, "Can't replace with a cheaper node")
+}
+
+func spotToSpotDisabled() disrupt.Why {
+	return disrupt.Because(disrupt.SpotToSpotOff, "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node")
+}
+
+func sameType() disrupt.Why {
+	return disrupt.Because(disrupt.SameType, "Can't replace with a node other than those that would be terminated")
+}
+
+func tooDisruptive() disrupt.Why {
+	return disrupt.Because(disrupt.TooDisruptive, "It would disturb more than it saves")
+}
+
+func tooFewSpotTypes(n int) disrupt.Why {
+	return disrupt.Because(
+		disrupt.TooFewSpotTypes,
 		"SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d",
 		minSpotTypes,
 		n,
 	)
 }
 
-func messageMinValues(reqs requirement.Set, types []*catalog.InstanceType) string {
+func tooFewValues(reqs requirement.Set, types []*catalog.InstanceType) disrupt.Why {
 	var short []string
 	for _, r := range reqs.All() {
 		if r.MinValues() > 0 {
 			short = append(short, fmt.Sprintf("%s wants %d", r.Key(), r.MinValues()))
 		}
 	}
-	return fmt.Sprintf(
+	return disrupt.Because(
+		disrupt.TooFewValues,
 		"Filtering by price: minValues requirement is not met (%s) by the %d cheaper instance types",
 		strings.Join(short, ", "),
 		len(types),
@@ -44,7 +57,7 @@ func messageMinValues(reqs requirement.Set, types []*catalog.InstanceType) strin
 // maxNamedPods is how many pods a message names: an event holds 1 kB.
 const maxNamedPods = 5
 
-func messageUnschedulable(rejected []schedule.Rejection) string {
+func unscheduled(rejected []schedule.Rejection) disrupt.Why {
 	var out []string
 	for _, r := range rejected[:min(maxNamedPods, len(rejected))] {
 		message := make([]string, len(r.Reasons))
@@ -57,7 +70,7 @@ func messageUnschedulable(rejected []schedule.Rejection) string {
 	if more := len(rejected) - maxNamedPods; more > 0 {
 		text += fmt.Sprintf(" and %d other(s)", more)
 	}
-	return text
+	return disrupt.Why{Reason: disrupt.Unschedulable, Message: text}
 }
 
 // Explain describes a command in a few lines: what it saves, and which pods move where.

@@ -40,9 +40,7 @@ func (m *move) disruptionCost() float64 {
 
 // rejection is why nodes cannot be removed together.
 type rejection struct {
-	message string
-	// noEvent is set if no event is to report the message.
-	noEvent bool
+	disrupt.Why
 	// nodes are those that are the reason; nil if the whole set is.
 	nodes []*node
 	// until is when the reason ends by time alone; zero if it does not.
@@ -77,8 +75,8 @@ func (x *search) origins(removed []*node) map[*corev1.Pod]*node {
 }
 
 // unschedulable returns the nodes with pods that the plan does not schedule, or only on an uninitialized node, and
-// the message.
-func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*node) ([]*node, string) {
+// the reason.
+func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*node) ([]*node, disrupt.Why) {
 	var blockers []*node
 	at := func(p *corev1.Pod) {
 		if n := origins[p]; n != nil && !slices.Contains(blockers, n) {
@@ -100,12 +98,12 @@ func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*nod
 		}
 	}
 	if len(rejected) == 0 {
-		return nil, ""
+		return nil, disrupt.Why{}
 	}
 	for _, r := range rejected {
 		at(r.Pod)
 	}
-	return blockers, messageUnschedulable(rejected)
+	return blockers, unscheduled(rejected)
 }
 
 // nodeIndex is the index of a placement's node; -1 if it is not in the snapshot.
@@ -219,16 +217,16 @@ func (x *search) evaluate(m *move) *rejection {
 		price += n.Price
 	}
 	if x.allocatedDevices && x.allocatesDevices(m) {
-		return &rejection{message: "Devices are given out by another command first", noEvent: true}
+		return &rejection{Why: disrupt.Because(disrupt.DevicesTaken, "Devices are given out by another command first")}
 	}
 	m.savings = price
 	if len(m.plan.Launches) > 0 {
 		if len(m.removed) == 1 && len(m.plan.Launches) > 1 {
-			return &rejection{message: fmt.Sprintf("Can't remove without creating %d candidates", len(m.plan.Launches))}
+			return &rejection{Why: disrupt.Because(disrupt.SeveralLaunches, "Can't remove without creating %d candidates", len(m.plan.Launches))}
 		}
-		launches, equal, message := x.narrowLaunches(m.removed, m.plan.Launches)
-		if message != "" {
-			return &rejection{message: message, nodes: equal}
+		launches, equal, why := x.narrowLaunches(m.removed, m.plan.Launches)
+		if why.Reason != "" {
+			return &rejection{Why: why, nodes: equal}
 		}
 		m.plan.Launches = launches
 		for i := range launches {
@@ -242,7 +240,7 @@ func (x *search) evaluate(m *move) *rejection {
 	m.verdicts = verdicts
 	if !approved {
 		x.recordRejected(m)
-		return &rejection{message: "It would disturb more than it saves", noEvent: true}
+		return &rejection{Why: tooDisruptive()}
 	}
 	m.plan.Stats = schedule.Stats{}
 	for i := range m.plan.Launches {
@@ -284,7 +282,7 @@ func (x *search) checkSavings(m *move, price float64) *rejection {
 	}
 	overhead := x.snap.Settings.NodeCost * float64(len(m.plan.Launches)-len(m.removed))
 	if m.savings-overhead <= 0 || len(m.removed) > 1 && m.savings-overhead < minSavingsShare*price {
-		return &rejection{message: messageNotCheaper}
+		return &rejection{Why: notCheaper()}
 	}
 	return nil
 }
@@ -315,8 +313,8 @@ func (x *search) checkAge(m *move, launched float64) *rejection {
 		x.result.NextChange = until
 	}
 	return &rejection{
-		message: fmt.Sprintf("Node is young: its replacement saves $%.4f/h, which pays for the time in which both run once the node is %s old",
-			m.savings, age),
+		Why: disrupt.Because(disrupt.TooYoung,
+			"Node is young: its replacement saves $%.4f/h, which pays for the time in which both run once the node is %s old", m.savings, age),
 		nodes: []*node{young},
 		until: until,
 	}
@@ -350,7 +348,8 @@ func (x *search) apply(m *move) {
 	for _, pl := range m.plan.Placements {
 		if i := x.nodeIndex(pl); i >= 0 && x.byIndex[i] != nil {
 			n := x.byIndex[i]
-			n.destination, n.examined, n.message, n.noEvent, n.until = true, true, "It takes in pods of nodes that are terminated", true, time.Time{}
+			n.destination, n.examined = true, true
+			x.setWhy([]*node{n}, disrupt.Because(disrupt.TakesPods, "It takes in pods of nodes that are terminated"))
 		}
 	}
 	x.moves = append(x.moves, m)

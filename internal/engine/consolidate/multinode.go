@@ -7,6 +7,7 @@ import (
 	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 )
 
 const (
@@ -197,8 +198,8 @@ func (x *search) removeGroup(nodes []*node, closed map[int]bool) {
 		q := x.removalQuestion(g, x.openDestinations(closed), false)
 		plan := x.simulate(q)
 		origins := x.origins(g)
-		if blockers, message := x.unschedulable(&plan, origins); message != "" {
-			x.setMessage(blockers, message, false)
+		if blockers, why := x.unschedulable(&plan, origins); why.Reason != "" {
+			x.setWhy(blockers, why)
 			later(keepOpen(g, blockers, closed))
 			continue
 		}
@@ -264,16 +265,16 @@ func removedNodes(moves []*move) []*node {
 	return out
 }
 
-func (x *search) setMessage(nodes []*node, message string, noEvent bool) {
+func (x *search) setWhy(nodes []*node, why disrupt.Why) {
 	for _, n := range nodes {
-		n.message, n.noEvent, n.until = message, noEvent, time.Time{}
+		n.why, n.until = why, time.Time{}
 	}
 }
 
 // reject notes on nodes why a move of them was rejected.
 func (x *search) reject(nodes []*node, r *rejection) {
 	for _, n := range nodes {
-		n.message, n.noEvent, n.until = r.message, r.noEvent, r.until
+		n.why, n.until = r.Why, r.until
 	}
 }
 

@@ -83,8 +83,8 @@ func (x *search) placeOnExisting(removed []*node, planned *schedule.Plan, pods [
 	plan := x.simulate(q)
 	// A pending pod that was placed on a removed node may be planned for a launch as well.
 	plan.Rejected = filtered(plan.Rejected, func(r schedule.Rejection) bool { return !onLaunch[r.Pod.UID] })
-	if _, message := x.unschedulable(&plan, x.origins(removed)); message != "" {
-		return &Invalid{Scheduling, message}
+	if _, why := x.unschedulable(&plan, x.origins(removed)); why.Reason != "" {
+		return &Invalid{Scheduling, why.Message}
 	}
 	x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &plan)
 	return nil
@@ -190,7 +190,7 @@ func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error
 		newPrice += most
 	}
 	if newPrice >= oldPrice {
-		return &Invalid{Scheduling, messageNotCheaper}
+		return &Invalid{Scheduling, notCheaper().Message}
 	}
 	return nil
 }

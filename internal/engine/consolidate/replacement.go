@@ -7,6 +7,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
@@ -151,7 +152,7 @@ const minSpotTypes = 15
 //
 // Invariant of the result: each launch costs less than its share of the removed nodes' price, even at its worst
 // price. The cost is one scan of the offerings per launch and rule.
-func (x *search) narrowLaunches(removed []*node, launches []schedule.Launch) (out []schedule.Launch, equal []*node, message string) {
+func (x *search) narrowLaunches(removed []*node, launches []schedule.Launch) (out []schedule.Launch, equal []*node, why disrupt.Why) {
 	price, allSpot := 0.0, true
 	for _, n := range removed {
 		price += n.Price
@@ -162,16 +163,16 @@ func (x *search) narrowLaunches(removed []*node, launches []schedule.Launch) (ou
 	for i := range launches {
 		total += launches[i].Offering.Price
 		if allSpot && !x.settings.SpotToSpot && launches[i].Requirements.Get(karpv1.LabelCapacityType).Has(karpv1.CapacityTypeSpot) {
-			return nil, nil, messageSpotToSpotDisabled
+			return nil, nil, spotToSpotDisabled()
 		}
 	}
 	if total >= price {
-		return nil, nil, messageNotCheaper // the lowest price of a type is at most its worst
+		return nil, nil, notCheaper() // the lowest price of a type is at most its worst
 	}
 	total = 0
 	for i := range launches {
 		if launches[i].MinValuesRelaxed {
-			return nil, nil, "Filtering by price: minValues would be relaxed"
+			return nil, nil, disrupt.Because(disrupt.TooFewValues, "Filtering by price: minValues would be relaxed")
 		}
 		r := newReplacement(&launches[i])
 		all[i] = r
@@ -186,55 +187,55 @@ func (x *search) narrowLaunches(removed []*node, launches []schedule.Launch) (ou
 		if len(all) > 1 {
 			limit = r.lowestWorstPrice() * price / total
 		}
-		if message := r.limitPrice(limit); message != "" {
-			return nil, nil, message
+		if why := r.limitPrice(limit); why.Reason != "" {
+			return nil, nil, why
 		}
 		if r.allows(karpv1.CapacityTypeSpot) && r.allows(karpv1.CapacityTypeOnDemand) {
 			r.spotOnly()
 		}
 		if allSpot && len(removed) == 1 && r.allows(karpv1.CapacityTypeSpot) {
-			if message := r.requireSpotFlexibility(); message != "" {
-				return nil, nil, message
+			if why := r.requireSpotFlexibility(); why.Reason != "" {
+				return nil, nil, why
 			}
 		}
 	}
 	if len(removed) > 1 {
-		if equal, message := excludeSameTypes(removed, all); message != "" {
-			return nil, equal, message
+		if equal, why := excludeSameTypes(removed, all); why.Reason != "" {
+			return nil, equal, why
 		}
 	}
 	for _, r := range all {
 		out = append(out, r.result())
 	}
-	return out, nil, ""
+	return out, nil, disrupt.Why{}
 }
 
 // limitPrice keeps the types that cost less than limit however they are launched.
-func (r *replacement) limitPrice(limit float64) string {
+func (r *replacement) limitPrice(limit float64) disrupt.Why {
 	r.types = cheaperThan(r.types, r.reqs, limit)
 	switch _, ok := minValuesPrefix(r.types, r.reqs); {
 	case len(r.types) == 0:
-		return messageNotCheaper
+		return notCheaper()
 	case !ok:
-		return messageMinValues(r.reqs, r.types)
+		return tooFewValues(r.reqs, r.types)
 	}
-	return ""
+	return disrupt.Why{}
 }
 
 // requireSpotFlexibility applies the rule for a single spot node that is replaced by another.
-func (r *replacement) requireSpotFlexibility() string {
+func (r *replacement) requireSpotFlexibility() disrupt.Why {
 	if len(r.types) < minSpotTypes {
-		return messageTooFewSpotTypes(len(r.types))
+		return tooFewSpotTypes(len(r.types))
 	}
 	need, _ := minValuesPrefix(r.types, r.reqs)
 	r.types = r.types[:max(minSpotTypes, need)]
-	return ""
+	return disrupt.Why{}
 }
 
 // excludeSameTypes keeps the types for which no removed node could simply have stayed. A single launch must cost less
 // than every removed node of a type that it may become; of several launches, none may be of the type of a removed
 // node at its price or more. It returns the nodes that should stay instead.
-func excludeSameTypes(removed []*node, all []*replacement) ([]*node, string) {
+func excludeSameTypes(removed []*node, all []*replacement) ([]*node, disrupt.Why) {
 	lowest := map[string]float64{}
 	for _, n := range removed {
 		if p, ok := lowest[n.Type.Name]; !ok || n.Price < p {
@@ -243,7 +244,7 @@ func excludeSameTypes(removed []*node, all []*replacement) ([]*node, string) {
 	}
 	var equal []*node
 	taken := map[*node]bool{}
-	message := ""
+	var why disrupt.Why
 	for _, r := range all {
 		others := slices.DeleteFunc(slices.Clone(r.types), func(it *catalog.InstanceType) bool {
 			p, same := lowest[it.Name]
@@ -260,7 +261,7 @@ func excludeSameTypes(removed []*node, all []*replacement) ([]*node, string) {
 		}
 		first := r.types[0]
 		if _, ok := minValuesPrefix(others, r.reqs); len(others) == 0 || !ok || len(all) > 1 && others[0] != first {
-			message = messageSameType
+			why = sameType()
 			if n := mostDisruptive(removed, taken, first); n != nil {
 				taken[n] = true
 				equal = append(equal, n)
@@ -269,7 +270,7 @@ func excludeSameTypes(removed []*node, all []*replacement) ([]*node, string) {
 		}
 		r.types = others
 	}
-	return equal, message
+	return equal, why
 }
 
 // mostDisruptive finds the node of the type with the highest disruption cost.

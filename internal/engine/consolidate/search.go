@@ -21,10 +21,8 @@ type node struct {
 	podValue, freeValue float64
 	// removed is set once a move removes it, destination once pods of another node move here.
 	removed, destination bool
-	// message says why it stays, by the last simulation.
-	message string
-	// noEvent is set if no event is to report the message.
-	noEvent bool
+	// why it stays, by the last simulation.
+	why disrupt.Why
 	// until is when the reason ends by time alone; zero if it does not.
 	until    time.Time
 	examined bool
@@ -138,8 +136,8 @@ func (x *search) canLaunch() bool {
 func (x *search) filterEligible(candidates []*disrupt.Candidate) []disrupt.Unconsolidatable {
 	var out []disrupt.Unconsolidatable
 	for _, c := range candidates {
-		if reason := ineligible(c); reason != eligible {
-			out = append(out, disrupt.Unconsolidatable{Candidate: c, Message: reason.message(c), NoEvent: reason.noEvent()})
+		if why := ineligible(c); why.Reason != "" {
+			out = append(out, disrupt.Unconsolidatable{Candidate: c, Why: why})
 			continue
 		}
 		n := &node{Candidate: c}
@@ -297,7 +295,7 @@ func (x *search) unconsolidatable() []disrupt.Unconsolidatable {
 		if n.removed {
 			continue
 		}
-		out = append(out, disrupt.Unconsolidatable{Candidate: n.Candidate, Message: n.message, NoEvent: n.noEvent, Until: n.until})
+		out = append(out, disrupt.Unconsolidatable{Candidate: n.Candidate, Why: n.why, Until: n.until})
 	}
 	return out
 }

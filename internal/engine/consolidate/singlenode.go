@@ -1,6 +1,9 @@
 package consolidate
 
-import karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+import (
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+)
 
 // singleNode simulates the removal of each remaining candidate alone. The cost is one simulation per candidate.
 func (x *search) singleNode(nodes []*node) {
@@ -12,18 +15,18 @@ func (x *search) singleNode(nodes []*node) {
 			return
 		case x.budget[n.Pool.Name] <= 0:
 			x.result.OverBudget = true
-			x.setMessage([]*node{n}, "The budgets of its NodePool allow no further disruption now", true)
+			x.setWhy([]*node{n}, disrupt.Because(disrupt.OverBudget, "The budgets of its NodePool allow no further disruption now"))
 			continue
 		case !x.approvable(n):
 			n.examined = true
-			x.setMessage([]*node{n}, "It would disturb more than it saves", true)
+			x.setWhy([]*node{n}, tooDisruptive())
 			continue
 		}
 		g := []*node{n}
 		plan := x.simulate(x.removalQuestion(g, x.openDestinations(nil), true))
 		origins := x.origins(g)
-		if _, message := x.unschedulable(&plan, origins); message != "" {
-			x.setMessage(g, message, false)
+		if _, why := x.unschedulable(&plan, origins); why.Reason != "" {
+			x.setWhy(g, why)
 			continue
 		}
 		m := &move{removed: g, plan: plan}

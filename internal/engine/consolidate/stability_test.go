@@ -133,8 +133,8 @@ func TestYoungNodeIsReplacedAsSoonAsItRepays(t *testing.T) {
 			if len(r.Commands) > 0 || !r.NextChange.Equal(created.Add(tt.age)) || !r.Unconsolidatable[0].Until.Equal(created.Add(tt.age)) {
 				t.Errorf("$%v/h, age %v: %s, next change %v, %+v; want a change at %v", tt.price, early, describe(r), r.NextChange, r.Unconsolidatable, created.Add(tt.age))
 			}
-			if why := r.Unconsolidatable[0]; why.NoEvent || !strings.Contains(why.Message, "once the node is "+tt.age.String()+" old") {
-				t.Errorf("$%v/h, age %v: the reason is %q, event %v", tt.price, early, why.Message, !why.NoEvent)
+			if why := r.Unconsolidatable[0]; why.Reason.Quiet() || !strings.Contains(why.Message, "once the node is "+tt.age.String()+" old") {
+				t.Errorf("$%v/h, age %v: the reason is %q, event %v", tt.price, early, why.Message, !why.Reason.Quiet())
 			}
 		}
 		s.Now = created.Add(tt.age)

@@ -43,7 +43,7 @@ func Blocked(w io.Writer, list []disrupt.Blocked) {
 func Unconsolidatable(w io.Writer, list []disrupt.Unconsolidatable) {
 	for _, u := range list {
 		line := "stay " + u.Candidate.Node.Name + ": " + u.Message
-		if u.NoEvent {
+		if u.Reason.Quiet() {
 			line += " (without an event)"
 		}
 		if !u.Until.IsZero() {

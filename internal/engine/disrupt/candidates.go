@@ -4,7 +4,6 @@
 package disrupt
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,37 +16,9 @@ import (
 
 // Blocked is a node that is blocked from disruption.
 type Blocked struct {
-	Node   *snapshot.Node
-	Reason Reason
-	// Message is the text of events; it begins in lower case.
-	Message string
+	Node *snapshot.Node
+	Why
 }
-
-// Reason is why a node is blocked.
-type Reason string
-
-// The reasons in the order in which they are checked; Unplannable comes after Deleting. The reasons of the second
-// group only keep a node from being removed as empty.
-const (
-	AlreadyDisrupting Reason = "AlreadyDisrupting"
-	NoNode            Reason = "NoNode"
-	Rebooting         Reason = "Rebooting"
-	NotInitialized    Reason = "NotInitialized"
-	Deleting          Reason = "Deleting"
-	Nominated         Reason = "Nominated"
-	NodeDoNotDisrupt  Reason = "NodeDoNotDisrupt"
-	NoLabel           Reason = "NoNodePoolLabel"
-	NoNodePool        Reason = "NoNodePool"
-	DoNotRepair       Reason = "DoNotRepair"
-	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
-	PDB               Reason = "PDB"
-	Unplannable       Reason = "Unplannable"
-
-	NotEmpty              Reason = "NotEmpty"
-	BufferPods            Reason = "BufferPods"
-	ConsolidationDisabled Reason = "ConsolidationDisabled"
-	NotConsolidatable     Reason = "NotConsolidatable"
-)
 
 // View is a snapshot with its nodes classified for disruption.
 type View struct {
@@ -105,13 +76,12 @@ func (v *View) classify(i int) {
 	if n.Claim == "" {
 		return
 	}
-	if reason, message := v.nodeBlocks(n); reason != "" {
-		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, reason, message})
+	if why := v.nodeBlocks(n); why.Reason != "" {
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, why})
 		return
 	}
-	reason, message := v.podsBlock(n.Pods)
-	if reason != "" {
-		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, reason, message})
+	if why := v.podsBlock(n.Pods); why.Reason != "" {
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, why})
 		if n.Bounded {
 			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
 		}
@@ -119,41 +89,39 @@ func (v *View) classify(i int) {
 	}
 	c := v.candidate(i)
 	if b := v.pdbs.exhausted(c.podsPerPDB); b != nil {
-		v.BlockedNodes = append(
-			v.BlockedNodes,
-			Blocked{n, PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
-				b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])},
-		)
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, Because(PDB,
+			"pdb prevents pod evictions (PDB=%s/%s): it lets %d pods go, and nodes that are leaving hold %d",
+			b.Namespace, b.Name, b.Status.DisruptionsAllowed, v.pdbs.evicting[b])})
 		return
 	}
 	v.Candidates = append(v.Candidates, c)
 }
 
 // nodeBlocks returns the first reason, apart from its pods, why a node is blocked; empty if there is none.
-func (v *View) nodeBlocks(n *snapshot.Node) (Reason, string) {
+func (v *View) nodeBlocks(n *snapshot.Node) Why {
 	switch {
 	case n.Disrupting:
-		return AlreadyDisrupting, "candidate is already being disrupted"
+		return Why{Reason: AlreadyDisrupting, Message: "candidate is already being disrupted"}
 	case !n.Registered:
-		return NoNode, "nodeclaim does not have an associated node"
+		return Why{Reason: NoNode, Message: "nodeclaim does not have an associated node"}
 	case n.Rebooting:
-		return Rebooting, "node is rebooting"
+		return Why{Reason: Rebooting, Message: "node is rebooting"}
 	case !n.Initialized:
-		return NotInitialized, "node isn't initialized"
+		return Why{Reason: NotInitialized, Message: "node isn't initialized"}
 	case n.Deleting:
-		return Deleting, "node is deleting or marked for deletion"
+		return Why{Reason: Deleting, Message: "node is deleting or marked for deletion"}
 	case n.Unplannable != "":
-		return Unplannable, n.Unplannable
+		return Why{Reason: Unplannable, Message: n.Unplannable}
 	case v.nominated(n):
-		return Nominated, "node is nominated for a pending pod"
+		return Why{Reason: Nominated, Message: "node is nominated for a pending pod"}
 	case n.Annotations[karpv1.AnnotationDoNotDisrupt] == "true":
-		return NodeDoNotDisrupt, fmt.Sprintf("disruption is blocked through the %q annotation", karpv1.AnnotationDoNotDisrupt)
+		return Because(NodeDoNotDisrupt, "disruption is blocked through the %q annotation", karpv1.AnnotationDoNotDisrupt)
 	case n.Pool == "":
-		return NoLabel, fmt.Sprintf("node doesn't have required label (label=%s)", karpv1.LabelNodePool)
+		return Because(NoLabel, "node doesn't have required label (label=%s)", karpv1.LabelNodePool)
 	case v.pools[n.Pool] == nil:
-		return NoNodePool, fmt.Sprintf("nodepool not found (NodePool=%s)", n.Pool)
+		return Because(NoNodePool, "nodepool not found (NodePool=%s)", n.Pool)
 	}
-	return "", ""
+	return Why{}
 }
 
 // nominated reports whether pods will come to the node: a plan has just placed pods there, or it was launched for
@@ -166,10 +134,10 @@ func (v *View) nominated(n *snapshot.Node) bool {
 
 // podsBlock returns the first reason among the pods why their node is blocked. All pods are checked for
 // do-not-disrupt before any PodDisruptionBudget is.
-func (v *View) podsBlock(pods []*corev1.Pod) (Reason, string) {
+func (v *View) podsBlock(pods []*corev1.Pod) Why {
 	for _, p := range pods {
 		if !snapshot.Disruptable(p, v.Snapshot.Now) {
-			return PodDoNotDisrupt, fmt.Sprintf("pod has %q annotation (Pod=%s/%s)", karpv1.AnnotationDoNotDisrupt, p.Namespace, p.Name)
+			return Because(PodDoNotDisrupt, "pod has %q annotation (Pod=%s/%s)", karpv1.AnnotationDoNotDisrupt, p.Namespace, p.Name)
 		}
 	}
 	return v.pdbs.blocks(pods)

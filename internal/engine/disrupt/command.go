@@ -74,9 +74,7 @@ type Verdict struct {
 // Unconsolidatable is a candidate that no command removes.
 type Unconsolidatable struct {
 	Candidate *Candidate
-	// Message is that of the event Unconsolidatable. If NoEvent, no event is published: only explain commands show it.
-	Message string
-	NoEvent bool
+	Why
 	// Until is when the reason ends by time alone; zero if it does not.
 	Until time.Time
 }

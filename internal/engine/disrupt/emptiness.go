@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -12,8 +11,8 @@ import (
 // most; and the reasons of the others.
 func (v *View) Empty() (empty []*Candidate, kept []Blocked) {
 	for _, c := range v.Candidates {
-		if reason, message := whyNotEmpty(c); reason != "" {
-			kept = append(kept, Blocked{c.Node, reason, message})
+		if why := whyNotEmpty(c); why.Reason != "" {
+			kept = append(kept, Blocked{c.Node, why})
 			continue
 		}
 		empty = append(empty, c)
@@ -29,22 +28,22 @@ func SortBySavings(candidates []*Candidate) {
 	})
 }
 
-func whyNotEmpty(c *Candidate) (Reason, string) {
+func whyNotEmpty(c *Candidate) Why {
 	n := c.Node
 	if at := slices.IndexFunc(n.Pods, PreventsEmptiness); at >= 0 {
-		return NotEmpty, fmt.Sprintf("pod %s/%s would have to move", n.Pods[at].Namespace, n.Pods[at].Name)
+		return Because(NotEmpty, "pod %s/%s would have to move", n.Pods[at].Namespace, n.Pods[at].Name)
 	}
 	switch {
 	case n.Virtual > 0:
-		return BufferPods, fmt.Sprintf("Node %q has buffer pods", n.Name)
+		return Because(BufferPods, "Node %q has buffer pods", n.Name)
 	case c.Pool.Spec.Replicas != nil:
-		return ConsolidationDisabled, fmt.Sprintf("NodePool %q keeps a fixed number of nodes", n.Pool)
+		return Because(ConsolidationDisabled, "NodePool %q keeps a fixed number of nodes", n.Pool)
 	case c.Pool.Spec.Disruption.ConsolidateAfter.IsNever():
-		return ConsolidationDisabled, fmt.Sprintf("NodePool %q has consolidation disabled", n.Pool)
+		return Because(ConsolidationDisabled, "NodePool %q has consolidation disabled", n.Pool)
 	case !n.Consolidatable:
-		return NotConsolidatable, fmt.Sprintf("consolidateAfter of NodePool %q has not passed since the last pod came or went", n.Pool)
+		return Because(NotConsolidatable, "consolidateAfter of NodePool %q has not passed since the last pod came or went", n.Pool)
 	}
-	return "", ""
+	return Why{}
 }
 
 // CountNodes counts the nodes of a pool that stay, and those that wait for their replacement.

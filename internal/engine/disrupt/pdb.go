@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -100,9 +99,9 @@ func (g *pdbIndex) add(pods map[*policyv1.PodDisruptionBudget]int) {
 }
 
 // blocks returns why the budgets block the eviction of pods; empty if they do not.
-func (g *pdbIndex) blocks(pods []*corev1.Pod) (Reason, string) {
+func (g *pdbIndex) blocks(pods []*corev1.Pod) Why {
 	if len(g.byLabel)+len(g.withoutLabel) == 0 {
-		return "", ""
+		return Why{}
 	}
 	for _, p := range pods {
 		if !snapshot.Evictable(p, g.now) {
@@ -111,12 +110,16 @@ func (g *pdbIndex) blocks(pods []*corev1.Pod) (Reason, string) {
 		selecting := g.selecting(p)
 		switch {
 		case len(selecting) > 1:
-			return PDB, fmt.Sprintf("eviction does not support multiple PDBs (Pod=%s/%s)", p.Namespace, p.Name)
+			why := Because(PDB, "eviction does not support multiple PDBs (Pod=%s/%s)", p.Namespace, p.Name)
+			why.Budgets = len(selecting)
+			return why
 		case len(selecting) == 1 && selecting[0].Blocks(p):
-			return PDB, fmt.Sprintf("pdb prevents pod evictions (Pod=%s/%s)", p.Namespace, p.Name)
+			why := Because(PDB, "pdb prevents pod evictions (Pod=%s/%s)", p.Namespace, p.Name)
+			why.Budgets = 1
+			return why
 		}
 	}
-	return "", ""
+	return Why{}
 }
 
 // exhausted returns the budget of which nodes that are being removed already hold as many pods as it allows to evict

@@ -27,24 +27,30 @@ type RemovalOutcome struct {
 	SharedPending []*corev1.Pod
 }
 
-// Message returns why the candidates cannot be removed, as events word it; empty if they can.
-func (o *RemovalOutcome) Message() string {
-	if len(o.Unschedulable) > 0 {
-		var parts []string
-		for i := range o.Unschedulable[:min(maxNamedPods, len(o.Unschedulable))] {
-			r := &o.Unschedulable[i]
-			parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
-		}
-		more := ""
-		if n := len(o.Unschedulable) - maxNamedPods; n > 0 {
-			more = fmt.Sprintf(" and %d other(s)", n)
-		}
-		return "Not all pods would schedule, " + strings.Join(parts, ", ") + more
+// Why returns why the candidates cannot be removed; the zero value if they can.
+func (o *RemovalOutcome) Why() Why {
+	if pods := o.WithoutNode(); pods != "" {
+		return Why{Reason: Unschedulable, Message: "Not all pods would schedule, " + pods}
 	}
 	if len(o.SharedPending) > 0 {
-		return fmt.Sprintf("Pod %s/%s waits for a node that would be shared", o.SharedPending[0].Namespace, o.SharedPending[0].Name)
+		p := o.SharedPending[0]
+		return Because(SharedPending, "Pod %s/%s waits for a node that would be shared", p.Namespace, p.Name)
 	}
-	return ""
+	return Why{}
+}
+
+// WithoutNode names the pods that would not be scheduled, with the reason of each; empty if there are none.
+func (o *RemovalOutcome) WithoutNode() string {
+	var parts []string
+	for i := range o.Unschedulable[:min(maxNamedPods, len(o.Unschedulable))] {
+		r := &o.Unschedulable[i]
+		parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
+	}
+	more := ""
+	if n := len(o.Unschedulable) - maxNamedPods; n > 0 {
+		more = fmt.Sprintf(" and %d other(s)", n)
+	}
+	return strings.Join(parts, ", ") + more
 }
 
 // EvaluateRemoval extracts from a plan for s without the candidates what it means for their pods. An uninitialized node is no

@@ -2,7 +2,6 @@ package disrupt
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,8 +20,8 @@ func (v *View) Unhealthy() (due []*Candidate, blocked []Blocked) {
 		if n.Repair == nil || n.Claim == "" || n.Disrupting || n.Deleting || n.Rebooting || !n.Registered {
 			continue
 		}
-		if reason, message := v.repairBlocks(n); reason != "" {
-			blocked = append(blocked, Blocked{n, reason, message})
+		if why := v.repairBlocks(n); why.Reason != "" {
+			blocked = append(blocked, Blocked{n, why})
 			continue
 		}
 		due = append(due, v.repairCandidate(i))
@@ -35,28 +34,28 @@ func (v *View) Unhealthy() (due []*Candidate, blocked []Blocked) {
 
 // repairBlocks returns the first reason why a node that is due is not repaired; empty if there is none. The annotation
 // do-not-disrupt of a Node does not protect it: that of its pods does, unless something bounds the drain.
-func (v *View) repairBlocks(n *snapshot.Node) (Reason, string) {
+func (v *View) repairBlocks(n *snapshot.Node) Why {
 	switch {
 	case n.Unplannable != "":
-		return Unplannable, n.Unplannable
+		return Why{Reason: Unplannable, Message: n.Unplannable}
 	case n.Initialized && v.nominated(n):
-		return Nominated, "node is nominated for a pending pod"
+		return Why{Reason: Nominated, Message: "node is nominated for a pending pod"}
 	case n.Pool == "":
-		return NoLabel, fmt.Sprintf("node doesn't have required label (label=%s)", karpv1.LabelNodePool)
+		return Because(NoLabel, "node doesn't have required label (label=%s)", karpv1.LabelNodePool)
 	case v.pools[n.Pool] == nil:
-		return NoNodePool, fmt.Sprintf("nodepool not found (NodePool=%s)", n.Pool)
+		return Because(NoNodePool, "nodepool not found (NodePool=%s)", n.Pool)
 	case n.DoNotRepair != "":
-		return DoNotRepair, fmt.Sprintf("repair is blocked through the %q annotation of %s", karpv1.AnnotationDoNotRepair, n.DoNotRepair)
+		return Because(DoNotRepair, "repair is blocked through the %q annotation of %s", karpv1.AnnotationDoNotRepair, n.DoNotRepair)
 	case n.Bounded || n.Repair.Bound != nil:
-		return "", ""
+		return Why{}
 	}
-	if reason, message := v.podsBlock(n.Pods); reason != "" {
-		return reason, message
+	if why := v.podsBlock(n.Pods); why.Reason != "" {
+		return why
 	}
 	if b := v.pdbs.exhausted(v.pdbs.podsPerPDB(n.Pods)); b != nil {
-		return PDB, fmt.Sprintf("pdb prevents pod evictions (PDB=%s/%s)", b.Namespace, b.Name)
+		return Because(PDB, "pdb prevents pod evictions (PDB=%s/%s)", b.Namespace, b.Name)
 	}
-	return "", ""
+	return Why{}
 }
 
 // repairCandidate is a candidate all of whose pods must be scheduled elsewhere, also those that cannot be evicted now.

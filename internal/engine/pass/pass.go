@@ -66,10 +66,8 @@ type Decisions struct {
 
 // Stay is a node that stays.
 type Stay struct {
-	Node *snapshot.Node
-	// Reason is why it may not be disrupted at all; empty if nothing but budgets, room or prices keeps it.
-	Reason  disrupt.Reason
-	Message string
+	Node        *snapshot.Node
+	disrupt.Why // empty if the search did not come to the node
 }
 
 // Decide decides what a pass does with the nodes of a Snapshot. It costs a classification of the nodes; a simulation per drifted node that
@@ -79,7 +77,7 @@ func Decide(in Input) Decisions {
 	d.Snapshot = nominated(in.Snapshot, in.Plan) // on which the Problem does not depend
 	d.view = disrupt.NewView(d.Snapshot)
 	for _, b := range d.view.BlockedNodes {
-		d.stay(b.Node, b.Reason, b.Message)
+		d.stay(b.Node, b.Why)
 	}
 	if in.Work&Empty != 0 {
 		d.empty()
@@ -102,8 +100,8 @@ type decider struct {
 	out  Decisions
 }
 
-func (d *decider) stay(n *snapshot.Node, why disrupt.Reason, message string) {
-	d.out.Stay = append(d.out.Stay, Stay{n, why, message})
+func (d *decider) stay(n *snapshot.Node, why disrupt.Why) {
+	d.out.Stay = append(d.out.Stay, Stay{n, why})
 }
 
 func (d *decider) start(c disrupt.Command) {
@@ -128,7 +126,9 @@ func (d *decider) empty() {
 		one := []*disrupt.Candidate{c}
 		if !room.Allow(one) {
 			d.gone[c] = true
-			d.stay(c.Node, "", "the node is empty, and a budget of its NodePool holds it back for now")
+			d.stay(c.Node, disrupt.Why{
+				Reason: disrupt.EmptyOverBudget, Message: "the node is empty, and a budget of its NodePool holds it back for now",
+			})
 			continue
 		}
 		room.Use(one)
@@ -190,7 +190,7 @@ func (d *decider) savings() {
 	}
 	d.out.Steps, d.out.TimedOut = found.Steps, found.TimedOut != ""
 	for _, k := range found.Unconsolidatable {
-		d.stay(k.Candidate.Node, "", k.Message)
+		d.stay(k.Candidate.Node, k.Why)
 	}
 }
 

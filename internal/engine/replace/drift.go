@@ -1,8 +1,6 @@
 package replace
 
 import (
-	"cmp"
-
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -35,15 +33,17 @@ func Drift(p *schedule.Problem, v *disrupt.View, search DriftSearch) (*disrupt.C
 			break
 		}
 		o := disrupt.EvaluateRemoval(v.Snapshot, []*disrupt.Candidate{c}, p.WhatIf([]int{c.Index}, c.Pods, search.Budget))
-		if why := o.Message(); why != "" {
+		if why := o.Why(); why.Reason != "" {
 			if len(o.Unschedulable) > 0 {
 				cmd, waits := search.Freed.Command(c, karpv1.DisruptionDrifted)
 				if cmd != nil {
 					return cmd, left
 				}
-				why = cmp.Or(waits, why)
+				if waits != "" {
+					why = disrupt.Why{Reason: disrupt.ReservationWaits, Message: waits}
+				}
 			}
-			left = append(left, disrupt.Unconsolidatable{Candidate: c, Message: why})
+			left = append(left, disrupt.Unconsolidatable{Candidate: c, Why: why})
 			continue
 		}
 		return &disrupt.Command{

@@ -60,7 +60,7 @@ func (s *RepairSearch) Evaluate(p func() *schedule.Problem, c *disrupt.Candidate
 		return cmd, nil
 	}
 	o := disrupt.EvaluateRepair(cmd.Candidates, p().WhatIf([]int{c.Index}, c.Pods, s.Budget))
-	why := o.Message()
+	why := o.Why().Message
 	if len(o.Unschedulable) > 0 {
 		first, waits := s.Freed.Command(c, karpv1.DisruptionUnhealthy)
 		if first != nil {

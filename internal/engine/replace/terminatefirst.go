@@ -91,7 +91,7 @@ func (f *FreedSlots) Command(c *disrupt.Candidate, reason karpv1.DisruptionReaso
 	if len(o.Unschedulable) > 0 {
 		return nil, ""
 	}
-	if why := o.Message(); why != "" {
+	if why := o.Why().Message; why != "" {
 		return nil, why
 	}
 	cmd := &disrupt.Command{

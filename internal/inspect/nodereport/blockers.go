@@ -1,6 +1,7 @@
 package nodereport
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -409,7 +410,7 @@ func (b *builder) consolidation(why string) Blocker {
 		out.Message = "its price is not known, so nothing can be saved (" + why + ")"
 	case m == nil:
 	case m.Blocks != "":
-		out.Message = "its pods fit nowhere else: " + strings.TrimPrefix(m.Blocks, "Not all pods would schedule, ")
+		out.Message = "its pods fit nowhere else: " + cmp.Or(m.WithoutNode, m.Blocks)
 	case len(m.Launches) > 0:
 		cost, names := m.cost()
 		switch {

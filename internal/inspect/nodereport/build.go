@@ -154,27 +154,29 @@ func use(n *snapshot.Node) []Use {
 func (b *builder) pods() []Pod {
 	out := []Pod{}
 	for _, p := range b.n.Pods {
-		out = append(out, Pod{podName(p), podNote(p, b.now())})
+		note, warns := podNote(p, b.now())
+		out = append(out, Pod{podName(p), note, warns})
 	}
 	return out
 }
 
-func podNote(p *corev1.Pod, now time.Time) string {
+// podNote is what is special about a pod when its node goes, and whether its owner may not expect it.
+func podNote(p *corev1.Pod, now time.Time) (note string, warns bool) {
 	protection, _ := snapshot.DoNotDisrupt(p, now)
 	switch {
 	case snapshot.Mirror(p):
-		return "static pod of the node: ends with it"
+		return "static pod of the node: ends with it", false
 	case snapshot.DaemonOwned(p):
-		return "of a DaemonSet: ends with the node"
+		return "of a DaemonSet: ends with the node", false
 	case snapshot.Terminating(p):
-		return "terminating"
+		return "terminating", false
 	case protection == snapshot.ProtectionInvalid:
 		return fmt.Sprintf("annotation %s=%q protects nothing: it is neither true nor a duration", karpv1.AnnotationDoNotDisrupt,
-			p.Annotations[karpv1.AnnotationDoNotDisrupt])
+			p.Annotations[karpv1.AnnotationDoNotDisrupt]), true
 	case metav1.GetControllerOf(p) == nil:
-		return "has no owner: nothing creates it again after its eviction"
+		return "has no owner: nothing creates it again after its eviction", true
 	}
-	return ""
+	return "", false
 }
 
 func podName(p *corev1.Pod) string { return p.Namespace + "/" + p.Name }

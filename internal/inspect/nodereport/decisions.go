@@ -127,7 +127,7 @@ func (d *Decisions) consolidation() *pass {
 		}
 	}
 	for _, k := range d.found.Kept {
-		d.found.kept[k.Node] = k.Why
+		d.found.kept[k.Node] = k.Message
 	}
 	return d.found
 }

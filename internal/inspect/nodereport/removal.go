@@ -23,6 +23,8 @@ import (
 type Removal struct {
 	// Blocks is why its pods cannot all run elsewhere; empty if they can.
 	Blocks string `json:"blocks"`
+	// WithoutNode names these pods, each with its reason; empty if they wait for something else.
+	WithoutNode string `json:"-"`
 	// Accepted is true if consolidation would remove the node if nothing protected it; Why says why not.
 	Accepted bool   `json:"accepted"`
 	Why      string `json:"why"`
@@ -51,6 +53,8 @@ type Move struct {
 	New bool `json:"new"`
 	// Why is set if it does not move: it ends with the node, or fits nowhere.
 	Why string `json:"why"`
+	// Nowhere is true if no node has room for it.
+	Nowhere bool `json:"-"`
 }
 
 // cost is what the launches cost, in $/h, and their names.
@@ -142,7 +146,8 @@ func (b *builder) removal() *Removal {
 	case len(c.Pods) == 0:
 		out.Accepted, out.HourlySavings = c.Cost <= 1, b.price()
 	default:
-		out.Blocks, out.HourlySavings = outcome.Message(), b.price()-disrupt.LaunchCost(outcome.Plan)
+		out.Blocks, out.WithoutNode = outcome.Why().Message, outcome.WithoutNode()
+		out.HourlySavings = b.price() - disrupt.LaunchCost(outcome.Plan)
 		if len(found.Unconsolidatable) > 0 {
 			out.Why = found.Unconsolidatable[0].Message
 		}
@@ -190,7 +195,7 @@ func (m *Removal) fill(pods []*corev1.Pod, o *disrupt.RemovalOutcome) {
 	}
 	for i := range o.Unschedulable {
 		r := &o.Unschedulable[i]
-		to[r.Pod.UID] = Move{Why: "fits nowhere: " + reasons(r)}
+		to[r.Pod.UID] = Move{Why: "fits nowhere: " + reasons(r), Nowhere: true}
 	}
 	for _, p := range pods {
 		move, moves := to[p.UID]

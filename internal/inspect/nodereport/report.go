@@ -95,6 +95,8 @@ type Pod struct {
 	Name string `json:"name"`
 	// Note says what is special about it when its node goes; empty for most.
 	Note string `json:"note"`
+	// Warns is true if the note is about what its owner may not expect.
+	Warns bool `json:"-"`
 }
 
 // OfNode explains the node of a name.

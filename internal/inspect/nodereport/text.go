@@ -247,7 +247,7 @@ func moves(pods []Move) []string {
 		m := &pods[i]
 		where := m.Why
 		switch {
-		case m.Why != "" && strings.HasPrefix(m.Why, "fits nowhere"):
+		case m.Nowhere:
 			nowhere = append(nowhere, m.Pod+" "+m.Why)
 			continue
 		case m.Why == "" && m.New:
@@ -269,8 +269,8 @@ func moves(pods []Move) []string {
 // notes are the remarks on pods that the moves do not show.
 func (r *Report) notes(p *report.Page) {
 	for i := range r.Pods {
-		if note := r.Pods[i].Note; strings.HasPrefix(note, "has no owner") || strings.HasPrefix(note, "annotation") {
-			p.Item("%s %s", r.Pods[i].Name, note)
+		if pod := &r.Pods[i]; pod.Warns {
+			p.Item("%s %s", pod.Name, pod.Note)
 		}
 	}
 }

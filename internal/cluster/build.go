@@ -30,6 +30,7 @@ type Objects struct {
 	NodeClaims             []*karpv1.NodeClaim
 	Nodes                  []*corev1.Node
 	CSINodes               []*storagev1.CSINode
+	CSIDrivers             []*storagev1.CSIDriver
 	Pods                   []*corev1.Pod
 	Pools                  []Pool
 	DaemonSets             []*appsv1.DaemonSet
@@ -54,6 +55,8 @@ type Pool struct {
 	NodeClassLabel [2]string
 	// InstanceTypes are nil if the pool may launch nothing, for any reason.
 	InstanceTypes []*catalog.InstanceType
+	// KubeletFeatures are those that the kubelets of its images declare, as far as it is known: see KubeletFeatures.
+	KubeletFeatures []string
 }
 
 // Facts are the inputs of a Snapshot besides API objects.
@@ -110,7 +113,7 @@ type snapshotBuilder struct {
 }
 
 func (w *snapshotBuilder) addNodes() {
-	limits := w.volumeLimits()
+	limits, drivers := w.volumeLimits(), w.installedDrivers()
 	byProvider := nodesByProviderID(w.Nodes)
 	objectName := map[types.UID]string{}
 	w.unlaunched = map[types.UID]*karpv1.NodeClaim{}
@@ -146,7 +149,7 @@ func (w *snapshotBuilder) addNodes() {
 		if name == "" {
 			continue
 		}
-		n.VolumeLimits = limits[name]
+		n.VolumeLimits, n.CSIDrivers = limits[name], drivers[name]
 		w.byNode[name] = i
 	}
 }
@@ -233,6 +236,28 @@ func (w *snapshotBuilder) volumeLimits() map[string]map[string]int32 {
 		if out[node.Name] = own; len(limits) == 1 {
 			single[limits[0]] = own
 		}
+	}
+	return out
+}
+
+// installedDrivers are the CSI drivers on each node, sorted.
+func (w *snapshotBuilder) installedDrivers() map[string][]string {
+	out := make(map[string][]string, len(w.CSINodes))
+	single := map[string][]string{} // nearly all nodes have one driver: they share the list
+	for _, node := range w.CSINodes {
+		var drivers []string
+		for _, d := range node.Spec.Drivers {
+			drivers = append(drivers, d.Name)
+		}
+		if len(drivers) == 1 {
+			if single[drivers[0]] == nil {
+				single[drivers[0]] = drivers
+			}
+			out[node.Name] = single[drivers[0]]
+			continue
+		}
+		slices.Sort(drivers)
+		out[node.Name] = drivers
 	}
 	return out
 }
@@ -354,13 +379,18 @@ func (w *snapshotBuilder) addVolumes() {
 	v := snapshot.Volumes{
 		Claims:         make(map[types.NamespacedName]*corev1.PersistentVolumeClaim, len(w.PersistentVolumeClaims)),
 		Volumes:        make(map[string]*corev1.PersistentVolume, len(w.PersistentVolumes)),
-		StorageClasses: make(map[string]*storagev1.StorageClass, len(w.StorageClasses)),
+		StorageClasses: make(map[string]*storagev1.StorageClass, len(w.StorageClasses)), MustBeInstalled: map[string]bool{},
 	}
 	for _, claim := range w.PersistentVolumeClaims {
 		v.Claims[client.ObjectKeyFromObject(claim)] = claim
 	}
 	for _, volume := range w.PersistentVolumes {
 		v.Volumes[volume.Name] = volume
+	}
+	for _, driver := range w.CSIDrivers {
+		if must := driver.Spec.PreventPodSchedulingIfMissing; must != nil && *must {
+			v.MustBeInstalled[driver.Name] = true
+		}
 	}
 	for _, class := range w.StorageClasses {
 		v.StorageClasses[class.Name] = class

@@ -456,13 +456,22 @@ func TestVolumesAndLimits(t *testing.T) {
 		{Name: "ebs.csi.aws.com", Allocatable: &storagev1.VolumeNodeResources{Count: &count}},
 		{Name: "efs.csi.aws.com"},
 	}
+	must, other := true, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "efs.csi.aws.com"}}
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}}
+	driver.Spec.PreventPodSchedulingIfMissing = &must
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol-1"}}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}}
 	// Not registered yet, the entry bears the claim's name; its CSINode the Node's.
-	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class).snapshot(t)
+	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class, driver, other).snapshot(t)
 	if diff := cmp.Diff(map[string]int32{"ebs.csi.aws.com": 25}, s.Nodes[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"ebs.csi.aws.com", "efs.csi.aws.com"}, s.Nodes[0].CSIDrivers); diff != "" {
+		t.Errorf("drivers of the node (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"ebs.csi.aws.com": true}, s.Volumes.MustBeInstalled); diff != "" {
+		t.Errorf("drivers that must be installed (-want +got):\n%s", diff)
 	}
 	if s.Volumes.Claims[types.NamespacedName{Namespace: "shop", Name: "data"}] == nil || s.Volumes.Volumes["vol-1"] == nil ||
 		s.Volumes.StorageClasses["gp3"] == nil {

@@ -370,6 +370,7 @@ func (r *reader) sort() {
 	w.NodeClaims = all[*karpv1.NodeClaim](r)
 	w.Nodes = all[*corev1.Node](r)
 	w.CSINodes = all[*storagev1.CSINode](r)
+	w.CSIDrivers = all[*storagev1.CSIDriver](r)
 	w.DaemonSets = all[*appsv1.DaemonSet](r)
 	w.PersistentVolumes = all[*corev1.PersistentVolume](r)
 	w.PersistentVolumeClaims = all[*corev1.PersistentVolumeClaim](r)

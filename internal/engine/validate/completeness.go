@@ -112,6 +112,9 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 		soft == respectSoftTaints && !toleratesAll(pod, taints) {
 		return "", false
 	}
+	if c.newNodesLack(pool, pod) != "" {
+		return "", false
+	}
 	if _, err := c.s.Labels.FromAPI(pool.NodePool.Spec.Template.Spec.Requirements); err != nil {
 		return "", false
 	}

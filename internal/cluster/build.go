@@ -108,6 +108,8 @@ type snapshotBuilder struct {
 	byNode map[string]int
 	// unlaunched are the claims that have no instance yet.
 	unlaunched map[types.UID]*karpv1.NodeClaim
+	// preempting are the nodes on which kube-scheduler evicts pods for others, made on first use.
+	preempting map[string]bool
 	// health is how the nodes of each pool are repaired, made on first use.
 	health map[string]poolHealth
 }
@@ -267,7 +269,11 @@ func (w *snapshotBuilder) addPods() {
 	for _, pod := range w.Pods {
 		if pod.Spec.NodeName == "" {
 			switch {
-			case snapshot.Provisionable(pod), snapshot.Nominated(pod) && !w.stays(pod.Status.NominatedNodeName):
+			case w.expected(pod):
+				node := &w.snap.Nodes[w.byNode[pod.Status.NominatedNodeName]]
+				node.Pods = append(node.Pods, pod)
+				node.NominatedUntil = later(node.NominatedUntil, w.facts.Now.Add(w.facts.NominationWindow))
+			case snapshot.Provisionable(pod), snapshot.Nominated(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
 			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
 				w.snap.Arriving = append(w.snap.Arriving, pod)
@@ -287,11 +293,37 @@ func (w *snapshotBuilder) addPods() {
 	}
 }
 
-// stays reports whether the cluster has the Node and keeps it. No API server clears the nomination of a pod to a node that is gone, and
-// kube-scheduler tries such a pod like any other.
-func (w *snapshotBuilder) stays(node string) bool {
-	at, known := w.byNode[node]
-	return known && !w.snap.Nodes[at].Deleting
+// expected reports whether the pod, without a node, counts on the node that kube-scheduler has nominated it to: it waits there until other
+// pods are evicted, or is about to be bound. No API server clears the nomination to a node that is gone, and kube-scheduler tries such a
+// pod like any other. So it does with a pod that has been unschedulable for longer than the nomination window while it evicts no pod there.
+func (w *snapshotBuilder) expected(pod *corev1.Pod) bool {
+	name := pod.Status.NominatedNodeName
+	at, known := w.byNode[name]
+	if name == "" || !known || w.snap.Nodes[at].Deleting || !snapshot.Active(pod) || len(pod.Spec.SchedulingGates) > 0 {
+		return false
+	}
+	since, refused := snapshot.UnschedulableSince(pod)
+	return !refused || since.IsZero() || w.facts.Now.Sub(since) <= w.facts.NominationWindow || w.preempts()[name]
+}
+
+// preempts are the nodes on which kube-scheduler evicts pods for others.
+func (w *snapshotBuilder) preempts() map[string]bool {
+	if w.preempting == nil {
+		w.preempting = map[string]bool{}
+		for _, pod := range w.Pods {
+			if pod.DeletionTimestamp != nil && snapshot.Preempted(pod) {
+				w.preempting[pod.Spec.NodeName] = true
+			}
+		}
+	}
+	return w.preempting
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // addPolicies adds the PodDisruptionBudgets, which decide which pods of deleting nodes are to be scheduled elsewhere.

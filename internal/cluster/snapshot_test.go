@@ -512,6 +512,46 @@ func TestAPodWhoseNominatedNodeIsGoneNeedsANode(t *testing.T) {
 	}
 }
 
+// kube-scheduler keeps the room of pods that it has nominated: while it evicts others for them, and while they are about to be bound.
+func TestPodsCountOnTheNodeThatTheyAreNominatedTo(t *testing.T) {
+	nominated := func(p *corev1.Pod) { p.Status.NominatedNodeName = "here" }
+	refusedBefore := func(age time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			unschedulable(p)
+			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(-age))
+		}
+	}
+	victim := boundPod("victim", "here", func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/kept"}
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		})
+	})
+	for _, tt := range []struct {
+		name   string
+		pod    *corev1.Pod
+		more   []client.Object
+		onNode bool
+	}{
+		{"about to be bound", podOf("p", nominated), nil, true},
+		{"just refused", podOf("p", refusedBefore(time.Second), nominated), nil, true},
+		{"refused long ago, and no pod is evicted for it", podOf("p", refusedBefore(time.Hour), nominated), nil, false},
+		{"refused long ago, while a pod is evicted", podOf("p", refusedBefore(time.Hour), nominated), []client.Object{victim}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTestCluster(t, append(tt.more, nodeOf("here", ""), tt.pod)...).snapshot(t)
+			n := &s.Nodes[0]
+			onNode := slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.Name == "p" })
+			if pending := len(s.Pods) == 1; onNode != tt.onNode || pending == tt.onNode {
+				t.Errorf("on the node: %v, to be planned: %v", onNode, pending)
+			}
+			if n.NominatedUntil.After(s.Now) != tt.onNode {
+				t.Errorf("the node may be disrupted until %v", n.NominatedUntil)
+			}
+		})
+	}
+}
+
 // copies returns deep copies for a second cluster.
 func copies(objects []client.Object) []client.Object {
 	out := make([]client.Object, len(objects))

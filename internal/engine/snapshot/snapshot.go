@@ -123,7 +123,8 @@ type Node struct {
 	// Allocatable, completed from the claim's status until the node is initialized.
 	Allocatable corev1.ResourceList
 	Capacity    corev1.ResourceList
-	// Pods bound here that still use resources, daemon pods included.
+	// Pods bound here that still use resources, daemon pods included, and pods that kube-scheduler has nominated to the node: it keeps
+	// their room free.
 	Pods []*corev1.Pod
 	// Nominated are pending pods that this claim was launched for. They use resources here and nowhere else.
 	Nominated []types.UID

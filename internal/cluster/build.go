@@ -31,6 +31,7 @@ type Objects struct {
 	Nodes                  []*corev1.Node
 	CSINodes               []*storagev1.CSINode
 	CSIDrivers             []*storagev1.CSIDriver
+	VolumeAttachments      []*storagev1.VolumeAttachment
 	Pods                   []*corev1.Pod
 	Pools                  []Pool
 	DaemonSets             []*appsv1.DaemonSet
@@ -88,7 +89,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.settle, w.handOverPlaces,
+		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
+		w.addPolicies, w.settle, w.handOverPlaces,
 		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {

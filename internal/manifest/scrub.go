@@ -65,6 +65,9 @@ func scrub(o client.Object) {
 		t.Spec.UserData = ""
 	case *corev1.PersistentVolume:
 		t.Spec.PersistentVolumeSource = scrubbedVolume(t.Spec.PersistentVolumeSource)
+	case *storagev1.VolumeAttachment:
+		t.Spec.Source.InlineVolumeSpec = nil
+		t.Status = storagev1.VolumeAttachmentStatus{Attached: t.Status.Attached}
 	case *storagev1.StorageClass:
 		t.Parameters = nil
 	case *policyv1.PodDisruptionBudget:

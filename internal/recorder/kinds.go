@@ -54,6 +54,9 @@ func kinds() []kind {
 		newKind("PersistentVolume", func(o *seen) list[*corev1.PersistentVolume] {
 			return (*plain[*corev1.PersistentVolume])(&o.PersistentVolumes)
 		}),
+		newKind("VolumeAttachment", func(o *seen) list[*storagev1.VolumeAttachment] {
+			return (*plain[*storagev1.VolumeAttachment])(&o.VolumeAttachments)
+		}),
 		newKind("StorageClass", func(o *seen) list[*storagev1.StorageClass] {
 			return (*plain[*storagev1.StorageClass])(&o.StorageClasses)
 		}),

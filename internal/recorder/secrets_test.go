@@ -87,6 +87,7 @@ func everyKind() (cluster.Objects, []*awsv1.EC2NodeClass) {
 		Nodes:                  []*corev1.Node{planted[corev1.Node]("Node")},
 		CSINodes:               []*storagev1.CSINode{planted[storagev1.CSINode]("CSINode")},
 		CSIDrivers:             []*storagev1.CSIDriver{planted[storagev1.CSIDriver]("CSIDriver")},
+		VolumeAttachments:      []*storagev1.VolumeAttachment{planted[storagev1.VolumeAttachment]("VolumeAttachment")},
 		Pods:                   []*corev1.Pod{planted[corev1.Pod]("Pod")},
 		DaemonSets:             []*appsv1.DaemonSet{planted[appsv1.DaemonSet]("DaemonSet")},
 		PersistentVolumeClaims: []*corev1.PersistentVolumeClaim{planted[corev1.PersistentVolumeClaim]("PersistentVolumeClaim")},
@@ -183,7 +184,7 @@ func TestNoFieldThatMayBeSecretIsRecorded(t *testing.T) {
 			t.Errorf("recorded of a container: %s", path)
 		}
 	}
-	if len(kinds) != 22 {
+	if len(kinds) != 23 {
 		t.Errorf("%d kinds are recorded: %v", len(kinds), slices.Sorted(maps.Keys(kinds)))
 	}
 	if after := string(mustJSON(objects.Pods)) + string(mustJSON(objects.ReplicaSets)) + string(mustJSON(classes)); after != before {

@@ -190,6 +190,9 @@ type Node struct {
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
+	// LeftoverVolumes is how many volumes are attached to the node that no pod there uses, by driver: they count against its limits until
+	// they are detached.
+	LeftoverVolumes map[string]int32
 	// CSIDrivers are the drivers that CSINode lists, sorted.
 	CSIDrivers []string
 	// DeclaredFeatures are those that the node's kubelet declares: kube-scheduler refuses pods that need others.

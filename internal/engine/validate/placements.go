@@ -190,6 +190,7 @@ func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
 	}
 	add(joining)
 	for driver, limit := range limits {
+		limit -= pl.node.LeftoverVolumes[driver] // which stay attached until they are detached
 		if n := len(attached[driver]); n > int(limit) && n > before[driver] {
 			c.fail("%s: %d volumes of %s attached, at most %d can be", pl.name, n, driver, limit)
 		}

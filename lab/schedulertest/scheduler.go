@@ -34,8 +34,10 @@ type Scheduler struct {
 	framework framework.Framework
 	snapshot  *view
 	nominated nominator
-	stop      context.CancelFunc
-	ctx       context.Context
+	// state is what OfWorld has shown last.
+	state state
+	stop  context.CancelFunc
+	ctx   context.Context
 }
 
 // NewScheduler starts the plugins. Objects are by kind: namespaces, volumes, claims and other objects of storage. Call Stop at the end.
@@ -85,13 +87,18 @@ func (s *Scheduler) Nodes(nodes []*corev1.Node, csi []*storagev1.CSINode, pods [
 	s.snapshot.Snapshot, s.snapshot.csi = cache.NewSnapshot(pods, nodes), csi
 }
 
-// Nominate has the pod count on the node for pods of its priority and lower ones.
-func (s *Scheduler) Nominate(node string, pod *corev1.Pod) error {
-	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		return err
+// Nominate has pods count on nodes, by name, for pods of their priority and lower ones. Those that were nominated before are no more.
+func (s *Scheduler) Nominate(pods map[string][]*corev1.Pod) error {
+	clear(s.nominated)
+	for node, list := range pods {
+		for _, pod := range list {
+			info, err := framework.NewPodInfo(pod)
+			if err != nil {
+				return err
+			}
+			s.nominated[node] = append(s.nominated[node], info)
+		}
 	}
-	s.nominated[node] = append(s.nominated[node], info)
 	return nil
 }
 

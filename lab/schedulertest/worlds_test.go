@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/propertytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
 	"github.com/dovetail-k8s/dovetail/lab/schedulertest"
 )
 
@@ -33,25 +34,61 @@ func seeded(seed uint64) func() byte {
 }
 
 // disagreement is what kube-scheduler would not do of the world's plan; empty if nothing.
-func disagreement(t *testing.T, s *snapshot.Snapshot, plan schedule.Plan, seed uint64) string {
+func disagreement(t *testing.T, s *snapshot.Snapshot, seed uint64) string {
 	t.Helper()
 	scheduler, err := schedulertest.ForWorld(s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer scheduler.Stop()
-	return propertytest.Disagreement(s, plan, scheduler.OfWorld, seeded(seed))
+	return propertytest.Disagreement(s, schedule.Solve(s, schedule.Budget{}), scheduler.OfWorld, seeded(seed))
 }
 
-// TestKubeSchedulerAcceptsPlans carries plans out under kube-scheduler's own filters.
-func TestKubeSchedulerAcceptsPlans(t *testing.T) {
+// kind is a kind of generated clusters.
+type kind struct {
+	name  string
+	world func(next func() byte) *snapshot.Snapshot
+	// seeds is the seed of the first world.
+	seeds uint64
+	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
+	// that comes to be right leaves the list.
+	known map[uint64]string
+}
+
+// TestKubeSchedulerFollowsPlans carries plans out under kube-scheduler's own filters: in some order it accepts each pod on its node, and
+// after that no pod that was rejected on an existing node or on one more node that can be launched.
+func TestKubeSchedulerFollowsPlans(t *testing.T) {
+	for _, k := range []kind{
+		{"topology", propertytest.SchedulerWorld, 3_000_000, nil},
+		{"full hosts", propertytest.FullHostsWorld, 5_000_000, map[uint64]string{
+			157: "rejected", // a pod keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
+		}},
+		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
+			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
+		}},
+	} {
+		t.Run(k.name, func(t *testing.T) { k.run(t) })
+	}
+}
+
+func (k *kind) run(t *testing.T) {
 	first, count := worldRange(t)
 	placed, rejected, failed := 0, 0, 0
 	for seed := first; seed < first+count; seed++ {
-		s := propertytest.SchedulerWorld(seeded(3_000_000 + seed))
+		s := k.world(seeded(k.seeds + seed))
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)
-		why := disagreement(t, s, plan, seed)
+		if err := validate.Plan(s, plan); err != nil {
+			t.Errorf("world %d: the checker finds: %v", seed, err)
+		}
+		why := disagreement(t, s, seed)
+		direction, _, _ := strings.Cut(why, ":")
+		if want, isKnown := k.known[seed]; isKnown {
+			if direction != want {
+				t.Errorf("world %d is a known difference: got %q, want %s; if its plan is right now, remove it from the list", seed, why, want)
+			}
+			continue
+		}
 		if why == "" {
 			continue
 		}
@@ -59,13 +96,14 @@ func TestKubeSchedulerAcceptsPlans(t *testing.T) {
 			t.Errorf("world %d: %s", seed, why)
 			continue
 		}
-		kind, _, _ := strings.Cut(why, ":")
 		small := propertytest.Shrink(s, func(w *snapshot.Snapshot) bool {
-			return len(w.Pools) > 0 && strings.HasPrefix(disagreement(t, w, schedule.Solve(w, schedule.Budget{}), seed), kind+":")
+			return len(w.Pools) > 0 && strings.HasPrefix(disagreement(t, w, seed), direction+":")
 		})
-		smallPlan := schedule.Solve(small, schedule.Budget{})
-		t.Errorf("world %d: %s\nshrunk: %s\n%s%s", seed, why, disagreement(t, small, smallPlan, seed),
-			propertytest.Show(small), propertytest.Describe(smallPlan))
+		t.Errorf("world %d: %s\nshrunk: %s\n%s%s", seed, why, disagreement(t, small, seed),
+			propertytest.Show(small), propertytest.Describe(schedule.Solve(small, schedule.Budget{})))
+	}
+	if failed == 0 && (placed < 2*int(count) || rejected < int(count)/2) {
+		t.Errorf("too little happened: %d pods placed, %d rejected", placed, rejected)
 	}
 	t.Logf("%d pods placed, %d rejected, %d of %d worlds differ", placed, rejected, failed, count)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -233,13 +234,16 @@ func (r *replays) launchedNode(i, replay int) *ClusterNode {
 	default:
 		out = pick(r.random, outcomes[:min(len(outcomes), 256)]...)
 	}
-	return out.node(fmt.Sprintf("new-%d", i), l.Pool, l.ClaimLabels(r.s.Labels))
+	pool := slices.IndexFunc(r.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
+	return out.node(fmt.Sprintf("new-%d", i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
 }
 
 // node is the node as it is once it is initialized.
-func (out outcome) node(name string, pool *karpv1.NodePool, more map[string]string) *ClusterNode {
-	it, o := out.it, out.o
-	n := &ClusterNode{Name: name, Labels: map[string]string{}, Taints: pool.Spec.Template.Spec.Taints, Allocatable: it.Allocatable, Type: it}
+func (out outcome) node(name string, of *snapshot.Pool, more map[string]string) *ClusterNode {
+	it, o, pool := out.it, out.o, of.NodePool
+	n := &ClusterNode{
+		Name: name, Labels: map[string]string{}, Taints: pool.Spec.Template.Spec.Taints, Allocatable: it.Allocatable, Type: it, Pool: of,
+	}
 	maps.Copy(n.Labels, pool.Spec.Template.Labels)
 	maps.Copy(n.Labels, more)
 	for _, r := range it.Requirements.All() {
@@ -272,24 +276,39 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	// A plan spreads pods over hosts as if one more were there: nodes for other pods may be. kube-scheduler binds pods to the nodes that
 	// there are before anything is planned for them.
 	c.EmptyHost = true
-	for i := range r.plan.Rejected {
-		pod := r.plan.Rejected[i].Pod
-		for _, n := range c.Nodes[:len(r.s.Nodes)] {
+	pods := r.rejectedOnce()
+	try := func(c *Cluster, n *ClusterNode, name string) {
+		for _, pod := range pods {
 			if c.filter(pod, n) == "" {
-				out[acceptance{pod.Name, n.Name}] = true
+				out[acceptance{pod.Name, name}] = true
 			}
 		}
-		for k := range r.s.Pools {
-			for _, node := range r.acceptedByMore(c, &r.s.Pools[k], pod) {
-				out[acceptance{pod.Name, node}] = true
-			}
+	}
+	for _, n := range c.Nodes[:len(r.s.Nodes)] {
+		try(c, n, n.Name)
+	}
+	for k := range r.s.Pools {
+		r.eachOneMore(c, &r.s.Pools[k], try)
+	}
+	return out
+}
+
+// rejectedOnce are the rejected pods, of those that a scheduler cannot tell apart one.
+func (r *replays) rejectedOnce() (out []*corev1.Pod) {
+	for i := range r.plan.Rejected {
+		pod := r.plan.Rejected[i].Pod
+		if !slices.ContainsFunc(out, func(o *corev1.Pod) bool {
+			return o.Namespace == pod.Namespace && maps.Equal(o.Labels, pod.Labels) && reflect.DeepEqual(o.Spec, pod.Spec)
+		}) {
+			out = append(out, pod)
 		}
 	}
 	return out
 }
 
-// acceptedByMore is what one more node of the pool could be that would take the pod. A pool at its limit has none.
-func (r *replays) acceptedByMore(c *Cluster, pool *snapshot.Pool, pod *corev1.Pod) (out []string) {
+// eachOneMore calls try with each node that one more node of the pool could be, with its daemons, in a cluster that has it. A pool at its
+// limit has none.
+func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Cluster, n *ClusterNode, name string)) {
 	launches := int64(0)
 	for i := range r.plan.Launches {
 		if r.plan.Launches[i].Pool.Name == pool.NodePool.Name {
@@ -297,7 +316,7 @@ func (r *replays) acceptedByMore(c *Cluster, pool *snapshot.Pool, pod *corev1.Po
 		}
 	}
 	if limit, ok := pool.NodePool.Spec.Limits[karpv1.ResourceNodes]; ok && launches >= limit.Value() {
-		return nil
+		return
 	}
 	reqs := pool.NodePool.Spec.Template.Spec.Requirements
 	for _, it := range pool.InstanceTypes {
@@ -310,13 +329,10 @@ func (r *replays) acceptedByMore(c *Cluster, pool *snapshot.Pool, pod *corev1.Po
 			if z, ok := pool.NodePool.Spec.Template.Labels[Zone]; ok && z != o.Zone {
 				continue
 			}
-			node := outcome{it, o}.node("one-more", pool.NodePool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
+			node := outcome{it, o}.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
 			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true}
 			with.startDaemons(r.s, node)
-			if with.filter(pod, node) == "" {
-				out = append(out, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
-			}
+			try(with, node, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
 		}
 	}
-	return out
 }

@@ -26,8 +26,9 @@ type ClusterNode struct {
 	Pods []*corev1.Pod
 	// Existing is the node of the Snapshot; nil for one that is launched.
 	Existing *snapshot.Node
-	// Type is the instance type of a node that is launched; nil for existing ones.
+	// Type is the instance type of a node that is launched, Pool its NodePool; nil for existing ones.
 	Type *catalog.InstanceType
+	Pool *snapshot.Pool
 }
 
 // Cluster is all that a Filter reads.

@@ -7,3 +7,7 @@ func SchedulerWorld(next func() byte) *snapshot.Snapshot { return random{next}.s
 
 // FullHostsWorld is such a cluster with pods that spread over hosts, most of which have no room for more of them.
 func FullHostsWorld(next func() byte) *snapshot.Snapshot { return random{next}.fullHostsWorld() }
+
+// StorageWorld is such a cluster with volumes, CSI drivers, attach limits, host ports of several addresses, features of kubelets, and pods
+// that are nominated to nodes.
+func StorageWorld(next func() byte) *snapshot.Snapshot { return random{next}.storageWorld() }

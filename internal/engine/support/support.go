@@ -3,7 +3,7 @@
 //
 // Of an initialized node the Node and its CSINode decide. A node that is in flight or planned has what its pool's nodes are expected to
 // have: what all initialized nodes of the pool declare, else what the image's kubelet declares; and the CSI drivers that some initialized
-// node of the pool has, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the cluster
+// node of the pool has from its image, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the cluster
 // installs is taken for part of the image, until a node of the pool is initialized without it.
 package support
 
@@ -37,7 +37,7 @@ type Index struct {
 // pool is what new nodes of a pool have.
 type pool struct {
 	features []string
-	// drivers are those that nodes of the pool have, and those that DaemonSets install.
+	// drivers are those that nodes of the pool have from their image, and those that DaemonSets install.
 	drivers map[string]bool
 	// seen is true if some node of the pool is initialized.
 	seen bool
@@ -131,9 +131,15 @@ func (x *Index) learn(p *pool, name string) {
 		p.features = slices.DeleteFunc(slices.Clone(p.features), func(f string) bool { return !slices.Contains(n.DeclaredFeatures, f) })
 		p.seen = true
 		for _, d := range n.CSIDrivers {
-			p.drivers[d] = true
+			p.drivers[d] = p.drivers[d] || !installed(n, d)
 		}
 	}
+}
+
+// installed reports whether a pod on the node has installed the driver there. Whether one will on new nodes is for its DaemonSet to say:
+// the pool may have other taints now.
+func installed(n *snapshot.Node, driver string) bool {
+	return slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return slices.Contains(InstalledBy(&p.Spec), driver) })
 }
 
 // readDaemonSets finds the drivers that DaemonSets install on nodes of the pool, and those that they install elsewhere.
@@ -152,6 +158,45 @@ func (x *Index) readDaemonSets(p *pool, of *snapshot.Pool) {
 			}
 		}
 	}
+}
+
+// Where are the label requirements, one of which must hold, of nodes on which a DaemonSet installs the driver, as far as instance types decide
+// them; nil if the labels do not matter, since the driver is not known to come from DaemonSets alone.
+func (x *Index) Where(driver string) []requirement.Set {
+	for i := range x.s.Nodes {
+		if n := &x.s.Nodes[i]; slices.Contains(n.CSIDrivers, driver) && !installed(n, driver) {
+			return nil // some images have it
+		}
+	}
+	var out []requirement.Set
+	for i := range x.s.DaemonSets {
+		pod := x.s.DaemonSets[i].Pod
+		if pod == nil || !slices.Contains(InstalledBy(&pod.Spec), driver) {
+			continue
+		}
+		node, err := x.s.Labels.FromPod(&pod.Spec)
+		if err != nil {
+			continue
+		}
+		terms := node.Required
+		if terms == nil {
+			terms = []requirement.Set{{}}
+		}
+		for _, term := range terms {
+			set := node.Selector.Intersect(term)
+			var others []string
+			for _, key := range set.Keys() {
+				if !x.s.Labels.WellKnown[key] {
+					others = append(others, key) // which pools decide: see OnNew
+				}
+			}
+			if set = set.Without(others...); set.Len() == 0 {
+				return nil
+			}
+			out = append(out, set)
+		}
+	}
+	return out
 }
 
 // keptOff is why the daemon's pods do not run on nodes of the pool, in words; empty if they do.

@@ -82,6 +82,16 @@ func has(drivers ...string) func(*snapshot.Node) {
 	return func(n *snapshot.Node) { n.CSIDrivers = drivers }
 }
 
+// runs has the pod of a DaemonSet on the node.
+func runs(set snapshot.DaemonSet) func(*snapshot.Node) {
+	return func(n *snapshot.Node) {
+		pod := set.Pod.DeepCopy()
+		OwnedBy("apps/v1", "DaemonSet")(pod)
+		pod.OwnerReferences[0].Name = set.Name
+		n.Pods = append(n.Pods, Bound(pod, n.Name))
+	}
+}
+
 func declares(n *snapshot.Node) { n.DeclaredFeatures = []string{feature} }
 
 func inFlight(n *snapshot.Node) { n.Initialized, n.Registered = false, false }
@@ -108,7 +118,11 @@ func TestPodsGoOnlyWhereKubeletAndDriversSuitThem(t *testing.T) {
 			"until a node of the pool is without it", world(node("n", true)),
 			`CSI driver "ebs.csi.aws.com" on its node, and no initialized node of the pool has it`,
 		},
-		{"a node of the pool has the driver all the same", world(daemons(installer()), node("n", true, has(driver))), "new"},
+		{"the image has the driver all the same", world(daemons(installer()), node("n", true, has(driver))), "new"},
+		{
+			"an old node has it from the DaemonSet, which does not tolerate the taint that the pool has now",
+			world(daemons(installer()), node("n", true, has(driver), runs(installer()))), "does not tolerate taint",
+		},
 		{"a driver that need not be installed", world(daemons(installer()), func(s *snapshot.Snapshot) { s.Volumes.MustBeInstalled = nil }), "new"},
 		{"an existing node with the driver", world(daemons(installer()), node("n", false, has(driver))), "n"},
 		{"an existing node without it, the DaemonSet to come elsewhere", world(daemons(installer(Tolerates("t"))), node("n", false)), "new"},
@@ -137,6 +151,27 @@ func TestPodsGoOnlyWhereKubeletAndDriversSuitThem(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// A DaemonSet that selects an architecture installs its driver on instances of that one alone.
+func TestPodsGoToTypesOnWhichTheirDriversAreInstalled(t *testing.T) {
+	s := world(daemons(installer(Tolerates("t"), Selects(Arch, "arm64"))), func(s *snapshot.Snapshot) {
+		arm := WithLabel(Type("arm.large", 1, "cpu", "4", "memory", "16Gi"), Arch, "arm64") // for more than the others
+		s.Pools[0].InstanceTypes = append(s.Pools[0].InstanceTypes, arm)
+	})
+	plan := schedule.Solve(s, schedule.Budget{})
+	if err := validate.Plan(s, plan); err != nil {
+		t.Error(err)
+	}
+	if len(plan.Launches) != 1 || len(plan.Launches[0].InstanceTypes) != 1 || plan.Launches[0].InstanceTypes[0].Name != "arm.large" {
+		t.Errorf("got %+v, want one node of arm.large", plan)
+	}
+	s.Volumes.MustBeInstalled = nil
+	cheaper := schedule.Solve(s, schedule.Budget{})
+	s.Volumes.MustBeInstalled = map[string]bool{driver: true}
+	if err := validate.Plan(s, cheaper); err == nil || !strings.Contains(err.Error(), "needs "+driver) {
+		t.Errorf("the checker: got %v, want the driver", err)
 	}
 }
 

@@ -266,6 +266,9 @@ func (f *freshNodeSearch) compatible(out outcome) bool {
 // its type.
 func (f *freshNodeSearch) fits(out outcome) bool {
 	it := out.it
+	if !f.driversOn(it) {
+		return false
+	}
 	for r, left := range f.limitsLeft {
 		if q := out.countsAgainstLimit(r); q.Sign() > 0 && q.Cmp(left) > 0 {
 			return false

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -13,7 +14,13 @@ import (
 // NodeDeclaredFeatures and NodeVolumeLimits; empty if nothing. A node that is not initialized has what new nodes of its pool have, too.
 func (c *check) lacks(h *host, pod *corev1.Pod) string {
 	if h.launch != nil {
-		return c.newNodesLack(c.pool(h.launch.Pool.Name), pod)
+		pool := c.pool(h.launch.Pool.Name)
+		for _, need := range c.neededOf(pod) {
+			if pool != nil && (c.newNodesLackOne(pool, need) || c.onlyInstalled(pool, need) && !c.installedOnAll(h, need)) {
+				return need
+			}
+		}
+		return ""
 	}
 	for _, need := range c.neededOf(pod) {
 		if slices.Contains(h.node.DeclaredFeatures, need) || slices.Contains(h.node.CSIDrivers, need) {
@@ -77,21 +84,60 @@ func (c *check) newNodesLackOne(pool *snapshot.Pool, need string) bool {
 		}
 		return slices.ContainsFunc(seen, func(n *snapshot.Node) bool { return !slices.Contains(n.DeclaredFeatures, need) })
 	}
-	if slices.ContainsFunc(seen, func(n *snapshot.Node) bool { return slices.Contains(n.CSIDrivers, need) }) {
+	if slices.ContainsFunc(seen, func(n *snapshot.Node) bool { return fromImage(n, need) }) {
 		return false
 	}
-	installers, here := 0, false
+	installers := c.installers(need)
+	return len(installers) > 0 && !slices.ContainsFunc(installers, func(d *corev1.Pod) bool { return c.comesWith(d, pool) }) ||
+		len(installers) == 0 && len(seen) > 0
+}
+
+// installs reports whether the pod of a DaemonSet has the directory of the driver's socket.
+func installs(pod *corev1.Pod, driver string) bool {
+	return pod != nil && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && strings.HasSuffix(strings.TrimSuffix(v.HostPath.Path, "/"), "/plugins/"+driver)
+	})
+}
+
+// installers are the pods of DaemonSets that install the driver.
+func (c *check) installers(driver string) (out []*corev1.Pod) {
 	for i := range c.s.DaemonSets {
-		pod := c.s.DaemonSets[i].Pod
-		installs := pod != nil && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
-			return v.HostPath != nil && strings.HasSuffix(strings.TrimSuffix(v.HostPath.Path, "/"), "/plugins/"+need)
-		})
-		if installs {
-			installers++
-			here = here || c.comesWith(pod, pool)
+		if pod := c.s.DaemonSets[i].Pod; installs(pod, driver) {
+			out = append(out, pod)
 		}
 	}
-	return !here && (installers > 0 || len(seen) > 0)
+	return out
+}
+
+// fromImage reports whether the node has the driver though no pod there has installed it.
+func fromImage(n *snapshot.Node, driver string) bool {
+	return slices.Contains(n.CSIDrivers, driver) && !slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return installs(p, driver) })
+}
+
+// onlyInstalled reports whether new nodes of the pool get the need from DaemonSets alone: a driver that no node of the pool has from its
+// image.
+func (c *check) onlyInstalled(pool *snapshot.Pool, need string) bool {
+	return len(c.installers(need)) > 0 && !slices.ContainsFunc(c.s.Nodes, func(n snapshot.Node) bool {
+		return n.Pool == pool.NodePool.Name && n.Initialized && fromImage(&n, need)
+	})
+}
+
+// installedOnAll reports whether the driver is installed whatever the launch becomes.
+func (c *check) installedOnAll(h *host, driver string) bool {
+	installers := c.installers(driver)
+	return !slices.ContainsFunc(h.outcomes, func(out outcome) bool {
+		return !slices.ContainsFunc(installers, func(d *corev1.Pod) bool { return tolerated(d, h.taints) && c.daemonOn(d, h, out) })
+	})
+}
+
+// driversOn reports whether DaemonSets may install on nodes of the type all drivers that the pod needs from them.
+func (f *freshNodeSearch) driversOn(it *catalog.InstanceType) bool {
+	for _, need := range f.c.neededOf(f.pod) {
+		if f.c.onlyInstalled(f.pool, need) && !slices.ContainsFunc(f.c.installers(need), func(d *corev1.Pod) bool { return f.mightRun(d, it) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // comesWith reports whether the pods of a DaemonSet run on any new nodes of the pool.

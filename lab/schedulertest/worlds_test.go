@@ -15,7 +15,7 @@ import (
 )
 
 // worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others.
-const worlds = 200
+const worlds = 300
 
 func worldRange(t *testing.T) (first, count uint64) {
 	t.Helper()

@@ -106,7 +106,8 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	return nil
 }
 
-// combine are the pairs of both that one node can satisfy; all pairs if none can, so that the reason can be explained. Without any b, it is a.
+// combine are the pairs of both that one node can satisfy; all pairs if none can, so that the reason can be explained. Without any b, it
+// is a.
 func combine(a, b []requirement.Set) (out []requirement.Set) {
 	if len(b) == 0 {
 		return a

@@ -3,8 +3,8 @@
 //
 // Of an initialized node the Node and its CSINode decide. A node that is in flight or planned has what its pool's nodes are expected to
 // have: what all initialized nodes of the pool declare, else what the image's kubelet declares; and the CSI drivers that some initialized
-// node of the pool has from its image, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the cluster
-// installs is taken for part of the image, until a node of the pool is initialized without it.
+// node of the pool has from its image, or that a DaemonSet installs whose pods run on nodes of the pool. A driver that no DaemonSet of the
+// cluster installs is taken for part of the image, until a node of the pool is initialized without it.
 package support
 
 import (
@@ -160,8 +160,8 @@ func (x *Index) readDaemonSets(p *pool, of *snapshot.Pool) {
 	}
 }
 
-// Where are the label requirements, one of which must hold, of nodes on which a DaemonSet installs the driver, as far as instance types decide
-// them; nil if the labels do not matter, since the driver is not known to come from DaemonSets alone.
+// Where are the label requirements, one of which must hold, of nodes on which a DaemonSet installs the driver, as far as instance types
+// decide them; nil if the labels do not matter, since the driver is not known to come from DaemonSets alone.
 func (x *Index) Where(driver string) []requirement.Set {
 	for i := range x.s.Nodes {
 		if n := &x.s.Nodes[i]; slices.Contains(n.CSIDrivers, driver) && !installed(n, driver) {

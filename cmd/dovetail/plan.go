@@ -48,8 +48,9 @@ func planCommand() *cobra.Command {
 it would launch, what they cost, and why pods stay pending. It calls no cluster and no AWS API.
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
-ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims, CSINodes;
-PersistentVolumes, PersistentVolumeClaims, StorageClasses; ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices;
+ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims;
+CSINodes, CSIDrivers, PersistentVolumes, PersistentVolumeClaims, VolumeAttachments, StorageClasses;
+ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices;
 PodDisruptionBudgets, Namespaces, Services, PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints.
 Objects of other kinds are skipped, with a note on stderr.
 

@@ -14,8 +14,8 @@ func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Write everything that plans of a cluster depend on to one file, to plan it elsewhere",
-		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, StorageClasses,
-PersistentVolumes, PersistentVolumeClaims, PodDisruptionBudgets, DaemonSets and Pods, what Services,
+		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, CSIDrivers, StorageClasses,
+PersistentVolumes, PersistentVolumeClaims, VolumeAttachments, PodDisruptionBudgets, DaemonSets and Pods, what Services,
 ReplicationControllers, ReplicaSets and StatefulSets select, and ResourceClaims, their templates, DeviceClasses and ResourceSlices
 if it may read them, and writes them as one YAML file for dovetail plan -f.
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context.

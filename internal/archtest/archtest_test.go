@@ -159,6 +159,8 @@ var importRules = []layer{
 			"lab",
 		},
 	},
+	// Plans of the engine are held against kube-scheduler, which only the lab has.
+	{dir: "lab/schedulertest", ours: []string{"api", "internal/engine"}},
 
 	// Generators are modules of their own and may use what they like, but nothing of ours beyond the data format.
 	{dir: "tools", ours: []string{"internal/engine/catalog/offline"}},

@@ -21,7 +21,7 @@ var floors = [][]string{
 	},
 	{ // models: what pods, pools, nodes and zones require and allow
 		"plan", "topology", "volume", "reservation", "overlay", "preference", "nodepool", "podclass", "devices", "price", "cover",
-		"disrupt", "static", "deletioncost", "refusal",
+		"disrupt", "static", "deletioncost", "refusal", "support",
 	},
 	{"bin", "existing", "zonedivision", "sizing", "explain"},                                // nodes, existing and planned
 	{"schedule", "buffer", "validate", "attribution", "replace", "consolidate"},             // search

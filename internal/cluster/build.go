@@ -30,6 +30,8 @@ type Objects struct {
 	NodeClaims             []*karpv1.NodeClaim
 	Nodes                  []*corev1.Node
 	CSINodes               []*storagev1.CSINode
+	CSIDrivers             []*storagev1.CSIDriver
+	VolumeAttachments      []*storagev1.VolumeAttachment
 	Pods                   []*corev1.Pod
 	Pools                  []Pool
 	DaemonSets             []*appsv1.DaemonSet
@@ -54,6 +56,8 @@ type Pool struct {
 	NodeClassLabel [2]string
 	// InstanceTypes are nil if the pool may launch nothing, for any reason.
 	InstanceTypes []*catalog.InstanceType
+	// KubeletFeatures are those that the kubelets of its images declare, as far as it is known: see KubeletFeatures.
+	KubeletFeatures []string
 }
 
 // Facts are the inputs of a Snapshot besides API objects.
@@ -85,7 +89,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addPolicies, w.settle, w.handOverPlaces,
+		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
+		w.addPolicies, w.settle, w.handOverPlaces,
 		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {
@@ -105,12 +110,14 @@ type snapshotBuilder struct {
 	byNode map[string]int
 	// unlaunched are the claims that have no instance yet.
 	unlaunched map[types.UID]*karpv1.NodeClaim
+	// preempting are the nodes on which kube-scheduler evicts pods for others, made on first use.
+	preempting map[string]bool
 	// health is how the nodes of each pool are repaired, made on first use.
 	health map[string]poolHealth
 }
 
 func (w *snapshotBuilder) addNodes() {
-	limits := w.volumeLimits()
+	limits, drivers := w.volumeLimits(), w.installedDrivers()
 	byProvider := nodesByProviderID(w.Nodes)
 	objectName := map[types.UID]string{}
 	w.unlaunched = map[types.UID]*karpv1.NodeClaim{}
@@ -146,7 +153,7 @@ func (w *snapshotBuilder) addNodes() {
 		if name == "" {
 			continue
 		}
-		n.VolumeLimits = limits[name]
+		n.VolumeLimits, n.CSIDrivers = limits[name], drivers[name]
 		w.byNode[name] = i
 	}
 }
@@ -237,12 +244,38 @@ func (w *snapshotBuilder) volumeLimits() map[string]map[string]int32 {
 	return out
 }
 
+// installedDrivers are the CSI drivers on each node, sorted.
+func (w *snapshotBuilder) installedDrivers() map[string][]string {
+	out := make(map[string][]string, len(w.CSINodes))
+	single := map[string][]string{} // nearly all nodes have one driver: they share the list
+	for _, node := range w.CSINodes {
+		var drivers []string
+		for _, d := range node.Spec.Drivers {
+			drivers = append(drivers, d.Name)
+		}
+		if len(drivers) == 1 {
+			if single[drivers[0]] == nil {
+				single[drivers[0]] = drivers
+			}
+			out[node.Name] = single[drivers[0]]
+			continue
+		}
+		slices.Sort(drivers)
+		out[node.Name] = drivers
+	}
+	return out
+}
+
 // addPods adds bound pods to their nodes, and collects the pods to schedule.
 func (w *snapshotBuilder) addPods() {
 	for _, pod := range w.Pods {
 		if pod.Spec.NodeName == "" {
 			switch {
-			case snapshot.Provisionable(pod), snapshot.Nominated(pod) && !w.stays(pod.Status.NominatedNodeName):
+			case w.expected(pod):
+				node := &w.snap.Nodes[w.byNode[pod.Status.NominatedNodeName]]
+				node.Pods = append(node.Pods, pod)
+				node.NominatedUntil = later(node.NominatedUntil, w.facts.Now.Add(w.facts.NominationWindow))
+			case snapshot.Provisionable(pod), snapshot.Nominated(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
 			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
 				w.snap.Arriving = append(w.snap.Arriving, pod)
@@ -262,11 +295,37 @@ func (w *snapshotBuilder) addPods() {
 	}
 }
 
-// stays reports whether the cluster has the Node and keeps it. No API server clears the nomination of a pod to a node that is gone, and
-// kube-scheduler tries such a pod like any other.
-func (w *snapshotBuilder) stays(node string) bool {
-	at, known := w.byNode[node]
-	return known && !w.snap.Nodes[at].Deleting
+// expected reports whether the pod, without a node, counts on the node that kube-scheduler has nominated it to: it waits there until other
+// pods are evicted, or is about to be bound. No API server clears the nomination to a node that is gone, and kube-scheduler tries such a
+// pod like any other. So it does with a pod that has been unschedulable for longer than the nomination window while it evicts no pod there.
+func (w *snapshotBuilder) expected(pod *corev1.Pod) bool {
+	name := pod.Status.NominatedNodeName
+	at, known := w.byNode[name]
+	if name == "" || !known || w.snap.Nodes[at].Deleting || !snapshot.Active(pod) || len(pod.Spec.SchedulingGates) > 0 {
+		return false
+	}
+	since, refused := snapshot.UnschedulableSince(pod)
+	return !refused || since.IsZero() || w.facts.Now.Sub(since) <= w.facts.NominationWindow || w.preempts()[name]
+}
+
+// preempts are the nodes on which kube-scheduler evicts pods for others.
+func (w *snapshotBuilder) preempts() map[string]bool {
+	if w.preempting == nil {
+		w.preempting = map[string]bool{}
+		for _, pod := range w.Pods {
+			if pod.DeletionTimestamp != nil && snapshot.Preempted(pod) {
+				w.preempting[pod.Spec.NodeName] = true
+			}
+		}
+	}
+	return w.preempting
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // addPolicies adds the PodDisruptionBudgets, which decide which pods of deleting nodes are to be scheduled elsewhere.
@@ -354,13 +413,18 @@ func (w *snapshotBuilder) addVolumes() {
 	v := snapshot.Volumes{
 		Claims:         make(map[types.NamespacedName]*corev1.PersistentVolumeClaim, len(w.PersistentVolumeClaims)),
 		Volumes:        make(map[string]*corev1.PersistentVolume, len(w.PersistentVolumes)),
-		StorageClasses: make(map[string]*storagev1.StorageClass, len(w.StorageClasses)),
+		StorageClasses: make(map[string]*storagev1.StorageClass, len(w.StorageClasses)), MustBeInstalled: map[string]bool{},
 	}
 	for _, claim := range w.PersistentVolumeClaims {
 		v.Claims[client.ObjectKeyFromObject(claim)] = claim
 	}
 	for _, volume := range w.PersistentVolumes {
 		v.Volumes[volume.Name] = volume
+	}
+	for _, driver := range w.CSIDrivers {
+		if must := driver.Spec.PreventPodSchedulingIfMissing; must != nil && *must {
+			v.MustBeInstalled[driver.Name] = true
+		}
 	}
 	for _, class := range w.StorageClasses {
 		v.StorageClasses[class.Name] = class

@@ -129,6 +129,7 @@ func mergeNode(out *snapshot.Node, claim *karpv1.NodeClaim, node *corev1.Node) {
 	out.Registered = node.Labels[karpv1.LabelRegistered] == "true"
 	out.Initialized = node.Labels[karpv1.LabelInitialized] == "true"
 	out.Ready = NodeReady(node)
+	out.DeclaredFeatures = node.Status.DeclaredFeatures
 	out.Deleting = out.Deleting || node.DeletionTimestamp != nil
 	if out.Registered {
 		out.Name, out.Labels, out.Annotations = node.Name, node.Labels, node.Annotations
@@ -149,6 +150,7 @@ func unmanagedNode(node *corev1.Node) snapshot.Node {
 		Capacity: node.Status.Capacity, Allocatable: node.Status.Allocatable,
 		Launched: true, Registered: true, Initialized: true, Ready: NodeReady(node),
 		Deleting: node.DeletionTimestamp != nil, CreatedAt: node.CreationTimestamp.Time,
+		DeclaredFeatures: node.Status.DeclaredFeatures,
 	}
 }
 

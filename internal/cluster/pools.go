@@ -34,6 +34,8 @@ func (w *snapshotBuilder) addPools() {
 			NodeClassLabel: pool.NodeClassLabel,
 			InstanceTypes:  pool.InstanceTypes,
 			Used:           w.addUnlaunched(used[pool.Name], pool.Name, pool.InstanceTypes),
+
+			KubeletFeatures: pool.KubeletFeatures,
 		})
 	}
 	slices.SortFunc(w.snap.Closed, func(a, b *karpv1.NodePool) int { return cmp.Compare(a.Name, b.Name) })

@@ -131,10 +131,14 @@ func (s *State) readPools(ctx context.Context, o *Objects) error {
 		if err != nil {
 			return err
 		}
-		o.Pools = append(
-			o.Pools,
-			Pool{NodePool: pool, NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name}, InstanceTypes: instanceTypes},
-		)
+		class, err := s.classOf(ctx, pool)
+		if err != nil {
+			return err
+		}
+		o.Pools = append(o.Pools, Pool{
+			NodePool: pool, NodeClassLabel: [2]string{awsv1.LabelNodeClass, ref.Name}, InstanceTypes: instanceTypes,
+			KubeletFeatures: KubeletFeatures(class),
+		})
 	}
 	return nil
 }
@@ -157,10 +161,9 @@ func (s *State) instanceTypesFor(ctx context.Context, pool *karpv1.NodePool) ([]
 
 // typesOfClass returns the instance types of the pool's node class; nil if they cannot be listed.
 func (s *State) typesOfClass(ctx context.Context, pool *karpv1.NodePool) ([]*catalog.InstanceType, error) {
-	class := &awsv1.EC2NodeClass{}
-	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}
-	if err := s.cfg.Cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, client.IgnoreNotFound(err)
+	class, err := s.classOf(ctx, pool)
+	if err != nil || class == nil {
+		return nil, err
 	}
 	instanceTypes, err := s.cfg.Types.InstanceTypes(ctx, class)
 	if err != nil {
@@ -168,6 +171,16 @@ func (s *State) typesOfClass(ctx context.Context, pool *karpv1.NodePool) ([]*cat
 		return nil, nil
 	}
 	return instanceTypes, nil
+}
+
+// classOf returns the pool's node class; nil if it does not exist.
+func (s *State) classOf(ctx context.Context, pool *karpv1.NodePool) (*awsv1.EC2NodeClass, error) {
+	class := &awsv1.EC2NodeClass{}
+	key := client.ObjectKey{Name: pool.Spec.Template.Spec.NodeClassRef.Name}
+	if err := s.cfg.Cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return class, nil
 }
 
 func (s *State) readVolumes(ctx context.Context, o *Objects) error {
@@ -183,13 +196,17 @@ func (s *State) readVolumes(ctx context.Context, o *Objects) error {
 	if err := s.listCached(ctx, &classes); err != nil {
 		return err
 	}
-	o.PersistentVolumeClaims, o.PersistentVolumes, o.StorageClasses = pointers(
-		claims.Items,
-	), pointers(
-		volumes.Items,
-	), pointers(
-		classes.Items,
-	)
+	var drivers storagev1.CSIDriverList
+	if err := s.listCached(ctx, &drivers); err != nil {
+		return err
+	}
+	var attachments storagev1.VolumeAttachmentList
+	if err := s.listCached(ctx, &attachments); err != nil {
+		return err
+	}
+	o.PersistentVolumeClaims, o.PersistentVolumes = pointers(claims.Items), pointers(volumes.Items)
+	o.VolumeAttachments = pointers(attachments.Items)
+	o.StorageClasses, o.CSIDrivers = pointers(classes.Items), pointers(drivers.Items)
 	return nil
 }
 

@@ -456,13 +456,22 @@ func TestVolumesAndLimits(t *testing.T) {
 		{Name: "ebs.csi.aws.com", Allocatable: &storagev1.VolumeNodeResources{Count: &count}},
 		{Name: "efs.csi.aws.com"},
 	}
+	must, other := true, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "efs.csi.aws.com"}}
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"}}
+	driver.Spec.PreventPodSchedulingIfMissing = &must
 	pvc := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "data"}}
 	pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "vol-1"}}
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp3"}}
 	// Not registered yet, the entry bears the claim's name; its CSINode the Node's.
-	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class).snapshot(t)
+	s := newTestCluster(t, claimOf("claim-a", launched("i-1")), nodeOf("node-a", "i-1"), csi, pvc, pv, class, driver, other).snapshot(t)
 	if diff := cmp.Diff(map[string]int32{"ebs.csi.aws.com": 25}, s.Nodes[0].VolumeLimits); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"ebs.csi.aws.com", "efs.csi.aws.com"}, s.Nodes[0].CSIDrivers); diff != "" {
+		t.Errorf("drivers of the node (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]bool{"ebs.csi.aws.com": true}, s.Volumes.MustBeInstalled); diff != "" {
+		t.Errorf("drivers that must be installed (-want +got):\n%s", diff)
 	}
 	if s.Volumes.Claims[types.NamespacedName{Namespace: "shop", Name: "data"}] == nil || s.Volumes.Volumes["vol-1"] == nil ||
 		s.Volumes.StorageClasses["gp3"] == nil {
@@ -500,6 +509,46 @@ func TestAPodWhoseNominatedNodeIsGoneNeedsANode(t *testing.T) {
 	).snapshot(t)
 	if len(s.Pods) != 1 || s.Pods[0].Name != "stale" {
 		t.Errorf("pods to plan: %v", s.Pods)
+	}
+}
+
+// kube-scheduler keeps the room of pods that it has nominated: while it evicts others for them, and while they are about to be bound.
+func TestPodsCountOnTheNodeThatTheyAreNominatedTo(t *testing.T) {
+	nominated := func(p *corev1.Pod) { p.Status.NominatedNodeName = "here" }
+	refusedBefore := func(age time.Duration) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			unschedulable(p)
+			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start.Add(-age))
+		}
+	}
+	victim := boundPod("victim", "here", func(p *corev1.Pod) {
+		p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: start}, []string{"test/kept"}
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: corev1.PodReasonPreemptionByScheduler,
+		})
+	})
+	for _, tt := range []struct {
+		name   string
+		pod    *corev1.Pod
+		more   []client.Object
+		onNode bool
+	}{
+		{"about to be bound", podOf("p", nominated), nil, true},
+		{"just refused", podOf("p", refusedBefore(time.Second), nominated), nil, true},
+		{"refused long ago, and no pod is evicted for it", podOf("p", refusedBefore(time.Hour), nominated), nil, false},
+		{"refused long ago, while a pod is evicted", podOf("p", refusedBefore(time.Hour), nominated), []client.Object{victim}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newTestCluster(t, append(tt.more, nodeOf("here", ""), tt.pod)...).snapshot(t)
+			n := &s.Nodes[0]
+			onNode := slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return p.Name == "p" })
+			if pending := len(s.Pods) == 1; onNode != tt.onNode || pending == tt.onNode {
+				t.Errorf("on the node: %v, to be planned: %v", onNode, pending)
+			}
+			if n.NominatedUntil.After(s.Now) != tt.onNode {
+				t.Errorf("the node may be disrupted until %v", n.NominatedUntil)
+			}
+		})
 	}
 }
 

@@ -370,6 +370,8 @@ func (r *reader) sort() {
 	w.NodeClaims = all[*karpv1.NodeClaim](r)
 	w.Nodes = all[*corev1.Node](r)
 	w.CSINodes = all[*storagev1.CSINode](r)
+	w.CSIDrivers = all[*storagev1.CSIDriver](r)
+	w.VolumeAttachments = all[*storagev1.VolumeAttachment](r)
 	w.DaemonSets = all[*appsv1.DaemonSet](r)
 	w.PersistentVolumes = all[*corev1.PersistentVolume](r)
 	w.PersistentVolumeClaims = all[*corev1.PersistentVolumeClaim](r)

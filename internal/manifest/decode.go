@@ -30,8 +30,8 @@ type kind struct{ apiVersion, kind string }
 
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
-	"Node", "CSINode", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass", "Namespace", "PriorityClass",
-	"RuntimeClass", "DeviceClass", "ResourceSlice", "NodeOverlay",
+	"Node", "CSINode", "CSIDriver", "VolumeAttachment", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass",
+	"Namespace", "PriorityClass", "RuntimeClass", "DeviceClass", "ResourceSlice", "NodeOverlay",
 }
 
 // prototypes returns empty objects of the kinds that affect a plan.
@@ -54,6 +54,8 @@ func prototypes() map[kind]client.Object {
 		{"node.k8s.io/v1", "RuntimeClass"}:                 &nodev1.RuntimeClass{},
 		{"storage.k8s.io/v1", "StorageClass"}:              &storagev1.StorageClass{},
 		{"storage.k8s.io/v1", "CSINode"}:                   &storagev1.CSINode{},
+		{"storage.k8s.io/v1", "CSIDriver"}:                 &storagev1.CSIDriver{},
+		{"storage.k8s.io/v1", "VolumeAttachment"}:          &storagev1.VolumeAttachment{},
 		{"resource.k8s.io/v1", "ResourceClaim"}:            &resourcev1.ResourceClaim{},
 		{"resource.k8s.io/v1", "ResourceClaimTemplate"}:    &resourcev1.ResourceClaimTemplate{},
 		{"resource.k8s.io/v1", "DeviceClass"}:              &resourcev1.DeviceClass{},

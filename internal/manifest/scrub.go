@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // Scrub reduces an object to what plans depend on, without secrets. It changes the object, and what the object points to.
@@ -56,11 +57,17 @@ func scrub(o client.Object) {
 		t.Spec = appsv1.StatefulSetSpec{Replicas: new(int32), Selector: t.Spec.Selector, Template: t.Spec.Template}
 		t.Status = appsv1.StatefulSetStatus{}
 	case *corev1.Node:
-		t.Status = corev1.NodeStatus{Capacity: t.Status.Capacity, Allocatable: t.Status.Allocatable, Conditions: t.Status.Conditions}
+		t.Status = corev1.NodeStatus{
+			Capacity: t.Status.Capacity, Allocatable: t.Status.Allocatable, Conditions: t.Status.Conditions,
+			DeclaredFeatures: t.Status.DeclaredFeatures,
+		}
 	case *awsv1.EC2NodeClass:
 		t.Spec.UserData = ""
 	case *corev1.PersistentVolume:
 		t.Spec.PersistentVolumeSource = scrubbedVolume(t.Spec.PersistentVolumeSource)
+	case *storagev1.VolumeAttachment:
+		t.Spec.Source.InlineVolumeSpec = nil
+		t.Status = storagev1.VolumeAttachmentStatus{Attached: t.Status.Attached}
 	case *storagev1.StorageClass:
 		t.Parameters = nil
 	case *policyv1.PodDisruptionBudget:
@@ -107,7 +114,7 @@ func scrubMeta(o metav1.Object) {
 
 func scrubbedSpec(s *corev1.PodSpec) corev1.PodSpec {
 	out := corev1.PodSpec{
-		Affinity: s.Affinity, HostNetwork: s.HostNetwork, NodeName: s.NodeName, NodeSelector: s.NodeSelector, OS: s.OS,
+		Affinity: s.Affinity, HostNetwork: s.HostNetwork, HostUsers: s.HostUsers, NodeName: s.NodeName, NodeSelector: s.NodeSelector, OS: s.OS,
 		Overhead: s.Overhead, Priority: s.Priority, PriorityClassName: s.PriorityClassName, ResourceClaims: s.ResourceClaims,
 		Resources: s.Resources, RestartPolicy: s.RestartPolicy, RuntimeClassName: s.RuntimeClassName, SchedulerName: s.SchedulerName,
 		SchedulingGates: s.SchedulingGates, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds, Tolerations: s.Tolerations,
@@ -118,7 +125,10 @@ func scrubbedSpec(s *corev1.PodSpec) corev1.PodSpec {
 		kept := corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: scrubbedEphemeral(v.Ephemeral), AWSElasticBlockStore: v.AWSElasticBlockStore,
 		}}
-		if kept.PersistentVolumeClaim != nil || kept.Ephemeral != nil || kept.AWSElasticBlockStore != nil {
+		if v.HostPath != nil && strings.Contains(v.HostPath.Path, "/plugins/") { // by it a DaemonSet installs a CSI driver
+			kept.HostPath = v.HostPath
+		}
+		if kept.HostPath != nil || kept.PersistentVolumeClaim != nil || kept.Ephemeral != nil || kept.AWSElasticBlockStore != nil {
 			out.Volumes = append(out.Volumes, kept)
 		}
 	}
@@ -141,6 +151,13 @@ func scrubbedContainers(list []corev1.Container) []corev1.Container {
 		out = append(out, corev1.Container{
 			Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, ResizePolicy: c.ResizePolicy, RestartPolicy: c.RestartPolicy,
 		})
+		scrubbed := &out[len(out)-1]
+		if snapshot.RestartsAll(c) {
+			scrubbed.RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+		}
+		for _, m := range snapshot.MountsWithOptions(c) {
+			scrubbed.VolumeMounts = append(scrubbed.VolumeMounts, corev1.VolumeMount{Name: m.Name, BindMountOptions: m.BindMountOptions})
+		}
 	}
 	return out
 }

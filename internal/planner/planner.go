@@ -65,6 +65,7 @@ func BuildSnapshot(w *manifest.ClusterState, c Config) (_ *snapshot.Snapshot, no
 			noted[class] = true
 			notes = append(notes, fmt.Sprintf("EC2NodeClass %s: the catalog has no offering in the zones of its subnets", class.Name))
 		}
+		entry.KubeletFeatures = cluster.KubeletFeatures(class)
 		objects.Pools = append(objects.Pools, entry)
 	}
 	snap := cluster.BuildSnapshot(objects, cluster.Facts{

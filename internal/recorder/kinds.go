@@ -45,6 +45,7 @@ func kinds() []kind {
 		newKind("NodeClaim", func(o *seen) list[*karpv1.NodeClaim] { return (*plain[*karpv1.NodeClaim])(&o.NodeClaims) }),
 		newKind("Node", func(o *seen) list[*corev1.Node] { return (*plain[*corev1.Node])(&o.Nodes) }),
 		newKind("CSINode", func(o *seen) list[*storagev1.CSINode] { return (*plain[*storagev1.CSINode])(&o.CSINodes) }),
+		newKind("CSIDriver", func(o *seen) list[*storagev1.CSIDriver] { return (*plain[*storagev1.CSIDriver])(&o.CSIDrivers) }),
 		newKind("Pod", func(o *seen) list[*corev1.Pod] { return (*plain[*corev1.Pod])(&o.Pods) }),
 		newKind("DaemonSet", func(o *seen) list[*appsv1.DaemonSet] { return (*plain[*appsv1.DaemonSet])(&o.DaemonSets) }),
 		newKind("PersistentVolumeClaim", func(o *seen) list[*corev1.PersistentVolumeClaim] {
@@ -52,6 +53,9 @@ func kinds() []kind {
 		}),
 		newKind("PersistentVolume", func(o *seen) list[*corev1.PersistentVolume] {
 			return (*plain[*corev1.PersistentVolume])(&o.PersistentVolumes)
+		}),
+		newKind("VolumeAttachment", func(o *seen) list[*storagev1.VolumeAttachment] {
+			return (*plain[*storagev1.VolumeAttachment])(&o.VolumeAttachments)
 		}),
 		newKind("StorageClass", func(o *seen) list[*storagev1.StorageClass] {
 			return (*plain[*storagev1.StorageClass])(&o.StorageClasses)

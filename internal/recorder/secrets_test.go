@@ -86,6 +86,8 @@ func everyKind() (cluster.Objects, []*awsv1.EC2NodeClass) {
 		NodeClaims:             []*karpv1.NodeClaim{planted[karpv1.NodeClaim]("NodeClaim")},
 		Nodes:                  []*corev1.Node{planted[corev1.Node]("Node")},
 		CSINodes:               []*storagev1.CSINode{planted[storagev1.CSINode]("CSINode")},
+		CSIDrivers:             []*storagev1.CSIDriver{planted[storagev1.CSIDriver]("CSIDriver")},
+		VolumeAttachments:      []*storagev1.VolumeAttachment{planted[storagev1.VolumeAttachment]("VolumeAttachment")},
 		Pods:                   []*corev1.Pod{planted[corev1.Pod]("Pod")},
 		DaemonSets:             []*appsv1.DaemonSet{planted[appsv1.DaemonSet]("DaemonSet")},
 		PersistentVolumeClaims: []*corev1.PersistentVolumeClaim{planted[corev1.PersistentVolumeClaim]("PersistentVolumeClaim")},
@@ -182,7 +184,7 @@ func TestNoFieldThatMayBeSecretIsRecorded(t *testing.T) {
 			t.Errorf("recorded of a container: %s", path)
 		}
 	}
-	if len(kinds) != 21 {
+	if len(kinds) != 23 {
 		t.Errorf("%d kinds are recorded: %v", len(kinds), slices.Sorted(maps.Keys(kinds)))
 	}
 	if after := string(mustJSON(objects.Pods)) + string(mustJSON(objects.ReplicaSets)) + string(mustJSON(classes)); after != before {
@@ -190,4 +192,4 @@ func TestNoFieldThatMayBeSecretIsRecorded(t *testing.T) {
 	}
 }
 
-var containerField = regexp.MustCompile(`^(Name|Image|Ports|Resources|ResizePolicy|RestartPolicy)(\.|$)`)
+var containerField = regexp.MustCompile(`^((Name|Image|Ports|Resources|ResizePolicy|RestartPolicy)(\.|$)|RestartPolicyRules\.Action$|VolumeMounts\.(Name|BindMountOptions)$)`)

@@ -86,6 +86,17 @@ func containers(list []corev1.Container) []corev1.Container {
 		c := &list[i]
 		out[i] = corev1.Container{
 			Name: c.Name, Image: c.Image, Ports: c.Ports, Resources: c.Resources, ResizePolicy: c.ResizePolicy, RestartPolicy: c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules, VolumeMounts: mountsWithOptions(c.VolumeMounts),
+		}
+	}
+	return out
+}
+
+// mountsWithOptions are the mounts for which a node needs a feature that its kubelet declares.
+func mountsWithOptions(list []corev1.VolumeMount) (out []corev1.VolumeMount) {
+	for i := range list {
+		if len(list[i].BindMountOptions) > 0 {
+			out = append(out, list[i])
 		}
 	}
 	return out

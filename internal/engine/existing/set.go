@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/support"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -34,6 +35,7 @@ type Config struct {
 type Set struct {
 	c       Config
 	newNode requirement.NewNode
+	support *support.Index
 	all     []*Node
 	touched []*Node
 	// requests of running pods, which callers do not change.
@@ -43,7 +45,7 @@ type Set struct {
 // NewSet models the snapshot's nodes, initialized ones first, then by name. Topology counts their pods.
 func NewSet(c Config) *Set {
 	s := &Set{
-		c: c, newNode: c.Snapshot.Labels.OfNewNode(c.Snapshot.JoinValues()),
+		c: c, support: support.NewIndex(c.Snapshot), newNode: c.Snapshot.Labels.OfNewNode(c.Snapshot.JoinValues()),
 		requests: snapshot.NewRequestCache(func(pod *corev1.Pod) resources.Vec { return c.Axes.Vec(snapshot.Requests(pod)) }),
 	}
 	sources := make([]*snapshot.Node, len(c.Snapshot.Nodes))
@@ -133,7 +135,7 @@ func (s *Set) CanJoin(n *Node, c *podclass.Class, level *podclass.Level) (ok, ne
 	if !n.open || n.removed {
 		return false, true
 	}
-	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked {
+	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked || s.support.OnNode(n.src, c.Needs()) != "" {
 		return false, true
 	}
 	if !c.Requests().Fits(n.free) || c.Ports().Clash(n.ports) || !n.volumes.CanAttach(c.Attached()) {

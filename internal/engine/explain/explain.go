@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/support"
 )
 
 // Bounds of an explanation. Eight are more than a message can show; the search over them costs one probe each.
@@ -39,16 +40,17 @@ func firstSuspects[T any](list []T) []T { return list[:min(len(list), maxSuspect
 //
 // An Explainer lives from the end of a search, when its state is final, to the reasons for all pods that are left.
 type Explainer struct {
-	s     *snapshot.Snapshot
-	pools *nodepool.Models
-	axes  resources.Axes // of Pods.Requests
+	s       *snapshot.Snapshot
+	pools   *nodepool.Models
+	axes    resources.Axes // of Pods.Requests
+	support *support.Index
 	// templates are the templates of pools without some of their rules, by template and waiver.
 	templates map[string]*nodepool.Template
 }
 
 // New returns an Explainer for a plan of the snapshot with these models of its pools.
 func New(s *snapshot.Snapshot, pools *nodepool.Models, axes resources.Axes) *Explainer {
-	return &Explainer{s: s, pools: pools, axes: axes, templates: map[string]*nodepool.Template{}}
+	return &Explainer{s: s, pools: pools, axes: axes, support: support.NewIndex(s), templates: map[string]*nodepool.Template{}}
 }
 
 // Pods are pods that are left, with equal requirements and equal requests.
@@ -59,6 +61,8 @@ type Pods struct {
 	// Volumes are the alternatives that the pods' volumes leave, one of which must hold; never empty.
 	Volumes     []requirement.Interned
 	Tolerations []corev1.Toleration
+	// Needs are what they need of the kubelet and of CSI drivers.
+	Needs support.Needs
 	// Requests are over the axes of the plan; ResourceList has them as they are written.
 	Requests     resources.Vec
 	ResourceList corev1.ResourceList

@@ -17,6 +17,9 @@ import (
 func (e *Explainer) identify(q *nodeCase, l waiver, why rejection.Code) obstacle {
 	switch why {
 	case rejection.Taint:
+		if missing := e.support.OnNew(q.template.Pool().Name, q.pods.Needs); missing != "" {
+			return obstacle{code: rejection.Unsupported, message: "the pod needs " + missing, final: true}
+		}
 		return obstacle{code: rejection.Taint, message: e.describeTaints(q), waiver: waiver{taints: true}}
 	case rejection.Requirement, rejection.Volume:
 		return e.identifyLabels(q, l)

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/support"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -22,6 +23,7 @@ type Compiler struct {
 	pools                          *nodepool.Models
 	topology                       *topology.Registry
 	volumes                        *volume.Limits
+	support                        *support.Index
 	respectPreferences, softTaints bool
 	steps                          *int
 	allTaints                      []corev1.Taint // made on first use
@@ -44,8 +46,9 @@ type Config struct {
 // NewCompiler makes a compiler without state.
 func NewCompiler(c Config) *Compiler {
 	return &Compiler{
-		s: c.Snapshot, pools: c.Pools, topology: c.Topology, volumes: c.Volumes, respectPreferences: c.RespectPreferences,
-		softTaints: c.SoftTaints, steps: c.Steps,
+		s: c.Snapshot, pools: c.Pools, topology: c.Topology, volumes: c.Volumes, support: support.NewIndex(c.Snapshot),
+		respectPreferences: c.RespectPreferences,
+		softTaints:         c.SoftTaints, steps: c.Steps,
 	}
 }
 
@@ -92,11 +95,37 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	}
 	k.node, k.attached, k.devices, k.tolerations = node, volume.Attachments(volumes), devices, x.tolerations(k.pod)
 	k.exclusive = volume.Exclusive(volumes)
+	k.needs = support.Needs{Features: snapshot.RequiredFeatures(&k.pod.Spec), Drivers: volume.MustBeInstalled(x.s, volumes)}
+	for _, driver := range k.needs.Drivers {
+		alternatives = combine(alternatives, x.support.Where(driver))
+	}
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, x.pools.Intern(alt))
 	}
 	k.contradictory = contradictory(node, alternatives)
 	return nil
+}
+
+// combine are the pairs of both that one node can satisfy; all pairs if none can, so that the reason can be explained. Without any b, it
+// is a.
+func combine(a, b []requirement.Set) (out []requirement.Set) {
+	if len(b) == 0 {
+		return a
+	}
+	var all []requirement.Set
+	for _, one := range a {
+		for _, other := range b {
+			both := one.Intersect(other)
+			all = append(all, both)
+			if one.Overlaps(other) {
+				out = append(out, both)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return all
+	}
+	return out
 }
 
 // contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.

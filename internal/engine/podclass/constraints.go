@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/support"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
@@ -29,6 +30,8 @@ type Constraints struct {
 	manyTerms bool
 	// volumes are the alternatives that the pod's volumes leave, one of which must hold; never empty.
 	volumes []requirement.Interned
+	// needs are what the pod needs of the kubelet and of CSI drivers.
+	needs support.Needs
 	// devices are the resource claims; none while devices are not planned.
 	devices []snapshot.DeviceClaim
 	// exclusive are the volume claims that no other pod can use at the same time.
@@ -58,6 +61,9 @@ type Constraints struct {
 func New(pod *corev1.Pod) *Constraints {
 	return &Constraints{pod: pod, ports: resources.NewPortSet(resources.HostPorts(pod))}
 }
+
+// Needs are what the pods need of the kubelet and of the CSI drivers of a node.
+func (c *Constraints) Needs() support.Needs { return c.needs }
 
 // MarkRunning notes that some of the pods are on nodes or nominated, where they keep others away.
 func (c *Constraints) MarkRunning() { c.running = true }

@@ -162,6 +162,10 @@ func (f *Keys) addConstraints(pod *corev1.Pod) error {
 		f.addString(string(p.Protocol))
 		f.key = binary.AppendVarint(f.key, int64(p.Port))
 	}
+	for _, name := range snapshot.RequiredFeatures(spec) {
+		f.addString("feature")
+		f.addString(name)
+	}
 	for i := range spec.Volumes {
 		if name, ok := snapshot.ClaimName(pod, &spec.Volumes[i]); ok {
 			f.addString("claim")

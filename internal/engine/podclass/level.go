@@ -176,7 +176,7 @@ func (x *Compiler) level(k *Constraints, w relaxationState) *Level {
 		})
 	}
 	for _, t := range x.pools.All() {
-		if _, blocked := snapshot.Untolerated(level.tolerations, t.Taints()); blocked {
+		if _, blocked := snapshot.Untolerated(level.tolerations, t.Taints()); blocked || x.support.OnNew(t.Pool().Name, k.needs) != "" {
 			level.blocked.Add(t.Index())
 		}
 	}
@@ -185,7 +185,7 @@ func (x *Compiler) level(k *Constraints, w relaxationState) *Level {
 	return level
 }
 
-// Blocked are the templates with a taint that is not tolerated, by index.
+// Blocked are the templates with a taint that is not tolerated, or whose nodes lack what the pods need of them, by index.
 func (r *Level) Blocked() resources.Bitset { return r.blocked }
 
 // Dropped is how many preferences the level drops. Alternatives of required node affinity are none.

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/support"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
 
@@ -29,7 +30,7 @@ func (x *Compiler) spreadPod(k *Constraints) topology.SpreadPod {
 	var lists []*nodepool.Candidates
 	out.Launchable = func(key string, present []string) []string {
 		if lists == nil {
-			lists = x.launchable(launchQuery{node: &k.node, volumes: k.volumes, tolerations: &out.Tolerations})
+			lists = x.launchable(launchQuery{node: &k.node, volumes: k.volumes, tolerations: &out.Tolerations, needs: k.needs})
 		}
 		return domainsOf(lists, nodepool.DomainQuery{Key: key, Present: present, Requests: k.least})
 	}
@@ -63,6 +64,8 @@ type launchQuery struct {
 	volumes []requirement.Interned
 	// tolerations must cover the taints of the pool, if they are not nil.
 	tolerations *[]corev1.Toleration
+	// needs are what the nodes must have of kubelet and CSI drivers.
+	needs support.Needs
 }
 
 // launchable are the candidates for new nodes, by pool, by each alternative of what is required and by each topology of volumes.
@@ -74,6 +77,9 @@ func (x *Compiler) launchable(q launchQuery) []*nodepool.Candidates {
 	}
 	for _, t := range x.pools.All() {
 		if t.Unusable().Code != "" {
+			continue
+		}
+		if x.support.OnNew(t.Pool().Name, q.needs) != "" {
 			continue
 		}
 		if q.tolerations != nil {

@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -79,10 +79,10 @@ func TestNeverDearerThanAPlainPlan(t *testing.T) {
 			if !c.dearer() {
 				continue
 			}
-			small := shrink(s, func(t *snapshot.Snapshot) bool { return compare(t, order).dearer() })
+			small := Shrink(s, func(t *snapshot.Snapshot) bool { return compare(t, order).dearer() })
 			c = compare(small, order)
 			t.Fatalf("world %d: $%.4f/h, by a plain planner $%.4f/h\n%s\nours:\n%s\nplain:\n%s",
-				k, cost(&c.ours), cost(&c.plain), show(small), describe(c.ours), describe(c.plain))
+				k, cost(&c.ours), cost(&c.plain), Show(small), Describe(c.ours), Describe(c.plain))
 		}
 	}
 	t.Logf("%d plans compared, %d cheaper", compared, cheaper)

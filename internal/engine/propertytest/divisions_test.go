@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -105,7 +105,7 @@ func TestDivisions(t *testing.T) {
 		s := seeded(seed).zonalWorld()
 		p := schedule.Solve(s, schedule.Budget{})
 		if err := validate.Plan(s, p); err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, err, describe(p))
+			t.Fatalf("seed %d: %v\n%s", seed, err, Describe(p))
 		}
 		rejected, launched = rejected+len(p.Rejected), launched+len(p.Launches)
 		plain := schedule.Solve(s, schedule.Budget{FirstFitOnly: true})

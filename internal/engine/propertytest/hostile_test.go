@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"errors"
@@ -53,8 +53,8 @@ func affectsOthers(s *snapshot.Snapshot, hostile []*corev1.Pod) (err error) {
 	with := withPods(s, hostile)
 	alone, p := schedule.Solve(s, schedule.Budget{}), schedule.Solve(with, schedule.Budget{})
 	errs := []error{validate.Plan(with, p), invalidClaims(with, p)}
-	if again := schedule.Solve(with, schedule.Budget{}); describe(again) != describe(p) {
-		errs = append(errs, fmt.Errorf("another plan for the same world:\n%s\n%s", describe(p), describe(again)))
+	if again := schedule.Solve(with, schedule.Budget{}); Describe(again) != Describe(p) {
+		errs = append(errs, fmt.Errorf("another plan for the same world:\n%s\n%s", Describe(p), Describe(again)))
 	}
 	if p.Stats.Steps > stepsAtMost {
 		errs = append(errs, fmt.Errorf("%d steps", p.Stats.Steps))
@@ -119,7 +119,7 @@ func scheduledNames(p schedule.Plan) string {
 // podsScheduled is the plan without rejected pods.
 func podsScheduled(p schedule.Plan) string {
 	p.Rejected = nil
-	return describe(p)
+	return Describe(p)
 }
 
 // spellable finds in the claims that the launches become what the API server would reject.
@@ -232,12 +232,12 @@ func checkHostile(d random) error {
 	fails := func(t *snapshot.Snapshot) bool {
 		return errors.Join(affectsOthers(t, hostile), disruptionAndBuffers(t, hostile, running)) != nil
 	}
-	small := shrink(s, fails)
+	small := Shrink(s, fails)
 	return fmt.Errorf(
 		"%w\n\nshrunk: %w\n%s",
 		err,
 		errors.Join(affectsOthers(small, hostile), disruptionAndBuffers(small, hostile, running)),
-		show(withPods(small, append(hostile, running...))),
+		Show(withPods(small, append(hostile, running...))),
 	)
 }
 

@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"slices"
@@ -87,7 +87,7 @@ func TestPlansKeepTheRulesOfNeighbors(t *testing.T) {
 				p := schedule.Solve(s, schedule.Budget{})
 				if err := validate.Plan(s, p); err != nil {
 					failed.Add(1)
-					t.Errorf("world %d: %v\n%s%s", first+k, err, show(s), describe(p))
+					t.Errorf("world %d: %v\n%s%s", first+k, err, Show(s), Describe(p))
 					continue
 				}
 				seen.add(s, p)

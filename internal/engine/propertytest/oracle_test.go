@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"cmp"
@@ -231,7 +231,7 @@ func TestNoSimplePlannerPlacesMorePods(t *testing.T) {
 			if n, want := len(s.Pods)-len(plan.Rejected), simple.run(pods); n < want {
 				failed++
 				t.Errorf("world %d: the plan places %d pods, first fit in some order %d:\n%s\nfirst fit:\n%s\n%s",
-					seed, n, want, describe(plan), describe(simple.plan), show(s))
+					seed, n, want, Describe(plan), Describe(simple.plan), Show(s))
 				break
 			}
 		}

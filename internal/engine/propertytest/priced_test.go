@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -52,7 +52,7 @@ func TestPricedPreferences(t *testing.T) {
 			if err == nil {
 				continue
 			}
-			small := shrink(s, func(s *snapshot.Snapshot) bool {
+			small := Shrink(s, func(s *snapshot.Snapshot) bool {
 				respecting := schedule.Solve(s, schedule.Budget{})
 				_, err := checkPriced(s, share, &respecting)
 				return err != nil
@@ -60,7 +60,7 @@ func TestPricedPreferences(t *testing.T) {
 			respecting = schedule.Solve(small, schedule.Budget{})
 			p, smallErr := checkPriced(small, share, &respecting)
 			t.Fatalf("world %d at cost %v: %v\nshrunk: %v\n%s\nplan:\n%s\nunder Respect:\n%s",
-				k, share, err, smallErr, show(small), describe(p), describe(respecting))
+				k, share, err, smallErr, Show(small), Describe(p), Describe(respecting))
 		}
 	}
 	t.Logf("%d plans are cheaper than under Respect; pods kept %d preferences and dropped %d", cheaper, kept, dropped)

@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"errors"
@@ -39,39 +39,12 @@ func examineWorld(s *snapshot.Snapshot, budget schedule.Budget) (*snapshot.Snaps
 	if err == nil {
 		return s, p, nil
 	}
-	small := shrink(s, func(t *snapshot.Snapshot) bool {
+	small := Shrink(s, func(t *snapshot.Snapshot) bool {
 		_, err := violations(t, budget)
 		return err != nil
 	})
 	p, smallErr := violations(small, budget)
-	return small, p, fmt.Errorf("%w\n\nshrunk: %w\n%s%s", err, smallErr, show(small), describe(p))
-}
-
-func describe(p schedule.Plan) string {
-	out := ""
-	for _, pl := range p.Placements {
-		out += "on " + pl.Node + ":"
-		for _, pod := range pl.Pods {
-			out += " " + pod.Name
-		}
-		out += "\n"
-	}
-	for i := range p.Launches {
-		l := &p.Launches[i]
-		out += fmt.Sprintf("launch %d of %s %v:", i, l.Pool.Name, l.Requirements)
-		for _, it := range l.InstanceTypes {
-			out += " " + it.Name
-		}
-		out += ":"
-		for _, pod := range l.Pods {
-			out += " " + pod.Name
-		}
-		out += "\n"
-	}
-	for _, r := range p.Rejected {
-		out += fmt.Sprintf("rejected %s: %v\n", r.Pod.Name, r.Reasons)
-	}
-	return out
+	return small, p, fmt.Errorf("%w\n\nshrunk: %w\n%s%s", err, smallErr, Show(small), Describe(p))
 }
 
 // tally counts what happened in the worlds: worlds in which nothing happens prove nothing.

@@ -83,7 +83,7 @@ func (p *prober) begin() (end func() int) {
 func (p *prober) pods(c *class) *explain.Pods {
 	last := c.Levels()[len(c.Levels())-1]
 	out := &explain.Pods{
-		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(),
+		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(), Needs: c.Needs(),
 		Requests: c.Requests(), ResourceList: c.ResourceList(), UnknownResources: c.unknownResources, Ports: c.Ports().All(),
 		Search: &classProber{sv: p.sv, c: c, widened: &p.widened},
 	}

@@ -314,7 +314,10 @@ func TestAttachLimits(t *testing.T) {
 		}
 		return withNodes(storage(s, disks...), limited)
 	}
+	leftover := each(6, 2, nil)
+	leftover.Nodes[0].LeftoverVolumes = map[string]int32{"ebs.csi.aws.com": 3}
 	checkPlans(t, []planCase{
+		{"volumes that are left over count until they are detached", leftover, []string{"on n: a x3", "general m.small: a x3"}},
 		{"ten to a node", each(6, 2, nil), []string{"on n: a x5", "general m.small: a"}},
 		{
 			"shared volumes count once",

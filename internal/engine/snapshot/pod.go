@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,23 @@ func Mirror(p *corev1.Pod) bool { return ownedBy(p, "v1", "Node") }
 // Provisionable reports whether the pod needs a node that Dovetail could launch: kube-scheduler has found none, it is
 // not about to preempt other pods, and it does not come with nodes anyway.
 func Provisionable(p *corev1.Pod) bool { return p.Status.NominatedNodeName == "" && unschedulable(p) }
+
+// UnschedulableSince is since when kube-scheduler has found no node for the pod; false if it has not tried, or has found one.
+func UnschedulableSince(p *corev1.Pod) (time.Time, bool) {
+	for i := range p.Status.Conditions {
+		if c := &p.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Preempted reports whether kube-scheduler evicts the pod for another.
+func Preempted(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == corev1.PodReasonPreemptionByScheduler
+	})
+}
 
 // Nominated reports whether the pod is Provisionable but for the node that kube-scheduler has nominated it to: it waits there until other
 // pods are evicted, and needs another node once that one is gone.

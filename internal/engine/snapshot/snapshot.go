@@ -99,6 +99,8 @@ type Pool struct {
 	// Used counts against spec.limits: capacity of the pool's nodes and of claims in flight, with key "nodes" for
 	// their number.
 	Used corev1.ResourceList
+	// KubeletFeatures are those that the kubelets of new nodes declare, as far as their images tell: see Node.DeclaredFeatures.
+	KubeletFeatures []string
 }
 
 // Node is a Node, a NodeClaim, or both merged by provider ID.
@@ -121,7 +123,8 @@ type Node struct {
 	// Allocatable, completed from the claim's status until the node is initialized.
 	Allocatable corev1.ResourceList
 	Capacity    corev1.ResourceList
-	// Pods bound here that still use resources, daemon pods included.
+	// Pods bound here that still use resources, daemon pods included, and pods that kube-scheduler has nominated to the node: it keeps
+	// their room free.
 	Pods []*corev1.Pod
 	// Nominated are pending pods that this claim was launched for. They use resources here and nowhere else.
 	Nominated []types.UID
@@ -187,6 +190,13 @@ type Node struct {
 	Unplannable string
 	// VolumeLimits is CSINode's allocatable count per driver.
 	VolumeLimits map[string]int32
+	// LeftoverVolumes is how many volumes are attached to the node that no pod there uses, by driver: they count against its limits until
+	// they are detached.
+	LeftoverVolumes map[string]int32
+	// CSIDrivers are the drivers that CSINode lists, sorted.
+	CSIDrivers []string
+	// DeclaredFeatures are those that the node's kubelet declares: kube-scheduler refuses pods that need others.
+	DeclaredFeatures []string
 	// DRADrivers are the DRA drivers that must publish devices before the node is initialized: of its type's devices, those of
 	// other drivers may never come, or may require another launch.
 	DRADrivers []string
@@ -216,6 +226,8 @@ type Volumes struct {
 	Claims         map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	Volumes        map[string]*corev1.PersistentVolume
 	StorageClasses map[string]*storagev1.StorageClass
+	// MustBeInstalled are the CSI drivers without which kube-scheduler refuses pods with their volumes on a node.
+	MustBeInstalled map[string]bool
 	// Unsupported is what volumes of nodes of this cloud cannot have; usually nothing.
 	Unsupported UnsupportedStorage
 }

@@ -112,6 +112,9 @@ func (c *check) freshNode(pod *corev1.Pod, pool *snapshot.Pool, soft softTaints)
 		soft == respectSoftTaints && !toleratesAll(pod, taints) {
 		return "", false
 	}
+	if c.newNodesLack(pool, pod) != "" {
+		return "", false
+	}
 	if _, err := c.s.Labels.FromAPI(pool.NodePool.Spec.Template.Spec.Requirements); err != nil {
 		return "", false
 	}
@@ -263,6 +266,9 @@ func (f *freshNodeSearch) compatible(out outcome) bool {
 // its type.
 func (f *freshNodeSearch) fits(out outcome) bool {
 	it := out.it
+	if !f.driversOn(it) {
+		return false
+	}
 	for r, left := range f.limitsLeft {
 		if q := out.countsAgainstLimit(r); q.Sign() > 0 && q.Cmp(left) > 0 {
 			return false

@@ -151,6 +151,9 @@ func (c *check) schedulable(pl *host, pod *corev1.Pod) {
 	case !pl.satisfies(w):
 		c.failAt(at, "pod %s: required node affinity is not satisfied on %s", name(pod), pl.name)
 	}
+	if what := c.lacks(pl, pod); what != "" {
+		c.failAt(at, "pod %s needs %s, which %s does not have", name(pod), what, pl.name)
+	}
 	for _, m := range c.mounts(pod) {
 		if m.missing != "" {
 			c.failAt(at, "pod %s is placed though its volume claim %s %s", name(pod), m.claim.Name, m.missing)
@@ -187,6 +190,7 @@ func (c *check) attachLimits(pl *host, joining []*corev1.Pod) {
 	}
 	add(joining)
 	for driver, limit := range limits {
+		limit -= pl.node.LeftoverVolumes[driver] // which stay attached until they are detached
 		if n := len(attached[driver]); n > int(limit) && n > before[driver] {
 			c.fail("%s: %d volumes of %s attached, at most %d can be", pl.name, n, driver, limit)
 		}

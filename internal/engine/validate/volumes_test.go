@@ -28,6 +28,10 @@ func TestVolumesForgottenOnNewNodesAreViolations(t *testing.T) {
 		}
 		return s
 	}
+	onNode := func(s *snapshot.Snapshot) *snapshot.Snapshot {
+		s.Nodes = []snapshot.Node{Node("n", "general", func(n *snapshot.Node) { n.VolumeLimits = map[string]int32{"ebs.csi.aws.com": 2} })}
+		return s
+	}
 	for _, c := range []struct {
 		name string
 		s    *snapshot.Snapshot
@@ -39,6 +43,9 @@ func TestVolumesForgottenOnNewNodesAreViolations(t *testing.T) {
 				it.VolumeLimits = map[string]int{"ebs.csi.aws.com": 1}
 			}
 		}, "2 volumes of ebs.csi.aws.com, and a node of type"},
+		{"volumes that are left over on a node", onNode(world(Pod("a", Claims("x")))), func(s *snapshot.Snapshot) {
+			s.Nodes[0].LeftoverVolumes = map[string]int32{"ebs.csi.aws.com": 2}
+		}, "1 volumes of ebs.csi.aws.com attached, at most 0 can be"},
 		{"two pods of one claim", world(Pod("a", Claims("x")), Pod("b", Claims("x"))), func(s *snapshot.Snapshot) {
 			s.Volumes.Claims[types.NamespacedName{Namespace: "default", Name: "x"}].Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
 		}, "volume claim default/x is for one pod, and default/a and default/b use it"},

@@ -134,8 +134,22 @@ func (l *Limits) LimitNode(room resources.Vec, axes resources.Axes, on *Attached
 	}
 }
 
-// OfNode are the attach limits of an existing node. Until it has a CSINode object, they are those of its type.
+// OfNode are the attach limits of an existing node, less the volumes that no pod there uses. Until the node has a CSINode object, the
+// limits are those of its type.
 func (l *Limits) OfNode(n *snapshot.Node) map[string]int32 {
+	limits := l.reported(n)
+	if len(n.LeftoverVolumes) == 0 {
+		return limits
+	}
+	out := maps.Clone(limits)
+	for driver := range out {
+		out[driver] -= n.LeftoverVolumes[driver]
+	}
+	return out
+}
+
+// reported are the limits that the node or its type has.
+func (l *Limits) reported(n *snapshot.Node) map[string]int32 {
 	if n.Initialized || n.Claim == "" {
 		return n.VolumeLimits
 	}

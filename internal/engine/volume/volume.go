@@ -347,6 +347,20 @@ func Alternatives(x *Index, volumes []Volume) ([]requirement.Set, []rejection.Re
 	return out, nil
 }
 
+// MustBeInstalled are the CSI drivers of the volumes without which kube-scheduler refuses the pod on a node, sorted.
+func MustBeInstalled(s *snapshot.Snapshot, volumes []Volume) (drivers []string) {
+	if len(s.Volumes.MustBeInstalled) == 0 {
+		return nil
+	}
+	for _, v := range volumes {
+		if d := v.driver(); s.Volumes.MustBeInstalled[d] {
+			drivers = append(drivers, d)
+		}
+	}
+	slices.Sort(drivers)
+	return slices.Compact(drivers)
+}
+
 // Attachments are the volumes that count against an attach limit of the node.
 func Attachments(volumes []Volume) []Attachment {
 	var out []Attachment

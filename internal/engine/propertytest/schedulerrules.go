@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -8,31 +8,49 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // The Filter rules of kube-scheduler, one node at a time and without any index, written from its documented behavior and not
 // from the engine: TestTheSchedulerAcceptsPlans holds plans against them.
 
-// schedNode is a Node with its pods, as the scheduler's snapshot has it.
-type schedNode struct {
-	name        string
-	labels      map[string]string
-	taints      []corev1.Taint
-	allocatable corev1.ResourceList
-	pods        []*corev1.Pod // also terminating ones; no finished ones
+// ClusterNode is a Node with its pods, as the scheduler's snapshot has it.
+type ClusterNode struct {
+	Name        string
+	Labels      map[string]string
+	Taints      []corev1.Taint
+	Allocatable corev1.ResourceList
+	// Pods are also terminating ones; no finished ones.
+	Pods []*corev1.Pod
+	// Existing is the node of the Snapshot; nil for one that is launched.
+	Existing *snapshot.Node
+	// Type is the instance type of a node that is launched, Pool its NodePool; nil for existing ones.
+	Type *catalog.InstanceType
+	Pool *snapshot.Pool
 }
 
-// schedCluster is all that a Filter reads.
-type schedCluster struct {
-	nodes      []*schedNode
-	namespaces map[string]map[string]string
-	// emptyHost is true if one more host without pods counts for spreads over hosts.
-	emptyHost bool
+// Cluster is all that a Filter reads.
+type Cluster struct {
+	Nodes []*ClusterNode
+	// World has the namespaces and the storage objects.
+	World *snapshot.Snapshot
+	// EmptyHost is true if one more host without pods counts for spreads over hosts.
+	EmptyHost bool
+	// Filter is why a scheduler refuses the pod on the node; empty if it accepts it. If it is nil, the rules of this package decide.
+	Filter Filter
 }
+
+// Filter is why a scheduler refuses a pod on a node of the cluster, which is one of its Nodes; empty if it accepts it.
+type Filter func(c *Cluster, pod *corev1.Pod, node *ClusterNode) string
 
 // filter is why the scheduler refuses the pod on the node; empty if it accepts it.
-func (c *schedCluster) filter(pod *corev1.Pod, node *schedNode) string {
-	for _, plugin := range []func(*corev1.Pod, *schedNode) string{
+func (c *Cluster) filter(pod *corev1.Pod, node *ClusterNode) string {
+	if c.Filter != nil {
+		return c.Filter(c, pod, node)
+	}
+	for _, plugin := range []func(*corev1.Pod, *ClusterNode) string{
 		c.nodeAffinity, c.taints, c.resources, c.hostPorts, c.podAffinity, c.podAntiAffinity, c.othersAntiAffinity, c.spread,
 	} {
 		if why := plugin(pod, node); why != "" {
@@ -43,9 +61,9 @@ func (c *schedCluster) filter(pod *corev1.Pod, node *schedNode) string {
 }
 
 // nodeAffinity: the node selector holds, and one of the terms of required node affinity.
-func (c *schedCluster) nodeAffinity(pod *corev1.Pod, node *schedNode) string {
+func (c *Cluster) nodeAffinity(pod *corev1.Pod, node *ClusterNode) string {
 	for k, v := range pod.Spec.NodeSelector {
-		if have, ok := node.labels[k]; !ok || have != v {
+		if have, ok := node.Labels[k]; !ok || have != v {
 			return "NodeAffinity: selector"
 		}
 	}
@@ -60,18 +78,18 @@ func (c *schedCluster) nodeAffinity(pod *corev1.Pod, node *schedNode) string {
 }
 
 // matches reports whether all expressions and fields of the term hold. An empty term matches nothing.
-func (n *schedNode) matches(term corev1.NodeSelectorTerm) bool {
+func (n *ClusterNode) matches(term corev1.NodeSelectorTerm) bool {
 	if len(term.MatchExpressions)+len(term.MatchFields) == 0 {
 		return false
 	}
 	for _, e := range term.MatchExpressions {
-		v, has := n.labels[e.Key]
+		v, has := n.Labels[e.Key]
 		if !nodeExpression(e, v, has) {
 			return false
 		}
 	}
 	for _, e := range term.MatchFields {
-		if e.Key != "metadata.name" || !nodeExpression(e, n.name, true) {
+		if e.Key != "metadata.name" || !nodeExpression(e, n.Name, true) {
 			return false
 		}
 	}
@@ -104,9 +122,9 @@ func nodeExpression(e corev1.NodeSelectorRequirement, v string, has bool) bool {
 }
 
 // taints: each taint of effect NoSchedule or NoExecute is tolerated.
-func (c *schedCluster) taints(pod *corev1.Pod, node *schedNode) string {
-	for i := range node.taints {
-		t := &node.taints[i]
+func (c *Cluster) taints(pod *corev1.Pod, node *ClusterNode) string {
+	for i := range node.Taints {
+		t := &node.Taints[i]
 		tolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(o corev1.Toleration) bool {
 			return (o.Key == "" || o.Key == t.Key) && (o.Effect == "" || o.Effect == t.Effect) &&
 				(o.Operator == corev1.TolerationOpExists || o.Value == t.Value)
@@ -119,13 +137,13 @@ func (c *schedCluster) taints(pod *corev1.Pod, node *schedNode) string {
 }
 
 // resources: what the pod requests is left. Pods of these tests have one container.
-func (c *schedCluster) resources(pod *corev1.Pod, node *schedNode) string {
-	if int64(len(node.pods))+1 > node.allocatable.Pods().Value() {
+func (c *Cluster) resources(pod *corev1.Pod, node *ClusterNode) string {
+	if int64(len(node.Pods))+1 > node.Allocatable.Pods().Value() {
 		return "NodeResourcesFit: pods"
 	}
 	for name, want := range pod.Spec.Containers[0].Resources.Requests {
-		left := node.allocatable[name].DeepCopy()
-		for _, other := range node.pods {
+		left := node.Allocatable[name].DeepCopy()
+		for _, other := range node.Pods {
 			left.Sub(other.Spec.Containers[0].Resources.Requests[name])
 		}
 		if want.Sign() > 0 && want.Cmp(left) > 0 {
@@ -136,9 +154,9 @@ func (c *schedCluster) resources(pod *corev1.Pod, node *schedNode) string {
 }
 
 // hostPorts: no pod of the node has the port. Ports of these tests are TCP and of all addresses.
-func (c *schedCluster) hostPorts(pod *corev1.Pod, node *schedNode) string {
+func (c *Cluster) hostPorts(pod *corev1.Pod, node *ClusterNode) string {
 	for _, p := range pod.Spec.Containers[0].Ports {
-		for _, other := range node.pods {
+		for _, other := range node.Pods {
 			for _, q := range other.Spec.Containers[0].Ports {
 				if p.HostPort != 0 && p.HostPort == q.HostPort {
 					return "NodePorts"
@@ -151,11 +169,11 @@ func (c *schedCluster) hostPorts(pod *corev1.Pod, node *schedNode) string {
 
 // selectsPod reports whether a term of a pod with the owner's namespace matches the other pod: its namespace is listed, or
 // selected, or the owner's if the term says neither; and the labels match. A nil selector matches nothing.
-func (c *schedCluster) selectsPod(owner *corev1.Pod, t *corev1.PodAffinityTerm, other *corev1.Pod) bool {
+func (c *Cluster) selectsPod(owner *corev1.Pod, t *corev1.PodAffinityTerm, other *corev1.Pod) bool {
 	inNamespace := slices.Contains(t.Namespaces, other.Namespace)
 	if t.NamespaceSelector != nil {
 		s, err := metav1.LabelSelectorAsSelector(t.NamespaceSelector)
-		inNamespace = inNamespace || err == nil && s.Matches(labels.Set(c.namespaces[other.Namespace]))
+		inNamespace = inNamespace || err == nil && s.Matches(labels.Set(c.World.Namespaces[other.Namespace]))
 	}
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		inNamespace = other.Namespace == owner.Namespace
@@ -169,7 +187,7 @@ type domain struct{ key, value string }
 
 // podAffinity: a pod counts if it matches all terms. The node has all keys. Each of its domains has such a pod; or no domain at
 // all has one, and the pod matches its own terms.
-func (c *schedCluster) podAffinity(pod *corev1.Pod, node *schedNode) string {
+func (c *Cluster) podAffinity(pod *corev1.Pod, node *ClusterNode) string {
 	a := pod.Spec.Affinity
 	if a == nil || a.PodAffinity == nil || len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) == 0 {
 		return ""
@@ -184,13 +202,13 @@ func (c *schedCluster) podAffinity(pod *corev1.Pod, node *schedNode) string {
 		return true
 	}
 	counts := map[domain]int{}
-	for _, n := range c.nodes {
-		for _, other := range n.pods {
+	for _, n := range c.Nodes {
+		for _, other := range n.Pods {
 			if !matchesAll(other) {
 				continue
 			}
 			for i := range terms {
-				if v, ok := n.labels[terms[i].TopologyKey]; ok {
+				if v, ok := n.Labels[terms[i].TopologyKey]; ok {
 					counts[domain{terms[i].TopologyKey, v}]++
 				}
 			}
@@ -198,7 +216,7 @@ func (c *schedCluster) podAffinity(pod *corev1.Pod, node *schedNode) string {
 	}
 	near := true
 	for i := range terms {
-		v, ok := node.labels[terms[i].TopologyKey]
+		v, ok := node.Labels[terms[i].TopologyKey]
 		if !ok {
 			return "InterPodAffinity: no key"
 		}
@@ -218,14 +236,14 @@ func antiTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
 }
 
 // podAntiAffinity: no pod that matches one of the terms is in the node's domain. Without the key there is no domain.
-func (c *schedCluster) podAntiAffinity(pod *corev1.Pod, node *schedNode) string {
+func (c *Cluster) podAntiAffinity(pod *corev1.Pod, node *ClusterNode) string {
 	for _, t := range antiTerms(pod) {
-		v, ok := node.labels[t.TopologyKey]
-		for _, n := range c.nodes {
-			if w, has := n.labels[t.TopologyKey]; !ok || !has || v != w {
+		v, ok := node.Labels[t.TopologyKey]
+		for _, n := range c.Nodes {
+			if w, has := n.Labels[t.TopologyKey]; !ok || !has || v != w {
 				continue
 			}
-			if slices.ContainsFunc(n.pods, func(other *corev1.Pod) bool { return c.selectsPod(pod, &t, other) }) {
+			if slices.ContainsFunc(n.Pods, func(other *corev1.Pod) bool { return c.selectsPod(pod, &t, other) }) {
 				return "InterPodAffinity: anti-affinity"
 			}
 		}
@@ -234,12 +252,12 @@ func (c *schedCluster) podAntiAffinity(pod *corev1.Pod, node *schedNode) string 
 }
 
 // othersAntiAffinity: no pod with a term that matches this one is in the domain.
-func (c *schedCluster) othersAntiAffinity(pod *corev1.Pod, node *schedNode) string {
-	for _, n := range c.nodes {
-		for _, other := range n.pods {
+func (c *Cluster) othersAntiAffinity(pod *corev1.Pod, node *ClusterNode) string {
+	for _, n := range c.Nodes {
+		for _, other := range n.Pods {
 			for _, t := range antiTerms(other) {
-				v, ok := node.labels[t.TopologyKey]
-				w, has := n.labels[t.TopologyKey]
+				v, ok := node.Labels[t.TopologyKey]
+				w, has := n.Labels[t.TopologyKey]
 				if ok && has && v == w && c.selectsPod(other, &t, pod) {
 					return "InterPodAffinity: anti-affinity of another pod"
 				}
@@ -251,13 +269,13 @@ func (c *schedCluster) othersAntiAffinity(pod *corev1.Pod, node *schedNode) stri
 
 // spread: in each constraint with DoNotSchedule, the node has the key, and the pods of its domain, with this one if it counts
 // itself, are at most maxSkew more than those of the domain with the fewest.
-func (c *schedCluster) spread(pod *corev1.Pod, node *schedNode) string {
+func (c *Cluster) spread(pod *corev1.Pod, node *ClusterNode) string {
 	hard := slices.DeleteFunc(slices.Clone(pod.Spec.TopologySpreadConstraints), func(t corev1.TopologySpreadConstraint) bool {
 		return t.WhenUnsatisfiable != corev1.DoNotSchedule
 	})
 	for i := range hard {
 		t := &hard[i]
-		value, ok := node.labels[t.TopologyKey]
+		value, ok := node.Labels[t.TopologyKey]
 		if !ok {
 			return "PodTopologySpread: no key"
 		}
@@ -266,7 +284,7 @@ func (c *schedCluster) spread(pod *corev1.Pod, node *schedNode) string {
 		for _, n := range counts {
 			lowest = min(lowest, n)
 		}
-		if t.MinDomains != nil && len(counts) < int(*t.MinDomains) || c.emptyHost && t.TopologyKey == corev1.LabelHostname {
+		if t.MinDomains != nil && len(counts) < int(*t.MinDomains) || c.EmptyHost && t.TopologyKey == corev1.LabelHostname {
 			lowest = 0
 		}
 		self := 0
@@ -282,20 +300,23 @@ func (c *schedCluster) spread(pod *corev1.Pod, node *schedNode) string {
 
 // spreadCounts are the pods that count, by domain: of the nodes that have the keys of all constraints, that the pod's node
 // selection admits unless the constraint ignores it, and whose taints it tolerates if the constraint honors them.
-func (c *schedCluster) spreadCounts(pod *corev1.Pod, t *corev1.TopologySpreadConstraint, all []corev1.TopologySpreadConstraint) map[string]int {
+func (c *Cluster) spreadCounts(pod *corev1.Pod, t *corev1.TopologySpreadConstraint, all []corev1.TopologySpreadConstraint) map[string]int {
 	counts := map[string]int{}
-	for _, n := range c.nodes {
-		hasKeys := !slices.ContainsFunc(all, func(t corev1.TopologySpreadConstraint) bool { _, ok := n.labels[t.TopologyKey]; return !ok })
+	for _, n := range c.Nodes {
+		hasKeys := !slices.ContainsFunc(all, func(t corev1.TopologySpreadConstraint) bool { _, ok := n.Labels[t.TopologyKey]; return !ok })
 		ignoresSelection := t.NodeAffinityPolicy != nil && *t.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore
 		honorsTaints := t.NodeTaintsPolicy != nil && *t.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor
 		if !hasKeys || !ignoresSelection && c.nodeAffinity(pod, n) != "" || honorsTaints && c.taints(pod, n) != "" {
 			continue
 		}
-		v := n.labels[t.TopologyKey]
+		v := n.Labels[t.TopologyKey]
 		counts[v] += 0
 		selector := spreadSelector(pod, t)
-		for _, other := range n.pods {
-			if !selector.Empty() && other.DeletionTimestamp == nil && other.Namespace == pod.Namespace && selector.Matches(labels.Set(other.Labels)) {
+		for _, other := range n.Pods {
+			if selector.Empty() || other.DeletionTimestamp != nil || other.Namespace != pod.Namespace {
+				continue
+			}
+			if selector.Matches(labels.Set(other.Labels)) {
 				counts[v]++
 			}
 		}

@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 )
 
 // schedulerWorld is a small cluster in which topology rules and node selection depend on each other. What the rules of
-// schedCluster do not have, as volumes and init containers, it has not either.
+// Cluster do not have, as volumes and init containers, it has not either.
 func (d random) schedulerWorld() *snapshot.Snapshot {
 	s := World(nil)
 	s.Namespaces = map[string]map[string]string{"default": {"tier": "front"}, "other": {"tier": "back"}}
@@ -62,8 +62,8 @@ func (d random) fullHostsWorld() *snapshot.Snapshot {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
-		at := &schedNode{name: n.Name, labels: n.Labels, taints: n.Taints}
-		c := schedCluster{nodes: []*schedNode{at}}
+		at := &ClusterNode{Name: n.Name, Labels: n.Labels, Taints: n.Taints}
+		c := Cluster{Nodes: []*ClusterNode{at}}
 		for k := range d.n(4) {
 			if p := Pod(fmt.Sprintf("w-%s-%d", n.Name, k), edits...); c.nodeAffinity(p, at) == "" && c.taints(p, at) == "" {
 				n.Pods = append(n.Pods, Bound(p, n.Name))
@@ -213,12 +213,12 @@ func (d random) schedulerNode(s *snapshot.Snapshot, name string, families [][]ed
 		n.Allocatable = Resources("cpu", cpu, "memory", "32Gi", "pods", "110")
 		n.Capacity = n.Allocatable
 	})
-	onNode := schedNode{name: name, labels: n.Labels, taints: n.Taints, allocatable: n.Allocatable}
+	onNode := ClusterNode{Name: name, Labels: n.Labels, Taints: n.Taints, Allocatable: n.Allocatable}
 	run := func(p *corev1.Pod) {
-		c := schedCluster{nodes: []*schedNode{&onNode}}
+		c := Cluster{Nodes: []*ClusterNode{&onNode}}
 		if c.nodeAffinity(p, &onNode) == "" && c.taints(p, &onNode) == "" && c.resources(p, &onNode) == "" && c.hostPorts(p, &onNode) == "" {
 			p.Spec.NodeName = name
-			onNode.pods = append(onNode.pods, Bound(p, name))
+			onNode.Pods = append(onNode.Pods, Bound(p, name))
 		}
 	}
 	for i := range s.DaemonSets {
@@ -233,7 +233,7 @@ func (d random) schedulerNode(s *snapshot.Snapshot, name string, families [][]ed
 			run(p)
 		}
 	}
-	n.Pods = onNode.pods
+	n.Pods = onNode.Pods
 	return n
 }
 

@@ -1,19 +1,20 @@
-package propertytest_test
+package propertytest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// shrink removes from a world whatever it can while the world still fails.
-func shrink(s *snapshot.Snapshot, fails func(*snapshot.Snapshot) bool) *snapshot.Snapshot {
+// Shrink removes from a world whatever it can while the world still fails.
+func Shrink(s *snapshot.Snapshot, fails func(*snapshot.Snapshot) bool) *snapshot.Snapshot {
 	for again := true; again; {
 		again = false
 		for _, smaller := range reductions(s) {
@@ -168,15 +169,15 @@ func copyOf(s *snapshot.Snapshot) *snapshot.Snapshot {
 	return &t
 }
 
-// show prints a world for people.
-func show(s *snapshot.Snapshot) string {
+// Show prints a world for people.
+func Show(s *snapshot.Snapshot) string {
 	var b strings.Builder
 	write := func(what string, v any) {
-		out, err := yaml.Marshal(v)
+		out, err := json.Marshal(v)
 		if err != nil {
 			out = []byte(err.Error())
 		}
-		fmt.Fprintf(&b, "%s\n%s", what, out)
+		fmt.Fprintf(&b, "%s\n%s\n", what, out)
 	}
 	fmt.Fprintf(&b, "settings %+v\n", s.Settings)
 	types := map[*catalog.InstanceType]bool{}
@@ -235,6 +236,34 @@ func amounts(list corev1.ResourceList) string {
 		if q, ok := list[n]; ok {
 			out += fmt.Sprintf("%s %s ", n, q.String())
 		}
+	}
+	return out
+}
+
+// Describe prints a plan for people.
+func Describe(p schedule.Plan) string {
+	out := ""
+	for _, pl := range p.Placements {
+		out += "on " + pl.Node + ":"
+		for _, pod := range pl.Pods {
+			out += " " + pod.Name
+		}
+		out += "\n"
+	}
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		out += fmt.Sprintf("launch %d of %s %v:", i, l.Pool.Name, l.Requirements)
+		for _, it := range l.InstanceTypes {
+			out += " " + it.Name
+		}
+		out += ":"
+		for _, pod := range l.Pods {
+			out += " " + pod.Name
+		}
+		out += "\n"
+	}
+	for _, r := range p.Rejected {
+		out += fmt.Sprintf("rejected %s: %v\n", r.Pod.Name, r.Reasons)
 	}
 	return out
 }

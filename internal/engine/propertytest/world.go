@@ -1,4 +1,4 @@
-package propertytest_test
+package propertytest
 
 import (
 	"fmt"
@@ -288,9 +288,8 @@ func (d random) storage(s *snapshot.Snapshot) {
 		for _, v := range pod.Spec.Volumes {
 			if v.Ephemeral != nil {
 				unbound(pod.Namespace, pod.Name+"-"+v.Name, "wait")
-				s.Volumes.Claims[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name}].OwnerReferences = []metav1.OwnerReference{
-					*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod")),
-				}
+				claim := s.Volumes.Claims[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name}]
+				claim.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(pod, corev1.SchemeGroupVersion.WithKind("Pod"))}
 			}
 		}
 	}

@@ -1,0 +1,338 @@
+package propertytest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+const (
+	// replaysPerWorld is how many outcomes of the launches are replayed at most, ordersPerReplay in how many orders pods are tried.
+	replaysPerWorld, ordersPerReplay = 24, 400
+	// fewestReplays are enough where no rejected pod would be accepted.
+	fewestReplays = 3
+)
+
+// Disagreement is what a scheduler would not do as planned; empty if nothing. It begins with "refused:" or "rejected:". The launches come
+// up, as any of what they may become, and daemons start. Then there is an order in which the scheduler accepts each pod on its node,
+// and after it no pod that was rejected would be accepted by an existing node, or by one more node that can be launched. Of a rejected pod
+// it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. If filter is nil, the
+// rules of this package decide. The bytes of next choose orders and outcomes.
+func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next func() byte) string {
+	r := replays{s, plan, filter, random{next}}
+	var accepted map[acceptance]bool
+	for replay := range replaysPerWorld {
+		c, why := r.carryOut(replay)
+		if why != "" {
+			return why
+		}
+		now := r.wronglyRejected(c)
+		gone := r.wronglyRejected(c.withoutTerminating())
+		maps.DeleteFunc(now, func(a acceptance, _ bool) bool { return !gone[a] })
+		if accepted == nil {
+			accepted = now
+		}
+		maps.DeleteFunc(accepted, func(a acceptance, _ bool) bool { return !now[a] })
+		if replay >= fewestReplays && len(accepted) == 0 {
+			return ""
+		}
+	}
+	for a := range accepted {
+		return "rejected: " + a.pod + " fits on " + a.node
+	}
+	return ""
+}
+
+// replays are what becomes of a plan.
+type replays struct {
+	s      *snapshot.Snapshot
+	plan   schedule.Plan
+	filter Filter
+	random random
+}
+
+// rulesAboutOthers is how many rules about other pods the pod has.
+func rulesAboutOthers(p *corev1.Pod) int {
+	return len(p.Spec.TopologySpreadConstraints) + len(nearOf(p)) + len(antiTerms(p))
+}
+
+// binding is a pod and the node that the plan has for it.
+type binding struct {
+	pod  *corev1.Pod
+	node *ClusterNode
+}
+
+// carryOut is the cluster after the plan, or the pod that the scheduler refuses, with the pods that terminate now and without them.
+func (r *replays) carryOut(replay int) (*Cluster, string) {
+	s, plan, d := r.s, r.plan, r.random
+	c := &Cluster{World: s, Filter: r.filter}
+	var todo []binding
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		node := &ClusterNode{
+			Name: n.Name, Labels: n.Labels, Taints: n.Taints, Allocatable: n.Allocatable, Pods: slices.Clone(n.Pods), Existing: n,
+		}
+		c.Nodes = append(c.Nodes, node)
+		for _, p := range plan.Placements {
+			if p.Node == n.Name {
+				todo = appendBindings(todo, p.Pods, node)
+			}
+		}
+	}
+	existing := len(c.Nodes)
+	for i := range plan.Launches {
+		node := r.launchedNode(i, replay)
+		c.Nodes = append(c.Nodes, node)
+		todo = appendBindings(todo, plan.Launches[i].Pods, node)
+	}
+	for _, node := range c.Nodes[existing:] {
+		c.startDaemons(s, node)
+	}
+	var stuck []binding
+	late := map[string]int{}
+	for try := range ordersPerReplay {
+		from := c
+		if try/2%2 == 1 {
+			from = c.withoutTerminating()
+		}
+		after := from.copy()
+		fresh := map[*ClusterNode]*ClusterNode{}
+		for i, n := range c.Nodes {
+			fresh[n] = after.Nodes[i]
+		}
+		queue := make([]binding, len(todo))
+		for i, b := range todo {
+			queue[i] = binding{b.pod, fresh[b.node]}
+		}
+		for i := range queue {
+			if k := i + d.n(len(queue)-i); try > 0 {
+				queue[i], queue[k] = queue[k], queue[i]
+			}
+		}
+		if try%3 > 0 { // those that found no place come as soon as they can, next time, and those that fit anywhere come last
+			slices.SortStableFunc(queue, func(a, b binding) int {
+				return cmp.Or(cmp.Compare(late[b.pod.Name], late[a.pod.Name]), (try%3-1)*cmp.Compare(rulesAboutOthers(b.pod), rulesAboutOthers(a.pod)))
+			})
+		}
+		if stuck = after.bind(queue, try%2 == 0); len(stuck) == 0 {
+			return after.withTerminatingOf(c), ""
+		}
+		for _, b := range stuck {
+			late[b.pod.Name]++
+		}
+		if try == ordersPerReplay-1 {
+			b := stuck[0]
+			return nil, fmt.Sprintf("refused: %s on %s: %s", b.pod.Name, b.node.Name, after.filter(b.pod, b.node))
+		}
+	}
+	return c, ""
+}
+
+// copy is a cluster with the same pods, to which others can be bound.
+func (c *Cluster) copy() *Cluster {
+	out := &Cluster{World: c.World, Filter: c.Filter}
+	for _, n := range c.Nodes {
+		cp := *n
+		cp.Pods = slices.Clone(n.Pods)
+		out.Nodes = append(out.Nodes, &cp)
+	}
+	return out
+}
+
+// withoutTerminating is the cluster once the pods that terminate are gone.
+func (c *Cluster) withoutTerminating() *Cluster {
+	out := c.copy()
+	for _, n := range out.Nodes {
+		n.Pods = slices.DeleteFunc(n.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
+	}
+	return out
+}
+
+// withTerminatingOf is the cluster with those pods of another that terminate.
+func (c *Cluster) withTerminatingOf(other *Cluster) *Cluster {
+	out := c.withoutTerminating()
+	for i, n := range other.Nodes {
+		for _, p := range n.Pods {
+			if p.DeletionTimestamp != nil {
+				out.Nodes[i].Pods = append(out.Nodes[i].Pods, p)
+			}
+		}
+	}
+	return out
+}
+
+func appendBindings(list []binding, pods []*corev1.Pod, node *ClusterNode) []binding {
+	for _, p := range pods {
+		list = append(list, binding{p, node})
+	}
+	return list
+}
+
+// bind binds each pod as soon as its node accepts it, and returns those that are left. It begins again after each pod, or
+// goes through all in turn.
+func (c *Cluster) bind(queue []binding, again bool) []binding {
+	for progress := true; progress; {
+		progress = false
+		for i := 0; i < len(queue); {
+			if c.filter(queue[i].pod, queue[i].node) != "" {
+				i++
+				continue
+			}
+			queue[i].node.Pods = append(queue[i].node.Pods, queue[i].pod)
+			queue = slices.Delete(slices.Clone(queue), i, i+1)
+			if progress = true; again {
+				i = 0
+			}
+		}
+	}
+	return queue
+}
+
+// startDaemons binds the pods of DaemonSets that belong on the node and that it accepts.
+func (c *Cluster) startDaemons(s *snapshot.Snapshot, node *ClusterNode) {
+	for i := range s.DaemonSets {
+		if p := daemonPodFor(&s.DaemonSets[i], node.Name); c.filter(p, node) == "" {
+			node.Pods = append(node.Pods, p)
+		}
+	}
+}
+
+// outcome is what a launch becomes.
+type outcome struct {
+	it *catalog.InstanceType
+	o  *catalog.Offering
+}
+
+// launchedNode is one of the nodes that the launch may become: the first in the first replay, the last in the second, then any.
+func (r *replays) launchedNode(i, replay int) *ClusterNode {
+	l := &r.plan.Launches[i]
+	var outcomes []outcome
+	reqs := l.ClaimRequirements()
+	for _, it := range l.InstanceTypes {
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Available && allowed(reqs, Zone, o.Zone) && allowed(reqs, Capacity, o.CapacityType) {
+				outcomes = append(outcomes, outcome{it, o})
+			}
+		}
+	}
+	var out outcome
+	switch replay {
+	case 0:
+		out = outcomes[0]
+	case 1:
+		out = outcomes[len(outcomes)-1]
+	default:
+		out = pick(r.random, outcomes[:min(len(outcomes), 256)]...)
+	}
+	pool := slices.IndexFunc(r.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == l.Pool.Name })
+	return out.node(fmt.Sprintf("new-%d", i), &r.s.Pools[pool], l.ClaimLabels(r.s.Labels))
+}
+
+// node is the node as it is once it is initialized.
+func (out outcome) node(name string, of *snapshot.Pool, more map[string]string) *ClusterNode {
+	it, o, pool := out.it, out.o, of.NodePool
+	n := &ClusterNode{
+		Name: name, Labels: map[string]string{}, Taints: pool.Spec.Template.Spec.Taints, Allocatable: it.Allocatable, Type: it, Pool: of,
+	}
+	maps.Copy(n.Labels, pool.Spec.Template.Labels)
+	maps.Copy(n.Labels, more)
+	for _, r := range it.Requirements.All() {
+		if v, ok := r.Single(); ok {
+			n.Labels[r.Key()] = v
+		}
+	}
+	maps.Copy(n.Labels, map[string]string{
+		Zone: o.Zone, Capacity: o.CapacityType, Host: name, corev1.LabelInstanceTypeStable: it.Name, karpv1.LabelNodePool: pool.Name,
+		karpv1.LabelRegistered: "true", karpv1.LabelInitialized: "true",
+	})
+	return n
+}
+
+// allowed reports whether requirements allow a value.
+func allowed(reqs []karpv1.Requirement, key, value string) bool {
+	for _, r := range reqs {
+		if r.Key == key && (r.Operator == in) != slices.Contains(r.Values, value) && (r.Operator == in || r.Operator == notIn) {
+			return false
+		}
+	}
+	return true
+}
+
+// acceptance is a rejected pod with a node on which the scheduler would accept it.
+type acceptance struct{ pod, node string }
+
+func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
+	out := map[acceptance]bool{}
+	// A plan spreads pods over hosts as if one more were there: nodes for other pods may be. kube-scheduler binds pods to the nodes that
+	// there are before anything is planned for them.
+	c.EmptyHost = true
+	pods := r.rejectedOnce()
+	try := func(c *Cluster, n *ClusterNode, name string) {
+		for _, pod := range pods {
+			if c.filter(pod, n) == "" {
+				out[acceptance{pod.Name, name}] = true
+			}
+		}
+	}
+	for _, n := range c.Nodes[:len(r.s.Nodes)] {
+		try(c, n, n.Name)
+	}
+	for k := range r.s.Pools {
+		r.eachOneMore(c, &r.s.Pools[k], try)
+	}
+	return out
+}
+
+// rejectedOnce are the rejected pods, of those that a scheduler cannot tell apart one.
+func (r *replays) rejectedOnce() (out []*corev1.Pod) {
+	for i := range r.plan.Rejected {
+		pod := r.plan.Rejected[i].Pod
+		if !slices.ContainsFunc(out, func(o *corev1.Pod) bool {
+			return o.Namespace == pod.Namespace && maps.Equal(o.Labels, pod.Labels) && reflect.DeepEqual(o.Spec, pod.Spec)
+		}) {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+// eachOneMore calls try with each node that one more node of the pool could be, with its daemons, in a cluster that has it. A pool at its
+// limit has none.
+func (r *replays) eachOneMore(c *Cluster, pool *snapshot.Pool, try func(c *Cluster, n *ClusterNode, name string)) {
+	launches := int64(0)
+	for i := range r.plan.Launches {
+		if r.plan.Launches[i].Pool.Name == pool.NodePool.Name {
+			launches++
+		}
+	}
+	if limit, ok := pool.NodePool.Spec.Limits[karpv1.ResourceNodes]; ok && launches >= limit.Value() {
+		return
+	}
+	reqs := pool.NodePool.Spec.Template.Spec.Requirements
+	for _, it := range pool.InstanceTypes {
+		arch, _ := it.Requirements.Get(Arch).Single()
+		for i := range it.Offerings {
+			o := &it.Offerings[i]
+			if !o.Available || !allowed(reqs, Arch, arch) || !allowed(reqs, Zone, o.Zone) || !allowed(reqs, Capacity, o.CapacityType) {
+				continue
+			}
+			if z, ok := pool.NodePool.Spec.Template.Labels[Zone]; ok && z != o.Zone {
+				continue
+			}
+			node := outcome{it, o}.node("one-more", pool, map[string]string{pool.NodeClassLabel[0]: pool.NodeClassLabel[1]})
+			with := &Cluster{Nodes: append(slices.Clone(c.Nodes), node), World: c.World, Filter: c.Filter, EmptyHost: true}
+			with.startDaemons(r.s, node)
+			try(with, node, fmt.Sprintf("one more %s of %s in %s as %s", it.Name, pool.NodePool.Name, o.Zone, o.CapacityType))
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package schedulertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// filters are the plugins with a PreFilter or a Filter in the scheduler's own configuration. DynamicResources is not among them: it
+// allocates, and the product calls the same allocator.
+var filters = []string{
+	names.NodeName, names.NodeUnschedulable, names.TaintToleration, names.NodeAffinity, names.NodePorts, names.NodeResourcesFit,
+	names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.PodTopologySpread, names.InterPodAffinity,
+	names.NodeDeclaredFeatures,
+}
+
+// Scheduler is kube-scheduler's decision about one pod and one node, over the objects of one cluster.
+type Scheduler struct {
+	framework framework.Framework
+	snapshot  *view
+	nominated nominator
+	// state is what OfWorld has shown last.
+	state state
+	stop  context.CancelFunc
+	ctx   context.Context
+}
+
+// NewScheduler starts the plugins. Objects are by kind: namespaces, volumes, claims and other objects of storage. Call Stop at the end.
+func NewScheduler(objects map[string][]runtime.Object) (*Scheduler, error) {
+	metrics.Register()
+	defaults, err := latest.Default()
+	if err != nil {
+		return nil, err
+	}
+	set := config.PluginSet{}
+	for _, name := range filters {
+		set.Enabled = append(set.Enabled, config.Plugin{Name: name})
+	}
+	factory, err := newFactory(objects)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scheduler{snapshot: &view{}, nominated: nominator{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	profile := &config.KubeSchedulerProfile{
+		SchedulerName: corev1.DefaultSchedulerName,
+		Plugins: &config.Plugins{
+			QueueSort: config.PluginSet{Enabled: []config.Plugin{{Name: names.PrioritySort}}},
+			Bind:      config.PluginSet{Enabled: []config.Plugin{{Name: names.DefaultBinder}}},
+			PreFilter: set, Filter: set,
+		},
+		PluginConfig: defaults.Profiles[0].PluginConfig,
+	}
+	s.framework, err = frameworkruntime.NewFramework(s.ctx, plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(s.snapshot),
+		frameworkruntime.WithSharedCSIManager(s.snapshot),
+		frameworkruntime.WithPodNominator(s.nominated),
+	)
+	if err != nil {
+		s.stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Stop ends what the plugins have started.
+func (s *Scheduler) Stop() { s.stop() }
+
+// Nodes are the cluster for the calls of Filter that follow: its nodes, the CSINodes of some, and the pods on nodes.
+func (s *Scheduler) Nodes(nodes []*corev1.Node, csi []*storagev1.CSINode, pods []*corev1.Pod) {
+	s.snapshot.Snapshot, s.snapshot.csi = cache.NewSnapshot(pods, nodes), csi
+}
+
+// Nominate has pods count on nodes, by name, for pods of their priority and lower ones. Those that were nominated before are no more.
+func (s *Scheduler) Nominate(pods map[string][]*corev1.Pod) error {
+	clear(s.nominated)
+	for node, list := range pods {
+		for _, pod := range list {
+			info, err := framework.NewPodInfo(pod)
+			if err != nil {
+				return err
+			}
+			s.nominated[node] = append(s.nominated[node], info)
+		}
+	}
+	return nil
+}
+
+// Filter returns why the scheduler refuses the pod on the node, as "plugin: message"; empty if it accepts it.
+func (s *Scheduler) Filter(pod *corev1.Pod, node string) string {
+	state := framework.NewCycleState()
+	result, status, _ := s.framework.RunPreFilterPlugins(s.ctx, state, pod)
+	if !status.IsSuccess() {
+		return refusal(status)
+	}
+	if !result.AllNodes() && !result.NodeNames.Has(node) {
+		return "PreFilter: another node"
+	}
+	info, err := s.snapshot.NodeInfos().Get(node)
+	if err != nil {
+		return err.Error()
+	}
+	return refusal(s.framework.RunFilterPluginsWithNominatedPods(s.ctx, state, pod, info))
+}
+
+func refusal(status *fwk.Status) string {
+	if status.IsSuccess() {
+		return ""
+	}
+	return fmt.Sprintf("%s: %s", status.Plugin(), status.Message())
+}
+
+// view is the snapshot of the moment, as plugins see it.
+type view struct {
+	*cache.Snapshot
+	csi []*storagev1.CSINode
+}
+
+func (v *view) CSINodes() fwk.CSINodeLister { return v }
+
+// List lists the CSINodes.
+func (v *view) List() ([]*storagev1.CSINode, error) { return v.csi, nil }
+
+// Get returns the CSINode of the node. The error is NotFound.
+func (v *view) Get(name string) (*storagev1.CSINode, error) {
+	i := slices.IndexFunc(v.csi, func(n *storagev1.CSINode) bool { return n.Name == name })
+	if i < 0 {
+		return nil, apierrors.NewNotFound(storagev1.Resource("csinodes"), name)
+	}
+	return v.csi[i], nil
+}
+
+// nominator has the pods that are nominated, by node.
+type nominator map[string][]fwk.PodInfo
+
+func (n nominator) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
+
+func (n nominator) DeleteNominatedPodIfExists(*corev1.Pod) {}
+
+func (n nominator) UpdateNominatedPod(klog.Logger, *corev1.Pod, fwk.PodInfo) {}
+
+func (n nominator) NominatedPodsForNode(node string) []fwk.PodInfo { return n[node] }

@@ -1,0 +1,186 @@
+package schedulertest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/propertytest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+)
+
+// emptyHost is the name of the node that stands for hosts without pods: it has no room, but counts for spreads over hosts.
+const emptyHost = "empty-host"
+
+// ForWorld starts a scheduler over the namespaces and the storage of a Snapshot.
+func ForWorld(s *snapshot.Snapshot) (*Scheduler, error) {
+	objects := map[string][]runtime.Object{}
+	for name, labels := range s.Namespaces {
+		objects["Namespace"] = append(objects["Namespace"], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	}
+	for _, v := range s.Volumes.Volumes {
+		objects["PersistentVolume"] = append(objects["PersistentVolume"], v)
+	}
+	for _, c := range s.Volumes.Claims {
+		objects["PersistentVolumeClaim"] = append(objects["PersistentVolumeClaim"], c)
+	}
+	for _, c := range s.Volumes.StorageClasses {
+		objects["StorageClass"] = append(objects["StorageClass"], c)
+	}
+	for name := range s.Volumes.MustBeInstalled {
+		must := true
+		objects["CSIDriver"] = append(objects["CSIDriver"], &storagev1.CSIDriver{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSIDriverSpec{PreventPodSchedulingIfMissing: &must},
+		})
+	}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		for driver, count := range n.LeftoverVolumes {
+			for k := range count {
+				name := fmt.Sprintf("left-%s-%d", n.Name, k)
+				objects["PersistentVolume"] = append(objects["PersistentVolume"], &corev1.PersistentVolume{
+					ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+						CSI: &corev1.CSIPersistentVolumeSource{Driver: driver, VolumeHandle: name},
+					}},
+				})
+				objects["VolumeAttachment"] = append(objects["VolumeAttachment"], &storagev1.VolumeAttachment{
+					ObjectMeta: metav1.ObjectMeta{Name: name},
+					Spec: storagev1.VolumeAttachmentSpec{
+						Attacher: driver, NodeName: n.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &name},
+					},
+				})
+			}
+		}
+	}
+	return NewScheduler(objects)
+}
+
+// OfWorld is the Filter with which propertytest carries plans out.
+func (s *Scheduler) OfWorld(c *propertytest.Cluster, pod *corev1.Pod, node *propertytest.ClusterNode) string {
+	if now := stateOf(c, node); now != s.state {
+		if err := s.show(c, node); err != nil {
+			return err.Error()
+		}
+		s.state = now
+	}
+	return s.Filter(pod, node.Name)
+}
+
+// state identifies what a cluster holds: its pods only become more.
+type state struct {
+	cluster *propertytest.Cluster
+	pods    int
+	// like is the node that the empty host is like; nil if there is none.
+	like *propertytest.ClusterNode
+}
+
+func stateOf(c *propertytest.Cluster, node *propertytest.ClusterNode) state {
+	out := state{cluster: c}
+	for _, n := range c.Nodes {
+		out.pods += len(n.Pods)
+	}
+	if c.EmptyHost {
+		out.like = node
+	}
+	return out
+}
+
+// show has the calls of Filter that follow see the cluster.
+func (s *Scheduler) show(c *propertytest.Cluster, node *propertytest.ClusterNode) error {
+	var nodes []*corev1.Node
+	var csi []*storagev1.CSINode
+	var pods []*corev1.Pod
+	nominated := map[string][]*corev1.Pod{}
+	for _, n := range c.Nodes {
+		nodes = append(nodes, nodeObject(n, n.Name, n.Allocatable))
+		csi = append(csi, csiNode(c.World, n))
+		for _, p := range n.Pods {
+			if p.Status.NominatedNodeName != "" {
+				nominated[n.Name] = append(nominated[n.Name], p)
+				continue
+			}
+			bound := *p
+			bound.Spec.NodeName = n.Name
+			pods = append(pods, &bound)
+		}
+	}
+	if c.EmptyHost {
+		nodes = append(nodes, nodeObject(node, emptyHost, corev1.ResourceList{corev1.ResourcePods: resource.Quantity{}}))
+	}
+	s.Nodes(nodes, csi, pods)
+	return s.Nominate(nominated)
+}
+
+func nodeObject(n *propertytest.ClusterNode, name string, allocatable corev1.ResourceList) *corev1.Node {
+	labels := maps.Clone(n.Labels)
+	// The cloud controller manager sets both names of the label.
+	if zone, has := labels[corev1.LabelTopologyZone]; has {
+		labels[corev1.LabelFailureDomainBetaZone] = zone
+	}
+	if name != n.Name {
+		labels[corev1.LabelHostname] = name
+	}
+	out := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec:       corev1.NodeSpec{Taints: n.Taints},
+		Status:     corev1.NodeStatus{Allocatable: allocatable, Capacity: allocatable},
+	}
+	switch {
+	case n.Existing != nil:
+		out.Status.DeclaredFeatures = n.Existing.DeclaredFeatures
+	case n.Pool != nil:
+		out.Status.DeclaredFeatures = n.Pool.KubeletFeatures
+	}
+	return out
+}
+
+// csiNode has the drivers on the node. A new node has those that pods there have installed, and those that no DaemonSet installs: its image
+// has them.
+func csiNode(s *snapshot.Snapshot, n *propertytest.ClusterNode) *storagev1.CSINode {
+	limits, drivers := map[string]int32{}, map[string]bool{}
+	if n.Existing != nil {
+		maps.Copy(limits, n.Existing.VolumeLimits)
+		for _, driver := range n.Existing.CSIDrivers {
+			drivers[driver] = true
+		}
+	} else {
+		for driver, limit := range n.Type.VolumeLimits {
+			limits[driver] = int32(limit)
+		}
+		for driver := range s.Volumes.MustBeInstalled {
+			drivers[driver] = !slices.ContainsFunc(s.DaemonSets, func(d snapshot.DaemonSet) bool { return installs(d.Pod, driver) }) ||
+				slices.ContainsFunc(n.Pods, func(p *corev1.Pod) bool { return installs(p, driver) })
+		}
+	}
+	out := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+	for driver := range limits {
+		if !s.Volumes.MustBeInstalled[driver] {
+			drivers[driver] = true
+		}
+	}
+	for _, driver := range slices.Sorted(maps.Keys(drivers)) {
+		if !drivers[driver] {
+			continue
+		}
+		entry := storagev1.CSINodeDriver{Name: driver, NodeID: n.Name}
+		if limit, limited := limits[driver]; limited {
+			entry.Allocatable = &storagev1.VolumeNodeResources{Count: &limit}
+		}
+		out.Spec.Drivers = append(out.Spec.Drivers, entry)
+	}
+	return out
+}
+
+// installs reports whether the pod has the directory of the driver's socket.
+func installs(p *corev1.Pod, driver string) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && strings.HasSuffix(v.HostPath.Path, "/plugins/"+driver)
+	})
+}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dovetail-k8s/dovetail/lab/labtest"
 )
@@ -36,11 +37,20 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lister}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: lister}]
 `
 
-// Each verb of explain, and each tool of mcp, explains the objects of a live cluster to a user that may only list.
-func TestExplainOfALiveClusterOnlyLists(t *testing.T) {
+// Up runs the sample. Each verb of explain, and each tool of mcp, explains its objects to a user that may only list. One price of a node
+// holds everywhere. The lab leaves nothing.
+func TestUpRunsTheSampleThatExplainExplainsByLists(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up")
 	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
+	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
+	s.Await(t, "Why ", runTimeout) // several nodes are launched for five pods
+	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
+		t.Errorf("the screen shows Unconsolidatable events of new nodes:\n%s", out)
+	}
+	if children := s.Children(t); len(children) != components {
+		t.Errorf("%d processes were started, want %d", len(children), components)
+	}
 	account := environment(t, s)
 	c := liveCluster{t, withoutAccount(account)}
 	c.kubectl(lister, "apply", "-f", "-")

@@ -34,32 +34,33 @@ const (
 // components is the number of processes of a world with one cluster: four of the control plane, and the controller.
 const components = 5
 
-func TestUpRunsTheSampleAndLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s := labtest.Start(t, "up")
-	s.Await(t, "pods: 0 pending, 5 running", runTimeout)
-	s.Await(t, "scale deployment/sample --replicas 20", time.Second)
-	s.Await(t, "Why ", runTimeout) // several nodes are launched for five pods
-	if out := s.Output(); strings.Contains(out, "Unconsolidatable") {
-		t.Errorf("the screen shows Unconsolidatable events of new nodes:\n%s", out)
-	}
-	children := s.Children(t)
-	if len(children) != components {
-		t.Errorf("%d processes were started, want %d", len(children), components)
-	}
-	s.InterruptAndCheck(t, exitTimeout)
-}
-
-func TestSecondInterruptKillsUp(t *testing.T) {
+// A second terminal finds the running lab, and not one that was killed by a second interrupt.
+func TestEnvPrintsTheEnvironmentOfALabUntilASecondInterruptKillsIt(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-controller")
 	s.Await(t, "ready after", bootTimeout)
+	s.Await(t, "pods:", bootTimeout)
 	children := s.Children(t)
+	env := func() (string, error) {
+		cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "env")
+		cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := env()
+	for _, want := range []string{"export KUBECONFIG=" + s.Temp, "export AWS_ENDPOINT_URL=http://127.0.0.1:", "export CLUSTER_NAME=lab\n", "export INTERRUPTION_QUEUE=lab\n"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in (%v):\n%s", want, err, out)
+		}
+	}
 	s.Signal(t, syscall.SIGINT)
 	s.Await(t, "stopping", exitTimeout)
 	s.Signal(t, syscall.SIGINT)
 	s.Wait(t, exitTimeout) // the components were killed, which may count as a failure
 	s.CheckCleanedUp(t, children)
+	if out, err := env(); err == nil || !strings.Contains(out, "dovetail-lab up") {
+		t.Errorf("without a lab it says (%v):\n%s", err, out)
+	}
 }
 
 func TestUpInterruptedWhileBooting(t *testing.T) {
@@ -69,7 +70,7 @@ func TestUpInterruptedWhileBooting(t *testing.T) {
 	s.InterruptAndCheck(t, exitTimeout)
 }
 
-func TestUpKilledLeavesNoProcess(t *testing.T) {
+func TestUpRestartsAControllerThatExitedAndLeavesNoProcessWhenItIsKilled(t *testing.T) {
 	t.Parallel()
 	s := labtest.Start(t, "up", "--no-workload")
 	s.Await(t, "ready after", bootTimeout)
@@ -77,9 +78,17 @@ func TestUpKilledLeavesNoProcess(t *testing.T) {
 	if len(children) != components {
 		t.Errorf("%d processes were started, want %d", len(children), components)
 	}
+	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
+		t.Fatal(err)
+	}
+	s.Await(t, "The controller exited 1 time(s)", exitTimeout)
+	now := s.Children(t)
+	if len(now) < components-1 {
+		t.Errorf("%d processes are left of %d", len(now), components)
+	}
 	s.Signal(t, syscall.SIGKILL)
 	s.Wait(t, exitTimeout)
-	labtest.AwaitExit(t, children, exitTimeout)
+	labtest.AwaitExit(t, now, exitTimeout)
 }
 
 func TestUpReportsTheFailedComponent(t *testing.T) {
@@ -323,43 +332,5 @@ func TestEvidenceOfANodeThatDoesNotJoin(t *testing.T) {
 		if out := s.Output(); !strings.Contains(out, want) {
 			t.Errorf("%q is not in:\n%s", want, out)
 		}
-	}
-}
-
-func TestUpRestartsAControllerThatExited(t *testing.T) {
-	t.Parallel()
-	s := labtest.Start(t, "up", "--no-workload")
-	s.Await(t, "ready after", bootTimeout)
-	children := s.Children(t)
-	if err := syscall.Kill(slices.Max(children), syscall.SIGKILL); err != nil { // the controller is started last
-		t.Fatal(err)
-	}
-	s.Await(t, "The controller exited 1 time(s)", exitTimeout)
-	if now := s.Children(t); len(now) < components-1 {
-		t.Errorf("%d processes are left of %d", len(now), components)
-	}
-	s.InterruptAndCheck(t, exitTimeout)
-}
-
-// A second terminal finds the running lab.
-func TestEnvPrintsTheEnvironmentOfTheRunningLab(t *testing.T) {
-	t.Parallel()
-	s := labtest.Start(t, "up", "--no-controller")
-	s.Await(t, "pods:", bootTimeout)
-	env := func() (string, error) {
-		cmd := exec.CommandContext(t.Context(), labtest.Binary(t), "env")
-		cmd.Env = append(os.Environ(), "TMPDIR="+s.Temp)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
-	}
-	out, err := env()
-	for _, want := range []string{"export KUBECONFIG=" + s.Temp, "export AWS_ENDPOINT_URL=http://127.0.0.1:", "export CLUSTER_NAME=lab\n", "export INTERRUPTION_QUEUE=lab\n"} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Errorf("%q is not in (%v):\n%s", want, err, out)
-		}
-	}
-	s.InterruptAndCheck(t, exitTimeout)
-	if out, err := env(); err == nil || !strings.Contains(out, "dovetail-lab up") {
-		t.Errorf("without a lab it says (%v):\n%s", err, out)
 	}
 }

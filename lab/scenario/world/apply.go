@@ -191,7 +191,7 @@ func (c *Cluster) DaemonSet(ctx context.Context, namespace, name string) (*appsv
 }
 
 // pollInterval is short against what is waited for, and long against the cost of a look at watched state. A look that costs more, such as a
-// scrape of metrics or a run of dovetail, is taken less often: it takes a tenth of the time, or a second passes between two.
+// scrape of metrics or a run of dovetail, is taken less often: it takes a thirtieth of the time, or a second passes between two.
 const (
 	pollInterval    = 50 * time.Millisecond
 	maxPollInterval = time.Second
@@ -205,7 +205,7 @@ func Until(ctx context.Context, check func() error) error {
 		if err == nil {
 			return nil
 		}
-		pause := time.NewTimer(min(max(pollInterval, 10*time.Since(began)), maxPollInterval))
+		pause := time.NewTimer(min(max(pollInterval, 30*time.Since(began)), maxPollInterval))
 		select {
 		case <-ctx.Done():
 			pause.Stop()

@@ -46,28 +46,28 @@ COUNT ?=
 LAB   := DOVETAIL_LAB=$(BIN)/dovetail-lab DOVETAIL=$(BIN)/dovetail
 
 # The scenarios wait more than they compute. Everything else fills that time, and gives way to them: nobody waits for it.
-BESIDE :=
+CHECKS := test-others
 .PHONY: test
 test: ## Build, lint, unit tests, scenarios on a real control plane: everything that needs Go and make alone
 	@rm -f $(BIN)/parts.txt
 	@hack/part build $(MAKE) --no-print-directory fmt-check build
-	@code=0; $(MAKE) --no-print-directory -j 3 test-scenarios test-others $(BESIDE) || code=$$?; \
+	@code=0; $(MAKE) --no-print-directory -j 2 test-scenarios $(CHECKS) || code=$$?; \
 		if [[ -f $(BIN)/parts.txt ]]; then echo "Parts:"; awk -f hack/parts.awk $(BIN)/parts.txt; fi; exit $$code
 
 .PHONY: ci
-ci: override BESIDE := test-console
-ci: test ## What CI runs: make test, and make console-check beside it (needs npm and chromium, too)
+ci: override CHECKS := test-console
+ci: test ## What CI runs: make test, and make console-check with it (needs npm and chromium, too)
 
-# A browser that waits for a processor looks like a page that hangs, so this one does not give way.
+# A browser that waits for a processor looks like a page that hangs. So the page has its tests once only scenarios are left, and gives way
+# to nothing.
 .PHONY: test-console
-test-console:
+test-console: test-others
 	@hack/part console-check $(MAKE) --no-print-directory console-check
 
-# Results of programs that run are never taken from the cache. So many worlds run beside each other that two processors are busy while most
-# of them wait: one more than -parallel of the scenarios, and one less of the other tests.
+# Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
+	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 2 ./lab/scenario
 
 .PHONY: test-others
 test-others:

@@ -47,7 +47,7 @@ func DefaultSettings() Settings {
 
 // Assess computes the report of a cluster, without usage and doctor, which are read elsewhere.
 //
-// Cost: two to five times that of settle, and that of measure. The outcomes are computed at the same time, as far as there are cores.
+// Cost: two to five times that of consolidateFully, and that of measure. The outcomes are computed at the same time, as far as there are cores.
 func Assess(view *inspect.View, settings Settings) *Report {
 	a := &assessment{view: view, settings: settings, prices: newPriceList(view)}
 	return a.report()
@@ -72,8 +72,8 @@ func (a *assessment) report() *Report {
 	begin.schedule(&plan)
 
 	fresh := parallel.Begin(func() measured { return a.measure(a.repack(begin)) })
-	free := parallel.Begin(func() settled { return a.settle(begin.without(allGuards...), a.settings.FreeSteps) })
-	guarded := a.settle(begin, a.settings.Steps)
+	free := parallel.Begin(func() endState { return a.consolidateFully(begin.without(allGuards...), a.settings.FreeSteps) })
+	guarded := a.consolidateFully(begin, a.settings.Steps)
 	unguarded, repacked := free.Wait(), fresh.Wait()
 	out.Moves = a.moves(&guarded)
 	out.Outcomes = a.outcomes(out, &guarded, &unguarded, repacked.repack)
@@ -149,7 +149,7 @@ func pending(s *snapshot.Snapshot, plan *schedule.Plan, prices *priceList) Pendi
 }
 
 // outcomes compares what the cluster comes to with what it costs now.
-func (a *assessment) outcomes(r *Report, guarded, unguarded *settled, fresh repack) []Outcome {
+func (a *assessment) outcomes(r *Report, guarded, unguarded *endState, fresh repack) []Outcome {
 	extra := r.Now.HourlyCost - a.planned()
 	outcome := func(name string, hourly float64, nodes int) Outcome {
 		hourly += extra
@@ -158,7 +158,7 @@ func (a *assessment) outcomes(r *Report, guarded, unguarded *settled, fresh repa
 			Name: name, HourlyCost: hourly, MonthlyCost: monthly(hourly), HourlySavings: saved, MonthlySavings: monthly(saved), Nodes: nodes,
 		}
 	}
-	of := func(name string, s *settled) Outcome {
+	of := func(name string, s *endState) Outcome {
 		hourly, nodes := cost(s.Snapshot, a.prices)
 		out := outcome(name, hourly, nodes)
 		out.Cut = s.cut
@@ -185,7 +185,7 @@ func (a *assessment) planned() float64 {
 }
 
 // moves lists the commands in order.
-func (a *assessment) moves(s *settled) []Move {
+func (a *assessment) moves(s *endState) []Move {
 	out := []Move{}
 	for i, p := range s.passes {
 		for k := range p.commands {
@@ -226,7 +226,7 @@ func (a *assessment) launched(l *schedule.Launch) Node {
 }
 
 // kept groups the nodes that stay by the reason without the names in it.
-func (a *assessment) kept(s *settled) []Kept {
+func (a *assessment) kept(s *endState) []Kept {
 	at := map[string]int{}
 	price := make(map[string]float64, len(s.Nodes))
 	for i := range s.Nodes {

@@ -161,7 +161,7 @@ func (b *Baseline) Compare(pool *karpv1.NodePool) (*Comparison, error) {
 		return nil, err
 	}
 	out := &Comparison{Now: b.now, Notes: append([]string{}, edited.Notes...)}
-	if plannedAlike(b.view, edited, pool.Name) {
+	if samePlans(b.view, edited, pool.Name) {
 		out.Before = b.before()
 		out.After = out.Before
 		out.After.Stuck, out.After.Kept = slices.Clone(out.Before.Stuck), slices.Clone(out.Before.Kept)
@@ -182,7 +182,7 @@ func (a *assessment) prospect() Prospect {
 	f := newFuture(a.view.Snapshot)
 	a.scheduleAndReplace(f, &out)
 	fresh := parallel.Begin(func() repack { return a.repack(f) })
-	end := a.settle(f.without(guardBudgets), a.settings.Steps)
+	end := a.consolidateFully(f.without(guardBudgets), a.settings.Steps)
 	for _, p := range end.passes {
 		for i := range p.commands {
 			c := &p.commands[i]

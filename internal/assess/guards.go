@@ -33,19 +33,19 @@ var guardNames = map[guard]string{
 // their own: without either of them, the other holds it. Disruption budgets are measured while the others hold, from where consolidation
 // ends with them: what larger sets of nodes would save there.
 //
-// Cost: that of settle for each protection that some node has, and for disruption budgets.
-func (a *assessment) guards(begin *future, guarded, unguarded *settled) []Guard {
+// Cost: that of consolidateFully for each protection that some node has, and for disruption budgets.
+func (a *assessment) guards(begin *future, guarded, unguarded *endState) []Guard {
 	out := []Guard{}
 	least, _ := cost(unguarded.Snapshot, a.prices)
 	blocked := a.blocked(begin)
-	held := parallel.Begin(func() *settled { return a.withoutBudgets(guarded, blocked, unguarded) })
+	held := parallel.Begin(func() *endState { return a.withoutBudgets(guarded, blocked, unguarded) })
 	for _, g := range objectGuards {
 		objects := blocked[g]
 		if objects.nodes == 0 {
 			continue
 		}
 		others := slices.DeleteFunc(slices.Clone(allGuards), func(x guard) bool { return x == g })
-		with := a.settle(begin.without(others...), a.settings.FreeSteps)
+		with := a.consolidateFully(begin.without(others...), a.settings.FreeSteps)
 		hourly, _ := cost(with.Snapshot, a.prices)
 		out = append(out, newGuard(g, hourly-least, objects))
 		out[len(out)-1].Cut = with.cut || unguarded.cut
@@ -62,11 +62,11 @@ func (a *assessment) guards(begin *future, guarded, unguarded *settled) []Guard 
 }
 
 // withoutBudgets is where consolidation ends without disruption budgets: where it ends without any protection if no node has another.
-func (a *assessment) withoutBudgets(guarded *settled, blocked map[guard]*blockers, unguarded *settled) *settled {
+func (a *assessment) withoutBudgets(guarded *endState, blocked map[guard]*blockers, unguarded *endState) *endState {
 	if !slices.ContainsFunc(objectGuards, func(g guard) bool { return blocked[g].nodes > 0 }) {
 		return unguarded
 	}
-	out := a.settle(guarded.without(guardBudgets), a.settings.FreeSteps)
+	out := a.consolidateFully(guarded.without(guardBudgets), a.settings.FreeSteps)
 	return &out
 }
 

@@ -90,7 +90,7 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 	}
 	for _, step := range []func(){
 		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
-		w.addPolicies, w.settle, w.handOverPlaces,
+		w.addPolicies, w.judgeNominations, w.reassignNominations,
 		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {

@@ -70,7 +70,7 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 		r.Snapshot.Now.Before(l.lastSearch.until) {
 		return nil
 	}
-	if l.crowded(r) {
+	if l.manyPending(r) {
 		l.Log.Debug("search for consolidations waits, since many pods need nodes", "pods", len(r.Snapshot.Pods))
 		return nil
 	}
@@ -123,16 +123,16 @@ func (l *Loop) proposeConsolidations(_ context.Context, r *passState) error {
 	return nil
 }
 
-// crowded reports whether many pods wait for nodes, and have not for long.
-func (l *Loop) crowded(r *passState) bool {
+// manyPending reports whether many pods wait for nodes, and have not for long.
+func (l *Loop) manyPending(r *passState) bool {
 	switch {
-	case len(r.Snapshot.Pods) < disrupt.Crowd:
-		l.crowdedSince = time.Time{}
+	case len(r.Snapshot.Pods) < disrupt.ManyPending:
+		l.manyPendingSince = time.Time{}
 		return false
-	case l.crowdedSince.IsZero():
-		l.crowdedSince = r.Snapshot.Now
+	case l.manyPendingSince.IsZero():
+		l.manyPendingSince = r.Snapshot.Now
 	}
-	return r.Snapshot.Now.Sub(l.crowdedSince) < disrupt.LongestCrowd
+	return r.Snapshot.Now.Sub(l.manyPendingSince) < disrupt.LongestPostponement
 }
 
 // searchInterrupt reports whether a search that begins now is to end early: the pods of a burst come first, and the search is of a cluster

@@ -288,7 +288,7 @@ func TestBurstEndsOneSearch(t *testing.T) {
 // While many pods wait for nodes nothing is consolidated, for a while. Pods that never get nodes do not keep the others' nodes forever.
 func TestManyWaitingPodsPutSearchesOff(t *testing.T) {
 	objects := oversized()
-	for i := range disrupt.Crowd {
+	for i := range disrupt.ManyPending {
 		pod := controllertest.Pod(fmt.Sprintf("waiting-%d", i), "", requestsCPU("1000"))
 		pod.Status.Conditions = []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable},
@@ -305,7 +305,7 @@ func TestManyWaitingPodsPutSearchesOff(t *testing.T) {
 		l.proposals, l.lastSearch = nil, fruitlessSearch{}
 	}
 	proposes("at first", false)
-	f.Clock = f.Clock.Add(disrupt.LongestCrowd - time.Second)
+	f.Clock = f.Clock.Add(disrupt.LongestPostponement - time.Second)
 	proposes("a while later", false)
 	f.Clock = f.Clock.Add(time.Second)
 	proposes("they have waited for long", true)

@@ -150,8 +150,8 @@ type Loop struct {
 	ledger disrupt.PoolCosts
 	// lastSearch is the last search that found nothing to consolidate.
 	lastSearch fruitlessSearch
-	// crowdedSince is since when many pods wait for nodes; zero while few do.
-	crowdedSince time.Time
+	// manyPendingSince is since when many pods wait for nodes; zero while few do.
+	manyPendingSince time.Time
 	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
 	// do not keep nodes from being consolidated.
 	interrupted bool

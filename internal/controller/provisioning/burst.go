@@ -12,8 +12,8 @@ const burstSize = 500
 type burst struct {
 	// over is closed when the burst is over; nil while there is none.
 	over chan struct{}
-	// told is told that a burst begins or has ended; nil tells nobody.
-	told func(begins bool)
+	// notify is called when a burst begins or has ended; nil tells nobody.
+	notify func(begins bool)
 }
 
 // begin begins a burst, unless there is one.
@@ -34,13 +34,13 @@ func (u *burst) end() {
 }
 
 func (u *burst) tell(begins bool) {
-	if u.told != nil {
-		u.told(begins)
+	if u.notify != nil {
+		u.notify(begins)
 	}
 }
 
 // OnBurst has f told whenever a burst begins and when it has ended. f must return at once. It is called before the first trigger.
-func (b *Batch) OnBurst(f func(begins bool)) { b.burst.told = f }
+func (b *Batch) OnBurst(f func(begins bool)) { b.burst.notify = f }
 
 // InBurst reports whether many pods arrive or are planned.
 func (b *Batch) InBurst() bool {

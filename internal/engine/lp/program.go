@@ -47,10 +47,10 @@ type Input struct {
 	Axes      int // resources
 	Classes   int // demand classes
 	Offerings []Offering
-	// Alike is by number of an offering the index of the one in Offerings that stands for it, which has the same room and classes and costs
+	// RepresentedBy is by number of an offering the index of the one in Offerings that stands for it, which has the same room and classes and costs
 	// no more; -1 if no pod can use it. Offerings are then known by their numbers. Nil if each stands for itself.
-	Alike []int32
-	Pods  []Pods
+	RepresentedBy []int32
+	Pods          []Pods
 	// Partial makes the program look at few offerings most of the time: see searchPartially. It finds the same bound within
 	// the gap at which solving stops, sooner where many offerings are on the frontier.
 	Partial bool
@@ -70,9 +70,9 @@ type Program struct {
 	partial bool // see Input.Partial
 	classes []demandClass
 	columns []column
-	// alike is Input.Alike. representative maps each offering of the input to its column, or to one that dominates it; -1 where no pod can
+	// representedBy is Input.RepresentedBy. representative maps each offering of the input to its column, or to one that dominates it; -1 where no pod can
 	// use it. See columnOf.
-	alike, representative []int32
+	representedBy, representative []int32
 	// frontier are the columns that no other beats, cheapest first: see findFrontier.
 	frontier  []*column
 	pods      []podGroup
@@ -143,7 +143,7 @@ func New(in Input) *Program {
 // newProgram is New without a solution.
 func newProgram(in Input) *Program {
 	p := &Program{
-		axes: in.Axes, partial: in.Partial, alike: in.Alike, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods)),
+		axes: in.Axes, partial: in.Partial, representedBy: in.RepresentedBy, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods)),
 	}
 	for i := range p.classes {
 		p.classes[i].maxRequests = make([]int64, in.Axes)
@@ -409,8 +409,8 @@ func (p *Program) Duals(offering int) []float64 {
 
 // columnOf is the column of an offering, by its number; -1 where no pod can use it.
 func (p *Program) columnOf(offering int) int {
-	if p.alike != nil {
-		if offering = int(p.alike[offering]); offering < 0 {
+	if p.representedBy != nil {
+		if offering = int(p.representedBy[offering]); offering < 0 {
 			return -1
 		}
 	}

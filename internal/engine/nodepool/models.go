@@ -47,7 +47,7 @@ type Models struct {
 	lists       int // candidates made so far
 	admitted    map[admittedKey]*Candidates
 	rooms       map[string]resources.Vec // by what they have: see shared
-	alikes      []knownAlike             // the last ones
+	equivalents []knownEquivalents       // the last ones
 	keyBuf      []byte                   // buffer of Template.Candidates, and of shared
 }
 

@@ -76,8 +76,8 @@ func NewMarket(p Problem) *Market {
 			m.usable = append(m.usable, p.Usable[pods.Usable])
 		}
 	}
-	offerings, alike := m.standIns()
-	m.program = lp.New(lp.Input{Axes: p.Axes, Classes: len(m.classes), Offerings: offerings, Alike: alike, Pods: m.pods})
+	offerings, representedBy := m.representatives()
+	m.program = lp.New(lp.Input{Axes: p.Axes, Classes: len(m.classes), Offerings: offerings, RepresentedBy: representedBy, Pods: m.pods})
 	for i, pods := range p.Pods {
 		m.total += m.Value(m.numbers[i]) * float64(pods.Count)
 	}

@@ -30,15 +30,15 @@ func (m *Market) offerings() []lp.Offering {
 	return out
 }
 
-// standIns are the offerings without those for which another one stands, and which one does by number of all offerings: see lp.Input.
-func (m *Market) standIns() (offerings []lp.Offering, alike []int32) {
+// representatives are the offerings without those for which another one stands, and which one does by number of all offerings: see lp.Input.
+func (m *Market) representatives() (offerings []lp.Offering, representedBy []int32) {
 	sets := make([]resources.Bitset, len(m.classes))
 	for i, c := range m.classes {
 		sets[i] = c.offerings
 	}
-	found := m.pools.Alike(sets)
-	for i := range found.StandIns {
-		s := &found.StandIns[i]
+	found := m.pools.Equivalents(sets)
+	for i := range found.Representatives {
+		s := &found.Representatives[i]
 		offerings = append(offerings, lp.Offering{Room: s.Room, Price: s.Price, Classes: lp.ClassSet(s.Sets)})
 	}
 	return offerings, found.By

@@ -150,7 +150,7 @@ func (x *Index) readDaemonSets(p *pool, of *snapshot.Pool) {
 			continue
 		}
 		for _, driver := range InstalledBy(&set.Pod.Spec) {
-			switch why := x.keptOff(set.Pod, of); why {
+			switch why := x.excludes(set.Pod, of); why {
 			case "":
 				p.drivers[driver] = true
 			default:
@@ -199,8 +199,8 @@ func (x *Index) Where(driver string) []requirement.Set {
 	return out
 }
 
-// keptOff is why the daemon's pods do not run on nodes of the pool, in words; empty if they do.
-func (x *Index) keptOff(daemon *corev1.Pod, of *snapshot.Pool) string {
+// excludes is why the daemon's pods do not run on nodes of the pool, in words; empty if they do.
+func (x *Index) excludes(daemon *corev1.Pod, of *snapshot.Pool) string {
 	if taint, blocked := snapshot.UntoleratedHard(daemon.Spec.Tolerations, of.NodePool.Spec.Template.Spec.Taints); blocked {
 		return "does not tolerate taint " + taint.ToString() + " of the pool"
 	}

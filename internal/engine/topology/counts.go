@@ -137,8 +137,8 @@ func (g *Group) own() {
 // Changes counts how often pods were counted or taken back. While it stays the same, so do all counts of planned pods.
 func (r *Registry) Changes() int { return r.changes }
 
-// settle forgets what is known of planned nodes.
-func (g *Group) settle() {
+// forgetPlanned forgets what is known of planned nodes.
+func (g *Group) forgetPlanned() {
 	g.uncertain, g.countsByNew, g.undecided, g.touched, g.owned = nil, g.countsByNew[:0], 0, false, false
 	if g.unreleased != nil {
 		g.usable, g.requested, g.unreleased = g.unreleased.usable, g.unreleased.requested, nil
@@ -149,7 +149,7 @@ func (g *Group) settle() {
 func (r *Registry) Undo() {
 	for _, g := range r.touched {
 		g.counts = g.before
-		g.settle()
+		g.forgetPlanned()
 	}
 	r.touched = r.touched[:0]
 }
@@ -168,7 +168,7 @@ func (r *Registry) Keep() KeptCounts {
 	for _, g := range r.touched {
 		g.own() // AddRunning changes the counts from now on, and not those that Restore brings back
 		kept.counts[g] = g.before
-		g.settle()
+		g.forgetPlanned()
 	}
 	r.touched = r.touched[:0]
 	return kept

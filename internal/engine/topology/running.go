@@ -18,11 +18,11 @@ const manyGroups = 16
 // runningPods are the pods on nodes that count for topology, indexed by their labels.
 type runningPods struct {
 	all []runningPod
-	// alike are the pods that share one map of labels, as those of an owner do in a cache; byValue and byKey find them by their labels.
+	// byLabels are the pods that share one map of labels, as those of an owner do in a cache; byValue and byKey find them by their labels.
 	// An entry of an index for each label of each pod would take 60 MB for 100,000 pods.
-	alike   [][]runningPod
-	byValue map[string]map[string][]int32
-	byKey   map[string][]int32
+	byLabels [][]runningPod
+	byValue  map[string]map[string][]int32
+	byKey    map[string][]int32
 }
 
 type runningPod struct {
@@ -68,13 +68,13 @@ func (r *Registry) countRunning(g *Group) {
 		for key, values := range need.byValue {
 			for value := range values {
 				for _, i := range pods.byValue[key][value] {
-					note(pods.alike[i])
+					note(pods.byLabels[i])
 				}
 			}
 		}
 		for key := range need.byKey {
 			for _, i := range pods.byKey[key] {
-				note(pods.alike[i])
+				note(pods.byLabels[i])
 			}
 		}
 	}
@@ -106,12 +106,12 @@ func (p *runningPods) index() {
 		shared := reflect.ValueOf(c.pod.Labels).Pointer()
 		i, found := known[shared]
 		if !found {
-			i = int32(len(p.alike))
+			i = int32(len(p.byLabels))
 			known[shared] = i
-			p.alike = append(p.alike, nil)
+			p.byLabels = append(p.byLabels, nil)
 			p.indexLabels(i, c.pod.Labels)
 		}
-		p.alike[i] = append(p.alike[i], c)
+		p.byLabels[i] = append(p.byLabels[i], c)
 	}
 }
 

@@ -26,7 +26,7 @@ func (b *builder) waits(reason karpv1.DisruptionReason, replaced bool, because s
 			return Verdict{Stays, reasonPaused, fmt.Sprintf("stays for now: %s. It should go: %s", why, because)}, true
 		}
 	}
-	if why := b.crowded(reason); why != "" {
+	if why := b.manyPending(reason); why != "" {
 		return Verdict{Stays, reasonWaits, fmt.Sprintf("stays for now: %s. It should go: %s", why, because)}, true
 	}
 	return Verdict{}, false
@@ -83,20 +83,20 @@ func (b *builder) fleet() breaker.Fleet {
 	return out
 }
 
-// crowded is why no pass looks for nodes to remove for a reason now; empty if passes do.
-func (b *builder) crowded(reason karpv1.DisruptionReason) string {
-	since, crowded := disrupt.CrowdedSince(b.Snapshot)
-	if !crowded {
+// manyPending is why no pass looks for nodes to remove for a reason now; empty if passes do.
+func (b *builder) manyPending(reason karpv1.DisruptionReason) string {
+	since, manyPending := disrupt.ManyPendingSince(b.Snapshot)
+	if !manyPending {
 		return ""
 	}
 	longest, what := disrupt.LongestBurst, "no pass removes nodes"
 	if reason == karpv1.DisruptionUnderutilized {
-		longest, what = disrupt.LongestCrowd, "no search looks for cheaper nodes"
+		longest, what = disrupt.LongestPostponement, "no search looks for cheaper nodes"
 	}
 	until := since.Add(longest)
 	if !b.now().Before(until) {
 		return ""
 	}
 	return fmt.Sprintf("%d pods wait for nodes. While %d or more do, %s, until %s at the latest",
-		len(b.Snapshot.Pods), disrupt.Crowd, what, until.UTC().Format(time.RFC3339))
+		len(b.Snapshot.Pods), disrupt.ManyPending, what, until.UTC().Format(time.RFC3339))
 }

@@ -62,7 +62,7 @@ func (w *world) newNodesFail(t *testing.T) {
 
 // crowd adds as many pending pods as put searches off, which have waited so long and fit nowhere.
 func (w *world) crowd(ago time.Duration) {
-	for i := range disrupt.Crowd {
+	for i := range disrupt.ManyPending {
 		w.addPod(fmt.Sprint("pending-", i), "", "100m")
 		pod := w.Pods[len(w.Pods)-1]
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-ago))

@@ -46,8 +46,8 @@ func (p *pass) savings() (sum float64) {
 	return sum
 }
 
-// settled is a cluster in which consolidation finds nothing more to do, or hardly anything.
-type settled struct {
+// endState is a cluster in which consolidation finds nothing more to do, or hardly anything.
+type endState struct {
 	*future
 	passes []pass
 	// kept are the nodes that the last pass keeps, with its reasons.
@@ -58,15 +58,15 @@ type settled struct {
 	cut bool
 }
 
-// settle lets consolidation run, pass after pass, until a pass saves next to nothing: see leastShare and leastSaved. A pass that finds
+// consolidateFully lets consolidation run, pass after pass, until a pass saves next to nothing: see leastShare and leastSaved. A pass that finds
 // nothing is followed by one more after the time in which something can change: see untilChange. Each pass lowers the
 // cost of the fleet, so it comes to an end.
 //
 // Cost: one compilation and one search for each pass. Compilation takes a fifth of it with 2,000 nodes and 20,000 pods. All
 // passes together take as many steps as are given, 0 for no bound.
-func (a *assessment) settle(from *future, steps int) settled {
-	own := *from // which the caller settles again, in other ways
-	out := settled{future: &own, most: steps}
+func (a *assessment) consolidateFully(from *future, steps int) endState {
+	own := *from // which the caller consolidates again, in other ways
+	out := endState{future: &own, most: steps}
 	begin, waited := own.Now, false
 	for len(out.passes) < maxPasses && out.within() {
 		found := a.consolidate(&out)
@@ -95,7 +95,7 @@ func (a *assessment) settle(from *future, steps int) settled {
 }
 
 // consolidate is one pass.
-func (a *assessment) consolidate(s *settled) *planner.Consolidation {
+func (a *assessment) consolidate(s *endState) *planner.Consolidation {
 	how := a.settings.Consolidation
 	if s.most > 0 {
 		how.MaxSteps = max(1, s.most-s.steps)
@@ -107,7 +107,7 @@ func (a *assessment) consolidate(s *settled) *planner.Consolidation {
 }
 
 // isLast reports whether a pass saved so little that no other follows.
-func (a *assessment) isLast(p *pass, s *settled) bool {
+func (a *assessment) isLast(p *pass, s *endState) bool {
 	before := 0.0
 	for i := range s.passes {
 		before += s.passes[i].savings()
@@ -118,7 +118,7 @@ func (a *assessment) isLast(p *pass, s *settled) bool {
 }
 
 // within reports whether the search has enough steps left for a pass: a hundredth of them.
-func (s *settled) within() bool { return s.most == 0 || s.steps < s.most-s.most/100 }
+func (s *endState) within() bool { return s.most == 0 || s.steps < s.most-s.most/100 }
 
 // untilChange returns how long nothing changes that keeps nodes: until no node is young, and the budgets that are closed now
 // open. It is zero if time changes nothing.

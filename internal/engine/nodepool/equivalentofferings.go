@@ -7,17 +7,17 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// Alike are offerings sorted into those for which one stands: with the same room, and in the same of some sets. A hundred pools that offer
+// Equivalents are offerings sorted into those for which one stands: with the same room, and in the same of some sets. A hundred pools that offer
 // the same types have as many that differ as one of them.
-type Alike struct {
-	// StandIns stand for all, in the order of their numbers.
-	StandIns []StandIn
+type Equivalents struct {
+	// Representatives stand for all, in the order of their numbers.
+	Representatives []Representative
 	// By is by number of all offerings the index of the one that stands for it; -1 if it is in no set, or if nothing fits on it.
 	By []int32
 }
 
-// StandIn is the cheapest of the offerings that are alike, the first of equal ones.
-type StandIn struct {
+// Representative is the cheapest of the offerings that are alike, the first of equal ones.
+type Representative struct {
 	Number int
 	Room   resources.Vec
 	// Price is that of a node, in $/h: see NodePrice.
@@ -26,36 +26,36 @@ type StandIn struct {
 	Sets uint32
 }
 
-// keptAlikes is how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100 pools takes
+// keptEquivalents is how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100 pools takes
 // a megabyte.
-const keptAlikes = 8
+const keptEquivalents = 8
 
-// Alike sorts the offerings that are in any of the sets, of which there are up to 32. Neither they nor the result may change.
+// Equivalents sorts the offerings that are in any of the sets, of which there are up to 32. Neither they nor the result may change.
 //
 // Cost: linear in the offerings of the templates that have some in a set; for the last sets, what it takes to compare them.
-func (m *Models) Alike(sets []resources.Bitset) *Alike {
+func (m *Models) Equivalents(sets []resources.Bitset) *Equivalents {
 	same := func(a, b resources.Bitset) bool { return slices.Equal(a, b) }
-	for _, known := range m.alikes {
+	for _, known := range m.equivalents {
 		if slices.EqualFunc(known.sets, sets, same) {
 			return known.result
 		}
 	}
-	if len(m.alikes) == keptAlikes {
-		m.alikes = slices.Delete(m.alikes, 0, 1)
+	if len(m.equivalents) == keptEquivalents {
+		m.equivalents = slices.Delete(m.equivalents, 0, 1)
 	}
-	result := m.alike(sets)
-	m.alikes = append(m.alikes, knownAlike{sets, result})
+	result := m.findEquivalents(sets)
+	m.equivalents = append(m.equivalents, knownEquivalents{sets, result})
 	return result
 }
 
-type knownAlike struct {
+type knownEquivalents struct {
 	sets   []resources.Bitset
-	result *Alike
+	result *Equivalents
 }
 
-func (m *Models) alike(sets []resources.Bitset) *Alike {
-	a := &alikes{
-		m: m, sets: sets, inAny: make(resources.Bitset, (m.offerings+63)/64), known: map[likeness]int32{}, by: make([]int32, m.offerings),
+func (m *Models) findEquivalents(sets []resources.Bitset) *Equivalents {
+	a := &equivalentsSearch{
+		m: m, sets: sets, inAny: make(resources.Bitset, (m.offerings+63)/64), known: map[common]int32{}, by: make([]int32, m.offerings),
 	}
 	for i := range a.by {
 		a.by[i] = -1
@@ -78,24 +78,24 @@ func (m *Models) alike(sets []resources.Bitset) *Alike {
 	return a.sorted()
 }
 
-// alikes are those that were found so far.
-type alikes struct {
+// equivalentsSearch are those that were found so far.
+type equivalentsSearch struct {
 	m     *Models
 	sets  []resources.Bitset
 	inAny resources.Bitset
-	found []StandIn
-	known map[likeness]int32
+	found []Representative
+	known map[common]int32
 	by    []int32 // indices in found
 }
 
-// likeness is what alike offerings have in common. Types with equal room share it.
-type likeness struct {
+// common is what alike offerings have in common. Types with equal room share it.
+type common struct {
 	room *int64
 	sets uint32
 }
 
 // concerns reports whether offerings of the template may be in a set.
-func (a *alikes) concerns(t *Template) bool {
+func (a *equivalentsSearch) concerns(t *Template) bool {
 	if len(t.types) == 0 {
 		return false
 	}
@@ -105,20 +105,20 @@ func (a *alikes) concerns(t *Template) bool {
 }
 
 // add sorts in the offerings of a type.
-func (a *alikes) add(ti *Type) {
-	last, at := likeness{}, int32(-1) // most offerings of a type are alike
+func (a *equivalentsSearch) add(ti *Type) {
+	last, at := common{}, int32(-1) // most offerings of a type are alike
 	for k := range ti.Offerings {
 		number := ti.offering + k
 		if !a.inAny.Has(number) {
 			continue
 		}
-		like, price := likeness{&ti.room[0], a.setsOf(number)}, a.m.NodePrice(ti.Offerings[k].Price)
+		like, price := common{&ti.room[0], a.setsOf(number)}, a.m.NodePrice(ti.Offerings[k].Price)
 		if like != last {
 			known, ok := a.known[like]
 			if !ok {
 				known = int32(len(a.found))
 				a.known[like] = known
-				a.found = append(a.found, StandIn{number, ti.room, price, like.sets})
+				a.found = append(a.found, Representative{number, ti.room, price, like.sets})
 			}
 			last, at = like, known
 		}
@@ -129,7 +129,7 @@ func (a *alikes) add(ti *Type) {
 	}
 }
 
-func (a *alikes) setsOf(number int) (out uint32) {
+func (a *equivalentsSearch) setsOf(number int) (out uint32) {
 	for i, set := range a.sets {
 		if set.Has(number) {
 			out |= 1 << i
@@ -139,16 +139,16 @@ func (a *alikes) setsOf(number int) (out uint32) {
 }
 
 // sorted is the result.
-func (a *alikes) sorted() *Alike {
+func (a *equivalentsSearch) sorted() *Equivalents {
 	order := make([]int32, len(a.found))
 	for k := range order {
 		order[k] = int32(k)
 	}
 	slices.SortFunc(order, func(x, y int32) int { return cmp.Compare(a.found[x].Number, a.found[y].Number) })
-	out, place := &Alike{By: a.by}, make([]int32, len(order))
+	out, place := &Equivalents{By: a.by}, make([]int32, len(order))
 	for k, i := range order {
 		place[i] = int32(k)
-		out.StandIns = append(out.StandIns, a.found[i])
+		out.Representatives = append(out.Representatives, a.found[i])
 	}
 	for number, k := range out.By {
 		if k >= 0 {

@@ -33,7 +33,7 @@ func apart(app string) func(*corev1.Pod) {
 
 // A ready node took a pod of a claim that has no instance yet, and the pod that it was for waits. The claim is for that one now, if
 // whatever it is launched as will do.
-func TestWaitingPodsGetVacatedPlaces(t *testing.T) {
+func TestWaitingPodsGetFreedPlaces(t *testing.T) {
 	cpu, half := asks("cpu", "1"), asks("cpu", "500m")
 	volume := func(p *corev1.Pod) {
 		p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
@@ -164,7 +164,7 @@ func TestAPlaceIsTakenBeforeTheNodeIsInitialized(t *testing.T) {
 	}
 }
 
-// Each vacated place goes to one pod, and the claims' other pods keep theirs.
+// Each freed place goes to one pod, and the claims' other pods keep theirs.
 func TestAVacatedPlaceGoesToOnePod(t *testing.T) {
 	cpu := asks("cpu", "1")
 	s := newTestCluster(t,

@@ -21,8 +21,8 @@ func setOf(f *fixture) resources.Bitset {
 
 func TestPoolsThatOfferTheSameHaveAsManyStandInsAsOne(t *testing.T) {
 	one := newFixture(nil, Pool("a", types()))
-	want := one.Alike([]resources.Bitset{setOf(one)})
-	if len(want.StandIns) == 0 {
+	want := one.Equivalents([]resources.Bitset{setOf(one)})
+	if len(want.Representatives) == 0 {
 		t.Fatal("nothing is offered")
 	}
 	var pools []snapshot.Pool
@@ -30,9 +30,9 @@ func TestPoolsThatOfferTheSameHaveAsManyStandInsAsOne(t *testing.T) {
 		pools = append(pools, Pool(fmt.Sprint("team-", i), types()))
 	}
 	f := newFixture(nil, pools...)
-	got := f.Alike([]resources.Bitset{setOf(f)})
-	if len(got.StandIns) != len(want.StandIns) {
-		t.Errorf("20 equal pools have %d stand-ins, one has %d", len(got.StandIns), len(want.StandIns))
+	got := f.Equivalents([]resources.Bitset{setOf(f)})
+	if len(got.Representatives) != len(want.Representatives) {
+		t.Errorf("20 equal pools have %d stand-ins, one has %d", len(got.Representatives), len(want.Representatives))
 	}
 	for number := range f.OfferingCount() {
 		i := number % one.OfferingCount() // each pool has its own numbers for the same offerings
@@ -50,16 +50,16 @@ func TestTheCheapestStandsForTheOthers(t *testing.T) {
 		}
 	}
 	f := newFixture(nil, Pool("b", types()), Pool("a", list)) // pools are sorted by name, the last first
-	result := f.Alike([]resources.Bitset{setOf(f)})
+	result := f.Equivalents([]resources.Bitset{setOf(f)})
 	half := f.OfferingCount() / 2
-	for _, s := range result.StandIns {
+	for _, s := range result.Representatives {
 		if s.Number < half {
 			t.Errorf("offering %d of the first pool stands for cheaper ones of the second", s.Number)
 		}
 	}
 	for number, i := range result.By {
 		for _, o := range f.All()[0].Types() {
-			if k := number - o.FirstOffering(); k >= 0 && k < len(o.Offerings) && i >= 0 && result.StandIns[i].Price > f.NodePrice(o.Offerings[k].Price) {
+			if k := number - o.FirstOffering(); k >= 0 && k < len(o.Offerings) && i >= 0 && result.Representatives[i].Price > f.NodePrice(o.Offerings[k].Price) {
 				t.Errorf("offering %d costs less than the one that stands for it", number)
 			}
 		}
@@ -76,19 +76,19 @@ func TestOfferingsInOtherSetsAreNotAlike(t *testing.T) {
 			break
 		}
 	}
-	result := f.Alike([]resources.Bitset{all, first})
+	result := f.Equivalents([]resources.Bitset{all, first})
 	for number, i := range result.By {
 		if i < 0 {
 			continue
 		}
-		if both := result.StandIns[i].Sets == 3; both != first.Has(number) {
-			t.Errorf("offering %d: %b are the sets of the one that stands for it", number, result.StandIns[i].Sets)
+		if both := result.Representatives[i].Sets == 3; both != first.Has(number) {
+			t.Errorf("offering %d: %b are the sets of the one that stands for it", number, result.Representatives[i].Sets)
 		}
 	}
-	if again := f.Alike([]resources.Bitset{all, first}); again != result {
+	if again := f.Equivalents([]resources.Bitset{all, first}); again != result {
 		t.Error("the same sets are sorted again")
 	}
-	if f.Alike([]resources.Bitset{all}) == result {
+	if f.Equivalents([]resources.Bitset{all}) == result {
 		t.Error("other sets have the same result")
 	}
 }

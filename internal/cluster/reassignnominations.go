@@ -20,7 +20,7 @@ import (
 // claims to launch.
 const maxPlaceChecks = 200_000
 
-// handOverPlaces gives waiting pods the places of pods that run elsewhere. kube-scheduler does not know for which pod a claim was
+// reassignNominations gives waiting pods the places of pods that run elsewhere. kube-scheduler does not know for which pod a claim was
 // launched: when a node is ready, it binds the first pod that fits, which may be that of a claim that has no instance yet. The pod that the
 // node was launched for then needs a node, and the claim, which is for a pod that has one, will be it. Without this, a plan made before
 // the claim is launched has another node for the waiting pod.
@@ -28,13 +28,13 @@ const maxPlaceChecks = 200_000
 // A place is for a pod that needs no more than the one that left it, of the same constraints: whatever the claim is launched as, it fits.
 // Each place goes to one pod, the first by priority and name, and no pod that has a place gets another.
 //
-// Cost: linear in the nodes; with vacated places also in the pods, plus classes of waiting pods × places, up to maxPlaceChecks.
-func (w *snapshotBuilder) handOverPlaces() {
-	places := w.vacatedPlaces()
+// Cost: linear in the nodes; with freed places also in the pods, plus classes of waiting pods × places, up to maxPlaceChecks.
+func (w *snapshotBuilder) reassignNominations() {
+	places := w.freedPlaces()
 	if len(places) == 0 {
 		return
 	}
-	h := &handover{w: w, places: places, keys: podclass.NewKeys(false /* devices */), from: map[string]int{}, checks: maxPlaceChecks}
+	h := &reassignment{w: w, places: places, keys: podclass.NewKeys(false /* devices */), from: map[string]int{}, checks: maxPlaceChecks}
 	held := h.heldPlaces()
 	byPriority := slices.Clone(w.snap.Pods)
 	slices.SortStableFunc(byPriority, func(a, b *corev1.Pod) int { return cmp.Compare(priority(b), priority(a)) })
@@ -59,10 +59,10 @@ func priority(pod *corev1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-// handover finds places for waiting pods.
-type handover struct {
+// reassignment finds places for waiting pods.
+type reassignment struct {
 	w      *snapshotBuilder
-	places []vacatedPlace
+	places []freedPlace
 	keys   *podclass.Keys
 	// from is the first place that may suit pods of a class. Places are only ever taken, so those before it never will.
 	from map[string]int
@@ -74,7 +74,7 @@ type handover struct {
 }
 
 // placeFor is the first free place that suits the pod; nil if none does.
-func (h *handover) placeFor(pod *corev1.Pod) *vacatedPlace {
+func (h *reassignment) placeFor(pod *corev1.Pod) *freedPlace {
 	key, err := h.keys.Of(pod)
 	if err != nil {
 		return nil // the plan reports it
@@ -95,12 +95,12 @@ func (h *handover) placeFor(pod *corev1.Pod) *vacatedPlace {
 }
 
 // anyLabels reports whether the labels of the pod cannot keep it off a place: no anti-affinity selects it, and it is not spread.
-func (h *handover) anyLabels(pod *corev1.Pod) bool {
-	return len(h.w.facts.Settings.DefaultSpread) == 0 && !h.keptOff(pod)
+func (h *reassignment) anyLabels(pod *corev1.Pod) bool {
+	return len(h.w.facts.Settings.DefaultSpread) == 0 && !h.selectedByAntiAffinity(pod)
 }
 
-// vacatedPlace is the room of a pod on the node of a claim that has no instance yet, while the pod runs on another node.
-type vacatedPlace struct {
+// freedPlace is the room of a pod on the node of a claim that has no instance yet, while the pod runs on another node.
+type freedPlace struct {
 	node *snapshot.Node
 	pod  *corev1.Pod
 	// room is what the claim was launched for, for the pod: less than the pod requests if that was resized since.
@@ -108,8 +108,8 @@ type vacatedPlace struct {
 	taken bool
 }
 
-// vacatedPlaces are the vacated places of all claims, by the name of the claim and the UID of the pod.
-func (w *snapshotBuilder) vacatedPlaces() []vacatedPlace {
+// freedPlaces are the freed places of all claims, by the name of the claim and the UID of the pod.
+func (w *snapshotBuilder) freedPlaces() []freedPlace {
 	unlaunched := map[types.UID]*snapshot.Node{}
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
@@ -139,12 +139,12 @@ func (w *snapshotBuilder) vacatedPlaces() []vacatedPlace {
 			}
 		}
 	}
-	var out []vacatedPlace
+	var out []freedPlace
 	for i := range w.snap.Nodes {
 		n := &w.snap.Nodes[i]
 		for k, uid := range n.Nominated {
 			if pod := left[uid]; pod != nil && unlaunched[uid] == n && !slices.Contains(n.Nominated[:k], uid) {
-				out = append(out, vacatedPlace{node: n, pod: pod, room: w.launchedFor(n, pod, left, waiting)})
+				out = append(out, freedPlace{node: n, pod: pod, room: w.launchedFor(n, pod, left, waiting)})
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (w *snapshotBuilder) launchedFor(n *snapshot.Node, pod *corev1.Pod, known .
 
 // heldPlaces are the pods with a place that is still theirs: on a claim without an instance, or on a node where nobody has taken it.
 // kube-scheduler binds pods as soon as the taints are gone, which is before the node is initialized.
-func (h *handover) heldPlaces() map[types.UID]bool {
+func (h *reassignment) heldPlaces() map[types.UID]bool {
 	waiting := make(map[types.UID]*corev1.Pod, len(h.w.snap.Pods))
 	for _, pod := range h.w.snap.Pods {
 		waiting[pod.UID] = pod
@@ -235,7 +235,7 @@ func roomTaken(n *snapshot.Node, used corev1.ResourceList, pod *corev1.Pod) bool
 }
 
 // excluded reports whether the pod must not run beside one that is on the node that was launched for it.
-func (h *handover) excluded(n *snapshot.Node, pod *corev1.Pod) bool {
+func (h *reassignment) excluded(n *snapshot.Node, pod *corev1.Pod) bool {
 	if !boundToOthers(&pod.Spec) && len(resources.HostPorts(pod)) == 0 {
 		return false
 	}

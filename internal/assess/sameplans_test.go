@@ -64,12 +64,12 @@ func TestOnlyEditsWithoutEffectOnPlansShareOne(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before, edited := cluster(), cluster()
 			tt.edit(edited.NodePools[0], edited.NodeClaims[0])
-			if got := plannedAlike(before, edited, "general"); got != tt.alike {
+			if got := samePlans(before, edited, "general"); got != tt.alike {
 				t.Errorf("planned alike: %v, want %v", got, tt.alike)
 			}
 		})
 	}
-	if plannedAlike(cluster(), cluster(), "other") {
+	if samePlans(cluster(), cluster(), "other") {
 		t.Error("a NodePool that does not exist")
 	}
 }

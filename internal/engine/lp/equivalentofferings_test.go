@@ -17,20 +17,20 @@ func TestAnOfferingThatStandsForOthersChangesNoPrice(t *testing.T) {
 			all.Offerings = append(all.Offerings, o)
 		}
 		few := all
-		few.Offerings, few.Alike = nil, make([]int32, len(all.Offerings))
+		few.Offerings, few.RepresentedBy = nil, make([]int32, len(all.Offerings))
 		cheapest := func(i, k int) bool {
 			a, b := all.Offerings[i], all.Offerings[k]
 			return &a.Room[0] == &b.Room[0] && a.Classes == b.Classes && (b.Price < a.Price || b.Price == a.Price && k < i)
 		}
 		for i := range all.Offerings {
 			if best(all.Offerings, i, cheapest) == i {
-				few.Alike[i] = int32(len(few.Offerings))
+				few.RepresentedBy[i] = int32(len(few.Offerings))
 				few.Offerings = append(few.Offerings, all.Offerings[i])
 			}
 		}
 		for i := range all.Offerings {
-			if few.Alike[i] = few.Alike[best(all.Offerings, i, cheapest)]; all.Offerings[i].Classes == 0 {
-				few.Alike[i] = -1
+			if few.RepresentedBy[i] = few.RepresentedBy[best(all.Offerings, i, cheapest)]; all.Offerings[i].Classes == 0 {
+				few.RepresentedBy[i] = -1
 			}
 		}
 		want, got := New(all), New(few)

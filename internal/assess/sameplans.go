@@ -11,9 +11,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
-// plannedAlike reports whether the edit of a NodePool changes nothing that a Prospect depends on: neither the pool, its budgets and the
+// samePlans reports whether the edit of a NodePool changes nothing that a Prospect depends on: neither the pool, its budgets and the
 // notes of controllers aside, nor what drifts. It says so only if it is sure.
-func plannedAlike(before, edited *inspect.View, name string) bool {
+func samePlans(before, edited *inspect.View, name string) bool {
 	named := func(p *karpv1.NodePool) bool { return p.Name == name }
 	was, is := slices.IndexFunc(before.NodePools, named), slices.IndexFunc(edited.NodePools, named)
 	if was < 0 || is < 0 || !apiequality.Semantic.DeepEqual(planned(before.NodePools[was]), planned(edited.NodePools[is])) {

@@ -19,9 +19,9 @@ type apartTerm struct {
 	namespaces labels.Selector // nil for none beside those
 }
 
-// keptOff reports whether the anti-affinity of any pod of the snapshot may select this one. It leaves out matchLabelKeys and
+// selectedByAntiAffinity reports whether the anti-affinity of any pod of the snapshot may select this one. It leaves out matchLabelKeys and
 // mismatchLabelKeys, which make a term select fewer pods.
-func (h *handover) keptOff(pod *corev1.Pod) bool {
+func (h *reassignment) selectedByAntiAffinity(pod *corev1.Pod) bool {
 	if !h.apartRead {
 		h.apart, h.apartRead = h.w.apartTerms(), true
 	}

@@ -47,7 +47,8 @@ func DefaultSettings() Settings {
 
 // Assess computes the report of a cluster, without usage and doctor, which are read elsewhere.
 //
-// Cost: two to five times that of consolidateFully, and that of measure. The outcomes are computed at the same time, as far as there are cores.
+// Cost: two to five times that of consolidateFully, and that of measure. The outcomes are computed at the same time, as far as there are
+// cores.
 func Assess(view *inspect.View, settings Settings) *Report {
 	a := &assessment{view: view, settings: settings, prices: newPriceList(view)}
 	return a.report()

@@ -58,9 +58,9 @@ type endState struct {
 	cut bool
 }
 
-// consolidateFully lets consolidation run, pass after pass, until a pass saves next to nothing: see leastShare and leastSaved. A pass that finds
-// nothing is followed by one more after the time in which something can change: see untilChange. Each pass lowers the
-// cost of the fleet, so it comes to an end.
+// consolidateFully lets consolidation run, pass after pass, until a pass saves next to nothing: see leastShare and leastSaved. A pass
+// that finds nothing is followed by one more after the time in which something can change: see untilChange. Each pass lowers the cost of
+// the fleet, so it comes to an end.
 //
 // Cost: one compilation and one search for each pass. Compilation takes a fifth of it with 2,000 nodes and 20,000 pods. All
 // passes together take as many steps as are given, 0 for no bound.

@@ -47,8 +47,8 @@ type Input struct {
 	Axes      int // resources
 	Classes   int // demand classes
 	Offerings []Offering
-	// RepresentedBy is by number of an offering the index of the one in Offerings that stands for it, which has the same room and classes and costs
-	// no more; -1 if no pod can use it. Offerings are then known by their numbers. Nil if each stands for itself.
+	// RepresentedBy is by number of an offering the index of the one in Offerings that stands for it, which has the same room and classes
+	// and costs no more; -1 if no pod can use it. Offerings are then known by their numbers. Nil if each stands for itself.
 	RepresentedBy []int32
 	Pods          []Pods
 	// Partial makes the program look at few offerings most of the time: see searchPartially. It finds the same bound within
@@ -70,8 +70,8 @@ type Program struct {
 	partial bool // see Input.Partial
 	classes []demandClass
 	columns []column
-	// representedBy is Input.RepresentedBy. representative maps each offering of the input to its column, or to one that dominates it; -1 where no pod can
-	// use it. See columnOf.
+	// representedBy is Input.RepresentedBy. representative maps each offering of the input to its column, or to one that dominates it; -1
+	// where no pod can use it. See columnOf.
 	representedBy, representative []int32
 	// frontier are the columns that no other beats, cheapest first: see findFrontier.
 	frontier  []*column
@@ -143,7 +143,8 @@ func New(in Input) *Program {
 // newProgram is New without a solution.
 func newProgram(in Input) *Program {
 	p := &Program{
-		axes: in.Axes, partial: in.Partial, representedBy: in.RepresentedBy, classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods)),
+		axes: in.Axes, partial: in.Partial, representedBy: in.RepresentedBy,
+		classes: make([]demandClass, in.Classes), pods: make([]podGroup, len(in.Pods)),
 	}
 	for i := range p.classes {
 		p.classes[i].maxRequests = make([]int64, in.Axes)

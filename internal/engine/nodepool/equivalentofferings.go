@@ -7,8 +7,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// Equivalents are offerings sorted into those for which one stands: with the same room, and in the same of some sets. A hundred pools that offer
-// the same types have as many that differ as one of them.
+// Equivalents are offerings sorted into those for which one stands: with the same room, and in the same of some sets. A hundred pools
+// that offer the same types have as many that differ as one of them.
 type Equivalents struct {
 	// Representatives stand for all, in the order of their numbers.
 	Representatives []Representative
@@ -26,8 +26,8 @@ type Representative struct {
 	Sets uint32
 }
 
-// keptEquivalents is how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100 pools takes
-// a megabyte.
+// keptEquivalents is how many results are kept. The pods of most simulations are in one of few sets of classes, and a result for 100
+// pools takes a megabyte.
 const keptEquivalents = 8
 
 // Equivalents sorts the offerings that are in any of the sets, of which there are up to 32. Neither they nor the result may change.

@@ -30,7 +30,8 @@ func (m *Market) offerings() []lp.Offering {
 	return out
 }
 
-// representatives are the offerings without those for which another one stands, and which one does by number of all offerings: see lp.Input.
+// representatives are the offerings without those for which another one stands, and which one does by number of all offerings: see
+// lp.Input.
 func (m *Market) representatives() (offerings []lp.Offering, representedBy []int32) {
 	sets := make([]resources.Bitset, len(m.classes))
 	for i, c := range m.classes {

@@ -12,7 +12,8 @@ import (
 
 // The Reasons of a node that would go, and waits for something else than its own pods.
 const (
-	// reasonPaused: nodes of its pool are not replaced, since new ones fail, or since the first new ones have not shown yet that they do not.
+	// reasonPaused: nodes of its pool are not replaced, since new ones fail, or since the first new ones have not shown yet that they do
+	// not.
 	reasonPaused = "DisruptionPaused"
 	// reasonWaits: no pass looks for nodes to remove, since many pods get nodes.
 	reasonWaits = "ManyPodsWait"

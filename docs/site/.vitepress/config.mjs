@@ -86,6 +86,7 @@ export default defineConfig({
           page('Install', '/install'),
           page('Image', '/image'),
           page('Settings', '/settings'),
+          page('Scheduling', '/scheduling'),
           page('Disruption', '/disruption'),
           page('Troubleshooting', '/troubleshooting'),
           page('Check a cluster', '/doctor'),

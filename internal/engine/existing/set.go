@@ -135,10 +135,14 @@ func (s *Set) CanJoin(n *Node, c *podclass.Class, level *podclass.Level) (ok, ne
 	if !n.open || n.removed {
 		return false, true
 	}
-	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked || s.support.OnNode(n.src, c.Needs()) != "" {
+	if _, blocked := snapshot.Untolerated(level.Tolerations(), n.src.Taints); blocked {
 		return false, true
 	}
 	if !c.Requests().Fits(n.free) || c.Ports().Clash(n.ports) || !n.volumes.CanAttach(c.Attached()) {
+		return false, true
+	}
+	// Nearly no pod needs anything, and this runs for each node and class: the call alone would take a third of a simulation.
+	if c.NeedsSupport() && s.support.OnNode(n.src, c.Needs()) != "" {
 		return false, true
 	}
 	if !n.labels.Labels.Compatible(level.Full(), nil) {

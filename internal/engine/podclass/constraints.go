@@ -62,6 +62,9 @@ func New(pod *corev1.Pod) *Constraints {
 	return &Constraints{pod: pod, ports: resources.NewPortSet(resources.HostPorts(pod))}
 }
 
+// NeedsSupport reports whether Needs has anything.
+func (c *Constraints) NeedsSupport() bool { return !c.needs.None() }
+
 // Needs are what the pods need of the kubelet and of the CSI drivers of a node.
 func (c *Constraints) Needs() support.Needs { return c.needs }
 

@@ -34,8 +34,8 @@ type decisionList struct {
 
 // leftOut is the note about frames that cannot be read.
 func leftOut(frames int) string {
-	return report.Plural(frames, "frame") + " of the recording cannot be read, with decisions or steps that are left out: damaged, or written by " +
-		"another version of Dovetail"
+	return report.Plural(frames, "frame") +
+		" of the recording cannot be read, with decisions or steps that are left out: damaged, or written by another version of Dovetail"
 }
 
 // JSON prints the decisions without alternatives and prices, which recording show has.

@@ -274,7 +274,7 @@ func (w *snapshotBuilder) addPods() {
 			case w.expected(pod):
 				node := &w.snap.Nodes[w.byNode[pod.Status.NominatedNodeName]]
 				node.Pods = append(node.Pods, pod)
-				node.NominatedUntil = later(node.NominatedUntil, w.facts.Now.Add(w.facts.NominationWindow))
+				node.NominatedUntil = latest(node.NominatedUntil, w.facts.Now.Add(w.facts.NominationWindow))
 			case snapshot.Provisionable(pod), snapshot.Nominated(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
 			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
@@ -319,13 +319,6 @@ func (w *snapshotBuilder) preempts() map[string]bool {
 		}
 	}
 	return w.preempting
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // addPolicies adds the PodDisruptionBudgets, which decide which pods of deleting nodes are to be scheduled elsewhere.

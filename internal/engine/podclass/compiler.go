@@ -97,35 +97,13 @@ func (x *Compiler) readConstraints(k *Constraints) []rejection.Reason {
 	k.exclusive = volume.Exclusive(volumes)
 	k.needs = support.Needs{Features: snapshot.RequiredFeatures(&k.pod.Spec), Drivers: volume.MustBeInstalled(x.s, volumes)}
 	for _, driver := range k.needs.Drivers {
-		alternatives = combine(alternatives, x.support.Where(driver))
+		alternatives = volume.Combine(alternatives, x.support.Where(driver))
 	}
 	for _, alt := range alternatives {
 		k.volumes = append(k.volumes, x.pools.Intern(alt))
 	}
 	k.contradictory = contradictory(node, alternatives)
 	return nil
-}
-
-// combine are the pairs of both that one node can satisfy; all pairs if none can, so that the reason can be explained. Without any b, it
-// is a.
-func combine(a, b []requirement.Set) (out []requirement.Set) {
-	if len(b) == 0 {
-		return a
-	}
-	var all []requirement.Set
-	for _, one := range a {
-		for _, other := range b {
-			both := one.Intersect(other)
-			all = append(all, both)
-			if one.Overlaps(other) {
-				out = append(out, both)
-			}
-		}
-	}
-	if len(out) == 0 {
-		return all
-	}
-	return out
 }
 
 // contradictory reports whether no node can meet the pod's requirements together with any topology of its volumes.

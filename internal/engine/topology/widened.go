@@ -45,11 +45,11 @@ func (w *Widened) universe(g *Group, p Pool) []string {
 	}
 	known, ok := w.universes[k]
 	if !ok {
-		known = union(g.universe, p.Labels.Values(g.key))
+		known = slices.Clip(union(g.universe, p.Labels.Values(g.key))) // groups share it
 		if w.universes == nil {
 			w.universes = map[widenedKey][]string{}
 		}
 		w.universes[k] = known
 	}
-	return slices.Clip(known)
+	return known
 }

@@ -321,30 +321,36 @@ func Alternatives(x *Index, volumes []Volume) ([]requirement.Set, []rejection.Re
 		if err != nil {
 			return nil, []rejection.Reason{v.reason(rejection.Volume, "fits no node: %v", err)}
 		}
-		if len(alternatives) == 0 {
-			continue
-		}
-		var good, all []requirement.Set
-		for _, a := range out {
-			for _, b := range alternatives {
-				both := a.Intersect(b)
-				all = append(all, both)
-				if a.Overlaps(b) {
-					good = append(good, both)
-				}
-			}
-		}
-		if len(good) == 0 {
-			good = all
-		}
-		if len(good) > maxChoices {
+		out = Combine(out, alternatives)
+		if len(out) > maxChoices {
 			return nil, []rejection.Reason{
 				{Code: rejection.Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxChoices)},
 			}
 		}
-		out = good
 	}
 	return out, nil
+}
+
+// Combine are the pairs of both that one node can satisfy; all pairs if none can, so that the reason can be explained. Without any b, it
+// is a.
+func Combine(a, b []requirement.Set) (out []requirement.Set) {
+	if len(b) == 0 {
+		return a
+	}
+	var all []requirement.Set
+	for _, one := range a {
+		for _, other := range b {
+			both := one.Intersect(other)
+			all = append(all, both)
+			if one.Overlaps(other) {
+				out = append(out, both)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return all
+	}
+	return out
 }
 
 // MustBeInstalled are the CSI drivers of the volumes without which kube-scheduler refuses the pod on a node, sorted.

@@ -1,10 +1,10 @@
 // The live state of the fleet, from the server's event stream.
 
-import { useEffect, useState } from 'preact/hooks';
 import type { Change, Fleet, Link, Node, Problem, Summary } from './api.gen';
 import { list } from './format';
 import { apiPath } from './route';
 import { refused, request } from './session';
+import { useValue } from './value';
 
 export interface Live {
   // connection is lost while the console's own server does not answer; lostAt is since when, in ms.
@@ -58,13 +58,7 @@ export function subscribe(listener: () => void): () => void {
 
 // useLive re-renders when what select returns is another value.
 export function useLive<T>(select: (l: Live) => T): T {
-  const [value, setValue] = useState(() => select(live));
-  useEffect(() => {
-    const update = () => setValue(() => select(live));
-    update();
-    return subscribe(update);
-  }, []);
-  return value;
+  return useValue(subscribe, () => select(live));
 }
 
 function receiveFleet(f: Fleet) {

@@ -15,13 +15,21 @@ const again = 5_000;
 export function Gate({ children }: { children: ComponentChildren }) {
   const refusal = useRefusal();
   const cluster = useCluster();
+  const [connected, setConnected] = useState<string | null>(null);
   useLayoutEffect(() => {
-    if (!refusal) return connect();
+    if (!refusal) {
+      const end = connect();
+      setConnected(cluster);
+      return end;
+    }
     if (refusal.code !== 'Standby') return;
     const timer = setTimeout(() => logIn(''), again);
     return () => clearTimeout(timer);
   }, [refusal, cluster]);
-  if (!refusal) return <Fragment key={cluster}>{children}</Fragment>; // nothing of one cluster stays for another
+  if (!refusal) {
+    // Nothing of one cluster stays for another: neither components nor, until the connection is to this one, its nodes.
+    return connected === cluster ? <Fragment key={cluster}>{children}</Fragment> : null;
+  }
   return (
     <main class="gate">
       {refusal.code === 'Unauthenticated' && <LogIn problem={refusal} />}

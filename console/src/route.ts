@@ -1,6 +1,7 @@
 // The address: every view, selection, grouping and filter is in it, so that a link shows the same thing.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
+import { useValue } from './value';
 
 export interface Route {
   // path is like ["nodes", "ip-10-0-1-7"].
@@ -59,14 +60,14 @@ export function change(values: Record<string, string | null>, step = false) {
   }
 }
 
+function onHash(listener: () => void): () => void {
+  addEventListener('hashchange', listener);
+  return () => removeEventListener('hashchange', listener);
+}
+
 export function useRoute(): Route {
-  const [route, setRoute] = useState(() => parse(location.hash));
-  useEffect(() => {
-    const update = () => setRoute(parse(location.hash));
-    addEventListener('hashchange', update);
-    return () => removeEventListener('hashchange', update);
-  }, []);
-  return route;
+  const hash = useValue(onHash, () => location.hash);
+  return useMemo(() => parse(hash), [hash]);
 }
 
 // apiPath is the path of the API for the cluster of the address.
@@ -75,12 +76,4 @@ export function apiPath(path: string): string {
   return `/api/v1${cluster ? `/clusters/${encodeURIComponent(cluster)}` : ''}${path}`;
 }
 
-export function useCluster(): string {
-  const [cluster, setCluster] = useState(() => clusterOf(location.hash));
-  useEffect(() => {
-    const update = () => setCluster(clusterOf(location.hash));
-    addEventListener('hashchange', update);
-    return () => removeEventListener('hashchange', update);
-  }, []);
-  return cluster;
-}
+export const useCluster = (): string => useValue(onHash, () => clusterOf(location.hash));

@@ -1,8 +1,8 @@
 // Who the page is to the server. A console that is reached from other machines needs a token: it is kept in this tab, until the tab is
 // closed, and sent with each request. There is no cookie.
 
-import { useEffect, useState } from 'preact/hooks';
 import type { Problem } from './api.gen';
+import { useValue } from './value';
 
 const stored = 'token';
 
@@ -47,14 +47,10 @@ export function logOut() {
 
 export const hasToken = () => token !== '';
 
-// useRefusal is why the server shows nothing; null while it does.
-export function useRefusal(): Problem | null {
-  const [value, setValue] = useState(refusal);
-  useEffect(() => {
-    const update = () => setValue(refusal);
-    update();
-    listeners.add(update);
-    return () => void listeners.delete(update);
-  }, []);
-  return value;
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
 }
+
+// useRefusal is why the server shows nothing; null while it does.
+export const useRefusal = (): Problem | null => useValue(subscribe, () => refusal);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { accessible, directory, picture, startBrowser, startConsole, startLab } from './world.mjs';
+import { accessible, directory, picture, startBrowser, startConsole, startLab, visit } from './world.mjs';
 
 // threeContexts are two names of the lab's cluster, and one of a cluster where nobody listens.
 function threeContexts(kubeconfig) {
@@ -50,7 +50,43 @@ test('several clusters', { timeout: 10 * 60_000 }, async (t) => {
     await accessible(page, 'one of several');
   });
 
+  await t.test('an address that changes while a view is drawn for the first time is followed', async () => {
+    await visit(page, '#/clusters', 'team/second');
+    await page.evaluate(() => new Promise((resolve) => {
+      const go = (hash) => {
+        history.replaceState(null, '', hash);
+        dispatchEvent(new HashChangeEvent('hashchange'));
+      };
+      const drawn = new MutationObserver(() => { // runs before the next frame
+        if (!document.querySelector('nav a[href$="/nodepools"]')) return;
+        drawn.disconnect();
+        go('#/@team%2Fsecond/nodepools');
+        resolve();
+      });
+      drawn.observe(document.getElementById('root'), { childList: true, subtree: true });
+      go('#/@team%2Fsecond/fleet');
+    }));
+    await page.getByText('Disruption budgets, next 24 h').waitFor();
+  });
+
+  await t.test('nothing of one cluster is shown for another, not even for a frame', async () => {
+    await visit(page, '#/@team%2Fsecond/fleet', 'The cluster has no nodes');
+    await page.evaluate(() => {
+      window.wrong = [];
+      const look = () => {
+        const text = document.querySelector('main')?.textContent ?? '';
+        if (location.hash.includes('@gone') && text.includes('The cluster has no nodes')) window.wrong.push(text);
+      };
+      // The text that stands while the address changes goes with the next rendering.
+      new MutationObserver(look).observe(document.getElementById('root'), { childList: true, subtree: true, characterData: true });
+      location.hash = '#/@gone/fleet';
+    });
+    await page.getByText('Stale for').waitFor();
+    assert.deepEqual(await page.evaluate(() => window.wrong), []);
+  });
+
   await t.test('the picker switches', async () => {
+    await visit(page, '#/@team%2Fsecond/nodepools', 'Disruption budgets, next 24 h');
     const picker = page.getByRole('combobox', { name: 'Cluster' });
     await picker.selectOption('gone');
     await page.getByText('Stale for').waitFor();

@@ -144,11 +144,15 @@ func (o libraryLines) WithGroup(name string) slog.Handler {
 	return libraryLines{o.Handler.WithGroup(name)}
 }
 
+// unreadAnswer begins the SDK's warning that a connection was closed before the whole answer had been read. It costs a new connection at
+// most, and whoever sent the request has the error.
+const unreadAnswer = "failed to discard remaining HTTP response body"
+
 // sdkLogger writes the logs of the AWS SDK to the controller's log.
 func sdkLogger(log *slog.Logger) logging.Logger {
 	return logging.LoggerFunc(func(classification logging.Classification, format string, args ...any) {
 		level := slog.LevelDebug
-		if classification == logging.Warn {
+		if classification == logging.Warn && !strings.HasPrefix(format, unreadAnswer) {
 			level = slog.LevelWarn
 		}
 		log.Log(context.Background(), level, fmt.Sprintf(format, args...), "logger", "aws")

@@ -100,6 +100,14 @@ func TestTheSDKLogsJSONToo(t *testing.T) {
 	}
 }
 
+func TestAnAnswerOfAWSThatIsNotReadToItsEndIsNoWarning(t *testing.T) {
+	var out bytes.Buffer
+	sdkLogger(newLogger(&out, "info")).Logf(logging.Warn, "failed to discard remaining HTTP response body, this may affect connection reuse")
+	if out.Len() > 0 {
+		t.Errorf("logged: %s", out.String())
+	}
+}
+
 func TestLogPaths(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "dovetail.log")
 	var out, errs bytes.Buffer

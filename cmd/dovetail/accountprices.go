@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	pricingapi "github.com/aws/aws-sdk-go-v2/service/pricing"
 	"github.com/spf13/cobra"
@@ -159,7 +161,7 @@ func readQuotes(ctx context.Context, region string) *accountQuotes {
 func readPrices(ctx context.Context, region string) (pricing.Quotes, string, error) {
 	quick, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
-	sdk, err := loadSDKIn(quick, region, slog.New(slog.DiscardHandler))
+	sdk, err := operator.LoadSDK(quick, version, region, slog.New(slog.DiscardHandler))
 	if err == nil {
 		err = session.Authenticate(quick, sdk, os.Getenv)
 	}

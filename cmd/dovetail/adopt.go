@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -211,7 +213,7 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 	if err != nil {
 		return nil, matches{}, err
 	}
-	sdk, err := loadSDKIn(ctx, f.region, log)
+	sdk, err := operator.LoadSDK(ctx, version, f.region, log)
 	if err != nil {
 		return nil, matches{}, err
 	}
@@ -220,7 +222,7 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 		return nil, matches{}, err
 	}
 	known.identity.ClusterName, known.identity.Region = f.clusterName, sdk.Region
-	local, err := apiServer(config)
+	local, err := operator.APIServer(config)
 	if err != nil {
 		return nil, matches{}, err
 	}
@@ -228,7 +230,7 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 	if err != nil {
 		return nil, matches{}, err
 	}
-	server, err := serverVersion(finder)
+	server, err := operator.ServerVersion(finder)
 	if err != nil {
 		return nil, matches{}, err
 	}
@@ -238,7 +240,7 @@ func openAccount(ctx context.Context, f accountFlags, log *slog.Logger) (*adapte
 		Cluster: bootstrap.Cluster{
 			Name: f.clusterName, Endpoint: local.Endpoint, CABundle: base64.StdEncoding.EncodeToString(local.CA),
 		},
-		KubernetesVersion: minorVersion(server), OnlyEKS: true,
+		KubernetesVersion: operator.MinorVersion(server), OnlyEKS: true,
 		ReservedCapacity: f.reservedCapacity, KubeletExpressions: f.kubeletExpressions,
 		APIServer: apiserver.Reader{Live: kube},
 		Match:     func(providerID string) identity.Match { return known.both[providerID] },

@@ -2,8 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +89,7 @@ func (f *assessFlags) run(cmd *cobra.Command) error {
 	if len(f.files) > 0 && !cmd.Flags().Changed("cluster-name") {
 		f.clusterName = "" // CLUSTER_NAME names a live cluster, not that of the files
 	}
-	defer tuneGC(searchGrowth)()
+	defer gctuning.Tune(gctuning.SearchGrowth)()
 	view, err := f.read(cmd)
 	if err != nil {
 		return err
@@ -101,7 +111,7 @@ func (f *assessFlags) run(cmd *cobra.Command) error {
 
 // runSeveral assesses clusters one after the other: a search uses the processor and the memory of all.
 func (f *assessFlags) runSeveral(cmd *cobra.Command, contexts []string) error {
-	defer tuneGC(searchGrowth)()
+	defer gctuning.Tune(gctuning.SearchGrowth)()
 	f.source.warnings = cmd.ErrOrStderr()
 	done := 0
 	results := clusters.Each(cmd.Context(), contexts, 1, func(ctx context.Context, name string) (*assess.Report, error) {
@@ -172,4 +182,69 @@ func (f *assessFlags) findings(ctx context.Context) *assess.Doctor {
 // emptyFindings is a report without checks.
 func emptyFindings() doctor.Report {
 	return doctor.Report{Findings: []doctor.Finding{}, NotChecked: []doctor.NotChecked{}}
+}
+
+// podMetricsTimeout bounds what is optional: metrics-server answers within a second, also with 30,000 pods.
+const podMetricsTimeout = 10 * time.Second
+
+// podMetrics is the part of a PodMetricsList that is read.
+type podMetrics struct {
+	Items []struct {
+		Metadata   struct{ Namespace, Name string }
+		Containers []struct {
+			Usage struct{ CPU, Memory string }
+		}
+	}
+}
+
+// readPodMetrics reads what pods use from metrics-server, with one list. A cluster without one answers with an error.
+func readPodMetrics(ctx context.Context, config *rest.Config) (map[types.NamespacedName]assess.PodUse, error) {
+	ctx, cancel := context.WithTimeout(ctx, podMetricsTimeout)
+	defer cancel()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, err
+	}
+	at := strings.TrimSuffix(base.String(), "/") + "/apis/metrics.k8s.io/v1beta1/pods"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close() // it was only read
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("read what pods use: %s", response.Status)
+	}
+	var list podMetrics
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+		return nil, fmt.Errorf("read what pods use: %w", err)
+	}
+	return podUses(list), nil
+}
+
+// podUses adds up the containers of pods. An amount that is no quantity counts as nothing.
+func podUses(list podMetrics) map[types.NamespacedName]assess.PodUse {
+	out := make(map[types.NamespacedName]assess.PodUse, len(list.Items))
+	amount := func(text string) float64 {
+		q, err := resource.ParseQuantity(text)
+		if err != nil {
+			return 0
+		}
+		return q.AsApproximateFloat64()
+	}
+	for _, pod := range list.Items {
+		var use assess.PodUse
+		for _, c := range pod.Containers {
+			use.CPU, use.Memory = use.CPU+amount(c.Usage.CPU), use.Memory+amount(c.Usage.Memory)
+		}
+		out[types.NamespacedName{Namespace: pod.Metadata.Namespace, Name: pod.Metadata.Name}] = use
+	}
+	return out
 }

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
+
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -80,8 +82,8 @@ With several --context or --all-contexts, it begins with an overview over these 
 }
 
 func (f *consoleFlags) run(cmd *cobra.Command) error {
-	defer tuneWatchingGC()()       // what is watched stays, and is most of the memory
-	klog.SetLogger(logr.Discard()) // the page shows what the watch has lost
+	defer gctuning.TuneWatching()() // what is watched stays, and is most of the memory
+	klog.SetLogger(logr.Discard())  // the page shows what the watch has lost
 	f.source.warnings = cmd.ErrOrStderr()
 	several, err := f.kube.choose()
 	if err == nil && several != nil {
@@ -102,7 +104,7 @@ func (f *consoleFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "Console of %s: http://%s/\nIt only reads. Ctrl-C stops it.\n", name, listener.Addr())
-	serve(cmd.Context(), listener, handler, run)
+	console.Serve(cmd.Context(), listener, handler, run)
 	return nil
 }
 
@@ -122,29 +124,6 @@ func (f *consoleFlags) shown(cmd *cobra.Command, contexts []string) (name string
 	}
 	several := console.NewSeveral(all)
 	return fmt.Sprintf("%d clusters", len(all)), several.Handler(), several.Run, nil
-}
-
-// shutdownTimeout is how long requests may take to finish after Ctrl-C. An explanation takes a second or two.
-const shutdownTimeout = 3 * time.Second
-
-// serve serves, and runs what is served, until the context is canceled.
-func serve(ctx context.Context, listener net.Listener, handler http.Handler, run func(context.Context)) {
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // a browser that goes away is no news
-	}
-	var running sync.WaitGroup
-	running.Go(func() { run(ctx) })
-	running.Go(func() {
-		<-ctx.Done()
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-		defer cancel()
-		if server.Shutdown(within) != nil {
-			_ = server.Close() // what still runs only reads
-		}
-	})
-	_ = server.Serve(listener) // it ends with the context
-	running.Wait()
 }
 
 // sources are those of the flags. It fails at once if nothing could be shown.
@@ -204,6 +183,97 @@ func (f *consoleFlags) addFiles(out *console.Sources, stdin io.Reader) error {
 	out.Watch = func(_ context.Context, send func(any)) {
 		send(observed)
 		send(top.Predicted{Forecast: forecast})
+	}
+	return nil
+}
+
+// reconnectInterval is how long after a failure one of several clusters is tried again.
+const reconnectInterval = 15 * time.Second
+
+// lateCluster is one of several clusters. It is reached while the others are shown already.
+type lateCluster struct {
+	name string
+	open func(context.Context) (live.Cluster, error)
+
+	mu      sync.Mutex
+	watcher *live.Watcher
+}
+
+// run connects until it succeeds, and then watches.
+func (c *lateCluster) run(ctx context.Context, send func(any)) {
+	var lost time.Time
+	for {
+		cluster, err := c.open(ctx)
+		if err == nil {
+			watcher := live.NewWatcher(cluster)
+			c.mu.Lock()
+			c.watcher = watcher
+			c.mu.Unlock()
+			watcher.Run(ctx, send)
+			return
+		}
+		if lost.IsZero() {
+			lost = time.Now()
+		}
+		send(top.Observed{Link: top.Link{Name: c.name, Lost: lost, LostWhy: err.Error()}})
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reconnectInterval):
+		}
+	}
+}
+
+func (c *lateCluster) connected() *live.Watcher {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watcher
+}
+
+// lateSources are those of one of several contexts.
+func (f *consoleFlags) lateSources(cmd *cobra.Command, name string) console.Sources {
+	f.search = (&explainFlags{spotToSpot: f.spotToSpot}).consolidation()
+	one := *f
+	one.kube = f.kube.of(name)
+	clusterName := ""
+	if known, region := f.kube.eksCluster(name); known != "" {
+		clusterName, one.region = known, region
+	}
+	late := &lateCluster{name: name, open: one.watched}
+	return console.Sources{
+		Version: version, Name: name, Now: time.Now, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil)), Watch: late.run,
+		View: func(ctx context.Context) (*inspect.View, error) {
+			if w := late.connected(); w != nil {
+				return w.View(ctx)
+			}
+			return nil, live.ErrLoading
+		},
+		Revision: func() int {
+			if w := late.connected(); w != nil {
+				return w.Version()
+			}
+			return 0
+		},
+		Diagnose: func(ctx context.Context) (doctor.Report, error) { return one.diagnose(ctx, clusterName) },
+	}
+}
+
+// recordingAlone reports whether the flags name a recording and no cluster. The cluster of KUBECONFIG is then not read: a recording may
+// be of another one.
+func (f *consoleFlags) recordingAlone() bool {
+	return f.recording != "" && len(f.files) == 0 && !f.kube.given()
+}
+
+// addRecording shows a recording without a cluster.
+func (f *consoleFlags) addRecording(out *console.Sources) error {
+	recording, err := recorder.Open(f.recording)
+	if err != nil {
+		return fmt.Errorf("--recording: %w", err)
+	}
+	defer recording.Close() // nothing was written
+	out.Name = filepath.Base(f.recording)
+	if err := out.ShowRecording(recording); err != nil {
+		return fmt.Errorf("--recording %s: %w", f.recording, err)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -78,7 +80,7 @@ const (
 	readTimeout = 5 * time.Minute
 )
 
-// reach is reach, until ctx ends. It waits for one of several clusters for reachTimeout at most.
+// reach is operator.Reach, until ctx ends. It waits for one of several clusters for reachTimeout at most.
 func (k *kubeFlags) reach(ctx context.Context, config *rest.Config) error {
 	if k.several {
 		bounded, cancel := context.WithTimeout(ctx, reachTimeout)
@@ -91,7 +93,7 @@ func (k *kubeFlags) reach(ctx context.Context, config *rest.Config) error {
 // reachWithin returns when ctx ends, even while a command runs that prints credentials: that knows of no context.
 func reachWithin(ctx context.Context, config *rest.Config) error {
 	answer := make(chan error, 1)
-	go func() { answer <- reach(config, settings.Settings{}) }()
+	go func() { answer <- operator.Reach(config, settings.Settings{}) }()
 	select {
 	case err := <-answer:
 		return err

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-k8s/dovetail/internal/aws/ekscluster"
@@ -102,7 +104,7 @@ func (f *doctorFlags) inspect(ctx context.Context, log *slog.Logger) (doctor.Rep
 	case err != nil:
 		sources.NoCloud = err.Error()
 	default:
-		sources.Cloud, sources.Unproven = newDoctorAccount(account), account.Cluster.Unproven()
+		sources.Cloud, sources.Unproven = operator.NewDoctorAccount(account), account.Cluster.Unproven()
 	}
 	return doctor.Run(gather.Facts(ctx, sources)), nil
 }
@@ -119,7 +121,7 @@ func (f *doctorFlags) missing(ctx context.Context, log *slog.Logger) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
 	defer cancel()
-	sdk, err := loadSDKIn(ctx, f.region, log)
+	sdk, err := operator.LoadSDK(ctx, version, f.region, log)
 	if err != nil || sdk.Region == "" {
 		out = append(out, "--region (or AWS_REGION)")
 	}

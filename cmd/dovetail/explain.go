@@ -8,6 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/inspect/nodereport"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/podreport"
+	"github.com/dovetail-k8s/dovetail/internal/inspect/poolreport"
+	"github.com/dovetail-k8s/dovetail/internal/report"
+
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
+
 	"github.com/spf13/cobra"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
@@ -191,7 +200,7 @@ func (f *explainFlags) view(cmd *cobra.Command) (*inspect.View, error) {
 }
 
 func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
-	defer tuneGC(searchGrowth)()
+	defer gctuning.Tune(gctuning.SearchGrowth)()
 	f.search = f.consolidation()
 	view, err := f.view(cmd)
 	if err != nil {
@@ -208,4 +217,55 @@ func (f *explainFlags) run(cmd *cobra.Command, e explainer, name string) error {
 		"table": forTerminal(found.Text), "wide": forTerminal(wideText(found)), "json": found.JSON, "yaml": asYAML(found.JSON),
 	}
 	return printed[f.output.value](cmd.OutOrStdout())
+}
+
+// folded is a report that folds its lines.
+type folded struct {
+	of interface {
+		Text(w io.Writer, width int) error
+	}
+}
+
+// Text prints it for a terminal of the usual width.
+func (f folded) Text(w io.Writer) error { return f.of.Text(w, report.Width) }
+
+// Wide prints all of it, without folding.
+func (f folded) Wide(w io.Writer) error { return f.of.Text(w, 0) }
+
+// JSON prints what the text is made from.
+func (f folded) JSON(w io.Writer) error {
+	return report.JSON(w, f.of)
+}
+
+// explainNode explains the Node of a name.
+func explainNode(view *inspect.View, name string) (printer, error) {
+	r, err := nodereport.OfNode(view, name)
+	if err != nil {
+		return nil, err
+	}
+	return folded{r}, nil
+}
+
+// explainNodeClaim explains the node of a NodeClaim.
+func explainNodeClaim(view *inspect.View, name string) (printer, error) {
+	r, err := nodereport.OfClaim(view, name)
+	if err != nil {
+		return nil, err
+	}
+	return folded{r}, nil
+}
+
+// explainNodePool explains the NodePool of a name.
+func explainNodePool(view *inspect.View, name string) (printer, error) {
+	r, err := poolreport.Of(view, name)
+	if err != nil {
+		return nil, err
+	}
+	return folded{r}, nil
+}
+
+// explainPod explains the pod NAMESPACE/NAME.
+func explainPod(view *inspect.View, name string) (printer, error) {
+	namespace, name, _ := strings.Cut(name, "/")
+	return podreport.Explain(view, types.NamespacedName{Namespace: namespace, Name: name})
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/aws/aws-sdk-go-v2/aws/arn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,7 +115,7 @@ func (k *kubeFlags) client() (client.Client, *rest.Config, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	scheme, err := newScheme()
+	scheme, err := operator.Scheme()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
+
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -172,7 +174,7 @@ func parseRequests(text string) (corev1.ResourceList, error) {
 }
 
 func (f *typesFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer tuneGC(minGrowth)()
+	defer gctuning.Tune(gctuning.MinGrowth)()
 	world, err := f.world(ctx, stdin)
 	if err != nil {
 		return err

@@ -5,14 +5,14 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/dovetail-k8s/dovetail/internal/operator"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -22,8 +22,6 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/api/crds"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/inventory"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/nodes"
-	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
 )
 
@@ -210,17 +208,7 @@ func stringLiterals(t *testing.T, dirs ...string) []string {
 // allMetrics are those that the controller registers, on top of an empty registry: without those of its libraries.
 func allMetrics(t *testing.T, inner inventory.Inner) []inventory.Metric {
 	t.Helper()
-	m, err := declareMetrics(inner, settings.Settings{LeaderElectionName: "lease"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.registry.MustRegister(
-		nodes.NewCollector(nodes.Config{Now: time.Now, Log: slog.Default(), Labels: nodeLabels()}),
-		podlatency.NewCollector(podlatency.Config{
-			Decisions: podlatency.NewDecisions(m.shared, time.Now), Now: time.Now, Log: slog.Default(),
-		}),
-	)
-	all, err := m.registry.Metrics()
+	all, err := operator.Inventory(inner, settings.Settings{LeaderElectionName: "lease"})
 	if err != nil {
 		t.Fatal(err)
 	}

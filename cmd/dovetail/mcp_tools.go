@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
+
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dovetail-k8s/dovetail/internal/doctor"
@@ -77,7 +79,7 @@ func (a *answerer) explain(
 	ctx context.Context, explain func(*inspect.View, string) (printer, error), q objectQuestion,
 ) (*mcp.CallToolResult, error) {
 	return a.answer(ctx, q.Format, func() (printer, error) {
-		defer tuneGC(searchGrowth)()
+		defer gctuning.Tune(gctuning.SearchGrowth)()
 		view, err := a.view(ctx, q.At)
 		if err != nil {
 			return nil, err
@@ -98,7 +100,7 @@ func (a *answerer) view(ctx context.Context, at string) (*inspect.View, error) {
 // assess computes what the cluster costs, and would cost.
 func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
 	return a.answer(ctx, q.Format, func() (printer, error) {
-		defer tuneGC(searchGrowth)()
+		defer gctuning.Tune(gctuning.SearchGrowth)()
 		f := assessFlags{viewFlags: a.viewFlags, clusterName: a.clusterName, spotToSpot: a.spotToSpot}
 		view, err := f.readWithin(ctx, strings.NewReader(""))
 		if err != nil {

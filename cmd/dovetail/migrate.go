@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+
 	"github.com/aws/aws-sdk-go-v2/service/eks"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/spf13/cobra"
@@ -164,12 +166,12 @@ func (f *migrateFlags) openCloud(ctx context.Context, sources *gather.Sources, l
 		sources.Doctor.NoCloud = err.Error()
 		return
 	}
-	sdk, err := loadSDKIn(ctx, f.region, log)
+	sdk, err := operator.LoadSDK(ctx, version, f.region, log)
 	if err != nil {
 		sources.Doctor.NoCloud = err.Error()
 		return
 	}
-	sources.Doctor.Cloud, sources.Cloud = newDoctorAccount(account), newMigrateAccount(account)
+	sources.Doctor.Cloud, sources.Cloud = operator.NewDoctorAccount(account), newMigrateAccount(account)
 	sources.Doctor.Unproven = account.Cluster.Unproven()
 	// IAM limits simulations to a few in a second, and one that fails leaves all rights unknown.
 	patient := func(o *iam.Options) { o.RetryMaxAttempts = simulationAttempts }

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dovetail-k8s/dovetail/internal/peakrss"
+
+	"github.com/dovetail-k8s/dovetail/internal/gctuning"
+
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
@@ -116,11 +119,11 @@ func (f *planFlags) check() (snapshot.Settings, error) {
 	if err := f.settings.Validate(); err != nil {
 		return snapshot.Settings{}, err
 	}
-	return planSettings(f.settings)
+	return planner.Settings(f.settings)
 }
 
 func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, stderr io.Writer) error {
-	defer tuneGC(minGrowth)()
+	defer gctuning.Tune(gctuning.MinGrowth)()
 	clock := newStopwatch()
 	catalogOf := f.beginCatalog()
 	world, err := manifest.Input{Paths: f.files, Stdin: stdin, MaxBytes: f.maxInput.bytes(), Namespace: f.namespace, MaxPods: f.maxPods}.Read()
@@ -131,7 +134,7 @@ func (f *planFlags) run(planning snapshot.Settings, stdin io.Reader, stdout, std
 	if err != nil {
 		return err
 	}
-	effort := planner.Effort{ReadSeconds: clock.lap(), PeakRSS: peakRSS}
+	effort := planner.Effort{ReadSeconds: clock.lap(), PeakRSS: peakrss.Bytes}
 	snap, notes, err := planner.BuildSnapshot(world, planner.Config{
 		Catalog:          catalog,
 		Settings:         planning,
@@ -236,16 +239,4 @@ func solved(solve func()) error {
 			"remove files to find the pod that causes it\n%s", err, caught.Stack)
 	}
 	return err
-}
-
-// planSettings are the settings that plans depend on, the same for the controller and for dovetail plan.
-func planSettings(p settings.Planning) (snapshot.Settings, error) {
-	constraints, err := cluster.DefaultSpread(p.SchedulerConfig)
-	if err != nil {
-		return snapshot.Settings{}, err
-	}
-	return snapshot.Settings{
-		PreferencePolicy: snapshot.PreferencePolicy(p.PreferencePolicy), PreferenceCost: p.PreferenceCost,
-		MinValuesPolicy: snapshot.MinValuesPolicy(p.MinValuesPolicy), DefaultSpread: constraints, NodeCost: p.NodeOverheadCost,
-	}, nil
 }

@@ -354,3 +354,12 @@ func TestPlanOfAnUnknownRegionNotesWhichPricesItUses(t *testing.T) {
 		}
 	}
 }
+
+func TestPlanThatPanicsExplainsHowToReportIt(t *testing.T) {
+	err := solved(func() { panic("broken") })
+	for _, want := range []string{"planning failed (panic: broken)", "report it with the files", "plan_test.go"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}

@@ -1,11 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"slices"
+	"strings"
 	"time"
+
+	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
+	"github.com/dovetail-k8s/dovetail/internal/aws/instancetype"
+	"github.com/dovetail-k8s/dovetail/internal/aws/offlineregion"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
+
+	"github.com/dovetail-k8s/dovetail/internal/operator"
+	"github.com/dovetail-k8s/dovetail/internal/planner"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,7 +99,7 @@ func (f *viewFlags) readWithin(ctx context.Context, stdin io.Reader) (*inspect.V
 
 // config is what the view depends on besides the cluster.
 func (f *viewFlags) config(ctx context.Context) (inspect.Config, error) {
-	planning, err := planSettings(f.settings)
+	planning, err := planner.Settings(f.settings)
 	if err != nil {
 		return inspect.Config{}, err
 	}
@@ -114,7 +127,7 @@ func (f *viewFlags) watched(ctx context.Context) (live.Cluster, error) {
 	if err := f.kube.reach(ctx, rest); err != nil {
 		return live.Cluster{}, err
 	}
-	scheme, err := newScheme()
+	scheme, err := operator.Scheme()
 	if err != nil {
 		return live.Cluster{}, err
 	}
@@ -137,4 +150,82 @@ func (f *viewFlags) watched(ctx context.Context) (live.Cluster, error) {
 func (f *viewFlags) diagnose(ctx context.Context, clusterName string) (doctor.Report, error) {
 	checks := doctorFlags{accountFlags: accountFlags{clusterName: clusterName, region: f.region, kube: f.kube}}
 	return checks.inspect(ctx, slog.New(slog.DiscardHandler))
+}
+
+// catalogFlags select the catalog of instance types and prices, and limit how much is read.
+type catalogFlags struct {
+	region, catalog string
+	maxInput        sizeLimit
+}
+
+// defaultRegion is the region of plans without a region in flags or inputs.
+const defaultRegion = "us-east-1"
+
+func (f *catalogFlags) bind(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(
+		&f.catalog,
+		"catalog",
+		"",
+		"catalog file with instance types of your own, or a region of the built-in catalog, instead of --region",
+	)
+	bindRegion(
+		cmd,
+		&f.region,
+		"region of the built-in catalog of EC2\n(default: that of the nodes and subnets among the inputs, else "+defaultRegion+")",
+	)
+	f.maxInput.bind(fs)
+}
+
+// check validates the flags by themselves.
+func (f *catalogFlags) check() error {
+	if f.region != "" && f.catalog != "" {
+		return errors.New("--region and --catalog: use only one of them")
+	}
+	return nil
+}
+
+// open reads the catalog file, or the catalog that ships with the program. The inputs say of which region if no
+// flag does, and whether pods request devices; nil is inputs that say neither.
+func (f *catalogFlags) open(w *manifest.ClusterState, planning settings.Planning) (planner.Catalog, error) {
+	if info, err := os.Stat(f.catalog); strings.ContainsAny(f.catalog, "./\\") || (err == nil && !info.IsDir()) {
+		data, err := f.maxInput.read(f.catalog)
+		if err != nil {
+			return nil, fmt.Errorf("--catalog: %w", err)
+		}
+		c, err := planner.NewFile(data)
+		if err != nil {
+			return nil, fmt.Errorf("catalog %s: %w", f.catalog, err)
+		}
+		return c, nil
+	}
+	name := cmp.Or(f.catalog, f.region)
+	if name == "" {
+		name = planner.RegionOf(w)
+		if !slices.Contains(offline.Regions(), name) {
+			if name != "" {
+				w.Notes = append(w.Notes, fmt.Sprintf("the nodes and subnets are in region %q, which is not in the catalog: "+
+					"instance types and prices are those of %s. Choose another region with --region, or set your own prices with --catalog", name, defaultRegion))
+			}
+			name = defaultRegion
+		}
+	}
+	data, err := offline.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	how := instancetype.Settings{
+		Region: name, ReservedENIs: planning.ReservedENIs, MemoryOverhead: planning.VMMemoryOverheadPercent, Expressions: true,
+	}
+	if w != nil && w.RequestDevices() { // as with the feature gates of both
+		how.DRADrivers = []string{awsv1.DRADriverNVIDIA, awsv1.DRADriverEFA}
+	}
+	r, err := offlineregion.New(data, how)
+	if err != nil {
+		if f.catalog == "" {
+			return nil, fmt.Errorf("--region: %w", err)
+		}
+		return nil, fmt.Errorf("--catalog: %w; or name a file with instance types of your own", err)
+	}
+	return r, nil
 }

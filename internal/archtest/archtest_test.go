@@ -79,7 +79,10 @@ var importRules = []layer{
 		dir:  "internal/recorder",
 		ours: []string{"api", "internal/engine", "internal/fleet", "internal/cluster", "internal/manifest", "internal/report"},
 	},
-	{dir: "internal/planner", ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/report"}},
+	{
+		dir:  "internal/planner",
+		ours: []string{"api", "internal/engine", "internal/cluster", "internal/manifest", "internal/report", "internal/settings"},
+	},
 	// What read-only commands see, and what they find out.
 	{
 		dir: "internal/inspect",
@@ -137,6 +140,11 @@ var importRules = []layer{
 	{dir: "internal/settings", ours: []string{"internal/spelling"}, theirs: []string{"github.com/spf13/pflag"}},
 	// Suggestions for misspelled words.
 	{dir: "internal/spelling", theirs: []string{"-"}},
+	// How a program uses memory.
+	{dir: "internal/gctuning", theirs: []string{"-"}},
+	{dir: "internal/peakrss", theirs: []string{"-"}},
+	// The controller as a whole. It and cmd alone may import both controllers and AWS.
+	{dir: "internal/operator", ours: []string{"api", "internal"}},
 	{dir: "internal/archtest"},
 	// The vocabulary of docs/glossary.md; tests of the binaries check their help texts with it.
 	{dir: "internal/glossarytest", theirs: []string{"-"}},

@@ -1,0 +1,77 @@
+package operator
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/dovetail-k8s/dovetail/internal/controller/deletioncost"
+	"github.com/dovetail-k8s/dovetail/internal/controller/disruption"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/drift"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
+	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
+	"github.com/dovetail-k8s/dovetail/internal/settings"
+)
+
+// driftSource compares instances with their node class, and their type with the types that are offered.
+type driftSource struct {
+	measuredDrift
+	measuredOfferings
+}
+
+// wireDisruption wires drift and consolidation: what finds nodes to disrupt, the queue that carries it out, and the circuit
+// breaker that pauses it.
+func (a *assembly) wireDisruption() error {
+	c, live, log, now := a.mgr.GetClient(), a.mgr.GetAPIReader(), a.log, time.Now
+	queue := &disruption.Queue{
+		Client: c, Live: live, State: a.state, Breaker: a.pauses, Events: a.events, Metrics: a.metrics, Log: log, Now: now, Jitter: rand.Float64,
+		Recorder: a.recorder,
+	}
+	loop := &disruption.Loop{
+		Client: c, Live: live, State: a.state, Queue: queue, Labels: labels(), Breaker: a.pauses,
+		StaticCapacity: a.settings.Gate(settings.GateStaticCapacity),
+		TerminateFirst: disruption.TerminateFirst{
+			Drift: a.settings.Gate(settings.GateTerminateFirstDrift), Repair: a.settings.Gate(settings.GateTerminateFirstRepair),
+		},
+		Consolidation: consolidate.Settings{SpotToSpot: a.settings.Gate(settings.GateSpotToSpot), MaxSteps: consolidate.DefaultMaxSteps},
+		Events:        a.events, Metrics: a.metrics, Log: log, Now: now, ID: func() string { return string(uuid.NewUUID()) },
+		ValidationDelay: disruption.ValidationDelay, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,
+		Provisioning: a.batch, Turns: a.turns, Recorder: a.recorder,
+	}
+	if a.repair.policies != nil {
+		loop.Repairs = a.repair.metrics
+		if a.settings.AWSGate(settings.GateRebootForRepair) {
+			loop.Rebooter = a.aws.Rebooter
+		}
+	}
+	err := a.addLoops(&deletioncost.Loop{
+		Client: c, State: a.state, Enabled: a.settings.Gate(settings.GatePodDeletionCost), Metrics: a.measures.deletionCosts, Log: log,
+		After: time.After,
+	})
+	if err != nil {
+		return err
+	}
+	drifts := a.measure("nodeclaim.drift")
+	if err := loop.Register(a.held); err != nil {
+		return err
+	}
+	return a.register(
+		&breaker.Reconciler{
+			Client: c, Threshold: a.settings.MaxFailedReplacements, Faults: a.soakFaults, Events: a.events, Metrics: a.measures.breaker,
+			Log: log, Now: now,
+		},
+		&breaker.ClassReconciler{Client: c, Events: a.events, Now: now},
+		&disruption.Consolidatable{Client: c, Log: log, Now: now},
+		&disruption.PodEvents{Client: c},
+		queue,
+		&drift.Reconciler{
+			Client: c, Cloud: driftSource{drifts.drift(a.aws.Drift), drifts.offerings(a.aws.Offerings)}, Labels: labels(), Log: log, Now: now,
+		},
+		&reboot.Reconciler{
+			Client: c, Live: live, Cloud: a.measure("nodeclaim.reboot").rebooter(a.aws.Rebooter), Evictor: a.evictor,
+			Events: a.events, Metrics: a.measures.reboots, Log: log, Now: now,
+		},
+	)
+}

@@ -46,8 +46,6 @@ const (
 	// longestTurn is how long a pass waits for others that are in progress: nodes for pods are planned in seconds. A pass that takes longer
 	// waits for the API server, and has no need of a core.
 	longestTurn = 30 * time.Second
-	// pausedEventWindow is the dedupe window of the event on a pool whose nodes are not replaced for now.
-	pausedEventWindow = 15 * time.Minute
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
@@ -155,6 +153,8 @@ type Loop struct {
 	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
 	// do not keep nodes from being consolidated.
 	interrupted bool
+	// pauses are what replacements wait for, by pool and reason.
+	pauses pauses
 	// idle is the last pass, if it found nothing to do.
 	idle idlePass
 	// passSnapshot is the snapshot of the current pass.
@@ -356,32 +356,6 @@ func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) 
 	return nil
 }
 
-// pausedByBreaker checks the breaker for each pool that would lose or gain a node.
-func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (string, bool) {
-	if l.Breaker == nil || replacementCount(cmd) == 0 && cmd.TerminateFirst == "" {
-		return "", false
-	}
-	pools := map[string]bool{}
-	for _, c := range cmd.Candidates {
-		pools[c.Pool.Name] = true
-	}
-	for i := range cmd.Plan.Launches {
-		pools[cmd.Plan.Launches[i].Pool.Name] = true
-	}
-	for _, name := range cmd.RefillPools {
-		pools[name] = true
-	}
-	for name := range pools {
-		if why, open := l.Breaker.Open(ctx, name, cmd.Reason); open {
-			return why, true
-		}
-	}
-	for name := range pools {
-		l.Breaker.Started(name, cmd.Reason)
-	}
-	return "", false
-}
-
 // replaceStatic replaces drifted nodes of static pools, one for one.
 func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
 	if !l.StaticCapacity {
@@ -460,18 +434,6 @@ func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
 	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
 	r.take(cmd.Candidates)
 	return l.execute(ctx, r, cmd)
-}
-
-// poolPaused reports whether the breaker pauses replacements in the pool, with an event.
-func (l *Loop) poolPaused(ctx context.Context, pool *karpv1.NodePool, reason karpv1.DisruptionReason) bool {
-	if l.Breaker == nil {
-		return false
-	}
-	why, open := l.Breaker.Open(ctx, pool.Name, reason)
-	if open {
-		l.Events.NormalEvery(pausedEventWindow, pool, "DisruptionBlocked", "Nodes are not replaced for reason %s: %s", reason, why)
-	}
-	return open
 }
 
 // untaintOrphans removes the disruption taint from nodes that no command disrupts: the claim has no command, or one

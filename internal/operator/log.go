@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/aws/smithy-go/logging"
@@ -39,7 +38,7 @@ func NewLogger(w io.Writer, level string) *slog.Logger {
 			return a
 		},
 	})
-	handler = lazyHandler{base: libraryLines{handler}}
+	handler = lazyHandler{base: newLibraryLines(handler)}
 	log := slog.New(handler)
 	// The libraries' own logs: the client's klog and controller-runtime's, at the same place.
 	ctrl.SetLogger(logr.FromSlogHandler(handler))
@@ -97,50 +96,6 @@ func (a *added) to(base slog.Handler) slog.Handler {
 		return a.before.to(base).WithAttrs(a.attrs)
 	}
 	return a.before.to(base).WithGroup(a.group)
-}
-
-// libraryLines corrects what controller-runtime logs. Its lines about each controller and each group of them that starts or stops, some
-// 120 at a start, are logged at level debug. The error that it logs whenever it is stopped is dropped: it has released the leader's
-// lease, as it should.
-type libraryLines struct{ slog.Handler }
-
-// details is how controller-runtime's lines begin that are about one part of a start or of an end: a controller, a source of one, a server,
-// or a group of what is stopped.
-var details = []string{
-	"Starting EventSource", "Starting Controller", "Starting workers", "Starting metrics server", "Shutting down metrics server",
-	"Shutdown signal received, waiting for all workers to finish", "All workers finished", "Stopping and waiting for ",
-	"Wait completed, proceeding to shutdown the manager",
-}
-
-func isDetail(message string) bool {
-	return slices.ContainsFunc(details, func(begin string) bool { return strings.HasPrefix(message, begin) })
-}
-
-func (o libraryLines) Handle(ctx context.Context, r slog.Record) error {
-	switch {
-	case r.Message == "error received after stop sequence was engaged":
-		expected := false
-		r.Attrs(func(a slog.Attr) bool {
-			expected = expected || a.Value.String() == "leader election lost"
-			return !expected
-		})
-		if expected {
-			return nil
-		}
-	case r.Level == slog.LevelInfo && isDetail(r.Message):
-		if r.Level = slog.LevelDebug; !o.Enabled(ctx, r.Level) {
-			return nil
-		}
-	}
-	return o.Handler.Handle(ctx, r)
-}
-
-func (o libraryLines) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return libraryLines{o.Handler.WithAttrs(attrs)}
-}
-
-func (o libraryLines) WithGroup(name string) slog.Handler {
-	return libraryLines{o.Handler.WithGroup(name)}
 }
 
 // unreadAnswer begins the SDK's warning that a connection was closed before the whole answer had been read. It costs a new connection at

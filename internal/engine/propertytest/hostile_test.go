@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // hostileWorlds is how many a test run generates.
@@ -93,8 +94,8 @@ func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 		}
 	}
 	return slices.ContainsFunc(r.Reasons, func(why schedule.Reason) bool {
-		return strings.Contains(why.Message, "no instance type is that large") ||
-			strings.Contains(why.Message, ", which no instance type has") && why.Code == schedule.Resources
+		return strings.Contains(wording.Reason(why), "no instance type is that large") ||
+			strings.Contains(wording.Reason(why), ", which no instance type has") && why.Code == schedule.Resources
 	})
 }
 

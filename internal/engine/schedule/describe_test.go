@@ -12,6 +12,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 const instanceType = corev1.LabelInstanceTypeStable
@@ -244,7 +245,7 @@ func TestReasonMessages(t *testing.T) {
 			}
 			var got []string
 			for _, r := range p.Rejected[len(p.Rejected)-1].Reasons {
-				line := string(r.Code) + ": " + r.Message
+				line := string(r.Code) + ": " + wording.Reason(r)
 				if len(c.world.Pools) > 1 {
 					line = r.NodePool + ": " + line
 				}
@@ -333,9 +334,9 @@ func withoutReasons(s *snapshot.Snapshot, pool string, reasons []schedule.Reason
 
 // removeReason removes the obstacle of one reason.
 func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r schedule.Reason) {
-	byPool := strings.Contains(r.Message, "the pool allows only")
+	byPool := strings.Contains(wording.Reason(r), "the pool allows only")
 	for _, key := range []string{Zone, Arch, Capacity, "team", "rack", instanceType} {
-		if !strings.Contains(r.Message, key) || r.Code == schedule.Limits || r.Code == schedule.MinValues {
+		if !strings.Contains(wording.Reason(r), key) || r.Code == schedule.Limits || r.Code == schedule.MinValues {
 			continue
 		}
 		if byPool && key != "team" && key != "rack" { // which only the pod can do without
@@ -374,7 +375,7 @@ func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r 
 		}
 	case schedule.Topology:
 		if !byPool {
-			dropConstraint(s, pod, r.Message)
+			dropConstraint(s, pod, wording.Reason(r))
 		}
 	}
 }

@@ -469,6 +469,7 @@ export interface PoolreportCondition {
 
 export interface PoolreportDisrupted {
   node: string;
+  state: string;
   why: string;
   command: string;
 }

@@ -21,11 +21,11 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/hostilepods"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
-	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // hostileWorlds is how many a test run generates.
@@ -94,8 +94,9 @@ func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 		}
 	}
 	return slices.ContainsFunc(r.Reasons, func(why schedule.Reason) bool {
-		return strings.Contains(wording.Reason(why), "no instance type is that large") ||
-			strings.Contains(wording.Reason(why), ", which no instance type has") && why.Code == schedule.Resources
+		return why.Rule != nil && why.Rule.Sizes != nil && slices.ContainsFunc(why.Rule.Sizes.TooLarge, func(z rejection.Size) bool {
+			return z.Cause == rejection.AllTooSmall || z.Cause == rejection.NoType
+		})
 	})
 }
 

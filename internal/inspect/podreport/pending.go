@@ -95,7 +95,7 @@ func (e *explanation) cause(now outcome) string {
 	}
 	for _, r := range now.rejection.Reasons {
 		if r.NodePool == "" && r.Code != rejection.NoPools {
-			return sentence(wording.LabelWords.Reason(r))
+			return wording.LabelWords.Reason(r)
 		}
 	}
 	if len(e.view.NodePools) == 0 {
@@ -103,7 +103,7 @@ func (e *explanation) cause(now outcome) string {
 	}
 	best := closest(e.NodePools, now.rejection.Reasons)
 	if best == nil {
-		return sentence(wording.Reason(now.rejection.Reasons[0]))
+		return wording.Reason(now.rejection.Reasons[0])
 	}
 	others := ""
 	switch more := len(e.NodePools) - 1; {
@@ -143,6 +143,3 @@ func closest(pools []PoolReason, reasons []rejection.Reason) *PoolReason {
 	}
 	return best
 }
-
-// sentence is a message without its last full stop.
-func sentence(message string) string { return strings.TrimSuffix(message, ".") }

@@ -21,6 +21,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // deviceWorld is a cluster without nodes, with a NodePool of every EC2 type, and pods that request nothing but devices.
@@ -45,7 +46,7 @@ func (w deviceWorld) launches(t *testing.T) (out []string) {
 		out = append(out, fmt.Sprintf("%s with %s: %d", l.InstanceTypes[0].Name, strings.Join(l.Drivers, ","), len(l.Pods)))
 	}
 	for _, r := range p.Rejected {
-		out = append(out, fmt.Sprintf("no place: %s", r.Reasons[0].Message))
+		out = append(out, fmt.Sprintf("no place: %s", wording.Reason(r.Reasons[0])))
 	}
 	slices.Sort(out)
 	return out

@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +15,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 )
 
 // planJSON plans the written world with the machines of the examples, and returns what is printed.
@@ -85,5 +90,49 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 				t.Errorf("the schema lets pass:\n%s", bad)
 			}
 		})
+	}
+}
+
+// Whoever validates plans against the schema finds each field that a rule can have in it.
+func TestSchemaHasTheFieldsOfRules(t *testing.T) {
+	text, err := os.ReadFile("../../docs/plan.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := &spec.Schema{}
+	if err := json.Unmarshal(text, schema); err != nil {
+		t.Fatal(err)
+	}
+	pod := schema.Properties["unschedulable"].Items.Schema
+	rule := pod.Properties["reasons"].Items.Schema.Properties["rule"]
+	compareSchema(t, "rule", reflect.TypeFor[rejection.Rule](), &rule)
+}
+
+// compareSchema compares the fields of a type, and of the types of its fields, with a schema.
+func compareSchema(t *testing.T, at string, typ reflect.Type, schema *spec.Schema) {
+	t.Helper()
+	switch typ.Kind() {
+	case reflect.Pointer:
+		compareSchema(t, at, typ.Elem(), schema)
+	case reflect.Slice:
+		if schema.Items == nil || schema.Items.Schema == nil {
+			t.Fatalf("%s is no list in the schema", at)
+		}
+		compareSchema(t, at+"[]", typ.Elem(), schema.Items.Schema)
+	case reflect.Struct:
+		var want []string
+		for _, f := range reflect.VisibleFields(typ) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if property, found := schema.Properties[name]; found {
+				compareSchema(t, at+"."+name, f.Type, &property)
+			}
+			if !f.Anonymous {
+				want = append(want, name)
+			}
+		}
+		slices.Sort(want)
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(schema.Properties))); diff != "" {
+			t.Errorf("%s (-Go +schema):\n%s", at, diff)
+		}
 	}
 }

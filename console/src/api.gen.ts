@@ -438,6 +438,7 @@ export interface PodreportPoolReason {
   nodePool: string;
   code: string;
   message: string;
+  rule?: RejectionRule | null;
   more?: number;
 }
 
@@ -468,6 +469,7 @@ export interface PoolreportCondition {
 
 export interface PoolreportDisrupted {
   node: string;
+  state: string;
   why: string;
   command: string;
 }
@@ -663,6 +665,186 @@ export interface RecorderStep {
   what: string;
   object?: string;
   message?: string;
+}
+
+export interface RejectionAmount {
+  resource: string;
+  needs: string;
+}
+
+export interface RejectionBound {
+  of: string;
+  count?: number;
+  most?: number;
+}
+
+export interface RejectionConstraint {
+  kind: string;
+  key: string;
+  hosts?: boolean;
+  selector?: string;
+  claim?: string;
+  selectors?: number;
+  maxSkew?: number;
+  minDomains?: number;
+  usable?: number;
+  pods?: RejectionDomainCounts;
+  allowed?: RejectionNames;
+  undecided?: number;
+  example?: RejectionExample | null;
+  daemonSets?: string[] | null;
+  elsewhere?: boolean;
+}
+
+export interface RejectionContradiction {
+  key: string;
+  pod?: RejectionLabel[] | null;
+  volumes?: RejectionLabel[] | null;
+}
+
+export interface RejectionDomainCount {
+  domain: string;
+  pods: number;
+}
+
+export interface RejectionDomainCounts {
+  first: RejectionDomainCount[] | null;
+  more?: number;
+}
+
+export interface RejectionDomains {
+  nodePool?: RejectionLabel | null;
+  constraints: RejectionConstraint[] | null;
+  possible?: RejectionNames;
+}
+
+export interface RejectionExample {
+  pod: string;
+  node: string;
+  terminating?: boolean;
+}
+
+export interface RejectionLabel {
+  key: string;
+  operator: string;
+  values?: string[] | null;
+  atLeast?: number | null;
+  atMost?: number | null;
+  minValues?: number;
+}
+
+export interface RejectionLabels {
+  cause: string;
+  by?: string;
+  claim?: string;
+  required?: RejectionLabel[] | null;
+  with?: RejectionLabel[] | null;
+  combined?: boolean;
+  allowed?: RejectionLabel | null;
+  similar?: string;
+  known?: string[] | null;
+}
+
+export interface RejectionLimit {
+  resource: string;
+  limit: string;
+  used: string;
+  planned?: string;
+  left: string;
+  instanceType: string;
+  adds: string;
+}
+
+export interface RejectionMinValue {
+  key: string;
+  values: number;
+  wanted: number;
+}
+
+export interface RejectionMissing {
+  feature?: string;
+  driver?: string;
+  daemonSet?: string;
+  why?: string;
+}
+
+export interface RejectionNames {
+  first: string[] | null;
+  more?: number;
+}
+
+export interface RejectionNode {
+  nodeClaim: string;
+  name: string;
+}
+
+export interface RejectionOfferings {
+  types: number;
+  only?: string;
+  unpriced?: boolean;
+  capacityTypes?: string[] | null;
+  zones?: string[] | null;
+}
+
+export interface RejectionResourceClaims {
+  cause: string;
+  names?: string[] | null;
+  error?: string;
+}
+
+export interface RejectionRule {
+  labels?: RejectionLabels | null;
+  contradiction?: RejectionContradiction | null;
+  taints?: RejectionUntoleratedTaint[] | null;
+  sizes?: RejectionSizes | null;
+  limits?: RejectionLimit[] | null;
+  minValues?: RejectionMinValue[] | null;
+  offerings?: RejectionOfferings | null;
+  domains?: RejectionDomains | null;
+  ports?: string[] | null;
+  volumeClaim?: RejectionVolumeClaim | null;
+  resourceClaims?: RejectionResourceClaims | null;
+  missing?: RejectionMissing | null;
+  bound?: RejectionBound | null;
+  node?: RejectionNode | null;
+  stated?: string;
+}
+
+export interface RejectionSize {
+  resource: string;
+  needs: string;
+  cause: string;
+  instanceType?: string;
+  has?: string;
+  daemons?: string;
+  similar?: string;
+}
+
+export interface RejectionSizes {
+  nodePool?: RejectionLabel | null;
+  pod?: RejectionLabel | null;
+  tooLarge?: RejectionSize[] | null;
+  together?: RejectionAmount[] | null;
+  otherUnknown?: number;
+}
+
+export interface RejectionUntoleratedTaint {
+  key: string;
+  value?: string;
+  effect: string;
+}
+
+export interface RejectionVolumeClaim {
+  name: string;
+  cause: string;
+  volume?: string;
+  storageClass?: string;
+  provisioner?: string;
+  label?: string;
+  annotation?: string;
+  node?: string;
+  pod?: string;
+  error?: string;
 }
 
 export interface Spend {

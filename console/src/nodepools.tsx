@@ -230,7 +230,7 @@ function Consolidation({ report: r }: { report: PoolreportReport }) {
           </li>
         ))}
         {list(r.disrupted).slice(0, listed).map((d) => (
-          <li class="with-glyph"><Glyph state={/not Ready/.test(d.why) ? 'not ready' : 'draining'} /><span><a href={nodeHref(d.node)}>{shortName(d.node)}</a>: {d.why}</span></li>
+          <li class="with-glyph"><Glyph state={d.state === 'NotReady' ? 'not ready' : 'draining'} /><span><a href={nodeHref(d.node)}>{shortName(d.node)}</a>: {d.why}</span></li>
         ))}
         {list(r.disrupted).length > listed && <li class="with-glyph"><Glyph state="draining" /><span>{count(list(r.disrupted).length - listed)} more nodes are disrupted</span></li>}
         {list(r.stays).map((s) => (

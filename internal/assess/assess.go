@@ -4,7 +4,6 @@ package assess
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
@@ -240,7 +239,8 @@ func (a *assessment) kept(s *endState) []Kept {
 		if !known {
 			i = len(out)
 			at[reason] = i
-			out = append(out, Kept{Reason: reason, Example: fmt.Sprintf("%s: %s", k.Node, cmp.Or(k.Message, notReached))})
+			full := cmp.Or(k.Message, notReached)
+			out = append(out, Kept{Reason: reason, Example: k.Node + ": " + full, node: k.Node, plain: full == reason})
 		}
 		out[i].Nodes++
 		out[i].HourlyCost += price[k.Node]

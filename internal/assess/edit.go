@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
@@ -304,8 +305,8 @@ func workloadOf(p *corev1.Pod) string {
 func why(reasons []rejection.Reason) string {
 	var out []string
 	for _, r := range reasons {
-		if !slices.Contains(out, r.Message) {
-			out = append(out, r.Message)
+		if text := wording.Reason(r); !slices.Contains(out, text) {
+			out = append(out, text)
 		}
 	}
 	return strings.Join(out, "; ")

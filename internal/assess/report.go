@@ -213,6 +213,9 @@ type Kept struct {
 	MonthlyCost float64 `json:"monthlyCost"`
 	// Example is one of the nodes, with the reason in full.
 	Example string `json:"example"`
+	// node is the name of that node; plain is true if the reason in full is Reason.
+	node  string
+	plain bool
 }
 
 // Outcome returns the outcome of a name.

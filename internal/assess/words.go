@@ -224,8 +224,8 @@ func (m *Move) onlyRemoves() bool { return len(m.Launched) == 0 && m.Evictions =
 
 // example names a node that stays, with the reason in full if that says more.
 func (k *Kept) example() string {
-	if strings.HasSuffix(k.Example, ": "+k.Reason) {
-		return "such as " + strings.TrimSuffix(k.Example, ": "+k.Reason)
+	if k.plain {
+		return "such as " + k.node
 	}
 	return "such as " + k.Example
 }

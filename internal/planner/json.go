@@ -13,7 +13,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/attribution"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/manifest"
 )
 
@@ -77,6 +79,8 @@ type jsonReason struct {
 	Code     schedule.Code `json:"code"`
 	NodePool string        `json:"nodePool"`
 	Message  string        `json:"message"`
+	// Rule is what Message is made of; nil if the code says all.
+	Rule *rejection.Rule `json:"rule,omitempty"`
 }
 
 // JSON prints the report for programs, piece by piece: the JSON of a large plan would take more memory than the plan.
@@ -276,7 +280,7 @@ func plain(s string) bool {
 func newUnschedulable(rejected *schedule.Rejection) jsonUnschedulable {
 	out := jsonUnschedulable{Pod: name(rejected.Pod), Reasons: make([]jsonReason, 0, len(rejected.Reasons))}
 	for _, why := range rejected.Reasons {
-		out.Reasons = append(out.Reasons, jsonReason{why.Code, why.NodePool, why.Message})
+		out.Reasons = append(out.Reasons, jsonReason{why.Code, why.NodePool, wording.Reason(why), why.Rule})
 	}
 	return out
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
 
@@ -295,7 +296,7 @@ func (r *Report) rejections(p *report.Page) {
 			if reason.NodePool != "" {
 				where = fmt.Sprintf("nodepool %s: ", reason.NodePool)
 			}
-			text.Indented("    ", fmt.Sprintf("%s%s (%s)", where, reason.Message, reason.Code))
+			text.Indented("    ", fmt.Sprintf("%s%s (%s)", where, wording.Reason(reason), reason.Code))
 		}
 		if alike[text.String()] == nil {
 			order = append(order, text.String())

@@ -11,9 +11,11 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // PassKind is the loop that a pass is of.
@@ -100,6 +102,8 @@ type RejectionRecord struct {
 	// Codes are the reasons, each with its pool; Message is the first in words.
 	Codes   []string `json:"codes"`
 	Message string   `json:"message,omitempty"`
+	// Rule is the first as data; nil if the code says all, and in recordings of versions before it existed.
+	Rule *rejection.Rule `json:"rule,omitempty"`
 }
 
 // BuffersRecord is the capacity of capacity buffers.
@@ -237,7 +241,7 @@ func RecordPlan(p *schedule.Plan, without ...schedule.Code) PlanRecord {
 		if slices.Contains(without, r.Reasons[0].Code) {
 			continue
 		}
-		record := RejectionRecord{Pod: r.Pod.Namespace + "/" + r.Pod.Name, Message: r.Reasons[0].Message}
+		record := RejectionRecord{Pod: r.Pod.Namespace + "/" + r.Pod.Name, Message: wording.Reason(r.Reasons[0]), Rule: r.Reasons[0].Rule}
 		for _, why := range r.Reasons {
 			record.Codes = append(record.Codes, strings.TrimPrefix(why.NodePool+" "+string(why.Code), " "))
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 	"github.com/dovetail-k8s/dovetail/internal/report"
 )
@@ -176,12 +177,13 @@ func uids(pods []*corev1.Pod) []types.UID {
 func byMessage(reasons []rejection.Reason) []string {
 	pools, messages := map[string][]string{}, []string{}
 	for _, r := range reasons {
-		if pools[r.Message] == nil {
-			messages = append(messages, r.Message)
-			pools[r.Message] = []string{}
+		message := wording.Reason(r)
+		if pools[message] == nil {
+			messages = append(messages, message)
+			pools[message] = []string{}
 		}
 		if r.NodePool != "" {
-			pools[r.Message] = append(pools[r.Message], r.NodePool)
+			pools[message] = append(pools[message], r.NodePool)
 		}
 	}
 	out := make([]string, 0, len(messages))

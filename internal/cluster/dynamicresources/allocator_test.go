@@ -15,6 +15,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 func TestReasons(t *testing.T) {
@@ -86,7 +87,7 @@ func TestReasons(t *testing.T) {
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
 			p := schedule.Solve(c.world, schedule.Budget{})
-			if len(p.Rejected) != 1 || !strings.Contains(p.Rejected[0].Reasons[0].Message, c.says) {
+			if len(p.Rejected) != 1 || !strings.Contains(wording.Reason(p.Rejected[0].Reasons[0]), c.says) {
 				t.Errorf("rejected %+v, want one that says %q", p.Rejected, c.says)
 			}
 		})
@@ -120,7 +121,7 @@ func unsatisfiableClaim() (*resourcev1.ResourceClaim, *resourcev1.ResourceSlice)
 func TestSearchEnds(t *testing.T) {
 	c, s := unsatisfiableClaim()
 	p := schedule.Solve(devices(World(pool(), Pod("a", uses("c"))), list(c), s), schedule.Budget{})
-	if len(p.Rejected) != 1 || !strings.Contains(p.Rejected[0].Reasons[0].Message, "too many ways to combine devices") {
+	if len(p.Rejected) != 1 || !strings.Contains(wording.Reason(p.Rejected[0].Reasons[0]), "too many ways to combine devices") {
 		t.Errorf("rejected %+v", p.Rejected)
 	}
 }

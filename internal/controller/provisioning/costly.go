@@ -191,7 +191,7 @@ func rejections(snap *snapshot.Snapshot, pods map[types.UID]time.Time) []schedul
 	var out []schedule.Rejection
 	for _, pod := range snap.Pods {
 		if next, postponed := pods[pod.UID]; postponed {
-			out = append(out, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: codePostponed, Message: fmt.Sprintf(
+			out = append(out, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: codePostponed, Rule: stated(
 				"the terms of the pod take very many steps of a plan, and it has got no node; it is planned again at %s at the latest",
 				next.UTC().Format(eventTimeFormat),
 			)}}})

@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -54,10 +53,7 @@ func (p *Provisioner) withholdInvalid(snap *snapshot.Snapshot, plan schedule.Pla
 		for _, pod := range l.Pods {
 			rejected = append(rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{
 				Code: codeInvalidPlan, NodePool: l.Pool.Name,
-				Message: fmt.Sprintf(
-					"the node planned for the pod is not launched, because the plan is invalid, which is a defect of Dovetail: %s",
-					why[i],
-				),
+				Rule: stated("the node planned for the pod is not launched, because the plan is invalid, which is a defect of Dovetail: %s", why[i]),
 			}}})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // two pods that need a node each, of different zones.
@@ -42,7 +43,7 @@ func TestLaunchesThatBreakARuleAreWithheld(t *testing.T) {
 		t.Errorf("launches %v", got.Launches)
 	}
 	if len(got.Rejected) != 1 || got.Rejected[0].Pod.Name != "b" ||
-		!strings.Contains(got.Rejected[0].Reasons[0].Message, "nodeSelector is not satisfied") {
+		!strings.Contains(wording.Reason(got.Rejected[0].Reasons[0]), "nodeSelector is not satisfied") {
 		t.Errorf("rejected %v", got.Rejected)
 	}
 	if n := testutil.ToFloat64(p.Metrics.InvalidPlans); n != 1 {

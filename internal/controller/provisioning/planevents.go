@@ -12,8 +12,10 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 const (
@@ -69,7 +71,7 @@ func (p *Provisioner) recordPodEvents(plan schedule.Plan, closed []*karpv1.NodeP
 func ignoredTermsMessage(t schedule.IgnoredTerms) string {
 	reasons := make([]schedule.Reason, len(t.Why))
 	for i, why := range t.Why {
-		reasons[i].Message = why
+		reasons[i].Rule = stated("%s", why)
 	}
 	return "Terms of the pod's node affinity are ignored; correct or remove them: " + joinReasons(reasons)
 }
@@ -78,7 +80,7 @@ func ignoredTermsMessage(t schedule.IgnoredTerms) string {
 func (p *Provisioner) recordPoolEvents(plan schedule.Plan, snap *snapshot.Snapshot) {
 	for _, why := range plan.UnusablePools {
 		if pool := poolByName(snap, why.NodePool); pool != nil {
-			p.Events.WarnEvery(noInstanceTypesDedupe, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", why.Message)
+			p.Events.WarnEvery(noInstanceTypesDedupe, pool, "NoCompatibleInstanceTypes", "The pool can launch nothing: %s", wording.Reason(why))
 		}
 	}
 }
@@ -102,7 +104,7 @@ func mostRelevantFirst(reasons []schedule.Reason, closed []*karpv1.NodePool) []s
 	for _, pool := range closed {
 		if ready, found := condition.Get(pool, condition.Ready); cluster.LaunchesForPods(pool) && found &&
 			ready.Status != metav1.ConditionTrue {
-			out = append(out, schedule.Reason{NodePool: pool.Name, Message: "not ready: " + notReadyMessage(pool, ready.Message)})
+			out = append(out, schedule.Reason{NodePool: pool.Name, Rule: stated("not ready: %s", notReadyMessage(pool, ready.Message))})
 		}
 	}
 	return append(out, mismatched...)
@@ -119,14 +121,19 @@ func notReadyMessage(pool *karpv1.NodePool, message string) string {
 	return cmp.Or(strings.Join(why, "; "), message)
 }
 
+// stated is the rule of a reason of this controller, which has no other data than its sentence.
+func stated(format string, args ...any) *rejection.Rule {
+	return &rejection.Rule{Stated: fmt.Sprintf(format, args...)}
+}
+
 // joinReasons joins reasons to one text for an event.
 func joinReasons(reasons []schedule.Reason) string {
 	const limit = 900 // the API server accepts messages of 1024 bytes; the rest is for the text around
 	var b strings.Builder
 	for i, r := range reasons {
-		part := r.Message
+		part := wording.Reason(r)
 		if r.NodePool != "" && (i == 0 || reasons[i-1].NodePool != r.NodePool) {
-			part = fmt.Sprintf("nodepool %q: %s", r.NodePool, r.Message)
+			part = fmt.Sprintf("nodepool %q: %s", r.NodePool, part)
 		}
 		if b.Len()+len(part) > limit {
 			fmt.Fprintf(&b, "; and %d more", len(reasons)-i)

@@ -28,7 +28,9 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	engine "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/refusal"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // fakeInstanceTypes is a cloud that offers the same four sizes for each class.
@@ -342,11 +344,11 @@ func TestNoEventOnDeferredPod(t *testing.T) {
 		{
 			Pod: pending("waits"),
 			Reasons: []schedule.Reason{
-				{Code: schedule.Requirement, NodePool: "other", Message: "no"},
-				{Code: schedule.Reserved, NodePool: "general", Message: "taken"},
+				{Code: schedule.Requirement, NodePool: "other", Rule: &rejection.Rule{Stated: "no"}},
+				{Code: schedule.Reserved, NodePool: "general", Rule: &rejection.Rule{Stated: "taken"}},
 			},
 		},
-		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Message: "too large"}}},
+		{Pod: pending("huge"), Reasons: []schedule.Reason{{Code: schedule.Resources, NodePool: "general", Rule: &rejection.Rule{Stated: "too large"}}}},
 	}}
 	provisioner(f).recordPodEvents(plan, nil)
 	if said := f.RecordedEvents(); len(said) != 1 || !strings.Contains(said[0], "too large") {
@@ -360,9 +362,9 @@ func TestNoEventOnDeferredPod(t *testing.T) {
 // Among many pools, the one that matters to the pod is not the one that is cut off.
 func TestMostRelevantReasonsFirst(t *testing.T) {
 	reasons := []schedule.Reason{
-		{NodePool: "other", Code: schedule.Taint, Message: "is tainted"},
-		{NodePool: "other", Code: schedule.Requirement, Message: "is another"},
-		{NodePool: "full", Code: schedule.Limits, Message: "is full"},
+		{NodePool: "other", Code: schedule.Taint, Rule: &rejection.Rule{Stated: "is tainted"}},
+		{NodePool: "other", Code: schedule.Requirement, Rule: &rejection.Rule{Stated: "is another"}},
+		{NodePool: "full", Code: schedule.Limits, Rule: &rejection.Rule{Stated: "is full"}},
 	}
 	closed := []*karpv1.NodePool{controllertest.Pool("waiting", func(p *karpv1.NodePool) {
 		p.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Message: "NodeClassReady=False"}}
@@ -374,19 +376,19 @@ func TestMostRelevantReasonsFirst(t *testing.T) {
 }
 
 func TestJoinReasons(t *testing.T) {
-	long := schedule.Reason{Message: strings.Repeat("x", 500)}
+	long := schedule.Reason{Rule: &rejection.Rule{Stated: strings.Repeat("x", 500)}}
 	tests := []struct {
 		name    string
 		reasons []schedule.Reason
 		want    string
 	}{
-		{"one", []schedule.Reason{{Message: "no pools"}}, "no pools"},
+		{"one", []schedule.Reason{{Rule: &rejection.Rule{Stated: "no pools"}}}, "no pools"},
 		{
 			"pools are named",
-			[]schedule.Reason{{NodePool: "a", Message: "taints"}, {NodePool: "b", Message: "limits"}},
+			[]schedule.Reason{{NodePool: "a", Rule: &rejection.Rule{Stated: "taints"}}, {NodePool: "b", Rule: &rejection.Rule{Stated: "limits"}}},
 			`nodepool "a": taints; nodepool "b": limits`,
 		},
-		{"what does not fit is counted", []schedule.Reason{long, long, long}, long.Message + "; and 2 more"},
+		{"what does not fit is counted", []schedule.Reason{long, long, long}, wording.Reason(long) + "; and 2 more"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

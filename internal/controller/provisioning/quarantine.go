@@ -167,7 +167,9 @@ func (p *Provisioner) recordQuarantined(all *snapshot.Snapshot, unitIndex *quara
 			p.Events.WarnEvery(failedSchedulingDedupe, pod, PlanningFailed, "%s", message)
 		}
 		if pending[pod] {
-			rejected = append(rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: codePlanningFailed, Message: message}}})
+			rejected = append(rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{
+				Code: codePlanningFailed, Rule: stated("%s", message),
+			}}})
 		}
 	}
 	for _, d := range daemons {

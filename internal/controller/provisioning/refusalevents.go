@@ -125,7 +125,7 @@ func (r *refusals) rejections(probing bool) (out []schedule.Rejection) {
 			continue
 		}
 		message := r.verdicts[r.classes.Of(pod)].Message()
-		out = append(out, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: codePodsRefused, Message: message}}})
+		out = append(out, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: codePodsRefused, Rule: stated("%s", message)}}})
 	}
 	return out
 }

@@ -69,8 +69,8 @@ func (s *Set) launch(b *Bin) (plan.Launch, rejection.Reason) {
 	if l.Requirements.HasMinValues() {
 		if missed, _ := t.MinValuesShortfall(l.Requirements, types); len(missed) > 0 {
 			if !s.bestEffort {
-				message := nodepool.DescribeShortfall(l.Requirements, missed)
-				return plan.Launch{}, rejection.Reason{Code: rejection.MinValues, NodePool: t.Pool().Name, Message: message}
+				rule := nodepool.Shortfall(l.Requirements, missed)
+				return plan.Launch{}, rejection.Reason{Code: rejection.MinValues, NodePool: t.Pool().Name, Rule: rule}
 			}
 			l.MinValuesRelaxed = true
 			l.Requirements = nodepool.WithLoweredMinValues(l.Requirements, missed)

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Placement is where the virtual pods of a snapshot are scheduled.
@@ -90,7 +91,7 @@ func Plan(s *snapshot.Snapshot, plan schedule.Plan, budget schedule.Budget) Plac
 	for _, r := range virtual.Rejected {
 		count([]*corev1.Pod{r.Pod}, func(o *Outcome) {
 			if o.Unschedulable == 0 {
-				o.Why = r.Reasons[0].Message
+				o.Why = wording.Reason(r.Reasons[0])
 			}
 			o.Unschedulable++
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // The reasons of the event Unconsolidatable. Some repeat Karpenter's words, which operators search for.
@@ -62,7 +63,7 @@ func unscheduled(rejected []schedule.Rejection) disrupt.Why {
 	for _, r := range rejected[:min(maxNamedPods, len(rejected))] {
 		message := make([]string, len(r.Reasons))
 		for i, reason := range r.Reasons {
-			message[i] = reason.Message
+			message[i] = wording.Reason(reason)
 		}
 		out = append(out, fmt.Sprintf("%s => %s", podName(r.Pod), strings.Join(message, ", ")))
 	}

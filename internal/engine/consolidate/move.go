@@ -1,7 +1,6 @@
 package consolidate
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -91,9 +90,7 @@ func (x *search) unschedulable(plan *schedule.Plan, origins map[*corev1.Pod]*nod
 		}
 		for _, p := range pl.Pods {
 			if n := origins[p]; n != nil && slices.Contains(n.Pods, p) {
-				rejected = append(rejected, schedule.Rejection{Pod: p, Reasons: []schedule.Reason{{
-					Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", pl.Claim, pl.Node),
-				}}})
+				rejected = append(rejected, disrupt.Uninitialized(p, pl.Claim, pl.Node))
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Plan writes a plan. It leaves out what measures the search instead of its result: the steps, the counts of classes and
@@ -110,7 +111,7 @@ func (t text) devices(list []plan.DeviceUse) {
 
 func (t text) reasons(list []rejection.Reason) {
 	for _, why := range list {
-		line := fmt.Sprintf("  %s [%s]: %s", why.NodePool, why.Code, why.Message)
+		line := fmt.Sprintf("  %s [%s]: %s", why.NodePool, why.Code, wording.Reason(why))
 		if why.Nearest != nil {
 			line += "; nearest " + why.Nearest.String() + " " + why.Nearest.CapacityType
 		}

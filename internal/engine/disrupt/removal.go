@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // maxNamedPods is how many pods a message names: an event holds 1 kB.
@@ -44,7 +45,7 @@ func (o *RemovalOutcome) WithoutNode() string {
 	var parts []string
 	for i := range o.Unschedulable[:min(maxNamedPods, len(o.Unschedulable))] {
 		r := &o.Unschedulable[i]
-		parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, r.Reasons[0].Message))
+		parts = append(parts, fmt.Sprintf("%s/%s => %s", r.Pod.Namespace, r.Pod.Name, wording.Reason(r.Reasons[0])))
 	}
 	more := ""
 	if n := len(o.Unschedulable) - maxNamedPods; n > 0 {
@@ -71,6 +72,13 @@ func EvaluateRepair(candidates []*Candidate, all plan.Plan) RemovalOutcome {
 	return evaluate(candidates, all, nil)
 }
 
+// Uninitialized is the rejection of a pod that fits only on a node that is not initialized.
+func Uninitialized(p *corev1.Pod, claim, node string) plan.Rejection {
+	return plan.Rejection{Pod: p, Reasons: []rejection.Reason{{
+		Code: rejection.Requirement, Rule: &rejection.Rule{Node: &rejection.Node{NodeClaim: claim, Name: node}},
+	}}}
+}
+
 // evaluate is EvaluateRemoval with the nodes that are no destinations.
 func evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapshot.Node) RemovalOutcome {
 	ours := map[types.UID]bool{}
@@ -88,9 +96,7 @@ func evaluate(candidates []*Candidate, all plan.Plan, unready map[string]*snapsh
 		}
 		if n := unready[pl.Node]; n != nil {
 			for _, p := range pods {
-				o.Unschedulable = append(o.Unschedulable, plan.Rejection{Pod: p, Reasons: []rejection.Reason{{
-					Code: rejection.Requirement, Message: fmt.Sprintf("would schedule against uninitialized nodeclaim/%s, node/%s", n.Claim, n.Name),
-				}}})
+				o.Unschedulable = append(o.Unschedulable, Uninitialized(p, n.Claim, n.Name))
 			}
 			continue
 		}

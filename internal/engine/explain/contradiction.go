@@ -1,12 +1,10 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -45,33 +43,25 @@ func (e *Explainer) contradiction(p *Pods) (rejection.Reason, bool) {
 
 // firstConflict finds the first two requirements that exclude each other.
 func firstConflict(pod, volume []requirement.Requirement) rejection.Reason {
+	contradict := func(code rejection.Code, key string, pod, volume []requirement.Requirement) rejection.Reason {
+		return rejection.Reason{Code: code, Rule: &rejection.Rule{Contradiction: &rejection.Contradiction{
+			Key: key, Pod: rejection.LabelsOf(pod), Volumes: rejection.LabelsOf(volume),
+		}}}
+	}
 	for _, r := range volume {
 		if r.Operator() == corev1.NodeSelectorOpDoesNotExist { // the volumes' topologies do not overlap
-			return rejection.Reason{
-				Code:    rejection.Requirement,
-				Message: fmt.Sprintf("the pod's volumes contradict each other: there is no %s in which all of them can be used", r.Key()),
-			}
+			return contradict(rejection.Requirement, r.Key(), nil, nil)
 		}
 	}
 	for i, a := range pod {
 		for _, b := range pod[i+1:] {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return rejection.Reason{
-					Code:    rejection.Requirement,
-					Message: fmt.Sprintf("the pod contradicts itself: nothing can be both %s and %s", wording.Requirement(a), wording.Requirement(b)),
-				}
+				return contradict(rejection.Requirement, a.Key(), []requirement.Requirement{a, b}, nil)
 			}
 		}
 		for _, b := range volume {
 			if a.Key() == b.Key() && excludes(a, b) {
-				return rejection.Reason{
-					Code: rejection.Volume,
-					Message: fmt.Sprintf(
-						"the pod requires %s, but its volumes can only be used in %s: nothing can be both",
-						wording.Requirement(a),
-						wording.Requirement(b),
-					),
-				}
+				return contradict(rejection.Volume, a.Key(), []requirement.Requirement{a}, []requirement.Requirement{b})
 			}
 		}
 	}

@@ -2,10 +2,8 @@ package explain
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -28,27 +26,26 @@ func (e *Explainer) describeUnusable(t *nodepool.Template) rejection.Reason {
 			continue
 		}
 		out := t.Unusable()
-		out.Message = fmt.Sprintf("its own requirements filtered out all instance types: none has %s%s", wording.Requirement(r), e.hintValue(r))
+		out.Rule = &rejection.Rule{Labels: e.withKnown(r, &rejection.Labels{
+			Cause: rejection.UnknownValue, By: rejection.ByPool, Required: rejection.LabelsOf([]requirement.Requirement{r}),
+		})}
 		return out
 	}
 	return t.Unusable()
 }
 
-func (e *Explainer) describeTaints(q *nodeCase) string {
-	var out []string
-	for i := range q.template.Taints() {
+func (e *Explainer) describeTaints(q *nodeCase) *rejection.Rule {
+	var out []rejection.UntoleratedTaint
+	for i, taint := range q.template.Taints() {
 		if _, blocked := snapshot.Untolerated(q.pods.Tolerations, q.template.Taints()[i:i+1]); blocked {
-			out = append(out, taintString(&q.template.Taints()[i]))
+			out = append(out, rejection.UntoleratedTaint{Key: taint.Key, Value: taint.Value, Effect: string(taint.Effect)})
 		}
 	}
-	if len(out) == 1 {
-		return "the pod does not tolerate taint " + out[0]
-	}
-	return "the pod does not tolerate taints " + strings.Join(out, ", ")
+	return &rejection.Rule{Taints: out}
 }
 
-// hintValue is a hint at the value that an unknown one was probably meant to be.
-func (e *Explainer) hintValue(r requirement.Requirement) string {
+// withKnown adds the value that an unknown one was probably meant to be, or else the values that there are, if these are few.
+func (e *Explainer) withKnown(r requirement.Requirement, l *rejection.Labels) *rejection.Labels {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
 		for _, v := range it.Requirements.Get(r.Key()).Values() {
@@ -56,14 +53,14 @@ func (e *Explainer) hintValue(r requirement.Requirement) string {
 		}
 		return false
 	})
-	if hint := wording.Hint(r.Values(), known); hint != "" || len(known) > wording.MaxListed {
-		return hint
+	if l.Similar = wording.SimilarToAny(r.Values(), known); l.Similar == "" && len(known) <= wording.MaxListed {
+		l.Known = slices.Sorted(maps.Keys(known))
 	}
-	return fmt.Sprintf(" (there is only %s)", wording.List(slices.Sorted(maps.Keys(known))))
+	return l
 }
 
-// hintPool is a hint at the pool that an unknown name was probably meant to be.
-func (e *Explainer) hintPool(r requirement.Requirement) string {
+// similarPool is the pool that an unknown name was probably meant to be.
+func (e *Explainer) similarPool(r requirement.Requirement) string {
 	known := map[string]bool{}
 	for _, p := range e.s.Pools {
 		known[p.NodePool.Name] = true
@@ -71,7 +68,7 @@ func (e *Explainer) hintPool(r requirement.Requirement) string {
 	for _, p := range e.s.Closed {
 		known[p.Name] = true
 	}
-	return wording.Hint(r.Values(), known)
+	return wording.SimilarToAny(r.Values(), known)
 }
 
 // suitableTypes are the types that the pool would use for the pod, whatever their size and availability.
@@ -87,14 +84,14 @@ func (e *Explainer) suitableTypes(q *nodeCase, l waiver) (*nodepool.Template, re
 	return t, reqs, out
 }
 
-// describeLimits names the limits that exclude even the smallest suitable type.
-func (e *Explainer) describeLimits(q *nodeCase, w waiver) string {
+// describeLimits finds the limits that exclude even the smallest suitable type; nil if they do so only together.
+func (e *Explainer) describeLimits(q *nodeCase, w waiver) *rejection.Rule {
 	t, reqs, types := e.suitableTypes(q, w)
 	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool {
 		_, available := ti.Cheapest(reqs)
 		return !available || !q.pods.Requests.Fits(ti.Room())
 	})
-	var parts []string
+	var out []rejection.Limit
 	for _, l := range t.LimitUses() {
 		if len(types) == 0 {
 			break
@@ -105,63 +102,61 @@ func (e *Explainer) describeLimits(q *nodeCase, w waiver) string {
 		if smallest.AgainstLimits()[l.Axis] <= l.Left {
 			continue
 		}
-		use := wording.Amount(l.Name, l.Used) + " in use"
-		if planned := quantity.Sub(quantity.Sub(l.Limit, l.Used), l.Left); planned > 0 {
-			use += fmt.Sprintf(", %s planned", wording.Amount(l.Name, planned))
+		amount := func(n int64) string { return wording.Amount(l.Name, n) }
+		limit := rejection.Limit{
+			Resource: string(l.Name), Limit: amount(l.Limit), Used: amount(l.Used), Left: amount(max(0, l.Left)),
+			InstanceType: smallest.Name, Adds: amount(smallest.AgainstLimits()[l.Axis]),
 		}
-		parts = append(parts, fmt.Sprintf("the pool's limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
-			wording.Amount(l.Name, l.Limit), l.Name, wording.Amount(l.Name, max(0, l.Left)), use,
-			smallest.Name, wording.Amount(l.Name, smallest.AgainstLimits()[l.Axis])))
+		if planned := quantity.Sub(quantity.Sub(l.Limit, l.Used), l.Left); planned > 0 {
+			limit.Planned = amount(planned)
+		}
+		out = append(out, limit)
 	}
-	if len(parts) == 0 {
-		return "the pool's limits together leave no suitable instance type"
+	if len(out) == 0 {
+		return nil
 	}
-	return strings.Join(parts, "; ")
+	return &rejection.Rule{Limits: out}
 }
 
-func (e *Explainer) describeMinValues(q *nodeCase, l waiver) string {
+// describeMinValues finds the labels with too few values; nil if there are enough types, but in several domains.
+func (e *Explainer) describeMinValues(q *nodeCase, l waiver) *rejection.Rule {
 	t, reqs, _ := e.suitableTypes(q, l)
 	missed, _ := t.MinValuesShortfall(reqs, t.Fitting(nil, nodepool.FitQuery{
 		Candidates: t.Candidates(reqs), Total: q.pods.Requests, Reserved: t.NoLimits(), Blocked: t.ConflictingGroups(nil, q.pods.Ports),
 	}))
-	if len(missed) == 0 { // there are enough types, but in several domains
-		return "too few instance types are left to choose from in any one domain that the pod's topology rules allow"
+	if len(missed) == 0 {
+		return nil
 	}
-	return nodepool.DescribeShortfall(reqs, missed)
+	return nodepool.Shortfall(reqs, missed)
 }
 
-func (e *Explainer) describePorts(q *nodeCase) string {
+func (e *Explainer) describePorts(q *nodeCase) *rejection.Rule {
 	var taken []string
 	for _, p := range q.pods.Ports {
 		if q.template.DaemonsTake(p) {
 			taken = append(taken, p.String())
 		}
 	}
-	return fmt.Sprintf("a DaemonSet takes the pod's host port (%s) on every node that would suit", strings.Join(taken, ", "))
+	return &rejection.Rule{Ports: taken}
 }
 
 // describeAvailability counts the types that fit but are not available.
-func (e *Explainer) describeAvailability(q *nodeCase, l waiver) string {
+func (e *Explainer) describeAvailability(q *nodeCase, l waiver) *rejection.Rule {
 	_, reqs, types := e.suitableTypes(q, l)
 	types = slices.DeleteFunc(types, func(ti *nodepool.Type) bool { return !q.pods.Requests.Fits(ti.Room()) })
-	if text := describeUnpriced(types, reqs); text != "" {
-		return text
-	}
-	s := fmt.Sprintf("none of the %d instance types that fit is available at the moment", len(types))
+	out := &rejection.Offerings{Types: len(types)}
 	if len(types) == 1 {
-		s = fmt.Sprintf("%s, the only instance type that fits, is not available at the moment", types[0].Name)
+		out.Only = types[0].Name
 	}
-	for _, key := range []string{karpv1.LabelCapacityType, corev1.LabelTopologyZone} {
-		if r := reqs.Get(key); r.Operator() == corev1.NodeSelectorOpIn {
-			word := map[string]string{karpv1.LabelCapacityType: " as ", corev1.LabelTopologyZone: " in "}[key]
-			s += word + wording.List(r.Values())
-		}
+	if out.Unpriced = onlyUnpriced(types, reqs); !out.Unpriced {
+		out.CapacityTypes = reqs.Get(karpv1.LabelCapacityType).ListedValues()
+		out.Zones = reqs.Get(corev1.LabelTopologyZone).ListedValues()
 	}
-	return s
+	return &rejection.Rule{Offerings: out}
 }
 
-// describeUnpriced describes that only prices are missing; empty if anything else is.
-func describeUnpriced(types []*nodepool.Type, reqs requirement.Set) string {
+// onlyUnpriced reports whether only prices of the types are missing.
+func onlyUnpriced(types []*nodepool.Type, reqs requirement.Set) bool {
 	for _, ti := range types {
 		lacking := 0
 		for i := range ti.Offerings {
@@ -170,65 +165,53 @@ func describeUnpriced(types []*nodepool.Type, reqs requirement.Set) string {
 				continue
 			}
 			if o.UnavailableReason != catalog.ReasonNoPrice {
-				return ""
+				return false
 			}
 			lacking++
 		}
 		if lacking == 0 {
-			return ""
+			return false
 		}
 	}
-	const remedy = ", and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)"
-	switch len(types) {
-	case 0:
-		return ""
-	case 1:
-		return fmt.Sprintf("no price is known of %s, the only instance type that suits", types[0].Name) + remedy
-	}
-	return fmt.Sprintf("no price is known of any of the %d instance types that suit", len(types)) + remedy
+	return len(types) > 0
 }
 
-// maxSizesNamed is how many oversized requests a message names: an event holds 1,024 characters.
+// maxSizesNamed is how many oversized requests a reason has: an event holds 1,024 characters.
 const maxSizesNamed = 5
 
 // describeSize compares the pod's requests with the largest type that suits it.
-func (e *Explainer) describeSize(q *nodeCase, l waiver) string {
+func (e *Explainer) describeSize(q *nodeCase, l waiver) *rejection.Sizes {
 	_, _, types := e.suitableTypes(q, l)
 	need := q.pods.Requests
-	var parts []string
+	out := &rejection.Sizes{}
 	for i, name := range e.axes.All() {
-		if len(types) == 0 || need[i] == 0 || len(parts) == maxSizesNamed {
+		if len(types) == 0 || need[i] == 0 || len(out.TooLarge) == maxSizesNamed {
 			continue
 		}
 		largest := slices.MaxFunc(types, func(a, b *nodepool.Type) int { return cmp.Compare(a.Room()[i], b.Room()[i]) })
-		switch has := max(0, largest.Room()[i]); {
-		case need[i] <= has:
-		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type has%s", q.pods.amount(name, need[i]), name, e.hintResource(name)))
-		case has == 0 && isZero(largest.Allocatable, name):
-			parts = append(parts, fmt.Sprintf("%s %s, which no instance type that suits it has", q.pods.amount(name, need[i]), name))
-		default:
-			link := ", and %s, the largest type that suits it, has"
-			if !e.anyType(func(it *catalog.InstanceType) bool { return quantity.Of(name, it.Allocatable[name]) >= need[i] }) {
-				link = ": no instance type is that large; %s, the largest type that suits it, has"
-			}
-			parts = append(
-				parts,
-				fmt.Sprintf(
-					"%s %s"+link+" %s for pods%s",
-					q.pods.amount(name, need[i]),
-					name,
-					largest.Name,
-					wording.Amount(name, has),
-					e.daemonShare(largest, i),
-				),
-			)
+		has := max(0, largest.Room()[i])
+		if need[i] <= has {
+			continue
 		}
+		size := rejection.Size{Amount: rejection.Amount{Resource: string(name), Needs: q.pods.amount(name, need[i])}}
+		switch {
+		case has == 0 && !e.anyType(func(it *catalog.InstanceType) bool { return !isZero(it.Allocatable, name) }):
+			size.Cause, size.Similar = rejection.NoType, e.similarResource(name)
+		case has == 0 && isZero(largest.Allocatable, name):
+			size.Cause = rejection.NoSuitableType
+		default:
+			size.Cause = rejection.SuitableTooSmall
+			if !e.anyType(func(it *catalog.InstanceType) bool { return quantity.Of(name, it.Allocatable[name]) >= need[i] }) {
+				size.Cause = rejection.AllTooSmall
+			}
+			size.InstanceType, size.Has, size.Daemons = largest.Name, wording.Amount(name, has), e.daemonShare(largest, i)
+		}
+		out.TooLarge = append(out.TooLarge, size)
 	}
-	if len(parts) == 0 {
-		return "no single instance type has enough of everything that the pod needs: " + e.amounts(need)
+	if len(out.TooLarge) == 0 {
+		out.Together = e.amounts(need)
 	}
-	return "the pod needs " + strings.Join(parts, "; and ")
+	return out
 }
 
 // amount prints n of what a pod requests.
@@ -244,17 +227,17 @@ func isZero(l corev1.ResourceList, name corev1.ResourceName) bool {
 	return q.IsZero()
 }
 
-// daemonShare describes what daemons take of a type.
+// daemonShare is what daemons take of a type; empty if nothing.
 func (e *Explainer) daemonShare(ti *nodepool.Type, axis int) string {
 	name := e.axes.Name(axis)
 	if taken := quantity.Of(name, ti.Allocatable[name]) - ti.Room()[axis]; taken > 0 && ti.Room()[axis] >= 0 {
-		return fmt.Sprintf(" after %s for daemons", wording.Amount(name, taken))
+		return wording.Amount(name, taken)
 	}
 	return ""
 }
 
-// hintResource is a hint at the resource that an unknown one was probably meant to be.
-func (e *Explainer) hintResource(name corev1.ResourceName) string {
+// similarResource is the resource that an unknown one was probably meant to be.
+func (e *Explainer) similarResource(name corev1.ResourceName) string {
 	known := map[string]bool{}
 	e.anyType(func(it *catalog.InstanceType) bool {
 		for n := range it.Allocatable {
@@ -262,35 +245,32 @@ func (e *Explainer) hintResource(name corev1.ResourceName) string {
 		}
 		return false
 	})
-	return wording.Hint([]string{string(name)}, known)
+	return wording.SimilarToAny([]string{string(name)}, known)
 }
 
-// extraRequirements prints the requirements beyond the template's own.
-func extraRequirements(t *nodepool.Template, asked requirement.Set) string {
-	var parts []string
+// extraRequirements are the requirements beyond the template's own.
+func extraRequirements(t *nodepool.Template, asked requirement.Set) []rejection.Label {
+	var out []rejection.Label
 	for _, r := range asked.All() {
 		if !t.Requirements().Get(r.Key()).Intersect(r).Equal(t.Requirements().Get(r.Key())) {
-			parts = append(parts, wording.Requirement(r))
+			out = append(out, rejection.LabelOf(r))
 		}
 	}
-	if len(parts) == 0 {
-		return "what the pool requires together"
-	}
-	return strings.Join(parts, ", ")
+	return out
 }
 
-func (e *Explainer) amounts(v resources.Vec) string {
-	var parts []string
+func (e *Explainer) amounts(v resources.Vec) []rejection.Amount {
+	var out []rejection.Amount
 	for i, name := range e.axes.All() {
 		if v[i] > 0 && name != corev1.ResourcePods {
-			parts = append(parts, fmt.Sprintf("%s %s", wording.Amount(name, v[i]), name))
+			out = append(out, rejection.Amount{Resource: string(name), Needs: wording.Amount(name, v[i])})
 		}
 	}
-	return strings.Join(parts, ", ")
+	return out
 }
 
-// hintKey is a hint at the label key that an unknown one was probably meant to be.
-func (e *Explainer) hintKey(key string) string {
+// similarKey is the label key that an unknown one was probably meant to be.
+func (e *Explainer) similarKey(key string) string {
 	known := maps.Clone(e.labels().WellKnown)
 	if known == nil {
 		known = map[string]bool{}
@@ -300,38 +280,26 @@ func (e *Explainer) hintKey(key string) string {
 			known[k] = true
 		}
 	}
-	return wording.DidYouMean(key, slices.Sorted(maps.Keys(known)))
-}
-
-func taintString(t *corev1.Taint) string {
-	return strings.TrimSuffix(t.Key+"="+t.Value, "=") + ":" + string(t.Effect)
+	return wording.Similar(key, slices.Sorted(maps.Keys(known)))
 }
 
 // describeDevices is the reason why no new node of the pool has devices for the pods.
-func (e *Explainer) describeDevices(q *nodeCase, l waiver) string {
+func (e *Explainer) describeDevices(q *nodeCase, l waiver) *rejection.ResourceClaims {
 	t := e.template(q.template, l)
+	out := &rejection.ResourceClaims{Names: q.pods.DeviceClaims}
 	cands := t.Candidates(t.Requirements()).Narrow(e.pools.Intern(q.requirements(l)))
 	if cands == nil {
-		return "no instance type of the pool has devices for its resource claims"
+		out.Cause = rejection.NoTypeHasDevices
+		return out
 	}
 	err := q.pods.Search.FindDevices(cands)
 	if err == nil {
-		names := make([]string, len(q.pods.DeviceClaims))
-		for i, name := range q.pods.DeviceClaims {
-			names[i] = fmt.Sprintf("%q", name)
-		}
-		return "the devices that are free for resource claim " + strings.Join(names, ", ") + " cannot be used on nodes of the pool"
+		out.Cause = rejection.NotUsableInPool
+		return out
 	}
+	out.Cause, out.Error = rejection.NotAllocated, err.Error()
 	if !slices.ContainsFunc(t.Types(), func(ti nodepool.Type) bool { return len(ti.DeviceSlices) > 0 }) {
-		return err.Error() + ", and it is not known of any instance type of the pool that it comes with devices"
+		out.Cause = rejection.NoDevicesKnown
 	}
-	return err.Error()
-}
-
-// volumeName names the volume that requires something of a label.
-func volumeName(q *nodeCase, key string) string {
-	if claim := q.pods.Search.VolumeClaim(key); claim != "" {
-		return fmt.Sprintf("volume claim %q", claim)
-	}
-	return "a volume"
+	return out
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,9 +29,10 @@ func (q *nodeCase) requirements(l waiver) requirement.Set {
 
 // obstacle is one rule that keeps a pod off a pool's nodes.
 type obstacle struct {
-	code    rejection.Code
-	message string
-	waiver  waiver
+	code rejection.Code
+	// rule is nil if the code is all that there is to know.
+	rule   *rejection.Rule
+	waiver waiver
 	// final obstacles cannot be waived.
 	final bool
 }
@@ -126,14 +126,10 @@ func (a *diagnosis) nearestIsExact(q *nodeCase) bool {
 func (a *diagnosis) reasons(pool string) []rejection.Reason {
 	out := make([]rejection.Reason, len(a.obstacles))
 	for i, o := range a.obstacles {
-		out[i] = rejection.Reason{Code: o.code, NodePool: pool, Message: o.message, Nearest: a.nearest}
+		out[i] = rejection.Reason{Code: o.code, NodePool: pool, Rule: o.rule, Nearest: a.nearest}
 	}
-	switch {
-	case a.nearest == nil:
-	case len(out) == 1:
-		out[0].Message = fmt.Sprintf("fits %s, but %s", a.nearest, out[0].Message)
-	default:
-		out[len(out)-1].Message += fmt.Sprintf("; but for these %d reasons it fits %s", len(out), a.nearest)
+	if a.nearest != nil && len(out) > 0 {
+		out[len(out)-1].Together = len(out)
 	}
 	return out
 }

@@ -7,7 +7,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -110,9 +109,9 @@ type Attempt struct {
 type Constraint interface {
 	// Key is the label whose values are the domains.
 	Key() string
-	// Describe is the constraint, how its pods are distributed, and which domains that leaves, in the words of a message. It names
-	// the DaemonSets on new nodes of the template that matter to it.
-	Describe(on *nodepool.Template) string
+	// Describe is the constraint, how its pods are distributed, and which domains that leaves. It names the DaemonSets on new nodes of
+	// the template that matter to it.
+	Describe(on *nodepool.Template) rejection.Constraint
 	// Spreads reports whether it is topology spread, KeepsApart whether it is anti-affinity, the pod's own or another's.
 	Spreads() bool
 	KeepsApart() bool
@@ -125,18 +124,17 @@ type Constraint interface {
 // Reasons are, for each pool, why it cannot launch a node for the pods, after all other pods are scheduled.
 func (e *Explainer) Reasons(p *Pods) []rejection.Reason {
 	if len(e.pools.All()) == 0 {
-		return []rejection.Reason{{Code: rejection.NoPools, Message: "no NodePool can launch nodes, and no existing node has room"}}
+		return []rejection.Reason{{Code: rejection.NoPools}}
 	}
 	if why, found := e.contradiction(p); found {
 		return []rejection.Reason{why}
 	}
 	if n := len(p.UnknownResources); n > 0 {
 		q := p.ResourceList[p.UnknownResources[0]]
-		message := fmt.Sprintf("the pod needs %s %s, which neither a node nor an instance type has", q.String(), p.UnknownResources[0])
-		if n > 1 {
-			message += fmt.Sprintf(", nor any of %d other resources that it requests", n-1)
-		}
-		return []rejection.Reason{{Code: rejection.Resources, Message: message}}
+		first := rejection.Amount{Resource: string(p.UnknownResources[0]), Needs: q.String()}
+		return []rejection.Reason{{Code: rejection.Resources, Rule: &rejection.Rule{Sizes: &rejection.Sizes{
+			TooLarge: []rejection.Size{{Amount: first, Cause: rejection.NowhereKnown}}, OtherUnknown: n - 1,
+		}}}}
 	}
 	var out []rejection.Reason
 	for _, t := range e.pools.All() {
@@ -152,7 +150,7 @@ func (e *Explainer) Reasons(p *Pods) []rejection.Reason {
 		}
 		if len(best.obstacles) == 0 {
 			// The last placements removed the obstacle, and this plan did not try again; the next one will.
-			best.nearest, best.obstacles = nil, []obstacle{{code: rejection.Topology, message: "the pod can be scheduled only after others"}}
+			best.nearest, best.obstacles = nil, []obstacle{{code: rejection.Topology}}
 		}
 		out = append(out, best.reasons(t.Pool().Name)...)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 type np = karpv1.NodePool
@@ -52,16 +53,27 @@ func (s *fakeSearch) VolumeClaim(string) string { return s.claim }
 
 // fakeConstraint is a topology constraint.
 type fakeConstraint struct {
-	key, text string
-	apart     bool
+	key      string
+	apart    bool
+	selector string
 }
 
-func (c *fakeConstraint) Key() string                        { return c.key }
-func (c *fakeConstraint) Describe(*nodepool.Template) string { return c.text }
-func (c *fakeConstraint) Spreads() bool                      { return !c.apart }
-func (c *fakeConstraint) KeepsApart() bool                   { return c.apart }
-func (c *fakeConstraint) Selector() string                   { return "app=web" }
-func (c *fakeConstraint) Domains(requirement.Set) []string   { return []string{"z1", "z2"} }
+func (c *fakeConstraint) Key() string { return c.key }
+
+func (c *fakeConstraint) Describe(*nodepool.Template) rejection.Constraint {
+	if c.apart {
+		return rejection.Constraint{Kind: rejection.KindApart, Key: c.key, Selector: c.selector}
+	}
+	return rejection.Constraint{
+		Kind: rejection.KindSpread, Key: c.key, MaxSkew: 1,
+		Pods: rejection.DomainCounts{First: []rejection.DomainCount{{Domain: "z1", Pods: 1}}},
+	}
+}
+
+func (c *fakeConstraint) Spreads() bool                    { return !c.apart }
+func (c *fakeConstraint) KeepsApart() bool                 { return c.apart }
+func (c *fakeConstraint) Selector() string                 { return "app=web" }
+func (c *fakeConstraint) Domains(requirement.Set) []string { return []string{"z1", "z2"} }
 
 // reasons are the reasons for pods that a search leaves in a cluster with these pools. The search refuses by the rules of
 // the function.
@@ -144,8 +156,8 @@ func TestReasonsBeforeAnyAttempt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			search := refuse(rejection.Resources, never)
-			if r := only(t, reasons(t, c.pools, c.pod, search, c.edit), c.code); !strings.Contains(r.Message, c.want) {
-				t.Errorf("%q, want %q", r.Message, c.want)
+			if r := only(t, reasons(t, c.pools, c.pod, search, c.edit), c.code); !strings.Contains(wording.Reason(r), c.want) {
+				t.Errorf("%q, want %q", wording.Reason(r), c.want)
 			}
 			if search.attempts > 0 {
 				t.Errorf("%d attempts, want none", search.attempts)
@@ -157,8 +169,8 @@ func TestReasonsBeforeAnyAttempt(t *testing.T) {
 func TestTheOnlyObstacleSaysWhereThePodFits(t *testing.T) {
 	search := refuse(rejection.Taint, func(a explain.Attempt) bool { return a.AnyTaints })
 	r := only(t, reasons(t, general(PoolTaint("dedicated", corev1.TaintEffectNoSchedule)), Pod("a"), search), rejection.Taint)
-	if want := "fits small in z1, but the pod does not tolerate taint dedicated:NoSchedule"; r.Message != want {
-		t.Errorf("%q, want %q", r.Message, want)
+	if want := "fits small in z1, but the pod does not tolerate taint dedicated:NoSchedule"; wording.Reason(r) != want {
+		t.Errorf("%q, want %q", wording.Reason(r), want)
 	}
 	if r.NodePool != "general" || r.Nearest == nil || r.Nearest.InstanceType != "small" {
 		t.Errorf("%+v, want the pool and the nearest node", r)
@@ -178,8 +190,8 @@ func TestObstaclesThatDoNotMatterAreDropped(t *testing.T) {
 	}}
 	pod := Pod("a", HostPort("", 80, corev1.ProtocolTCP))
 	r := only(t, reasons(t, general(Limit("cpu", "1")), pod, search), rejection.HostPort)
-	if !strings.Contains(r.Message, "a DaemonSet takes the pod's host port") {
-		t.Errorf("%q, want the host port", r.Message)
+	if !strings.Contains(wording.Reason(r), "a DaemonSet takes the pod's host port") {
+		t.Errorf("%q, want the host port", wording.Reason(r))
 	}
 }
 
@@ -197,8 +209,8 @@ func TestSeveralObstaclesAreAllNamed(t *testing.T) {
 	if len(got) != 2 || got[0].Code != rejection.Taint || got[1].Code != rejection.HostPort {
 		t.Fatalf("%+v, want taint and port", got)
 	}
-	if want := "; but for these 2 reasons it fits small in z1"; !strings.HasSuffix(got[1].Message, want) {
-		t.Errorf("%q, want it to end with %q", got[1].Message, want)
+	if want := "; but for these 2 reasons it fits small in z1"; !strings.HasSuffix(wording.Reason(got[1]), want) {
+		t.Errorf("%q, want it to end with %q", wording.Reason(got[1]), want)
 	}
 }
 
@@ -209,37 +221,39 @@ func TestConflictOfPodAndPool(t *testing.T) {
 	})
 	r := only(t, reasons(t, pool, Pod("a", Selects(zone, "z3")), search), rejection.Requirement)
 	for _, want := range []string{"the pool allows only", "z1", "the pod requires", "z3"} {
-		if !strings.Contains(r.Message, want) {
-			t.Errorf("%q lacks %q", r.Message, want)
+		if !strings.Contains(wording.Reason(r), want) {
+			t.Errorf("%q lacks %q", wording.Reason(r), want)
 		}
 	}
 }
 
 func TestTopologyNamesTheConstraintThatDecides(t *testing.T) {
-	spread, apart := &fakeConstraint{zone, "spread over zone", false}, &fakeConstraint{zone, "anti-affinity over zone", true}
-	mirror := &fakeConstraint{zone, "anti-affinity of other pods", true}
+	spread, apart := &fakeConstraint{zone, false, ""}, &fakeConstraint{zone, true, "app=web"}
+	mirror := &fakeConstraint{zone, true, "app=db"}
 	waived := func(a explain.Attempt, c explain.Constraint) bool { return slices.Contains(a.Waived, c) }
 	search := refuse(rejection.Topology, func(a explain.Attempt) bool { return waived(a, spread) })
 	search.constraints = []explain.Constraint{apart, mirror, spread}
 	r := only(t, reasons(t, general(), Pod("a"), search), rejection.Topology)
-	if want := "fits small in z1, but spread over zone; a node of this pool for it can only be in z1, z2"; r.Message != want {
-		t.Errorf("%q, want %q", r.Message, want)
+	want := "fits small in z1, but topology spread over topology.kubernetes.io/zone with maxSkew 1 (pods now: z1 (1)) allows no more anywhere; " +
+		"a node of this pool for it can only be in z1, z2"
+	if wording.Reason(r) != want {
+		t.Errorf("%q, want %q", wording.Reason(r), want)
 	}
 	search = refuse(rejection.Topology, func(a explain.Attempt) bool { return waived(a, apart) && waived(a, mirror) })
 	search.constraints = []explain.Constraint{apart, mirror, spread}
 	r = only(t, reasons(t, general(), Pod("a"), search), rejection.Topology)
-	if !strings.HasPrefix(r.Message, "fits small in z1, but anti-affinity over zone;") {
-		t.Errorf("%q, want the anti-affinity, waived in both directions", r.Message)
+	if !strings.HasPrefix(wording.Reason(r), "fits small in z1, but pod anti-affinity over topology.kubernetes.io/zone to pods with app=web;") {
+		t.Errorf("%q, want the anti-affinity, waived in both directions", wording.Reason(r))
 	}
 }
 
 func TestThePoolsOwnRequirementCausesTopology(t *testing.T) {
-	spread := &fakeConstraint{zone, "spread over zone", false}
+	spread := &fakeConstraint{zone, false, ""}
 	search := refuse(rejection.Topology, func(a explain.Attempt) bool { return slices.Contains(a.NewDomains, zone) })
 	search.constraints = []explain.Constraint{spread}
 	r := only(t, reasons(t, general(Require(zone, in, "z1")), Pod("a"), search), rejection.Topology)
-	if !strings.HasPrefix(r.Message, "fits small in z1, but the pool allows only") {
-		t.Errorf("%q, want the pool's zones", r.Message)
+	if !strings.HasPrefix(wording.Reason(r), "fits small in z1, but the pool allows only") {
+		t.Errorf("%q, want the pool's zones", wording.Reason(r))
 	}
 }
 
@@ -253,8 +267,8 @@ func TestAnObstacleThatCannotBeWaivedIsTheLast(t *testing.T) {
 
 func TestSizeNamesTheRequestAndTheLargestType(t *testing.T) {
 	r := only(t, reasons(t, general(), Pod("a", Requests("cpu", "1000")), refuse(rejection.Resources, never)), rejection.Resources)
-	if !strings.Contains(r.Message, "the pod needs 1k cpu: no instance type is that large; ") {
-		t.Errorf("%q, want the request and that no type is that large", r.Message)
+	if !strings.Contains(wording.Reason(r), "the pod needs 1k cpu: no instance type is that large; ") {
+		t.Errorf("%q, want the request and that no type is that large", wording.Reason(r))
 	}
 }
 
@@ -262,14 +276,14 @@ func TestDevices(t *testing.T) {
 	search := refuse(rejection.Devices, never)
 	search.devices = errors.New("no GPU is free")
 	r := only(t, reasons(t, general(), Pod("a"), search), rejection.Devices)
-	if want := "no GPU is free, and it is not known of any instance type of the pool that it comes with devices"; r.Message != want {
-		t.Errorf("%q, want %q", r.Message, want)
+	if want := "no GPU is free, and it is not known of any instance type of the pool that it comes with devices"; wording.Reason(r) != want {
+		t.Errorf("%q, want %q", wording.Reason(r), want)
 	}
 	search.devices = nil
 	named := func(p *explain.Pods) { p.DeviceClaims = []string{"gpu"} }
 	r = only(t, reasons(t, general(), Pod("a"), search, named), rejection.Devices)
-	if !strings.Contains(r.Message, `for resource claim "gpu" cannot be used`) {
-		t.Errorf("%q, want the claim", r.Message)
+	if !strings.Contains(wording.Reason(r), `for resource claim "gpu" cannot be used`) {
+		t.Errorf("%q, want the claim", wording.Reason(r))
 	}
 }
 
@@ -278,22 +292,22 @@ func TestVolumesOutsideThePool(t *testing.T) {
 	search := refuse(rejection.Volume, func(a explain.Attempt) bool { return a.Volume.Len() == 0 })
 	search.claim = "data"
 	r := only(t, reasons(t, general(Require(zone, in, "z1", "z2")), Pod("a"), search, volume), rejection.Volume)
-	if !strings.Contains(r.Message, `volume claim "data" can only be used in`) {
-		t.Errorf("%q, want the claim", r.Message)
+	if !strings.Contains(wording.Reason(r), `volume claim "data" can only be used in`) {
+		t.Errorf("%q, want the claim", wording.Reason(r))
 	}
 }
 
 func TestUnusablePoolsNameTheRequirement(t *testing.T) {
 	search := refuse(rejection.Resources, never)
 	r := only(t, reasons(t, general(Require(arch, in, "s390x")), Pod("a"), search), rejection.Requirement)
-	if !strings.Contains(r.Message, "filtered out all instance types: none has") || search.attempts > 0 {
-		t.Errorf("%q after %d attempts, want the requirement without any", r.Message, search.attempts)
+	if !strings.Contains(wording.Reason(r), "filtered out all instance types: none has") || search.attempts > 0 {
+		t.Errorf("%q after %d attempts, want the requirement without any", wording.Reason(r), search.attempts)
 	}
 }
 
 func TestTheSearchMayHaveChangedItsMind(t *testing.T) {
 	r := only(t, reasons(t, general(), Pod("a"), refuse(rejection.Resources, func(explain.Attempt) bool { return true })), rejection.Topology)
-	if want := "the pod can be scheduled only after others"; r.Message != want || r.Nearest != nil {
+	if want := "the pod can be scheduled only after others"; wording.Reason(r) != want || r.Nearest != nil {
 		t.Errorf("%+v, want %q", r, want)
 	}
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,33 +9,32 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
-	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // identify finds the obstacle behind a refusal.
 func (e *Explainer) identify(q *nodeCase, l waiver, why rejection.Code) obstacle {
 	switch why {
 	case rejection.Taint:
-		if missing := e.support.OnNew(q.template.Pool().Name, q.pods.Needs); missing != "" {
-			return obstacle{code: rejection.Unsupported, message: "the pod needs " + missing, final: true}
+		if missing := e.support.OnNew(q.template.Pool().Name, q.pods.Needs); missing != nil {
+			return obstacle{code: rejection.Unsupported, rule: &rejection.Rule{Missing: missing}, final: true}
 		}
-		return obstacle{code: rejection.Taint, message: e.describeTaints(q), waiver: waiver{taints: true}}
+		return obstacle{code: rejection.Taint, rule: e.describeTaints(q), waiver: waiver{taints: true}}
 	case rejection.Requirement, rejection.Volume:
 		return e.identifyLabels(q, l)
 	case rejection.Topology:
 		return e.identifyTopology(q, l)
 	case rejection.Limits:
-		return obstacle{code: rejection.Limits, message: e.describeLimits(q, l), waiver: waiver{limits: true}}
+		return obstacle{code: rejection.Limits, rule: e.describeLimits(q, l), waiver: waiver{limits: true}}
 	case rejection.MinValues:
-		return obstacle{code: rejection.MinValues, message: e.describeMinValues(q, l), waiver: waiver{minValues: true}}
+		return obstacle{code: rejection.MinValues, rule: e.describeMinValues(q, l), waiver: waiver{minValues: true}}
 	case rejection.Reserved:
-		return obstacle{code: rejection.Reserved, message: "nodes in flight take the capacity reservations that would fit", final: true}
+		return obstacle{code: rejection.Reserved, final: true}
 	case rejection.Devices:
-		return obstacle{code: rejection.Devices, message: e.describeDevices(q, l), final: true}
+		return obstacle{code: rejection.Devices, rule: &rejection.Rule{ResourceClaims: e.describeDevices(q, l)}, final: true}
 	case rejection.HostPort:
-		return obstacle{code: rejection.HostPort, message: e.describePorts(q), waiver: waiver{ports: true}}
+		return obstacle{code: rejection.HostPort, rule: e.describePorts(q), waiver: waiver{ports: true}}
 	case rejection.Offering:
-		return obstacle{code: rejection.Offering, message: e.describeAvailability(q, l), waiver: waiver{availability: true}}
+		return obstacle{code: rejection.Offering, rule: e.describeAvailability(q, l), waiver: waiver{availability: true}}
 	}
 	return e.identifySize(q, l)
 }
@@ -53,7 +51,7 @@ func (e *Explainer) identifyLabels(q *nodeCase, l waiver) obstacle {
 	t := e.template(q.template, l)
 	for _, key := range []string{corev1.LabelHostname, requirement.FieldName} {
 		if host := asked.Get(key); !host.Impossible() && asked.Defines(key) && !t.Requirements().Compatible(requirement.NewSet(host), nil) {
-			return e.podObstacle(q, l, key, wording.Requirement(host)+", and a new node has a name of its own")
+			return e.podObstacle(q, l, host, &rejection.Labels{Cause: rejection.NewNodeName})
 		}
 	}
 	conflict, found := t.Requirements().Conflict(asked, e.labels().WellKnown)
@@ -61,30 +59,22 @@ func (e *Explainer) identifyLabels(q *nodeCase, l waiver) obstacle {
 		return e.identifyTypes(q, l, t, asked)
 	}
 	r := conflict.Incoming
-	if r.Impossible() {
-		return e.podObstacle(q, l, r.Key(), "contradictory values of "+r.Key())
-	}
 	switch {
+	case r.Impossible():
+		return e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.Contradictory})
 	case !conflict.Undefined && conflict.Existing.Unknown():
-		return e.podObstacle(q, l, r.Key(), wording.Requirement(r)+", a label whose value is not known before a node joins")
+		return e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.UnknownBeforeJoin})
 	case conflict.Undefined && slices.Contains(e.labels().MaySetOnJoin, r.Key()):
-		return e.podObstacle(q, l, r.Key(), wording.Requirement(r)+", a label that only some nodes get, after they have joined")
+		return e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.OnlySomeNodes})
 	case conflict.Undefined:
-		return e.podObstacle(
-			q,
-			l,
-			r.Key(),
-			fmt.Sprintf("%s, a label that neither the pool nor its instance types have%s", wording.Requirement(r), e.hintKey(r.Key())),
-		)
+		return e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.Undefined, Similar: e.similarKey(r.Key())})
+	case e.unknownValue(r):
+		return e.podObstacle(q, l, r, e.withKnown(r, &rejection.Labels{Cause: rejection.UnknownValue}))
+	case r.Key() == karpv1.LabelNodePool:
+		return e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.OtherPool, Similar: e.similarPool(r)})
 	}
-	if e.unknownValue(r) {
-		return e.podObstacle(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", wording.Requirement(r), e.hintValue(r)))
-	}
-	if r.Key() == karpv1.LabelNodePool {
-		return e.podObstacle(q, l, r.Key(), wording.Requirement(r)+e.hintPool(r))
-	}
-	o := e.podObstacle(q, l, r.Key(), wording.Value(r))
-	o.message = fmt.Sprintf("the pool allows only %s, and %s", wording.Requirement(conflict.Existing), o.message)
+	allowed := rejection.LabelOf(conflict.Existing)
+	o := e.podObstacle(q, l, r, &rejection.Labels{Cause: rejection.PoolExcludes, Allowed: &allowed})
 	if slices.Contains(e.poolKeys(q.template), r.Key()) && e.comesWithTypes(r.Key()) { // not a label that only the pool defines
 		o.waiver = waiver{}.withoutPool(r.Key())
 	}
@@ -95,7 +85,7 @@ func (e *Explainer) identifyLabels(q *nodeCase, l waiver) obstacle {
 func (e *Explainer) identifyTypes(q *nodeCase, l waiver, t *nodepool.Template, asked requirement.Set) obstacle {
 	for _, r := range asked.All() {
 		if e.unknownValue(r) {
-			return e.podObstacle(q, l, r.Key(), fmt.Sprintf("%s, which no instance type has%s", wording.Requirement(r), e.hintValue(r)))
+			return e.podObstacle(q, l, r, e.withKnown(r, &rejection.Labels{Cause: rejection.UnknownValue}))
 		}
 	}
 	for _, key := range e.poolKeys(q.template) {
@@ -103,48 +93,54 @@ func (e *Explainer) identifyTypes(q *nodeCase, l waiver, t *nodepool.Template, a
 			continue
 		}
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, rejection.Requirement, rejection.Volume) {
+			allowed := rejection.LabelOf(t.Requirements().Get(key))
 			return obstacle{
-				code: rejection.Requirement, waiver: waiver{}.withoutPool(key),
-				message: fmt.Sprintf(
-					"the pool allows only %s, and no such instance type has %s",
-					wording.Requirement(t.Requirements().Get(key)),
-					extraRequirements(t, asked),
-				),
+				code: rejection.Requirement, waiver: waiver{}.withoutPool(key), rule: &rejection.Rule{Labels: &rejection.Labels{
+					Cause: rejection.NoTypeHas, By: rejection.ByPool, Allowed: &allowed, Required: extraRequirements(t, asked),
+				}},
 			}
 		}
 	}
 	for _, key := range firstSuspects(asked.Keys()) {
-		o := e.podObstacle(q, l, key, wording.Requirement(asked.Get(key))+", which no instance type of the pool has")
+		labels := &rejection.Labels{Cause: rejection.NoTypeHas}
+		o := e.podObstacle(q, l, asked.Get(key), labels)
 		if _, why := e.probe(q, l.and(o.waiver)); cleared(why, rejection.Requirement, rejection.Volume) {
 			if rest := asked.Without(key); rest.Len() > 0 {
-				o.message += " together with " + extraRequirements(t, rest)
+				labels.Combined, labels.With = true, extraRequirements(t, rest)
 			}
 			return o
 		}
 	}
 	for _, c := range firstSuspects(q.pods.Search.Constraints()) {
-		o := obstacle{code: rejection.Topology, message: c.Describe(q.template), waiver: waiver{}.withoutConstraint(c)}
+		o := obstacle{code: rejection.Topology, rule: topologyRule(&rejection.Domains{}, q, c), waiver: waiver{}.withoutConstraint(c)}
 		if _, why := e.probe(q, l.and(o.waiver)); cleared(why, rejection.Requirement, rejection.Volume) {
 			return o
 		}
 	}
 	return obstacle{
-		code:    rejection.Requirement,
-		message: fmt.Sprintf("the pod requires %s, which no instance type of the pool has", extraRequirements(t, asked)),
-		waiver:  waiver{volume: true}.withoutPod(q.required.Keys()...),
+		code: rejection.Requirement, waiver: waiver{volume: true}.withoutPod(q.required.Keys()...), rule: &rejection.Rule{
+			Labels: &rejection.Labels{Cause: rejection.NoTypeHas, By: rejection.ByPod, Required: extraRequirements(t, asked)},
+		},
 	}
 }
 
-// podObstacle is an obstacle in what the pod, or else its volume, requires of a label.
-func (e *Explainer) podObstacle(q *nodeCase, l waiver, key, what string) obstacle {
+// podObstacle is an obstacle in what the pod, or else its volume, requires of a label. It completes the rule with who requires what.
+func (e *Explainer) podObstacle(q *nodeCase, l waiver, r requirement.Requirement, labels *rejection.Labels) obstacle {
+	labels.By, labels.Required = rejection.ByPod, []rejection.Label{rejection.LabelOf(r)}
+	rule, key := &rejection.Rule{Labels: labels}, r.Key()
 	if !l.volume && q.volume.Defines(key) && (slices.Contains(l.pod, key) || !q.required.Defines(key)) {
-		return obstacle{
-			code:    rejection.Volume,
-			message: fmt.Sprintf("%s can only be used in %s", volumeName(q, key), what),
-			waiver:  waiver{volume: true},
-		}
+		labels.By, labels.Claim = rejection.ByVolume, q.pods.Search.VolumeClaim(key)
+		return obstacle{code: rejection.Volume, rule: rule, waiver: waiver{volume: true}}
 	}
-	return obstacle{code: rejection.Requirement, message: "the pod requires " + what, waiver: waiver{}.withoutPod(key)}
+	return obstacle{code: rejection.Requirement, rule: rule, waiver: waiver{}.withoutPod(key)}
+}
+
+// topologyRule is the rule with more constraints.
+func topologyRule(t *rejection.Domains, q *nodeCase, more ...Constraint) *rejection.Rule {
+	for _, c := range more {
+		t.Constraints = append(t.Constraints, c.Describe(q.template))
+	}
+	return &rejection.Rule{Domains: t}
 }
 
 // identifyTopology finds the constraint that leaves the pool's nodes no domain, and whether the pool's own requirements
@@ -162,45 +158,42 @@ func (e *Explainer) identifyTopology(q *nodeCase, l waiver) obstacle {
 		culprits = constraints[:1]
 	}
 	culprit := culprits[0]
-	o := obstacle{code: rejection.Topology, message: culprit.Describe(q.template), waiver: waiver{}.withoutConstraint(culprit)}
+	data := &rejection.Domains{}
+	o := obstacle{code: rejection.Topology, rule: topologyRule(data, q, culprits...), waiver: waiver{}.withoutConstraint(culprit)}
 	for _, c := range constraints { // pods that keep apart from each other do so in both directions
 		if c != culprit && c.KeepsApart() && culprit.KeepsApart() && c.Key() == culprit.Key() && c.Selector() == culprit.Selector() {
 			o.waiver = o.waiver.withoutConstraint(c)
 		}
-	}
-	for _, c := range culprits[1:] {
-		o.message += ", and " + c.Describe(q.template)
 	}
 	key := culprit.Key()
 	if slices.Contains(e.poolKeys(q.template), key) && !slices.Contains(l.pool, key) {
 		_, why := e.probe(q, l.withoutPool(key))
 		if cleared(why, rejection.Topology, rejection.Requirement, rejection.Resources, rejection.Offering) {
 			o.waiver = waiver{}.withoutPool(key)
-			o.message = fmt.Sprintf("the pool allows only %s, and %s", wording.Requirement(q.template.Requirements().Get(key)), o.message)
+			allowed := rejection.LabelOf(q.template.Requirements().Get(key))
+			data.Pool = &allowed
 			return o
 		}
 	}
 	if key == corev1.LabelHostname {
 		return o
 	}
-	if places := culprit.Domains(e.template(q.template, l).Requirements().Intersect(q.requirements(l))); len(places) > 0 {
-		o.message += "; a node of this pool for it can only be in " + wording.List(places)
-	}
+	data.Possible = rejection.NamesOf(culprit.Domains(e.template(q.template, l).Requirements().Intersect(q.requirements(l))))
 	return o
 }
 
-// identifySize describes which request is too large, and which rule excludes larger types, if one does.
+// identifySize finds which request is too large, and which rule excludes larger types, if one does.
 func (e *Explainer) identifySize(q *nodeCase, l waiver) obstacle {
-	words := e.describeSize(q, l)
+	sizes := e.describeSize(q, l)
+	o := obstacle{code: rejection.Resources, rule: &rejection.Rule{Sizes: sizes}}
 	for _, key := range e.poolKeys(q.template) {
 		if slices.Contains(l.pool, key) {
 			continue
 		}
 		if _, why := e.probe(q, l.withoutPool(key)); cleared(why, rejection.Resources, rejection.Requirement) {
-			return obstacle{
-				code: rejection.Resources, waiver: waiver{}.withoutPool(key),
-				message: fmt.Sprintf("the pool allows only %s: %s", wording.Requirement(q.template.Requirements().Get(key)), words),
-			}
+			allowed := rejection.LabelOf(q.template.Requirements().Get(key))
+			sizes.Pool, o.waiver = &allowed, waiver{}.withoutPool(key)
+			return o
 		}
 	}
 	for _, key := range firstSuspects(q.required.Keys()) {
@@ -208,11 +201,11 @@ func (e *Explainer) identifySize(q *nodeCase, l waiver) obstacle {
 			continue
 		}
 		if _, why := e.probe(q, l.withoutPod(key)); cleared(why, rejection.Resources, rejection.Requirement) {
-			return obstacle{
-				code: rejection.Resources, waiver: waiver{}.withoutPod(key),
-				message: fmt.Sprintf("the pod requires %s: %s", wording.Requirement(q.required.Get(key)), words),
-			}
+			required := rejection.LabelOf(q.required.Get(key))
+			sizes.Pod, o.waiver = &required, waiver{}.withoutPod(key)
+			return o
 		}
 	}
-	return obstacle{code: rejection.Resources, message: words, final: true}
+	o.final = true
+	return o
 }

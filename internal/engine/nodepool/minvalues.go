@@ -1,10 +1,8 @@
 package nodepool
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -53,13 +51,13 @@ func reached(wanted map[string]int, seen map[string]map[string]bool) bool {
 	return true
 }
 
-// DescribeShortfall is the message of a shortfall.
-func DescribeShortfall(reqs requirement.Set, missed map[string]int) string {
-	var parts []string
+// Shortfall is a shortfall as the rule of a rejection.
+func Shortfall(reqs requirement.Set, missed map[string]int) *rejection.Rule {
+	out := &rejection.Rule{}
 	for _, key := range slices.Sorted(maps.Keys(missed)) {
-		parts = append(parts, fmt.Sprintf("%d values of %s instead of at least %d", missed[key], key, reqs.Get(key).MinValues()))
+		out.MinValues = append(out.MinValues, rejection.MinValue{Key: key, Values: missed[key], Wanted: reqs.Get(key).MinValues()})
 	}
-	return "too few instance types are left to choose from: " + strings.Join(parts, ", ")
+	return out
 }
 
 // Unusable lists, with the reason, each pool that has no instance types under its own requirements, or too few for
@@ -79,7 +77,7 @@ func (m *Models) Unusable(bestEffort bool) []rejection.Reason {
 			all[i].Type = i
 		}
 		if missed, _ := t.MinValuesShortfall(t.reqs, all); len(missed) > 0 {
-			out = append(out, rejection.Reason{Code: rejection.MinValues, NodePool: t.pool.Name, Message: DescribeShortfall(t.reqs, missed)})
+			out = append(out, rejection.Reason{Code: rejection.MinValues, NodePool: t.pool.Name, Rule: Shortfall(t.reqs, missed)})
 		}
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 const (
@@ -336,7 +337,7 @@ func TestMinValues(t *testing.T) {
 	if missed[corev1.LabelInstanceTypeStable] != 1 {
 		t.Errorf("missed %v, want one value of two", missed)
 	}
-	if got, want := nodepool.DescribeShortfall(l.Requirements(), missed),
+	if got, want := wording.Reason(rejection.Reason{Rule: nodepool.Shortfall(l.Requirements(), missed)}),
 		"too few instance types are left to choose from: 1 values of node.kubernetes.io/instance-type instead of at least 2"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

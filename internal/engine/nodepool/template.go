@@ -66,7 +66,7 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 	}
 	reqs, err := m.config.Labels.FromPool(np, p.NodeClassLabel)
 	if err != nil {
-		t.unusable = rejection.Reason{Code: rejection.Requirement, NodePool: np.Name, Message: err.Error()}
+		t.unusable = rejection.Reason{Code: rejection.Requirement, NodePool: np.Name, Rule: &rejection.Rule{Stated: err.Error()}}
 		return t
 	}
 	t.reqs = m.newNode.Join(reqs)
@@ -91,12 +91,14 @@ func (m *Models) model(p *snapshot.Pool) *Template {
 	t.groupDaemons(daemons)
 	switch {
 	case len(types) == 0:
-		t.unusable = rejection.Reason{Code: rejection.Offering, NodePool: np.Name, Message: "its node class offers no instance types"}
+		t.unusable = rejection.Reason{Code: rejection.Offering, NodePool: np.Name}
 	case len(t.types) == 0 || slices.ContainsFunc(t.reqs.All(), requirement.Requirement.Impossible):
 		t.unusable = rejection.Reason{
 			Code:     rejection.Requirement,
 			NodePool: np.Name,
-			Message:  "its own requirements filtered out all instance types: " + m.newNode.Stated(t.reqs).String(),
+			Rule: &rejection.Rule{Labels: &rejection.Labels{
+				Cause: rejection.NoTypeHas, By: rejection.ByPool, Required: rejection.LabelsOf(m.newNode.Stated(t.reqs).All()),
+			}},
 		}
 	}
 	return t

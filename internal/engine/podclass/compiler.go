@@ -1,7 +1,7 @@
 package podclass
 
 import (
-	"fmt"
+	"reflect"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -127,15 +127,15 @@ func contradictory(node requirement.Pod, volumes []requirement.Set) bool {
 func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reason) {
 	node, err := x.s.Labels.FromPod(&pod.Spec)
 	if err != nil {
-		return node, []rejection.Reason{{Code: rejection.InvalidPod, Message: err.Error()}}
+		return node, []rejection.Reason{{Code: rejection.InvalidPod, Rule: &rejection.Rule{Stated: err.Error()}}}
 	}
 	if node.Required != nil && len(node.Required) == 0 {
 		return node, []rejection.Reason{
-			{Code: rejection.InvalidPod, Message: "required node affinity has only empty terms, which no node matches"},
+			{Code: rejection.InvalidPod, Rule: &rejection.Rule{Labels: &rejection.Labels{Cause: rejection.EmptyTerms, By: rejection.ByPod}}},
 		}
 	}
 	if optedOut(node) {
-		return node, []rejection.Reason{{Code: rejection.NotManaged, Message: "the pod requires nodes that belong to no NodePool"}}
+		return node, []rejection.Reason{{Code: rejection.NotManaged}}
 	}
 	if why := x.impossibleValues(node.Selector); len(why) > 0 {
 		return node, why
@@ -148,10 +148,17 @@ func (x *Compiler) validate(pod *corev1.Pod) (requirement.Pod, []rejection.Reaso
 		reasons = append(reasons, why...)
 	}
 	if !possible {
-		return node, slices.Compact(reasons)
+		return node, withoutRepeats(reasons)
 	}
 	node.Required = node.Required[:min(len(node.Required), MaxAlternatives)]
 	return node, nil
+}
+
+// withoutRepeats are the reasons, neighbors that state the same once.
+func withoutRepeats(reasons []rejection.Reason) []rejection.Reason {
+	return slices.CompactFunc(reasons, func(a, b rejection.Reason) bool {
+		return reflect.DeepEqual(a, b)
+	})
 }
 
 // optedOut reports whether each node that the pod can run on belongs to no NodePool. Preferences do not count: kube-scheduler
@@ -173,7 +180,9 @@ func (x *Compiler) impossibleValues(set requirement.Set) (out []rejection.Reason
 		known := x.s.Labels.KnownValues[r.Key()]
 		if len(known) > 0 && r.Operator() == corev1.NodeSelectorOpIn && !slices.ContainsFunc(known, r.Has) {
 			out = append(out, rejection.Reason{
-				Code: rejection.InvalidPod, Message: fmt.Sprintf("the pod requires %s, but that label is always one of %v", r, known),
+				Code: rejection.InvalidPod, Rule: &rejection.Rule{Labels: &rejection.Labels{
+					Cause: rejection.ImpossibleValue, By: rejection.ByPod, Required: []rejection.Label{rejection.LabelOf(r)}, Known: known,
+				}},
 			})
 		}
 	}
@@ -186,13 +195,11 @@ func (x *Compiler) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []reject
 		return nil, nil
 	}
 	if x.s.Devices == nil {
-		return nil, []rejection.Reason{
-			{Code: rejection.DeviceClaims, Message: "the pod has resource claims (dynamic resource allocation), for which no nodes are planned"},
-		}
+		return nil, []rejection.Reason{{Code: rejection.DeviceClaims}}
 	}
 	claims, err := x.s.Devices.Claims(pod)
 	if err != nil {
-		return nil, []rejection.Reason{{Code: rejection.DeviceClaims, Message: err.Error()}}
+		return nil, []rejection.Reason{{Code: rejection.DeviceClaims, Rule: &rejection.Rule{Stated: err.Error()}}}
 	}
 	return claims, nil
 }

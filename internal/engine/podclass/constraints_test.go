@@ -18,6 +18,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // fixture compiles pods for one pool with nodes in three zones, which has a taint.
@@ -186,7 +187,7 @@ func TestAlternativesBeyondTheBoundAreReported(t *testing.T) {
 		edit = append(edit, Needs(Expr(Zone, corev1.NodeSelectorOpIn, "z1")))
 	}
 	k := newFixture().compile(Pod("web", edit...))[0]
-	if why := k.LeftOut(); !strings.Contains(why.Message, "only the first") || !k.ManyTerms() {
+	if why := k.LeftOut(); !strings.Contains(wording.Reason(why), "only the first") || !k.ManyTerms() {
 		t.Errorf("%+v, many terms %v", why, k.ManyTerms())
 	}
 }

@@ -2,7 +2,6 @@ package podclass
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -118,10 +117,7 @@ func (x *Compiler) addLevels(k *Constraints) []rejection.Reason {
 	before, intricate := len(x.topology.Groups()), k.hasManyTerms()
 	if intricate && x.manyTermGroups >= maxManyTermGroups {
 		if max(len(requiredAffinity(k.pod)), hardSpreads(k.pod)) > fewTerms {
-			return []rejection.Reason{{Code: rejection.TooComplex, Message: fmt.Sprintf(
-				"pods of more than %d terms each have more than %d different topology terms, and this pod's are not planned; use fewer terms",
-				fewTerms, maxManyTermGroups,
-			)}}
+			return []rejection.Reason{tooComplex(rejection.ManyTerms, fewTerms, maxManyTermGroups)}
 		}
 		k.levels = x.levels(k, false)
 	} else {
@@ -176,7 +172,7 @@ func (x *Compiler) level(k *Constraints, w relaxationState) *Level {
 		})
 	}
 	for _, t := range x.pools.All() {
-		if _, blocked := snapshot.Untolerated(level.tolerations, t.Taints()); blocked || x.support.OnNew(t.Pool().Name, k.needs) != "" {
+		if _, blocked := snapshot.Untolerated(level.tolerations, t.Taints()); blocked || x.support.OnNew(t.Pool().Name, k.needs) != nil {
 			level.blocked.Add(t.Index())
 		}
 	}

@@ -79,7 +79,7 @@ func (x *Compiler) launchable(q launchQuery) []*nodepool.Candidates {
 		if t.Unusable().Code != "" {
 			continue
 		}
-		if x.support.OnNew(t.Pool().Name, q.needs) != "" {
+		if x.support.OnNew(t.Pool().Name, q.needs) != nil {
 			continue
 		}
 		if q.tolerations != nil {

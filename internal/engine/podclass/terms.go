@@ -1,8 +1,6 @@
 package podclass
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
@@ -47,26 +45,27 @@ type terms struct {
 // tooMany is the reason why a pod has too many required terms to plan; the zero Reason if it has not.
 func tooMany(pod *corev1.Pod) rejection.Reason {
 	hard := hardSpreads(pod)
-	no := func(n int, what string) rejection.Reason {
-		return rejection.Reason{
-			Code:    rejection.TooComplex,
-			Message: fmt.Sprintf("the pod has %d %s, and no more than %d are planned; use fewer terms", n, what, MaxRequiredTerms),
-		}
-	}
 	if hard > MaxRequiredTerms {
-		return no(hard, "topology spread constraints with DoNotSchedule")
+		return tooComplex(rejection.HardSpreads, hard, MaxRequiredTerms)
 	}
 	if n := len(requiredAffinity(pod)); n > MaxRequiredTerms {
-		return no(n, "terms of required pod affinity")
+		return tooComplex(rejection.RequiredPods, n, MaxRequiredTerms)
 	}
 	keys := map[string]bool{}
 	for _, term := range topology.RequiredAntiAffinity(pod) {
 		keys[term.TopologyKey] = true
 	}
 	if len(keys) > MaxRequiredTerms {
-		return no(len(keys), "topology keys in required pod anti-affinity")
+		return tooComplex(rejection.AntiAffinity, len(keys), MaxRequiredTerms)
 	}
 	return rejection.Reason{}
+}
+
+// tooComplex is the reason of a pod that exceeds a bound of planning.
+func tooComplex(of rejection.BoundOf, count, most int) rejection.Reason {
+	return rejection.Reason{
+		Code: rejection.TooComplex, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: of, Count: count, Most: most}},
+	}
 }
 
 // hardSpreads counts the pod's spreads with DoNotSchedule.
@@ -240,7 +239,5 @@ func (c *Constraints) LeftOut() rejection.Reason {
 	if n <= MaxAlternatives {
 		return rejection.Reason{}
 	}
-	return rejection.Reason{Code: rejection.TooComplex, Message: fmt.Sprintf(
-		"of the pod's %d terms of required node affinity only the first %d are considered; use fewer terms", n, MaxAlternatives,
-	)}
+	return tooComplex(rejection.RequiredNodes, n, MaxAlternatives)
 }

@@ -21,6 +21,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/hostilepods"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -93,8 +94,9 @@ func oversized(s *snapshot.Snapshot, r *schedule.Rejection) bool {
 		}
 	}
 	return slices.ContainsFunc(r.Reasons, func(why schedule.Reason) bool {
-		return strings.Contains(why.Message, "no instance type is that large") ||
-			strings.Contains(why.Message, ", which no instance type has") && why.Code == schedule.Resources
+		return why.Rule != nil && why.Rule.Sizes != nil && slices.ContainsFunc(why.Rule.Sizes.TooLarge, func(z rejection.Size) bool {
+			return z.Cause == rejection.AllTooSmall || z.Cause == rejection.NoType
+		})
 	})
 }
 

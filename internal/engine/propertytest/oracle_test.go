@@ -10,6 +10,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -64,7 +65,7 @@ func (p *simplePlanner) valid(pod *corev1.Pod) bool {
 		plan.Stats.HourlyCost += plan.Launches[i].Offering.Price
 	}
 	for _, pod := range p.waiting {
-		plan.Rejected = append(plan.Rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: "none", Message: "none"}}})
+		plan.Rejected = append(plan.Rejected, schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: "none", Rule: &rejection.Rule{Stated: "none"}}}})
 	}
 	return len(validate.Check(p.s, plan)) == 0 && validate.SpreadHoldsLast(p.s, plan, pod)
 }

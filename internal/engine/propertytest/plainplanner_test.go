@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -358,7 +359,7 @@ func (m *plainPlanner) valid(hard *corev1.Pod) bool {
 }
 
 func notYet(pod *corev1.Pod) schedule.Rejection {
-	return schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: schedule.Resources, Message: "not yet"}}}
+	return schedule.Rejection{Pod: pod, Reasons: []schedule.Reason{{Code: schedule.Resources, Rule: &rejection.Rule{Stated: "not yet"}}}}
 }
 
 // plan is the plan so far.

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Shrink removes from a world whatever it can while the world still fails.
@@ -263,7 +264,11 @@ func Describe(p schedule.Plan) string {
 		out += "\n"
 	}
 	for _, r := range p.Rejected {
-		out += fmt.Sprintf("rejected %s: %v\n", r.Pod.Name, r.Reasons)
+		out += "rejected " + r.Pod.Name + ":"
+		for _, why := range r.Reasons {
+			out += fmt.Sprintf(" %s %s: %s", why.NodePool, why.Code, wording.Reason(why))
+		}
+		out += "\n"
 	}
 	return out
 }

@@ -2,13 +2,16 @@
 // off a node states its own.
 package rejection
 
-// Reason is one cause, as data. Code is stable; Message is for people.
+// Reason is one cause, as data. Package wording turns it into a sentence.
 type Reason struct {
-	Code     Code   `json:"code"`
-	NodePool string `json:"nodePool,omitempty"`
-	Message  string `json:"message"`
+	Code     Code
+	NodePool string
+	// Rule is what the reason is about; nil if the Code is all that there is to know. It must not be changed.
+	Rule *Rule
 	// Nearest is where the pod would go without the reasons of this pool; nil if nowhere.
-	Nearest *Nearest `json:"-"`
+	Nearest *Nearest
+	// Together is how many reasons keep the pod from Nearest. It is set at the last of them.
+	Together int
 }
 
 // Nearest is where a pod would be scheduled if the reasons of its pool did not exist.

@@ -134,6 +134,14 @@ func (r Requirement) MinValues() int { return r.minValues }
 // Values are those allowed (operator In) or excluded (NotIn), sorted. The caller must not modify them.
 func (r Requirement) Values() []string { return r.values }
 
+// ListedValues are the only values that the label may have; nil if it may have any but some.
+func (r Requirement) ListedValues() []string {
+	if r.complement {
+		return nil
+	}
+	return r.values
+}
+
 // Bounds returns the inclusive integer bounds; nil means unbounded.
 func (r Requirement) Bounds() (lowest, highest *int64) {
 	if r.hasMin {

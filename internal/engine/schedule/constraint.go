@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 )
@@ -12,8 +13,8 @@ type constraint struct {
 	of *topology.Registry
 }
 
-// Describe is the constraint as it concerns new nodes of the template, in the words of a message.
-func (c *constraint) Describe(on *nodepool.Template) string {
+// Describe is the constraint as it concerns new nodes of the template.
+func (c *constraint) Describe(on *nodepool.Template) rejection.Constraint {
 	return c.of.Describe(&c.View, on.DaemonsOn(c.Daemons()))
 }
 

@@ -10,8 +10,10 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 const instanceType = corev1.LabelInstanceTypeStable
@@ -244,7 +246,7 @@ func TestReasonMessages(t *testing.T) {
 			}
 			var got []string
 			for _, r := range p.Rejected[len(p.Rejected)-1].Reasons {
-				line := string(r.Code) + ": " + r.Message
+				line := string(r.Code) + ": " + wording.Reason(r)
 				if len(c.world.Pools) > 1 {
 					line = r.NodePool + ": " + line
 				}
@@ -333,11 +335,8 @@ func withoutReasons(s *snapshot.Snapshot, pool string, reasons []schedule.Reason
 
 // removeReason removes the obstacle of one reason.
 func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r schedule.Reason) {
-	byPool := strings.Contains(r.Message, "the pool allows only")
-	for _, key := range []string{Zone, Arch, Capacity, "team", "rack", instanceType} {
-		if !strings.Contains(r.Message, key) || r.Code == schedule.Limits || r.Code == schedule.MinValues {
-			continue
-		}
+	byPool, keys := obstacleLabels(r.Rule)
+	for _, key := range keys {
 		if byPool && key != "team" && key != "rack" { // which only the pod can do without
 			spec := &pool.NodePool.Spec.Template
 			spec.Spec.Requirements = slices.DeleteFunc(spec.Spec.Requirements, func(r karpv1.Requirement) bool { return r.Key == key })
@@ -374,25 +373,51 @@ func removeReason(s *snapshot.Snapshot, pool *snapshot.Pool, pod *corev1.Pod, r 
 		}
 	case schedule.Topology:
 		if !byPool {
-			dropConstraint(s, pod, r.Message)
+			dropConstraint(s, pod, r.Rule.Domains.Constraints[0])
 		}
 	}
 }
 
-// dropConstraint drops the topology constraint that is named first.
-func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
-	if strings.HasPrefix(message, "fits ") {
-		_, message, _ = strings.Cut(message, ", but ")
+// obstacleLabels are the labels on which pod and pool conflict by the rule, and whether the pool could do without its requirement.
+func obstacleLabels(rule *rejection.Rule) (byPool bool, keys []string) {
+	if rule == nil {
+		return false, nil
 	}
-	named := func(kind, key string) bool { return strings.HasPrefix(message, kind+" over "+key) }
-	if strings.Contains(message, "to pods with volume claim ") {
+	var labels []rejection.Label
+	pool := func(l *rejection.Label) {
+		if byPool = byPool || l != nil; l != nil {
+			labels = append(labels, *l)
+		}
+	}
+	switch {
+	case rule.Labels != nil:
+		pool(rule.Labels.Allowed)
+		labels = slices.Concat(labels, rule.Labels.Required, rule.Labels.With)
+	case rule.Sizes != nil:
+		pool(rule.Sizes.Pool)
+		if rule.Sizes.Pod != nil {
+			labels = append(labels, *rule.Sizes.Pod)
+		}
+	case rule.Domains != nil:
+		pool(rule.Domains.Pool)
+	}
+	for _, l := range labels {
+		keys = append(keys, l.Key)
+	}
+	return byPool, keys
+}
+
+// dropConstraint drops the topology constraint that is named first.
+func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, c rejection.Constraint) {
+	named := func(kind rejection.ConstraintKind, key string) bool { return c.Kind == kind && c.Key == key }
+	if c.Claim != "" {
 		pod.Spec.Volumes = nil
 	}
 	pod.Spec.TopologySpreadConstraints = slices.DeleteFunc(
 		pod.Spec.TopologySpreadConstraints,
-		func(c corev1.TopologySpreadConstraint) bool { return named("topology spread", c.TopologyKey) },
+		func(c corev1.TopologySpreadConstraint) bool { return named(rejection.KindSpread, c.TopologyKey) },
 	)
-	drop := func(kind string, terms *[]corev1.PodAffinityTerm) {
+	drop := func(kind rejection.ConstraintKind, terms *[]corev1.PodAffinityTerm) {
 		*terms = slices.DeleteFunc(*terms, func(t corev1.PodAffinityTerm) bool { return named(kind, t.TopologyKey) })
 	}
 	affinity := func(p *corev1.Pod) *corev1.Affinity {
@@ -407,13 +432,13 @@ func dropConstraint(s *snapshot.Snapshot, pod *corev1.Pod, message string) {
 		}
 		return p.Spec.Affinity
 	}
-	drop("pod affinity", &affinity(pod).PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
-	drop("pod anti-affinity", &affinity(pod).PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	drop(rejection.KindAffinity, &affinity(pod).PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	drop(rejection.KindApart, &affinity(pod).PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	for i := range s.Nodes {
 		s.Nodes[i].Pods = slices.Clone(s.Nodes[i].Pods)
 		for k, p := range s.Nodes[i].Pods {
 			p = p.DeepCopy()
-			drop("another pod's anti-affinity", &affinity(p).PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+			drop(rejection.KindInverse, &affinity(p).PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 			s.Nodes[i].Pods[k] = p
 		}
 	}

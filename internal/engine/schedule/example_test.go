@@ -6,6 +6,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Solve plans all pods of a snapshot at once. Pods that no node can hold come with the reason for each pool.
@@ -18,7 +19,7 @@ func ExampleSolve() {
 		fmt.Printf("launch %s in pool %s, pods: %d\n", l.InstanceTypes[0].Name, l.Pool.Name, len(l.Pods))
 	}
 	for _, r := range plan.Rejected {
-		fmt.Printf("pod %s: %s\n", r.Pod.Name, r.Reasons[0].Message)
+		fmt.Printf("pod %s: %s\n", r.Pod.Name, wording.Reason(r.Reasons[0]))
 	}
 	fmt.Printf("cost %.3f $/h, lower bound %.3f $/h\n", plan.Stats.HourlyCost, plan.Stats.LowerBound)
 	// Output:

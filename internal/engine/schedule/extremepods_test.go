@@ -14,6 +14,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // hugeQuantities are quantities that the API server accepts but no int64 of thousandths holds.
@@ -78,7 +79,7 @@ func TestOversizedPodDoesNotDelayOthers(t *testing.T) {
 				if name == corev1.ResourceEphemeralStorage {
 					want = "which no instance type has" // of this catalog
 				}
-				if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) {
+				if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(wording.Reason(why), want) {
 					t.Errorf("reason %v, want %q", why, want)
 				}
 			})
@@ -245,7 +246,7 @@ func TestInvalidRequirementIsReportedAndDoesNotDelayOthers(t *testing.T) {
 				t.Errorf("launched\n%swant\n%s", got, alone)
 			}
 			if len(p.Rejected) != 1 || p.Rejected[0].Reasons[0].Code != schedule.InvalidPod ||
-				!strings.Contains(p.Rejected[0].Reasons[0].Message, want) {
+				!strings.Contains(wording.Reason(p.Rejected[0].Reasons[0]), want) {
 				t.Errorf("rejected %v", p.Rejected)
 			}
 		})
@@ -331,9 +332,9 @@ func TestPodsWithThousandsOfResourcesDoNotDelayOthers(t *testing.T) {
 	}
 	const event = 1024 // characters that one holds
 	const want = "the pod needs 1 example.com/r0-0, which neither a node nor an instance type has"
-	if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(why.Message, want) ||
-		len(why.Message) > event {
-		t.Errorf("reason %.300s (%d characters)", why, len(why.Message))
+	if why := p.Rejected[0].Reasons[0]; why.Code != schedule.Resources || !strings.Contains(wording.Reason(why), want) ||
+		len(wording.Reason(why)) > event {
+		t.Errorf("reason %.300s (%d characters)", wording.Reason(why), len(wording.Reason(why)))
 	}
 }
 

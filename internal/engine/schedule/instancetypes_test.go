@@ -12,6 +12,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // initContainer adds an init container, a sidecar if it keeps running.
@@ -308,7 +309,7 @@ func TestLimitIsUsedFully(t *testing.T) {
 	}
 	reason := p.Rejected[0].Reasons[0]
 	const want = "fits t2.small in z1, but the pool's limit of 4 cpu leaves 0 (1 in use, 3 planned), and the smallest suitable type, t2.small, adds 1"
-	if reason.Code != schedule.Limits || reason.NodePool != "default" || reason.Message != want {
+	if reason.Code != schedule.Limits || reason.NodePool != "default" || wording.Reason(reason) != want {
 		t.Errorf("got %+v, want message %q", reason, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
@@ -29,7 +30,8 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 		known, err := f.ClassOf(p)
 		if err != nil {
 			if sv.pending[p.UID] {
-				sv.invalidPods = append(sv.invalidPods, Rejection{Pod: p, Reasons: []Reason{{Code: InvalidPod, Message: err.Error()}}})
+				why := Reason{Code: InvalidPod, Rule: &rejection.Rule{Stated: err.Error()}}
+				sv.invalidPods = append(sv.invalidPods, Rejection{Pod: p, Reasons: []Reason{why}})
 			}
 			continue
 		}

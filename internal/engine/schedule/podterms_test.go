@@ -15,6 +15,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/engine/workload"
 )
 
@@ -256,8 +257,8 @@ func TestTooManyRequiredTermsAreReported(t *testing.T) {
 				t.Fatalf("%d are rejected", len(p.Rejected))
 			}
 			last := p.Rejected[0].Reasons[len(p.Rejected[0].Reasons)-1]
-			if last.Code != schedule.TooComplex || last.Message != c.want {
-				t.Errorf("got %s %q, want %q", last.Code, last.Message, c.want)
+			if last.Code != schedule.TooComplex || wording.Reason(last) != c.want {
+				t.Errorf("got %s %q, want %q", last.Code, wording.Reason(last), c.want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/explain"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
@@ -48,9 +49,9 @@ func (p *prober) reasons(c *class) []Reason {
 	most := sv.budget.MaxSteps / explainShare
 	switch {
 	case sv.outOfSteps():
-		return []Reason{{Code: BudgetSpent, Message: budgetSpentMessage}}
+		return []Reason{{Code: BudgetSpent, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.StepsOfPlan}}}}
 	case c.ManyTerms() && (sv.shareSpent(c) || most > 0 && sv.shares.explained > most):
-		return []Reason{{Code: BudgetSpent, Message: shareSpentMessage}}
+		return []Reason{{Code: BudgetSpent, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.StepsOfManyTerms}}}}
 	}
 	end := p.begin()
 	out := p.explainer.Reasons(p.pods(c))

@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 func oncePod(c *corev1.PersistentVolumeClaim) {
@@ -55,8 +56,8 @@ func TestPodWaitsForAReadWriteOncePodClaimInUse(t *testing.T) {
 		}
 		why := p.Rejected[0].Reasons[0]
 		if want := `volume claim "data" has access mode ReadWriteOncePod, and pod "old" uses it or is planned to; the pod waits until that one is gone`; why.Code != schedule.VolumeInUse ||
-			why.Message != want {
-			t.Errorf("got %s %q", why.Code, why.Message)
+			wording.Reason(why) != want {
+			t.Errorf("got %s %q", why.Code, wording.Reason(why))
 		}
 		if !p.Rejected[0].Ignored() {
 			t.Error("the pod counts as unschedulable")
@@ -152,7 +153,7 @@ func TestNewNodesAttachNoMoreVolumesThanTheirTypeCan(t *testing.T) {
 		if len(p.Rejected) != 1 {
 			t.Fatalf("%d rejected", len(p.Rejected))
 		}
-		if got := p.Rejected[0].Reasons[0].Message; !strings.Contains(got, "2 attachable-volumes-csi-ebs.csi.aws.com") ||
+		if got := wording.Reason(p.Rejected[0].Reasons[0]); !strings.Contains(got, "2 attachable-volumes-csi-ebs.csi.aws.com") ||
 			!strings.Contains(got, "has 1 for pods") {
 			t.Errorf("got %q", got)
 		}

@@ -26,15 +26,6 @@ const (
 // DefaultBudget is the budget of a plan in a cluster.
 func DefaultBudget() Budget { return Budget{LookaheadSteps: defaultSteps, MaxSteps: 2 * defaultSteps} }
 
-const (
-	// budgetSpentMessage is the reason for pods that the plan did not reach.
-	budgetSpentMessage = "planning stopped before the pod's turn, since this plan had taken all the steps that it may; " +
-		"the pod is planned again in the next pass"
-	// shareSpentMessage is the reason for pods with very many terms that have taken their share.
-	shareSpentMessage = "no node was found for the pod within its share of the steps of a plan, since the terms of its " +
-		"affinity and spread need very many; use fewer terms. The pod is planned again when the cluster changes, or after a pause"
-)
-
 // stopRequested reports whether the plan is abandoned.
 func (sv *solver) stopRequested() bool {
 	if !sv.abandoned && sv.budget.Stop != nil && sv.budget.Stop() {

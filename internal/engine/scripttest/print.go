@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // print prints a plan: what is launched, where pods are placed, and which pods wait for which reasons. Equal lines
@@ -74,7 +75,7 @@ func (w *world) rejected(rejected []schedule.Rejection) []string {
 			if why.NodePool != "" {
 				text += why.NodePool + ": "
 			}
-			text += fmt.Sprintf("%s (%s)", why.Message, why.Code)
+			text += fmt.Sprintf("%s (%s)", wording.Reason(why), why.Code)
 		}
 		if byReason[text] == nil {
 			order = append(order, text)

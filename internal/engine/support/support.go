@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -41,9 +42,12 @@ type pool struct {
 	drivers map[string]bool
 	// seen is true if some node of the pool is initialized.
 	seen bool
-	// elsewhere names the DaemonSets that install a driver on other nodes, with the reason, by driver.
-	elsewhere map[string]string
+	// elsewhere are the DaemonSets that install a driver on other nodes, by driver.
+	elsewhere map[string]installer
 }
+
+// installer is a DaemonSet, NAMESPACE/NAME, with why its pods do not run on nodes of a pool.
+type installer struct{ daemonSet, why string }
 
 // NewIndex is the index of the snapshot.
 func NewIndex(s *snapshot.Snapshot) *Index { return &Index{s: s, pools: map[string]*pool{}} }
@@ -72,35 +76,31 @@ func (x *Index) OnNode(n *snapshot.Node, needs Needs) string {
 	return ""
 }
 
-// OnNew is what new nodes of the pool lack of the needs, in words that follow "the pod needs"; empty if nothing.
-func (x *Index) OnNew(name string, needs Needs) string {
+// OnNew is what new nodes of the pool lack of the needs; nil if nothing.
+func (x *Index) OnNew(name string, needs Needs) *rejection.Missing {
 	if needs.None() {
-		return ""
+		return nil
 	}
 	p := x.pool(name)
 	if p == nil {
-		return ""
+		return nil
 	}
 	for _, f := range needs.Features {
 		if !slices.Contains(p.features, f) {
-			return fmt.Sprintf("a kubelet that declares feature %q, and nodes of the pool are not known to have one: "+
-				"their image must have a kubelet that is new enough, with the feature on", f)
+			return &rejection.Missing{Feature: f}
 		}
 	}
 	for _, d := range needs.Drivers {
 		if !p.lacks(d) {
 			continue
 		}
-		if why := p.elsewhere[d]; why != "" {
-			return fmt.Sprintf("CSI driver %q on its node, and %s", d, why)
-		}
-		return fmt.Sprintf("CSI driver %q on its node, and no initialized node of the pool has it", d)
+		return &rejection.Missing{Driver: d, DaemonSet: p.elsewhere[d].daemonSet, Why: p.elsewhere[d].why}
 	}
-	return ""
+	return nil
 }
 
 func (p *pool) lacks(driver string) bool {
-	return !p.drivers[driver] && (p.seen || p.elsewhere[driver] != "")
+	return !p.drivers[driver] && (p.seen || p.elsewhere[driver].daemonSet != "")
 }
 
 // pool is what is known of the pool's new nodes; nil if the snapshot has no such pool.
@@ -110,7 +110,7 @@ func (x *Index) pool(name string) *pool {
 	}
 	var out *pool
 	if i := slices.IndexFunc(x.s.Pools, func(p snapshot.Pool) bool { return p.NodePool.Name == name }); i >= 0 {
-		out = &pool{features: x.s.Pools[i].KubeletFeatures, drivers: map[string]bool{}, elsewhere: map[string]string{}}
+		out = &pool{features: x.s.Pools[i].KubeletFeatures, drivers: map[string]bool{}, elsewhere: map[string]installer{}}
 		x.learn(out, name)
 		x.readDaemonSets(out, &x.s.Pools[i])
 	}
@@ -154,7 +154,7 @@ func (x *Index) readDaemonSets(p *pool, of *snapshot.Pool) {
 			case "":
 				p.drivers[driver] = true
 			default:
-				p.elsewhere[driver] = fmt.Sprintf("DaemonSet %s/%s, which installs it, %s", set.Namespace, set.Name, why)
+				p.elsewhere[driver] = installer{set.Namespace + "/" + set.Name, why}
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 const (
@@ -181,7 +182,7 @@ func outcome(p schedule.Plan) string {
 	case len(p.Launches) > 0:
 		return "new"
 	case len(p.Rejected) > 0:
-		return p.Rejected[0].Reasons[0].Message
+		return wording.Reason(p.Rejected[0].Reasons[0])
 	}
 	return p.Placements[0].Node
 }

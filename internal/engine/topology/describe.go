@@ -2,79 +2,46 @@ package topology
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
-// Describe describes the constraint, the distribution of its pods, and which domains that leaves, in the words of a
-// message. Daemons are the DaemonSets, by number, that run on the new nodes in question.
-func (r *Registry) Describe(v *View, daemons []int) string {
+// Describe is the constraint, the distribution of its pods, and which domains that leaves. Daemons are the DaemonSets, by number,
+// that run on the new nodes in question.
+func (r *Registry) Describe(v *View, daemons []int) rejection.Constraint {
 	g := v.g
-	s := fmt.Sprintf("%s over %s", g.typ, g.key)
-	switch g.typ {
-	case Spread:
-		return s + fmt.Sprintf(" with maxSkew %d (pods now: %s)", g.maxSkew, g.distribution(true)) + v.describeAllowed()
-	case Affinity:
-		return s + " to pods with " + g.selectorText() + r.describeFollowed(g, daemons)
-	case AntiAffinity:
-		s += " to pods with " + g.selectorText()
-		if len(daemons) > 0 {
-			s += fmt.Sprintf(": %s a pod on each new node that would suit", r.daemonSets(daemons, " runs such", " run such"))
-			if g.OverHosts() {
-				return s // a new node is none of the hosts that have such pods
-			}
-			return s + g.describeApart(", and such pods are or may come up in ")
+	out := rejection.Constraint{
+		Kind: g.typ.kind(), Key: g.key, Hosts: g.OverHosts(), Claim: g.claim, Selectors: len(g.parts), Undecided: g.undecided,
+	}
+	if g.claim == "" && len(g.parts) == 0 && g.selector != nil {
+		out.Selector = g.selector.String()
+	}
+	if g.typ == Spread {
+		out.MaxSkew, out.MinDomains, out.Usable = g.maxSkew, g.minDomains, len(g.usable)
+		out.Pods, out.Allowed = g.distribution(true), rejection.NamesOf(v.leaves())
+		return out
+	}
+	out.Pods, out.Example = g.distribution(false), g.example()
+	if g.typ == Affinity { // DaemonSets matter where they run such pods on other nodes alone
+		out.Elsewhere = g.OverHosts() && len(g.daemons) > 0 && len(daemons) == 0
+		if daemons = nil; out.Elsewhere {
+			daemons = g.daemons.Members()
 		}
-		return s + g.describeApart(", which are or may come up in ")
 	}
-	if len(daemons) > 0 {
-		return fmt.Sprintf("the required anti-affinity over %s of %s a pod on each new node that would suit", g.key,
-			r.daemonSets(daemons, ", which runs", ", which run"))
-	}
-	return s + g.describeApart(", which is or may come up in ")
-}
-
-// describeFollowed says where the pods are that others must follow.
-func (r *Registry) describeFollowed(g *Group, daemons []int) string {
-	switch where := g.distribution(false); {
-	case g.OverHosts() && len(g.daemons) > 0 && len(daemons) == 0:
-		return fmt.Sprintf(": a new node has none, since %s not run there, and the nodes that have some do not take the pod",
-			r.daemonSets(g.daemons.Members(), " does", " do"))
-	case g.OverHosts():
-		return ": a new node has none, and the nodes that have some do not take the pod"
-	case where != "":
-		return ", which are in " + where + g.describeExample()
-	case g.undecided > 0:
-		return ", which are on nodes that may yet come up anywhere"
-	}
-	return ": there are none"
-}
-
-// describeApart says where the pods are that others keep away from; empty if there are none.
-func (g *Group) describeApart(lead string) string {
-	where := g.distribution(false)
-	if where == "" {
-		return ""
-	}
-	return lead + where + g.describeExample()
-}
-
-// daemonSets names DaemonSets with the verb for one or for several.
-func (r *Registry) daemonSets(daemons []int, one, several string) string {
-	var names []string
 	for _, number := range daemons {
-		names = append(names, r.daemons[number].name)
+		out.DaemonSets = append(out.DaemonSets, r.daemons[number].name)
 	}
-	if len(names) == 1 {
-		return "DaemonSet " + names[0] + one
-	}
-	return "DaemonSets " + wording.List(names) + several
+	return out
+}
+
+// kind is the type in the data of rejections.
+func (t Type) kind() rejection.ConstraintKind {
+	return [...]rejection.ConstraintKind{rejection.KindSpread, rejection.KindAffinity, rejection.KindApart, rejection.KindInverse}[t]
 }
 
 // example is one of the running pods that a group counts.
@@ -116,60 +83,42 @@ func (r *Registry) NoteMoved(g *Group, n *Node, pod *corev1.Pod) {
 	g.note(pod, n)
 }
 
-// describeExample names a running pod of the group, and where it runs. On hosts, the domains say enough.
-func (g *Group) describeExample() string {
+// example is a running pod of the group, and where it runs; nil on hosts, where the domains say enough.
+func (g *Group) example() *rejection.Example {
 	i := slices.IndexFunc(g.examples, func(e example) bool { return !e.node.Removed })
 	if i < 0 || g.OverHosts() {
-		return ""
+		return nil
 	}
 	e := g.examples[i]
-	s := fmt.Sprintf(": %s/%s runs on node %s", e.pod.Namespace, e.pod.Name, e.node.Name)
-	if snapshot.Terminating(e.pod) {
-		s += " until it has terminated"
-	}
-	return s
+	return &rejection.Example{Pod: e.pod.Namespace + "/" + e.pod.Name, Node: e.node.Name, Terminating: snapshot.Terminating(e.pod)}
 }
 
-// describeAllowed says which domains a spread leaves.
-func (v *View) describeAllowed() string {
-	var allowed []string
+// leaves are the domains that a spread leaves.
+func (v *View) leaves() []string {
+	var out []string
 	for _, d := range v.g.universe {
 		if v.Allows(d) {
-			allowed = append(allowed, d)
+			out = append(out, d)
 		}
 	}
-	switch {
-	case len(v.g.usable) < v.g.minDomains:
-		return fmt.Sprintf(" allows no more: minDomains is %d, and the pod can use only %d", v.g.minDomains, len(v.g.usable))
-	case len(allowed) == 0:
-		return " allows no more anywhere"
-	}
-	return " allows only " + wording.List(allowed)
+	return out
 }
 
-// distribution lists the group's pods by domain: "z1 (2), z2 (1)". It includes domains without pods if empty is true.
-func (g *Group) distribution(empty bool) string {
+// distribution lists the group's pods by domain. It includes domains without pods if empty is true.
+func (g *Group) distribution(empty bool) (out rejection.DomainCounts) {
 	domains := slices.Collect(maps.Keys(g.counts))
 	if empty {
 		domains = append(domains, g.universe...)
 	}
 	slices.Sort(domains)
-	var out []string
 	for _, d := range slices.Compact(domains) {
-		if n := g.counts[d]; n > 0 || empty {
-			out = append(out, fmt.Sprintf("%s (%d)", d, n))
+		switch n := g.counts[d]; {
+		case n == 0 && !empty:
+		case len(out.First) < rejection.MaxNames:
+			out.First = append(out.First, rejection.DomainCount{Domain: d, Pods: n})
+		default:
+			out.More++
 		}
 	}
-	return wording.List(out)
-}
-
-// selectorText describes the pods that the group selects.
-func (g *Group) selectorText() string {
-	switch {
-	case g.claim != "":
-		return fmt.Sprintf("volume claim %q", g.claim)
-	case len(g.parts) > 0:
-		return fmt.Sprintf("any of %d selectors", len(g.parts))
-	}
-	return g.selector.String()
+	return out
 }

@@ -10,9 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // threeZones is a pool whose nodes can be in zones z1 to z3.
@@ -165,7 +167,12 @@ func TestCountsOfPlannedNodes(t *testing.T) {
 	}
 	r.CountNew(spread.Group(), &topology.NewNode{Labels: requirement.NewSet(requirement.In(Zone, "z3")), Pool: pool}, 2)
 	r.CountOn(spread.Group(), nodes[1])
-	if got, want := r.Describe(&spread, nil), "pods now: z1 (1), z2 (1), z3 (2)) allows only z1, z2"; !strings.Contains(got, want) {
+	describe := func() string {
+		return wording.Reason(rejection.Reason{Rule: &rejection.Rule{
+			Domains: &rejection.Domains{Constraints: []rejection.Constraint{r.Describe(&spread, nil)}},
+		}})
+	}
+	if got, want := describe(), "pods now: z1 (1), z2 (1), z3 (2)) allows only z1, z2"; !strings.Contains(got, want) {
 		t.Errorf("%q does not say %q", got, want)
 	}
 	if n := spread.Group().CountBefore("z3"); n != 0 {
@@ -173,7 +180,7 @@ func TestCountsOfPlannedNodes(t *testing.T) {
 	}
 	r.Undo()
 	if spread.Group().Undecided() != 0 || spread.Group().Count("z3") != 0 || spread.Group().Count("z1") != 1 {
-		t.Errorf("after Undo: %s", r.Describe(&spread, nil))
+		t.Errorf("after Undo: %s", describe())
 	}
 	if !apart.Allows("z2") || !hosts.AllowsNew(3) {
 		t.Error("Undo leaves pods on planned nodes")

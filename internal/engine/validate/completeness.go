@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Choices returns, joined, what the plan obviously could have done and did not: it must schedule every pod that could
@@ -25,7 +26,7 @@ func Choices(s *snapshot.Snapshot, p schedule.Plan) error {
 		}
 		for i := range s.Pools {
 			if on, ok := c.freshNode(r.Pod, &s.Pools[i], ignoreSoftTaints); ok {
-				c.fail("pod %s is rejected (%s), though it fits alone on %s", name(r.Pod), r.Reasons[0].Message, on)
+				c.fail("pod %s is rejected (%s), though it fits alone on %s", name(r.Pod), wording.Reason(r.Reasons[0]), on)
 				break
 			}
 		}

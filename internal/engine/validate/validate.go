@@ -19,6 +19,7 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Violation is one violated rule.
@@ -128,7 +129,7 @@ func (c *check) podsOnce() {
 			c.fail("pod %s is rejected without a reason", name(r.Pod))
 		}
 		for _, reason := range r.Reasons {
-			if reason.Code == "" || reason.Message == "" {
+			if reason.Code == "" || wording.Reason(reason) == "" {
 				c.fail("pod %s is rejected for an empty reason", name(r.Pod))
 			}
 		}

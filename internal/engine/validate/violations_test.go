@@ -12,6 +12,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/validate"
@@ -263,7 +264,7 @@ func TestChoicesFindMissedPlacements(t *testing.T) {
 		}
 		left := p.Launches[0].Pods[0]
 		p.Launches = p.Launches[1:]
-		p.Rejected = []schedule.Rejection{{Pod: left, Reasons: []schedule.Reason{{Code: schedule.Limits, Message: "forgotten"}}}}
+		p.Rejected = []schedule.Rejection{{Pod: left, Reasons: []schedule.Reason{{Code: schedule.Limits, Rule: &rejection.Rule{Stated: "forgotten"}}}}}
 		if err := validate.Choices(s, p); err == nil || !strings.Contains(err.Error(), "fits alone on m.small") {
 			t.Errorf("got %v", err)
 		}

@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,11 +35,9 @@ func (u Users) Take(pod *corev1.Pod, claims []types.NamespacedName) {
 func (u Users) Blocked(pod *corev1.Pod, claims []types.NamespacedName) rejection.Reason {
 	for _, key := range claims {
 		if user := u[key]; user != nil && user != pod {
-			return rejection.Reason{Code: rejection.VolumeInUse, Message: fmt.Sprintf(
-				"volume claim %q has access mode ReadWriteOncePod, and pod %q uses it or is planned to; the pod waits until that one is gone",
-				key.Name,
-				user.Name,
-			)}
+			return rejection.Reason{Code: rejection.VolumeInUse, Rule: &rejection.Rule{
+				VolumeClaim: &rejection.VolumeClaim{Name: key.Name, Cause: rejection.ClaimInUse, Pod: user.Name},
+			}}
 		}
 	}
 	return rejection.Reason{}

@@ -79,15 +79,16 @@ func className(annotations map[string]string, field *string) string {
 	return *field
 }
 
-// reason is a Reason that names the volume's claim.
-func (v Volume) reason(code rejection.Code, format string, args ...any) rejection.Reason {
-	return rejection.Reason{Code: code, Message: fmt.Sprintf("volume claim %q ", v.key.Name) + fmt.Sprintf(format, args...)}
+// reason is a Reason about the volume's claim, of which it sets the name.
+func (v Volume) reason(code rejection.Code, why rejection.VolumeClaim) rejection.Reason {
+	why.Name = v.key.Name
+	return rejection.Reason{Code: code, Rule: &rejection.Rule{VolumeClaim: &why}}
 }
 
 // unsupported is the reason why nodes of this cloud cannot use the volume; the zero Reason if they can.
 func (v Volume) unsupported(u snapshot.UnsupportedStorage) rejection.Reason {
 	if driver := v.driver(); slices.Contains(u.Provisioners, driver) {
-		return v.reason(rejection.Unsupported, "is provisioned by %q, which does not work on nodes of this cloud", driver)
+		return v.reason(rejection.Unsupported, rejection.VolumeClaim{Cause: rejection.ForeignDriver, Provisioner: driver})
 	}
 	if v.pv != nil || v.class == nil {
 		return rejection.Reason{}
@@ -95,12 +96,7 @@ func (v Volume) unsupported(u snapshot.UnsupportedStorage) rejection.Reason {
 	for _, term := range v.class.AllowedTopologies {
 		for _, e := range term.MatchLabelExpressions {
 			if slices.Contains(u.TopologyKeys, e.Key) {
-				return v.reason(
-					rejection.Unsupported,
-					"is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have",
-					v.class.Name,
-					e.Key,
-				)
+				return v.reason(rejection.Unsupported, rejection.VolumeClaim{Cause: rejection.ForeignTopology, Class: v.class.Name, Label: e.Key})
 			}
 		}
 	}
@@ -109,69 +105,59 @@ func (v Volume) unsupported(u snapshot.UnsupportedStorage) rejection.Reason {
 
 // blocked is the reason why a pod with this volume must wait; the zero Reason if it need not.
 func (v Volume) blocked(x *Index) rejection.Reason {
-	no := v.reason
+	var cause rejection.VolumeCause
 	switch {
 	case v.claim == nil:
-		return no(rejection.Volume, "does not exist")
+		cause = rejection.ClaimMissing
 	case v.claim.DeletionTimestamp != nil:
-		return no(rejection.Volume, "is being deleted")
+		cause = rejection.ClaimDeleting
 	case v.claim.Status.Phase == corev1.ClaimLost:
-		return no(rejection.Volume, "has lost its volume")
+		cause = rejection.ClaimLost
 	case v.ephemeral && !metav1.IsControlledBy(v.claim, v.pod):
-		return no(rejection.Volume, "has the name of the pod's ephemeral volume but was not made for the pod: it can start once that claim is deleted")
+		cause = rejection.ClaimOfAnother
 	case v.claim.Spec.VolumeName != "":
 		return v.blockedBound(x)
+	default:
+		return v.blockedUnbound(x)
 	}
-	return v.blockedUnbound(x)
+	return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: cause})
 }
 
 // blockedBound is blocked for a claim with a volume. A volume that is being deleted can be used for as long as its claim is bound to it.
 func (v Volume) blockedBound(x *Index) rejection.Reason {
 	name := v.claim.Spec.VolumeName
 	if v.pv == nil {
-		return v.reason(rejection.Volume, "is bound to volume %q, which does not exist", name)
+		return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.VolumeMissing, Volume: name})
 	}
 	if _, ok := v.claim.Annotations[bindCompleted]; !ok {
-		return v.reason(rejection.VolumePending, "is not bound to volume %q yet", name)
+		return v.reason(rejection.VolumePending, rejection.VolumeClaim{Cause: rejection.NotBoundYet, Volume: name})
 	}
 	if host := x.lostHost(v.pv); host != "" && !v.moves() {
-		return v.reason(
-			rejection.Volume,
-			"is bound to volume %q, which can only be used on host %q, and no node has that name: its data is lost unless the host comes back; "+
-				"delete the claim and its volume to start without it",
-			name, host,
-		)
+		return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.HostGone, Volume: name, Node: host})
 	}
 	return rejection.Reason{}
 }
 
 // blockedUnbound is blocked for a claim without a volume.
 func (v Volume) blockedUnbound(x *Index) rejection.Reason {
-	no := v.reason
 	switch {
 	case v.className == "":
-		return no(rejection.VolumePending, "is not bound and names no storage class")
+		return v.reason(rejection.VolumePending, rejection.VolumeClaim{Cause: rejection.NoClass})
 	case v.class == nil:
-		return no(rejection.Volume, "names storage class %q, which does not exist", v.className)
+		return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.ClassMissing, Class: v.className})
 	case v.class.VolumeBindingMode != nil && *v.class.VolumeBindingMode == storagev1.VolumeBindingImmediate:
-		return no(
-			rejection.VolumePending,
-			"waits to be bound: storage class %q binds immediately, and the volume's zone decides where the pod can run",
-			v.class.Name,
-		)
+		return v.reason(rejection.VolumePending, rejection.VolumeClaim{Cause: rejection.BindsAtOnce, Class: v.class.Name})
 	}
 	if node := v.claim.Annotations[selectedNode]; node != "" {
 		if x.hasNode(node) {
 			return rejection.Reason{}
 		}
-		return no(
-			rejection.VolumePending,
-			"waits for its volume on node %q, which is gone: kube-scheduler looks at other nodes once the provisioner %q has removed the annotation %s",
-			node, v.class.Provisioner, selectedNode,
-		)
+		return v.reason(rejection.VolumePending, rejection.VolumeClaim{
+			Cause: rejection.NodeGone, Node: node, Provisioner: v.class.Provisioner, Annotation: selectedNode,
+		})
 	}
 	if v.class.Provisioner == noProvisioner && len(x.unbound(v)) == 0 {
-		return no(rejection.Volume, "is of storage class %q, which makes no volumes, and no volume that exists is free and fits", v.class.Name)
+		return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.NoneFree, Class: v.class.Name})
 	}
 	return rejection.Reason{}
 }
@@ -319,12 +305,12 @@ func Alternatives(x *Index, volumes []Volume) ([]requirement.Set, []rejection.Re
 		}
 		alternatives, err := v.Alternatives(x)
 		if err != nil {
-			return nil, []rejection.Reason{v.reason(rejection.Volume, "fits no node: %v", err)}
+			return nil, []rejection.Reason{v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.FitsNoNode, Error: err.Error()})}
 		}
 		out = Combine(out, alternatives)
 		if len(out) > maxChoices {
 			return nil, []rejection.Reason{
-				{Code: rejection.Unsupported, Message: fmt.Sprintf("the topologies of the pod's volumes combine in more than %d ways", maxChoices)},
+				{Code: rejection.Unsupported, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.VolumeTopology, Most: maxChoices}}},
 			}
 		}
 	}

@@ -2,18 +2,15 @@ package wording
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 )
 
-// DidYouMean is a hint at the known word that a word was probably meant to be; empty if none is similar.
-func DidYouMean(word string, known []string) string {
-	if near, ok := nearestWord(word, known); ok {
-		return fmt.Sprintf(" (did you mean %q?)", near)
-	}
-	return ""
+// Similar is the known word that a word was probably meant to be; empty if none is similar.
+func Similar(word string, known []string) string {
+	near, _ := nearestWord(word, known)
+	return near
 }
 
 // nearWord is a known word with its edit distance from the given one.
@@ -71,11 +68,11 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// Hint is the hint for the first of the words that is unknown but similar to a known one.
-func Hint(words []string, known map[string]bool) string {
+// SimilarToAny is Similar for the first of the words that is unknown but similar to a known one.
+func SimilarToAny(words []string, known map[string]bool) string {
 	for _, w := range words {
-		if hint := DidYouMean(w, slices.Sorted(maps.Keys(known))); !known[w] && hint != "" {
-			return hint
+		if near := Similar(w, slices.Sorted(maps.Keys(known))); !known[w] && near != "" {
+			return near
 		}
 	}
 	return ""

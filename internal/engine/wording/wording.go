@@ -16,9 +16,12 @@ import (
 const MaxListed = 6
 
 // List joins the first few words of a list.
-func List(words []string) string {
-	if len(words) > MaxListed {
-		return fmt.Sprintf("%s and %d more", strings.Join(words[:MaxListed-1], ", "), len(words)-MaxListed+1)
+func List(words []string) string { return listed(words, 0) }
+
+// listed is List for a list of which only the first words are known, at least MaxListed.
+func listed(words []string, more int) string {
+	if n := len(words) + more; n > MaxListed {
+		return fmt.Sprintf("%s and %d more", strings.Join(words[:MaxListed-1], ", "), n-MaxListed+1)
 	}
 	return strings.Join(words, ", ")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // Removal is what would become of the pods of a node if it were removed now, whatever protects it.
@@ -217,10 +218,10 @@ func reasons(r *schedule.Rejection) string {
 	parts := make([]string, 0, len(r.Reasons))
 	for _, why := range r.Reasons {
 		if why.NodePool == "" {
-			parts = append(parts, why.Message)
+			parts = append(parts, wording.Reason(why))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("nodepool %s: %s", why.NodePool, why.Message))
+		parts = append(parts, fmt.Sprintf("nodepool %s: %s", why.NodePool, wording.Reason(why)))
 	}
 	return cmp.Or(strings.Join(parts, "; "), "no reason is known")
 }

@@ -105,7 +105,7 @@ func (r *Report) staying(p *report.Page) {
 
 // said reports whether the verdict has the text of the only blocker.
 func (r *Report) said() bool {
-	return len(r.Blockers) == 1 && strings.Contains(r.Verdict.Text, r.Blockers[0].Message)
+	return len(r.Blockers) == 1 && r.Verdict.State == Stays && r.Verdict.Reason == r.Blockers[0].Code
 }
 
 // leaving is how it drifted.

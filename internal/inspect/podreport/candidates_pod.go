@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // hardware are labels that a pod's program depends on: without them the pod gets a node on which it cannot run.
@@ -149,7 +150,7 @@ func (g *generator) drop(s selected) {
 			path = path[:strings.LastIndex(path, "/nodeSelectorTerms")]
 		}
 	}
-	g.add(fmt.Sprintf("In %s, drop the requirement on %s.", g.workload, shortKey(s.key)), givesUp,
+	g.add(fmt.Sprintf("In %s, drop the requirement on %s.", g.workload, wording.LabelWord(s.key)), givesUp,
 		g.editPod(Operation{Op: "remove", Path: path}))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/spelling"
 )
 
@@ -36,7 +37,7 @@ func (g *generator) widen(p *snapshot.Pool, codes map[string]bool) {
 			g.widenNotIn(pool, r, path)
 		}
 		if !hardware(r.Key) {
-			g.add(fmt.Sprintf("In NodePool %s, drop the requirement on %s.", pool.Name, shortKey(r.Key)), poolGivesUp,
+			g.add(fmt.Sprintf("In NodePool %s, drop the requirement on %s.", pool.Name, wording.LabelWord(r.Key)), poolGivesUp,
 				g.editPool(pool, Operation{Op: "remove", Path: path}))
 		}
 	}
@@ -64,7 +65,7 @@ func (g *generator) widenIn(p *snapshot.Pool, r *karpv1.Requirement, path string
 		if slices.Contains(r.Values, v) || !slices.Contains(known, v) {
 			continue
 		}
-		g.add(fmt.Sprintf("In NodePool %s, also allow %s %s.", pool.Name, shortKey(r.Key), v), poolPermits,
+		g.add(fmt.Sprintf("In NodePool %s, also allow %s %s.", pool.Name, wording.LabelWord(r.Key), v), poolPermits,
 			g.editPool(pool, Operation{Op: "add", Path: path + "/values/-", Value: v}))
 	}
 }
@@ -114,7 +115,7 @@ func (g *generator) widenNotIn(pool *karpv1.NodePool, r *karpv1.Requirement, pat
 		if len(r.Values) == 1 {
 			op = Operation{Op: "remove", Path: path}
 		}
-		g.add(fmt.Sprintf("In NodePool %s, no longer exclude %s %s.", pool.Name, shortKey(r.Key), v), poolPermits, g.editPool(pool, op))
+		g.add(fmt.Sprintf("In NodePool %s, no longer exclude %s %s.", pool.Name, wording.LabelWord(r.Key), v), poolPermits, g.editPool(pool, op))
 	}
 }
 

@@ -5,11 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
 
 // pending explains a pod that kube-scheduler could not schedule.
@@ -81,7 +80,10 @@ func (e *explanation) poolReasons(now outcome, closed []PoolReason) []PoolReason
 		if len(own) == 0 {
 			continue
 		}
-		out = append(out, PoolReason{NodePool: pool.Name, Code: string(own[0].Code), Message: own[0].Message, More: len(own) - 1})
+		out = append(out, PoolReason{
+			NodePool: pool.Name, Code: string(own[0].Code), Message: wording.Reason(own[0]), Rule: own[0].Rule, More: len(own) - 1,
+			short: wording.LabelWords.Reason(own[0]), bare: wording.LabelWords.Clause(own[0]),
+		})
 	}
 	return out
 }
@@ -93,7 +95,7 @@ func (e *explanation) cause(now outcome) string {
 	}
 	for _, r := range now.rejection.Reasons {
 		if r.NodePool == "" && r.Code != rejection.NoPools {
-			return inShort(sentence(r.Message))
+			return wording.LabelWords.Reason(r)
 		}
 	}
 	if len(e.view.NodePools) == 0 {
@@ -101,22 +103,16 @@ func (e *explanation) cause(now outcome) string {
 	}
 	best := closest(e.NodePools, now.rejection.Reasons)
 	if best == nil {
-		return sentence(now.rejection.Reasons[0].Message)
+		return wording.Reason(now.rejection.Reasons[0])
 	}
-	out := inShort(inWords(best))
 	others := ""
 	switch more := len(e.NodePools) - 1; {
-	case more <= 0:
-		return out
 	case more == 1:
-		others = "the other NodePool is listed below)"
-	default:
-		others = fmt.Sprintf("%d more NodePools are listed below)", more)
+		others = "the other NodePool is listed below"
+	case more > 1:
+		others = fmt.Sprintf("%d more NodePools are listed below", more)
 	}
-	if named := " (NodePool " + best.NodePool + ")"; strings.HasSuffix(out, named) {
-		return strings.TrimSuffix(out, ")") + "; " + others
-	}
-	return out + " (" + others
+	return best.bare.Naming(best.NodePool, others)
 }
 
 // closest is the pool that excludes the pod by the fewest rules; of equal ones rather one that is meant for such pods, then the
@@ -147,57 +143,3 @@ func closest(pools []PoolReason, reasons []rejection.Reason) *PoolReason {
 	}
 	return best
 }
-
-// inWords is the reason of a pool as a sentence that names the pool.
-func inWords(p *PoolReason) string {
-	text := p.Message
-	if strings.HasPrefix(text, "fits ") {
-		_, text, _ = strings.Cut(text, ", but ")
-	}
-	name := "NodePool " + p.NodePool
-	for _, begin := range []struct{ old, new string }{
-		{"the pool's ", name + "'s "},
-		{"the pool ", name + " "},
-		{"it is ", name + " is "},
-		{"its own ", name + "'s own "},
-		{"its ", name + "'s "},
-		{"spec.", name + "'s spec."},
-	} {
-		if rest, ok := strings.CutPrefix(text, begin.old); ok {
-			return begin.new + rest
-		}
-	}
-	if rest, ok := strings.CutPrefix(text, "the pod "); ok {
-		return "it " + rest + " (" + name + ")"
-	}
-	return name + ": " + text
-}
-
-// shortKey names a well-known label as people do.
-func shortKey(key string) string {
-	switch key {
-	case corev1.LabelTopologyZone:
-		return "zone"
-	case karpv1.LabelCapacityType:
-		return "capacity type"
-	case corev1.LabelArchStable:
-		return "architecture"
-	case corev1.LabelInstanceTypeStable:
-		return "instance type"
-	}
-	return key
-}
-
-// inShort names well-known labels as people do, where a value or a list of them follows.
-func inShort(text string) string {
-	return strings.NewReplacer(
-		corev1.LabelTopologyZone+"=", "zone ", corev1.LabelTopologyZone+" in (", "zone in (",
-		corev1.LabelTopologyZone+" not in (", "zone not in (", " over "+corev1.LabelTopologyZone, " over zones",
-		karpv1.LabelCapacityType+"=", "capacity type ", corev1.LabelArchStable+"=", "architecture ",
-		corev1.LabelInstanceTypeStable+"=", "instance type ", corev1.LabelInstanceTypeStable+" in (", "instance type in (",
-		" over "+corev1.LabelHostname, " over nodes",
-	).Replace(text)
-}
-
-// sentence is a message without its last full stop.
-func sentence(message string) string { return strings.TrimSuffix(message, ".") }

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
@@ -91,6 +93,11 @@ type PoolReason struct {
 	// Code is the engine's name of the rule, or NotReady, Deleting, Static.
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// Rule is what Message is made of; nil if the code says all.
+	Rule *rejection.Rule `json:"rule,omitempty"`
+	// short is Message with well-known labels as people call them, bare is short without where the pod would fit.
+	short string
+	bare  wording.Clause
 	// More is how many other rules exclude the pod from it.
 	More int `json:"more,omitempty"`
 }

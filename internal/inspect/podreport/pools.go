@@ -12,6 +12,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 	"github.com/dovetail-k8s/dovetail/internal/inspect"
 )
 
@@ -32,40 +33,45 @@ func closedPools(view *inspect.View) []PoolReason {
 		why := PoolReason{NodePool: pool.Name}
 		switch {
 		case pool.DeletionTimestamp != nil:
-			why.Code, why.Message = codeDeleting, "it is being deleted, and launches nothing"
+			why.Code, why.bare = codeDeleting, wording.Clause{Subject: wording.It, Text: "is being deleted, and launches nothing"}
 		case pool.Spec.Replicas != nil:
-			why.Code = codeStatic
-			why.Message = fmt.Sprintf("spec.replicas keeps %d nodes, whatever pods need", *pool.Spec.Replicas)
+			why.Code, why.bare = codeStatic, clause(wording.Field, "spec.replicas keeps %d nodes, whatever pods need", *pool.Spec.Replicas)
 		case live(pool) && awsv1.IsEC2NodeClass(ref) && view.NodeClasses[ref.Name] == nil:
-			why.Code, why.Message = codeNotReady, fmt.Sprintf("its EC2NodeClass %s does not exist", ref.Name)
+			why.Code, why.bare = codeNotReady, clause(wording.Its, "EC2NodeClass %s does not exist", ref.Name)
 		case live(pool):
-			if why.Message = notReady(view, pool); why.Message == "" {
+			if why.bare = notReady(view, pool); why.bare.Text == "" {
 				continue
 			}
 			why.Code = codeNotReady
 		default:
 			continue
 		}
+		why.Message = why.bare.String()
+		why.short = why.Message
 		out = append(out, why)
 	}
 	return out
 }
 
+func clause(s wording.Subject, format string, args ...any) wording.Clause {
+	return wording.Clause{Subject: s, Text: fmt.Sprintf(format, args...)}
+}
+
 // live reports whether an object comes from an API server, where a controller sets its conditions.
 func live(o metav1.Object) bool { return !o.GetCreationTimestamp().Time.IsZero() }
 
-// notReady is why a pool is not Ready; empty if it is. The class's conditions come first: the pool's repeat them, with
+// notReady is why a pool is not Ready; the zero Clause if it is. The class's conditions come first: the pool's repeat them, with
 // fewer words.
-func notReady(view *inspect.View, pool *karpv1.NodePool) string {
+func notReady(view *inspect.View, pool *karpv1.NodePool) wording.Clause {
 	if condition.IsTrue(pool, condition.Ready) {
-		return ""
+		return wording.Clause{}
 	}
 	if class := view.NodeClasses[pool.Spec.Template.Spec.NodeClassRef.Name]; class != nil {
 		if why := unmet(class); why != "" {
-			return fmt.Sprintf("its EC2NodeClass %s is not ready: %s", class.Name, why)
+			return clause(wording.Its, "EC2NodeClass %s is not ready: %s", class.Name, why)
 		}
 	}
-	return "it is not Ready: " + cmp.Or(unmet(pool), "no controller has set its conditions yet")
+	return clause(wording.It, "is not Ready: %s", cmp.Or(unmet(pool), "no controller has set its conditions yet"))
 }
 
 // unmet is the message of the condition that keeps an object from being Ready: one that is False, else one that is

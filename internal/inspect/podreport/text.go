@@ -27,7 +27,7 @@ func (r *Report) print(w io.Writer, width int) error {
 	if len(r.NodePools) > 1 || len(r.NodePools) == 1 && r.NodePools[0].More > 0 { // else the first line has all of it
 		p.Heading("NodePools")
 		for _, pool := range r.NodePools {
-			text := pool.NodePool + ": " + inShort(pool.Message)
+			text := pool.NodePool + ": " + pool.short
 			if pool.More > 0 {
 				text += fmt.Sprintf(" (and %s)", report.Plural(pool.More, "more rule"))
 			}

@@ -82,10 +82,22 @@ type Limit struct {
 	Share float64 `json:"share"`
 }
 
+// DisruptedState is why a node counts against budgets.
+type DisruptedState string
+
+// The states of nodes that count against budgets.
+const (
+	NotReady  DisruptedState = "NotReady"
+	Rebooting DisruptedState = "Rebooting"
+	Leaving   DisruptedState = "Leaving"
+)
+
 // Disrupted is a node that counts against budgets.
 type Disrupted struct {
 	Node string `json:"node"`
-	Why  string `json:"why"`
+	// State is NotReady, Rebooting or Leaving; Why is it in words.
+	State DisruptedState `json:"state"`
+	Why   string         `json:"why"`
 	// Command is the ID of the disruption command; empty if there is none, or another controller's.
 	Command string `json:"command"`
 }
@@ -254,7 +266,8 @@ func (b *builder) nodes(r *Report) {
 		r.Stopped = r.Stopped || d.Unexamined
 		switch {
 		case d.State == nodereport.Leaving || n.Initialized && !n.Ready || n.Rebooting:
-			r.Disrupted = append(r.Disrupted, Disrupted{n.Name, disrupted(d, n), d.Command})
+			state, why := disrupted(d, n)
+			r.Disrupted = append(r.Disrupted, Disrupted{n.Name, state, why, d.Command})
 		case d.State == nodereport.Starting:
 			r.Starting++
 		case d.State == nodereport.Goes:
@@ -281,14 +294,15 @@ func (b *builder) nodes(r *Report) {
 // undecided is the state of a node that stays or goes, as long as nobody has decided which.
 const undecided nodereport.State = ""
 
-func disrupted(d nodereport.Outcome, n *snapshot.Node) string {
+// disrupted is in which state a node counts against budgets, and why.
+func disrupted(d nodereport.Outcome, n *snapshot.Node) (DisruptedState, string) {
 	switch {
 	case d.State == nodereport.Leaving:
-		return d.Why
+		return Leaving, d.Why
 	case n.Rebooting:
-		return "it reboots"
+		return Rebooting, "it reboots"
 	}
-	return "it is not Ready"
+	return NotReady, "it is not Ready"
 }
 
 // drift groups the drifted nodes by what they drifted by.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,10 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text(t, r, 80))
 		}
+	}
+	if got := []poolreport.DisruptedState{r.Disrupted[0].State, r.Disrupted[1].State}; !slices.Equal(got,
+		[]poolreport.DisruptedState{poolreport.Leaving, poolreport.NotReady}) {
+		t.Errorf("the disrupted nodes are %v, want one that leaves and one that is not ready", got)
 	}
 	for _, line := range strings.Split(text(t, r, 80), "\n") {
 		if len(line) > 80 && strings.Contains(strings.TrimSpace(line), " ") {

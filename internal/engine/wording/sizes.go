@@ -1,0 +1,105 @@
+package wording
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
+)
+
+// sizes is which requests are too large.
+func (s Style) sizes(z *rejection.Sizes) Clause {
+	what := tooLarge(z)
+	switch {
+	case z.Pool != nil:
+		return clause(Pool, "allows only %s: %s", s.label(*z.Pool), what)
+	case z.Pod != nil:
+		return clause(Pod, "requires %s: %s", s.label(*z.Pod), what)
+	}
+	return what
+}
+
+func tooLarge(z *rejection.Sizes) Clause {
+	var parts []string
+	if len(z.TooLarge) == 0 {
+		for _, a := range z.Together {
+			parts = append(parts, a.Needs+" "+a.Resource)
+		}
+		return clause(None, "no single instance type has enough of everything that the pod needs: %s", all(parts))
+	}
+	for i := range z.TooLarge {
+		parts = append(parts, size(&z.TooLarge[i]))
+	}
+	text := "needs " + strings.Join(parts, "; and ")
+	if z.OtherUnknown > 0 {
+		text += fmt.Sprintf(", nor any of %d other resources that it requests", z.OtherUnknown)
+	}
+	return Clause{Pod, text}
+}
+
+// size is one request that is too large.
+func size(z *rejection.Size) string {
+	text := z.Needs + " " + z.Resource
+	switch z.Cause {
+	case rejection.NowhereKnown:
+		return text + ", which neither a node nor an instance type has"
+	case rejection.NoType:
+		return text + ", which no instance type has" + similar(z.Similar)
+	case rejection.NoSuitableType:
+		return text + ", which no instance type that suits it has"
+	case rejection.AllTooSmall:
+		text += ": no instance type is that large; "
+	default:
+		text += ", and "
+	}
+	text += fmt.Sprintf("%s, the largest type that suits it, has %s for pods", z.InstanceType, z.Has)
+	if z.Daemons != "" {
+		text += fmt.Sprintf(" after %s for daemons", z.Daemons)
+	}
+	return text
+}
+
+// limits is which limits of the pool leave too little.
+func limits(list []rejection.Limit) Clause {
+	parts := make([]string, len(list))
+	for i, l := range list {
+		use := l.Used + " in use"
+		if l.Planned != "" {
+			use += fmt.Sprintf(", %s planned", l.Planned)
+		}
+		parts[i] = fmt.Sprintf("limit of %s %s leaves %s (%s), and the smallest suitable type, %s, adds %s",
+			l.Limit, l.Resource, l.Left, use, l.InstanceType, l.Adds)
+	}
+	return Clause{OfPool, strings.Join(parts, "; the pool's ")}
+}
+
+// minValues is of which labels too few values are left.
+func minValues(list []rejection.MinValue) Clause {
+	parts := make([]string, len(list))
+	for i, m := range list {
+		parts[i] = fmt.Sprintf("%d values of %s instead of at least %d", m.Values, m.Key, m.Wanted)
+	}
+	return clause(None, "too few instance types are left to choose from: %s", all(parts))
+}
+
+// offerings is why what fits cannot be launched now.
+func offerings(o *rejection.Offerings) Clause {
+	if o.Unpriced {
+		const remedy = ", and nothing is launched at an unknown price: a NodeOverlay can give it one (feature gate NodeOverlay)"
+		if o.Only != "" {
+			return clause(None, "no price is known of %s, the only instance type that suits%s", o.Only, remedy)
+		}
+		return clause(None, "no price is known of any of the %d instance types that suit%s", o.Types, remedy)
+	}
+	text := fmt.Sprintf("none of the %d instance types that fit is available at the moment", o.Types)
+	if o.Only != "" {
+		text = o.Only + ", the only instance type that fits, is not available at the moment"
+	}
+	if len(o.CapacityTypes) > 0 {
+		text += " as " + List(o.CapacityTypes)
+	}
+	if len(o.Zones) > 0 {
+		text += " in " + List(o.Zones)
+	}
+	return Clause{Text: text}
+}

@@ -93,7 +93,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)
-	plan := sv.solveWithPolicy(queue, budget)
+	plan := sv.solveGangs(queue, budget)
 	if plan.Abandoned {
 		return plan
 	}

@@ -46,6 +46,7 @@ func join(violations []Violation) error {
 func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c := newCheck(s, p)
 	c.podsOnce()
+	c.podGroups()
 	c.placements()
 	c.launches()
 	c.volumes()

@@ -29,7 +29,7 @@ func (sv *solver) solveGangs(queue []*queuedPod, budget Budget) Plan {
 			g.members[group].why = &Reason{Code: BudgetSpent, Message: budgetSpentMessage}
 		}
 		if len(tried) == 1 {
-			g.members[tried[0]].why = shortReason(short, tried[0], g.members)
+			g.members[tried[0]].why = g.shortReason(short, tried[0])
 		} else {
 			g.admit(tried[:len(tried)/2])
 			g.admit(tried[len(tried)/2:])
@@ -82,6 +82,9 @@ func newGangSearch(sv *solver, queue []*queuedPod, budget Budget) *gangSearch {
 		m := g.members[group]
 		if m == nil {
 			m = &gangMembers{why: group.Held}
+			if group.TopologyKey != "" && m.why == nil && sv.domains[group] == "" {
+				m.why = outOfDomains(group)
+			}
 			g.members[group] = m
 		}
 		m.pods++
@@ -118,10 +121,10 @@ func (g *gangSearch) solve() Plan {
 	return plan
 }
 
-// tried are the groups that kube-scheduler tries, in its order.
+// tried are the groups that kube-scheduler tries, in its order, without those that have no domain.
 func (g *gangSearch) tried() (out []*snapshot.Group) {
 	for _, group := range g.order {
-		if group.Held == nil {
+		if g.members[group].why == nil {
 			out = append(out, group)
 		}
 	}
@@ -147,7 +150,7 @@ func (g *gangSearch) admit(groups []*snapshot.Group) {
 		g.members[group].why = before[i]
 	}
 	if len(groups) == 1 {
-		g.members[groups[0]].why = shortReason(short, groups[0], g.members)
+		g.members[groups[0]].why = g.shortReason(short, groups[0])
 		return
 	}
 	g.admit(groups[:len(groups)/2])
@@ -185,20 +188,24 @@ func (g *gangSearch) short(plan *Plan) (out []shortGang) {
 }
 
 // shortReason is why a group is not in the plan: it is short, or would make another group short.
-func shortReason(short []shortGang, group *snapshot.Group, members map[*snapshot.Group]*gangMembers) *Reason {
+func (g *gangSearch) shortReason(short []shortGang, group *snapshot.Group) *Reason {
 	i := slices.IndexFunc(short, func(s shortGang) bool { return s.group == group })
 	if i < 0 {
 		return &Reason{Code: PodGroup, Message: fmt.Sprintf("PodGroup %q would take the room of PodGroup %q, which comes before it",
 			group.Name, short[0].group.Name)}
 	}
-	return &Reason{Code: PodGroup, Message: shortMessage(short[i], members[group])}
+	return &Reason{Code: PodGroup, Message: g.shortMessage(short[i])}
 }
 
 // shortMessage states how many pods of a group fit, and why one does not.
-func shortMessage(s shortGang, m *gangMembers) string {
+func (g *gangSearch) shortMessage(s shortGang) string {
+	m := g.members[s.group]
 	fit := fmt.Sprintf("%d of its %d pods fit", s.placed, m.pods)
 	if keep := s.group.Scheduled() - m.losing; keep > 0 {
 		fit = fmt.Sprintf("%d have one, and %d of the other %d fit", keep, s.placed, m.pods)
+	}
+	if value := g.sv.domains[s.group]; value != "" {
+		fit = fmt.Sprintf("in %s %s, where the most of them fit, %s", s.group.TopologyKey, value, fit)
 	}
 	out := fmt.Sprintf("PodGroup %q needs nodes for %d pods at the same time (gang.minCount): %s", s.group.Name, s.group.MinCount, fit)
 	if s.first == nil {

@@ -73,6 +73,7 @@ type solver struct {
 
 	devices *devices.State
 	groups  snapshot.Groups // the PodGroups
+	domains domains         // where those of one domain are
 
 	// apart are the host rules that decide how many nodes a plan has; keepApart is true in runs of apartFirst.
 	apart     map[*topology.Group]bool
@@ -98,7 +99,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 	return &solver{
 		s: s, pending: make(map[types.UID]bool, len(s.Pods)), generation: 1, devices: devices.New(s),
 		respectPreferences: s.Settings.PreferencePolicy != preferIgnore, bestEffort: s.Settings.MinValuesPolicy == bestEffort,
-		pricing: newPricing(s.Settings), groups: snapshot.ReadGroups(s),
+		pricing: newPricing(s.Settings),
 	}
 }
 

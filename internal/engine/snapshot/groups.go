@@ -30,6 +30,8 @@ type Group struct {
 	Members int
 	// TopologyKey is the node label that must have one value for all pods of the group; empty if there is none.
 	TopologyKey string
+	// Domain is the value of that label on the nodes of the group's pods; empty while none has a node.
+	Domain string
 	// Together is true if kube-scheduler evicts the pods of the group together or not at all.
 	Together bool
 	// Running is true once kube-scheduler has reported that it has scheduled the group.

@@ -98,7 +98,12 @@ func TestWhyGroupsAreHeld(t *testing.T) {
 		{"the group is being deleted", Gang("g", 2, func(g *schedulingv1beta1.PodGroup) {
 			g.DeletionTimestamp = &metav1.Time{Time: Now()}
 		}), Pods(2, "p", in), nil, ""},
-		{"a topology", Gang("g", 2, GroupKey(Zone)), Pods(2, "p", in), nil, "must be in one domain of " + Zone},
+		{"a topology", Gang("g", 2, GroupKey(Zone)), Pods(2, "p", in), nil, ""},
+		{"pods in two domains", Gang("g", 2, GroupKey(Host)), Pods(2, "p", in), []snapshot.Node{
+			on("n1", Bound(Pod("a", in), "n1")), on("n2", Bound(Pod("b", in), "n2")),
+		}, `has pods in two, or on a node without that label, such as pod "b"`},
+		{"a pod in no domain", Gang("g", 2, GroupKey("rack")), Pods(2, "p", in), []snapshot.Node{on("n1", Bound(Pod("a", in), "n1"))}, `such as pod "a"`},
+		{"a topology and a spread", Gang("g", 2, GroupKey(Zone)), Pods(2, "p", in, Spread(Zone, 1, "p")), nil, "has a spread constraint"},
 		{"one pod has gates", Gang("g", 2), append(Pods(2, "p", in), Pod("late", in, func(p *corev1.Pod) {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
 		})), nil, `waits for its pod "late", which has scheduling gates`},

@@ -14,7 +14,7 @@ import (
 // held is the first reason why kube-scheduler does not try the group, or fails with any node; nil if there is none.
 func (r *groupReader) held(p *PodGroup, g *Group) *rejection.Reason {
 	for _, check := range []func(*PodGroup, *Group) string{
-		missing, composite, constrained, gated, r.lacksClaims, incomplete, contradictory, failed, r.preempting,
+		missing, composite, r.constrained, gated, r.lacksClaims, incomplete, contradictory, failed, r.preempting,
 	} {
 		if why := check(p, g); why != "" {
 			return &rejection.Reason{Code: rejection.PodGroup, Message: fmt.Sprintf("PodGroup %q %s", p.Name, why)}
@@ -38,12 +38,35 @@ func composite(p *PodGroup, _ *Group) string {
 	return fmt.Sprintf("is part of CompositePodGroup %q: no nodes are planned for groups of groups", *parent)
 }
 
-// constrained: no plan looks for one domain for all pods of a group.
-func constrained(_ *PodGroup, g *Group) string {
+// constrained: kube-scheduler fails for a group with a topology that has pods in two domains, or in none. It counts spreads over the
+// nodes of all domains, which plans for one domain do not.
+func (r *groupReader) constrained(p *PodGroup, g *Group) string {
 	if g.TopologyKey == "" {
 		return ""
 	}
-	return fmt.Sprintf("must be in one domain of %s (schedulingConstraints.topology): no nodes are planned for such groups", g.TopologyKey)
+	for _, pod := range p.Members {
+		if g.scheduled[pod.UID] == nil {
+			for i := range pod.Spec.TopologySpreadConstraints {
+				if waits(pod) && pod.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable == corev1.DoNotSchedule {
+					return fmt.Sprintf("must be in one domain of %s (schedulingConstraints.topology), and its pod %q has a spread constraint with "+
+						"DoNotSchedule: no nodes are planned for both together", g.TopologyKey, pod.Name)
+				}
+			}
+			continue
+		}
+		n := r.nodes[cmp.Or(pod.Spec.NodeName, pod.Status.NominatedNodeName)]
+		if n == nil {
+			return fmt.Sprintf("must be in one domain of %s (schedulingConstraints.topology), and the node of its pod %q is not known",
+				g.TopologyKey, pod.Name)
+		}
+		value, has := n.Labels[g.TopologyKey]
+		if !has || g.Domain != "" && value != g.Domain {
+			return fmt.Sprintf("must be in one domain of %s (schedulingConstraints.topology), and has pods in two, or on a node without that "+
+				"label, such as pod %q: kube-scheduler fails for the group", g.TopologyKey, pod.Name)
+		}
+		g.Domain = value
+	}
+	return ""
 }
 
 // gated: one pod with gates holds the whole group.

@@ -137,3 +137,34 @@ func (c *check) waitsForGroup(pod *corev1.Pod) bool {
 	}
 	return false
 }
+
+// groupDomains: all pods of a group with a topology that have nodes are in one domain, whatever their nodes become.
+func (c *check) groupDomains() {
+	for i := range c.s.PodGroups {
+		g := &c.s.PodGroups[i]
+		if g.Object == nil || g.Object.Spec.SchedulingConstraints == nil {
+			continue
+		}
+		placed, at := c.placedMembers(g)
+		if len(placed) == 0 {
+			continue
+		}
+		for j := range c.s.Nodes {
+			if n := c.hosts[j]; slices.ContainsFunc(n.node.Pods, func(p *corev1.Pod) bool {
+				return inGroup(p, g) && !ended(p) && !c.planned[p.UID]
+			}) {
+				at = append(at, n)
+			}
+		}
+		for _, constraint := range g.Object.Spec.SchedulingConstraints.Topology {
+			first, known := at[0].label(constraint.Key).single()
+			for _, h := range at {
+				if value, one := h.label(constraint.Key).single(); !known || !one || value != first {
+					c.failAt(at, "PodGroup %s/%s must be in one domain of %s, and its pods on %s may be in another than those on %s", g.Namespace,
+						g.Name, constraint.Key, h.name, at[0].name)
+					break
+				}
+			}
+		}
+	}
+}

@@ -47,6 +47,7 @@ func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c := newCheck(s, p)
 	c.podsOnce()
 	c.podGroups()
+	c.groupDomains()
 	c.placements()
 	c.launches()
 	c.volumes()

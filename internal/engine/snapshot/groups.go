@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -90,6 +91,56 @@ func (g *Group) Scheduled() int { return len(g.scheduled) }
 
 // Need is how many more members must get nodes at once, if so many of those that have one lose it.
 func (g *Group) Need(losing int) int { return max(0, g.MinCount-(len(g.scheduled)-losing)) }
+
+// Nodes are the names of the nodes that the group's pods are on, sorted.
+func (g *Group) Nodes() []string {
+	var out []string
+	for _, pod := range g.scheduled {
+		if pod.Spec.NodeName != "" {
+			out = append(out, pod.Spec.NodeName)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Tied is the first of the pods whose group kube-scheduler evicts as a whole and which has pods on other nodes, too; nil if there is none.
+// Then neither the node of the pod nor one of the others can go alone.
+func (g Groups) Tied(pods []*corev1.Pod) (*corev1.Pod, *Group) {
+	if g.byName == nil {
+		return nil, nil
+	}
+	for _, pod := range pods {
+		if of := g.Of(pod); of != nil && of.Together && Reschedulable(pod) && len(of.Nodes()) > 1 {
+			return pod, of
+		}
+	}
+	return nil, nil
+}
+
+// EvictionCost is what it costs to move pods off their node, in plain pods. A pod of a gang costs as much as all pods of the gang: they
+// wait until it is back.
+func (g Groups) EvictionCost(pods []*corev1.Pod) (cost float64) {
+	var counted []*Group
+	for _, pod := range pods {
+		if !Reschedulable(pod) {
+			continue
+		}
+		of := g.Of(pod)
+		if of == nil || !of.Gang || !of.Has(pod) {
+			cost += max(0, EvictionCost(pod))
+			continue
+		}
+		if slices.Contains(counted, of) {
+			continue
+		}
+		counted = append(counted, of)
+		for _, uid := range slices.Sorted(maps.Keys(of.scheduled)) { // the order of the sum decides about its last digit
+			cost += max(0, EvictionCost(of.scheduled[uid]))
+		}
+	}
+	return cost
+}
 
 // compare orders groups as the queue of kube-scheduler does; ties end in the name.
 func (g *Group) compare(o *Group) int {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,4 +94,54 @@ func (w *snapshotBuilder) sortMembers() {
 		g := groups.Of(pod)
 		return planned[pod.UID] || g != nil && g.Held != nil
 	})
+}
+
+// keepGroupNodes has the nodes that were launched for pods of a gang settle together, and protects them until then: kube-scheduler binds
+// none of the pods before the last of the nodes is ready. Each node alone would be empty, and would count as one that its pods cannot use.
+func (w *snapshotBuilder) keepGroupNodes() {
+	for _, g := range snapshot.ReadGroups(w.snap).All() {
+		if !g.Gang || g.Running {
+			continue
+		}
+		nodes := w.nodesOfGroup(g)
+		var until time.Time
+		for _, n := range nodes {
+			if n.Initialized {
+				until = latest(until, n.SettledAt)
+			} else {
+				until = latest(until, w.facts.Now.Add(w.facts.NominationWindow))
+			}
+		}
+		for _, n := range nodes {
+			if n.NominatedUntil = latest(n.NominatedUntil, until); n.Initialized {
+				n.SettledAt = until
+			}
+		}
+	}
+}
+
+// nodesOfGroup are the nodes that stay and that were launched for pods of the group that still wait for one.
+func (w *snapshotBuilder) nodesOfGroup(g *snapshot.Group) (out []*snapshot.Node) {
+	waiting := map[string]bool{}
+	for _, pod := range w.snap.Pods {
+		if name, in := snapshot.PodGroupOf(pod); in && name.Namespace == g.Namespace && name.Name == g.Name && pod.Spec.NodeName == "" {
+			waiting[string(pod.UID)] = true
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	for i := range w.snap.Nodes {
+		n := &w.snap.Nodes[i]
+		if n.Deleting || n.LaunchedFor == "" {
+			continue
+		}
+		for uid := range strings.SplitSeq(n.LaunchedFor, ",") {
+			if waiting[uid] {
+				out = append(out, n)
+				break
+			}
+		}
+	}
+	return out
 }

@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/apitest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
 // gangOf is a PodGroup of namespace shop, where the pods of these tests are.
@@ -202,6 +204,46 @@ func TestPodGroupsAreReadWhileTheyAreServed(t *testing.T) {
 	}
 	if asked != before+1 {
 		t.Errorf("asked %d times in a minute", asked-before)
+	}
+}
+
+// kube-scheduler binds no pod of a gang before the last of its nodes is ready: until then the first is neither empty nor unfit.
+func TestNodesOfAGangSettleTogether(t *testing.T) {
+	running := func(g *schedulingv1beta1.PodGroup) {
+		g.Status.Conditions = []metav1.Condition{{Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionTrue}}
+	}
+	second := claimOf("b", launched("i-2"), nominates("uid-q"))
+	for _, c := range []struct {
+		name   string
+		group  *schedulingv1beta1.PodGroup
+		second *karpv1.NodeClaim
+		// after is the time since the first node was initialized.
+		after     time.Duration
+		protected bool
+	}{
+		{"the second is not ready", gangOf("g", 2), second, 10 * window, true},
+		{"E10: the group waits for more pods", gangOf("g", 3), second, 10 * window, true},
+		{"the second is gone", gangOf("g", 2), claimOf("b", launched("i-2")), 10 * window, false},
+		{"both have been ready for long", gangOf("g", 2), claimOf("b", launched("i-2"), registered("m"), initialized, nominates("uid-q")), 10 * window, false},
+		{"kube-scheduler has scheduled the group", gangOf("g", 2, running), second, 10 * window, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			nodes := []*corev1.Node{nodeOf("n", "i-1", labeledRegistered, initializedNode, tenPods)}
+			if c.second.Status.NodeName != "" {
+				nodes = append(nodes, nodeOf("m", "i-2", labeledRegistered, initializedNode, tenPods))
+			}
+			s := cluster.BuildSnapshot(cluster.Objects{
+				PodGroups:  &cluster.PodGroups{Groups: []*schedulingv1beta1.PodGroup{c.group}},
+				NodeClaims: []*karpv1.NodeClaim{claimOf("a", launched("i-1"), registered("n"), initialized, nominates("uid-p")), c.second},
+				Nodes:      nodes,
+				Pods:       []*corev1.Pod{podOf("p", memberOf("g"), unschedulable), podOf("q", memberOf("g"), unschedulable)},
+			}, cluster.Facts{Now: start.Add(c.after), NominationWindow: window})
+			i := slices.IndexFunc(s.Nodes, func(n snapshot.Node) bool { return n.Claim == "a" })
+			n := &s.Nodes[i]
+			if n.NominatedUntil.After(s.Now) != c.protected || n.SettledAt.After(s.Now) != c.protected {
+				t.Errorf("protected until %v, settled at %v, now %v", n.NominatedUntil, n.SettledAt, s.Now)
+			}
+		})
 	}
 }
 

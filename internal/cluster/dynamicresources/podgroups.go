@@ -37,7 +37,10 @@ func (d *Devices) madeForGroup(claim *resourcev1.ResourceClaim, pod *corev1.Pod,
 		return false
 	}
 	owner := metav1.GetControllerOfNoCopy(claim)
-	return owner != nil && owner.UID == g.UID && slices.ContainsFunc(g.Spec.ResourceClaims, func(c schedulingv1beta1.PodGroupResourceClaim) bool {
+	if owner == nil || owner.UID != g.UID {
+		return false
+	}
+	return slices.ContainsFunc(g.Spec.ResourceClaims, func(c schedulingv1beta1.PodGroupResourceClaim) bool {
 		return c.Name == ref.Name && c.ResourceClaimTemplateName != nil && *c.ResourceClaimTemplateName == *ref.ResourceClaimTemplateName
 	})
 }

@@ -45,7 +45,8 @@ type View struct {
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
 		Snapshot: s, pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
-		pdbs: newPDBIndex(s), groups: snapshot.ReadGroups(s), pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
+		pdbs: newPDBIndex(s), groups: snapshot.ReadGroups(s),
+		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}
 	for i := range s.Pools {
 		p := s.Pools[i].NodePool

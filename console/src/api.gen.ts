@@ -724,6 +724,21 @@ export interface RejectionExample {
   terminating?: boolean;
 }
 
+export interface RejectionGroupOfPods {
+  name: string;
+  cause: string;
+  held?: string;
+  minCount?: number;
+  pods?: number;
+  placed?: number;
+  scheduled?: number;
+  key?: string;
+  domain?: string;
+  before?: string;
+  pod?: string;
+  why?: RejectionPodReason | null;
+}
+
 export interface RejectionLabel {
   key: string;
   operator: string;
@@ -786,6 +801,12 @@ export interface RejectionOfferings {
   zones?: string[] | null;
 }
 
+export interface RejectionPodReason {
+  code: string;
+  nodePool?: string;
+  rule?: RejectionRule | null;
+}
+
 export interface RejectionResourceClaims {
   cause: string;
   names?: string[] | null;
@@ -805,6 +826,7 @@ export interface RejectionRule {
   volumeClaim?: RejectionVolumeClaim | null;
   resourceClaims?: RejectionResourceClaims | null;
   missing?: RejectionMissing | null;
+  podGroup?: RejectionGroupOfPods | null;
   bound?: RejectionBound | null;
   node?: RejectionNode | null;
   stated?: string;

@@ -23,6 +23,7 @@ var summaries = map[disrupt.Reason]string{
 	disrupt.DoNotRepair:           "repair is blocked through an annotation",
 	disrupt.PodDoNotDisrupt:       `pod has "karpenter.sh/do-not-disrupt" annotation`,
 	disrupt.PDB:                   "pdb prevents pod evictions",
+	disrupt.PodGroupTogether:      "its PodGroup is disrupted as a whole, and has pods on other nodes",
 	disrupt.Unplannable:           "a plan without one of its pods cannot be made",
 	disrupt.NotEmpty:              "its pods would have to move",
 	disrupt.BufferPods:            "it has buffer pods",

@@ -44,6 +44,8 @@ type Objects struct {
 	RuntimeClasses         []*nodev1.RuntimeClass
 	// Devices are the objects of dynamic resource allocation; nil if they are ignored.
 	Devices *Devices
+	// PodGroups is nil if the API server does not serve PodGroups.
+	PodGroups *PodGroups
 	// Buffers are the capacity buffers to provide capacity for.
 	Buffers []Buffer
 	Owners
@@ -89,8 +91,8 @@ func BuildSnapshot(o Objects, f Facts) *snapshot.Snapshot {
 		snap: &snapshot.Snapshot{Now: f.Now, Settings: f.Settings, Labels: f.Labels},
 	}
 	for _, step := range []func(){
-		w.addNodes, w.addPods, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
-		w.addPolicies, w.judgeNominations, w.reassignNominations,
+		w.addNodes, w.addPods, w.addPodGroups, w.addRecreated, w.addPools, w.addDaemonSets, w.addVolumes, w.addLeftoverVolumes,
+		w.addPolicies, w.keepGroupNodes, w.judgeNominations, w.reassignNominations,
 		w.applyDefaultSpread,
 		w.addBuffers, w.addDevices,
 	} {
@@ -277,7 +279,7 @@ func (w *snapshotBuilder) addPods() {
 				node.NominatedUntil = latest(node.NominatedUntil, w.facts.Now.Add(w.facts.NominationWindow))
 			case snapshot.Provisionable(pod), snapshot.Nominated(pod):
 				w.snap.Pods = append(w.snap.Pods, pod)
-			case snapshot.Arriving(pod), snapshot.FailsToBind(pod):
+			case w.isArriving(pod), snapshot.FailsToBind(pod):
 				w.snap.Arriving = append(w.snap.Arriving, pod)
 			}
 			continue

@@ -48,7 +48,7 @@ func (w *snapshotBuilder) addDevices() {
 	}
 	w.learnDevices()
 	w.snap.Devices = dynamicresources.New(dynamicresources.Objects{
-		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes,
+		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes, PodGroups: w.snap.PodGroups,
 		Up: func(node string) bool {
 			i, known := w.byNode[node]
 			return known && w.snap.Nodes[i].Initialized && !w.snap.Nodes[i].Deleting

@@ -49,7 +49,7 @@ func (s *State) take(ctx context.Context) (*snapshot.Snapshot, *Objects, *Facts,
 	objects := &Objects{}
 	for _, step := range []func(context.Context, *Objects) error{
 		s.readNodes, s.readPods, s.readPools, s.readVolumes, s.readPolicies,
-		s.readAdmission, s.readBuffers, s.readOwners, s.readResizedOwners, s.readDevices,
+		s.readAdmission, s.readBuffers, s.readOwners, s.readResizedOwners, s.readDevices, s.readPodGroups,
 	} {
 		if err := step(ctx, objects); err != nil {
 			return nil, nil, nil, fmt.Errorf("take a snapshot: %w", err)

@@ -53,6 +53,8 @@ type Config struct {
 	// Devices caches compiled CEL expressions over devices. If it is nil, devices are not read, and pods with resource
 	// claims are not planned.
 	Devices *cel.Cache
+	// PodGroups knows whether PodGroups are served; nil never reads any.
+	PodGroups *ServedPodGroups
 	// OnPoolSkipped is called for a pool when its instance types cannot be listed.
 	OnPoolSkipped func(pool *karpv1.NodePool, err error)
 	Settings      snapshot.Settings

@@ -58,11 +58,22 @@ func newTestCluster(t *testing.T, objects ...client.Object) *testCluster {
 }
 
 func (w *testCluster) state(cache, live client.Reader) *cluster.State {
-	return cluster.NewState(cluster.Config{
+	return cluster.NewState(w.config(cache, live))
+}
+
+// stateWith is a State with another configuration.
+func (w *testCluster) stateWith(edit func(*cluster.Config)) *cluster.State {
+	cfg := w.config(w.cache, w.live)
+	edit(&cfg)
+	return cluster.NewState(cfg)
+}
+
+func (w *testCluster) config(cache, live client.Reader) cluster.Config {
+	return cluster.Config{
 		Cache: cache, Live: live, Types: w, Settings: w.settings, NominationWindow: window, Now: func() time.Time { return w.now },
 		OnPoolSkipped: func(p *karpv1.NodePool, _ error) { w.leftOut = append(w.leftOut, p.Name) },
 		ClaimsShown:   w.claimsShown,
-	})
+	}
 }
 
 func (w *testCluster) clock() time.Time { return w.now }

@@ -26,6 +26,13 @@ func (s *State) Version(ctx context.Context) (Version, bool) {
 	if err != nil {
 		return Version{}, false
 	}
+	if s.cfg.PodGroups != nil {
+		groups, err := s.cfg.PodGroups.Count(ctx)
+		if err != nil {
+			return Version{}, false
+		}
+		objects += groups
+	}
 	offered, err := s.listOffered(ctx)
 	if err != nil {
 		return Version{}, false

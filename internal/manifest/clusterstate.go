@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -380,6 +381,9 @@ func (r *reader) sort() {
 	w.Namespaces = all[*corev1.Namespace](r)
 	w.LimitRanges = all[*corev1.LimitRange](r)
 	w.RuntimeClasses = all[*nodev1.RuntimeClass](r)
+	if groups := all[*schedulingv1beta1.PodGroup](r); len(groups) > 0 {
+		w.PodGroups = &cluster.PodGroups{Groups: groups}
+	}
 	w.Owners = r.owners()
 	for _, class := range all[*awsv1.EC2NodeClass](r) {
 		w.NodeClasses[class.Name] = class
@@ -396,5 +400,6 @@ func (r *reader) complete() error {
 	if err := r.admitPods(); err != nil {
 		return err
 	}
+	r.completePodGroups()
 	return r.completeBuffers()
 }

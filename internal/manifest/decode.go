@@ -15,6 +15,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
@@ -51,6 +52,7 @@ func prototypes() map[kind]client.Object {
 		{"batch/v1", "Job"}:                                &batchv1.Job{},
 		{"policy/v1", "PodDisruptionBudget"}:               &policyv1.PodDisruptionBudget{},
 		{"scheduling.k8s.io/v1", "PriorityClass"}:          &schedulingv1.PriorityClass{},
+		{"scheduling.k8s.io/v1beta1", "PodGroup"}:          &schedulingv1beta1.PodGroup{},
 		{"node.k8s.io/v1", "RuntimeClass"}:                 &nodev1.RuntimeClass{},
 		{"storage.k8s.io/v1", "StorageClass"}:              &storagev1.StorageClass{},
 		{"storage.k8s.io/v1", "CSINode"}:                   &storagev1.CSINode{},

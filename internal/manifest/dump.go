@@ -16,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -111,6 +112,7 @@ func dumped() []client.ObjectList {
 		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 		&resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceClaimList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
 		&corev1.LimitRangeList{}, &nodev1.RuntimeClassList{}, &schedulingv1.PriorityClassList{}, &v1alpha1.NodeOverlayList{},
+		&schedulingv1beta1.PodGroupList{},
 		&bufferv1.CapacityBufferList{}, &corev1.PodTemplateList{}, &appsv1.DeploymentList{},
 	}
 }
@@ -159,6 +161,8 @@ func rarelyUsed(kind client.ObjectList) bool {
 		*v1alpha1.NodeOverlayList, *bufferv1.CapacityBufferList, *corev1.PodTemplateList, *appsv1.DeploymentList:
 		return true
 	case *resourcev1.ResourceClaimTemplateList, *resourcev1.ResourceClaimList, *resourcev1.DeviceClassList, *resourcev1.ResourceSliceList:
+		return true
+	case *schedulingv1beta1.PodGroupList:
 		return true
 	}
 	return false

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,6 +83,11 @@ func scrub(o client.Object) {
 		}
 	case *resourcev1.DeviceClass:
 		t.Spec.Config = nil
+	case *schedulingv1beta1.PodGroup:
+		t.Spec.WorkloadRef = nil
+		for i := range t.Status.Conditions {
+			t.Status.Conditions[i].Message = ""
+		}
 	}
 }
 
@@ -117,7 +123,8 @@ func scrubbedSpec(s *corev1.PodSpec) corev1.PodSpec {
 		Affinity: s.Affinity, HostNetwork: s.HostNetwork, HostUsers: s.HostUsers, NodeName: s.NodeName, NodeSelector: s.NodeSelector, OS: s.OS,
 		Overhead: s.Overhead, Priority: s.Priority, PriorityClassName: s.PriorityClassName, ResourceClaims: s.ResourceClaims,
 		Resources: s.Resources, RestartPolicy: s.RestartPolicy, RuntimeClassName: s.RuntimeClassName, SchedulerName: s.SchedulerName,
-		SchedulingGates: s.SchedulingGates, TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds, Tolerations: s.Tolerations,
+		SchedulingGates: s.SchedulingGates, SchedulingGroup: s.SchedulingGroup, PreemptionPolicy: s.PreemptionPolicy,
+		TerminationGracePeriodSeconds: s.TerminationGracePeriodSeconds, Tolerations: s.Tolerations,
 		TopologySpreadConstraints: s.TopologySpreadConstraints,
 		Containers:                scrubbedContainers(s.Containers), InitContainers: scrubbedContainers(s.InitContainers),
 	}

@@ -185,6 +185,10 @@ func (a *assembly) newState() *cluster.State {
 		ClaimsShown:      cluster.ClaimsShown(a.mgr.GetCache()),
 		Now:              time.Now,
 		OnSnapshot:       a.recorder.Saw,
+		PodGroups: cluster.NewServedPodGroups(a.mgr.GetAPIReader(), a.mgr.GetCache(), time.Now, func(err error) {
+			a.log.Warn("PodGroups are served, and the controller may not list them: their pods are planned one by one; "+
+				"apply the ClusterRole of this version", "error", err)
+		}),
 		OnPoolSkipped: func(pool *karpv1.NodePool, err error) {
 			if errors.Is(err, cloudprovider.ErrNotKnownYet) {
 				return // logged once for all pools

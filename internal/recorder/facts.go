@@ -35,6 +35,8 @@ type configRecord struct {
 	Repair []karpv1.RepairPolicy `json:"repair,omitzero"`
 	// Devices is true if the objects of dynamic resource allocation are read.
 	Devices bool `json:"devices,omitempty"`
+	// PodGroups is true if the API server serves PodGroups.
+	PodGroups bool `json:"podGroups,omitempty"`
 }
 
 // marksRecord are the facts that change with what the process does.
@@ -61,7 +63,7 @@ func recordConfig(o *cluster.Objects, f *cluster.Facts) configRecord {
 		WellKnown: f.Labels.WellKnown, RestrictedDomains: f.Labels.RestrictedDomains, Normalized: f.Labels.Normalized,
 		KnownValues: f.Labels.KnownValues, SetOnJoin: f.Labels.SetOnJoin, MaySetOnJoin: f.Labels.MaySetOnJoin,
 		ReservationLabel: f.Labels.ReservationID, NominationWindow: f.NominationWindow, TaintGracePeriod: f.TaintGracePeriod,
-		Devices: o.Devices != nil,
+		Devices: o.Devices != nil, PodGroups: o.PodGroups != nil,
 	}
 	if f.Repair != nil {
 		c.Repair = f.Repair.List()

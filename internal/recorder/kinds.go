@@ -9,6 +9,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,6 +83,12 @@ func kinds() []kind {
 		}),
 		newKind("DeviceClass", func(o *seen) list[*resourcev1.DeviceClass] {
 			return devicesOf(o, func(d *cluster.Devices) *[]*resourcev1.DeviceClass { return &d.Classes })
+		}),
+		newKind("PodGroup", func(o *seen) list[*schedulingv1beta1.PodGroup] {
+			if o.PodGroups == nil {
+				return &plain[*schedulingv1beta1.PodGroup]{}
+			}
+			return (*plain[*schedulingv1beta1.PodGroup])(&o.PodGroups.Groups)
 		}),
 	}
 }

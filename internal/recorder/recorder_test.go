@@ -13,8 +13,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -74,6 +76,45 @@ func TestARecordedPassIsPlannedTheSame(t *testing.T) {
 		}
 		r.Close()
 		wantReplayed(t, seed, cfg.Path, want)
+	}
+}
+
+func groupsOf(w *testWorld) []*schedulingv1beta1.PodGroup {
+	if w.objects.PodGroups == nil {
+		return nil
+	}
+	return w.objects.PodGroups.Groups
+}
+
+// PodGroups are recorded, and that they are served: where they are not, pods that name one are planned one by one.
+func TestPodGroupsAreRecorded(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		groups *cluster.PodGroups
+		want   int
+	}{
+		{"a gang that does not fit", &cluster.PodGroups{Groups: []*schedulingv1beta1.PodGroup{Gang("train", 9)}}, 0},
+		{"a gang that fits", &cluster.PodGroups{Groups: []*schedulingv1beta1.PodGroup{Gang("train", 4)}}, 4},
+		{"a group that does not exist", &cluster.PodGroups{}, 0},
+		{"not served", nil, 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := testConfig(t, 64<<20)
+			r, w := newTestRecorder(t, cfg), newTestWorld(1, 0, 0)
+			w.objects.Pods, w.objects.PodGroups = Pods(4, "train", InGroup("train"), Requests("cpu", "6")), c.groups
+			for i, pod := range w.objects.Pods {
+				pod.ResourceVersion = fmt.Sprint(i + 1)
+			}
+			for i, g := range groupsOf(w) {
+				g.UID, g.ResourceVersion = "g", fmt.Sprint(i+1)
+			}
+			id, plan := w.pass(r)
+			r.Close()
+			wantReplayed(t, 1, cfg.Path, map[string]string{id: plan})
+			if got := len(schedule.Solve(cluster.BuildSnapshot(w.objects, w.facts), schedule.DefaultBudget()).Launches); got != c.want {
+				t.Errorf("%d launches, want %d", got, c.want)
+			}
+		})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,7 @@ func everyKind() (cluster.Objects, []*awsv1.EC2NodeClass) {
 		PDBs:                   []*policyv1.PodDisruptionBudget{planted[policyv1.PodDisruptionBudget]("PodDisruptionBudget")},
 		Namespaces:             []*corev1.Namespace{planted[corev1.Namespace]("Namespace")},
 		Buffers:                []cluster.Buffer{buffer},
+		PodGroups:              &cluster.PodGroups{Groups: []*schedulingv1beta1.PodGroup{planted[schedulingv1beta1.PodGroup]("PodGroup")}},
 		Devices: &cluster.Devices{
 			Expressions: dynamicresources.NewExpressions(),
 			Claims:      []*resourcev1.ResourceClaim{planted[resourcev1.ResourceClaim]("ResourceClaim")},
@@ -184,7 +186,7 @@ func TestNoFieldThatMayBeSecretIsRecorded(t *testing.T) {
 			t.Errorf("recorded of a container: %s", path)
 		}
 	}
-	if len(kinds) != 23 {
+	if len(kinds) != 24 {
 		t.Errorf("%d kinds are recorded: %v", len(kinds), slices.Sorted(maps.Keys(kinds)))
 	}
 	if after := string(mustJSON(objects.Pods)) + string(mustJSON(objects.ReplicaSets)) + string(mustJSON(classes)); after != before {

@@ -292,6 +292,9 @@ func (w *world) record(pass *passLine) (*PassRecord, error) {
 	if w.config.Devices {
 		o.Devices = &cluster.Devices{Expressions: dynamicresources.NewExpressions()}
 	}
+	if w.config.PodGroups {
+		o.PodGroups = &cluster.PodGroups{}
+	}
 	byKind := map[string][]client.Object{}
 	for key, object := range w.objects {
 		byKind[key.Kind] = append(byKind[key.Kind], object)

@@ -132,7 +132,8 @@ func predict(of *inspect.View) *Forecast {
 	for _, stays := range decided.Stay {
 		why := stay{why: stays.Message}
 		switch stays.Reason {
-		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool, disrupt.DoNotRepair:
+		case disrupt.NodeDoNotDisrupt, disrupt.PodDoNotDisrupt, disrupt.PDB, disrupt.Unplannable, disrupt.NoNodePool,
+			disrupt.PodGroupTogether, disrupt.DoNotRepair:
 			why.blocked = true
 		}
 		out.stays[stays.Node.Name] = why

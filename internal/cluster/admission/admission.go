@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -152,6 +153,13 @@ func withMissing(list, defaults corev1.ResourceList) corev1.ResourceList {
 	out := maps.Clone(defaults)
 	maps.Copy(out, list)
 	return out
+}
+
+// CompletePodGroup gives a PodGroup the priority of its class.
+func (r *Rules) CompletePodGroup(g *schedulingv1beta1.PodGroup) {
+	spec := corev1.PodSpec{PriorityClassName: g.Spec.PriorityClassName, Priority: g.Spec.Priority}
+	r.applyPriority(&spec)
+	g.Spec.PriorityClassName, g.Spec.Priority = spec.PriorityClassName, spec.Priority
 }
 
 func (r *Rules) applyPriority(spec *corev1.PodSpec) {

@@ -52,7 +52,7 @@ func (d *Devices) Free(leaving map[types.UID]bool) snapshot.DeviceState {
 		},
 	}
 	for uid, c := range d.byUID {
-		if c.Status.Allocation == nil || !inUse(c, leaving) {
+		if c.Status.Allocation == nil || !d.inUse(c, leaving) {
 			continue
 		}
 		b.held[uid] = c.Status.Allocation.NodeSelector
@@ -61,11 +61,6 @@ func (d *Devices) Free(leaving map[types.UID]bool) snapshot.DeviceState {
 		}
 	}
 	return b
-}
-
-// inUse reports whether pods other than the leaving ones use the claim.
-func inUse(c *resourcev1.ResourceClaim, leaving map[types.UID]bool) bool {
-	return slices.ContainsFunc(c.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return !leaving[r.UID] })
 }
 
 // markAllocated marks the device of a result as allocated. Admin access allocates nothing.

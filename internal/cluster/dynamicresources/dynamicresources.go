@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -27,6 +28,8 @@ type Objects struct {
 	// Up reports whether a node is initialized and not deleting. The slices of other nodes do not count: their drivers
 	// may not have published all devices, or the node is about to go.
 	Up func(node string) bool
+	// PodGroups may own claims, which their pods share.
+	PodGroups []snapshot.PodGroup
 }
 
 // Devices are the devices and claims of a snapshot. They implement snapshot.Devices.
@@ -34,6 +37,9 @@ type Devices struct {
 	claims  map[types.NamespacedName]*resourcev1.ResourceClaim
 	byUID   map[types.UID]*resourcev1.ResourceClaim
 	classes classes
+	// groups are the PodGroups, and members their pods that have a node, by the UID of the group.
+	groups  map[types.NamespacedName]*schedulingv1beta1.PodGroup
+	members map[types.UID][]types.UID
 	// shared are the slices of device pools that are usable from several nodes; onNode adds the slices of one node.
 	shared []*resourcev1.ResourceSlice
 	onNode map[string][]*resourcev1.ResourceSlice
@@ -65,7 +71,8 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 			map[types.NamespacedName]*resourcev1.ResourceClaim,
 			len(o.Claims),
 		), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
-		classes: classes{}, onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
+		classes: classes{}, groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{}, members: map[types.UID][]types.UID{},
+		onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
 	}
 	for _, c := range o.Claims {
 		d.claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
@@ -77,6 +84,7 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 	for _, c := range o.Classes {
 		d.classes[c.Name] = c
 	}
+	d.addGroups(o.PodGroups)
 	d.addSlices(o)
 	slices.Sort(d.labels)
 	d.labels = slices.Compact(d.labels)
@@ -167,7 +175,7 @@ func (d *Devices) Claims(pod *corev1.Pod) ([]snapshot.DeviceClaim, error) {
 			continue
 		}
 		claim := d.claims[types.NamespacedName{Namespace: pod.Namespace, Name: *name}]
-		own := ref.ResourceClaimName == nil
+		own := ref.ResourceClaimName == nil && !(claim != nil && d.madeForGroup(claim, pod, ref))
 		switch {
 		case claim == nil:
 			return nil, fmt.Errorf("resource claim %q does not exist", *name)

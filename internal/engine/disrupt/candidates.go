@@ -34,6 +34,7 @@ type View struct {
 	pools       map[string]*karpv1.NodePool
 	prices      *catalog.Index
 	pdbs        *pdbIndex
+	groups      snapshot.Groups
 	pendingPods map[types.UID]bool
 	// leavingClaims are the claims of nodes that are deleting, or will be once their replacements are initialized.
 	leavingClaims map[string]bool
@@ -44,7 +45,8 @@ type View struct {
 func NewView(s *snapshot.Snapshot) *View {
 	v := &View{
 		Snapshot: s, pools: make(map[string]*karpv1.NodePool, len(s.Pools)+len(s.Closed)), prices: catalog.NewIndex(),
-		pdbs: newPDBIndex(s), pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
+		pdbs: newPDBIndex(s), groups: snapshot.ReadGroups(s),
+		pendingPods: make(map[types.UID]bool, len(s.Pods)), leavingClaims: map[string]bool{},
 	}
 	for i := range s.Pools {
 		p := s.Pools[i].NodePool
@@ -82,6 +84,14 @@ func (v *View) classify(i int) {
 	}
 	if why := v.podsBlock(n.Pods); why.Reason != "" {
 		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, why})
+		if n.Bounded {
+			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
+		}
+		return
+	}
+	if pod, group := v.groups.Tied(n.Pods); group != nil {
+		v.BlockedNodes = append(v.BlockedNodes, Blocked{n, Because(PodGroupTogether,
+			"PodGroup has disruptionMode all and pods on %d nodes (Pod=%s/%s)", len(group.Nodes()), pod.Namespace, pod.Name)})
 		if n.Bounded {
 			v.BoundedDrain = append(v.BoundedDrain, v.candidate(i))
 		}
@@ -148,13 +158,10 @@ func (v *View) candidate(i int) *Candidate {
 	c := &Candidate{
 		Index: i, Node: n, Pool: v.pools[n.Pool], Type: v.prices.Type(n.Pool, n.Labels[corev1.LabelInstanceTypeStable]),
 		Zone: n.Labels[corev1.LabelTopologyZone], CapacityType: n.Labels[karpv1.LabelCapacityType],
-		PoolClosed: !v.prices.Has(n.Pool), Cost: 1, podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
+		PoolClosed: !v.prices.Has(n.Pool), Cost: 1 + v.groups.EvictionCost(n.Pods), podsPerPDB: v.pdbs.podsPerPDB(n.Pods),
 	}
 	c.Price, _ = v.prices.Price(n.Pool, offeringOf(n))
 	for _, pod := range n.Pods {
-		if snapshot.Reschedulable(pod) {
-			c.Cost += max(0, snapshot.EvictionCost(pod))
-		}
 		if snapshot.CurrentlyReschedulable(pod, v.pdbs.selecting(pod), v.Snapshot.Now) {
 			c.Pods = append(c.Pods, pod)
 		}

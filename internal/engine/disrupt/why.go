@@ -36,6 +36,8 @@ const (
 	PodDoNotDisrupt   Reason = "PodDoNotDisrupt"
 	PDB               Reason = "PDB"
 	Unplannable       Reason = "Unplannable"
+	// PodGroupTogether: pods of a PodGroup with disruptionMode all are on other nodes, too.
+	PodGroupTogether Reason = "PodGroupTogether"
 
 	NotEmpty              Reason = "NotEmpty"
 	BufferPods            Reason = "BufferPods"

@@ -58,4 +58,6 @@ const (
 	Devices Code = "Devices"
 	// Reserved: only capacity reservations fit, and in-flight nodes take what is left of them.
 	Reserved Code = "ReservedCapacity"
+	// PodGroup: kube-scheduler does not try the pods of the pod's PodGroup, or too few of them fit.
+	PodGroup Code = "PodGroup"
 )

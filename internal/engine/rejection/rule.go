@@ -26,6 +26,8 @@ type Rule struct {
 	ResourceClaims *ResourceClaims `json:"resourceClaims,omitempty"`
 	// Missing is what no node of the pool has of what the pod needs beside labels, taints and room.
 	Missing *Missing `json:"missing,omitempty"`
+	// PodGroup: the pods of its group get nodes together or not at all.
+	PodGroup *GroupOfPods `json:"podGroup,omitempty"`
 	// Bound: the pod exceeds a bound of planning.
 	Bound *Bound `json:"bound,omitempty"`
 	// Node is the only node that fits, which is not initialized.

@@ -48,4 +48,5 @@ const (
 	DeviceClaims  = rejection.DeviceClaims
 	Devices       = rejection.Devices
 	Reserved      = rejection.Reserved
+	PodGroup      = rejection.PodGroup
 )

@@ -27,7 +27,7 @@ func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	all := make([]queuedPod, len(pods))
 	queue := make([]*queuedPod, 0, len(pods))
 	for i, p := range pods {
-		known, err := f.ClassOf(p)
+		known, err := f.ClassOf(sv.asPlanned(p))
 		if err != nil {
 			if sv.pending[p.UID] {
 				why := Reason{Code: InvalidPod, Rule: &rejection.Rule{Stated: err.Error()}}
@@ -71,7 +71,7 @@ func (sv *solver) order(queue []*queuedPod) []*queuedPod {
 			if sv.stopRequested() {
 				return nil
 			}
-			compiler.Read(k, q.pod) // the first in queue order, whatever the order of the snapshot
+			compiler.Read(k, sv.asPlanned(q.pod)) // the first in queue order, whatever the order of the snapshot
 		}
 	}
 	sv.unusedAxes = sv.findUnusedAxes()

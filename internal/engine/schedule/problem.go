@@ -37,6 +37,8 @@ func Compile(s *snapshot.Snapshot) *Problem {
 		boundPods:   map[*corev1.Pod]*queuedPod{},
 		pendingPods: map[*corev1.Pod]*queuedPod{},
 	}
+	p.sv.groups = snapshot.ReadGroups(s)
+	p.sv.domains = fixedDomains(p.sv.groups)
 	var bound []*corev1.Pod
 	place := make(map[*snapshot.Node]int, len(s.Nodes))
 	for i := range s.Nodes {

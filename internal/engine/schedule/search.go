@@ -72,6 +72,8 @@ type solver struct {
 	invalidPods []Rejection // pods that cannot be parsed
 
 	devices *devices.State
+	groups  snapshot.Groups // the PodGroups
+	domains domains         // where those of one domain are
 
 	// apart are the host rules that decide how many nodes a plan has; keepApart is true in runs of apartFirst.
 	apart     map[*topology.Group]bool
@@ -405,6 +407,11 @@ func (sv *solver) placeAboveCeiling(q *queuedPod, i int) bool {
 	return sv.bins.PutAtAnyPrice(q.at(i, bin.AnyPrice), &q.class.attempts[i].aboveCeiling)
 }
 
+// compareRejections orders rejected pods by namespace and name.
+func compareRejections(a, b Rejection) int {
+	return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
+}
+
 // plan turns the state of the solver into the Plan.
 func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 	p := Plan{Rejected: append(sv.rejected, sv.explain(left)...)}
@@ -427,9 +434,7 @@ func (sv *solver) plan(left []*queuedPod, pods int) Plan {
 		p.Stats.HourlyCost += launches[i].Offering.Price
 		p.Stats.NodeCost += sv.s.Settings.NodeCost
 	}
-	slices.SortStableFunc(p.Rejected, func(a, b Rejection) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
-	})
+	slices.SortStableFunc(p.Rejected, compareRejections)
 	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(sv.invalidPods), len(sv.classes)-len(sv.zoned), sv.steps+sv.shares.beside
 	p.Stats.RelaxedPreferences = sv.relaxedPreferences
 	p.Stats.LowerBound = sv.lowerBound(&p)

@@ -82,8 +82,17 @@ type outcome struct {
 // pool that can take them. It respects preferences as long as possible. Whatever the budget, every pod of the snapshot
 // is in the plan exactly once.
 func Solve(s *snapshot.Snapshot, budget Budget) Plan {
+	groups := snapshot.ReadGroups(s)
+	if len(openGroups(s, groups)) > 0 {
+		return solveDomains(s, groups, budget)
+	}
+	return solveIn(s, groups, fixedDomains(groups), budget)
+}
+
+// solveIn is Solve with groups in domains.
+func solveIn(s *snapshot.Snapshot, groups snapshot.Groups, in domains, budget Budget) Plan {
 	sv := newSolver(s)
-	sv.budget = budget
+	sv.groups, sv.domains, sv.budget = groups, in, budget
 	queue := sv.compile(nil)
 	if sv.abandoned {
 		return Plan{Abandoned: true}
@@ -93,7 +102,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)
-	plan := sv.solveWithPolicy(queue, budget)
+	plan := sv.solveGangs(queue, budget)
 	if plan.Abandoned {
 		return plan
 	}

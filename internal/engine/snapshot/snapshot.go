@@ -43,6 +43,9 @@ type Snapshot struct {
 	// Arriving are pods that kube-scheduler has not tried yet, or could not bind to the node that it has found. No node is launched
 	// for them, but they will take room, which must stay free for them.
 	Arriving []*corev1.Pod
+	// PodGroups are those that pods name, by namespace and name; nil if the API server does not serve them: kube-scheduler then takes
+	// their pods one by one.
+	PodGroups []PodGroup
 	// DaemonSets have a pod on every node that they would run on.
 	DaemonSets []DaemonSet
 	// What pods refer to. Keys are namespace/name for namespaced objects.

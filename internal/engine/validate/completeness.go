@@ -21,8 +21,8 @@ import (
 func Choices(s *snapshot.Snapshot, p schedule.Plan) error {
 	c := newCheck(s, p)
 	for _, r := range p.Rejected {
-		if c.sharesVolume(r.Pod) {
-			continue // the other pod's volume decides
+		if c.sharesVolume(r.Pod) || c.waitsForGroup(r.Pod) {
+			continue // the other pod's volume decides, or the other pods of its group
 		}
 		for i := range s.Pools {
 			if on, ok := c.freshNode(r.Pod, &s.Pools[i], ignoreSoftTaints); ok {

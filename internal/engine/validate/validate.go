@@ -47,6 +47,8 @@ func join(violations []Violation) error {
 func Check(s *snapshot.Snapshot, p schedule.Plan) []Violation {
 	c := newCheck(s, p)
 	c.podsOnce()
+	c.podGroups()
+	c.groupDomains()
 	c.placements()
 	c.launches()
 	c.volumes()

@@ -119,6 +119,8 @@ func (s Style) Clause(r rejection.Reason) Clause {
 		return devices(rule.ResourceClaims)
 	case rule.Missing != nil:
 		return missing(rule.Missing)
+	case rule.PodGroup != nil:
+		return s.podGroup(rule.PodGroup)
 	case rule.Bound != nil:
 		return bound(rule.Bound)
 	case rule.Node != nil:

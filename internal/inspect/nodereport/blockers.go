@@ -174,7 +174,19 @@ func (b *builder) podBlocks() []Blocker {
 	for _, pdb := range order {
 		out = append(out, exhausted(pdb, held[pdb]))
 	}
+	if p, group := snapshot.ReadGroups(b.Snapshot).Tied(b.n.Pods); group != nil {
+		out = append(out, tied(p, group))
+	}
 	return out
+}
+
+func tied(p *corev1.Pod, g *snapshot.Group) Blocker {
+	return Blocker{
+		Code: string(disrupt.PodGroupTogether), Object: "PodGroup/" + g.Namespace + "/" + g.Name, Field: "spec.disruptionMode",
+		Message: fmt.Sprintf("PodGroup %s/%s of pod %s is disrupted as a whole, and has pods on %d nodes", g.Namespace, g.Name, podName(p),
+			len(g.Nodes())),
+		Change: "delete all pods of the group, or wait until they have finished",
+	}
 }
 
 func (b *builder) protected(p *corev1.Pod) Blocker {

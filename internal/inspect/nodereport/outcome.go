@@ -91,6 +91,8 @@ func (b *builder) general(v Verdict, r *Report) string {
 		return "a pod has the annotation " + karpv1.AnnotationDoNotDisrupt
 	case "NodeDoNotDisrupt":
 		return "the node has the annotation " + karpv1.AnnotationDoNotDisrupt
+	case "PodGroupTogether":
+		return "its PodGroup is disrupted as a whole, and has pods on other nodes"
 	case "Nominated":
 		return "pods are on their way to it"
 	case "NotConsolidatable":

@@ -1,0 +1,41 @@
+package rejection
+
+// GroupOfPods is why the pods of a PodGroup get no nodes.
+type GroupOfPods struct {
+	Name  string     `json:"name"`
+	Cause GroupCause `json:"cause"`
+	// Held is why kube-scheduler does not try the group, or fails with any node, after the group's name.
+	Held string `json:"held,omitempty"`
+	// MinCount is how many pods need nodes at the same time, Pods how many wait for one, Placed how many of these fit, and Scheduled how many
+	// others have a node.
+	MinCount  int `json:"minCount,omitempty"`
+	Pods      int `json:"pods,omitempty"`
+	Placed    int `json:"placed,omitempty"`
+	Scheduled int `json:"scheduled,omitempty"`
+	// Key is the label of which all pods need one value; Domain is the value in which the most of them fit.
+	Key    string `json:"key,omitempty"`
+	Domain string `json:"domain,omitempty"`
+	// Before is the group whose room this one would take.
+	Before string `json:"before,omitempty"`
+	// Pod is one that does not fit, and Why is the first reason.
+	Pod string     `json:"pod,omitempty"`
+	Why *PodReason `json:"why,omitempty"`
+}
+
+// PodReason is a reason of one pod.
+type PodReason struct {
+	Code     Code   `json:"code"`
+	NodePool string `json:"nodePool,omitempty"`
+	Rule     *Rule  `json:"rule,omitempty"`
+}
+
+// GroupCause is why a group gets no nodes.
+type GroupCause string
+
+// The causes.
+const (
+	GroupHeld     GroupCause = "Held"
+	GroupTooFew   GroupCause = "TooFewFit"
+	GroupNotFirst GroupCause = "TakesRoomOfAnother"
+	GroupNoDomain GroupCause = "NoDomain"
+)

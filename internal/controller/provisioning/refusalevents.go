@@ -69,8 +69,10 @@ func (r *refusals) report(ctx context.Context) error {
 
 // keep protects the node that a pod was last launched in vain for from disruption, for as long as what keeps the pod off may end by itself.
 func (r *refusals) keep(v refusal.Verdict) {
-	if v.Last.Cause != refusal.Tainted && v.Last.Cause != refusal.OnlySchedulers {
-		return
+	switch v.Last.Cause {
+	case refusal.Tainted, refusal.LacksDriver, refusal.OnlySchedulers:
+	default:
+		return // it does not end by itself
 	}
 	if r.snap.Now.Sub(v.Last.At.Time) < keepRefused {
 		r.p.State.Nominate(v.Last.Node)

@@ -141,7 +141,7 @@ func (x *Search) finding(n *snapshot.Node, pod *corev1.Pod, outcome Outcome) Fin
 	}
 	switch outcome {
 	case Refused:
-		f.Why, f.Cause = why(n, pod)
+		f.Why, f.Cause = x.why(n, pod)
 	case Taken:
 		f.Why, f.Cause = takenMessage(n), OthersFirst
 	}
@@ -182,15 +182,17 @@ func (x *Search) holdsNeeded(n *snapshot.Node) bool {
 
 // decide decides whether a pod that is pending now has been refused by the node.
 //
-// A taint, a label or a lack of room that the node shows decides once it has settled. Otherwise only kube-scheduler knows: it must have
+// A taint, a label, a feature or a lack of room that the node shows decides once it has settled. A CSI driver may come later. Otherwise
+// only kube-scheduler knows: it must have
 // reported on the pod, and have had the time to try it. It may be slow; the plan may have filled the node with other pods, which says
 // nothing of this one; and on a node that is being removed for another reason than that it is empty it does not try pods any more.
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
-	_, shows := cause(n, pod)
+	_, shows := x.cause(n, pod)
+	onlyScheduler := shows == OnlySchedulers || shows == LacksDriver
 	switch {
 	case n.SettledAt.IsZero():
 		return Undecided
-	case shows != OnlySchedulers && (x.Relaunched || n.Deleting), snapshot.FailsToBind(pod):
+	case !onlyScheduler && (x.Relaunched || n.Deleting), snapshot.FailsToBind(pod):
 		if !x.Now.Before(n.SettledAt) {
 			return Refused
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -479,4 +480,51 @@ func TestTheTaintIsNamedWithItsRemedy(t *testing.T) {
 			t.Errorf("the message lacks %q: %s", part, found[0].Why)
 		}
 	}
+}
+
+func TestWhatTheNodeLacksIsNamed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		pod   func(*corev1.Pod)
+		node  func(*snapshot.Node)
+		cause refusal.Kind
+		why   string
+	}{
+		{
+			"a feature of the kubelet", func(p *corev1.Pod) {
+				p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
+			}, func(*snapshot.Node) {}, refusal.LacksFeature,
+			`the kubelet of node node-c1 does not declare feature "RestartAllContainersOnContainerExits", which the pod needs`,
+		},
+		{"a CSI driver", claims, func(*snapshot.Node) {}, refusal.LacksDriver, `CSI driver "ebs.csi.aws.com" is not installed on node node-c1`},
+		{"nothing", claims, func(n *snapshot.Node) { n.CSIDrivers = []string{"ebs.csi.aws.com"} }, refusal.OnlySchedulers, "0/1 nodes are available"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := pod("web-a")
+			tt.pod(p)
+			n := node("c1", 0, p)
+			tt.node(&n)
+			class := "gp3"
+			s := &snapshot.Snapshot{Now: at(95), Nodes: []snapshot.Node{n}, Pods: []*corev1.Pod{p}}
+			s.Volumes = snapshot.Volumes{
+				MustBeInstalled: map[string]bool{"ebs.csi.aws.com": true},
+				StorageClasses:  map[string]*storagev1.StorageClass{class: {ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: "ebs.csi.aws.com"}},
+				Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{{Namespace: p.Namespace, Name: "data"}: {
+					ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "data"},
+					Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+				}},
+			}
+			found := (&refusal.Search{Snapshot: s, Classes: refusal.Classes{}, Pods: s.Pods, Relaunched: true}).Find()
+			if len(found) != 1 || found[0].Cause != tt.cause || !strings.Contains(found[0].Why, tt.why) {
+				t.Errorf("got %+v, want cause %s and %q", found, tt.cause, tt.why)
+			}
+		})
+	}
+}
+
+// claims gives the pod a volume of the claim data.
+func claims(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"},
+	}}}
 }

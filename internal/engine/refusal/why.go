@@ -11,6 +11,7 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/volume"
 )
 
 // Kind is what is known of why a node does not suit a pod that it was launched for.
@@ -21,6 +22,8 @@ const (
 	Tainted        Kind = "NodeTainted"
 	LabelsDiffer   Kind = "NodeLabelsDiffer"
 	TooSmall       Kind = "NodeTooSmall"
+	LacksFeature   Kind = "NodeLacksFeature"
+	LacksDriver    Kind = "NodeLacksDriver"
 	OthersFirst    Kind = "OtherPodsFirst"
 	OnlySchedulers Kind = "SchedulerRefuses"
 )
@@ -29,8 +32,8 @@ const (
 const maxQuoted = 300
 
 // why is what is known of a node that does not suit a pod, and what kube-scheduler reports.
-func why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
-	known, kind := cause(n, pod)
+func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
+	known, kind := x.cause(n, pod)
 	said := schedulerMessage(pod)
 	switch {
 	case known == "":
@@ -41,7 +44,7 @@ func why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	return known + "; kube-scheduler reports: " + said, kind
 }
 
-func cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
+func (x *Search) cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	// The taint of a node that is being removed says nothing of why its pods did not come before, and a node that is not Ready for a
 	// moment gets its pods later.
 	taints := slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool {
@@ -55,6 +58,12 @@ func cause(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
 	}
 	if message := roomMessage(n, pod); message != "" {
 		return message, TooSmall
+	}
+	if message := featureMessage(n, pod); message != "" {
+		return message, LacksFeature
+	}
+	if message := x.driverMessage(n, pod); message != "" {
+		return message, LacksDriver
 	}
 	return "", OnlySchedulers
 }
@@ -103,6 +112,27 @@ func roomMessage(n *snapshot.Node, pod *corev1.Pod) string {
 	want, allocatable := snapshot.Requests(pod)[short], n.Allocatable[short]
 	return fmt.Sprintf("node %s has %s of %s left for the pod, which requests %s: %s are allocatable, and pods of DaemonSets take the rest",
 		n.Name, free.String(), short, want.String(), allocatable.String())
+}
+
+// featureMessage names a feature that the pod needs and that the node's kubelet does not declare.
+func featureMessage(n *snapshot.Node, pod *corev1.Pod) string {
+	for _, feature := range snapshot.RequiredFeatures(&pod.Spec) {
+		if !slices.Contains(n.DeclaredFeatures, feature) {
+			return fmt.Sprintf("the kubelet of node %s does not declare feature %q, which the pod needs", n.Name, feature)
+		}
+	}
+	return ""
+}
+
+// driverMessage names a CSI driver of one of the pod's volumes that must be on the node and is not.
+func (x *Search) driverMessage(n *snapshot.Node, pod *corev1.Pod) string {
+	for _, driver := range volume.MustBeInstalled(x.Snapshot, volume.Of(x.Snapshot, pod)) {
+		if !slices.Contains(n.CSIDrivers, driver) {
+			return fmt.Sprintf("CSI driver %q is not installed on node %s: its CSINode does not list it, and the CSIDriver has "+
+				"preventPodSchedulingIfMissing", driver, n.Name)
+		}
+	}
+	return ""
 }
 
 // takenMessage names a pod that came first.

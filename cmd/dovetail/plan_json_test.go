@@ -32,8 +32,8 @@ func planJSON(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// judge returns what a document breaks of the schema that users have.
-func judge(t *testing.T, document string) error {
+// planSchema is the schema that users have.
+func planSchema(t *testing.T) *spec.Schema {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/plan.schema.json")
 	if err != nil {
@@ -43,11 +43,17 @@ func judge(t *testing.T, document string) error {
 	if err := json.Unmarshal(text, schema); err != nil {
 		t.Fatal(err)
 	}
+	return schema
+}
+
+// judge returns what a document breaks of the schema.
+func judge(t *testing.T, document string) error {
+	t.Helper()
 	var fields any
 	if err := json.Unmarshal([]byte(document), &fields); err != nil {
 		t.Fatal(err)
 	}
-	return validate.NewSchemaValidator(schema, nil, "", strfmt.Default).Validate(fields).AsError()
+	return validate.NewSchemaValidator(planSchema(t), nil, "", strfmt.Default).Validate(fields).AsError()
 }
 
 // Programs read this: names, order, types and the spelling of quantities.
@@ -95,15 +101,7 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 
 // Whoever validates plans against the schema finds each field that a rule can have in it.
 func TestSchemaHasTheFieldsOfRules(t *testing.T) {
-	text, err := os.ReadFile("../../docs/plan.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	schema := &spec.Schema{}
-	if err := json.Unmarshal(text, schema); err != nil {
-		t.Fatal(err)
-	}
-	pod := schema.Properties["unschedulable"].Items.Schema
+	pod := planSchema(t).Properties["unschedulable"].Items.Schema
 	rule := pod.Properties["reasons"].Items.Schema.Properties["rule"]
 	compareSchema(t, "rule", reflect.TypeFor[rejection.Rule](), &rule)
 }

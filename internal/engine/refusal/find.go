@@ -183,9 +183,9 @@ func (x *Search) holdsNeeded(n *snapshot.Node) bool {
 // decide decides whether a pod that is pending now has been refused by the node.
 //
 // A taint, a label, a feature or a lack of room that the node shows decides once it has settled. A CSI driver may come later. Otherwise
-// only kube-scheduler knows: it must have
-// reported on the pod, and have had the time to try it. It may be slow; the plan may have filled the node with other pods, which says
-// nothing of this one; and on a node that is being removed for another reason than that it is empty it does not try pods any more.
+// only kube-scheduler knows: it must have reported on the pod, and have had the time to try it. It may be slow; the plan may have filled
+// the node with other pods, which says nothing of this one; and on a node that is being removed for another reason than that it is empty
+// it does not try pods any more.
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
 	_, shows := x.cause(n, pod)
 	onlyScheduler := shows == OnlySchedulers || shows == LacksDriver

@@ -148,7 +148,7 @@ func (g *Group) compare(o *Group) int {
 		cmp.Compare(g.Name, o.Name))
 }
 
-// groupReader reads groups of one
+// groupReader reads the groups of one snapshot.
 type groupReader struct {
 	s *Snapshot
 	// nodes are the Nodes by name.

@@ -21,6 +21,9 @@ const scrolling = ['wheel', 'touchmove', 'pointerdown', 'keydown'];
 // most is how many heights of items that are gone are remembered.
 const most = 1000;
 
+// enough is how many items that have been read tell how high the others will be.
+const enough = 3;
+
 // unread begins the names of items that have not been read.
 const unread = 'unread ';
 
@@ -28,7 +31,7 @@ interface Items {
   count: number;
   // id tells items apart while others come and go; null for one that has not been read yet.
   id: (i: number) => string | null;
-  // estimate is the height of an item that has not been drawn yet, in px.
+  // estimate is the height of an item in px until some have been drawn.
   estimate: number;
   render: (i: number) => ComponentChildren;
   label: string;
@@ -45,10 +48,16 @@ const first = (item: HTMLElement) => item.querySelector<HTMLElement>('a, button'
 export function LongList({ count, id: idOf, estimate, render, label, class: name, seen }: Items) {
   const list = useRef<HTMLDivElement>(null);
   const heights = useRef(new Map<string, number>());
+  const typical = useRef<number | null>(null);
   const [, redraw] = useState(0);
   const [kept, setKept] = useState<string | null>(null);
-  const shown = useShown(list);
-  const observer = useHeights(heights, () => redraw((n) => n + 1));
+  const [shown, look] = useShown(list);
+  // What is on the screen is looked at again with the heights: drawn for an older place, the list would lose the rows of this one.
+  const observer = useHeights(heights, typical, () => {
+    look();
+    redraw((n) => n + 1);
+  });
+  const height = typical.current ?? estimate;
   const going = useArrival(list);
 
   const id = (i: number) => idOf(i) ?? `${unread}${i}`;
@@ -60,13 +69,13 @@ export function LongList({ count, id: idOf, estimate, render, label, class: name
   for (let i = 0; i < count; i++) {
     const key = id(i);
     if (key === kept || i === going.current) keptAt = i;
-    starts[i + 1] = starts[i]! + (heights.current.get(key) ?? estimate);
+    starts[i + 1] = starts[i]! + (heights.current.get(key) ?? height);
   }
   const from = Math.max(0, indexAt(starts, shown.top - margin));
   const to = Math.min(count, indexAt(starts, shown.bottom + margin) + 1);
   useEffect(() => seen?.(from, to), [from, to, count]);
 
-  const screen = Math.max(1, Math.floor((shown.bottom - shown.top) / estimate) - 1);
+  const screen = Math.max(1, Math.floor((shown.bottom - shown.top) / height) - 1);
   const key = (e: KeyboardEvent) => {
     const next = nextOf(e, screen, count);
     if (next === null) return;
@@ -87,7 +96,7 @@ export function LongList({ count, id: idOf, estimate, render, label, class: name
       {withGaps(drawn, starts, (i, twice) => {
         // Parts of a list that were read at different times may have an item twice.
         const name = twice(id(i)) ? `${id(i)} ${i}` : id(i);
-        return <Item key={name} i={i} count={count} id={name} observer={observer}>{render(i)}</Item>;
+        return <Item key={name} i={i} count={count} id={name} least={idOf(i) === null ? height : 0} observer={observer}>{render(i)}</Item>;
       })}
     </div>
   );
@@ -163,36 +172,49 @@ function indexAt(starts: Float64Array, at: number): number {
   return low;
 }
 
-function Item({ i, count, id, observer, children }: { i: number; count: number; id: string; observer: ResizeObserver; children: ComponentChildren }) {
+// Item has at least a height, in px: what has not been read yet takes as much room as what has been, so that nothing moves when it is.
+function Item({ i, count, id, least, observer, children }: {
+  i: number; count: number; id: string; least: number; observer: ResizeObserver; children: ComponentChildren;
+}) {
   const item = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     const here = item.current!;
     observer.observe(here);
     return () => observer.unobserve(here);
   }, []);
-  return <div ref={item} role="listitem" tabIndex={-1} data-item={i} data-id={id} aria-setsize={count} aria-posinset={i + 1}>{children}</div>;
+  return (
+    <div
+      ref={item} role="listitem" tabIndex={-1} data-item={i} data-id={id} aria-setsize={count} aria-posinset={i + 1}
+      style={least ? { minHeight: `${least}px` } : undefined}
+    >
+      {children}
+    </div>
+  );
 }
 
-// useHeights observes how high items are, by their IDs.
-function useHeights(heights: RefObject<Map<string, number>>, changed: () => void): ResizeObserver {
+// useHeights observes how high items are, by their IDs, and how high the first that have been read are in the mean: that is typical.
+function useHeights(heights: RefObject<Map<string, number>>, typical: { current: number | null }, changed: () => void): ResizeObserver {
   const observer = useRef<ResizeObserver>(undefined);
   observer.current ??= new ResizeObserver((entries) => {
     let differs = false;
+    const read: number[] = [];
     for (const e of entries) {
       const id = (e.target as HTMLElement).dataset.id!;
       const height = e.borderBoxSize[0]!.blockSize;
       if (!e.target.isConnected || heights.current!.get(id) === height) continue;
       heights.current!.set(id, height);
+      if (!id.startsWith(unread)) read.push(height);
       differs = true;
     }
+    if (read.length >= enough) typical.current ??= read.reduce((a, b) => a + b) / read.length;
     if (differs) changed();
   });
   useEffect(() => () => observer.current!.disconnect(), []);
   return observer.current;
 }
 
-// useShown is the part of the list that is on the screen, in px from its start.
-function useShown(list: RefObject<HTMLElement | null>) {
+// useShown is the part of the list that is on the screen, in px from its start, and what looks for it again now.
+function useShown(list: RefObject<HTMLElement | null>): [{ top: number; bottom: number }, () => void] {
   const [shown, setShown] = useState({ top: 0, bottom: 1200 });
   const look = () => {
     if (!list.current) return;
@@ -224,7 +246,7 @@ function useShown(list: RefObject<HTMLElement | null>) {
       cancelAnimationFrame(frame.current);
     };
   }, []);
-  return shown;
+  return [shown, look];
 }
 
 // filtered is from how many items on a list can be filtered: fewer are seen at a glance.

@@ -23,7 +23,8 @@ const onScreen = (page, i) => until(page, (i) => {
   return box && box.top >= main.top - 1 && box.bottom <= main.bottom + 1;
 }, i);
 
-// toTheEnd scrolls by the wheel, and then as far as the list goes, until the last item is on the screen.
+// toTheEnd scrolls by the wheel, and then as far as the list goes, until the last item is on the screen and those around it are read: rows
+// grow when they are.
 async function toTheEnd(page, last) {
   await page.mouse.move(200, 400);
   await page.mouse.wheel(0, 60);
@@ -31,7 +32,7 @@ async function toTheEnd(page, last) {
     const main = document.querySelector('main');
     main.scrollTop = main.scrollHeight;
     const box = document.querySelector(`[data-item="${last}"]`)?.getBoundingClientRect();
-    return box && box.bottom <= main.getBoundingClientRect().bottom + 60;
+    return box && box.bottom <= main.getBoundingClientRect().bottom + 60 && !document.querySelector('[data-id^="unread "]');
   }, last);
 }
 

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/propertytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -41,7 +45,14 @@ func disagreement(t *testing.T, s *snapshot.Snapshot, seed uint64) string {
 		t.Fatal(err)
 	}
 	defer scheduler.Stop()
-	return propertytest.Disagreement(s, schedule.Solve(s, schedule.Budget{}), scheduler.OfWorld, seeded(seed))
+	groups, err := scheduler.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.PodGroups) == 0 {
+		groups = nil
+	}
+	return propertytest.DisagreementWithGroups(s, schedule.Solve(s, schedule.Budget{}), scheduler.OfWorld, groups, seeded(seed))
 }
 
 // kind is a kind of generated clusters.
@@ -58,6 +69,7 @@ type kind struct {
 // TestKubeSchedulerFollowsPlans carries plans out under kube-scheduler's own filters: in some order it accepts each pod on its node, and
 // after that no pod that was rejected on an existing node or on one more node that can be launched.
 func TestKubeSchedulerFollowsPlans(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 	for _, k := range []kind{
 		{"topology", propertytest.SchedulerWorld, 3_000_000, nil},
 		{"full hosts", propertytest.FullHostsWorld, 5_000_000, map[uint64]string{
@@ -66,6 +78,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
 		}},
+		{"groups", propertytest.GroupsWorld, 9_000_000, nil},
 	} {
 		t.Run(k.name, func(t *testing.T) { k.run(t) })
 	}

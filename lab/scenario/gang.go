@@ -54,18 +54,12 @@ func gang() Scenario {
 	train := gangOf{name: "train", pool: "gangs", pods: 5, atLeast: 4}
 	return Scenario{
 		Name: "gang",
-		Summary: "pods of a PodGroup get nodes for gang.minCount at once or none: with a limit, without capacity, with two gangs for the room of " +
+		Summary: "pods of a PodGroup get nodes for gang.minCount at once or none: with a limit, with two gangs for the room of " +
 			"one, with pods of two sizes, and with the controller killed between the launches",
 		Configure: servesGangs(),
 		Steps: []Step{
 			startController(),
 			installPool(manifests.GangPools, gangPools("6", "12")),
-			{
-				Name: "create a pod that is in no group: it runs", Timeout: time.Minute,
-				Run: func(ctx context.Context, w *World) error {
-					return errors.Join(w.Client.Create(ctx, gangPod("alone", "mixed", "1", "")), awaitPodsRunning(ctx, w, "alone", 1))
-				},
-			},
 			{
 				Name: "create a gang of 4 with a limit of 3 nodes: an event names the limit, and no node is launched", Timeout: 30 * time.Second,
 				Run: func(ctx context.Context, w *World) error {
@@ -102,9 +96,22 @@ func gang() Scenario {
 				Name: "create a gang of one pod with 3 CPUs and two with 1.5: all run on two nodes or three", Timeout: time.Minute,
 				Run: mixedGang,
 			},
+		},
+	}
+}
+
+// gangWithoutCapacity has EC2 run out of instances for a gang.
+func gangWithoutCapacity() Scenario {
+	return Scenario{
+		Name:      "gang-without-capacity",
+		Summary:   "EC2 has instances for two of the three pods of a gang: their nodes go, and no other is launched for the gang",
+		Configure: servesGangs(),
+		Steps: []Step{
+			startController(),
+			installPool(manifests.GangPools, gangPools("10", "0")),
 			{
-				Name: "create a gang of 3 where EC2 has 2 instances: its nodes terminate, and no other is launched", Timeout: 2 * time.Minute,
-				Run: gangWithoutCapacity,
+				Name: "create a pod in no group, and a gang of 3 where EC2 has 2 instances: its nodes terminate, and no other is launched", Timeout: 2 * time.Minute,
+				Run: awaitGivenUp,
 			},
 		},
 	}
@@ -242,18 +249,18 @@ func gangPod(app, pool, cpu, group string) *corev1.Pod {
 	return pod
 }
 
-// gangWithoutCapacity creates a gang for a part of which EC2 has no capacity.
-func gangWithoutCapacity(ctx context.Context, w *World) error {
-	before := launchedFor(w, "gangs")
-	for _, zone := range w.AWS.EC2().Zones() {
-		w.AWS.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: zone.Name}, 0)
-	}
-	w.AWS.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: w.AWS.EC2().Zones()[0].Name}, 2)
-	if err := apply(ctx, w, manifests.GangPools, gangPools("30", "12")); err != nil {
+// awaitGivenUp creates a gang for a part of which EC2 has no capacity.
+func awaitGivenUp(ctx context.Context, w *World) error {
+	if err := errors.Join(w.Client.Create(ctx, gangPod("single", "gangs", "1500m", "")), awaitPodsRunning(ctx, w, "single", 1)); err != nil {
 		return err
 	}
-	scarce := gangOf{name: "scarce", pool: "gangs", pods: 3, atLeast: 3}
-	if err := errors.Join(scarce.create(ctx, w), awaitGangEvent(ctx, w, "scarce", "of its 3 pods fit")); err != nil {
+	zones := w.AWS.EC2().Zones()
+	for _, zone := range zones {
+		w.AWS.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: zone.Name}, 0)
+	}
+	w.AWS.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: zones[0].Name}, 2)
+	gang := gangOf{name: "scarce", pool: "gangs", pods: 3, atLeast: 3}
+	if err := errors.Join(gang.create(ctx, w), awaitGangEvent(ctx, w, "scarce", "2 of its 3 pods fit")); err != nil {
 		return err
 	}
 	err := world.Until(ctx, func() error {
@@ -261,20 +268,11 @@ func gangWithoutCapacity(ctx context.Context, w *World) error {
 		if err := list(ctx, w, &claims); err != nil {
 			return err
 		}
-		left := 0
-		for i := range claims.Items {
-			if strings.HasPrefix(claims.Items[i].Name, "gangs-") {
-				left++
-			}
-		}
-		if left > before {
-			return fmt.Errorf("%d nodes of the gang are left", left-before)
+		if n := len(claims.Items); n != 1 {
+			return fmt.Errorf("%d nodes of the gang are left", n-1)
 		}
 		return nil
 	})
-	w.Note("%d NodeClaims were created for the gang of 3", launchedFor(w, "gangs")-before)
-	if err != nil {
-		return err
-	}
-	return awaitSomeRunning(ctx, w, "scarce", 0)
+	w.Note("%d NodeClaims were created for the gang", launchedFor(w, "gangs")-1)
+	return errors.Join(err, launchedInAll(w, "gangs", 4), awaitSomeRunning(ctx, w, "scarce", 0), awaitPodsRunning(ctx, w, "single", 1))
 }

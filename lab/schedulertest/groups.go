@@ -11,11 +11,15 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/gangscheduling"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/topologyaware"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/propertytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
+
+// groupPlugins are the plugins with rules about PodGroups.
+var groupPlugins = []string{names.GangScheduling, topologyaware.Name}
 
 // groups are the rules of GangScheduling and TopologyPlacementGenerator, for groups of which a scheduler filters the pods. The feature gate
 // GenericWorkload must be on.
@@ -39,14 +43,8 @@ func (s *Scheduler) Groups() (propertytest.GroupRules, error) {
 }
 
 // show has the plugins see the cluster with the group.
-func (g *groups) show(c *propertytest.Cluster, group *schedulingv1beta1.PodGroup) error {
-	if len(c.Nodes) == 0 {
-		return nil
-	}
-	if err := g.s.show(c, c.Nodes[0]); err != nil {
-		return err
-	}
-	g.s.state = state{}
+func (g *groups) show(c *propertytest.Cluster, group *schedulingv1beta1.PodGroup) {
+	g.s.state = state{} // the filters must see their own cluster again
 	var nodes []*corev1.Node
 	var pods []*corev1.Pod
 	for _, n := range c.Nodes {
@@ -58,7 +56,6 @@ func (g *groups) show(c *propertytest.Cluster, group *schedulingv1beta1.PodGroup
 		}
 	}
 	g.s.snapshot.Snapshot = cache.NewTestSnapshotWithPodGroups(pods, nodes, []*schedulingv1beta1.PodGroup{group})
-	return nil
 }
 
 // scheduled is how many pods of the group are on nodes.
@@ -75,9 +72,7 @@ func scheduled(c *propertytest.Cluster, group *snapshot.PodGroup) (n int) {
 
 // placements are those of TopologyPlacementGenerator on the first nodes of the cluster, by name.
 func (g *groups) placements(c *propertytest.Cluster, nodes int, group *snapshot.PodGroup) (map[string][]*propertytest.ClusterNode, error) {
-	if err := g.show(c, group.Object); err != nil {
-		return nil, err
-	}
+	g.show(c, group.Object)
 	whole := &fwk.Placement{Name: "cluster"}
 	for _, n := range c.Nodes[:nodes] {
 		info, err := g.s.snapshot.NodeInfos().Get(n.Name)
@@ -130,6 +125,7 @@ func (g *groups) Fits(c *propertytest.Cluster, nodes int, group *snapshot.PodGro
 	}
 	for name, in := range placements {
 		after := c.Copy()
+		after.EmptyHost = c.EmptyHost
 		progress := framework.PlacementProgress{Scheduled: scheduled(c, group), Remaining: len(waiting)}
 		fit := 0
 		for _, pod := range waiting {

@@ -64,23 +64,30 @@ type kind struct {
 	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
 	// that comes to be right leaves the list.
 	known map[uint64]string
+	// groups is true if the worlds have PodGroups, which the scheduler reads behind a feature gate.
+	groups bool
 }
 
 // TestKubeSchedulerFollowsPlans carries plans out under kube-scheduler's own filters: in some order it accepts each pod on its node, and
 // after that no pod that was rejected on an existing node or on one more node that can be launched.
 func TestKubeSchedulerFollowsPlans(t *testing.T) {
-	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
 	for _, k := range []kind{
-		{"topology", propertytest.SchedulerWorld, 3_000_000, nil},
-		{"full hosts", propertytest.FullHostsWorld, 5_000_000, map[uint64]string{
+		{name: "topology", world: propertytest.SchedulerWorld, seeds: 3_000_000},
+		{name: "full hosts", world: propertytest.FullHostsWorld, seeds: 5_000_000, known: map[uint64]string{
 			157: "rejected", // a pod keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
 		}},
-		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
+		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, known: map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
 		}},
-		{"groups", propertytest.GroupsWorld, 9_000_000, nil},
+		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, known: map[uint64]string{
+			600: "rejected", 927: "rejected", // a pod keeps a DaemonSet's pod off its node, as in the world of full hosts
+			1918: "refused", // pods in no group, which spread
+		}},
 	} {
-		t.Run(k.name, func(t *testing.T) { k.run(t) })
+		t.Run(k.name, func(t *testing.T) {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, k.groups)
+			k.run(t)
+		})
 	}
 }
 

@@ -239,6 +239,7 @@ func mixedGang(ctx context.Context, w *World) error {
 func gangPod(app, pool, cpu, group string) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.GenerateName, pod.Namespace, pod.Labels = app+"-", "default", map[string]string{"app": app}
+	pod.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} // nothing would make it again
 	if group != "" {
 		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
 	}

@@ -81,7 +81,8 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	all := []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(), gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(),
+		gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),

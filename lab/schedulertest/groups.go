@@ -104,7 +104,8 @@ func info(group *snapshot.PodGroup, waiting []*corev1.Pod) *framework.PodGroupIn
 
 // Refusal implements propertytest.GroupRules.
 func (g *groups) Refusal(c *propertytest.Cluster, group *snapshot.PodGroup) string {
-	status := g.gang.PlacementFeasible(g.s.ctx, framework.NewCycleState(), info(group, nil), framework.PlacementProgress{Scheduled: scheduled(c, group)})
+	progress := framework.PlacementProgress{Scheduled: scheduled(c, group)}
+	status := g.gang.PlacementFeasible(g.s.ctx, framework.NewCycleState(), info(group, nil), progress)
 	if !status.IsSuccess() {
 		return status.Message()
 	}

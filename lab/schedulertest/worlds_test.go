@@ -52,7 +52,8 @@ func disagreement(t *testing.T, s *snapshot.Snapshot, seed uint64) string {
 	if len(s.PodGroups) == 0 {
 		groups = nil
 	}
-	return propertytest.DisagreementWithGroups(s, schedule.Solve(s, schedule.Budget{}), scheduler.OfWorld, groups, seeded(seed))
+	rules := propertytest.SchedulerOfGroups{Filter: scheduler.OfWorld, Groups: groups}
+	return rules.Disagreement(s, schedule.Solve(s, schedule.Budget{}), seeded(seed))
 }
 
 // kind is a kind of generated clusters.

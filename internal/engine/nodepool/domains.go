@@ -75,8 +75,8 @@ func (c *Candidates) findDomains(q DomainQuery) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// CheapestByDomain returns, by value of the key, the least cost of nodes of one type that could be launched now, in $/h: nodes is how many of
-// them are needed, by the room of one; 0 if none suffices. Limits count as they were when planning began.
+// CheapestByDomain returns, by value of the key, the least cost of nodes of one type that could be launched now, in $/h: nodes is how many
+// of them are needed, by the room of one; 0 if none suffices. Limits count as they were when planning began.
 //
 // Cost: types times offerings.
 func (c *Candidates) CheapestByDomain(key string, nodes func(room resources.Vec) int) map[string]float64 {

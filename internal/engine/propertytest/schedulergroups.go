@@ -20,6 +20,12 @@ type GroupRules interface {
 	Fits(c *Cluster, nodes int, g *snapshot.PodGroup, waiting []*corev1.Pod) string
 }
 
+// SchedulerOfGroups are a scheduler's rules. Groups may be nil.
+type SchedulerOfGroups struct {
+	Filter Filter
+	Groups GroupRules
+}
+
 // GroupsWorld is a SchedulerWorld with PodGroups: gangs of equal and of different pods, some of them in one zone, with limits that hold
 // a part of them.
 func GroupsWorld(next func() byte) *snapshot.Snapshot { return random{next}.groupsWorld() }

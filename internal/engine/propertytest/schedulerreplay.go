@@ -29,13 +29,13 @@ const (
 // it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. If filter is nil, the
 // rules of this package decide. The bytes of next choose orders and outcomes.
 func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next func() byte) string {
-	return DisagreementWithGroups(s, plan, filter, nil, next)
+	return SchedulerOfGroups{Filter: filter}.Disagreement(s, plan, next)
 }
 
-// DisagreementWithGroups is Disagreement for a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no
-// room on existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves. Nil has no such rules.
-func DisagreementWithGroups(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, groups GroupRules, next func() byte) string {
-	r := replays{s, plan, filter, groups, random{next}}
+// Disagreement is that of a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no room on
+// existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves.
+func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
+	r := replays{s, plan, x.Filter, x.Groups, random{next}}
 	var accepted map[acceptance]bool
 	for replay := range replaysPerWorld {
 		c, why := r.carryOut(replay)

@@ -22,7 +22,7 @@ type domainEstimate struct {
 	cost     float64
 }
 
-// better orders domains: those where more pods may find a place first, then those with room on existing nodes, then the cheapest.
+// better orders domains: those where more pods may find a place first, then those with room on existing nodes, then by cost.
 func (a domainEstimate) better(b domainEstimate) int {
 	room := func(e domainEstimate) int {
 		if e.existing {
@@ -40,8 +40,8 @@ type domainOrder struct {
 	queue []*queuedPod
 }
 
-// of are the domains of the group that may hold enough of its pods, the most promising first. If none may, the best of them is left, so that
-// a plan shows what is missing, and promising is false. Nodes that wait for pods of the group leave no choice: their pods stay there.
+// of are the domains of the group that may hold enough of its pods, the most promising first. If none may, the best of them is left, so
+// that a plan shows what is missing, and promising is false. Nodes that wait for pods of the group leave no choice: their pods stay there.
 func (d *domainOrder) of(g *snapshot.Group) (values []string, promising bool) {
 	if value, started := d.startedIn(g); started {
 		return []string{value}, true

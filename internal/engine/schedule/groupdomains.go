@@ -43,8 +43,8 @@ type domainSearch struct {
 }
 
 // solveDomains plans a snapshot with groups of which all pods must be in one domain. Group by group, in the order of kube-scheduler, it
-// plans some domains, the most promising first, and keeps the one in which the most pods fit, then the cheapest. Groups before it keep their
-// domain, and those after it wait. What some passes do not try, others do: see sharePlans.
+// plans some domains, the most promising first, and keeps the one in which the most pods fit, then the cheapest. Groups before it keep
+// their domain, and those after it wait. What some passes do not try, others do: see sharePlans.
 //
 // Cost: one plan per domain that is tried, and one if a group does not fit in any of them.
 func solveDomains(s *snapshot.Snapshot, groups snapshot.Groups, budget Budget) Plan {

@@ -130,8 +130,8 @@ func contradictory(p *PodGroup, g *Group) string {
 	return ""
 }
 
-// failed: kube-scheduler fails for the group, and goes on to. While the cluster has no Node, it does so for each group, since it has tried none
-// of the pods: DynamicResources then misses what it keeps of them.
+// failed: kube-scheduler fails for the group, and goes on to. While the cluster has no Node, it does so for each group, since it has tried
+// none of the pods: DynamicResources then misses what it keeps of them.
 func (r *groupReader) failed(p *PodGroup, _ *Group) string {
 	c := scheduledCondition(p.Object)
 	if len(r.nodes) == 0 || c == nil || c.Status == metav1.ConditionTrue || c.Reason != schedulingv1beta1.PodGroupReasonSchedulerError {

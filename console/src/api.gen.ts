@@ -734,6 +734,8 @@ export interface RejectionGroupOfPods {
   scheduled?: number;
   key?: string;
   domain?: string;
+  domains?: number;
+  tried?: number;
   before?: string;
   pod?: string;
   why?: RejectionPodReason | null;

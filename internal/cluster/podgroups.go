@@ -82,9 +82,13 @@ func (w *snapshotBuilder) addPodGroups() {
 func (w *snapshotBuilder) sortMembers() {
 	groups := snapshot.ReadGroups(w.snap)
 	planned := map[types.UID]bool{}
+	// Without a Node, kube-scheduler fails for each group before it tries a pod: see why groups are held.
+	empty := !slices.ContainsFunc(w.snap.Nodes, func(n snapshot.Node) bool { return n.Named() })
 	for _, g := range w.snap.PodGroups {
 		for _, pod := range g.Members {
-			if of := groups.Of(pod); snapshot.Arriving(pod) && (of.Held == nil && of.Tried || of.Held != nil && !w.isArriving(pod)) {
+			of := groups.Of(pod)
+			if snapshot.Arriving(pod) && (of.Held == nil && of.Tried || of.Held != nil && !w.isArriving(pod)) ||
+				empty && snapshot.FailsToBind(pod) && of.Held == nil {
 				planned[pod.UID] = true
 				w.snap.Pods = append(w.snap.Pods, pod)
 			}

@@ -67,6 +67,16 @@ func TestPodsOfGroupsToPlace(t *testing.T) {
 			Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Reason: schedulingv1beta1.PodGroupReasonUnschedulable,
 		}}
 	}
+	failed := func(g *schedulingv1beta1.PodGroup) {
+		g.Status.Conditions = []metav1.Condition{{
+			Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Reason: schedulingv1beta1.PodGroupReasonSchedulerError,
+		}}
+	}
+	failedPod := func(p *corev1.Pod) {
+		p.Status.Conditions = []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulerError,
+		}}
+	}
 	gate := func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "wait"}} }
 	for _, c := range []struct {
 		name              string
@@ -83,6 +93,18 @@ func TestPodsOfGroupsToPlace(t *testing.T) {
 			"E9: kube-scheduler has tried the group",
 			[]client.Object{gangOf("g", 2, tried), podOf("a", memberOf("g")), podOf("b", memberOf("g"))},
 			[]string{"a", "b"},
+			[]string{},
+		},
+		{
+			"kube-scheduler fails for the group, since there is no node",
+			[]client.Object{gangOf("g", 2, failed), podOf("a", memberOf("g"), failedPod), podOf("b", memberOf("g"), failedPod)},
+			[]string{"a", "b"},
+			[]string{},
+		},
+		{
+			"kube-scheduler fails for the group for another reason",
+			[]client.Object{gangOf("g", 2, failed), nodeOf("n", "i-1"), podOf("a", memberOf("g"), failedPod), podOf("b", memberOf("g"), failedPod)},
+			[]string{},
 			[]string{},
 		},
 		{

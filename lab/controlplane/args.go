@@ -2,7 +2,9 @@ package controlplane
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 )
 
 // The components, by the names they have as programs, in log files and in messages.
@@ -84,6 +86,9 @@ func (c *Cluster) apiServerArgs() []string {
 			// A role that was just mapped may enter soon, and one that was unmapped may not for long.
 			"--authentication-token-webhook-cache-ttl=5s")
 	}
+	for _, version := range c.cfg.RuntimeConfig {
+		args = append(args, "--runtime-config="+version+"=true")
+	}
 	return append(args, c.servingArgs(apiServer)...)
 }
 
@@ -119,15 +124,19 @@ func (c *Cluster) schedulerArgs() []string {
 	}, c.servingArgs(scheduler)...)
 }
 
-// servingArgs are the flags for serving HTTPS that the Kubernetes components have in common.
+// servingArgs are the flags that the Kubernetes components have in common: feature gates, and serving HTTPS.
 func (c *Cluster) servingArgs(component string) []string {
-	return []string{
+	args := []string{
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.ports[component].Port),
 		"--permit-port-sharing=true", // with the socket that reserves the port
 		"--tls-cert-file=" + c.state.cert(component),
 		"--tls-private-key-file=" + c.state.key(component),
 	}
+	for _, gate := range slices.Sorted(maps.Keys(c.cfg.FeatureGates)) {
+		args = append(args, fmt.Sprintf("--feature-gates=%s=%t", gate, c.cfg.FeatureGates[gate]))
+	}
+	return args
 }
 
 // writeSchedulerConfig writes what the scheduler no longer takes as flags.

@@ -39,6 +39,10 @@ type Config struct {
 	// GCPercent is GOGC of the components, unless the environment has one. Default: 400. While nodes join, garbage collection takes a
 	// fifth of the API server's CPU with Go's default of 100, and a tenth with 200.
 	GCPercent int
+	// FeatureGates are those of Kubernetes that the API server, the controller manager and the scheduler have other than by default.
+	FeatureGates map[string]bool
+	// RuntimeConfig are the versions of APIs that the API server serves besides those of its default, such as scheduling.k8s.io/v1beta1.
+	RuntimeConfig []string
 	// BeforeControllers, if set, is called once the API server is ready, with a client of its administrator. The controller manager
 	// starts after it has returned, and knows all kinds that it has installed: the garbage collector finds those that come later only
 	// within 30 s, and reads their objects one by one until then.

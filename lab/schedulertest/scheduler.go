@@ -9,8 +9,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -65,6 +67,9 @@ func NewScheduler(objects map[string][]runtime.Object) (*Scheduler, error) {
 			PreFilter: set, Filter: set,
 		},
 		PluginConfig: defaults.Profiles[0].PluginConfig,
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		profile.Plugins.PreEnqueue.Enabled = []config.Plugin{{Name: names.GangScheduling}}
 	}
 	s.framework, err = frameworkruntime.NewFramework(s.ctx, plugins.NewInTreeRegistry(), profile,
 		frameworkruntime.WithInformerFactory(factory),

@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/propertytest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -41,7 +45,15 @@ func disagreement(t *testing.T, s *snapshot.Snapshot, seed uint64) string {
 		t.Fatal(err)
 	}
 	defer scheduler.Stop()
-	return propertytest.Disagreement(s, schedule.Solve(s, schedule.Budget{}), scheduler.OfWorld, seeded(seed))
+	groups, err := scheduler.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.PodGroups) == 0 {
+		groups = nil
+	}
+	rules := propertytest.SchedulerOfGroups{Filter: scheduler.OfWorld, Groups: groups}
+	return rules.Disagreement(s, schedule.Solve(s, schedule.Budget{}), seeded(seed))
 }
 
 // kind is a kind of generated clusters.
@@ -53,21 +65,30 @@ type kind struct {
 	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
 	// that comes to be right leaves the list.
 	known map[uint64]string
+	// groups is true if the worlds have PodGroups, which the scheduler reads behind a feature gate.
+	groups bool
 }
 
 // TestKubeSchedulerFollowsPlans carries plans out under kube-scheduler's own filters: in some order it accepts each pod on its node, and
 // after that no pod that was rejected on an existing node or on one more node that can be launched.
 func TestKubeSchedulerFollowsPlans(t *testing.T) {
 	for _, k := range []kind{
-		{"topology", propertytest.SchedulerWorld, 3_000_000, nil},
-		{"full hosts", propertytest.FullHostsWorld, 5_000_000, map[uint64]string{
+		{name: "topology", world: propertytest.SchedulerWorld, seeds: 3_000_000},
+		{name: "full hosts", world: propertytest.FullHostsWorld, seeds: 5_000_000, known: map[uint64]string{
 			157: "rejected", // a pod keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
 		}},
-		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
+		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, known: map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
 		}},
+		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, known: map[uint64]string{
+			600: "rejected", 927: "rejected", // a pod keeps a DaemonSet's pod off its node, as in the world of full hosts
+			1918: "refused", // pods in no group, which spread
+		}},
 	} {
-		t.Run(k.name, func(t *testing.T) { k.run(t) })
+		t.Run(k.name, func(t *testing.T) {
+			featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, k.groups)
+			k.run(t)
+		})
 	}
 }
 

@@ -303,16 +303,24 @@ func (r *refusals) due() bool {
 	})
 }
 
-// one leaves of the launches that are for pods that are due only the first.
+// one leaves of the launches that are for pods that are due only the first, with the others for its gang: kube-scheduler binds pods of a
+// gang together or not at all.
 func (r *refusals) one(launches []schedule.Launch) []schedule.Launch {
-	tried := false
+	groups, tried, with := snapshot.ReadGroups(r.snap), false, map[*snapshot.Group]bool{}
 	return slices.DeleteFunc(slices.Clone(launches), func(l schedule.Launch) bool {
 		if !slices.ContainsFunc(l.Pods, func(pod *corev1.Pod) bool { return !r.may(pod, false) }) {
 			return false
 		}
-		drop := tried
+		if tried {
+			return !slices.ContainsFunc(l.Pods, func(pod *corev1.Pod) bool { return with[groups.Of(pod)] })
+		}
 		tried = true
-		return drop
+		for _, pod := range l.Pods {
+			if g := groups.Of(pod); g != nil && g.Gang {
+				with[g] = true
+			}
+		}
+		return false
 	})
 }
 

@@ -61,7 +61,9 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 }
 
 func (t *PodTrigger) changed(pod *corev1.Pod) {
-	perhaps := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) // a pass decides whether it needs a node
+	_, grouped := snapshot.PodGroupOf(pod)
+	// A pass decides whether it needs a node. It reports why a group is held, too, of whose pods kube-scheduler says nothing.
+	perhaps := snapshot.FailsToBind(pod) || snapshot.Nominated(pod) || grouped && snapshot.Arriving(pod)
 	if !snapshot.Provisionable(pod) && !perhaps {
 		t.deleted(pod)
 		return

@@ -70,6 +70,15 @@ func TestPodsTriggerWhileTheyWait(t *testing.T) {
 			changed(nil) // a defect at one pod
 			changed(pending("third"))
 			step("when a third begins to", true)
+			deleted(pending("third"))
+			held := controllertest.Pod("held", "")
+			changed(held)
+			step("when kube-scheduler says nothing of a pod", false)
+			group := "train"
+			held.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+			changed(held)
+			time.Sleep(retriggerInterval)
+			step("while kube-scheduler says nothing of a pod in a group", true)
 		})}
 		if err := trigger.Start(t.Context()); err != nil {
 			t.Fatal(err)

@@ -75,6 +75,36 @@ func (c *Candidates) findDomains(q DomainQuery) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
+// CheapestByDomain returns, by value of the key, the least cost of nodes of one type that could be launched now, in $/h: nodes is how many
+// of them are needed, by the room of one; 0 if none suffices. Limits count as they were when planning began.
+//
+// Cost: types times offerings.
+func (c *Candidates) CheapestByDomain(key string, nodes func(room resources.Vec) int) map[string]float64 {
+	t, wanted, out := c.t, c.reqs.Get(key), map[string]float64{}
+	last := -1
+	for _, cand := range c.list { // a type is listed once more for each of its reservations
+		ti := &t.types[cand.Type]
+		n := nodes(ti.room)
+		if cand.Type == last || n == 0 || !ti.capacity.Within(t.limitLeftAtStart) {
+			continue
+		}
+		last = cand.Type
+		for k := range ti.Offerings {
+			o := &ti.Offerings[k]
+			if !o.Available || !c.reqs.Overlaps(o.Requirements) {
+				continue
+			}
+			price := float64(n) * t.models.NodePrice(o.Price)
+			for _, v := range c.valuesOn(ti, o, key) {
+				if before, has := out[v]; wanted.Has(v) && (!has || price < before) {
+					out[v] = price
+				}
+			}
+		}
+	}
+	return out
+}
+
 // valuesOn are the values of the label that a node of the offering may have. A label that the pool leaves open has
 // none: pods give it a value.
 func (c *Candidates) valuesOn(ti *Type, o *catalog.Offering, key string) []string {

@@ -29,11 +29,20 @@ const (
 // it must be the same on the same node whatever the launches become: where the plan cannot know, the next one will. If filter is nil, the
 // rules of this package decide. The bytes of next choose orders and outcomes.
 func Disagreement(s *snapshot.Snapshot, plan schedule.Plan, filter Filter, next func() byte) string {
-	r := replays{s, plan, filter, random{next}}
+	return SchedulerOfGroups{Filter: filter}.Disagreement(s, plan, next)
+}
+
+// Disagreement is that of a scheduler with rules about PodGroups: it binds what the plan places of each group, and finds no room on
+// existing nodes for a group that was rejected. Rejected pods of groups do not count by themselves.
+func (x SchedulerOfGroups) Disagreement(s *snapshot.Snapshot, plan schedule.Plan, next func() byte) string {
+	r := replays{s, plan, x.Filter, x.Groups, random{next}}
 	var accepted map[acceptance]bool
 	for replay := range replaysPerWorld {
 		c, why := r.carryOut(replay)
 		if why != "" {
+			return why
+		}
+		if why := r.refusedGroup(c); why != "" {
 			return why
 		}
 		now := r.wronglyRejected(c)
@@ -58,6 +67,7 @@ type replays struct {
 	s      *snapshot.Snapshot
 	plan   schedule.Plan
 	filter Filter
+	groups GroupRules
 	random random
 }
 
@@ -105,7 +115,7 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 		if try/2%2 == 1 {
 			from = c.withoutTerminating()
 		}
-		after := from.copy()
+		after := from.Copy()
 		fresh := map[*ClusterNode]*ClusterNode{}
 		for i, n := range c.Nodes {
 			fresh[n] = after.Nodes[i]
@@ -138,8 +148,8 @@ func (r *replays) carryOut(replay int) (*Cluster, string) {
 	return c, ""
 }
 
-// copy is a cluster with the same pods, to which others can be bound.
-func (c *Cluster) copy() *Cluster {
+// Copy is a cluster with the same pods, to which others can be bound.
+func (c *Cluster) Copy() *Cluster {
 	out := &Cluster{World: c.World, Filter: c.Filter}
 	for _, n := range c.Nodes {
 		cp := *n
@@ -151,7 +161,7 @@ func (c *Cluster) copy() *Cluster {
 
 // withoutTerminating is the cluster once the pods that terminate are gone.
 func (c *Cluster) withoutTerminating() *Cluster {
-	out := c.copy()
+	out := c.Copy()
 	for _, n := range out.Nodes {
 		n.Pods = slices.DeleteFunc(n.Pods, func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil })
 	}
@@ -277,6 +287,7 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 	// there are before anything is planned for them.
 	c.EmptyHost = true
 	pods := r.rejectedOnce()
+	r.rejectedGroups(c, out)
 	try := func(c *Cluster, n *ClusterNode, name string) {
 		for _, pod := range pods {
 			if c.filter(pod, n) == "" {
@@ -297,6 +308,9 @@ func (r *replays) wronglyRejected(c *Cluster) map[acceptance]bool {
 func (r *replays) rejectedOnce() (out []*corev1.Pod) {
 	for i := range r.plan.Rejected {
 		pod := r.plan.Rejected[i].Pod
+		if r.groups != nil && inAnyGroup(pod) {
+			continue
+		}
 		if !slices.ContainsFunc(out, func(o *corev1.Pod) bool {
 			return o.Namespace == pod.Namespace && maps.Equal(o.Labels, pod.Labels) && reflect.DeepEqual(o.Spec, pod.Spec)
 		}) {

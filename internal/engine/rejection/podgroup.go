@@ -15,6 +15,10 @@ type GroupOfPods struct {
 	// Key is the label of which all pods need one value; Domain is the value in which the most of them fit.
 	Key    string `json:"key,omitempty"`
 	Domain string `json:"domain,omitempty"`
+	// Domains is how many domains the group may be in, and Tried how many of these the pass has tried: the others have their turn in passes
+	// that follow. Both are 0 if all were tried.
+	Domains int `json:"domains,omitempty"`
+	Tried   int `json:"tried,omitempty"`
 	// Before is the group whose room this one would take.
 	Before string `json:"before,omitempty"`
 	// Pod is one that does not fit, and Why is the first reason.
@@ -38,4 +42,5 @@ const (
 	GroupTooFew   GroupCause = "TooFewFit"
 	GroupNotFirst GroupCause = "TakesRoomOfAnother"
 	GroupNoDomain GroupCause = "NoDomain"
+	GroupNotTried GroupCause = "NotTried" // the pass has spent its plans for domains on other groups
 )

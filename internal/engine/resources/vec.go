@@ -39,6 +39,20 @@ func (v Vec) Fits(room Vec) bool {
 	return true
 }
 
+// TimesIn is how many times the amounts fit into a room together; 0 if they are all 0, or do not fit once.
+func (v Vec) TimesIn(room Vec) int {
+	if !v.Fits(room) {
+		return 0
+	}
+	least := int64(0)
+	for i, amount := range v {
+		if amount > 0 && (least == 0 || room[i]/amount < least) {
+			least = room[i] / amount
+		}
+	}
+	return int(least)
+}
+
 // FitsBeside is Fits for v on top of used.
 //
 // Invariant: used fits in room wherever room is not negative, so the subtraction cannot wrap around. No allocation:

@@ -82,8 +82,8 @@ func newGangSearch(sv *solver, queue []*queuedPod, budget Budget) *gangSearch {
 		m := g.members[group]
 		if m == nil {
 			m = &gangMembers{why: group.Held}
-			if group.TopologyKey != "" && m.why == nil && sv.domains[group] == "" {
-				m.why = outOfDomains(group)
+			if of, asked := sv.domains[group]; group.TopologyKey != "" && m.why == nil && of.value == "" {
+				m.why = outOfDomains(group, of, asked)
 			}
 			g.members[group] = m
 		}
@@ -207,8 +207,11 @@ func (g *gangSearch) tooFew(s shortGang) *rejection.GroupOfPods {
 		Name: s.group.Name, Cause: rejection.GroupTooFew, MinCount: s.group.MinCount, Pods: m.pods, Placed: s.placed,
 		Scheduled: s.group.Scheduled() - m.losing,
 	}
-	if value := g.sv.domains[s.group]; value != "" {
-		out.Key, out.Domain = s.group.TopologyKey, value
+	if of := g.sv.domains[s.group]; of.value != "" {
+		out.Key, out.Domain = s.group.TopologyKey, of.value
+		if of.tried < of.known {
+			out.Domains, out.Tried = of.known, of.tried
+		}
 	}
 	if s.first != nil {
 		why := s.first.Reasons[0]

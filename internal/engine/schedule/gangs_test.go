@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
@@ -203,5 +204,41 @@ func TestWithoutPodGroupsInTheAPIPodsArePlannedOneByOne(t *testing.T) {
 	pools := []snapshot.Pool{Pool("general", onePodNodes(), Limit("nodes", "3"))}
 	if p := solveValid(t, World(pools, gangPods(4, "train", 0)...)); len(p.Launches) != 3 { // E74
 		t.Errorf("%d launches, want 3", len(p.Launches))
+	}
+}
+
+// Nodes for two of the three pods are in flight, and EC2 had no capacity for the third.
+func TestOfAGangTheMissingPartIsPlannedAgain(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		available bool
+		launches  int
+	}{
+		{"E73: one more node is launched, while another type has capacity", true, 1},
+		{"none is launched, while nothing has capacity", false, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sold := onePodNodes()
+			for i := range sold[0].Offerings {
+				sold[0].Offerings[i].Available = c.available
+			}
+			pods := gangPods(3, "train", 0)
+			s := World([]snapshot.Pool{Pool("general", sold)}, pods...)
+			for i, name := range []string{"c1", "c2"} {
+				s.Nodes = append(s.Nodes, Node(name, "general", func(n *snapshot.Node) {
+					n.Registered, n.Initialized, n.Launched, n.Claim = false, false, true, name
+					n.Allocatable, n.Nominated = Resources("cpu", "2", "memory", "8Gi", "pods", "110"), []types.UID{pods[i].UID}
+				}))
+			}
+			p := solveValid(t, WithGroups(s, Gang("train", 3)))
+			if len(p.Launches) != c.launches || (len(p.Rejected) == 0) != c.available {
+				t.Fatalf("%d launches, %d rejected", len(p.Launches), len(p.Rejected))
+			}
+			for _, r := range p.Rejected {
+				if why := wording.Reason(r.Reasons[0]); !strings.Contains(why, "2 of its 3 pods fit") {
+					t.Errorf("%s: %s", r.Pod.Name, why)
+				}
+			}
+		})
 	}
 }

@@ -11,64 +11,160 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxGroupDomains bounds the domains that are tried for a PodGroup, and maxDomainPlans all plans that find domains. A plan of the whole
+// maxGroupDomains bounds the domains that a pass tries for a PodGroup, and maxDomainPlans all plans that find domains. A plan of the whole
 // snapshot takes as long as one without groups.
 const (
 	maxGroupDomains = 8
 	maxDomainPlans  = 24
 )
 
-// domains are the domains that plans put groups in: a value of the group's topology key. A group that needs one and has none is out.
-type domains map[*snapshot.Group]string
+// domains are the domains that plans put groups in. A group that needs one and is not here has not been tried.
+type domains map[*snapshot.Group]groupDomain
+
+// groupDomain is the domain of a group.
+type groupDomain struct {
+	// value of the group's topology key; empty while the group has no domain, and is out of plans.
+	value string
+	// known is how many domains the group may be in, and tried how many of them have been planned; both 0 if nodes decide.
+	known, tried int
+}
+
+// domainSearch finds the domains of groups.
+type domainSearch struct {
+	s      *snapshot.Snapshot
+	groups snapshot.Groups
+	budget Budget
+	chosen domains
+	// plan is that of the groups that have a domain, if planned.
+	plan    Plan
+	planned bool
+	plans   int
+	steps   int
+}
 
 // solveDomains plans a snapshot with groups of which all pods must be in one domain. Group by group, in the order of kube-scheduler, it
-// plans each domain, and keeps the one in which the most pods fit, then the cheapest. Groups before it keep their domain, and those after
-// it wait.
+// plans some domains, the most promising first, and keeps the one in which the most pods fit, then the cheapest. Groups before it keep
+// their domain, and those after it wait. What some passes do not try, others do: see sharePlans.
 //
-// Cost: one plan per domain of each group.
+// Cost: one plan per domain that is tried, and one if a group does not fit in any of them.
 func solveDomains(s *snapshot.Snapshot, groups snapshot.Groups, budget Budget) Plan {
-	chosen, steps, plans := fixedDomains(groups), 0, 0
-	plan, planned := Plan{}, false
-	for _, g := range openGroups(s, groups) {
-		best := ""
-		for _, value := range candidateDomains(s, g) {
-			if plans >= maxDomainPlans || budget.MaxSteps > 0 && steps >= budget.MaxSteps {
-				break
-			}
-			chosen[g] = value
-			again := solveIn(s, groups, chosen, budget)
-			if again.Abandoned {
-				return again
-			}
-			plans++
-			steps += again.Stats.Steps
-			budget.Compiled = nil
-			if best == "" || !planned || betterIn(&again, &plan, g) {
-				best, plan, planned = value, again, true
-			}
-		}
-		if delete(chosen, g); best != "" {
-			chosen[g] = best
+	d := &domainSearch{s: s, groups: groups, budget: budget, chosen: fixedDomains(groups)}
+	open := openGroups(s, groups)
+	values, unfit, ok := d.values(open)
+	if !ok {
+		return Plan{Abandoned: true}
+	}
+	for _, g := range open {
+		if n := len(values[g]); n == 1 && !unfit[g] {
+			d.chosen[g] = groupDomain{values[g][0], 1, 1}
+		} else {
+			d.chosen[g] = groupDomain{known: n}
 		}
 	}
-	if !planned {
-		plan = solveIn(s, groups, chosen, budget)
+	turn := turnOf(s.Now)
+	shares := sharePlans(open, func(g *snapshot.Group) int {
+		if n := len(values[g]); n > 1 {
+			return min(n, maxGroupDomains)
+		}
+		return 0
+	}, turn, maxDomainPlans)
+	rest := domains{}
+	for _, g := range open {
+		if unfit[g] {
+			rest[g] = groupDomain{values[g][0], 1, 1}
+		}
+		if shares[g] == 0 {
+			continue
+		}
+		if fits := d.choose(g, turnOver(values[g], shares[g], turn)); d.plan.Abandoned {
+			return d.plan
+		} else if !fits { // it would only take time from the plans for the others
+			rest[g] = d.chosen[g]
+			d.chosen[g] = groupDomain{known: len(values[g])}
+			d.planned = false
+		}
 	}
-	plan.Stats.Steps += steps
-	return plan
+	if maps.Copy(d.chosen, rest); !d.planned || len(rest) > 0 {
+		d.solve()
+	}
+	d.plan.Stats.Steps = d.steps
+	return d.plan
+}
+
+// values are the domains of each group in the order in which they are tried; unfit are the groups that fit in none. The result is not ok if
+// the plan is abandoned.
+func (d *domainSearch) values(open []*snapshot.Group) (values map[*snapshot.Group][]string, unfit map[*snapshot.Group]bool, ok bool) {
+	sv := newSolver(d.s)
+	sv.groups, sv.domains, sv.budget = d.groups, d.chosen, d.budget
+	order := domainOrder{sv, sv.compile(nil)}
+	if sv.abandoned {
+		return nil, nil, false
+	}
+	values, unfit = map[*snapshot.Group][]string{}, map[*snapshot.Group]bool{}
+	for _, g := range open {
+		list, promising := order.of(g)
+		values[g] = list
+		unfit[g] = len(list) > 0 && !promising
+	}
+	d.steps += sv.steps
+	return values, unfit, true
+}
+
+// solve plans the groups that have a domain.
+func (d *domainSearch) solve() {
+	d.plan, d.planned = solveIn(d.s, d.groups, d.chosen, d.budget), true
+	d.plans++
+	d.steps += d.plan.Stats.Steps
+	d.budget.Compiled = nil
+}
+
+// choose tries domains for a group, and keeps the best. It reports whether as many of its pods fit there as it needs at once.
+func (d *domainSearch) choose(g *snapshot.Group, values []string) (fits bool) {
+	known, tried := d.chosen[g].known, 0
+	best, plan := "", Plan{}
+	for _, value := range values {
+		if d.budget.MaxSteps > 0 && d.steps >= d.budget.MaxSteps {
+			break
+		}
+		d.chosen[g] = groupDomain{value: value, known: known, tried: known}
+		if d.solve(); d.plan.Abandoned {
+			return false
+		}
+		if tried++; best == "" || betterIn(&d.plan, &plan, g) {
+			best, plan = value, d.plan
+		}
+	}
+	if tried == 0 {
+		return true // and has no domain
+	}
+	d.chosen[g], d.plan = groupDomain{best, known, tried}, plan
+	waiting := 0
+	for _, pod := range d.s.Pods {
+		if isOf(pod, g) {
+			waiting++
+		}
+	}
+	return waiting-leftOf(&plan, g) >= max(1, min(g.Need(0), waiting))
 }
 
 // betterIn reports whether a plan is better for a group than another plan.
 func betterIn(a, b *Plan, g *snapshot.Group) bool {
-	left := func(p *Plan) (n int) {
-		for i := range p.Rejected {
-			if name, _ := snapshot.PodGroupOf(p.Rejected[i].Pod); name.Name == g.Name && name.Namespace == g.Namespace {
-				n++
-			}
+	return cmp.Or(cmp.Compare(leftOf(a, g), leftOf(b, g)), cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.Cost(), b.Cost())) < 0
+}
+
+// leftOf is how many pods of the group have no node in the plan.
+func leftOf(p *Plan, g *snapshot.Group) (n int) {
+	for i := range p.Rejected {
+		if isOf(p.Rejected[i].Pod, g) {
+			n++
 		}
-		return n
 	}
-	return cmp.Or(cmp.Compare(left(a), left(b)), cmp.Compare(len(a.Rejected), len(b.Rejected)), cmp.Compare(a.Cost(), b.Cost())) < 0
+	return n
+}
+
+func isOf(pod *corev1.Pod, g *snapshot.Group) bool {
+	name, in := snapshot.PodGroupOf(pod)
+	return in && name.Name == g.Name && name.Namespace == g.Namespace
 }
 
 // fixedDomains are those of groups with pods on nodes: kube-scheduler keeps the group there.
@@ -76,7 +172,7 @@ func fixedDomains(groups snapshot.Groups) domains {
 	out := domains{}
 	for _, g := range groups.All() {
 		if g.TopologyKey != "" && g.Domain != "" {
-			out[g] = g.Domain
+			out[g] = groupDomain{value: g.Domain}
 		}
 	}
 	return out
@@ -95,69 +191,14 @@ func openGroups(s *snapshot.Snapshot, groups snapshot.Groups) []*snapshot.Group 
 	})
 }
 
-// candidateDomains are the values of the group's key that nodes have, or that new ones can be launched with, sorted. Nodes that wait for
-// pods of the group leave no choice: their pods stay there.
-func candidateDomains(s *snapshot.Snapshot, g *snapshot.Group) []string {
-	values, started := map[string]bool{}, map[string]bool{}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		value, known := domainOf(s, n, g.TopologyKey)
-		if n.Deleting || !known {
-			continue
-		}
-		values[value] = true
-		if slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
-			name, in := snapshot.PodGroupOf(p)
-			return in && name.Name == g.Name && name.Namespace == g.Namespace && slices.Contains(n.Nominated, p.UID) && n.KeepsNominated(p.UID)
-		}) {
-			started[value] = true
-		}
+// outOfDomains is why a group without a domain is out of the plan: it has none, or is not tried in this pass.
+func outOfDomains(g *snapshot.Group, of groupDomain, asked bool) *Reason {
+	if asked && of.known == 0 {
+		return groupReason(&rejection.GroupOfPods{Name: g.Name, Cause: rejection.GroupNoDomain, Key: g.TopologyKey})
 	}
-	if len(started) > 0 {
-		return slices.Sorted(maps.Keys(started))[:1]
-	}
-	for i := range s.Pools {
-		for _, it := range s.Pools[i].InstanceTypes {
-			for _, o := range it.Offerings {
-				if value, one := o.Requirements.Get(g.TopologyKey).Single(); one && o.Available {
-					values[value] = true
-				}
-			}
-			if value, one := it.Requirements.Get(g.TopologyKey).Single(); one {
-				values[value] = true
-			}
-		}
-		template := &s.Pools[i].NodePool.Spec.Template
-		if value, has := template.Labels[g.TopologyKey]; has {
-			values[value] = true
-		}
-		for _, r := range template.Spec.Requirements {
-			if r.Key == g.TopologyKey && r.Operator == corev1.NodeSelectorOpIn {
-				for _, value := range r.Values {
-					values[value] = true
-				}
-			}
-		}
-	}
-	all := slices.Sorted(maps.Keys(values))
-	return all[:min(len(all), maxGroupDomains)]
-}
-
-// domainOf is the value of the key on a node, or the only one that the node of a claim can have.
-func domainOf(s *snapshot.Snapshot, n *snapshot.Node, key string) (string, bool) {
-	if value, has := n.Labels[key]; has {
-		return value, true
-	}
-	reqs, err := s.Labels.FromAPI(n.Requirements)
-	if err != nil {
-		return "", false
-	}
-	return reqs.Get(key).Single()
-}
-
-// outOfDomains is why a group without a domain is out of the plan.
-func outOfDomains(g *snapshot.Group) *Reason {
-	return groupReason(&rejection.GroupOfPods{Name: g.Name, Cause: rejection.GroupNoDomain, Key: g.TopologyKey})
+	out := groupReason(&rejection.GroupOfPods{Name: g.Name, Cause: rejection.GroupNotTried, Key: g.TopologyKey, Domains: of.known})
+	out.Code = BudgetSpent
+	return out
 }
 
 // asPlanned is the pod as it is planned: in the domain of its group, if it must be in one.
@@ -165,8 +206,8 @@ func (sv *solver) asPlanned(pod *corev1.Pod) *corev1.Pod {
 	if len(sv.domains) == 0 {
 		return pod
 	}
-	if g := sv.groups.Of(pod); g != nil && sv.domains[g] != "" {
-		return inDomain(pod, g.TopologyKey, sv.domains[g])
+	if g := sv.groups.Of(pod); g != nil && sv.domains[g].value != "" {
+		return inDomain(pod, g.TopologyKey, sv.domains[g].value)
 	}
 	return pod
 }

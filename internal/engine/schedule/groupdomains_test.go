@@ -1,10 +1,12 @@
 package schedule_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -128,5 +130,101 @@ func TestTwoGroupsWithATopologyEachHaveTheirOwnDomain(t *testing.T) {
 	p := solveValid(t, WithGroups(s, Gang("a", 2, GroupKey(Zone)), Gang("b", 2, GroupKey(Zone)), Gang("web", 1)))
 	if got, want := zonesOf(p), map[string]int{"z1": 3, "z2": 2}; !maps.Equal(got, want) || p.Stats.Pods != 5 {
 		t.Errorf("pods by zone %v, want %v; %d pods", got, want, p.Stats.Pods)
+	}
+}
+
+// manyTypes are instance types, of which the dearest come first in the order of names, and the cheapest holds none of the pods.
+func manyTypes(n int) []*catalog.InstanceType {
+	types := []*catalog.InstanceType{Type("z-tiny", 0.01, "cpu", "500m", "memory", "1Gi")}
+	for i := range n {
+		types = append(types, Type(fmt.Sprintf("t%02d", i), float64(100-i), "cpu", "2", "memory", "8Gi"))
+	}
+	return types
+}
+
+func TestTheCheapestOfManyDomainsIsTriedFirst(t *testing.T) {
+	s := World([]snapshot.Pool{Pool("general", manyTypes(30))}, gangPods(4, "train", 0)...)
+	p := solveValid(t, WithGroups(s, Gang("train", 4, GroupKey(corev1.LabelInstanceTypeStable))))
+	if len(p.Launches) != 4 || p.Launches[0].InstanceTypes[0].Name != "t29" {
+		t.Errorf("launches %+v, rejected %v, want four of the cheapest type", p.Launches, p.Rejected)
+	}
+}
+
+func TestTheDomainOfANodeWithRoomIsTriedFirst(t *testing.T) {
+	s := World([]snapshot.Pool{Pool("general", manyTypes(30))}, gangPods(4, "train", 0)...)
+	s.Nodes = []snapshot.Node{Node("n", "general", func(n *snapshot.Node) {
+		n.Labels[corev1.LabelInstanceTypeStable] = "t03"
+		n.Allocatable = Resources("cpu", "8", "memory", "32Gi", "pods", "110")
+	})}
+	p := solveValid(t, WithGroups(s, Gang("train", 4, GroupKey(corev1.LabelInstanceTypeStable))))
+	if len(p.Launches) != 0 || len(p.Placements) != 1 {
+		t.Errorf("launches %+v, rejected %v, want the pods on the node", p.Launches, p.Rejected)
+	}
+}
+
+// manyGroups are groups of two pods each in namespaces, which must be on instances of one type.
+func manyGroups(namespaces, each int) ([]*corev1.Pod, []*schedulingv1beta1.PodGroup) {
+	var pods []*corev1.Pod
+	var groups []*schedulingv1beta1.PodGroup
+	for i := range namespaces * each {
+		name, namespace := fmt.Sprintf("g%03d", i), fmt.Sprintf("ns%02d", i%namespaces)
+		pods = append(pods, gangPods(2, name, 0, func(p *corev1.Pod) { p.Namespace = namespace })...)
+		groups = append(groups, Gang(name, 2, GroupKey(corev1.LabelInstanceTypeStable), func(g *schedulingv1beta1.PodGroup) { g.Namespace = namespace }))
+	}
+	return pods, groups
+}
+
+func TestGroupsThatAreNotTriedInAPassAreToldSo(t *testing.T) {
+	pods, groups := manyGroups(1, 40)
+	s := World([]snapshot.Pool{Pool("general", manyTypes(4))}, pods...)
+	p := solveValid(t, WithGroups(s, groups...))
+	if len(p.Launches) == 0 || len(p.Rejected) == 0 {
+		t.Fatalf("%d launches, %d rejected", len(p.Launches), len(p.Rejected))
+	}
+	for _, r := range p.Rejected {
+		why := wording.Reason(r.Reasons[0])
+		if r.Reasons[0].Code != schedule.BudgetSpent || !strings.Contains(why, "the group has its turn in one of the next passes") {
+			t.Errorf("%s: %s %s", r.Pod.Name, r.Reasons[0].Code, why)
+		}
+	}
+}
+
+func TestTheGroupsOfANamespaceTakeNoTurnsFromThoseOfAnother(t *testing.T) {
+	pods, groups := manyGroups(1, 60)
+	other := gangPods(2, "other", 1, func(p *corev1.Pod) { p.Namespace = "other" })
+	groups = append(groups, Gang("other", 2, GroupKey(corev1.LabelInstanceTypeStable), func(g *schedulingv1beta1.PodGroup) { g.Namespace = "other" }))
+	s := WithGroups(World([]snapshot.Pool{Pool("general", manyTypes(4))}, slices.Concat(pods, other)...), groups...)
+	for pass := range 20 {
+		s.Now = Now().Add(time.Duration(pass) * time.Second)
+		if p := solveValid(t, s); placedPods(p)["other"] != 2 {
+			t.Errorf("pass %d: the only group of its namespace has no nodes", pass)
+		}
+	}
+}
+
+// Passes follow each other in any rhythm. Groups that never fit leave room in the end for one that does.
+func TestEachGroupHasItsTurnWithEachDomain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		every time.Duration
+	}{{"passes a second apart", time.Second}, {"passes a minute apart", time.Minute}, {"passes five minutes apart", 5 * time.Minute}} {
+		t.Run(c.name, func(t *testing.T) {
+			pods, groups := manyGroups(2, 20)
+			// The last group fits on the dearest type alone: all others exceed a limit.
+			types, limits := manyTypes(8), Limit("cpu", "3")
+			fits := Type("dear", 500, "cpu", "2", "memory", "8Gi")
+			pools := []snapshot.Pool{Pool("limited", types, limits), Pool("unlimited", []*catalog.InstanceType{fits}, PoolTaint("dear", corev1.TaintEffectNoSchedule))}
+			for _, pod := range pods[len(pods)-2:] {
+				Tolerates("dear")(pod)
+			}
+			s := WithGroups(World(pools, pods...), groups...)
+			for pass := range 400 {
+				s.Now = Now().Add(time.Duration(pass) * c.every)
+				if p := schedule.Solve(s, schedule.Budget{FirstFitOnly: true}); len(p.Launches) > 0 {
+					return
+				}
+			}
+			t.Error("the group that fits was not tried in its domain within 400 passes")
+		})
 	}
 }

@@ -117,7 +117,8 @@ func TestWhyGroupsAreHeld(t *testing.T) {
 		{"schedulers differ from that of a pod with a node", Gang("g", 2), Pods(1, "p", in), []snapshot.Node{
 			on("n1", Bound(Pod("old", in, func(p *corev1.Pod) { p.Spec.SchedulerName = "mine" }), "n1")),
 		}, "two schedulers"},
-		{"kube-scheduler fails", Gang("g", 2, condition(metav1.ConditionFalse, "SchedulerError", "no profile")), Pods(2, "p", in), nil, "no profile"},
+		{"kube-scheduler fails", Gang("g", 2, condition(metav1.ConditionFalse, "SchedulerError", "no profile")), Pods(2, "p", in), []snapshot.Node{on("n1")}, "no profile"},
+		{"kube-scheduler fails without a node", Gang("g", 2, condition(metav1.ConditionFalse, "SchedulerError", "not found")), Pods(2, "p", in), nil, ""},
 		{"kube-scheduler has found no room", Gang("g", 2, condition(metav1.ConditionFalse, "Unschedulable", "")), Pods(2, "p", in), nil, ""},
 		{
 			"E27: others leave for it", Gang("g", 2), Pods(3, "p", in, func(p *corev1.Pod) {

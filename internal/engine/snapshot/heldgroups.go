@@ -14,7 +14,7 @@ import (
 // held is the first reason why kube-scheduler does not try the group, or fails with any node; nil if there is none.
 func (r *groupReader) held(p *PodGroup, g *Group) *rejection.Reason {
 	for _, check := range []func(*PodGroup, *Group) string{
-		missing, composite, r.constrained, gated, r.lacksClaims, incomplete, contradictory, failed, r.preempting,
+		missing, composite, r.constrained, gated, r.lacksClaims, incomplete, contradictory, r.failed, r.preempting,
 	} {
 		if why := check(p, g); why != "" {
 			return &rejection.Reason{Code: rejection.PodGroup, Rule: &rejection.Rule{
@@ -130,9 +130,11 @@ func contradictory(p *PodGroup, g *Group) string {
 	return ""
 }
 
-func failed(p *PodGroup, _ *Group) string {
+// failed: kube-scheduler fails for the group, and goes on to. While the cluster has no Node, it does so for each group, since it has tried
+// none of the pods: DynamicResources then misses what it keeps of them.
+func (r *groupReader) failed(p *PodGroup, _ *Group) string {
 	c := scheduledCondition(p.Object)
-	if c == nil || c.Status == metav1.ConditionTrue || c.Reason != schedulingv1beta1.PodGroupReasonSchedulerError {
+	if len(r.nodes) == 0 || c == nil || c.Status == metav1.ConditionTrue || c.Reason != schedulingv1beta1.PodGroupReasonSchedulerError {
 		return ""
 	}
 	return fmt.Sprintf("fails in kube-scheduler, and no node changes that: %s",

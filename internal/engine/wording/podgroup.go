@@ -16,6 +16,9 @@ func (s Style) podGroup(g *rejection.GroupOfPods) Clause {
 	case rejection.GroupNoDomain:
 		return clause(None, "PodGroup %q must be in one domain of %s (schedulingConstraints.topology), and none is "+
 			"known: no node has the label, and no NodePool launches nodes of which the value is known before", g.Name, g.Key)
+	case rejection.GroupNotTried:
+		return clause(None, "PodGroup %q must be in one domain of %s (schedulingConstraints.topology), and this pass has spent "+
+			"the plans that find domains on other groups; the group has its turn in one of the next passes", g.Name, g.Key)
 	}
 	fit := fmt.Sprintf("%d of its %d pods fit", g.Placed, g.Pods)
 	if g.Scheduled > 0 {
@@ -23,6 +26,9 @@ func (s Style) podGroup(g *rejection.GroupOfPods) Clause {
 	}
 	if g.Domain != "" {
 		fit = fmt.Sprintf("in %s %s, where the most of them fit, %s", g.Key, g.Domain, fit)
+	}
+	if g.Tried > 0 {
+		fit += fmt.Sprintf(" (%d of %d domains were tried; others have their turn in the next passes)", g.Tried, g.Domains)
 	}
 	out := fmt.Sprintf("PodGroup %q needs nodes for %d pods at the same time (gang.minCount): %s", g.Name, g.MinCount, fit)
 	if g.Why == nil {

@@ -84,6 +84,12 @@ const (
 	// NodeFaults are admission policies that make nodes of the NodePools tainted, late, relabeled and small unfit for their pods, and
 	// reject the bindings of the pods of unbindable.
 	NodeFaults = "node-faults.yaml"
+	// GangPools are two NodePools with a limit each, and their EC2NodeClass: gangs, of instances of 2 CPUs, and mixed, of instances of 2 and
+	// 4. Variables: CLUSTER_NAME, GANGS, MIXED (limits in CPUs).
+	GangPools = "gang-pools.yaml"
+	// Gang is a PodGroup and a Deployment of pods in it, each of which takes an instance of 2 CPUs of the pool. Variables: NAME, POOL,
+	// REPLICAS, MIN_COUNT, KEY (of schedulingConstraints, as a list in YAML).
+	Gang = "gang.yaml"
 	// Devices is a NodePool of instance types with NVIDIA GPUs, some of them with EFA, and its EC2NodeClass. Variable:
 	// CLUSTER_NAME.
 	Devices = "devices.yaml"

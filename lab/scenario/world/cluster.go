@@ -84,7 +84,7 @@ func (c *Cluster) start(ctx, working context.Context) error {
 	c.controlPlane, err = controlplane.Start(ctx, controlplane.Config{
 		Name: c.Name, Dir: c.dir, Executable: c.world.cfg.Executable, Log: c.world.log,
 		TokenWebhook: c.endpoint.URL(), TokenWebhookCA: c.endpoint.CA(),
-		GCPercent: c.world.cfg.GCPercent,
+		GCPercent: c.world.cfg.GCPercent, FeatureGates: c.world.cfg.FeatureGates, RuntimeConfig: c.world.cfg.RuntimeConfig,
 		BeforeControllers: func(ctx context.Context, admin *rest.Config) error {
 			if err := c.connect(admin); err != nil {
 				return err

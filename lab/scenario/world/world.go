@@ -61,6 +61,9 @@ type Config struct {
 	LeasesTogether bool
 	// GCPercent is GOGC of the control plane, see controlplane.Config.
 	GCPercent int
+	// FeatureGates and RuntimeConfig are those of the control planes, see controlplane.Config.
+	FeatureGates  map[string]bool
+	RuntimeConfig []string
 	// Progress, if set, is called when a component starts and when it is healthy, from several goroutines.
 	Progress func(Progress)
 }

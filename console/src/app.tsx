@@ -103,7 +103,7 @@ export function App() {
   const [searching, setSearching] = useState(false);
   const about = useAnswer<About>('/about');
   const over = route.path[0] === 'clusters';
-  const clusters = useClusters();
+  const { names: clusters, known } = useClusters();
   const several = clusters.length > 1;
   const views = [...(several ? [{ name: 'clusters', label: 'Clusters', key: 'c' }] : []), ...(over && several ? [] : viewsOf(about.data))];
   const main = useRef<HTMLElement>(null);
@@ -131,7 +131,8 @@ export function App() {
     <AboutContext.Provider value={about.data}>
       <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>Skip to content</a>
       <Top about={about.data} clusters={clusters} over={over} search={search} theme={toggle} />
-      <Rail views={views} here={here} about={about.data} />
+      {/* A link must not be another one when the button of the mouse goes up: there are none before all are known. */}
+      <Rail views={known && (about.data || about.problem) ? views : []} here={here} about={about.data} />
       <main ref={main} id="main" tabIndex={0}>
         {!over && <StaleBanner />}
         {about.data?.recorded && end && !timeOf(route) && <RecordedBanner view={route.path[0]!} end={end} />}
@@ -242,7 +243,7 @@ function Rail({ views, here, about }: { views: View[]; here: string; about: Abou
   return (
     <nav aria-label="Main">
       {views.map((v) => (
-        <a href={href([v.name])} aria-current={v.name === here ? 'page' : undefined} title={v.label}>
+        <a key={v.name} href={href([v.name])} aria-current={v.name === here ? 'page' : undefined} title={v.label}>
           <Icon name={v.name} /><span>{v.label}</span>
           {!!counts[v.name] && <span class={v.name === 'doctor' && errors ? 'n bad' : 'n'}>{count(counts[v.name]!)}</span>}
         </a>

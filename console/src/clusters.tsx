@@ -9,7 +9,10 @@ import { clusterHref, clusterOf, go, href, parse } from './route';
 import { Glyph } from './states';
 
 // useClusters are the names of the clusters; none before they are known.
-export const useClusters = () => list(useAnswer<Clusters>('/clusters').data?.clusters).map((c) => c.name);
+export function useClusters(): { names: string[]; known: boolean } {
+  const { data, problem } = useAnswer<Clusters>('/clusters');
+  return { names: list(data?.clusters).map((c) => c.name), known: !!(data || problem) };
+}
 
 // Picker names the cluster. With several, it chooses one; an address without one leads to the overview.
 export function Picker({ name, all }: { name: string | undefined; all: string[] }) {

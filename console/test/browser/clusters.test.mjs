@@ -50,6 +50,23 @@ test('several clusters', { timeout: 10 * 60_000 }, async (t) => {
     await accessible(page, 'one of several');
   });
 
+  await t.test('no link moves or becomes another one once there are some', async () => {
+    let answer;
+    const asked = new Promise((resolve) => { answer = resolve; });
+    await page.route('**/api/v1/clusters', async (route) => {
+      await asked;
+      await route.continue();
+    });
+    await page.reload();
+    await page.getByRole('heading', { name: 'NodePools' }).waitFor();
+    const links = () => page.locator('nav a').allTextContents();
+    assert.deepEqual(await links(), []);
+    answer();
+    await page.getByRole('link', { name: 'Clusters' }).waitFor();
+    assert.deepEqual(await links(), ['Clusters', 'Fleet', 'Pending', 'Timeline', 'NodePools', 'What-if', 'Doctor']);
+    await page.unroute('**/api/v1/clusters');
+  });
+
   await t.test('an address that changes while a view is drawn for the first time is followed', async () => {
     await visit(page, '#/clusters', 'team/second');
     await page.evaluate(() => new Promise((resolve) => {

@@ -193,7 +193,7 @@ func (b *allocations) allocate(
 	published := b.devices.shared
 	switch {
 	case query.instanceType != "":
-		published = slices.Concat(published, expectedSlices(at))
+		published = slices.Concat(published, b.devices.expectedSlices(at))
 	case query.node != "":
 		published = b.devices.onNode[at.Node]
 	}
@@ -222,11 +222,14 @@ func (b *allocations) runAllocator(
 	return results, err
 }
 
-// expectedSlices are the slices that the drivers of a new node will publish.
-func expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
+// expectedSlices are the slices that the drivers of a new node will publish, with the taints that rules add to their devices.
+func (d *Devices) expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
 	for i, spec := range at.Type.DeviceSlices {
 		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
+		if devices := d.tainted(&spec, ""); devices != nil {
+			spec.Devices = devices
+		}
 		spec.Pool.Name = expectedPools(at.Node) + at.Type.Name + "/" + spec.Pool.Name
 		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", snapshot.ExpectedPool, i)}, Spec: spec}
 	}

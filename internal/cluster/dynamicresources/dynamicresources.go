@@ -25,6 +25,8 @@ type Objects struct {
 	Claims  []*resourcev1.ResourceClaim
 	Slices  []*resourcev1.ResourceSlice
 	Classes []*resourcev1.DeviceClass
+	// TaintRules add taints to devices, also to those that new nodes will have.
+	TaintRules []*resourcev1.DeviceTaintRule
 	// Up reports whether a node is initialized and not deleting. The slices of other nodes do not count: their drivers
 	// may not have published all devices, or the node is about to go.
 	Up func(node string) bool
@@ -44,6 +46,7 @@ type Devices struct {
 	shared []*resourcev1.ResourceSlice
 	onNode map[string][]*resourcev1.ResourceSlice
 	labels []string
+	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
 }
 
@@ -85,6 +88,7 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 		d.classes[c.Name] = c
 	}
 	d.addGroups(o.PodGroups)
+	d.addRules(o.TaintRules)
 	d.addSlices(o)
 	slices.Sort(d.labels)
 	d.labels = slices.Compact(d.labels)
@@ -104,6 +108,7 @@ func (d *Devices) addSlices(o Objects) {
 	pools := map[poolID][]*resourcev1.ResourceSlice{}
 	places := map[string][]poolID{} // by node; "" is several
 	for _, s := range all {
+		s = d.taintedSlice(s)
 		id := poolID{s.Spec.Driver, s.Spec.Pool.Name}
 		pools[id] = append(pools[id], s)
 		node := ""

@@ -64,10 +64,11 @@ func (w *snapshotBuilder) addDevices() {
 	if w.Devices == nil {
 		return
 	}
-	w.learnDevices()
+	own := dynamicresources.OwnDevices(w.Devices.Slices)
+	w.learnDevices(own)
 	w.snap.Devices = dynamicresources.New(dynamicresources.Objects{
 		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes, TaintRules: w.Devices.TaintRules,
-		PodGroups: w.snap.PodGroups,
+		PodGroups: w.snap.PodGroups, Served: w.serveExtended(own),
 		Up: func(node string) bool {
 			i, known := w.byNode[node]
 			return known && w.snap.Nodes[i].Initialized && !w.snap.Nodes[i].Deleting

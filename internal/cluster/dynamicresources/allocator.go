@@ -122,12 +122,15 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 	g := snapshot.DeviceAllocation{Results: make([]*resourcev1.AllocationResult, len(claims))}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
 	var open []*resourcev1.ResourceClaim
+	var indexes []int // of open, in claims
 	var names []string
-	for _, c := range claims {
+	for i, c := range claims {
 		selector, held := b.held[c.UID]
 		if !held {
-			open = append(open, b.devices.byUID[c.UID])
-			names = append(names, fmt.Sprintf("%q", c.Name))
+			if claim := b.claimOn(c, at.Serves()); claim != nil {
+				open, indexes = append(open, claim), append(indexes, i)
+				names = append(names, fmt.Sprintf("%q", c.Name))
+			}
 			continue
 		}
 		reach, ok := matchingTerm(selector, node)
@@ -147,11 +150,8 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 	if len(results) < len(open) {
 		return g, fmt.Errorf("there are no free devices for resource claim %s", strings.Join(names, ", "))
 	}
-	for i, c := range claims {
-		if _, held := b.held[c.UID]; held {
-			continue
-		}
-		g.Results[i], results = &results[0], results[1:]
+	for k, i := range indexes {
+		g.Results[i] = &results[k]
 		reach, _ := matchingTerm(g.Results[i].NodeSelector, node)
 		g.Reach = append(g.Reach, reach...)
 	}

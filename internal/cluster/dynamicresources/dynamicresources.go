@@ -27,6 +27,8 @@ type Objects struct {
 	Classes []*resourcev1.DeviceClass
 	// TaintRules add taints to devices, also to those that new nodes will have.
 	TaintRules []*resourcev1.DeviceTaintRule
+	// Served are the extended resources that devices serve on some node, existing or planned.
+	Served []corev1.ResourceName
 	// Up reports whether a node is initialized and not deleting. The slices of other nodes do not count: their drivers
 	// may not have published all devices, or the node is about to go.
 	Up func(node string) bool
@@ -48,6 +50,9 @@ type Devices struct {
 	labels []string
 	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
+	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
+	served   []corev1.ResourceName
+	extended *Extended
 }
 
 var _ snapshot.Devices = (*Devices)(nil)
@@ -89,6 +94,8 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 	}
 	d.addGroups(o.PodGroups)
 	d.addRules(o.TaintRules)
+	d.extended = NewExtended(o.Classes, expressions)
+	d.served = slices.Compact(slices.Sorted(slices.Values(o.Served)))
 	d.addSlices(o)
 	slices.Sort(d.labels)
 	d.labels = slices.Compact(d.labels)
@@ -194,6 +201,9 @@ func (d *Devices) Claims(pod *corev1.Pod) ([]snapshot.DeviceClaim, error) {
 		if !slices.ContainsFunc(out, func(c snapshot.DeviceClaim) bool { return c.UID == claim.UID }) {
 			out = append(out, snapshot.DeviceClaim{Name: claim.Name, UID: claim.UID, Own: own})
 		}
+	}
+	if extended, requested := d.extendedClaim(pod); requested {
+		out = append(out, extended)
 	}
 	return out, nil
 }

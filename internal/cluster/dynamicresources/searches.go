@@ -22,6 +22,8 @@ type searches struct {
 	// found are searches with a result, on nodes in the given version.
 	found map[search]foundDevices
 	wants wants
+	// extended are the claims that stand for extended resources, by pod and by what is served; nil for none.
+	extended map[types.UID]*resourcev1.ResourceClaim
 	// versions counts the versions of all nodes.
 	versions int
 }
@@ -46,7 +48,7 @@ type search struct {
 
 func newSearches() *searches {
 	return &searches{
-		failed: map[search]error{}, found: map[search]foundDevices{},
+		failed: map[search]error{}, found: map[search]foundDevices{}, extended: map[types.UID]*resourcev1.ResourceClaim{},
 		wants: wants{byClaim: map[types.UID]int{}, bySpec: map[string]int{}},
 	}
 }

@@ -203,6 +203,9 @@ type Node struct {
 	// DRADrivers are the DRA drivers that must publish devices before the node is initialized: of its type's devices, those of
 	// other drivers may never come, or may require another launch.
 	DRADrivers []string
+	// DRAResources are the extended resources that DRA drivers serve on this node, sorted: see catalog.InstanceType.DRAResources.
+	// Allocatable has how many of the node's devices can serve them, taken or not.
+	DRAResources []corev1.ResourceName
 }
 
 // Named reports whether the name is that of a Node, not of a NodeClaim whose Node has not registered.

@@ -198,6 +198,7 @@ func (b *allocations) allocate(
 		published = b.devices.onNode[at.Node]
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
+	node.Status.DeclaredFeatures = at.DeclaredFeatures
 	results, err := b.runAllocator(claims, node, published)
 	if len(results) == 0 {
 		b.noteFailure(query, claims, err)
@@ -211,7 +212,7 @@ func (b *allocations) runAllocator(
 	published []*resourcev1.ResourceSlice,
 ) ([]resourcev1.AllocationResult, error) {
 	ctx := &stepLimit{Context: klog.NewContext(context.Background(), logr.Discard()), remaining: maxSteps}
-	allocator, err := structured.NewAllocator(ctx, features, b.allocated, b.devices.classes, published, b.devices.cel)
+	allocator, err := structured.NewAllocator(ctx, b.devices.features, b.allocated, b.devices.classes, published, b.devices.cel)
 	if err != nil {
 		return nil, err
 	}

@@ -50,6 +50,8 @@ type Devices struct {
 	labels []string
 	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
+	// features are those of the allocator.
+	features structured.Features
 	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
 	served   []corev1.ResourceName
 	extended *Extended
@@ -60,12 +62,6 @@ var _ snapshot.Devices = (*Devices)(nil)
 // maxCompiledExpressions limits the cache of compiled CEL expressions; there are a few per device class and claim
 // template.
 const maxCompiledExpressions = 1000
-
-// features are the supported features of the API. If a feature is off in an API server, no object uses it.
-var features = structured.Features{
-	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true,
-	PrioritizedList: true,
-}
 
 // NewExpressions returns a cache of compiled CEL expressions, which several Devices can share.
 func NewExpressions() *cel.Cache {
@@ -80,8 +76,9 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 			len(o.Claims),
 		), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
 		classes: classes{}, groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{}, members: map[types.UID][]types.UID{},
-		onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
+		onNode: map[string][]*resourcev1.ResourceSlice{}, features: featuresOf(o),
 	}
+	d.cel = expressionsWith(d.features, expressions)
 	for _, c := range o.Claims {
 		d.claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
 		d.byUID[c.UID] = c
@@ -94,7 +91,7 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 	}
 	d.addGroups(o.PodGroups)
 	d.addRules(o.TaintRules)
-	d.extended = NewExtended(o.Classes, expressions)
+	d.extended = NewExtended(o.Classes, d.cel)
 	d.served = slices.Compact(slices.Sorted(slices.Values(o.Served)))
 	d.addSlices(o)
 	slices.Sort(d.labels)

@@ -37,7 +37,7 @@ type foundDevices struct {
 type search struct {
 	// claims are numbers of what they ask for, or their UIDs.
 	claims string
-	// labels are the node's that devices outside of nodes select on.
+	// labels are the node's that devices outside of nodes select on, and the features of its kubelet if some device needs one.
 	labels string
 	// node is set if it has devices of its own, instanceType if these are not published yet. A node that nothing was
 	// allocated on yet is like any other of its type: node is empty.
@@ -85,6 +85,9 @@ func (b *allocations) searchFor(claims []*resourcev1.ResourceClaim, at snapshot.
 	for _, key := range b.devices.labels {
 		value, ok := at.Labels[key]
 		fmt.Fprintf(&labels, "%q %t ", value, ok)
+	}
+	if b.devices.features.OptionalNodeOperations {
+		fmt.Fprintf(&labels, "%q ", at.DeclaredFeatures)
 	}
 	s := search{claims: asked.String(), labels: labels.String()}
 	switch {

@@ -56,7 +56,9 @@ func Shared(claims []snapshot.DeviceClaim) bool {
 
 // Node is an existing node with these labels from the perspective of devices.
 func (d *State) Node(src *snapshot.Node, labels requirement.Set) snapshot.DeviceNode {
-	out := snapshot.DeviceNode{Node: src.Name, Labels: maps.Clone(src.Labels), DRAResources: src.DRAResources}
+	out := snapshot.DeviceNode{
+		Node: src.Name, Labels: maps.Clone(src.Labels), DRAResources: src.DRAResources, DeclaredFeatures: src.DeclaredFeatures,
+	}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}

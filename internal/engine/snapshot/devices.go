@@ -49,6 +49,8 @@ type DeviceNode struct {
 	Type *catalog.InstanceType
 	// DRAResources are the extended resources that devices serve on the node, while Type is nil; else those of Type count.
 	DRAResources []corev1.ResourceName
+	// DeclaredFeatures are those of its kubelet, as far as they are known: some devices need one.
+	DeclaredFeatures []string
 }
 
 // Serves are the extended resources that devices serve on the node, sorted.

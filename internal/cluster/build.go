@@ -425,6 +425,7 @@ func (w *snapshotBuilder) addVolumes() {
 	for _, class := range w.StorageClasses {
 		v.StorageClasses[class.Name] = class
 	}
+	w.addCapacities(&v)
 	w.snap.Volumes = v
 }
 

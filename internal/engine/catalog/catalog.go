@@ -34,6 +34,9 @@ type InstanceType struct {
 	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: less its own disks
 	// and whatever else counts against the limit. A driver that is absent has no known limit.
 	VolumeLimits map[string]int
+	// LocalStorage is how many bytes of the instance's own disks CSI drivers can make volumes of; 0 if it has none, or if kubelet and
+	// containers have them.
+	LocalStorage int64
 	// CapacityOverlaid is true if a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
 }

@@ -234,6 +234,11 @@ type Volumes struct {
 	StorageClasses map[string]*storagev1.StorageClass
 	// MustBeInstalled are the CSI drivers without which kube-scheduler refuses pods with their volumes on a node.
 	MustBeInstalled map[string]bool
+	// ChecksCapacity are the CSI drivers for which kube-scheduler compares the size of volumes with Capacities, and NodeLocal those that
+	// make volumes of the disks of a node.
+	ChecksCapacity, NodeLocal map[string]bool
+	// Capacities are the CSIStorageCapacities by storage class, sorted.
+	Capacities map[string][]*storagev1.CSIStorageCapacity
 	// Unsupported is what volumes of nodes of this cloud cannot have; usually nothing.
 	Unsupported UnsupportedStorage
 }

@@ -61,8 +61,8 @@ func (a APIServer) served(object client.Object, list client.ObjectList, forbidde
 	return &ServedKind{object: object, list: list, live: a.Live, informers: a.Informers, now: a.Now, forbidden: forbidden}
 }
 
-// Served reports whether objects of the kind are served and may be listed. While the API server does not answer, its last answer counts; the error
-// is that it has never answered.
+// Served reports whether objects of the kind are served and may be listed. While the API server does not answer, its last answer
+// counts; the error is that it has never answered.
 func (p *ServedKind) Served(ctx context.Context) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -128,13 +128,22 @@ func TestStorageCapacity(t *testing.T) {
 		{"local: the cheapest type whose disks hold it", known, func(w *storageWorld) { w.pod("a", "80G") }, []string{"small: a"}, ""},
 		{"local: a larger one", known, func(w *storageWorld) { w.pod("a", "200G") }, []string{"large: a"}, ""},
 		{"local: larger than all disks", known, func(w *storageWorld) { w.pod("a", "500G") }, []string{"no place (Resources): a"}, "storageclass.storage.k8s.io/local"},
-		{"E41: two of 60 % do not share a node", known, func(w *storageWorld) { w.pod("a", "60G"); w.pod("b", "60G") },
-			[]string{"small: a", "small: b"}, ""},
+		{
+			"E41: two of 60 % do not share a node", known, func(w *storageWorld) { w.pod("a", "60G"); w.pod("b", "60G") },
+			[]string{"small: a", "small: b"},
+			"",
+		},
 		{"local: two that fit together", known, func(w *storageWorld) { w.pod("a", "40G"); w.pod("b", "40G") }, []string{"small: a b"}, ""},
-		{"local: room on a node", known, func(w *storageWorld) { w.pod("a", "80G"); w.node("n1"); w.publish(ofNode, "n1", "80G") },
-			[]string{"n1: a"}, ""},
-		{"local: too little room on the node", known, func(w *storageWorld) { w.pod("a", "80G"); w.node("n1"); w.publish(ofNode, "n1", "79G") },
-			[]string{"small: a"}, ""},
+		{
+			"local: room on a node", known, func(w *storageWorld) { w.pod("a", "80G"); w.node("n1"); w.publish(ofNode, "n1", "80G") },
+			[]string{"n1: a"},
+			"",
+		},
+		{
+			"local: too little room on the node", known, func(w *storageWorld) { w.pod("a", "80G"); w.node("n1"); w.publish(ofNode, "n1", "79G") },
+			[]string{"small: a"},
+			"",
+		},
 		{"local: the node has published none", known, func(w *storageWorld) { w.pod("a", "80G"); w.node("n1") }, []string{"small: a"}, ""},
 		{"local: the largest volume counts before the sum", known, func(w *storageWorld) {
 			w.pod("a", "80G")
@@ -167,22 +176,31 @@ func TestStorageCapacity(t *testing.T) {
 			w.publish("", "", "100G").NodeTopology = &metav1.LabelSelector{}
 		}, []string{"plain: a"}, ""},
 		{"E39: nothing is published", network, func(w *storageWorld) { w.pod("a", "80G") }, []string{"no place (Volume): a"}, "CSIStorageCapacity"},
-		{"too little everywhere", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish(enginetest.Zone, "z1", "10G") },
-			[]string{"no place (Volume): a"}, "large enough"},
+		{
+			"too little everywhere", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish(enginetest.Zone, "z1", "10G") },
+			[]string{"no place (Volume): a"},
+			"large enough",
+		},
 		{"bad input: no topology; the other object counts", network, func(w *storageWorld) {
 			w.pod("a", "80G")
 			w.publish("", "", "100G")
 			w.publish(enginetest.Zone, "z3", "100G")
 		}, []string{"plain in z3: a"}, ""},
-		{"bad input: no topology in any", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish("", "", "100G") },
-			[]string{"no place (Volume): a"}, "CSIStorageCapacity kube-system/c-0 has no nodeTopology"},
+		{
+			"bad input: no topology in any", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish("", "", "100G") },
+			[]string{"no place (Volume): a"},
+			"CSIStorageCapacity kube-system/c-0 has no nodeTopology",
+		},
 		{"bad input: a topology that no label can have", network, func(w *storageWorld) {
 			w.pod("a", "80G")
 			w.publish("not a key", "x", "100G")
 			w.publish(enginetest.Zone, "z3", "100G")
 		}, []string{"plain in z3: a"}, ""},
-		{"bad input: neither a size", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish(enginetest.Zone, "z3", "1").Capacity = nil },
-			[]string{"no place (Volume): a"}, ""},
+		{
+			"bad input: neither a size", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish(enginetest.Zone, "z3", "1").Capacity = nil },
+			[]string{"no place (Volume): a"},
+			"",
+		},
 		{"the driver does not ask for it", network, func(w *storageWorld) {
 			w.pod("a", "80G")
 			w.CSIDrivers[0].Spec.StorageCapacity = nil

@@ -106,7 +106,8 @@ func eachDumped(list Lister, f func([]client.Object) error) error {
 func dumped() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
-		&storagev1.CSINodeList{}, &storagev1.CSIDriverList{}, &storagev1.CSIStorageCapacityList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{},
+		&storagev1.CSINodeList{}, &storagev1.CSIDriverList{}, &storagev1.CSIStorageCapacityList{},
+		&storagev1.StorageClassList{}, &corev1.PersistentVolumeList{},
 		&corev1.PersistentVolumeClaimList{}, &storagev1.VolumeAttachmentList{},
 		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},

@@ -82,7 +82,8 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
 		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(), doctor(), staticPool(),
-		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), migrateCheck(), takeover(), handBack(), shadowMode(),
+		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
+		csiDriverLate(), podNominatedStale(), localStorage(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
 		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
@@ -95,16 +96,17 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 
 // checkedOtherwise are the nightly scenarios, and what checks the same in make test.
 var checkedOtherwise = map[string]string{
-	"scale-up-down":     "killed-controller and one-per-node scale up, consolidate down",
-	"empty-nodes":       "consolidate removes empty nodes first",
-	"expire":            "two-clusters-one-name expires nodes; unit tests of expiration and drains",
-	"reboot-for-repair": "repair, and unit tests of the reboot",
-	"deletion-cost":     "unit tests of the costs",
-	"dra-from-zero":     "unit tests with the scheduler's allocator",
-	"zonal-shift":       "tests of the AWS adapter against the simulator",
-	"migrate-check":     "takeover runs the same checks; unit tests of each finding",
-	"chaos":             "one seed in the tests of the documentation's commands",
-	"image-fails-later": "unit tests of the soak and the breaker; bad-ami pauses a pool",
+	"scale-up-down":       "killed-controller and one-per-node scale up, consolidate down",
+	"empty-nodes":         "consolidate removes empty nodes first",
+	"expire":              "two-clusters-one-name expires nodes; unit tests of expiration and drains",
+	"reboot-for-repair":   "repair, and unit tests of the reboot",
+	"deletion-cost":       "unit tests of the costs",
+	"dra-from-zero":       "unit tests with the scheduler's allocator",
+	"pod-nominated-stale": "unit tests of nominated pods, and the plans that kube-scheduler's filters accept",
+	"zonal-shift":         "tests of the AWS adapter against the simulator",
+	"migrate-check":       "takeover runs the same checks; unit tests of each finding",
+	"chaos":               "one seed in the tests of the documentation's commands",
+	"image-fails-later":   "unit tests of the soak and the breaker; bad-ami pauses a pool",
 }
 
 // Result is the outcome of a scenario.

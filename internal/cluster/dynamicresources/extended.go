@@ -153,22 +153,21 @@ func (e *Extended) requestsOf(pod *corev1.Pod, served []corev1.ResourceName) (ou
 			continue
 		}
 		later, most := int64(0), int64(0)
-		var mostOf *corev1.Container
-		index := 0
+		var mostOf *extendedRequest
 		for i := len(containers) - 1; i >= 0; i-- {
 			n := devicesFor(&containers[i], name)
 			if !ends(i) {
 				if later += n; n > 0 {
-					out = append(out, deviceRequest(&containers[i], i, name, class.Name, n))
+					out = append(out, extendedRequest{&containers[i], i, name}.of(class.Name, n))
 				}
 				continue
 			}
 			if n-later > 0 && n-later >= most {
-				most, mostOf, index = n-later, &containers[i], i
+				most, mostOf = n-later, &extendedRequest{&containers[i], i, name}
 			}
 		}
 		if mostOf != nil {
-			out = append(out, deviceRequest(mostOf, index, name, class.Name, most))
+			out = append(out, mostOf.of(class.Name, most))
 		}
 	}
 	slices.SortFunc(out, func(a, b resourcev1.DeviceRequest) int { return cmp.Compare(a.Name, b.Name) })
@@ -185,15 +184,22 @@ func devicesFor(c *corev1.Container, name corev1.ResourceName) int64 {
 	return max(0, n)
 }
 
-// deviceRequest is a request for devices of a class, with the name that kube-scheduler gives it: the allocator goes by the order of names.
-func deviceRequest(c *corev1.Container, index int, name corev1.ResourceName, class string, count int64) resourcev1.DeviceRequest {
+// extendedRequest is what a container requests of an extended resource. Index is that of the container, init containers first.
+type extendedRequest struct {
+	container *corev1.Container
+	index     int
+	name      corev1.ResourceName
+}
+
+// of is the request for devices of a class, with the name that kube-scheduler gives it: the allocator goes by the order of names.
+func (r extendedRequest) of(class string, count int64) resourcev1.DeviceRequest {
 	before := 0
-	for other := range c.Resources.Requests {
-		if strings.Compare(string(other), string(name)) < 0 {
+	for other := range r.container.Resources.Requests {
+		if strings.Compare(string(other), string(r.name)) < 0 {
 			before++
 		}
 	}
-	return resourcev1.DeviceRequest{Name: fmt.Sprintf("container-%d-request-%d", index, before), Exactly: &resourcev1.ExactDeviceRequest{
+	return resourcev1.DeviceRequest{Name: fmt.Sprintf("container-%d-request-%d", r.index, before), Exactly: &resourcev1.ExactDeviceRequest{
 		DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: count,
 	}}
 }

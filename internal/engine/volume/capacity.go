@@ -28,10 +28,14 @@ func (v Volume) measured(s *snapshot.Snapshot) bool {
 }
 
 // onNode reports whether a measured volume is made of the disks of its node.
-func (v Volume) onNode(s *snapshot.Snapshot) bool { return v.measured(s) && s.Volumes.NodeLocal[v.class.Provisioner] }
+func (v Volume) onNode(s *snapshot.Snapshot) bool {
+	return v.measured(s) && s.Volumes.NodeLocal[v.class.Provisioner]
+}
 
 // size is how many bytes the claim asks for.
-func (v Volume) size() resource.Quantity { return v.claim.Spec.Resources.Requests[corev1.ResourceStorage] }
+func (v Volume) size() resource.Quantity {
+	return v.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+}
 
 // largest is the size of the largest volume of which the object says that it can be made.
 func largest(c *storagev1.CSIStorageCapacity) resource.Quantity {

@@ -13,7 +13,11 @@ import (
 
 // servedResources are requested resources that no device plugin has registered on the node, and that device classes name: kube-scheduler
 // allocates devices for them, which the node has published. Without DRA there are none.
-func (r *Reconciler) servedResources(ctx context.Context, claim *karpv1.NodeClaim, nodes []corev1.Node) (map[corev1.ResourceName]bool, error) {
+func (r *Reconciler) servedResources(
+	ctx context.Context,
+	claim *karpv1.NodeClaim,
+	nodes []corev1.Node,
+) (map[corev1.ResourceName]bool, error) {
 	if !r.Devices || len(nodes) != 1 {
 		return nil, nil
 	}

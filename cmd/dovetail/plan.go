@@ -52,8 +52,9 @@ it would launch, what they cost, and why pods stay pending. It calls no cluster 
 
 Inputs are YAML or JSON files, directories of them (with all below), or - for stdin: Pods, Deployments,
 ReplicaSets, ReplicationControllers, StatefulSets, DaemonSets and Jobs; NodePools and EC2NodeClasses; Nodes, NodeClaims;
-CSINodes, CSIDrivers, PersistentVolumes, PersistentVolumeClaims, VolumeAttachments, StorageClasses;
-ResourceClaims, ResourceClaimTemplates, DeviceClasses and ResourceSlices;
+CSINodes, CSIDrivers, CSIStorageCapacities, PersistentVolumes, PersistentVolumeClaims, VolumeAttachments,
+StorageClasses;
+ResourceClaims, ResourceClaimTemplates, DeviceClasses, ResourceSlices and DeviceTaintRules;
 PodDisruptionBudgets, Namespaces, Services, PriorityClasses and RuntimeClasses; and Lists of them, as kubectl get -o yaml prints.
 Objects of other kinds are skipped, with a note on stderr.
 

@@ -14,10 +14,10 @@ func snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Write everything that plans of a cluster depend on to one file, to plan it elsewhere",
-		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, CSIDrivers, StorageClasses,
-PersistentVolumes, PersistentVolumeClaims, VolumeAttachments, PodDisruptionBudgets, DaemonSets and Pods, what Services,
-ReplicationControllers, ReplicaSets and StatefulSets select, and ResourceClaims, their templates, DeviceClasses and ResourceSlices
-if it may read them, and writes them as one YAML file for dovetail plan -f.
+		Long: `Reads Namespaces, NodePools, EC2NodeClasses, NodeClaims, Nodes, CSINodes, CSIDrivers, CSIStorageCapacities,
+StorageClasses, PersistentVolumes, PersistentVolumeClaims, VolumeAttachments, PodDisruptionBudgets, DaemonSets and Pods, what Services,
+ReplicationControllers, ReplicaSets and StatefulSets select, and ResourceClaims, their templates, DeviceClasses, ResourceSlices
+and DeviceTaintRules if it may read them, and writes them as one YAML file for dovetail plan -f.
 The cluster is that of KUBECONFIG, or of --kubeconfig and --context.
 
 The file has nothing that a plan does not depend on: Secrets and ConfigMaps are not read; pods are written without

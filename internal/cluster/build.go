@@ -31,6 +31,7 @@ type Objects struct {
 	Nodes                  []*corev1.Node
 	CSINodes               []*storagev1.CSINode
 	CSIDrivers             []*storagev1.CSIDriver
+	CSIStorageCapacities   []*storagev1.CSIStorageCapacity
 	VolumeAttachments      []*storagev1.VolumeAttachment
 	Pods                   []*corev1.Pod
 	Pools                  []Pool
@@ -424,6 +425,7 @@ func (w *snapshotBuilder) addVolumes() {
 	for _, class := range w.StorageClasses {
 		v.StorageClasses[class.Name] = class
 	}
+	w.addCapacities(&v)
 	w.snap.Volumes = v
 }
 

@@ -77,7 +77,7 @@ func (c *Config) SnapshotKinds() []client.Object {
 	kinds := []client.Object{
 		&karpv1.NodeClaim{}, &karpv1.NodePool{}, &awsv1.EC2NodeClass{}, &corev1.Node{}, &storagev1.CSINode{}, &corev1.Pod{},
 		&appsv1.DaemonSet{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{},
-		&storagev1.CSIDriver{}, &storagev1.VolumeAttachment{},
+		&storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
 		&policyv1.PodDisruptionBudget{}, &corev1.Namespace{}, &corev1.LimitRange{}, &nodev1.RuntimeClass{},
 	}
 	if len(c.Settings.DefaultSpread) > 0 {

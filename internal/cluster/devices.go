@@ -14,6 +14,8 @@ type Devices struct {
 	Claims  []*resourcev1.ResourceClaim
 	Slices  []*resourcev1.ResourceSlice
 	Classes []*resourcev1.DeviceClass
+	// TaintRules add taints to devices.
+	TaintRules []*resourcev1.DeviceTaintRule
 	// Expressions caches compiled CEL expressions.
 	Expressions *cel.Cache
 }
@@ -38,6 +40,22 @@ func (s *State) readDevices(ctx context.Context, o *Objects) error {
 	o.Devices = &Devices{
 		Claims: pointers(claims.Items), Slices: pointers(published.Items), Classes: pointers(classes.Items), Expressions: s.cfg.Devices,
 	}
+	return s.readTaintRules(ctx, o.Devices)
+}
+
+// readTaintRules reads the DeviceTaintRules, where the API server serves them.
+func (s *State) readTaintRules(ctx context.Context, devices *Devices) error {
+	if s.cfg.DeviceTaintRules == nil {
+		return nil
+	}
+	if served, err := s.cfg.DeviceTaintRules.Served(ctx); err != nil || !served {
+		return err
+	}
+	var rules resourcev1.DeviceTaintRuleList
+	if err := s.listCached(ctx, &rules); err != nil {
+		return err
+	}
+	devices.TaintRules = pointers(rules.Items)
 	return nil
 }
 
@@ -46,9 +64,11 @@ func (w *snapshotBuilder) addDevices() {
 	if w.Devices == nil {
 		return
 	}
-	w.learnDevices()
+	own := dynamicresources.OwnDevices(w.Devices.Slices)
+	w.learnDevices(own)
 	w.snap.Devices = dynamicresources.New(dynamicresources.Objects{
-		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes, PodGroups: w.snap.PodGroups,
+		Claims: w.Devices.Claims, Slices: w.Devices.Slices, Classes: w.Devices.Classes, TaintRules: w.Devices.TaintRules,
+		PodGroups: w.snap.PodGroups, Served: w.serveExtended(own),
 		Up: func(node string) bool {
 			i, known := w.byNode[node]
 			return known && w.snap.Nodes[i].Initialized && !w.snap.Nodes[i].Deleting

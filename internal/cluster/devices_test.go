@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/cluster/dynamicresources"
@@ -55,6 +56,18 @@ func TestDevices(t *testing.T) {
 	}
 	if find(s, "another") == nil {
 		t.Error("the device can be used on another node")
+	}
+	var informers informertest.FakeInformers
+	server := cluster.APIServer{Live: w.live, Informers: &informers, Now: w.clock}
+	broken := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "broken"}}
+	broken.Spec.DeviceSelector = &resourcev1.DeviceTaintSelector{}
+	broken.Spec.Taint = resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoSchedule}
+	w.catchUp(t, broken)
+	tainted := w.stateWith(func(cfg *cluster.Config) {
+		cfg.Devices, cfg.DeviceTaintRules = dynamicresources.NewExpressions(), server.ServedDeviceTaintRules(func(error) {})
+	})
+	if s, err := tainted.Snapshot(t.Context()); err != nil || find(s, "theirs") == nil {
+		t.Errorf("a rule taints all devices, and the pod can use one; %v", err)
 	}
 	theirs := nodeOf("theirs", "i-9")
 	w.change(t, theirs, func() { theirs.Finalizers = []string{"example.com/stays"} })

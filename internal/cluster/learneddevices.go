@@ -21,8 +21,7 @@ type nodeKind struct{ pool, instanceType string }
 
 // learnDevices adds to instance types the devices that nodes of the type and pool have published, of drivers whose
 // devices the catalog does not have for the type. The newest node counts: it is the most like the next.
-func (w *snapshotBuilder) learnDevices() {
-	own := dynamicresources.OwnDevices(w.Devices.Slices)
+func (w *snapshotBuilder) learnDevices(own map[string][]resourcev1.ResourceSliceSpec) {
 	newest := map[nodeKind]*snapshot.Node{}
 	published := map[nodeKind][]resourcev1.ResourceSliceSpec{}
 	for i := range w.snap.Nodes {

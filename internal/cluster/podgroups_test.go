@@ -47,7 +47,7 @@ func ago(d time.Duration) func(*corev1.Pod) {
 func withGroups(w *testCluster) {
 	var informers informertest.FakeInformers
 	w.State = w.stateWith(func(cfg *cluster.Config) {
-		cfg.PodGroups = cluster.NewServedPodGroups(w.live, &informers, w.clock, func(error) {})
+		cfg.PodGroups = cluster.APIServer{Live: w.live, Informers: &informers, Now: w.clock}.ServedPodGroups(func(error) {})
 	})
 }
 
@@ -186,7 +186,9 @@ func TestPodGroupsAreReadWhileTheyAreServed(t *testing.T) {
 			return answer
 		},
 	})
-	groups := cluster.NewServedPodGroups(live, &informers, func() time.Time { return now }, func(error) { warned++ })
+	groups := cluster.APIServer{
+		Live: live, Informers: &informers, Now: func() time.Time { return now },
+	}.ServedPodGroups(func(error) { warned++ })
 	version := uint64(0)
 	for _, step := range []struct {
 		name           string

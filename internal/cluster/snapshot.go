@@ -200,12 +200,16 @@ func (s *State) readVolumes(ctx context.Context, o *Objects) error {
 	if err := s.listCached(ctx, &drivers); err != nil {
 		return err
 	}
+	var capacities storagev1.CSIStorageCapacityList
+	if err := s.listCached(ctx, &capacities); err != nil {
+		return err
+	}
 	var attachments storagev1.VolumeAttachmentList
 	if err := s.listCached(ctx, &attachments); err != nil {
 		return err
 	}
 	o.PersistentVolumeClaims, o.PersistentVolumes = pointers(claims.Items), pointers(volumes.Items)
-	o.VolumeAttachments = pointers(attachments.Items)
+	o.VolumeAttachments, o.CSIStorageCapacities = pointers(attachments.Items), pointers(capacities.Items)
 	o.StorageClasses, o.CSIDrivers = pointers(classes.Items), pointers(drivers.Items)
 	return nil
 }

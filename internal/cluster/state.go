@@ -54,7 +54,9 @@ type Config struct {
 	// claims are not planned.
 	Devices *cel.Cache
 	// PodGroups knows whether PodGroups are served; nil never reads any.
-	PodGroups *ServedPodGroups
+	PodGroups *ServedKind
+	// DeviceTaintRules knows whether DeviceTaintRules are served; nil never reads any.
+	DeviceTaintRules *ServedKind
 	// OnPoolSkipped is called for a pool when its instance types cannot be listed.
 	OnPoolSkipped func(pool *karpv1.NodePool, err error)
 	Settings      snapshot.Settings

@@ -26,12 +26,15 @@ func (s *State) Version(ctx context.Context) (Version, bool) {
 	if err != nil {
 		return Version{}, false
 	}
-	if s.cfg.PodGroups != nil {
-		groups, err := s.cfg.PodGroups.Count(ctx)
+	for _, kind := range []*ServedKind{s.cfg.PodGroups, s.cfg.DeviceTaintRules} {
+		if kind == nil {
+			continue
+		}
+		changes, err := kind.Count(ctx)
 		if err != nil {
 			return Version{}, false
 		}
-		objects += groups
+		objects += changes
 	}
 	offered, err := s.listOffered(ctx)
 	if err != nil {

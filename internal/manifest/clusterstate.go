@@ -372,6 +372,7 @@ func (r *reader) sort() {
 	w.Nodes = all[*corev1.Node](r)
 	w.CSINodes = all[*storagev1.CSINode](r)
 	w.CSIDrivers = all[*storagev1.CSIDriver](r)
+	w.CSIStorageCapacities = all[*storagev1.CSIStorageCapacity](r)
 	w.VolumeAttachments = all[*storagev1.VolumeAttachment](r)
 	w.DaemonSets = all[*appsv1.DaemonSet](r)
 	w.PersistentVolumes = all[*corev1.PersistentVolume](r)

@@ -100,6 +100,7 @@ func clusterObjects() []client.Object {
 		&resourcev1.ResourceClaimTemplate{ObjectMeta: meta("shop", "gpu")},
 		&resourcev1.DeviceClass{ObjectMeta: meta("", "gpu")},
 		&resourcev1.ResourceSlice{ObjectMeta: meta("", "slice")},
+		&resourcev1.DeviceTaintRule{ObjectMeta: meta("", "broken")},
 	}
 }
 

@@ -32,7 +32,8 @@ type kind struct{ apiVersion, kind string }
 // clusterWide are the kinds without a namespace.
 var clusterWide = []string{
 	"Node", "CSINode", "CSIDriver", "VolumeAttachment", "NodePool", "NodeClaim", "EC2NodeClass", "PersistentVolume", "StorageClass",
-	"Namespace", "PriorityClass", "RuntimeClass", "DeviceClass", "ResourceSlice", "NodeOverlay",
+	"Namespace", "PriorityClass", "RuntimeClass", "DeviceClass", "ResourceSlice",
+	"DeviceTaintRule", "NodeOverlay",
 }
 
 // prototypes returns empty objects of the kinds that affect a plan.
@@ -57,11 +58,13 @@ func prototypes() map[kind]client.Object {
 		{"storage.k8s.io/v1", "StorageClass"}:              &storagev1.StorageClass{},
 		{"storage.k8s.io/v1", "CSINode"}:                   &storagev1.CSINode{},
 		{"storage.k8s.io/v1", "CSIDriver"}:                 &storagev1.CSIDriver{},
+		{"storage.k8s.io/v1", "CSIStorageCapacity"}:        &storagev1.CSIStorageCapacity{},
 		{"storage.k8s.io/v1", "VolumeAttachment"}:          &storagev1.VolumeAttachment{},
 		{"resource.k8s.io/v1", "ResourceClaim"}:            &resourcev1.ResourceClaim{},
 		{"resource.k8s.io/v1", "ResourceClaimTemplate"}:    &resourcev1.ResourceClaimTemplate{},
 		{"resource.k8s.io/v1", "DeviceClass"}:              &resourcev1.DeviceClass{},
 		{"resource.k8s.io/v1", "ResourceSlice"}:            &resourcev1.ResourceSlice{},
+		{"resource.k8s.io/v1", "DeviceTaintRule"}:          &resourcev1.DeviceTaintRule{},
 		{"v1", "LimitRange"}:                               &corev1.LimitRange{},
 		{"v1", "PodTemplate"}:                              &corev1.PodTemplate{},
 		{bufferv1.GroupVersion.String(), "CapacityBuffer"}: &bufferv1.CapacityBuffer{},

@@ -40,7 +40,8 @@ func (r *reader) completeDevices() {
 	}
 	w := r.world
 	w.Devices = &cluster.Devices{
-		Slices: all[*resourcev1.ResourceSlice](r), Classes: all[*resourcev1.DeviceClass](r), Expressions: dynamicresources.NewExpressions(),
+		Slices: all[*resourcev1.ResourceSlice](r), Classes: all[*resourcev1.DeviceClass](r),
+		TaintRules: all[*resourcev1.DeviceTaintRule](r), Expressions: dynamicresources.NewExpressions(),
 	}
 	for _, c := range all[*resourcev1.ResourceClaim](r) {
 		if owner := metav1.GetControllerOf(c); owner != nil && r.gone[owner.UID] {

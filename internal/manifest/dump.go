@@ -106,11 +106,13 @@ func eachDumped(list Lister, f func([]client.Object) error) error {
 func dumped() []client.ObjectList {
 	return []client.ObjectList{
 		&corev1.NamespaceList{}, &karpv1.NodePoolList{}, &awsv1.EC2NodeClassList{}, &karpv1.NodeClaimList{}, &corev1.NodeList{},
-		&storagev1.CSINodeList{}, &storagev1.CSIDriverList{}, &storagev1.StorageClassList{}, &corev1.PersistentVolumeList{},
+		&storagev1.CSINodeList{}, &storagev1.CSIDriverList{}, &storagev1.CSIStorageCapacityList{},
+		&storagev1.StorageClassList{}, &corev1.PersistentVolumeList{},
 		&corev1.PersistentVolumeClaimList{}, &storagev1.VolumeAttachmentList{},
 		&policyv1.PodDisruptionBudgetList{}, &appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ReplicationControllerList{},
 		&appsv1.ReplicaSetList{}, &appsv1.StatefulSetList{}, &corev1.PodList{},
 		&resourcev1.ResourceClaimTemplateList{}, &resourcev1.ResourceClaimList{}, &resourcev1.DeviceClassList{}, &resourcev1.ResourceSliceList{},
+		&resourcev1.DeviceTaintRuleList{},
 		&corev1.LimitRangeList{}, &nodev1.RuntimeClassList{}, &schedulingv1.PriorityClassList{}, &v1alpha1.NodeOverlayList{},
 		&schedulingv1beta1.PodGroupList{},
 		&bufferv1.CapacityBufferList{}, &corev1.PodTemplateList{}, &appsv1.DeploymentList{},
@@ -155,12 +157,13 @@ func List(ctx context.Context, cluster client.Reader, kind client.ObjectList, re
 // read, or of other objects that most clusters have none of, or that change no plan of theirs.
 func rarelyUsed(kind client.ObjectList) bool {
 	switch kind.(type) {
-	case *storagev1.CSIDriverList, *storagev1.VolumeAttachmentList:
+	case *storagev1.CSIDriverList, *storagev1.CSIStorageCapacityList, *storagev1.VolumeAttachmentList:
 		return true
 	case *corev1.LimitRangeList, *nodev1.RuntimeClassList, *schedulingv1.PriorityClassList,
 		*v1alpha1.NodeOverlayList, *bufferv1.CapacityBufferList, *corev1.PodTemplateList, *appsv1.DeploymentList:
 		return true
-	case *resourcev1.ResourceClaimTemplateList, *resourcev1.ResourceClaimList, *resourcev1.DeviceClassList, *resourcev1.ResourceSliceList:
+	case *resourcev1.ResourceClaimTemplateList, *resourcev1.ResourceClaimList, *resourcev1.DeviceClassList, *resourcev1.ResourceSliceList,
+		*resourcev1.DeviceTaintRuleList:
 		return true
 	case *schedulingv1beta1.PodGroupList:
 		return true

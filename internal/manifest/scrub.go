@@ -83,6 +83,8 @@ func scrub(o client.Object) {
 		}
 	case *resourcev1.DeviceClass:
 		t.Spec.Config = nil
+	case *resourcev1.DeviceTaintRule:
+		t.Status = resourcev1.DeviceTaintRuleStatus{}
 	case *schedulingv1beta1.PodGroup:
 		t.Spec.WorkloadRef = nil
 		for i := range t.Status.Conditions {

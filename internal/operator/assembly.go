@@ -166,6 +166,7 @@ func (a *assembly) newState() *cluster.State {
 	if !a.settings.IgnoreDRARequests {
 		expressions = dynamicresources.NewExpressions()
 	}
+	server := cluster.APIServer{Live: a.mgr.GetAPIReader(), Informers: a.mgr.GetCache(), Now: time.Now}
 	cfg := cluster.Config{
 		Devices:          expressions,
 		Cache:            a.mgr.GetClient(),
@@ -185,7 +186,7 @@ func (a *assembly) newState() *cluster.State {
 		ClaimsShown:      cluster.ClaimsShown(a.mgr.GetCache()),
 		Now:              time.Now,
 		OnSnapshot:       a.recorder.Saw,
-		PodGroups: cluster.NewServedPodGroups(a.mgr.GetAPIReader(), a.mgr.GetCache(), time.Now, func(err error) {
+		PodGroups: server.ServedPodGroups(func(err error) {
 			a.log.Warn("PodGroups are served, and the controller may not list them: their pods are planned one by one; "+
 				"apply the ClusterRole of this version", "error", err)
 		}),
@@ -195,6 +196,12 @@ func (a *assembly) newState() *cluster.State {
 			}
 			a.log.Error("node pool left out: its instance types are not known", "NodePool", pool.Name, "error", err)
 		},
+	}
+	if expressions != nil {
+		cfg.DeviceTaintRules = server.ServedDeviceTaintRules(func(err error) {
+			a.log.Warn("DeviceTaintRules are served, and the controller may not list them: devices are planned without their taints; "+
+				"apply the ClusterRole of this version", "error", err)
+		})
 	}
 	cfg.Changes = cluster.NewChanges(a.mgr.GetCache(), cfg.SnapshotKinds()...).Count
 	return cluster.NewState(cfg)

@@ -45,6 +45,8 @@ type typeRecord struct {
 	Allocatable      corev1.ResourceList            `json:"allocatable,omitempty"`
 	DeviceSlices     []resourcev1.ResourceSliceSpec `json:"deviceSlices,omitempty"`
 	VolumeLimits     map[string]int                 `json:"volumeLimits,omitempty"`
+	DRAResources     []corev1.ResourceName          `json:"draResources,omitempty"`
+	LocalStorage     int64                          `json:"localStorage,omitempty"`
 	CapacityOverlaid bool                           `json:"capacityOverlaid,omitempty"`
 }
 
@@ -67,7 +69,8 @@ type offeringRecord struct {
 func recordType(t *catalog.InstanceType) typeRecord {
 	out := typeRecord{
 		Name: t.Name, Requirements: t.Requirements.Records(), Capacity: t.Capacity, Allocatable: t.Allocatable,
-		DeviceSlices: t.DeviceSlices, VolumeLimits: t.VolumeLimits, CapacityOverlaid: t.CapacityOverlaid,
+		DeviceSlices: t.DeviceSlices, VolumeLimits: t.VolumeLimits, LocalStorage: t.LocalStorage,
+		DRAResources: t.DRAResources, CapacityOverlaid: t.CapacityOverlaid,
 	}
 	for i := range t.Offerings {
 		o := &t.Offerings[i]
@@ -84,7 +87,8 @@ func recordType(t *catalog.InstanceType) typeRecord {
 func (d *typeRecord) instanceType() *catalog.InstanceType {
 	out := &catalog.InstanceType{
 		Name: d.Name, Requirements: requirement.FromRecords(d.Requirements), Capacity: d.Capacity, Allocatable: d.Allocatable,
-		DeviceSlices: d.DeviceSlices, VolumeLimits: d.VolumeLimits, CapacityOverlaid: d.CapacityOverlaid,
+		DeviceSlices: d.DeviceSlices, VolumeLimits: d.VolumeLimits, LocalStorage: d.LocalStorage,
+		DRAResources: d.DRAResources, CapacityOverlaid: d.CapacityOverlaid,
 	}
 	for i := range d.Offerings {
 		o := &d.Offerings[i]

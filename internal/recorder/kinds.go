@@ -47,6 +47,9 @@ func kinds() []kind {
 		newKind("Node", func(o *seen) list[*corev1.Node] { return (*plain[*corev1.Node])(&o.Nodes) }),
 		newKind("CSINode", func(o *seen) list[*storagev1.CSINode] { return (*plain[*storagev1.CSINode])(&o.CSINodes) }),
 		newKind("CSIDriver", func(o *seen) list[*storagev1.CSIDriver] { return (*plain[*storagev1.CSIDriver])(&o.CSIDrivers) }),
+		newKind("CSIStorageCapacity", func(o *seen) list[*storagev1.CSIStorageCapacity] {
+			return (*plain[*storagev1.CSIStorageCapacity])(&o.CSIStorageCapacities)
+		}),
 		newKind("Pod", func(o *seen) list[*corev1.Pod] { return (*plain[*corev1.Pod])(&o.Pods) }),
 		newKind("DaemonSet", func(o *seen) list[*appsv1.DaemonSet] { return (*plain[*appsv1.DaemonSet])(&o.DaemonSets) }),
 		newKind("PersistentVolumeClaim", func(o *seen) list[*corev1.PersistentVolumeClaim] {
@@ -83,6 +86,9 @@ func kinds() []kind {
 		}),
 		newKind("DeviceClass", func(o *seen) list[*resourcev1.DeviceClass] {
 			return devicesOf(o, func(d *cluster.Devices) *[]*resourcev1.DeviceClass { return &d.Classes })
+		}),
+		newKind("DeviceTaintRule", func(o *seen) list[*resourcev1.DeviceTaintRule] {
+			return devicesOf(o, func(d *cluster.Devices) *[]*resourcev1.DeviceTaintRule { return &d.TaintRules })
 		}),
 		newKind("PodGroup", func(o *seen) list[*schedulingv1beta1.PodGroup] {
 			if o.PodGroups == nil {

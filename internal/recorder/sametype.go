@@ -13,14 +13,16 @@ import (
 
 // sameType reports whether two instance types have the same record. It may be false for types that have; those are encoded again.
 func sameType(a, b *catalog.InstanceType) bool {
-	return a == b || a.Name == b.Name && a.CapacityOverlaid == b.CapacityOverlaid && a.Requirements.Equal(b.Requirements) &&
+	return a == b || a.Name == b.Name && a.CapacityOverlaid == b.CapacityOverlaid && a.LocalStorage == b.LocalStorage &&
+		a.Requirements.Equal(b.Requirements) &&
 		sameResources(a.Capacity, b.Capacity) && sameResources(a.Allocatable, b.Allocatable) && maps.Equal(a.VolumeLimits, b.VolumeLimits) &&
 		slices.EqualFunc(a.Offerings, b.Offerings, sameOffering) && sameDevices(a, b)
 }
 
 // sameDevices reports whether the devices are the same; most types have none.
 func sameDevices(a, b *catalog.InstanceType) bool {
-	return len(a.DeviceSlices)+len(b.DeviceSlices) == 0 || reflect.DeepEqual(a.DeviceSlices, b.DeviceSlices)
+	return slices.Equal(a.DRAResources, b.DRAResources) &&
+		(len(a.DeviceSlices)+len(b.DeviceSlices) == 0 || reflect.DeepEqual(a.DeviceSlices, b.DeviceSlices))
 }
 
 func sameOffering(a, b catalog.Offering) bool {

@@ -28,7 +28,7 @@ func change(t *testing.T, f reflect.Value) {
 		f.SetString(f.String() + "x")
 	case reflect.Float64:
 		f.SetFloat(f.Float() + 1)
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		f.SetInt(f.Int() + 1)
 	case reflect.Bool:
 		f.SetBool(!f.Bool())

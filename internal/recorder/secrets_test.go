@@ -88,6 +88,7 @@ func everyKind() (cluster.Objects, []*awsv1.EC2NodeClass) {
 		Nodes:                  []*corev1.Node{planted[corev1.Node]("Node")},
 		CSINodes:               []*storagev1.CSINode{planted[storagev1.CSINode]("CSINode")},
 		CSIDrivers:             []*storagev1.CSIDriver{planted[storagev1.CSIDriver]("CSIDriver")},
+		CSIStorageCapacities:   []*storagev1.CSIStorageCapacity{planted[storagev1.CSIStorageCapacity]("CSIStorageCapacity")},
 		VolumeAttachments:      []*storagev1.VolumeAttachment{planted[storagev1.VolumeAttachment]("VolumeAttachment")},
 		Pods:                   []*corev1.Pod{planted[corev1.Pod]("Pod")},
 		DaemonSets:             []*appsv1.DaemonSet{planted[appsv1.DaemonSet]("DaemonSet")},
@@ -103,6 +104,7 @@ func everyKind() (cluster.Objects, []*awsv1.EC2NodeClass) {
 			Claims:      []*resourcev1.ResourceClaim{planted[resourcev1.ResourceClaim]("ResourceClaim")},
 			Slices:      []*resourcev1.ResourceSlice{planted[resourcev1.ResourceSlice]("ResourceSlice")},
 			Classes:     []*resourcev1.DeviceClass{planted[resourcev1.DeviceClass]("DeviceClass")},
+			TaintRules:  []*resourcev1.DeviceTaintRule{planted[resourcev1.DeviceTaintRule]("DeviceTaintRule")},
 		},
 	}
 	o.Services = []*corev1.Service{planted[corev1.Service]("Service")}
@@ -186,7 +188,7 @@ func TestNoFieldThatMayBeSecretIsRecorded(t *testing.T) {
 			t.Errorf("recorded of a container: %s", path)
 		}
 	}
-	if len(kinds) != 24 {
+	if len(kinds) != 26 {
 		t.Errorf("%d kinds are recorded: %v", len(kinds), slices.Sorted(maps.Keys(kinds)))
 	}
 	if after := string(mustJSON(objects.Pods)) + string(mustJSON(objects.ReplicaSets)) + string(mustJSON(classes)); after != before {

@@ -55,6 +55,9 @@ func (m host) storage(cluster userdata.Config) int64 {
 func (m host) devices() corev1.ResourceList {
 	names := map[string]corev1.ResourceName{"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 	out := corev1.ResourceList{}
+	if m.simulator != nil && m.simulator.withoutPlugins() {
+		return out
+	}
 	for _, gpu := range m.instance.GPUs {
 		name, known := names[gpu.Manufacturer]
 		if !known {

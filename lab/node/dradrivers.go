@@ -45,6 +45,19 @@ func (f *Simulator) InstallDRADrivers(names ...string) error {
 	return nil
 }
 
+// RemoveDevicePlugins lets instances that boot from now on run no device plugins.
+func (f *Simulator) RemoveDevicePlugins() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.noPlugins = true
+}
+
+func (f *Simulator) withoutPlugins() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.noPlugins
+}
+
 // devicesOf are the devices of an instance type, by installed driver.
 func (f *Simulator) devicesOf(instanceType string) map[string][]offline.Device {
 	f.mu.Lock()

@@ -69,6 +69,7 @@ type Simulator struct {
 	lifetimes map[string]time.Duration
 	// draDrivers are those that instances run, draDevices what they publish.
 	draDrivers []string
+	noPlugins  bool // instances run no device plugins
 	draDevices offline.Devices
 	faults     faults
 	reboots    map[string]int // of running instances, by ID

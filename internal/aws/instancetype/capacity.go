@@ -68,6 +68,15 @@ func (m typeForClass) computedMemory() resource.Quantity {
 	return *resource.NewQuantity(mib<<20, resource.BinarySI)
 }
 
+// localStorage is the size of the instance's own disks, in bytes, unless one volume is made of them for kubelet.
+func (m typeForClass) localStorage() int64 {
+	s := m.InstanceStorageInfo
+	if s == nil || s.TotalSizeInGB == nil || m.class.InstanceStorePolicy == awsv1.InstanceStoreRAID0 {
+		return 0
+	}
+	return *s.TotalSizeInGB * 1e9
+}
+
 // ephemeralStorage returns the size of the disk with the kubelet's directory.
 func (m typeForClass) ephemeralStorage() resource.Quantity {
 	if s := m.InstanceStorageInfo; m.class.InstanceStorePolicy == awsv1.InstanceStoreRAID0 && s != nil && s.TotalSizeInGB != nil {

@@ -207,6 +207,7 @@ func (s *ClassResolver) Resolve(info ec2types.InstanceTypeInfo) (*catalog.Instan
 		Allocatable:  allocatable,
 		VolumeLimits: m.volumeLimits(),
 		DeviceSlices: s.resolver.deviceSlices(m),
+		LocalStorage: m.localStorage(),
 	}, err
 }
 

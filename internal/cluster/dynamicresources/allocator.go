@@ -122,12 +122,15 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 	g := snapshot.DeviceAllocation{Results: make([]*resourcev1.AllocationResult, len(claims))}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
 	var open []*resourcev1.ResourceClaim
+	var indexes []int // of open, in claims
 	var names []string
-	for _, c := range claims {
+	for i, c := range claims {
 		selector, held := b.held[c.UID]
 		if !held {
-			open = append(open, b.devices.byUID[c.UID])
-			names = append(names, fmt.Sprintf("%q", c.Name))
+			if claim := b.claimOn(c, at.Serves()); claim != nil {
+				open, indexes = append(open, claim), append(indexes, i)
+				names = append(names, fmt.Sprintf("%q", c.Name))
+			}
 			continue
 		}
 		reach, ok := matchingTerm(selector, node)
@@ -147,11 +150,8 @@ func (b *allocations) Find(claims []snapshot.DeviceClaim, at snapshot.DeviceNode
 	if len(results) < len(open) {
 		return g, fmt.Errorf("there are no free devices for resource claim %s", strings.Join(names, ", "))
 	}
-	for i, c := range claims {
-		if _, held := b.held[c.UID]; held {
-			continue
-		}
-		g.Results[i], results = &results[0], results[1:]
+	for k, i := range indexes {
+		g.Results[i] = &results[k]
 		reach, _ := matchingTerm(g.Results[i].NodeSelector, node)
 		g.Reach = append(g.Reach, reach...)
 	}
@@ -193,11 +193,12 @@ func (b *allocations) allocate(
 	published := b.devices.shared
 	switch {
 	case query.instanceType != "":
-		published = slices.Concat(published, expectedSlices(at))
+		published = slices.Concat(published, b.devices.expectedSlices(at))
 	case query.node != "":
 		published = b.devices.onNode[at.Node]
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: at.Node, Labels: at.Labels}}
+	node.Status.DeclaredFeatures = at.DeclaredFeatures
 	results, err := b.runAllocator(claims, node, published)
 	if len(results) == 0 {
 		b.noteFailure(query, claims, err)
@@ -211,7 +212,7 @@ func (b *allocations) runAllocator(
 	published []*resourcev1.ResourceSlice,
 ) ([]resourcev1.AllocationResult, error) {
 	ctx := &stepLimit{Context: klog.NewContext(context.Background(), logr.Discard()), remaining: maxSteps}
-	allocator, err := structured.NewAllocator(ctx, features, b.allocated, b.devices.classes, published, b.devices.cel)
+	allocator, err := structured.NewAllocator(ctx, b.devices.features, b.allocated, b.devices.classes, published, b.devices.cel)
 	if err != nil {
 		return nil, err
 	}
@@ -222,11 +223,14 @@ func (b *allocations) runAllocator(
 	return results, err
 }
 
-// expectedSlices are the slices that the drivers of a new node will publish.
-func expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
+// expectedSlices are the slices that the drivers of a new node will publish, with the taints that rules add to their devices.
+func (d *Devices) expectedSlices(at snapshot.DeviceNode) []*resourcev1.ResourceSlice {
 	out := make([]*resourcev1.ResourceSlice, len(at.Type.DeviceSlices))
 	for i, spec := range at.Type.DeviceSlices {
 		spec.NodeName, spec.NodeSelector, spec.AllNodes, spec.PerDeviceNodeSelection = &at.Node, nil, nil, nil
+		if devices := d.tainted(&spec, ""); devices != nil {
+			spec.Devices = devices
+		}
 		spec.Pool.Name = expectedPools(at.Node) + at.Type.Name + "/" + spec.Pool.Name
 		out[i] = &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s%06d", snapshot.ExpectedPool, i)}, Spec: spec}
 	}

@@ -25,6 +25,10 @@ type Objects struct {
 	Claims  []*resourcev1.ResourceClaim
 	Slices  []*resourcev1.ResourceSlice
 	Classes []*resourcev1.DeviceClass
+	// TaintRules add taints to devices, also to those that new nodes will have.
+	TaintRules []*resourcev1.DeviceTaintRule
+	// Served are the extended resources that devices serve on some node, existing or planned.
+	Served []corev1.ResourceName
 	// Up reports whether a node is initialized and not deleting. The slices of other nodes do not count: their drivers
 	// may not have published all devices, or the node is about to go.
 	Up func(node string) bool
@@ -44,7 +48,13 @@ type Devices struct {
 	shared []*resourcev1.ResourceSlice
 	onNode map[string][]*resourcev1.ResourceSlice
 	labels []string
+	rules  []*resourcev1.DeviceTaintRule
 	cel    *cel.Cache
+	// features are those of the allocator.
+	features structured.Features
+	// served are the extended resources that devices serve somewhere, sorted; extended knows their classes.
+	served   []corev1.ResourceName
+	extended *Extended
 }
 
 var _ snapshot.Devices = (*Devices)(nil)
@@ -52,12 +62,6 @@ var _ snapshot.Devices = (*Devices)(nil)
 // maxCompiledExpressions limits the cache of compiled CEL expressions; there are a few per device class and claim
 // template.
 const maxCompiledExpressions = 1000
-
-// features are the supported features of the API. If a feature is off in an API server, no object uses it.
-var features = structured.Features{
-	AdminAccess: true, ConsumableCapacity: true, DeviceBindingAndStatus: true, DeviceTaints: true, PartitionableDevices: true,
-	PrioritizedList: true,
-}
 
 // NewExpressions returns a cache of compiled CEL expressions, which several Devices can share.
 func NewExpressions() *cel.Cache {
@@ -72,8 +76,9 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 			len(o.Claims),
 		), byUID: make(map[types.UID]*resourcev1.ResourceClaim, len(o.Claims)),
 		classes: classes{}, groups: map[types.NamespacedName]*schedulingv1beta1.PodGroup{}, members: map[types.UID][]types.UID{},
-		onNode: map[string][]*resourcev1.ResourceSlice{}, cel: expressions,
+		onNode: map[string][]*resourcev1.ResourceSlice{}, features: featuresOf(o),
 	}
+	d.cel = expressionsWith(d.features, expressions)
 	for _, c := range o.Claims {
 		d.claims[types.NamespacedName{Namespace: c.Namespace, Name: c.Name}] = c
 		d.byUID[c.UID] = c
@@ -85,6 +90,9 @@ func New(o Objects, expressions *cel.Cache) *Devices {
 		d.classes[c.Name] = c
 	}
 	d.addGroups(o.PodGroups)
+	d.addRules(o.TaintRules)
+	d.extended = NewExtended(o.Classes, d.cel)
+	d.served = slices.Compact(slices.Sorted(slices.Values(o.Served)))
 	d.addSlices(o)
 	slices.Sort(d.labels)
 	d.labels = slices.Compact(d.labels)
@@ -104,6 +112,7 @@ func (d *Devices) addSlices(o Objects) {
 	pools := map[poolID][]*resourcev1.ResourceSlice{}
 	places := map[string][]poolID{} // by node; "" is several
 	for _, s := range all {
+		s = d.taintedSlice(s)
 		id := poolID{s.Spec.Driver, s.Spec.Pool.Name}
 		pools[id] = append(pools[id], s)
 		node := ""
@@ -189,6 +198,9 @@ func (d *Devices) Claims(pod *corev1.Pod) ([]snapshot.DeviceClaim, error) {
 		if !slices.ContainsFunc(out, func(c snapshot.DeviceClaim) bool { return c.UID == claim.UID }) {
 			out = append(out, snapshot.DeviceClaim{Name: claim.Name, UID: claim.UID, Own: own})
 		}
+	}
+	if extended, requested := d.extendedClaim(pod); requested {
+		out = append(out, extended)
 	}
 	return out, nil
 }

@@ -159,14 +159,18 @@ func with(it *catalog.InstanceType, n int) *catalog.InstanceType {
 
 // devices makes an API server's objects what the snapshot knows of devices.
 func devices(s *snapshot.Snapshot, claims []*resourcev1.ResourceClaim, published ...*resourcev1.ResourceSlice) *snapshot.Snapshot {
+	return devicesOf(s, dynamicresources.Objects{Claims: claims, Slices: published})
+}
+
+// devicesOf makes objects what the snapshot knows of devices, with classes for the devices of each driver.
+func devicesOf(s *snapshot.Snapshot, o dynamicresources.Objects) *snapshot.Snapshot {
 	up := map[string]bool{}
 	for i := range s.Nodes {
 		up[s.Nodes[i].Name] = s.Nodes[i].Initialized && !s.Nodes[i].Deleting
 	}
-	s.Devices = dynamicresources.New(dynamicresources.Objects{
-		Claims: claims, Slices: published, Classes: list(class("gpu", driver), class("nic", network)),
-		Up: func(node string) bool { return up[node] },
-	}, dynamicresources.NewExpressions())
+	o.Classes = append(o.Classes, class("gpu", driver), class("nic", network))
+	o.Up = func(node string) bool { return up[node] }
+	s.Devices = dynamicresources.New(o, dynamicresources.NewExpressions())
 	return s
 }
 

@@ -22,6 +22,8 @@ type searches struct {
 	// found are searches with a result, on nodes in the given version.
 	found map[search]foundDevices
 	wants wants
+	// extended are the claims that stand for extended resources, by pod and by what is served; nil for none.
+	extended map[types.UID]*resourcev1.ResourceClaim
 	// versions counts the versions of all nodes.
 	versions int
 }
@@ -35,7 +37,7 @@ type foundDevices struct {
 type search struct {
 	// claims are numbers of what they ask for, or their UIDs.
 	claims string
-	// labels are the node's that devices outside of nodes select on.
+	// labels are the node's that devices outside of nodes select on, and the features of its kubelet if some device needs one.
 	labels string
 	// node is set if it has devices of its own, instanceType if these are not published yet. A node that nothing was
 	// allocated on yet is like any other of its type: node is empty.
@@ -46,7 +48,7 @@ type search struct {
 
 func newSearches() *searches {
 	return &searches{
-		failed: map[search]error{}, found: map[search]foundDevices{},
+		failed: map[search]error{}, found: map[search]foundDevices{}, extended: map[types.UID]*resourcev1.ResourceClaim{},
 		wants: wants{byClaim: map[types.UID]int{}, bySpec: map[string]int{}},
 	}
 }
@@ -83,6 +85,9 @@ func (b *allocations) searchFor(claims []*resourcev1.ResourceClaim, at snapshot.
 	for _, key := range b.devices.labels {
 		value, ok := at.Labels[key]
 		fmt.Fprintf(&labels, "%q %t ", value, ok)
+	}
+	if b.devices.features.OptionalNodeOperations {
+		fmt.Fprintf(&labels, "%q ", at.DeclaredFeatures)
 	}
 	s := search{claims: asked.String(), labels: labels.String()}
 	switch {

@@ -28,9 +28,15 @@ type InstanceType struct {
 	// DeviceSlices are what the DRA drivers of a node of this type will publish: slices of devices that come with the
 	// node, in complete pools. The node, and the names of pools, are filled in per node.
 	DeviceSlices []resourcev1.ResourceSliceSpec
+	// DRAResources are the extended resources that DRA drivers serve on a node of this type, sorted: kube-scheduler allocates devices for
+	// requests of them. Of others that pods request, device plugins set the amounts.
+	DRAResources []corev1.ResourceName
 	// VolumeLimits are how many volumes a node of this type can attach for pods, by CSI driver: less its own disks
 	// and whatever else counts against the limit. A driver that is absent has no known limit.
 	VolumeLimits map[string]int
+	// LocalStorage is how many bytes of the instance's own disks CSI drivers can make volumes of; 0 if it has none, or if kubelet and
+	// containers have them.
+	LocalStorage int64
 	// CapacityOverlaid is true if a NodeOverlay has added to Capacity and Allocatable.
 	CapacityOverlaid bool
 }

@@ -9,6 +9,7 @@ package devices
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 
@@ -55,7 +56,9 @@ func Shared(claims []snapshot.DeviceClaim) bool {
 
 // Node is an existing node with these labels from the perspective of devices.
 func (d *State) Node(src *snapshot.Node, labels requirement.Set) snapshot.DeviceNode {
-	out := snapshot.DeviceNode{Node: src.Name, Labels: maps.Clone(src.Labels)}
+	out := snapshot.DeviceNode{
+		Node: src.Name, Labels: maps.Clone(src.Labels), DRAResources: src.DRAResources, DeclaredFeatures: src.DeclaredFeatures,
+	}
 	if out.Labels == nil {
 		out.Labels = map[string]string{}
 	}
@@ -109,14 +112,38 @@ func (o *Option) Claims() []snapshot.DeviceClaim { return o.claims }
 // Grants are the devices of each type that the node may become.
 func (o *Option) Grants() []snapshot.DeviceAllocation { return o.grants }
 
+// errNoDevices is why types have no devices for extended resources.
+var errNoDevices = errors.New("there are neither devices nor a device plugin for the extended resources that the pod requests")
+
+// extended are the extended resources that the claims stand for, of those that devices serve somewhere.
+func (d *State) extended(claims []snapshot.DeviceClaim) (out []corev1.ResourceName) {
+	for _, c := range claims {
+		if c.Extended == nil {
+			continue
+		}
+		requests := snapshot.Requests(c.Extended)
+		for _, name := range d.s.Devices.ExtendedResources() {
+			if q := requests[name]; !q.IsZero() {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
+}
+
 // Options are the sets of devices that a pod with these claims can get on a new node with this index and these candidates,
 // those on cheaper nodes first. The error is the reason why there are none.
 func (d *State) Options(claims []snapshot.DeviceClaim, index int, cands *nodepool.Candidates) ([]Option, error) {
 	var out []Option
 	var types [][]string
 	var none, nearest error
+	extended := d.extended(claims)
 	for _, look := range cands.DeviceViews(d.s.Devices.Labels()) {
 		site := snapshot.DeviceNode{Node: topology.HostName(index), Labels: look.Labels, Type: look.Typ}
+		if look.Types = cands.With(extended, look.Types); len(look.Types) == 0 {
+			none = cmp.Or(none, errNoDevices)
+			continue
+		}
 		g, err := d.Find(claims, site)
 		if err != nil {
 			none = cmp.Or(none, err)
@@ -151,7 +178,7 @@ func (d *State) Options(claims []snapshot.DeviceClaim, index int, cands *nodepoo
 		}
 	}
 	for i := range out {
-		if len(out[i].drivers) > 0 {
+		if len(out[i].drivers) > 0 || len(extended) > 0 {
 			out[i].reqs = out[i].reqs.With(requirement.In(corev1.LabelInstanceTypeStable, types[i]...))
 		}
 	}

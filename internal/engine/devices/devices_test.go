@@ -29,6 +29,8 @@ func (d onePerType) Claims(*corev1.Pod) ([]snapshot.DeviceClaim, error) { return
 func (d onePerType) Free(map[types.UID]bool) snapshot.DeviceState       { return onePerType{free: true} }
 func (d onePerType) Labels() []string                                   { return []string{Zone} }
 
+func (d onePerType) ExtendedResources() []corev1.ResourceName { return nil }
+
 func (d onePerType) Find(_ []snapshot.DeviceClaim, at snapshot.DeviceNode) (snapshot.DeviceAllocation, error) {
 	if at.Type == nil || at.Type.Name != "gpu" || d.taken[at.Node] {
 		return snapshot.DeviceAllocation{}, errNone

@@ -104,6 +104,7 @@ func (s *Set) node(src *snapshot.Node) *Node {
 	n.volumes = volume.NewAttached(s.c.Volumes.OfNode(src))
 	missing := s.missingDaemons(n, s.takeRunning(n))
 	s.c.Volumes.LimitNode(n.free, s.c.Axes, &n.volumes)
+	s.c.Volumes.StoreOnNode(n.free, s.c.Axes, src)
 	for i, reserved := range missing {
 		n.free[i] = quantity.Sub(n.free[i], max(0, reserved))
 		// kube-scheduler compares only what a pod requests: a node that is overdrawn on an axis is full for pods that request some of it, and

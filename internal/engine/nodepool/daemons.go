@@ -163,6 +163,9 @@ func (t *Template) groupDaemons(daemons []templateDaemon) {
 		ti.daemonGroup = g
 		ti.room = m.config.Axes.Vec(ti.Allocatable).Minus(overheads[g])
 		m.config.LimitVolumes(ti.room, ti.VolumeLimits, t.daemonGroups[g].attached)
+		if m.config.StoreVolumes != nil {
+			m.config.StoreVolumes(ti.room, ti.InstanceType)
+		}
 		for _, q := range ti.Allocatable {
 			if q.Sign() < 0 { // a negative amount of anything: the type holds nothing
 				ti.room[0] = -1

@@ -57,6 +57,24 @@ func (c *Candidates) DeviceViews(keys []string) []DeviceView {
 	return c.deviceViews
 }
 
+// With are those of the types, by name, whose nodes have some of each of these resources.
+func (c *Candidates) With(resources []corev1.ResourceName, types []string) []string {
+	if len(resources) == 0 {
+		return types
+	}
+	lacks := func(it *catalog.InstanceType) bool {
+		return slices.ContainsFunc(resources, func(name corev1.ResourceName) bool { q := it.Allocatable[name]; return q.Sign() <= 0 })
+	}
+	var out []string
+	for _, cand := range c.list {
+		it := c.t.types[cand.Type].InstanceType
+		if slices.Contains(types, it.Name) && !slices.Contains(out, it.Name) && !lacks(it) {
+			out = append(out, it.Name)
+		}
+	}
+	return out
+}
+
 // labelCombinations lists the combinations of values that the labels can have on a node of an offering.
 func (m *Models) labelCombinations(
 	reqs requirement.Set,

@@ -28,6 +28,8 @@ type Config struct {
 	// LimitVolumes writes the attach limits of a type into a room over Axes, less the volumes that daemons attach, both by
 	// CSI driver.
 	LimitVolumes func(room resources.Vec, limits, attached map[string]int)
+	// StoreVolumes writes the storage for volumes on the type's own disks into a room over Axes; nil if no volume is made of such disks.
+	StoreVolumes func(room resources.Vec, it *catalog.InstanceType)
 	// Steps counts the work: each new list of candidates adds the types of its pool.
 	Steps *int
 }

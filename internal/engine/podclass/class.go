@@ -92,6 +92,9 @@ func NewClassifier(devices bool) *Classifier {
 	return &Classifier{constraints: map[string]*Constraints{}, classes: map[string]*Class{}, keys: NewKeys(devices)}
 }
 
+// ServeExtended has pods that request one of these extended resources be classes of their own: devices serve them.
+func (f *Classifier) ServeExtended(names []corev1.ResourceName) { f.keys.extended = names }
+
 // ClassOf returns the class of the pod. Classes are numbered in the order of their first pods.
 func (f *Classifier) ClassOf(pod *corev1.Pod) (*Class, error) {
 	key, err := f.keys.Of(pod)

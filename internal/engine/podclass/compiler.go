@@ -191,7 +191,7 @@ func (x *Compiler) impossibleValues(set requirement.Set) (out []rejection.Reason
 
 // findClaims looks up the pod's resource claims, or returns why the pod must wait.
 func (x *Compiler) findClaims(pod *corev1.Pod) ([]snapshot.DeviceClaim, []rejection.Reason) {
-	if !snapshot.WantsDevices(&pod.Spec) {
+	if !x.s.WantsDevices(pod) {
 		return nil, nil
 	}
 	if x.s.Devices == nil {

@@ -27,8 +27,10 @@ type Key struct {
 // Keys makes the keys of pods. Only pods with unusual requests cost an allocation.
 type Keys struct {
 	// names is reused from map to map.
-	names    []string
-	devices  bool
+	names   []string
+	devices bool
+	// extended are the extended resources that devices serve.
+	extended []corev1.ResourceName
 	key      []byte
 	amounts  []amountOf
 	requests *snapshot.RequestCache[corev1.ResourceList]
@@ -82,6 +84,13 @@ func (f *Keys) request(pod *corev1.Pod) corev1.ResourceList {
 	return made
 }
 
+// requestsExtended reports whether the pod requests an extended resource that devices serve.
+func (f *Keys) requestsExtended() bool {
+	return len(f.extended) > 0 && slices.ContainsFunc(f.amounts, func(a amountOf) bool {
+		return a.units > 0 && slices.Contains(f.extended, a.name)
+	})
+}
+
 func (f *Keys) addString(s string) {
 	f.key = binary.AppendUvarint(f.key, uint64(len(s)))
 	f.key = append(f.key, s...)
@@ -133,7 +142,7 @@ func (f *Keys) addConstraints(pod *corev1.Pod) error {
 	f.addString(pod.Namespace)
 	f.addMap(pod.Labels)
 	f.addMap(spec.NodeSelector)
-	devices := snapshot.WantsDevices(spec)
+	devices := snapshot.WantsDevices(spec) || f.requestsExtended()
 	f.addBool(devices)
 	if devices && f.devices {
 		f.addString(string(pod.UID)) // devices are allocated pod by pod

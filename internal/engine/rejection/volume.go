@@ -16,7 +16,7 @@ type VolumeClaim struct {
 	// Node is the name of the node that the volume needs, and that does not exist. Pod is the user of a claim that only one pod can use.
 	Node string `json:"node,omitempty"`
 	Pod  string `json:"pod,omitempty"`
-	// Error is why the topology of the volume fits no node.
+	// Error is why the topology of the volume fits no node, or what is wrong with what its driver publishes.
 	Error string `json:"error,omitempty"`
 }
 
@@ -38,6 +38,7 @@ const (
 	BindsAtOnce     VolumeCause = "BindsImmediately"
 	NodeGone        VolumeCause = "SelectedNodeGone"
 	NoneFree        VolumeCause = "NoFreeVolume"
+	NoStorage       VolumeCause = "NoStorageCapacity"
 	FitsNoNode      VolumeCause = "FitsNoNode"
 	ForeignDriver   VolumeCause = "UnsupportedProvisioner"
 	ForeignTopology VolumeCause = "UnsupportedTopology"

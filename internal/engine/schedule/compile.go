@@ -4,6 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
+	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/existing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/nodepool"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
@@ -82,5 +83,6 @@ func (sv *solver) newModels() *nodepool.Models {
 		LimitVolumes: func(room resources.Vec, limits, attached map[string]int) {
 			sv.volumes.LimitType(room, sv.axes, limits, attached)
 		},
+		StoreVolumes: func(room resources.Vec, it *catalog.InstanceType) { sv.volumes.StoreOnType(room, sv.axes, it) },
 	}, sv.s.Pools)
 }

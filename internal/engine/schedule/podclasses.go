@@ -18,6 +18,9 @@ import (
 func (sv *solver) classify(pods []*corev1.Pod) []*queuedPod {
 	f := podclass.NewClassifier(sv.s.Devices != nil)
 	f.Recreated = sv.s.Recreated
+	if sv.s.Devices != nil {
+		f.ServeExtended(sv.s.Devices.ExtendedResources())
+	}
 	nominated := map[types.UID]bool{}
 	for i := range sv.s.Nodes {
 		for _, uid := range sv.s.Nodes[i].Nominated {

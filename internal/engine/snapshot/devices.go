@@ -20,6 +20,8 @@ type Devices interface {
 	Free(leaving map[types.UID]bool) DeviceState
 	// Labels are the keys of node labels that decide which devices can be used from a node, sorted.
 	Labels() []string
+	// ExtendedResources are those that devices serve on some node, existing or planned, sorted.
+	ExtendedResources() []corev1.ResourceName
 }
 
 // ExpectedPool is the prefix of the names of device pools that come with nodes, until these are published. No
@@ -32,6 +34,9 @@ type DeviceClaim struct {
 	UID  types.UID
 	// Own is true if it was created for this pod: no other uses it.
 	Own bool
+	// Extended is the pod whose requests of extended resources the claim stands for; nil for others. kube-scheduler makes it once it has
+	// found a node, for those that devices serve there. Where they serve none, there is none.
+	Extended *corev1.Pod
 }
 
 // DeviceNode is a node, existing or planned.
@@ -42,6 +47,18 @@ type DeviceNode struct {
 	Labels map[string]string
 	// Type is the node's instance type, while the devices that come with it are not published; nil once they are.
 	Type *catalog.InstanceType
+	// DRAResources are the extended resources that devices serve on the node, while Type is nil; else those of Type count.
+	DRAResources []corev1.ResourceName
+	// DeclaredFeatures are those of its kubelet, as far as they are known: some devices need one.
+	DeclaredFeatures []string
+}
+
+// Serves are the extended resources that devices serve on the node, sorted.
+func (n *DeviceNode) Serves() []corev1.ResourceName {
+	if n.Type != nil {
+		return n.Type.DRAResources
+	}
+	return n.DRAResources
 }
 
 // DeviceState is which devices are allocated. It is immutable: With returns another.
@@ -64,6 +81,21 @@ type DeviceAllocation struct {
 	Drivers []string
 	// Results are the allocations by claim, in their order; nil for claims that were allocated before.
 	Results []*resourcev1.AllocationResult
+}
+
+// WantsDevices reports whether a pod has a resource claim, or requests an extended resource that devices serve on some node.
+func (s *Snapshot) WantsDevices(pod *corev1.Pod) bool {
+	if WantsDevices(&pod.Spec) {
+		return true
+	}
+	if s.Devices == nil || len(s.Devices.ExtendedResources()) == 0 {
+		return false
+	}
+	requests := Requests(pod)
+	return slices.ContainsFunc(s.Devices.ExtendedResources(), func(name corev1.ResourceName) bool {
+		q := requests[name]
+		return !q.IsZero()
+	})
 }
 
 // WantsDevices reports whether a pod requests devices by dynamic resource allocation (DRA). While the snapshot has no

@@ -203,6 +203,9 @@ type Node struct {
 	// DRADrivers are the DRA drivers that must publish devices before the node is initialized: of its type's devices, those of
 	// other drivers may never come, or may require another launch.
 	DRADrivers []string
+	// DRAResources are the extended resources that DRA drivers serve on this node, sorted: see catalog.InstanceType.DRAResources.
+	// Allocatable has how many of the node's devices can serve them, taken or not.
+	DRAResources []corev1.ResourceName
 }
 
 // Named reports whether the name is that of a Node, not of a NodeClaim whose Node has not registered.
@@ -231,6 +234,11 @@ type Volumes struct {
 	StorageClasses map[string]*storagev1.StorageClass
 	// MustBeInstalled are the CSI drivers without which kube-scheduler refuses pods with their volumes on a node.
 	MustBeInstalled map[string]bool
+	// ChecksCapacity are the CSI drivers for which kube-scheduler compares the size of volumes with Capacities, and NodeLocal those that
+	// make volumes of the disks of a node.
+	ChecksCapacity, NodeLocal map[string]bool
+	// Capacities are the CSIStorageCapacities by storage class, sorted.
+	Capacities map[string][]*storagev1.CSIStorageCapacity
 	// Unsupported is what volumes of nodes of this cloud cannot have; usually nothing.
 	Unsupported UnsupportedStorage
 }

@@ -141,7 +141,7 @@ func (c *check) demandsOfNodes(pool *snapshot.Pool) map[string][]expr {
 // eligible reports whether the pod is one that provisioning considers at all.
 func (c *check) eligible(pod *corev1.Pod) bool {
 	w := c.labelDemandsOf(pod)
-	if usesResourceClaims(pod) || w.err != nil || w.affinity && len(w.terms) == 0 {
+	if usesResourceClaims(pod) || usesExtended(c.s, pod) || len(c.localClaims(pod)) > 0 || w.err != nil || w.affinity && len(w.terms) == 0 {
 		return false
 	}
 	// A label with a closed set of values has none else, and a node that a pool launches belongs to it.

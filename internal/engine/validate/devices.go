@@ -39,6 +39,7 @@ func (c *check) devices() {
 	}
 	for _, pl := range c.hosts {
 		for _, pod := range pl.pods {
+			c.hasExtended(pl, pod)
 			switch {
 			case !usesResourceClaims(pod):
 			case c.s.Devices == nil:
@@ -120,6 +121,9 @@ func (c *check) hasDevices(pl *host, pod *corev1.Pod, comesWith map[types.UID]*h
 		}
 	}
 	for _, claim := range claims {
+		if claim.Extended != nil {
+			continue // see hasExtended
+		}
 		if !kept && !slices.ContainsFunc(has, func(h snapshot.DeviceClaim) bool { return h.UID == claim.UID }) {
 			c.failAt(at, "pod %s: there are no devices for resource claim %s on %s", name(pod), claim.Name, pl.name)
 		}

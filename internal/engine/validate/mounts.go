@@ -178,6 +178,7 @@ func (c *check) toBind(m *mount, pod *corev1.Pod, claim *corev1.PersistentVolume
 		}
 		m.terms = append(m.terms, exprs)
 	}
+	c.withStorage(m, claim, of)
 }
 
 // fromExisting reads a claim whose class makes no volumes: it is bound to one that is there, of the class and as the claim asks.

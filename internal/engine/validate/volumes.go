@@ -53,6 +53,7 @@ func (c *check) provisioner(class *string) string {
 // ReadWriteOncePod has one pod.
 func (c *check) volumes() {
 	for _, pl := range c.hosts {
+		c.hasLocalStorage(pl)
 		if pl.launch == nil {
 			continue
 		}

@@ -27,12 +27,15 @@ type Limits struct {
 	uses map[types.NamespacedName]int
 	// axes are the names of the axes, by CSI driver.
 	axes map[string]corev1.ResourceName
+	// storage are the names of the axes of storage on nodes, by storage class.
+	storage map[string]corev1.ResourceName
 }
 
 // NewLimits finds the drivers that pods have volumes of and that some type limits. Pending pods are those that are being
 // placed, wherever they run.
 func NewLimits(s *snapshot.Snapshot, pending map[types.UID]bool) *Limits {
 	l := &Limits{s: s, index: NewIndex(s), uses: map[types.NamespacedName]int{}, axes: map[string]corev1.ResourceName{}}
+	l.storage = map[string]corev1.ResourceName{}
 	wanted := map[string]bool{}
 	note := func(pod *corev1.Pod) {
 		for _, a := range l.attachments(pod) {
@@ -42,6 +45,7 @@ func NewLimits(s *snapshot.Snapshot, pending map[types.UID]bool) *Limits {
 	}
 	for _, pod := range s.Pods {
 		note(pod)
+		l.wantStorage(pod)
 	}
 	for i := range s.Nodes {
 		for _, pod := range s.Nodes[i].Pods {
@@ -75,8 +79,10 @@ func (l *Limits) attachments(pod *corev1.Pod) []Attachment {
 // Axes are the axes, as a list without amounts.
 func (l *Limits) Axes() corev1.ResourceList {
 	out := corev1.ResourceList{}
-	for _, name := range l.axes {
-		out[name] = resource.Quantity{}
+	for _, names := range []map[string]corev1.ResourceName{l.axes, l.storage} {
+		for _, name := range names {
+			out[name] = resource.Quantity{}
+		}
 	}
 	return out
 }
@@ -94,6 +100,7 @@ func (l *Limits) Shared(claim types.NamespacedName) bool { return l.uses[claim] 
 
 // AddTo adds the pod's own volumes to its requests, and returns those that other pods use too.
 func (l *Limits) AddTo(requests resources.Vec, axes resources.Axes, pod *corev1.Pod) (shared []Attachment) {
+	l.addStorage(requests, axes, pod)
 	if len(l.axes) == 0 {
 		return nil
 	}

@@ -159,7 +159,7 @@ func (v Volume) blockedUnbound(x *Index) rejection.Reason {
 	if v.class.Provisioner == noProvisioner && len(x.unbound(v)) == 0 {
 		return v.reason(rejection.Volume, rejection.VolumeClaim{Cause: rejection.NoneFree, Class: v.class.Name})
 	}
-	return rejection.Reason{}
+	return v.blockedByCapacity(x.s)
 }
 
 // moves reports whether the pod has a node, so that a plan for it is about its successor. What is lost with the node's disks is known then,
@@ -187,6 +187,14 @@ func (v Volume) Alternatives(x *Index) ([]requirement.Set, error) {
 	}
 	if len(v.class.AllowedTopologies) > 0 && len(out) == 0 {
 		return nil, fmt.Errorf("storage class %q: its allowed topologies have no expressions, so that they allow no node", v.class.Name)
+	}
+	if !v.measured(x.s) || v.onNode(x.s) {
+		return out, nil
+	}
+	if stored, anywhere := v.ofCapacity(x.s); !anywhere && len(out) > 0 {
+		return Combine(out, stored), nil
+	} else if !anywhere {
+		return stored, nil
 	}
 	return out, nil
 }

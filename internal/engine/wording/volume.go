@@ -52,6 +52,13 @@ func classCause(v *rejection.VolumeClaim) string {
 			"removed the annotation %s", v.Node, v.Provisioner, v.Annotation)
 	case rejection.NoneFree:
 		return fmt.Sprintf("is of storage class %q, which makes no volumes, and no volume that exists is free and fits", v.Class)
+	case rejection.NoStorage:
+		out := fmt.Sprintf("is of storage class %q, and driver %q has published no CSIStorageCapacity of the class that is large enough",
+			v.Class, v.Provisioner)
+		if v.Error != "" {
+			out += ": " + v.Error
+		}
+		return out
 	}
 	return fmt.Sprintf("is of storage class %q; its allowed topologies are over %q, a label that nodes of this cloud do not have", v.Class, v.Label)
 }

@@ -68,7 +68,7 @@ func (p *pods) rejection(s *podState) (reason, message string) {
 	wanted := requests(s.pod)
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		want, taken, has := wanted[name], used[name], p.allocatable(name)
-		if want.IsZero() {
+		if want.IsZero() || servedByDevices(s.pod, name) {
 			continue
 		}
 		sum := taken.DeepCopy()
@@ -86,6 +86,14 @@ func (p *pods) rejection(s *podState) (reason, message string) {
 			name, amount(want), amount(taken), amount(has))
 	}
 	return "", ""
+}
+
+// servedByDevices reports whether kube-scheduler has allocated devices for the pod's requests of the extended resource.
+func servedByDevices(pod *corev1.Pod, name corev1.ResourceName) bool {
+	served := pod.Status.ExtendedResourceClaimStatus
+	return served != nil && slices.ContainsFunc(served.RequestMappings, func(m corev1.ContainerExtendedResourceRequest) bool {
+		return m.ResourceName == string(name)
+	})
 }
 
 func (p *pods) allocatable(name corev1.ResourceName) resource.Quantity {

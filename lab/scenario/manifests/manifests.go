@@ -96,6 +96,15 @@ const (
 	// DevicesWorkload are two Deployments with no replicas, gpu and efa, whose pods request nothing but a device by a
 	// ResourceClaim, and the device classes.
 	DevicesWorkload = "devices-workload.yaml"
+	// ExtendedWorkload is a device class that stands for nvidia.com/gpu, and the Deployment extended, with no replicas, whose pods request
+	// one.
+	ExtendedWorkload = "extended-workload.yaml"
+	// NominatedPods are a pod that is to be nominated to a node, and that evicts no other; the NodePool default is for it. Variables: NAME,
+	// CPU.
+	NominatedPod = "nominated-pod.yaml"
+	// InstanceStore is a NodePool of instance types with and without disks of their own, its EC2NodeClass, the CSI driver for such disks,
+	// its storage class, and the StatefulSet local with a volume of 200 GB for each pod. Variables: CLUSTER_NAME, REPLICAS.
+	InstanceStore = "instance-store.yaml"
 )
 
 // Render returns a manifest with its variables replaced.

@@ -227,6 +227,9 @@ func (w *World) BlockNetworkPlugin() { w.simulator.BlockNetworkPlugin() }
 // UnblockNetworkPlugin lets the network plugins of all nodes start.
 func (w *World) UnblockNetworkPlugin() { w.simulator.UnblockNetworkPlugin() }
 
+// RemoveDevicePlugins lets instances that boot from now on run no device plugins.
+func (w *World) RemoveDevicePlugins() { w.simulator.RemoveDevicePlugins() }
+
 // InstallDRADrivers lets instances that boot from now on publish the devices of these DRA drivers.
 func (w *World) InstallDRADrivers(names ...string) error {
 	return w.simulator.InstallDRADrivers(names...)

@@ -121,7 +121,7 @@ func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 	var out []string
 	for name, requested := range claim.Spec.Resources.Requests {
 		expected, found := claim.Status.Capacity[name], node.Status.Capacity[name]
-		if requested.IsZero() || expected.IsZero() {
+		if requested.IsZero() || expected.IsZero() || found.IsZero() && servedByDRA(claim, name) {
 			continue
 		}
 		share := found.AsApproximateFloat64() / expected.AsApproximateFloat64()
@@ -134,6 +134,12 @@ func shortfalls(claim *karpv1.NodeClaim, node *corev1.Node) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// servedByDRA reports whether devices that the claim was launched for may serve the resource: no device plugin reports it then, and the
+// devices are checked by themselves.
+func servedByDRA(claim *karpv1.NodeClaim, name corev1.ResourceName) bool {
+	return len(karpv1.RequestedDRADrivers(claim)) > 0 && strings.Contains(string(name), "/")
 }
 
 // untilNextCheck returns the time until the next check of a claim is due.

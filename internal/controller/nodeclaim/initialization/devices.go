@@ -25,6 +25,9 @@ func (r *Reconciler) waitsForDrivers(
 	if len(drivers) == 0 {
 		return "", "", nil
 	}
+	if plugin, err := r.servedByPlugin(ctx, claim, node); err != nil || plugin {
+		return "", "", err
+	}
 	var published resourcev1.ResourceSliceList
 	if err := r.Client.List(ctx, &published); err != nil {
 		return "", "", fmt.Errorf("read the devices of node %q: %w", node.Name, err)

@@ -91,7 +91,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	before := claim.DeepCopy()
-	reason, message := waitsFor(claim, nodes)
+	served, err := r.servedResources(ctx, claim, nodes)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	reason, message := waitsFor(claim, nodes, served)
 	if reason == "" && r.Devices {
 		if reason, message, err = r.waitsForDrivers(ctx, claim, &nodes[0]); err != nil {
 			return reconcile.Result{}, err
@@ -186,8 +190,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, claim, before *karpv1.Node
 }
 
 // waitsFor returns the first requirement that a claim's node does not meet, as reason and message; empty if it meets
-// them all. Taints match by key and effect, whatever their value.
-func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message string) {
+// them all. Taints match by key and effect, whatever their value. Served are resources that devices serve in place of a device plugin.
+func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node, served map[corev1.ResourceName]bool) (reason, message string) {
 	if len(nodes) != 1 {
 		return "NodeNotFound", fmt.Sprintf("%d nodes have provider ID %s", len(nodes), claim.Status.ProviderID)
 	}
@@ -205,13 +209,23 @@ func waitsFor(claim *karpv1.NodeClaim, nodes []corev1.Node) (reason, message str
 			return reasonEphemeralTaint, fmt.Sprintf("KnownEphemeralTaint %q still exists", t.ToString())
 		}
 	}
-	for _, name := range resourceNames(claim.Spec.Resources.Requests) {
-		requested, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
-		if !requested.IsZero() && have.IsZero() {
+	for _, name := range unregistered(claim, node) {
+		if !served[name] {
 			return "ResourceNotRegistered", fmt.Sprintf("Resource %q was requested but not registered", name)
 		}
 	}
 	return "", ""
+}
+
+// unregistered are the requested resources of which the node has none, sorted.
+func unregistered(claim *karpv1.NodeClaim, node *corev1.Node) (out []corev1.ResourceName) {
+	for _, name := range resourceNames(claim.Spec.Resources.Requests) {
+		requested, have := claim.Spec.Resources.Requests[name], node.Status.Allocatable[name]
+		if !requested.IsZero() && have.IsZero() {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 func resourceNames(list corev1.ResourceList) []corev1.ResourceName {

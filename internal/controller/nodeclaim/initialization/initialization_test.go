@@ -94,14 +94,14 @@ func TestWaitsFor(t *testing.T) {
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
 			tt.change(claim, &node)
-			reason, message := waitsFor(claim, []corev1.Node{node})
+			reason, message := waitsFor(claim, []corev1.Node{node}, nil)
 			if reason != tt.reason || !strings.Contains(message, tt.names) {
 				t.Errorf("waits for %q (%s), want %q naming %q", reason, message, tt.reason, tt.names)
 			}
 		})
 	}
 	t.Run("no node", func(t *testing.T) {
-		if reason, _ := waitsFor(&karpv1.NodeClaim{}, nil); reason != "NodeNotFound" {
+		if reason, _ := waitsFor(&karpv1.NodeClaim{}, nil, nil); reason != "NodeNotFound" {
 			t.Errorf("reason %q", reason)
 		}
 	})

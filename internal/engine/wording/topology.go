@@ -41,6 +41,10 @@ func (s Style) constraint(c *rejection.Constraint) string {
 	over := s.over(c.Key)
 	switch c.Kind {
 	case rejection.KindSpread:
+		if len(c.DaemonSets) > 0 {
+			return fmt.Sprintf("topology spread %s with maxSkew %d counts the pods of DaemonSets, too: %s one on each new node that would suit",
+				over, c.MaxSkew, daemonSets(c.DaemonSets, " runs", " run"))
+		}
 		return fmt.Sprintf("topology spread %s with maxSkew %d (pods now: %s)%s", over, c.MaxSkew, counts(c.Pods), allowed(c))
 	case rejection.KindAffinity:
 		return "pod affinity " + over + " to pods with " + selector(c) + followed(c)

@@ -60,7 +60,7 @@ func (s *Set) seeComing(b *Bin, a *request, with []int) {
 
 // mayBring reports whether DaemonSets' pods come with the bin that the view counts, and that are not counted in its domain yet.
 func (s *Set) mayBring(b *Bin, v *topology.View) bool {
-	if len(b.t.DaemonsOn(v.Daemons())) == 0 {
+	if len(b.t.DaemonsOn(v.Daemons())) == 0 || !v.CountsIn(b.t.ForTopology()) {
 		return false
 	}
 	if len(b.pods) == 0 {

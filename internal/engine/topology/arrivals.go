@@ -23,7 +23,9 @@ type arrivals struct {
 	version  int
 }
 
-func newArrivals(r *Registry) *arrivals { return &arrivals{r: r, fewest: map[string]int{}, version: -1} }
+func newArrivals(r *Registry) *arrivals {
+	return &arrivals{r: r, fewest: map[string]int{}, version: -1}
+}
 
 // CountsDaemons reports whether the group is a spread that counts pods of DaemonSets.
 func (g *Group) CountsDaemons() bool { return g.arrivals != nil }
@@ -83,10 +85,11 @@ func (g *Group) least(domain string) int {
 
 // minCountWith is minCount where a new node brings more pods to a domain.
 func (g *Group) minCountWith(domain string, more int) int {
-	known, exist, lowest := 0, 0, 0
+	known, exist, lowest, seen := 0, 0, 0, domain == ""
 	note := func(d string) {
 		n := g.least(d)
 		if d == domain {
+			seen = true
 			n = max(n, g.SureCount(d)+more)
 		}
 		if g.minDomains > 1 && (d == domain || g.counts[d] > 0 || g.arrivals.stands(g, d)) {
@@ -103,6 +106,9 @@ func (g *Group) minCountWith(domain string, more int) int {
 		if g.counts[d] > 0 || d == domain {
 			note(d)
 		}
+	}
+	if !seen {
+		note(domain) // it exists once the node does
 	}
 	if known < g.minDomains || g.minDomains > 1 && exist < g.minDomains { // the others do not begin without pods
 		return 0
@@ -123,6 +129,9 @@ type Coming func(domain string) (may, surely int)
 // SetComing states which pods of DaemonSets come with the planned node at hand and are not counted in its domain yet. Spread
 // only.
 func (v *View) SetComing(coming Coming) { v.coming = coming }
+
+// CountsIn reports whether nodes of the pool count for the view, as far as their taints are concerned.
+func (v *View) CountsIn(p Pool) bool { return v.g.filter.admitsTaints(p.Taints) }
 
 // HasComing reports whether SetComing has stated some.
 func (v *View) HasComing() bool { return v.coming != nil }

@@ -67,7 +67,9 @@ func (v *View) CountsUndecided() bool { return v.g.typ == Affinity && v.g.undeci
 func (v *View) SeesUndecided() bool { return v.g.undecided > 0 && v.g.NeedsDomain() }
 
 // DependsOnNode reports whether planned nodes with equal labels may differ in what the view allows.
-func (v *View) DependsOnNode() bool { return v.CountsUndecided() || v.ownUndecided > 0 || v.coming != nil }
+func (v *View) DependsOnNode() bool {
+	return v.CountsUndecided() || v.ownUndecided > 0 || v.coming != nil
+}
 
 // SetUndecided states how many of the group's undecided pods are on the planned node at hand.
 func (v *View) SetUndecided(n int) { v.ownUndecided = n }

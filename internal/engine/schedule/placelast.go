@@ -59,6 +59,16 @@ func (sv *solver) decideAllDaemons() {
 	}
 }
 
+// forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
+// any.
+func (sv *solver) forgetForesight() bool {
+	if sv.lastRound < spreadRound || !sv.topology.ForgetForesight() {
+		return false
+	}
+	sv.generation++
+	return true
+}
+
 // daemonsTooMany finds the spreads whose pods in some domain are too many with the DaemonSets' pods of nodes that were planned later, and
 // has them count these from the start. It returns whether the run is to be repeated with that.
 //

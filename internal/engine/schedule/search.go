@@ -273,7 +273,7 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			case sv.round < sv.lastRound:
 				sv.round++
 				sv.decideAllDaemons()
-			case !sv.release(queue):
+			case !sv.release(queue) && !sv.forgetForesight():
 				return queue
 			}
 		}

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -83,20 +84,17 @@ func (g *Group) least(domain string) int {
 	return max(g.SureCount(domain), g.arrivals.withFirstNode(g, domain))
 }
 
-// minCountWith is minCount where a new node brings more pods to a domain.
-func (g *Group) minCountWith(domain string, more int) int {
-	known, exist, lowest, seen := 0, 0, 0, domain == ""
+// minCountBeside is minCount for pods that join the domain, which then exists: with as many of them as skew allows, it is above the
+// others, however many of its pods count for sure.
+func (g *Group) minCountBeside(domain string) int {
+	known, exist, lowest := 0, 0, math.MaxInt/2
 	note := func(d string) {
-		n := g.least(d)
-		if d == domain {
-			seen = true
-			n = max(n, g.SureCount(d)+more)
-		}
+		known++
 		if g.minDomains > 1 && (d == domain || g.counts[d] > 0 || g.arrivals.stands(g, d)) {
 			exist++
 		}
-		if known++; known == 1 || n < lowest {
-			lowest = n
+		if d != domain {
+			lowest = min(lowest, g.least(d))
 		}
 	}
 	for _, d := range g.usable {
@@ -107,10 +105,10 @@ func (g *Group) minCountWith(domain string, more int) int {
 			note(d)
 		}
 	}
-	if !seen {
-		note(domain) // it exists once the node does
+	if known == 0 && domain != "" {
+		note(domain)
 	}
-	if known < g.minDomains || g.minDomains > 1 && exist < g.minDomains { // the others do not begin without pods
+	if known == 0 || known < g.minDomains || g.minDomains > 1 && exist < g.minDomains { // the others do not begin without pods
 		return 0
 	}
 	return lowest
@@ -119,7 +117,7 @@ func (g *Group) minCountWith(domain string, more int) int {
 // KeepsSkewWith reports whether a new node may bring so many pods of DaemonSets to the domain, as far as the pods of the spread
 // are concerned that the plan has placed there.
 func (g *Group) KeepsSkewWith(domain string, more int) bool {
-	return g.counts[domain]+more-g.minCountWith(domain, more) <= g.maxSkew
+	return g.counts[domain]+more-g.minCountBeside(domain) <= g.maxSkew
 }
 
 // Coming is how many pods of DaemonSets come with a new node in a domain; surely is how many of them do whatever the node
@@ -176,12 +174,11 @@ func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 	if a.foresights == maxForesights {
 		return false
 	}
-	floor := g.minCount()
 	for d, brought := range a.brought {
 		before := g.CountBefore(d)
 		elsewhere := g.counts[d] - before - brought - on[d].Counted // on existing nodes
 		n := before + brought + elsewhere + on[d].Both
-		if on[d].Spread+elsewhere > 0 && n-floor > g.maxSkew && brought > a.foreseen[d] {
+		if on[d].Spread+elsewhere > 0 && n-g.minCountBeside(d) > g.maxSkew && brought > a.foreseen[d] {
 			if a.foreseen == nil {
 				a.foreseen = map[string]int{}
 			}
@@ -192,6 +189,23 @@ func (r *Registry) Foresee(g *Group, on map[string]PlannedPods) (repeat bool) {
 		a.foresights++
 	}
 	return repeat
+}
+
+// ForgetForesight lets spreads go on without the pods of DaemonSets that they have counted from the start, where nodes bring fewer. It
+// returns whether that changes anything.
+func (r *Registry) ForgetForesight() (changed bool) {
+	for _, g := range r.groups {
+		if g.arrivals == nil {
+			continue
+		}
+		for d, n := range g.arrivals.foreseen {
+			if brought := g.arrivals.brought[d]; brought < n {
+				g.arrivals.foreseen[d], changed = brought, true
+				r.changes++
+			}
+		}
+	}
+	return changed
 }
 
 // ResetForesight lets spreads count the pods of DaemonSets as nodes bring them again.

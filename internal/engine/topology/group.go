@@ -224,7 +224,7 @@ func (g *Group) countOnNew(index int) int {
 // minCount is the lowest count among the domains that the pods may use: the global minimum of the skew.
 func (g *Group) minCount() int {
 	if g.arrivals != nil {
-		return g.minCountWith("", 0)
+		return g.minCountBeside("")
 	}
 	if len(g.requested) > 0 {
 		return g.minCountWithRequested()

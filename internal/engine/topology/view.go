@@ -162,11 +162,9 @@ func (v *View) keepsSkew(domain string, n, floor int) bool {
 	}
 	n += v.ownUndecided
 	unsure := 0
-	if may, surely := v.comingTo(domain); may > 0 {
-		n, unsure = n+may, may-surely
-		if surely > 0 && !v.OverHosts() {
-			floor = v.g.minCountWith(domain, surely)
-		}
+	if v.g.arrivals != nil && !v.OverHosts() {
+		may, surely := v.comingTo(domain)
+		n, unsure, floor = n+may, may-surely, v.g.minCountBeside(domain)
 	}
 	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n-unsure)
 }

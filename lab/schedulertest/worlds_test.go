@@ -53,19 +53,25 @@ type kind struct {
 	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
 	// that comes to be right leaves the list.
 	known map[uint64]string
+	// mended are later worlds whose plans kube-scheduler once did not follow.
+	mended []uint64
 }
 
 // TestKubeSchedulerFollowsPlans carries plans out under kube-scheduler's own filters: in some order it accepts each pod on its node, and
 // after that no pod that was rejected on an existing node or on one more node that can be launched.
 func TestKubeSchedulerFollowsPlans(t *testing.T) {
 	for _, k := range []kind{
-		{"topology", propertytest.SchedulerWorld, 3_000_000, nil},
+		{"topology", propertytest.SchedulerWorld, 3_000_000, nil, []uint64{
+			21438, 22905, // a place was kept for a DaemonSet's pod that did not come; pods that may not count held others back
+		}},
 		{"full hosts", propertytest.FullHostsWorld, 5_000_000, map[uint64]string{
 			157: "rejected", // a pod keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
+		}, []uint64{
+			20506, 20598, 20804, 21402, // pods that may not count, DaemonSets' among them, held others back in the only domain
 		}},
 		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
-		}},
+		}, []uint64{20863}},
 	} {
 		t.Run(k.name, func(t *testing.T) { k.run(t) })
 	}
@@ -74,7 +80,11 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 func (k *kind) run(t *testing.T) {
 	first, count := worldRange(t)
 	placed, rejected, failed := 0, 0, 0
+	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range append(seeds, k.mended...) {
 		s := k.world(seeded(k.seeds + seed))
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)

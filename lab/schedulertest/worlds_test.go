@@ -71,7 +71,7 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 		}},
 		{"storage", propertytest.StorageWorld, 7_000_000, map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
-		}, []uint64{20863}},
+		}, []uint64{20863, 22162}},
 	} {
 		t.Run(k.name, func(t *testing.T) { k.run(t) })
 	}

@@ -169,6 +169,9 @@ func (c *check) skewWithinLimit(sp *spread) {
 	}
 	domains := c.finalDomains(sp, counts, hostsOf(sp.owners))
 	floor := lowest(sp, counts, domains)
+	if sp.minDomains > 1 { // nodes for other pods may make the domains that are missing, before the owners are scheduled
+		floor = max(floor, c.floor(sp, counts, c.hosts))
+	}
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
 		d, ok := m.at.label(sp.key).single()

@@ -1,6 +1,6 @@
-// plantfaults shows that the comparison with kube-scheduler (lab/schedulertest) finds faults of the engine. It compiles the comparison with
-// one fault after the other, each a line of the engine that no longer follows a rule of the scheduler, and expects the test to fail. No file
-// of the repository changes: the compiler reads the faulty one in its place.
+// plantfaults shows that the comparison with kube-scheduler (lab/schedulertest) finds faults of the engine. It compiles the comparison
+// with one fault after the other, each a line of the engine that no longer follows a rule of the scheduler, and expects the test to fail.
+// No file of the repository changes: the compiler reads the faulty one in its place.
 package main
 
 import (
@@ -81,7 +81,7 @@ const (
 )
 
 func main() {
-	worlds := flag.Int("worlds", 667, "worlds of each of the three kinds in which a fault must be found")
+	worlds := flag.Int("worlds", 500, "worlds of each of the four kinds in which a fault must be found")
 	only := flag.String("only", "", "plant only the faults of rules with this text")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./hack/plantfaults [--worlds N] [--only TEXT]\n\n"+

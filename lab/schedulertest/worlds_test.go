@@ -19,7 +19,7 @@ import (
 )
 
 // worlds is how many worlds of each kind a test run generates. DOVETAIL_WORLDS=first,count generates others.
-const worlds = 300
+const worlds = 500
 
 func worldRange(t *testing.T) (first, count uint64) {
 	t.Helper()
@@ -65,6 +65,8 @@ type kind struct {
 	// known are worlds whose plans kube-scheduler does not follow: whether it refuses a pod or accepts one that was rejected, and why. A plan
 	// that comes to be right leaves the list.
 	known map[uint64]string
+	// mended are later worlds whose plans kube-scheduler once did not follow.
+	mended []uint64
 	// groups is true if the worlds have PodGroups, which the scheduler reads behind a feature gate.
 	groups bool
 }
@@ -73,16 +75,22 @@ type kind struct {
 // after that no pod that was rejected on an existing node or on one more node that can be launched.
 func TestKubeSchedulerFollowsPlans(t *testing.T) {
 	for _, k := range []kind{
-		{name: "topology", world: propertytest.SchedulerWorld, seeds: 3_000_000},
+		{name: "topology", world: propertytest.SchedulerWorld, seeds: 3_000_000, mended: []uint64{
+			21438, 22905, // a place was kept for a DaemonSet's pod that did not come; pods that may not count held others back
+		}},
 		{name: "full hosts", world: propertytest.FullHostsWorld, seeds: 5_000_000, known: map[uint64]string{
 			157: "rejected", // a pod keeps a DaemonSet's pod off its zone: the plan counts that pod on the new node all the same
+		}, mended: []uint64{
+			20506, 20598, 20804, 21402, // pods that may not count, DaemonSets' among them, held others back in the only domain
 		}},
 		{name: "storage", world: propertytest.StorageWorld, seeds: 7_000_000, known: map[uint64]string{
 			50: "refused", // a first pod of its group is planned before a node for other pods, to which a DaemonSet brings a pod of the group
-		}},
+		}, mended: []uint64{20863, 22162}},
 		{name: "groups", world: propertytest.GroupsWorld, seeds: 9_000_000, groups: true, known: map[uint64]string{
 			600: "rejected", 927: "rejected", // a pod keeps a DaemonSet's pod off its node, as in the world of full hosts
 			1918: "refused", // pods in no group, which spread
+			// A pod waits for one pass: the node of another pod may become a type to which a DaemonSet brings a pod that counts.
+			255: "rejected",
 		}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -95,7 +103,11 @@ func TestKubeSchedulerFollowsPlans(t *testing.T) {
 func (k *kind) run(t *testing.T) {
 	first, count := worldRange(t)
 	placed, rejected, failed := 0, 0, 0
+	var seeds []uint64
 	for seed := first; seed < first+count; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range append(seeds, k.mended...) {
 		s := k.world(seeded(k.seeds + seed))
 		plan := schedule.Solve(s, schedule.Budget{})
 		placed, rejected = placed+len(s.Pods)-len(plan.Rejected), rejected+len(plan.Rejected)

@@ -52,7 +52,7 @@ type Bin struct {
 	// avoided are the DaemonSets that the pods keep apart from, by number; counted are the groups that count the DaemonSets' pods that
 	// come with the node.
 	avoided resources.Bitset
-	counted []*topology.Group
+	counted []topology.CountedDaemon
 }
 
 type classCount struct {
@@ -98,7 +98,7 @@ func (b *Bin) Target() nodepool.Candidate { return b.target }
 // OnlyClass is the class of the bin's pods, if it makes no difference, except to the price and to rules over hosts, which of
 // them share a node; else nil.
 func (b *Bin) OnlyClass() *podclass.Class {
-	if len(b.contents) != 1 || len(b.avoided) > 0 || b.cands.HasMinValues() || b.relaxed || b.t.HasLimits() {
+	if len(b.contents) != 1 || len(b.avoided) > 0 || b.bringsSpread() || b.cands.HasMinValues() || b.relaxed || b.t.HasLimits() {
 		return nil
 	}
 	if c := b.contents[0].class; c.Ports().Len() == 0 && len(c.Shared()) == 0 {
@@ -172,7 +172,7 @@ func (b *Bin) undecidedOf(g *topology.Group) int {
 		}
 	}
 	for _, counted := range b.counted {
-		n += btoi(counted == g)
+		n += btoi(counted.Group == g)
 	}
 	return n
 }

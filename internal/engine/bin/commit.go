@@ -57,7 +57,9 @@ func (b *Bin) uncommitted(relevant map[*topology.Group]bool) []string {
 			}
 		}
 	}
-	add(b.counted)
+	for _, c := range b.counted {
+		add([]*topology.Group{c.Group})
+	}
 	for _, h := range b.contents {
 		add(h.class.Matches())
 		add(h.class.Declares())

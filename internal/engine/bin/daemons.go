@@ -37,6 +37,92 @@ func (s *Set) seeDaemons(a *request, cands *nodepool.Candidates, with []int) {
 	}
 }
 
+// seeComing has the pod's spreads count the DaemonSets' pods that come with the bin, where its domain is not known: those of other
+// bins are counted already.
+func (s *Set) seeComing(b *Bin, a *request, with []int) {
+	own := false // the views are not those of the class
+	for _, i := range with {
+		v := &a.views[i]
+		if v.Type() != topology.Spread || !s.mayBring(b, v) {
+			continue
+		}
+		if !own {
+			own = true
+			if len(s.viewBuf) == 0 || &a.views[0] != &s.viewBuf[0] {
+				s.viewBuf = append(s.viewBuf[:0], a.views...)
+				a.views = s.viewBuf
+			}
+			v = &a.views[i]
+		}
+		v.SetComing(s.comingWith(b, *a, v))
+	}
+}
+
+// mayBring reports whether DaemonSets' pods come with the bin that the view counts, and that are not counted in its domain yet.
+func (s *Set) mayBring(b *Bin, v *topology.View) bool {
+	if len(b.t.DaemonsOn(v.Daemons())) == 0 || !v.CountsIn(b.t.ForTopology()) {
+		return false
+	}
+	if len(b.pods) == 0 {
+		return true
+	}
+	_, single := b.cands.Domain(v.Key())
+	return !v.OverHosts() && !single
+}
+
+// comingWith is which of them come to which domain.
+func (s *Set) comingWith(b *Bin, a request, v *topology.View) topology.Coming {
+	cands, key, daemons := b.cands.Narrow(a.level.InternedFull()), v.Key(), v.Daemons()
+	return func(domain string) (may, surely int) {
+		in := cands
+		if domain != "" {
+			in = b.t.Candidates(cands.Requirements().With(requirement.In(key, domain)))
+		}
+		return in.MayHave(daemons, s.blockedGroups(b, a))
+	}
+}
+
+// withoutComing is the request on those types of a fresh bin on which no DaemonSet runs that the pod's spreads count.
+func (s *Set) withoutComing(b *Bin, a request, with []int) (without request, some bool) {
+	if len(b.pods) > 0 {
+		return a, false
+	}
+	for _, i := range with {
+		if v := &a.views[i]; v.HasComing() {
+			a.avoided, some = a.avoided.Union(v.Daemons()), true
+		}
+	}
+	if some {
+		s.seeComing(b, &a, with) // what comes to the other types
+	}
+	return a, some
+}
+
+// bringsSpread reports whether a spread counts DaemonSets' pods that come with the bin.
+func (b *Bin) bringsSpread() bool {
+	return slices.ContainsFunc(b.counted, func(c topology.CountedDaemon) bool { return c.Group.CountsDaemons() })
+}
+
+// DecideDaemons chooses the domains of a bin in which spreads count the DaemonSets' pods that come with it: pods that
+// spread over them need to know. It prefers those that hold the pods there. It returns how many types it has looked at.
+func (s *Set) DecideDaemons(b *Bin) (checked int) {
+	if b == nil || !b.bringsSpread() {
+		return 0
+	}
+	for _, c := range slices.Clone(b.counted) {
+		g := c.Group
+		if !g.CountsDaemons() || g.OverHosts() {
+			continue
+		}
+		chosen, types := s.choose(b, g, func(d string) bool { return g.KeepsSkewWith(d, 1) })
+		if checked += types; !chosen {
+			_, types = s.ChooseDomain(b, g)
+			checked += types
+		}
+	}
+	return checked
+}
+
 // blockedGroups marks the daemon groups that the bin's pods and those of the request cannot share a node with; nil if
 // there are none.
 func (s *Set) blockedGroups(b *Bin, a request) []bool {
@@ -156,8 +242,8 @@ func (s *Set) uncountDaemons(b *Bin) {
 		return
 	}
 	at := b.newNode()
-	for _, g := range b.counted {
-		s.topology.CountNew(g, &at, -1)
+	for _, c := range b.counted {
+		s.topology.UncountDaemon(c, &at)
 	}
 	b.counted = b.counted[:0]
 }

@@ -45,9 +45,25 @@ func (s *Set) Grow(b *Bin, c *podclass.Class, level *podclass.Level, u Mode) (Gr
 	}
 	a := request{c: c, level: level, views: s.views(b, c, level), mode: u}
 	*s.steps += c.ViewSteps(level)
-	if with := c.SortedViews(level).WithDaemons(); len(with) > 0 {
+	with := c.SortedViews(level).WithDaemons()
+	if len(with) > 0 {
 		s.seeDaemons(&a, cands, with)
+		s.seeComing(b, &a, with)
 	}
+	g, why := s.growWith(b, a, cands)
+	if why != nil && len(with) > 0 {
+		if without, left := s.withoutComing(b, a, with); left {
+			if grown, refused := s.growWith(b, without, cands); refused == nil {
+				return grown, nil
+			}
+		}
+	}
+	return g, why
+}
+
+// growWith is Grow for one of the node's possibilities of volumes.
+func (s *Set) growWith(b *Bin, a request, cands *nodepool.Candidates) (Growth, *Refusal) {
+	c := a.c
 	never, why := true, &s.refusals.requirement
 	for i, alt := range c.Volumes() {
 		with := cands

@@ -33,7 +33,7 @@ func (b *Bin) countedBy(g *topology.Group) (n int) {
 		}
 	}
 	for _, counted := range b.counted {
-		n += btoi(counted == g)
+		n += btoi(counted.Group == g)
 	}
 	return n
 }

@@ -57,7 +57,43 @@ func (c *Candidates) MayGet(number int, marked []bool) (may, surely bool) {
 		has := c.t.daemonGroups[ti.daemonGroup].members.Has(number)
 		may, surely = may || has, surely && has
 	}
+	may = may && c.mayAdmitDaemon(number)
 	return may, may && surely && c.satisfyDaemon(number)
+}
+
+// Arriving is how many of the daemons surely run on each node of the template with the label's value, or on each one if the value
+// is empty. Some is false if there can be no such node.
+func (t *Template) Arriving(of resources.Bitset, key, value string) (n int, some bool) {
+	reqs := t.reqs
+	if value != "" {
+		reqs = reqs.With(requirement.In(key, value))
+	}
+	cands := t.Candidates(reqs)
+	for _, number := range t.DaemonsOn(of) {
+		if _, surely := cands.MayGet(number, nil); surely {
+			n++
+		}
+	}
+	return n, len(cands.list) > 0
+}
+
+// MayHave is how many of the daemons may run on a node of the candidates outside the marked groups, and how many of them do on each.
+func (c *Candidates) MayHave(of resources.Bitset, marked []bool) (may, surely int) {
+	for _, number := range c.t.DaemonsOn(of) {
+		some, all := c.MayGet(number, marked)
+		if some {
+			may++
+		}
+		if all {
+			surely++
+		}
+	}
+	return may, surely
+}
+
+// mayAdmitDaemon reports whether the requirements of the candidates leave a node that the daemon selects.
+func (c *Candidates) mayAdmitDaemon(number int) bool {
+	return slices.ContainsFunc(c.t.DaemonTerms(number), c.reqs.Overlaps)
 }
 
 // satisfyDaemon reports whether nodes of the candidates have the labels that the daemon requires, whatever they are

@@ -13,7 +13,7 @@ import (
 )
 
 // zoneRule is a required topology spread over zones with the pods under it. Each of them declares the rule and is
-// counted by it, and no other scheduled pod is.
+// counted by it, and no other scheduled pod is, nor a DaemonSet's.
 //
 // Let zones have e(z) running pods of the rule, and let f(z) be the pods at the end of any plan, m the least f(z) of the
 // zones that skew is measured against. When the last pod came to zone z, the rule allowed it: f(z) was at most maxSkew
@@ -75,7 +75,7 @@ func zoneRules(scheduled []Scheduled) []*zoneRule {
 			others[g] = others[g] || overZones(g) && !slices.Contains(own, g)
 		}
 	}
-	return slices.DeleteFunc(out, func(r *zoneRule) bool { return others[r.g] })
+	return slices.DeleteFunc(out, func(r *zoneRule) bool { return others[r.g] || r.g.CountsDaemons() })
 }
 
 // overZones reports whether the group is a spread over zones.

@@ -2,12 +2,10 @@ package propertytest
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
@@ -38,18 +36,7 @@ func (d random) schedulerWorld() *snapshot.Snapshot {
 	for i, edits := range families[:d.from(1, 3)] {
 		s.Pods = append(s.Pods, Pods(d.from(1, 5), string(rune('a'+i)), edits...)...)
 	}
-	hideDaemons(s)
 	return s
-}
-
-// hideDaemons gives the DaemonSets that spreads of pending pods count other labels: for spreads, plans do not count the pods of DaemonSets
-// that come with new nodes.
-func hideDaemons(s *snapshot.Snapshot) {
-	for i := range s.DaemonSets {
-		if app := s.DaemonSets[i].Pod.Labels; slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool { return spreadsOver(p, app) }) {
-			app["app"] = s.DaemonSets[i].Name
-		}
-	}
 }
 
 // fullHostsWorld is a schedulerWorld with one more app, which spreads over hosts. Most nodes have a few of its pods, and no room for more.
@@ -78,15 +65,7 @@ func (d random) fullHostsWorld() *snapshot.Snapshot {
 			n.Capacity = n.Allocatable
 		}
 	}
-	hideDaemons(s)
 	return s
-}
-
-// spreadsOver reports whether a spread of the pod counts pods with the labels.
-func spreadsOver(p *corev1.Pod, of map[string]string) bool {
-	return slices.ContainsFunc(p.Spec.TopologySpreadConstraints, func(t corev1.TopologySpreadConstraint) bool {
-		return spreadSelector(p, &t).Matches(labels.Set(of))
-	})
 }
 
 func (d random) schedulerType(i int) *catalog.InstanceType {

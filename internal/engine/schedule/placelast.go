@@ -1,18 +1,24 @@
 package schedule
 
-import "github.com/dovetail-k8s/dovetail/internal/engine/topology"
+import (
+	"slices"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
+)
 
 // Classes are placed in rounds, each once nothing more of the rounds before fits.
 const (
 	firstRound = iota
 	// followRound: a pod that would found a domain of its own must know of all pods that it is to follow.
 	followRound
+	// spreadRound: a pod whose spread counts pods of DaemonSets must know of all nodes, each of which may bring some.
+	spreadRound
 	// apartRound: a pod that keeps out of a domain must know of all pods there.
 	apartRound
 )
 
 // placeLast finds the classes that are placed after all others: their pods follow pods of a DaemonSet in whole domains, such
-// as zones, or keep out of those in which it runs. Each new node may bring a pod of the DaemonSet to its domain.
+// as zones, spread with them, or keep out of those in which it runs. Each new node may bring a pod of the DaemonSet to its domain.
 func (sv *solver) placeLast() {
 	if len(sv.topology.CountedDaemons()) == 0 {
 		return
@@ -28,8 +34,68 @@ func (sv *solver) placeLast() {
 				c.round = apartRound
 			case v.Type() == topology.Affinity:
 				c.round = max(c.round, followRound)
+			default:
+				c.round = max(c.round, spreadRound)
 			}
 		}
 		sv.lastRound = max(sv.lastRound, c.round)
 	}
+}
+
+// decideDaemons chooses where the last node comes up whose DaemonSets' pods count for spreads, as soon as pods spread with them.
+func (sv *solver) decideDaemons() {
+	if sv.round >= spreadRound {
+		sv.steps += stepsPerCheck * sv.bins.DecideDaemons(sv.bins.Last())
+	}
+}
+
+// decideAllDaemons does so for all nodes, when that round begins.
+func (sv *solver) decideAllDaemons() {
+	if sv.round != spreadRound {
+		return
+	}
+	for _, b := range sv.bins.All() {
+		sv.steps += stepsPerCheck * sv.bins.DecideDaemons(b)
+	}
+}
+
+// forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
+// any.
+func (sv *solver) forgetForesight() bool {
+	if sv.lastRound < spreadRound || !sv.topology.ForgetForesight() {
+		return false
+	}
+	sv.generation++
+	return true
+}
+
+// daemonsTooMany finds the spreads whose pods in some domain are too many with the DaemonSets' pods of nodes that were planned later, and
+// has them count these from the start. It returns whether the run is to be repeated with that.
+//
+// Cost: planned nodes and their classes, for each spread that counts pods of DaemonSets.
+func (sv *solver) daemonsTooMany() (repeat bool) {
+	if sv.lastRound < spreadRound || sv.bins.Len() == 0 {
+		return false
+	}
+	for _, g := range sv.topology.Groups() {
+		if !g.CountsDaemons() || g.OverHosts() {
+			continue
+		}
+		on := map[string]topology.PlannedPods{}
+		for _, b := range sv.bins.All() {
+			d, single := b.Candidates().Domain(g.Key())
+			for c, n := range b.Contents() {
+				sv.steps++
+				if !single {
+					continue
+				}
+				required := c.Levels()[len(c.Levels())-1].Groups()
+				pods, spread, counted := on[d], slices.Contains(required, g), slices.Contains(c.Matches(), g)
+				pods.Spread, pods.Counted, pods.Both = pods.Spread+n*btoi(spread), pods.Counted+n*btoi(counted), pods.Both+n*btoi(spread && counted)
+				on[d] = pods
+			}
+		}
+		repeat = sv.topology.Foresee(g, on) || repeat
+	}
+	return repeat
 }

@@ -106,7 +106,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 // runStrategy plans the queue with one strategy and then undoes its changes. It returns nil if the plan would cost more
 // than most, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
 // dividing them, at most twice, and one in which nodes for other pods intrude, once. One that counts on more pods on each host than new
-// nodes have is repeated at most three times.
+// nodes have, or to which nodes bring too many pods of DaemonSets, is repeated at most three times for each such spread.
 func (sv *solver) runStrategy(queue []*queuedPod, how strategy, most float64, steps *int) *outcome {
 	sv.countForeign = false
 	for {
@@ -160,7 +160,7 @@ func (sv *solver) tryStrategy(queue []*queuedPod, how strategy, most float64, st
 	if !budget.FirstFitOnly {
 		sv.coverExactly()
 	}
-	if sv.intrusions() || sv.hostsTooFull() {
+	if sv.intrusions() || sv.hostsTooFull() || sv.daemonsTooMany() {
 		return nil, true
 	}
 	bins := sv.bins.Len()
@@ -257,6 +257,7 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 				return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
 			}
 			if !q.placed && !(deferring && q.class.deferred) && sv.placePod(q) {
+				sv.decideDaemons()
 				sv.placePlanned()
 				if sv.bins.Cost() > sv.costCeiling {
 					return queue
@@ -271,7 +272,8 @@ func (sv *solver) placeAll(queue []*queuedPod) []*queuedPod {
 			switch {
 			case sv.round < sv.lastRound:
 				sv.round++
-			case !sv.release(queue):
+				sv.decideAllDaemons()
+			case !sv.release(queue) && !sv.forgetForesight():
 				return queue
 			}
 		}

@@ -77,3 +77,39 @@ func TestPodsSpreadOverTheDomainsThatKubeSchedulerKnows(t *testing.T) {
 		})
 	}
 }
+
+// A zone without capacity is no domain while no node that counts is there. It is one again once its capacity returns.
+func TestZonesWithoutCapacityAreDomainsOnlyWithNodes(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		nodes  []snapshot.Node
+		lost   string
+		placed int
+	}{
+		{"capacity in all zones", nil, "", 4},
+		{"no capacity in z3", nil, "z3", 4},
+		{"no capacity in z3, where a node is", []snapshot.Node{fullNodeIn("z3")}, "z3", 2},
+		{"capacity is back where a node is", []snapshot.Node{fullNodeIn("z3")}, "", 4},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			types := Types()
+			for _, it := range types {
+				for i := range it.Offerings {
+					it.Offerings[i].Available = it.Offerings[i].Zone != c.lost
+				}
+			}
+			pods := Pods(4, "web", Labeled("app", "web"), Requests("cpu", "900m"), Spread(Zone, 1, "web"))
+			s := World([]snapshot.Pool{Pool("general", types)}, pods...)
+			s.Nodes = c.nodes
+			p := solveValid(t, s)
+			zones := map[string]bool{}
+			for i := range p.Launches {
+				zone, _ := p.Launches[i].Requirements.Get(Zone).Single()
+				zones[zone] = true
+			}
+			if got := len(s.Pods) - len(p.Rejected); got != c.placed || zones["z3"] != (c.lost == "") {
+				t.Errorf("%d pods get a node, in %v, want %d; rejected: %v", got, zones, c.placed, p.Rejected)
+			}
+		})
+	}
+}

@@ -135,6 +135,7 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	sv.prices.market, sv.prices.bound, sv.abandoned, sv.budget = nil, nil, false, budget
 	sv.wholeGroups, sv.shares.later = map[*topology.Group]bool{}, false
 	sv.topology.ResetHostFloors()
+	sv.topology.ResetForesight()
 	sv.keepEntangledHosts(queue)
 	sv.findCrossRules(queue)
 	how, steps := balanced, 0

@@ -64,18 +64,21 @@ func (r *Registry) CountOn(g *Group, n *Node) {
 }
 
 // CountNew counts n pods on the planned node, if pods there count.
-func (r *Registry) CountNew(g *Group, at *NewNode, n int) {
+func (r *Registry) CountNew(g *Group, at *NewNode, n int) { r.countNew(g, at, n, true) }
+
+// countNew is CountNew; surely is false of pods of DaemonSets that may not come.
+func (r *Registry) countNew(g *Group, at *NewNode, n int, surely bool) {
 	if !g.filter.admits(at.Labels, at.Pool.Taints, r.labels.WellKnown) {
 		return
 	}
 	r.touch(g)
 	if g.OverHosts() {
-		g.addOnNew(at.Index, n)
+		g.addOnNew(at.Index, n, surely)
 		return
 	}
 	if d, ok := at.Labels.Get(g.key).Single(); ok {
 		g.own()
-		g.add(d, n, g.filter.certain(at))
+		g.add(d, n, surely && g.filter.certain(at))
 		return
 	}
 	domains := r.DomainsOf(g, at.Labels)
@@ -140,6 +143,10 @@ func (r *Registry) Changes() int { return r.changes }
 // forgetPlanned forgets what is known of planned nodes.
 func (g *Group) forgetPlanned() {
 	g.uncertain, g.countsByNew, g.undecided, g.touched, g.owned = nil, g.countsByNew[:0], 0, false, false
+	g.unsureByNew = nil
+	if g.arrivals != nil {
+		g.arrivals.brought = nil
+	}
 	if g.unreleased != nil {
 		g.usable, g.requested, g.unreleased = g.unreleased.usable, g.unreleased.requested, nil
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
-// A DaemonSet's pod comes with a node before the pods that the node is launched for. So it counts for affinity and
-// anti-affinity, in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known
+// A DaemonSet's pod comes with a node before the pods that the node is launched for. So it counts for spreads, and for affinity
+// and anti-affinity in both directions, on planned nodes and on nodes in flight. Which DaemonSets run where is not known
 // here: nodes say it by numbers, in the order of AddDaemon.
 
 // daemon is a DaemonSet.
@@ -18,9 +18,12 @@ type daemon struct {
 	name string // with its namespace
 	pod  *corev1.Pod
 	// follows are the affinity groups that count its pods; apart are the groups of anti-affinity that do, and its own,
-	// Inverse ones.
-	follows, apart []*Group
+	// Inverse ones. Spreads are those that count its pods.
+	follows, apart, spreads []*Group
 }
+
+// groups are all that the daemon's pods matter to.
+func (d *daemon) groups() [3][]*Group { return [3][]*Group{d.follows, d.apart, d.spreads} }
 
 // ComingDaemon is a DaemonSet's pod that will run on a node, and is not there yet.
 type ComingDaemon struct {
@@ -36,12 +39,12 @@ func (r *Registry) AddDaemon(name string, pod *corev1.Pod) {
 
 // countComing counts the pods that are still to come to nodes for a new group.
 func (r *Registry) countComing(g *Group) {
-	if g.typ == Spread || g.claim != "" || g.typ == Inverse {
+	if g.claim != "" || g.typ == Inverse {
 		return
 	}
 	for _, n := range r.nodes {
 		for _, c := range n.Coming {
-			if g.selects(r.daemons[c.Number].pod) {
+			if g.selects(r.daemons[c.Number].pod) && r.Counts(g, n) {
 				r.addComing(g, n, c, 1)
 			}
 		}
@@ -68,11 +71,17 @@ func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 	if g.typ == Affinity && !c.Surely {
 		return
 	}
-	if _, single := n.Domain(g.key); single {
+	if domain, single := n.Domain(g.key); single {
 		g.AddRunning(n, by)
+		if g.typ == Spread && (!c.Surely || n.Unlaunched && !r.surelyCounts(g.filter, n)) {
+			if g.unsure == nil {
+				g.unsure = map[string]int{}
+			}
+			g.unsure[domain] += by
+		}
 		return
 	}
-	if n.Unlaunched && g.typ != Affinity {
+	if n.Unlaunched && !g.NeedsDomain() {
 		for _, d := range r.DomainsOf(g, n.Labels) {
 			g.addRunning(d, by)
 		}
@@ -82,9 +91,11 @@ func (r *Registry) addComing(g *Group, n *Node, c ComingDaemon, by int) {
 // AddComing counts the pods that are still to come to the node, times by: for nodes that are removed, and return.
 func (r *Registry) AddComing(n *Node, by int) {
 	for _, c := range n.Coming {
-		for _, list := range [...][]*Group{r.daemons[c.Number].follows, r.daemons[c.Number].apart} {
+		for _, list := range r.daemons[c.Number].groups() {
 			for _, g := range list {
-				r.addComing(g, n, c, by)
+				if r.Counts(g, n) {
+					r.addComing(g, n, c, by)
+				}
 			}
 		}
 	}
@@ -95,23 +106,28 @@ func (r *Registry) indexDaemons() {
 	for i := range r.daemons {
 		d := &r.daemons[i]
 		own := slices.DeleteFunc(slices.Clone(d.apart), func(g *Group) bool { return g.typ != Inverse })
-		d.follows, d.apart = nil, own
+		d.follows, d.apart, d.spreads = nil, own, nil
 		counting, _ := r.Find(d.pod)
 		for _, g := range counting {
 			switch {
-			case g.claim != "" || g.typ == Spread:
+			case g.claim != "":
+			case g.typ == Spread:
+				d.spreads = append(d.spreads, g)
 			case g.typ == Affinity:
 				d.follows = append(d.follows, g)
 			default:
 				d.apart = append(d.apart, g)
 			}
 		}
-		for _, list := range [...][]*Group{d.follows, d.apart} {
+		for _, list := range d.groups() {
 			for _, g := range list {
 				g.daemons.Add(i)
+				if g.typ == Spread && g.arrivals == nil {
+					g.arrivals = newArrivals(r)
+				}
 			}
 		}
-		if len(d.follows) > 0 || slices.ContainsFunc(d.apart, func(g *Group) bool { return !g.OverHosts() }) {
+		if len(d.follows)+len(d.spreads) > 0 || slices.ContainsFunc(d.apart, func(g *Group) bool { return !g.OverHosts() }) {
 			r.counted.Add(i)
 		}
 	}
@@ -121,28 +137,48 @@ func (r *Registry) indexDaemons() {
 // which groups.
 func (r *Registry) CountedDaemons() resources.Bitset { return r.counted }
 
+// CountedDaemon is a group that counts the pod of a DaemonSet on a planned node.
+type CountedDaemon struct {
+	Group *Group
+	// Surely is false if the pod may not come.
+	Surely bool
+}
+
 // CountDaemon counts the pod of a DaemonSet that comes with the planned node, and returns the groups that do. Pods
 // that follow it need to know that it comes, whatever the node is launched as; pods that keep apart avoid it where it
-// may. Those on the node itself do so by the choice of types.
-func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []*Group {
-	d, out := &r.daemons[number], []*Group(nil)
-	if surely {
-		out = append(out, d.follows...)
+// may, and spreads need to know both. Those that keep apart on the node itself do so by the choice of types.
+func (r *Registry) CountDaemon(number int, at *NewNode, surely bool) []CountedDaemon {
+	d, out := &r.daemons[number], []CountedDaemon(nil)
+	add := func(g *Group, surely bool) {
+		r.countNew(g, at, 1, surely)
+		g.bring(at, 1)
+		out = append(out, CountedDaemon{g, surely})
+	}
+	for _, g := range d.follows {
+		if surely {
+			add(g, true)
+		}
 	}
 	for _, g := range d.apart {
 		if !g.OverHosts() {
-			out = append(out, g)
+			add(g, true)
 		}
 	}
-	for _, g := range out {
-		r.CountNew(g, at, 1)
+	for _, g := range d.spreads {
+		add(g, surely)
 	}
 	return out
 }
 
+// UncountDaemon takes back what CountDaemon counted for a group.
+func (r *Registry) UncountDaemon(c CountedDaemon, at *NewNode) {
+	r.countNew(c.Group, at, -1, c.Surely)
+	c.Group.bring(at, -1)
+}
+
 // CountLaunchedDaemon is CountDaemon for a node that is being launched.
 func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, pool Pool) {
-	for _, list := range [...][]*Group{r.daemons[d.Number].follows, r.daemons[d.Number].apart} {
+	for _, list := range r.daemons[d.Number].groups() {
 		for _, g := range list {
 			if g.typ != Affinity || d.Surely {
 				r.CountLaunched(g, node, pool)
@@ -155,7 +191,7 @@ func (r *Registry) CountLaunchedDaemon(d ComingDaemon, node requirement.Set, poo
 func (r *Registry) DaemonName(number int) string { return r.daemons[number].name }
 
 // Daemons are the DaemonSets, by number, whose pods matter to the view: those that the pod follows or keeps away from,
-// or that keep it away. A spread has none.
+// or that keep it away, or that its spread counts.
 func (v *View) Daemons() resources.Bitset { return v.g.daemons }
 
 // LacksDomain reports whether a new node with these labels has no domain of the key.

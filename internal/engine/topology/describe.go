@@ -24,6 +24,12 @@ func (r *Registry) Describe(v *View, daemons []int) rejection.Constraint {
 	if g.typ == Spread {
 		out.MaxSkew, out.MinDomains, out.Usable = g.maxSkew, g.minDomains, len(g.usable)
 		out.Pods, out.Allowed = g.distribution(true), rejection.NamesOf(v.leaves())
+		if !g.OverHosts() && len(out.Allowed.First) == 0 {
+			return out // no more is allowed with or without them
+		}
+		for _, number := range daemons {
+			out.DaemonSets = append(out.DaemonSets, r.daemons[number].name)
+		}
 		return out
 	}
 	out.Pods, out.Example = g.distribution(false), g.example()

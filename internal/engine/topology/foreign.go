@@ -36,7 +36,7 @@ func (r *Registry) Intruders(g *Group, planned []NewNode) (out []Intruder) {
 		return nil
 	}
 	for _, d := range g.foreign {
-		if most <= g.maxSkew+g.SureCount(d) || slices.Contains(g.usable, d) {
+		if most <= g.maxSkew+g.least(d) || slices.Contains(g.usable, d) {
 			continue
 		}
 		for i := range planned {

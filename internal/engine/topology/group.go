@@ -50,6 +50,8 @@ type Group struct {
 	maxSkew, minDomains int
 	filter              *filter
 
+	// arrivals are the pods of DaemonSets with which domains begin; nil if the group counts none. Spread only.
+	arrivals *arrivals
 	// hosts are the existing nodes that count. Spread over hostnames only.
 	hosts *hosts
 
@@ -60,8 +62,12 @@ type Group struct {
 	// uncertain is the part of counts that may turn out not to count, since other labels of their nodes are not known
 	// yet.
 	uncertain map[string]int
-	// countsByNew is the number of pods by planned node, for groups over hostnames.
+	// unsure is the part of counts that are DaemonSets' pods which may not come to claims without an instance.
+	unsure map[string]int
+	// countsByNew is the number of pods by planned node, for groups over hostnames. Those of DaemonSets that may not come are in
+	// unsureByNew, too.
 	countsByNew []int
+	unsureByNew map[int]int
 	// universe is every domain that exists or can be launched, sorted. Unused for hostnames: each new node adds one.
 	universe []string
 	// usable are the domains of the universe that the pods' own node selection allows, by any alternative. Skew is
@@ -130,7 +136,9 @@ func (g *Group) Undecided() int { return g.undecided }
 func (g *Group) Count(domain string) int { return g.counts[domain] }
 
 // SureCount is Count without pods that may turn out not to count.
-func (g *Group) SureCount(domain string) int { return g.counts[domain] - g.uncertain[domain] }
+func (g *Group) SureCount(domain string) int {
+	return g.counts[domain] - g.uncertain[domain] - g.unsure[domain]
+}
 
 // CountBefore is the number of pods in the domain at the last Undo or Keep.
 func (g *Group) CountBefore(domain string) int {
@@ -193,7 +201,13 @@ func (g *Group) add(domain string, n int, sure bool) {
 	}
 }
 
-func (g *Group) addOnNew(index, n int) {
+func (g *Group) addOnNew(index, n int, surely bool) {
+	if !surely {
+		if g.unsureByNew == nil {
+			g.unsureByNew = map[int]int{}
+		}
+		g.unsureByNew[index] += n
+	}
 	for index >= len(g.countsByNew) {
 		g.countsByNew = append(g.countsByNew, 0)
 	}
@@ -209,6 +223,9 @@ func (g *Group) countOnNew(index int) int {
 
 // minCount is the lowest count among the domains that the pods may use: the global minimum of the skew.
 func (g *Group) minCount() int {
+	if g.arrivals != nil {
+		return g.minCountBeside("")
+	}
 	if len(g.requested) > 0 {
 		return g.minCountWithRequested()
 	}

@@ -86,7 +86,7 @@ func (h *hosts) find(g *Group) {
 func (h *hosts) fewest(g *Group) int {
 	count := func(n *Node) int {
 		d, _ := n.Domain(g.key)
-		return g.CountBefore(d)
+		return g.CountBefore(d) - g.unsure[d]
 	}
 	if h.empty < len(h.staying) && !h.r.removed[h.staying[h.empty]] && count(h.staying[h.empty]) == 0 {
 		return 0
@@ -106,6 +106,9 @@ func (h *hosts) fewest(g *Group) int {
 		lowest = min(lowest, c)
 	}
 	h.alone = left == 1
+	if left == 0 && g.arrivals != nil && g.minDomains == 1 {
+		return g.arrivals.onNew(g, "")
+	}
 	if left == 0 || left < g.minDomains {
 		return 0
 	}
@@ -217,7 +220,7 @@ func (r *Registry) LowerHostFloors(g *Group, planned []NewNode) bool {
 	for i := range planned {
 		if at := &planned[i]; g.filter.admits(at.Labels, at.Pool.Taints, r.labels.WellKnown) {
 			n := g.countOnNew(at.Index)
-			fewest, most = min(fewest, n), max(most, n)
+			fewest, most = min(fewest, n-g.unsureByNew[at.Index]), max(most, n)
 		}
 	}
 	if fewest == math.MaxInt {

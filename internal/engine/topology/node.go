@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 )
 
 // Node is an existing or in-flight node.
@@ -61,6 +62,9 @@ type PoolLabels interface {
 	Gives(key, value string) bool
 	// Lacks reports whether the nodes of some instance type do not have the label.
 	Lacks(key string) bool
+	// Arriving is how many of the DaemonSets, by number, surely run on each new node with the label's value, or on each new
+	// node if the value is empty. Some is false if there can be no such node.
+	Arriving(of resources.Bitset, key, value string) (n int, some bool)
 }
 
 // HostName is a placeholder for the host name that a planned node will get, by its number.

@@ -12,6 +12,7 @@ import (
 	. "github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
+	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/topology"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
@@ -28,7 +29,9 @@ func (threeZones) Values(key string) []string {
 }
 
 func (threeZones) Gives(string, string) bool { return false }
-func (threeZones) Lacks(string) bool         { return false }
+
+func (threeZones) Arriving(resources.Bitset, string, string) (int, bool) { return 0, true }
+func (threeZones) Lacks(string) bool                                     { return false }
 
 // registry has a node in z1 and one in z2 with these pods, and a pool with nodes in three zones.
 func registry(z1, z2 []*corev1.Pod) (*topology.Registry, []*topology.Node) {

@@ -18,6 +18,8 @@ type View struct {
 	// ownUndecided is how many of the group's undecided pods are on the planned node at hand. Of a spread, they are in the domain that
 	// the node gets.
 	ownUndecided int
+	// coming are the DaemonSets' pods that come with the planned node at hand, if they are not counted yet; nil if there are none.
+	coming Coming
 }
 
 // NewView is the view of a pod that requires the labels, with the node selection node.
@@ -65,7 +67,9 @@ func (v *View) CountsUndecided() bool { return v.g.typ == Affinity && v.g.undeci
 func (v *View) SeesUndecided() bool { return v.g.undecided > 0 && v.g.NeedsDomain() }
 
 // DependsOnNode reports whether planned nodes with equal labels may differ in what the view allows.
-func (v *View) DependsOnNode() bool { return v.CountsUndecided() || v.ownUndecided > 0 }
+func (v *View) DependsOnNode() bool {
+	return v.CountsUndecided() || v.ownUndecided > 0 || v.coming != nil
+}
 
 // SetUndecided states how many of the group's undecided pods are on the planned node at hand.
 func (v *View) SetUndecided(n int) { v.ownUndecided = n }
@@ -121,7 +125,8 @@ func (v *View) AllowsNew(index int) bool {
 		if v.self {
 			n++
 		}
-		return n <= v.g.MostOnNewHost()
+		may, _ := v.comingTo("")
+		return n+may <= v.g.MostOnNewHost()
 	case Affinity:
 		return v.allowsCount(HostName(index), n)
 	}
@@ -156,7 +161,12 @@ func (v *View) keepsSkew(domain string, n, floor int) bool {
 		n++
 	}
 	n += v.ownUndecided
-	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n)
+	unsure := 0
+	if v.g.arrivals != nil && !v.OverHosts() {
+		may, surely := v.comingTo(domain)
+		n, unsure, floor = n+may, may-surely, v.g.minCountBeside(domain)
+	}
+	return n-floor <= v.g.maxSkew && v.g.mayHave(domain, n-unsure)
 }
 
 // allowed are those of the domains that the pod may join. The result is in the memory of the argument.

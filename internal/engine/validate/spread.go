@@ -63,6 +63,33 @@ func (c *check) spreadPods(sp *spread) []*scheduledPod {
 	return c.pods.selected(sp.selection)
 }
 
+// daemonsSpread are the pods of DaemonSets to come that the constraint counts. They are on their nodes before any pod of the plan is.
+func (c *check) daemonsSpread(sp *spread) []*scheduledPod {
+	if sp.countsNone() {
+		return nil
+	}
+	var out []*scheduledPod
+	for _, m := range c.pods.daemons {
+		if sp.has(m.pod) && c.counts(sp, m.at) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// mostDaemons is how many pods of DaemonSets one new node may bring that the constraint counts.
+func (c *check) mostDaemons(sp *spread) (n int) {
+	if sp.countsNone() {
+		return 0
+	}
+	for i := range c.s.DaemonSets {
+		if pod := c.s.DaemonSets[i].Pod; sp.has(pod) && c.daemon(pod) {
+			n++
+		}
+	}
+	return n
+}
+
 // id identifies the constraint by what it counts.
 func (sp *spread) id() string {
 	out := fmt.Sprint(sp.selection.id(), sp.skew, sp.minDomains, sp.honorAffinity, sp.honorTaints, sp.present)
@@ -129,8 +156,22 @@ func (c *check) skewWithinLimit(sp *spread) {
 			surely[d]++
 		}
 	}
+	used := hostsOf(sp.owners)
+	for _, m := range c.daemonsSpread(sp) {
+		d, ok := m.at.label(sp.key).single()
+		if !ok {
+			continue
+		}
+		counts[d]++
+		if m.attracts && (m.at.node != nil || slices.Contains(used, m.at)) {
+			surely[d]++
+		}
+	}
 	domains := c.finalDomains(sp, counts, hostsOf(sp.owners))
 	floor := lowest(sp, counts, domains)
+	if sp.minDomains > 1 { // nodes for other pods may make the domains that are missing, before the owners are scheduled
+		floor = max(floor, c.floor(sp, counts, c.hosts))
+	}
 	reported := map[string]bool{}
 	for _, m := range sp.owners {
 		d, ok := m.at.label(sp.key).single()
@@ -172,6 +213,11 @@ func SpreadHoldsLast(s *snapshot.Snapshot, p schedule.Plan, pod *corev1.Pod) boo
 		sp, counts := c.spread(pod, &t), map[string]int{}
 		for _, m := range c.spreadPods(sp) {
 			if d, ok := m.at.label(sp.key).single(); ok && m.active && m.pod != pod && c.counts(sp, m.at) {
+				counts[d]++
+			}
+		}
+		for _, m := range c.daemonsSpread(sp) {
+			if d, ok := m.at.label(sp.key).single(); ok && m.attracts {
 				counts[d]++
 			}
 		}

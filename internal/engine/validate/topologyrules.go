@@ -53,6 +53,14 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 			}
 		}
 	}
+	for _, m := range c.daemonsSpread(sp) {
+		if d, ok := m.at.labelBeforeLimits(sp.key).single(); ok {
+			counts[d]++
+			if m.attracts {
+				surely[d]++
+			}
+		}
+	}
 	known, exist := c.knownDomains(sp), c.existingDomains(sp)
 	for _, pl := range c.hosts { // after the plan, all of its nodes exist, wherever they may come up
 		if pl.launch != nil && c.counts(sp, pl) {
@@ -62,7 +70,7 @@ func (c *check) spreadRule(pod *corev1.Pod, t *corev1.TopologySpreadConstraint) 
 	slices.Sort(exist)
 	exist = slices.Compact(exist)
 	return topologyRule{key: sp.key, needsDomain: true, allows: func(d string) bool {
-		switch own := self(sp, pod); {
+		switch own := self(sp, pod) + c.mostDaemons(sp); { // another node may bring as many
 		case slices.Contains(exist, d):
 			return counts[d]+own-lowest(sp, surely, exist) <= sp.skew
 		case sp.key == corev1.LabelHostname || slices.Contains(known, d):

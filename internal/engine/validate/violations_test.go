@@ -53,7 +53,7 @@ func in(namespace string) func(*corev1.Pod) {
 // not apply yet, or of which the plan is then changed.
 func TestPlanFindsEachMistake(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
-	honor := corev1.NodeInclusionPolicyHonor
+	honor, ignore := corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore
 	for _, c := range []struct {
 		name string
 		s    *snapshot.Snapshot
@@ -75,6 +75,12 @@ func TestPlanFindsEachMistake(t *testing.T) {
 		{"a daemon that the pod keeps off", World(general(), Pod("a", Apart(Host, "agent"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Labeled("app", "agent"))}}
 		}, "pods default/a and default/agent may share kubernetes.io/hostname"},
+		{"a daemon that a spread counts", onNode(Pod("a", Requests("cpu", "5"), Labeled("app", "a"), Spread(Zone, 1, "a"), Selects(Zone, "z2"))), func(
+			s *snapshot.Snapshot, _ *schedule.Plan,
+		) {
+			s.DaemonSets = []snapshot.DaemonSet{{Namespace: "default", Name: "agent", Pod: Pod("agent", Labeled("app", "a"))}}
+			s.Pods[0].Spec.TopologySpreadConstraints[0].NodeAffinityPolicy = &ignore
+		}, "topology.kubernetes.io/zone z2 has 2 pods, another only 0, maxSkew is 1"},
 		{"a daemon that keeps off the pod", World(general(), Pod("a", Labeled("app", "a"))), func(s *snapshot.Snapshot, _ *schedule.Plan) {
 			s.DaemonSets = []snapshot.DaemonSet{{Name: "agent", Pod: Pod("agent", Apart(Zone, "a"), Selects(Arch, "amd64"))}}
 		}, "pods default/agent and default/a may share topology.kubernetes.io/zone"},

@@ -2,6 +2,7 @@ package wording
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ func (s Style) topology(t *rejection.Domains) Clause {
 	case t.Pool != nil:
 		return clause(Pool, "allows only %s, and %s", s.label(*t.Pool), text)
 	case len(t.Possible.First) > 0:
-		text += "; a node of this pool for it can only be in " + names(t.Possible)
+		text += "; a node of this pool for it can only be in " + names(t.Possible) + brought(t)
 	}
 	return Clause{Text: text}
 }
@@ -41,6 +42,10 @@ func (s Style) constraint(c *rejection.Constraint) string {
 	over := s.over(c.Key)
 	switch c.Kind {
 	case rejection.KindSpread:
+		if len(c.DaemonSets) > 0 && c.Hosts {
+			return fmt.Sprintf("topology spread %s with maxSkew %d counts the pods of DaemonSets, too: %s one on each new node that would suit",
+				over, c.MaxSkew, daemonSets(c.DaemonSets, " runs", " run"))
+		}
 		return fmt.Sprintf("topology spread %s with maxSkew %d (pods now: %s)%s", over, c.MaxSkew, counts(c.Pods), allowed(c))
 	case rejection.KindAffinity:
 		return "pod affinity " + over + " to pods with " + selector(c) + followed(c)
@@ -126,6 +131,18 @@ func allowed(c *rejection.Constraint) string {
 		return " allows no more anywhere"
 	}
 	return " allows only " + names(c.Allowed)
+}
+
+// brought is which DaemonSets' pods come with a node of the pool to a domain that a spread allows, and are too many there.
+func brought(t *rejection.Domains) string {
+	for i := range t.Constraints {
+		c := &t.Constraints[i]
+		allowed := func(d string) bool { return slices.Contains(c.Allowed.First, d) }
+		if c.Kind == rejection.KindSpread && len(c.DaemonSets) > 0 && slices.ContainsFunc(t.Possible.First, allowed) {
+			return fmt.Sprintf(", where %s a pod that counts, too", daemonSets(c.DaemonSets, " runs", " run"))
+		}
+	}
+	return ""
 }
 
 // names joins the first names of a list.

@@ -178,7 +178,7 @@ func (d *Division) findOthers() {
 func (d *Division) countsOf(g *topology.Group) *counts {
 	z := d.counts[g]
 	if z == nil {
-		z = &counts{g: g, component: len(d.groups), whole: d.Whole[g]}
+		z = &counts{g: g, component: len(d.groups), whole: d.Whole[g] || g.CountsDaemons()}
 		d.counts[g] = z
 		d.groups = append(d.groups, z)
 	}

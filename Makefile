@@ -67,7 +67,7 @@ test-console: test-others
 # Results of programs that run are never taken from the cache.
 .PHONY: test-scenarios
 test-scenarios:
-	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 2 ./lab/scenario
+	@hack/part scenarios env $(LAB) DOVETAIL_SCENARIOS=$(SCENARIOS) go test -vet=off -count=1 -timeout 75m -parallel 3 ./lab/scenario
 
 .PHONY: test-others
 test-others:

@@ -66,7 +66,8 @@ func watchUndisturbed(ctx context.Context, w *World, app string) (*undisturbed, 
 	return u, nil
 }
 
-// remember notes which Nodes and NodeClaims there are.
+// remember notes which Nodes and NodeClaims there are. A NodeClaim that has no instance yet is not among them: a pass before its launch may
+// plan another node for its pod, and the one that the pod does not come to is removed.
 func (u *undisturbed) remember(ctx context.Context, w *World) error {
 	var nodes corev1.NodeList
 	var claims karpv1.NodeClaimList
@@ -77,7 +78,9 @@ func (u *undisturbed) remember(ctx context.Context, w *World) error {
 		u.others[nodes.Items[i].UID] = true
 	}
 	for i := range claims.Items {
-		u.others[claims.Items[i].UID] = true
+		if claims.Items[i].Status.ProviderID != "" {
+			u.others[claims.Items[i].UID] = true
+		}
 	}
 	return nil
 }

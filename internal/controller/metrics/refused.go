@@ -12,7 +12,7 @@ func newRefused(d *registrar) (*prometheus.GaugeVec, *prometheus.CounterVec) {
 	nodes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dovetail_refused_nodes_total",
 		Help: "Nodes that were launched for pods, came up, and do not run them, by what is known of why: NodeTainted, NodeLabelsDiffer, " +
-			"NodeTooSmall, NodeLacksFeature, NodeLacksDriver, OtherPodsFirst, or only what kube-scheduler reports, SchedulerRefuses.",
+			"NodeTooSmall, NodeLacksFeature, NodeLacksDriver, OtherPodsFirst, PodGroupIncomplete, or only what kube-scheduler reports, SchedulerRefuses.",
 	}, []string{"nodepool", "cause"})
 	d.register(pods)
 	d.register(nodes)

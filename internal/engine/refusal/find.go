@@ -64,9 +64,9 @@ type Search struct {
 	bound   map[types.UID]bool
 	// needed are the pods that any node was launched for.
 	needed map[types.UID]bool
-	// shortGroups are the groups that have been looked at, see short.
-	shortGroups map[*snapshot.Group]bool
-	groups      *snapshot.Groups
+	// gangs are those that have been looked at, see gangOf.
+	gangs  map[*snapshot.Group]*gangNodes
+	groups *snapshot.Groups
 }
 
 // Find finds, for the pods, what became of the nodes that were launched for them or for equal pods. A node that no pod waits for has
@@ -190,8 +190,8 @@ func (x *Search) holdsNeeded(n *snapshot.Node) bool {
 // the node with other pods, which says nothing of this one; and on a node that is being removed for another reason than that it is empty
 // it does not try pods any more.
 func (x *Search) decide(n *snapshot.Node, pod *corev1.Pod) Outcome {
-	if x.short(pod) {
-		return Unknown
+	if g := x.gangOf(pod); g.short() {
+		return x.decideShort(n, g)
 	}
 	_, shows := x.cause(n, pod)
 	onlyScheduler := shows == OnlySchedulers || shows == LacksDriver

@@ -1,51 +1,82 @@
 package refusal
 
 import (
-	"strings"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// short reports whether the pod is in a gang for which too few nodes have come up, since EC2 had no capacity for another, for example:
-// kube-scheduler binds none of its pods, and the nodes that there are say nothing of them.
+// gangNodes is what is there of the nodes of a gang.
+type gangNodes struct {
+	name string
+	// came is how many of its pods without a node have one that was launched for them and has come up, and need how many it needs at least.
+	came, need int
+	// coming is true while nodes for some of its pods are on their way.
+	coming bool
+}
+
+// short reports whether too few nodes have come up, since EC2 had no capacity for another, for example.
+func (g *gangNodes) short() bool { return g != nil && g.came < g.need }
+
+func (g *gangNodes) message() string {
+	return fmt.Sprintf("kube-scheduler binds pods of PodGroup %s together, nodes for %d of them have come up, and it needs %d", g.name, g.came, g.need)
+}
+
+// gangOf is what is there for the pod's gang; nil if it is in none.
 //
 // Cost: linear in the nodes and in what they were launched for, once per gang.
-func (x *Search) short(pod *corev1.Pod) bool {
+func (x *Search) gangOf(pod *corev1.Pod) *gangNodes {
 	if len(x.PodGroups) == 0 {
-		return false
+		return nil
 	}
 	if x.groups == nil {
 		groups := snapshot.ReadGroups(x.Snapshot)
-		x.groups, x.shortGroups = &groups, map[*snapshot.Group]bool{}
+		x.groups, x.gangs = &groups, map[*snapshot.Group]*gangNodes{}
 	}
 	g := x.groups.Of(pod)
 	if g == nil || !g.Gang {
-		return false
+		return nil
 	}
-	short, known := x.shortGroups[g]
-	if !known {
-		short = g.Need(0) > x.nodesCame(g)
-		x.shortGroups[g] = short
+	if x.gangs[g] == nil {
+		x.gangs[g] = x.nodesOf(g)
 	}
-	return short
+	return x.gangs[g]
 }
 
-// nodesCame is how many of the group's pods without a node have one that was launched for them and has come up.
-func (x *Search) nodesCame(g *snapshot.Group) (n int) {
-	up := map[string]bool{}
+func (x *Search) nodesOf(g *snapshot.Group) *gangNodes {
+	up, coming := map[string]bool{}, map[string]bool{}
 	for i := range x.Nodes {
-		if node := &x.Nodes[i]; node.Initialized {
-			for uid := range strings.SplitSeq(node.LaunchedFor, ",") {
-				up[uid] = true
-			}
+		at := up
+		if n := &x.Nodes[i]; !n.Initialized {
+			at = coming
+		}
+		for uid := range split(x.Nodes[i].LaunchedFor) {
+			at[uid] = true
 		}
 	}
+	out := &gangNodes{name: g.Name, need: g.Need(0)}
 	for _, pod := range x.Waiting() {
-		if x.groups.Of(pod) == g && !g.Has(pod) && up[string(pod.UID)] {
-			n++
+		if x.groups.Of(pod) != g || g.Has(pod) {
+			continue
 		}
+		if up[string(pod.UID)] {
+			out.came++
+		}
+		out.coming = out.coming || coming[string(pod.UID)]
 	}
-	return n
+	return out
+}
+
+// decideShort decides for a node of a gang that is short. Nothing is wrong with the node. But without an end, the next nodes would come as
+// soon as EC2 may have capacity again, and go empty as well.
+func (x *Search) decideShort(n *snapshot.Node, g *gangNodes) Outcome {
+	switch {
+	case g.coming || n.SettledAt.IsZero() || x.Now.Before(n.SettledAt):
+		return Undecided
+	case n.Emptied || n.Deleting || n.Disrupting || !x.Now.Before(n.SettledAt.Add(reportDelay)):
+		return Refused
+	}
+	return Undecided
 }

@@ -168,9 +168,9 @@ func (h *History) clear(claim string) bool {
 }
 
 // knows reports whether the claim counts already. With MaxNodes in vain, one that was launched before the last of them was found tells no
-// more than they do. The receiver may be nil.
+// more than they do. The nodes of a gang that is short were launched together, and count as one. The receiver may be nil.
 func (r *Record) knows(f Finding) bool {
-	return r != nil && (len(r.Claims) >= MaxNodes && !f.Created.After(r.At.Time) ||
+	return r != nil && ((len(r.Claims) >= MaxNodes || f.Cause == GangShort) && !f.Created.After(r.At.Time) ||
 		slices.Contains(r.Claims, f.Claim) || slices.Contains(r.Taken, f.Claim))
 }
 

@@ -99,10 +99,14 @@ func (j *Judge) Of(class string) Verdict {
 		slices.SortFunc(counting, time.Time.Compare)
 		v.Until = later(v.Until, counting[v.Nodes-MaxNodes].Add(acceptedWindow))
 	}
+	short := v.Last != nil && v.Last.Cause == GangShort
+	if short && inARow >= MaxNodes { // EC2 has capacity again without a change of anything here
+		v.Until = later(v.Until, v.Last.At.Add(window))
+	}
 	switch {
 	case v.Nodes == 0:
 		return Verdict{}
-	case inARow >= MaxNodes:
+	case inARow >= MaxNodes && !short:
 		v.State, v.Until = Held, time.Time{}
 	case j.now.Before(v.Until):
 		v.State = Waiting

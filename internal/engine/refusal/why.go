@@ -25,6 +25,7 @@ const (
 	LacksFeature   Kind = "NodeLacksFeature"
 	LacksDriver    Kind = "NodeLacksDriver"
 	OthersFirst    Kind = "OtherPodsFirst"
+	GangShort      Kind = "PodGroupIncomplete"
 	OnlySchedulers Kind = "SchedulerRefuses"
 )
 
@@ -33,6 +34,9 @@ const maxQuoted = 300
 
 // why is what is known of a node that does not suit a pod, and what kube-scheduler reports.
 func (x *Search) why(n *snapshot.Node, pod *corev1.Pod) (string, Kind) {
+	if g := x.gangOf(pod); g.short() {
+		return g.message(), GangShort
+	}
 	known, kind := x.cause(n, pod)
 	said := schedulerMessage(pod)
 	switch {

@@ -51,7 +51,7 @@ var faults = []fault{
 	},
 	{
 		"InterPodAffinity: namespaceSelector", "topology/constraints.go",
-		`if selector.Matches(labels.Set(l)) {`, `if selector.Matches(labels.Set(l)) && ns == pod.Namespace {`,
+		`case t.NamespaceSelector != nil:`, `case t.NamespaceSelector != nil && len(t.NamespaceSelector.MatchLabels) > 9:`,
 	},
 	{
 		"InterPodAffinity: the first pod of a set may not choose while pods are counted", "topology/affinity.go",
@@ -81,7 +81,7 @@ const (
 )
 
 func main() {
-	worlds := flag.Int("worlds", 500, "worlds of each of the four kinds in which a fault must be found")
+	worlds := flag.Int("worlds", 400, "worlds of each of the five kinds in which a fault must be found")
 	only := flag.String("only", "", "plant only the faults of rules with this text")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "Usage: go run ./hack/plantfaults [--worlds N] [--only TEXT]\n\n"+

@@ -63,7 +63,7 @@ var faults = []fault{
 	},
 	{
 		"NodeVolumeLimits: the limit of the node", "volume/attached.go",
-		`ok && n.inUse[driver]+k > limit {`, `ok && n.inUse[driver]+k > limit+1 {`,
+		`ok && n.inUse[driver]+k > limit {`, `ok && k > limit {`,
 	},
 	{
 		"VolumeRestrictions: ReadWriteOncePod", "volume/sharing.go",

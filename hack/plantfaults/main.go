@@ -31,7 +31,8 @@ var faults = []fault{
 	},
 	{
 		"TaintToleration: effect NoExecute", "snapshot/taint.go",
-		`taints[i].Effect != corev1.TaintEffectPreferNoSchedule && !Tolerates(`, `taints[i].Effect == corev1.TaintEffectNoSchedule && !Tolerates(`,
+		`taints[i].Effect != corev1.TaintEffectPreferNoSchedule && !Tolerates(`,
+		`taints[i].Effect == corev1.TaintEffectNoSchedule && !Tolerates(`,
 	},
 	{
 		"PodTopologySpread: minDomains", "topology/spread.go",
@@ -67,7 +68,8 @@ var faults = []fault{
 	},
 	{
 		"VolumeRestrictions: ReadWriteOncePod", "volume/sharing.go",
-		`if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {`, `if v.claim != nil && v.claim.Spec.AccessModes == nil {`,
+		`if v.claim != nil && slices.Contains(v.claim.Spec.AccessModes, corev1.ReadWriteOncePod) {`,
+		`if v.claim != nil && v.claim.Spec.AccessModes == nil {`,
 	},
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,7 +65,7 @@ func gang() Scenario {
 					if err := train.create(ctx, w); err != nil {
 						return err
 					}
-					return errors.Join(awaitGangEvent(ctx, w, "train", "3 of its 5 pods fit"), launchedInAll(w, "gangs", 0))
+					return errors.Join(awaitPodEvents(ctx, w, "train", "3 of its 5 pods fit", 5), launchedInAll(w, "gangs", 0))
 				},
 			},
 			{
@@ -120,35 +119,6 @@ func gangWithoutCapacity() Scenario {
 // killAt begins something, kills the controller at a point of it, and starts it again.
 func killAt(ctx context.Context, w *World, at killPoint, begin func() error) error {
 	return killInTurn(ctx, w, []killPoint{at}, begin)
-}
-
-// awaitGangEvent waits until each pending pod of an app has an event of the autoscaler with the text, and checks that none has a node.
-func awaitGangEvent(ctx context.Context, w *World, app, text string) error {
-	return world.Until(ctx, func() error {
-		all, err := pods(ctx, w, app)
-		if err != nil {
-			return err
-		}
-		var events corev1.EventList
-		if err := list(ctx, w, &events); err != nil {
-			return err
-		}
-		if len(all) == 0 {
-			return fmt.Errorf("no pods of %s", app)
-		}
-		for _, p := range all {
-			said := ""
-			for _, e := range events.Items {
-				if e.InvolvedObject.UID == p.UID && strings.Contains(e.Message, text) {
-					said = e.Message
-				}
-			}
-			if said == "" || p.Spec.NodeName != "" {
-				return fmt.Errorf("pod %s on node %q: no event has %q", p.Name, p.Spec.NodeName, text)
-			}
-		}
-		return nil
-	})
 }
 
 // launchedInAll returns an error unless so many nodes were ever launched in the pool.
@@ -208,7 +178,7 @@ func twoGangs(ctx context.Context, w *World) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(awaitGangEvent(ctx, w, second, "1 of its 2 pods fit"), launchedInAll(w, "gangs", 10)); err != nil {
+	if err := errors.Join(awaitPodEvents(ctx, w, second, "1 of its 2 pods fit", 2), launchedInAll(w, "gangs", 10)); err != nil {
 		return err
 	}
 	w.Note("gang %s runs, and gang %s waits", first, second)
@@ -261,7 +231,7 @@ func awaitGivenUp(ctx context.Context, w *World) error {
 	}
 	w.AWS.SetCapacity(awsim.Pool{InstanceType: "m5.large", Zone: zones[0].Name}, 2)
 	gang := gangOf{name: "scarce", pool: "gangs", pods: 3, atLeast: 3}
-	if err := errors.Join(gang.create(ctx, w), awaitGangEvent(ctx, w, "scarce", "2 of its 3 pods fit")); err != nil {
+	if err := errors.Join(gang.create(ctx, w), awaitPodEvents(ctx, w, "scarce", "2 of its 3 pods fit", 3)); err != nil {
 		return err
 	}
 	err := world.Until(ctx, func() error {

@@ -52,7 +52,7 @@ func gangTopology() Scenario {
 				Run: func(ctx context.Context, w *World) error {
 					before := len(w.History.Claims())
 					unknown := gangOf{name: "layer", pool: "gangs", pods: 2, atLeast: 2, key: "topology.k8s.aws/network-node-layer-1"}
-					if err := errors.Join(unknown.create(ctx, w), awaitGangEvent(ctx, w, "layer", "no node has the label")); err != nil {
+					if err := errors.Join(unknown.create(ctx, w), awaitPodEvents(ctx, w, "layer", "no node has the label", 2)); err != nil {
 						return err
 					}
 					if n := len(w.History.Claims()); n != before {

@@ -114,8 +114,8 @@ func (w *storageWorld) plan(t *testing.T) (out []string, said string) {
 	return out, said
 }
 
-// kube-scheduler puts a pod with a volume to make only where the driver has published enough storage, for drivers that publish it (D28, E39
-// to E41). New nodes have published none: volumes on their own disks are held by the disks of their type.
+// kube-scheduler puts a pod with a volume to make only where the driver has published enough storage, for drivers that publish
+// it. New nodes have published none: volumes on their own disks are held by the disks of their type.
 func TestStorageCapacity(t *testing.T) {
 	const ofNode, network, known = "topology.example.com/node", "net.example.com", "lis.csi.aws.com"
 	for _, c := range []struct {
@@ -127,9 +127,14 @@ func TestStorageCapacity(t *testing.T) {
 	}{
 		{"local: the cheapest type whose disks hold it", known, func(w *storageWorld) { w.pod("a", "80G") }, []string{"small: a"}, ""},
 		{"local: a larger one", known, func(w *storageWorld) { w.pod("a", "200G") }, []string{"large: a"}, ""},
+		{
+			"local: larger than any number", known, func(w *storageWorld) { w.pod("a", "99999999999999Ei") },
+			[]string{"no place (Resources): a"},
+			"9223372036854775807 storageclass.storage.k8s.io/local",
+		},
 		{"local: larger than all disks", known, func(w *storageWorld) { w.pod("a", "500G") }, []string{"no place (Resources): a"}, "storageclass.storage.k8s.io/local"},
 		{
-			"E41: two of 60 % do not share a node", known, func(w *storageWorld) { w.pod("a", "60G"); w.pod("b", "60G") },
+			"two of 60 % do not share a node", known, func(w *storageWorld) { w.pod("a", "60G"); w.pod("b", "60G") },
 			[]string{"small: a", "small: b"},
 			"",
 		},
@@ -171,11 +176,11 @@ func TestStorageCapacity(t *testing.T) {
 			w.node("n1")
 			w.publish(enginetest.Zone, "z1", "100G")
 		}, []string{"n1: a"}, ""},
-		{"E40: an empty topology is everywhere", network, func(w *storageWorld) {
+		{"an empty topology is everywhere", network, func(w *storageWorld) {
 			w.pod("a", "80G")
 			w.publish("", "", "100G").NodeTopology = &metav1.LabelSelector{}
 		}, []string{"plain: a"}, ""},
-		{"E39: nothing is published", network, func(w *storageWorld) { w.pod("a", "80G") }, []string{"no place (Volume): a"}, "CSIStorageCapacity"},
+		{"nothing is published", network, func(w *storageWorld) { w.pod("a", "80G") }, []string{"no place (Volume): a"}, "CSIStorageCapacity"},
 		{
 			"too little everywhere", network, func(w *storageWorld) { w.pod("a", "80G"); w.publish(enginetest.Zone, "z1", "10G") },
 			[]string{"no place (Volume): a"},
@@ -205,7 +210,7 @@ func TestStorageCapacity(t *testing.T) {
 			w.pod("a", "80G")
 			w.CSIDrivers[0].Spec.StorageCapacity = nil
 		}, []string{"plain: a"}, ""},
-		{"E37: there is no CSIDriver", network, func(w *storageWorld) { w.pod("a", "80G"); w.CSIDrivers = nil }, []string{"plain: a"}, ""},
+		{"there is no CSIDriver", network, func(w *storageWorld) { w.pod("a", "80G"); w.CSIDrivers = nil }, []string{"plain: a"}, ""},
 		{"a volume that is made already", network, func(w *storageWorld) {
 			w.pod("a", "80G")
 			w.node("n1")

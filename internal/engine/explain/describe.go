@@ -214,9 +214,9 @@ func (e *Explainer) describeSize(q *nodeCase, l waiver) *rejection.Sizes {
 	return out
 }
 
-// amount prints n of what a pod requests.
+// amount prints n of what a pod requests: as the pod does, if it is more than n can be. The size of volumes is not among its requests.
 func (p *Pods) amount(name corev1.ResourceName, n int64) string {
-	if q := p.ResourceList[name]; n == quantity.Max {
+	if q, requested := p.ResourceList[name]; requested && n == quantity.Max {
 		return q.String()
 	}
 	return wording.Amount(name, n)

@@ -133,7 +133,7 @@ func (w *extendedWorld) plan(t *testing.T) (out []string) {
 	return out
 }
 
-// Extended resources that a DeviceClass names are served by device plugins or by DRA, node by node (spec 12.1, E59 to E66).
+// Extended resources that a DeviceClass names are served by device plugins or by DRA, node by node.
 func TestExtendedResourcesServedByDRA(t *testing.T) {
 	twice := func(w *extendedWorld) { w.pod("a", "1"); w.pod("b", "1") }
 	init := func(first string) func(*corev1.Pod) {
@@ -148,7 +148,7 @@ func TestExtendedResourcesServedByDRA(t *testing.T) {
 		edit func(*extendedWorld)
 		want []string
 	}{
-		{"E59: from zero, the node waits for the driver", func(w *extendedWorld) { w.pod("a", "1") }, []string{"gpu gpu.nvidia.com: a"}},
+		{"from zero, the node waits for the driver", func(w *extendedWorld) { w.pod("a", "1") }, []string{"gpu gpu.nvidia.com: a"}},
 		{"a node has two devices", func(w *extendedWorld) { twice(w); w.pod("c", "1") }, []string{"gpu gpu.nvidia.com: a b", "gpu gpu.nvidia.com: c"}},
 		{"more than any type has", func(w *extendedWorld) { w.pod("a", "3") }, []string{"no place (Devices): a"}},
 		{"no class names it: the type's own amount counts", func(w *extendedWorld) {
@@ -160,14 +160,14 @@ func TestExtendedResourcesServedByDRA(t *testing.T) {
 			set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "nvidia-device-plugin"}}
 			w.DaemonSets = []*appsv1.DaemonSet{set}
 		}, []string{"gpu: a"}},
-		{"E60: free devices of a node", func(w *extendedWorld) { w.pod("a", "1"); w.node("n1", 1, "") }, []string{"n1: a"}},
-		{"E62: the plugin is gone", func(w *extendedWorld) { w.pod("a", "1"); w.node("n1", 1, "0") }, []string{"n1: a"}},
+		{"free devices of a node", func(w *extendedWorld) { w.pod("a", "1"); w.node("n1", 1, "") }, []string{"n1: a"}},
+		{"the plugin is gone", func(w *extendedWorld) { w.pod("a", "1"); w.node("n1", 1, "0") }, []string{"n1: a"}},
 		{
-			"E61: plugin and driver on one node, counted once", func(w *extendedWorld) { twice(w); w.node("n1", 1, "1") },
+			"plugin and driver on one node, counted once", func(w *extendedWorld) { twice(w); w.node("n1", 1, "1") },
 			[]string{"gpu gpu.nvidia.com: b", "n1: a"},
 		},
 		{"no driver and no plugin there", func(w *extendedWorld) { w.pod("a", "1"); w.node("n1", 0, "") }, []string{"gpu gpu.nvidia.com: a"}},
-		{"the devices of a node are taken by a pod that runs (E66)", func(w *extendedWorld) {
+		{"the devices of a node are taken by a pod that runs", func(w *extendedWorld) {
 			w.pod("a", "1")
 			w.node("n1", 1, "")
 			w.running("r", "n1", "1", "gpu-0")
@@ -178,10 +178,10 @@ func TestExtendedResourcesServedByDRA(t *testing.T) {
 			w.running("r", "n1", "1", "gpu-1")
 		}, []string{"gpu gpu.nvidia.com: b", "n1: a"}},
 		{
-			"E63: an init container that ends uses the devices of the others", func(w *extendedWorld) { w.pod("a", "1", init("2")) },
+			"an init container that ends uses the devices of the others", func(w *extendedWorld) { w.pod("a", "1", init("2")) },
 			[]string{"gpu gpu.nvidia.com: a"},
 		},
-		{"E63: not more than there are", func(w *extendedWorld) { w.pod("a", "1", init("3")) }, []string{"no place (Devices): a"}},
+		{"not more than there are", func(w *extendedWorld) { w.pod("a", "1", init("3")) }, []string{"no place (Devices): a"}},
 		{"the name of the class, without a name of its own", func(w *extendedWorld) {
 			w.pod("a", "1", func(p *corev1.Pod) {
 				p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")}

@@ -84,13 +84,13 @@ func TestPodsOfGroupsToPlace(t *testing.T) {
 		planned, arriving []string
 	}{
 		{
-			"E9: kube-scheduler has tried one of them",
+			"kube-scheduler has tried one of them",
 			[]client.Object{gangOf("g", 2), podOf("a", memberOf("g"), unschedulable), podOf("b", memberOf("g"))},
 			[]string{"a", "b"},
 			[]string{},
 		},
 		{
-			"E9: kube-scheduler has tried the group",
+			"kube-scheduler has tried the group",
 			[]client.Object{gangOf("g", 2, tried), podOf("a", memberOf("g")), podOf("b", memberOf("g"))},
 			[]string{"a", "b"},
 			[]string{},
@@ -169,7 +169,7 @@ func TestGroupsHaveAllTheirPods(t *testing.T) {
 	for _, g := range w.snapshot(t).PodGroups {
 		got[fmt.Sprintf("%s/%s %v", g.Namespace, g.Name, g.Object != nil)] = sortedNames(g.Members)
 	}
-	if diff := cmp.Diff(map[string][]string{"shop/g true": {"a", "b", "c"}, "other/g false": {"x"}}, got); diff != "" { // E16
+	if diff := cmp.Diff(map[string][]string{"shop/g true": {"a", "b", "c"}, "other/g false": {"x"}}, got); diff != "" {
 		t.Errorf("groups (-want +got):\n%s", diff)
 	}
 }
@@ -246,7 +246,7 @@ func TestNodesOfAGangSettleTogether(t *testing.T) {
 		protected bool
 	}{
 		{"the second is not ready", gangOf("g", 2), second, 10 * window, true},
-		{"E10: the group waits for more pods", gangOf("g", 3), second, 10 * window, true},
+		{"the group waits for more pods", gangOf("g", 3), second, 10 * window, true},
 		{"the second is gone", gangOf("g", 2), claimOf("b", launched("i-2")), 10 * window, false},
 		{"both have been ready for long", gangOf("g", 2), claimOf("b", launched("i-2"), registered("m"), initialized, nominates("uid-q")), 10 * window, false},
 		{"kube-scheduler has scheduled the group", gangOf("g", 2, running), second, 10 * window, false},
@@ -272,7 +272,7 @@ func TestNodesOfAGangSettleTogether(t *testing.T) {
 }
 
 func TestWithoutPodGroupsInTheAPINoPodIsInOne(t *testing.T) {
-	s := newTestCluster(t, podOf("a", memberOf("g"), unschedulable)).snapshot(t) // E74
+	s := newTestCluster(t, podOf("a", memberOf("g"), unschedulable)).snapshot(t)
 	if len(s.Pods) != 1 || s.PodGroups != nil {
 		t.Errorf("%d pods, groups %v", len(s.Pods), s.PodGroups)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// The allocator has a feature that is off by default where an object uses its field: the API server drops it elsewhere (D42).
+// The allocator has a feature that is off by default where an object uses its field: the API server drops it elsewhere.
 func TestFeaturesFollowTheFieldsThatAreServed(t *testing.T) {
 	edited := func(edit func(*resourcev1.ResourceSliceSpec)) *resourcev1.ResourceSlice {
 		s := spec("gpus-n1", 2)

@@ -67,7 +67,7 @@ func TestPodsShareTheClaimOfTheirGroup(t *testing.T) {
 	}
 }
 
-// E29: a device of one node can serve the group on this node only, and two of its pods need two nodes.
+// A device of one node can serve the group on this node only, and two of its pods need two nodes.
 func TestAGangOverTwoNodesCannotUseTheDeviceOfOne(t *testing.T) {
 	s := nodes(World(pool(), Pods(2, "p", ofTemplate("c"), InGroup("train"), Requests("cpu", "3"))...), Node("n1", "general"))
 	withGroup(s, groupWithClaim("gpu"), list(claim("c", 1, ownedByGroup)), slice(spec("gpus", 1), on("n1")))

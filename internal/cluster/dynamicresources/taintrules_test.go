@@ -44,7 +44,7 @@ func tolerates(c *resourcev1.ResourceClaim) {
 	}
 }
 
-// A rule taints devices as kube-scheduler sees them: those of nodes, of the network, and those that new nodes will publish (E67).
+// A rule taints devices as kube-scheduler sees them: those of nodes, of the network, and those that new nodes will publish.
 func TestDeviceTaintRules(t *testing.T) {
 	const launched, onNode, none = "gpu1 with gpu.example.com: a", "n1: a", "no place (Devices): a"
 	for _, c := range []struct {

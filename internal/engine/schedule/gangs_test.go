@@ -62,10 +62,10 @@ func TestAGangGetsNodesForAllThatItNeedsOrNone(t *testing.T) {
 		// rejected is part of each reason, code its code.
 		rejected string
 	}{
-		{"E8: room for fewer than minCount", four("3"), 0, "needs nodes for 4 pods at the same time (gang.minCount): 3 of its 5 pods fit"},
-		{"E19: the message has the first cause", four("3"), 0, "does not: nodepool general: the pool's limit of 3 nodes"},
-		{"E8: room for minCount", four("4"), 4, "limit of 4 nodes"},
-		{"E8: room for all", four("5"), 5, ""},
+		{"room for fewer than minCount", four("3"), 0, "needs nodes for 4 pods at the same time (gang.minCount): 3 of its 5 pods fit"},
+		{"the message has the first cause", four("3"), 0, "does not: nodepool general: the pool's limit of 3 nodes"},
+		{"room for minCount", four("4"), 4, "limit of 4 nodes"},
+		{"room for all", four("5"), 5, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := solveValid(t, c.s)
@@ -102,9 +102,9 @@ func TestOfTwoGangsTheFirstInTheQueueGetsTheRoom(t *testing.T) {
 		a, b *schedulingv1beta1.PodGroup
 		want map[string]int
 	}{
-		{"E14: the older", slices.Concat(gangPods(3, "a", 2), gangPods(3, "b", 1)), Gang("a", 3), Gang("b", 3), map[string]int{"b": 3}},
+		{"the older", slices.Concat(gangPods(3, "a", 2), gangPods(3, "b", 1)), Gang("a", 3), Gang("b", 3), map[string]int{"b": 3}},
 		{
-			"E14: the one of higher priority", slices.Concat(gangPods(3, "a", 2, first), gangPods(3, "b", 1)),
+			"the one of higher priority", slices.Concat(gangPods(3, "a", 2, first), gangPods(3, "b", 1)),
 			Gang("a", 3, func(g *schedulingv1beta1.PodGroup) { g.Spec.Priority = &high }), Gang("b", 3),
 			map[string]int{"a": 3},
 		},
@@ -135,7 +135,7 @@ func TestPodsOfAGangWithEnoughNodesArePlannedOneByOne(t *testing.T) {
 		minCount int32
 		want     int
 	}{
-		{"E11: minCount has nodes", 2, 1},
+		{"minCount has nodes", 2, 1},
 		{"one more is needed", 3, 1},
 		{"two more are needed, and one fits", 4, 0},
 	} {
@@ -157,12 +157,12 @@ func TestHeldGroupsGetNoNodes(t *testing.T) {
 		want  string
 	}{
 		{"minCount pods do not exist", Gang("train", 8), nil, "needs 8 pods at the same time (gang.minCount), and 4 exist"},
-		{"E26: part of a group of groups", Gang("train", 4, func(g *schedulingv1beta1.PodGroup) {
+		{"part of a group of groups", Gang("train", 4, func(g *schedulingv1beta1.PodGroup) {
 			parent := "all"
 			g.Spec.ParentCompositePodGroupName = &parent
 		}), nil, `is part of CompositePodGroup "all"`},
 		{"schedulers differ", Gang("train", 4), func(p []*corev1.Pod) { p[2].Spec.SchedulerName = "mine" }, "two schedulers"},
-		{"E16: the group of another namespace", Gang("train", 4, func(g *schedulingv1beta1.PodGroup) { g.Namespace = "other" }), nil, "does not exist"},
+		{"the group of another namespace", Gang("train", 4, func(g *schedulingv1beta1.PodGroup) { g.Namespace = "other" }), nil, "does not exist"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			own := make([]*corev1.Pod, len(pods))
@@ -194,7 +194,7 @@ func TestGangsWithDifferentPodsArePlanned(t *testing.T) {
 	pods := slices.Concat(gangPods(2, "train", 0), []*corev1.Pod{
 		Pod("driver", InGroup("train"), Requests("cpu", "7"), Tolerates("special"), Selects("karpenter.sh/nodepool", "special")),
 	})
-	p := solveValid(t, WithGroups(World(pools, pods...), Gang("train", 3))) // E17
+	p := solveValid(t, WithGroups(World(pools, pods...), Gang("train", 3)))
 	if len(p.Rejected) != 0 {
 		t.Errorf("rejected: %+v", p.Rejected)
 	}
@@ -202,7 +202,7 @@ func TestGangsWithDifferentPodsArePlanned(t *testing.T) {
 
 func TestWithoutPodGroupsInTheAPIPodsArePlannedOneByOne(t *testing.T) {
 	pools := []snapshot.Pool{Pool("general", onePodNodes(), Limit("nodes", "3"))}
-	if p := solveValid(t, World(pools, gangPods(4, "train", 0)...)); len(p.Launches) != 3 { // E74
+	if p := solveValid(t, World(pools, gangPods(4, "train", 0)...)); len(p.Launches) != 3 {
 		t.Errorf("%d launches, want 3", len(p.Launches))
 	}
 }
@@ -214,7 +214,7 @@ func TestOfAGangTheMissingPartIsPlannedAgain(t *testing.T) {
 		available bool
 		launches  int
 	}{
-		{"E73: one more node is launched, while another type has capacity", true, 1},
+		{"one more node is launched, while another type has capacity", true, 1},
 		{"none is launched, while nothing has capacity", false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

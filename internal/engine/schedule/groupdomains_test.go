@@ -75,10 +75,10 @@ func TestAGroupWithATopologyIsInOneDomain(t *testing.T) {
 	}{
 		{"the cheapest zone for all of them", Gang("train", 4, GroupKey(Zone)), nil, map[string]int{"z1": 4}},
 		{"without a topology each in its own", Gang("train", 4), nil, map[string]int{"z1": 3, "z2": 1}},
-		{"E25: a basic group", Gang("train", 0, GroupKey(Zone), basic), nil, map[string]int{"z1": 4}},
+		{"a basic group", Gang("train", 0, GroupKey(Zone), basic), nil, map[string]int{"z1": 4}},
 		{"members with a node decide", Gang("train", 5, GroupKey(Zone)), []snapshot.Node{in("z2", "n1", member("old"))}, map[string]int{"z2": 4}},
-		{"E22: also once it has enough", Gang("train", 1, GroupKey(Zone)), []snapshot.Node{in("z2", "n1", member("old"))}, map[string]int{"z2": 4}},
-		{"E23: nodes in flight decide", Gang("train", 4, GroupKey(Zone)), []snapshot.Node{Node("claim", "general", func(n *snapshot.Node) {
+		{"also once it has enough", Gang("train", 1, GroupKey(Zone)), []snapshot.Node{in("z2", "n1", member("old"))}, map[string]int{"z2": 4}},
+		{"nodes in flight decide", Gang("train", 4, GroupKey(Zone)), []snapshot.Node{Node("claim", "general", func(n *snapshot.Node) {
 			n.Labels, n.Registered, n.Initialized, n.Launched = map[string]string{Zone: "z2"}, false, false, true
 			n.Allocatable, n.Nominated = Resources("cpu", "2", "memory", "8Gi", "pods", "110"), []types.UID{"uid-train-000"}
 		})}, map[string]int{"claim": 1, "z2": 3}},
@@ -102,11 +102,11 @@ func TestAGroupThatFitsInNoDomainGetsNoNodes(t *testing.T) {
 		want string
 	}{
 		{
-			"E70: no zone has all that it needs", Zone,
+			"no zone has all that it needs", Zone,
 			append(withDevice(Selects(Zone, "z1")), Pod("elsewhere", InGroup("train"), Requests("cpu", "1"), Selects(Zone, "z2"))),
 			"in topology.kubernetes.io/zone z1, where the most of them fit, 4 of its 5 pods fit",
 		},
-		{"E21: the label comes after the launch", "topology.k8s.aws/network-node-layer-1", withDevice(), "no node has the label"},
+		{"the label comes after the launch", "topology.k8s.aws/network-node-layer-1", withDevice(), "no node has the label"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := World([]snapshot.Pool{Pool("general", twoZoneTypes())}, c.pods...)

@@ -43,7 +43,7 @@ func TestHowManyPodsOfAGroupNeedNodes(t *testing.T) {
 		{"it terminates", []snapshot.Node{on("n1", Bound(Pod("a", in, terminating), "n1"))}, nil, 3},
 		{"it has finished", nil, []*corev1.Pod{Pod("a", in, func(p *corev1.Pod) { p.Spec.NodeName = "n1" }, phase(corev1.PodSucceeded))}, 4},
 		{"it failed", nil, []*corev1.Pod{Pod("a", in, func(p *corev1.Pod) { p.Spec.NodeName = "n1" }, phase(corev1.PodFailed))}, 4},
-		{"E18: a static pod", []snapshot.Node{on("n1", Bound(Pod("a", in, OwnedBy("v1", "Node")), "n1"))}, nil, 3},
+		{"a static pod", []snapshot.Node{on("n1", Bound(Pod("a", in, OwnedBy("v1", "Node")), "n1"))}, nil, 3},
 		{"its node is gone", nil, []*corev1.Pod{Bound(Pod("a", in), "gone")}, 3},
 		{"one is about to be bound", []snapshot.Node{on("n1", Pod("a", in, nominatedTo("n1")))}, nil, 3},
 		{"one is nominated to a node that is gone", nil, []*corev1.Pod{Pod("a", in, nominatedTo("gone"))}, 4},
@@ -121,7 +121,7 @@ func TestWhyGroupsAreHeld(t *testing.T) {
 		{"kube-scheduler fails without a node", Gang("g", 2, condition(metav1.ConditionFalse, "SchedulerError", "not found")), Pods(2, "p", in), nil, ""},
 		{"kube-scheduler has found no room", Gang("g", 2, condition(metav1.ConditionFalse, "Unschedulable", "")), Pods(2, "p", in), nil, ""},
 		{
-			"E27: others leave for it", Gang("g", 2), Pods(3, "p", in, func(p *corev1.Pod) {
+			"others leave for it", Gang("g", 2), Pods(3, "p", in, func(p *corev1.Pod) {
 				if p.Name == "p-001" {
 					p.Status.NominatedNodeName = "n1"
 				}

@@ -14,7 +14,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 )
 
-// E59: a node serves the GPUs that its pods request as an extended resource by a device plugin or by a DRA driver. It is initialized
+// A node serves the GPUs that its pods request as an extended resource by a device plugin or by a DRA driver. It is initialized
 // once one of them does, whichever was expected.
 func TestExtendedResourcesAreServedByPluginOrDriver(t *testing.T) {
 	const driver, gpu = "gpu.example.com", corev1.ResourceName("nvidia.com/gpu")

@@ -46,9 +46,9 @@ func TestPictures(t *testing.T) {
 		},
 		"recording.svg": {
 			args: []string{
-				"recording", "show", "1d809404-5cde-4906-adcf-b519535e9201", "-f", "../../internal/recorder/replay/testdata/consolidate.rec",
+				"recording", "show", "c49e8f23-d970-4358-b25c-a58cdcc320c4", "-f", "../../internal/recorder/replay/testdata/consolidate.rec",
 			},
-			shown: "dovetail recording show 1d809404-5cde-4906-adcf-b519535e9201 -f decisions.rec",
+			shown: "dovetail recording show c49e8f23-d970-4358-b25c-a58cdcc320c4 -f decisions.rec",
 			description: "A decision of the recording: the rule with its numbers, the node that was removed and where its pod went, the " +
 				"alternatives and why not, and each step of the outcome with its time.",
 			columns: 132,

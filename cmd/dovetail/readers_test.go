@@ -16,8 +16,8 @@ const assessedFiles = "testdata/assess.yaml"
 
 // consolidatedAt is a decision of consolidationRecording that removes a node, launchedAt one that launches a node for two pods.
 const (
-	consolidatedAt = "1d809404-5cde-4906-adcf-b519535e9201"
-	launchedAt     = "p-mwtcn5p6-0"
+	consolidatedAt = "c49e8f23-d970-4358-b25c-a58cdcc320c4"
+	launchedAt     = "p-mx0sfhrb-0"
 )
 
 // Programs read the JSON of these commands: nobody changes it by accident. Everything that it depends on is in files, so that
@@ -35,9 +35,9 @@ func TestJSONOfReaders(t *testing.T) {
 		"explain-node-going":         {"explain", "node", "ip-10-0-1-12", "-f", assessedFiles},
 		"explain-node-stays":         {"explain", "node", "ip-10-0-2-21", "-f", assessedFiles},
 		"explain-nodepool":           {"explain", "nodepool", "general", "-f", assessedFiles},
-		"recorded-pod":               append([]string{"explain", "pod", "default/front-7d6569b58f-27h42"}, append(at, launchedAt)...),
-		"recorded-node-going":        append([]string{"explain", "node", "ip-10-0-32-12.ec2.internal"}, append(at, consolidatedAt)...),
-		"recorded-node-stays":        append([]string{"explain", "node", "ip-10-0-32-15.ec2.internal"}, append(at, consolidatedAt)...),
+		"recorded-pod":               append([]string{"explain", "pod", "default/front-7d6569b58f-tx6r6"}, append(at, launchedAt)...),
+		"recorded-node-going":        append([]string{"explain", "node", "ip-10-0-32-17.ec2.internal"}, append(at, consolidatedAt)...),
+		"recorded-node-stays":        append([]string{"explain", "node", "ip-10-0-32-23.ec2.internal"}, append(at, consolidatedAt)...),
 		"recorded-nodepool":          append([]string{"explain", "nodepool", "default"}, append(at, consolidatedAt)...),
 		"recording-list":             {"recording", "list", "-f", consolidationRecording, "--since", "3m"},
 		"recording-show-launch":      {"recording", "show", launchedAt, "-f", consolidationRecording},

@@ -87,17 +87,13 @@ func (f *replayFlags) run(cmd *cobra.Command, recording *recorder.Recording) err
 	}
 	progress := newReplayProgress(cmd.ErrOrStderr())
 	in.Progress = progress.show
-	var replayer replay.Replayer
 	found := false
-	err = recording.Passes(in.Range, func(p *recorder.PassRecord) error {
+	err = recording.Passes(in, func(p *recorder.PassRecord) error {
 		if err := cmd.Context().Err(); err != nil {
 			return err
 		}
-		done := replayer.Run(p)
-		if in.wanted == "" || p.ID == in.wanted {
-			found = true
-			report.add(done, f.diff)
-		}
+		found = true
+		report.add(replay.Run(p), f.diff)
 		return nil
 	})
 	progress.end()
@@ -116,39 +112,23 @@ func (f *replayFlags) run(cmd *cobra.Command, recording *recorder.Recording) err
 	return nil
 }
 
-// replayRange are the passes to replay, and which of them is wanted; empty for all.
-type replayRange struct {
-	recorder.Range
-	wanted string
-}
-
-// validationWindow is how long before a pass the commands were found that it validates: 15 seconds, and the passes in between.
-const validationWindow = 2 * time.Minute
-
-// passes finds the pass that --at names, and those before it whose commands it validates.
-func (f *replayFlags) passes(recording *recorder.Recording) (replayRange, error) {
+// passes are the passes to replay: all, or the one that --at names.
+func (f *replayFlags) passes(recording *recorder.Recording) (recorder.Range, error) {
 	if f.all {
-		return replayRange{}, nil
+		return recorder.Range{}, nil
 	}
 	p, err := f.pass(recording)
 	if err != nil {
-		return replayRange{}, err
+		return recorder.Range{}, err
 	}
-	at := p.Facts.Now
-	for _, c := range p.Calls {
-		if c.Name == recorder.CallRecheck {
-			return replayRange{recorder.Range{From: at.Add(-validationWindow), To: at}, p.ID}, nil
-		}
-	}
-	return replayRange{recorder.Range{Pass: p.ID}, p.ID}, nil
+	return recorder.Range{Pass: p.ID}, nil
 }
 
 // pass is the pass that --at names. Most passes decide nothing: of a time, it is then the pass of the last decision before.
 func (f *replayFlags) pass(recording *recorder.Recording) (*recorder.PassRecord, error) {
 	p, err := recording.Pass(f.at)
 	at, notTime := time.Parse(time.RFC3339, f.at)
-	if err != nil || notTime != nil ||
-		slices.ContainsFunc(p.Calls, func(c recorder.CallRecord) bool { return c.Name != recorder.CallTake }) {
+	if err != nil || notTime != nil || len(p.Calls) > 0 {
 		return p, err
 	}
 	decisions, _ := recording.Decisions(recorder.Selection{Brief: true})

@@ -16,7 +16,7 @@ import (
 // As importRules, they are policy: change the import, not the table.
 var floors = [][]string{
 	{ // ground: data, and algorithms that know nothing of Kubernetes' rules
-		"quantity", "requirement", "catalog", "resources", "rejection", "repair", "breaker", "snapshot", "lp", "orders", "roomtree",
+		"quantity", "requirement", "catalog", "resources", "rejection", "repair", "breaker", "backoff", "snapshot", "lp", "orders", "roomtree",
 		"parallel", "wording",
 	},
 	{ // models: what pods, pools, nodes and zones require and allow

@@ -40,7 +40,7 @@ func TestAnswersAreAsTheDocumentHasThem(t *testing.T) {
 		apiRoot + "/pods/{namespace}/{name}/explain": "/pods/search/indexer-5d8f-bbbbb/explain",
 		apiRoot + "/nodepools":                       "", apiRoot + "/nodepools/{name}/explain": "/nodepools/general/explain", apiRoot + "/doctor": "",
 		apiRoot + "/nodepools/{name}/manifest": "/nodepools/general/manifest",
-		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-23T14:17:30Z", apiRoot + "/search": "?text=indexer",
+		apiRoot + "/spend":                     "", apiRoot + "/past": "?at=2026-11-28T19:13:50Z", apiRoot + "/search": "?text=indexer",
 	}
 	for _, r := range c.routes() {
 		path, known := asked[r.Path]

@@ -16,9 +16,9 @@ import (
 
 // The recording removes this node after its first minute, and moves this pod.
 const (
-	removedNode = "/nodes/ip-10-0-32-12.ec2.internal/explain"
-	movedPod    = "/pods/default/store-595874f566-z8kbk/explain"
-	early       = "?at=2026-11-23T14:19:00Z"
+	removedNode = "/nodes/ip-10-0-32-17.ec2.internal/explain"
+	movedPod    = "/pods/default/front-7d6569b58f-hqd5q/explain"
+	early       = "?at=2026-11-28T19:15:50Z"
 )
 
 // recordingAlone is a console of a recording without a cluster.
@@ -116,13 +116,13 @@ func TestExplanationsAreOfTheRecordedTimeThatIsAskedFor(t *testing.T) {
 			t.Errorf("%s: the pod is %+v", name, pod)
 		}
 		pool := decoded[poolreport.Report](t, get(c, apiRoot+"/nodepools/default/explain"+early))
-		late := decoded[poolreport.Report](t, get(c, apiRoot+"/nodepools/default/explain?at=2026-11-23T14:22:00Z"))
+		late := decoded[poolreport.Report](t, get(c, apiRoot+"/nodepools/default/explain?at=2026-11-28T19:17:40Z"))
 		if pool.Nodes <= late.Nodes {
 			t.Errorf("%s: the NodePool has %d nodes early and %d late", name, pool.Nodes, late.Nodes)
 		}
 		for path, status := range map[string]int{
 			removedNode + "?at=": http.StatusBadRequest, removedNode + "?at=then": http.StatusBadRequest,
-			removedNode + "?at=2026-11-23T14:00:00Z": http.StatusNotFound, "/nodes/nix/explain" + early: http.StatusNotFound,
+			removedNode + "?at=2026-11-28T19:00:00Z": http.StatusNotFound, "/nodes/nix/explain" + early: http.StatusNotFound,
 			"/pods/default/nix/explain" + early: http.StatusNotFound, "/nodepools/nix/explain" + early: http.StatusNotFound,
 		} {
 			if answer := get(c, apiRoot+path); answer.Code != status {

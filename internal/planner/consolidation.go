@@ -28,10 +28,10 @@ type Kept struct {
 // Disruption is what the next passes would do to the nodes of a snapshot, as far as budgets allow at once: remove empty nodes, replace
 // drifted ones, and remove nodes that cost more than their replacement. Nodes that get pods by the plan remain, as they would after it.
 func Disruption(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings) *Consolidation {
-	return consolidationOf(pass.Decide(pass.Input{
+	return consolidationOf(pass.Input{
 		Snapshot: s, Plan: plan, Work: pass.Empty | pass.Drift | pass.Savings,
 		Settings: pass.Settings{Consolidation: settings, MaxDrift: pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected},
-	}))
+	})
 }
 
 // Consolidate is Disruption without the drifted nodes.
@@ -43,13 +43,17 @@ func Consolidate(s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate
 func ConsolidateCompiled(
 	problem *schedule.Problem, s *snapshot.Snapshot, plan *schedule.Plan, settings consolidate.Settings,
 ) *Consolidation {
-	return consolidationOf(pass.Decide(pass.Input{
+	return consolidationOf(pass.Input{
 		Snapshot: s, Problem: problem, Plan: plan, Work: pass.Empty | pass.Savings, Settings: pass.Settings{Consolidation: settings},
-	}))
+	})
 }
 
-func consolidationOf(d pass.Decisions) *Consolidation {
-	out := &Consolidation{Commands: d.Start, Steps: d.Steps, TimedOut: d.TimedOut}
+func consolidationOf(in pass.Input) *Consolidation {
+	d, _ := pass.Decide(in)
+	out := &Consolidation{Commands: d.Commands()}
+	if d.Found != nil {
+		out.Steps, out.TimedOut = d.Found.Steps, d.Found.TimedOut != ""
+	}
 	for _, stays := range d.Stay {
 		out.Kept = append(out.Kept, Kept{stays.Node.Name, stays.Node.Pool, stays.Why})
 	}

@@ -9,11 +9,9 @@ import (
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/buffer"
-	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/rejection"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
-	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
 )
@@ -27,31 +25,15 @@ const (
 	Disruption   PassKind = "disruption"
 )
 
-// The calls of the engine, in the order of a pass. Each has an input, besides the Snapshot and the calls before it, and a result.
+// The calls of the engine, in the order of a pass. Each has an input, besides the Snapshot and the calls before it, and a result. Earlier
+// versions recorded several calls for what CallPass is now; those can be read, and are not replayed.
 const (
 	// CallSolve plans the pending pods: SolveInput, PlanRecord.
 	CallSolve = "solve"
 	// CallBuffers plans the capacity of capacity buffers: Exclusion, BuffersRecord.
 	CallBuffers = "buffers"
-	// CallTake counts nodes against the budgets: their claims, no result. It follows what the pass did.
-	CallTake = "take"
-	// CallRepair evaluates the repair of a node: RepairInput, OutcomeRecord.
-	CallRepair = "repair"
-	// CallConfirm checks that nodes are still empty and within the budgets: their claims, those that are.
-	CallConfirm = "confirm"
-	// CallRecheck validates a command that an earlier pass found, beside those that are validated before it: RecheckInput,
-	// OutcomeRecord.
-	CallRecheck = "recheck"
-	// CallEmpty finds empty nodes within the budgets: no input, their claims.
-	CallEmpty = "empty"
-	// CallStatic finds drifted nodes of static pools: disrupt.BackoffRecord, []StaticRecord.
-	CallStatic = "static"
-	// CallRefill decides whether a node of a static pool is terminated first: RefillInput, OutcomeRecord.
-	CallRefill = "refill"
-	// CallDrift finds the next drifted node to replace: DriftInput, DriftRecord.
-	CallDrift = "drift"
-	// CallFind searches for nodes to consolidate: FindInput, FindRecord.
-	CallFind = "find"
+	// CallPass decides about nodes: PassInput, PassResult.
+	CallPass = "pass"
 )
 
 // Exclusion names pods and DaemonSets that were left out of a Snapshot, since planning with them fails.
@@ -112,77 +94,36 @@ type BuffersRecord struct {
 	Launches []LaunchRecord `json:"launches,omitempty"`
 }
 
-// RepairInput is a node that is due for repair.
-type RepairInput struct {
-	Claim string `json:"claim"`
-	// Reboots is true if nodes may be rebooted, Freed if they may be terminated before their replacements come.
-	Reboots bool `json:"reboots,omitempty"`
-	Freed   bool `json:"freed,omitempty"`
+// PassInput is what a pass over the nodes depends on besides the Snapshot.
+type PassInput struct {
+	Work     pass.Work     `json:"work"`
+	Settings pass.Settings `json:"settings"`
+	Facts    pass.Facts    `json:"facts,omitzero"`
+	Resting  bool          `json:"resting,omitempty"`
+	// InterruptedAt is the number of the simulation before which the search was ended; 0 if it was not.
+	InterruptedAt int         `json:"interruptedAt,omitempty"`
+	Memory        pass.Memory `json:"memory"`
 }
 
-// RecheckInput is a command that an earlier pass found.
-type RecheckInput struct {
-	ID string `json:"id"`
-	// Claims are the nodes of it that are left.
+// PassResult is what a pass decided about the nodes.
+type PassResult struct {
+	Start    []CommandRecord `json:"start,omitempty"`
+	Propose  []CommandRecord `json:"propose,omitempty"`
+	Dropped  []DroppedRecord `json:"dropped,omitempty"`
+	Withheld []DroppedRecord `json:"withheld,omitempty"`
+	Rejected []CommandRecord `json:"rejected,omitempty"`
+	Stays    []StayRecord    `json:"stays,omitempty"`
+	// OverBudget, TimedOut and Unexamined are of the search for savings: see consolidate.Result.
+	OverBudget bool     `json:"overBudget,omitempty"`
+	TimedOut   string   `json:"timedOut,omitempty"`
+	Unexamined []string `json:"unexamined,omitempty"`
+}
+
+// DroppedRecord is a command that does not start, and why.
+type DroppedRecord struct {
+	ID     string   `json:"id,omitempty"`
 	Claims []string `json:"claims"`
-	// SpotToSpot is the feature gate SpotToSpotConsolidation.
-	SpotToSpot bool `json:"spotToSpot,omitempty"`
-}
-
-// OutcomeRecord is a command, or why there is none.
-type OutcomeRecord struct {
-	Command *CommandRecord `json:"command,omitempty"`
-	Why     string         `json:"why,omitempty"`
-}
-
-// StaticRecord are drifted nodes of a static pool.
-type StaticRecord struct {
-	NodePool string   `json:"nodePool"`
-	Claims   []string `json:"claims"`
-}
-
-// RefillInput is a node of a static pool, and what its pool may do.
-type RefillInput struct {
-	Claim         string                   `json:"claim"`
-	NodePool      string                   `json:"nodePool"`
-	Reason        karpv1.DisruptionReason  `json:"reason"`
-	Room          reservation.TemplateRoom `json:"room"`
-	Enabled       bool                     `json:"enabled,omitempty"`
-	InReservation bool                     `json:"inReservation,omitempty"`
-}
-
-// DriftInput are the drifted nodes in the order in which they are tried.
-type DriftInput struct {
-	Claims        []string `json:"claims"`
-	MaxRejections int      `json:"maxRejections"`
-	Freed         bool     `json:"freed,omitempty"`
-}
-
-// DriftRecord is what a search for a drifted node found.
-type DriftRecord struct {
-	Command *CommandRecord `json:"command,omitempty"`
-	Stays   []StayRecord   `json:"stays,omitempty"`
-}
-
-// FindInput is what a search for nodes to consolidate depends on.
-type FindInput struct {
-	// Without are candidates that are left out.
-	Without []string `json:"without,omitempty"`
-	// Costs of the pools, in $/h.
-	Costs      map[string]number `json:"costs,omitempty"`
-	SpotToSpot bool              `json:"spotToSpot,omitempty"`
-	MaxSteps   int               `json:"maxSteps"`
-	PoolsFirst []string          `json:"poolsFirst,omitempty"`
-}
-
-// FindRecord is what the search found.
-type FindRecord struct {
-	Commands   []CommandRecord `json:"commands,omitempty"`
-	Rejected   []CommandRecord `json:"rejected,omitempty"`
-	Stays      []StayRecord    `json:"stays,omitempty"`
-	OverBudget bool            `json:"overBudget,omitempty"`
-	TimedOut   string          `json:"timedOut,omitempty"`
-	Unexamined []string        `json:"unexamined,omitempty"`
+	Why    string   `json:"why"`
 }
 
 // StayRecord is a node that stays, and why.
@@ -295,64 +236,44 @@ func recordCommands(commands []disrupt.Command) []CommandRecord {
 	return out
 }
 
-func recordStays(list []disrupt.Unconsolidatable) []StayRecord {
-	out := make([]StayRecord, 0, len(list))
-	for i := range list {
-		out = append(out, StayRecord{list[i].Candidate.Node.Claim, list[i].Message})
+// RecordInput returns what a pass depends on besides the Snapshot as plain data.
+func RecordInput(in *pass.Input, decided *pass.Decisions) PassInput {
+	return PassInput{
+		Work: in.Work, Settings: in.Settings, Facts: in.Facts, Resting: in.Resting, InterruptedAt: decided.Stats.InterruptedAt, Memory: in.Memory,
+	}
+}
+
+// RecordDecisions returns what a pass decided as plain data. Nodes that are protected from all of it are left out: the Snapshot shows it.
+func RecordDecisions(d *pass.Decisions) PassResult {
+	out := PassResult{Start: recordDecided(d.Start), Propose: recordDecided(d.Propose)}
+	for i := range d.Dropped {
+		p := &d.Dropped[i].Proposal
+		out.Dropped = append(out.Dropped, DroppedRecord{p.ID, p.Claims(), d.Dropped[i].Why.Message})
+	}
+	for i := range d.Withheld {
+		c := &d.Withheld[i].Command
+		out.Withheld = append(out.Withheld, DroppedRecord{c.ID, claimNames(c.Candidates), d.Withheld[i].Why})
+	}
+	for i := range d.Stay {
+		if k := &d.Stay[i]; k.By != 0 {
+			why := k.Message
+			if k.Breaker != nil {
+				why = "too many nodes are unhealthy"
+			}
+			out.Stays = append(out.Stays, StayRecord{k.Node.Claim, why})
+		}
+	}
+	if found := d.Found; found != nil {
+		out.Rejected = recordCommands(found.Rejected)
+		out.OverBudget, out.TimedOut, out.Unexamined = found.OverBudget, found.TimedOut, found.Unexamined
 	}
 	return out
 }
 
-// RecordFind returns what a search found as plain data.
-func RecordFind(r *consolidate.Result) FindRecord {
-	return FindRecord{
-		Commands: recordCommands(r.Commands), Rejected: recordCommands(r.Rejected), Stays: recordStays(r.Unconsolidatable),
-		OverBudget: r.OverBudget, TimedOut: r.TimedOut, Unexamined: r.Unexamined,
-	}
-}
-
-// RecordDrift returns what a search for a drifted node found as plain data.
-func RecordDrift(c *disrupt.Command, stays []disrupt.Unconsolidatable) DriftRecord {
-	return DriftRecord{RecordCommand(c), recordStays(stays)}
-}
-
-// RecordRepair returns the repair of a node as plain data.
-func RecordRepair(c *disrupt.Command, held *replace.HeldBack) OutcomeRecord {
-	out := OutcomeRecord{Command: RecordCommand(c)}
-	switch {
-	case held != nil && held.Breaker != nil:
-		out.Why = "too many nodes are unhealthy"
-	case held != nil:
-		out.Why = held.Message
-	}
-	return out
-}
-
-// RecordError is the outcome of validating a command.
-func RecordError(err error) OutcomeRecord {
-	if err == nil {
-		return OutcomeRecord{}
-	}
-	return OutcomeRecord{Why: err.Error()}
-}
-
-// RecordStatic returns the turns of static pools as plain data.
-func RecordStatic(turns []disrupt.StaticBatch) []StaticRecord {
-	out := make([]StaticRecord, 0, len(turns))
-	for _, t := range turns {
-		out = append(out, StaticRecord{t.Pool.Name, claimNames(t.Candidates)})
-	}
-	return out
-}
-
-// ClaimNames are the NodeClaims of candidates.
-func ClaimNames(candidates []*disrupt.Candidate) []string { return claimNames(candidates) }
-
-// Costs returns the costs of pools as plain data.
-func Costs(costs map[string]float64) map[string]number {
-	out := make(map[string]number, len(costs))
-	for pool, cost := range costs {
-		out[pool] = number(cost)
+func recordDecided(decisions []pass.Decision) []CommandRecord {
+	out := make([]CommandRecord, 0, len(decisions))
+	for i := range decisions {
+		out = append(out, *RecordCommand(&decisions[i].Command))
 	}
 	return out
 }

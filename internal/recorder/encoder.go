@@ -227,18 +227,27 @@ func (e *encoder) writeChangedTypes(w *lineWriter, list []*catalog.InstanceType,
 	return out
 }
 
-// writeCall leaves out a result that equals the last one of the call: pods that cannot be scheduled make every pass the same.
+// writeCall leaves out what equals that of the last call of the name: pods that cannot be scheduled make every pass the same.
 func (e *encoder) writeCall(w *lineWriter, c call, first bool) {
 	out := callLine{Name: c.name, In: w.marshal(c.in), Out: w.marshal(c.out)}
 	if w.err != nil {
 		return
 	}
-	hash := hashOf(out.Out)
-	if c.name == CallSolve && first { // other parts can be read without the frames before them
-		if e.last[c.name] == hash {
-			out.Out = nil
+	if (c.name == CallSolve || c.name == CallPass) && first { // other parts can be read without the frames before them
+		out.Out = e.unlessKnown(c.name, out.Out)
+		if c.name == CallPass {
+			out.In = e.unlessKnown(c.name+" input", out.In)
 		}
-		e.last[c.name] = hash
 	}
 	w.write(line{Call: &out})
+}
+
+// unlessKnown returns the data; nil if it equals the last of the kind.
+func (e *encoder) unlessKnown(kind string, data json.RawMessage) json.RawMessage {
+	hash := hashOf(data)
+	if e.last[kind] == hash {
+		return nil
+	}
+	e.last[kind] = hash
+	return data
 }

@@ -67,8 +67,8 @@ type poolLine struct {
 
 // callLine is a call of the engine.
 type callLine struct {
-	Name string          `json:"name"`
-	In   json.RawMessage `json:"in,omitempty"`
-	// Out is absent if it equals that of the last call of the name.
+	Name string `json:"name"`
+	// In and Out are absent if they equal those of the last call of the name.
+	In  json.RawMessage `json:"in,omitempty"`
 	Out json.RawMessage `json:"out,omitempty"`
 }

@@ -13,6 +13,7 @@ import (
 
 	awsv1 "github.com/dovetail-k8s/dovetail/api/aws/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -250,7 +251,7 @@ func (r *Recorder) write(j *job) {
 
 // failed pauses recording, longer each time.
 func (r *Recorder) failed(err error, what string) {
-	pause := min(minRetry<<min(r.failures, 10), maxRetry)
+	pause := backoff.Doubling{First: minRetry, Max: maxRetry}.After(r.failures)
 	r.failures++
 	r.retryAt = r.cfg.Now().Add(pause)
 	reason := "file"

@@ -6,40 +6,29 @@ import (
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 	"github.com/dovetail-k8s/dovetail/internal/recorder/replay"
 )
 
-// disruptionPass finds nodes to consolidate, or validates what an earlier pass found, as the loop does, and records it.
-func disruptionPass(w *recorder.TestWorld, r *recorder.Recorder, earlier []disrupt.Command) []disrupt.Command {
+// disruptionPass decides a pass over the nodes, as the loop does, and records it.
+func disruptionPass(w *recorder.TestWorld, r *recorder.Recorder, remembers pass.Memory, at time.Duration) (pass.Decisions, pass.Memory) {
 	objects, facts := w.State()
+	facts.Now = facts.Now.Add(at)
 	s := cluster.BuildSnapshot(objects, facts)
 	r.Saw(s, &objects, &facts)
 	p := r.Begin(recorder.Disruption, s, s)
 	defer p.Flush()
-	view := disrupt.NewView(s)
-	problem := consolidate.Compile(s)
-	for i := range earlier {
-		c := earlier[i]
-		err := consolidate.Recheck(problem, s, &c, consolidate.Settings{})
-		p.Call(recorder.CallRecheck, recorder.RecheckInput{ID: c.ID, Claims: recorder.ClaimNames(c.Candidates)}, recorder.RecordError(err))
+	in := pass.Input{
+		Snapshot: s, Work: pass.Due | pass.Empty | pass.Drift | pass.Savings, Memory: remembers,
+		Settings: pass.Settings{
+			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps}, Validate: true, ValidationDelay: 15 * time.Second,
+			MaxDrift: 1, MaxDriftRejections: pass.MaxSimulations,
+		},
 	}
-	if len(earlier) > 0 {
-		return nil
-	}
-	budgets := view.RemainingBudgets(disrupt.Allowances(s, "Underutilized"))
-	costs, _ := (&disrupt.PoolCosts{}).Update(view)
-	found := consolidate.Find(consolidate.Input{
-		Problem: problem, Snapshot: s, Candidates: view.Candidates, Budgets: budgets.Allowances(),
-		Totals: consolidate.PoolTotals(s, view.Candidates, costs),
-	}, consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps})
-	for i := range found.Commands {
-		found.Commands[i].ID = string(rune('A' + i))
-		p.Decide(recorder.CommandDecision(&found.Commands[i], recorder.Basis{Snapshot: s, Allowances: budgets.Allowances(), Found: &found}))
-	}
-	p.Call(recorder.CallFind, recorder.FindInput{Costs: recorder.Costs(costs), MaxSteps: consolidate.DefaultMaxSteps}, recorder.RecordFind(&found))
-	return found.Commands
+	decided, next := pass.Decide(in)
+	p.Call(recorder.CallPass, recorder.RecordInput(&in, &decided), recorder.RecordDecisions(&decided))
+	return decided, next
 }
 
 // replayAll replays a recording, after a change of each pass.
@@ -50,10 +39,9 @@ func replayAll(t *testing.T, path string, change func(*recorder.PassRecord)) (pa
 		t.Fatal(err)
 	}
 	defer recording.Close()
-	var replayer replay.Replayer
 	err = recording.Passes(recorder.Range{}, func(p *recorder.PassRecord) error {
 		change(p)
-		passes = append(passes, replayer.Run(p))
+		passes = append(passes, replay.Run(p))
 		return nil
 	})
 	if err != nil {
@@ -69,11 +57,14 @@ func TestDisruptionIsReplayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands := disruptionPass(w, r, nil)
-	if len(commands) == 0 {
+	found, remembers := disruptionPass(w, r, pass.Memory{}, 0)
+	if len(found.Propose) == 0 {
 		t.Fatal("the world has nothing to consolidate")
 	}
-	disruptionPass(w, r, commands)
+	due, _ := disruptionPass(w, r, remembers, 15*time.Second)
+	if len(due.Start) == 0 {
+		t.Fatalf("no proposal is valid: %+v", due.Dropped)
+	}
 	r.Close()
 	for _, p := range replayAll(t, path, func(*recorder.PassRecord) {}) {
 		if !p.Same() || len(p.Calls) == 0 {

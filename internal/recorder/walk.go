@@ -203,6 +203,8 @@ type world struct {
 	// calls of the last pass, results the last result of a call.
 	calls   []CallRecord
 	results map[string]json.RawMessage
+	// passInput is the input of the last call CallPass.
+	passInput json.RawMessage
 }
 
 func newWorld() *world {
@@ -277,6 +279,12 @@ func (w *world) applyCall(l *callLine) {
 		c.Out = w.results[c.Name]
 	}
 	w.results[c.Name] = c.Out
+	if c.Name == CallPass {
+		if c.In == nil {
+			c.In = w.passInput
+		}
+		w.passInput = c.In
+	}
 	w.calls = append(w.calls, c)
 }
 

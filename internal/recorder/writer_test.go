@@ -90,11 +90,11 @@ func (panicking) MarshalJSON() ([]byte, error) { panic("boom") }
 
 func TestAPanicOfTheEncoderIsAnError(t *testing.T) {
 	d := newDirectWriter(t)
-	if err := d.part("p-1", 0, call{CallFind, panicking{}, nil}); !errors.Is(err, errDefect) {
+	if err := d.part("p-1", 0, call{CallPass, panicking{}, nil}); !errors.Is(err, errDefect) {
 		t.Errorf("%v", err)
 	}
 	d.tracker.forget()
-	if err := d.part("p-2", 0, call{CallFind, FindInput{}, FindRecord{}}); err != nil {
+	if err := d.part("p-2", 0, call{CallPass, PassInput{}, PassResult{}}); err != nil {
 		t.Error(err)
 	}
 	if got := d.calls(t); len(got) != 1 || len(got["p-2"]) != 1 {

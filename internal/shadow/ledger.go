@@ -16,16 +16,6 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
-	"github.com/dovetail-k8s/dovetail/internal/planner"
-)
-
-const (
-	// validationDelay is how long a command that saves money must stay valid before it counts, as in disruption.
-	validationDelay = 15 * time.Second
-	// repeatSearchAfter is after how long a search that found nothing is repeated although nothing changed, as in disruption.
-	repeatSearchAfter = 5 * time.Minute
-	// maxRejections is how many drifted nodes one pass tries, as in disruption.
-	maxRejections = 50
 )
 
 // state is what outlives the process.
@@ -56,17 +46,12 @@ type known struct {
 // Ledger counts what Dovetail would have done, and what the acting controller did. Its methods are not safe for concurrent use.
 type Ledger struct {
 	state state
-	// proposals are commands that must stay valid for a while, by their nodes.
-	proposals map[string]proposal
-	search    fruitless
-	how       consolidate.Settings
-	changed   bool
-}
-
-// proposal is a command that saves money.
-type proposal struct {
-	since    time.Time
-	decision decision
+	// memory is what passes remember. It does not outlive the process, as that of the controller does not.
+	memory pass.Memory
+	// proposed are the commands that must stay valid for a while, by their nodes.
+	proposed map[string]decision
+	how      consolidate.Settings
+	changed  bool
 }
 
 // decision is a command without its Snapshot.
@@ -78,15 +63,9 @@ type decision struct {
 	nodes   []pendingNode
 }
 
-// fruitless is a view of the cluster in which nothing was found.
-type fruitless struct {
-	fingerprint uint64
-	at          time.Time
-}
-
 // NewLedger returns a Ledger that begins now, with the settings of the search for nodes to consolidate.
 func NewLedger(how consolidate.Settings, version string) *Ledger {
-	return &Ledger{how: how, proposals: map[string]proposal{}, state: state{Report: Report{Format: reportFormat, Version: version}}}
+	return &Ledger{how: how, proposed: map[string]decision{}, state: state{Report: Report{Format: reportFormat, Version: version}}}
 }
 
 // Report returns the comparison so far.
@@ -266,11 +245,12 @@ func (l *Ledger) keptByActing(k known) {
 
 // overtaken decides the proposals whose nodes the acting controller has begun to remove: it was as quick.
 func (l *Ledger) overtaken(present map[types.UID]*snapshot.Node) {
-	for key, p := range l.proposals {
-		for _, uid := range p.decision.claims {
+	for key, d := range l.proposed {
+		for _, uid := range d.claims {
 			if n := present[uid]; n == nil || leaves(n) {
-				l.decide(p.decision)
-				delete(l.proposals, key)
+				l.decide(d)
+				delete(l.proposed, key)
+				l.memory.Proposals = slices.DeleteFunc(slices.Clone(l.memory.Proposals), func(p pass.Proposal) bool { return proposalKey(&p) == key })
 				break
 			}
 		}
@@ -323,46 +303,33 @@ func (l *Ledger) pendingNodes(w *snapshot.Snapshot, launches []schedule.Launch) 
 	return out
 }
 
-// disrupt replaces drifted nodes, and proposes to remove what is not worth its price.
+// disrupt decides a pass over the nodes, and counts what would start. Nodes that get pods by the plan stay.
 func (l *Ledger) disrupt(w *snapshot.Snapshot, plan *schedule.Plan) {
-	if cmd := drift(w); cmd != nil {
-		l.decide(l.decisionOf(w, cmd))
-		return // the next pass goes on with the capacity that is left
-	}
-	view := disrupt.NewView(w)
-	fingerprint := view.Fingerprint(view.RemainingBudgets(disrupt.Allowances(w, karpv1.DisruptionUnderutilized)))
-	if len(l.proposals) == 0 && fingerprint == l.search.fingerprint && w.Now.Sub(l.search.at) < repeatSearchAfter {
-		return
-	}
-	found := planner.Consolidate(w, plan, l.how)
-	before := l.proposals
-	l.proposals, l.search = map[string]proposal{}, fruitless{}
-	if len(found.Commands) == 0 && !found.TimedOut {
-		l.search = fruitless{fingerprint, w.Now}
-	}
-	for i := range found.Commands {
-		cmd := &found.Commands[i]
+	decided, remembers := pass.Decide(pass.Input{
+		Snapshot: w, Plan: plan, Work: pass.Due | pass.Empty | pass.Drift | pass.Savings, Memory: l.memory,
+		Settings: pass.Settings{
+			Consolidation: l.how, Validate: true, ValidationDelay: pass.ValidationDelay, MaxDrift: 1, MaxDriftRejections: pass.MaxSimulations,
+		},
+	})
+	l.memory = remembers
+	for i := range decided.Start {
+		cmd := &decided.Start[i].Command
 		key := keyOf(cmd)
-		p, known := before[key]
-		if !known {
-			p.since = w.Now
-		}
-		if w.Now.Sub(p.since) >= validationDelay {
+		if d, proposed := l.proposed[key]; proposed && len(d.claims) == len(cmd.Candidates) {
+			d.action.At = w.Now
+			l.decide(d)
+		} else {
 			l.decide(l.decisionOf(w, cmd))
-			continue
 		}
-		p.decision = l.decisionOf(w, cmd)
-		l.proposals[key] = p
+		delete(l.proposed, key)
 	}
-}
-
-// drift is the replacement of one drifted node; nil if there is none that may go.
-func drift(w *snapshot.Snapshot) *disrupt.Command {
-	found := pass.Decide(pass.Input{Snapshot: w, Work: pass.Drift, Settings: pass.Settings{MaxDrift: 1, MaxDriftRejections: maxRejections}})
-	if len(found.Start) == 0 {
-		return nil
+	for i := range decided.Dropped {
+		delete(l.proposed, proposalKey(&decided.Dropped[i].Proposal))
 	}
-	return &found.Start[0]
+	for i := range decided.Propose {
+		cmd := &decided.Propose[i].Command
+		l.proposed[keyOf(cmd)] = l.decisionOf(w, cmd)
+	}
 }
 
 // keyOf identifies a command by its reason and its nodes.
@@ -371,8 +338,21 @@ func keyOf(cmd *disrupt.Command) string {
 	for _, c := range cmd.Candidates {
 		claims = append(claims, string(c.Node.ClaimUID))
 	}
+	return keyOfClaims(string(cmd.Reason), claims)
+}
+
+// proposalKey is the key of the command of a proposal.
+func proposalKey(p *pass.Proposal) string {
+	claims := make([]string, 0, len(p.Nodes))
+	for _, n := range p.Nodes {
+		claims = append(claims, string(n.UID))
+	}
+	return keyOfClaims(string(p.Reason), claims)
+}
+
+func keyOfClaims(reason string, claims []string) string {
 	slices.Sort(claims)
-	return string(cmd.Reason) + " " + strings.Join(claims, " ")
+	return reason + " " + strings.Join(claims, " ")
 }
 
 // decisionOf is a command without its Snapshot.

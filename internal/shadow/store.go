@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
 const (
@@ -67,7 +69,7 @@ func (c *ConfigMap) Load(ctx context.Context, l *Ledger) error {
 func (c *ConfigMap) goOn(l *Ledger, found *corev1.ConfigMap, read state) {
 	c.version, c.at = found.ResourceVersion, read.Report.At
 	read.Report.Version = l.state.Report.Version
-	l.state, l.proposals, l.search = read, map[string]proposal{}, fruitless{}
+	l.state, l.proposed, l.memory = read, map[string]decision{}, pass.Memory{}
 }
 
 // readState is what a process continues from.

@@ -119,7 +119,7 @@ func predict(of *inspect.View) *Forecast {
 	}
 	plan := schedule.Solve(s, schedule.DefaultBudget())
 	out.addPending(&plan)
-	decided := pass.Decide(pass.Input{
+	decided, _ := pass.Decide(pass.Input{
 		Snapshot: s, Plan: &plan, Work: pass.Empty | pass.Drift | pass.Savings,
 		Settings: pass.Settings{
 			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
@@ -127,7 +127,7 @@ func predict(of *inspect.View) *Forecast {
 		},
 	})
 	for i := range decided.Start {
-		out.addCommand(&decided.Start[i])
+		out.addCommand(&decided.Start[i].Command)
 	}
 	for _, stays := range decided.Stay {
 		why := stay{why: stays.Message}

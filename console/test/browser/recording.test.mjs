@@ -61,18 +61,18 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
 
   await t.test('a decision leads to the nodes that it removed, as they were', async () => {
     await visit(page, '#/decisions', 'in the last day of the recording');
-    await page.locator('.decisions a', { hasText: 'ip-10-0-32-12' }).first().click();
+    await page.locator('.decisions a', { hasText: 'ip-10-0-32-17' }).first().click();
     await page.getByRole('heading', { name: 'Removes' }).waitFor();
     await accessible(page, 'a decision of a recording');
     await picture(page, 'recording-decision');
-    await page.getByRole('link', { name: /^ip-10-0-32-12/ }).first().click();
+    await page.getByRole('link', { name: /^ip-10-0-32-17/ }).first().click();
     await page.getByText('You see the past').waitFor();
     await page.getByRole('heading', { name: 'If it were removed' }).waitFor();
   });
 
   await t.test('a time before the recording is named', async () => {
     const other = await browser.page(url, { allow: (text) => /status of 404/.test(text) });
-    await visit(other, '#/nodes/ip-10-0-32-12.ec2.internal?t=2026-11-20T00:00:00Z', 'the recording has no pass at or before');
+    await visit(other, '#/nodes/ip-10-0-32-17.ec2.internal?t=2026-11-20T00:00:00Z', 'the recording has no pass at or before');
     await accessible(other, 'before the recording');
   });
 

@@ -69,8 +69,8 @@ func BenchmarkIdlePass(b *testing.B) {
 				State: fixedState{s}, Queue: &Queue{Now: now}, Metrics: metrics, Log: slog.New(slog.DiscardHandler), Now: now,
 				Events: event.NewRecorder(&record.FakeRecorder{}, now),
 			}
-			if acted, err := l.pass(b.Context()); acted || err != nil || len(l.proposals) > 0 || l.lastSearch.at.IsZero() {
-				b.Fatalf("acted %v, error %v, %d proposals", acted, err, len(l.proposals))
+			if acted, err := l.pass(b.Context()); acted || err != nil || len(l.Queue.memory.now().Proposals) > 0 || l.Queue.memory.now().Search.At.IsZero() {
+				b.Fatalf("acted %v, error %v, %d proposals", acted, err, len(l.Queue.memory.now().Proposals))
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -23,6 +23,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
 func consolidates(p *karpv1.NodePool) {
@@ -182,20 +183,20 @@ func TestFruitlessSearchIsNotRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if l.lastSearch.at != controllertest.Start {
-		t.Fatalf("calm since %v", l.lastSearch.at)
+	if l.Queue.memory.now().Search.At != controllertest.Start {
+		t.Fatalf("calm since %v", l.Queue.memory.now().Search.At)
 	}
 	f.Clock = f.Clock.Add(time.Minute)
-	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != controllertest.Start {
-		t.Errorf("searched again at %v, error %v", l.lastSearch.at, err)
+	if _, err := l.pass(t.Context()); err != nil || l.Queue.memory.now().Search.At != controllertest.Start {
+		t.Errorf("searched again at %v, error %v", l.Queue.memory.now().Search.At, err)
 	}
 	f.Do(f.API.Create(t.Context(), controllertest.Pod("more", "node-a", requestsCPU("1"))))
-	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != f.Clock {
-		t.Errorf("a pod has come: searched at %v, error %v", l.lastSearch.at, err)
+	if _, err := l.pass(t.Context()); err != nil || l.Queue.memory.now().Search.At != f.Clock {
+		t.Errorf("a pod has come: searched at %v, error %v", l.Queue.memory.now().Search.At, err)
 	}
-	f.Clock = f.Clock.Add(repeatSearchAfter)
-	if _, err := l.pass(t.Context()); err != nil || l.lastSearch.at != f.Clock {
-		t.Errorf("after a while: searched at %v, error %v", l.lastSearch.at, err)
+	f.Clock = l.Queue.memory.now().Search.RepeatAt()
+	if _, err := l.pass(t.Context()); err != nil || l.Queue.memory.now().Search.At != f.Clock {
+		t.Errorf("after a while: searched at %v, error %v", l.Queue.memory.now().Search.At, err)
 	}
 }
 
@@ -218,9 +219,9 @@ func TestYoungNodeIsReplacedWhenThatPays(t *testing.T) {
 		}
 	}
 	pass()
-	due := l.lastSearch.due
-	if len(l.proposals) > 0 || !due.After(f.Clock) {
-		t.Fatalf("%d proposals, the next search is due at %v", len(l.proposals), due)
+	due := l.Queue.memory.now().Search.Due
+	if len(l.Queue.memory.now().Proposals) > 0 || !due.After(f.Clock) {
+		t.Fatalf("%d proposals, the next search is due at %v", len(l.Queue.memory.now().Proposals), due)
 	}
 	old := due.Sub(controllertest.Start.Add(-10 * time.Second)).String()
 	if said := strings.Join(f.RecordedEvents(), "\n"); !strings.Contains(said, "Unconsolidatable Node is young: its replacement saves $") ||
@@ -229,13 +230,13 @@ func TestYoungNodeIsReplacedWhenThatPays(t *testing.T) {
 	}
 	f.Clock = due.Add(-time.Second)
 	pass()
-	if len(l.proposals) > 0 || l.pause(false, nil) != time.Second {
-		t.Errorf("a second before: %d proposals, pause %v", len(l.proposals), l.pause(false, nil))
+	if len(l.Queue.memory.now().Proposals) > 0 || l.pause(false, nil) != time.Second {
+		t.Errorf("a second before: %d proposals, pause %v", len(l.Queue.memory.now().Proposals), l.pause(false, nil))
 	}
 	f.Clock = due
 	pass()
-	if len(l.proposals) != 1 {
-		t.Errorf("%d proposals when the replacement pays for itself, want 1", len(l.proposals))
+	if len(l.Queue.memory.now().Proposals) != 1 {
+		t.Errorf("%d proposals when the replacement pays for itself, want 1", len(l.Queue.memory.now().Proposals))
 	}
 }
 
@@ -250,7 +251,7 @@ func TestSearchOutOfSteps(t *testing.T) {
 	if n := testutil.ToFloat64(l.Metrics.Timeouts.WithLabelValues("multi")); n != 1 {
 		t.Errorf("%v searches are counted as cut short, want 1", n)
 	}
-	if l.lastSearch.at != (time.Time{}) {
+	if l.Queue.memory.now().Search.At != (time.Time{}) {
 		t.Error("rests though not everything was looked at")
 	}
 }
@@ -276,8 +277,8 @@ func TestBurstEndsOneSearch(t *testing.T) {
 	burst := &bursts{planned: []bool{false, false, true, true, true, true}}
 	l.Provisioning = burst
 	for _, want := range []int{0, 1} {
-		if _, err := l.pass(t.Context()); err != nil || len(l.proposals) != want {
-			t.Fatalf("%d proposals, error %v, want %d", len(l.proposals), err, want)
+		if _, err := l.pass(t.Context()); err != nil || len(l.Queue.memory.now().Proposals) != want {
+			t.Fatalf("%d proposals, error %v, want %d", len(l.Queue.memory.now().Proposals), err, want)
 		}
 	}
 	if len(burst.planned) != 3 {
@@ -299,10 +300,10 @@ func TestManyWaitingPodsPutSearchesOff(t *testing.T) {
 	l := newLoopWithTypes(f)
 	proposes := func(when string, want bool) {
 		t.Helper()
-		if _, err := l.pass(t.Context()); err != nil || len(l.proposals) > 0 != want {
-			t.Errorf("%s: %d proposals, error %v, want any: %v", when, len(l.proposals), err, want)
+		if _, err := l.pass(t.Context()); err != nil || len(l.Queue.memory.now().Proposals) > 0 != want {
+			t.Errorf("%s: %d proposals, error %v, want any: %v", when, len(l.Queue.memory.now().Proposals), err, want)
 		}
-		l.proposals, l.lastSearch = nil, fruitlessSearch{}
+		l.Queue.memory.change(func(m *pass.Memory) { m.Proposals, m.Search = nil, pass.Search{} })
 	}
 	proposes("at first", false)
 	f.Clock = f.Clock.Add(disrupt.LongestPostponement - time.Second)

@@ -15,13 +15,21 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// claimRef returns a NodeClaim with the fields that an event's reference needs.
-func claimRef(n *snapshot.Node) *karpv1.NodeClaim {
-	ref := &karpv1.NodeClaim{}
-	ref.Name, ref.UID = n.Claim, n.ClaimUID
+// nodeAndClaim names a Node, if there is one, and its NodeClaim.
+type nodeAndClaim struct {
+	node, claim string
+	uid         types.UID // of the claim
+}
+
+func refOf(n *snapshot.Node) nodeAndClaim {
+	ref := nodeAndClaim{claim: n.Claim, uid: n.ClaimUID}
+	if n.Registered {
+		ref.node = n.Name
+	}
 	return ref
 }
 
@@ -107,43 +115,74 @@ func (l *Loop) deletePoolGauges(allowances []disrupt.Allowance) {
 }
 
 func (l *Loop) recordBlocked(n *snapshot.Node, message string) {
-	l.onNodeAndClaim(n, func(o event.Object) { l.Events.Normal(o, "DisruptionBlocked", "%s", upperFirst(message)) })
+	l.onNodeAndClaim(refOf(n), func(o event.Object) { l.Events.Normal(o, "DisruptionBlocked", "%s", upperFirst(message)) })
+}
+
+// recordInvalidReplacement publishes on the nodes of a command that their replacement was rejected, and until when they stay.
+func (l *Loop) recordInvalidReplacement(cmd *disrupt.Command, causes string) {
+	refused := l.Queue.memory.now().Refused
+	for _, c := range cmd.Candidates {
+		l.recordBlocked(c.Node, fmt.Sprintf("the API server rejects the replacement of the node as invalid: %s. "+
+			"Correct the template of NodePool %q, or what the pods of the node request; the next attempt is after %s",
+			causes, c.Pool.Name, refused[c.Node.ClaimUID].Until.UTC().Format(time.RFC3339)))
+	}
 }
 
 // onNodeAndClaim publishes an event on the Node, if there is one, and on its claim.
-func (l *Loop) onNodeAndClaim(n *snapshot.Node, publish func(o event.Object)) {
-	if n.Registered {
-		publish(nodeRef(n.Name))
+func (l *Loop) onNodeAndClaim(ref nodeAndClaim, publish func(o event.Object)) {
+	if ref.node != "" {
+		publish(nodeRef(ref.node))
 	}
-	publish(claimRef(n))
+	claim := &karpv1.NodeClaim{}
+	claim.Name, claim.UID = ref.claim, ref.uid
+	publish(claim)
 }
 
-// describePart describes a command in an event on one of its nodes.
-func describePart(cmd *disrupt.Command, c *disrupt.Candidate) string {
-	if n := len(cmd.Candidates); n > 1 {
-		return fmt.Sprintf("%s: [%s] (part of %d-node consolidation)", decision(cmd), c.Node.Name, n)
-	}
-	return decision(cmd) + ": " + describeNodes(cmd)
+// shape is what events and logs say of a command in short.
+type shape struct {
+	decision     string
+	nodes        []string
+	replacements int
 }
 
-// recordFailedDrift publishes on drifted nodes why they are not replaced, and moves them to the end of the order.
-func (l *Loop) recordFailedDrift(r *passState, left []disrupt.Unconsolidatable) {
-	existing := make(map[types.UID]bool, len(left))
-	for i := range r.Snapshot.Nodes {
-		existing[r.Snapshot.Nodes[i].ClaimUID] = true
+func shapeOf(cmd *disrupt.Command) shape {
+	out := shape{decision: decision(cmd), replacements: cmd.Replacements()}
+	for _, c := range cmd.Candidates {
+		out.nodes = append(out.nodes, c.Node.Name)
 	}
-	for uid := range l.driftFailedAt {
-		if !existing[uid] {
-			delete(l.driftFailedAt, uid)
-		}
+	return out
+}
+
+// proposedShape is the shape of a proposal.
+func proposedShape(p *pass.Proposal) shape {
+	out := shape{decision: "delete", replacements: len(p.Launches)}
+	if len(p.Launches) > 0 {
+		out.decision = "replace"
 	}
-	for _, k := range left {
-		l.recordBlocked(k.Candidate.Node, k.Message)
-		if l.driftFailedAt == nil {
-			l.driftFailedAt = map[types.UID]time.Time{}
-		}
-		l.driftFailedAt[k.Candidate.Node.ClaimUID] = r.Snapshot.Now
+	for i := range p.Nodes {
+		out.nodes = append(out.nodes, p.Nodes[i].Name)
 	}
+	return out
+}
+
+// part describes the command in an event on one of its nodes.
+func (s shape) part(node string) string {
+	if n := len(s.nodes); n > 1 {
+		return fmt.Sprintf("%s: [%s] (part of %d-node consolidation)", s.decision, node, n)
+	}
+	return s.decision + ": " + s.String()
+}
+
+// String lists the nodes, and the number of replacements.
+func (s shape) String() string {
+	out := "[" + strings.Join(s.nodes, ", ") + "]"
+	switch s.replacements {
+	case 0:
+		return out
+	case 1:
+		return out + " -> [1 replacement]"
+	}
+	return fmt.Sprintf("%s -> [%d replacements]", out, s.replacements)
 }
 
 // countDecision counts a command that was started.
@@ -163,21 +202,10 @@ func decision(cmd *disrupt.Command) string {
 	if cmd.TerminateFirst != "" {
 		return "terminate-first"
 	}
-	if replacementCount(cmd) > 0 {
+	if cmd.Replacements() > 0 {
 		return "replace"
 	}
 	return "delete"
-}
-
-// replacementCount is how many replacements a command launches.
-func replacementCount(cmd *disrupt.Command) int {
-	switch {
-	case cmd.Reboot:
-		return 0
-	case isStatic(cmd):
-		return 1
-	}
-	return len(cmd.Plan.Launches)
 }
 
 // affectedPools are the pools that lose nodes, sorted.
@@ -237,7 +265,7 @@ func (l *Loop) logCommand(cmd *disrupt.Command, id string) {
 			id,
 			decision(cmd),
 			strings.Join(affectedPools(cmd), ", "),
-			describeNodes(cmd),
+			shapeOf(cmd),
 			cmd.Savings,
 		),
 		"decision",
@@ -247,7 +275,7 @@ func (l *Loop) logCommand(cmd *disrupt.Command, id string) {
 		"disrupted-node-count",
 		len(nodes),
 		"replacement-node-count",
-		replacementCount(cmd),
+		cmd.Replacements(),
 		"pod-count",
 		pods,
 		"disrupted-nodes",
@@ -265,23 +293,6 @@ func preferredCapacityType(capacityTypes []string) string {
 		}
 	}
 	return ""
-}
-
-// describeNodes lists the nodes of a command, and the number of replacements.
-func describeNodes(cmd *disrupt.Command) string {
-	var names []string
-	for _, c := range cmd.Candidates {
-		names = append(names, c.Node.Name)
-	}
-	out := "[" + strings.Join(names, ", ") + "]"
-	n := replacementCount(cmd)
-	switch n {
-	case 0:
-		return out
-	case 1:
-		return out + " -> [1 replacement]"
-	}
-	return fmt.Sprintf("%s -> [%d replacements]", out, n)
 }
 
 // describe formats a command for logs.

@@ -72,22 +72,13 @@ func (l *Loop) newCommand(cmd *disrupt.Command, id string) karpv1.DisruptionComm
 	for _, c := range cmd.Candidates {
 		e.Candidates = append(e.Candidates, c.Node.Claim)
 	}
-	if isStatic(cmd) {
+	if cmd.Static() {
 		e.Replacements = []string{replacementName(cmd.Candidates[0].Pool.Name, e.ID, 0)}
 	}
 	for i := range cmd.Plan.Launches {
 		e.Replacements = append(e.Replacements, replacementName(cmd.Plan.Launches[i].Pool.Name, e.ID, i))
 	}
 	return e
-}
-
-// isStatic reports whether the command launches the replacement of a node of a static pool.
-func isStatic(cmd *disrupt.Command) bool {
-	if cmd.TerminateFirst != "" {
-		return false
-	}
-	oneForOne := cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy
-	return oneForOne && cmd.Candidates[0].Pool.Spec.Replicas != nil
 }
 
 // replacementName is the name of a command's i-th replacement. It is derived from the command's ID, so that a claim
@@ -233,7 +224,7 @@ func (l *Loop) deleteCandidates(ctx context.Context, e karpv1.DisruptionCommand)
 
 // createReplacements creates the replacements.
 func (l *Loop) createReplacements(ctx context.Context, cmd *disrupt.Command, e karpv1.DisruptionCommand) error {
-	if isStatic(cmd) {
+	if cmd.Static() {
 		pool := cmd.Candidates[0].Pool
 		claim, err := provisioning.StaticClaim(pool, [2]string{awsv1.LabelNodeClass, pool.Spec.Template.Spec.NodeClassRef.Name}, l.Labels)
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -50,7 +50,7 @@ func TestAPassThatFailsIsNotRepeatedAtOnce(t *testing.T) {
 				cancel()
 			}
 		}}
-		l.proposals = []proposal{{cmd: &disrupt.Command{}, due: time.Now()}}
+		l.Queue.memory.keep(pass.Memory{Proposals: []pass.Proposal{{Due: time.Now()}}})
 		if err := l.Start(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func free() []client.Object {
 func TestCapacityThatACommandUsesStays(t *testing.T) {
 	f := controllertest.New(t, free()...)
 	l := newLoopWithTypes(f)
-	pass(t, l)
+	passes(t, l)
 	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" || len(replacements(f)) > 0 {
 		t.Errorf("%d replacements, ending (-want +got):\n%s", len(replacements(f)), diff)
 	}
@@ -137,7 +137,7 @@ func TestCapacityThatWasJustDeleted(t *testing.T) {
 	if diff := cmp.Diff([]string{"free"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
-	pass(t, l)
+	passes(t, l)
 	if len(replacements(f)) != 1 || !isTainted(f, "node-a") {
 		t.Errorf("later: %d replacements, tainted %v", len(replacements(f)), isTainted(f, "node-a"))
 	}
@@ -165,7 +165,7 @@ func TestStaticPoolThatLaunchesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := controllertest.New(t, driftingPool(1, 1, static, pool)...)
 			l := newLoopWithTypes(f)
-			pass(t, l)
+			passes(t, l)
 			if n := len(replacements(f)); n != 0 || isTainted(f, "node-n0") {
 				t.Errorf("%d replacements, tainted %v", n, isTainted(f, "node-n0"))
 			}
@@ -234,7 +234,7 @@ func TestCommandsThatCannotBeStarted(t *testing.T) {
 func TestReplacementThatIsKept(t *testing.T) {
 	f := controllertest.New(t, twoDriftedNodes()...)
 	l := newLoopWithTypes(f)
-	pass(t, l)
+	passes(t, l)
 	created := replacements(f)
 	f.Do(initialize(t.Context(), f.API, &created[0], f.Now()))
 	kept := created[0].Name
@@ -261,7 +261,7 @@ func TestProtectedPodThatCostsNothing(t *testing.T) {
 	t.Run("on a replacement", func(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		created := replacements(f)[0]
 		condition.SetTrue(&created, karpv1.ConditionRegistered, f.Now())
 		created.Status.NodeName = "node-" + created.Name
@@ -283,7 +283,7 @@ func TestProtectedPodThatCostsNothing(t *testing.T) {
 				return nil
 			},
 		})
-		pass(t, l)
+		passes(t, l)
 		if got := deletingClaims(f); len(got) > 0 || isTainted(f, "node-a") {
 			t.Errorf("ending %v, tainted %v", got, isTainted(f, "node-a"))
 		}
@@ -379,7 +379,7 @@ func TestGaugesOfAPoolThatIsGone(t *testing.T) {
 func TestGaugesOfBudgets(t *testing.T) {
 	f := controllertest.New(t, emptyNodes("a")...)
 	l, _ := loop(f)
-	pass(t, l)
+	passes(t, l)
 	for _, reason := range []string{"empty", "drifted", "underutilized"} {
 		if n := testutil.ToFloat64(l.Metrics.AllowedDisruptions.WithLabelValues("general", reason)); n == 0 {
 			t.Errorf("no disruption is allowed for %s", reason)
@@ -389,7 +389,7 @@ func TestGaugesOfBudgets(t *testing.T) {
 		t.Errorf("%d series, want one for each reason in lower case", n)
 	}
 	f.Do(f.API.Delete(t.Context(), controllertest.Pool("general")))
-	pass(t, l)
+	passes(t, l)
 	if n := testutil.CollectAndCount(l.Metrics.AllowedDisruptions) + testutil.CollectAndCount(l.Metrics.Cost); n > 0 {
 		t.Errorf("%d series of a pool that is gone", n)
 	}
@@ -399,7 +399,7 @@ func TestGaugesOfBudgets(t *testing.T) {
 func TestGaugeOfCost(t *testing.T) {
 	f := controllertest.New(t, driftedNodes("a", "b")...)
 	l := newLoopWithTypes(f)
-	pass(t, l)
+	passes(t, l)
 	if got := testutil.ToFloat64(l.Metrics.Cost.WithLabelValues("general")); got != 0.2 {
 		t.Errorf("cost %v $/h, want 0.2: two m.small", got)
 	}
@@ -436,7 +436,7 @@ func TestFailedRollbackIsRetried(t *testing.T) {
 	}
 	down = false
 	f.Clock = f.Clock.Add(10 * time.Minute)
-	pass(t, l)
+	passes(t, l)
 	if n := len(replacements(f)); n != 1 {
 		t.Errorf("%d replacements: the node counts as being disrupted for ever", n)
 	}
@@ -448,7 +448,7 @@ func TestNodeOfAnothersCommand(t *testing.T) {
 	f := controllertest.New(t, driftedNodes("a")...)
 	theirs := newLoopWithTypes(f)
 	stale := f.Claim("a")
-	pass(t, theirs)
+	passes(t, theirs)
 	if len(replacements(f)) != 1 {
 		t.Fatal("the other has created nothing")
 	}

@@ -128,7 +128,7 @@ func (w *idleWorld) wouldAct(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return acted || len(fresh.proposals) > 0
+	return acted || len(fresh.Queue.memory.now().Proposals) > 0
 }
 
 // The oracle of a pass that is left out is one that is not.

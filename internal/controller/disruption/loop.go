@@ -15,7 +15,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,12 +29,12 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/reservation"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -49,10 +48,7 @@ const (
 	// failureBackoff is the shortest pause after a pass that failed.
 	failureBackoff = time.Second
 	// ValidationDelay is how long a command must stay valid before it is executed. It is Karpenter's.
-	ValidationDelay = 15 * time.Second
-	// maxDriftSimulations is how many drifted nodes one pass tries: each takes a scheduling simulation, and the nodes
-	// that failed come last in the next pass.
-	maxDriftSimulations = 50
+	ValidationDelay = pass.ValidationDelay
 )
 
 // clusterState takes snapshots. The loop reports its decisions to it, since the cache shows them late.
@@ -72,7 +68,8 @@ type clusterState interface {
 
 // breaker pauses replacements in a pool, by reason, after replacements that failed.
 type breaker interface {
-	Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool)
+	// Limit returns how many replacements may start, and why no more; limited is false if any number may.
+	Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (starts int, why string, limited bool)
 	Started(pool string, reason karpv1.DisruptionReason)
 	haltChecker
 }
@@ -117,8 +114,8 @@ type Loop struct {
 	Provisioning launches
 	// Turns are the passes over the cluster that are in progress, of others as well; nil waits for none.
 	Turns *turns.Turns
-	// Compile prepares a snapshot for scheduling simulations; nil means consolidate.Compile.
-	Compile func(*snapshot.Snapshot) *schedule.Problem
+	// Decide decides a pass; nil means pass.Decide.
+	Decide func(pass.Input) (pass.Decisions, pass.Memory)
 	// Quarantine holds the pods that are left out of planning; nil means an empty one of this Loop.
 	Quarantine *quarantine.Registry
 	// Costly has the pending pods that provisioning leaves out of most plans; nil has none.
@@ -131,25 +128,14 @@ type Loop struct {
 	// wake ends the pause before the next pass; nil never does.
 	wake chan struct{}
 
-	proposals []proposal
 	// gaugedPools are the pools that gauges exist for.
 	gaugedPools map[string]bool
 	// methodRuns is when each method last ran.
 	methodRuns map[string]methodRun
-	// driftFailedAt is when a drifted node was last found to be irreplaceable, since its pods fit nowhere.
-	driftFailedAt map[types.UID]time.Time
-	// excluded are nodes that could not be tainted, and until when they are excluded from consolidation.
-	excluded map[types.UID]time.Time
-	// refusedReplacements are nodes with a replacement that the API server rejected as invalid.
-	refusedReplacements map[types.UID]refusalBackoff
 	// panicsInARow counts consecutive passes that panicked although no pod was the cause.
 	panicsInARow int
-	// ledger tracks the cost of pools.
-	ledger disrupt.PoolCosts
-	// lastSearch is the last search that found nothing to consolidate.
-	lastSearch fruitlessSearch
-	// manyPendingSince is since when many pods wait for nodes; zero while few do.
-	manyPendingSince time.Time
+	// restsUntil is the earliest start of the next search for savings, whatever changes: other work of the process needs CPU time, too.
+	restsUntil time.Time
 	// interrupted is true if a burst of pods ended the last search. The next one is not interrupted, so that bursts which follow each other
 	// do not keep nodes from being consolidated.
 	interrupted bool
@@ -157,8 +143,10 @@ type Loop struct {
 	pauses pauses
 	// idle is the last pass, if it found nothing to do.
 	idle idlePass
-	// passSnapshot is the snapshot of the current pass.
-	passSnapshot *snapshot.Snapshot
+	// passInput is what the current pass depends on; nil before it is known.
+	passInput *pass.Input
+	// retrySoon is true if the last pass dropped a command, since the cluster had changed.
+	retrySoon bool
 }
 
 // NeedLeaderElection makes sure that only one process disrupts.
@@ -194,16 +182,17 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 	switch {
 	case acted && err == nil:
 		return 0
-	case acted:
+	case acted, l.retrySoon:
 		return failureBackoff
 	case l.panicsInARow > 0:
-		return panics.Backoff(passInterval, maxPanicBackoff, l.panicsInARow-1)
+		return backoff.Doubling{First: passInterval, Max: maxPanicBackoff}.After(l.panicsInARow - 1)
 	}
 	wait, now := passInterval, l.Now()
-	for i := range l.proposals {
-		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
+	remembers := l.Queue.memory.now()
+	for i := range remembers.Proposals {
+		wait = min(wait, max(remembers.Proposals[i].Due.Sub(now), 0))
 	}
-	if due := l.lastSearch.due; due.After(now) {
+	if due := remembers.Search.Due; due.After(now) {
 		wait = min(wait, due.Sub(now))
 	}
 	if err != nil {
@@ -212,61 +201,11 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 	return wait
 }
 
-// passState is the working state of one pass.
-type passState struct {
-	*disrupt.View
-	// rec records the pass; nil records nothing.
-	rec *recorder.Pass
-	// budgets are the disruptions that the budgets still allow, by reason.
-	budgets map[karpv1.DisruptionReason]*disrupt.RemainingBudgets
-	// costs are what the nodes of pools cost, in $/h.
-	costs map[string]float64
-	// taken are claims that a command of this pass, or a proposal, includes.
-	taken map[types.UID]bool
-	// started counts the commands of this pass.
-	started int
-	// searched is true if nothing can be consolidated in a cluster with the present fingerprint.
-	searched bool
-	// moved is true after a command that uses or removes capacity which the snapshot still shows as free.
-	moved   bool
-	compile func(*snapshot.Snapshot) *schedule.Problem
-	problem *schedule.Problem
-}
-
-// compiled is the snapshot prepared for scheduling simulations, at first use.
-func (r *passState) compiled() *schedule.Problem {
-	if r.problem == nil {
-		r.problem = r.compile(r.Snapshot)
-	}
-	return r.problem
-}
-
-// take counts candidates against the budgets of all reasons, and excludes them from other commands of this pass.
-func (r *passState) take(candidates []*disrupt.Candidate) {
-	r.rec.Call(recorder.CallTake, recorder.ClaimNames(candidates), nil)
-	r.use(candidates)
-}
-
-// use is take for candidates that the record has already.
-func (r *passState) use(candidates []*disrupt.Candidate) {
-	for _, room := range r.budgets {
-		room.Use(candidates)
-	}
-	for _, c := range candidates {
-		r.taken[c.Node.ClaimUID] = true
-	}
-}
-
-// free returns the candidates that no command has taken.
-func (r *passState) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
-	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool { return r.taken[c.Node.ClaimUID] })
-}
-
-// pass takes a snapshot, executes earlier proposals that are due and still valid, and runs each method to find more. It does nothing
-// while the last pass found nothing to do, and nothing has changed since.
+// pass takes a snapshot, has the engine decide on it, and performs what it decides. It does nothing while the last pass found nothing to
+// do, and nothing has changed since.
 func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.logOverdueMethods()
-	l.passSnapshot = nil
+	l.passInput, l.retrySoon = nil, false
 	version, known := l.State.Version(ctx)
 	if known && l.stillIdle(version) {
 		return false, nil
@@ -278,162 +217,66 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 		return false, err
 	}
 	snap := l.Costly.Without(l.withoutQuarantined(all), l.Now())
-	l.passSnapshot = snap
 	errs = append(errs, l.untaintOrphans(ctx, snap))
-	r := l.newPassState(snap)
-	r.rec = l.Recorder.Begin(recorder.Disruption, all, snap)
-	defer r.rec.Flush()
-	for _, reason := range l.reasons() {
-		allowances := disrupt.Allowances(snap, reason)
-		l.recordBudgets(reason, allowances)
-		r.budgets[reason] = r.RemainingBudgets(allowances)
-		l.deletePoolGauges(allowances)
+	rec := l.Recorder.Begin(recorder.Disruption, all, snap)
+	defer rec.Flush()
+	in, err := l.input(ctx, snap)
+	errs = append(errs, err)
+	l.passInput = &in
+	measured := l.measured(&in)
+	decided, remembers := l.decide(in)
+	l.interrupted = decided.Stats.InterruptedAt > 0
+	l.identify(&decided, &remembers)
+	l.record(rec, &in, &decided)
+	l.report(&decided, measured)
+	l.Queue.memory.keep(remembers)
+	if len(decided.Start) > 0 {
+		rec.Commit()
 	}
-	l.recordCosts(r)
-	l.recordBlockedNodes(r.View)
-	l.recordPodEvents(r.View)
-	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Prune(r.View) })
-	for _, step := range []func(context.Context, *passState) error{
-		l.repairUnhealthy, l.executeDue, l.proposeEmpty, l.replaceStatic, l.replaceDrifted,
-		l.proposeConsolidations,
-	} {
-		errs = append(errs, step(ctx, r))
+	done, err := l.perform(ctx, decided.Start)
+	l.retrySoon = done.dropped
+	if err = errors.Join(append(errs, err)...); known && err == nil {
+		l.rememberIdle(&decided, version)
 	}
-	err = errors.Join(errs...)
-	if known && err == nil {
-		l.rememberIdle(r, version)
-	}
-	return r.started > 0, err
+	return done.started > 0, err
 }
 
-// newPassState derives the state of a pass from its snapshot alone.
-func (l *Loop) newPassState(snap *snapshot.Snapshot) *passState {
-	compile := l.Compile
-	if compile == nil {
-		compile = consolidate.Compile
+// decide is pass.Decide, or what a test has in its place.
+func (l *Loop) decide(in pass.Input) (pass.Decisions, pass.Memory) {
+	if l.Decide != nil {
+		return l.Decide(in)
 	}
-	return &passState{
-		View:    disrupt.NewView(snap),
-		budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{},
-		taken:   map[types.UID]bool{},
-		compile: compile,
-	}
+	return pass.Decide(in)
 }
 
-// execute starts a command that is valid in the snapshot. It drops a command that the API server's state no longer
-// allows.
-func (l *Loop) execute(ctx context.Context, r *passState, cmd *disrupt.Command) error {
-	if why, open := l.pausedByBreaker(ctx, cmd); open {
-		l.Log.Debug("disruption pauses", "reason", cmd.Reason, "why", why)
-		return nil
-	}
-	l.decide(r, cmd)
-	r.rec.Commit()
-	l.logCommand(cmd, cmd.ID)
-	err := l.start(ctx, cmd, cmd.ID)
-	l.recordStart(cmd.ID, err)
-	if errors.Is(err, errPodsChanged) || errors.Is(err, errLimitReached) { // nothing was deleted or launched
-		l.Metrics.FailedValidations.WithLabelValues(cmd.ConsolidationType).Add(float64(len(cmd.Candidates)))
-		return nil
-	}
-	r.moved = true
-	if apierrors.IsInvalid(err) {
-		l.backOffRefused(cmd, err)
-	}
-	if err != nil {
-		if at := (*taintError)(nil); len(cmd.Candidates) > 1 && errors.As(err, &at) {
-			l.exclude(at.node.ClaimUID)
-		}
-		if cmd.Reason == karpv1.DisruptionDrifted || cmd.Reason == karpv1.DisruptionUnhealthy {
-			l.Queue.withAttempts(func(a *disrupt.DriftBackoff) {
-				a.Refused(cmd.Candidates[0].Node.Pool, candidateUIDs(cmd), l.Now(), l.Queue.Jitter())
-			})
-		}
-		return fmt.Errorf("disrupt nodes: %w", err)
-	}
-	l.countDecision(cmd)
-	r.started++
-	return nil
-}
-
-// replaceStatic replaces drifted nodes of static pools, one for one.
-func (l *Loop) replaceStatic(ctx context.Context, r *passState) error {
-	if !l.StaticCapacity {
-		return nil
-	}
-	l.noteMethodRun(methodStaticDrift)
-	var errs []error
-	var turns []disrupt.StaticBatch
-	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) {
-		turns = a.StaticDrift(r.View, r.budgets[karpv1.DisruptionDrifted])
-		if len(turns) > 0 {
-			r.rec.Call(recorder.CallStatic, a.Record(), recorder.RecordStatic(turns))
-		}
-	})
-	for _, turn := range turns {
-		if turn.Pool.DeletionTimestamp != nil || !condition.IsTrue(turn.Pool, condition.Ready) {
-			continue // replacements would not launch
-		}
-		if turn.Candidates = l.withoutBackedOff(turn.Candidates); len(turn.Candidates) > 0 {
-			errs = append(errs, l.replaceInStaticPool(ctx, r, turn)...)
+// identify gives commands their IDs. Empty nodes that start together share a prefix.
+func (l *Loop) identify(decided *pass.Decisions, remembers *pass.Memory) {
+	var emptyID string
+	empties := 0
+	for i := range decided.Start {
+		switch c := &decided.Start[i]; {
+		case c.ConsolidationType == kindEmpty:
+			if emptyID == "" {
+				emptyID = l.ID()
+			}
+			c.ID = partOf(emptyID, empties)
+			empties++
+		case c.ID == "":
+			c.ID = l.ID()
 		}
 	}
-	return errors.Join(errs...)
-}
-
-// replaceDrifted replaces one drifted node. The next pass, which follows at once, has a snapshot of the capacity that
-// is left.
-func (l *Loop) replaceDrifted(ctx context.Context, r *passState) error {
-	candidates := l.withoutBackedOff(r.free(r.Drifted(false)))
-	l.Metrics.EligibleNodes.WithLabelValues("drifted").Set(float64(len(candidates)))
-	if r.moved {
-		return nil
-	}
-	l.noteMethodRun(methodDrift)
-	if len(candidates) == 0 {
-		return nil
-	}
-	began := l.Now()
-	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { candidates = a.DriftOrder(candidates, r.Snapshot.Now) })
-	blocked := map[string]bool{}
-	candidates = slices.DeleteFunc(candidates, func(c *disrupt.Candidate) bool {
-		pool := c.Node.Pool
-		if _, known := blocked[pool]; !known {
-			blocked[pool] = r.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || l.poolPaused(ctx, c.Pool, karpv1.DisruptionDrifted)
+	proposed := remembers.Proposals[len(remembers.Proposals)-len(decided.Propose):]
+	for i := range decided.Propose {
+		if c := &decided.Propose[i]; c.ConsolidationType != kindEmpty { // those get theirs when they start
+			c.ID = l.ID()
+			proposed[i].ID = c.ID
+			for k := range decided.Found.Commands {
+				if found := &decided.Found.Commands[k]; found.Candidates[0] == c.Candidates[0] {
+					found.ID = c.ID
+				}
+			}
 		}
-		return blocked[pool]
-	})
-	if len(candidates) == 0 {
-		return nil
 	}
-	slices.SortStableFunc(candidates, func(a, b *disrupt.Candidate) int {
-		return l.driftFailedAt[a.Node.ClaimUID].Compare(l.driftFailedAt[b.Node.ClaimUID])
-	})
-	freed := l.freedSlots(r, karpv1.DisruptionDrifted)
-	cmd, left := replace.Drift(
-		r.compiled(),
-		r.View,
-		replace.DriftSearch{
-			Order:         candidates,
-			Remaining:     r.budgets[karpv1.DisruptionDrifted],
-			MaxRejections: maxDriftSimulations,
-			Budget:        schedule.DefaultBudget(),
-			Freed:         freed,
-		},
-	)
-	r.rec.Call(
-		recorder.CallDrift,
-		recorder.DriftInput{Claims: recorder.ClaimNames(candidates), MaxRejections: maxDriftSimulations, Freed: freed != nil},
-		recorder.RecordDrift(cmd, left),
-	)
-	l.Metrics.Evaluation.WithLabelValues("drifted", "").Observe(l.Now().Sub(began).Seconds())
-	l.recordFailedDrift(r, left)
-	if cmd == nil {
-		return nil
-	}
-	l.Queue.withAttempts(func(a *disrupt.DriftBackoff) { a.Started(cmd.Candidates[0].Pool.Name, r.Snapshot.Now) })
-	r.take(cmd.Candidates)
-	return l.execute(ctx, r, cmd)
 }
 
 // untaintOrphans removes the disruption taint from nodes that no command disrupts: the claim has no command, or one

@@ -100,8 +100,8 @@ func isTainted(f *controllertest.Fixture, node string) bool {
 	return slices.ContainsFunc(f.Node(node).Spec.Taints, karpv1.IsTaintDisrupted)
 }
 
-// pass proposes, and acts on what was proposed.
-func pass(t *testing.T, l *Loop) {
+// passes proposes, and acts on what was proposed.
+func passes(t *testing.T, l *Loop) {
 	t.Helper()
 	for range 2 {
 		if _, err := l.pass(t.Context()); err != nil {
@@ -120,7 +120,7 @@ func TestWhichNodesAreDisrupted(t *testing.T) {
 	condition.Clear(young, karpv1.ConditionConsolidatable, controllertest.Start)
 	f.Do(f.API.Status().Update(f.Context(), young))
 	l, _ := loop(f)
-	pass(t, l)
+	passes(t, l)
 	if diff := cmp.Diff([]string{"daemons", "empty"}, deletingClaims(f)); diff != "" {
 		t.Errorf("ending (-want +got):\n%s", diff)
 	}
@@ -138,7 +138,7 @@ func TestWhichNodesAreDisrupted(t *testing.T) {
 			t.Errorf("events\n%s\nwant %q", said, want)
 		}
 	}
-	pass(t, l)
+	passes(t, l)
 	if diff := cmp.Diff([]string{"daemons", "empty"}, deletingClaims(f)); diff != "" || !isTainted(f, "node-empty") {
 		t.Errorf("the next pass: tainted %v, ending (-want +got):\n%s", isTainted(f, "node-empty"), diff)
 	}
@@ -157,7 +157,7 @@ func TestPodBoundAtTheLastMoment(t *testing.T) {
 			return nil
 		},
 	})
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); len(got) > 0 || isTainted(f, "node-a") {
 		t.Errorf("ending %v, tainted %v", got, isTainted(f, "node-a"))
 	}
@@ -173,7 +173,7 @@ func TestDecisionMustStayValid(t *testing.T) {
 			f.Do(f.API.Create(f.Context(), controllertest.Pod("web", "node-a")))
 		}
 	}}
-	pass(t, l)
+	passes(t, l)
 	if diff := cmp.Diff([]string{"b"}, deletingClaims(f)); diff != "" || isTainted(f, "node-a") {
 		t.Errorf("a tainted %v, ending (-want +got):\n%s", isTainted(f, "node-a"), diff)
 	}
@@ -233,7 +233,7 @@ func TestCacheLagDoesNotUntaint(t *testing.T) {
 		},
 	}), f.API, f.Now)
 	for range 3 {
-		pass(t, l)
+		passes(t, l)
 		if !isTainted(f, "node-a") || f.Claim("a").DeletionTimestamp == nil {
 			t.Fatal("the node takes pods while its claim is being deleted")
 		}
@@ -286,7 +286,7 @@ func TestUntaintOrphans(t *testing.T) {
 			if tt.marked {
 				state.MarkForDeletion(tt.claim.UID)
 			}
-			pass(t, l)
+			passes(t, l)
 			if got := !isTainted(f, "node-a"); got != tt.reopened {
 				t.Errorf("reopened %v, want %v", got, tt.reopened)
 			}

@@ -89,7 +89,7 @@ func TestEmptyAndDrifted(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, l := world(tt.change, tt.pool)
-			pass(t, l)
+			passes(t, l)
 			if c, _ := condition.Get(f.Claim("a"), karpv1.ConditionDisruptionReason); c.Reason != tt.reason || len(deletingClaims(f)) != 1 {
 				t.Errorf("reason %q, ending %v", c.Reason, deletingClaims(f))
 			}
@@ -161,8 +161,8 @@ func TestAnotherCommandIsFound(t *testing.T) {
 func TestSearchLimitedByBudgetsIsRepeated(t *testing.T) {
 	f := controllertest.New(t, oversized(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "0"}} })...)
 	l := newLoopWithTypes(f)
-	pass(t, l)
-	if !l.lastSearch.at.IsZero() {
+	passes(t, l)
+	if !l.Queue.memory.now().Search.At.IsZero() {
 		t.Error("a node was left for the budget, and the search rests all the same")
 	}
 }
@@ -178,7 +178,7 @@ func TestSlowCreationOfReplacements(t *testing.T) {
 			return api.Create(ctx, o, opts...)
 		},
 	})
-	pass(t, l)
+	passes(t, l)
 	if diff := cmp.Diff([]int{0}, wanted); diff != "" {
 		t.Errorf("pods that want a place while the replacement is created (-want +got):\n%s", diff)
 	}
@@ -224,7 +224,7 @@ func TestStaticPool(t *testing.T) {
 				gone.Finalizers = nil
 				f.Do(f.API.Update(t.Context(), gone))
 			}
-			pass(t, l)
+			passes(t, l)
 			if n := len(claims(f)); n != 5+want {
 				t.Errorf("%d claims, want %d", n, 5+want)
 			}
@@ -237,7 +237,7 @@ func TestStaticPoolsAreIgnoredWithoutTheGate(t *testing.T) {
 	f := controllertest.New(t, driftingPool(1, 1, budget("100%"), func(p *karpv1.NodePool) { p.Spec.Replicas = &replicas })...)
 	l := newLoopWithTypes(f)
 	l.StaticCapacity = false
-	if pass(t, l); len(replacements(f)) > 0 {
+	if passes(t, l); len(replacements(f)) > 0 {
 		t.Error("replaced")
 	}
 }
@@ -267,7 +267,7 @@ func TestEventsOnProtectedPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pod("web", "node-a", tt.pod))...)
 			l, _ := loop(f)
-			pass(t, l)
+			passes(t, l)
 			said := slices.DeleteFunc(f.RecordedEvents(), func(s string) bool { return !strings.Contains(s, "DoNotDisrupt") })
 			if tt.want == "" && len(said) == 0 || len(said) == 1 && strings.HasPrefix(said[0], tt.want) && tt.want != "" {
 				return
@@ -293,7 +293,7 @@ func TestInvalidDisruptionCostsAreReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := controllertest.New(t, append(emptyNodes("a"), controllertest.Pod("web", "node-a", stating(tt.annotations)))...)
 			l, _ := loop(f)
-			pass(t, l)
+			passes(t, l)
 			said := slices.DeleteFunc(f.RecordedEvents(), func(s string) bool { return !strings.Contains(s, "InvalidDisruptionCost") })
 			if (tt.want == "") != (len(said) == 0) || tt.want != "" && !strings.Contains(said[0], "Annotation "+tt.want+" is ignored") {
 				t.Errorf("said %q, want one about %q", said, tt.want)
@@ -305,8 +305,8 @@ func TestInvalidDisruptionCostsAreReported(t *testing.T) {
 // pausedBreaker is a breaker that holds back one pool.
 type pausedBreaker string
 
-func (p pausedBreaker) Open(_ context.Context, pool string, _ karpv1.DisruptionReason) (string, bool) {
-	return "too many failed", pool == string(p)
+func (p pausedBreaker) Limit(_ context.Context, pool string, _ karpv1.DisruptionReason) (int, string, bool) {
+	return 0, "too many failed", pool == string(p)
 }
 
 func (pausedBreaker) Started(string, karpv1.DisruptionReason) {}
@@ -320,7 +320,7 @@ func TestBreaker(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
 		l.Breaker = pausedBreaker(pool)
-		pass(t, l)
+		passes(t, l)
 		if n := len(replacements(f)); n != want {
 			t.Errorf("pool %s pauses: %d replacements, want %d", pool, n, want)
 		}
@@ -329,7 +329,7 @@ func TestBreaker(t *testing.T) {
 		f := controllertest.New(t, emptyNodes("a")...)
 		l, _ := loop(f)
 		l.Breaker = pausedBreaker("general")
-		if pass(t, l); len(deletingClaims(f)) != 1 {
+		if passes(t, l); len(deletingClaims(f)) != 1 {
 			t.Error("stays")
 		}
 	})

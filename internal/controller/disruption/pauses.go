@@ -1,12 +1,11 @@
 package disruption
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
 // pausedEventWindow is the dedupe window of the event on a pool whose nodes are not replaced for now.
@@ -39,44 +38,17 @@ func (p *pauses) note(log *slog.Logger, pool string, reason karpv1.DisruptionRea
 	log.Info("waiting to replace more nodes", "NodePool", pool, "reason", reason, "why", why)
 }
 
-// poolPaused reports whether the breaker pauses replacements in the pool, with an event and a line in the log.
-func (l *Loop) poolPaused(ctx context.Context, pool *karpv1.NodePool, reason karpv1.DisruptionReason) bool {
-	if l.Breaker == nil {
-		return false
-	}
-	why, open := l.Breaker.Open(ctx, pool.Name, reason)
-	if !open {
-		why = ""
-	}
-	l.pauses.note(l.Log, pool.Name, reason, why)
-	if open {
-		l.Events.NormalEvery(pausedEventWindow, pool, "DisruptionBlocked", "Nodes are not replaced for reason %s: %s", reason, why)
-	}
-	return open
-}
-
-// pausedByBreaker checks the breaker for each pool that would lose or gain a node.
-func (l *Loop) pausedByBreaker(ctx context.Context, cmd *disrupt.Command) (string, bool) {
-	if l.Breaker == nil || replacementCount(cmd) == 0 && cmd.TerminateFirst == "" {
-		return "", false
-	}
-	pools := map[string]bool{}
-	for _, c := range cmd.Candidates {
-		pools[c.Pool.Name] = true
-	}
-	for i := range cmd.Plan.Launches {
-		pools[cmd.Plan.Launches[i].Pool.Name] = true
-	}
-	for _, name := range cmd.RefillPools {
-		pools[name] = true
-	}
-	for name := range pools {
-		if why, open := l.Breaker.Open(ctx, name, cmd.Reason); open {
-			return why, true
+// reportLimits publishes where replacements wait, and logs where they go on.
+func (l *Loop) reportLimits(decided *pass.Decisions) {
+	for i := range decided.Limits {
+		limit := &decided.Limits[i]
+		l.pauses.note(l.Log, limit.NodePool, limit.Reason, limit.Why)
+		if limit.Why != "" {
+			l.Events.NormalEvery(pausedEventWindow, decided.View.Pool(limit.NodePool), "DisruptionBlocked",
+				"Nodes are not replaced for reason %s: %s", limit.Reason, limit.Why)
 		}
 	}
-	for name := range pools {
-		l.Breaker.Started(name, cmd.Reason)
+	for i := range decided.Withheld {
+		l.Log.Debug("disruption pauses", "reason", decided.Withheld[i].Command.Reason, "why", decided.Withheld[i].Why)
 	}
-	return "", false
 }

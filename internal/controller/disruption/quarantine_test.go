@@ -19,22 +19,20 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
-	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
-	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
-	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 )
 
-// panickingCompile compiles snapshots, but panics over those with a pod of which bad is true.
-func panickingCompile(bad func(*corev1.Pod) bool) func(*snapshot.Snapshot) *schedule.Problem {
-	return func(s *snapshot.Snapshot) *schedule.Problem {
-		lists := [][]*corev1.Pod{s.Pods}
-		for i := range s.Nodes {
-			lists = append(lists, s.Nodes[i].Pods)
+// panicking decides as the engine does, but panics over a Snapshot with a pod of which bad is true.
+func panicking(bad func(*corev1.Pod) bool) func(pass.Input) (pass.Decisions, pass.Memory) {
+	return func(in pass.Input) (pass.Decisions, pass.Memory) {
+		lists := [][]*corev1.Pod{in.Snapshot.Pods}
+		for i := range in.Snapshot.Nodes {
+			lists = append(lists, in.Snapshot.Nodes[i].Pods)
 		}
 		if slices.ContainsFunc(lists, func(pods []*corev1.Pod) bool { return slices.ContainsFunc(pods, bad) }) {
 			panic("broken")
 		}
-		return consolidate.Compile(s)
+		return pass.Decide(in)
 	}
 }
 
@@ -67,7 +65,7 @@ func try(t *testing.T, f *controllertest.Fixture, l *Loop) {
 func TestPodThatMakesConsolidationPanicBlocksOnlyItsNode(t *testing.T) {
 	f := controllertest.New(t, twoOversized()...)
 	l := newLoopWithTypes(f)
-	l.Compile, l.Panics = panickingCompile(hasName("bad")), &panics.Reporter{Count: f.Metrics.EnginePanics, Log: f.Log}
+	l.Decide, l.Panics = panicking(hasName("bad")), &panics.Reporter{Count: f.Metrics.EnginePanics, Log: f.Log}
 	try(t, f, l)
 	if got := replacements(f); len(got) != 1 || !isTainted(f, "node-a") || isTainted(f, "node-b") {
 		t.Errorf(
@@ -96,7 +94,7 @@ func TestPodThatMakesConsolidationPanicBlocksOnlyItsNode(t *testing.T) {
 func TestNodeOfAQuarantinedPodIsNotEmpty(t *testing.T) {
 	f := controllertest.New(t, append(emptyNodes("a", "b"), controllertest.Pod("bad", "node-b"))...)
 	l, _ := loop(f)
-	l.Compile = panickingCompile(hasName("bad"))
+	l.Decide = panicking(hasName("bad"))
 	try(t, f, l)
 	try(t, f, l)
 	if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" {
@@ -110,11 +108,11 @@ func TestDisruptionThatAlwaysPanicsBacksOff(t *testing.T) {
 	f := controllertest.New(t, oversized()...)
 	l := newLoopWithTypes(f)
 	broken := true
-	l.Compile = func(s *snapshot.Snapshot) *schedule.Problem {
+	l.Decide = func(in pass.Input) (pass.Decisions, pass.Memory) {
 		if broken {
 			panic("broken")
 		}
-		return consolidate.Compile(s)
+		return pass.Decide(in)
 	}
 	var pauses []time.Duration
 	for range 3 {

@@ -26,7 +26,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
 
@@ -71,14 +71,16 @@ type Queue struct {
 	// Recorder records what becomes of commands; nil records nothing.
 	Recorder *recorder.Recorder
 
+	// memory is what passes remember. The Queue reports to it what became of commands.
+	memory memory
+
 	mu sync.Mutex
 	// starting are the commands that this process is starting now.
 	starting map[string]bool
 	// replacementsCreated are the commands with replacements that have all existed at some time.
 	replacementsCreated map[string]bool
 	// deleted are the claims that this process has deleted, and when: the cache may not show it yet.
-	deleted  map[types.UID]time.Time
-	attempts disrupt.DriftBackoff
+	deleted map[types.UID]time.Time
 	// pendingRollbacks are commands of this process with a failed rollback. Some may have no record on any claim.
 	pendingRollbacks []deferredRollback
 }
@@ -151,13 +153,6 @@ func (q *Queue) noteDeleted(uid types.UID) {
 		q.deleted = map[types.UID]time.Time{}
 	}
 	q.deleted[uid] = now
-}
-
-// withAttempts calls f with the attempts, under the lock.
-func (q *Queue) withAttempts(f func(a *disrupt.DriftBackoff)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	f(&q.attempts)
 }
 
 // command is a disruption command as recorded on its claims.
@@ -367,11 +362,9 @@ func (q *Queue) deleteCandidates(ctx context.Context, c command) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	q.withAttempts(func(a *disrupt.DriftBackoff) {
-		for _, claim := range c.candidates {
-			a.Succeeded(claim.Labels[karpv1.LabelNodePool])
-		}
-	})
+	for _, claim := range c.candidates {
+		q.memory.report(pass.Feedback{What: pass.Succeeded, At: q.Now(), Pool: claim.Labels[karpv1.LabelNodePool]})
+	}
 	q.Log.Debug("command succeeded", "command", describe(c.DisruptionCommand), "reason", strings.ToLower(string(c.Reason)))
 	return nil
 }

@@ -34,7 +34,7 @@ func TestBreakerPausesACommandInProgress(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := controllertest.New(t, driftedNodes("a")...)
 			l := newLoopWithTypes(f)
-			pass(t, l)
+			passes(t, l)
 			runDue(t, l)
 			if !isTainted(f, "node-a") {
 				t.Fatal("given up before the reason pauses")

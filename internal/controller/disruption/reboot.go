@@ -16,6 +16,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodeclaim/reboot"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 )
 
@@ -25,30 +26,37 @@ type rebootChecker interface {
 	CheckReboot(ctx context.Context, providerID string) error
 }
 
-// canReboot checks the permission before the drain: a node that was drained for a reboot that EC2 then denies would have
-// been disrupted twice. An error that may pass is returned: the node waits for the next pass.
-func (l *Loop) canReboot(ctx context.Context, c *disrupt.Candidate) (bool, error) {
+// reboot reboots a node. It checks the permission before the drain: a node that was drained for a reboot that EC2 then denies would have
+// been disrupted twice. A node that cannot be rebooted is replaced in the next pass; one of which that is not known
+// is tried again, after others.
+func (l *Loop) reboot(ctx context.Context, out *performed, cmd *disrupt.Command) error {
+	n := cmd.Candidates[0].Node
 	claim := &karpv1.NodeClaim{}
-	err := l.Client.Get(ctx, client.ObjectKey{Name: c.Node.Claim}, claim)
+	err := l.Client.Get(ctx, client.ObjectKey{Name: n.Claim}, claim)
 	if err == nil {
 		err = l.Rebooter.CheckReboot(ctx, claim.Status.ProviderID)
 	}
-	if !errors.Is(err, cloudprovider.ErrRebootRefused) && !errors.Is(err, cloudprovider.ErrNotFound) {
-		return err == nil, err
+	if err == nil {
+		return l.commitReboot(ctx, out, cmd)
 	}
-	l.Log.Warn("node cannot be rebooted", "Node", c.Node.Name, "error", err)
-	l.onNodeAndClaim(c.Node, func(o event.Object) {
-		l.Events.WarnEvery(repairBlockedWindow, o, karpv1.RebootFailed, "Node is replaced instead of rebooted: %v", err)
-	})
-	return false, nil
+	feedback := pass.Feedback{What: pass.RebootUnclear, At: l.Now(), Claims: candidateUIDs(cmd)}
+	if errors.Is(err, cloudprovider.ErrRebootRefused) || errors.Is(err, cloudprovider.ErrNotFound) {
+		feedback.What, out.dropped = pass.RebootRefused, true
+		l.Log.Warn("node cannot be rebooted", "Node", n.Name, "error", err)
+		l.onNodeAndClaim(refOf(n), func(o event.Object) {
+			l.Events.WarnEvery(repairBlockedWindow, o, karpv1.RebootFailed, "Node is replaced instead of rebooted: %v", err)
+		})
+	} else {
+		l.recordBlocked(n, "checking whether the instance can be rebooted: "+err.Error())
+	}
+	l.Queue.memory.report(feedback)
+	return nil
 }
 
 // commitReboot decides the reboot of a node: it records the bound of the drain and the time on the claim, then the
 // condition with which the reboot begins. A process that dies in between leaves a record without a condition, and the
 // next decision replaces it.
-func (l *Loop) commitReboot(ctx context.Context, r *passState, cmd *disrupt.Command) error {
-	l.decide(r, cmd)
-	r.rec.Commit()
+func (l *Loop) commitReboot(ctx context.Context, out *performed, cmd *disrupt.Command) error {
 	n := cmd.Candidates[0].Node
 	claim := &karpv1.NodeClaim{}
 	claim.Name = n.Claim
@@ -61,6 +69,7 @@ func (l *Loop) commitReboot(ctx context.Context, r *passState, cmd *disrupt.Comm
 		return recordReboot(c, cmd.Bound, now)
 	})
 	if errors.Is(err, errPodsChanged) {
+		out.dropped = true
 		return nil
 	}
 	if err != nil {
@@ -77,8 +86,7 @@ func (l *Loop) commitReboot(ctx context.Context, r *passState, cmd *disrupt.Comm
 	if err != nil {
 		return fmt.Errorf("decide the reboot of node %q: %w", n.Name, err)
 	}
-	r.started++
-	r.moved = true
+	out.started++
 	l.recordStart(cmd.ID, nil)
 	l.countDecision(cmd)
 	l.countRepair(n, claim)

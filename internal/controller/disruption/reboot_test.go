@@ -18,6 +18,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/cloudprovider"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 )
@@ -40,7 +41,7 @@ func TestRebootIsDecided(t *testing.T) {
 	f := controllertest.New(t, nodesWith(5, 1, acceleratorFault, clearable, budget("1"))...)
 	l := repairingLoop(t, f, f.API, f.Now)
 	l.Rebooter = fakeRebooter{}
-	pass(t, l)
+	passes(t, l)
 	claim := f.Claim("n0")
 	c, _ := condition.Get(claim, karpv1.ConditionRebooting)
 	if c.Status != metav1.ConditionTrue || c.Reason != "RebootRequested" || c.Message != "rebooting for Accelerator/" {
@@ -64,9 +65,8 @@ func TestRebootIsDecided(t *testing.T) {
 	if !n.Rebooting || n.AwaitsRepair() {
 		t.Errorf("rebooting %t, awaits repair %t", n.Rebooting, n.AwaitsRepair())
 	}
-	r := l.newPassState(snap)
 	for _, reason := range l.reasons() {
-		for _, a := range disrupt.Allowances(r.Snapshot, reason) {
+		for _, a := range disrupt.Allowances(snap, reason) {
 			if a.Available() != 0 {
 				t.Errorf("%d nodes may be disrupted for %s beside the one that reboots", a.Available(), reason)
 			}
@@ -80,12 +80,12 @@ func TestPodsWaitForARebootingNode(t *testing.T) {
 		controllertest.Pod("new", "", requestsCPU("100m")))...)
 	l := repairingLoop(t, f, f.API, f.Now)
 	l.Rebooter = fakeRebooter{}
-	pass(t, l)
+	passes(t, l)
 	n := f.Node("node-n0")
 	n.Spec.Taints = append(n.Spec.Taints, karpv1.TaintRebooting(),
 		corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute})
 	f.Do(f.API.Update(t.Context(), n))
-	plan := l.newPassState(snapshotOf(t, l)).compiled().WhatIf(nil, nil, schedule.DefaultBudget())
+	plan := consolidate.Compile(snapshotOf(t, l)).WhatIf(nil, nil, schedule.DefaultBudget())
 	if len(plan.Launches) != 0 || len(plan.Placements) != 1 || plan.Placements[0].Node != "node-n0" {
 		t.Errorf("%d launches, placements %+v", len(plan.Launches), plan.Placements)
 	}
@@ -125,7 +125,7 @@ func TestNodesThatAreReplacedInsteadOfRebooted(t *testing.T) {
 			}
 			l := repairingLoop(t, f, f.API, f.Now)
 			l.Rebooter = tc.rebooter
-			pass(t, l)
+			passes(t, l)
 			if n := testutil.ToFloat64(l.Metrics.Decisions.WithLabelValues(tc.decision, "unhealthy", "")); n != 1 {
 				t.Errorf("%v times %s, want 1", n, tc.decision)
 			}
@@ -144,7 +144,7 @@ func TestRebootWaitsForAnErrorThatMayPass(t *testing.T) {
 	f := controllertest.New(t, nodesWith(5, 1, acceleratorFault, clearable)...)
 	l := repairingLoop(t, f, f.API, f.Now)
 	l.Rebooter = fakeRebooter{errors.New("RequestLimitExceeded")}
-	pass(t, l)
+	passes(t, l)
 	if len(repaired(f)) > 0 || condition.IsTrue(f.Claim("n0"), karpv1.ConditionRebooting) {
 		t.Error("the node is replaced or rebooted")
 	}
@@ -152,7 +152,7 @@ func TestRebootWaitsForAnErrorThatMayPass(t *testing.T) {
 		t.Errorf("events %s", said)
 	}
 	l.Rebooter = fakeRebooter{}
-	pass(t, l)
+	passes(t, l)
 	if !condition.IsTrue(f.Claim("n0"), karpv1.ConditionRebooting) {
 		t.Error("the node is not rebooted")
 	}
@@ -173,7 +173,7 @@ func TestRebootWhoseDecisionWasInterruptedCountsOnce(t *testing.T) {
 	l = repairingLoop(t, f, f.API, f.Now)
 	l.Rebooter = fakeRebooter{}
 	f.Clock = f.Clock.Add(time.Minute)
-	pass(t, l)
+	passes(t, l)
 	record, err := f.Claim("n0").Reboots()
 	if err != nil || len(record.Started) != 1 || !condition.IsTrue(f.Claim("n0"), karpv1.ConditionRebooting) {
 		t.Errorf("record %+v (%v)", record, err)

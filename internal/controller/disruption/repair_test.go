@@ -23,6 +23,7 @@ import (
 	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest"
 	"github.com/dovetail-k8s/dovetail/internal/controllertest/kill"
+	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
@@ -185,7 +186,7 @@ func TestWhichNodesAreRepaired(t *testing.T) {
 				f.Do(f.API.Update(t.Context(), c))
 			}
 			l := repairingLoop(t, f, f.API, f.Now)
-			pass(t, l)
+			passes(t, l)
 			if got := repaired(f); (len(got) == 1 && got[0] == "n0") != tc.repairs || len(got) > 1 {
 				t.Errorf("repaired %v, want n0: %t", got, tc.repairs)
 			}
@@ -218,7 +219,7 @@ func TestRepairReplacesFirst(t *testing.T) {
 				f.Do(f.API.Update(t.Context(), c))
 			}
 			l := repairingLoop(t, f, f.API, f.Now)
-			pass(t, l)
+			passes(t, l)
 			runDue(t, l)
 			if got := deletingClaims(f); len(got) > 0 {
 				t.Fatalf("%v go before their replacement is ready", got)
@@ -248,13 +249,13 @@ func TestRepairReplacesFirst(t *testing.T) {
 func TestOldestFaultIsNotHeldBackForEver(t *testing.T) {
 	f := controllertest.New(t, nodesWith(5, 2, notReady, budget("100%"))...)
 	l := repairingLoop(t, f, f.API, f.Now)
-	pass(t, l)
+	passes(t, l)
 	if got := repaired(f); len(got) > 0 {
 		t.Fatalf("%v repaired at once", got)
 	}
 	f.Clock = f.Clock.Add(30 * time.Minute)
-	pass(t, l)
-	pass(t, l)
+	passes(t, l)
+	passes(t, l)
 	if got := repaired(f); !slices.Equal(got, []string{"n0"}) {
 		t.Errorf("repaired %v, want n0 alone", got)
 	}
@@ -281,7 +282,7 @@ func TestRepairPoliciesOfANodePool(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := controllertest.New(t, nodesWith(5, 1, broken(corev1.NodeDiskPressure, corev1.ConditionTrue, 10), withPolicies(tc.policies))...)
-			pass(t, repairingLoop(t, f, f.API, f.Now))
+			passes(t, repairingLoop(t, f, f.API, f.Now))
 			if got := repaired(f); (len(got) == 1) != tc.repairs {
 				t.Errorf("repaired %v, want %t", got, tc.repairs)
 			}
@@ -303,7 +304,7 @@ func TestRepairOfAStaticPool(t *testing.T) {
 				p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse(limit)}
 				p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 			})...)
-			pass(t, repairingLoop(t, f, f.API, f.Now))
+			passes(t, repairingLoop(t, f, f.API, f.Now))
 			if got := len(replacements(f)); got != want || len(repaired(f)) != want {
 				t.Errorf("%d replacements for %v, want %d", got, repaired(f), want)
 			}
@@ -325,8 +326,7 @@ func TestNodeThatAwaitsRepairTakesNoPods(t *testing.T) {
 	if n := nodeOf(t, snap, "n0"); !n.AwaitsRepair() {
 		t.Fatal("the node does not await its repair")
 	}
-	r := l.newPassState(snap)
-	if plan := r.compiled().WhatIf(nil, nil, schedule.DefaultBudget()); len(plan.Placements) != 0 {
+	if plan := consolidate.Compile(snap).WhatIf(nil, nil, schedule.DefaultBudget()); len(plan.Placements) != 0 {
 		t.Errorf("placements %+v", plan.Placements)
 	}
 }
@@ -337,12 +337,12 @@ func TestRepairDoesNotWaitForEverForRoom(t *testing.T) {
 		p.Spec.Limits = corev1.ResourceList{karpv1.ResourceNodes: resource.MustParse("5")}
 	}), controllertest.Pod("other", "node-n0", requestsCPU("100m")))...)
 	l := repairingLoop(t, f, f.API, f.Now)
-	pass(t, l)
+	passes(t, l)
 	if got := repaired(f); len(got) > 0 {
 		t.Fatalf("%v repaired without room for its pods", got)
 	}
 	f.Clock = f.Clock.Add(30 * time.Minute)
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); !slices.Equal(got, []string{"n0"}) {
 		t.Errorf("deleting %v, want n0", got)
 	}

@@ -183,7 +183,7 @@ func nodeOf(t *testing.T, s *snapshot.Snapshot, claim string) snapshot.Node {
 func TestReplacement(t *testing.T) {
 	f := controllertest.New(t, driftedNodes("a")...)
 	l := newLoopWithTypes(f)
-	pass(t, l)
+	passes(t, l)
 	created := replacements(f)
 	if len(created) != 1 || len(deletingClaims(f)) > 0 || !isTainted(f, "node-a") {
 		t.Fatalf("created %d, ending %v, tainted %v", len(created), deletingClaims(f), isTainted(f, "node-a"))
@@ -210,7 +210,7 @@ func TestReplacement(t *testing.T) {
 		}
 	})
 	t.Run("a candidate in the queue is no candidate again", func(t *testing.T) {
-		pass(t, l)
+		passes(t, l)
 		if n := len(replacements(f)); n != 1 {
 			t.Errorf("%d replacements", n)
 		}
@@ -247,8 +247,8 @@ func TestReplacement(t *testing.T) {
 		t.Errorf("%v claims created", n)
 	}
 	t.Run("the new node is kept until the pods of the old node have come", func(t *testing.T) {
-		pass(t, l)
-		pass(t, l)
+		passes(t, l)
+		passes(t, l)
 		if diff := cmp.Diff([]string{"a"}, deletingClaims(f)); diff != "" {
 			t.Errorf("ending (-want +got):\n%s", diff)
 		}
@@ -288,7 +288,7 @@ func TestPodHasOneClaim(t *testing.T) {
 		f.Do(f.API.Update(t.Context(), c))
 	}
 	l := newLoopWithTypes(f)
-	pass(t, l)
+	passes(t, l)
 	for _, c := range claims(f) {
 		got, want := c.Annotations[karpv1.AnnotationNominatedPods], "uid-x"
 		if c.Annotations[karpv1.AnnotationReplacementOf] != "" {
@@ -307,7 +307,7 @@ func TestReplacementFails(t *testing.T) {
 	t.Run("it is deleted", func(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		f.Do(f.API.Delete(t.Context(), &replacements(f)[0]))
 		runDue(t, l)
 		wantRestored(t, f, "a")
@@ -317,12 +317,12 @@ func TestReplacementFails(t *testing.T) {
 		if n := nodeOf(t, snapshotOf(t, l), "a"); n.Deleting || n.Disrupting {
 			t.Errorf("the node still counts as leaving")
 		}
-		pass(t, l)
+		passes(t, l)
 		if n := len(replacements(f)); n > 0 {
 			t.Errorf("%d replacements at once: the pool does not pause", n)
 		}
 		f.Clock = f.Clock.Add(time.Minute)
-		pass(t, l)
+		passes(t, l)
 		if n := len(replacements(f)); n != 1 {
 			t.Errorf("%d replacements later", n)
 		}
@@ -330,7 +330,7 @@ func TestReplacementFails(t *testing.T) {
 	t.Run("it is late", func(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		f.Clock = f.Clock.Add(10*time.Minute - time.Second)
 		if runDue(t, l); !isTainted(f, "node-a") {
 			t.Fatal("given up too soon")
@@ -345,7 +345,7 @@ func TestReplacementFails(t *testing.T) {
 	t.Run("ready at the last moment counts as ready", func(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		f.Do(initialize(t.Context(), f.API, &replacements(f)[0], f.Now()))
 		f.Clock = f.Clock.Add(time.Hour)
 		runDue(t, l)
@@ -356,7 +356,7 @@ func TestReplacementFails(t *testing.T) {
 	t.Run("the cache does not show it yet", func(t *testing.T) {
 		f := controllertest.New(t, driftedNodes("a")...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		name := replacements(f)[0].Name
 		l.Queue.Client = interceptor.NewClient(f.API, interceptor.Funcs{
 			Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -374,7 +374,7 @@ func TestReplacementFails(t *testing.T) {
 		for _, used := range []bool{false, true} {
 			f := controllertest.New(t, twoDriftedNodes()...)
 			l := newLoopWithTypes(f)
-			pass(t, l)
+			passes(t, l)
 			created := replacements(f)
 			if len(created) != 2 {
 				t.Fatalf("%d replacements", len(created))
@@ -398,7 +398,7 @@ func TestReplacementFails(t *testing.T) {
 	t.Run("a node that was ended needs its replacement", func(t *testing.T) {
 		f := controllertest.New(t, twoDriftedNodes()...)
 		l := newLoopWithTypes(f)
-		pass(t, l)
+		passes(t, l)
 		created := replacements(f)
 		f.Do(f.API.Delete(t.Context(), f.Claim("a")))
 		f.Do(f.API.Delete(t.Context(), &created[1]))

@@ -17,6 +17,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -46,11 +47,9 @@ func (q *Queue) fail(ctx context.Context, c command, p progress, why string) err
 		pool := claim.Labels[karpv1.LabelNodePool]
 		byPool[pool] = append(byPool[pool], claim.UID)
 	}
-	q.withAttempts(func(a *disrupt.DriftBackoff) {
-		for pool, uids := range byPool {
-			a.Failed(pool, uids, q.Now(), q.Jitter())
-		}
-	})
+	for pool, uids := range byPool {
+		q.memory.report(pass.Feedback{What: pass.Failed, At: q.Now(), Pool: pool, Claims: uids, Jitter: q.Jitter()})
+	}
 	return nil
 }
 

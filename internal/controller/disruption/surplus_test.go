@@ -85,7 +85,7 @@ func TestSurplusLaunches(t *testing.T) {
 			f := controllertest.New(t, append(objects, tt.pods...)...)
 			f.Clock = f.Clock.Add(2 * time.Minute) // its pods are no longer expected
 			l, _ := loop(f)
-			pass(t, l)
+			passes(t, l)
 			if diff := cmp.Diff([]string{"n"}, deletingClaims(f)); diff != "" {
 				t.Fatalf("ending (-want +got):\n%s", diff)
 			}
@@ -94,7 +94,7 @@ func TestSurplusLaunches(t *testing.T) {
 				want[tt.want] = 1
 			}
 			restarted, _ := loop(f)
-			pass(t, restarted)
+			passes(t, restarted)
 			if diff := cmp.Diff(want, surplusCounts(f)); diff != "" {
 				t.Errorf("after a restart, too (-want +got):\n%s", diff)
 			}

@@ -103,13 +103,13 @@ func TestStaticPoolAtItsLimitDrifts(t *testing.T) {
 	f := controllertest.New(t, driftedOf(3, "", fixedAt(3, "3"))...)
 	l := firstLoop(t, f, f.API, fakeInstanceTypes{}, f.Now)
 	l.TerminateFirst = TerminateFirst{Repair: true}
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); len(got) > 0 || len(replacements(f)) > 0 || !recorded(f, blocked) {
 		t.Fatalf("gate off: deleting %v, %d replacements", got, len(replacements(f)))
 	}
 	l.TerminateFirst.Drift = true
 	for range 3 {
-		pass(t, l)
+		passes(t, l)
 	}
 	if got := deletingClaims(f); !slices.Equal(got, []string{"n0"}) || len(replacements(f)) > 0 {
 		t.Fatalf("deleting %v, %d replacements; want n0 alone to go", got, len(replacements(f)))
@@ -126,19 +126,19 @@ func TestStaticPoolAtItsLimitDrifts(t *testing.T) {
 		}
 	}
 	endNode(t, f.API, "n0")
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); len(got) > 0 {
 		t.Fatalf("%v goes while a node is missing", got)
 	}
 	f.Clock = f.Clock.Add(time.Minute)
 	bad := controllertest.Claim("bad", controllertest.Launched, func(c *karpv1.NodeClaim) { c.Labels[karpv1.LabelNodePool] = "general" })
 	f.Do(f.API.Create(t.Context(), bad))
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); len(got) > 0 || !recorded(f, "No other node is terminated first until the node of NodePool \"general\"") {
 		t.Fatalf("%v goes before the new node has come up", got)
 	}
 	f.Do(initialize(t.Context(), f.API, f.Claim("bad"), f.Now()))
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); !slices.Contains(got, "n1") {
 		t.Errorf("deleting %v after the new node has come up, want n1", got)
 	}
@@ -189,7 +189,7 @@ func TestStaticPoolInFullReservationsDrifts(t *testing.T) {
 			f := controllertest.New(t, driftedOf(2, tt.id, fixedAt(2, "9"), onlyReserved)...)
 			l := firstLoop(t, f, f.API, reservedTypes{tt.free}, f.Now)
 			l.TerminateFirst.Drift = !tt.off
-			pass(t, l)
+			passes(t, l)
 			if got := deletingClaims(f); !slices.Equal(got, tt.deleting) || len(replacements(f)) != tt.replacements {
 				t.Errorf("deleting %v, %d replacements; want %v, %d", got, len(replacements(f)), tt.deleting, tt.replacements)
 			}
@@ -208,13 +208,13 @@ func TestDriftInAFullReservation(t *testing.T) {
 	f := controllertest.New(t, driftedOf(2, "cr-1", onlyReserved)...)
 	l := firstLoop(t, f, f.API, reservedTypes{}, f.Now)
 	l.TerminateFirst = TerminateFirst{}
-	pass(t, l)
+	passes(t, l)
 	if got := deletingClaims(f); len(got) > 0 || !recorded(f, "Not all pods would schedule") {
 		t.Fatalf("gate off: deleting %v", got)
 	}
 	l.TerminateFirst.Drift = true
 	for range 3 {
-		pass(t, l)
+		passes(t, l)
 	}
 	if got := deletingClaims(f); !slices.Equal(got, []string{"n0"}) || len(replacements(f)) > 0 {
 		t.Errorf("deleting %v, %d replacements; want n0 alone to go", got, len(replacements(f)))
@@ -230,7 +230,7 @@ func TestBreakerHoldsTerminationsBack(t *testing.T) {
 		f := controllertest.New(t, driftedOf(2, "", fixedAt(2, "2"))...)
 		l := firstLoop(t, f, f.API, fakeInstanceTypes{}, f.Now)
 		l.Breaker = pausedBreaker(pool)
-		pass(t, l)
+		passes(t, l)
 		if got := deletingClaims(f); len(got) != want || want == 0 && isTainted(f, "node-n0") {
 			t.Errorf("pool %s pauses: deleting %v, want %d", pool, got, want)
 		}
@@ -259,7 +259,7 @@ func TestUnhealthyNodeIsTerminatedFirst(t *testing.T) {
 				}
 				l := firstLoop(t, f, f.API, reservedTypes{}, f.Now)
 				l.TerminateFirst = TerminateFirst{Drift: true, Repair: enabled}
-				pass(t, l)
+				passes(t, l)
 				if got := deletingClaims(f); (len(got) == 1 && got[0] == "n0") != enabled || len(replacements(f)) > 0 {
 					t.Errorf("deleting %v, %d replacements; want n0 to go: %t", got, len(replacements(f)), enabled)
 				}

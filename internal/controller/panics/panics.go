@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -99,16 +98,4 @@ func (r *Reporter) Report(ctx context.Context, pass string, caught *Panic) (snap
 		r.Log.Warn("the snapshot of a panic is not kept; take one with `dovetail snapshot`", "pass", pass, "error", err)
 	}
 	return snapshot
-}
-
-// Backoff is the backoff after the nth failure in a row, counted from 0: it doubles from first to limit.
-func Backoff(first, limit time.Duration, n int) time.Duration {
-	backoff := first
-	for range n {
-		if backoff >= limit/2 {
-			return limit
-		}
-		backoff *= 2
-	}
-	return min(backoff, limit)
 }

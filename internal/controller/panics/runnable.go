@@ -8,6 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 )
 
 const (
@@ -67,7 +69,7 @@ func (g *guarded) Start(ctx context.Context) error {
 		if time.Since(began) > stableRunTime {
 			failures = 0
 		}
-		pause := Backoff(least, maxRestartBackoff, failures)
+		pause := backoff.Doubling{First: least, Max: maxRestartBackoff}.After(failures)
 		g.restarts.Count.WithLabelValues(g.name).Inc()
 		g.restarts.Log.Error("a loop panicked and is restarted; this is a defect of Dovetail, report it with the stack",
 			"loop", g.name, "panic", fmt.Sprint(caught.Value), "pause", pause, "stack", string(caught.Stack))

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
@@ -117,7 +117,7 @@ func (c *CostlyPods) record(snap *snapshot.Snapshot, plan *schedule.Plan, now ti
 			n.times = 0
 		}
 		n.earliest = now.Add(least)
-		n.until = now.Add(max(least, panics.Backoff(minCostlyPause, maxCostlyPause, n.times)))
+		n.until = now.Add(max(least, backoff.Doubling{First: minCostlyPause, Max: maxCostlyPause}.After(n.times)))
 		n.cluster, n.pods = cluster, map[types.UID]bool{}
 		n.times++
 		for _, pod := range k.Pods {

@@ -11,6 +11,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -126,7 +127,7 @@ func (p *Provisioner) quarantineCause(
 		return caught == nil
 	})
 	if !suspects.Found {
-		p.nextSearch = p.Now().Add(panics.Backoff(minSearchBackoff, maxSearchBackoff, p.failedSearches))
+		p.nextSearch = p.Now().Add(backoff.Doubling{First: minSearchBackoff, Max: maxSearchBackoff}.After(p.failedSearches))
 		p.failedSearches++
 		return fmt.Errorf("planning panics whichever pods are left out; report it with the stack above: %w", caught)
 	}

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -76,7 +76,7 @@ func (b *Registry) Add(pass Pass, units Set, why string) {
 	}
 	for u := range units {
 		e := b.entry(entryKey{pass, u})
-		e.Until, e.Why = now.Add(panics.Backoff(minBackoff, limit, e.times)), why
+		e.Until, e.Why = now.Add(backoff.Doubling{First: minBackoff, Max: limit}.After(e.times)), why
 		e.times++
 	}
 }

@@ -50,9 +50,6 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 		x.placePending()
 	}
 	x.sortNodes()
-	if err := x.requestsUnchanged(removed, c.Plan.Launches); err != nil {
-		return err
-	}
 	// Pods move as planned, as far as they still fit there; or else to any node.
 	onLaunch := launchPods(c.Plan.Launches)
 	pods := podsWithoutLaunch(removed, onLaunch)
@@ -234,31 +231,6 @@ func podsWithoutLaunch(removed []*node, onLaunch map[types.UID]bool) []*corev1.P
 		out = append(out, filtered(n.Pods, func(pod *corev1.Pod) bool { return !onLaunch[pod.UID] })...)
 	}
 	return out
-}
-
-// requestsUnchanged checks that the pods that launches are planned for request no more than they did.
-func (x *search) requestsUnchanged(removed []*node, launches []schedule.Launch) error {
-	here := map[types.UID]*corev1.Pod{}
-	for _, n := range removed {
-		for _, pod := range n.Pods {
-			here[pod.UID] = pod
-		}
-	}
-	for i := range launches {
-		for _, old := range launches[i].Pods {
-			pod := here[old.UID]
-			if pod == nil {
-				continue
-			}
-			was := snapshot.Requests(old)
-			for name, q := range snapshot.Requests(pod) {
-				if have := was[name]; q.Cmp(have) > 0 {
-					return &Invalid{Scheduling, fmt.Sprintf("pod %s requests more than before", podName(pod))}
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // destinationsFor are the open nodes that stay, those first that the plan moves pods to.

@@ -83,11 +83,6 @@ func TestRecheck(t *testing.T) {
 			consolidate.Scheduling,
 		},
 		{"the pool cannot launch any more", replace, func(s *snapshot.Snapshot) { s.Pools = nil }, consolidate.Scheduling},
-		{"the pod requests more", replace, func(s *snapshot.Snapshot) {
-			p := s.Nodes[0].Pods[0].DeepCopy()
-			p.Spec.Containers[0].Resources.Requests = Resources("cpu", "1900m")
-			s.Nodes[0].Pods = []*corev1.Pod{p}
-		}, consolidate.Scheduling},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := find(tt.world(), defaults())

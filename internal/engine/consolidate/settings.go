@@ -12,13 +12,13 @@ import (
 // Settings are the user's choices, the limits of a search, and what an earlier search did not reach.
 type Settings struct {
 	// SpotToSpot allows spot nodes to be replaced by spot nodes (the feature gate SpotToSpotConsolidation).
-	SpotToSpot bool
+	SpotToSpot bool `json:"spotToSpot,omitempty"`
 	// MaxSteps limits the work, in steps (see Result.Steps), so that the result does not depend on the speed of the
 	// computer. It is checked between simulations: a search that has taken so many steps stops with what it has found.
 	// Zero means no limit, a negative number no simulation at all.
-	MaxSteps int
+	MaxSteps int `json:"maxSteps,omitempty"`
 	// PoolsFirst are the pools that are searched first: the Unexamined of an earlier search.
-	PoolsFirst []string
+	PoolsFirst []string `json:"poolsFirst,omitempty"`
 }
 
 // Result is what a search has found.

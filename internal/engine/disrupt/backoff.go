@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/dovetail-k8s/dovetail/internal/engine/backoff"
 )
 
 // DriftBackoff is the backoff of drift: it remembers the results of replacing nodes, so that a pool with replacements
@@ -46,10 +48,7 @@ func (a *DriftBackoff) Succeeded(pool string) {
 // plus up to a quarter for jitter, which is in [0, 1).
 func (a *DriftBackoff) Failed(pool string, claims []types.UID, now time.Time, jitter float64) {
 	a.update(pool, func(p *poolHistory) {
-		pause := maxBackoff
-		if p.failures < 4 {
-			pause = min(maxBackoff, minBackoff<<p.failures)
-		}
+		pause := backoff.Doubling{First: minBackoff, Max: maxBackoff}.After(p.failures)
 		p.failures++
 		p.backoffUntil = now.Add(pause + time.Duration(jitter*float64(pause)/4))
 	})

@@ -188,3 +188,6 @@ func (v *View) DisruptionBlocked() []Blocked {
 func PreventsEmptiness(p *corev1.Pod) bool {
 	return snapshot.Reschedulable(p) && snapshot.EvictionCost(p) > 0
 }
+
+// Pool is a pool by its name, whether it launches nodes or not; nil if there is none.
+func (v *View) Pool(name string) *karpv1.NodePool { return v.pools[name] }

@@ -1,6 +1,7 @@
 package disrupt
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,6 +59,36 @@ type Command struct {
 	// launches nothing: provisioning, or the static pool, launches the replacement in one of RefillPools.
 	TerminateFirst TerminateFirstReason
 	RefillPools    []string
+}
+
+// Static reports whether the command launches the replacement of a node of a static pool: one that the plan does not have.
+func (c *Command) Static() bool {
+	oneForOne := c.Reason == karpv1.DisruptionDrifted || c.Reason == karpv1.DisruptionUnhealthy
+	return oneForOne && c.TerminateFirst == "" && !c.Reboot && c.Candidates[0].Pool.Spec.Replicas != nil
+}
+
+// Replacements is how many replacements the command launches.
+func (c *Command) Replacements() int {
+	switch {
+	case c.Reboot:
+		return 0
+	case c.Static():
+		return 1
+	}
+	return len(c.Plan.Launches)
+}
+
+// Pools are the pools that lose or gain nodes, sorted.
+func (c *Command) Pools() []string {
+	out := slices.Clone(c.RefillPools)
+	for _, n := range c.Candidates {
+		out = append(out, n.Pool.Name)
+	}
+	for i := range c.Plan.Launches {
+		out = append(out, c.Plan.Launches[i].Pool.Name)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // Verdict is whether a NodePool of policy Balanced approves a command, as far as the command removes its nodes.

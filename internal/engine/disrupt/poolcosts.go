@@ -1,12 +1,18 @@
 package disrupt
 
 import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
+	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
 )
 
 // PoolCosts keeps what the nodes of pools cost. An offering that is no longer in the catalog keeps its last price for
-// the nodes that were launched from it. The zero value is empty.
+// the nodes that were launched from it. The zero value is empty. A copy is independent of the original.
 type PoolCosts struct {
+	// prices is replaced by each Update, and never changed.
 	prices map[poolOffering]float64
 }
 
@@ -42,4 +48,41 @@ func (l *PoolCosts) Update(v *View) (totals map[string]float64, unknown map[stri
 	}
 	l.prices = prices
 	return totals, unknown
+}
+
+// pricedOffering is the price of an offering as one pool pays for it, as plain data.
+type pricedOffering struct {
+	NodePool     string          `json:"nodePool"`
+	InstanceType string          `json:"instanceType"`
+	Zone         string          `json:"zone"`
+	CapacityType string          `json:"capacityType"`
+	Price        quantity.Number `json:"price"` // $/h
+}
+
+// MarshalJSON implements json.Marshaler. The prices are sorted.
+func (l PoolCosts) MarshalJSON() ([]byte, error) {
+	out := make([]pricedOffering, 0, len(l.prices))
+	for o, price := range l.prices {
+		out = append(out, pricedOffering{o.pool, o.InstanceType, o.Zone, o.CapacityType, quantity.Number(price)})
+	}
+	slices.SortFunc(out, func(a, b pricedOffering) int {
+		return cmp.Or(cmp.Compare(a.NodePool, b.NodePool), cmp.Compare(a.InstanceType, b.InstanceType), cmp.Compare(a.Zone, b.Zone),
+			cmp.Compare(a.CapacityType, b.CapacityType))
+	})
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *PoolCosts) UnmarshalJSON(data []byte) error {
+	var list []pricedOffering
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	l.prices = make(map[poolOffering]float64, len(list))
+	for _, o := range list {
+		l.prices[poolOffering{o.NodePool, catalog.OfferingKey{
+			InstanceType: o.InstanceType, Zone: o.Zone, CapacityType: o.CapacityType,
+		}}] = float64(o.Price)
+	}
+	return nil
 }

@@ -1,18 +1,21 @@
 // Package pass decides what a pass over a cluster does with its nodes, as a pure function over a Snapshot: which nodes go, in which order,
 // and why the others stay.
 //
-// Commands that read a cluster, and shadow mode, decide with it. They have no memory of passes before.
+// The controller performs what Decide returns. Commands that read a cluster, shadow mode and the replay of recordings call the same
+// function, with a Memory of their own or none.
 package pass
 
 import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/plan"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -22,9 +25,15 @@ type Work uint
 
 // The kinds of work, in the order in which a pass does them: what goes for one is not looked at for the next.
 const (
+	// Repair finds the next unhealthy node to reboot or replace.
+	Repair Work = 1 << iota
+	// Due validates the proposals of the Memory that are due, and starts the valid ones.
+	Due
 	// Empty finds nodes without pods.
-	Empty Work = 1 << iota
-	// Drift finds drifted nodes to replace. Those of static pools are left out: their pools replace them.
+	Empty
+	// Replicas finds drifted nodes of static pools to replace.
+	Replicas
+	// Drift finds drifted nodes of the other pools to replace.
 	Drift
 	// Savings finds nodes that cost more than what would replace them.
 	Savings
@@ -39,77 +48,276 @@ type Input struct {
 	// Plan is a plan for the pending pods of the Snapshot: the nodes that take them stay. Nil if there is none.
 	Plan     *plan.Plan
 	Work     Work
+	Memory   Memory
+	Facts    Facts
 	Settings Settings
+	// Resting leaves the search for savings out, for now. Whether anything has changed since the last search is looked at all the same.
+	Resting bool
+	// Interrupt ends the search for savings as soon as it is true; nil never does. It is called before each simulation of the search.
+	Interrupt func() bool
+	// Step is called as a kind of work begins, and with 0 as it ends; nil if the caller does not measure time.
+	Step func(Work)
 }
 
-// ManyDrifted and ManyRejected are bounds for commands that show what passes would do: what changes beyond them is in the next passes.
-const ManyDrifted, ManyRejected = 10, 5
+// Facts are what a pass depends on besides the Snapshot.
+type Facts struct {
+	// Rooms is the room of static pools in capacity reservations, by the name of the pool. A pool that is not in it has no reservations.
+	Rooms map[string]Room `json:"rooms,omitempty"`
+	// Limits say how many replacements may start. A pool and reason that are not in it have no limit.
+	Limits []StartLimit `json:"limits,omitempty"`
+}
+
+// StartLimit is how many replacements of nodes of a pool may start for a reason now, since others have failed or have not shown yet that
+// they stay ready.
+type StartLimit struct {
+	NodePool string                  `json:"nodePool"`
+	Reason   karpv1.DisruptionReason `json:"reason"`
+	Starts   int                     `json:"starts"`
+	Why      string                  `json:"why"`
+}
+
+const (
+	// MaxSimulations is how many drifted nodes, and how many unhealthy ones, a pass of the controller tries whose pods fit nowhere. Each
+	// takes a scheduling simulation, and the nodes that failed come last in the next pass.
+	MaxSimulations = 50
+	// ValidationDelay is how long a command that saves money must stay valid before it starts. It is Karpenter's.
+	ValidationDelay = 15 * time.Second
+	// ManyDrifted and ManyRejected are bounds for commands that show what passes would do: what changes beyond them is in the next passes.
+	ManyDrifted, ManyRejected = 10, 5
+)
 
 // Settings are those of the controller, and bounds.
 type Settings struct {
-	Consolidation consolidate.Settings
+	Consolidation consolidate.Settings `json:"consolidation"`
+	// Validate is true for a pass of the controller: what saves money is proposed, and must stay valid for ValidationDelay. Once a command
+	// starts, what a later step would find on the same Snapshot is left to the next pass. If it is false, Decide shows at once what the
+	// next passes would do.
+	Validate        bool          `json:"validate,omitempty"`
+	ValidationDelay time.Duration `json:"validationDelay,omitempty"`
 	// MaxDrift is how many drifted nodes are replaced at most, MaxDriftRejections after how many that cannot be replaced the search for
 	// them stops. Each takes a simulation.
-	MaxDrift, MaxDriftRejections int
+	MaxDrift           int `json:"maxDrift,omitempty"`
+	MaxDriftRejections int `json:"maxDriftRejections,omitempty"`
+	// Reboots lets policies reboot nodes; else they are replaced. TerminateFirstDrift and TerminateFirstRepair let nodes go before their
+	// replacements come, where these cannot come first.
+	Reboots              bool `json:"reboots,omitempty"`
+	TerminateFirstDrift  bool `json:"terminateFirstDrift,omitempty"`
+	TerminateFirstRepair bool `json:"terminateFirstRepair,omitempty"`
+}
+
+// Decision is a command, and what the budgets left to it.
+type Decision struct {
+	disrupt.Command
+	// Allowances are of the budgets for the reason of the command, before the command uses them.
+	Allowances []disrupt.Allowance
+	// Validated is true if the command was proposed, and is still valid.
+	Validated bool
 }
 
 // Decisions are what a pass decides.
 type Decisions struct {
+	// View is the Snapshot with its nodes classified.
+	View *disrupt.View
 	// Start are the commands, in the order in which they are performed. Each is right by itself, as far as budgets allow at once.
-	Start []disrupt.Command
-	// Stay are nodes that stay, and why. Nodes that the search did not come to are in neither list.
+	Start []Decision
+	// Propose are commands that are to start once they have stayed valid. The Memory has them, in the same order, as its last proposals.
+	Propose []Decision
+	// Dropped are proposals that are no longer valid.
+	Dropped []Dropped
+	// Withheld are valid commands that do not start, since replacements in one of their pools pause.
+	Withheld []Withheld
+	// Stay are nodes that stay, and why. Nodes that the search did not come to are not in it.
 	Stay []Stay
-	// Steps is what the search for savings took, TimedOut whether it was stopped at its most steps: see consolidate.Result.
-	Steps    int
-	TimedOut bool
+	// Limits are those of the pools with nodes that were to be replaced, each once. Why is empty where replacements may start.
+	Limits []StartLimit
+	// Found is the search for savings; nil if there was none.
+	Found *consolidate.Result
+	// Budgets are what the budgets allow, by reason, before any command of the pass.
+	Budgets map[karpv1.DisruptionReason][]disrupt.Allowance
+	// Costs are what the nodes of pools cost, in $/h, Unpriced how many nodes of them have no known price.
+	Costs    map[string]float64
+	Unpriced map[string]int
+	Stats    Stats
+	// Wake is the first instant at which time alone changes the result; zero if the pass has something to do.
+	Wake time.Time
+}
+
+// Commands are those of Start.
+func (d *Decisions) Commands() []disrupt.Command {
+	out := make([]disrupt.Command, len(d.Start))
+	for i := range d.Start {
+		out[i] = d.Start[i].Command
+	}
+	return out
+}
+
+// Idle reports whether the pass did nothing but look at the Snapshot: no command, no simulation, and nothing to say of a node but what
+// protects it.
+func (d *Decisions) Idle() bool {
+	return len(d.Start)+len(d.Propose)+len(d.Dropped)+len(d.Withheld) == 0 && d.Found == nil && d.Stats.InterruptedAt == 0 &&
+		!slices.ContainsFunc(d.Stay, func(k Stay) bool { return k.By&(Repair|Replicas|Drift) != 0 })
+}
+
+// Stats are measures of a pass.
+type Stats struct {
+	// Ran is the work that was done.
+	Ran Work
+	// Unhealthy, Empty and Drifted count the nodes that each work could choose from.
+	Unhealthy, Empty, Drifted int
+	// Searched is how many candidates the search for savings had.
+	Searched int
+	// Postponed is true if the search was left out because many pods need nodes.
+	Postponed bool
+	// InterruptedAt is the number of the call of Input.Interrupt that ended the search; 0 if none did.
+	InterruptedAt int
+}
+
+// Dropped is a proposal that is no longer valid, or as much of it.
+type Dropped struct {
+	Proposal Proposal
+	// Part is true if other nodes of the command go all the same. Nodes is how many do not.
+	Part  bool
+	Nodes int
+	Why   *consolidate.Invalid
+}
+
+// Withheld is a command that does not start, and why.
+type Withheld struct {
+	Command disrupt.Command
+	Why     string
 }
 
 // Stay is a node that stays.
 type Stay struct {
 	Node        *snapshot.Node
 	disrupt.Why // empty if the search did not come to the node
+	// By is the work that found it; 0 if the node is protected from all of it.
+	By Work
+	// Pool is the node's, where By is Repair. Breaker is set if too many nodes are unhealthy.
+	Pool    *karpv1.NodePool
+	Breaker *repair.Block
 }
 
-// Decide decides what a pass does with the nodes of a Snapshot. It costs a classification of the nodes; a simulation per drifted node that
-// is tried; and for Savings, up to Settings.Consolidation.MaxSteps.
-func Decide(in Input) Decisions {
-	d := &decider{Input: in, gone: map[*disrupt.Candidate]bool{}}
-	d.Snapshot = nominated(in.Snapshot, in.Plan) // on which the Problem does not depend
-	d.view = disrupt.NewView(d.Snapshot)
-	for _, b := range d.view.BlockedNodes {
-		d.stay(b.Node, b.Why)
+// Decide decides what a pass does with the nodes of a Snapshot. It costs a classification of the nodes; a simulation per drifted or
+// unhealthy node that is tried; a few per proposal that is due; and for Savings, up to Settings.Consolidation.MaxSteps.
+func Decide(in Input) (Decisions, Memory) {
+	d := newDecider(in)
+	for _, step := range []struct {
+		work Work
+		run  func()
+	}{
+		{Repair, d.repair},
+		{Due, d.due},
+		{Empty, d.empty},
+		{Replicas, d.replicas},
+		{Drift, d.drift},
+		{Savings, d.savings},
+	} {
+		if in.Work&step.work != 0 {
+			step.run()
+		}
 	}
-	if in.Work&Empty != 0 {
-		d.empty()
-	}
-	if in.Work&Drift != 0 {
-		d.drift()
-	}
-	if in.Work&Savings != 0 {
-		d.savings()
-	}
-	return d.out
+	d.memory.Backoff = d.backoff.Record()
+	d.out.Wake = d.wake()
+	return d.out, d.memory
+}
+
+// reasons are the reasons for which passes disrupt nodes.
+var reasons = []karpv1.DisruptionReason{
+	karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized, karpv1.DisruptionUnhealthy,
 }
 
 // decider decides one pass.
 type decider struct {
 	Input
-	view *disrupt.View
-	// gone are the candidates of commands, and empty nodes that wait for a budget.
-	gone map[*disrupt.Candidate]bool
-	out  Decisions
+	view    *disrupt.View
+	memory  Memory
+	backoff *disrupt.DriftBackoff
+	// budgets are what the budgets still allow, by reason.
+	budgets map[karpv1.DisruptionReason]*disrupt.RemainingBudgets
+	// taken are the claims of commands and proposals.
+	taken map[types.UID]bool
+	// limits are what is left of Facts.Limits.
+	limits []StartLimit
+	// settled is true if the last search found nothing in the view as it is now.
+	settled bool
+	out     Decisions
 }
 
-func (d *decider) stay(n *snapshot.Node, why disrupt.Why) {
-	d.out.Stay = append(d.out.Stay, Stay{n, why})
+func newDecider(in Input) *decider {
+	d := &decider{
+		Input: in, memory: in.Memory, backoff: disrupt.FromRecord(in.Memory.Backoff),
+		budgets: map[karpv1.DisruptionReason]*disrupt.RemainingBudgets{}, taken: map[types.UID]bool{}, limits: slices.Clone(in.Facts.Limits),
+	}
+	d.Snapshot = nominated(in.Snapshot, in.Plan) // on which the Problem does not depend
+	d.view = disrupt.NewView(d.Snapshot)
+	d.memory.forget(d.view)
+	d.backoff.Prune(d.view)
+	d.out = Decisions{View: d.view, Budgets: map[karpv1.DisruptionReason][]disrupt.Allowance{}}
+	for _, reason := range reasons {
+		allowances := disrupt.Allowances(d.Snapshot, reason)
+		d.out.Budgets[reason], d.budgets[reason] = allowances, d.view.RemainingBudgets(allowances)
+	}
+	d.out.Costs, d.out.Unpriced = d.memory.Prices.Update(d.view)
+	for _, b := range d.view.BlockedNodes {
+		d.stay(Stay{Node: b.Node, Why: b.Why})
+	}
+	return d
 }
 
-func (d *decider) start(c disrupt.Command) {
-	for _, candidate := range c.Candidates {
-		d.gone[candidate] = true
+func (d *decider) stay(s Stay) { d.out.Stay = append(d.out.Stay, s) }
+
+// begin notes that work begins, and returns the function that notes its end.
+func (d *decider) begin(w Work) (end func()) {
+	d.out.Stats.Ran |= w
+	if d.Step == nil {
+		return func() {}
+	}
+	d.Step(w)
+	return func() { d.Step(0) }
+}
+
+// free returns the candidates that no command has taken, and without a replacement that was rejected lately.
+func (d *decider) free(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+	return slices.DeleteFunc(slices.Clone(candidates), func(c *disrupt.Candidate) bool {
+		return d.taken[c.Node.ClaimUID] || d.Snapshot.Now.Before(d.memory.Refused[c.Node.ClaimUID].Until)
+	})
+}
+
+// take counts candidates against the budgets of all reasons, and excludes them from other commands of this pass.
+func (d *decider) take(candidates []*disrupt.Candidate) {
+	for _, room := range d.budgets {
+		room.Use(candidates)
+	}
+	for _, c := range candidates {
+		d.taken[c.Node.ClaimUID] = true
+	}
+}
+
+// decision is a command whose nodes are not taken yet.
+func (d *decider) decision(c *disrupt.Command) Decision {
+	return Decision{Command: *c, Allowances: d.budgets[c.Reason].Allowances()}
+}
+
+// start takes the nodes of a command and starts it, unless replacements in one of its pools pause.
+func (d *decider) start(c *disrupt.Command) {
+	decision := d.decision(c)
+	d.take(c.Candidates)
+	d.startTaken(decision)
+}
+
+// startTaken is start for a command whose nodes are taken.
+func (d *decider) startTaken(c Decision) {
+	if why := d.withheld(&c.Command); why != "" {
+		d.out.Withheld = append(d.out.Withheld, Withheld{c.Command, why})
+		return
 	}
 	d.out.Start = append(d.out.Start, c)
 }
+
+// moved reports whether a command uses or removes capacity which the Snapshot still shows as free, so that the rest is left to the next
+// pass.
+func (d *decider) moved() bool { return d.Settings.Validate && len(d.out.Start) > 0 }
 
 // problem compiles the Snapshot at the first use.
 func (d *decider) problem() *schedule.Problem {
@@ -117,81 +325,6 @@ func (d *decider) problem() *schedule.Problem {
 		d.Problem = consolidate.Compile(d.Snapshot)
 	}
 	return d.Problem
-}
-
-func (d *decider) empty() {
-	room := d.view.RemainingBudgets(disrupt.Allowances(d.Snapshot, karpv1.DisruptionEmpty))
-	empty, _ := d.view.Empty()
-	for _, c := range empty {
-		one := []*disrupt.Candidate{c}
-		if !room.Allow(one) {
-			d.gone[c] = true
-			d.stay(c.Node, disrupt.Why{
-				Reason: disrupt.EmptyOverBudget, Message: "the node is empty, and a budget of its NodePool holds it back for now",
-			})
-			continue
-		}
-		room.Use(one)
-		d.start(disrupt.Command{Reason: karpv1.DisruptionEmpty, ConsolidationType: "empty", Candidates: one, Savings: c.Price})
-	}
-}
-
-func (d *decider) drift() {
-	order := new(disrupt.DriftBackoff).DriftOrder(d.view.Drifted(false /* static */), d.Snapshot.Now)
-	order = slices.DeleteFunc(order, func(c *disrupt.Candidate) bool { return d.gone[c] })
-	if len(order) == 0 {
-		return
-	}
-	search := replace.DriftSearch{
-		Order: order, Remaining: d.view.RemainingBudgets(disrupt.Allowances(d.Snapshot, karpv1.DisruptionDrifted)),
-		MaxRejections: d.Settings.MaxDriftRejections, Budget: schedule.DefaultBudget(),
-	}
-	p := d.problem()
-	defer p.RevertTo(p.AppliedPlans())
-	for i := range d.out.Start { // empty nodes that go take no pods
-		p.Apply(simulationOf(&d.out.Start[i]), &d.out.Start[i].Plan)
-	}
-	for range d.Settings.MaxDrift {
-		c, _ := replace.Drift(p, d.view, search)
-		if c == nil {
-			return
-		}
-		d.start(*c)
-		p.Apply(simulationOf(c), &c.Plan) // so that the next node's pods do not get the same room
-		search.Remaining.Use(c.Candidates)
-		search.Order = slices.DeleteFunc(search.Order, func(c *disrupt.Candidate) bool { return d.gone[c] })
-	}
-}
-
-// simulationOf is the simulation that found the command.
-func simulationOf(c *disrupt.Command) (out schedule.Simulation) {
-	for _, candidate := range c.Candidates {
-		out.Removed, out.Pods = append(out.Removed, candidate.Index), append(out.Pods, candidate.Pods...)
-	}
-	return out
-}
-
-func (d *decider) savings() {
-	left := slices.DeleteFunc(slices.Clone(d.view.Candidates), func(c *disrupt.Candidate) bool { return d.gone[c] })
-	totals, _ := new(disrupt.PoolCosts).Update(d.view)
-	found := consolidate.Find(consolidate.Input{
-		Problem: d.problem(), Snapshot: d.Snapshot, Candidates: left,
-		Budgets: d.view.RemainingBudgets(disrupt.Allowances(d.Snapshot, karpv1.DisruptionUnderutilized)).Allowances(),
-		Totals:  consolidate.PoolTotals(d.Snapshot, d.view.Candidates, totals),
-	}, d.Settings.Consolidation)
-	leaving := map[string]bool{}
-	for c := range d.gone {
-		leaving[c.Node.Name] = true
-	}
-	for i := range found.Commands {
-		if !slices.ContainsFunc(found.Commands[i].Plan.Placements, func(p plan.Placement) bool { return leaving[p.Node] }) {
-			d.start(found.Commands[i])
-		}
-	}
-	d.out.Steps, d.out.TimedOut = found.Steps, found.TimedOut != ""
-	for _, k := range found.Unconsolidatable {
-		d.stay(k.Candidate.Node, k.Why)
-	}
 }
 
 // nominated is the Snapshot with the nodes nominated that take pods of the plan.

@@ -12,8 +12,8 @@ import (
 	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/quantity"
-	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/inspect/drifted"
@@ -377,13 +377,7 @@ func (b *builder) irreplaceable(c *disrupt.Candidate) string {
 	if !room.Allow([]*disrupt.Candidate{c}) {
 		return "a PodDisruptionBudget of its pods is used up by nodes that are leaving"
 	}
-	command, left := replace.Drift(b.compiled(), b.Classified, replace.DriftSearch{
-		Order: []*disrupt.Candidate{c}, Remaining: room, MaxRejections: 1, Budget: schedule.DefaultBudget(),
-	})
-	if command == nil && len(left) > 0 {
-		return left[0].Message
-	}
-	return ""
+	return pass.Irreplaceable(b.compiled(), b.Classified, c, room).Message
 }
 
 // stays is the verdict on a node that nothing removes: the first blocker, and what it costs.

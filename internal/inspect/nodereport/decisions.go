@@ -28,7 +28,7 @@ type Decisions struct {
 	incoming map[string]*schedule.Placement
 	// blocked are the nodes that no command may remove, with the engine's words.
 	blocked map[*snapshot.Node]string
-	found   *pass // nil before the first use
+	found   *decided // nil before the first use
 	pdbs    []snapshot.Budget
 	// allowances are by reason, made on first use.
 	allowances map[karpv1.DisruptionReason][]disrupt.Allowance
@@ -107,20 +107,20 @@ func (d *Decisions) index() *index {
 	return d.byName
 }
 
-// pass is one pass of consolidation over all nodes.
-type pass struct {
+// decided is one pass of consolidation over all nodes.
+type decided struct {
 	*planner.Consolidation
 	command map[string]*disrupt.Command
 	kept    map[string]string
 }
 
 // consolidation is the pass; the first call searches.
-func (d *Decisions) consolidation() *pass {
+func (d *Decisions) consolidation() *decided {
 	if d.found != nil {
 		return d.found
 	}
 	found := planner.ConsolidateCompiled(d.compiled(), d.Snapshot, &d.Plan, d.Search)
-	d.found = &pass{found, map[string]*disrupt.Command{}, map[string]string{}}
+	d.found = &decided{found, map[string]*disrupt.Command{}, map[string]string{}}
 	for i := range d.found.Commands {
 		for _, c := range d.found.Commands[i].Candidates {
 			d.found.command[c.Node.Name] = &d.found.Commands[i]

@@ -15,6 +15,7 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/consolidate"
 	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/engine/wording"
@@ -136,7 +137,9 @@ func (b *builder) removal() *Removal {
 	c := view.Candidates[at]
 	out := &Removal{Launches: []NewNode{}, Pods: []Move{}}
 	problem := b.problemOf(s, asBefore)
-	found := b.search(s, view, c, problem)
+	found := pass.Alone(problem, view, c, consolidate.Settings{
+		SpotToSpot: b.Search.SpotToSpot, MaxSteps: consolidate.DefaultMaxSteps,
+	})
 	outcome := disrupt.EvaluateRemoval(s, []*disrupt.Candidate{c}, problem.WhatIf([]int{c.Index}, c.Pods, schedule.DefaultBudget()))
 	switch {
 	case len(found.Commands) > 0:
@@ -164,16 +167,6 @@ func (b *builder) problemOf(s *snapshot.Snapshot, asBefore bool) *schedule.Probl
 		return b.compiled()
 	}
 	return consolidate.Compile(s)
-}
-
-// search lets consolidation judge the node alone, without budgets.
-func (b *builder) search(s *snapshot.Snapshot, view *disrupt.View, c *disrupt.Candidate, problem *schedule.Problem) consolidate.Result {
-	totals, _ := new(disrupt.PoolCosts).Update(view)
-	return consolidate.Find(consolidate.Input{
-		Problem: problem, Snapshot: s, Candidates: []*disrupt.Candidate{c},
-		Budgets: []disrupt.Allowance{{Pool: c.Pool, Nodes: 1, Allowed: 1}},
-		Totals:  consolidate.PoolTotals(s, view.Candidates, totals),
-	}, consolidate.Settings{SpotToSpot: b.Search.SpotToSpot, MaxSteps: consolidate.DefaultMaxSteps})
 }
 
 // awaited reports whether pending pods will get the node.

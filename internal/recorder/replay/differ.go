@@ -3,7 +3,6 @@ package replay
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -139,53 +138,27 @@ func differentCommands(was, is []recorder.CommandRecord) []Change {
 	return different(bare(was), bare(is), commandLine)
 }
 
-func commandsOf(c *recorder.CommandRecord) []recorder.CommandRecord {
-	if c == nil {
-		return nil
+// differentPasses compares what starts, what is proposed, and which proposals are dropped. Why nodes stay is in words that may change.
+func differentPasses(was, is *recorder.PassResult) []Change {
+	changes := differentCommands(was.Start, is.Start)
+	for _, change := range differentCommands(was.Propose, is.Propose) {
+		changes = append(changes, Change{Was: prefixed("propose to ", change.Was), Is: prefixed("propose to ", change.Is)})
 	}
-	return []recorder.CommandRecord{*c}
-}
-
-// differentOutcomes compares whether there is a command, and which. Why there is none is in words that may change.
-func differentOutcomes(was, is *recorder.OutcomeRecord) []Change {
-	if (was.Why == "") != (is.Why == "") {
-		return []Change{{outcomeLine(was), outcomeLine(is)}}
-	}
-	return differentCommands(commandsOf(was.Command), commandsOf(is.Command))
-}
-
-func outcomeLine(o *recorder.OutcomeRecord) string {
-	switch {
-	case o.Why != "":
-		return "rejected: " + o.Why
-	case o.Command != nil:
-		return commandLine(o.Command)
-	}
-	return "valid"
-}
-
-func differentNames(verb string) func(was, is *[]string) []Change {
-	return func(was, is *[]string) []Change {
-		if slices.Equal(*was, *is) {
-			return nil
+	dropped := func(list []recorder.DroppedRecord) []string {
+		out := make([]string, len(list))
+		for i := range list {
+			out[i] = names(list[i].Claims)
 		}
-		return []Change{{verb + " " + names(*was), verb + " " + names(*is)}}
+		return out
 	}
+	line := func(prefix string) func(*string) string { return func(of *string) string { return prefix + *of } }
+	changes = append(changes, different(dropped(was.Dropped), dropped(is.Dropped), line("drop the proposal for "))...)
+	return append(changes, different(dropped(was.Withheld), dropped(is.Withheld), line("hold back the command for "))...)
 }
 
-func differentDrift(was, is *recorder.DriftRecord) []Change {
-	return differentCommands(commandsOf(was.Command), commandsOf(is.Command))
-}
-
-func differentFinds(was, is *recorder.FindRecord) []Change {
-	return differentCommands(was.Commands, is.Commands)
-}
-
-func differentStatic(was, is *[]recorder.StaticRecord) []Change {
-	if len(*was) == 0 && len(*is) == 0 || reflect.DeepEqual(*was, *is) {
-		return nil
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
 	}
-	return different(*was, *is, func(s *recorder.StaticRecord) string {
-		return fmt.Sprintf("replace in static NodePool %s: %s", s.NodePool, names(s.Claims))
-	})
+	return prefix + text
 }

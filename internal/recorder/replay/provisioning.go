@@ -17,47 +17,29 @@ type planned struct {
 }
 
 // run replays a call. It returns false for a call that decides nothing.
-func (x *pass) run(c recorder.CallRecord) (Result, bool) {
+func (x *replayed) run(c recorder.CallRecord) (Result, bool) {
 	switch c.Name {
 	case recorder.CallSolve:
 		return call(c, x.solve, differentPlans)
 	case recorder.CallBuffers:
 		return call(c, x.buffers, differentBuffers)
+	case recorder.CallPass:
+		return call(c, x.decide, differentPasses)
 	}
-	if x.disruption == nil {
-		x.disruption = newDisruption(x.replayer, x.snap)
-	}
-	return x.disruption.run(c)
+	return Result{Call: c.Name, Same: true, Skipped: "an earlier version has recorded it in another form", Changes: []Change{}}, true
 }
 
-func (x *pass) solve(in *recorder.SolveInput, _ *recorder.PlanRecord) (*recorder.PlanRecord, string) {
+func (x *replayed) solve(in *recorder.SolveInput, _ *recorder.PlanRecord) (*recorder.PlanRecord, string) {
 	plan := schedule.Solve(x.snap, schedule.DefaultBudget())
 	if in.Validated {
-		withhold(x.snap, &plan)
+		plan, _, _ = validate.Withhold(x.snap, plan)
 	}
 	x.provisioned = &planned{x.snap, plan}
 	out := recorder.RecordPlan(&plan)
 	return &out, ""
 }
 
-// withhold drops the launches that violate a rule.
-func withhold(s *snapshot.Snapshot, plan *schedule.Plan) {
-	broken := map[int]bool{}
-	for _, v := range validate.Check(s, *plan) {
-		for _, k := range v.Launches {
-			broken[k] = true
-		}
-	}
-	kept := make([]schedule.Launch, 0, len(plan.Launches))
-	for i := range plan.Launches {
-		if !broken[i] {
-			kept = append(kept, plan.Launches[i])
-		}
-	}
-	plan.Launches = kept
-}
-
-func (x *pass) buffers(in *recorder.Exclusion, _ *recorder.BuffersRecord) (*recorder.BuffersRecord, string) {
+func (x *replayed) buffers(in *recorder.Exclusion, _ *recorder.BuffersRecord) (*recorder.BuffersRecord, string) {
 	var plan schedule.Plan
 	if x.provisioned != nil {
 		plan = x.provisioned.plan

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
-	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 	"github.com/dovetail-k8s/dovetail/internal/recorder"
 )
@@ -43,19 +42,8 @@ func (p *Pass) Same() bool {
 	return !slices.ContainsFunc(p.Calls, func(r Result) bool { return !r.Same })
 }
 
-// Replayer replays passes in their order. It keeps the commands of earlier passes that a later one validates.
-type Replayer struct {
-	// commands that were found, by the ID that was recorded; and the IDs of the last passes that found some, the oldest first.
-	commands map[string]*disrupt.Command
-	found    [][]string
-}
-
-// keptPasses is for how many passes that found commands these are kept. A command is validated 15 seconds after it was found, in
-// which time there are a few passes.
-const keptPasses = 20
-
 // Run replays a pass.
-func (y *Replayer) Run(p *recorder.PassRecord) (out Pass) {
+func Run(p *recorder.PassRecord) (out Pass) {
 	out = Pass{ID: p.ID, Kind: p.Kind, At: p.Facts.Now.UTC().Format("2006-01-02T15:04:05.000Z"), Version: p.Version, Calls: []Result{}}
 	calls := "snapshot"
 	defer func() {
@@ -64,7 +52,7 @@ func (y *Replayer) Run(p *recorder.PassRecord) (out Pass) {
 			out.Calls = append(out.Calls, Result{Call: calls, Changes: []Change{{Is: fmt.Sprintf("panic: %v", panicked)}}})
 		}
 	}()
-	x := y.newPass(p)
+	x := newReplayed(p)
 	for _, c := range p.Calls {
 		calls = c.Name
 		r, relevant := x.run(c)
@@ -75,34 +63,9 @@ func (y *Replayer) Run(p *recorder.PassRecord) (out Pass) {
 	return out
 }
 
-func (y *Replayer) newPass(p *recorder.PassRecord) *pass {
-	if y.commands == nil {
-		y.commands = map[string]*disrupt.Command{}
-	}
+func newReplayed(p *recorder.PassRecord) *replayed {
 	snap := p.Excluded.Apply(cluster.BuildSnapshot(p.Objects, p.Facts))
-	return &pass{replayer: y, snap: snap}
-}
-
-// keep remembers the commands of a pass, and forgets those of old ones.
-func (y *Replayer) keep(recorded, now []recorder.CommandRecord, commands []disrupt.Command) {
-	var ids []string
-	for i := range recorded {
-		// The command that is equal but for its ID; a different engine may have found others.
-		at := slices.IndexFunc(now, func(c recorder.CommandRecord) bool { return slices.Equal(c.Claims, recorded[i].Claims) })
-		if at >= 0 && recorded[i].ID != "" {
-			y.commands[recorded[i].ID] = &commands[at]
-			ids = append(ids, recorded[i].ID)
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	if y.found = append(y.found, ids); len(y.found) > keptPasses {
-		for _, id := range y.found[0] {
-			delete(y.commands, id)
-		}
-		y.found = y.found[1:]
-	}
+	return &replayed{snap: snap}
 }
 
 // call decodes a recorded call, runs it, and compares. The result of run is nil if the call decides nothing.
@@ -153,11 +116,9 @@ func asRead[T any](v *T) (*T, error) {
 	return out, json.Unmarshal(data, out)
 }
 
-// pass is the state of a pass while it is replayed.
-type pass struct {
-	replayer *Replayer
-	snap     *snapshot.Snapshot
+// replayed is the state of a pass while it is replayed.
+type replayed struct {
+	snap *snapshot.Snapshot
 	// provisioned is the plan for pods, which that for buffers depends on.
 	provisioned *planned
-	disruption  *disruption
 }

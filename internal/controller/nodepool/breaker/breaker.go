@@ -52,41 +52,64 @@ func New(c client.Reader, threshold int, faults *repair.Policies, now func() tim
 	}
 }
 
-// Open reports whether nodes must not be replaced for the reason now, and why. Callers check it before a replacement
-// starts, for each pool that loses or gets a node. A pool that does not exist, or with the breaker turned off, blocks
-// nothing.
-func (b *Breaker) Open(ctx context.Context, pool string, reason karpv1.DisruptionReason) (why string, open bool) {
-	why, err := b.why(ctx, pool, reason)
-	if err != nil {
-		return fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
+// Limit returns how many replacements in the pool, nodes that it loses and gets, may start for the reason now, and why no more; limited is
+// false if any number may. It costs one pass over the claims of the pool.
+func (b *Breaker) Limit(ctx context.Context, pool string, reason karpv1.DisruptionReason) (starts int, why string, limited bool) {
+	q, book, err := b.request(ctx, pool, reason)
+	switch {
+	case err != nil:
+		return 0, fmt.Sprintf("cannot read whether nodes of pool %q become ready: %v", pool, err), true
+	case q == nil:
+		return 0, "", false
 	}
-	return why, why != ""
+	// A first batch is of threshold nodes at most, and a probe is one node: more starts than that change nothing any more.
+	if book.Refusal(q.after(b.threshold+1)) == "" {
+		return 0, "", false
+	}
+	for why == "" {
+		if why = book.Refusal(q.after(starts)); why == "" {
+			starts++
+		}
+	}
+	return starts, why, true
 }
 
-// why is why nodes must not be replaced; empty if they may.
-func (b *Breaker) why(ctx context.Context, pool string, reason karpv1.DisruptionReason) (string, error) {
+// request is what a breaker.Request needs besides replacements that start now.
+type request struct{ breaker.Request }
+
+// after is the request once so many replacements have started.
+func (q *request) after(starts int) breaker.Request {
+	out := q.Request
+	now := slices.Repeat([]time.Time{q.Now}, starts)
+	out.Batch.Unseen += starts
+	out.Soaking, out.InFlight = slices.Concat(q.Soaking, now), slices.Concat(q.InFlight, now)
+	return out
+}
+
+// request reads what decides whether nodes may be replaced; nil if the pool does not exist.
+func (b *Breaker) request(ctx context.Context, pool string, reason karpv1.DisruptionReason) (*request, *breaker.History, error) {
 	p, class, err := read(ctx, b.client, pool)
 	if err != nil || p == nil {
-		return "", err
+		return nil, nil, err
 	}
 	claims, err := claimsOf(ctx, b.client, pool)
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
 	book, now := breaker.Read(p), b.now()
 	view, err := b.soaks.read(ctx, p, class, claims, now)
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
-	q := breaker.Request{
+	q := &request{breaker.Request{
 		Pool: pool, Class: p.Spec.Template.Spec.NodeClassRef.Name, Reason: reason, Verdicts: view.Verdicts,
 		Batch:   breaker.Batch{Rollout: view.Rollout, Size: b.threshold, Unseen: b.unseen(pool, claims)},
 		Soaking: b.soaking(view, pool), Now: now,
-	}
+	}}
 	if len(book.Paused()) > 0 {
 		q.InFlight = b.inFlight(claims, view, key{pool, reason})
 	}
-	return book.Refusal(q), nil
+	return q, &book, nil
 }
 
 // Halted reports whether a replacement for the reason that started at a time must be canceled, and why: the reason has

@@ -78,7 +78,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if got := f.Reconcile(r, "general"); got.RequeueAfter != 10*time.Minute {
 		t.Errorf("is requeued after %v", got.RequeueAfter)
 	}
-	if why, open := b.Open(f.Context(), "general", drifted); open {
+	if why, open := refused(t, b, "general", drifted); open {
 		t.Fatalf("open before anything failed: %s", why)
 	}
 	began := f.Now()
@@ -110,10 +110,10 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	}
 	// Another process, which has seen nothing of this.
 	next := New(f.API, 3, nil, f.Now)
-	if why, open := next.Open(f.Context(), "general", drifted); !open || why != message {
+	if why, open := refused(t, next, "general", drifted); !open || why != message {
 		t.Errorf("after a restart: open %v, %s", open, why)
 	}
-	if _, open := next.Open(f.Context(), "general", karpv1.DisruptionUnderutilized); open {
+	if _, open := refused(t, next, "general", karpv1.DisruptionUnderutilized); open {
 		t.Error("another reason pauses, too")
 	}
 	if why, halted := next.Halted(f.Context(), "general", drifted, began); !halted || why != message {
@@ -125,7 +125,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if _, halted := next.Halted(f.Context(), "general", karpv1.DisruptionUnderutilized, began); halted {
 		t.Error("replacements in flight for another reason are halted")
 	}
-	if _, open := next.Open(f.Context(), "other", drifted); open {
+	if _, open := refused(t, next, "other", drifted); open {
 		t.Error("a pool that does not exist holds back something")
 	}
 	// The image is replaced.
@@ -138,7 +138,7 @@ func TestDriftToABadImagePauses(t *testing.T) {
 	if reason, _ := paused(f); reason != "" {
 		t.Errorf("still pauses: %s", reason)
 	}
-	if _, open := next.Open(f.Context(), "general", drifted); open {
+	if _, open := refused(t, next, "general", drifted); open {
 		t.Error("still open")
 	}
 	if _, halted := next.Halted(f.Context(), "general", drifted, began); halted {
@@ -159,7 +159,7 @@ func TestOneProbeAtATime(t *testing.T) {
 	f.Reconcile(r, "general")
 	open := func(want bool, when string) {
 		t.Helper()
-		if why, open := b.Open(f.Context(), "general", drifted); open != want {
+		if why, open := refused(t, b, "general", drifted); open != want {
 			t.Errorf("%s: open %v (%s)", when, open, why)
 		}
 	}
@@ -195,7 +195,7 @@ func TestTurnedOff(t *testing.T) {
 	if reason, _ := paused(f); reason != "" {
 		t.Errorf("condition %s", reason)
 	}
-	if why, open := New(f.API, 3, nil, f.Now).Open(f.Context(), "general", drifted); open {
+	if why, open := refused(t, New(f.API, 3, nil, f.Now), "general", drifted); open {
 		t.Errorf("open: %s", why)
 	}
 }
@@ -249,9 +249,18 @@ func TestKilledAtEveryWrite(t *testing.T) {
 			return []kill.Actor{{Reconciler: r, Kind: &karpv1.NodePoolList{}}}
 		},
 		Check: func(t *testing.T, w *kill.World) {
-			if _, open := New(w.API, 3, nil, w.Now).Open(t.Context(), "general", drifted); !open {
+			if _, open := refused(t, New(w.API, 3, nil, w.Now), "general", drifted); !open {
 				t.Error("not paused")
 			}
 		},
 	})
+}
+
+// refused reports whether no node may be replaced for the reason now, and why.
+func refused(t *testing.T, b *Breaker, pool string, reason karpv1.DisruptionReason) (why string, is bool) {
+	starts, why, limited := b.Limit(t.Context(), pool, reason)
+	if !limited || starts > 0 {
+		return "", false
+	}
+	return why, true
 }

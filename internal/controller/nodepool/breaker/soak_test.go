@@ -47,7 +47,7 @@ func fail(f *controllertest.Fixture, claims ...string) {
 
 func opened(t *testing.T, f *controllertest.Fixture, b *Breaker, reason karpv1.DisruptionReason, want bool, when string) string {
 	t.Helper()
-	why, open := b.Open(f.Context(), "general", reason)
+	why, open := refused(t, b, "general", reason)
 	if open != want {
 		t.Errorf("%s: %s: open %v, %s", when, reason, open, why)
 	}

@@ -1,0 +1,84 @@
+package pass
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
+	"github.com/dovetail-k8s/dovetail/internal/engine/disrupt"
+	"github.com/dovetail-k8s/dovetail/internal/engine/replace"
+	"github.com/dovetail-k8s/dovetail/internal/engine/schedule"
+)
+
+// drift replaces drifted nodes. A pass of the controller replaces one: the next, which follows at once, has a Snapshot of the capacity that
+// is left.
+func (d *decider) drift() {
+	candidates := d.free(d.view.Drifted(false /* static */))
+	d.out.Stats.Drifted = len(candidates)
+	if d.moved() {
+		return
+	}
+	d.out.Stats.Ran |= Drift
+	order := d.driftOrder(candidates)
+	if len(order) == 0 {
+		return
+	}
+	defer d.begin(Drift)()
+	search := replace.DriftSearch{
+		Order: order, Remaining: d.budgets[karpv1.DisruptionDrifted], MaxRejections: d.Settings.MaxDriftRejections,
+		Budget: schedule.DefaultBudget(), Freed: d.freedSlots(karpv1.DisruptionDrifted),
+	}
+	p := d.problem()
+	defer p.RevertTo(p.AppliedPlans())
+	for i := range d.out.Start { // empty nodes that go take no pods
+		p.Apply(simulationOf(&d.out.Start[i].Command), &d.out.Start[i].Plan)
+	}
+	for range d.Settings.MaxDrift {
+		cmd, left := replace.Drift(p, d.view, search)
+		d.driftFailed(left)
+		if cmd == nil {
+			return
+		}
+		d.backoff.Started(cmd.Candidates[0].Pool.Name, d.Snapshot.Now)
+		d.start(cmd)
+		p.Apply(simulationOf(cmd), &cmd.Plan) // so that the next node's pods do not get the same room
+		search.Order = slices.DeleteFunc(search.Order, func(c *disrupt.Candidate) bool { return d.taken[c.Node.ClaimUID] })
+	}
+}
+
+// driftOrder is the order in which drifted nodes are tried: those last that failed last. Nodes of pools that may replace none are left out.
+func (d *decider) driftOrder(candidates []*disrupt.Candidate) []*disrupt.Candidate {
+	blocked := map[string]bool{}
+	order := slices.DeleteFunc(d.backoff.DriftOrder(candidates, d.Snapshot.Now), func(c *disrupt.Candidate) bool {
+		pool := c.Node.Pool
+		if _, known := blocked[pool]; !known {
+			blocked[pool] = d.budgets[karpv1.DisruptionDrifted].Remaining(pool) == 0 || d.paused(c.Pool.Name, karpv1.DisruptionDrifted)
+		}
+		return blocked[pool]
+	})
+	slices.SortStableFunc(order, func(a, b *disrupt.Candidate) int {
+		return d.memory.DriftFailed[a.Node.ClaimUID].Compare(d.memory.DriftFailed[b.Node.ClaimUID])
+	})
+	return order
+}
+
+// driftFailed lists drifted nodes that cannot be replaced.
+func (d *decider) driftFailed(left []disrupt.Unconsolidatable) {
+	for _, k := range left {
+		if d.memory.DriftFailed == nil {
+			d.memory.DriftFailed = map[types.UID]time.Time{}
+		}
+		d.memory.DriftFailed[k.Candidate.Node.ClaimUID] = d.Snapshot.Now
+		d.stay(Stay{Node: k.Candidate.Node, Why: k.Why, By: Drift})
+	}
+}
+
+// simulationOf is the simulation that found the command.
+func simulationOf(c *disrupt.Command) (out schedule.Simulation) {
+	for _, candidate := range c.Candidates {
+		out.Removed, out.Pods = append(out.Removed, candidate.Index), append(out.Pods, candidate.Pods...)
+	}
+	return out
+}

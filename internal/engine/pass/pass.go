@@ -217,6 +217,8 @@ func Decide(in Input) (Decisions, Memory) {
 			step.run()
 		}
 	}
+	// Drift may replace a node that its pods protect from everything else.
+	d.out.Stay = slices.DeleteFunc(d.out.Stay, func(k Stay) bool { return k.By == 0 && d.taken[k.Node.ClaimUID] })
 	d.memory.Backoff = d.backoff.Record()
 	d.out.Wake = d.wake()
 	return d.out, d.memory

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
 )
 
@@ -83,6 +84,10 @@ func (w *world) podArguments(p *corev1.Pod, l *line, more arguments) error {
 		"prefer:": func(key, v string) error {
 			weight := int32(100 - len(preferences(p)))
 			enginetest.Prefers(weight, expression(key, v))(p)
+			return nil
+		},
+		"-keep": func(_, _ string) error {
+			p.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"}
 			return nil
 		},
 		"ends": func(_, v string) error {

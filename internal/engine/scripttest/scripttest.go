@@ -12,7 +12,8 @@
 //	cost   $0.0333/h, at least $0.0267/h
 //
 // The plan is then applied: its nodes exist, with their pods, when the script continues with more pods, or with the
-// same plan again, which must then launch nothing. README.md describes all commands.
+// same plan again, which must then launch nothing. A line "pass" decides what the controller does with the nodes, in the same way.
+// README.md describes all commands.
 package scripttest
 
 import (
@@ -41,16 +42,10 @@ func Run(name, text string) (string, error) {
 		if l.command == "" {
 			continue
 		}
-		if l.command != "plan" {
-			if err := w.do(l); err != nil {
-				return "", fmt.Errorf("%s:%d: %w", name, i+1, err)
-			}
+		printed, err := w.run(l)
+		if err == nil && printed == "" {
 			continue
 		}
-		if len(l.words) > 0 {
-			return "", fmt.Errorf("%s:%d: plan takes no arguments, not %q", name, i+1, l.words[0])
-		}
-		printed, err := w.plan()
 		if err != nil {
 			return "", fmt.Errorf("%s:%d: %w", name, i+1, err)
 		}
@@ -61,6 +56,20 @@ func Run(name, text string) (string, error) {
 		}
 	}
 	return out.String(), nil
+}
+
+// run runs one line. It returns what the line prints; empty for a line that only describes.
+func (w *world) run(l line) (string, error) {
+	switch l.command {
+	case "plan":
+		if len(l.words) > 0 {
+			return "", fmt.Errorf("plan takes no arguments, not %q", l.words[0])
+		}
+		return w.plan()
+	case "pass":
+		return w.doPass(l)
+	}
+	return "", w.do(l)
 }
 
 // plan makes a plan, prints it, and applies it.

@@ -50,13 +50,13 @@ func TestErrorsSayWhatIsExpected(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{
 			"# hello\n\npodd web",
-			`s.txt:3: "podd" is not a command; expected plan or one of daemon, delete, node, pod, pool, set, type, unavailable, volume, zones`,
+			`s.txt:3: "podd" is not a command; expected plan, pass or one of at, changed, daemon, delete, done, failed, limit, node, pdb, pod, pool, refused, restart, set, type, unavailable, volume, zones`,
 		},
 		{"pod", `s.txt:1: pod: expected a name after "pod"`},
 		{"pod web xmany", `s.txt:1: pod: expected a number, not "many"`},
 		{
 			"pod web cpus=1",
-			`s.txt:1: pod: "cpus=1" is not known here; expected one of affinity=..., anti-affinity=..., arch=..., capacity=..., cpu=..., `,
+			`s.txt:1: pod: "cpus=1" is not known here; expected one of keep, affinity=..., anti-affinity=..., arch=..., capacity=..., cpu=..., `,
 		},
 		{"pod web cpu=much", `s.txt:1: pod: cpu: expected a quantity such as 500m or 2Gi, not "much"`},
 		{"pod web cpu=", "s.txt:1: pod: cpu has no value"},
@@ -75,6 +75,11 @@ func TestErrorsSayWhatIsExpected(t *testing.T) {
 		{"volume v class=fast", `s.txt:1: volume: class: expected one of wait, now, not "fast"`},
 		{"set preferences=perhaps", `s.txt:1: set: preferences: expected one of respect, ignore, priced, not "perhaps"`},
 		{"delete n", `s.txt:1: there is no node "n" so far`},
+		{"at soon", `s.txt:1: at: expected a duration such as 15s or 2h, not "soon"`},
+		{"at 1m\nat 5s", "s.txt:2: at: 5s has passed already"},
+		{"done c1", "s.txt:1: done: c1 has not started, or has ended"},
+		{"pass sleep", `s.txt:1: work "sleep" is not known`},
+		{"limit p", `s.txt:1: limit: expected a name after "limit"`},
 		{"plan now", `s.txt:1: plan takes no arguments, not "now"`},
 	} {
 		if _, err := scripttest.Run("s.txt", tt.text); err == nil || !strings.HasPrefix(err.Error(), tt.want) {

@@ -14,9 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/dovetail-k8s/dovetail/api/condition"
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/enginetest"
+	"github.com/dovetail-k8s/dovetail/internal/engine/repair"
 	"github.com/dovetail-k8s/dovetail/internal/engine/requirement"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -34,6 +36,7 @@ type world struct {
 	group map[types.UID]string
 	// nominated are pod names by the node that they are nominated to.
 	nominated map[string][]string
+	passes    *passes
 }
 
 var one = *resource.NewQuantity(1, resource.DecimalSI)
@@ -42,6 +45,7 @@ func newWorld() *world {
 	w := &world{
 		snap: enginetest.World(nil), zones: []string{"a", "b", "c"}, group: map[types.UID]string{}, nominated: map[string][]string{},
 	}
+	w.passes = newPasses(w.snap.Now)
 	w.snap.Settings = snapshot.Settings{PreferencePolicy: snapshot.PreferencesRespect, MinValuesPolicy: snapshot.MinValuesStrict}
 	w.snap.Volumes = snapshot.Volumes{
 		Claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{}, Volumes: map[string]*corev1.PersistentVolume{},
@@ -65,11 +69,13 @@ func (w *world) do(l line) error {
 	commands := map[string]func(line) error{
 		"zones": w.doZones, "type": w.doType, "pool": w.doPool, "daemon": w.doDaemon, "node": w.doNode,
 		"volume": w.doVolume, "pod": w.doPod, "set": w.doSet, "unavailable": w.doUnavailable, "delete": w.doDelete,
+		"at": w.doAt, "restart": w.doRestart, "limit": w.doLimit, "pdb": w.doPDB,
+		"done": w.doOutcome, "failed": w.doOutcome, "refused": w.doOutcome, "changed": w.doOutcome,
 	}
 	do := commands[l.command]
 	if do == nil {
 		return fmt.Errorf(
-			"%q is not a command; expected plan or one of %s",
+			"%q is not a command; expected plan, pass or one of %s",
 			l.command,
 			strings.Join(slices.Sorted(maps.Keys(commands)), ", "),
 		)
@@ -96,6 +102,12 @@ func (w *world) doSet(l line) error {
 		"preference-cost": func(_, v string) (err error) {
 			w.snap.Settings.PreferenceCost, err = strconv.ParseFloat(v, 64)
 			return err
+		},
+		"-reboots":      func(_, _ string) error { w.passes.settings.Reboots = true; return nil },
+		"-spot-to-spot": func(_, _ string) error { w.passes.settings.Consolidation.SpotToSpot = true; return nil },
+		"-terminate-first": func(_, _ string) error {
+			w.passes.settings.TerminateFirstDrift, w.passes.settings.TerminateFirstRepair = true, true
+			return nil
 		},
 		"minvalues": func(_, v string) error {
 			w.snap.Settings.MinValuesPolicy = map[string]snapshot.MinValuesPolicy{"besteffort": snapshot.MinValuesBestEffort}[v]
@@ -219,6 +231,9 @@ func (w *world) doPool(l line) error {
 		return err
 	}
 	np := &karpv1.NodePool{}
+	disruption := &np.Spec.Disruption
+	disruption.ConsolidateAfter, disruption.ConsolidationPolicy = karpv1.After(0), karpv1.ConsolidationWhenEmptyOrUnderutilized
+	disruption.Budgets = []karpv1.Budget{{Nodes: "100%"}}
 	require := func(key, v string) error {
 		x := expression(key, v)
 		enginetest.Require(x.Key, x.Operator, x.Values...)(np)
@@ -227,6 +242,23 @@ func (w *world) doPool(l line) error {
 	short := func(key string) func(_, v string) error { return func(_, v string) error { return require(key, v) } }
 	limits := corev1.ResourceList{}
 	err = l.take(arguments{
+		"budget": func(_, v string) error { return budget(disruption, v) },
+		"policy": func(_, v string) error {
+			disruption.ConsolidationPolicy = map[string]karpv1.ConsolidationPolicy{
+				"empty": karpv1.ConsolidationWhenEmpty, "balanced": karpv1.ConsolidationBalanced,
+			}[v]
+			return oneOf(v, "empty", "balanced")
+		},
+		"consolidate-after": func(_, v string) error {
+			if v == "never" {
+				disruption.ConsolidateAfter = karpv1.Never()
+				return nil
+			}
+			d, err := duration(v)
+			disruption.ConsolidateAfter = karpv1.After(d)
+			return err
+		},
+		"replicas": func(_, v string) error { n, err := number(v); np.Spec.Replicas = new(int64(n)); return err },
 		"weight":   func(_, v string) error { n, err := number(v); enginetest.Weight(int32(n))(np); return err },
 		"limit:":   func(key, v string) error { return quantity(limits, key, v) },
 		"zone":     short("zone"),
@@ -256,8 +288,27 @@ func (w *world) doPool(l line) error {
 	ref := pool.NodePool.Spec.Template.Spec.NodeClassRef
 	pool.NodePool.Spec = np.Spec
 	pool.NodePool.Spec.Template.Spec.NodeClassRef = ref
+	pool.NodePool.Status.Conditions = []metav1.Condition{{Type: condition.Ready, Status: metav1.ConditionTrue}}
+	if pool.NodePool.Spec.Replicas != nil { // it launches nothing for pods
+		w.snap.Closed = append(w.snap.Closed, pool.NodePool)
+		return err
+	}
 	w.snap.Pools = append(w.snap.Pools, pool)
 	return err
+}
+
+// budget adds a budget to those of a pool: 1, 10%, or 0/Drifted for one reason. The first replaces the default.
+func budget(d *karpv1.Disruption, value string) error {
+	nodes, reason, _ := strings.Cut(value, "/")
+	b := karpv1.Budget{Nodes: nodes}
+	if reason != "" {
+		b.Reasons = []karpv1.DisruptionReason{karpv1.DisruptionReason(reason)}
+	}
+	if len(d.Budgets) == 1 && d.Budgets[0].Nodes == "100%" {
+		d.Budgets = nil
+	}
+	d.Budgets = append(d.Budgets, b)
+	return nil
 }
 
 func (w *world) doDaemon(l line) error {
@@ -309,6 +360,38 @@ func (w *world) doNode(l line) error {
 			return err
 		},
 		"nominated": func(_, v string) error { w.nominated[name] = strings.Split(v, ","); return nil },
+		"age": func(_, v string) error {
+			d, err := duration(v)
+			edit(func(n *snapshot.Node) { n.CreatedAt = w.snap.Now.Add(-d) })
+			return err
+		},
+		"drifted": func(_, v string) error {
+			d, err := duration(v)
+			edit(func(n *snapshot.Node) { n.DriftedAt = w.snap.Now.Add(-d) })
+			return err
+		},
+		"unhealthy": func(_, v string) error {
+			d, err := duration(v)
+			edit(func(n *snapshot.Node) {
+				n.Unhealthy, n.Ready = true, false
+				n.Repair = &repair.Decision{Action: karpv1.RepairReplace, EligibleAt: w.snap.Now.Add(-d), Score: d.Minutes()}
+			})
+			return err
+		},
+		"-reboot": func(_, _ string) error { // a reboot may repair it
+			edit(func(n *snapshot.Node) {
+				if n.Repair != nil {
+					n.Repair.Action = karpv1.RepairReboot
+				}
+			})
+			return nil
+		},
+		"-busy": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Consolidatable = false }); return nil },
+		"-do-not-disrupt": func(_, _ string) error {
+			edit(func(n *snapshot.Node) { n.Annotations = map[string]string{karpv1.AnnotationDoNotDisrupt: "true"} })
+			return nil
+		},
+		"-bounded":  func(_, _ string) error { edit(func(n *snapshot.Node) { n.Bounded = true }); return nil },
 		"-deleting": func(_, _ string) error { edit(func(n *snapshot.Node) { n.Deleting = true }); return nil },
 		"-in-flight": func(_, _ string) error { // launched, not up yet
 			edit(func(n *snapshot.Node) { n.Registered, n.Initialized, n.Ready = false, false, false })

@@ -225,7 +225,9 @@ func (l *Loop) pass(ctx context.Context) (acted bool, err error) {
 	l.passInput = &in
 	measured := l.measured(&in)
 	decided, remembers := l.decide(in)
-	l.interrupted = decided.Stats.InterruptedAt > 0
+	if decided.Found != nil || decided.Stats.InterruptedAt > 0 { // a search was made
+		l.interrupted = decided.Stats.InterruptedAt > 0
+	}
 	l.identify(&decided, &remembers)
 	l.record(rec, &in, &decided)
 	l.report(&decided, measured)

@@ -166,23 +166,31 @@ func templateHash(pool *karpv1.NodePool) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// resolver finds what proposals name in a Snapshot. It costs one pass over the pods.
+// resolver finds what proposals name in a Snapshot.
 type resolver struct {
 	snap *snapshot.Snapshot
+	// pods are all of the Snapshot; nil before a proposal asks for one.
 	pods map[types.UID]*corev1.Pod
 	// templates are the hashes of pools, by name, as far as proposals have asked for them.
 	templates map[string]string
 }
 
 func newResolver(s *snapshot.Snapshot) *resolver {
-	r := &resolver{snap: s, pods: map[types.UID]*corev1.Pod{}, templates: map[string]string{}}
-	for _, list := range [][]*corev1.Pod{s.Pods, s.Virtual, s.Arriving} {
-		r.add(list)
+	return &resolver{snap: s, templates: map[string]string{}}
+}
+
+// pod is a pod of the Snapshot; nil if it is gone. The first call costs one pass over the pods.
+func (r *resolver) pod(uid types.UID) *corev1.Pod {
+	if r.pods == nil {
+		r.pods = map[types.UID]*corev1.Pod{}
+		for _, list := range [][]*corev1.Pod{r.snap.Pods, r.snap.Virtual, r.snap.Arriving} {
+			r.add(list)
+		}
+		for i := range r.snap.Nodes {
+			r.add(r.snap.Nodes[i].Pods)
+		}
 	}
-	for i := range s.Nodes {
-		r.add(s.Nodes[i].Pods)
-	}
-	return r
+	return r.pods[uid]
 }
 
 func (r *resolver) add(pods []*corev1.Pod) {
@@ -260,7 +268,7 @@ func (r *resolver) launch(p *ProposedLaunch, moved map[types.UID]bool) (plan.Lau
 		}
 	}
 	for _, old := range p.Pods {
-		pod := r.pods[old.UID]
+		pod := r.pod(old.UID)
 		if pod == nil {
 			continue
 		}
@@ -287,7 +295,7 @@ func requestsMore(pod *corev1.Pod, before corev1.ResourceList) bool {
 func (r *resolver) existing(uids []types.UID) []*corev1.Pod {
 	out := make([]*corev1.Pod, 0, len(uids))
 	for _, uid := range uids {
-		if pod := r.pods[uid]; pod != nil {
+		if pod := r.pod(uid); pod != nil {
 			out = append(out, pod)
 		}
 	}

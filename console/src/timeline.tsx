@@ -105,7 +105,7 @@ function Timeline({ spend, route, theme, about }: { spend: Spend; route: Route; 
               const minutes = steps[e.key];
               if (!minutes) return;
               e.preventDefault();
-              move(startOf(at ?? last) + minutes * minute);
+              move((at === null ? startOf(last) : minuteShown(points[index]!, at)) + minutes * minute);
             }}
           />
         </div>
@@ -134,6 +134,13 @@ function nearest(points: SpendPoint[], at: number): number {
 function minuteOf(points: SpendPoint[], start: number): number {
   const found = points.find((p) => startOf(Date.parse(p.at)) === start);
   return found ? Math.ceil(Date.parse(found.at) / 1000) * 1000 : start;
+}
+
+// minuteShown is the minute of the point that is shown at a time. minuteOf rounds up, so that a point of a minute's last second has a time of
+// the next minute.
+function minuteShown(point: SpendPoint, at: number): number {
+  const of = Date.parse(point.at);
+  return startOf(at - of < 1000 ? of : at);
 }
 
 function sentenceOf(spend: Spend, points: SpendPoint[]): string {

@@ -120,7 +120,7 @@ func predict(of *inspect.View) *Forecast {
 	plan := schedule.Solve(s, schedule.DefaultBudget())
 	out.addPending(&plan)
 	decided, _ := pass.Decide(pass.Input{
-		Snapshot: s, Plan: &plan, Work: pass.Empty | pass.Drift | pass.Savings,
+		Snapshot: s, Plan: &plan, Work: pass.Ahead,
 		Settings: pass.Settings{
 			Consolidation: consolidate.Settings{MaxSteps: consolidate.DefaultMaxSteps},
 			MaxDrift:      pass.ManyDrifted, MaxDriftRejections: pass.ManyRejected,

@@ -206,6 +206,11 @@ const (
 	DisruptionUnhealthy DisruptionReason = "Unhealthy"
 )
 
+// DisruptionReasons are all reasons of voluntary disruption, in the order in which budgets are shown.
+func DisruptionReasons() []DisruptionReason {
+	return []DisruptionReason{DisruptionEmpty, DisruptionUnderutilized, DisruptionDrifted, DisruptionUnhealthy}
+}
+
 // NodePoolStatus is what is known about a NodePool.
 type NodePoolStatus struct {
 	// Resources are the sum of what the pool's nodes have.

@@ -11,7 +11,7 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
 
   await t.test('the fleet is that of the last pass, and says so', async () => {
     await page.getByText('A recording, without a cluster.').waitFor();
-    await page.getByText('Recording until 2026-11-23 14:21 UTC').waitFor();
+    await page.getByText('Recording until 2026-11-28 19:18 UTC').waitFor();
     assert.deepEqual(await page.getByRole('navigation').getByRole('link').allInnerTexts(), ['Fleet', 'Pending', 'Timeline', 'Decisions', 'NodePools', 'What-if']);
     await page.getByRole('complementary', { name: 'Planned changes' }).getByRole('heading', { name: 'Last decisions' }).waitFor();
     await accessible(page, 'the fleet of a recording');
@@ -22,11 +22,13 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
     await visit(page, '#/timeline', 'Fleet at the end');
     await page.locator('.chart canvas').waitFor();
     await page.getByRole('slider', { name: 'Recorded minute' }).focus();
-    await page.keyboard.press('Home');
+    await page.keyboard.press('Home'); // the pods wait for their nodes
+    await page.getByText('0 nodes, 60 pods').waitFor();
+    await page.keyboard.press('ArrowRight');
     await page.getByText('You see the past').waitFor();
     // The chart's numbers, and the fleet below it, are of the same pass.
-    assert.match(await page.locator('.readout').innerText(), /14:16:58 UTC[^]*nodes 25/);
-    await page.getByText('25 nodes, 21 pods').waitFor();
+    assert.match(await page.locator('.readout').innerText(), /19:13:56 UTC[^]*nodes 20/);
+    await page.getByText('20 nodes, 21 pods').waitFor();
     const then = page.getByRole('region', { name: 'Fleet then' });
     await then.getByRole('heading', { name: /^Fleet at/ }).waitFor();
     await then.locator('canvas').focus();
@@ -34,15 +36,15 @@ test('a recording without a cluster', { timeout: 5 * 60_000 }, async (t) => {
     await accessible(page, 'a recorded minute');
     await picture(page, 'recording-minute');
     await then.getByRole('link', { name: 'Why it stayed or went' }).click();
-    await page.waitForURL(/#\/nodes\/.*[?&]t=2026-11-23T14/);
+    await page.waitForURL(/#\/nodes\/.*[?&]t=2026-11-28T19/);
     await page.getByText('You see the past').waitFor();
     await page.getByRole('heading', { name: 'In a terminal' }).waitFor();
-    assert.match(await page.locator('.code pre').last().innerText(), /^dovetail explain node ip-\S+ --recording consolidate\.rec --at 2026-11-23T14:\d\d:\d\dZ$/);
+    assert.match(await page.locator('.code pre').last().innerText(), /^dovetail explain node ip-\S+ --recording consolidate\.rec --at 2026-11-28T19:\d\d:\d\dZ$/);
     await accessible(page, 'a node of a recorded minute');
     await picture(page, 'recording-node');
     // What the page links to is of the same minute.
     await page.getByRole('link', { name: /^default\// }).first().click();
-    await page.waitForURL(/#\/pods\/default\/.*[?&]t=2026-11-23T14/);
+    await page.waitForURL(/#\/pods\/default\/.*[?&]t=2026-11-28T19/);
     await page.getByRole('heading', { name: 'In a terminal' }).waitFor();
     await accessible(page, 'a pod of a recorded minute');
     await page.getByRole('link', { name: 'The fleet then' }).click();

@@ -122,7 +122,7 @@ test('views of a recording', { timeout: 30 * 60_000 }, async (t) => {
   const { decisions } = await (await fetch(`${url}/api/v1/decisions`)).json();
   const removal = decisions.find((d) => d.kind === 'underutilized');
   await each(t, browser, url, async (page, view) => {
-    await view('recorded-timeline', '#/timeline?t=2026-11-23T14:17:59Z', 'Fleet at 14:17', async () => {
+    await view('recorded-timeline', '#/timeline?t=2026-11-28T19:15:50Z', 'Fleet at 19:15', async () => {
       await page.locator('.chart canvas').waitFor();
       await page.getByText('Reading the recording').waitFor({ state: 'detached' });
     });

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/engine/pass"
@@ -13,7 +14,7 @@ import (
 // input is what a pass on the Snapshot depends on. With an error the pass decides on what is known.
 func (l *Loop) input(ctx context.Context, snap *snapshot.Snapshot) (pass.Input, error) {
 	in := pass.Input{
-		Snapshot: snap, Work: pass.Due | pass.Empty | pass.Drift | pass.Savings, Memory: l.Queue.memory.now(),
+		Snapshot: snap, Work: pass.Due | pass.Ahead, Memory: l.Queue.memory.now(),
 		Settings: pass.Settings{
 			Consolidation: l.Consolidation, Validate: true, ValidationDelay: l.ValidationDelay, MaxDrift: 1,
 			MaxDriftRejections: pass.MaxSimulations, Reboots: l.Rebooter != nil,
@@ -101,9 +102,7 @@ func (l *Loop) searchInterrupt() func() bool {
 
 // reasons are the reasons for which this loop disrupts nodes.
 func (l *Loop) reasons() []karpv1.DisruptionReason {
-	out := []karpv1.DisruptionReason{karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized}
-	if l.Repairs != nil {
-		out = append(out, karpv1.DisruptionUnhealthy)
-	}
-	return out
+	return slices.DeleteFunc(karpv1.DisruptionReasons(), func(r karpv1.DisruptionReason) bool {
+		return r == karpv1.DisruptionUnhealthy && l.Repairs == nil
+	})
 }

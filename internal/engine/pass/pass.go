@@ -37,6 +37,9 @@ const (
 	Drift
 	// Savings finds nodes that cost more than what would replace them.
 	Savings
+
+	// Ahead is the work that commands show, which have no Memory.
+	Ahead = Empty | Drift | Savings
 )
 
 // Input is all that a pass depends on. It is not changed.
@@ -224,11 +227,6 @@ func Decide(in Input) (Decisions, Memory) {
 	return d.out, d.memory
 }
 
-// reasons are the reasons for which passes disrupt nodes.
-var reasons = []karpv1.DisruptionReason{
-	karpv1.DisruptionEmpty, karpv1.DisruptionDrifted, karpv1.DisruptionUnderutilized, karpv1.DisruptionUnhealthy,
-}
-
 // decider decides one pass.
 type decider struct {
 	Input
@@ -256,7 +254,7 @@ func newDecider(in Input) *decider {
 	d.memory.forget(d.view)
 	d.backoff.Prune(d.view)
 	d.out = Decisions{View: d.view, Budgets: map[karpv1.DisruptionReason][]disrupt.Allowance{}}
-	for _, reason := range reasons {
+	for _, reason := range karpv1.DisruptionReasons() {
 		allowances := disrupt.Allowances(d.Snapshot, reason)
 		d.out.Budgets[reason], d.budgets[reason] = allowances, d.view.RemainingBudgets(allowances)
 	}

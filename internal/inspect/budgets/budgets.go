@@ -47,13 +47,6 @@ type Schedule struct {
 	Text string `json:"text"`
 }
 
-// Reasons are those that budgets of pools bound, in the order of reports.
-func Reasons() []karpv1.DisruptionReason {
-	return []karpv1.DisruptionReason{
-		karpv1.DisruptionEmpty, karpv1.DisruptionUnderutilized, karpv1.DisruptionDrifted, karpv1.DisruptionUnhealthy,
-	}
-}
-
 // Schedules evaluates the budgets of a pool with so many nodes over the day after now. Reasons with equal spans share a
 // Schedule. It costs at most one evaluation per reason and minute of five days.
 func Schedules(pool *karpv1.NodePool, nodes int, now time.Time) ([]Schedule, error) {
@@ -61,7 +54,7 @@ func Schedules(pool *karpv1.NodePool, nodes int, now time.Time) ([]Schedule, err
 		return nil, err
 	}
 	var out []Schedule
-	for _, reason := range Reasons() {
+	for _, reason := range karpv1.DisruptionReasons() {
 		spans := of(pool, nodes, reason, now)
 		if k := slices.IndexFunc(out, func(s Schedule) bool { return slices.Equal(s.Spans, spans) }); k >= 0 {
 			out[k].Reasons = append(out[k].Reasons, reason)

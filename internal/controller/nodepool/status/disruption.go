@@ -54,7 +54,7 @@ func (d *disruptionCounter) count(
 		all.Closed = append(all.Closed, &pools[i])
 	}
 	out := make(map[string]*karpv1.DisruptionStatus, len(pools))
-	for _, reason := range reasons() {
+	for _, reason := range karpv1.DisruptionReasons() {
 		for _, a := range disrupt.Allowances(&all, reason) {
 			addReason(out, a, reason)
 		}
@@ -76,13 +76,6 @@ func (d *disruptionCounter) count(
 // makeDue makes the next pass count.
 func (d *disruptionCounter) makeDue() {
 	d.passes += (passesPerCount - d.passes%passesPerCount) % passesPerCount
-}
-
-// reasons are those by which budgets are shown.
-func reasons() []karpv1.DisruptionReason {
-	return []karpv1.DisruptionReason{
-		karpv1.DisruptionEmpty, karpv1.DisruptionUnderutilized, karpv1.DisruptionDrifted, karpv1.DisruptionUnhealthy,
-	}
 }
 
 func addReason(out map[string]*karpv1.DisruptionStatus, a disrupt.Allowance, reason karpv1.DisruptionReason) {

@@ -17,8 +17,7 @@ func podsPerNode(t *testing.T, s *snapshot.Snapshot, how strategy) []string {
 	t.Helper()
 	sv := newSolver(s)
 	queue := sv.compile(nil)
-	steps := 0
-	o := sv.runStrategy(queue, how, math.Inf(1), &steps)
+	o := sv.try(queue, attempt{how: how, ceiling: math.Inf(1)}, new(int))
 	if o == nil || len(o.Rejected) > 0 {
 		t.Fatalf("no plan for all pods: %+v", o)
 	}

@@ -1,10 +1,8 @@
 package schedule
 
 import (
-	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -34,22 +32,12 @@ type pricing struct {
 	// share is the most that the preferences of a pod may cost, as a share of its own price.
 	share float64
 	mode  preferenceMode
-	// scope is which pods a new node is sized for.
-	scope fillScope
-	// first is the packing class that the node is sized for at the moment, at level.
-	first *sizing.PackingClass
-	level int
 	// ownPrices are own prices without a linear program, in $/h.
 	ownPrices map[*class]float64
 
 	// expected is the relaxation level at which the last pod of a class was placed that needed a new node, in this run or
 	// the one before: nodes are sized for pods that are likely to come.
 	expected map[*class]int
-
-	// What follows is of one run. rates are what a node costs for the preferences of its pods, as a share of their own
-	// prices; records is what has become of preferences.
-	rates   map[*bin.Bin]float64
-	records map[*podclass.Constraints]*preferenceRecord
 }
 
 // fillScope is which pods of the queue a new node may be filled with.
@@ -71,58 +59,49 @@ func newPricing(s snapshot.Settings) *pricing {
 	return &pricing{share: max(0, s.PreferenceCost), ownPrices: map[*class]float64{}, expected: map[*class]int{}}
 }
 
-// start begins the records of a run.
-func (p *pricing) start() {
-	if p == nil {
-		return
-	}
-	p.scope, p.first = fillWithAll, nil
-	p.rates, p.records = map[*bin.Bin]float64{}, map[*podclass.Constraints]*preferenceRecord{}
-}
-
 // leastKept is the first relaxation level of the class that counts when pods are divided over zones.
-func (sv *solver) leastKept(k *podclass.Constraints) int {
-	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
+func (r *run) leastKept(k *podclass.Constraints) int {
+	if r.pricing == nil || r.pricing.mode == preferencesRespected {
 		return 0
 	}
 	return k.Bare()
 }
 
 // weigh makes outcomes comparable: in mode preferencesPriced by their objective, in mode preferencesIgnored by price.
-func (sv *solver) weigh(o *outcome) {
-	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
+func (r *run) weigh(o *outcome) {
+	if r.pricing == nil || r.pricing.mode == preferencesRespected {
 		return
 	}
 	o.relaxedPreferences = 0
-	if sv.pricing.mode == preferencesPriced {
+	if r.pricing.mode == preferencesPriced {
 		o.cost += o.DroppedWorth
 	}
 }
 
 // leastLevel is the first relaxation level at which pods of the class are placed, or planned with others.
-func (sv *solver) leastLevel(c *class) int {
-	p := sv.pricing
+func (r *run) leastLevel(c *class) int {
+	p := r.pricing
 	if p == nil || p.mode == preferencesRespected {
 		return 0
 	}
 	switch {
-	case p.mode == preferencesIgnored || p.scope == fillBare:
+	case p.mode == preferencesIgnored || r.weighing.scope == fillBare:
 		return c.Bare()
-	case c.Packing() == p.first:
-		return p.level
+	case c.Packing() == r.weighing.first:
+		return r.weighing.level
 	}
 	return p.expected[c]
 }
 
 // fills reports whether a new node may be filled with pods of the class.
-func (p *pricing) fills(c *class) bool {
-	return p == nil || p.scope != fillPreferring || c.Prefers()
+func (w *weighing) fills(c *class) bool {
+	return w.scope != fillPreferring || c.Prefers()
 }
 
 // weighs reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
 // terms are placed without theirs, as all are once the lookahead budget is spent.
-func (sv *solver) weighs(c *class) bool {
-	return sv.pricing != nil && sv.pricing.mode == preferencesPriced && c.Prefers()
+func (r *run) weighs(c *class) bool {
+	return r.pricing != nil && r.pricing.mode == preferencesPriced && c.Prefers()
 }
 
 // pricesAny reports whether preferences are weighed in this mode. Plans one pod at a time are none of its plans: the other
@@ -130,31 +109,31 @@ func (sv *solver) weighs(c *class) bool {
 func (sv *solver) pricesAny() bool { return sv.pricing != nil && sv.pricing.mode == preferencesPriced }
 
 // scoped runs something with a scope of filling new nodes that are sized for pods of the class at a level.
-func (sv *solver) scoped(scope fillScope, c *class, level int, run func()) {
-	p := sv.pricing
+func (r *run) scoped(scope fillScope, c *class, level int, run func()) {
+	w := &r.weighing
 	swap := scope == fillBare
 	if swap {
-		sv.sizer.Alternate()
+		r.sizer.Alternate()
 	}
-	p.scope, p.first, p.level = scope, c.Packing(), level
+	w.scope, w.first, w.level = scope, c.Packing(), level
 	run()
-	p.scope, p.first, p.level = fillWithAll, nil, 0
+	w.scope, w.first, w.level = fillWithAll, nil, 0
 	if swap {
-		sv.sizer.Alternate()
+		r.sizer.Alternate()
 	}
 }
 
 // ownPrice is what a pod of the class costs without preferences, in $/h: its value at the prices of the lower bound.
 // Without a linear program it is the pod's share of the type that costs the least for it.
-func (sv *solver) ownPrice(c *class) float64 {
-	if !sv.budget.FirstFitOnly {
+func (r *run) ownPrice(c *class) float64 {
+	if !r.budget.FirstFitOnly {
 		return c.boundValue
 	}
-	if own, known := sv.pricing.ownPrices[c]; known {
+	if own, known := r.pricing.ownPrices[c]; known {
 		return own
 	}
 	own := 0.0
-	for _, l := range sv.candidateLists(c.Constraints) {
+	for _, l := range r.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			room := l.TypeOf(cand).Room()
 			if !c.Requests().Within(room) {
@@ -165,7 +144,7 @@ func (sv *solver) ownPrice(c *class) float64 {
 			}
 		}
 	}
-	sv.pricing.ownPrices[c] = own
+	r.pricing.ownPrices[c] = own
 	return own
 }
 
@@ -181,19 +160,19 @@ func shareOf(requests, room resources.Vec) float64 {
 }
 
 // droppedWorth is the share of the own prices of the pods of this run that keep none of their preferences, in $/h.
-func (sv *solver) droppedWorth() float64 {
-	p := sv.pricing
-	if p == nil || sv.budget.FirstFitOnly {
+func (r *run) droppedWorth() float64 {
+	p := r.pricing
+	if p == nil || r.budget.FirstFitOnly {
 		return 0
 	}
 	total := 0.0
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		if !c.undivided().Prefers() {
 			continue
 		}
 		for i := range c.attempts {
 			if c.Levels()[i].Preferences() == 0 {
-				total += p.share * sv.ownPrice(c) * float64(c.attempts[i].placed)
+				total += p.share * r.ownPrice(c) * float64(c.attempts[i].placed)
 			}
 		}
 	}

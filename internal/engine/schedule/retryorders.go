@@ -22,12 +22,10 @@ func (sv *solver) solveWithRetries(queue []*queuedPod, budget Budget) Plan {
 	if plan.Abandoned || budget.FirstFitOnly || len(plan.Rejected) == 0 || budget.MaxSteps > 0 && plan.Stats.Steps >= budget.MaxSteps {
 		return plan
 	}
-	o := newOrderSearch(sv, queue, &plan)
-	defer func() { sv.budget = budget }()
+	o := newOrderSearch(sv, queue, &plan, budget)
 	if o == nil {
 		return plan
 	}
-	o.stop = budget.Stop
 	found := orders.Search(o.problem(), plan.Stats.Steps)
 	o.steps += found.Steps
 	for _, item := range found.Best {
@@ -71,12 +69,12 @@ type orderSearch struct {
 }
 
 // newOrderSearch is nil if no order can place any of the rejected pods.
-func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
+func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan, budget Budget) *orderSearch {
 	waiting := make(map[*corev1.Pod]bool, len(plan.Rejected))
 	for i := range plan.Rejected {
 		waiting[plan.Rejected[i].Pod] = true
 	}
-	o := &orderSearch{sv: sv, rejected: map[*queuedPod]bool{}, bounded: sv.budget.MaxSteps > 0}
+	o := &orderSearch{sv: sv, rejected: map[*queuedPod]bool{}, stop: budget.Stop, bounded: budget.MaxSteps > 0}
 	alone := map[*class]bool{}
 	for _, q := range queue {
 		if !waiting[q.pod] {
@@ -147,27 +145,30 @@ func (o *orderSearch) problem() orders.Problem {
 
 // try plans the pods in an order by first fit, within so many steps, and returns those that are left.
 func (o *orderSearch) try(order []*queuedPod, most int) (left []*queuedPod) {
-	o.sv.countForeign = false
+	a := attempt{
+		how: firstFit, budget: Budget{MaxSteps: most, Stop: o.stop, FirstFitOnly: true}, ceiling: math.Inf(1), later: true,
+	}
 	for {
-		if left, repeat := o.tryOnce(order, most); !repeat {
+		r := o.sv.begin(a)
+		left, repeat := r.leave(order)
+		o.steps += r.steps
+		r.undo()
+		if !repeat {
 			return left
 		}
+		a.countForeign = true
 	}
 }
 
-// tryOnce is one run of try.
-func (o *orderSearch) tryOnce(order []*queuedPod, most int) (left []*queuedPod, repeat bool) {
-	sv := o.sv
-	defer sv.undoRun()
-	sv.budget = Budget{MaxSteps: most, Stop: o.stop, FirstFitOnly: true}
-	sv.strategy, sv.costCeiling = firstFit, math.Inf(1)
+// leave places the pods and returns those that are left, without the reasons. If nodes for other pods intrude, it is to be
+// repeated.
+func (r *run) leave(order []*queuedPod) (left []*queuedPod, repeat bool) {
 	for _, q := range order {
 		q.placed = false
 	}
-	rest, _ := sv.splitUnplaceable(sv.applyNominations(sv.startRun(order)))
-	sv.placeAll(rest)
-	repeat = sv.intrusions()
-	o.steps += sv.steps
+	rest, _ := r.splitUnplaceable(r.applyNominations(r.start(order)))
+	r.placeAll(rest)
+	repeat = r.intrusions()
 	for _, q := range order {
 		if !q.placed {
 			left = append(left, q)
@@ -193,8 +194,9 @@ func (o *orderSearch) plans(budget Budget, spent int) (out []Plan) {
 	}
 	// The lower bound needs the values of the pods that are in the queue in this order: who uses a claim for one pod
 	// depends on it.
-	o.sv.budget, o.sv.prices.market = budget, nil
-	switch again := o.sv.runStrategy(order, firstFit, math.Inf(1), new(int)); {
+	o.sv.market = market{}
+	a := attempt{how: firstFit, budget: budget, ceiling: math.Inf(1), later: true}
+	switch again := o.sv.try(order, a, new(int)); {
 	case o.sv.abandoned:
 		return []Plan{{Abandoned: true}}
 	case again != nil:

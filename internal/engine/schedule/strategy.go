@@ -57,6 +57,11 @@ const (
 // plain reports whether the strategy sizes nodes one pod at a time, without looking ahead.
 func (how strategy) plain() bool { return how == firstFit || how == leastPods }
 
+// keepsBalance reports whether the strategy chooses by both CPU and memory what fills a node.
+func (how strategy) keepsBalance() bool {
+	return how == balanced || how == undivided || how == apartFirst
+}
+
 // forAnyQueue reports whether the strategy also runs for queues of more than maxPodsForAllStrategies.
 func (how strategy) forAnyQueue() bool {
 	return how == balanced || how == firstFit || how == apartFirst
@@ -92,7 +97,7 @@ func Solve(s *snapshot.Snapshot, budget Budget) Plan {
 // solveIn is Solve with groups in domains.
 func solveIn(s *snapshot.Snapshot, groups snapshot.Groups, in domains, budget Budget) Plan {
 	sv := newSolver(s)
-	sv.groups, sv.domains, sv.budget = groups, in, budget
+	sv.podGroups, sv.stop = podGroups{groups, in}, budget.Stop
 	queue := sv.compile(nil)
 	if sv.abandoned {
 		return Plan{Abandoned: true}
@@ -132,17 +137,16 @@ func ignoredTerms(queue []*queuedPod) []IgnoredTerms {
 // Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
 // queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
 func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
-	sv.prices.market, sv.prices.bound, sv.abandoned, sv.budget = nil, nil, false, budget
-	sv.wholeGroups, sv.shares.later = map[*topology.Group]bool{}, false
+	sv.market, sv.abandoned, sv.wholeGroups = market{}, false, map[*topology.Group]bool{}
 	sv.topology.ResetHostFloors()
 	sv.topology.ResetForesight()
 	sv.keepEntangledHosts(queue)
 	sv.findCrossRules(queue)
-	how, steps := balanced, 0
+	a, steps := attempt{how: balanced, budget: budget, ceiling: math.Inf(1)}, 0
 	if budget.FirstFitOnly {
-		how = firstFit
+		a.how = firstFit
 	}
-	best := sv.runStrategy(queue, how, math.Inf(1), &steps)
+	best := sv.try(queue, a, &steps)
 	switch {
 	case sv.abandoned:
 		return Plan{Abandoned: true}
@@ -154,18 +158,19 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	}
 	all := []*outcome{best}
 	pods := len(queue) - best.unplaceable
-	for _, how := range sv.otherStrategies(queue, best) {
+	others, apart := sv.otherStrategies(queue, best)
+	for _, how := range others {
 		if how.plain() && sv.pricesAny() ||
 			!how.forAnyQueue() && pods > maxPodsForAllStrategies || budget.LookaheadSteps > 0 && steps >= budget.LookaheadSteps {
 			continue
 		}
 		// A plan that schedules all pods can be improved only in price. With many pods, one preference that can be met
 		// is no reason for all other pods to cost more.
-		most := math.Inf(1)
+		a = attempt{how: how, budget: budget, ceiling: math.Inf(1), apart: apart, later: true}
 		if len(best.Rejected) == best.unplaceable && (best.relaxedPreferences == 0 || pods > maxPodsForAllStrategies) {
-			most = best.cost * similarCost
+			a.ceiling = best.cost * similarCost
 		}
-		if o := sv.runStrategy(queue, how, most, &steps); o != nil {
+		if o := sv.try(queue, a, &steps); o != nil {
 			all = append(all, o)
 		}
 		if sv.abandoned {
@@ -177,9 +182,9 @@ func (sv *solver) solve(queue []*queuedPod, budget Budget) Plan {
 	return best.Plan
 }
 
-// otherStrategies are those to try after the first.
-func (sv *solver) otherStrategies(queue []*queuedPod, best *outcome) []strategy {
-	out := []strategy{bySize, firstFit, leastPods}
+// otherStrategies are those to try after the first, and the host rules by which apartFirst keeps pods apart.
+func (sv *solver) otherStrategies(queue []*queuedPod, best *outcome) (out []strategy, apart map[*topology.Group]bool) {
+	out = []strategy{bySize, firstFit, leastPods}
 	if best.divided {
 		out = []strategy{bySize, undivided, firstFit, leastPods}
 	}
@@ -187,12 +192,12 @@ func (sv *solver) otherStrategies(queue []*queuedPod, best *outcome) []strategy 
 		if len(best.Rejected) > best.unplaceable {
 			out = slices.Insert(out, 0, balanced) // limits may hold more pods on larger nodes
 		}
-		return out
+		return out, nil
 	}
-	if sv.apart = sv.decisiveHostRules(queue, best); len(sv.apart) > 0 {
+	if apart = sv.decisiveHostRules(queue, best); len(apart) > 0 {
 		out = slices.Insert(out, 0, apartFirst)
 	}
-	return out
+	return out, apart
 }
 
 // choose picks the outcome that schedules the most pods, then the one that drops the fewest preferences, then the

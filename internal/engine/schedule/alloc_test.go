@@ -35,9 +35,8 @@ func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	s := enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...)
 	s.Nodes = append(s.Nodes, enginetest.Node("n1", "general"), enginetest.Node("n2", "general"))
 	sv := newSolver(s)
-	queue := sv.compile(nil)
-	r := sv.begin(attempt{})
-	r.placeAll(r.start(queue))
+	r := sv.begin(attempt{queue: sv.compile(nil)})
+	r.placeAll(r.start())
 	if sv.bins.Len() == 0 {
 		t.Fatal("there is no bin to check")
 	}

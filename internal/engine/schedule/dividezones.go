@@ -30,7 +30,7 @@ type zonedPacking struct {
 //
 // Cost: that of the division.
 func (r *run) divideOverZones(queue []*queuedPod) []*queuedPod {
-	if r.prices.market == nil || r.prices.market.Program() == nil || r.wholeGroups == nil {
+	if r.prices.market == nil || r.prices.market.Program() == nil || r.whole == nil {
 		return queue
 	}
 	d := r.newDivision()
@@ -58,7 +58,7 @@ func (r *run) newDivision() *zonedivision.Division {
 		}
 	}
 	return zonedivision.New(zonedivision.Problem{
-		Classes: classes, Whole: r.wholeGroups, LeastKept: r.leastKept, Pools: r.pools, Market: r.prices.market,
+		Classes: classes, Whole: r.whole, LeastKept: r.leastKept, Pools: r.pools, Market: r.prices.market,
 		Candidates: r.candidateLists, SimilarCost: similarCost,
 	})
 }
@@ -137,7 +137,7 @@ func (r *run) solveDivided() {
 }
 
 // mergeZones gives all pods their own classes back.
-func (r *run) mergeZones(queue []*queuedPod) {
+func (r *run) mergeZones() {
 	if len(r.zoned) == 0 {
 		return
 	}
@@ -145,7 +145,7 @@ func (r *run) mergeZones(queue []*queuedPod) {
 	for _, c := range r.classes {
 		c.Enter(c.boundPods)
 	}
-	for _, q := range queue {
+	for _, q := range r.queue {
 		if q.class.whole != nil {
 			q.class = q.class.whole
 		}
@@ -155,7 +155,7 @@ func (r *run) mergeZones(queue []*queuedPod) {
 // leavesDivided reports whether divided pods are among those that the run leaves over. It marks their groups as whole;
 // where that has happened before, it ends all divisions.
 func (r *run) leavesDivided(left []*queuedPod) bool {
-	again, found := len(r.wholeGroups) > 0, false
+	again, found := len(r.whole) > 0, false
 	for _, q := range left {
 		if q.class.whole == nil {
 			continue
@@ -163,12 +163,12 @@ func (r *run) leavesDivided(left []*queuedPod) bool {
 		found = true
 		for _, g := range q.class.whole.Levels()[0].Groups() {
 			if g.Spreads(corev1.LabelTopologyZone) {
-				r.wholeGroups[g] = true
+				r.whole[g] = true
 			}
 		}
 	}
 	if found && again {
-		r.wholeGroups = nil
+		r.whole = nil
 	}
 	return found
 }

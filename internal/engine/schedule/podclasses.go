@@ -135,12 +135,12 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 // unplaceable reports whether no plan can schedule the class's pods, whatever happens to other pods.
 func (c *class) unplaceable() bool { return c.oversized || c.Contradictory() }
 
-// start resets the state of classes for the queue, which it returns without the pods that cannot be considered.
-func (r *run) start(queue []*queuedPod) []*queuedPod {
+// start resets the state of classes for the queue. It returns a copy of it without the pods that cannot be considered.
+func (r *run) start() []*queuedPod {
 	r.rejected = slices.Clone(r.invalidPods)
-	out := make([]*queuedPod, 0, len(queue))
-	claims := r.claimUsers(queue)
-	for _, q := range queue {
+	out := make([]*queuedPod, 0, len(r.queue))
+	claims := r.claimUsers(r.queue)
+	for _, q := range r.queue {
 		c := q.class
 		if len(c.Invalid()) > 0 {
 			r.rejected = append(r.rejected, Rejection{Pod: q.pod, Reasons: c.Invalid()})

@@ -143,7 +143,7 @@ func (r *run) preferenceCosts() []PreferenceCost {
 		}
 	}
 	for i := range out {
-		addUse(&out[i], uses[i], p.mode)
+		addUse(&out[i], uses[i], r.mode)
 	}
 	return out
 }

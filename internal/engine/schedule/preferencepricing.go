@@ -31,7 +31,6 @@ const (
 type pricing struct {
 	// share is the most that the preferences of a pod may cost, as a share of its own price.
 	share float64
-	mode  preferenceMode
 	// ownPrices are own prices without a linear program, in $/h.
 	ownPrices map[*class]float64
 
@@ -61,36 +60,36 @@ func newPricing(s snapshot.Settings) *pricing {
 
 // leastKept is the first relaxation level of the class that counts when pods are divided over zones.
 func (r *run) leastKept(k *podclass.Constraints) int {
-	if r.pricing == nil || r.pricing.mode == preferencesRespected {
+	if r.mode == preferencesRespected {
 		return 0
 	}
 	return k.Bare()
 }
 
-// weigh makes outcomes comparable: in mode preferencesPriced by their objective, in mode preferencesIgnored by price.
-func (r *run) weigh(o *outcome) {
-	if r.pricing == nil || r.pricing.mode == preferencesRespected {
-		return
+// meritOf is the merit of the run's plan: in mode preferencesPriced by its objective, in mode preferencesIgnored by price.
+func (r *run) meritOf(p *Plan) merit {
+	m := byPrice(p)
+	switch r.mode {
+	case preferencesRespected:
+		m.dropped = r.relaxed
+	case preferencesPriced:
+		m = byObjective(p)
 	}
-	o.relaxedPreferences = 0
-	if r.pricing.mode == preferencesPriced {
-		o.cost += o.DroppedWorth
-	}
+	m.plain = r.how.plain()
+	return m
 }
 
 // leastLevel is the first relaxation level at which pods of the class are placed, or planned with others.
 func (r *run) leastLevel(c *class) int {
-	p := r.pricing
-	if p == nil || p.mode == preferencesRespected {
-		return 0
-	}
 	switch {
-	case p.mode == preferencesIgnored || r.weighing.scope == fillBare:
+	case r.mode == preferencesRespected:
+		return 0
+	case r.mode == preferencesIgnored || r.weighing.scope == fillBare:
 		return c.Bare()
 	case c.Packing() == r.weighing.first:
 		return r.weighing.level
 	}
-	return p.expected[c]
+	return r.pricing.expected[c]
 }
 
 // fills reports whether a new node may be filled with pods of the class.
@@ -101,12 +100,8 @@ func (w *weighing) fills(c *class) bool {
 // weighs reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
 // terms are placed without theirs, as all are once the lookahead budget is spent.
 func (r *run) weighs(c *class) bool {
-	return r.pricing != nil && r.pricing.mode == preferencesPriced && c.Prefers()
+	return r.mode == preferencesPriced && c.Prefers()
 }
-
-// pricesAny reports whether preferences are weighed in this mode. Plans one pod at a time are none of its plans: the other
-// modes have them.
-func (sv *solver) pricesAny() bool { return sv.pricing != nil && sv.pricing.mode == preferencesPriced }
 
 // scoped runs something with a scope of filling new nodes that are sized for pods of the class at a level.
 func (r *run) scoped(scope fillScope, c *class, level int, run func()) {
@@ -179,52 +174,48 @@ func (r *run) droppedWorth() float64 {
 	return total
 }
 
-// solveWithPolicy is solveWithRetries, under the policy Priced in each mode. Plans by first fit alone only weigh preferences.
+// solveWithPolicy plans the queue, and tries again what another order may place; under the policy Priced it does so in each
+// mode. Plans by first fit alone only weigh preferences.
 func (sv *solver) solveWithPolicy(queue []*queuedPod, budget Budget) Plan {
-	switch p := sv.pricing; {
-	case p == nil:
-		return sv.solveWithRetries(queue, budget)
+	a := attempt{queue: queue, budget: budget}
+	switch {
+	case sv.pricing == nil:
 	case budget.FirstFitOnly:
-		p.mode = preferencesPriced
-		defer func() { p.mode = preferencesRespected }()
-		return sv.solveWithRetries(queue, budget)
+		a.mode = preferencesPriced
+	default:
+		clear(sv.pricing.expected)
 	}
-	return sv.solveWithPrices(queue, budget)
+	plan := sv.retry(a, sv.solve(a))
+	if sv.pricing == nil || budget.FirstFitOnly || plan.Abandoned || !anyPrefers(queue) {
+		return plan
+	}
+	return sv.solveWithPrices(a, plan)
 }
 
-// solveWithPrices plans the queue in all modes, and chooses: see pricing.
-func (sv *solver) solveWithPrices(queue []*queuedPod, budget Budget) Plan {
-	p := sv.pricing
-	defer func() { p.mode = preferencesRespected }()
-	clear(p.expected)
-	inMode := func(mode preferenceMode) Plan {
-		p.mode = mode
-		return sv.solveWithRetries(queue, budget)
-	}
-	respecting := inMode(preferencesRespected)
-	if respecting.Abandoned || !anyPrefers(queue) {
-		return respecting
-	}
-	ignoring := inMode(preferencesIgnored)
+// solveWithPrices plans the queue in the other modes than the one that respects preferences, and chooses: see pricing.
+func (sv *solver) solveWithPrices(a attempt, respecting Plan) Plan {
+	a.mode = preferencesIgnored
+	ignoring := sv.retry(a, sv.solve(a))
 	if ignoring.Abandoned {
 		return ignoring
 	}
 	spent := respecting.Stats.Steps + ignoring.Stats.Steps
 	all := []*Plan{&respecting, &ignoring}
-	if budget.LookaheadSteps == 0 || spent < budget.LookaheadSteps {
-		weighing := inMode(preferencesPriced)
+	if a.budget.LookaheadSteps == 0 || spent < a.budget.LookaheadSteps {
+		a.mode = preferencesPriced
+		weighing := sv.retry(a, sv.solve(a))
 		if weighing.Abandoned {
 			return weighing
 		}
 		spent += weighing.Stats.Steps
 		ignoring.Preferences = ignoredAfter(ignoring.Preferences, weighing.Preferences)
-		if weighing.NoWorseThan(&respecting) {
+		if byPrice(&weighing).noWorse(byPrice(&respecting)) {
 			all = []*Plan{&respecting, &weighing, &ignoring}
 		}
 	}
 	best := all[0]
 	for _, other := range all[1:] {
-		if other.PreferredTo(best) {
+		if byObjective(other).better(byObjective(best)) {
 			best = other
 		}
 	}

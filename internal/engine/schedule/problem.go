@@ -120,6 +120,7 @@ func (p *Problem) restoreRemoved() {
 
 // undo restores everything that the run has changed.
 func (r *run) undo() {
+	r.mergeZones()
 	r.nodes.Undo()
 	r.topology.Undo()
 	for _, t := range r.pools.All() {

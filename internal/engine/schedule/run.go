@@ -9,10 +9,15 @@ import (
 
 // attempt says how a run plans.
 type attempt struct {
+	queue  []*queuedPod
+	mode   preferenceMode
 	how    strategy
 	budget Budget
 	// ceiling is the price of bins above which the run is given up.
 	ceiling float64
+	// whole are spread groups that are not divided over zones, since a run has left pods of them over; nil if no group is
+	// divided any more.
+	whole map[*topology.Group]bool
 	// apart are the host rules that decide how many nodes a plan has, for apartFirst.
 	apart map[*topology.Group]bool
 	// countForeign is true if spreads count the domains that only nodes for other pods make: see intrusions.

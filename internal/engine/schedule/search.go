@@ -52,9 +52,6 @@ type solver struct {
 	pricing *pricing
 	market  market
 	running *run // the run in progress, or the last one
-	// wholeGroups are spread groups that are not divided over zones, since a run has left pods of them over; nil while no
-	// group is divided.
-	wholeGroups map[*topology.Group]bool
 }
 
 // policy is what the settings of the snapshot say about the search.
@@ -89,27 +86,9 @@ func newSolver(s *snapshot.Snapshot) *solver {
 	}
 }
 
-// try plans the queue by an attempt and then undoes its changes. It returns nil if the plan would cost more than the
-// ceiling, and adds the steps that it took to the count. A run that leaves divided pods over is repeated without
-// dividing them, at most twice, and one in which nodes for other pods intrude, once. One that counts on more pods on each host than new
-// nodes have, or to which nodes bring too many pods of DaemonSets, is repeated at most three times for each such spread.
-func (sv *solver) try(queue []*queuedPod, a attempt, steps *int) *outcome {
-	for {
-		r := sv.begin(a)
-		o, repeat := r.plan(queue)
-		*steps += sv.steps + r.shares.beside
-		r.mergeZones(queue)
-		r.undo()
-		if !repeat {
-			return o
-		}
-		a.countForeign, a.later = r.countForeign, true
-	}
-}
-
 // plan plans the queue. The outcome is nil if the plan would cost too much, and if the run is to be repeated.
-func (r *run) plan(queue []*queuedPod) (o *outcome, repeat bool) {
-	left := r.applyNominations(r.start(queue))
+func (r *run) plan() (o *outcome, again bool) {
+	left := r.applyNominations(r.start())
 	left, aside := r.splitUnplaceable(left)
 	hopeless := len(r.rejected) + len(aside)
 	r.shares.begin(r.classes)
@@ -145,17 +124,15 @@ func (r *run) plan(queue []*queuedPod) (o *outcome, repeat bool) {
 		return nil, true
 	}
 	bins := r.bins.Len()
-	p := r.result(append(left, aside...), len(queue))
+	p := r.result(append(left, aside...))
 	switch {
 	case r.abandoned:
 		return nil, false
 	case divided && r.bins.Len() < bins: // a bin that cannot be launched may have held divided pods
-		r.wholeGroups = nil
+		r.whole = nil
 		return nil, true
 	}
-	o = &outcome{p, r.how, p.Cost(), r.relaxed, hopeless, divided}
-	r.weigh(o)
-	return o, false
+	return &outcome{p, r.meritOf(&p), r.how, hopeless, divided}, false
 }
 
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
@@ -396,7 +373,7 @@ func compareRejections(a, b Rejection) int {
 }
 
 // result turns the state of the run into the Plan.
-func (r *run) result(left []*queuedPod, pods int) Plan {
+func (r *run) result(left []*queuedPod) Plan {
 	p := Plan{Rejected: append(r.rejected, r.explain(left)...)}
 	if r.abandoned {
 		return Plan{}
@@ -418,7 +395,7 @@ func (r *run) result(left []*queuedPod, pods int) Plan {
 		p.Stats.NodeCost += r.s.Settings.NodeCost
 	}
 	slices.SortStableFunc(p.Rejected, compareRejections)
-	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = pods+len(r.invalidPods), len(r.classes)-len(r.zoned), r.steps+r.shares.beside
+	p.Stats.Pods, p.Stats.Classes, p.Stats.Steps = len(r.queue)+len(r.invalidPods), len(r.classes)-len(r.zoned), r.steps+r.shares.beside
 	p.Stats.RelaxedPreferences = r.relaxed
 	p.Stats.LowerBound = r.lowerBound(&p)
 	p.Preferences, p.DroppedWorth = r.preferenceCosts(), r.droppedWorth()

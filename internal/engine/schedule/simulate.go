@@ -283,8 +283,8 @@ func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
 		}
 	}
 	slices.SortFunc(queue, queueOrder)
-	r := p.sv.begin(attempt{how: balanced})
-	r.start(queue)
+	r := p.sv.begin(attempt{queue: queue, how: balanced})
+	r.start()
 	r.sumFreeRoom()
 	r.priceQueue()
 	w := &PodValues{p: p, program: r.prices.market.Program(), Total: r.prices.market.Total()}

@@ -77,13 +77,10 @@ func (c *class) eachHostRule(visit func(g *topology.Group, perNode int)) {
 	}
 }
 
-// sizedAlone reports whether a new node for a pod of the class is chosen for that pod alone: see sizing.Sizer.Alone.
-func (r *run) sizedAlone(c *class) bool {
-	found := false
-	if r.how == apartFirst {
-		c.eachHostRule(func(g *topology.Group, _ int) { found = found || r.apart[g] })
-	}
-	return found
+// sizedAlone reports whether apartFirst chooses a new node for a pod of the class by that pod alone: see sizing.Sizer.Alone.
+func (r *run) sizedAlone(c *class) (alone bool) {
+	c.eachHostRule(func(g *topology.Group, _ int) { alone = alone || r.apart[g] })
+	return alone
 }
 
 // apartFirst is the queue with the pods at its front that host rules keep apart.

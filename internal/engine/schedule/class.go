@@ -40,7 +40,8 @@ type class struct {
 	failedAt int
 	// whole is the class that this one is a part of: its pods in one zone. See divideOverZones.
 	whole *class
-	// crossed are the spreads that need to know the domain of the class's pods at once: see findCrossRules.
+	// crossed are the spreads that need to know the domain of the class's pods at once: see findCrossRules. A class of pods
+	// in one zone has those of the whole.
 	crossed []*topology.Group
 }
 

@@ -18,34 +18,23 @@ type newBinOption struct {
 	size sizing.Size
 }
 
-// newBinOption is a new bin of a pool for pods of the class.
-func (sv *solver) newBinOption(t *nodepool.Template, c *class) *newBinOption {
-	return &newBinOption{Opening: sizing.Opening{Bin: sv.bins.Fresh(t), First: &c.Pods}}
-}
-
-// size puts a pod into the bin at a level, on paper, and chooses what the bin becomes. It returns why the bin does not take
+// size puts a pod into the bin at a level, on paper, and chooses what the bin becomes, by the value of what waits. It
+// becomes nothing once the lookahead budget is spent, and for pods without a value. The result is why the bin does not take
 // the pod.
 func (r *run) size(o *newBinOption, level *podclass.Level) (why *bin.Refusal) {
-	if o.Growth, why = r.bins.Grow(o.Bin, o.First.Class, level, bin.AnyPrice); why == nil {
-		o.size = r.chooseSize(&o.Opening)
-	}
-	return why
-}
-
-// chooseSize is what a new bin becomes, by the value of what waits; nothing once the lookahead budget is spent, and for pods
-// without a value.
-func (r *run) chooseSize(o *sizing.Opening) (none sizing.Size) {
-	if r.budget.LookaheadSteps > 0 && r.steps >= r.budget.LookaheadSteps || o.First.Value() <= 0 || r.how.plain() {
-		return none
+	o.Growth, why = r.bins.Grow(o.Bin, o.First.Class, level, bin.AnyPrice)
+	if why != nil || r.budget.LookaheadSteps > 0 && r.steps >= r.budget.LookaheadSteps || o.First.Value() <= 0 || r.how.plain() {
+		return why
 	}
 	r.resolveForRest()
-	if o.First.Value() <= 0 {
-		return none
+	switch { // new prices may leave the pod without a value
+	case o.First.Value() <= 0:
+	case r.how == apartFirst && r.sizedAlone(r.classOf(o.First.Class)):
+		o.size = r.sizer.Alone(&o.Opening)
+	default:
+		o.size = r.sizer.Choose(&o.Opening)
 	}
-	if r.sizedAlone(r.classOf(o.First.Class)) {
-		return r.sizer.Alone(o)
-	}
-	return r.sizer.Choose(o)
+	return nil
 }
 
 // placeInNewBin opens a bin for the pod in the heaviest pool that takes it, and plans what else goes into it.
@@ -90,7 +79,7 @@ func (r *run) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := r.newBinOption(t, c)
+		o := &newBinOption{Opening: sizing.Opening{Bin: r.bins.Fresh(t), First: &c.Pods}}
 		if why := r.size(o, level); why != nil {
 			final = final && why.Final()
 			continue
@@ -147,7 +136,7 @@ func (sv *solver) newSizer() *sizing.Sizer {
 			if c.round > r.round {
 				return nil
 			}
-			if open := r.firstOpenLevel(c); open >= 0 && r.weighing.fills(c) {
+			if open := r.firstOpenLevel(c); open >= 0 && (r.weighing.scope != fillPreferring || c.Prefers()) {
 				return c.Levels()[open]
 			}
 			return nil

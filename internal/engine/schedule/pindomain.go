@@ -28,7 +28,7 @@ func (sv *solver) solvePinned(a attempt, plan Plan) Plan {
 				break
 			}
 			g.Pin(d)
-			again := sv.solve(a)
+			again := newPortfolio(sv, a).plan()
 			if taken += again.Stats.Steps; again.Abandoned {
 				g.Pin("")
 				return again

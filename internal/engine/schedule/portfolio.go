@@ -21,7 +21,7 @@ type outcome struct {
 // portfolio is the attempts to plan a queue in one order, and what has come of them.
 type portfolio struct {
 	sv *solver
-	// current is the attempt in progress, and next the strategies after it; begun is true once there has been one.
+	// current is the attempt in progress, and others the strategies after it; begun is true once there has been one.
 	current attempt
 	begun   bool
 	// again is true if the current attempt is to be repeated, since its run has found out what it must not count on.
@@ -32,11 +32,9 @@ type portfolio struct {
 	steps    int
 }
 
-// solve plans the queue with each strategy and picks the best outcome.
-//
-// Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
-// queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
-func (sv *solver) solve(a attempt) Plan {
+// newPortfolio is the attempts to plan a queue with each strategy, which the attempt leaves open. It forgets what plans of
+// other queues have found out.
+func newPortfolio(sv *solver, a attempt) *portfolio {
 	sv.market, sv.abandoned = market{}, false
 	sv.topology.ResetHostFloors()
 	sv.topology.ResetForesight()
@@ -46,13 +44,14 @@ func (sv *solver) solve(a attempt) Plan {
 	if a.budget.FirstFitOnly {
 		a.how = firstFit
 	}
-	p := portfolio{sv: sv, current: a}
-	p.run()
-	return p.best()
+	return &portfolio{sv: sv, current: a}
 }
 
-// run runs all attempts.
-func (p *portfolio) run() {
+// plan runs all attempts and picks the best outcome.
+//
+// Invariant: firstFit is always among the strategies, so no chosen plan costs more than first fit decreasing; in small
+// queues leastPods is, too. A run is given up as soon as it costs more than the best outcome so far allows.
+func (p *portfolio) plan() Plan {
 	for a, more := p.next(); more; a, more = p.next() {
 		r := p.sv.begin(a)
 		o, again := r.plan()
@@ -60,6 +59,7 @@ func (p *portfolio) run() {
 		r.undo()
 		p.add(r, o, again)
 	}
+	return p.best()
 }
 
 // next is the next attempt, until nothing is left to try.
@@ -135,12 +135,12 @@ func (sv *solver) otherStrategies(queue []*queuedPod, best *outcome) (out []stra
 	return out, apart
 }
 
-// best is the plan of the best outcome, with the steps of all attempts.
+// best is the plan of the best outcome, with the steps of all attempts if there could be several.
 func (p *portfolio) best() Plan {
 	switch {
 	case p.sv.abandoned:
 		return Plan{Abandoned: true}
-	case p.current.budget.FirstFitOnly || len(p.outcomes[0].Launches) == 0:
+	case p.outcomes[0].plain || len(p.outcomes[0].Launches) == 0:
 		return p.outcomes[0].Plan
 	}
 	best := choose(p.outcomes)

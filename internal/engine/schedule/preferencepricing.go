@@ -92,11 +92,6 @@ func (r *run) leastLevel(c *class) int {
 	return r.pricing.expected[c]
 }
 
-// fills reports whether a new node may be filled with pods of the class.
-func (w *weighing) fills(c *class) bool {
-	return w.scope != fillPreferring || c.Prefers()
-}
-
 // weighs reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
 // terms are placed without theirs, as all are once the lookahead budget is spent.
 func (r *run) weighs(c *class) bool {
@@ -185,7 +180,7 @@ func (sv *solver) solveWithPolicy(queue []*queuedPod, budget Budget) Plan {
 	default:
 		clear(sv.pricing.expected)
 	}
-	plan := sv.retry(a, sv.solve(a))
+	plan := sv.retry(a, newPortfolio(sv, a).plan())
 	if sv.pricing == nil || budget.FirstFitOnly || plan.Abandoned || !anyPrefers(queue) {
 		return plan
 	}
@@ -195,7 +190,7 @@ func (sv *solver) solveWithPolicy(queue []*queuedPod, budget Budget) Plan {
 // solveWithPrices plans the queue in the other modes than the one that respects preferences, and chooses: see pricing.
 func (sv *solver) solveWithPrices(a attempt, respecting Plan) Plan {
 	a.mode = preferencesIgnored
-	ignoring := sv.retry(a, sv.solve(a))
+	ignoring := sv.retry(a, newPortfolio(sv, a).plan())
 	if ignoring.Abandoned {
 		return ignoring
 	}
@@ -203,7 +198,7 @@ func (sv *solver) solveWithPrices(a attempt, respecting Plan) Plan {
 	all := []*Plan{&respecting, &ignoring}
 	if a.budget.LookaheadSteps == 0 || spent < a.budget.LookaheadSteps {
 		a.mode = preferencesPriced
-		weighing := sv.retry(a, sv.solve(a))
+		weighing := sv.retry(a, newPortfolio(sv, a).plan())
 		if weighing.Abandoned {
 			return weighing
 		}

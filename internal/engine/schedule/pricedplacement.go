@@ -252,7 +252,7 @@ func (r *run) cheapestInZone(c *class, level *podclass.Level, zone string, pools
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := r.newBinOption(t, c)
+		o := &newBinOption{Opening: sizing.Opening{Bin: r.bins.Fresh(t), First: &c.Pods}}
 		reqs := t.Requirements().With(in)
 		if reqs.Get(corev1.LabelTopologyZone).Impossible() {
 			continue

@@ -189,7 +189,7 @@ func (o *orderSearch) plans(spent int) (out []Plan) {
 	a := o.attempt
 	a.queue = slices.Concat(o.best, o.hopeless)
 	if a.budget.LookaheadSteps == 0 || spent < a.budget.LookaheadSteps {
-		plan := o.sv.solve(a)
+		plan := newPortfolio(o.sv, a).plan()
 		if out = append(out, plan); plan.Abandoned || len(plan.Rejected) <= o.left+len(o.hopeless) {
 			return out
 		}
@@ -199,8 +199,5 @@ func (o *orderSearch) plans(spent int) (out []Plan) {
 	o.sv.market = market{}
 	a.how, a.ceiling, a.later = firstFit, math.Inf(1), true
 	p := portfolio{sv: o.sv, current: a}
-	if p.run(); o.sv.abandoned {
-		return []Plan{{Abandoned: true}}
-	}
-	return append(out, p.outcomes[0].Plan)
+	return append(out, p.plan())
 }

@@ -267,29 +267,25 @@ func (c *class) first() *queuedPod {
 }
 
 // placePod schedules one pod, dropping its preferences one by one.
-func (r *run) placePod(q *queuedPod) bool {
-	c := q.class
+func (r *run) placePod(q *queuedPod) (placed bool) {
+	c, began := q.class, r.steps
 	if c.failedAt == r.generation {
 		return false
 	}
+	if r.weighs(c) {
+		placed = r.placePriced(q, began)
+	} else {
+		placed = r.placeFrom(q, r.leastLevel(c), began)
+	}
 	if c.ManyTerms() {
-		began := r.steps
-		defer func() { r.chargeSteps(c, r.steps-began) }()
-		return r.placePodFrom(q, began)
+		r.chargeSteps(c, r.steps-began)
 	}
-	return r.placePodFrom(q, r.steps)
+	return placed
 }
 
-// placePodFrom is placePod, begun at a number of steps. At each relaxation level, an existing node comes before a bin,
-// a bin before a new bin, and a new bin before exceeding the ceiling of a bin.
-func (r *run) placePodFrom(q *queuedPod, began int) bool {
-	if r.weighs(q.class) {
-		return r.placePriced(q, began)
-	}
-	return r.placeFrom(q, r.leastLevel(q.class), began)
-}
-
-// placeFrom is placePodFrom for the relaxation levels from the first one on.
+// placeFrom places the pod at the first relaxation level, from a given one on, that can be met. The attempt has begun at a
+// number of steps. At each level, an existing node comes before a bin, a bin before a new bin, and a new bin before
+// exceeding the ceiling of a bin.
 func (r *run) placeFrom(q *queuedPod, first, began int) bool {
 	c := q.class
 	for i := first; i < len(c.Levels()); i++ {

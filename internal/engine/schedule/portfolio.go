@@ -65,7 +65,7 @@ func (p *portfolio) plan() Plan {
 // next is the next attempt, until nothing is left to try.
 func (p *portfolio) next() (a attempt, more bool) {
 	switch {
-	case p.sv.abandoned:
+	case p.sv.abandoned: // a run that was cut short says nothing about its strategy
 		return a, false
 	case !p.begun || p.again:
 		p.begun = true
@@ -87,10 +87,12 @@ func (p *portfolio) next() (a attempt, more bool) {
 // DaemonSets, is repeated at most three times for each such spread.
 func (p *portfolio) add(r *run, o *outcome, again bool) {
 	p.again = again
+	// What a run has found out about zones goes to all attempts after it, which need not be repeated for it.
 	p.current.whole, p.current.countForeign, p.current.later = r.whole, r.countForeign, true
 	if o == nil {
 		return
 	}
+	// Strategies differ only in new nodes: a plan without launches cannot be improved by another.
 	if p.outcomes = append(p.outcomes, o); len(p.outcomes) == 1 && !p.current.how.plain() && len(o.Launches) > 0 {
 		p.others, p.apart = p.sv.otherStrategies(p.current.queue, o)
 	}
@@ -153,6 +155,7 @@ func (p *portfolio) best() Plan {
 func choose(all []*outcome) *outcome {
 	best := slices.MinFunc(all, func(a, b *outcome) int { return a.compare(b.merit) })
 	cheapest := best
+	// Fewer nodes are no reason to cost more than first fit decreasing: see plan.
 	limit := cheapest.cost * similarCost
 	for _, o := range all {
 		if o.plain && o.placesLike(cheapest.merit) {

@@ -71,7 +71,7 @@ type weighing struct {
 func (sv *solver) begin(a attempt) *run {
 	r := sv.running
 	*r = run{
-		solver: sv, attempt: a, number: r.number + 1, generation: 1,
+		solver: sv, attempt: a, number: r.number + 1, round: firstRound, generation: 1,
 		classes: r.classes[:0], planned: r.planned[:0], prices: prices{market: sv.market.whole, left: r.prices.left},
 	}
 	sv.stop = a.budget.Stop

@@ -88,7 +88,7 @@ func newSolver(s *snapshot.Snapshot) *solver {
 
 // plan plans the queue. The outcome is nil if the plan would cost too much, and if the run is to be repeated.
 func (r *run) plan() (o *outcome, again bool) {
-	left := r.applyNominations(r.start())
+	left := r.applyNominations(r.start()) // nodes launched for pods keep them before others take the room
 	left, aside := r.splitUnplaceable(left)
 	hopeless := len(r.rejected) + len(aside)
 	r.shares.begin(r.classes)
@@ -96,6 +96,7 @@ func (r *run) plan() (o *outcome, again bool) {
 	switch {
 	case r.budget.FirstFitOnly:
 	case r.prices.market == nil:
+		// Once per queue: the bound must not depend on the strategy, and later attempts start from this basis.
 		r.priceQueue()
 		if apart := r.overwhelmingHostRules(left); r.how == balanced && len(apart) > 0 {
 			r.how, r.apart = apartFirst, apart
@@ -103,7 +104,7 @@ func (r *run) plan() (o *outcome, again bool) {
 	case !r.how.plain(): // plain ones need no dual prices
 		r.resolveForStrategy()
 	}
-	if r.how != undivided && !r.how.plain() {
+	if r.how != undivided && !r.how.plain() { // before any node is sized, since sizing counts pods per zone
 		left = r.divideOverZones(left)
 	}
 	if r.how == apartFirst {
@@ -111,15 +112,17 @@ func (r *run) plan() (o *outcome, again bool) {
 	}
 	divided := len(r.zoned) > 0
 	left = r.placeAll(left)
-	if r.bins.Cost() > r.ceiling || r.abandoned {
+	if r.bins.Cost() > r.ceiling || r.abandoned { // pods that are left then are not rejected, but were not tried
 		return nil, false
 	}
-	if divided && r.leavesDivided(left) {
+	if divided && r.leavesDivided(left) { // the repetition replaces all nodes: no use in covering these exactly
 		return nil, true
 	}
 	if !r.budget.FirstFitOnly {
 		r.coverExactly()
 	}
+	// After the exact cover, which replaces nodes, since all three count pods on nodes. The first that finds something is
+	// enough: the run is repeated, and looks for the others again.
 	if r.intrusions() || r.hostsTooFull() || r.daemonsTooMany() {
 		return nil, true
 	}
@@ -138,7 +141,7 @@ func (r *run) plan() (o *outcome, again bool) {
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
 func (r *run) sumFreeRoom() {
 	for _, c := range r.classes {
-		c.onExisting = 0
+		c.onExisting = 0 // the bound subtracts free room: pods that had their places before must not count against it
 	}
 	r.before = baseline{free: make([]float64, r.axes.Len())}
 	for _, n := range r.nodes.All() {
@@ -216,6 +219,7 @@ func (r *run) placeAll(queue []*queuedPod) []*queuedPod {
 			}
 			if !q.placed && !(deferring && q.class.deferred) && r.placePod(q) {
 				r.decideDaemons()
+				// At once: the node was chosen for these pods, and the next pod of the queue could take their room.
 				r.placePlanned()
 				if r.bins.Cost() > r.ceiling {
 					return queue
@@ -226,6 +230,8 @@ func (r *run) placeAll(queue []*queuedPod) []*queuedPod {
 		if len(queue) == 0 {
 			return queue
 		}
+		// From what costs nothing to what gives something up: commit states what is certain by now, decide takes the choice of
+		// a domain from a node, a new round lets last classes take room, and release lets spreads ignore domains.
 		if r.generation == before && !deferring && !r.commit(queue) && !r.decide(queue) {
 			switch {
 			case r.round < r.lastRound:

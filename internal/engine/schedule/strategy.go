@@ -80,7 +80,7 @@ func solveIn(s *snapshot.Snapshot, groups snapshot.Groups, in domains, budget Bu
 	sv := newSolver(s)
 	sv.podGroups, sv.stop = podGroups{groups, in}, budget.Stop
 	queue := sv.compile(nil)
-	if sv.abandoned {
+	if sv.abandoned { // constraints of some classes are not compiled: nothing can be planned
 		return Plan{Abandoned: true}
 	}
 	if budget.Compiled != nil {

@@ -6,7 +6,7 @@
 //
 //	go run ./hack/callwalk
 //	go run ./hack/callwalk -C ../other-worktree -list
-//	go run ./hack/callwalk -packages internal/controller/disruption -add "" -run TestEmptyNodes -entry Loop.Reconcile -until ""
+//	go run ./hack/callwalk -packages internal/controller/disruption -add "" -run 'TestConsolidation$' -entry disruption.Loop.execute
 package main
 
 import (

@@ -21,15 +21,16 @@ type outcome struct {
 // portfolio is the attempts to plan a queue in one order, and what has come of them.
 type portfolio struct {
 	sv *solver
-	// current is the attempt in progress, and others the strategies after it; begun is true once there has been one.
+	// current is the attempt in progress, and others are the strategies after it. It is due at first, and again if its run
+	// has found out what it must not count on.
 	current attempt
-	begun   bool
-	// again is true if the current attempt is to be repeated, since its run has found out what it must not count on.
-	again    bool
-	others   []strategy
-	apart    map[*topology.Group]bool // for apartFirst
-	outcomes []*outcome               // the first is that of the first strategy
-	steps    int
+	due     bool
+	others  []strategy
+	apart   map[*topology.Group]bool // for apartFirst
+	// first is the outcome of the first strategy, and all are the outcomes if there can be several.
+	first *outcome
+	all   []*outcome
+	steps int
 }
 
 // newPortfolio is the attempts to plan a queue with each strategy, which the attempt leaves open. It forgets what plans of
@@ -40,11 +41,11 @@ func newPortfolio(sv *solver, a attempt) *portfolio {
 	sv.topology.ResetForesight()
 	sv.keepEntangledHosts(a.queue)
 	sv.findCrossRules(a.queue)
-	a.how, a.ceiling, a.whole = balanced, math.Inf(1), map[*topology.Group]bool{}
-	if a.budget.FirstFitOnly {
-		a.how = firstFit
+	a.how, a.ceiling = firstFit, math.Inf(1)
+	if !a.budget.FirstFitOnly {
+		a.how, a.whole = balanced, map[*topology.Group]bool{}
 	}
-	return &portfolio{sv: sv, current: a}
+	return &portfolio{sv: sv, current: a, due: true}
 }
 
 // plan runs all attempts and picks the best outcome.
@@ -67,8 +68,7 @@ func (p *portfolio) next() (a attempt, more bool) {
 	switch {
 	case p.sv.abandoned: // a run that was cut short says nothing about its strategy
 		return a, false
-	case !p.begun || p.again:
-		p.begun = true
+	case p.due:
 		return p.current, true
 	}
 	for len(p.others) > 0 {
@@ -86,16 +86,21 @@ func (p *portfolio) next() (a attempt, more bool) {
 // intrude, once. One that counts on more pods on each host than new nodes have, or to which nodes bring too many pods of
 // DaemonSets, is repeated at most three times for each such spread.
 func (p *portfolio) add(r *run, o *outcome, again bool) {
-	p.again = again
+	p.due = again
 	// What a run has found out about zones goes to all attempts after it, which need not be repeated for it.
 	p.current.whole, p.current.countForeign, p.current.later = r.whole, r.countForeign, true
 	if o == nil {
 		return
 	}
-	// Strategies differ only in new nodes: a plan without launches cannot be improved by another.
-	if p.outcomes = append(p.outcomes, o); len(p.outcomes) == 1 && !p.current.how.plain() && len(o.Launches) > 0 {
+	if p.first == nil {
+		p.first = o
+		// Strategies differ only in new nodes: a plan without launches cannot be improved by another.
+		if p.current.how.plain() || len(o.Launches) == 0 {
+			return
+		}
 		p.others, p.apart = p.sv.otherStrategies(p.current.queue, o)
 	}
+	p.all = append(p.all, o)
 }
 
 // worthwhile reports whether a strategy is to be tried after the first.
@@ -107,14 +112,13 @@ func (p *portfolio) worthwhile(how strategy) bool {
 }
 
 // placeable is how many pods of the queue some plan may schedule.
-func (p *portfolio) placeable() int { return len(p.current.queue) - p.outcomes[0].unplaceable }
+func (p *portfolio) placeable() int { return len(p.current.queue) - p.first.unplaceable }
 
 // ceiling is the price above which a later attempt is given up. A plan that schedules all pods can be improved only in
 // price. With many pods, one preference that can be met is no reason for all other pods to cost more.
 func (p *portfolio) ceiling() float64 {
-	first := p.outcomes[0]
-	if first.rejected == first.unplaceable && (first.dropped == 0 || p.placeable() > maxPodsForAllStrategies) {
-		return first.cost * similarCost
+	if p.first.rejected == p.first.unplaceable && (p.first.dropped == 0 || p.placeable() > maxPodsForAllStrategies) {
+		return p.first.cost * similarCost
 	}
 	return math.Inf(1)
 }
@@ -142,10 +146,10 @@ func (p *portfolio) best() Plan {
 	switch {
 	case p.sv.abandoned:
 		return Plan{Abandoned: true}
-	case p.outcomes[0].plain || len(p.outcomes[0].Launches) == 0:
-		return p.outcomes[0].Plan
+	case len(p.all) == 0:
+		return p.first.Plan
 	}
-	best := choose(p.outcomes)
+	best := choose(p.all)
 	best.Stats.Steps = p.steps
 	return best.Plan
 }

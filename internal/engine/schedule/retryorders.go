@@ -198,6 +198,6 @@ func (o *orderSearch) plans(spent int) (out []Plan) {
 	// depends on it.
 	o.sv.market = market{}
 	a.how, a.ceiling, a.later = firstFit, math.Inf(1), true
-	p := portfolio{sv: o.sv, current: a}
+	p := portfolio{sv: o.sv, current: a, due: true}
 	return append(out, p.plan())
 }

@@ -2,7 +2,8 @@
 //
 // It builds the test with copies of the packages (go test -overlay) in which each declared function counts its calls. The
 // sources do not change, and so any revision can be counted. Function literals do not count, nor does what other packages
-// do. Only calls in the goroutine of the entry count.
+// do. Only calls in the goroutine of the entry count. For the way down to the last storey it also counts the calls and
+// returns in the source of its functions: what one must read to follow it.
 //
 //	go run ./hack/callwalk
 //	go run ./hack/callwalk -C ../other-worktree -list
@@ -179,7 +180,9 @@ func counted(path, counter string) ([]byte, error) {
 	for _, d := range f.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
 			name := f.Name.Name + "." + receiver(fn) + fn.Name.Name
-			all = append(all, insertion{set.Position(fn.Body.Lbrace).Offset + 1, "\ndefer callwalk.Enter(" + strconv.Quote(name) + ")()\n"})
+			calls, returns := inSource(fn)
+			text := fmt.Sprintf("\ndefer callwalk.Enter(%q, %d, %d)()\n", name, calls, returns)
+			all = append(all, insertion{set.Position(fn.Body.Lbrace).Offset + 1, text})
 		}
 	}
 	if len(all) == 0 {
@@ -191,6 +194,20 @@ func counted(path, counter string) ([]byte, error) {
 		source = slices.Insert(source, i.at, []byte(i.text)...)
 	}
 	return format.Source(bytes.TrimSpace(source))
+}
+
+// inSource are how many calls and returns a reader of the function sees.
+func inSource(fn *ast.FuncDecl) (calls, returns int) {
+	ast.Inspect(fn, func(n ast.Node) bool {
+		switch n.(type) {
+		case *ast.CallExpr:
+			calls++
+		case *ast.ReturnStmt:
+			returns++
+		}
+		return true
+	})
+	return calls, returns
 }
 
 // receiver is the receiver's type with a dot; empty for functions.

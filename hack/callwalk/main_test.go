@@ -21,7 +21,7 @@ func TestFunctionsCountTheirCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`import callwalk "example.com/m/callwalk"`, `defer callwalk.Enter("a.list.len")()`, `defer callwalk.Enter("a.each")()`,
+		`import callwalk "example.com/m/callwalk"`, `defer callwalk.Enter("a.list.len", 1, 1)()`, `defer callwalk.Enter("a.each", 2, 0)()`,
 	} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("%s is missing in\n%s", want, got)

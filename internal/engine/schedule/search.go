@@ -88,29 +88,8 @@ func newSolver(s *snapshot.Snapshot) *solver {
 
 // plan plans the queue. The outcome is nil if the plan would cost too much, and if the run is to be repeated.
 func (r *run) plan() (o *outcome, again bool) {
-	left := r.applyNominations(r.start()) // nodes launched for pods keep them before others take the room
-	left, aside := r.splitUnplaceable(left)
-	hopeless := len(r.rejected) + len(aside)
-	r.shares.begin(r.classes)
-	r.sumFreeRoom()
-	switch {
-	case r.budget.FirstFitOnly:
-	case r.prices.market == nil:
-		// Once per queue: the bound must not depend on the strategy, and later attempts start from this basis.
-		r.priceQueue()
-		if apart := r.overwhelmingHostRules(left); r.how == balanced && len(apart) > 0 {
-			r.how, r.apart = apartFirst, apart
-		}
-	case !r.how.plain(): // plain ones need no dual prices
-		r.resolveForStrategy()
-	}
-	if r.how != undivided && !r.how.plain() { // before any node is sized, since sizing counts pods per zone
-		left = r.divideOverZones(left)
-	}
-	if r.how == apartFirst {
-		left = r.apartFirst(left)
-	}
-	divided := len(r.zoned) > 0
+	left, aside := r.prepare()
+	hopeless, divided := len(r.rejected)+len(aside), len(r.zoned) > 0
 	left = r.placeAll(left)
 	if r.bins.Cost() > r.ceiling || r.abandoned { // pods that are left then are not rejected, but were not tried
 		return nil, false
@@ -136,6 +115,33 @@ func (r *run) plan() (o *outcome, again bool) {
 		return nil, true
 	}
 	return &outcome{p, r.meritOf(&p), r.how, hopeless, divided}, false
+}
+
+// prepare finds out what pods are worth, and which zones and which places in the queue they get. It returns the queue to
+// place, and aside the pods that no plan can schedule.
+func (r *run) prepare() (left, aside []*queuedPod) {
+	left = r.applyNominations(r.start()) // nodes launched for pods keep them before others take the room
+	left, aside = r.splitUnplaceable(left)
+	r.shares.begin(r.classes)
+	r.sumFreeRoom()
+	switch {
+	case r.budget.FirstFitOnly:
+	case r.prices.market == nil:
+		// Once per queue: the bound must not depend on the strategy, and later attempts start from this basis.
+		r.priceQueue()
+		if apart := r.overwhelmingHostRules(left); r.how == balanced && len(apart) > 0 {
+			r.how, r.apart = apartFirst, apart
+		}
+	case !r.how.plain(): // plain ones need no dual prices
+		r.resolveForStrategy()
+	}
+	if r.how != undivided && !r.how.plain() { // before any node is sized, since sizing counts pods per zone
+		left = r.divideOverZones(left)
+	}
+	if r.how == apartFirst {
+		left = r.apartFirst(left)
+	}
+	return left, aside
 }
 
 // sumFreeRoom sums the room that existing nodes have left after nominated pods.
@@ -301,8 +307,7 @@ func (r *run) placeFrom(q *queuedPod, first, began int) bool {
 			}
 		}
 		if r.placeOnExisting(q, i) ||
-			!r.topology.NoDomainLeft(c.Views(c.Levels()[i]), c.Levels()[i].Full(), r.pools.RequiresAbsent) &&
-				(r.placeInBin(q, i, bin.BelowCeiling) || r.placeInNewBin(q, i) || r.placeAboveCeiling(q, i)) {
+			r.hasDomain(c, i) && (r.placeInBin(q, i, bin.BelowCeiling) || r.placeInNewBin(q, i) || r.placeAboveCeiling(q, i)) {
 			r.placed(q, i)
 			return true
 		}

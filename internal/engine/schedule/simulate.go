@@ -39,7 +39,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 	if q.ExistingNodesOnly {
 		defer p.sv.pools.Hide()()
 	}
-	return p.sv.solveGangs(queue, q.Budget)
+	return p.sv.solveQueue(queue, q.Budget)
 }
 
 // queue removes the nodes and lists the pods that must be scheduled.

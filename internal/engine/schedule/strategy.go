@@ -88,7 +88,7 @@ func solveIn(s *snapshot.Snapshot, groups snapshot.Groups, in domains, budget Bu
 	}
 	compiled := sv.steps
 	zones := effectiveZones(queue)
-	plan := sv.solveGangs(queue, budget)
+	plan := sv.solveQueue(queue, budget)
 	if plan.Abandoned {
 		return plan
 	}

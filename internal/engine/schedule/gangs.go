@@ -7,7 +7,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxGangPlans bounds the plans that a gangSearch makes to find the gangs that fit; those that are not found by then wait for the next pass.
+// maxGangPlans bounds the plans that a gangSearch makes to find the gangs that fit; those not found by then wait for the next pass.
 // Each plan takes as long as one without gangs.
 const maxGangPlans = 24
 

@@ -39,6 +39,7 @@ const (
 // beside it, until p.Release is called.
 func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st Settings) error {
 	x := newSearch(p, s, nil, st)
+	// These two come first, since they take no simulation.
 	removed, err := x.currentNodes(c)
 	if err != nil {
 		return err
@@ -46,11 +47,13 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 	if err := x.stillCheaper(removed, c.Plan.Launches); err != nil {
 		return err
 	}
+	// Pending pods have the room before pods that could stay where they are. Once: later commands find the plan applied.
 	if p.AppliedPlans() == 0 {
 		x.placePending()
 	}
 	x.sortNodes()
-	// Pods move as planned, as far as they still fit there; or else to any node.
+	// Pods move as planned, as far as they still fit there; or else to any node. As planned first, since what was simulated
+	// together fits together: any other choice may fill the node that a pod with more requirements needs.
 	onLaunch := launchPods(c.Plan.Launches)
 	pods := podsWithoutLaunch(removed, onLaunch)
 	mark := p.AppliedPlans()
@@ -69,6 +72,7 @@ func Recheck(p *schedule.Problem, s *snapshot.Snapshot, c *disrupt.Command, st S
 // applyLaunches applies the plan's launches to the problem, and nothing else of it.
 func (x *search) applyLaunches(removed []*node, planned *schedule.Plan) {
 	q := x.removalQuestion(removed, nil, true)
+	// A plan without placements: whether pods still fit on existing nodes is the question, and has no answer yet.
 	x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &schedule.Plan{Launches: planned.Launches})
 }
 
@@ -76,6 +80,7 @@ func (x *search) applyLaunches(removed []*node, planned *schedule.Plan) {
 // not fit.
 func (x *search) placeOnExisting(removed []*node, planned *schedule.Plan, pods []*corev1.Pod, onLaunch map[types.UID]bool) error {
 	q := x.removalQuestion(removed, x.destinationsFor(removed, planned), true)
+	// A launch besides those of the command would cost what stillCheaper has not counted.
 	q.Pods, q.ExistingNodesOnly = pods, true
 	plan := x.simulate(q)
 	// A pending pod that was placed on a removed node may be planned for a launch as well.
@@ -92,6 +97,7 @@ func (x *search) placeOnExisting(removed []*node, planned *schedule.Plan, pods [
 func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []*corev1.Pod) []*corev1.Pod {
 	at := map[types.UID]int{}
 	for _, pl := range planned.Placements {
+		// unschedulable accepts no claim without an initialized node, so pods that were to go there look for another.
 		if i := x.nodeIndex(pl); i >= 0 && (x.snap.Nodes[i].Initialized || x.snap.Nodes[i].Claim == "") {
 			for _, pod := range pl.Pods {
 				at[pod.UID] = i
@@ -107,7 +113,7 @@ func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []
 			rest = append(rest, pod)
 		}
 	}
-	x.applyLaunches(removed, planned)
+	x.applyLaunches(removed, planned) // first, since pods on them may be what others have affinity to
 	for progress := true; progress; { // one pod may need another on its node (affinity)
 		progress = false
 		for _, i := range x.destinationsFor(removed, planned) {
@@ -117,7 +123,7 @@ func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []
 			q := x.removalQuestion(removed, []int{i}, true)
 			q.Pods, q.ExistingNodesOnly = by[i], true
 			plan := x.simulate(q)
-			plan.Rejected = nil
+			plan.Rejected = nil // a pending pod that Apply finds in the plan, even as rejected, is not planned again
 			x.problem.Apply(schedule.Simulation{Removed: q.Removed}, &plan)
 			there := map[types.UID]bool{}
 			for _, pl := range plan.Placements {
@@ -128,7 +134,7 @@ func (x *search) placeAsPlanned(removed []*node, planned *schedule.Plan, pods []
 			by[i] = filtered(by[i], func(pod *corev1.Pod) bool { return !there[pod.UID] })
 		}
 	}
-	for _, i := range slices.Sorted(maps.Keys(by)) {
+	for _, i := range slices.Sorted(maps.Keys(by)) { // equal snapshots must give equal answers
 		rest = append(rest, by[i]...)
 	}
 	return rest
@@ -143,6 +149,8 @@ func (x *search) currentNodes(c *disrupt.Command) ([]*node, error) {
 		if i < 0 || x.snap.Nodes[i].Deleting {
 			return nil, &Invalid{Churn, fmt.Sprintf("node %s is deleted or deleting", old.Node.Name)}
 		}
+		// A copy, since indices and pods of the command are those of the snapshot that it was found on. Pods that have come
+		// to the node since then have to move, too.
 		fresh := *old
 		fresh.Index, fresh.Node, fresh.Pods = i, &x.snap.Nodes[i], nil
 		for _, pod := range fresh.Node.Pods {
@@ -172,6 +180,7 @@ func (x *search) stillCheaper(removed []*node, launches []schedule.Launch) error
 		if at < 0 {
 			return &Invalid{Scheduling, fmt.Sprintf("NodePool %q cannot launch", l.Pool.Name)}
 		}
+		// EC2 takes any of the types that the launch names: the dearest decides, and each must still be there.
 		most := 0.0
 		for _, old := range l.InstanceTypes {
 			k := slices.IndexFunc(x.snap.Pools[at].InstanceTypes, func(it *catalog.InstanceType) bool { return it.Name == old.Name })
@@ -239,6 +248,7 @@ func (x *search) destinationsFor(removed []*node, plan *schedule.Plan) []int {
 	for _, pl := range plan.Placements {
 		planned[x.nodeIndex(pl)] = true
 	}
+	// Simulations fill nodes in this order: a pod goes where it was planned, unless that is full now.
 	var first, others []int
 	for _, i := range x.destinations {
 		switch n := x.byIndex[i]; {

@@ -77,6 +77,7 @@ func (p *Program) generateColumns(e effort) {
 		best, improved = p.search(p.frontier, e, best)
 	}
 	if best >= 0 { // otherwise there was no round
+		// The duals of the last round belong to a worse bound, unless it was the best.
 		for _, c := range p.frontier {
 			copy(p.feasible.at(c.index), p.bestFeasible.at(c.index))
 		}
@@ -100,6 +101,7 @@ func (p *Program) search(columns []*column, e effort, best float64) (_ float64, 
 		copy(p.try, p.master.price)
 		if best >= 0 {
 			for k, y := range p.master.price {
+				// The conversions forbid a fused multiply-add, so that prices are the same on every processor.
 				p.try[k] = float64(smoothing*p.stabilityCenter[k]) + float64((1-smoothing)*y)
 			}
 			p.addPatterns(p.mispriced(columns), p.master.price)
@@ -112,6 +114,7 @@ func (p *Program) search(columns []*column, e effort, best float64) (_ float64, 
 		// which only adds patterns.
 		if bound := p.feasiblePrices(p.try, columns); bound > best {
 			best, improved = bound, true
+			// An exchange, since feasiblePrices has written the better prices into try, and the next round overwrites it.
 			p.stabilityCenter, p.try = p.try, p.stabilityCenter
 			for _, c := range columns {
 				copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
@@ -129,7 +132,7 @@ func (p *Program) start(e effort) (best float64) {
 		p.master.demand = append(p.master.demand, p.buckets[k].demand)
 	}
 	again := p.master.restart()
-	if !again {
+	if !again { // the patterns stay: only the way to the optimum is longer
 		p.master.reset()
 	}
 	if !again || !e.keepCenter {
@@ -138,6 +141,7 @@ func (p *Program) start(e effort) (best float64) {
 	for _, c := range p.frontier {
 		copy(p.bestFeasible.at(c.index), p.feasible.at(c.index))
 	}
+	// Feasible duals do not depend on demand. So the old center proves a bound for the new one without a round.
 	return dot(p.master.demand, p.stabilityCenter)
 }
 
@@ -196,6 +200,7 @@ func (p *Program) addPatterns(columns []*column, price []float64) {
 			p.offers = append(p.offers, patternOffer{c, worth / c.price})
 		}
 	}
+	// Stable, so that ties are broken by the order of columns, and equal inputs give equal patterns.
 	slices.SortStableFunc(p.offers, func(a, b patternOffer) int { return cmp.Compare(b.valuePerPrice, a.valuePerPrice) })
 	p.newOfBucket = slices.Grow(p.newOfBucket[:0], len(p.buckets))[:len(p.buckets)]
 	clear(p.newOfBucket)
@@ -260,7 +265,7 @@ func (p *Program) lowerPrices(price []float64, c *column) {
 // makeFeasible scales the duals so that the whole node costs its price and no more: then they are dual-feasible.
 func (p *Program) makeFeasible(c *column) {
 	total := dotQuads(p.sizes.at(c.index), c.pricing.duals)
-	if total <= 0 {
+	if total <= 0 { // no pod is worth anything here at these prices, and a factor would be infinite
 		p.spreadPriceEvenly(c)
 		return
 	}

@@ -272,6 +272,7 @@ func (r *resolver) launch(p *ProposedLaunch, moved map[types.UID]bool) (plan.Lau
 		if pod == nil {
 			continue
 		}
+		// These pods are not simulated again: their launch was made for what they requested then.
 		if moved[old.UID] && requestsMore(pod, old.Requests) {
 			return plan.Launch{}, &consolidate.Invalid{
 				Kind: consolidate.Scheduling, Message: fmt.Sprintf("pod %s/%s requests more than before", pod.Namespace, pod.Name),

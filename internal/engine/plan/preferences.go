@@ -28,23 +28,6 @@ type PreferenceCost struct {
 // Cost is the price of the plan's nodes with their other costs, in $/h.
 func (p *Plan) Cost() float64 { return p.Stats.HourlyCost + p.Stats.NodeCost }
 
-// NoWorseThan reports whether the plan leaves no more pods than another, and costs no more if they leave equally many.
-func (p *Plan) NoWorseThan(other *Plan) bool {
-	if len(p.Rejected) != len(other.Rejected) {
-		return len(p.Rejected) < len(other.Rejected)
-	}
-	return p.Cost() <= other.Cost()*(1+1e-9)
-}
-
-// PreferredTo reports whether the plan leaves fewer pods than another, or has a lower objective. Nearly equal ones leave
-// the other.
-func (p *Plan) PreferredTo(other *Plan) bool {
-	if len(p.Rejected) != len(other.Rejected) {
-		return len(p.Rejected) < len(other.Rejected)
-	}
-	return p.Cost()+p.DroppedWorth < (other.Cost()+other.DroppedWorth)*(1-1e-9)
-}
-
 // LimitKeptCosts sets what the plan costs more than one without preferences. What the kept preferences were found to cost
 // is reduced to it; where nothing was found out, as for a plan that respects all, it is divided by the own prices of the
 // pods.

@@ -35,12 +35,13 @@ func TestCheckingForRoomAllocatesNothing(t *testing.T) {
 	s := enginetest.World([]snapshot.Pool{enginetest.Pool("general", enginetest.Types())}, pods...)
 	s.Nodes = append(s.Nodes, enginetest.Node("n1", "general"), enginetest.Node("n2", "general"))
 	sv := newSolver(s)
-	sv.placeAll(sv.startRun(sv.compile(nil)))
+	r := sv.begin(attempt{queue: sv.compile(nil)})
+	r.placeAll(r.start())
 	if sv.bins.Len() == 0 {
 		t.Fatal("there is no bin to check")
 	}
 	yes, no := 0, 0
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		for i, b := range sv.bins.All() {
 			if n := testing.AllocsPerRun(10, func() {
 				if _, why := sv.bins.Grow(b, c.Class, c.Levels()[0], bin.BelowCeiling); why == nil {

@@ -28,12 +28,12 @@ func (sv *solver) decisiveHostRules(queue []*queuedPod, o *outcome) map[*topolog
 
 // overwhelmingHostRules are the host rules that need so many nodes that apartFirst is the strategy, in queues for which
 // not all strategies run.
-func (sv *solver) overwhelmingHostRules(queue []*queuedPod) map[*topology.Group]bool {
-	program := sv.prices.market.Program()
+func (r *run) overwhelmingHostRules(queue []*queuedPod) map[*topology.Group]bool {
+	program := r.prices.market.Program()
 	if program == nil || len(queue) <= maxPodsForAllStrategies {
 		return nil
 	}
-	return sv.hostRulesFrom(queue, overwhelming*program.Nodes())
+	return r.hostRulesFrom(queue, overwhelming*program.Nodes())
 }
 
 // hostRulesFrom are the host rules whose pods need at least so many nodes.
@@ -77,13 +77,10 @@ func (c *class) eachHostRule(visit func(g *topology.Group, perNode int)) {
 	}
 }
 
-// sizedAlone reports whether a new node for a pod of the class is chosen for that pod alone: see sizing.Sizer.Alone.
-func (sv *solver) sizedAlone(c *class) bool {
-	found := false
-	if sv.keepApart {
-		c.eachHostRule(func(g *topology.Group, _ int) { found = found || sv.apart[g] })
-	}
-	return found
+// sizedAlone reports whether apartFirst chooses a new node for a pod of the class by that pod alone: see sizing.Sizer.Alone.
+func (r *run) sizedAlone(c *class) (alone bool) {
+	c.eachHostRule(func(g *topology.Group, _ int) { alone = alone || r.apart[g] })
+	return alone
 }
 
 // apartFirst is the queue with the pods at its front that host rules keep apart.
@@ -92,10 +89,10 @@ func (sv *solver) sizedAlone(c *class) bool {
 // and the other pods fill these nodes, in the order of the queue, before a node is sized for them. In the order of the queue,
 // by contrast, the first nodes are large ones, filled with the small pods that could have filled the forced nodes; dual
 // prices do not tell, since the linear program divides pods, and large parts fill any room.
-func (sv *solver) apartFirst(queue []*queuedPod) []*queuedPod {
+func (r *run) apartFirst(queue []*queuedPod) []*queuedPod {
 	front, rest := make([]*queuedPod, 0, len(queue)), []*queuedPod(nil)
 	for _, q := range queue {
-		if sv.sizedAlone(q.class) {
+		if r.sizedAlone(q.class) {
 			front = append(front, q)
 		} else {
 			rest = append(rest, q)

@@ -40,7 +40,8 @@ type class struct {
 	failedAt int
 	// whole is the class that this one is a part of: its pods in one zone. See divideOverZones.
 	whole *class
-	// crossed are the spreads that need to know the domain of the class's pods at once: see findCrossRules.
+	// crossed are the spreads that need to know the domain of the class's pods at once: see findCrossRules. A class of pods
+	// in one zone has those of the whole.
 	crossed []*topology.Group
 }
 
@@ -55,11 +56,11 @@ type attemptCache struct {
 }
 
 // classOf is the class of the run that bins know as this one.
-func (sv *solver) classOf(c *podclass.Class) *class {
-	if n := c.Number() - len(sv.allClasses); n >= 0 {
-		return sv.zoned[n]
+func (r *run) classOf(c *podclass.Class) *class {
+	if n := c.Number() - len(r.allClasses); n >= 0 {
+		return r.zoned[n]
 	}
-	return sv.allClasses[c.Number()]
+	return r.allClasses[c.Number()]
 }
 
 // queueOrder puts large pods first, so that small ones fill what they leave, then the oldest. This is the order of

@@ -7,10 +7,10 @@ const stepsPerCheck = 8
 
 // commit narrows new nodes to the domains where they can really come up, after no more pods fit: see bin.Set. The queue is
 // the waiting pods. It returns whether anything changed. What it costs for pods with many terms is a part of their share.
-func (sv *solver) commit(queue []*queuedPod) bool {
+func (r *run) commit(queue []*queuedPod) bool {
 	relevant, seen := map[*topology.Group]bool{}, map[*class]bool{}
 	for _, q := range queue {
-		if seen[q.class] || sv.shareSpent(q.class) {
+		if seen[q.class] || r.shareSpent(q.class) {
 			continue
 		}
 		seen[q.class] = true
@@ -23,10 +23,10 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 			relevant[g] = true
 		}
 	}
-	changed, checked := sv.bins.Commit(relevant)
-	sv.chargeBeside(seen, stepsPerCheck*checked)
+	changed, checked := r.bins.Commit(relevant)
+	r.chargeBeside(seen, stepsPerCheck*checked)
 	if changed {
-		sv.generation++
+		r.generation++
 	}
 	return changed
 }
@@ -36,26 +36,26 @@ func (sv *solver) commit(queue []*queuedPod) bool {
 // that leaves one for it. The queue is the waiting pods. It returns whether it chose one.
 //
 // Cost: waiting classes times bins, and that of bin.Set.
-func (sv *solver) decide(queue []*queuedPod) bool {
+func (r *run) decide(queue []*queuedPod) bool {
 	seen := map[*class]bool{}
 	for _, q := range queue {
-		if seen[q.class] || sv.shareSpent(q.class) {
+		if seen[q.class] || r.shareSpent(q.class) {
 			continue
 		}
 		seen[q.class] = true
 		views := q.class.Views(q.class.Levels()[len(q.class.Levels())-1])
-		sv.steps += len(views)
+		r.steps += len(views)
 		for _, v := range views {
 			decided, checked := false, 0
 			switch {
 			case v.CountsUndecided():
-				decided, checked = sv.bins.Decide(v)
+				decided, checked = r.bins.Decide(v)
 			case v.KeepsApart() && !v.OverHosts() && v.Excluded():
-				decided, checked = sv.bins.Separate(v)
+				decided, checked = r.bins.Separate(v)
 			}
-			sv.chargeBeside(map[*class]bool{q.class: true}, stepsPerCheck*checked)
+			r.chargeBeside(map[*class]bool{q.class: true}, stepsPerCheck*checked)
 			if decided {
-				sv.generation++
+				r.generation++
 				return true
 			}
 		}

@@ -66,13 +66,13 @@ func (c *class) eachWait(visit func(*topology.Group)) {
 }
 
 // decideCrossed chooses the domains of the new node that the pod is on, if it is on one, where rules cross.
-func (sv *solver) decideCrossed(q *queuedPod) {
-	b := sv.bins.Last()
-	for _, g := range q.class.undivided().crossed {
+func (r *run) decideCrossed(q *queuedPod) {
+	b := r.bins.Last()
+	for _, g := range q.class.crossed {
 		if b == nil || b.Pods()[len(b.Pods())-1] != q.pod {
 			return // on an existing node
 		}
-		_, checked := sv.bins.ChooseDomain(b, g)
-		sv.steps += stepsPerCheck * checked
+		_, checked := r.bins.ChooseDomain(b, g)
+		r.steps += stepsPerCheck * checked
 	}
 }

@@ -8,8 +8,8 @@ import (
 
 // findFreeDevices finds the devices that a run can allocate. Pods to be scheduled, and those on removed nodes, free
 // theirs.
-func (sv *solver) findFreeDevices(queue []*queuedPod) {
-	sv.devices.End()
+func (r *run) findFreeDevices(queue []*queuedPod) {
+	r.devices.End()
 	if !slices.ContainsFunc(queue, func(q *queuedPod) bool { return len(q.class.Devices()) > 0 }) {
 		return
 	}
@@ -17,12 +17,12 @@ func (sv *solver) findFreeDevices(queue []*queuedPod) {
 	for _, q := range queue {
 		leaving[q.pod.UID] = true
 	}
-	for _, n := range sv.nodes.All() {
+	for _, n := range r.nodes.All() {
 		if !n.Exists() || n.Source().Deleting {
 			for _, pod := range n.Source().Pods {
 				leaving[pod.UID] = true
 			}
 		}
 	}
-	sv.devices.Begin(leaving)
+	r.devices.Begin(leaving)
 }

@@ -29,52 +29,52 @@ type zonedPacking struct {
 // has no room for it, the run is repeated without the division of its groups.
 //
 // Cost: that of the division.
-func (sv *solver) divideOverZones(queue []*queuedPod) []*queuedPod {
-	if sv.prices.market == nil || sv.prices.market.Program() == nil || sv.wholeGroups == nil {
+func (r *run) divideOverZones(queue []*queuedPod) []*queuedPod {
+	if r.prices.market == nil || r.prices.market.Program() == nil || r.whole == nil {
 		return queue
 	}
-	d := sv.newDivision()
+	d := r.newDivision()
 	if d == nil {
 		return queue
 	}
-	queue = sv.placeFirstOnExisting(queue)
+	queue = r.placeFirstOnExisting(queue)
 	classes := make([]*podclass.Class, len(queue))
 	for i, q := range queue {
 		classes[i] = q.class.Class
 	}
 	if zones, divided := d.Assign(classes); divided > 0 {
-		sv.split(d, queue, zones)
-		sv.solveDivided()
+		r.split(d, queue, zones)
+		r.solveDivided()
 	}
 	return queue
 }
 
 // newDivision is the division of the run's groups; nil if none can be divided.
-func (sv *solver) newDivision() *zonedivision.Division {
+func (r *run) newDivision() *zonedivision.Division {
 	var classes []*podclass.Class
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		if c.Left() > 0 {
 			classes = append(classes, c.Class)
 		}
 	}
 	return zonedivision.New(zonedivision.Problem{
-		Classes: classes, Whole: sv.wholeGroups, LeastKept: sv.leastKept, Pools: sv.pools, Market: sv.prices.market,
-		Candidates: sv.candidateLists, SimilarCost: similarCost,
+		Classes: classes, Whole: r.whole, LeastKept: r.leastKept, Pools: r.pools, Market: r.prices.market,
+		Candidates: r.candidateLists, SimilarCost: similarCost,
 	})
 }
 
 // placeFirstOnExisting schedules pods onto existing nodes, as far as they fit there with all their preferences: room
 // that is paid for decides before the price of a zone does.
-func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
-	if !sv.nodes.AnyOpen() {
+func (r *run) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
+	if !r.nodes.AnyOpen() {
 		return queue
 	}
 	for _, q := range queue {
-		if sv.stopRequested() || sv.outOfSteps() {
+		if r.stopRequested() || r.outOfSteps() {
 			break
 		}
-		if first := sv.leastLevel(q.class); sv.placeOnExisting(q, first) {
-			sv.placed(q, first)
+		if first := r.leastLevel(q.class); r.placeOnExisting(q, first) {
+			r.placed(q, first)
 		}
 	}
 	return slices.DeleteFunc(queue, func(q *queuedPod) bool { return q.placed })
@@ -82,10 +82,10 @@ func (sv *solver) placeFirstOnExisting(queue []*queuedPod) []*queuedPod {
 
 // split gives assigned pods the classes of their zones, and lists the classes of the run anew: by the first pod that is
 // left, then those without any.
-func (sv *solver) split(d *zonedivision.Division, queue []*queuedPod, zones []int) {
+func (r *run) split(d *zonedivision.Division, queue []*queuedPod, zones []int) {
 	zoned, packing := map[zonedClass]*class{}, map[zonedPacking]*sizing.PackingClass{}
-	listed := make(map[*class]bool, len(sv.classes))
-	classes := make([]*class, 0, len(sv.classes))
+	listed := make(map[*class]bool, len(r.classes))
+	classes := make([]*class, 0, len(r.classes))
 	for i, q := range queue {
 		if zone := zones[i]; zone >= 0 {
 			key := zonedClass{q.class, zone}
@@ -95,7 +95,7 @@ func (sv *solver) split(d *zonedivision.Division, queue []*queuedPod, zones []in
 				if packing[of] == nil {
 					packing[of] = &sizing.PackingClass{}
 				}
-				c = sv.zonedClass(q.class, d.In(q.class.Class, zone), packing[of])
+				c = r.zonedClass(q.class, d.In(q.class.Class, zone), packing[of])
 				zoned[key] = c
 			}
 			q.class.Leave()
@@ -108,20 +108,20 @@ func (sv *solver) split(d *zonedivision.Division, queue []*queuedPod, zones []in
 			classes = append(classes, q.class)
 		}
 	}
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		if !listed[c] {
 			classes = append(classes, c)
 		}
 	}
-	sv.classes = classes
+	r.classes = classes
 }
 
 // zonedClass makes a class of pods with the constraints of a zone, without pods.
-func (sv *solver) zonedClass(whole *class, in *podclass.Constraints, f *sizing.PackingClass) *class {
+func (r *run) zonedClass(whole *class, in *podclass.Constraints, f *sizing.PackingClass) *class {
 	c := *whole
 	c.whole = whole
-	c.Pods = sizing.NewPods(whole.With(in, len(sv.allClasses)+len(sv.zoned)), f)
-	sv.zoned = append(sv.zoned, &c)
+	c.Pods = sizing.NewPods(whole.With(in, len(r.allClasses)+len(r.zoned)), f)
+	r.zoned = append(r.zoned, &c)
 	c.members, c.nextPod, c.onExisting, c.failedAt, c.pods = 0, 0, 0, 0, nil
 	c.attempts = make([]attemptCache, len(c.Levels()))
 	return &c
@@ -129,24 +129,23 @@ func (sv *solver) zonedClass(whole *class, in *podclass.Constraints, f *sizing.P
 
 // solveDivided solves the linear program of the search for the divided pods. The lower bound stays what it is without
 // the division.
-func (sv *solver) solveDivided() {
-	sv.prices.market, sv.prices.lastValue = sv.newMarket(price.Problem{RoomOf: sv.prices.whole}), 0
-	for _, c := range sv.classes {
-		sv.prices.lastValue += c.boundValue * float64(c.Left())
+func (r *run) solveDivided() {
+	r.prices.market, r.prices.lastValue = r.newMarket(price.Problem{RoomOf: r.market.whole}), 0
+	for _, c := range r.classes {
+		r.prices.lastValue += c.boundValue * float64(c.Left())
 	}
 }
 
 // mergeZones gives all pods their own classes back.
-func (sv *solver) mergeZones(queue []*queuedPod) {
-	if len(sv.zoned) == 0 {
+func (r *run) mergeZones() {
+	if len(r.zoned) == 0 {
 		return
 	}
-	sv.prices.market, sv.zoned = sv.prices.whole, nil
-	sv.sizer.Reprice(sv.prices.whole)
-	for _, c := range sv.classes {
+	r.sizer.Reprice(r.market.whole)
+	for _, c := range r.classes {
 		c.Enter(c.boundPods)
 	}
-	for _, q := range queue {
+	for _, q := range r.queue {
 		if q.class.whole != nil {
 			q.class = q.class.whole
 		}
@@ -155,8 +154,8 @@ func (sv *solver) mergeZones(queue []*queuedPod) {
 
 // leavesDivided reports whether divided pods are among those that the run leaves over. It marks their groups as whole;
 // where that has happened before, it ends all divisions.
-func (sv *solver) leavesDivided(left []*queuedPod) bool {
-	again, found := len(sv.wholeGroups) > 0, false
+func (r *run) leavesDivided(left []*queuedPod) bool {
+	again, found := len(r.whole) > 0, false
 	for _, q := range left {
 		if q.class.whole == nil {
 			continue
@@ -164,12 +163,12 @@ func (sv *solver) leavesDivided(left []*queuedPod) bool {
 		found = true
 		for _, g := range q.class.whole.Levels()[0].Groups() {
 			if g.Spreads(corev1.LabelTopologyZone) {
-				sv.wholeGroups[g] = true
+				r.whole[g] = true
 			}
 		}
 	}
 	if found && again {
-		sv.wholeGroups = nil
+		r.whole = nil
 	}
 	return found
 }

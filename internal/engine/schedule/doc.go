@@ -28,6 +28,15 @@
 // (devices), what pods are worth and no plan can cost less than (price, with the linear program in lp), and what a new node
 // becomes and is filled with (sizing), and which zones spread pods get (zonedivision). The result is data (plan).
 //
+// # Storeys
+//
+// A plan is made in four storeys. Solve compiles the snapshot into a solver, which all plans of it share, and finds the
+// PodGroups and the mode for preferences that its queues are planned with. A portfolio has the attempts for one queue: its
+// strategies, one after the other, and repetitions with what a run has found out. A run is one attempt: it places all pods
+// of the queue, and leaves an outcome by whose merit the portfolio chooses. placePod places one pod. What a run changes,
+// its undo restores, so that runs depend on each other only through their attempts. Retries are portfolios of the same
+// queue in another order, or with a set of pods in another domain.
+//
 // # Search
 //
 // The queue has large pods first. A pod goes onto an existing node, else into a bin that can grow to hold it, else it
@@ -42,8 +51,8 @@
 // the one with the least price per value (cheapestNewBin).
 //
 // When nothing else lets a waiting pod follow the pods that it has affinity to, a node that could come up in several
-// domains gets the cheapest one (solver.decide). Pods that are left then are tried again in other orders of the queue:
-// in all orders if there are few, else in some (solver.solveWithRetries says which). The number of placed pods comes
+// domains gets the cheapest one (run.decide). Pods that are left then are tried again in other orders of the queue:
+// in all orders if there are few, else in some (package orders says which). The number of placed pods comes
 // before cost.
 //
 // Small queues are planned with several strategies, one of which puts each pod on the planned node with the fewest

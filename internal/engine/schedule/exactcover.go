@@ -22,13 +22,13 @@ type uniformBins struct {
 // type hold n equal pods at the least price is an unbounded covering knapsack, which dynamic programming solves
 // exactly. This is the common case of a single workload that scales up, where few nodes are launched and the last one
 // matters.
-func (sv *solver) coverExactly() {
-	sv.hostGroups = sv.hostGroupsInUse()
+func (r *run) coverExactly() {
+	hostGroups := r.hostGroupsInUse()
 	bins := map[uniformBins][]*bin.Bin{}
 	var order []uniformBins
-	for _, b := range sv.bins.All() {
+	for _, b := range r.bins.All() {
 		c := b.OnlyClass()
-		if c == nil || !sv.interchangeable(c) {
+		if c == nil || !r.interchangeable(c, hostGroups) {
 			continue
 		}
 		k := uniformBins{b.Candidates(), c}
@@ -40,20 +40,20 @@ func (sv *solver) coverExactly() {
 	replaced := map[*bin.Bin]bool{}
 	var fresh []*bin.Bin
 	for _, k := range order {
-		if better := sv.exactCover(k.cands, k.c, bins[k]); better != nil {
+		if better := r.exactCover(k.cands, k.c, bins[k]); better != nil {
 			fresh = append(fresh, better...)
 			for _, b := range bins[k] {
 				replaced[b] = true
 			}
 		}
 	}
-	sv.bins.Replace(replaced, fresh)
+	r.bins.Replace(replaced, fresh)
 }
 
 // interchangeable reports whether no rule over hosts, and no reservation, makes a difference between nodes for the pods.
-func (sv *solver) interchangeable(c *podclass.Class) bool {
-	onHosts := func(g *topology.Group) bool { return sv.hostGroups[g] }
-	return sv.slots.Len() == 0 && !slices.ContainsFunc(c.Matches(), onHosts) &&
+func (r *run) interchangeable(c *podclass.Class, hostGroups map[*topology.Group]bool) bool {
+	onHosts := func(g *topology.Group) bool { return hostGroups[g] }
+	return r.slots.Len() == 0 && !slices.ContainsFunc(c.Matches(), onHosts) &&
 		!slices.ContainsFunc(c.Declares(), onHosts) && !slices.ContainsFunc(c.BlockedBy(), onHosts)
 }
 
@@ -61,7 +61,7 @@ func (sv *solver) interchangeable(c *podclass.Class) bool {
 // given up do not count.
 //
 // Cost: linear in relaxation levels and their groups.
-func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
+func (r *run) hostGroupsInUse() map[*topology.Group]bool {
 	out := map[*topology.Group]bool{}
 	use := func(groups []*topology.Group) {
 		for _, g := range groups {
@@ -70,7 +70,7 @@ func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
 			}
 		}
 	}
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		use(c.Declares())
 		use(c.BlockedBy())
 		for i, level := range c.Levels() {
@@ -86,7 +86,7 @@ func (sv *solver) hostGroupsInUse() map[*topology.Group]bool {
 //
 // Invariant: under a plain strategy no replacement costs more than the old bins, since plain plans are what all plans
 // are compared with.
-func (sv *solver) exactCover(cands *nodepool.Candidates, c *podclass.Class, old []*bin.Bin) []*bin.Bin {
+func (r *run) exactCover(cands *nodepool.Candidates, c *podclass.Class, old []*bin.Bin) []*bin.Bin {
 	var pods []*corev1.Pod
 	cost := 0.0
 	for _, b := range old {
@@ -102,8 +102,8 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *podclass.Class, old 
 	if len(fewer) < len(exact) {
 		exact, price = fewer, dearer
 	}
-	sv.steps += len(pods) * len(holders)
-	if sv.strategy.plain() && price > cost {
+	r.steps += len(pods) * len(holders)
+	if r.how.plain() && price > cost {
 		return nil // plain plans are the reference for all plans
 	}
 	if price > cost*(1-1e-9) && len(exact) >= len(old) || price > cost*similarCost || len(exact) > len(old) && cost <= price*similarCost {
@@ -112,7 +112,7 @@ func (sv *solver) exactCover(cands *nodepool.Candidates, c *podclass.Class, old 
 	out := make([]*bin.Bin, 0, len(exact))
 	for i, h := range exact {
 		n := min(h.Pods, len(pods))
-		out = append(out, sv.bins.Cover(old[min(i, len(old)-1)], c, slices.Clone(pods[:n])))
+		out = append(out, r.bins.Cover(old[min(i, len(old)-1)], c, slices.Clone(pods[:n])))
 		pods = pods[n:]
 	}
 	return out

@@ -7,21 +7,25 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
-// maxGangPlans bounds how many plans solveGangs makes to find the gangs that fit; those that are not found by then wait for the next pass.
+// maxGangPlans bounds the plans that a gangSearch makes to find the gangs that fit; those not found by then wait for the next pass.
 // Each plan takes as long as one without gangs.
 const maxGangPlans = 24
 
-// solveGangs is solveWithPolicy for a queue with pods of PodGroups: of a gang at least as many pods get nodes as kube-scheduler binds at
+// solveQueue plans a queue of compiled pods.
+func (sv *solver) solveQueue(queue []*queuedPod, budget Budget) Plan {
+	if g := newGangSearch(sv, queue, budget); g != nil {
+		return g.search()
+	}
+	return sv.solveWithPolicy(queue, budget)
+}
+
+// search is solveWithPolicy for a queue with pods of PodGroups: of a gang at least as many pods get nodes as kube-scheduler binds at
 // once, or none does. kube-scheduler takes groups by priority and age. So if some do not fit, each group in that order gets nodes if it
 // fits with the groups before it, and the others leave their room.
 //
 // Invariant: no group is short in the plan of the groups that are in. Cost: one plan if all gangs fit. Otherwise groups are tried by
 // halves, which is about k*log(n) plans if k of n groups do not fit, and at most maxGangPlans; they have one budget of lookahead together.
-func (sv *solver) solveGangs(queue []*queuedPod, budget Budget) Plan {
-	g := newGangSearch(sv, queue, budget)
-	if g == nil {
-		return sv.solveWithPolicy(queue, budget)
-	}
+func (g *gangSearch) search() Plan {
 	plan := g.solve()
 	if short := g.short(&plan); !plan.Abandoned && len(short) > 0 {
 		tried := g.tried()
@@ -38,13 +42,13 @@ func (sv *solver) solveGangs(queue []*queuedPod, budget Budget) Plan {
 			plan = g.solve()
 		}
 	}
-	if plan.Abandoned || sv.abandoned {
+	if plan.Abandoned || g.sv.abandoned {
 		return Plan{Abandoned: true}
 	}
 	return g.finish(plan)
 }
 
-// gangSearch is the state of solveGangs.
+// gangSearch looks for the gangs that fit.
 type gangSearch struct {
 	sv     *solver
 	budget Budget

@@ -95,7 +95,7 @@ func solveDomains(s *snapshot.Snapshot, groups snapshot.Groups, budget Budget) P
 // the plan is abandoned.
 func (d *domainSearch) values(open []*snapshot.Group) (values map[*snapshot.Group][]string, unfit map[*snapshot.Group]bool, ok bool) {
 	sv := newSolver(d.s)
-	sv.groups, sv.domains, sv.budget = d.groups, d.chosen, d.budget
+	sv.podGroups, sv.stop = podGroups{d.groups, d.chosen}, d.budget.Stop
 	order := domainOrder{sv, sv.compile(nil)}
 	if sv.abandoned {
 		return nil, nil, false

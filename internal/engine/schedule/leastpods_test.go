@@ -16,10 +16,8 @@ import (
 func podsPerNode(t *testing.T, s *snapshot.Snapshot, how strategy) []string {
 	t.Helper()
 	sv := newSolver(s)
-	queue := sv.compile(nil)
-	steps := 0
-	o := sv.runStrategy(queue, how, math.Inf(1), &steps)
-	if o == nil || len(o.Rejected) > 0 {
+	o, again := sv.begin(attempt{queue: sv.compile(nil), how: how, ceiling: math.Inf(1)}).plan()
+	if again || len(o.Rejected) > 0 {
 		t.Fatalf("no plan for all pods: %+v", o)
 	}
 	var out []string

@@ -18,52 +18,41 @@ type newBinOption struct {
 	size sizing.Size
 }
 
-// newBinOption is a new bin of a pool for pods of the class.
-func (sv *solver) newBinOption(t *nodepool.Template, c *class) *newBinOption {
-	return &newBinOption{Opening: sizing.Opening{Bin: sv.bins.Fresh(t), First: &c.Pods}}
-}
-
-// size puts a pod into the bin at a level, on paper, and chooses what the bin becomes. It returns why the bin does not take
+// size puts a pod into the bin at a level, on paper, and chooses what the bin becomes, by the value of what waits. It
+// becomes nothing once the lookahead budget is spent, and for pods without a value. The result is why the bin does not take
 // the pod.
-func (sv *solver) size(o *newBinOption, level *podclass.Level) (why *bin.Refusal) {
-	if o.Growth, why = sv.bins.Grow(o.Bin, o.First.Class, level, bin.AnyPrice); why == nil {
-		o.size = sv.chooseSize(&o.Opening)
+func (r *run) size(o *newBinOption, level *podclass.Level) (why *bin.Refusal) {
+	o.Growth, why = r.bins.Grow(o.Bin, o.First.Class, level, bin.AnyPrice)
+	if why != nil || r.budget.LookaheadSteps > 0 && r.steps >= r.budget.LookaheadSteps || o.First.Value() <= 0 || r.how.plain() {
+		return why
 	}
-	return why
-}
-
-// chooseSize is what a new bin becomes, by the value of what waits; nothing once the lookahead budget is spent, and for pods
-// without a value.
-func (sv *solver) chooseSize(o *sizing.Opening) (none sizing.Size) {
-	if sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps || o.First.Value() <= 0 || sv.strategy.plain() {
-		return none
+	r.resolveForRest()
+	switch { // new prices may leave the pod without a value
+	case o.First.Value() <= 0:
+	case r.how == apartFirst && r.sizedAlone(r.classOf(o.First.Class)):
+		o.size = r.sizer.Alone(&o.Opening)
+	default:
+		o.size = r.sizer.Choose(&o.Opening)
 	}
-	sv.resolveForRest()
-	if o.First.Value() <= 0 {
-		return none
-	}
-	if sv.sizedAlone(sv.classOf(o.First.Class)) {
-		return sv.sizer.Alone(o)
-	}
-	return sv.sizer.Choose(o)
+	return nil
 }
 
 // placeInNewBin opens a bin for the pod in the heaviest pool that takes it, and plans what else goes into it.
-func (sv *solver) placeInNewBin(q *queuedPod, i int) bool {
+func (r *run) placeInNewBin(q *queuedPod, i int) bool {
 	c := q.class
 	try := &c.attempts[i]
 	if try.noNewBin {
 		return false
 	}
 	hopeless := true
-	for from := 0; from < len(sv.pools.All()); {
-		to := sv.equalWeight(from)
-		best, final := sv.cheapestNewBin(c, c.Levels()[i], sv.pools.All()[from:to])
+	for from := 0; from < len(r.pools.All()); {
+		to := r.equalWeight(from)
+		best, final := r.cheapestNewBin(c, c.Levels()[i], r.pools.All()[from:to])
 		if best == nil {
 			hopeless, from = hopeless && final, to
 			continue
 		}
-		sv.openBin(q, i, best)
+		r.openBin(q, i, best)
 		return true
 	}
 	try.noNewBin = hopeless
@@ -84,14 +73,14 @@ func (sv *solver) equalWeight(first int) int {
 // type that holds the pod decides. The second result reports, where no pool takes the pod, whether none ever will.
 //
 // Cost: one sizing.Sizer.Choose per pool that takes the pod, if there are several.
-func (sv *solver) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.Template) (best *newBinOption, final bool) {
+func (r *run) cheapestNewBin(c *class, level *podclass.Level, pools []*nodepool.Template) (best *newBinOption, final bool) {
 	final = true
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := sv.newBinOption(t, c)
-		if why := sv.size(o, level); why != nil {
+		o := &newBinOption{Opening: sizing.Opening{Bin: r.bins.Fresh(t), First: &c.Pods}}
+		if why := r.size(o, level); why != nil {
 			final = final && why.Final()
 			continue
 		}
@@ -111,23 +100,23 @@ func (o *newBinOption) cheaperThan(other *newBinOption) bool {
 }
 
 // openBin puts the pod into the new bin, or into a bin that can be enlarged instead.
-func (sv *solver) openBin(q *queuedPod, i int, o *newBinOption) {
+func (r *run) openBin(q *queuedPod, i int, o *newBinOption) {
 	c := q.class
-	content := sv.sizer.Fill(&o.Opening, o.size)
+	content := r.sizer.Fill(&o.Opening, o.size)
 	total := slices.Clone(c.Requests())
 	for k := range content {
 		content[k].AddTo(total)
 	}
 	opening := bin.Opening{Bin: o.Bin, Growth: o.Growth, Class: c.Class, Level: c.Levels()[i]}
-	into, g := sv.bins.Enlarge(opening, total)
+	into, g := r.bins.Enlarge(opening, total)
 	for _, p := range content {
-		sv.planned = append(sv.planned, plannedPods{p, into})
+		r.planned = append(r.planned, plannedPods{p, into})
 	}
 	if into == nil {
-		sv.bins.Open(opening, q.pod)
+		r.bins.Open(opening, q.pod)
 		return
 	}
-	sv.bins.Add(into, c.Class, q.pod, g)
+	r.bins.Add(into, c.Class, q.pod, g)
 }
 
 // plannedPods is pods of a packing class that a bin was sized for. With a nil into they may go wherever there is room.
@@ -142,11 +131,12 @@ func (sv *solver) newSizer() *sizing.Sizer {
 		Pools: sv.pools, Bins: sv.bins, Slots: &sv.slots,
 		CPU: sv.axes.IndexOf(corev1.ResourceCPU), Memory: sv.axes.IndexOf(corev1.ResourceMemory), Steps: &sv.steps,
 		Level: func(p *sizing.Pods) *podclass.Level {
-			c := sv.classOf(p.Class)
-			if c.round > sv.round {
+			r := sv.running
+			c := r.classOf(p.Class)
+			if c.round > r.round {
 				return nil
 			}
-			if open := sv.firstOpenLevel(c); open >= 0 && sv.pricing.fills(c) {
+			if open := r.firstOpenLevel(c); open >= 0 && (r.weighing.scope != fillPreferring || c.Prefers()) {
 				return c.Levels()[open]
 			}
 			return nil
@@ -155,12 +145,12 @@ func (sv *solver) newSizer() *sizing.Sizer {
 }
 
 // startSizing makes all pods of the run's classes wait for nodes.
-func (sv *solver) startSizing() {
-	sv.prices.valueLeft, sv.round = 0, firstRound
-	sv.sizer.Start(sv.strategy == balanced)
-	for _, c := range sv.classes {
-		sv.sizer.Add(&c.Pods)
-		sv.prices.valueLeft += c.boundValue * float64(c.Left())
+func (r *run) startSizing() {
+	r.prices.valueLeft = 0
+	r.sizer.Start(r.how.keepsBalance())
+	for _, c := range r.classes {
+		r.sizer.Add(&c.Pods)
+		r.prices.valueLeft += c.boundValue * float64(c.Left())
 	}
 }
 

@@ -19,21 +19,21 @@ const (
 // not hold the others. So it tries each domain for the whole set, and keeps the plan that schedules the most pods.
 //
 // Cost: one solve per domain, only for such plans.
-func (sv *solver) solvePinned(queue []*queuedPod, budget Budget, plan Plan) Plan {
-	taken := plan.Stats.Steps
-	for _, g := range sv.splitSets(queue, &plan) {
+func (sv *solver) solvePinned(a attempt, plan Plan) Plan {
+	budget, taken := &a.budget, plan.Stats.Steps
+	for _, g := range sv.splitSets(a.queue, &plan) {
 		best := ""
 		for _, d := range g.Universe()[:min(len(g.Universe()), maxPinnedDomains)] {
 			if budget.LookaheadSteps > 0 && taken >= budget.LookaheadSteps || budget.MaxSteps > 0 && taken >= budget.MaxSteps {
 				break
 			}
 			g.Pin(d)
-			again := sv.solve(queue, budget)
+			again := newPortfolio(sv, a).plan()
 			if taken += again.Stats.Steps; again.Abandoned {
 				g.Pin("")
 				return again
 			}
-			if len(again.Rejected) < len(plan.Rejected) {
+			if byPrice(&again).fewer(byPrice(&plan)) {
 				plan, best = again, d
 			}
 		}

@@ -43,29 +43,29 @@ func (sv *solver) placeLast() {
 }
 
 // decideDaemons chooses where the last node comes up whose DaemonSets' pods count for spreads, as soon as pods spread with them.
-func (sv *solver) decideDaemons() {
-	if sv.round >= spreadRound {
-		sv.steps += stepsPerCheck * sv.bins.DecideDaemons(sv.bins.Last())
+func (r *run) decideDaemons() {
+	if r.round >= spreadRound {
+		r.steps += stepsPerCheck * r.bins.DecideDaemons(r.bins.Last())
 	}
 }
 
 // decideAllDaemons does so for all nodes, when that round begins.
-func (sv *solver) decideAllDaemons() {
-	if sv.round != spreadRound {
+func (r *run) decideAllDaemons() {
+	if r.round != spreadRound {
 		return
 	}
-	for _, b := range sv.bins.All() {
-		sv.steps += stepsPerCheck * sv.bins.DecideDaemons(b)
+	for _, b := range r.bins.All() {
+		r.steps += stepsPerCheck * r.bins.DecideDaemons(b)
 	}
 }
 
 // forgetForesight lets waiting pods have the places that were kept for pods of DaemonSets that do not come. It returns whether there are
 // any.
-func (sv *solver) forgetForesight() bool {
-	if sv.lastRound < spreadRound || !sv.topology.ForgetForesight() {
+func (r *run) forgetForesight() bool {
+	if r.lastRound < spreadRound || !r.topology.ForgetForesight() {
 		return false
 	}
-	sv.generation++
+	r.generation++
 	return true
 }
 
@@ -73,19 +73,19 @@ func (sv *solver) forgetForesight() bool {
 // has them count these from the start. It returns whether the run is to be repeated with that.
 //
 // Cost: planned nodes and their classes, for each spread that counts pods of DaemonSets.
-func (sv *solver) daemonsTooMany() (repeat bool) {
-	if sv.lastRound < spreadRound || sv.bins.Len() == 0 {
+func (r *run) daemonsTooMany() (repeat bool) {
+	if r.lastRound < spreadRound || r.bins.Len() == 0 {
 		return false
 	}
-	for _, g := range sv.topology.Groups() {
+	for _, g := range r.topology.Groups() {
 		if !g.CountsDaemons() || g.OverHosts() {
 			continue
 		}
 		on := map[string]topology.PlannedPods{}
-		for _, b := range sv.bins.All() {
+		for _, b := range r.bins.All() {
 			d, single := b.Candidates().Domain(g.Key())
 			for c, n := range b.Contents() {
-				sv.steps++
+				r.steps++
 				if !single {
 					continue
 				}
@@ -95,7 +95,7 @@ func (sv *solver) daemonsTooMany() (repeat bool) {
 				on[d] = pods
 			}
 		}
-		repeat = sv.topology.Foresee(g, on) || repeat
+		repeat = r.topology.Foresee(g, on) || repeat
 	}
 	return repeat
 }

@@ -135,50 +135,46 @@ func (sv *solver) findUnusedAxes() (out resources.Bitset) {
 // unplaceable reports whether no plan can schedule the class's pods, whatever happens to other pods.
 func (c *class) unplaceable() bool { return c.oversized || c.Contradictory() }
 
-// startRun resets the state of classes for the queue, which it returns without the pods that cannot be considered.
-func (sv *solver) startRun(queue []*queuedPod) []*queuedPod {
-	sv.generation++
-	sv.run++
-	sv.pricing.start()
-	sv.classes = sv.classes[:0]
-	sv.rejected = slices.Clone(sv.invalidPods)
-	out := make([]*queuedPod, 0, len(queue))
-	claims := sv.claimUsers(queue)
-	for _, q := range queue {
+// start resets the state of classes for the queue. It returns a copy of it without the pods that cannot be considered.
+func (r *run) start() []*queuedPod {
+	r.rejected = slices.Clone(r.invalidPods)
+	out := make([]*queuedPod, 0, len(r.queue))
+	claims := r.claimUsers(r.queue)
+	for _, q := range r.queue {
 		c := q.class
 		if len(c.Invalid()) > 0 {
-			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: c.Invalid()})
+			r.rejected = append(r.rejected, Rejection{Pod: q.pod, Reasons: c.Invalid()})
 			continue
 		}
 		if why := claims.Blocked(q.pod, c.Exclusive()); why.Code != "" {
-			sv.rejected = append(sv.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
+			r.rejected = append(r.rejected, Rejection{Pod: q.pod, Reasons: []Reason{why}})
 			continue
 		}
-		if c.run != sv.run {
+		if c.run != r.number {
 			c.Clear()
-			c.run, c.nextPod, c.onExisting, c.failedAt = sv.run, 0, 0, 0
+			c.run, c.nextPod, c.onExisting, c.failedAt = r.number, 0, 0, 0
 			c.pods, c.attempts = slices.Grow(c.pods[:0], c.members), slices.Grow(c.attempts[:0], len(c.Levels()))[:len(c.Levels())]
 			clear(c.attempts)
-			sv.classes = append(sv.classes, c)
+			r.classes = append(r.classes, c)
 		}
 		q.placed = false
 		c.Join()
 		c.pods = append(c.pods, q)
 		out = append(out, q)
 	}
-	if sv.countForeign {
-		for _, g := range sv.topology.Groups() {
+	if r.countForeign {
+		for _, g := range r.topology.Groups() {
 			if g.HasForeign() {
-				sv.topology.CountForeign(g)
+				r.topology.CountForeign(g)
 			}
 		}
 	}
-	sv.findFreeDevices(out)
-	return sv.reservedFirst(out)
+	r.findFreeDevices(out)
+	return r.reservedFirst(out)
 }
 
 // splitUnplaceable takes unplaceable pods out of the queue. The others are planned as if these did not exist.
-func (sv *solver) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queuedPod) {
+func (r *run) splitUnplaceable(queue []*queuedPod) (rest, hopeless []*queuedPod) {
 	for _, q := range queue {
 		if q.class.unplaceable() {
 			hopeless = append(hopeless, q)

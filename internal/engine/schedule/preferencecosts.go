@@ -26,45 +26,45 @@ type preferenceUse struct {
 }
 
 // record is what the run knows of the preferences of the class.
-func (p *pricing) record(c *class) *preferenceRecord {
+func (w *weighing) record(c *class) *preferenceRecord {
 	k := c.undivided().Constraints
-	r := p.records[k]
+	r := w.records[k]
 	if r == nil {
 		r = &preferenceRecord{list: k.PreferenceList(), pays: map[*class][]float64{}}
 		r.uses = make([]preferenceUse, len(r.list.Texts))
-		p.records[k] = r
+		w.records[k] = r
 	}
 	return r
 }
 
 // recordPlaced records that the pod is placed at a level, at a rate of its own price. The levels before cost the excess
 // more, in $/h.
-func (sv *solver) recordPlaced(q *queuedPod, level int, rate float64, excess []float64) {
+func (r *run) recordPlaced(q *queuedPod, level int, rate float64, excess []float64) {
 	c := q.class
-	sv.placed(q, level)
+	r.placed(q, level)
 	if c.ManyTerms() {
 		return
 	}
-	r := sv.pricing.record(c)
+	record := r.weighing.record(c)
 	cost := 0.0
 	if rate > 0 && c.Levels()[level].Preferences() > 0 {
-		cost = rate * sv.ownPrice(c)
+		cost = rate * r.ownPrice(c)
 	}
-	kept := r.kept(c.Levels()[level].Preferences())
+	kept := record.kept(c.Levels()[level].Preferences())
 	for _, i := range kept {
-		r.uses[i].keptCost += cost / float64(len(kept))
+		record.uses[i].keptCost += cost / float64(len(kept))
 	}
-	for i := range r.uses {
-		if r.list.Fate(i, c.Levels()[level].Preferences()) != preference.Dropped {
+	for i := range record.uses {
+		if record.list.Fate(i, c.Levels()[level].Preferences()) != preference.Dropped {
 			continue
 		}
 		at := -1 // the last level that keeps it
 		for j := range min(level, len(excess)) {
-			if r.list.Fate(i, c.Levels()[j].Preferences()) == preference.Kept {
+			if record.list.Fate(i, c.Levels()[j].Preferences()) == preference.Kept {
 				at = j
 			}
 		}
-		switch u := &r.uses[i]; {
+		switch u := &record.uses[i]; {
 		case at < 0:
 		case math.IsInf(excess[at], 1):
 			u.unmet++
@@ -87,55 +87,55 @@ func (r *preferenceRecord) kept(n int) (out []int) {
 
 // knownExcess is what the levels before the given one would cost a pod that has found room that is paid for. It is found
 // out once per class and run: later pods would pay about the same.
-func (sv *solver) knownExcess(q *queuedPod, level int) []float64 {
+func (r *run) knownExcess(q *queuedPod, level int) []float64 {
 	c := q.class
 	if level == 0 || c.ManyTerms() {
 		return nil
 	}
-	r := sv.pricing.record(c)
-	pays, known := r.pays[c]
+	record := r.weighing.record(c)
+	pays, known := record.pays[c]
 	if !known {
 		for i := range c.Bare() {
 			cost := math.Inf(1)
-			if o := sv.cheapestOffer(q, i, fillWithAll); o != nil {
-				cost = sv.pays(c, o)
+			if o := r.cheapestOffer(q, i, fillWithAll); o != nil {
+				cost = r.pays(c, o)
 			}
 			pays = append(pays, cost)
 		}
-		r.pays[c] = pays
+		record.pays[c] = pays
 	}
 	return pays
 }
 
 // preferenceCosts lists the preferences of the pods of this run, in the order of the queue.
-func (sv *solver) preferenceCosts() []PreferenceCost {
-	p := sv.pricing
-	if p == nil || sv.budget.FirstFitOnly {
+func (r *run) preferenceCosts() []PreferenceCost {
+	p := r.pricing
+	if p == nil || r.budget.FirstFitOnly {
 		return nil
 	}
 	var out []PreferenceCost
 	var uses []preferenceUse                 // of out
 	first := map[*podclass.Constraints]int{} // where its preferences are in out
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		k := c.undivided().Constraints
 		if k.ManyTerms() || !k.Prefers() {
 			continue
 		}
-		r := p.record(c)
+		record := r.weighing.record(c)
 		at, known := first[k]
 		if !known {
 			at = len(out)
-			first[k], uses = at, append(uses, r.uses...)
-			for _, text := range r.list.Texts {
+			first[k], uses = at, append(uses, record.uses...)
+			for _, text := range record.list.Texts {
 				out = append(out, PreferenceCost{Pod: k.Pod(), Text: text})
 			}
 		}
-		for i := range r.list.Texts {
+		for i := range record.list.Texts {
 			for level := range c.attempts {
-				switch n := c.Levels()[level].Preferences(); r.list.Fate(i, n) {
+				switch n := c.Levels()[level].Preferences(); record.list.Fate(i, n) {
 				case preference.Kept:
 					out[at+i].Kept += c.attempts[level].placed
-					out[at+i].OwnPrice += sv.ownPrice(c) * float64(c.attempts[level].placed) / float64(len(r.kept(n)))
+					out[at+i].OwnPrice += r.ownPrice(c) * float64(c.attempts[level].placed) / float64(len(record.kept(n)))
 				case preference.Dropped:
 					out[at+i].Dropped += c.attempts[level].placed
 				}
@@ -143,7 +143,7 @@ func (sv *solver) preferenceCosts() []PreferenceCost {
 		}
 	}
 	for i := range out {
-		addUse(&out[i], uses[i], p.mode)
+		addUse(&out[i], uses[i], r.mode)
 	}
 	return out
 }

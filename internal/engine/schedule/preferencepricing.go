@@ -1,10 +1,8 @@
 package schedule
 
 import (
-	"github.com/dovetail-k8s/dovetail/internal/engine/bin"
 	"github.com/dovetail-k8s/dovetail/internal/engine/podclass"
 	"github.com/dovetail-k8s/dovetail/internal/engine/resources"
-	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
 
@@ -33,23 +31,12 @@ const (
 type pricing struct {
 	// share is the most that the preferences of a pod may cost, as a share of its own price.
 	share float64
-	mode  preferenceMode
-	// scope is which pods a new node is sized for.
-	scope fillScope
-	// first is the packing class that the node is sized for at the moment, at level.
-	first *sizing.PackingClass
-	level int
 	// ownPrices are own prices without a linear program, in $/h.
 	ownPrices map[*class]float64
 
 	// expected is the relaxation level at which the last pod of a class was placed that needed a new node, in this run or
 	// the one before: nodes are sized for pods that are likely to come.
 	expected map[*class]int
-
-	// What follows is of one run. rates are what a node costs for the preferences of its pods, as a share of their own
-	// prices; records is what has become of preferences.
-	rates   map[*bin.Bin]float64
-	records map[*podclass.Constraints]*preferenceRecord
 }
 
 // fillScope is which pods of the queue a new node may be filled with.
@@ -71,90 +58,72 @@ func newPricing(s snapshot.Settings) *pricing {
 	return &pricing{share: max(0, s.PreferenceCost), ownPrices: map[*class]float64{}, expected: map[*class]int{}}
 }
 
-// start begins the records of a run.
-func (p *pricing) start() {
-	if p == nil {
-		return
-	}
-	p.scope, p.first = fillWithAll, nil
-	p.rates, p.records = map[*bin.Bin]float64{}, map[*podclass.Constraints]*preferenceRecord{}
-}
-
 // leastKept is the first relaxation level of the class that counts when pods are divided over zones.
-func (sv *solver) leastKept(k *podclass.Constraints) int {
-	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
+func (r *run) leastKept(k *podclass.Constraints) int {
+	if r.mode == preferencesRespected {
 		return 0
 	}
 	return k.Bare()
 }
 
-// weigh makes outcomes comparable: in mode preferencesPriced by their objective, in mode preferencesIgnored by price.
-func (sv *solver) weigh(o *outcome) {
-	if sv.pricing == nil || sv.pricing.mode == preferencesRespected {
-		return
+// meritOf is the merit of the run's plan: in mode preferencesPriced by its objective, in mode preferencesIgnored by price.
+func (r *run) meritOf(p *Plan) merit {
+	m := byPrice(p)
+	switch r.mode {
+	case preferencesRespected:
+		m.dropped = r.relaxed
+	case preferencesPriced:
+		m = byObjective(p)
 	}
-	o.relaxedPreferences = 0
-	if sv.pricing.mode == preferencesPriced {
-		o.cost += o.DroppedWorth
-	}
+	m.plain = r.how.plain()
+	return m
 }
 
 // leastLevel is the first relaxation level at which pods of the class are placed, or planned with others.
-func (sv *solver) leastLevel(c *class) int {
-	p := sv.pricing
-	if p == nil || p.mode == preferencesRespected {
-		return 0
-	}
+func (r *run) leastLevel(c *class) int {
 	switch {
-	case p.mode == preferencesIgnored || p.scope == fillBare:
+	case r.mode == preferencesRespected:
+		return 0
+	case r.mode == preferencesIgnored || r.weighing.scope == fillBare:
 		return c.Bare()
-	case c.Packing() == p.first:
-		return p.level
+	case c.Packing() == r.weighing.first:
+		return r.weighing.level
 	}
-	return p.expected[c]
-}
-
-// fills reports whether a new node may be filled with pods of the class.
-func (p *pricing) fills(c *class) bool {
-	return p == nil || p.scope != fillPreferring || c.Prefers()
+	return r.pricing.expected[c]
 }
 
 // weighs reports whether the pods of the class have preferences that are weighed against their price. Pods with very many
 // terms are placed without theirs, as all are once the lookahead budget is spent.
-func (sv *solver) weighs(c *class) bool {
-	return sv.pricing != nil && sv.pricing.mode == preferencesPriced && c.Prefers()
+func (r *run) weighs(c *class) bool {
+	return r.mode == preferencesPriced && c.Prefers()
 }
 
-// pricesAny reports whether preferences are weighed in this mode. Plans one pod at a time are none of its plans: the other
-// modes have them.
-func (sv *solver) pricesAny() bool { return sv.pricing != nil && sv.pricing.mode == preferencesPriced }
-
 // scoped runs something with a scope of filling new nodes that are sized for pods of the class at a level.
-func (sv *solver) scoped(scope fillScope, c *class, level int, run func()) {
-	p := sv.pricing
+func (r *run) scoped(scope fillScope, c *class, level int, run func()) {
+	w := &r.weighing
 	swap := scope == fillBare
 	if swap {
-		sv.sizer.Alternate()
+		r.sizer.Alternate()
 	}
-	p.scope, p.first, p.level = scope, c.Packing(), level
+	w.scope, w.first, w.level = scope, c.Packing(), level
 	run()
-	p.scope, p.first, p.level = fillWithAll, nil, 0
+	w.scope, w.first, w.level = fillWithAll, nil, 0
 	if swap {
-		sv.sizer.Alternate()
+		r.sizer.Alternate()
 	}
 }
 
 // ownPrice is what a pod of the class costs without preferences, in $/h: its value at the prices of the lower bound.
 // Without a linear program it is the pod's share of the type that costs the least for it.
-func (sv *solver) ownPrice(c *class) float64 {
-	if !sv.budget.FirstFitOnly {
+func (r *run) ownPrice(c *class) float64 {
+	if !r.budget.FirstFitOnly {
 		return c.boundValue
 	}
-	if own, known := sv.pricing.ownPrices[c]; known {
+	if own, known := r.pricing.ownPrices[c]; known {
 		return own
 	}
 	own := 0.0
-	for _, l := range sv.candidateLists(c.Constraints) {
+	for _, l := range r.candidateLists(c.Constraints) {
 		for _, cand := range l.List() {
 			room := l.TypeOf(cand).Room()
 			if !c.Requests().Within(room) {
@@ -165,7 +134,7 @@ func (sv *solver) ownPrice(c *class) float64 {
 			}
 		}
 	}
-	sv.pricing.ownPrices[c] = own
+	r.pricing.ownPrices[c] = own
 	return own
 }
 
@@ -181,71 +150,67 @@ func shareOf(requests, room resources.Vec) float64 {
 }
 
 // droppedWorth is the share of the own prices of the pods of this run that keep none of their preferences, in $/h.
-func (sv *solver) droppedWorth() float64 {
-	p := sv.pricing
-	if p == nil || sv.budget.FirstFitOnly {
+func (r *run) droppedWorth() float64 {
+	p := r.pricing
+	if p == nil || r.budget.FirstFitOnly {
 		return 0
 	}
 	total := 0.0
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		if !c.undivided().Prefers() {
 			continue
 		}
 		for i := range c.attempts {
 			if c.Levels()[i].Preferences() == 0 {
-				total += p.share * sv.ownPrice(c) * float64(c.attempts[i].placed)
+				total += p.share * r.ownPrice(c) * float64(c.attempts[i].placed)
 			}
 		}
 	}
 	return total
 }
 
-// solveWithPolicy is solveWithRetries, under the policy Priced in each mode. Plans by first fit alone only weigh preferences.
+// solveWithPolicy plans the queue, and tries again what another order may place; under the policy Priced it does so in each
+// mode. Plans by first fit alone only weigh preferences.
 func (sv *solver) solveWithPolicy(queue []*queuedPod, budget Budget) Plan {
-	switch p := sv.pricing; {
-	case p == nil:
-		return sv.solveWithRetries(queue, budget)
+	a := attempt{queue: queue, budget: budget}
+	switch {
+	case sv.pricing == nil:
 	case budget.FirstFitOnly:
-		p.mode = preferencesPriced
-		defer func() { p.mode = preferencesRespected }()
-		return sv.solveWithRetries(queue, budget)
+		a.mode = preferencesPriced
+	default:
+		clear(sv.pricing.expected)
 	}
-	return sv.solveWithPrices(queue, budget)
+	plan := sv.retry(a, newPortfolio(sv, a).plan())
+	if sv.pricing == nil || budget.FirstFitOnly || plan.Abandoned || !anyPrefers(queue) {
+		return plan
+	}
+	return sv.solveWithPrices(a, plan)
 }
 
-// solveWithPrices plans the queue in all modes, and chooses: see pricing.
-func (sv *solver) solveWithPrices(queue []*queuedPod, budget Budget) Plan {
-	p := sv.pricing
-	defer func() { p.mode = preferencesRespected }()
-	clear(p.expected)
-	inMode := func(mode preferenceMode) Plan {
-		p.mode = mode
-		return sv.solveWithRetries(queue, budget)
-	}
-	respecting := inMode(preferencesRespected)
-	if respecting.Abandoned || !anyPrefers(queue) {
-		return respecting
-	}
-	ignoring := inMode(preferencesIgnored)
+// solveWithPrices plans the queue in the other modes than the one that respects preferences, and chooses: see pricing.
+func (sv *solver) solveWithPrices(a attempt, respecting Plan) Plan {
+	a.mode = preferencesIgnored
+	ignoring := sv.retry(a, newPortfolio(sv, a).plan())
 	if ignoring.Abandoned {
 		return ignoring
 	}
 	spent := respecting.Stats.Steps + ignoring.Stats.Steps
 	all := []*Plan{&respecting, &ignoring}
-	if budget.LookaheadSteps == 0 || spent < budget.LookaheadSteps {
-		weighing := inMode(preferencesPriced)
+	if a.budget.LookaheadSteps == 0 || spent < a.budget.LookaheadSteps {
+		a.mode = preferencesPriced
+		weighing := sv.retry(a, newPortfolio(sv, a).plan())
 		if weighing.Abandoned {
 			return weighing
 		}
 		spent += weighing.Stats.Steps
 		ignoring.Preferences = ignoredAfter(ignoring.Preferences, weighing.Preferences)
-		if weighing.NoWorseThan(&respecting) {
+		if byPrice(&weighing).noWorse(byPrice(&respecting)) {
 			all = []*Plan{&respecting, &weighing, &ignoring}
 		}
 	}
 	best := all[0]
 	for _, other := range all[1:] {
-		if other.PreferredTo(best) {
+		if byObjective(other).better(byObjective(best)) {
 			best = other
 		}
 	}

@@ -18,58 +18,58 @@ import (
 // counts at which this costs no more than without preferences, but for the share of the pod's own price.
 //
 // Cost: one walk through nodes and bins per level; for a new node, up to three sizes per level.
-func (sv *solver) placePriced(q *queuedPod, began int) bool {
+func (r *run) placePriced(q *queuedPod, began int) bool {
 	c := q.class
 	bare := c.Bare()
-	if c.ManyTerms() || sv.budget.LookaheadSteps > 0 && sv.steps >= sv.budget.LookaheadSteps {
-		return sv.placeFrom(q, bare, began)
+	if c.ManyTerms() || r.budget.LookaheadSteps > 0 && r.steps >= r.budget.LookaheadSteps {
+		return r.placeFrom(q, bare, began)
 	}
-	if sv.placeInPaidRoom(q, bare) {
+	if r.placeInPaidRoom(q, bare) {
 		return true
 	}
 	var base *offer
 	for i := bare; i < len(c.Levels()) && base == nil; i++ {
-		base = sv.cheapestOffer(q, i, fillBare)
+		base = r.cheapestOffer(q, i, fillBare)
 	}
 	if base == nil {
-		return sv.placeFrom(q, 0, began) // which keeps what can be met
+		return r.placeFrom(q, 0, began) // which keeps what can be met
 	}
 	excess := make([]float64, 0, bare) // what each level costs above the base, in $/h for this pod
 	for i := range bare {
-		o, rate := sv.bestOffer(q, i, base)
-		if rate <= sv.pricing.share*(1+1e-9) {
-			sv.pricing.expected[c], sv.pricing.record(c).pays[c] = i, excess
-			sv.accept(q, o)
-			sv.pricing.rates[sv.bins.Last()] = max(rate, sv.pricing.rates[sv.bins.Last()])
-			sv.recordPlaced(q, i, rate, excess)
+		o, rate := r.bestOffer(q, i, base)
+		if rate <= r.pricing.share*(1+1e-9) {
+			r.pricing.expected[c], r.weighing.record(c).pays[c] = i, excess
+			r.accept(q, o)
+			r.weighing.rates[r.bins.Last()] = max(rate, r.weighing.rates[r.bins.Last()])
+			r.recordPlaced(q, i, rate, excess)
 			return true
 		}
-		excess = append(excess, rate*sv.ownPrice(c))
+		excess = append(excess, rate*r.ownPrice(c))
 	}
-	sv.pricing.expected[c], sv.pricing.record(c).pays[c] = base.level, excess
-	sv.accept(q, base)
-	sv.recordPlaced(q, base.level, 0, excess)
+	r.pricing.expected[c], r.weighing.record(c).pays[c] = base.level, excess
+	r.accept(q, base)
+	r.recordPlaced(q, base.level, 0, excess)
 	return true
 }
 
 // placeInPaidRoom puts the pod on an existing node or into a bin that does not cost more with it, at the first level that
 // fits. It does not ignore taints of effect PreferNoSchedule.
-func (sv *solver) placeInPaidRoom(q *queuedPod, bare int) bool {
+func (r *run) placeInPaidRoom(q *queuedPod, bare int) bool {
 	c := q.class
 	end := len(c.Levels())
-	if sv.softTaints {
+	if r.softTaints {
 		end = bare + 1
 	}
 	for i := range end {
-		onExisting := sv.placeOnExisting(q, i)
-		if !onExisting && (!sv.hasDomain(c, i) || !sv.placeInPaidBin(q, i)) {
+		onExisting := r.placeOnExisting(q, i)
+		if !onExisting && (!r.hasDomain(c, i) || !r.placeInPaidBin(q, i)) {
 			continue
 		}
 		rate := 0.0
 		if !onExisting {
-			rate = sv.pricing.rates[sv.bins.Last()]
+			rate = r.weighing.rates[r.bins.Last()]
 		}
-		sv.recordPlaced(q, i, rate, sv.knownExcess(q, i))
+		r.recordPlaced(q, i, rate, r.knownExcess(q, i))
 		return true
 	}
 	return false
@@ -81,13 +81,13 @@ func (sv *solver) hasDomain(c *class, i int) bool {
 }
 
 // placeInPaidBin puts the pod into a bin that was sized for more than it holds, or has room at its price.
-func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
-	if !sv.strategy.plain() {
-		return sv.placeInBin(q, i, bin.AtItsPrice)
+func (r *run) placeInPaidBin(q *queuedPod, i int) bool {
+	if !r.how.plain() {
+		return r.placeInBin(q, i, bin.AtItsPrice)
 	}
-	for _, b := range sv.bins.All() {
-		if g, why := sv.bins.Grow(b, q.class.Class, q.class.Levels()[i], bin.BelowCeiling); why == nil && b.Rise(g) == 0 {
-			sv.bins.Add(b, q.class.Class, q.pod, g)
+	for _, b := range r.bins.All() {
+		if g, why := r.bins.Grow(b, q.class.Class, q.class.Levels()[i], bin.BelowCeiling); why == nil && b.Rise(g) == 0 {
+			r.bins.Add(b, q.class.Class, q.pod, g)
 			return true
 		}
 	}
@@ -95,11 +95,11 @@ func (sv *solver) placeInPaidBin(q *queuedPod, i int) bool {
 }
 
 // placePlannedAtAnyLevel puts the pod in a bin that was enlarged for it, at the first level that fits.
-func (sv *solver) placePlannedAtAnyLevel(q *queuedPod, b *bin.Bin) bool {
+func (r *run) placePlannedAtAnyLevel(q *queuedPod, b *bin.Bin) bool {
 	for i, level := range q.class.Levels()[:q.class.Bare()+1] {
-		if g, why := sv.bins.Grow(b, q.class.Class, level, bin.BelowCeiling); why == nil {
-			sv.bins.Add(b, q.class.Class, q.pod, g)
-			sv.recordPlaced(q, i, sv.pricing.rates[b], sv.knownExcess(q, i))
+		if g, why := r.bins.Grow(b, q.class.Class, level, bin.BelowCeiling); why == nil {
+			r.bins.Add(b, q.class.Class, q.pod, g)
+			r.recordPlaced(q, i, r.weighing.rates[b], r.knownExcess(q, i))
 			return true
 		}
 	}
@@ -126,17 +126,17 @@ type offer struct {
 //
 // A node that other pods fill costs more for all of them. Where that is too much, the node is sized without pods that
 // prefer nothing.
-func (sv *solver) bestOffer(q *queuedPod, i int, base *offer) (*offer, float64) {
+func (r *run) bestOffer(q *queuedPod, i int, base *offer) (*offer, float64) {
 	best, least := (*offer)(nil), math.Inf(1)
 	for _, scope := range [...]fillScope{fillWithAll, fillPreferring} {
-		o := sv.cheapestOffer(q, i, scope)
+		o := r.cheapestOffer(q, i, scope)
 		if o == nil {
 			break
 		}
-		if rate := sv.rate(q.class, o, base); rate < least {
+		if rate := r.rate(q.class, o, base); rate < least {
 			best, least = o, rate
 		}
-		if o.value == 0 || least <= sv.pricing.share {
+		if o.value == 0 || least <= r.pricing.share {
 			break
 		}
 	}
@@ -144,9 +144,9 @@ func (sv *solver) bestOffer(q *queuedPod, i int, base *offer) (*offer, float64) 
 }
 
 // rate is what an offer costs above the base, as a share of the own prices of the pods that keep preferences by it.
-func (sv *solver) rate(c *class, o, base *offer) float64 {
-	own := sv.ownPrice(c)
-	excess := sv.pays(c, o) - sv.pays(c, base)
+func (r *run) rate(c *class, o, base *offer) float64 {
+	own := r.ownPrice(c)
+	excess := r.pays(c, o) - r.pays(c, base)
 	switch {
 	case o.value > 0 && base.value > 0:
 		own, excess = o.own, o.price-base.price/base.value*o.value
@@ -163,7 +163,7 @@ func (sv *solver) rate(c *class, o, base *offer) float64 {
 }
 
 // pays is what a pod of the class pays of the offer's price: of a new node in proportion to its value.
-func (sv *solver) pays(c *class, o *offer) float64 {
+func (r *run) pays(c *class, o *offer) float64 {
 	if o.value > 0 {
 		return o.price * c.Value() / o.value
 	}
@@ -173,33 +173,33 @@ func (sv *solver) pays(c *class, o *offer) float64 {
 // cheapestOffer is a new node for the pod at a level, filled with the scope. Without a linear program the first bin that
 // takes the pod comes before a new node, else the first that takes it above its ceiling comes after. It is nil if the
 // level cannot be met.
-func (sv *solver) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
+func (r *run) cheapestOffer(q *queuedPod, i int, scope fillScope) *offer {
 	c := q.class
-	if !sv.hasDomain(c, i) || i < c.Bare() && !c.LaunchableAt(c.Levels()[i], sv.pools) {
+	if !r.hasDomain(c, i) || i < c.Bare() && !c.LaunchableAt(c.Levels()[i], r.pools) {
 		return nil
 	}
-	if sv.strategy.plain() {
-		if o := sv.growthOffer(q, i, bin.BelowCeiling); o != nil {
+	if r.how.plain() {
+		if o := r.growthOffer(q, i, bin.BelowCeiling); o != nil {
 			return o
 		}
 	}
 	var out *offer
-	sv.scoped(scope, c, i, func() {
-		if fresh := sv.newBinOffer(c, i); fresh != nil {
-			out = sv.freshOffer(q, i, fresh)
+	r.scoped(scope, c, i, func() {
+		if fresh := r.newBinOffer(c, i); fresh != nil {
+			out = r.freshOffer(q, i, fresh)
 			out.scope = scope
 		}
 	})
 	if out == nil {
-		out = sv.growthOffer(q, i, bin.AnyPrice)
+		out = r.growthOffer(q, i, bin.AnyPrice)
 	}
 	return out
 }
 
 // growthOffer is the first bin that grows to take the pod.
-func (sv *solver) growthOffer(q *queuedPod, i int, mode bin.Mode) *offer {
-	for _, b := range sv.bins.All() {
-		if g, why := sv.bins.Grow(b, q.class.Class, q.class.Levels()[i], mode); why == nil {
+func (r *run) growthOffer(q *queuedPod, i int, mode bin.Mode) *offer {
+	for _, b := range r.bins.All() {
+		if g, why := r.bins.Grow(b, q.class.Class, q.class.Levels()[i], mode); why == nil {
 			return &offer{level: i, bin: b, g: g, price: b.Rise(g)}
 		}
 	}
@@ -208,23 +208,23 @@ func (sv *solver) growthOffer(q *queuedPod, i int, mode bin.Mode) *offer {
 
 // newBinOffer is the cheapest new node in the heaviest pools that take the pod. Where a preferred spread over zones leaves
 // several, each of them is tried: other pods that the node could hold may be tied to one.
-func (sv *solver) newBinOffer(c *class, i int) *newBinOption {
+func (r *run) newBinOffer(c *class, i int) *newBinOption {
 	try, level := &c.attempts[i], c.Levels()[i]
 	if try.noNewBin {
 		return nil
 	}
 	hopeless := true
-	for from := 0; from < len(sv.pools.All()); {
-		to := sv.equalWeight(from)
-		pools := sv.pools.All()[from:to]
-		best, final := sv.cheapestNewBin(c, level, pools)
+	for from := 0; from < len(r.pools.All()); {
+		to := r.equalWeight(from)
+		pools := r.pools.All()[from:to]
+		best, final := r.cheapestNewBin(c, level, pools)
 		if best == nil {
 			hopeless, from = hopeless && final, to
 			continue
 		}
 		if level.Preferences() > 0 {
 			for _, zone := range spreadZones(c, level) {
-				if o := sv.cheapestInZone(c, level, zone, pools); o != nil && o.cheaperThan(best) {
+				if o := r.cheapestInZone(c, level, zone, pools); o != nil && o.cheaperThan(best) {
 					best = o
 				}
 			}
@@ -246,19 +246,19 @@ func spreadZones(c *class, level *podclass.Level) []string {
 }
 
 // cheapestInZone is cheapestNewBin for nodes in one zone.
-func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, pools []*nodepool.Template) (best *newBinOption) {
+func (r *run) cheapestInZone(c *class, level *podclass.Level, zone string, pools []*nodepool.Template) (best *newBinOption) {
 	in := requirement.In(corev1.LabelTopologyZone, zone)
 	for _, t := range pools {
 		if t.Unusable().Code != "" {
 			continue
 		}
-		o := sv.newBinOption(t, c)
+		o := &newBinOption{Opening: sizing.Opening{Bin: r.bins.Fresh(t), First: &c.Pods}}
 		reqs := t.Requirements().With(in)
 		if reqs.Get(corev1.LabelTopologyZone).Impossible() {
 			continue
 		}
 		o.Bin.Narrow(t.Candidates(reqs))
-		if why := sv.size(o, level); why != nil {
+		if why := r.size(o, level); why != nil {
 			continue
 		}
 		if best == nil || o.cheaperThan(best) {
@@ -269,29 +269,29 @@ func (sv *solver) cheapestInZone(c *class, level *podclass.Level, zone string, p
 }
 
 // freshOffer is the offer of a new node, with what it would hold.
-func (sv *solver) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
+func (r *run) freshOffer(q *queuedPod, i int, fresh *newBinOption) *offer {
 	c := q.class
 	o := &offer{level: i, fresh: fresh, price: fresh.Growth.Cheapest().Price}
 	if fresh.size.None() {
 		return o
 	}
 	if c.Levels()[i].Preferences() > 0 {
-		o.own = sv.ownPrice(c)
+		o.own = r.ownPrice(c)
 	}
-	o.price, o.value = sv.sizer.Preview(&fresh.Opening, fresh.size, func(p *sizing.Pods, n int) {
-		other := sv.classOf(p.Class)
-		if open := sv.firstOpenLevel(other); open >= 0 && other.Levels()[open].Preferences() > 0 {
-			o.own += sv.ownPrice(other) * float64(n)
+	o.price, o.value = r.sizer.Preview(&fresh.Opening, fresh.size, func(p *sizing.Pods, n int) {
+		other := r.classOf(p.Class)
+		if open := r.firstOpenLevel(other); open >= 0 && other.Levels()[open].Preferences() > 0 {
+			o.own += r.ownPrice(other) * float64(n)
 		}
 	})
 	return o
 }
 
 // accept places the pod as offered.
-func (sv *solver) accept(q *queuedPod, o *offer) {
+func (r *run) accept(q *queuedPod, o *offer) {
 	if o.fresh == nil {
-		sv.bins.AddAbove(o.bin, q.at(o.level, bin.AnyPrice), o.g)
+		r.bins.AddAbove(o.bin, q.at(o.level, bin.AnyPrice), o.g)
 		return
 	}
-	sv.scoped(o.scope, q.class, o.level, func() { sv.openBin(q, o.level, o.fresh) })
+	r.scoped(o.scope, q.class, o.level, func() { r.openBin(q, o.level, o.fresh) })
 }

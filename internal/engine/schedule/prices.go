@@ -10,13 +10,18 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/engine/sizing"
 )
 
+// market is what all pods of a queue are worth before anything is placed: see package price. Its zero value is not
+// priced yet.
+type market struct {
+	whole *price.Market
+	bound *price.Bound
+}
+
 // prices are what the pods of a run are worth.
 type prices struct {
-	// market is that of the search, whole that of the lower bound: see package price. They differ while pods are divided
-	// over zones.
-	market, whole *price.Market
-	bound         *price.Bound
-	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by whole.
+	// market is that of the queue, or that of its pods divided over zones.
+	market *price.Market
+	// lastValue is the value of the pods left at the last solve, valueLeft that of those left now, by the market of the queue.
 	lastValue, valueLeft float64
 	left                 []lp.Left // buffer of resolve
 }
@@ -24,38 +29,38 @@ type prices struct {
 // priceQueue computes the value of each pod, while all pods are still to be placed.
 //
 // Cost: that of price.NewMarket.
-func (sv *solver) priceQueue() {
-	p := &sv.prices
-	p.market = sv.newMarket(price.Problem{Free: sv.start.free})
-	p.whole, p.bound, p.lastValue = p.market, price.NewBound(p.market, sv.start.free, &sv.slots), p.market.Total()
-	for i, c := range sv.classes {
+func (r *run) priceQueue() {
+	p := &r.prices
+	p.market = r.newMarket(price.Problem{Free: r.before.free})
+	r.market, p.lastValue = market{p.market, price.NewBound(p.market, r.before.free, &r.slots)}, p.market.Total()
+	for i, c := range r.classes {
 		c.boundValue, c.boundPods, c.boundIndex, c.deferred = c.Value(), c.InMarket(), i, false
 	}
-	if p.market.Program() != nil && len(sv.pools.All()) > 1 {
-		for _, c := range sv.classes {
+	if p.market.Program() != nil && len(r.pools.All()) > 1 {
+		for _, c := range r.classes {
 			c.deferred = p.market.DearerInHeaviestPool(c.InMarket())
 		}
 	}
 }
 
 // newMarket prices the classes of the run, and gives them their values. The problem says what room there is.
-func (sv *solver) newMarket(p price.Problem) *price.Market {
+func (r *run) newMarket(p price.Problem) *price.Market {
 	usable := map[*podclass.Constraints]int{}
-	p.Pools, p.Axes, p.Pods = sv.pools, sv.axes.Len(), make([]price.Pods, len(sv.classes))
-	for i, c := range sv.classes {
+	p.Pools, p.Axes, p.Pods = r.pools, r.axes.Len(), make([]price.Pods, len(r.classes))
+	for i, c := range r.classes {
 		if c.unplaceable() || c.Left() == 0 {
 			continue
 		}
 		at, known := usable[c.Constraints]
 		if !known {
 			at = len(p.Usable)
-			usable[c.Constraints], p.Usable = at, append(p.Usable, sv.candidateLists(c.Constraints))
+			usable[c.Constraints], p.Usable = at, append(p.Usable, r.candidateLists(c.Constraints))
 		}
 		p.Pods[i] = price.Pods{Requests: c.Requests(), Count: c.Left(), Usable: at}
 	}
 	m := price.NewMarket(p)
-	sv.sizer.Reprice(m)
-	for i, c := range sv.classes {
+	r.sizer.Reprice(m)
+	for i, c := range r.classes {
 		c.Enter(m.Number(i))
 		c.Appraise(m.Value(c.InMarket()))
 	}
@@ -63,29 +68,29 @@ func (sv *solver) newMarket(p price.Problem) *price.Market {
 }
 
 // resolveForStrategy prices a queue that has been priced before, at the start of another strategy.
-func (sv *solver) resolveForStrategy() {
-	all := make([]*sizing.Pods, len(sv.classes))
-	for i, c := range sv.classes {
+func (r *run) resolveForStrategy() {
+	all := make([]*sizing.Pods, len(r.classes))
+	for i, c := range r.classes {
 		all[i] = &c.Pods
 	}
-	sv.resolve(all)
-	sv.prices.lastValue = sv.prices.market.Total()
+	r.resolve(all)
+	r.prices.lastValue = r.prices.market.Total()
 }
 
 // resolveForRest prices the pods that are left, once their value is a good deal less than at the last solve: other
 // resources may be scarce then. The lower bound is not changed.
-func (sv *solver) resolveForRest() {
-	p := &sv.prices
+func (r *run) resolveForRest() {
+	p := &r.prices
 	if program := p.market.Program(); program == nil || p.valueLeft > p.lastValue*program.ResolveBelow() {
 		return
 	}
 	p.lastValue = p.valueLeft
-	sv.resolve(sv.sizer.Waiting())
+	r.resolve(r.sizer.Waiting())
 }
 
 // resolve solves the program for the pods that are left of the classes, and gives these their new values.
-func (sv *solver) resolve(classes []*sizing.Pods) {
-	p := &sv.prices
+func (r *run) resolve(classes []*sizing.Pods) {
+	p := &r.prices
 	if p.market.Program() == nil {
 		return
 	}
@@ -96,7 +101,7 @@ func (sv *solver) resolve(classes []*sizing.Pods) {
 		}
 	}
 	p.market.Program().Resolve(p.left)
-	sv.sizer.Reprice(p.market)
+	r.sizer.Reprice(p.market)
 	for i, c := range classes {
 		if i > 0 && c.Packing() == classes[i-1].Packing() && classes[i-1].InMarket() >= 0 {
 			c.Appraise(classes[i-1].Value())
@@ -127,38 +132,38 @@ func (sv *solver) candidateLists(k *podclass.Constraints) []*nodepool.Candidates
 
 // lowerBound is less than or equal to the cost of any plan that schedules the same pods as this one. Where the plan costs
 // more than similarCost above the bound of prices, rules of topology raise it. Otherwise it is good enough.
-func (sv *solver) lowerBound(p *Plan) float64 {
-	if sv.prices.bound == nil {
+func (r *run) lowerBound(p *Plan) float64 {
+	if r.market.bound == nil {
 		return 0
 	}
-	plan := sv.valuedPlan()
-	bound, cost := sv.prices.bound.Of(plan), p.Stats.HourlyCost+p.Stats.NodeCost
-	if cost <= bound*similarCost || !slices.ContainsFunc(sv.topology.Groups(), price.Rules) {
+	plan := r.valuedPlan()
+	bound, cost := r.market.bound.Of(plan), p.Stats.HourlyCost+p.Stats.NodeCost
+	if cost <= bound*similarCost || !slices.ContainsFunc(r.topology.Groups(), price.Rules) {
 		return bound
 	}
-	return sv.prices.bound.WithRules(&price.RuledPlan{
-		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: sv.scheduledPods(), Existing: sv.existingNodes(),
-		Nominated: sv.nodes.AnyNominated(),
+	return r.market.bound.WithRules(&price.RuledPlan{
+		Plan: plan, Cost: cost, Nodes: len(p.Launches), Scheduled: r.scheduledPods(), Existing: r.existingNodes(),
+		Nominated: r.nodes.AnyNominated(),
 	}, bound, similarCost)
 }
 
 // valuedPlan is the plan of the run as the bound sees it.
-func (sv *solver) valuedPlan() price.Plan {
+func (r *run) valuedPlan() price.Plan {
 	out := price.Plan{Dearest: -1}
 	var dearest *class
-	for _, c := range sv.classes {
+	for _, c := range r.classes {
 		out.Value += c.boundValue * float64(c.onExisting)
 	}
-	for _, b := range sv.bins.All() {
+	for _, b := range r.bins.All() {
 		for of, n := range b.Contents() {
-			c := sv.classOf(of)
+			c := r.classOf(of)
 			out.Value += c.boundValue * float64(n)
 			if dearest == nil || c.boundValue > dearest.boundValue {
 				dearest = c
 			}
 		}
 	}
-	if dearest != nil && sv.start.nodes == 0 {
+	if dearest != nil && r.before.nodes == 0 {
 		out.Dearest = dearest.boundIndex
 	}
 	return out
@@ -166,18 +171,18 @@ func (sv *solver) valuedPlan() price.Plan {
 
 // scheduledPods are the pods of this run on existing nodes and in bins, by class. Classes that are divided over zones
 // count as a whole, as in the bound.
-func (sv *solver) scheduledPods() []price.Scheduled {
-	counts := make(map[*class]int, len(sv.classes))
-	for _, c := range sv.classes {
+func (r *run) scheduledPods() []price.Scheduled {
+	counts := make(map[*class]int, len(r.classes))
+	for _, c := range r.classes {
 		counts[c.undivided()] += c.onExisting
 	}
-	for _, b := range sv.bins.All() {
+	for _, b := range r.bins.All() {
 		for of, n := range b.Contents() {
-			counts[sv.classOf(of).undivided()] += n
+			counts[r.classOf(of).undivided()] += n
 		}
 	}
-	out := make([]price.Scheduled, 0, len(sv.classes))
-	for _, c := range sv.classes {
+	out := make([]price.Scheduled, 0, len(r.classes))
+	for _, c := range r.classes {
 		if n := counts[c]; n > 0 && c.whole == nil {
 			out = append(out, price.Scheduled{
 				Pods: c.boundIndex, Count: n, Requests: c.Requests(), Views: c.Views(c.Levels()[len(c.Levels())-1]), Matches: c.Matches(),
@@ -196,9 +201,9 @@ func (c *class) undivided() *class {
 }
 
 // existingNodes are the nodes that took pods in this run, as they were before.
-func (sv *solver) existingNodes() []price.Node {
+func (r *run) existingNodes() []price.Node {
 	var out []price.Node
-	for _, n := range sv.nodes.All() {
+	for _, n := range r.nodes.All() {
 		if n.TakesPods() && n.Exists() {
 			out = append(out, price.Node{Node: n.Topology(), Free: n.FreeBefore()})
 		}

@@ -14,18 +14,18 @@ import (
 )
 
 // explain lists the pods that are left with the reasons why they get no node; nil if the plan is abandoned.
-func (sv *solver) explain(left []*queuedPod) []Rejection {
+func (r *run) explain(left []*queuedPod) []Rejection {
 	if len(left) == 0 {
 		return nil
 	}
-	p := &prober{sv: sv, explainer: explain.New(sv.s, sv.pools, sv.axes), slots: sv.slots.Clone()}
+	p := &prober{r: r, explainer: explain.New(r.s, r.pools, r.axes), slots: r.slots.Clone()}
 	known := map[*class][]Reason{}
 	out := make([]Rejection, 0, len(left))
 	for _, q := range left {
 		if known[q.class] == nil {
 			known[q.class] = p.reasons(q.class)
 		}
-		if sv.stopRequested() {
+		if r.stopRequested() {
 			return nil
 		}
 		out = append(out, Rejection{Pod: q.pod, Reasons: known[q.class]})
@@ -35,7 +35,7 @@ func (sv *solver) explain(left []*queuedPod) []Rejection {
 
 // prober answers what an explanation asks the search. It leaves nothing behind in the solver.
 type prober struct {
-	sv        *solver
+	r         *run
 	explainer *explain.Explainer
 	// slots are the solver's, plus those of reservations that only the explainer's templates have.
 	slots reservation.Slots
@@ -45,20 +45,20 @@ type prober struct {
 
 // reasons are the reasons why pods of the class cannot be scheduled.
 func (p *prober) reasons(c *class) []Reason {
-	sv := p.sv
-	most := sv.budget.MaxSteps / explainShare
+	r := p.r
+	most := r.budget.MaxSteps / explainShare
 	switch {
-	case sv.outOfSteps():
+	case r.outOfSteps():
 		return []Reason{{Code: BudgetSpent, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.StepsOfPlan}}}}
-	case c.ManyTerms() && (sv.shareSpent(c) || most > 0 && sv.shares.explained > most):
+	case c.ManyTerms() && (r.shareSpent(c) || most > 0 && r.shares.explained > most):
 		return []Reason{{Code: BudgetSpent, Rule: &rejection.Rule{Bound: &rejection.Bound{Of: rejection.StepsOfManyTerms}}}}
 	}
 	end := p.begin()
 	out := p.explainer.Reasons(p.pods(c))
 	if taken := end(); c.ManyTerms() {
-		sv.shares.explained += taken
-		sv.shares.beside += taken
-		sv.chargeSteps(c, taken)
+		r.shares.explained += taken
+		r.shares.beside += taken
+		r.chargeSteps(c, taken)
 	}
 	if why := c.LeftOut(); why.Code != "" {
 		out = append(slices.Clone(out), why)
@@ -69,13 +69,13 @@ func (p *prober) reasons(c *class) []Reason {
 // begin gives the solver the prober's slots, until the returned function is called, which returns the steps that were taken
 // since. Explanations take no steps of the budget.
 func (p *prober) begin() (end func() int) {
-	sv := p.sv
-	steps := sv.steps
-	sv.slots, p.slots = p.slots, sv.slots
+	r := p.r
+	steps := r.steps
+	r.slots, p.slots = p.slots, r.slots
 	return func() int {
-		taken := sv.steps - steps
-		sv.steps = steps
-		sv.slots, p.slots = p.slots, sv.slots
+		taken := r.steps - steps
+		r.steps = steps
+		r.slots, p.slots = p.slots, r.slots
 		return taken
 	}
 }
@@ -86,7 +86,7 @@ func (p *prober) pods(c *class) *explain.Pods {
 	out := &explain.Pods{
 		Pod: c.Pod(), Selection: *c.Selection(), Volumes: c.Volumes(), Tolerations: last.Tolerations(), Needs: c.Needs(),
 		Requests: c.Requests(), ResourceList: c.ResourceList(), UnknownResources: c.unknownResources, Ports: c.Ports().All(),
-		Search: &classProber{sv: p.sv, c: c, widened: &p.widened},
+		Search: &classProber{sv: p.r.solver, c: c, widened: &p.widened},
 	}
 	for _, d := range c.Devices() {
 		out.DeviceClaims = append(out.DeviceClaims, d.Name)

@@ -118,17 +118,16 @@ func (p *Problem) restoreRemoved() {
 	p.removed = p.removed[:0]
 }
 
-// undoRun restores everything that a run has changed.
-func (sv *solver) undoRun() {
-	sv.nodes.Undo()
-	sv.topology.Undo()
-	for _, t := range sv.pools.All() {
+// undo restores everything that the run has changed.
+func (r *run) undo() {
+	r.mergeZones()
+	r.nodes.Undo()
+	r.topology.Undo()
+	for _, t := range r.pools.All() {
 		t.Undo()
 	}
-	sv.slots.Undo()
-	sv.rejected = nil
-	sv.bins.Clear()
-	sv.planned, sv.steps, sv.relaxedPreferences = sv.planned[:0], 0, 0
-	sv.shares.of, sv.shares.beside, sv.shares.later = nil, 0, true
-	sv.devices.End()
+	r.slots.Undo()
+	r.bins.Clear()
+	r.steps = 0
+	r.devices.End()
 }

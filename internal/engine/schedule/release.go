@@ -11,30 +11,30 @@ import (
 // waiting pods. It returns whether anything changed.
 //
 // Cost: existing and planned nodes, for each domain of these spreads that has no pods.
-func (sv *solver) release(queue []*queuedPod) bool {
+func (r *run) release(queue []*queuedPod) bool {
 	seen, changed := map[*topology.Group]bool{}, false
 	if slices.ContainsFunc(queue, func(q *queuedPod) bool { return q.class.whole != nil }) {
 		return false // the run is repeated without the division
 	}
-	planned := sv.bins.NewNodes()
+	planned := r.bins.NewNodes()
 	for _, q := range queue {
-		if sv.shareSpent(q.class) {
+		if r.shareSpent(q.class) {
 			continue
 		}
-		began := sv.steps
+		began := r.steps
 		for _, g := range q.class.Levels()[len(q.class.Levels())-1].Groups() {
 			if !seen[g] {
 				seen[g] = true
-				sv.steps += len(planned)
-				changed = sv.topology.Release(g, planned) || changed
+				r.steps += len(planned)
+				changed = r.topology.Release(g, planned) || changed
 			}
 		}
 		if q.class.ManyTerms() {
-			sv.chargeSteps(q.class, sv.steps-began)
+			r.chargeSteps(q.class, r.steps-began)
 		}
 	}
 	if changed {
-		sv.generation++
+		r.generation++
 	}
 	return changed
 }
@@ -44,28 +44,28 @@ func (sv *solver) release(queue []*queuedPod) bool {
 // more.
 //
 // Cost: planned nodes, for each domain in which only nodes for other pods can be launched.
-func (sv *solver) intrusions() (repeat bool) {
-	if sv.countForeign || sv.bins.Len() == 0 {
+func (r *run) intrusions() (repeat bool) {
+	if r.countForeign || r.bins.Len() == 0 {
 		return false
 	}
 	var planned []topology.NewNode
-	for _, g := range sv.topology.Groups() {
+	for _, g := range r.topology.Groups() {
 		if !g.HasForeign() {
 			continue
 		}
 		if planned == nil {
-			planned = sv.bins.NewNodes()
+			planned = r.bins.NewNodes()
 		}
-		intruders := sv.topology.Intruders(g, planned)
+		intruders := r.topology.Intruders(g, planned)
 		for _, i := range intruders {
-			kept, checked := sv.bins.KeepOut(i)
-			if sv.steps += stepsPerCheck * checked; !kept {
-				sv.countForeign = true
+			kept, checked := r.bins.KeepOut(i)
+			if r.steps += stepsPerCheck * checked; !kept {
+				r.countForeign = true
 				return true
 			}
 		}
 		if len(intruders) > 0 {
-			planned = sv.bins.NewNodes()
+			planned = r.bins.NewNodes()
 		}
 	}
 	return false
@@ -75,12 +75,12 @@ func (sv *solver) intrusions() (repeat bool) {
 // count on less. It returns whether the run is to be repeated with that.
 //
 // Cost: planned and existing nodes, for each spread that counts on the pods of existing hosts.
-func (sv *solver) hostsTooFull() (repeat bool) {
-	if sv.bins.Len() == 0 || !slices.ContainsFunc(sv.topology.Groups(), (*topology.Group).CountsOnHosts) {
+func (r *run) hostsTooFull() (repeat bool) {
+	if r.bins.Len() == 0 || !slices.ContainsFunc(r.topology.Groups(), (*topology.Group).CountsOnHosts) {
 		return false
 	}
-	planned, seen := sv.bins.NewNodes(), map[*topology.Group]bool{}
-	for _, c := range sv.classes {
+	planned, seen := r.bins.NewNodes(), map[*topology.Group]bool{}
+	for _, c := range r.classes {
 		if len(c.Levels()) == 0 {
 			continue
 		}
@@ -89,8 +89,8 @@ func (sv *solver) hostsTooFull() (repeat bool) {
 				continue
 			}
 			seen[g] = true
-			sv.steps += len(planned)
-			repeat = sv.topology.LowerHostFloors(g, planned) || repeat
+			r.steps += len(planned)
+			repeat = r.topology.LowerHostFloors(g, planned) || repeat
 		}
 	}
 	return repeat

@@ -10,16 +10,16 @@ import (
 
 // reservedFirst puts pods first that fit only into reservations, and of those the ones with the fewest reservations to
 // choose from. Other pods can get any instance, and would leave them nothing.
-func (sv *solver) reservedFirst(queue []*queuedPod) []*queuedPod {
-	if sv.slots.Len() == 0 {
+func (r *run) reservedFirst(queue []*queuedPod) []*queuedPod {
+	if r.slots.Len() == 0 {
 		return queue
 	}
-	choice := make(map[*class]int, len(sv.classes))
-	for _, c := range sv.classes {
-		choice[c] = sv.reservationChoices(c)
+	choice := make(map[*class]int, len(r.classes))
+	for _, c := range r.classes {
+		choice[c] = r.reservationChoices(c)
 	}
 	slices.SortStableFunc(queue, func(a, b *queuedPod) int { return cmp.Compare(choice[a.class], choice[b.class]) })
-	slices.SortStableFunc(sv.classes, func(a, b *class) int { return cmp.Compare(choice[a], choice[b]) })
+	slices.SortStableFunc(r.classes, func(a, b *class) int { return cmp.Compare(choice[a], choice[b]) })
 	return queue
 }
 

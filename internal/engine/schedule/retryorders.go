@@ -13,21 +13,20 @@ import (
 // Retries in other orders: see package orders. No plan places fewer pods than without retries, and a plan without rejected
 // pods costs no step more.
 
-// solveWithRetries is solve, and then tries other orders of the queue if pods are left that another order may place.
-func (sv *solver) solveWithRetries(queue []*queuedPod, budget Budget) Plan {
-	plan := sv.solve(queue, budget)
-	if !plan.Abandoned && !budget.FirstFitOnly && len(plan.Rejected) > 0 {
-		plan = sv.solvePinned(queue, budget, plan)
-	}
-	if plan.Abandoned || budget.FirstFitOnly || len(plan.Rejected) == 0 || budget.MaxSteps > 0 && plan.Stats.Steps >= budget.MaxSteps {
+// retry improves a plan of an attempt's queue that leaves pods which another domain, or another order of the queue, may
+// place.
+func (sv *solver) retry(a attempt, plan Plan) Plan {
+	if plan.Abandoned || a.budget.FirstFitOnly || len(plan.Rejected) == 0 {
 		return plan
 	}
-	o := newOrderSearch(sv, queue, &plan)
-	defer func() { sv.budget = budget }()
+	plan = sv.solvePinned(a, plan)
+	if plan.Abandoned || len(plan.Rejected) == 0 || a.budget.MaxSteps > 0 && plan.Stats.Steps >= a.budget.MaxSteps {
+		return plan
+	}
+	o := newOrderSearch(sv, a, &plan)
 	if o == nil {
 		return plan
 	}
-	o.stop = budget.Stop
 	found := orders.Search(o.problem(), plan.Stats.Steps)
 	o.steps += found.Steps
 	for _, item := range found.Best {
@@ -39,12 +38,12 @@ func (sv *solver) solveWithRetries(queue []*queuedPod, budget Budget) Plan {
 	}
 	taken := o.steps + plan.Stats.Steps
 	if o.best != nil {
-		for _, again := range o.plans(budget, taken) {
+		for _, again := range o.plans(taken) {
 			taken += again.Stats.Steps
 			if again.Abandoned {
 				return again
 			}
-			if len(again.Rejected) < len(plan.Rejected) {
+			if byPrice(&again).fewer(byPrice(&plan)) {
 				plan = again
 			}
 		}
@@ -55,8 +54,9 @@ func (sv *solver) solveWithRetries(queue []*queuedPod, budget Budget) Plan {
 
 // orderSearch looks for an order of the queue in which first fit leaves fewer pods.
 type orderSearch struct {
-	sv   *solver
-	stop func() bool
+	sv *solver
+	// attempt is what the plan was made by.
+	attempt attempt
 	// pods are those of the queue that some order may place, in queue order; hopeless are the others.
 	pods, hopeless []*queuedPod
 	// rejected are those of the pods that have no node in the plan.
@@ -66,19 +66,17 @@ type orderSearch struct {
 	left int
 	// steps are those that the search has taken.
 	steps int
-	// bounded is true if the plan has a bound on its steps.
-	bounded bool
 }
 
 // newOrderSearch is nil if no order can place any of the rejected pods.
-func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
+func newOrderSearch(sv *solver, a attempt, plan *Plan) *orderSearch {
 	waiting := make(map[*corev1.Pod]bool, len(plan.Rejected))
 	for i := range plan.Rejected {
 		waiting[plan.Rejected[i].Pod] = true
 	}
-	o := &orderSearch{sv: sv, rejected: map[*queuedPod]bool{}, bounded: sv.budget.MaxSteps > 0}
+	o := &orderSearch{sv: sv, attempt: a, rejected: map[*queuedPod]bool{}}
 	alone := map[*class]bool{}
-	for _, q := range queue {
+	for _, q := range a.queue {
 		if !waiting[q.pod] {
 			o.pods = append(o.pods, q)
 			continue
@@ -105,7 +103,7 @@ func newOrderSearch(sv *solver, queue []*queuedPod, plan *Plan) *orderSearch {
 // have taken their share of the steps: they are not tried in other orders.
 func (o *orderSearch) possible(q *queuedPod) bool {
 	c := q.class
-	if len(c.Invalid()) > 0 || c.unplaceable() || c.ManyTerms() && o.bounded {
+	if len(c.Invalid()) > 0 || c.unplaceable() || c.ManyTerms() && o.attempt.budget.MaxSteps > 0 {
 		return false
 	}
 	last := c.Levels()[len(c.Levels())-1]
@@ -147,28 +145,32 @@ func (o *orderSearch) problem() orders.Problem {
 
 // try plans the pods in an order by first fit, within so many steps, and returns those that are left.
 func (o *orderSearch) try(order []*queuedPod, most int) (left []*queuedPod) {
-	o.sv.countForeign = false
+	a := attempt{
+		queue: order, mode: o.attempt.mode, how: firstFit, ceiling: math.Inf(1), later: true,
+		budget: Budget{MaxSteps: most, Stop: o.attempt.budget.Stop, FirstFitOnly: true},
+	}
 	for {
-		if left, repeat := o.tryOnce(order, most); !repeat {
+		r := o.sv.begin(a)
+		left, repeat := r.leave()
+		o.steps += r.steps
+		r.undo()
+		if !repeat {
 			return left
 		}
+		a.countForeign = true
 	}
 }
 
-// tryOnce is one run of try.
-func (o *orderSearch) tryOnce(order []*queuedPod, most int) (left []*queuedPod, repeat bool) {
-	sv := o.sv
-	defer sv.undoRun()
-	sv.budget = Budget{MaxSteps: most, Stop: o.stop, FirstFitOnly: true}
-	sv.strategy, sv.costCeiling = firstFit, math.Inf(1)
-	for _, q := range order {
+// leave places the pods and returns those that are left, without the reasons. If nodes for other pods intrude, it is to be
+// repeated.
+func (r *run) leave() (left []*queuedPod, repeat bool) {
+	for _, q := range r.queue {
 		q.placed = false
 	}
-	rest, _ := sv.splitUnplaceable(sv.applyNominations(sv.startRun(order)))
-	sv.placeAll(rest)
-	repeat = sv.intrusions()
-	o.steps += sv.steps
-	for _, q := range order {
+	rest, _ := r.splitUnplaceable(r.applyNominations(r.start()))
+	r.placeAll(rest)
+	repeat = r.intrusions()
+	for _, q := range r.queue {
 		if !q.placed {
 			left = append(left, q)
 		}
@@ -183,22 +185,19 @@ func (c *class) isRequired() bool {
 
 // plans are plans of the whole queue in the best order: by all strategies, and by first fit where that leaves fewer, or
 // where the lookahead budget is spent.
-func (o *orderSearch) plans(budget Budget, spent int) (out []Plan) {
-	order := slices.Concat(o.best, o.hopeless)
-	if budget.LookaheadSteps == 0 || spent < budget.LookaheadSteps {
-		plan := o.sv.solve(order, budget)
+func (o *orderSearch) plans(spent int) (out []Plan) {
+	a := o.attempt
+	a.queue = slices.Concat(o.best, o.hopeless)
+	if a.budget.LookaheadSteps == 0 || spent < a.budget.LookaheadSteps {
+		plan := newPortfolio(o.sv, a).plan()
 		if out = append(out, plan); plan.Abandoned || len(plan.Rejected) <= o.left+len(o.hopeless) {
 			return out
 		}
 	}
 	// The lower bound needs the values of the pods that are in the queue in this order: who uses a claim for one pod
 	// depends on it.
-	o.sv.budget, o.sv.prices.market = budget, nil
-	switch again := o.sv.runStrategy(order, firstFit, math.Inf(1), new(int)); {
-	case o.sv.abandoned:
-		return []Plan{{Abandoned: true}}
-	case again != nil:
-		out = append(out, again.Plan)
-	}
-	return out
+	o.sv.market = market{}
+	a.how, a.ceiling, a.later = firstFit, math.Inf(1), true
+	p := portfolio{sv: o.sv, current: a, due: true}
+	return append(out, p.plan())
 }

@@ -39,7 +39,7 @@ func (p *Problem) Simulate(q Simulation) Plan {
 	if q.ExistingNodesOnly {
 		defer p.sv.pools.Hide()()
 	}
-	return p.sv.solveGangs(queue, q.Budget)
+	return p.sv.solveQueue(queue, q.Budget)
 }
 
 // queue removes the nodes and lists the pods that must be scheduled.
@@ -276,7 +276,6 @@ type PodValues struct {
 // DualValues computes the value of the pods, which are bound to nodes of the snapshot. It is valid until the next
 // simulation.
 func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
-	sv := p.sv
 	queue := make([]*queuedPod, 0, len(pods))
 	for _, pod := range pods {
 		if queued := p.find(pod); queued != nil {
@@ -284,19 +283,19 @@ func (p *Problem) DualValues(pods []*corev1.Pod) *PodValues {
 		}
 	}
 	slices.SortFunc(queue, queueOrder)
-	sv.budget, sv.strategy, sv.costCeiling = Budget{}, balanced, 0
-	sv.startRun(queue)
-	sv.sumFreeRoom()
-	sv.priceQueue()
-	w := &PodValues{p: p, program: sv.prices.market.Program(), Total: sv.prices.market.Total()}
-	sv.undoRun()
+	r := p.sv.begin(attempt{queue: queue, how: balanced})
+	r.start()
+	r.sumFreeRoom()
+	r.priceQueue()
+	w := &PodValues{p: p, program: r.prices.market.Program(), Total: r.prices.market.Total()}
+	r.undo()
 	return w
 }
 
 // Pod is the value of the pod.
 func (w *PodValues) Pod(pod *corev1.Pod) float64 {
 	queued := w.p.find(pod)
-	if queued == nil || queued.class.run != w.p.sv.run {
+	if queued == nil || queued.class.run != w.p.sv.running.number {
 		return 0
 	}
 	return queued.class.boundValue

@@ -27,15 +27,15 @@ const (
 func DefaultBudget() Budget { return Budget{LookaheadSteps: defaultSteps, MaxSteps: 2 * defaultSteps} }
 
 // stopRequested reports whether the plan is abandoned.
-func (sv *solver) stopRequested() bool {
-	if !sv.abandoned && sv.budget.Stop != nil && sv.budget.Stop() {
-		sv.abandoned = true
+func (m *meter) stopRequested() bool {
+	if !m.abandoned && m.stop != nil && m.stop() {
+		m.abandoned = true
 	}
-	return sv.abandoned
+	return m.abandoned
 }
 
 // outOfSteps reports whether the plan may place no more pods.
-func (sv *solver) outOfSteps() bool { return sv.budget.MaxSteps > 0 && sv.steps > sv.budget.MaxSteps }
+func (r *run) outOfSteps() bool { return r.budget.MaxSteps > 0 && r.steps > r.budget.MaxSteps }
 
 // shares divide the steps that pods with very many terms may take: equally among their namespaces, and in each among its
 // classes of constraints. So the pods of one tenant take no steps from those of another. The zero value has no pods.
@@ -48,14 +48,10 @@ type shares struct {
 	total, beside int
 	// explained are the steps of explanations in this run.
 	explained int
-	// later is true in all runs but the first of a plan. spent is by namespace what its pods have taken in all of them.
-	later bool
-	spent map[string]int
 }
 
 // begin counts the classes of a run.
 func (h *shares) begin(classes []*class) {
-	h.classes, h.of, h.total, h.beside, h.explained = nil, nil, 0, 0, 0
 	for _, c := range classes {
 		if !c.ManyTerms() {
 			continue
@@ -71,41 +67,41 @@ func (h *shares) begin(classes []*class) {
 }
 
 // most is how many steps all pods with very many terms may take in this run.
-func (sv *solver) mostForManyTerms() int {
-	if sv.shares.later {
-		return sv.budget.MaxSteps / laterRunShare
+func (r *run) mostForManyTerms() int {
+	if r.later {
+		return r.budget.MaxSteps / laterRunShare
 	}
-	return sv.budget.MaxSteps / firstRunShare
+	return r.budget.MaxSteps / firstRunShare
 }
 
 // shareOfClass is how many steps the class may take in this run.
-func (sv *solver) shareOfClass(c *class) int {
-	if sv.budget.FirstFitOnly {
-		return sv.budget.MaxSteps / simulationShare
+func (r *run) shareOfClass(c *class) int {
+	if r.budget.FirstFitOnly {
+		return r.budget.MaxSteps / simulationShare
 	}
-	h := &sv.shares
-	return sv.mostForManyTerms() / max(1, len(h.classes)) / max(1, h.classes[c.namespace()])
+	h := &r.shares
+	return r.mostForManyTerms() / max(1, len(h.classes)) / max(1, h.classes[c.namespace()])
 }
 
 // shareSpent reports whether pods of the class may take no more steps in this run.
-func (sv *solver) shareSpent(c *class) bool {
-	if !c.ManyTerms() || sv.budget.MaxSteps == 0 {
+func (r *run) shareSpent(c *class) bool {
+	if !c.ManyTerms() || r.budget.MaxSteps == 0 {
 		return false
 	}
-	return sv.shares.of[c.Constraints] > sv.shareOfClass(c) || !sv.budget.FirstFitOnly && sv.shares.total > sv.mostForManyTerms()
+	return r.shares.of[c.Constraints] > r.shareOfClass(c) || !r.budget.FirstFitOnly && r.shares.total > r.mostForManyTerms()
 }
 
 // nextLevel is the relaxation level to try instead of level i, for pods with many terms. Once their class of constraints has
 // taken half of its share, it is the last level, which has no preferences. Once it has taken all of it, it is -1: none. In
 // this attempt the class has taken steps since began.
-func (sv *solver) nextLevel(c *class, i, began int) int {
-	if sv.budget.MaxSteps == 0 {
+func (r *run) nextLevel(c *class, i, began int) int {
+	if r.budget.MaxSteps == 0 {
 		return i
 	}
-	if sv.shareSpent(c) {
+	if r.shareSpent(c) {
 		return -1
 	}
-	switch most, used := sv.shareOfClass(c), sv.shares.of[c.Constraints]+sv.steps-began; {
+	switch most, used := r.shareOfClass(c), r.shares.of[c.Constraints]+r.steps-began; {
 	case used <= most/2:
 		return i
 	case used > most:
@@ -115,21 +111,18 @@ func (sv *solver) nextLevel(c *class, i, began int) int {
 }
 
 // chargeSteps records what an attempt to schedule a pod with many terms has cost.
-func (sv *solver) chargeSteps(c *class, steps int) {
-	h := &sv.shares
+func (r *run) chargeSteps(c *class, steps int) {
+	h := &r.shares
 	if h.of == nil { // a simulation that begins with other pods
 		h.of = map[*podclass.Constraints]int{}
 	}
 	h.of[c.Constraints] += steps
 	h.total += steps
-	if h.spent == nil {
-		h.spent = map[string]int{}
-	}
-	h.spent[c.namespace()] += steps
+	r.spendOnManyTerms(c.namespace(), steps)
 }
 
 // chargeBeside records what was done for the classes with many terms among some classes.
-func (sv *solver) chargeBeside(classes map[*class]bool, steps int) {
+func (r *run) chargeBeside(classes map[*class]bool, steps int) {
 	namespaces := map[string]bool{}
 	for c := range classes {
 		if c.ManyTerms() {
@@ -139,20 +132,25 @@ func (sv *solver) chargeBeside(classes map[*class]bool, steps int) {
 	if len(namespaces) == 0 {
 		return
 	}
-	h := &sv.shares
+	h := &r.shares
 	h.total += steps
 	h.beside += steps
-	if h.spent == nil {
-		h.spent = map[string]int{}
-	}
 	for name := range namespaces {
-		h.spent[name] += steps / len(namespaces)
+		r.spendOnManyTerms(name, steps/len(namespaces))
 	}
+}
+
+// spendOnManyTerms records steps for pods with many terms of a namespace.
+func (m *meter) spendOnManyTerms(namespace string, steps int) {
+	if m.spentOnManyTerms == nil {
+		m.spentOnManyTerms = map[string]int{}
+	}
+	m.spentOnManyTerms[namespace] += steps
 }
 
 // costly are the namespaces with pods of very many terms that the plan leaves, sorted, and what these have taken.
 func (sv *solver) costly(rejected []Rejection) []plan.Costly {
-	if len(sv.shares.spent) == 0 {
+	if len(sv.spentOnManyTerms) == 0 {
 		return nil
 	}
 	pods := map[string][]*corev1.Pod{}
@@ -163,7 +161,7 @@ func (sv *solver) costly(rejected []Rejection) []plan.Costly {
 	}
 	var out []plan.Costly
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
-		if steps := sv.shares.spent[name]; steps > 0 {
+		if steps := sv.spentOnManyTerms[name]; steps > 0 {
 			out = append(out, plan.Costly{Namespace: name, Steps: steps, Pods: pods[name]})
 		}
 	}

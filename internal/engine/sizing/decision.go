@@ -54,6 +54,7 @@ func (s *Sizer) holds(queue []demand, o *Opening) bool {
 		!slices.Equal(was.matching, s.market.Program().MatchingPatterns(o.First.number)) {
 		return false
 	}
+	// Demands are compared by position: both lists are in the order of the queue, without classes that can add nothing.
 	for k := range queue {
 		if !was.offered[k].allows(&queue[k]) {
 			return false
@@ -89,7 +90,7 @@ func (was *decision) addPacking(queue []demand, touched []int32) {
 
 // finish records the decision.
 func (was *decision) finish(queue []demand, size Size) {
-	for k := range queue {
+	for k := range queue { // only now, since any of the packings may have set it
 		was.offered[k].coarse = queue[k].coarse
 	}
 	was.size = size

@@ -62,7 +62,7 @@ func (q *hostQuotas) of(first, c *podclass.Class, level *podclass.Level) int {
 		if v.Type() == topology.Spread {
 			most = v.Group().MostOnNewHost()
 		}
-		if slices.Contains(first.Matches(), v.Group()) {
+		if slices.Contains(first.Matches(), v.Group()) { // the first pod is on the node already
 			most--
 		}
 		q.groups, q.most = append(q.groups, v.Group()), append(q.most, most)
@@ -73,7 +73,7 @@ func (q *hostQuotas) of(first, c *podclass.Class, level *podclass.Level) int {
 
 // demandsOf are the demands that the bin can be filled with, as lookAhead lists them.
 func (s *Sizer) demandsOf(o *Opening) []demand {
-	if s.demandsFor == o.Bin {
+	if s.demandsFor == o.Bin { // bins of other pools may have been sized after this one was
 		return s.demands
 	}
 	return s.lookAhead(o)
@@ -106,6 +106,7 @@ func (s *Sizer) lookAhead(o *Opening) []demand {
 	}
 	s.rankings.indexDemands(out)
 	s.demands, s.demandsFor, s.touched = out, o.Bin, s.touched[:0]
+	// Not each time, since it goes through the whole list, of which the loop above sees only the beginning.
 	if placed > maxLookahead {
 		s.waiting = slices.DeleteFunc(s.waiting, func(f *PackingClass) bool { return f.left == 0 })
 	}
@@ -119,6 +120,7 @@ func (s *Sizer) demand(o *Opening, p *Pods) (d demand) {
 		return d
 	}
 	cands := o.Growth.Candidates().Narrow(level.InternedFull())
+	// Of several alternatives for volumes, the pod takes one when it is placed. Here any may do.
 	if cands != nil && len(p.Volumes()) == 1 {
 		cands = cands.Narrow(p.Volumes()[0])
 	}
@@ -163,13 +165,13 @@ func (p *Pods) maxPerNode(level *podclass.Level, started bool) int {
 			most = 1
 		case v.Type() == topology.Spread && v.OverHosts():
 			most = min(most, v.Group().MostOnNewHost())
-		case v.Type() == topology.Spread:
+		case v.Type() == topology.Spread: // a node is in one domain, and evenly spread pods have their share there
 			if n := len(v.Group().Usable()); n > 0 {
 				most = min(most, (p.packing.left+n-1)/n)
 			}
 		}
 	}
-	if p.Ports().Len() > 0 {
+	if p.Ports().Len() > 0 { // the pods of a class have the same ports
 		most = 1
 	}
 	if started && most != math.MaxInt {

@@ -54,7 +54,7 @@ func (p *packer) take(d *demand, most int) {
 		n = min(n, int64(p.quotas.left[d.quota]))
 		p.quotas.left[d.quota] -= int(n)
 	}
-	if n > 1 {
+	if n > 1 { // callers have found that one fits
 		for i, r := range d.requests {
 			if r > 0 {
 				n = min(n, p.free[i]/r)
@@ -92,7 +92,7 @@ func (s *Sizer) pack(queue []demand, first *Pods, target packTarget, content *[]
 	if s.balance {
 		ratio = float64(room[s.c.Memory]) / float64(max(1, room[s.c.CPU]))
 	}
-	for _, k := range s.touched { // by the last packing
+	for _, k := range s.touched { // by the last packing, which has mostly taken pods of few demands
 		queue[k].taken = 0
 	}
 	p := packer{
@@ -123,7 +123,7 @@ func (s *Sizer) packPattern(p *packer, first *Pods, pattern int) {
 	content := s.market.Program().Content(pattern, first.number)
 	for k := range p.queue {
 		d := &p.queue[k]
-		if d.quota >= 0 || d.pods.number < 0 {
+		if d.quota >= 0 || d.pods.number < 0 { // packed already, or not in the linear program
 			continue
 		}
 		if n := content.Pods(d.pods.number); n > 0 && d.requests.Within(p.free) && p.allows(d) {
@@ -142,13 +142,13 @@ func (p *packer) packTier(lists *[2]rankedList) {
 			side = btoi(float64(p.free[p.memory]) > p.ratio*float64(p.free[p.cpu]))
 		}
 		d := p.next(&left[side])
-		if d == nil {
+		if d == nil { // an unbalanced pod is worth more than empty room
 			side = 1 - side
 			if d = p.next(&left[side]); d == nil {
 				return
 			}
 		}
-		if !p.balance || p.exhausted(&left[1-side]) {
+		if !p.balance || p.exhausted(&left[1-side]) { // nothing to alternate with
 			p.take(d, d.n)
 			left[side].at++
 			continue
@@ -165,7 +165,7 @@ func (p *packer) untilBalanced(d *demand) int {
 	}
 	n := math.Ceil((float64(p.free[p.memory]) - p.ratio*float64(p.free[p.cpu])) / leans)
 	turn := 1 + float64(d.n/maxTurns)
-	d.coarse = d.coarse || turn > n
+	d.coarse = d.coarse || turn > n // then the number of pods has decided: see offeredDemand.allows
 	return int(min(max(n, turn), float64(d.n)))
 }
 

@@ -66,7 +66,7 @@ type PackingClass struct {
 
 // First is the first class with pods left; nil if there is none.
 func (f *PackingClass) First() *Pods {
-	for ; f.next < len(f.members); f.next++ {
+	for ; f.next < len(f.members); f.next++ { // in a run pods only leave: a class without any stays so
 		if p := f.members[f.next]; p.left > 0 {
 			return p
 		}

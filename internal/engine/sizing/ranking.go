@@ -112,6 +112,7 @@ func (s *Sizer) orderFor(key rankingKey, duals []float64) *ranking {
 		r.known[key] = k
 	}
 	axes := len(duals)
+	// A known order only grows: lookAheads see more of the queue as pods are placed, and numbers ascend in its order.
 	for ; k.upTo < len(r.priced); k.upTo++ {
 		c, at := &r.priced[k.upTo], k.upTo*axes
 		pays, tier := dot(r.amounts[at:at+axes], duals), 0
@@ -178,7 +179,7 @@ type rankCursor struct {
 // shrinks.
 func (p *packer) next(c *rankCursor) *demand {
 	for c.at < len(c.classes) {
-		if !c.blockFits(c.at, p.free) {
+		if !c.blockFits(c.at, p.free) { // most of a long list is too large for the end of a room
 			c.at = (c.at/rankBlock + 1) * rankBlock
 			continue
 		}
@@ -207,7 +208,7 @@ func (p *packer) ranked(c *rankCursor) *demand {
 	if k < 0 {
 		return nil
 	}
-	if d := &p.queue[k]; d.quota < 0 && p.allows(d) {
+	if d := &p.queue[k]; d.quota < 0 && p.allows(d) { // those with a quota were packed first
 		return d
 	}
 	return nil

@@ -82,7 +82,7 @@ func (s *Sizer) shortlist(o *Opening) []sizeOption {
 		if !first.Requests().Fits(ti.Room()) || !s.c.Bins.CanBecome(o.Bin, cand) {
 			continue
 		}
-		if cand.Price > top {
+		if cand.Price > top { // candidates are in the order of price, so no later one is in this tier
 			out = append(out, best.options[:best.n]...)
 			best.n, top = 0, cand.Price*tierSpan
 		}
@@ -94,6 +94,7 @@ func (s *Sizer) shortlist(o *Opening) []sizeOption {
 				}
 			}
 		}
+		// The first pod gets its place even if it takes more of this room than it is worth: the difference is lost.
 		worth := costOf(ti.Room(), duals) - max(0, costOf(first.Requests(), duals)-first.value)
 		best.add(sizeOption{k, cand.Price / max(price.LeastRoomValue, worth), -1})
 	}

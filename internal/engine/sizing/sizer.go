@@ -133,7 +133,7 @@ func (z *Size) PricePerValue() float64 {
 //
 // Cost: one packing per entry of the shortlist, that is types per tier times tiers, plus one per pattern.
 func (s *Sizer) Choose(o *Opening) Size {
-	queue := s.lookAhead(o)
+	queue := s.lookAhead(o) // holds compares these demands, and Fill packs them
 	if s.holds(queue, o) {
 		return s.last.size
 	}
@@ -151,6 +151,8 @@ func (s *Sizer) Choose(o *Opening) Size {
 		}
 		if !best.chosen || score < best.score/nearlyEqual ||
 			score <= best.score*nearlyEqual && cand.Price > list[best.index].Price {
+			// The least score so far stays the reference: a chain of larger types, each nearly equal to the one before, must
+			// not drift from it.
 			best = Size{chosen: true, index: pick.index, pattern: pick.pattern, score: min(best.PricePerValue(), score)}
 		}
 	}
@@ -187,7 +189,7 @@ func (s *Sizer) Fill(o *Opening, z Size) []Content {
 		return nil
 	}
 	queue := s.demandsOf(o)
-	if z.pattern >= 0 {
+	if z.pattern >= 0 { // the solution uses a pattern for so many nodes, and the rest of the queue has others
 		s.market.Program().LaunchPattern(z.pattern)
 	}
 	var content []Content

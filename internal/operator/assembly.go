@@ -29,6 +29,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/node/termination"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/breaker"
 	"github.com/dovetail-k8s/dovetail/internal/controller/nodepool/health"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
@@ -63,6 +64,8 @@ type assembly struct {
 
 	sdk awssdk.Config
 	aws *adapter.Adapter
+	// pace divides waits where AWS is simulated.
+	pace pace.Pace
 	// dependencies are what launches need of AWS; held is mgr for loops that wait for them.
 	dependencies *dependency.Set
 	held         manager.Manager
@@ -118,7 +121,7 @@ func (a *assembly) assemble(ctx context.Context) error {
 	if a.soakFaults, err = enginerepair.Compile(noderepair.Policies(false)); err != nil {
 		return err
 	}
-	a.pauses = breaker.New(a.mgr.GetClient(), a.settings.MaxFailedReplacements, a.soakFaults, time.Now)
+	a.pauses = breaker.New(a.mgr.GetClient(), a.breakerRules(), time.Now)
 	if a.repair, err = newNodeRepair(a.settings, a.measures.repairs); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/aws/identity"
 	"github.com/dovetail-k8s/dovetail/internal/aws/session"
 	"github.com/dovetail-k8s/dovetail/internal/cluster"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog"
 	"github.com/dovetail-k8s/dovetail/internal/engine/catalog/offline"
 	"github.com/dovetail-k8s/dovetail/internal/settings"
@@ -36,6 +37,9 @@ import (
 func (a *assembly) wireAWS(ctx context.Context) error {
 	var err error
 	if a.sdk, err = session.Load(ctx, sdkOptions(a.build.Version, a.log, a.measures.awsCalls)); err != nil {
+		return err
+	}
+	if a.pace, err = pace.Read(os.Environ(), a.sdk.BaseEndpoint); err != nil {
 		return err
 	}
 	if a.refusals != nil {

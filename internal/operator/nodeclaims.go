@@ -63,6 +63,7 @@ func (a *assembly) wireNodeClaims() error {
 		&tagging.Reconciler{Client: c, Cloud: a.aws.Instances, Log: log},
 		&termination.ClaimReconciler{
 			Client: c, Cloud: launched("nodeclaim.termination"), Events: a.events, Metrics: a.metrics, Log: log, Now: now,
+			Pace: a.pace,
 		},
 	)
 	return errors.Join(err, a.addHeldLoops(

@@ -70,7 +70,12 @@ type Fleet struct {
 	Nodes int
 	// Settle is how long the cluster of consolidate must not change to count as settled.
 	Settle time.Duration
+	// Pace is that of the controller: steps that wait for what it must not do after a while wait that much less. 0 stands for 1.
+	Pace int
 }
+
+// paced is how long a wait of the controller takes that takes d at the real pace.
+func (f Fleet) paced(d time.Duration) time.Duration { return d / time.Duration(max(1, f.Pace)) }
 
 // DefaultFleet is a fleet of 200 nodes. It counts as settled after less than a consolidation pass with a result takes.
 var DefaultFleet = Fleet{Nodes: 200, Settle: 45 * time.Second}
@@ -81,12 +86,12 @@ func All(m Seeds, fleet Fleet, outage []string) []Scenario {
 	all := []Scenario{
 		firstNode(), scaleUpDown(), onePerNode(fleet.Nodes), nodePoolLimit(), reservedCapacity(), killedController(),
 		volumeDetach(), immediateVolume(),
-		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(),
+		roleNotMapped(), controllerRoleMapped(), uninitializedTaint(), nodeNeverReady(), refusedNodes(fleet),
 		gang(), gangWithoutCapacity(), gangTopology(), gangNotServed(), doctor(), staticPool(),
 		bootImageFamilies(), zonalShift(), startWithoutAWS(outage), draFromZero(), draExtendedResource(),
 		csiDriverLate(), podNominatedStale(), localStorage(), migrateCheck(), takeover(), handBack(), shadowMode(),
 		emptyNodes(), expire(), repair(), rebootForRepair(), terminateFirst(), deletionCost(), spotInterruption(),
-		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(), imageFailsLater(),
+		consolidate(fleet), chaos(m), driftRollout(fleet.Nodes), badAMI(fleet), imageFailsLater(),
 		twoClustersOneName(fleet.Nodes),
 	}
 	for i := range all {

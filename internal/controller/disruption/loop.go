@@ -25,6 +25,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	noderepair "github.com/dovetail-k8s/dovetail/internal/controller/node/repair"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 	"github.com/dovetail-k8s/dovetail/internal/controller/provisioning"
@@ -113,6 +114,8 @@ type Loop struct {
 	ID func() string
 	// ValidationDelay is the constant of that name in production.
 	ValidationDelay time.Duration
+	// Pace divides the pause between passes.
+	Pace pace.Pace
 	// Provisioning has passes wait, and searches end, while many pods arrive and get nodes; nil never does.
 	Provisioning launches
 	// Turns are the passes over the cluster that are in progress, of others as well; nil waits for none.
@@ -199,7 +202,7 @@ func (l *Loop) pause(acted bool, err error) time.Duration {
 	case l.panicsInARow > 0:
 		return panics.Backoff(passInterval, maxPanicBackoff, l.panicsInARow-1)
 	}
-	wait, now := passInterval, l.Now()
+	wait, now := l.Pace.Of(passInterval), l.Now()
 	for i := range l.proposals {
 		wait = min(wait, max(l.proposals[i].due.Sub(now), 0))
 	}

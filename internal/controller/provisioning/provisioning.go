@@ -22,6 +22,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/controller/quarantine"
 	"github.com/dovetail-k8s/dovetail/internal/controller/turns"
@@ -68,6 +69,8 @@ type Provisioner struct {
 	// TerminateFirst is the feature gate TerminateFirstDrift: launches that make up for drifted nodes which went first count for
 	// the breaker.
 	TerminateFirst bool
+	// Pace divides the pauses between nodes that refuse their pods.
+	Pace pace.Pace
 	// Solve computes plans; nil means schedule.Solve.
 	Solve func(*snapshot.Snapshot, schedule.Budget) schedule.Plan
 	// PlanBuffers computes the capacity for capacity buffers; nil means buffer.Plan.

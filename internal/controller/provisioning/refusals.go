@@ -155,7 +155,7 @@ func (r *refusals) add(found []refusal.Finding) {
 		if h == nil { // the pool is gone, and launches nothing
 			continue
 		}
-		for _, f := range h.Add(list, r.snap.Now) {
+		for _, f := range h.Add(list, r.snap.Now, r.p.Pace.Of(refusal.FirstPause)) {
 			r.changed[name] = true
 			if f.Outcome == refusal.Refused {
 				r.p.Metrics.RefusedNodes.WithLabelValues(name, string(f.Cause)).Inc()

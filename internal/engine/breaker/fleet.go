@@ -35,6 +35,7 @@ type Members struct {
 	Claims []*karpv1.NodeClaim
 	// Health reads the Node of one of them.
 	Health func(*karpv1.NodeClaim) (Health, error)
+	Windows
 }
 
 // Judge returns what the soaks of the nodes have shown by now.
@@ -50,7 +51,7 @@ func (m Members) Judge(now time.Time) (Fleet, error) {
 		}
 		image := c.Status.ImageID
 		perImage[image]++
-		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*Soak; old && perImage[image] > judgedPerImage {
+		if old := now.Sub(c.CreationTimestamp.Time) > InitializeWithin+2*m.soak(); old && perImage[image] > judgedPerImage {
 			continue
 		}
 		if condition.IsTrue(c, karpv1.ConditionInitialized) {
@@ -60,7 +61,7 @@ func (m Members) Judge(now time.Time) (Fleet, error) {
 			}
 			out.Health[c.UID] = h
 		}
-		out.Verdicts = append(out.Verdicts, Judge(c, out.Health[c.UID], now))
+		out.Verdicts = append(out.Verdicts, m.Windows.Judge(c, out.Health[c.UID], now))
 	}
 	return out, nil
 }

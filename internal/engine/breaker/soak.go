@@ -19,6 +19,13 @@ import (
 // of that shows within three minutes. A rollout of a good image takes that much longer, once.
 const Soak = 3 * time.Minute
 
+// Windows are how long new nodes are watched. A zero field stands for the constant of its name.
+type Windows struct{ Soak, LateAfter time.Duration }
+
+func (w Windows) soak() time.Duration { return cmp.Or(w.Soak, Soak) }
+
+func (w Windows) lateAfter() time.Duration { return cmp.Or(w.LateAfter, LateAfter) }
+
 // toleratedOutage is how long a node may be unhealthy within its soak: agents restart kubelet and the network once they have configured
 // them.
 const toleratedOutage = 30 * time.Second
@@ -66,8 +73,8 @@ type Verdict struct {
 
 // Judge returns what the soak of a claim's node has shown by now. A fault after the soak says nothing of the launch. A node that recovers
 // within its soak begins a new one.
-func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
-	steady := h.Since.Add(Soak)
+func (w Windows) Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
+	steady := h.Since.Add(w.soak())
 	v := Verdict{Outcome: outcome(claim, now), Replaces: Reason(claim) != "", Steady: h.Fault == "" && !now.Before(steady)}
 	initialized, _ := condition.Get(claim, karpv1.ConditionInitialized)
 	ended := claim.DeletionTimestamp
@@ -78,7 +85,7 @@ func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 		return v
 	}
 	ready := initialized.LastTransitionTime.Time
-	end := ready.Add(Soak)
+	end := ready.Add(w.soak())
 	faulty := h.Fault != "" && h.Since.Before(end)
 	switch {
 	case ended != nil && ended.Time.Before(end):
@@ -99,7 +106,7 @@ func Judge(claim *karpv1.NodeClaim, h Health, now time.Time) Verdict {
 		}
 		return v.failed(h.Fault, ready, h.Since)
 	case h.Fault == "" && h.Since.After(ready) && h.Since.Before(end):
-		end = h.Since.Add(Soak)
+		end = h.Since.Add(w.soak())
 	}
 	if now.Before(end) {
 		v.Next = end

@@ -24,8 +24,8 @@ const (
 	// MaxNodes is how many nodes are launched in vain for equal pods: the first may be chance, the second may have met the same fault
 	// before it was mended, and a third tells no more than they do.
 	MaxNodes = 3
-	// firstPause is between the first node in vain and the second. It doubles with each.
-	firstPause = 30 * time.Second
+	// FirstPause is between the first node in vain and the second. It doubles with each.
+	FirstPause = 30 * time.Second
 	// window is how long a node in vain counts for its pool: within it, at most MaxNodes are tried for all pods that nodes of the pool
 	// have been launched in vain for, since one fault of the nodes concerns pods of many owners.
 	window = time.Hour
@@ -106,10 +106,11 @@ func (h *History) ResetIfChanged(cause Cause, removed bool, now time.Time) bool 
 // Empty reports whether there is nothing to keep.
 func (h *History) Empty() bool { return len(h.Classes) == 0 && h.Since.IsZero() }
 
-// Add adds what was found, once. It returns the findings that are new.
-func (h *History) Add(found []Finding, now time.Time) (added []Finding) {
+// Add adds what was found, once. It returns the findings that are new. After the first node in vain, none is launched for firstPause, which
+// is FirstPause in production.
+func (h *History) Add(found []Finding, now time.Time, firstPause time.Duration) (added []Finding) {
 	for _, f := range found {
-		if h.add(f, now) {
+		if h.add(f, now, firstPause) {
 			added = append(added, f)
 		}
 	}
@@ -117,7 +118,7 @@ func (h *History) Add(found []Finding, now time.Time) (added []Finding) {
 	return added
 }
 
-func (h *History) add(f Finding, now time.Time) bool {
+func (h *History) add(f Finding, now time.Time, firstPause time.Duration) bool {
 	r := h.Classes[f.Class]
 	if f.Outcome != Accepted && f.Created.Before(h.Since.Time) {
 		return false
@@ -139,7 +140,7 @@ func (h *History) add(f Finding, now time.Time) bool {
 	}
 	// One that was launched before the last pause began was launched together with those that began it.
 	if f.Created.After(r.At.Time) {
-		r.Next = truncated(now.Add(pause(min(len(r.counting(now))+1, MaxNodes))))
+		r.Next = truncated(now.Add(firstPause << min(len(r.counting(now)), MaxNodes-1)))
 	}
 	r.Found = append(r.found(), truncated(now))
 	r.Claims = append(r.Claims, f.Claim)
@@ -219,9 +220,6 @@ func (r *Record) accept(f Finding, now time.Time) bool {
 	r.Accepted, r.Seen, r.Taken = truncated(f.At), truncated(now), nil
 	return true
 }
-
-// pause is how long no node is launched after so many in vain.
-func pause(nodes int) time.Duration { return firstPause << (nodes - 1) }
 
 // See notes that pods of a class are pending, every now and then, and reports whether the history has changed.
 func (h *History) See(class string, now time.Time) bool {

@@ -346,7 +346,8 @@ func (c *Cluster) controllerEnvironment(ctx context.Context) ([]string, string, 
 	gates, settings := c.gates, slices.Clone(c.environment)
 	c.mu.Unlock()
 	own = append(own, c.controllerVariables(kubeconfig, metrics, health)...)
-	own = append(own, Variable{"FEATURE_GATES", gates}, Variable{"RECORDER_PATH", c.Recording()})
+	own = append(own, Variable{"FEATURE_GATES", gates}, Variable{"RECORDER_PATH", c.Recording()},
+		Variable{"DOVETAIL_PACE", strconv.Itoa(max(1, c.world.cfg.Pace))})
 	return withHostEnvironment(append(own, settings...)), fmt.Sprintf("http://127.0.0.1:%d/readyz", health), nil
 }
 

@@ -45,6 +45,8 @@ type Config struct {
 	Executable string
 	// Dovetail is the product's binary. It is needed by StartController only.
 	Dovetail string
+	// Pace divides the waits of the product's controller, see DOVETAIL_PACE. Default: 1.
+	Pace int
 	// Unrestricted lets the role of each cluster's autoscaler do everything in AWS, for an autoscaler that is not the
 	// product. Otherwise it may do what the product says that it needs, and the account sees to it; without the product's
 	// binary, everything.

@@ -31,6 +31,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
@@ -57,6 +58,8 @@ type ClaimReconciler struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Pace divides the time between two calls for a terminating instance.
+	Pace pace.Pace
 }
 
 // Register adds the reconciler to mgr.
@@ -96,7 +99,7 @@ func (r *ClaimReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if !gone {
-		return reconcile.Result{RequeueAfter: instancePoll}, nil
+		return reconcile.Result{RequeueAfter: r.Pace.Of(instancePoll)}, nil
 	}
 	return reconcile.Result{}, client.IgnoreNotFound(r.removeFinalizer(ctx, claim))
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/dovetail-k8s/dovetail/internal/controller/event"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics"
+	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/patch"
 )
 
@@ -55,6 +56,8 @@ type NodeReconciler struct {
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
+	// Pace divides the time between two calls for a terminating instance.
+	Pace pace.Pace
 }
 
 // Register adds the reconciler to mgr.
@@ -354,7 +357,7 @@ func (r *NodeReconciler) terminate(ctx context.Context, t *termination) (time.Du
 		return 0, fmt.Errorf("terminate the instance of node %q: %w", t.node.Name, err)
 	}
 	condition.SetTrue(t.claim, karpv1.ConditionInstanceTerminating, r.Now())
-	return instancePoll, nil
+	return r.Pace.Of(instancePoll), nil
 }
 
 // removeFinalizer removes the Node's finalizer, with which the API server deletes the Node.

@@ -44,10 +44,21 @@ type key struct {
 	reason karpv1.DisruptionReason
 }
 
-// New returns a Breaker that reads pools, claims and nodes from c. Threshold is the Reconciler's, as are faults.
-func New(c client.Reader, threshold int, faults *repair.Policies, now func() time.Time) *Breaker {
+// Rules are how nodes are judged: the same for Breaker and Reconciler.
+type Rules struct {
+	// Threshold is how many replacements must fail to pause a reason, and how many nodes of a new image are tried first; 0 turns the
+	// breaker off.
+	Threshold int
+	// Faults are the conditions of nodes that repair acts on; nil for none but Ready.
+	Faults *repair.Policies
+	// Windows are how long new nodes are watched.
+	Windows breaker.Windows
+}
+
+// New returns a Breaker that reads pools, claims and nodes from c.
+func New(c client.Reader, r Rules, now func() time.Time) *Breaker {
 	return &Breaker{
-		client: c, soaks: soaks{c, faults}, threshold: threshold, now: now,
+		client: c, soaks: soaks{c, r}, threshold: r.Threshold, now: now,
 		started: map[key]time.Time{}, recent: map[string][]time.Time{},
 	}
 }
@@ -154,7 +165,7 @@ func (b *Breaker) inFlight(claims []*karpv1.NodeClaim, view breaker.Fleet, k key
 		if breaker.Reason(c) != k.reason || c.DeletionTimestamp != nil {
 			continue
 		}
-		if _, decided, next := breaker.OutcomeOf(c, view.Health[c.UID], now); !decided && !next.IsZero() {
+		if _, decided, next := b.soaks.rules.Windows.OutcomeOf(c, view.Health[c.UID], now); !decided && !next.IsZero() {
 			out = append(out, c.CreationTimestamp.Time)
 		}
 	}

@@ -131,6 +131,21 @@ func (g *Glossary) CheckMarkdown(text string) []Finding {
 	return g.Check(prose.String())
 }
 
+var quotation = regexp.MustCompile(`"[^"\n]*"`)
+
+// CheckComment is Check for a comment of a Go file, without its slashes. It skips code blocks, which are indented, code spans, quotations
+// and annotations such as +kubebuilder.
+func (g *Glossary) CheckComment(text string) []Finding {
+	var prose strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "   ") || strings.HasPrefix(strings.TrimSpace(line), "+") {
+			line = "\n"
+		}
+		prose.WriteString(quotation.ReplaceAllString(codeSpan.ReplaceAllString(line, "CODE"), "TEXT"))
+	}
+	return g.Check(prose.String())
+}
+
 // cells splits a row of a table.
 func cells(line string) []string {
 	row := strings.Split(strings.Trim(line, "|"), "|")

@@ -13,10 +13,10 @@ func (a *assembly) wireProvisioning() error {
 	c := a.mgr.GetClient()
 	return errors.Join(
 		a.register(
-			&provisioning.ClaimTrigger{Client: c, Batch: a.batch, Pace: a.pace},
+			&provisioning.ClaimTrigger{Client: c, Batch: a.batch},
 			&provisioning.PoolTrigger{Client: c, Batch: a.batch},
 		),
-		a.addLoops(&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Decisions: a.decisions, Log: a.log, Pace: a.pace}),
+		a.addLoops(&provisioning.PodTrigger{Pods: a.pods, Batch: a.batch, Decisions: a.decisions, Log: a.log}),
 		a.addHeldLoops(&provisioning.Provisioner{
 			Client: c, Live: a.mgr.GetAPIReader(), State: a.state, Batch: a.batch, Events: a.events, Metrics: a.metrics, Decisions: a.decisions,
 			Log: a.log, Now: time.Now, ValidatePlans: a.settings.ValidatePlans, Quarantine: a.leftOut, Costly: a.costly, Panics: a.panics,

@@ -37,7 +37,7 @@ func TestScenarios(t *testing.T) {
 	// fifth of its time, except at night.
 	all, flags := os.Getenv("DOVETAIL_SCENARIOS") != "push", []string{"--nodes", "40"}
 	if !all {
-		flags = []string{"--nodes", strconv.Itoa(scenario.MinNodes), "--pace", "5", "--settle", "15s"}
+		flags = []string{"--nodes", strconv.Itoa(scenario.MinNodes), "--pace", "5"}
 	}
 	recorded := newRecordings(t)
 	// Each has a world of its own, and mostly waits. Parallel subtests would start in any order; the long ones must

@@ -127,7 +127,7 @@ func badAMI(fleet Fleet) Scenario {
 				if n := len(w.Instances()) - nodes; n > nodes/2 {
 					return fmt.Errorf("%d instances were launched with the new AMI", n)
 				}
-				if err := s.invariants.awaitSettled(ctx, w, min(fleet.Settle, DefaultFleet.Settle)); err != nil {
+				if err := s.invariants.awaitSettled(ctx, w, max(fleet.paced(DefaultFleet.Settle), 15*time.Second)); err != nil {
 					return err
 				}
 				return errors.Join(claimsKept(ctx, w, before), s.awaitPods(ctx, w), s.invariants.check(w))

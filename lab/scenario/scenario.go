@@ -32,6 +32,8 @@ type Scenario struct {
 	// Background, if set, runs beside the steps until its context ends. Its error fails the scenario.
 	Background    func(ctx context.Context, w *World) error
 	TimeoutFactor TimeoutFactor
+	// RealPace is for a scenario that a faster controller only makes longer.
+	RealPace bool
 	// PlantsRefusals is for a scenario that makes nodes refuse the pods that they are launched for: others fail if a pod gets a second
 	// node while its first is ready and empty.
 	PlantsRefusals bool

@@ -17,7 +17,6 @@ import (
 	karpv1 "github.com/dovetail-k8s/dovetail/api/karpenter/v1"
 	"github.com/dovetail-k8s/dovetail/internal/controller/eventfilter"
 	"github.com/dovetail-k8s/dovetail/internal/controller/metrics/podlatency"
-	"github.com/dovetail-k8s/dovetail/internal/controller/pace"
 	"github.com/dovetail-k8s/dovetail/internal/controller/panics"
 	"github.com/dovetail-k8s/dovetail/internal/engine/snapshot"
 )
@@ -37,8 +36,6 @@ type PodTrigger struct {
 	// Decisions notes when pods are first seen to need a node; nil if nobody measures that.
 	Decisions *podlatency.Decisions
 	Log       *slog.Logger
-	// Pace divides the time between two triggers.
-	Pace pace.Pace
 
 	mu sync.Mutex
 	// waiting are the pods that need a node.
@@ -57,7 +54,7 @@ func (t *PodTrigger) Start(ctx context.Context) error {
 	defer cancel()
 	go func() {
 		defer close(stop)
-		wait.UntilWithContext(ctx, t.retrigger, t.Pace.Of(retriggerInterval))
+		wait.UntilWithContext(ctx, t.retrigger, retriggerInterval)
 	}()
 	const what = "trigger for a pod"
 	return t.Pods.Watch(ctx, panics.EachLogged(t.Log, what, t.changed), panics.EachLogged(t.Log, what, t.deleted))
@@ -106,8 +103,6 @@ func (t *PodTrigger) retrigger(context.Context) {
 type ClaimTrigger struct {
 	Client client.Client
 	Batch  *Batch
-	// Pace divides the time between two triggers.
-	Pace pace.Pace
 }
 
 // Register adds the reconciler to mgr.
@@ -128,5 +123,5 @@ func (t *ClaimTrigger) Reconcile(ctx context.Context, req reconcile.Request) (re
 		return reconcile.Result{}, nil
 	}
 	t.Batch.Trigger(claim.UID)
-	return reconcile.Result{RequeueAfter: t.Pace.Of(retriggerInterval)}, nil
+	return reconcile.Result{RequeueAfter: retriggerInterval}, nil
 }

@@ -369,6 +369,9 @@ func (o runOptions) runScenario(
 	}
 	s, write := o.metrics.record(s)
 	cfg := world.Config{Dir: dir, Dovetail: dovetail, Pace: o.fleet.Pace}
+	if s.RealPace {
+		cfg.Pace = 1
+	}
 	if o.output == "json" {
 		result := scenario.Run(ctx, s, cfg, scenario.Silent{})
 		result, err := o.removeState(result, remove)

@@ -130,3 +130,16 @@ func visible(r rune) rune {
 	}
 	return r
 }
+
+// writeAs writes a report in a format of bindOutput. What has no wider form is the same with table and wide.
+func writeAs(out io.Writer, format string, r printer) error {
+	switch wide, ok := r.(wideReport); {
+	case format == "json":
+		return r.JSON(out)
+	case format == "yaml":
+		return asYAML(r.JSON)(out)
+	case format == "wide" && ok:
+		return forTerminal(wide.Wide)(out)
+	}
+	return forTerminal(r.Text)(out)
+}

@@ -1,4 +1,4 @@
-package main
+package mcp
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
@@ -32,7 +32,7 @@ type lineTransport struct {
 }
 
 // Connect implements mcp.Transport.
-func (t *lineTransport) Connect(context.Context) (mcp.Connection, error) {
+func (t *lineTransport) Connect(context.Context) (sdk.Connection, error) {
 	c := &lineConnection{out: t.out, lines: make(chan readLine), closed: make(chan struct{})}
 	go c.read(t.in)
 	return c, nil

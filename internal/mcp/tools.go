@@ -1,19 +1,13 @@
-package main
+package mcp
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"strings"
 
-	"github.com/dovetail-k8s/dovetail/internal/gctuning"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/dovetail-k8s/dovetail/internal/doctor"
-	"github.com/dovetail-k8s/dovetail/internal/inspect"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // toolText is how an agent knows a tool.
@@ -21,7 +15,7 @@ type toolText struct{ name, title, description string }
 
 // answerer answers the calls of tools.
 type answerer struct {
-	*mcpFlags
+	Sources
 	// turn has room for the call that reads the cluster: see alone.
 	turn chan struct{}
 }
@@ -40,6 +34,11 @@ type (
 		Full   bool   `json:"full,omitempty" jsonschema:"search for cheaper nodes as far as the controller does: up to a minute (--full)"`
 		Format string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
 	}
+	// planQuestion is about the next plan, with other manifests or without.
+	planQuestion struct {
+		Manifests string `json:"manifests,omitempty" jsonschema:"YAML to plan as if applied, up to 150000 pods in all; empty for the pods that are pending"`
+		Format    string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
+	}
 	// clusterQuestion is about the whole cluster.
 	clusterQuestion struct {
 		Format string `json:"format,omitempty" jsonschema:"text (default) is for reading; json has every field"`
@@ -47,82 +46,53 @@ type (
 )
 
 // addTool adds a tool that only reads. An error of its answer is for the agent: the session goes on.
-func addTool[In any](s *mcp.Server, text toolText, answer func(context.Context, In) (*mcp.CallToolResult, error)) {
+func addTool[In any](s *sdk.Server, text toolText, answer func(context.Context, In) (*sdk.CallToolResult, error)) {
 	no := false
-	tool := &mcp.Tool{Name: text.name, Title: text.title, Description: text.description, Annotations: &mcp.ToolAnnotations{
+	tool := &sdk.Tool{Name: text.name, Title: text.title, Description: text.description, Annotations: &sdk.ToolAnnotations{
 		ReadOnlyHint: true, IdempotentHint: true, DestructiveHint: &no, OpenWorldHint: &no,
 	}}
-	mcp.AddTool(s, tool, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+	sdk.AddTool(s, tool, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
 		result, err := answer(ctx, in)
 		return result, nil, err
 	})
 }
 
 // pod explains a pod.
-func (a *answerer) pod(ctx context.Context, q podQuestion) (*mcp.CallToolResult, error) {
+func (a *answerer) pod(ctx context.Context, q podQuestion) (*sdk.CallToolResult, error) {
 	if q.Namespace == "" || strings.Contains(q.Namespace, "/") {
 		return nil, fmt.Errorf("namespace %q is not the name of a namespace", q.Namespace)
 	}
-	return a.explain(ctx, explainPod, objectQuestion{Name: q.Namespace + "/" + q.Name, At: q.At, Format: q.Format})
+	return a.explain(ctx, Pod, objectQuestion{Name: q.Namespace + "/" + q.Name, At: q.At, Format: q.Format})
 }
 
 // object explains objects without a namespace.
-func (a *answerer) object(
-	explain func(*inspect.View, string) (printer, error),
-) func(context.Context, objectQuestion) (*mcp.CallToolResult, error) {
-	return func(ctx context.Context, q objectQuestion) (*mcp.CallToolResult, error) {
-		return a.explain(ctx, explain, q)
+func (a *answerer) object(kind Kind) func(context.Context, objectQuestion) (*sdk.CallToolResult, error) {
+	return func(ctx context.Context, q objectQuestion) (*sdk.CallToolResult, error) {
+		return a.explain(ctx, kind, q)
 	}
 }
 
-func (a *answerer) explain(
-	ctx context.Context, explain func(*inspect.View, string) (printer, error), q objectQuestion,
-) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (printer, error) {
-		defer gctuning.Tune(gctuning.SearchGrowth)()
-		view, err := a.view(ctx, q.At)
-		if err != nil {
-			return nil, err
-		}
-		view.Search = a.searchSettings(q.Full)
-		return explain(view, q.Name)
-	})
+func (a *answerer) explain(ctx context.Context, kind Kind, q objectQuestion) (*sdk.CallToolResult, error) {
+	return a.answer(ctx, q.Format, func() (Report, error) { return a.Explain(ctx, Object{kind, q.Name, q.At, q.Full}) })
 }
 
-// view is the cluster now, or what the controller saw at a time.
-func (a *answerer) view(ctx context.Context, at string) (*inspect.View, error) {
-	if at != "" {
-		return a.recorded(at)
-	}
-	return a.readWithin(ctx, strings.NewReader(""))
+// plan answers what would be launched for the pods of the cluster and of manifests. Nothing is applied.
+func (a *answerer) plan(ctx context.Context, q planQuestion) (*sdk.CallToolResult, error) {
+	return a.answer(ctx, q.Format, func() (Report, error) { return a.Plan(ctx, q.Manifests, q.Format == "json") })
 }
 
 // assess computes what the cluster costs, and would cost.
-func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (printer, error) {
-		defer gctuning.Tune(gctuning.SearchGrowth)()
-		f := assessFlags{viewFlags: a.viewFlags, clusterName: a.clusterName, spotToSpot: a.spotToSpot}
-		view, err := f.readWithin(ctx, strings.NewReader(""))
-		if err != nil {
-			return nil, err
-		}
-		return f.assess(ctx, view)
-	})
+func (a *answerer) assess(ctx context.Context, q clusterQuestion) (*sdk.CallToolResult, error) {
+	return a.answer(ctx, q.Format, func() (Report, error) { return a.Assess(ctx) })
 }
 
 // doctor makes the checks of the doctor.
-func (a *answerer) doctor(ctx context.Context, q clusterQuestion) (*mcp.CallToolResult, error) {
-	return a.answer(ctx, q.Format, func() (printer, error) { return a.answerDoctor(ctx) })
+func (a *answerer) doctor(ctx context.Context, q clusterQuestion) (*sdk.CallToolResult, error) {
+	return a.answer(ctx, q.Format, func() (Report, error) { return a.Doctor(ctx) })
 }
 
-// diagnosis is the doctor's report. Its text leaves out what is only for information.
-type diagnosis struct{ doctor.Report }
-
-// Text prints it for people.
-func (d diagnosis) Text(w io.Writer) error { return d.At(doctor.Warning).WideTable(w) }
-
 // answer prints what find returns in a format.
-func (a *answerer) answer(ctx context.Context, format string, find func() (printer, error)) (*mcp.CallToolResult, error) {
+func (a *answerer) answer(ctx context.Context, format string, find func() (Report, error)) (*sdk.CallToolResult, error) {
 	if format != "" && format != "text" && format != "json" {
 		return nil, fmt.Errorf("format %q is neither text nor json", format)
 	}
@@ -135,12 +105,12 @@ func (a *answerer) answer(ctx context.Context, format string, find func() (print
 		case format == "json":
 			return found.JSON(&text)
 		}
-		return forTerminal(wideText(found))(&text)
+		return a.Print(&text, found)
 	})
 	if err != nil {
 		return nil, err
 	}
-	result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text.String()}}}
+	result := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text.String()}}}
 	if format == "json" {
 		result.StructuredContent = json.RawMessage(text.String())
 	}
@@ -160,7 +130,7 @@ func (a *answerer) alone(ctx context.Context, work func() error) error {
 	go func() {
 		defer func() { <-a.turn }()
 		var err error
-		if crashed := solved(func() { err = work() }); crashed != nil {
+		if crashed := a.Recover(func() { err = work() }); crashed != nil {
 			err = crashed
 		}
 		done <- err
